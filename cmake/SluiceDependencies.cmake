@@ -1,0 +1,17 @@
+find_package(Boost 1.74 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+if(BUILD_TESTING OR NOT DEFINED BUILD_TESTING)
+  find_package(GTest REQUIRED)
+endif()
+
+# Only cuda.h is needed: the driver is met at run time. Taken from the toolkit, else from the
+# PyPI wheel nvidia-cuda-runtime unpacked into .cuda/ (`./x build` does that).
+find_path(SLUICE_CUDA_INCLUDE_DIR cuda.h
+  HINTS ENV CUDA_HOME ENV CUDA_PATH
+  PATHS /usr/local/cuda ${PROJECT_SOURCE_DIR}/.cuda/nvidia/cu13
+  PATH_SUFFIXES include REQUIRED
+  DOC "Folder of cuda.h, version 12.4 or later")
+add_library(sluice_cuda_headers INTERFACE)
+target_include_directories(sluice_cuda_headers SYSTEM INTERFACE ${SLUICE_CUDA_INCLUDE_DIR})
