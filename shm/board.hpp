@@ -1,0 +1,180 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "shm/robust_mutex.hpp"
+
+/// The board: the one piece of memory that the processes of a session share. Plain fixed-width
+/// data of a stated layout; what may be written by whom is said in gates.hpp and README.md.
+namespace sluice::shm {
+
+inline constexpr std::uint64_t kBoardMagic = 0x4452'4f42'4543'4c53;  // "SLCEBORD"
+inline constexpr std::uint32_t kLayoutVersion = 1;
+
+inline constexpr int kSlots = 63;          ///< Bit 63 of a gate is the controller's own.
+inline constexpr int kControllerBit = 63;  ///< Lets the controller hold a client by itself.
+inline constexpr int kMaxDevices = 32;
+inline constexpr int kMaxEntries =
+    16;  ///< Counted driver entries: the launch lines of the hook table.
+inline constexpr std::size_t kLine = 128;
+
+/// One beat every 20 ms; a client that sees none for 150 ms takes the controller for gone.
+inline constexpr std::uint64_t kHeartbeatPeriodNs = 20'000'000;
+inline constexpr std::uint64_t kHeartbeatLostNs = 150'000'000;
+inline constexpr std::uint64_t kDefaultMaxHoldNs = 10'000'000'000;
+
+enum class SlotState : std::uint8_t {
+  kFree,        ///< Nobody's. The controller may give it out.
+  kReserved,    ///< Given to a process that has not mapped the board yet.
+  kLive,        ///< Its gate is obeyed and its jobs close the gates below.
+  kFailedOpen,  ///< Its process runs on ungated; its jobs still close the gates below.
+  kLeaving,     ///< Its process is at exit: gate kept open, jobs over.
+  kDead,        ///< Its process was found dead; freed when the kernel has taken it down.
+};
+
+/// The identity of a slot in one word, so that one load sees a consistent whole.
+struct SlotInfo {
+  SlotState state = SlotState::kFree;
+  std::uint8_t priority = 0;
+  std::uint8_t device = 0;       ///< Index into Board::devices.
+  std::uint32_t generation = 0;  ///< Counts the processes that have had the slot.
+
+  friend bool operator==(const SlotInfo&, const SlotInfo&) = default;
+
+  [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+    return static_cast<std::uint64_t>(state) | (std::uint64_t{priority} << 8U) |
+           (std::uint64_t{device} << 16U) | (std::uint64_t{generation} << 32U);
+  }
+  [[nodiscard]] static constexpr SlotInfo unpack(std::uint64_t word) noexcept {
+    return {static_cast<SlotState>(word & 0xffU), static_cast<std::uint8_t>(word >> 8U),
+            static_cast<std::uint8_t>(word >> 16U), static_cast<std::uint32_t>(word >> 32U)};
+  }
+};
+
+/// Why a launch went to the driver without passing the gate.
+enum class Bypass : std::uint8_t {
+  kPolicyNone,      ///< The client asked for it.
+  kUnattached,      ///< No slot: no controller yet, session full, or a forked child.
+  kFailedOpen,      ///< The controller was gone, or a driver wait of ours took too long.
+  kForeignCapture,  ///< Inside a capture into an existing graph, where nothing may be added.
+  kCount,
+};
+inline constexpr int kBypassReasons = static_cast<int>(Bypass::kCount);
+
+/// Why a client runs ungated, for `sluice status`.
+enum class FailReason : std::uint32_t {
+  kNone,
+  kControllerGone,    ///< Its socket hung up.
+  kControllerSilent,  ///< No heartbeat for kHeartbeatLostNs.
+  kDriverWait,        ///< A wait on the driver outlasted its bound: the client stays ungated.
+};
+
+using Word = std::atomic<std::uint64_t>;
+using HalfWord = std::atomic<std::uint32_t>;
+static_assert(Word::is_always_lock_free && HalfWord::is_always_lock_free);
+
+/// Counters of one driver entry in one client. launches = gated + captured + the bypassed.
+struct EntryCounters {
+  Word launches;
+  Word gated;     ///< Passed the gate under a policy, whether it was closed or not.
+  Word captured;  ///< Recorded into a graph: no GPU work yet.
+  Word waited;    ///< Were held on the host, or got a stream wait in front.
+  Word held_ns;   ///< Time the calling threads were held on the host.
+  std::array<Word, kBypassReasons> bypassed;
+  std::array<Word, 7> reserved;
+};
+static_assert(sizeof(EntryCounters) == 128);
+
+/// One client: one process on one device.
+struct alignas(kLine) Slot {
+  // The gate's line. Holders write it; the owner reads it before each launch; the GPU polls it.
+  Word gate;             ///< The set of its holders, a bit each. Open when 0.
+  Word info;             ///< SlotInfo, changed by compare-exchange only.
+  HalfWord wake;         ///< Futex: counts openings of the gate.
+  HalfWord waiters;      ///< Threads asleep on `wake`. A hint: a killed waiter is never taken off.
+  Word closed_since_ns;  ///< When the gate last went from open to closed; 0 while open.
+  Word closed_ns;        ///< Total time closed while this client had work outstanding.
+  Word room;             ///< Reserved for notice: how much room is left before a job starts.
+  HalfWord outranked;    ///< 1 while a client of higher priority lives on the device.
+  std::array<std::uint8_t, 68> reserved_gate;
+
+  // What the owner writes.
+  alignas(kLine) Word job;  ///< Odd while the client is active: first begin and last end count.
+  Word job_since_ns;        ///< When it last became active.
+  Word policy;              ///< Policy::pack(), as it is in force (a fallback shows here).
+  HalfWord fail_reason;     ///< FailReason.
+  HalfWord unhooked_asked;  ///< Times the program asked the driver for a work entry we do not hook.
+  Word launches_outside;    ///< Launches before the client had its slot (bypassed: unattached).
+  Word max_hold_opened;     ///< Times max_hold opened the gate.
+  Word watcher_beat_ns;     ///< When the watcher last ran.
+  std::array<char, 32> unhooked_name;  ///< The last one asked for.
+  std::array<std::uint8_t, 40> reserved_owner;
+
+  // What the controller writes when it gives the slot out.
+  alignas(kLine) RobustMutex alive;
+  HalfWord pid;
+  HalfWord requested_reserved;
+  Word attached_ns;
+  Word requested_policy;         ///< Policy::pack(), as the user asked for it.
+  std::array<char, 64> command;  ///< NUL-terminated /proc/PID/comm and first arguments.
+
+  /// waived[h] = job counter of holder h for which max_hold has opened this gate. The owner writes.
+  alignas(kLine) std::array<Word, 64> waived;
+
+  alignas(kLine) std::array<EntryCounters, kMaxEntries> entries;
+};
+
+/// A GPU or MIG instance, named by what is the same in every process.
+struct Device {
+  std::array<std::uint8_t, 16> uuid;
+  HalfWord used;
+  HalfWord reserved;
+  std::array<char, 40> name;
+};
+static_assert(sizeof(Device) == 64);
+
+struct alignas(kLine) Board {
+  // Written once, before the magic.
+  Word magic;
+  HalfWord layout_version;
+  HalfWord size;  ///< sizeof(Board)
+  Word board_id;  ///< Random: a client attaches again only to the board that it has mapped.
+  Word max_hold_ns;
+  std::array<std::uint8_t, 96> reserved_head;
+
+  // What the controller writes all the time.
+  alignas(kLine) Word heartbeat_ns;
+  HalfWord controller_pid;  ///< 0 when it left in good order.
+  HalfWord controller_starts;
+  Word used;  ///< Bit per slot that is not kFree. A superset while a slot changes hands.
+  std::array<std::uint8_t, 104> reserved_controller;
+
+  alignas(kLine) std::array<Device, kMaxDevices> devices;
+  std::array<Slot, kSlots> slots;
+};
+
+// The layout is a contract between processes built at different times: a change of any line
+// below needs a new kLayoutVersion.
+static_assert(offsetof(Slot, gate) == 0 && offsetof(Slot, info) == 8);
+static_assert(offsetof(Slot, wake) == 16 && offsetof(Slot, waiters) == 20);
+static_assert(offsetof(Slot, closed_since_ns) == 24 && offsetof(Slot, closed_ns) == 32);
+static_assert(offsetof(Slot, room) == 40 && offsetof(Slot, outranked) == 48);
+static_assert(offsetof(Slot, job) == 128 && offsetof(Slot, job_since_ns) == 136);
+static_assert(offsetof(Slot, policy) == 144 && offsetof(Slot, fail_reason) == 152);
+static_assert(offsetof(Slot, unhooked_asked) == 156 && offsetof(Slot, launches_outside) == 160);
+static_assert(offsetof(Slot, max_hold_opened) == 168 && offsetof(Slot, watcher_beat_ns) == 176);
+static_assert(offsetof(Slot, unhooked_name) == 184);
+static_assert(offsetof(Slot, alive) == 256 && sizeof(RobustMutex) == 40);
+static_assert(offsetof(Slot, pid) == 296 && offsetof(Slot, attached_ns) == 304);
+static_assert(offsetof(Slot, requested_policy) == 312 && offsetof(Slot, command) == 320);
+static_assert(offsetof(Slot, waived) == 384 && offsetof(Slot, entries) == 896);
+static_assert(sizeof(Slot) == 2944 && sizeof(Slot) % kLine == 0);
+static_assert(offsetof(Board, magic) == 0 && offsetof(Board, layout_version) == 8);
+static_assert(offsetof(Board, size) == 12 && offsetof(Board, board_id) == 16);
+static_assert(offsetof(Board, max_hold_ns) == 24 && offsetof(Board, heartbeat_ns) == 128);
+static_assert(offsetof(Board, controller_pid) == 136 && offsetof(Board, used) == 144);
+static_assert(offsetof(Board, devices) == 256 && offsetof(Board, slots) == 2304);
+
+}  // namespace sluice::shm

@@ -1,0 +1,215 @@
+#pragma once
+#include <bit>
+#include <cstdint>
+
+#include "shm/board.hpp"
+
+/// The gate protocol: who closes whose gate, and when.
+///
+///   Invariant: when everything in flight has finished, a gate holds exactly the bits of the
+///   active, living, higher-priority clients of its device (less those that max_hold waived).
+///
+/// One bit (holder h, target t) has three kinds of writers: h at begin and end of a job, the owner
+/// of t, and the controller. They never lock. Each follows one rule, settle(): write what the
+/// inputs ask for, then read the inputs again, and repeat until they did not change meanwhile. So
+/// whoever writes last has seen inputs that were current after its write, and a writer that was
+/// overtaken corrects itself. Inputs are changed before the bits that depend on them, and all
+/// accesses are sequentially consistent: of a change and a concurrent settle(), one sees the other.
+///
+/// The functions are templates over a View of the board so that the model checker in tests/ runs
+/// these very lines. A View has: info(s), job(s), gate(s), waived(target, holder), used(): words
+/// with load(), store(), fetch_or(), fetch_and(), fetch_add(), compare_exchange(); and the
+/// notifications closed(s) and opened(s), called after a gate changed from open or to open.
+namespace sluice::shm {
+
+constexpr std::uint64_t bit(int index) noexcept { return std::uint64_t{1} << index; }
+constexpr bool is_active(std::uint64_t job) noexcept { return (job & 1U) != 0; }
+
+/// Whether a holder in state `h` with counter `job` is to keep the gate of `t` closed.
+constexpr bool holds(SlotInfo h, std::uint64_t job, SlotInfo t) noexcept {
+  const bool lives = h.state == SlotState::kLive || h.state == SlotState::kFailedOpen;
+  return lives && is_active(job) && t.state == SlotState::kLive && h.device == t.device &&
+         h.priority > t.priority;
+}
+
+template <class View>
+void open_bits(View& board, int target, std::uint64_t bits) {
+  if ((board.gate(target).load() & bits) == 0) return;
+  const std::uint64_t before = board.gate(target).fetch_and(~bits);
+  if (before != 0 && (before & ~bits) == 0) board.opened(target);
+}
+
+template <class View>
+void close_bit(View& board, int target, int holder) {
+  if (board.gate(target).fetch_or(bit(holder)) == 0) board.closed(target);
+}
+
+/// Makes the bit of `holder` in the gate of `target` what it is to be. For any writer.
+template <class View>
+void settle(View& board, int holder, int target) {
+  for (;;) {
+    const std::uint64_t h = board.info(holder).load();
+    const std::uint64_t t = board.info(target).load();
+    const std::uint64_t job = board.job(holder).load();
+    const std::uint64_t waived = board.waived(target, holder).load();
+    if (holds(SlotInfo::unpack(h), job, SlotInfo::unpack(t)) && waived != job) {
+      close_bit(board, target, holder);
+    } else {
+      open_bits(board, target, bit(holder));
+    }
+    if (board.info(holder).load() == h && board.info(target).load() == t &&
+        board.job(holder).load() == job && board.waived(target, holder).load() == waived) {
+      return;
+    }
+  }
+}
+
+/// Calls `visit(slot)` for each set bit of `used`, itself left out.
+template <class Visit>
+void for_each_other(std::uint64_t used, int self, Visit visit) {
+  for (used &= ~bit(self) & ~bit(kControllerBit); used != 0; used &= used - 1) {
+    visit(std::countr_zero(used));
+  }
+}
+
+/// First begin of overlapping jobs of `self`: it becomes active. The caller serialises begin and
+/// end inside its process.
+template <class View>
+void begin_job(View& board, int self) {
+  board.job(self).fetch_add(1);
+  for_each_other(board.used().load(), self, [&](int target) {
+    // A look first: most slots are not below us, and a look keeps their line shared.
+    const SlotInfo t = SlotInfo::unpack(board.info(target).load());
+    const SlotInfo h = SlotInfo::unpack(board.info(self).load());
+    if (holds(h, 1, t)) settle(board, self, target);
+  });
+}
+
+/// Last end of overlapping jobs of `self`.
+template <class View>
+void end_job(View& board, int self) {
+  board.job(self).fetch_add(1);
+  for_each_other(board.used().load(), self,
+                 [&](int target) { open_bits(board, target, bit(self)); });
+}
+
+/// Makes every bit in the gate of `self` right. After `self` became live, or changed priority.
+template <class View>
+void settle_own_gate(View& board, int self) {
+  for_each_other(board.used().load(), self, [&](int holder) { settle(board, holder, self); });
+}
+
+/// Makes the bit of `self` right in every other gate. After `self` changed priority.
+template <class View>
+void settle_held_gates(View& board, int self) {
+  for_each_other(board.used().load(), self, [&](int target) { settle(board, self, target); });
+}
+
+/// Moves a slot to `to` if its state is `from`; keeps the other fields. False if it is not.
+template <class View>
+bool change_state(View& board, int slot, SlotState from, SlotState to) {
+  std::uint64_t word = board.info(slot).load();
+  for (;;) {
+    SlotInfo info = SlotInfo::unpack(word);
+    if (info.state != from) return false;
+    info.state = to;
+    if (board.info(slot).compare_exchange(word, info.pack())) return true;
+  }
+}
+
+/// For the owner: the client is ready to obey its gate (first attach, or return after failing
+/// open). False if it was in neither state.
+template <class View>
+bool go_live(View& board, int self) {
+  if (!change_state(board, self, SlotState::kReserved, SlotState::kLive) &&
+      !change_state(board, self, SlotState::kFailedOpen, SlotState::kLive)) {
+    return false;
+  }
+  settle_own_gate(board, self);
+  return true;
+}
+
+/// For the owner, on every tick of its watcher while it is leaving or has failed open: a holder
+/// that had seen it live may still have closed its gate.
+template <class View>
+void keep_open(View& board, int self) {
+  open_bits(board, self, ~std::uint64_t{0});
+}
+
+/// For the owner: run on ungated. False if it was not live.
+template <class View>
+bool fail_open(View& board, int self) {
+  if (!change_state(board, self, SlotState::kLive, SlotState::kFailedOpen)) return false;
+  keep_open(board, self);
+  return true;
+}
+
+/// For the owner, once, at exit: nothing of it is held, and it holds nobody.
+template <class View>
+void leave(View& board, int self) {
+  if (!change_state(board, self, SlotState::kLive, SlotState::kLeaving)) {
+    change_state(board, self, SlotState::kFailedOpen, SlotState::kLeaving);
+  }
+  keep_open(board, self);
+  for_each_other(board.used().load(), self,
+                 [&](int target) { open_bits(board, target, bit(self)); });
+}
+
+/// For the owner: max_hold has passed. Opens its gate for this one job of `holder`.
+template <class View>
+void waive(View& board, int self, int holder, std::uint64_t job) {
+  board.waived(self, holder).store(job);
+  settle(board, holder, self);
+}
+
+/// For the controller. Takes a dead client out: opens what it held. Called again on every
+/// heartbeat until the process is gone, because a thread of it may still be running for a moment
+/// after the watcher's mutex was released, and its last write may come after ours.
+template <class View>
+void bury(View& board, int slot) {
+  std::uint64_t word = board.info(slot).load();
+  for (SlotInfo info = SlotInfo::unpack(word); info.state != SlotState::kDead;
+       info = SlotInfo::unpack(word)) {
+    info.state = SlotState::kDead;
+    if (board.info(slot).compare_exchange(word, info.pack())) break;
+  }
+  for_each_other(board.used().load(), slot,
+                 [&](int target) { open_bits(board, target, bit(slot)); });
+  keep_open(board, slot);
+}
+
+/// For the controller, when the process of a buried slot is gone: gives the slot back.
+template <class View>
+void release(View& board, int slot) {
+  bury(board, slot);
+  const SlotInfo old = SlotInfo::unpack(board.info(slot).load());
+  if (is_active(board.job(slot).load())) board.job(slot).fetch_add(1);
+  board.info(slot).store(SlotInfo{SlotState::kFree, 0, 0, old.generation + 1}.pack());
+  board.used().fetch_and(~bit(slot));
+}
+
+/// For the controller: gives a free slot to a new client. `used` is set before the client can go
+/// live, so that a job that begins meanwhile either sees it or is seen by it.
+template <class View>
+void reserve(View& board, int slot, std::uint8_t priority, std::uint8_t device) {
+  const SlotInfo old = SlotInfo::unpack(board.info(slot).load());
+  keep_open(board, slot);
+  for (int holder = 0; holder < kSlots; ++holder) board.waived(slot, holder).store(0);
+  board.used().fetch_or(bit(slot));
+  board.info(slot).store(SlotInfo{SlotState::kReserved, priority, device, old.generation}.pack());
+}
+
+/// For the controller: a client gets another priority.
+template <class View>
+void change_priority(View& board, int slot, std::uint8_t priority) {
+  std::uint64_t word = board.info(slot).load();
+  SlotInfo info{};
+  do {
+    info = SlotInfo::unpack(word);
+    info.priority = priority;
+  } while (!board.info(slot).compare_exchange(word, info.pack()));
+  settle_own_gate(board, slot);
+  settle_held_gates(board, slot);
+}
+
+}  // namespace sluice::shm

@@ -1,0 +1,194 @@
+#include "shm/mapping.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/interprocess/exceptions.hpp>
+#include <cerrno>
+#include <new>
+#include <random>
+#include <thread>
+
+#include "shm/clock.hpp"
+#include "shm/session.hpp"
+
+namespace sluice::shm {
+namespace {
+
+namespace ipc = boost::interprocess;
+
+constexpr off_t kControllerByte = 0;
+constexpr off_t kUserByte = 1;
+
+bool lock_byte(int fd, off_t byte, short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = byte;
+  lock.l_len = 1;
+  return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+int descriptor(const ipc::shared_memory_object& object) {
+  return object.get_mapping_handle().handle;
+}
+
+void refuse_foreign(int fd, const std::string& name) {
+  struct stat found {};
+  if (fstat(fd, &found) != 0) throw BoardError("cannot look at /dev/shm/" + name);
+  if (found.st_uid != geteuid() || (found.st_mode & 077U) != 0) {
+    throw BoardError("/dev/shm/" + name +
+                     " belongs to another user or is open to others; not used. Remove it or "
+                     "choose another --session");
+  }
+}
+
+/// Whether the name still leads to the object behind `fd`: it may have been removed between
+/// opening and locking.
+bool still_named(int fd, const std::string& name) {
+  struct stat opened {};
+  struct stat named {};
+  return fstat(fd, &opened) == 0 && stat(("/dev/shm/" + name).c_str(), &named) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+/// Empty if the mapped board can be used, else what is wrong with it.
+std::string fault_of(const ipc::shared_memory_object& object, const ipc::mapped_region& region) {
+  ipc::offset_t size = 0;
+  if (!object.get_size(size) || size < static_cast<ipc::offset_t>(sizeof(Board))) {
+    return "is truncated (" + std::to_string(size) + " of " + std::to_string(sizeof(Board)) +
+           " bytes)";
+  }
+  const auto& board = *static_cast<const Board*>(region.get_address());
+  if (board.magic.load() != kBoardMagic) return "is not a board";
+  if (board.layout_version.load() != kLayoutVersion || board.size.load() != sizeof(Board)) {
+    return "has layout version " + std::to_string(board.layout_version.load()) +
+           ", this program has " + std::to_string(kLayoutVersion);
+  }
+  return {};
+}
+
+std::string fault_of(const ipc::shared_memory_object& object) {
+  ipc::offset_t size = 0;
+  if (!object.get_size(size) || size < static_cast<ipc::offset_t>(sizeof(Board))) {
+    return fault_of(object, ipc::mapped_region{});
+  }
+  return fault_of(object, ipc::mapped_region(object, ipc::read_only));
+}
+
+void initialise(Board& board) {
+  for (Slot& slot : board.slots) slot.alive.initialise();
+  std::random_device random;
+  board.board_id.store((std::uint64_t{random()} << 32U) | random() | 1U);
+  board.max_hold_ns.store(kDefaultMaxHoldNs);
+  board.heartbeat_ns.store(monotonic_ns());
+  board.layout_version.store(kLayoutVersion);
+  board.size.store(sizeof(Board));
+  board.magic.store(kBoardMagic);
+}
+
+/// Says who the controller is, or nothing where the lock's holder is only clearing up.
+std::string controller_of(const ipc::shared_memory_object& object) {
+  if (!fault_of(object).empty()) return "a controller of another version";
+  const ipc::mapped_region region(object, ipc::read_only);
+  const std::uint32_t pid = static_cast<const Board*>(region.get_address())->controller_pid.load();
+  if (pid == 0 || (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH)) return {};
+  return "a controller, pid " + std::to_string(pid);
+}
+
+}  // namespace
+
+BoardMapping BoardMapping::open(std::string_view session, Access access) {
+  BoardMapping mapping;
+  mapping.name_ = board_name(session);
+  const ipc::mode_t mode = access == Access::kUse ? ipc::read_write : ipc::read_only;
+  try {
+    mapping.object_ = ipc::shared_memory_object(ipc::open_only, mapping.name_.c_str(), mode);
+    refuse_foreign(descriptor(mapping.object_), mapping.name_);
+    const std::string fault = fault_of(mapping.object_);
+    if (!fault.empty()) {
+      throw BoardError("/dev/shm/" + mapping.name_ + " " + fault +
+                       "; end the processes of that session, then remove it");
+    }
+    mapping.region_ = ipc::mapped_region(mapping.object_, mode);
+  } catch (const ipc::interprocess_exception& error) {
+    if (error.get_error_code() == ipc::not_found_error) {
+      throw NoBoard("no board /dev/shm/" + mapping.name_ + ": the session has no controller");
+    }
+    throw BoardError("cannot open /dev/shm/" + mapping.name_ + ": " + error.what());
+  }
+  return mapping;
+}
+
+BoardMapping BoardMapping::attach(std::string_view session) {
+  BoardMapping mapping = open(session, Access::kUse);
+  const int fd = descriptor(mapping.object_);
+  if (!lock_byte(fd, kUserByte, F_RDLCK) || !still_named(fd, mapping.name_)) {
+    throw NoBoard("the board /dev/shm/" + mapping.name_ + " is being removed");
+  }
+  return mapping;
+}
+
+BoardMapping BoardMapping::inspect(std::string_view session) {
+  return open(session, Access::kInspect);
+}
+
+BoardMapping::Adoption BoardMapping::adopt_or_create(std::string_view session) {
+  using namespace std::chrono_literals;
+  const std::string name = board_name(session);
+  // A few rounds: a board may be removed by its last user under our hands.
+  for (int round = 0; round < 50; ++round, std::this_thread::sleep_for(10ms)) {
+    Adoption result;
+    BoardMapping& mapping = result.mapping;
+    mapping.name_ = name;
+    try {
+      ipc::permissions owner_only(0600);
+      mapping.object_ =
+          ipc::shared_memory_object(ipc::open_or_create, name.c_str(), ipc::read_write, owner_only);
+    } catch (const ipc::interprocess_exception& error) {
+      throw BoardError("cannot open /dev/shm/" + name + ": " + error.what() +
+                       "; if another user owns it, choose another --session");
+    }
+    const int fd = descriptor(mapping.object_);
+    refuse_foreign(fd, name);
+    if (!lock_byte(fd, kControllerByte, F_WRLCK)) {
+      const std::string controller = controller_of(mapping.object_);
+      if (controller.empty()) continue;
+      throw BoardError("session " + std::string(session) + " has " + controller +
+                       "; stop it or choose another --session");
+    }
+    if (!still_named(fd, name)) continue;
+    const bool unused = lock_byte(fd, kUserByte, F_WRLCK);
+    const std::string fault = fault_of(mapping.object_);
+    if (!unused && !fault.empty()) {
+      throw BoardError("/dev/shm/" + name + " " + fault +
+                       " and processes of it still live; end them first");
+    }
+    ipc::offset_t size = 0;
+    if (unused && mapping.object_.get_size(size) && size != 0) {
+      ipc::shared_memory_object::remove(name.c_str());  // stale: nobody of it lives
+      continue;
+    }
+    if (unused) mapping.object_.truncate(sizeof(Board));
+    mapping.region_ = ipc::mapped_region(mapping.object_, ipc::read_write);
+    result.adopted = !unused;
+    if (unused) initialise(*new (mapping.region_.get_address()) Board{});
+    lock_byte(fd, kUserByte, F_UNLCK);
+    return result;
+  }
+  throw BoardError("/dev/shm/" + name + " keeps changing; try again");
+}
+
+bool BoardMapping::remove_if_unused() noexcept {
+  const int fd = descriptor(object_);
+  if (fd < 0 || !lock_byte(fd, kControllerByte, F_WRLCK)) return false;
+  const bool unused = lock_byte(fd, kUserByte, F_WRLCK) && still_named(fd, name_);
+  if (unused) ipc::shared_memory_object::remove(name_.c_str());
+  return unused;
+}
+
+void BoardMapping::abandon_in_child() noexcept { object_ = {}; }
+
+}  // namespace sluice::shm

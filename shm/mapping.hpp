@@ -1,0 +1,67 @@
+#pragma once
+#include <boost/interprocess/mapped_region.hpp>
+#include <boost/interprocess/shared_memory_object.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "shm/board.hpp"
+
+namespace sluice::shm {
+
+/// A board that cannot be used; what() is one line for the user.
+struct BoardError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// There is no board of that session.
+struct NoBoard : BoardError {
+  using BoardError::BoardError;
+};
+
+/// The board of a session, mapped. Boost.Interprocess opens and maps it, nothing more: its locks
+/// do not survive the death of their owner. The locks here are the kernel's (open file
+/// description locks): byte 0 of the object is held by the one controller, byte 1 is shared by
+/// every process that has a slot. So "does anybody still use this board" has an answer for a
+/// board of any layout, and no dead process can spoil it.
+class BoardMapping {
+ public:
+  /// For a client: maps the board for reading and writing and marks it used until this object,
+  /// or the process, is gone. Throws BoardError: missing, another user's, of another layout, or
+  /// truncated.
+  static BoardMapping attach(std::string_view session);
+
+  /// For `status`: maps it for reading; holds nothing.
+  static BoardMapping inspect(std::string_view session);
+
+  struct Adoption;
+  /// For the controller: adopts the board while any process of it lives, else makes a new one.
+  /// Throws BoardError if the session has a controller, or a living board of another layout.
+  static Adoption adopt_or_create(std::string_view session);
+
+  [[nodiscard]] Board& board() const noexcept {
+    return *static_cast<Board*>(region_.get_address());
+  }
+
+  /// For the last one to go: removes the board's name if nobody else uses the board. True if it
+  /// was removed. The mapping itself stays valid.
+  bool remove_if_unused() noexcept;
+
+  /// Closes the file descriptor in a forked child, so that the child does not count as a user.
+  void abandon_in_child() noexcept;
+
+ private:
+  enum class Access { kUse, kInspect };
+  static BoardMapping open(std::string_view session, Access access);
+
+  std::string name_;
+  boost::interprocess::shared_memory_object object_;
+  boost::interprocess::mapped_region region_;
+};
+
+struct BoardMapping::Adoption {
+  BoardMapping mapping;
+  bool adopted = false;  ///< False: the board is new.
+};
+
+}  // namespace sluice::shm

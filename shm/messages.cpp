@@ -1,0 +1,42 @@
+#include "shm/messages.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace sluice::shm {
+
+int connect_controller(const char* socket_path) noexcept {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (std::strlen(socket_path) >= sizeof(address.sun_path)) return -ENAMETOOLONG;
+  std::strcpy(address.sun_path, socket_path);
+  // Non-blocking: a controller that is stopped must not stop whoever connects to it.
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -errno;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    const int error = errno;
+    close(fd);
+    return -error;
+  }
+  return fd;
+}
+
+int ask(int fd, const Request& request, Reply& reply, int timeout_ms) noexcept {
+  if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) != sizeof(request)) return -errno;
+  pollfd wait{fd, POLLIN, 0};
+  const int ready = poll(&wait, 1, timeout_ms);
+  if (ready == 0) return -ETIMEDOUT;
+  if (ready < 0) return -errno;
+  const ssize_t size = recv(fd, &reply, sizeof(reply), 0);
+  if (size < 0) return -errno;
+  if (size != sizeof(reply)) return -EPIPE;
+  reply.text.back() = '\0';
+  return 0;
+}
+
+}  // namespace sluice::shm

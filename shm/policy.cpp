@@ -1,0 +1,53 @@
+#include "shm/policy.hpp"
+
+#include <array>
+#include <charconv>
+
+namespace sluice::shm {
+namespace {
+
+struct Form {
+  std::string_view name;
+  PolicyKind kind;
+  bool takes_n;
+};
+
+constexpr std::array<Form, 5> kForms{{{"none", PolicyKind::kNone, false},
+                                      {"gate", PolicyKind::kGate, false},
+                                      {"sync", PolicyKind::kSync, true},
+                                      {"event", PolicyKind::kEvent, true},
+                                      {"device", PolicyKind::kDevice, true}}};
+
+}  // namespace
+
+std::optional<Policy> parse_policy(std::string_view text) noexcept {
+  const std::size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  for (const Form& form : kForms) {
+    if (form.name != name) continue;
+    if (!form.takes_n) {
+      if (colon != std::string_view::npos) return std::nullopt;
+      return Policy{form.kind, 0};
+    }
+    if (colon == std::string_view::npos) return std::nullopt;
+    const std::string_view digits = text.substr(colon + 1);
+    std::uint32_t n = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+    if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
+    if (n < 1 || n > Policy::kMaxN) return std::nullopt;
+    return Policy{form.kind, n};
+  }
+  return std::nullopt;
+}
+
+std::string to_string(const Policy& policy) {
+  for (const Form& form : kForms) {
+    if (form.kind != policy.kind) continue;
+    std::string text(form.name);
+    if (form.takes_n) text += ":" + std::to_string(policy.n);
+    return text;
+  }
+  return "unknown";
+}
+
+}  // namespace sluice::shm
