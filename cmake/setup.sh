@@ -1,0 +1,122 @@
+# shellcheck shell=bash
+# Sourced by ./x: finds out what the build needs and lacks, and installs just that.
+# Things are looked for by their files, not by package: a cmake from pip or headers unpacked by
+# hand are as good, and where all is there neither root nor a network is needed.
+
+readonly kCmakeMin=3.25 kGccMin=12 kCudaMin=12040
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+have_header() {
+  [[ -e /usr/include/$1 || -e /usr/local/include/$1 ]] && return
+  have g++ && g++ -E -x c++ - >/dev/null 2>&1 <<<"#include <$1>"
+}
+
+# version_at_least HAVE WANT
+version_at_least() { [[ $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1) == "$2" ]]; }
+
+# need PACKAGE REASON CHECK...: notes the package as missing when the check fails.
+missing_packages=() missing_reasons=()
+need() {
+  local package=$1 reason=$2
+  shift 2
+  "$@" && return
+  missing_packages+=("$package")
+  missing_reasons+=("$reason")
+}
+
+# install_packages: installs what `need` noted, telling first.
+install_packages() {
+  ((${#missing_packages[@]})) || return 0
+  local i as_root=() apt=(env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o DPkg::Lock::Timeout=300)
+  echo "x: missing on this machine, to be installed with apt-get:"
+  for i in "${!missing_packages[@]}"; do
+    printf '     %-22s %s\n' "${missing_packages[i]}" "${missing_reasons[i]}"
+  done
+  have apt-get || die "no apt-get here: install the above with this system's package manager"
+  if ((EUID != 0)); then
+    have sudo || die "neither root nor sudo: run as root: apt-get install ${missing_packages[*]}"
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" "${apt[@]}" update </dev/null || die "apt-get update failed: see the lines above"
+  "${as_root[@]}" "${apt[@]}" install --no-install-recommends "${missing_packages[@]}" \
+    </dev/null >"${TMPDIR:-/tmp}/sluice-apt.$$" 2>&1 || {
+    cat "${TMPDIR:-/tmp}/sluice-apt.$$" >&2
+    rm -f "${TMPDIR:-/tmp}/sluice-apt.$$"
+    die "apt-get install failed: see the lines above"
+  }
+  rm -f "${TMPDIR:-/tmp}/sluice-apt.$$"
+  missing_packages=() missing_reasons=()
+}
+
+check_versions() {
+  local cmake_version gcc_version
+  cmake_version=$(cmake --version | sed -n '1s/.*version //p')
+  version_at_least "$cmake_version" "$kCmakeMin" ||
+    die "cmake $cmake_version is too old: $kCmakeMin or later is needed (pip install cmake has it)"
+  gcc_version=$(g++ -dumpfullversion)
+  version_at_least "$gcc_version" "$kGccMin" ||
+    die "g++ $gcc_version is too old: $kGccMin or later is needed (C++20)"
+}
+
+# Prints the folder of a cuda.h that is new enough; fails when there is none.
+find_cuda_headers() {
+  local dir version nvcc=
+  have nvcc && nvcc=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+  for dir in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda "$nvcc" "$PWD/.cuda/nvidia/cu13" /usr; do
+    [[ -n $dir && -r $dir/include/cuda.h ]] || continue
+    version=$(sed -n 's/^#define CUDA_VERSION \([0-9]*\).*/\1/p' "$dir/include/cuda.h" | head -n1)
+    ((${version:-0} >= kCudaMin)) && echo "$dir/include" && return
+  done
+  return 1
+}
+
+# Only headers are taken from the wheel; the driver itself is met at run time.
+fetch_cuda_headers() {
+  local pip_works='python3 -m pip --version >/dev/null 2>&1'
+  need python3 "to unpack cuda.h" have python3
+  need python3-pip "to fetch cuda.h (no CUDA toolkit 12.4 or later found)" eval "$pip_works"
+  install_packages
+  echo "x: fetching cuda.h into .cuda/ from PyPI: $(sed '/^#/d;s/ .*//' cmake/cuda-headers.txt)"
+  local work
+  work=$(mktemp -d)
+  # shellcheck disable=SC2064  # the folder's name of now is meant
+  trap "rm -rf '$work'" EXIT
+  python3 -m pip download --quiet --no-deps --only-binary :all: --require-hashes \
+    --platform manylinux2014_x86_64 -d "$work" -r cmake/cuda-headers.txt ||
+    die "could not fetch the CUDA headers; set CUDA_HOME to a CUDA toolkit of 12.4 or later instead"
+  python3 -m zipfile -e "$work"/*.whl "$work/unpacked"
+  mkdir -p .cuda/nvidia/cu13
+  cp -r "$work/unpacked/nvidia/cu13/include" .cuda/nvidia/cu13/
+  rm -rf "$work"
+  trap - EXIT
+}
+
+# setup_build: what every subcommand that builds needs. Sets cuda_include for ./x.
+# shellcheck disable=SC2034
+setup_build() {
+  need g++ "the compiler" have g++
+  need cmake "the build system, $kCmakeMin or later" have cmake
+  need ninja-build "runs the build" have ninja
+  need libboost-dev "Boost.Interprocess: shared memory" have_header boost/version.hpp
+  need libspdlog-dev "logs of the controller" have_header spdlog/spdlog.h
+  need nlohmann-json3-dev "experiment files" have_header nlohmann/json.hpp
+  need libcli11-dev "command lines" have_header CLI/CLI.hpp
+  need libgtest-dev "tests" have_header gtest/gtest.h
+  need libgmock-dev "tests" have_header gmock/gmock.h
+  if ! cuda_include=$(find_cuda_headers); then
+    fetch_cuda_headers
+    cuda_include=$(find_cuda_headers) || die "cuda.h is not in the wheel of cmake/cuda-headers.txt"
+  fi
+  install_packages
+  check_versions
+}
+
+setup_bench() { need libbenchmark-dev "benchmarks" have_header benchmark/benchmark.h; }
+
+# Version 14 of clang-format, because another version lays out the same code otherwise.
+setup_lint() {
+  need clang-format-14 "format check" have clang-format-14
+  need clang-tidy "static analysis" have clang-tidy
+  need git "names the files to check" have git
+}
