@@ -53,15 +53,20 @@ struct SlotInfo {
   }
 };
 
-/// Why a launch went to the driver without passing the gate.
-enum class Bypass : std::uint8_t {
-  kPolicyNone,      ///< The client asked for it.
-  kUnattached,      ///< No slot: no controller yet, session full, or a forked child.
-  kFailedOpen,      ///< The controller was gone, or a driver wait of ours took too long.
-  kForeignCapture,  ///< Inside a capture into an existing graph, where nothing may be added.
-  kCount,
+/// What is counted per driver entry. launches = gated + captured + the bypassed.
+enum class Count : std::uint8_t {
+  kGated,     ///< Passed the gate under a policy, whether it was closed or not.
+  kCaptured,  ///< Recorded into a graph: no GPU work yet.
+  // Went to the driver without passing the gate, because
+  kBypassPolicyNone,       ///< the client's policy is none;
+  kBypassUnattached,       ///< the client had no slot yet;
+  kBypassFailedOpen,       ///< the controller was gone, or a driver wait of ours took too long;
+  kBypassForeignCapture,   ///< it was captured into an existing graph, where nothing may be added.
+  kLaunchKinds,            ///< The counts above add up to the launches.
+  kWaited = kLaunchKinds,  ///< Were held on the host, or got a stream wait in front.
+  kHeldNs,                 ///< Time that the launching threads were held on the host.
+  kSize,
 };
-inline constexpr int kBypassReasons = static_cast<int>(Bypass::kCount);
 
 /// Why a client runs ungated, for `sluice status`.
 enum class FailReason : std::uint32_t {
@@ -75,17 +80,23 @@ using Word = std::atomic<std::uint64_t>;
 using HalfWord = std::atomic<std::uint32_t>;
 static_assert(Word::is_always_lock_free && HalfWord::is_always_lock_free);
 
-/// Counters of one driver entry in one client. launches = gated + captured + the bypassed.
+/// Counters of one driver entry in one client.
 struct EntryCounters {
-  Word launches;
-  Word gated;     ///< Passed the gate under a policy, whether it was closed or not.
-  Word captured;  ///< Recorded into a graph: no GPU work yet.
-  Word waited;    ///< Were held on the host, or got a stream wait in front.
-  Word held_ns;   ///< Time the calling threads were held on the host.
-  std::array<Word, kBypassReasons> bypassed;
-  std::array<Word, 7> reserved;
+  std::array<Word, 16> words;
+
+  Word& operator[](Count count) noexcept { return words[static_cast<std::size_t>(count)]; }
+  const Word& operator[](Count count) const noexcept {
+    return words[static_cast<std::size_t>(count)];
+  }
+  [[nodiscard]] std::uint64_t launches() const noexcept {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(Count::kLaunchKinds); ++i) {
+      sum += words[i].load(std::memory_order_relaxed);
+    }
+    return sum;
+  }
 };
-static_assert(sizeof(EntryCounters) == 128);
+static_assert(sizeof(EntryCounters) == 128 && static_cast<int>(Count::kSize) <= 16);
 
 /// One client: one process on one device.
 struct alignas(kLine) Slot {
@@ -106,9 +117,9 @@ struct alignas(kLine) Slot {
   Word policy;              ///< Policy::pack(), as it is in force (a fallback shows here).
   HalfWord fail_reason;     ///< FailReason.
   HalfWord unhooked_asked;  ///< Times the program asked the driver for a work entry we do not hook.
-  Word launches_outside;    ///< Launches before the client had its slot (bypassed: unattached).
-  Word max_hold_opened;     ///< Times max_hold opened the gate.
-  Word watcher_beat_ns;     ///< When the watcher last ran.
+  Word reserved_word;
+  Word max_hold_opened;                ///< Times max_hold opened the gate.
+  Word watcher_beat_ns;                ///< When the watcher last ran.
   std::array<char, 32> unhooked_name;  ///< The last one asked for.
   std::array<std::uint8_t, 40> reserved_owner;
 
@@ -163,7 +174,7 @@ static_assert(offsetof(Slot, closed_since_ns) == 24 && offsetof(Slot, closed_ns)
 static_assert(offsetof(Slot, room) == 40 && offsetof(Slot, outranked) == 48);
 static_assert(offsetof(Slot, job) == 128 && offsetof(Slot, job_since_ns) == 136);
 static_assert(offsetof(Slot, policy) == 144 && offsetof(Slot, fail_reason) == 152);
-static_assert(offsetof(Slot, unhooked_asked) == 156 && offsetof(Slot, launches_outside) == 160);
+static_assert(offsetof(Slot, unhooked_asked) == 156 && offsetof(Slot, reserved_word) == 160);
 static_assert(offsetof(Slot, max_hold_opened) == 168 && offsetof(Slot, watcher_beat_ns) == 176);
 static_assert(offsetof(Slot, unhooked_name) == 184);
 static_assert(offsetof(Slot, alive) == 256 && sizeof(RobustMutex) == 40);

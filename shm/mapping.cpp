@@ -186,6 +186,7 @@ bool BoardMapping::remove_if_unused() noexcept {
   if (fd < 0 || !lock_byte(fd, kControllerByte, F_WRLCK)) return false;
   const bool unused = lock_byte(fd, kUserByte, F_WRLCK) && still_named(fd, name_);
   if (unused) ipc::shared_memory_object::remove(name_.c_str());
+  if (!unused) lock_byte(fd, kControllerByte, F_UNLCK);  // a new controller may want it
   return unused;
 }
 
