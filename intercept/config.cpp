@@ -1,0 +1,61 @@
+#include "intercept/config.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+#include "intercept/log.hpp"
+#include "shm/session.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+std::optional<std::string_view> variable(const char* name) noexcept {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+void read_log_level() noexcept {
+  const auto text = variable("SLUICE_LOG");
+  if (!text) return;
+  if (*text == "off") return set_log_level(Level::kOff);
+  if (*text == "info") return set_log_level(Level::kInfo);
+  if (*text == "debug") return set_log_level(Level::kDebug);
+  if (*text == "warn") return set_log_level(Level::kWarn);
+  Line(Level::kWarn) << "SLUICE_LOG=" << *text << " is none of off, warn, info, debug; using warn";
+}
+
+}  // namespace
+
+Config read_config() noexcept {
+  read_log_level();
+  Config config{std::string(shm::kDefaultSession), 0, shm::kDefaultPolicy};
+  if (const auto text = variable("SLUICE_SESSION")) {
+    if (shm::valid_session_name(*text)) {
+      config.session = *text;
+    } else {
+      Line(Level::kWarn) << "SLUICE_SESSION=" << *text << " is no session name; using default";
+    }
+  }
+  if (const auto text = variable("SLUICE_PRIORITY")) {
+    const auto result =
+        std::from_chars(text->data(), text->data() + text->size(), config.priority);
+    if (result.ec != std::errc{} || result.ptr != text->data() + text->size()) {
+      config.priority = 0;
+      Line(Level::kWarn) << "SLUICE_PRIORITY=" << *text << " is not 0 to 255; using 0";
+    }
+  }
+  if (const auto text = variable("SLUICE_POLICY")) {
+    if (const auto policy = shm::parse_policy(*text)) {
+      config.policy = *policy;
+    } else {
+      Line(Level::kWarn) << "SLUICE_POLICY=" << *text << " is none of " << shm::kPolicyForms
+                         << "; using the default";
+    }
+  }
+  return config;
+}
+
+}  // namespace sluice::intercept

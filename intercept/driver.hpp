@@ -1,0 +1,49 @@
+#pragma once
+#include <atomic>
+#include <string_view>
+
+#include "intercept/cuda_driver.hpp"
+
+/// The real driver behind the hooks, and how programs are kept from reaching it past them.
+namespace sluice::intercept {
+
+/// Index of a hooked entry: the order of hooks.def.
+enum class Entry : unsigned {
+#define SLUICE_HOOK(name, kind) name,
+#include "intercept/hooks.def"
+#undef SLUICE_HOOK
+  kCount,
+};
+inline constexpr unsigned kEntries = static_cast<unsigned>(Entry::kCount);
+
+enum class Kind { Launch, CopyIn, Sync, Capture, Graph, Lifetime, Lookup };
+
+/// Addresses in the real libcuda.so.1. Null where the driver is too old to have the entry.
+struct Driver {
+#define SLUICE_HOOK(name, kind) decltype(&::name) name = nullptr;
+#define SLUICE_CALL(name) decltype(&::name) name = nullptr;
+#include "intercept/calls.def"
+#include "intercept/hooks.def"
+#undef SLUICE_CALL
+#undef SLUICE_HOOK
+};
+
+extern constinit Driver g_driver;
+extern constinit std::atomic<bool> g_driver_ready;
+
+/// Finds the real driver, loading it if the program has not. Thread-safe; done once it succeeded.
+bool resolve_driver(bool load) noexcept;
+
+/// The real driver, for code that runs inside a hook.
+inline const Driver& driver() noexcept {
+  if (!g_driver_ready.load(std::memory_order_acquire)) [[unlikely]] {
+    resolve_driver(true);
+  }
+  return g_driver;
+}
+
+/// What a program that asked for `name` and was given `found` is to get: our hook if `found` is
+/// the real entry of a hook, else `found`. Notes work entries that are not hooked.
+void* substitute(std::string_view name, void* found) noexcept;
+
+}  // namespace sluice::intercept

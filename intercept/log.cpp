@@ -1,0 +1,51 @@
+#include "intercept/log.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+namespace sluice::intercept {
+namespace {
+constinit std::atomic<int> g_level{static_cast<int>(Level::kWarn)};
+}
+
+void set_log_level(Level level) noexcept { g_level.store(static_cast<int>(level)); }
+
+Line::Line(Level level) noexcept : wanted_(static_cast<int>(level) <= g_level.load()) {
+  *this << "sluice[" << static_cast<int>(getpid()) << "]: ";
+  if (level == Level::kWarn) *this << "warning: ";
+}
+
+Line::~Line() {
+  if (!wanted_) return;
+  const int saved_errno = errno;
+  text_[size_++] = '\n';
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text_.data(), size_);
+  errno = saved_errno;
+}
+
+Line& Line::operator<<(std::string_view text) noexcept {
+  const std::size_t room = text_.size() - 1 - size_;  // the newline always fits
+  const std::size_t size = std::min(room, text.size());
+  std::memcpy(text_.data() + size_, text.data(), size);
+  size_ += size;
+  return *this;
+}
+
+Line& Line::operator<<(std::uint64_t number) noexcept {
+  std::array<char, 20> digits;
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+  return *this << std::string_view(digits.data(), static_cast<std::size_t>(end - digits.data()));
+}
+
+Line& Line::operator<<(int number) noexcept {
+  if (number < 0) *this << "-";
+  const std::int64_t wide = number;
+  return *this << static_cast<std::uint64_t>(wide < 0 ? -wide : wide);
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,33 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace sluice::intercept {
+
+enum class Level : int { kOff, kWarn, kInfo, kDebug };
+
+/// One line on standard error, written with one write(2): `sluice[PID]: warning: text`. Allocates
+/// nothing, takes no lock, keeps errno: the watcher thread uses it while the driver is blocked.
+class Line {
+ public:
+  explicit Line(Level level) noexcept;
+  ~Line();
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+
+  Line& operator<<(std::string_view text) noexcept;
+  Line& operator<<(std::uint64_t number) noexcept;
+  Line& operator<<(int number) noexcept;
+
+ private:
+  std::array<char, 512> text_;
+  std::size_t size_ = 0;
+  bool wanted_;
+};
+
+/// Lines above this level are not written. Set once from SLUICE_LOG.
+void set_log_level(Level level) noexcept;
+
+}  // namespace sluice::intercept

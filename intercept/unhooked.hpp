@@ -1,0 +1,13 @@
+#pragma once
+#include <string_view>
+
+namespace sluice::intercept {
+
+/// If `name` is a driver entry that gives the GPU work but is not in hooks.def (or is, under an
+/// address that we do not know), counts the question, so that `sluice status` can show it.
+void note_if_unhooked_work(std::string_view name) noexcept;
+
+/// Copies what was noted so far to a slot of the board, and from then on notes there too.
+void publish_unhooked() noexcept;
+
+}  // namespace sluice::intercept
