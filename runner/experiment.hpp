@@ -1,0 +1,68 @@
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shm/policy.hpp"
+
+namespace sluice::runner {
+
+/// Whether and how the hook works in a model's process.
+struct Control {
+  bool hooked = false;  ///< False: nothing of ours is loaded into the process.
+  shm::Policy policy;   ///< kNone unless hooked.
+};
+
+/// When a model's jobs start.
+struct Arrival {
+  enum class Kind : std::uint8_t {
+    kClosed,    ///< sleep_time after the end of the job before.
+    kPeriodic,  ///< On a schedule that does not wait for the jobs.
+    kPoisson,   ///< The same, with exponentially distributed distances.
+  };
+  Kind kind = Kind::kClosed;
+  double period_ms = 0;    ///< kPeriodic.
+  double jitter = 0;       ///< kPeriodic: each arrival is moved by up to this part of the period.
+  double rate_per_s = 0;   ///< kPoisson.
+  std::uint64_t seed = 1;  ///< The same seed gives the same arrivals.
+};
+
+/// One entry of "models". Times are those of the GPU, which on a simulated one pass more slowly.
+struct Model {
+  std::string model_name;
+  std::string model_weight;
+  double sleep_s = 0;
+  std::string input_file_path;
+  std::string output_file_path = "./logs";
+  std::string output_file_name;
+  int priority = 0;
+  std::optional<std::pair<int, int>> resize;  ///< Height and width.
+  Control control;
+  std::string backend = "trace";
+  int batch_size = 1;
+  bool cuda_graph = false;
+  Arrival arrival;
+  std::string trace_file;  ///< Path of the trace that is replayed.
+  double host_gap_us = 0;  ///< Pause between two launches.
+  bool host_gap_from_trace = false;
+  nlohmann::json source;  ///< The entry as it stands in the file.
+
+  /// The name in models_pid.json: the model's, with `_HEIGHT` where the input is resized.
+  [[nodiscard]] std::string display_name() const;
+  /// `output_file_path/output_file_name` + suffix, for instance ".log".
+  [[nodiscard]] std::string output_file(const std::string& suffix) const;
+};
+
+/// A whole experiment file.
+struct Experiment {
+  std::string file;
+  std::vector<Model> models;
+  std::optional<double> exp_dur_s;
+  int device_id = 0;
+  nlohmann::json source;
+};
+
+}  // namespace sluice::runner

@@ -1,0 +1,64 @@
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sluice::runner {
+
+/// A file that is written line by line; what was written is with the kernel when write() returns,
+/// so that a SIGKILL loses nothing. Throws RunError if it cannot be made or written.
+class LineFile {
+ public:
+  explicit LineFile(std::string path);
+  void write(const std::string& text);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+/// One finished job. Realtime stamps are CLOCK_REALTIME ns and always real; jct_ms is in the time
+/// of the GPU.
+struct JobRecord {
+  std::uint64_t start_realtime_ns = 0;
+  std::uint64_t end_realtime_ns = 0;
+  double jct_ms = 0;
+  std::optional<double> queued_ms;  ///< How long it waited after it was due; open loop only.
+};
+
+/// The published log of a model: header lines, then lines per job, each followed by an empty one.
+class JobLog {
+ public:
+  JobLog(const std::string& path, int priority, const std::vector<std::string>& header);
+  /// CLOCK_REALTIME ns; the line holds us.
+  void group_start(std::uint64_t realtime_ns);
+  void group_end(std::uint64_t realtime_ns);
+  void job(const JobRecord& record);
+
+ private:
+  LineFile file_;
+  int priority_;
+};
+
+/// The later CSV log of a model. The first row is the warm-up.
+class JobCsv {
+ public:
+  explicit JobCsv(const std::string& path);
+  void job(const JobRecord& record, std::uint64_t allocated_bytes, std::uint64_t reserved_bytes);
+
+ private:
+  LineFile file_;
+};
+
+/// The header line of the CSV log.
+inline constexpr const char* kJobCsvHeader =
+    "start_timestamp_ns,end_timestamp_ns,jct_ms,max_allocated_gpu_memory_allocated_byte,"
+    "max_reserved_gpu_memory_byte";
+
+}  // namespace sluice::runner

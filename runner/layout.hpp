@@ -1,0 +1,26 @@
+#pragma once
+#include <filesystem>
+#include <string>
+
+namespace sluice::runner {
+
+/// Where the parts of this build or installation lie, found from the running program, which is in
+/// ROOT/libexec/sluice. The tree is the same built and installed.
+class Layout {
+ public:
+  explicit Layout(std::filesystem::path root) : root_(std::move(root)) {}
+  /// The layout of the running program. Throws RunError if /proc is not there.
+  [[nodiscard]] static Layout of_this_program();
+
+  /// A program of ours, for instance program("sluice-exec").
+  [[nodiscard]] std::string program(const std::string& name) const {
+    return root_ / "libexec/sluice" / name;
+  }
+  /// The folder of the traces that come with us.
+  [[nodiscard]] std::filesystem::path traces() const { return root_ / "share/sluice/traces"; }
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace sluice::runner

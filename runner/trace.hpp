@@ -1,0 +1,34 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace sluice::runner {
+
+/// One kernel of a recorded job.
+struct TraceKernel {
+  std::uint64_t duration_ns = 0;
+  std::int64_t launch_ns = 0;  ///< When it was launched, after the first launch of the job.
+  std::uint32_t blocks = 1;    ///< All dimensions of the grid multiplied, at most 2^31-1.
+  std::uint32_t threads = 1;   ///< All dimensions of a block multiplied, at most 1024.
+};
+
+/// A recorded job: its kernels in launch order.
+struct Trace {
+  std::string model;
+  std::string gpu;  ///< Where it was recorded.
+  std::vector<TraceKernel> kernels;
+  std::size_t left_out = 0;       ///< Copies and fills, which are not replayed.
+  std::uint64_t left_out_ns = 0;  ///< Their time on the GPU, together.
+  [[nodiscard]] std::uint64_t kernels_ns() const;
+};
+
+/// Reads a trace file: an object with model, gpu, columns (kind, name, grid, block, duration_ns,
+/// launch_ns, ... in any order) and rows. Throws ConfigError that names file and place.
+[[nodiscard]] Trace read_trace(const std::string& file);
+
+/// Names of the traces in a folder, sorted, without ".json".
+[[nodiscard]] std::vector<std::string> trace_names(const std::filesystem::path& store);
+
+}  // namespace sluice::runner
