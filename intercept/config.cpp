@@ -40,8 +40,7 @@ Config read_config() noexcept {
     }
   }
   if (const auto text = variable("SLUICE_PRIORITY")) {
-    const auto result =
-        std::from_chars(text->data(), text->data() + text->size(), config.priority);
+    const auto result = std::from_chars(text->data(), text->data() + text->size(), config.priority);
     if (result.ec != std::errc{} || result.ptr != text->data() + text->size()) {
       config.priority = 0;
       Line(Level::kWarn) << "SLUICE_PRIORITY=" << *text << " is not 0 to 255; using 0";

@@ -8,9 +8,9 @@ namespace sluice::intercept {
 
 /// What the environment asks for; docs/environment.md describes the variables.
 struct Config {
-  std::string session;          ///< SLUICE_SESSION
-  std::uint8_t priority = 0;    ///< SLUICE_PRIORITY, 0-255
-  shm::Policy policy;           ///< SLUICE_POLICY
+  std::string session;        ///< SLUICE_SESSION
+  std::uint8_t priority = 0;  ///< SLUICE_PRIORITY, 0-255
+  shm::Policy policy;         ///< SLUICE_POLICY
 };
 
 /// Reads the SLUICE_* variables and sets the log level. What cannot be read is reported on one

@@ -7,7 +7,4 @@ namespace sluice::intercept {
 /// address that we do not know), counts the question, so that `sluice status` can show it.
 void note_if_unhooked_work(std::string_view name) noexcept;
 
-/// Copies what was noted so far to a slot of the board, and from then on notes there too.
-void publish_unhooked() noexcept;
-
 }  // namespace sluice::intercept

@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/interprocess/exceptions.hpp>
 #include <cerrno>
 #include <new>
-#include <random>
 #include <thread>
 
 #include "shm/clock.hpp"
@@ -80,8 +80,9 @@ std::string fault_of(const ipc::shared_memory_object& object) {
 
 void initialise(Board& board) {
   for (Slot& slot : board.slots) slot.alive.initialise();
-  std::random_device random;
-  board.board_id.store((std::uint64_t{random()} << 32U) | random() | 1U);
+  std::uint64_t board_id = 0;
+  if (getrandom(&board_id, sizeof(board_id), 0) != sizeof(board_id)) board_id = monotonic_ns();
+  board.board_id.store(board_id | 1U);
   board.max_hold_ns.store(kDefaultMaxHoldNs);
   board.heartbeat_ns.store(monotonic_ns());
   board.layout_version.store(kLayoutVersion);

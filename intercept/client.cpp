@@ -1,0 +1,57 @@
+#include "intercept/client.hpp"
+
+#include "intercept/log.hpp"
+#include "shm/view.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+/// A sleeper looks again this often, so that a wake-up lost with a killed waker costs little.
+constexpr std::uint64_t kRecheckNs = 10'000'000;
+
+/// A watcher that has not run for this long will not enforce max_hold either.
+constexpr std::uint64_t kWatcherLostNs = 2'000'000'000;
+
+}  // namespace
+
+Client::Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
+    : seat_(seat),
+      slot_(seat.board.slots[static_cast<std::size_t>(seat.slot)]),
+      device_(device),
+      policy_(policy.pack()),
+      jobs_(seat.board, seat.slot),
+      pacer_(*this) {}
+
+void Client::set_policy(shm::Policy policy) noexcept {
+  policy_.store(policy.pack());
+  slot_.policy.store(policy.pack());
+}
+
+void Client::hold(Entry entry) noexcept {
+  const shm::PolicyKind kind = policy().kind;
+  if (kind == shm::PolicyKind::kNone || kind == shm::PolicyKind::kDevice) return;
+  const std::uint64_t begin = shm::monotonic_ns();
+  slot_.waiters.fetch_add(1);
+  while (obeys()) {
+    const std::uint32_t openings = slot_.wake.load();
+    if (slot_.gate.load() == 0) break;
+    shm::futex_wait(slot_.wake, openings, kRecheckNs);
+    const std::uint64_t now = shm::monotonic_ns();
+    const std::uint64_t beat = slot_.watcher_beat_ns.load();
+    if (now > beat && now - beat > kWatcherLostNs) break;
+  }
+  slot_.waiters.fetch_sub(1);
+  counter(entry, shm::Count::kWaited).fetch_add(1);
+  counter(entry, shm::Count::kHeldNs).fetch_add(shm::monotonic_ns() - begin);
+}
+
+void Client::give_up_waiting(const char* what) noexcept {
+  slot_.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kDriverWait));
+  set_obeys(false);
+  shm::BoardView view(seat_.board);
+  if (!shm::fail_open(view, seat_.slot)) return;
+  Line(Level::kWarn) << what << " took more than 5 s; this process runs ungated from now on "
+                     << "(is it waiting for its own later launch? use policy device or gate)";
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,84 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "intercept/driver.hpp"
+#include "intercept/jobs.hpp"
+#include "intercept/pacer.hpp"
+#include "shm/board.hpp"
+#include "shm/policy.hpp"
+
+namespace sluice::intercept {
+
+/// What a client needs to come back to its slot.
+struct Seat {
+  shm::Board& board;
+  int slot;
+  std::uint32_t generation;
+};
+
+/// This process on one device: its slot, its gate, its jobs. Made at attach and never destroyed,
+/// because threads of the program may launch until the very end of the process.
+class Client {
+ public:
+  Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept;
+
+  [[nodiscard]] const Seat& seat() const noexcept { return seat_; }
+  [[nodiscard]] shm::Slot& slot() const noexcept { return slot_; }
+  [[nodiscard]] CUdevice device() const noexcept { return device_; }
+  [[nodiscard]] Jobs& jobs() noexcept { return jobs_; }
+  [[nodiscard]] Pacer& pacer() noexcept { return pacer_; }
+
+  /// The policy in force.
+  [[nodiscard]] shm::Policy policy() const noexcept {
+    return shm::Policy::unpack(policy_.load(std::memory_order_relaxed));
+  }
+  void set_policy(shm::Policy policy) noexcept;
+
+  /// Whether this client obeys its gate. False after failing open.
+  [[nodiscard]] bool obeys() const noexcept { return obeys_.load(std::memory_order_relaxed); }
+  void set_obeys(bool obeys) noexcept { obeys_.store(obeys); }
+
+  /// The hot path: one relaxed load of this client's own gate word.
+  [[nodiscard]] bool gate_closed() const noexcept {
+    return slot_.gate.load(std::memory_order_relaxed) != 0;
+  }
+
+  /// Whether launches are to be spaced by waits. Not while nobody on the device outranks us:
+  /// no job can close our gate then.
+  [[nodiscard]] bool must_pace() const noexcept {
+    return slot_.outranked.load(std::memory_order_relaxed) != 0 && obeys() &&
+           policy().kind >= shm::PolicyKind::kSync;
+  }
+
+  /// Counts a launch that goes to the driver now.
+  void count_launch(Entry entry) noexcept {
+    const shm::Count count = !obeys() ? shm::Count::kBypassFailedOpen
+                             : policy().kind == shm::PolicyKind::kNone
+                                 ? shm::Count::kBypassPolicyNone
+                                 : shm::Count::kGated;
+    counter(entry, count).fetch_add(1);
+  }
+
+  [[nodiscard]] shm::Word& counter(Entry entry, shm::Count count) noexcept {
+    return slot_.entries[static_cast<std::size_t>(entry)][count];
+  }
+
+  /// Holds the calling thread while the gate is closed, if the policy holds on the host.
+  void hold(Entry entry) noexcept;
+
+  /// A wait on the driver outlasted its bound. The program may be waiting for its own later
+  /// launch, so this client runs ungated from now on.
+  void give_up_waiting(const char* what) noexcept;
+
+ private:
+  Seat seat_;
+  shm::Slot& slot_;
+  CUdevice device_;
+  std::atomic<std::uint64_t> policy_;
+  std::atomic<bool> obeys_{false};
+  Jobs jobs_;
+  Pacer pacer_;
+};
+
+}  // namespace sluice::intercept

@@ -1,0 +1,39 @@
+#pragma once
+#include <sched.h>
+#include <time.h>
+
+#include "intercept/capture.hpp"
+#include "intercept/driver.hpp"
+#include "shm/clock.hpp"
+
+namespace sluice::intercept {
+
+enum class Waited { kDone, kFailed, kTooLong };
+
+/// A program may be waiting for its own later launch: no wait on the driver may be for ever.
+inline constexpr std::uint64_t kLongestDriverWaitNs = 5'000'000'000;
+
+/// Asks `query` (a cuStreamQuery or cuEventQuery) until it is done, at most 5 s. Spins for a
+/// moment, because a sync point is as dear as its reaction is late, then yields, then sleeps.
+template <class Query>
+Waited wait_for_driver(Query query) noexcept {
+  constexpr std::uint64_t kSpinNs = 50'000;
+  constexpr std::uint64_t kYieldNs = 500'000;
+  const RelaxedCapture relaxed;
+  const std::uint64_t begin = shm::monotonic_ns();
+  for (;;) {
+    const CUresult state = query();
+    if (state == CUDA_SUCCESS) return Waited::kDone;
+    if (state != CUDA_ERROR_NOT_READY) return Waited::kFailed;
+    const std::uint64_t waited = shm::monotonic_ns() - begin;
+    if (waited > kLongestDriverWaitNs) return Waited::kTooLong;
+    if (waited > kYieldNs) {
+      const timespec nap{0, 50'000};
+      nanosleep(&nap, nullptr);
+    } else if (waited > kSpinNs) {
+      sched_yield();
+    }
+  }
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,91 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "intercept/driver.hpp"
+#include "shm/board.hpp"
+
+namespace sluice::intercept {
+
+/// Set by the first explicit begin of the process: from then on jobs are what the program says.
+extern constinit std::atomic<bool> g_explicit_jobs;
+
+/// Jobs of one client. The client is active from the first begin to the last end of overlapping
+/// jobs; only those two touch the gates of others. Transparent jobs are found here: a job begins
+/// with the first work given while idle, and ends when a synchronising call returns with nothing
+/// outstanding, or when poll() sees the GPU work done.
+class Jobs {
+ public:
+  Jobs(shm::Board& board, int slot) noexcept : board_(board), slot_(slot) {}
+
+  /// Explicit begin and end. Calls must balance.
+  void begin() noexcept;
+  void end() noexcept;
+
+  /// Work is about to be given to `stream`, and has been counted already. Costs two thread-local
+  /// compares and one load while the same thread goes on with the same stream in the same job.
+  void touch(CUstream stream) noexcept {
+    const Last& last = t_last;
+    if (last.jobs != this || last.stream != stream ||
+        last.epoch != epoch_.load(std::memory_order_relaxed)) {
+      touch_slow(stream);
+    }
+  }
+
+  /// A synchronous copy to the device is about to begin: a job begins, but no stream is busy.
+  void touch_host_copy() noexcept;
+
+  /// After a launch on the calling thread's own default stream: no other thread can ask the
+  /// driver about it, so an event behind the launch is left for poll().
+  void mark_per_thread(CUstream stream) noexcept;
+
+  /// Brackets a synchronising call of the program.
+  [[nodiscard]] std::uint64_t before_sync() const noexcept { return launches(); }
+  void after_sync_all(std::uint64_t before) noexcept;
+  void after_sync(std::uint64_t before, CUstream stream) noexcept;
+
+  /// For the polling thread. Ends the transparent job if its work is done.
+  void poll() noexcept;
+
+  /// The stream, or every stream, is about to be destroyed.
+  void forget(CUstream stream) noexcept;
+  void forget_all() noexcept;
+
+ private:
+  /// Work given to a stream since the job began.
+  struct Busy {
+    CUstream stream;
+    const void* thread;  ///< Whose per-thread default stream it is; null for other streams.
+    CUcontext context;
+    CUevent marker;  ///< Behind the last launch, for per-thread default streams; else null.
+  };
+  /// What this thread did last: see touch().
+  struct Last {
+    const Jobs* jobs;
+    CUstream stream;
+    std::uint64_t epoch;
+  };
+  static constinit thread_local Last t_last;
+
+  void touch_slow(CUstream stream) noexcept;
+  void open_transparent() noexcept;
+  void close_transparent() noexcept;
+  void open_one() noexcept;
+  void close_one() noexcept;
+  [[nodiscard]] bool nothing_since(std::uint64_t before) noexcept;
+  [[nodiscard]] std::uint64_t launches() const noexcept;
+  [[nodiscard]] Busy* find(CUstream stream) noexcept;
+
+  shm::Board& board_;
+  int slot_;
+  std::mutex mutex_;  ///< Serialises begin and end, and guards what follows.
+  int open_ = 0;      ///< Overlapping jobs, the transparent one included.
+  bool transparent_ = false;
+  std::vector<Busy> busy_;
+  std::uint64_t launches_at_last_poll_ = 0;
+  std::atomic<std::uint64_t> epoch_{1};  ///< Counts ends: what threads remember becomes void.
+};
+
+}  // namespace sluice::intercept

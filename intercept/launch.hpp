@@ -1,0 +1,77 @@
+#pragma once
+#include "intercept/capture.hpp"
+#include "intercept/process.hpp"
+
+namespace sluice::intercept {
+
+/// The client of a launch. One load for a process that uses one device.
+inline Client* client_of(CUstream stream) noexcept {
+  Client* only = g_only_client.load(std::memory_order_acquire);
+  return only != nullptr ? only : Process::instance().client_of(stream);
+}
+
+/// Whether the launch asks to start before the one in front of it has ended.
+bool is_programmatic(const CUlaunchConfig* config) noexcept;
+
+/// Everything that happens around a call that gives the GPU work. `stream` is named: never 0 for
+/// a per-thread entry. `config` is null but for cuLaunchKernelEx. Runs in the caller's thread;
+/// return codes, argument lifetimes and order stay the program's own.
+template <class Call>
+CUresult launch(Entry entry, CUstream stream, const CUlaunchConfig* config, Call call) noexcept {
+  Client* client = client_of(stream);
+  if (client == nullptr) [[unlikely]] {
+    Process::instance().count_unattached(entry);
+    return call();
+  }
+  if (any_capture_open() && is_capturing(stream)) [[unlikely]] {
+    record_launch(*client, entry, stream, is_programmatic(config));
+    return call();
+  }
+  client->count_launch(entry);
+  client->jobs().touch(stream);
+  if (client->gate_closed()) [[unlikely]] {
+    client->hold(entry);
+  }
+  std::shared_ptr<Pacer::Stream> paced;
+  if (client->must_pace()) paced = client->pacer().before(entry, stream);
+  const CUresult result = call();
+  if (paced != nullptr) client->pacer().after(paced, stream);
+  if (stream == CU_STREAM_PER_THREAD) client->jobs().mark_per_thread(stream);
+  return result;
+}
+
+/// A copy to the device: the earliest sign of a transparent job.
+template <class Call>
+CUresult copy_in(CUstream stream, bool synchronous, Call call) noexcept {
+  Client* client = client_of(stream);
+  if (client != nullptr && !(any_capture_open() && is_capturing(stream))) {
+    if (synchronous) {
+      client->jobs().touch_host_copy();
+    } else {
+      client->jobs().touch(stream);
+    }
+  }
+  return call();
+}
+
+template <class Call>
+CUresult synchronise_stream(CUstream stream, Call call) noexcept {
+  Client* client = g_only_client.load(std::memory_order_acquire);
+  if (client == nullptr) return call();
+  const std::uint64_t before = client->jobs().before_sync();
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS) client->jobs().after_sync(before, stream);
+  return result;
+}
+
+template <class Call>
+CUresult synchronise_context(Call call) noexcept {
+  Client* client = g_only_client.load(std::memory_order_acquire);
+  if (client == nullptr) return call();
+  const std::uint64_t before = client->jobs().before_sync();
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS) client->jobs().after_sync_all(before);
+  return result;
+}
+
+}  // namespace sluice::intercept

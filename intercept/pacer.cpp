@@ -1,0 +1,129 @@
+#include "intercept/pacer.hpp"
+
+#include "intercept/client.hpp"
+#include "intercept/driver_wait.hpp"
+#include "intercept/log.hpp"
+
+namespace sluice::intercept {
+
+using shm::PolicyKind;
+
+std::shared_ptr<Pacer::Stream> Pacer::find(CUstream stream) {
+  unsigned long long id = 0;
+  if (driver().cuStreamGetId(stream, &id) != CUDA_SUCCESS) return nullptr;
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Stream>& state = streams_[id];
+  if (state == nullptr) state = std::make_shared<Stream>();
+  return state;
+}
+
+std::shared_ptr<Pacer::Stream> Pacer::before(Entry entry, CUstream stream) noexcept {
+  const shm::Policy policy = client_.policy();
+  const bool graph = entry == Entry::cuGraphLaunch || entry == Entry::cuGraphLaunch_ptsz;
+  std::shared_ptr<Stream> state = policy.n == 0 ? nullptr : find(stream);
+  if (state == nullptr) return nullptr;
+  const std::lock_guard lock(state->mutex);
+  const bool due = state->launches % policy.n == 0;
+  ++state->launches;
+  if (policy.kind == PolicyKind::kEvent && due) begin_group(*state, policy.n);
+  // A graph is many kernels: it never shares the spacing of the launches before it.
+  if (policy.kind == PolicyKind::kDevice && (due || graph) && put_wait(stream)) {
+    client_.counter(entry, shm::Count::kWaited).fetch_add(1);
+    if (graph) state->launches = 0;
+  }
+  return state;
+}
+
+/// Group g may start when group g-2 is done; both use the same event.
+void Pacer::begin_group(Stream& state, std::uint32_t group_size) noexcept {
+  const std::size_t parity = (state.launches - 1) / group_size % 2;
+  CUevent& end = state.group_end[parity];
+  if (end == nullptr) {
+    // In the context of the launch, once per stream: never on the path of later launches.
+    const RelaxedCapture relaxed;
+    if (driver().cuEventCreate(&end, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) end = nullptr;
+    return;
+  }
+  if (!state.recorded[parity]) return;
+  state.recorded[parity] = false;
+  const Waited waited = wait_for_driver([&] { return driver().cuEventQuery(end); });
+  if (waited == Waited::kTooLong) client_.give_up_waiting("an event group");
+  if (waited == Waited::kFailed) end = nullptr;  // its context is gone, and the event with it
+}
+
+void Pacer::after(const std::shared_ptr<Stream>& state, CUstream stream) noexcept {
+  const shm::Policy policy = client_.policy();
+  const std::lock_guard lock(state->mutex);
+  if (policy.n == 0 || state->launches % policy.n != 0) return;
+  if (policy.kind == PolicyKind::kEvent) {
+    const std::size_t parity = (state->launches - 1) / policy.n % 2;
+    const CUevent end = state->group_end[parity];
+    state->recorded[parity] = end != nullptr && driver().cuEventRecord(end, stream) == CUDA_SUCCESS;
+  }
+  if (policy.kind == PolicyKind::kSync) {
+    const Waited waited = wait_for_driver([&] { return driver().cuStreamQuery(stream); });
+    if (waited == Waited::kTooLong) client_.give_up_waiting("a sync point");
+  }
+}
+
+bool Pacer::put_wait(CUstream stream) noexcept {
+  if (gate_address_.load(std::memory_order_relaxed) == 0 && !register_board()) return false;
+  const CUresult result =
+      driver().cuStreamWaitValue64_v2(stream, gate_address_.load(), 0, CU_STREAM_WAIT_VALUE_EQ);
+  if (result == CUDA_ERROR_NOT_SUPPORTED) fall_back("refuses stream waits");
+  return result == CUDA_SUCCESS;
+}
+
+/// The whole board, once per process: a second registration of a page is refused, which is fine.
+bool Pacer::register_board() noexcept {
+  if (driver().cuStreamWaitValue64_v2 == nullptr) {
+    fall_back("driver has no stream waits");
+    return false;
+  }
+  int can_wait = 0;
+  driver().cuDeviceGetAttribute(&can_wait, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+                                client_.device());
+  if (can_wait == 0) {
+    fall_back("has no 64-bit stream waits");
+    return false;
+  }
+  const RelaxedCapture relaxed;
+  shm::Board& board = client_.seat().board;
+  const CUresult registered = driver().cuMemHostRegister_v2(
+      &board, sizeof(board), CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  CUdeviceptr address = 0;
+  const bool known =
+      (registered == CUDA_SUCCESS || registered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) &&
+      driver().cuMemHostGetDevicePointer_v2(&address, &client_.slot().gate, 0) == CUDA_SUCCESS;
+  if (!known) {
+    fall_back("cannot map the board");
+    return false;
+  }
+  gate_address_.store(address);
+  return true;
+}
+
+void Pacer::fall_back(const char* why) noexcept {
+  client_.set_policy({PolicyKind::kEvent, 2});
+  Line(Level::kWarn) << "policy device: the GPU " << why << "; using event:2";
+}
+
+void Pacer::forget(CUstream stream) noexcept {
+  unsigned long long id = 0;
+  if (driver().cuStreamGetId(stream, &id) != CUDA_SUCCESS) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = streams_.find(id);
+  if (found == streams_.end()) return;
+  for (const CUevent event : found->second->group_end) {
+    if (event != nullptr) driver().cuEventDestroy_v2(event);
+  }
+  streams_.erase(found);
+}
+
+void Pacer::forget_all() noexcept {
+  const std::lock_guard lock(mutex_);
+  streams_.clear();  // the events go with their context
+  gate_address_.store(0);
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,57 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "intercept/driver.hpp"
+#include "shm/policy.hpp"
+
+namespace sluice::intercept {
+
+class Client;
+
+/// Bounds how much of this client's work can stand in front of a critical job: the sync points,
+/// event groups and device waits of its policy, on the launch's own stream.
+class Pacer {
+ public:
+  explicit Pacer(Client& client) noexcept : client_(client) {}
+
+  /// What is kept of one stream, by the id that the driver never uses twice.
+  struct Stream {
+    std::mutex mutex;
+    std::uint64_t launches = 0;
+    std::array<CUevent, 2> group_end{};  ///< Of even and odd groups; null until first used.
+    std::array<bool, 2> recorded{};
+  };
+
+  /// Around each launch while Client::must_pace(). before() may wait on the driver; its result
+  /// goes to after(). Null: nothing is to be done.
+  std::shared_ptr<Stream> before(Entry entry, CUstream stream) noexcept;
+  void after(const std::shared_ptr<Stream>& state, CUstream stream) noexcept;
+
+  /// Puts a wait for the open gate into the stream, or as a node into its capture. False if the
+  /// device cannot; then the policy falls back to event:2, with a warning.
+  bool put_wait(CUstream stream) noexcept;
+
+  /// The stream is about to be destroyed.
+  void forget(CUstream stream) noexcept;
+
+  /// A context is about to be destroyed, with whatever events and registrations it holds.
+  void forget_all() noexcept;
+
+ private:
+  std::shared_ptr<Stream> find(CUstream stream);
+  void begin_group(Stream& state, std::uint32_t group_size) noexcept;
+  bool register_board() noexcept;
+  void fall_back(const char* why) noexcept;
+
+  Client& client_;
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Stream>> streams_;
+  std::atomic<CUdeviceptr> gate_address_{0};  ///< 0: the board is not registered.
+};
+
+}  // namespace sluice::intercept

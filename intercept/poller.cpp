@@ -1,0 +1,53 @@
+#include "intercept/poller.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+#include "intercept/process.hpp"
+#include "intercept/quiet_thread.hpp"
+#include "shm/futex.hpp"
+#include "shm/gates.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+constexpr std::uint64_t kCriticalPeriodNs = 1'000'000;
+constexpr std::uint64_t kBestEffortPeriodNs = 10'000'000;
+constexpr std::uint64_t kIdleNs = 1'000'000'000;
+
+/// Counts the jobs opened: a job opened while the poller decides to sleep keeps it awake.
+constinit std::atomic<std::uint32_t> g_opened{0};
+constinit std::atomic<bool> g_started{false};
+
+[[noreturn]] void run() noexcept {
+  Process& process = Process::instance();
+  const std::uint64_t period =
+      process.config().priority > 0 ? kCriticalPeriodNs : kBestEffortPeriodNs;
+  const std::atomic<std::uint32_t> never{0};
+  for (;;) {
+    const std::uint32_t opened = g_opened.load();
+    bool active = false;
+    process.for_each_client([&](Client& client) {
+      client.jobs().poll();
+      active = active || shm::is_active(client.slot().job.load());
+    });
+    if (active && !g_explicit_jobs.load()) {
+      shm::futex_wait(never, 0, period);
+    } else {
+      shm::futex_wait(g_opened, opened, kIdleNs);
+    }
+  }
+}
+
+}  // namespace
+
+void wake_poller() noexcept {
+  g_opened.fetch_add(1);
+  if (!g_started.exchange(true)) {
+    if (!start_quiet_thread("sluice-poll", run)) g_started.store(false);
+  } else {
+    shm::futex_wake_all(g_opened);
+  }
+}
+
+}  // namespace sluice::intercept

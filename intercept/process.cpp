@@ -1,0 +1,254 @@
+#include "intercept/process.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+#include "intercept/log.hpp"
+#include "intercept/unhooked.hpp"
+#include "shm/messages.hpp"
+#include "shm/session.hpp"
+#include "shm/view.hpp"
+
+namespace sluice::intercept {
+
+constinit std::atomic<Client*> g_only_client{nullptr};
+
+namespace {
+
+constinit std::atomic<bool> g_forked_child{false};
+
+constexpr int kAttachTimeoutMs = 1000;
+
+CUdevice device_of(CUstream stream) noexcept {
+  CUdevice device = -1;
+  CUcontext context = nullptr;
+  const bool named = stream != nullptr && stream != CU_STREAM_LEGACY &&
+                     stream != CU_STREAM_PER_THREAD && driver().cuStreamGetCtx != nullptr;
+  if (named && driver().cuStreamGetCtx(stream, &context) == CUDA_SUCCESS &&
+      driver().cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+    driver().cuCtxGetDevice(&device);
+    driver().cuCtxPopCurrent_v2(&context);
+  } else if (driver().cuCtxGetDevice != nullptr) {
+    driver().cuCtxGetDevice(&device);
+  }
+  return device;
+}
+
+}  // namespace
+
+Process& Process::instance() noexcept {
+  static Process& process = *std::unique_ptr<Process>(new Process).release();
+  return process;
+}
+
+Process::Process() noexcept
+    : config_(read_config()),
+      socket_path_(shm::socket_path(config_.session)),
+      watcher_(socket_path_) {
+  std::atexit([] { leave_at_exit(); });
+  pthread_atfork(nullptr, nullptr, [] { detach_child(); });
+}
+
+void Process::note_device(CUdevice device) noexcept {
+  const std::uint64_t mask = std::uint64_t{1} << (static_cast<unsigned>(device) & 63U);
+  const std::uint64_t seen = devices_seen_.fetch_or(mask) | mask;
+  if ((seen & (seen - 1)) != 0) g_only_client.store(nullptr);
+}
+
+Client* Process::find(CUdevice device) noexcept {
+  Client* found = nullptr;
+  for_each_client([&](Client& client) {
+    if (client.device() == device) found = &client;
+  });
+  return found;
+}
+
+Client* Process::client_of(CUstream stream) noexcept {
+  if (g_forked_child.load(std::memory_order_relaxed)) return nullptr;
+  const bool attached = client_count_.load(std::memory_order_acquire) != 0;
+  if (!attached && !watcher_.controller_in_sight()) return nullptr;
+  const CUdevice device = device_of(stream);
+  if (device < 0) return nullptr;
+  Client* client = find(device);
+  return client != nullptr ? client : attach(device);
+}
+
+void Process::refuse(std::string_view why) noexcept {
+  if (!warned_) {
+    Line(Level::kWarn) << "session " << config_.session << ": " << why << "; running ungated";
+  }
+  warned_ = true;
+}
+
+bool Process::map_board(std::uint64_t board_id) noexcept {
+  try {
+    if (!mapping_) mapping_ = shm::BoardMapping::attach(config_.session);
+  } catch (const std::exception& error) {
+    refuse(error.what());
+    return false;
+  }
+  if (mapping_->board().board_id.load() == board_id) return true;
+  refuse("the board was replaced while this process lived");
+  return false;
+}
+
+std::optional<Seat> Process::ask_for_seat(CUdevice device, int& connection) noexcept {
+  connection = shm::connect_controller(socket_path_.c_str());
+  if (connection < 0) {
+    refuse("no controller (start one: sluice controller)");
+    return std::nullopt;
+  }
+  shm::Request request;
+  request.priority = config_.priority;
+  request.policy = config_.policy.pack();
+  CUuuid uuid{};
+  driver().cuDeviceGetUuid_v2(&uuid, device);
+  std::memcpy(request.device_uuid.data(), uuid.bytes, sizeof(uuid.bytes));
+  driver().cuDeviceGetName(request.device_name.data(), static_cast<int>(request.device_name.size()),
+                           device);
+  if (mapping_) request.board_id = mapping_->board().board_id.load();
+  shm::Reply reply;
+  const int result = shm::ask(connection, request, reply, kAttachTimeoutMs);
+  if (result != 0) {
+    refuse("the controller does not answer");
+  } else if (reply.status != shm::ReplyStatus::kOk) {
+    refuse(reply.text.data());
+    refused_ = reply.status != shm::ReplyStatus::kSessionFull;
+  } else if (reply.slot >= 0 && reply.slot < shm::kSlots && map_board(reply.board_id)) {
+    return Seat{mapping_->board(), reply.slot, reply.generation};
+  }
+  close(connection);
+  return std::nullopt;
+}
+
+Client* Process::attach(CUdevice device) noexcept {
+  const std::lock_guard lock(attach_mutex_);
+  if (Client* client = find(device)) return client;
+  const int count = client_count_.load();
+  if (refused_ || count == kMaxClients) return nullptr;
+  int connection = -1;
+  const std::optional<Seat> seat = ask_for_seat(device, connection);
+  if (!seat) {
+    watcher_.look_for_controller();
+    return nullptr;
+  }
+  auto client = std::make_unique<Client>(*seat, device, config_.policy);
+  if (!watcher_.take(*client, connection)) {
+    refuse("this process has no thread left for the watcher");
+    refused_ = true;
+    close(connection);
+    static_cast<void>(client.release());  // the watcher may still hold it
+    return nullptr;
+  }
+  adopt_counts(*client);
+  Client* attached = client.get();
+  note_device(device);
+  publish(std::move(client));
+  Line(Level::kInfo) << "attached: session " << config_.session << ", slot " << seat->slot
+                     << ", priority " << static_cast<int>(config_.priority) << ", policy "
+                     << shm::to_string(attached->policy());
+  return attached;
+}
+
+void Process::publish(std::unique_ptr<Client> client) noexcept {
+  const std::lock_guard lock(jobs_mutex_);  // a job that is open already is open here too
+  if (!open_jobs_.empty()) client->jobs().begin();
+  const int count = client_count_.load();
+  Client* only = client.get();
+  clients_[static_cast<std::size_t>(count)] = std::move(client);
+  client_count_.store(count + 1, std::memory_order_release);
+  const bool alone = count == 0 && std::has_single_bit(devices_seen_.load());
+  g_only_client.store(alone ? only : nullptr, std::memory_order_release);
+}
+
+void Process::count_unattached(Entry entry) noexcept {
+  if (g_forked_child.load(std::memory_order_relaxed)) return;
+  unattached_[static_cast<std::size_t>(entry)].fetch_add(1, std::memory_order_relaxed);
+}
+
+void Process::adopt_counts(Client& client) noexcept {
+  for (std::size_t entry = 0; entry < unattached_.size(); ++entry) {
+    client.slot().entries[entry][shm::Count::kBypassUnattached].fetch_add(
+        unattached_[entry].exchange(0));
+  }
+  const std::lock_guard lock(unhooked_mutex_);
+  client.slot().unhooked_name = unhooked_name_;
+  client.slot().unhooked_asked.store(unhooked_asked_);
+}
+
+void Process::note_unhooked(std::string_view name) noexcept {
+  const std::lock_guard lock(unhooked_mutex_);
+  ++unhooked_asked_;
+  unhooked_name_.fill('\0');
+  name.copy(unhooked_name_.data(), unhooked_name_.size() - 1);
+  for_each_client([&](Client& client) {
+    client.slot().unhooked_name = unhooked_name_;
+    client.slot().unhooked_asked.store(unhooked_asked_);
+  });
+}
+
+std::uint64_t Process::begin_job() noexcept {
+  if (g_forked_child.load()) return 0;
+  g_explicit_jobs.store(true);
+  client_of(nullptr);  // attach before the first launch where the thread has a context
+  const std::lock_guard lock(jobs_mutex_);
+  open_jobs_.insert(++last_job_);
+  if (open_jobs_.size() == 1) for_each_client([](Client& client) { client.jobs().begin(); });
+  return last_job_;
+}
+
+void Process::end_job(std::uint64_t job) noexcept {
+  if (g_forked_child.load()) return;
+  const std::lock_guard lock(jobs_mutex_);
+  if (open_jobs_.erase(job) == 0 || !open_jobs_.empty()) return;
+  for_each_client([](Client& client) { client.jobs().end(); });
+}
+
+void Process::leave_at_exit() noexcept {
+  if (g_forked_child.load()) return;
+  Process& process = instance();
+  process.for_each_client([](Client& client) {
+    client.set_obeys(false);
+    shm::BoardView view(client.seat().board);
+    shm::leave(view, client.seat().slot);
+  });
+  // With the controller gone, the last of the session puts out the light.
+  if (process.mapping_ && process.mapping_->remove_if_unused()) {
+    unlink(process.socket_path_.c_str());
+    shm::remove_runtime_dir_if_empty();
+  }
+}
+
+/// In a forked child: no slot, no file descriptor, no thread; the parent's memory is not ours.
+void Process::detach_child() noexcept {
+  g_forked_child.store(true);
+  g_only_client.store(nullptr);
+  Process& process = instance();
+  process.watcher_.abandon_in_child();
+  if (process.mapping_) process.mapping_->abandon_in_child();
+}
+
+void note_if_unhooked_work(std::string_view name) noexcept {
+  constexpr std::array<std::string_view, 13> kWork{"cuLaunch",
+                                                   "cuLaunchGrid",
+                                                   "cuLaunchGridAsync",
+                                                   "cuLaunchKernel",
+                                                   "cuLaunchKernelEx",
+                                                   "cuLaunchCooperativeKernel",
+                                                   "cuGraphLaunch",
+                                                   "cuLaunchCooperativeKernelMultiDevice",
+                                                   "cuLaunchKernel_ptsz",
+                                                   "cuLaunchKernelEx_ptsz",
+                                                   "cuLaunchCooperativeKernel_ptsz",
+                                                   "cuGraphLaunch_ptsz",
+                                                   "cuLaunchCooperativeKernelMultiDevice_ptsz"};
+  if (std::find(kWork.begin(), kWork.end(), name) == kWork.end()) return;
+  Process::instance().note_unhooked(name);
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,88 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+#include "intercept/client.hpp"
+#include "intercept/config.hpp"
+#include "intercept/watcher.hpp"
+#include "shm/mapping.hpp"
+
+namespace sluice::intercept {
+
+/// The client of a process that uses one device; null before attach, with several devices, and in
+/// forked children. What nearly every launch reads.
+extern constinit std::atomic<Client*> g_only_client;
+
+/// The one object of the interposer: what this process knows of itself. Made by the first driver
+/// call that needs it and never destroyed.
+class Process {
+ public:
+  static Process& instance() noexcept;
+
+  [[nodiscard]] const Config& config() const noexcept { return config_; }
+
+  /// The client of the stream's device, attached now if it was not. Null: this launch is nobody's
+  /// business (no controller, session full, forked child).
+  Client* client_of(CUstream stream) noexcept;
+
+  /// A context of the device exists: with a second device, launches have to be told apart.
+  void note_device(CUdevice device) noexcept;
+
+  /// Launches of a process without a slot, by launch entry.
+  void count_unattached(Entry entry) noexcept;
+
+  /// The program asked for a work entry that is not hooked.
+  void note_unhooked(std::string_view name) noexcept;
+
+  std::uint64_t begin_job() noexcept;
+  void end_job(std::uint64_t job) noexcept;
+
+  template <class Visit>
+  void for_each_client(Visit visit) noexcept {
+    const int count = client_count_.load(std::memory_order_acquire);
+    for (int i = 0; i < count; ++i) visit(*clients_[static_cast<std::size_t>(i)]);
+  }
+
+ private:
+  static constexpr int kMaxClients = 32;
+
+  Process() noexcept;
+  Client* find(CUdevice device) noexcept;
+  Client* attach(CUdevice device) noexcept;
+  std::optional<Seat> ask_for_seat(CUdevice device, int& connection) noexcept;
+  bool map_board(std::uint64_t board_id) noexcept;
+  void adopt_counts(Client& client) noexcept;
+  void refuse(std::string_view why) noexcept;
+  void publish(std::unique_ptr<Client> client) noexcept;
+
+  static void leave_at_exit() noexcept;
+  static void detach_child() noexcept;
+
+  Config config_;
+  std::string socket_path_;
+  Watcher watcher_;
+  std::mutex attach_mutex_;
+  std::optional<shm::BoardMapping> mapping_;
+  bool refused_ = false;  ///< The session will not have us: do not ask again.
+  bool warned_ = false;
+  std::array<std::unique_ptr<Client>, kMaxClients> clients_;
+  std::atomic<int> client_count_{0};
+  std::atomic<std::uint64_t> devices_seen_{0};
+  std::array<std::atomic<std::uint64_t>, shm::kMaxEntries> unattached_{};
+
+  std::mutex jobs_mutex_;
+  std::unordered_set<std::uint64_t> open_jobs_;
+  std::uint64_t last_job_ = 0;
+
+  std::mutex unhooked_mutex_;
+  std::uint32_t unhooked_asked_ = 0;
+  std::array<char, 32> unhooked_name_{};
+};
+
+}  // namespace sluice::intercept

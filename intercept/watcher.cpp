@@ -1,0 +1,217 @@
+#include "intercept/watcher.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "intercept/log.hpp"
+#include "intercept/quiet_thread.hpp"
+#include "shm/messages.hpp"
+#include "shm/view.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+constexpr int kTickMs = 20;
+constexpr std::uint64_t kReconnectNs = 100'000'000;
+constexpr std::uint64_t kLookNs = 500'000'000;
+constexpr int kReconnectTimeoutMs = 50;
+constexpr std::uint64_t kTakeNs = 1'000'000'000;
+
+bool hung_up(int connection) noexcept {
+  pollfd state{connection, POLLIN | POLLRDHUP, 0};
+  return poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+}
+
+const char* text_of(shm::FailReason reason) noexcept {
+  return reason == shm::FailReason::kControllerSilent ? "the controller is silent"
+                                                      : "the controller is gone";
+}
+
+}  // namespace
+
+bool Watcher::ensure_running() noexcept {
+  if (running_) return true;
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  running_ = start_quiet_thread("sluice-watch", [this] { run(); });
+  return running_;
+}
+
+bool Watcher::take(Client& client, int connection) noexcept {
+  const int index = offered_.load();
+  if (index == kMaxWatched || !ensure_running()) return false;
+  Watched& watched = watched_[static_cast<std::size_t>(index)];
+  watched.client = &client;
+  watched.connection = connection;
+  offered_.store(index + 1);
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
+  const std::uint64_t deadline = shm::monotonic_ns() + kTakeNs;
+  for (std::uint32_t done = welcomed_.load(); done != static_cast<std::uint32_t>(index + 1);
+       done = welcomed_.load()) {
+    const std::uint64_t now = shm::monotonic_ns();
+    if (now >= deadline) break;
+    shm::futex_wait(welcomed_, done, deadline - now);
+  }
+  return true;  // a late watcher makes it live a little later: the program need not wait
+}
+
+void Watcher::look_for_controller() noexcept {
+  in_sight_.store(false);
+  if (ensure_running()) looking_.store(true);
+}
+
+void Watcher::abandon_in_child() noexcept {
+  if (wake_fd_ >= 0) close(wake_fd_);
+  const int count = offered_.load();
+  for (int i = 0; i < count; ++i) {
+    const int connection = watched_[static_cast<std::size_t>(i)].connection;
+    if (connection >= 0) close(connection);
+  }
+}
+
+void Watcher::run() noexcept {
+  for (;;) {
+    sleep();
+    const auto offered = static_cast<std::uint32_t>(offered_.load());
+    for (std::uint32_t i = welcomed_.load(); i < offered; ++i) {
+      welcome(watched_[i]);
+      welcomed_.store(i + 1);
+      shm::futex_wake_all(welcomed_);
+    }
+    const std::uint64_t now = shm::monotonic_ns();
+    for (std::uint32_t i = 0; i < offered; ++i) tick(watched_[i], now);
+    if (looking_.load()) look(now);
+  }
+}
+
+/// Until a connection hangs up, a client is offered, or a tick is over.
+void Watcher::sleep() noexcept {
+  std::array<pollfd, kMaxWatched + 1> watch{};
+  watch[0] = {wake_fd_, POLLIN, 0};
+  const auto count = welcomed_.load();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    watch[i + 1] = {watched_[i].connection, POLLRDHUP, 0};
+  }
+  if (poll(watch.data(), count + 1, kTickMs) <= 0 || (watch[0].revents & POLLIN) == 0) return;
+  std::uint64_t ignored = 0;
+  [[maybe_unused]] const ssize_t size = read(wake_fd_, &ignored, sizeof(ignored));
+}
+
+void Watcher::welcome(Watched& watched) noexcept {
+  Client& client = *watched.client;
+  client.slot().watcher_beat_ns.store(shm::monotonic_ns());
+  if (!client.slot().alive.take()) {
+    Line(Level::kWarn) << "slot " << client.seat().slot << " is somebody else's; running ungated";
+    return;
+  }
+  shm::BoardView view(client.seat().board);
+  if (shm::go_live(view, client.seat().slot)) client.set_obeys(true);
+}
+
+void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
+  Client& client = *watched.client;
+  shm::Slot& slot = client.slot();
+  shm::BoardView view(client.seat().board);
+  slot.watcher_beat_ns.store(now);
+  if (watched.connection >= 0 && hung_up(watched.connection)) {
+    close(watched.connection);
+    watched.connection = -1;
+  }
+  const auto state = shm::SlotInfo::unpack(slot.info.load()).state;
+  if (state == shm::SlotState::kLeaving) return shm::keep_open(view, client.seat().slot);
+  const std::uint64_t beat = client.seat().board.heartbeat_ns.load();
+  const bool silent = now > beat && now - beat > shm::kHeartbeatLostNs;
+  if (state == shm::SlotState::kLive) {
+    if (watched.connection < 0) return lose(watched, shm::FailReason::kControllerGone);
+    if (silent) return lose(watched, shm::FailReason::kControllerSilent);
+    return enforce_max_hold(watched, now);
+  }
+  if (state != shm::SlotState::kFailedOpen) return;
+  shm::keep_open(view, client.seat().slot);
+  if (!silent) come_back(watched, now);
+}
+
+void Watcher::lose(Watched& watched, shm::FailReason reason) noexcept {
+  Client& client = *watched.client;
+  client.set_obeys(false);
+  client.slot().fail_reason.store(static_cast<std::uint32_t>(reason));
+  shm::BoardView view(client.seat().board);
+  shm::fail_open(view, client.seat().slot);
+  Line(Level::kWarn) << text_of(reason) << "; running ungated until it is back";
+}
+
+void Watcher::come_back(Watched& watched, std::uint64_t now) noexcept {
+  Client& client = *watched.client;
+  shm::Slot& slot = client.slot();
+  const auto reason = static_cast<shm::FailReason>(slot.fail_reason.load());
+  if (watched.connection < 0 && now >= watched.next_try_ns) {
+    watched.next_try_ns = now + kReconnectNs;
+    reconnect(watched);
+  }
+  if (watched.connection < 0 || reason == shm::FailReason::kDriverWait) return;
+  slot.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kNone));
+  shm::BoardView view(client.seat().board);
+  if (!shm::go_live(view, client.seat().slot)) return;
+  client.set_obeys(true);
+  Line(Level::kWarn) << "the controller is back; obeying the gate again";
+}
+
+/// To the same slot of the same board: its address is in the GPU's queue and in graphs.
+void Watcher::reconnect(Watched& watched) noexcept {
+  const Client& client = *watched.client;
+  const int connection = shm::connect_controller(socket_path_.c_str());
+  if (connection < 0) return;
+  const shm::SlotInfo info = shm::SlotInfo::unpack(client.slot().info.load());
+  shm::Request request;
+  request.priority = info.priority;
+  request.policy = client.slot().requested_policy.load();
+  request.slot = client.seat().slot;
+  request.generation = client.seat().generation;
+  request.board_id = client.seat().board.board_id.load();
+  request.device_uuid = client.seat().board.devices[info.device].uuid;
+  shm::Reply reply;
+  const bool welcome = shm::ask(connection, request, reply, kReconnectTimeoutMs) == 0 &&
+                       reply.status == shm::ReplyStatus::kOk && reply.slot == client.seat().slot;
+  if (welcome) {
+    watched.connection = connection;
+  } else {
+    close(connection);
+  }
+}
+
+/// A hold has an end: one job may keep this gate closed for max_hold, then it opens for that job.
+void Watcher::enforce_max_hold(Watched& watched, std::uint64_t now) noexcept {
+  Client& client = *watched.client;
+  shm::Board& board = client.seat().board;
+  const std::uint64_t limit = board.max_hold_ns.load();
+  const std::uint64_t gate = client.slot().gate.load();
+  if (limit == 0 || gate == 0) return;
+  shm::for_each_other(gate, client.seat().slot, [&](int holder) {
+    const shm::Slot& other = board.slots[static_cast<std::size_t>(holder)];
+    const std::uint64_t job = other.job.load();
+    Hold& hold = watched.holds[static_cast<std::size_t>(holder)];
+    if (hold.job != job) hold = {job, now};
+    if (now - hold.since_ns < limit) return;
+    shm::BoardView view(board);
+    shm::waive(view, client.seat().slot, holder, job);
+    client.slot().max_hold_opened.fetch_add(1);
+    Line(Level::kWarn) << "held for " << limit / 1'000'000 << " ms by pid "
+                       << std::uint64_t{other.pid.load()} << " (" << other.command.data()
+                       << "); running on without waiting for that job";
+  });
+}
+
+void Watcher::look(std::uint64_t now) noexcept {
+  if (now < next_look_ns_) return;
+  next_look_ns_ = now + kLookNs;
+  const int connection = shm::connect_controller(socket_path_.c_str());
+  if (connection < 0) return;
+  close(connection);
+  looking_.store(false);
+  in_sight_.store(true);
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,74 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "intercept/client.hpp"
+
+namespace sluice::intercept {
+
+/// The thread that keeps this process honest: holds the mutexes that prove its life, fails open
+/// when the controller is gone and comes back when it returns, and ends holds that last too long.
+///
+/// It makes no driver call, allocates nothing and blocks all signals: with a full queue the
+/// driver blocks, and then so do allocation, copies and synchronisation of the whole process;
+/// what opens the gate must not wait for them.
+class Watcher {
+ public:
+  explicit Watcher(const std::string& socket_path) noexcept : socket_path_(socket_path) {}
+
+  /// Makes the client live: takes its mutex in the watcher thread, which it starts if need be.
+  /// Owns `connection` from then on. False if there is no thread; bounded by a second.
+  bool take(Client& client, int connection) noexcept;
+
+  /// There was no controller: look for one, twice a second, until one answers.
+  void look_for_controller() noexcept;
+
+  /// True unless the last look found no controller. One load for a process without one.
+  [[nodiscard]] bool controller_in_sight() const noexcept {
+    return in_sight_.load(std::memory_order_relaxed);
+  }
+
+  /// Closes the file descriptors in a forked child, where the thread does not exist.
+  void abandon_in_child() noexcept;
+
+ private:
+  static constexpr int kMaxWatched = 32;
+
+  /// What the watcher keeps of a holder of a gate: see enforce_max_hold().
+  struct Hold {
+    std::uint64_t job = 0;
+    std::uint64_t since_ns = 0;
+  };
+  struct Watched {
+    Client* client = nullptr;
+    int connection = -1;
+    std::uint64_t next_try_ns = 0;
+    std::array<Hold, shm::kSlots> holds{};
+  };
+
+  bool ensure_running() noexcept;
+  [[noreturn]] void run() noexcept;
+  void sleep() noexcept;
+  void welcome(Watched& watched) noexcept;
+  void tick(Watched& watched, std::uint64_t now) noexcept;
+  void lose(Watched& watched, shm::FailReason reason) noexcept;
+  void come_back(Watched& watched, std::uint64_t now) noexcept;
+  void reconnect(Watched& watched) noexcept;
+  void enforce_max_hold(Watched& watched, std::uint64_t now) noexcept;
+  void look(std::uint64_t now) noexcept;
+
+  const std::string& socket_path_;
+  std::atomic<bool> in_sight_{true};
+  std::atomic<bool> looking_{false};
+  std::uint64_t next_look_ns_ = 0;
+
+  bool running_ = false;
+  int wake_fd_ = -1;
+  std::array<Watched, kMaxWatched> watched_{};
+  std::atomic<int> offered_{0};             ///< Entries of watched_ given by take().
+  std::atomic<std::uint32_t> welcomed_{0};  ///< How many of them are live; a futex.
+};
+
+}  // namespace sluice::intercept
