@@ -1,0 +1,57 @@
+#include "controller/clients.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+namespace sluice::controller {
+
+using shm::SlotInfo;
+using shm::SlotState;
+
+std::string Clients::describe(int index) {
+  const shm::Slot& of = slot(index);
+  return "slot " + std::to_string(index) + ", pid " + std::to_string(of.pid.load()) + " (" +
+         load_text(of.command.data(), of.command.size()) + ")";
+}
+
+void update_outranked(Clients& clients) {
+  std::array<int, shm::kMaxDevices> highest{};
+  highest.fill(-1);
+  for (int index = 0; index < shm::kSlots; ++index) {
+    const SlotInfo info = clients.info(index);
+    const bool lives = info.state == SlotState::kReserved || info.state == SlotState::kLive ||
+                       info.state == SlotState::kFailedOpen;
+    if (!lives || info.device >= shm::kMaxDevices) continue;
+    highest[info.device] = std::max(highest[info.device], int{info.priority});
+  }
+  for (int index = 0; index < shm::kSlots; ++index) {
+    const SlotInfo info = clients.info(index);
+    const std::uint32_t outranked = info.state != SlotState::kFree &&
+                                    info.device < shm::kMaxDevices &&
+                                    highest[info.device] > int{info.priority};
+    shm::HalfWord& word = clients.slot(index).outranked;
+    // A look first: the line is the one that the client reads before each launch.
+    if (word.load() != outranked) word.store(outranked);
+  }
+}
+
+void store_text(char* field, std::size_t size, std::string_view text) noexcept {
+  for (std::size_t i = 0; i < size; ++i) {
+    const char c = i + 1 < size && i < text.size() ? text[i] : '\0';
+    std::atomic_ref<char>(field[i]).store(c, std::memory_order_relaxed);
+  }
+}
+
+std::string load_text(const char* field, std::size_t size) {
+  std::string text;
+  for (std::size_t i = 0; i < size; ++i) {
+    // atomic_ref of a const object comes with C++26 only; nothing is written here.
+    const char c =
+        std::atomic_ref<char>(const_cast<char&>(field[i])).load(std::memory_order_relaxed);
+    if (c == '\0') break;
+    text += c;
+  }
+  return text;
+}
+
+}  // namespace sluice::controller

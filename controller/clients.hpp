@@ -1,0 +1,49 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "controller/process.hpp"
+#include "controller/tally.hpp"
+#include "shm/view.hpp"
+
+namespace sluice::controller {
+
+/// What the controller knows of a slot's client beyond what stands on the board.
+struct Tenant {
+  std::shared_ptr<const Process> process;
+  bool hung_up = false;             ///< Its connection ended and nobody held its mutex then.
+  std::uint64_t dead_since_ns = 0;  ///< When its mutex was first found released.
+};
+
+/// The clients of the session: the board and the tenants of its slots. Owned by the loop and
+/// touched by its thread only.
+struct Clients {
+  explicit Clients(shm::Board& the_board, Tally& the_tally)
+      : board(the_board), view(the_board), tally(the_tally) {}
+
+  shm::Board& board;
+  shm::BoardView view;
+  Tally& tally;
+  std::array<Tenant, shm::kSlots> tenants;
+
+  [[nodiscard]] shm::Slot& slot(int index) { return board.slots[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] Tenant& tenant(int index) { return tenants[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] shm::SlotInfo info(int index) {
+    return shm::SlotInfo::unpack(view.info(index).load());
+  }
+  /// "slot 3, pid 4711 (python train.py)", for the log.
+  [[nodiscard]] std::string describe(int index);
+};
+
+/// Makes Slot::outranked of every slot what it is to be: 1 while a living client of higher
+/// priority is on the same device. Writes only what changes.
+void update_outranked(Clients& clients);
+
+/// Writes `text`, cut, into a NUL-terminated text field of the board, and reads it. Byte-wise
+/// atomic, because the metrics thread reads while the loop writes.
+void store_text(char* field, std::size_t size, std::string_view text) noexcept;
+[[nodiscard]] std::string load_text(const char* field, std::size_t size);
+
+}  // namespace sluice::controller

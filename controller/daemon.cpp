@@ -1,0 +1,133 @@
+#include "controller/daemon.hpp"
+
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+#include "controller/repair.hpp"
+#include "shm/clock.hpp"
+#include "shm/session.hpp"
+
+namespace sluice::controller {
+namespace {
+
+// A starter needs time to ask for its lease, and a program between two clients of a script too.
+constexpr std::uint64_t kIdleNs = 1'000'000'000;
+constexpr std::uint64_t kFirstIdleNs = 3'000'000'000;
+constexpr int kNicer = 5;
+
+Fd make_timer() {
+  Fd timer(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  itimerspec period{};
+  period.it_interval.tv_nsec = static_cast<long>(shm::kHeartbeatPeriodNs);
+  period.it_value = period.it_interval;
+  if (!timer || timerfd_settime(timer.get(), 0, &period, nullptr) != 0) {
+    throw std::runtime_error(std::string("cannot make a timer: ") + std::strerror(errno));
+  }
+  return timer;
+}
+
+/// A busy machine must not make the clients believe that the controller is gone.
+void raise_own_priority() {
+  errno = 0;
+  const int niceness = getpriority(PRIO_PROCESS, 0);
+  if (errno != 0 || setpriority(PRIO_PROCESS, 0, niceness - kNicer) != 0) {
+    spdlog::debug("no higher scheduling priority: {}", std::strerror(errno));
+  }
+}
+
+}  // namespace
+
+sigset_t blocked_end_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  struct sigaction hang_up {};
+  sigaction(SIGHUP, nullptr, &hang_up);
+  if (hang_up.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+OwnedBoard::OwnedBoard(const std::string& session, std::uint64_t max_hold_ns)
+    : adoption_(shm::BoardMapping::adopt_or_create(session)) {
+  board().heartbeat_ns.store(shm::monotonic_ns());
+  board().controller_pid.store(static_cast<std::uint32_t>(getpid()));
+  board().controller_starts.fetch_add(1);
+  board().max_hold_ns.store(max_hold_ns);
+}
+
+OwnedBoard::~OwnedBoard() {
+  board().controller_pid.store(0);
+  adoption_.mapping.remove_if_unused();
+}
+
+Daemon::Daemon(const DaemonOptions& options, const sigset_t& end_signals)
+    : options_(options),
+      owned_(options.session, options.max_hold_ns),
+      clients_(owned_.board(), tally_),
+      registry_(options.session, clients_, leases_, commands_),
+      listener_(options.session),
+      server_(listener_.fd(), registry_),
+      timer_(make_timer()),
+      signals_(signalfd(-1, &end_signals, SFD_NONBLOCK | SFD_CLOEXEC)),
+      started_ns_(shm::monotonic_ns()) {
+  if (owned_.adopted()) adopt(clients_, started_ns_);
+  raise_own_priority();
+}
+
+Daemon::~Daemon() { open_all_gates(clients_); }
+
+void Daemon::run() {
+  while (running_) {
+    std::array<pollfd, 3> ready{
+        {{timer_.get(), POLLIN, 0}, {server_.fd(), POLLIN, 0}, {signals_.get(), POLLIN, 0}}};
+    if (poll(ready.data(), ready.size(), -1) < 0) continue;
+    if (ready[1].revents != 0) server_.serve();
+    if (ready[0].revents != 0) beat();
+    if (ready[2].revents != 0 && end_signal_came()) running_ = false;
+  }
+}
+
+void Daemon::beat() {
+  // However many periods have passed, one beat is due.
+  std::uint64_t periods = 0;
+  if (read(timer_.get(), &periods, sizeof(periods)) != sizeof(periods)) return;
+  const std::uint64_t now = shm::monotonic_ns();
+  owned_.board().heartbeat_ns.store(now);
+  repair(clients_, now);
+  commands_.deliver(clients_);
+  server_.drop_silent(now);
+  leases_.expire();
+  tally_.leases.store(leases_.size());
+  if (options_.exit_when_idle && idle_for_long(now)) {
+    spdlog::info("no client is left; leaving");
+    running_ = false;
+  }
+}
+
+bool Daemon::idle_for_long(std::uint64_t now_ns) {
+  const bool idle = board().used.load() == 0 && leases_.size() == 0 && !server_.expects_request();
+  if (!idle) idle_since_ns_ = 0;
+  if (idle && idle_since_ns_ == 0) idle_since_ns_ = now_ns;
+  return idle && now_ns - idle_since_ns_ >= kIdleNs && now_ns - started_ns_ >= kFirstIdleNs;
+}
+
+bool Daemon::end_signal_came() {
+  signalfd_siginfo signal{};
+  if (read(signals_.get(), &signal, sizeof(signal)) != sizeof(signal)) return false;
+  spdlog::info("{} from pid {}; opening all gates and leaving",
+               strsignal(static_cast<int>(signal.ssi_signo)), signal.ssi_pid);
+  return true;
+}
+
+}  // namespace sluice::controller

@@ -1,0 +1,77 @@
+#include "controller/listener.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+#include "shm/session.hpp"
+
+namespace sluice::controller {
+namespace {
+
+constexpr int kAcceptQueue = 128;
+constexpr int kBindTries = 5;
+
+[[noreturn]] void fail(const std::string& path, const char* what, int error) {
+  throw std::runtime_error("cannot " + std::string(what) + " the socket " + path + ": " +
+                           std::strerror(error));
+}
+
+sockaddr_un address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    throw std::runtime_error("the socket path " + path + " is longer than " +
+                             std::to_string(sizeof(address.sun_path) - 1) +
+                             " bytes; set XDG_RUNTIME_DIR to a shorter folder");
+  }
+  path.copy(address.sun_path, path.size());
+  return address;
+}
+
+void remove_stale(const std::string& path) {
+  struct stat found {};
+  if (lstat(path.c_str(), &found) != 0) return;
+  if (!S_ISSOCK(found.st_mode)) {
+    throw std::runtime_error(path + " is in the way and is not a socket; remove it");
+  }
+  if (unlink(path.c_str()) != 0) fail(path, "replace", errno);
+}
+
+}  // namespace
+
+Listener::Listener(std::string_view session)
+    : path_(shm::socket_path(session)),
+      fd_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  if (!fd_) fail(path_, "make", errno);
+  fchmod(fd_.get(), 0600);  // before bind: the name never exists with a wider mode
+  const sockaddr_un address = address_of(path_);
+  int tries = 0;
+  do {
+    shm::ensure_runtime_dir();
+    remove_stale(path_);
+    if (bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) break;
+    // Another session's controller may just have removed the folder that it left empty.
+    if (errno != ENOENT || ++tries == kBindTries) fail(path_, "bind", errno);
+  } while (true);
+  lstat(path_.c_str(), &bound_);
+  if (listen(fd_.get(), kAcceptQueue) != 0) {
+    const int error = errno;
+    unlink(path_.c_str());
+    fail(path_, "listen on", error);
+  }
+}
+
+Listener::~Listener() {
+  struct stat now {};
+  const bool ours =
+      lstat(path_.c_str(), &now) == 0 && now.st_ino == bound_.st_ino && now.st_dev == bound_.st_dev;
+  if (ours) unlink(path_.c_str());
+  shm::remove_runtime_dir_if_empty();
+}
+
+}  // namespace sluice::controller

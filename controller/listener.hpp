@@ -1,0 +1,31 @@
+#pragma once
+#include <sys/stat.h>
+
+#include <string>
+#include <string_view>
+
+#include "controller/fd.hpp"
+
+namespace sluice::controller {
+
+/// The session's socket: SOCK_SEQPACKET, mode 0600, in a folder of mode 0700. Made only by the
+/// holder of the board's controller lock, so a socket found under its name is a dead
+/// controller's, and is replaced. The name is removed with the object.
+class Listener {
+ public:
+  /// Throws std::runtime_error, one line, if the socket cannot be made.
+  explicit Listener(std::string_view session);
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+  Fd fd_;
+  struct stat bound_ {};
+};
+
+}  // namespace sluice::controller

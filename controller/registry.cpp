@@ -1,0 +1,206 @@
+#include "controller/registry.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <bit>
+
+#include "shm/clock.hpp"
+#include "shm/policy.hpp"
+
+namespace sluice::controller {
+namespace {
+
+using shm::Reply;
+using shm::ReplyStatus;
+using shm::Request;
+using shm::RequestKind;
+using shm::SlotInfo;
+using shm::SlotState;
+
+std::string_view text_of(const std::array<char, 40>& field) {
+  const std::string_view all(field.data(), field.size());
+  return all.substr(0, all.find('\0'));
+}
+
+/// Only what parse_policy() could have made.
+bool valid_policy(std::uint64_t packed) {
+  const shm::Policy policy = shm::Policy::unpack(packed);
+  if (policy.pack() != packed) return false;
+  return shm::parse_policy(shm::to_string(policy)) == policy;
+}
+
+/// What is wrong with the content of a request; empty if nothing.
+std::string fault_of(const Request& request) {
+  if (request.kind == RequestKind::kLease) return {};
+  if (request.kind != RequestKind::kAttach) return "unknown request";
+  if (request.priority > 255) {
+    return "priority " + std::to_string(request.priority) + " is not in 0-255";
+  }
+  if (request.slot < -1 || request.slot >= shm::kSlots) {
+    return "slot " + std::to_string(request.slot) + " does not exist";
+  }
+  if (!valid_policy(request.policy)) return "unknown policy";
+  return {};
+}
+
+void clear_counters(shm::Slot& slot) {
+  for (shm::EntryCounters& entry : slot.entries) {
+    for (shm::Word& word : entry.words) word.store(0);
+  }
+}
+
+/// All that the owner writes but its job counter: holds that max_hold opened are known by it, so
+/// it must never repeat.
+void clear_owner_fields(shm::Slot& slot) {
+  slot.waiters.store(0);  // a hint that killed waiters left; nobody sleeps here now
+  slot.closed_since_ns.store(0);
+  slot.closed_ns.store(0);
+  slot.room.store(0);
+  slot.job_since_ns.store(0);
+  slot.fail_reason.store(0);
+  slot.unhooked_asked.store(0);
+  slot.max_hold_opened.store(0);
+  slot.watcher_beat_ns.store(0);
+  store_text(slot.unhooked_name.data(), slot.unhooked_name.size(), "");
+}
+
+}  // namespace
+
+Reply Registry::answer(Connection& from, const Request& request) {
+  const Reply reply = decide(from, request);
+  if (reply.status != ReplyStatus::kOk) {
+    clients_.tally.refused.fetch_add(1);
+    spdlog::warn("refused pid {}: {}", from.process->pid(), reply.text.data());
+  }
+  return reply;
+}
+
+Reply Registry::decide(Connection& from, const Request& request) {
+  const std::string fault = fault_of(request);
+  if (!fault.empty()) return refusal(ReplyStatus::kBadRequest, fault);
+  if (!from.process->watchable()) {
+    return refusal(ReplyStatus::kCannotWatch,
+                   "the controller cannot see this process (another pid namespace?): not gated");
+  }
+  if (request.kind == RequestKind::kLease) return lease(from);
+  return request.slot < 0 ? attach(from, request) : attach_again(from, request);
+}
+
+Reply Registry::lease(const Connection& from) {
+  if (!leases_.add(from.process)) {
+    return refusal(ReplyStatus::kSessionFull, "too many processes keep this controller alive");
+  }
+  clients_.tally.leases.store(leases_.size());
+  spdlog::debug("lease of pid {}", from.process->pid());
+  Reply reply;
+  reply.status = ReplyStatus::kOk;
+  reply.board_id = clients_.board.board_id.load();
+  return reply;
+}
+
+Reply Registry::attach(Connection& from, const Request& request) {
+  const int slot = std::countr_one(clients_.view.used().load());
+  if (slot >= shm::kSlots) {
+    return refusal(ReplyStatus::kSessionFull, "all " + std::to_string(shm::kSlots) +
+                                                  " slots are taken; end a client, or use "
+                                                  "another session");
+  }
+  const std::optional<std::uint8_t> device = device_index(request);
+  if (!device) {
+    return refusal(ReplyStatus::kSessionFull,
+                   "all " + std::to_string(shm::kMaxDevices) +
+                       " devices of a session are taken; use another session for more");
+  }
+  // Everything before reserve(): should we be killed here, the slot still is free.
+  fill_slot(slot, from, request);
+  Tenant& tenant = clients_.tenant(slot);
+  tenant = Tenant{from.process, false, 0};
+  clients_.tally.first_job[static_cast<std::size_t>(slot)].store(clients_.slot(slot).job.load());
+  shm::reserve(clients_.view, slot, static_cast<std::uint8_t>(request.priority), *device);
+  update_outranked(clients_);
+  clients_.tally.attached.fetch_add(1);
+  commands_.ask(slot, clients_.info(slot).generation, from.process->pid());
+  spdlog::info("client attached: {}, priority {}, policy {}, device {} ({})",
+               clients_.describe(slot), request.priority,
+               shm::to_string(shm::Policy::unpack(request.policy)), *device,
+               printable(text_of(request.device_name), request.device_name.size()));
+  return given(from, slot);
+}
+
+void Registry::fill_slot(int index, const Connection& from, const Request& request) {
+  shm::Slot& slot = clients_.slot(index);
+  clear_counters(slot);
+  clear_owner_fields(slot);
+  slot.pid.store(static_cast<std::uint32_t>(from.process->pid()));
+  slot.attached_ns.store(shm::monotonic_ns());
+  slot.requested_policy.store(request.policy);
+  slot.policy.store(request.policy);
+  store_text(slot.command.data(), slot.command.size(), short_name(from.process->pid()));
+}
+
+Reply Registry::attach_again(Connection& from, const Request& request) {
+  const SlotInfo info = clients_.info(request.slot);
+  const bool lives = info.state == SlotState::kReserved || info.state == SlotState::kLive ||
+                     info.state == SlotState::kFailedOpen;
+  const bool same =
+      clients_.board.board_id.load() == request.board_id && info.generation == request.generation &&
+      clients_.slot(request.slot).pid.load() == static_cast<std::uint32_t>(from.process->pid());
+  if (!lives || !same) {
+    return refusal(ReplyStatus::kOtherBoard, "slot " + std::to_string(request.slot) +
+                                                 " is no longer this process's: not gated");
+  }
+  clients_.tenant(request.slot).process = from.process;
+  clients_.tenant(request.slot).hung_up = false;
+  clients_.tally.reattached.fetch_add(1);
+  spdlog::info("client attached again: {}", clients_.describe(request.slot));
+  return given(from, request.slot);
+}
+
+Reply Registry::given(Connection& to, int slot) {
+  to.slots |= shm::bit(slot);
+  Reply reply;
+  reply.status = ReplyStatus::kOk;
+  reply.slot = slot;
+  reply.generation = clients_.info(slot).generation;
+  reply.board_id = clients_.board.board_id.load();
+  return reply;
+}
+
+bool Registry::device_in_use(std::uint8_t device) {
+  for (int slot = 0; slot < shm::kSlots; ++slot) {
+    const SlotInfo info = clients_.info(slot);
+    if (info.state != SlotState::kFree && info.device == device) return true;
+  }
+  return false;
+}
+
+std::optional<std::uint8_t> Registry::device_index(const Request& request) {
+  auto& devices = clients_.board.devices;
+  for (std::uint8_t index = 0; index < shm::kMaxDevices; ++index) {
+    if (devices[index].used.load() != 0 && devices[index].uuid == request.device_uuid) return index;
+  }
+  for (std::uint8_t index = 0; index < shm::kMaxDevices; ++index) {
+    shm::Device& device = devices[index];
+    if (device.used.load() != 0 && device_in_use(index)) continue;
+    device.used.store(0);
+    device.uuid = request.device_uuid;
+    store_text(device.name.data(), device.name.size(),
+               printable(text_of(request.device_name), device.name.size() - 1));
+    device.used.store(1);
+    return index;
+  }
+  return std::nullopt;
+}
+
+void Registry::hung_up(const Connection& gone) {
+  for (std::uint64_t slots = gone.slots; slots != 0; slots &= slots - 1) {
+    const int slot = std::countr_zero(slots);
+    Tenant& tenant = clients_.tenant(slot);
+    // A client that has attached again meanwhile, or its successor, has another connection.
+    if (tenant.process != gone.process) continue;
+    // Under a held mutex the client has closed the connection itself, and lives.
+    tenant.hung_up = clients_.slot(slot).alive.probe() != shm::RobustMutex::Found::kHeld;
+  }
+}
+
+}  // namespace sluice::controller

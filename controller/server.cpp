@@ -1,0 +1,188 @@
+#include "controller/server.hpp"
+
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+#include "shm/clock.hpp"
+
+namespace sluice::controller {
+namespace {
+
+constexpr std::size_t kMaxConnections = 256;
+constexpr std::uint64_t kSilenceNs = 5'000'000'000;
+constexpr int kEventsPerRound = 64;
+constexpr int kAcceptsPerRound = 32;
+
+void send_reply(Connection& to, const shm::Reply& reply) {
+  // A peer that went away or does not read is noticed as a hang-up, or asks again.
+  send(to.fd.get(), &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/// What is wrong with the form of a received message; kOk if nothing.
+shm::Reply check_form(const shm::Request& request, std::size_t size) {
+  const bool has_version = size >= sizeof(request.version);
+  if (has_version && request.version != shm::kWireVersion) {
+    return refusal(shm::ReplyStatus::kWrongVersion,
+                   "library and controller are of different builds: wire version " +
+                       std::to_string(request.version) + " and " +
+                       std::to_string(shm::kWireVersion));
+  }
+  if (size != sizeof(request)) {
+    return refusal(shm::ReplyStatus::kBadRequest, "message of " + std::to_string(size) +
+                                                      " bytes, a request has " +
+                                                      std::to_string(sizeof(request)));
+  }
+  shm::Reply good;
+  good.status = shm::ReplyStatus::kOk;
+  return good;
+}
+
+}  // namespace
+
+shm::Reply refusal(shm::ReplyStatus status, std::string_view text) {
+  shm::Reply reply;
+  reply.status = status;
+  text.copy(reply.text.data(), reply.text.size() - 1);
+  return reply;
+}
+
+Server::Server(int listener, RequestHandler& handler)
+    : listener_(listener), handler_(handler), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = nullptr;  // stands for the listener
+  if (!epoll_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_, &event) != 0) {
+    throw std::runtime_error(std::string("cannot watch the socket: ") + std::strerror(errno));
+  }
+}
+
+void Server::serve() {
+  std::array<epoll_event, kEventsPerRound> events{};
+  const int count = epoll_wait(epoll_.get(), events.data(), kEventsPerRound, 0);
+  bool connects = false;
+  for (int i = 0; i < count; ++i) {
+    auto* connection = static_cast<Connection*>(events[static_cast<std::size_t>(i)].data.ptr);
+    if (connection == nullptr) {
+      connects = true;
+    } else {
+      read_from(*connection);
+    }
+  }
+  // Last, because a new connection may push out an old one that has an event in this round.
+  if (connects) accept_all();
+}
+
+void Server::accept_all() {
+  for (int i = 0; i < kAcceptsPerRound; ++i) {
+    Fd fd(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (fd) {
+      accept_one(std::move(fd));
+    } else if (errno == EINTR || errno == ECONNABORTED) {
+      continue;
+    } else {
+      if (errno != EAGAIN) {
+        // Out of descriptors or memory: not again before the next heartbeat, or the loop spins.
+        spdlog::warn("cannot accept a connection: {}", std::strerror(errno));
+        listen_for_connections(false);
+      }
+      return;
+    }
+  }
+}
+
+void Server::accept_one(Fd fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return;
+  Connection connection;
+  connection.fd = std::move(fd);
+  if (peer.uid != geteuid()) {
+    spdlog::warn("refused pid {} of uid {}: only uid {} may use this session", peer.pid, peer.uid,
+                 geteuid());
+    send_reply(connection,
+               refusal(shm::ReplyStatus::kBadRequest, "this session belongs to another user"));
+    return;
+  }
+  if (connections_.size() >= kMaxConnections && !make_room()) return;
+  connection.process =
+      std::make_shared<const Process>(Process::peer_of(connection.fd.get(), peer.pid));
+  connection.since_ns = shm::monotonic_ns();
+  connections_.push_back(std::move(connection));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = &connections_.back();
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connections_.back().fd.get(), &event) != 0) {
+    connections_.pop_back();
+  }
+}
+
+bool Server::make_room() {
+  const auto oldest = std::find_if(connections_.begin(), connections_.end(),
+                                   [](const Connection& c) { return c.slots == 0; });
+  if (oldest == connections_.end()) return false;
+  spdlog::warn("dropped the connection of pid {}: more than {} are open", oldest->process->pid(),
+               kMaxConnections);
+  close_connection(*oldest);
+  return true;
+}
+
+void Server::read_from(Connection& connection) {
+  shm::Request request;
+  // MSG_TRUNC: the true size of the message, also where it is longer than a request.
+  const ssize_t size = recv(connection.fd.get(), &request, sizeof(request), MSG_TRUNC);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size <= 0) {
+    close_connection(connection);
+    return;
+  }
+  shm::Reply reply = check_form(request, static_cast<std::size_t>(size));
+  const bool good = reply.status == shm::ReplyStatus::kOk;
+  if (good) {
+    connection.greeted = true;
+    reply = handler_.answer(connection, request);
+  } else {
+    spdlog::warn("refused pid {}: {}", connection.process->pid(), reply.text.data());
+  }
+  send_reply(connection, reply);
+  if (!good && connection.slots == 0) close_connection(connection);
+}
+
+void Server::close_connection(Connection& connection) {
+  handler_.hung_up(connection);
+  // Closing takes it out of the epoll set, since no other descriptor leads to the same socket.
+  connections_.remove_if([&](const Connection& c) { return &c == &connection; });
+}
+
+void Server::drop_silent(std::uint64_t now_ns) {
+  for (auto next = connections_.begin(); next != connections_.end();) {
+    Connection& connection = *next++;
+    if (connection.greeted || now_ns - connection.since_ns < kSilenceNs) continue;
+    spdlog::warn("dropped the connection of pid {}: no request in {} s", connection.process->pid(),
+                 kSilenceNs / 1'000'000'000U);
+    close_connection(connection);
+  }
+  if (!accepting_) listen_for_connections(true);
+}
+
+bool Server::expects_request() const noexcept {
+  return std::any_of(connections_.begin(), connections_.end(),
+                     [](const Connection& c) { return !c.greeted; });
+}
+
+void Server::listen_for_connections(bool on) {
+  epoll_event event{};
+  event.events = on ? EPOLLIN : 0U;
+  event.data.ptr = nullptr;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_, &event);
+  accepting_ = on;
+}
+
+}  // namespace sluice::controller

@@ -1,0 +1,158 @@
+// A client without a GPU: attaches, holds its mutex in a watcher thread, and runs the protocol of
+// the board as a real one does. Obeys one word per line on stdin and answers one line each.
+//
+//   fake_client SESSION PRIORITY DEVICE     DEVICE: a byte that fills the UUID
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "shm/mapping.hpp"
+#include "shm/messages.hpp"
+#include "shm/policy.hpp"
+#include "shm/session.hpp"
+#include "shm/view.hpp"
+
+namespace {
+
+using namespace sluice::shm;
+
+constexpr int kTickMs = 5;
+constexpr int kAskMs = 2000;
+constexpr std::size_t kMiB = 1024 * 1024;
+
+class FakeClient {
+ public:
+  FakeClient(std::string session, std::uint32_t priority, int device)
+      : session_(std::move(session)), path_(socket_path(session_)) {
+    request_.priority = priority;
+    request_.policy = kDefaultPolicy.pack();
+    request_.device_uuid.fill(static_cast<std::uint8_t>(device));
+    std::strcpy(request_.device_name.data(), "Fake GPU");
+  }
+
+  /// Attaches; the reply says how it went.
+  Reply attach() {
+    Reply reply;
+    fd_ = connect_controller(path_.c_str());
+    if (fd_ < 0 || ask(fd_, request_, reply, kAskMs) != 0) return Reply{};
+    if (reply.status != ReplyStatus::kOk) return reply;
+    mapping_ = std::make_unique<BoardMapping>(BoardMapping::attach(session_));
+    request_.slot = reply.slot;
+    request_.generation = reply.generation;
+    request_.board_id = reply.board_id;
+    return reply;
+  }
+
+  void start_watcher() {
+    std::thread([this] { watch(); }).detach();
+    while (!live_.load()) std::this_thread::yield();
+  }
+
+  [[nodiscard]] int slot() const { return request_.slot; }
+  BoardView view() { return BoardView(mapping_->board()); }
+  int connection() const { return fd_; }
+
+ private:
+  void watch() {
+    BoardView board = view();
+    while (!mapping_->board().slots[static_cast<std::size_t>(slot())].alive.take()) {
+    }
+    go_live(board, slot());
+    live_.store(true);
+    for (;;) {
+      pollfd hang_up{fd_, POLLIN, 0};
+      poll(&hang_up, fd_ < 0 ? 0 : 1, kTickMs);
+      if (fd_ >= 0 && hang_up.revents != 0) {
+        close(fd_);
+        fd_ = -1;
+        fail_open(board, slot());
+      }
+      if (fd_ < 0) attach_again(board);
+    }
+  }
+
+  void attach_again(BoardView& board) {
+    keep_open(board, slot());
+    Reply reply;
+    const int fd = connect_controller(path_.c_str());
+    if (fd < 0) return;
+    if (ask(fd, request_, reply, kAskMs) == 0 && reply.status == ReplyStatus::kOk) {
+      fd_ = fd;
+      go_live(board, slot());
+    } else {
+      close(fd);
+    }
+  }
+
+  std::string session_;
+  std::string path_;
+  Request request_;
+  std::unique_ptr<BoardMapping> mapping_;
+  std::atomic<int> fd_{-1};
+  std::atomic<bool> live_{false};
+};
+
+/// Memory that the kernel has to tear down after a SIGKILL, before a pidfd tells of it.
+void touch_memory(std::size_t mib) {
+  void* memory = mmap(nullptr, mib * kMiB, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  madvise(memory, mib * kMiB, MADV_NOHUGEPAGE);  // small pages take longest to tear down
+  for (std::size_t offset = 0; offset < mib * kMiB; offset += 4096) {
+    static_cast<volatile char*>(memory)[offset] = 1;
+  }
+}
+
+void obey(FakeClient& client, const std::string& word) {
+  BoardView board = client.view();
+  if (word == "begin") {
+    begin_job(board, client.slot());
+  } else if (word == "end") {
+    end_job(board, client.slot());
+  } else if (word == "touch") {
+    std::size_t mib = 0;
+    std::cin >> mib;
+    touch_memory(mib);
+  } else if (word == "leave") {
+    leave(board, client.slot());
+    std::cout << "ok" << std::endl;
+    std::exit(0);
+  } else if (word == "exec") {
+    std::cout << "ok" << std::endl;
+    execlp("sleep", "sleep", "600", nullptr);
+  } else if (word == "garbage") {
+    std::string bytes;
+    std::cin >> bytes;
+    send(client.connection(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  } else {
+    std::abort();
+  }
+  std::cout << "ok" << std::endl;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  FakeClient client(argv[1], static_cast<std::uint32_t>(std::atoi(argv[2])), std::atoi(argv[3]));
+  const Reply reply = client.attach();
+  if (reply.status != ReplyStatus::kOk) {
+    std::cout << "refused " << static_cast<int>(reply.status) << " " << reply.text.data()
+              << std::endl;
+    return 1;
+  }
+  client.start_watcher();
+  std::cout << "attached " << reply.slot << " " << reply.generation << " " << reply.board_id
+            << std::endl;
+  for (std::string word; std::cin >> word;) obey(client, word);
+  std::_Exit(0);
+}
