@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <boost/interprocess/exceptions.hpp>
+#include <boost/interprocess/mapped_region.hpp>
+#include <boost/interprocess/shared_memory_object.hpp>
 #include <cerrno>
 #include <new>
 #include <thread>
@@ -101,19 +103,34 @@ std::string controller_of(const ipc::shared_memory_object& object) {
 
 }  // namespace
 
+struct BoardMapping::Mapped {
+  ipc::shared_memory_object object;
+  ipc::mapped_region region;
+};
+
+BoardMapping::BoardMapping() noexcept : mapped_(std::make_unique<Mapped>()) {}
+BoardMapping::BoardMapping(BoardMapping&&) noexcept = default;
+BoardMapping& BoardMapping::operator=(BoardMapping&&) noexcept = default;
+BoardMapping::~BoardMapping() = default;
+
+Board& BoardMapping::board() const noexcept {
+  return *static_cast<Board*>(mapped_->region.get_address());
+}
+
 BoardMapping BoardMapping::open(std::string_view session, Access access) {
   BoardMapping mapping;
   mapping.name_ = board_name(session);
   const ipc::mode_t mode = access == Access::kUse ? ipc::read_write : ipc::read_only;
   try {
-    mapping.object_ = ipc::shared_memory_object(ipc::open_only, mapping.name_.c_str(), mode);
-    refuse_foreign(descriptor(mapping.object_), mapping.name_);
-    const std::string fault = fault_of(mapping.object_);
+    mapping.mapped_->object =
+        ipc::shared_memory_object(ipc::open_only, mapping.name_.c_str(), mode);
+    refuse_foreign(descriptor(mapping.mapped_->object), mapping.name_);
+    const std::string fault = fault_of(mapping.mapped_->object);
     if (!fault.empty()) {
       throw BoardError("/dev/shm/" + mapping.name_ + " " + fault +
                        "; end the processes of that session, then remove it");
     }
-    mapping.region_ = ipc::mapped_region(mapping.object_, mode);
+    mapping.mapped_->region = ipc::mapped_region(mapping.mapped_->object, mode);
   } catch (const ipc::interprocess_exception& error) {
     if (error.get_error_code() == ipc::not_found_error) {
       throw NoBoard("no board /dev/shm/" + mapping.name_ + ": the session has no controller");
@@ -125,7 +142,7 @@ BoardMapping BoardMapping::open(std::string_view session, Access access) {
 
 BoardMapping BoardMapping::attach(std::string_view session) {
   BoardMapping mapping = open(session, Access::kUse);
-  const int fd = descriptor(mapping.object_);
+  const int fd = descriptor(mapping.mapped_->object);
   if (!lock_byte(fd, kUserByte, F_RDLCK) || !still_named(fd, mapping.name_)) {
     throw NoBoard("the board /dev/shm/" + mapping.name_ + " is being removed");
   }
@@ -146,36 +163,36 @@ BoardMapping::Adoption BoardMapping::adopt_or_create(std::string_view session) {
     mapping.name_ = name;
     try {
       ipc::permissions owner_only(0600);
-      mapping.object_ =
+      mapping.mapped_->object =
           ipc::shared_memory_object(ipc::open_or_create, name.c_str(), ipc::read_write, owner_only);
     } catch (const ipc::interprocess_exception& error) {
       throw BoardError("cannot open /dev/shm/" + name + ": " + error.what() +
                        "; if another user owns it, choose another --session");
     }
-    const int fd = descriptor(mapping.object_);
+    const int fd = descriptor(mapping.mapped_->object);
     refuse_foreign(fd, name);
     if (!lock_byte(fd, kControllerByte, F_WRLCK)) {
-      const std::string controller = controller_of(mapping.object_);
+      const std::string controller = controller_of(mapping.mapped_->object);
       if (controller.empty()) continue;
       throw BoardError("session " + std::string(session) + " has " + controller +
                        "; stop it or choose another --session");
     }
     if (!still_named(fd, name)) continue;
     const bool unused = lock_byte(fd, kUserByte, F_WRLCK);
-    const std::string fault = fault_of(mapping.object_);
+    const std::string fault = fault_of(mapping.mapped_->object);
     if (!unused && !fault.empty()) {
       throw BoardError("/dev/shm/" + name + " " + fault +
                        " and processes of it still live; end them first");
     }
     ipc::offset_t size = 0;
-    if (unused && mapping.object_.get_size(size) && size != 0) {
+    if (unused && mapping.mapped_->object.get_size(size) && size != 0) {
       ipc::shared_memory_object::remove(name.c_str());  // stale: nobody of it lives
       continue;
     }
-    if (unused) mapping.object_.truncate(sizeof(Board));
-    mapping.region_ = ipc::mapped_region(mapping.object_, ipc::read_write);
+    if (unused) mapping.mapped_->object.truncate(sizeof(Board));
+    mapping.mapped_->region = ipc::mapped_region(mapping.mapped_->object, ipc::read_write);
     result.adopted = !unused;
-    if (unused) initialise(*new (mapping.region_.get_address()) Board{});
+    if (unused) initialise(*new (mapping.mapped_->region.get_address()) Board{});
     lock_byte(fd, kUserByte, F_UNLCK);
     return result;
   }
@@ -183,7 +200,7 @@ BoardMapping::Adoption BoardMapping::adopt_or_create(std::string_view session) {
 }
 
 bool BoardMapping::remove_if_unused() noexcept {
-  const int fd = descriptor(object_);
+  const int fd = descriptor(mapped_->object);
   if (fd < 0 || !lock_byte(fd, kControllerByte, F_WRLCK)) return false;
   const bool unused = lock_byte(fd, kUserByte, F_WRLCK) && still_named(fd, name_);
   if (unused) ipc::shared_memory_object::remove(name_.c_str());
@@ -191,6 +208,6 @@ bool BoardMapping::remove_if_unused() noexcept {
   return unused;
 }
 
-void BoardMapping::abandon_in_child() noexcept { object_ = {}; }
+void BoardMapping::abandon_in_child() noexcept { mapped_->object = {}; }
 
 }  // namespace sluice::shm

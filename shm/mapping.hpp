@@ -1,6 +1,5 @@
 #pragma once
-#include <boost/interprocess/mapped_region.hpp>
-#include <boost/interprocess/shared_memory_object.hpp>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -39,9 +38,12 @@ class BoardMapping {
   /// Throws BoardError if the session has a controller, or a living board of another layout.
   static Adoption adopt_or_create(std::string_view session);
 
-  [[nodiscard]] Board& board() const noexcept {
-    return *static_cast<Board*>(region_.get_address());
-  }
+  BoardMapping() noexcept;
+  BoardMapping(BoardMapping&&) noexcept;
+  BoardMapping& operator=(BoardMapping&&) noexcept;
+  ~BoardMapping();
+
+  [[nodiscard]] Board& board() const noexcept;
 
   /// For the last one to go: removes the board's name if nobody else uses the board. True if it
   /// was removed. The mapping itself stays valid.
@@ -54,9 +56,9 @@ class BoardMapping {
   enum class Access { kUse, kInspect };
   static BoardMapping open(std::string_view session, Access access);
 
+  struct Mapped;  ///< Boost's objects, kept out of the headers of everybody else.
   std::string name_;
-  boost::interprocess::shared_memory_object object_;
-  boost::interprocess::mapped_region region_;
+  std::unique_ptr<Mapped> mapped_;
 };
 
 struct BoardMapping::Adoption {
