@@ -1,0 +1,34 @@
+// Requests of a client to the GPU process, over a SOCK_SEQPACKET unix socket. Every request is
+// answered by one Reply. Only set-up goes this way; work travels in the shared Area.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::simgpu {
+
+enum class RequestKind : std::uint32_t {
+  kHello = 1,       // a: kProtocolVersion; fd: the Area. Answer carries the doorbell eventfd
+  kCreateContext,   // id: context, a: device
+  kDestroyContext,  // id: context
+  kMapMemory,       // a: address, b: bytes, c: offset in the file; fd: the file, or none
+  kUnmapMemory,     // a: address
+  kUploadGraph,     // a: number of the graph, b: count of Work; fd: a memfd with them
+  kDropGraph,       // a: number of the graph
+};
+
+struct Request {
+  RequestKind kind = RequestKind::kHello;
+  std::uint32_t id = 0;
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  std::uint64_t c = 0;
+};
+
+struct Reply {
+  std::int32_t status = 0;  // 0, or an errno
+  std::int32_t gpu_pid = 0;
+  std::uint32_t devices = 0;
+  double scale = 0;
+};
+
+}  // namespace sluice::simgpu

@@ -1,0 +1,63 @@
+// Packets with at most one file descriptor over a unix socket.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "simgpu/channel/fd.hpp"
+
+namespace sluice::simgpu {
+
+// Sends one packet and, when `fd` is not -1, that descriptor. False when the other side is gone.
+template <typename T>
+bool send_packet(int socket, const T& packet, int fd = -1) {
+  iovec data{const_cast<T*>(&packet), sizeof packet};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  }
+  ssize_t sent = -1;
+  do {
+    sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(sizeof packet);
+}
+
+// Receives one packet. Returns 1, 0 when nothing is there yet (a non-blocking socket or a
+// receive timeout), -1 when the other side is gone or sent something else.
+template <typename T>
+int receive_packet(int socket, T& packet, Fd& fd) {
+  iovec data{&packet, sizeof packet};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t received = -1;
+  do {
+    received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  } while (received < 0 && errno == EINTR);
+  if (received < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    int raw = -1;
+    std::memcpy(&raw, CMSG_DATA(header), sizeof raw);
+    fd = Fd(raw);
+  }
+  return received == static_cast<ssize_t>(sizeof packet) ? 1 : -1;
+}
+
+}  // namespace sluice::simgpu

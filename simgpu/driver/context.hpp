@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "simgpu/driver/api.hpp"
+
+namespace sluice::simgpu {
+
+struct Stream;
+
+struct Context {
+  std::uint32_t id = 0;  // never used twice in a process
+  CUdevice device = 0;
+  CUcontext handle = nullptr;
+  unsigned flags = 0;
+  bool primary = false;
+  std::atomic<bool> destroyed = false;
+  std::atomic<std::uint64_t> next_order = 1;  // see Command::order
+
+  std::mutex mutex;  // of what follows
+  std::shared_ptr<Stream> legacy;
+  std::vector<std::weak_ptr<Stream>> streams;
+
+  std::vector<std::shared_ptr<Stream>> live_streams();
+
+  // Allocation, module loading and the like need every channel of the context for a moment, so
+  // they block while another thread is blocked in a launch on a full queue.
+  void pass_all_channels();
+
+  // Until everything submitted so far has completed.
+  CUresult synchronise();
+};
+
+struct PrimaryContexts {
+  struct State {
+    std::shared_ptr<Context> context;
+    unsigned references = 0;
+    unsigned flags = 0;
+  };
+  std::mutex mutex;
+  std::map<CUdevice, State> by_device;
+};
+
+// The calling thread's context; empty when there is none.
+std::shared_ptr<Context> current_context();
+
+}  // namespace sluice::simgpu

@@ -1,0 +1,68 @@
+#include "simgpu/driver/driver.hpp"
+
+#include <pthread.h>
+
+#include <cstdlib>
+
+namespace sluice::simgpu {
+namespace {
+
+// CUDA_VISIBLE_DEVICES: ordinals up to the first that is not one, as the real driver reads it.
+std::vector<unsigned> visible_devices(unsigned count) {
+  std::vector<unsigned> visible;
+  const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (list == nullptr) {
+    for (unsigned i = 0; i < count; ++i) visible.push_back(i);
+    return visible;
+  }
+  for (const char* at = list; *at >= '0' && *at <= '9';) {
+    char* end = nullptr;
+    const unsigned long ordinal = std::strtoul(at, &end, 10);
+    if (ordinal >= count) break;
+    visible.push_back(static_cast<unsigned>(ordinal));
+    if (*end != ',') break;
+    at = end + 1;
+  }
+  return visible;
+}
+
+// The child of a fork has no driver; its calls fail as they do on the real one, and it must not
+// keep the parent's connection open.
+void detach_child() {
+  driver().ready = false;
+  driver().connection.abandon();
+}
+
+}  // namespace
+
+Driver& driver() {
+  static Driver& only = *std::make_unique<Driver>().release();
+  return only;
+}
+
+CUresult Driver::initialise() {
+  const std::lock_guard lock(init_mutex);
+  if (ready) return CUDA_SUCCESS;
+  if (visible.empty()) {
+    if (!connection.open()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    visible = visible_devices(connection.gpu().devices);
+    pthread_atfork(nullptr, nullptr, detach_child);
+  }
+  if (visible.empty()) return CUDA_ERROR_NO_DEVICE;
+  ready.store(true, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace sluice::simgpu
+
+using sluice::simgpu::driver;
+
+CUresult cuInit(unsigned int Flags) {
+  return Flags != 0 ? CUDA_ERROR_INVALID_VALUE : driver().initialise();
+}
+
+CUresult cuDriverGetVersion(int* driverVersion) {
+  if (driverVersion == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *driverVersion = 13000;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,72 @@
+// The one object of the client library: devices, contexts and everything handles name.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "simgpu/driver/api.hpp"
+#include "simgpu/driver/connection.hpp"
+#include "simgpu/driver/context.hpp"
+#include "simgpu/driver/event.hpp"
+#include "simgpu/driver/handles.hpp"
+#include "simgpu/driver/memory.hpp"
+#include "simgpu/driver/module.hpp"
+#include "simgpu/driver/staging.hpp"
+#include "simgpu/driver/stream.hpp"
+
+namespace sluice::simgpu {
+
+struct Driver {
+  // What cuInit does. Thread-safe; success is kept, a failure may be tried again.
+  CUresult initialise();
+
+  // CUDA_SUCCESS while calls can be carried out.
+  [[nodiscard]] CUresult usable() const {
+    if (!ready.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
+    return connection.lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
+  }
+
+  std::mutex init_mutex;
+  std::atomic<bool> ready = false;
+  Connection connection;
+  // Device of the GPU process behind each ordinal that CUDA_VISIBLE_DEVICES leaves.
+  std::vector<unsigned> visible;
+  PrimaryContexts primary;
+  ChannelPool channels;
+  Memory memory;
+  EventSlots event_slots;
+  Staging staging;
+
+  HandleTable<CUcontext, Context> contexts{0x51};
+  HandleTable<CUmodule, Module> modules{0x52};
+  HandleTable<CUfunction, Function> functions{0x53};
+  HandleTable<CUstream, Stream> streams{0x54};
+  HandleTable<CUevent, Event> events{0x55};
+};
+
+// Never destroyed: other threads may be inside a call when the process exits.
+Driver& driver();
+
+// Runs `call(context)` with the calling thread's context.
+template <typename F>
+CUresult with_context(F&& call) {
+  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
+  const std::shared_ptr<Context> context = current_context();
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return call(*context);
+}
+
+// Runs `call(stream)` with the stream a handle means to the calling thread.
+template <typename F>
+CUresult with_stream(CUstream handle, F&& call) {
+  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
+  std::shared_ptr<Stream> stream;
+  const CUresult status = find_stream(handle, stream);
+  return status == CUDA_SUCCESS ? call(*stream) : status;
+}
+
+}  // namespace sluice::simgpu

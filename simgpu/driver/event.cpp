@@ -1,0 +1,149 @@
+#include "simgpu/driver/event.hpp"
+
+#include "simgpu/driver/driver.hpp"
+
+namespace sluice::simgpu {
+
+std::size_t EventSlots::take() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return used_ == kMaxEvents ? kMaxEvents : used_++;
+  const std::size_t index = free_.back();
+  free_.pop_back();
+  return index;
+}
+
+void EventSlots::give_back(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(index);
+}
+
+Event::~Event() { driver().event_slots.give_back(slot); }
+
+Event::Record Event::last_record() {
+  const std::lock_guard lock(mutex);
+  return record;
+}
+
+}  // namespace sluice::simgpu
+
+using namespace sluice::simgpu;
+
+namespace {
+
+std::atomic<std::uint64_t> next_record = 1;
+
+template <typename F>
+CUresult with_event(CUevent handle, F&& call) {
+  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
+  const std::shared_ptr<Event> event = driver().events.find(handle);
+  return event ? call(*event) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult record_event(Event& event, const std::shared_ptr<Stream>& stream) {
+  Work work;
+  work.op = Op::kEventRecord;
+  work.index = static_cast<std::uint32_t>(event.slot);
+  work.a = next_record++;
+  std::uint64_t sequence = 0;
+  const CUresult status = stream->submit({&work, 1}, &sequence);
+  if (status != CUDA_SUCCESS) return status;
+  const std::lock_guard lock(event.mutex);
+  if (event.record.number < work.a) event.record = {work.a, sequence, stream};
+  return CUDA_SUCCESS;
+}
+
+CUresult elapsed(float* milliseconds, CUevent start, CUevent end) {
+  return with_event(start, [&](Event& first) {
+    return with_event(end, [&](Event& second) {
+      if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      if (((first.flags | second.flags) & CU_EVENT_DISABLE_TIMING) != 0) {
+        return CUDA_ERROR_INVALID_HANDLE;
+      }
+      const Event::Record from = first.last_record();
+      const Event::Record to = second.last_record();
+      if (from.number == 0 || to.number == 0) return CUDA_ERROR_INVALID_HANDLE;
+      const auto& slots = driver().connection.area().events;
+      const EventSlot& a = slots.at(first.slot);
+      const EventSlot& b = slots.at(second.slot);
+      if (a.done < from.number || b.done < to.number) return CUDA_ERROR_NOT_READY;
+      *milliseconds =
+          static_cast<float>(static_cast<double>(b.time_ns) - static_cast<double>(a.time_ns)) /
+          1e6F;
+      return CUDA_SUCCESS;
+    });
+  });
+}
+
+}  // namespace
+
+CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
+  return with_context([&](Context&) {
+    if (phEvent == nullptr || (Flags & ~7U) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if ((Flags & CU_EVENT_INTERPROCESS) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+    const std::size_t slot = driver().event_slots.take();
+    if (slot == kMaxEvents) return CUDA_ERROR_OUT_OF_MEMORY;
+    auto event = std::make_shared<Event>(slot);
+    event->flags = Flags;
+    event->context = current_context();
+    *phEvent = driver().events.add(std::move(event));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuEventDestroy_v2(CUevent hEvent) {
+  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
+  return driver().events.take(hEvent) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+CUresult cuEventDestroy(CUevent hEvent) { return cuEventDestroy_v2(hEvent); }
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+  return with_event(hEvent, [&](Event& event) {
+    std::shared_ptr<Stream> stream;
+    const CUresult status = find_stream(hStream, stream);
+    return status == CUDA_SUCCESS ? record_event(event, stream) : status;
+  });
+}
+
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  return flags == CU_EVENT_RECORD_DEFAULT ? cuEventRecord(hEvent, hStream)
+                                          : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuEventQuery(CUevent hEvent) {
+  return with_event(hEvent, [](Event& event) {
+    const Event::Record record = event.last_record();
+    if (record.number == 0 || record.stream->completed(record.sequence)) return CUDA_SUCCESS;
+    thread_local unsigned queries = 0;
+    const bool lost = ++queries % 64 == 0 && driver().connection.check_lost();
+    return lost ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_ERROR_NOT_READY;
+  });
+}
+
+CUresult cuEventSynchronize(CUevent hEvent) {
+  return with_event(hEvent, [](Event& event) {
+    const Event::Record record = event.last_record();
+    return record.number == 0 ? CUDA_SUCCESS : record.stream->wait(record.sequence);
+  });
+}
+
+CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  return elapsed(pMilliseconds, hStart, hEnd);
+}
+CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  return elapsed(pMilliseconds, hStart, hEnd);
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  return with_stream(hStream, [&](Stream& stream) {
+    return with_event(hEvent, [&](Event& event) {
+      if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
+      const Event::Record record = event.last_record();
+      if (record.number == 0) return CUDA_SUCCESS;
+      Work work;
+      work.op = Op::kEventWait;
+      work.index = static_cast<std::uint32_t>(event.slot);
+      work.a = record.number;
+      return stream.submit({&work, 1});
+    });
+  });
+}

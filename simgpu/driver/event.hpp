@@ -1,0 +1,51 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "simgpu/channel/layout.hpp"
+#include "simgpu/driver/api.hpp"
+
+namespace sluice::simgpu {
+
+struct Context;
+struct Stream;
+
+class EventSlots {
+ public:
+  // kMaxEvents: none left.
+  std::size_t take();
+  void give_back(std::size_t index);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::size_t> free_;
+  std::size_t used_ = 0;
+};
+
+struct Event {
+  explicit Event(std::size_t slot_index) : slot(slot_index) {}
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  // The last record; number 0: never recorded.
+  struct Record {
+    std::uint64_t number = 0;
+    std::uint64_t sequence = 0;
+    std::shared_ptr<Stream> stream;
+  };
+  Record last_record();
+
+  std::size_t slot;
+  unsigned flags = 0;
+  std::shared_ptr<Context> context;
+
+  std::mutex mutex;  // of `record`; never held across a submission, which may block
+  Record record;
+};
+
+}  // namespace sluice::simgpu

@@ -1,0 +1,176 @@
+#include "simgpu/driver/memory.hpp"
+
+#include <sys/prctl.h>
+
+#include "simgpu/driver/driver.hpp"
+#include "simgpu/driver/shared_pages.hpp"
+
+namespace sluice::simgpu {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+bool announce(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset, int file) {
+  Request request;
+  request.kind = RequestKind::kMapMemory;
+  request.a = address;
+  request.b = bytes;
+  request.c = offset;
+  return driver().connection.request(request, file);
+}
+
+void revoke(std::uint64_t address) {
+  Request request;
+  request.kind = RequestKind::kUnmapMemory;
+  request.a = address;
+  driver().connection.request(request);
+}
+
+}  // namespace
+
+bool Memory::overlaps(std::uint64_t address, std::uint64_t bytes) const {
+  auto next = blocks_.lower_bound(address);
+  if (next != blocks_.end() && next->first < address + bytes) return true;
+  if (next == blocks_.begin()) return false;
+  const auto& [start, block] = *std::prev(next);
+  return start + block.bytes > address;
+}
+
+CUresult Memory::allocate(const Context& context, MemoryKind kind, std::size_t bytes,
+                          std::uint64_t& at) {
+  const std::lock_guard lock(mutex_);
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t rounded = (bytes + kPage - 1) / kPage * kPage;
+  const bool device = kind == MemoryKind::kDevice;
+  if (device && device_bytes_ + rounded > kDeviceMemoryBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  const Fd file = make_shared_file(rounded);
+  if (!file) return CUDA_ERROR_OUT_OF_MEMORY;
+  Mapping mapping(file.get(), rounded, 0);
+  if (!mapping) return CUDA_ERROR_OUT_OF_MEMORY;
+  at = reinterpret_cast<std::uint64_t>(mapping.get());
+  if (!announce(at, rounded, 0, file.get())) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (device) device_bytes_ += rounded;
+  blocks_.insert_or_assign(at, Block{kind, rounded, context.id, std::move(mapping)});
+  return CUDA_SUCCESS;
+}
+
+CUresult Memory::free(MemoryKind kind, std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(address);
+  if (found == blocks_.end() || found->second.kind != kind) {
+    return kind == MemoryKind::kRegistered ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
+                                           : CUDA_ERROR_INVALID_VALUE;
+  }
+  revoke(address);
+  if (kind == MemoryKind::kDevice) device_bytes_ -= found->second.bytes;
+  blocks_.erase(found);
+  return CUDA_SUCCESS;
+}
+
+CUresult Memory::register_host(const Context& context, std::uint64_t address, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (address == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (overlaps(address, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  const SharedPages pages = find_shared_pages(address, bytes);
+  // Private memory the GPU process reads with process_vm_readv, which some kernels allow to
+  // strangers only by this.
+  if (!pages.file) {
+    prctl(PR_SET_PTRACER, static_cast<unsigned long>(driver().connection.gpu().gpu_pid), 0, 0, 0);
+  }
+  if (!announce(address, bytes, pages.offset, pages.file.get())) return CUDA_ERROR_UNKNOWN;
+  blocks_.insert_or_assign(address, Block{MemoryKind::kRegistered, bytes, context.id, Mapping()});
+  return CUDA_SUCCESS;
+}
+
+void Memory::forget_context(std::uint32_t context) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(blocks_, [&](const auto& entry) {
+    const auto& [address, block] = entry;
+    if (block.context != context) return false;
+    revoke(address);
+    if (block.kind == MemoryKind::kDevice) device_bytes_ -= block.bytes;
+    return true;
+  });
+}
+
+Memory::Found Memory::find(std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  const auto next = blocks_.upper_bound(address);
+  if (next == blocks_.begin()) return {};
+  const auto& [start, block] = *std::prev(next);
+  if (address >= start + block.bytes) return {};
+  return {true, block.kind, start + block.bytes - address};
+}
+
+}  // namespace sluice::simgpu
+
+using namespace sluice::simgpu;
+
+CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
+  return with_context([&](Context& context) {
+    if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    context.pass_all_channels();
+    std::uint64_t at = 0;
+    const CUresult status = driver().memory.allocate(context, MemoryKind::kDevice, bytesize, at);
+    if (status == CUDA_SUCCESS) *dptr = at;
+    return status;
+  });
+}
+
+// Synchronises the context first, as the real driver does: queued work may use the memory.
+CUresult cuMemFree_v2(CUdeviceptr dptr) {
+  return with_context([&](Context& context) {
+    if (dptr == 0) return CUDA_SUCCESS;
+    const CUresult status = context.synchronise();
+    return status == CUDA_SUCCESS ? driver().memory.free(MemoryKind::kDevice, dptr) : status;
+  });
+}
+
+CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
+  return with_context([&](Context& context) {
+    if (pp == nullptr || (Flags & ~7U) != 0) return CUDA_ERROR_INVALID_VALUE;
+    context.pass_all_channels();
+    std::uint64_t at = 0;
+    const CUresult status = driver().memory.allocate(context, MemoryKind::kHost, bytesize, at);
+    if (status == CUDA_SUCCESS) *pp = reinterpret_cast<void*>(at);
+    return status;
+  });
+}
+
+CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
+
+CUresult cuMemFreeHost(void* p) {
+  return with_context([&](Context& context) {
+    if (p == nullptr) return CUDA_SUCCESS;
+    const CUresult status = context.synchronise();
+    if (status != CUDA_SUCCESS) return status;
+    return driver().memory.free(MemoryKind::kHost, reinterpret_cast<std::uint64_t>(p));
+  });
+}
+
+CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int) {
+  return with_context([&](Context& context) {
+    return driver().memory.register_host(context, reinterpret_cast<std::uint64_t>(p), bytesize);
+  });
+}
+CUresult cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
+  return cuMemHostRegister_v2(p, bytesize, Flags);
+}
+
+CUresult cuMemHostUnregister(void* p) {
+  return with_context([&](Context&) {
+    return driver().memory.free(MemoryKind::kRegistered, reinterpret_cast<std::uint64_t>(p));
+  });
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  return with_context([&](Context&) {
+    const auto address = reinterpret_cast<std::uint64_t>(p);
+    const Memory::Found found = driver().memory.find(address);
+    if (pdptr == nullptr || Flags != 0 || !found.known || found.kind == MemoryKind::kDevice) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *pdptr = address;
+    return CUDA_SUCCESS;
+  });
+}

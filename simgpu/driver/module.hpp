@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "simgpu/driver/api.hpp"
+
+namespace sluice::simgpu {
+
+struct Context;
+
+struct Function {
+  std::string name;
+  std::uint32_t name_index = 0;
+  bool length_in_argument = false;  // sluice_spin
+  CUmodule module = nullptr;
+  std::shared_ptr<Context> context;
+};
+
+struct Module {
+  std::shared_ptr<Context> context;
+  std::set<std::string> entries;
+  bool any_name = false;  // a binary image: its names are not read, every one is accepted
+  std::mutex mutex;
+  std::map<std::string, CUfunction> functions;
+};
+
+}  // namespace sluice::simgpu

@@ -1,0 +1,77 @@
+#include "simgpu/driver/context_table.hpp"
+#include "simgpu/driver/driver.hpp"
+
+using namespace sluice::simgpu;
+
+namespace {
+
+template <typename F>
+CUresult with_primary(CUdevice dev, F&& call) {
+  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
+  if (dev < 0 || static_cast<std::size_t>(dev) >= driver().visible.size()) {
+    return CUDA_ERROR_INVALID_DEVICE;
+  }
+  const std::lock_guard lock(driver().primary.mutex);
+  return call(driver().primary.by_device[dev]);
+}
+
+void end(PrimaryContexts::State& state) {
+  if (!state.context) return;
+  destroy_context(state.context);
+  state.context.reset();
+}
+
+}  // namespace
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
+  return with_primary(dev, [&](PrimaryContexts::State& state) {
+    if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!state.context) {
+      const CUresult status = make_context(dev, state.flags, true, state.context);
+      if (status != CUDA_SUCCESS) {
+        state.context.reset();
+        return status;
+      }
+    }
+    ++state.references;
+    *pctx = state.context->handle;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+  return with_primary(dev, [](PrimaryContexts::State& state) {
+    if (state.references == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (--state.references == 0) end(state);
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev) { return cuDevicePrimaryCtxRelease_v2(dev); }
+
+// References stay: the next retain makes a new context, and those who hold the old handle find it
+// destroyed.
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+  return with_primary(dev, [](PrimaryContexts::State& state) {
+    end(state);
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuDevicePrimaryCtxReset(CUdevice dev) { return cuDevicePrimaryCtxReset_v2(dev); }
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
+  return with_primary(dev, [&](PrimaryContexts::State& state) {
+    if (flags != nullptr) *flags = state.flags;
+    if (active != nullptr) *active = state.context ? 1 : 0;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
+  return with_primary(dev, [&](PrimaryContexts::State& state) {
+    state.flags = flags;
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
+  return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}

@@ -1,0 +1,120 @@
+#include "simgpu/driver/start_gpu.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "simgpu/channel/runtime_dir.hpp"
+
+extern char** environ;
+
+namespace sluice::simgpu {
+namespace {
+
+sockaddr_un address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  return address;
+}
+
+Fd connect_to(const std::string& path) {
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = address_of(path);
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  if (!socket || connect(socket.get(), generic, sizeof address) != 0) return {};
+  return socket;
+}
+
+// lib/sluice/simgpu/libcuda.so.1 → libexec/sluice/sluice-simgpu
+std::string program_path() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&connect_to_gpu), &info) == 0) return {};
+  std::string path(info.dli_fname);
+  const std::size_t slash = path.rfind('/');
+  path = slash == std::string::npos ? "." : path.substr(0, slash);
+  return path + "/../../../libexec/sluice/sluice-simgpu";
+}
+
+// The preload and the library path are for the client: the GPU process must not gate itself.
+std::vector<char*> clean_environment() {
+  std::vector<char*> kept;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const bool dropped = std::strncmp(*variable, "LD_PRELOAD=", 11) == 0 ||
+                         std::strncmp(*variable, "LD_LIBRARY_PATH=", 16) == 0;
+    if (!dropped) kept.push_back(*variable);
+  }
+  kept.push_back(nullptr);
+  return kept;
+}
+
+// posix_spawn and not fork: no handler of the application runs, and the cost does not grow with
+// its memory. The GPU process makes itself a daemon; the child here ends at once.
+bool spawn(const std::string& program, const std::string& socket_name, int listener) {
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_adddup2(&files, listener, 3);
+  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addclosefrom_np(&files, 4);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigset_t all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  std::string name = "sluice-simgpu";
+  std::string path = socket_name;
+  char* arguments[] = {name.data(), path.data(), nullptr};
+  pid_t child = -1;
+  const int failed = posix_spawn(&child, program.c_str(), &files, &attributes, arguments,
+                                 clean_environment().data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&files);
+  if (failed != 0) return false;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return true;
+}
+
+// The starter makes the socket and hands it over: from then on others can connect, and nobody has
+// to wait until the new process is ready.
+bool start(const std::string& path) {
+  unlink(path.c_str());  // left by one that was killed
+  const Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = address_of(path);
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  if (!listener || bind(listener.get(), generic, sizeof address) != 0) return false;
+  if (listen(listener.get(), 128) == 0 && spawn(program_path(), path, listener.get())) return true;
+  unlink(path.c_str());
+  return false;
+}
+
+}  // namespace
+
+Fd connect_to_gpu() {
+  const std::string path = socket_path();
+  if (path.empty()) return {};
+  if (Fd socket = connect_to(path)) return socket;
+  const Fd lock = lock_runtime_dir();
+  if (!lock) return {};
+  if (Fd socket = connect_to(path)) return socket;
+  if (!start(path)) return {};
+  return connect_to(path);
+}
+
+}  // namespace sluice::simgpu

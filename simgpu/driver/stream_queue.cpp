@@ -1,0 +1,135 @@
+// A stream's channel: taking one, submitting, waiting.
+#include <algorithm>
+#include <map>
+
+#include "simgpu/channel/clock.hpp"
+#include "simgpu/driver/driver.hpp"
+
+namespace sluice::simgpu {
+namespace {
+
+// A call blocked on a full queue goes on when this many places are free: waking it for every
+// kernel would cost the small machine more than the kernels do.
+constexpr std::uint64_t kRefill = 32;
+
+std::atomic<std::uint64_t> next_stream_id = 1;
+
+}  // namespace
+
+std::size_t ChannelPool::take() {
+  const std::lock_guard lock(mutex_);
+  Area& area = driver().connection.area();
+  const auto drained = std::find_if(draining_.begin(), draining_.end(), [&](std::size_t index) {
+    const Channel& channel = area.ring.at(index);
+    return channel.completed.load() == channel.submitted.load();
+  });
+  if (drained != draining_.end()) {
+    const std::size_t index = *drained;
+    draining_.erase(drained);
+    return index;
+  }
+  const std::uint32_t index = area.channels.load();
+  if (index == kMaxChannels) return kMaxChannels;
+  area.channels = index + 1;
+  return index;
+}
+
+void ChannelPool::give_back(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  draining_.push_back(index);
+}
+
+Stream::Stream(std::shared_ptr<Context> owner, std::size_t index)
+    : context(std::move(owner)),
+      channel_index(index),
+      channel(&driver().connection.area().ring.at(index)),
+      id(next_stream_id++) {}
+
+Stream::~Stream() {
+  channel->state = ChannelState::kClosing;
+  driver().channels.give_back(channel_index);
+}
+
+std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, ChannelKind kind,
+                                    int priority) {
+  const std::size_t index = driver().channels.take();
+  if (index == kMaxChannels) return nullptr;
+  auto stream = std::make_shared<Stream>(context, index);
+  Channel& channel = *stream->channel;
+  channel.kind = kind;
+  channel.context = context->id;
+  channel.priority = priority;
+  channel.stream_id = stream->id;
+  channel.wanted = kNothingWanted;
+  channel.state = ChannelState::kOpen;
+  stream->priority = priority;
+  stream->flags = kind == ChannelKind::kNonBlocking ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+  const std::lock_guard lock(context->mutex);
+  context->streams.push_back(stream);
+  return stream;
+}
+
+CUresult find_stream(CUstream handle, std::shared_ptr<Stream>& stream) {
+  thread_local std::map<std::uint32_t, std::shared_ptr<Stream>> own_default_streams;
+  const bool by_context =
+      handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+  if (!by_context) {
+    stream = driver().streams.find(handle);
+    return stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  }
+  const std::shared_ptr<Context> context = current_context();
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (handle == CU_STREAM_PER_THREAD) {
+    auto& own = own_default_streams[context->id];
+    if (!own) own = make_stream(context, ChannelKind::kBlocking, 0);
+    stream = own;
+  } else {
+    const std::lock_guard lock(context->mutex);
+    stream = context->legacy;
+  }
+  return stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult Stream::submit_one(const Work& work) {
+  const std::uint64_t sequence = channel->submitted.load(std::memory_order_relaxed) + 1;
+  if (sequence > channel->completed.load() + kQueueDepth &&
+      !driver().connection.wait_completed(*channel, sequence - 1 - kQueueDepth + kRefill)) {
+    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  }
+  Command& command = channel->ring.at((sequence - 1) % kQueueDepth);
+  command.work = work;
+  command.submit_ns = clock_ns();
+  command.order = context->next_order++;
+  channel->submitted.store(sequence);
+  // While something is outstanding here the GPU process will look at this channel anyway.
+  if (channel->completed.load() == sequence - 1) driver().connection.ring();
+  return CUDA_SUCCESS;
+}
+
+CUresult Stream::submit(std::span<const Work> works, std::uint64_t* sequence) {
+  const std::lock_guard lock(submitting);
+  if (context->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  for (const Work& work : works) {
+    const CUresult status = submit_one(work);
+    if (status != CUDA_SUCCESS) return status;
+  }
+  if (sequence != nullptr) *sequence = channel->submitted.load(std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+std::uint64_t Stream::last_submitted() {
+  const std::lock_guard lock(submitting);
+  return channel->submitted.load(std::memory_order_relaxed);
+}
+
+CUresult Stream::wait(std::uint64_t sequence) const {
+  return driver().connection.wait_completed(*channel, sequence) ? CUDA_SUCCESS
+                                                                : CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
+CUresult enqueue(Stream& stream, CUgraphNodeType, std::span<const Work> works) {
+  return stream.submit(works);
+}
+
+}  // namespace sluice::simgpu

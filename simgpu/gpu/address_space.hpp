@@ -1,0 +1,48 @@
+// The parts of a client's memory that the GPU may touch.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "simgpu/channel/fd.hpp"
+#include "simgpu/channel/mapping.hpp"
+
+namespace sluice::simgpu {
+
+// Addresses are the client's. Memory that came with a file is mapped here; all other memory is
+// reached by process_vm_readv/writev, which costs a system call an access.
+class AddressSpace {
+ public:
+  explicit AddressSpace(pid_t pid) : pid_(pid) {}
+
+  bool map(std::uint64_t address, std::size_t bytes, std::uint64_t offset, const Fd& file);
+  void unmap(std::uint64_t address);
+
+  // One aligned word of 4 or 8 bytes, read or written at once. False: no such memory.
+  bool load(std::uint64_t address, unsigned width, std::uint64_t& value);
+  bool store(std::uint64_t address, unsigned width, std::uint64_t value);
+
+  bool copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes);
+  bool fill(std::uint64_t to, std::uint64_t value, unsigned width, std::uint64_t count);
+
+ private:
+  struct Region {
+    std::uint64_t bytes = 0;
+    Mapping mapping;
+    std::size_t skew = 0;  // of the first byte in the mapping, which starts at a page
+  };
+  [[nodiscard]] std::byte* find(std::uint64_t address, std::uint64_t bytes) const;
+  bool read(std::uint64_t address, void* out, std::size_t bytes) const;
+  bool write(std::uint64_t address, const void* in, std::size_t bytes) const;
+
+  pid_t pid_;
+  std::map<std::uint64_t, Region> regions_;
+};
+
+// From here on a file cut short under a mapping reads as zeros instead of ending the process.
+void survive_truncated_files();
+
+}  // namespace sluice::simgpu

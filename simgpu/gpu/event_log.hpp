@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+
+#include "simgpu/channel/fd.hpp"
+#include "simgpu/gpu/model.hpp"
+
+namespace sluice::simgpu {
+
+// The log of SLUICE_SIM_LOG: a line per piece of work when it ends; format in simgpu/README.md.
+class EventLog {
+ public:
+  EventLog() = default;
+  explicit EventLog(const char* path);
+  EventLog(const EventLog&) = delete;
+  EventLog& operator=(const EventLog&) = delete;
+  EventLog(EventLog&&) = default;
+  EventLog& operator=(EventLog&&) = default;
+  ~EventLog() { flush(); }
+
+  void work(const Stream& stream, Nanoseconds end);
+  void graph(const Stream& stream, Nanoseconds end);
+  void context_switch(const Client& client, Nanoseconds start, Nanoseconds end);
+  void flush();
+
+ private:
+  void line(const char* kind, const Client& client, std::uint64_t stream, std::uint64_t sequence,
+            Nanoseconds start, Nanoseconds end, const std::string& name);
+
+  Fd file_;
+  std::string buffer_;
+};
+
+}  // namespace sluice::simgpu

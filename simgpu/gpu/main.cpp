@@ -1,0 +1,59 @@
+// sluice-simgpu: the simulated GPU of one session. Started by the first client with the listening
+// socket as descriptor 3; not meant to be started by hand.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "simgpu/gpu/server.hpp"
+
+namespace {
+
+volatile std::sig_atomic_t stop_requested = 0;
+
+double number_from(const char* variable, double otherwise, double least, double most) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == 0) return otherwise;
+  char* end = nullptr;
+  const double value = std::strtod(text, &end);
+  return *end == 0 ? std::clamp(value, least, most) : otherwise;
+}
+
+// True in the process that goes on.
+bool become_daemon() {
+  if (fork() != 0) return false;
+  setsid();
+  if (fork() != 0) return false;
+  return chdir("/") == 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  constexpr int kListener = 3;
+  if (argc != 2 || fcntl(kListener, F_GETFD) < 0) {
+    std::fputs("sluice-simgpu: started by the simulated libcuda.so.1, not by hand\n", stderr);
+    return 2;
+  }
+  const char* log_path = std::getenv("SLUICE_SIM_LOG");
+  sluice::simgpu::EventLog log =
+      log_path != nullptr ? sluice::simgpu::EventLog(log_path) : sluice::simgpu::EventLog();
+  if (!become_daemon()) return 0;
+  prctl(PR_SET_TIMERSLACK, 1);
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGTERM, [](int) { stop_requested = 1; });
+  fcntl(kListener, F_SETFD, FD_CLOEXEC);
+  fcntl(kListener, F_SETFL, O_NONBLOCK);
+  sluice::simgpu::survive_truncated_files();
+
+  const double scale = number_from("SLUICE_SIM_SCALE", 10, 0.1, 10'000);
+  const auto devices = static_cast<unsigned>(number_from("SLUICE_SIM_DEVICES", 1, 1, 16));
+  sluice::simgpu::Server server(sluice::simgpu::Fd(kListener), argv[1],
+                                sluice::simgpu::Simulation(scale, devices, std::move(log)));
+  server.run(stop_requested);
+}

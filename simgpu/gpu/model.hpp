@@ -1,0 +1,85 @@
+// What the simulated GPU consists of. Plain data: timeline.cpp moves streams, scheduler.cpp
+// devices, both in real nanoseconds of CLOCK_MONOTONIC (simulated ones times the scale).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "simgpu/channel/fd.hpp"
+#include "simgpu/channel/layout.hpp"
+#include "simgpu/channel/mapping.hpp"
+#include "simgpu/gpu/address_space.hpp"
+
+namespace sluice::simgpu {
+
+using Nanoseconds = std::uint64_t;
+inline constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
+
+using GraphWork = std::vector<Work>;  // in an order that its edges allow
+
+struct Context {
+  std::uint32_t id = 0;
+  unsigned device = 0;
+};
+
+struct Client;
+
+// One stream of a client as the GPU sees it.
+struct Stream {
+  enum class Phase {
+    kFetch,    // the next work, if there is one, has not begun
+    kTimed,    // work that needs no compute engine, until `until`
+    kParked,   // a wait whose value is not there yet
+    kHost,     // a host function runs in the client
+    kCompute,  // a kernel wants the compute engine since `requested_at`
+    kRunning,  // a kernel has it
+  };
+
+  Client* client = nullptr;
+  Channel* channel = nullptr;
+  Phase phase = Phase::kFetch;
+  bool fetched = false;      // `command` holds the head of the ring
+  bool was_blocked = false;  // the work's turn came while something else had to happen first
+  Nanoseconds ready_at = 0;  // end of the previous work
+  Nanoseconds begun_at = 0;
+  Nanoseconds until = 0;
+  Nanoseconds requested_at = 0;
+  Nanoseconds remaining = 0;
+  Context* context = nullptr;
+  ChannelKind kind = ChannelKind::kBlocking;
+  Command command;
+  Work work;
+  std::shared_ptr<const GraphWork> graph;
+  std::size_t node = 0;
+  Nanoseconds graph_begun_at = 0;
+};
+
+struct Client {
+  Client(pid_t peer, Fd connection) : pid(peer), socket(std::move(connection)), memory(peer) {}
+
+  pid_t pid;
+  Fd socket;
+  Fd process;  // pidfd
+  Mapping area_mapping;
+  AddressSpace memory;
+  std::map<std::uint32_t, std::unique_ptr<Context>> contexts;
+  std::map<std::uint64_t, std::shared_ptr<const GraphWork>> graphs;
+  std::vector<std::unique_ptr<Stream>> streams;
+
+  [[nodiscard]] Area* area() const { return static_cast<Area*>(area_mapping.get()); }
+};
+
+struct Device {
+  Context* loaded = nullptr;
+  Stream* running = nullptr;
+  Nanoseconds run_start = 0;
+  Nanoseconds free_at = 0;
+  Nanoseconds slice_end = 0;
+  bool used = false;
+};
+
+}  // namespace sluice::simgpu

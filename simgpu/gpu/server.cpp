@@ -1,0 +1,175 @@
+#include "simgpu/gpu/server.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "simgpu/channel/clock.hpp"
+#include "simgpu/channel/packet.hpp"
+#include "simgpu/channel/runtime_dir.hpp"
+
+namespace sluice::simgpu {
+namespace {
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+constexpr Nanoseconds kStayWithoutClients = 1'000 * kMillisecond;
+
+}  // namespace
+
+Server::Server(Fd listener, std::string path, Simulation simulation)
+    : listener_(std::move(listener)),
+      path_(std::move(path)),
+      simulation_(std::move(simulation)),
+      doorbell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      empty_since_(clock_ns()) {}
+
+void Server::run(const volatile std::sig_atomic_t& stop) {
+  while (stop == 0) {
+    if (known_.empty() && clock_ns() - empty_since_ > kStayWithoutClients && close_shop()) return;
+    sleep(simulation_.advance(clock_ns()));
+  }
+  close_shop();
+}
+
+bool Server::close_shop() {
+  const Fd lock = lock_runtime_dir();
+  accept_clients();
+  if (!known_.empty()) return false;
+  unlink(path_.c_str());
+  rmdir(runtime_dir().c_str());  // fails while others of this user are there, as it should
+  return true;
+}
+
+// How long nothing can happen that needs this process. Polling becomes slower the longer a stream
+// has been parked: the first milliseconds decide about latencies, later ones only about CPU time.
+Nanoseconds Server::pause_before(const Simulation::Outlook& outlook) const {
+  const Nanoseconds now = clock_ns();
+  Nanoseconds pause = 60'000 * kMillisecond;
+  if (known_.empty()) pause = kStayWithoutClients;
+  if (outlook.next != kNever) pause = std::min(pause, outlook.next - std::min(outlook.next, now));
+  if (outlook.parked) {
+    const Nanoseconds parked = now - std::min(now, outlook.parked_since);
+    const Nanoseconds poll = parked < 100 * kMillisecond ? 40'000 : 100'000;
+    pause = std::min(pause, poll);
+  }
+  return pause;
+}
+
+void Server::sleep(const Simulation::Outlook& outlook) {
+  std::vector<pollfd> polled;
+  polled.push_back({listener_.get(), POLLIN, 0});
+  polled.push_back({doorbell_.get(), POLLIN, 0});
+  for (const Client* client : known_) {
+    polled.push_back({client->socket.get(), POLLIN, 0});
+    polled.push_back({client->process.get(), POLLIN, 0});
+  }
+  const Nanoseconds pause = pause_before(outlook);
+  if (pause > kMillisecond) simulation_.flush_log();
+  const timespec timeout{static_cast<time_t>(pause / 1'000'000'000U),
+                         static_cast<long>(pause % 1'000'000'000U)};
+  if (ppoll(polled.data(), polled.size(), &timeout, nullptr) <= 0) return;
+  if (polled[1].revents != 0) {
+    std::uint64_t rings = 0;
+    [[maybe_unused]] const ssize_t got = read(doorbell_.get(), &rings, sizeof rings);
+  }
+  const std::vector<Client*> asked = known_;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const bool ended = polled[2 * i + 3].revents != 0;
+    if (ended) {
+      std::erase(known_, asked[i]);
+      simulation_.drop_client(*asked[i]);
+    } else if (polled[2 * i + 2].revents != 0) {
+      answer(*asked[i]);
+    }
+  }
+  if (known_.empty()) {
+    if (!asked.empty()) empty_since_ = clock_ns();
+  }
+  if (polled[0].revents != 0) accept_clients();
+}
+
+void Server::accept_clients() {
+  for (;;) {
+    Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) return;
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) continue;
+    if (peer.uid != getuid()) continue;
+    auto client = std::make_unique<Client>(peer.pid, std::move(socket));
+    client->process = Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+    known_.push_back(&simulation_.add_client(std::move(client)));
+  }
+}
+
+void Server::answer(Client& client) {
+  Request request;
+  Fd file;
+  const int got = receive_packet(client.socket.get(), request, file);
+  if (got == 0) return;
+  if (got > 0) {
+    // What was submitted before the request must be carried out before it, a graph dropped after
+    // its last launch for one.
+    simulation_.advance(clock_ns());
+    Reply reply;
+    reply.gpu_pid = getpid();
+    reply.devices = simulation_.devices();
+    reply.scale = simulation_.scale();
+    errno = 0;
+    if (!handle(client, request, file, reply)) reply.status = errno != 0 ? errno : EINVAL;
+    const int doorbell = request.kind == RequestKind::kHello ? doorbell_.get() : -1;
+    if (send_packet(client.socket.get(), reply, doorbell)) return;
+  }
+  std::erase(known_, &client);
+  simulation_.drop_client(client);
+}
+
+bool Server::attach_area(Client& client, const Request& request, const Fd& file) {
+  struct stat status {};
+  const bool shrinks = (fcntl(file.get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0;
+  if (request.a != kProtocolVersion || shrinks || fstat(file.get(), &status) != 0) return false;
+  if (status.st_size < static_cast<off_t>(sizeof(Area)) || client.area() != nullptr) return false;
+  client.area_mapping = Mapping(file.get(), sizeof(Area), 0);
+  return client.area() != nullptr;
+}
+
+bool Server::take_graph(Client& client, const Request& request, const Fd& file) {
+  auto graph = std::make_shared<GraphWork>(request.b);
+  const auto bytes = static_cast<ssize_t>(request.b * sizeof(Work));
+  if (pread(file.get(), graph->data(), static_cast<std::size_t>(bytes), 0) != bytes) return false;
+  client.graphs.insert_or_assign(request.a, std::move(graph));
+  return true;
+}
+
+bool Server::handle(Client& client, const Request& request, Fd& file, Reply&) {
+  if (client.area() == nullptr && request.kind != RequestKind::kHello) return false;
+  switch (request.kind) {
+    case RequestKind::kHello:
+      return attach_area(client, request, file);
+    case RequestKind::kCreateContext:
+      return simulation_.create_context(client, request.id, request.a);
+    case RequestKind::kDestroyContext:
+      simulation_.destroy_context(client, request.id);
+      return true;
+    case RequestKind::kMapMemory:
+      return client.memory.map(request.a, request.b, request.c, file);
+    case RequestKind::kUnmapMemory:
+      client.memory.unmap(request.a);
+      return true;
+    case RequestKind::kUploadGraph:
+      return request.b <= 1'000'000 && take_graph(client, request, file);
+    case RequestKind::kDropGraph:
+      client.graphs.erase(request.a);
+      return true;
+  }
+  return false;
+}
+
+}  // namespace sluice::simgpu

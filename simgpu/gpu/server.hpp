@@ -1,0 +1,41 @@
+// Connections of the GPU process: who comes, what they ask for, who has gone.
+#pragma once
+
+#include <csignal>
+#include <map>
+#include <string>
+
+#include "simgpu/channel/fd.hpp"
+#include "simgpu/channel/messages.hpp"
+#include "simgpu/gpu/simulation.hpp"
+
+namespace sluice::simgpu {
+
+class Server {
+ public:
+  // `listener` is bound to `path` and listens.
+  Server(Fd listener, std::string path, Simulation simulation);
+
+  // Until a second after the last client has gone, or until `stop` is set.
+  void run(const volatile std::sig_atomic_t& stop);
+
+ private:
+  void accept_clients();
+  void answer(Client& client);
+  bool handle(Client& client, const Request& request, Fd& file, Reply& reply);
+  static bool attach_area(Client& client, const Request& request, const Fd& file);
+  static bool take_graph(Client& client, const Request& request, const Fd& file);
+  void sleep(const Simulation::Outlook& outlook);
+  Nanoseconds pause_before(const Simulation::Outlook& outlook) const;
+  // Removes the socket unless somebody has connected meanwhile.
+  bool close_shop();
+
+  Fd listener_;
+  std::string path_;
+  Simulation simulation_;
+  Fd doorbell_;
+  Nanoseconds empty_since_;
+  std::vector<Client*> known_;
+};
+
+}  // namespace sluice::simgpu

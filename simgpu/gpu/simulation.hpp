@@ -1,0 +1,89 @@
+// The simulated GPU: all clients, streams and devices, advanced to an instant.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "simgpu/gpu/event_log.hpp"
+#include "simgpu/gpu/model.hpp"
+
+namespace sluice::simgpu {
+
+// Discrete-event: every start and end is computed from the instants of the calls and of the work
+// before it, never from when this process happened to run. One thread.
+class Simulation {
+ public:
+  Simulation(double scale, unsigned devices, EventLog log);
+
+  [[nodiscard]] double scale() const { return scale_; }
+  [[nodiscard]] unsigned devices() const { return static_cast<unsigned>(devices_.size()); }
+  [[nodiscard]] std::size_t clients() const { return clients_.size(); }
+
+  Client& add_client(std::unique_ptr<Client> client);
+  void drop_client(Client& client);
+  bool create_context(Client& client, std::uint32_t id, std::uint64_t device);
+  void destroy_context(Client& client, std::uint32_t id);
+
+  struct Outlook {
+    Nanoseconds next = kNever;          // of the next known start or end
+    bool parked = false;                // some stream polls memory
+    Nanoseconds parked_since = kNever;  // the latest of them
+  };
+  // Carries out everything up to `now`.
+  Outlook advance(Nanoseconds now);
+
+  void flush_log() { log_.flush(); }
+
+ private:
+  // timeline.cpp: one stream's commands in order
+  void find_streams(Client& client);
+  bool fetch(Stream& stream);
+  Nanoseconds next_of(Stream& stream);
+  Nanoseconds start_time(Stream& stream);
+  bool must_wait_for_another(Stream& stream);
+  bool behind_legacy_barrier(Stream& stream);
+  void fire(Stream& stream, Nanoseconds at);
+  void begin(Stream& stream, Nanoseconds at);
+  void end_timed(Stream& stream, Nanoseconds at);
+  void finish_work(Stream& stream, Nanoseconds at);
+  void finish_command(Stream& stream, Nanoseconds at);
+  bool value_is_there(Stream& stream);
+  void call_host(Stream& stream);
+  void poll_parked(Nanoseconds now);
+
+  // scheduler.cpp: who has a device's compute engine
+  struct Choice {
+    Nanoseconds at = kNever;
+    enum class Action { kNone, kRun, kSwitch, kPreempt, kEnd } action = Action::kNone;
+    Stream* stream = nullptr;
+  };
+  Choice choose(const Device& device);
+  Choice choose_while_running(const Device& device, Stream* other);
+  Choice choose_while_idle(const Device& device, Stream* other);
+  Stream* earliest_request(const Device& device, bool of_loaded);
+  bool loaded_is_between_kernels(const Device& device);
+  [[nodiscard]] Nanoseconds slice_end_after(const Device& device, Nanoseconds request) const;
+  void carry_out(Device& device, const Choice& choice);
+  void switch_to(Device& device, const Stream& stream, Nanoseconds at);
+  void forget(Stream& stream);
+
+  [[nodiscard]] Nanoseconds scaled(double simulated) const {
+    return static_cast<Nanoseconds>(simulated * scale_);
+  }
+
+  template <typename F>
+  void for_each_stream(F&& visit) {
+    for (auto& client : clients_) {
+      for (auto& stream : client->streams) visit(*stream);
+    }
+  }
+
+  double scale_;
+  std::vector<Device> devices_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  EventLog log_;
+  Nanoseconds instant_ = 0;  // of the last thing carried out
+  Nanoseconds latest_park_ = 0;
+};
+
+}  // namespace sluice::simgpu

@@ -1,0 +1,194 @@
+#include <sys/mman.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "tests/simgpu/session.hpp"
+
+namespace {
+
+using sluice::simgpu::test::Gpu;
+using sluice::simgpu::test::Session;
+using Clock = std::chrono::steady_clock;
+
+Session session;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+class Basics : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  }
+  void TearDown() override { cuStreamDestroy(stream); }
+  Gpu gpu;
+  CUstream stream = nullptr;
+};
+
+// A kernel that ends before its time makes every latency measured on the simulator too good.
+TEST_F(Basics, KernelsOfAStreamRunOneAfterTheOtherForTheirLength) {
+  const auto start = Clock::now();
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(gpu.launch(stream, 1'000'000), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_GE(ms_since(start), 30.0);
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
+}
+
+TEST_F(Basics, EventsTellTheSimulatedTimeBetweenThem) {
+  CUevent begin = nullptr;
+  CUevent end = nullptr;
+  ASSERT_EQ(cuEventCreate(&begin, CU_EVENT_DEFAULT), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventCreate(&end, CU_EVENT_DEFAULT), CUDA_SUCCESS);
+  ASSERT_EQ(gpu.launch(stream, 1000), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(begin, stream), CUDA_SUCCESS);
+  ASSERT_EQ(gpu.launch(stream, 500'000), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(end, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventQuery(end), CUDA_ERROR_NOT_READY);
+  float ms = 0;
+  EXPECT_EQ(cuEventElapsedTime(&ms, begin, end), CUDA_ERROR_NOT_READY);
+  ASSERT_EQ(cuEventSynchronize(end), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventElapsedTime(&ms, begin, end), CUDA_SUCCESS);
+  EXPECT_NEAR(ms, 5.0, 0.2);  // 500 us at scale 10, from ideal instants
+  EXPECT_EQ(cuEventDestroy(begin), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventDestroy(end), CUDA_SUCCESS);
+}
+
+// A wait that does not read the memory another process writes would never open, or never close.
+TEST_F(Basics, AStreamWaitFollowsRegisteredSharedMemory) {
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto& gate = *static_cast<std::atomic<std::uint64_t>*>(page);
+  gate = 1;
+  ASSERT_EQ(cuMemHostRegister(page, 4096, CU_MEMHOSTREGISTER_PORTABLE), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemHostRegister(page, 4096, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  CUdeviceptr address = 0;
+  ASSERT_EQ(cuMemHostGetDevicePointer(&address, page, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamWaitValue64(stream, address, 0, CU_STREAM_WAIT_VALUE_EQ), CUDA_SUCCESS);
+  ASSERT_EQ(gpu.launch(stream, 1000), CUDA_SUCCESS);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  gate = 0;
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemHostUnregister(page), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemHostUnregister(page), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+  munmap(page, 4096);
+}
+
+TEST_F(Basics, EveryKindOfWaitComparesAsDocumented) {
+  std::uint64_t* word = nullptr;
+  ASSERT_EQ(cuMemAllocHost(reinterpret_cast<void**>(&word), 64), CUDA_SUCCESS);
+  const auto at = reinterpret_cast<CUdeviceptr>(word);
+  struct Case {
+    unsigned flags;
+    std::uint64_t holding;
+    std::uint64_t failing;
+    std::uint64_t value;
+  };
+  for (const Case& c :
+       {Case{CU_STREAM_WAIT_VALUE_EQ, 7, 8, 7}, Case{CU_STREAM_WAIT_VALUE_GEQ, 8, 6, 7},
+        Case{CU_STREAM_WAIT_VALUE_AND, 6, 8, 2},
+        Case{CU_STREAM_WAIT_VALUE_NOR, 1, ~std::uint64_t{0}, 2}}) {
+    *word = c.failing;
+    ASSERT_EQ(cuStreamWaitValue64(stream, at, c.value, c.flags), CUDA_SUCCESS);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY) << c.flags;
+    __atomic_store_n(word, c.holding, __ATOMIC_RELEASE);
+    EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS) << c.flags;
+  }
+  ASSERT_EQ(cuStreamWriteValue64(stream, at, 42, CU_STREAM_WRITE_VALUE_DEFAULT), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(*word, 42U);
+  EXPECT_NE(cuStreamWriteValue64(stream, at, 0, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER),
+            CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFreeHost(word), CUDA_SUCCESS);
+}
+
+TEST_F(Basics, CopiesMoveTheBytesInStreamOrder) {
+  constexpr std::size_t kBytes = 1 << 20;
+  CUdeviceptr a = 0;
+  CUdeviceptr b = 0;
+  ASSERT_EQ(cuMemAlloc(&a, kBytes), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAlloc(&b, kBytes), CUDA_SUCCESS);
+  std::vector<char> in(kBytes, 'x');
+  std::vector<char> out(kBytes, 0);
+  ASSERT_EQ(cuMemcpyHtoD(a, in.data(), kBytes), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyDtoDAsync(b, a, kBytes, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemsetD8Async(b, 'y', 10, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyHtoDAsync(b + 10, "abc", 3, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyDtoHAsync(out.data(), b, kBytes, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(std::string(out.data(), 14), "yyyyyyyyyyabcx");
+  EXPECT_EQ(cuMemcpyHtoD(a + 1, in.data(), kBytes), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemFree(a), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree(b), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree(b), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(Basics, BlockingStreamsAndTheLegacyStreamRunInTurn) {
+  CUstream blocking = nullptr;
+  ASSERT_EQ(cuStreamCreate(&blocking, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+  ASSERT_EQ(gpu.launch(blocking, 2'000'000), CUDA_SUCCESS);
+  ASSERT_EQ(gpu.launch(nullptr, 1000), CUDA_SUCCESS);
+  ASSERT_EQ(gpu.launch(CU_STREAM_PER_THREAD, 1000), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(blocking), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy(blocking), CUDA_SUCCESS);
+}
+
+TEST_F(Basics, WaitEventOrdersStreams) {
+  CUstream other = nullptr;
+  CUevent event = nullptr;
+  ASSERT_EQ(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);  // never recorded: no wait
+  ASSERT_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+  ASSERT_EQ(gpu.launch(stream, 2'000'000), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(event, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventDestroy(event), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy(other), CUDA_SUCCESS);
+}
+
+// Code that takes a stream's handle for its identity must fail here as it does on hardware.
+TEST_F(Basics, HandlesComeBackButStreamIdsDoNot) {
+  CUstream first = nullptr;
+  CUstream second = nullptr;
+  unsigned long long first_id = 0;
+  unsigned long long second_id = 0;
+  ASSERT_EQ(cuStreamCreate(&first, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamGetId(first, &first_id), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamDestroy(first), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamCreate(&second, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamGetId(second, &second_id), CUDA_SUCCESS);
+  EXPECT_EQ(first, second);
+  EXPECT_NE(first_id, second_id);
+  ASSERT_EQ(cuStreamDestroy(second), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(second), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(Basics, ErrorsAreTheDriversOwn) {
+  CUfunction function = nullptr;
+  EXPECT_EQ(cuModuleGetFunction(&function, gpu.module, "missing"), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(cuModuleGetFunction(&function, gpu.module, "other"), CUDA_SUCCESS);
+  EXPECT_EQ(cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr),
+            CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+  CUdevice device = 0;
+  EXPECT_EQ(cuDeviceGet(&device, 1), CUDA_ERROR_INVALID_DEVICE);
+  CUcontext popped = nullptr;
+  EXPECT_EQ(cuCtxPopCurrent(&popped), CUDA_SUCCESS);
+  CUdeviceptr memory = 0;
+  EXPECT_EQ(cuMemAlloc(&memory, 16), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuCtxPushCurrent(popped), CUDA_SUCCESS);
+}
+
+}  // namespace
