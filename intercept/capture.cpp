@@ -17,7 +17,9 @@ namespace {
 
 struct Capture {
   bool into_graph = false;
-  std::unordered_map<std::uint64_t, std::uint64_t> launches;  ///< By stream id.
+  /// By handle: while it captures, a stream cannot be destroyed for its handle to be used again,
+  /// and asking the driver for its id would invalidate the capture (seen on driver 580).
+  std::unordered_map<CUstream, std::uint64_t> launches;
   std::vector<CUgraphNode> waits;
 };
 
@@ -102,8 +104,6 @@ void capture_ended(const Ending& ending, CUstream stream, CUgraph graph) noexcep
 
 void record_launch(Client& client, Entry entry, CUstream stream, bool programmatic) noexcept {
   const Info info = info_of(stream);
-  std::uint64_t stream_id = 0;
-  driver().cuStreamGetId(stream, reinterpret_cast<unsigned long long*>(&stream_id));
   const std::lock_guard lock(captures().mutex);
   Capture& capture = captures().open[info.id];
   if (capture.into_graph) {
@@ -113,7 +113,7 @@ void record_launch(Client& client, Entry entry, CUstream stream, bool programmat
   client.counter(entry, shm::Count::kCaptured).fetch_add(1);
   const shm::Policy policy = client.policy();
   if (policy.kind != shm::PolicyKind::kDevice) return;
-  std::uint64_t& launches = capture.launches[stream_id];
+  std::uint64_t& launches = capture.launches[stream];
   if (launches != 0 && (launches < policy.n || programmatic)) {
     ++launches;
     return;
