@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "simgpu/driver/capture.hpp"
 #include "simgpu/driver/context_table.hpp"
 #include "simgpu/driver/driver.hpp"
 
@@ -32,6 +33,7 @@ void Context::pass_all_channels() {
 }
 
 CUresult Context::synchronise() {
+  if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
   for (const auto& stream : live_streams()) {
     const CUresult status = stream->wait(stream->last_submitted());
     if (status != CUDA_SUCCESS) return status;

@@ -1,6 +1,7 @@
 // Copies and fills. They take time and really move the bytes, in stream order.
 #include <cstring>
 
+#include "simgpu/driver/capture.hpp"
 #include "simgpu/driver/driver.hpp"
 #include "simgpu/driver/enqueue.hpp"
 
@@ -40,7 +41,7 @@ Work copy_work(const Place& to, const Place& from, std::size_t bytes) {
 CUresult copy_now(Stream& stream, Work work) {
   work.flags |= kCopyTimeOnly;
   std::uint64_t sequence = 0;
-  CUresult status = stream.submit({&work, 1}, &sequence);
+  CUresult status = submit(stream, {&work, 1}, &sequence);
   if (status == CUDA_SUCCESS) status = stream.wait(sequence);
   if (status != CUDA_SUCCESS) return status;
   std::memmove(reinterpret_cast<void*>(work.a), reinterpret_cast<const void*>(work.b), work.c);
@@ -52,7 +53,7 @@ CUresult copy_from_pageable(const std::shared_ptr<Stream>& stream, Work work) {
   if (staged == 0) return copy_now(*stream, work);
   work.b = staged;
   std::uint64_t sequence = 0;
-  const CUresult status = stream->submit({&work, 1}, &sequence);
+  const CUresult status = submit(*stream, {&work, 1}, &sequence);
   driver().staging.used_until(staged, stream, sequence);
   return status;
 }
@@ -75,7 +76,8 @@ CUresult copy_synchronously(const Copy& copy, CUstream handle) {
     if (copy.bytes == 0) return CUDA_SUCCESS;
     Place to;
     Place from;
-    const CUresult status = prepare(copy, to, from);
+    CUresult status = check_unsafe_call();
+    if (status == CUDA_SUCCESS) status = prepare(copy, to, from);
     if (status != CUDA_SUCCESS) return status;
     context.pass_all_channels();
     return with_stream(
@@ -94,7 +96,9 @@ CUresult copy_asynchronously(const Copy& copy, CUstream handle) {
     status = find_stream(handle, stream);
     if (status != CUDA_SUCCESS) return status;
     const Work work = copy_work(to, from, copy.bytes);
-    if (to.known && from.known) return enqueue(*stream, CU_GRAPH_NODE_TYPE_MEMCPY, {&work, 1});
+    // In a capture pageable memory too is left to the GPU, which reaches it in its own way.
+    if ((to.known && from.known) || stream->capturing)
+      return enqueue(*stream, content_of(CU_GRAPH_NODE_TYPE_MEMCPY, work));
     return to.known ? copy_from_pageable(stream, work) : copy_now(*stream, work);
   });
 }
@@ -113,9 +117,9 @@ CUresult fill(CUdeviceptr to, std::uint64_t value, unsigned width, std::size_t c
     work.b = value;
     work.c = count;
     return with_stream(handle, [&](Stream& stream) {
-      if (!synchronously) return enqueue(stream, CU_GRAPH_NODE_TYPE_MEMSET, {&work, 1});
+      if (!synchronously) return enqueue(stream, content_of(CU_GRAPH_NODE_TYPE_MEMSET, work));
       std::uint64_t sequence = 0;
-      const CUresult submitted = stream.submit({&work, 1}, &sequence);
+      const CUresult submitted = submit(stream, {&work, 1}, &sequence);
       return submitted == CUDA_SUCCESS ? stream.wait(sequence) : submitted;
     });
   });

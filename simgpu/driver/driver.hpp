@@ -11,7 +11,9 @@
 #include "simgpu/driver/connection.hpp"
 #include "simgpu/driver/context.hpp"
 #include "simgpu/driver/event.hpp"
+#include "simgpu/driver/graph.hpp"
 #include "simgpu/driver/handles.hpp"
+#include "simgpu/driver/host_call.hpp"
 #include "simgpu/driver/memory.hpp"
 #include "simgpu/driver/module.hpp"
 #include "simgpu/driver/staging.hpp"
@@ -39,6 +41,8 @@ struct Driver {
   Memory memory;
   EventSlots event_slots;
   Staging staging;
+  HostCalls host_calls;
+  Graphs graphs;
 
   HandleTable<CUcontext, Context> contexts{0x51};
   HandleTable<CUmodule, Module> modules{0x52};

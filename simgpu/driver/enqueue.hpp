@@ -3,11 +3,23 @@
 #include <span>
 
 #include "simgpu/channel/layout.hpp"
+#include "simgpu/driver/graph.hpp"
 #include "simgpu/driver/stream.hpp"
 
 namespace sluice::simgpu {
 
-// Gives the stream work: to its queue, or, while it captures, as one node of `type` to the graph.
-CUresult enqueue(Stream& stream, CUgraphNodeType type, std::span<const Work> works);
+// Gives the stream work: to its queue, or, while it captures, as a node to the graph.
+CUresult enqueue(Stream& stream, NodeContent content);
+
+// Gives the stream work that cannot be captured.
+CUresult submit(Stream& stream, std::span<const Work> works, std::uint64_t* sequence = nullptr);
+
+// The content of a node of one command.
+inline NodeContent content_of(CUgraphNodeType type, const Work& work) {
+  NodeContent content;
+  content.type = type;
+  content.works.push_back(work);
+  return content;
+}
 
 }  // namespace sluice::simgpu

@@ -1,6 +1,8 @@
 #include "simgpu/driver/event.hpp"
 
+#include "simgpu/driver/capture.hpp"
 #include "simgpu/driver/driver.hpp"
+#include "simgpu/driver/enqueue.hpp"
 
 namespace sluice::simgpu {
 
@@ -40,16 +42,24 @@ CUresult with_event(CUevent handle, F&& call) {
 }
 
 CUresult record_event(Event& event, const std::shared_ptr<Stream>& stream) {
+  bool captured = false;
+  const CUresult as_capture = capture_record(event, *stream, captured);
+  if (captured) return as_capture;
   Work work;
   work.op = Op::kEventRecord;
   work.index = static_cast<std::uint32_t>(event.slot);
   work.a = next_record++;
   std::uint64_t sequence = 0;
-  const CUresult status = stream->submit({&work, 1}, &sequence);
+  const CUresult status = submit(*stream, {&work, 1}, &sequence);
   if (status != CUDA_SUCCESS) return status;
   const std::lock_guard lock(event.mutex);
   if (event.record.number < work.a) event.record = {work.a, sequence, stream};
   return CUDA_SUCCESS;
+}
+
+CUresult check_host_may_ask(const Event& event) {
+  if (const CUresult status = check_unsafe_call(); status != CUDA_SUCCESS) return status;
+  return event.in_capture ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
 }
 
 CUresult elapsed(float* milliseconds, CUevent start, CUevent end) {
@@ -111,6 +121,7 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
 
 CUresult cuEventQuery(CUevent hEvent) {
   return with_event(hEvent, [](Event& event) {
+    if (const CUresult status = check_host_may_ask(event); status != CUDA_SUCCESS) return status;
     const Event::Record record = event.last_record();
     if (record.number == 0 || record.stream->completed(record.sequence)) return CUDA_SUCCESS;
     thread_local unsigned queries = 0;
@@ -121,6 +132,7 @@ CUresult cuEventQuery(CUevent hEvent) {
 
 CUresult cuEventSynchronize(CUevent hEvent) {
   return with_event(hEvent, [](Event& event) {
+    if (const CUresult status = check_host_may_ask(event); status != CUDA_SUCCESS) return status;
     const Event::Record record = event.last_record();
     return record.number == 0 ? CUDA_SUCCESS : record.stream->wait(record.sequence);
   });
@@ -134,16 +146,20 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
 }
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  return with_stream(hStream, [&](Stream& stream) {
-    return with_event(hEvent, [&](Event& event) {
-      if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
-      const Event::Record record = event.last_record();
-      if (record.number == 0) return CUDA_SUCCESS;
-      Work work;
-      work.op = Op::kEventWait;
-      work.index = static_cast<std::uint32_t>(event.slot);
-      work.a = record.number;
-      return stream.submit({&work, 1});
-    });
+  return with_event(hEvent, [&](Event& event) {
+    std::shared_ptr<Stream> stream;
+    CUresult status = find_stream(hStream, stream);
+    if (status != CUDA_SUCCESS) return status;
+    if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
+    bool captured = false;
+    status = capture_wait(stream, event, captured);
+    if (captured) return status;
+    const Event::Record record = event.last_record();
+    if (record.number == 0) return CUDA_SUCCESS;
+    Work work;
+    work.op = Op::kEventWait;
+    work.index = static_cast<std::uint32_t>(event.slot);
+    work.a = record.number;
+    return submit(*stream, {&work, 1});
   });
 }

@@ -8,9 +8,11 @@
 
 #include "simgpu/channel/layout.hpp"
 #include "simgpu/driver/api.hpp"
+#include "simgpu/driver/graph.hpp"
 
 namespace sluice::simgpu {
 
+struct Capture;
 struct Context;
 struct Stream;
 
@@ -46,6 +48,11 @@ struct Event {
 
   std::mutex mutex;  // of `record`; never held across a submission, which may block
   Record record;
+
+  std::atomic<bool> in_capture = false;  // the last record was captured
+  // Guarded by Graphs::mutex:
+  std::weak_ptr<Capture> captured;
+  std::vector<Link> captured_links;
 };
 
 }  // namespace sluice::simgpu

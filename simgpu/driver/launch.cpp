@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "simgpu/driver/capture.hpp"
 #include "simgpu/driver/driver.hpp"
 #include "simgpu/driver/enqueue.hpp"
 
@@ -40,51 +41,78 @@ using namespace sluice::simgpu;
 
 namespace {
 
-bool valid_shape(std::uint64_t gx, std::uint64_t gy, std::uint64_t gz, std::uint64_t bx,
-                 std::uint64_t by, std::uint64_t bz) {
-  const std::uint64_t threads = bx * by * bz;
-  return gx * gy * gz != 0 && threads != 0 && bx <= 1024 && by <= 1024 && bz <= 64 &&
-         threads <= 1024 && gy <= 65535 && gz <= 65535;
+bool valid_shape(const CUDA_KERNEL_NODE_PARAMS_v2& kernel) {
+  const std::uint64_t blocks = std::uint64_t{kernel.gridDimX} * kernel.gridDimY * kernel.gridDimZ;
+  const std::uint64_t threads =
+      std::uint64_t{kernel.blockDimX} * kernel.blockDimY * kernel.blockDimZ;
+  return blocks != 0 && threads != 0 && threads <= 1024 && kernel.blockDimZ <= 64 &&
+         kernel.gridDimY <= 65535 && kernel.gridDimZ <= 65535;
 }
 
-CUresult launch(CUfunction f, bool shape_is_valid, CUstream hStream, void** parameters,
-                void** extra) {
-  return with_context([&](Context&) {
-    const std::shared_ptr<Function> function = driver().functions.find(f);
+// What a graph node made of this launch is told to be; the argument pointers end with the call.
+NodeContent node_content(const CUDA_KERNEL_NODE_PARAMS_v2& kernel, const Work& work) {
+  NodeContent content = content_of(CU_GRAPH_NODE_TYPE_KERNEL, work);
+  content.kernel = kernel;
+  content.kernel.kernelParams = nullptr;
+  content.kernel.extra = nullptr;
+  return content;
+}
+
+CUresult launch(CUDA_KERNEL_NODE_PARAMS_v2 kernel, CUstream hStream, bool programmatic) {
+  return with_context([&](Context& context) {
+    const std::shared_ptr<Function> function = driver().functions.find(kernel.func);
     if (!function) return CUDA_ERROR_INVALID_HANDLE;
-    if (!shape_is_valid) return CUDA_ERROR_INVALID_VALUE;
+    if (!valid_shape(kernel)) return CUDA_ERROR_INVALID_VALUE;
     Work work;
-    const CUresult status = kernel_work(*function, parameters, extra, work);
+    const CUresult status = kernel_work(*function, kernel.kernelParams, kernel.extra, work);
     if (status != CUDA_SUCCESS) return status;
     return with_stream(hStream, [&](Stream& stream) {
-      return enqueue(stream, CU_GRAPH_NODE_TYPE_KERNEL, {&work, 1});
+      if (!stream.capturing) return submit(stream, {&work, 1});
+      kernel.ctx = context.handle;
+      NodeContent content = node_content(kernel, work);
+      content.programmatic = programmatic;
+      return add_captured_node(stream, std::move(content));
     });
   });
+}
+
+bool asks_for_programmatic_edge(const CUlaunchConfig& config) {
+  for (unsigned i = 0; config.attrs != nullptr && i < config.numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config.attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+        attribute.value.programmaticStreamSerializationAllowed != 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                         unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-                        unsigned int blockDimZ, unsigned int, CUstream hStream, void** kernelParams,
-                        void** extra) {
-  return launch(f, valid_shape(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ),
-                hStream, kernelParams, extra);
+                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                        void** kernelParams, void** extra) {
+  return launch({f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes,
+                 kernelParams, extra, nullptr, nullptr},
+                hStream, false);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
                           void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return launch(f,
-                valid_shape(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
-                            config->blockDimY, config->blockDimZ),
-                config->hStream, kernelParams, extra);
+  return launch({f, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                 config->blockDimY, config->blockDimZ, config->sharedMemBytes, kernelParams, extra,
+                 nullptr, nullptr},
+                config->hStream, asks_for_programmatic_edge(*config));
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                                    unsigned int gridDimZ, unsigned int blockDimX,
-                                   unsigned int blockDimY, unsigned int blockDimZ, unsigned int,
-                                   CUstream hStream, void** kernelParams) {
-  return launch(f, valid_shape(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ),
-                hStream, kernelParams, nullptr);
+                                   unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream,
+                                   void** kernelParams) {
+  return launch({f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes,
+                 kernelParams, nullptr, nullptr, nullptr},
+                hStream, false);
 }

@@ -85,7 +85,7 @@ CUresult wait(CUstream handle, CUdeviceptr addr, std::uint64_t value, unsigned w
     Work work;
     const CUresult status = wait_work(addr, value, width, flags, work);
     if (status != CUDA_SUCCESS) return status;
-    return enqueue(stream, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, {&work, 1});
+    return enqueue(stream, content_of(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, work));
   });
 }
 
@@ -95,7 +95,7 @@ CUresult write(CUstream handle, CUdeviceptr addr, std::uint64_t value, unsigned 
     Work work;
     const CUresult status = write_work(addr, value, width, flags, work);
     if (status != CUDA_SUCCESS) return status;
-    return enqueue(stream, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, {&work, 1});
+    return enqueue(stream, content_of(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, work));
   });
 }
 
@@ -106,7 +106,10 @@ CUresult batch(CUstream handle, unsigned count, const CUstreamBatchMemOpParams* 
     std::vector<Work> works;
     const CUresult status = batch_works(count, operations, works);
     if (status != CUDA_SUCCESS) return status;
-    return enqueue(stream, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, works);
+    NodeContent content;
+    content.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+    content.works = std::move(works);
+    return enqueue(stream, std::move(content));
   });
 }
 

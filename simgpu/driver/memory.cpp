@@ -2,6 +2,7 @@
 
 #include <sys/prctl.h>
 
+#include "simgpu/driver/capture.hpp"
 #include "simgpu/driver/driver.hpp"
 #include "simgpu/driver/shared_pages.hpp"
 
@@ -109,6 +110,7 @@ using namespace sluice::simgpu;
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   return with_context([&](Context& context) {
     if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
     context.pass_all_channels();
     std::uint64_t at = 0;
     const CUresult status = driver().memory.allocate(context, MemoryKind::kDevice, bytesize, at);
@@ -129,6 +131,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   return with_context([&](Context& context) {
     if (pp == nullptr || (Flags & ~7U) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
     context.pass_all_channels();
     std::uint64_t at = 0;
     const CUresult status = driver().memory.allocate(context, MemoryKind::kHost, bytesize, at);

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "simgpu/driver/capture.hpp"
 #include "simgpu/driver/driver.hpp"
 
 using namespace sluice::simgpu;
@@ -38,6 +39,7 @@ std::set<std::string> entries_of(std::string_view ptx) {
 CUresult load(CUmodule* module, const void* image) {
   return with_context([&](Context& context) {
     if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
     context.pass_all_channels();
     auto loaded = std::make_shared<Module>();
     loaded->context = current_context();

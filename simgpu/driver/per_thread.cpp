@@ -98,3 +98,56 @@ CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count,
                                     CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
   return cuStreamBatchMemOp_v2(per_thread(stream), count, paramArray, flags);
 }
+
+CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void* userData) {
+  return cuLaunchHostFunc(per_thread(hStream), fn, userData);
+}
+CUresult cuStreamBeginCapture_ptsz(CUstream hStream) {
+  return cuStreamBeginCapture(per_thread(hStream));
+}
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode) {
+  return cuStreamBeginCapture_v2(per_thread(hStream), mode);
+}
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph,
+                                          const CUgraphNode* dependencies,
+                                          const CUgraphEdgeData* dependencyData,
+                                          size_t numDependencies, CUstreamCaptureMode mode) {
+  return cuStreamBeginCaptureToGraph(per_thread(hStream), hGraph, dependencies, dependencyData,
+                                     numDependencies, mode);
+}
+CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph* phGraph) {
+  return cuStreamEndCapture(per_thread(hStream), phGraph);
+}
+CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
+  return cuStreamIsCapturing(per_thread(hStream), captureStatus);
+}
+CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                     cuuint64_t* id_out) {
+  return cuStreamGetCaptureInfo(per_thread(hStream), captureStatus_out, id_out);
+}
+CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                        cuuint64_t* id_out, CUgraph* graph_out,
+                                        const CUgraphNode** dependencies_out,
+                                        size_t* numDependencies_out) {
+  return cuStreamGetCaptureInfo_v2(per_thread(hStream), captureStatus_out, id_out, graph_out,
+                                   dependencies_out, numDependencies_out);
+}
+CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                        cuuint64_t* id_out, CUgraph* graph_out,
+                                        const CUgraphNode** dependencies_out,
+                                        const CUgraphEdgeData** edgeData_out,
+                                        size_t* numDependencies_out) {
+  return cuStreamGetCaptureInfo_v3(per_thread(hStream), captureStatus_out, id_out, graph_out,
+                                   dependencies_out, edgeData_out, numDependencies_out);
+}
+CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode* dependencies,
+                                                size_t numDependencies, unsigned int flags) {
+  return cuStreamUpdateCaptureDependencies(per_thread(hStream), dependencies, numDependencies,
+                                           flags);
+}
+CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode* dependencies,
+                                                   const CUgraphEdgeData* dependencyData,
+                                                   size_t numDependencies, unsigned int flags) {
+  return cuStreamUpdateCaptureDependencies_v2(per_thread(hStream), dependencies, dependencyData,
+                                              numDependencies, flags);
+}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "simgpu/driver/capture.hpp"
 #include "simgpu/driver/driver.hpp"
 
 using namespace sluice::simgpu;
@@ -47,13 +48,17 @@ CUresult cuStreamDestroy(CUstream hStream) { return cuStreamDestroy_v2(hStream);
 
 CUresult cuStreamQuery(CUstream hStream) {
   return with_stream(hStream, [](Stream& stream) {
+    if (const CUresult status = check_not_capturing(stream); status != CUDA_SUCCESS) return status;
     if (stream.completed(stream.last_submitted())) return CUDA_SUCCESS;
     return lost_in_a_query_loop() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_ERROR_NOT_READY;
   });
 }
 
 CUresult cuStreamSynchronize(CUstream hStream) {
-  return with_stream(hStream, [](Stream& stream) { return stream.wait(stream.last_submitted()); });
+  return with_stream(hStream, [](Stream& stream) {
+    if (const CUresult status = check_not_capturing(stream); status != CUDA_SUCCESS) return status;
+    return stream.wait(stream.last_submitted());
+  });
 }
 
 CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {

@@ -9,11 +9,12 @@
 
 #include "simgpu/channel/layout.hpp"
 #include "simgpu/driver/api.hpp"
+#include "simgpu/driver/graph.hpp"
 
 namespace sluice::simgpu {
 
 struct Context;
-class Capture;
+struct Capture;
 
 // The channels of the shared area that are in no stream's hands.
 class ChannelPool {
@@ -53,6 +54,13 @@ struct Stream {
   CUstream handle = nullptr;
   unsigned flags = 0;
   int priority = 0;
+
+  std::atomic<bool> capturing = false;
+  // Guarded by Graphs::mutex:
+  std::shared_ptr<Capture> capture;
+  std::vector<Link> capture_links;      // what the next node will depend on
+  std::vector<CUgraphNode> info_nodes;  // what cuStreamGetCaptureInfo handed out last
+  std::vector<CUgraphEdgeData> info_edges;
 
  private:
   CUresult submit_one(const Work& work);

@@ -3,7 +3,9 @@
 #include <map>
 
 #include "simgpu/channel/clock.hpp"
+#include "simgpu/driver/capture.hpp"
 #include "simgpu/driver/driver.hpp"
+#include "simgpu/driver/enqueue.hpp"
 
 namespace sluice::simgpu {
 namespace {
@@ -128,8 +130,14 @@ CUresult Stream::wait(std::uint64_t sequence) const {
                                                                 : CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 
-CUresult enqueue(Stream& stream, CUgraphNodeType, std::span<const Work> works) {
-  return stream.submit(works);
+CUresult submit(Stream& stream, std::span<const Work> works, std::uint64_t* sequence) {
+  const CUresult status = check_not_capturing(stream);
+  return status == CUDA_SUCCESS ? stream.submit(works, sequence) : status;
+}
+
+CUresult enqueue(Stream& stream, NodeContent content) {
+  return stream.capturing ? add_captured_node(stream, std::move(content))
+                          : submit(stream, content.works);
 }
 
 }  // namespace sluice::simgpu

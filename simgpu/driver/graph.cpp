@@ -1,0 +1,145 @@
+#include "simgpu/driver/graph.hpp"
+
+#include <algorithm>
+
+#include "simgpu/driver/driver.hpp"
+
+namespace sluice::simgpu {
+namespace {
+
+auto link_to(std::vector<Link>& links, const Node& node) {
+  return std::find_if(links.begin(), links.end(),
+                      [&](const Link& link) { return link.node == &node; });
+}
+
+}  // namespace
+
+Graph::~Graph() {
+  for (const auto& node : nodes) driver().graphs.nodes.take(node->handle);
+}
+
+Node& Graph::add(NodeContent content, const std::vector<Link>& dependencies) {
+  auto node = std::make_shared<Node>();
+  node->content = std::move(content);
+  node->graph = this;
+  node->handle = driver().graphs.nodes.add(node);
+  nodes.push_back(node);
+  for (const Link& link : dependencies) connect(*link.node, *node, link.data);
+  return *node;
+}
+
+void Graph::remove(Node& node) {
+  for (const Link& link : std::vector<Link>(node.dependencies)) disconnect(*link.node, node);
+  for (const Link& link : std::vector<Link>(node.dependents)) disconnect(node, *link.node);
+  driver().graphs.nodes.take(node.handle);
+  std::erase_if(nodes, [&](const auto& other) { return other.get() == &node; });
+}
+
+bool Graph::connect(Node& from, Node& to, const CUgraphEdgeData& data) {
+  if (link_to(from.dependents, to) != from.dependents.end()) return false;
+  from.dependents.push_back({&to, data});
+  to.dependencies.push_back({&from, data});
+  return true;
+}
+
+bool Graph::disconnect(Node& from, Node& to) {
+  const auto forward = link_to(from.dependents, to);
+  if (forward == from.dependents.end()) return false;
+  from.dependents.erase(forward);
+  to.dependencies.erase(link_to(to.dependencies, from));
+  return true;
+}
+
+std::vector<const Node*> Graph::order() const {
+  std::map<const Node*, std::size_t> missing;
+  std::vector<const Node*> ordered;
+  for (const auto& node : nodes) {
+    missing[node.get()] = node->dependencies.size();
+    if (node->dependencies.empty()) ordered.push_back(node.get());
+  }
+  for (std::size_t i = 0; i < ordered.size(); ++i) {
+    for (const Link& link : ordered[i]->dependents) {
+      if (--missing[link.node] == 0) ordered.push_back(link.node);
+    }
+  }
+  return ordered;
+}
+
+std::shared_ptr<Graph> Graph::clone() const {
+  auto copy = std::make_shared<Graph>();
+  std::map<const Node*, Node*> copies;
+  for (const auto& node : nodes) {
+    Node& added = copy->add(node->content, {});
+    added.original = node->handle;
+    copies[node.get()] = &added;
+  }
+  for (const auto& node : nodes) {
+    for (const Link& link : node->dependencies) {
+      connect(*copies[link.node], *copies[node.get()], link.data);
+    }
+  }
+  return copy;
+}
+
+bool Graph::contains(CUgraphNodeType type) const {
+  return std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) {
+    const auto& content = node->content;
+    return content.type == type || (content.child && content.child->contains(type));
+  });
+}
+
+bool find_nodes(const Graph& graph, const CUgraphNode* handles, const CUgraphEdgeData* data,
+                std::size_t count, std::vector<Link>& links) {
+  if (count != 0 && handles == nullptr) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::shared_ptr<Node> node = driver().graphs.nodes.find(handles[i]);
+    if (!node || node->graph != &graph) return false;
+    links.push_back({node.get(), data != nullptr ? data[i] : kPlainEdge});
+  }
+  return true;
+}
+
+}  // namespace sluice::simgpu
+
+using namespace sluice::simgpu;
+
+CUresult cuGraphCreate(CUgraph* phGraph, unsigned int flags) {
+  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
+  if (phGraph == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(driver().graphs.mutex);
+  auto graph = std::make_shared<Graph>();
+  graph->handle = driver().graphs.graphs.add(graph);
+  *phGraph = graph->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph hGraph) {
+  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
+  const std::lock_guard lock(driver().graphs.mutex);
+  return driver().graphs.graphs.take(hGraph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
+  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
+  const std::lock_guard lock(driver().graphs.mutex);
+  const std::shared_ptr<Graph> original = driver().graphs.graphs.find(originalGraph);
+  if (!original || phGraphClone == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::shared_ptr<Graph> copy = original->clone();
+  copy->handle = driver().graphs.graphs.add(copy);
+  *phGraphClone = copy->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeFindInClone(CUgraphNode* phNode, CUgraphNode hOriginalNode,
+                                CUgraph hClonedGraph) {
+  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
+  const std::lock_guard lock(driver().graphs.mutex);
+  const std::shared_ptr<Graph> copy = driver().graphs.graphs.find(hClonedGraph);
+  if (!copy || phNode == nullptr || hOriginalNode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (const auto& node : copy->nodes) {
+    if (node->original != hOriginalNode) continue;
+    *phNode = node->handle;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
