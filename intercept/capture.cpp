@@ -112,7 +112,7 @@ void record_launch(Client& client, Entry entry, CUstream stream, bool programmat
   }
   client.counter(entry, shm::Count::kCaptured).fetch_add(1);
   const shm::Policy policy = client.policy();
-  if (policy.kind != shm::PolicyKind::kDevice) return;
+  if (policy.kind != shm::PolicyKind::kDevice || !client.may_be_held()) return;
   std::uint64_t& launches = capture.launches[stream];
   if (launches != 0 && (launches < policy.n || programmatic)) {
     ++launches;

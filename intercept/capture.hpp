@@ -52,7 +52,8 @@ void capture_ended(const Ending& ending, CUstream stream, CUgraph graph) noexcep
 /// A launch is about to be recorded. Under `device` puts a wait node in front where the spacing
 /// asks for one. The spacing depends only on what is captured, so that two captures of the same
 /// code have the same nodes and cuGraphExecUpdate goes on working. No wait goes in front of a
-/// programmatic dependent launch: it would cut the edge that the launch is about.
+/// programmatic dependent launch: it would cut the edge that the launch is about. And none into
+/// the graphs of a client whom nobody may hold: they would slow the critical job itself.
 void record_launch(Client& client, Entry entry, CUstream stream, bool programmatic) noexcept;
 
 /// For a graph that could not be instantiated: a clone without our wait nodes, or null if there

@@ -51,6 +51,13 @@ class Client {
            policy().kind >= shm::PolicyKind::kSync;
   }
 
+  /// Whether a graph captured now is worth its wait nodes: graphs live long, so a best-effort
+  /// client always; one of higher priority only if somebody outranks it already.
+  [[nodiscard]] bool may_be_held() const noexcept {
+    return shm::SlotInfo::unpack(slot_.info.load()).priority == 0 ||
+           slot_.outranked.load(std::memory_order_relaxed) != 0;
+  }
+
   /// Counts a launch that goes to the driver now.
   void count_launch(Entry entry) noexcept {
     const shm::Count count = !obeys() ? shm::Count::kBypassFailedOpen
