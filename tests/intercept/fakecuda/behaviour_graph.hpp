@@ -1,0 +1,130 @@
+#pragma once
+#include "behaviour.hpp"
+
+namespace fake {
+
+// --- Capture ------------------------------------------------------------------------------------
+
+inline CUresult begin_capture(CUstream handle, CUgraph graph, CUstreamCaptureMode mode) {
+  State& s = state();
+  CUstream_st& stream = s.stream_of(handle);
+  if (stream.capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  const bool owns = graph == nullptr;
+  if (owns) {
+    s.graphs.push_back(std::make_unique<CUgraph_st>());
+    graph = s.graphs.back().get();
+  }
+  stream.capture = std::make_shared<Capture>(
+      Capture{s.next_capture_id++, mode, std::this_thread::get_id(), false, owns, graph, &stream});
+  stream.tail.clear();
+  s.captures.push_back(stream.capture);
+  return CUDA_SUCCESS;
+}
+FAKE_ENTRY(cuStreamBeginCapture, CUstream stream) {
+  return begin_capture(stream, nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+FAKE_ENTRY(cuStreamBeginCapture_v2, CUstream stream, CUstreamCaptureMode mode) {
+  return begin_capture(stream, nullptr, mode);
+}
+FAKE_ENTRY(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph, const CUgraphNode*,
+           const CUgraphEdgeData*, std::size_t, CUstreamCaptureMode mode) {
+  return begin_capture(stream, graph, mode);
+}
+FAKE_ENTRY(cuStreamEndCapture, CUstream handle, CUgraph* graph) {
+  CUstream_st& stream = state().stream_of(handle);
+  if (stream.capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  if (stream.capture->origin != &stream) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  const std::shared_ptr<Capture> capture = stream.capture;
+  for (const auto& other : state().streams) {
+    if (other->capture == capture) other->capture.reset();
+  }
+  stream.capture.reset();
+  *graph = capture->broken ? nullptr : capture->graph;
+  return capture->broken ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+inline CUstreamCaptureStatus status_of(const CUstream_st& stream) {
+  if (stream.capture == nullptr) return CU_STREAM_CAPTURE_STATUS_NONE;
+  return stream.capture->broken ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+FAKE_ENTRY(cuStreamIsCapturing, CUstream handle, CUstreamCaptureStatus* status) {
+  *status = status_of(state().stream_of(handle));
+  return CUDA_SUCCESS;
+}
+FAKE_ENTRY(cuStreamGetCaptureInfo_v2, CUstream handle, CUstreamCaptureStatus* status,
+           cuuint64_t* id, CUgraph* graph, const CUgraphNode** dependencies, std::size_t* count) {
+  const CUstream_st& stream = state().stream_of(handle);
+  *status = status_of(stream);
+  if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
+  if (id != nullptr) *id = stream.capture->id;
+  if (graph != nullptr) *graph = stream.capture->graph;
+  if (dependencies != nullptr) *dependencies = stream.tail.data();
+  if (count != nullptr) *count = stream.tail.size();
+  return CUDA_SUCCESS;
+}
+FAKE_ENTRY(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode* mode) {
+  std::swap(this_thread().mode, *mode);
+  return CUDA_SUCCESS;
+}
+
+// --- Graphs -------------------------------------------------------------------------------------
+
+FAKE_ENTRY(cuGraphInstantiate, CUgraphExec* exec, CUgraph graph, CUgraphNode*, char*, std::size_t) {
+  return state().instantiate(exec, graph, 0);
+}
+FAKE_ENTRY(cuGraphInstantiate_v2, CUgraphExec* exec, CUgraph graph, CUgraphNode*, char*,
+           std::size_t) {
+  return state().instantiate(exec, graph, 0);
+}
+FAKE_ENTRY(cuGraphInstantiateWithFlags, CUgraphExec* exec, CUgraph graph,
+           unsigned long long flags) {
+  return state().instantiate(exec, graph, flags);
+}
+FAKE_ENTRY(cuGraphInstantiateWithParams, CUgraphExec* exec, CUgraph graph,
+           CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+  return state().instantiate(exec, graph, params->flags);
+}
+FAKE_ENTRY(cuGraphClone, CUgraph* copy, CUgraph graph) {
+  *copy = state().clone(graph);
+  return CUDA_SUCCESS;
+}
+FAKE_ENTRY(cuGraphNodeFindInClone, CUgraphNode* found, CUgraphNode original, CUgraph copy) {
+  for (const auto& node : copy->nodes) {
+    if (node->original != original) continue;
+    *found = node.get();
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+inline CUresult list(const std::vector<CUgraphNode>& found, CUgraphNode* nodes,
+                     std::size_t* count) {
+  if (nodes != nullptr) std::copy_n(found.begin(), std::min(*count, found.size()), nodes);
+  *count = found.size();
+  return CUDA_SUCCESS;
+}
+FAKE_ENTRY(cuGraphNodeGetDependencies, CUgraphNode node, CUgraphNode* nodes, std::size_t* count) {
+  return list(node->dependencies, nodes, count);
+}
+FAKE_ENTRY(cuGraphNodeGetDependentNodes, CUgraphNode node, CUgraphNode* nodes, std::size_t* count) {
+  std::vector<CUgraphNode> behind;
+  for (const auto& other : node->graph->nodes) {
+    const auto& before = other->dependencies;
+    if (std::find(before.begin(), before.end(), node) != before.end()) {
+      behind.push_back(other.get());
+    }
+  }
+  return list(behind, nodes, count);
+}
+FAKE_ENTRY(cuGraphAddDependencies, CUgraph, const CUgraphNode* from, const CUgraphNode* to,
+           std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i]->dependencies.push_back(from[i]);
+  return CUDA_SUCCESS;
+}
+FAKE_ENTRY(cuGraphDestroyNode, CUgraphNode node) {
+  const CUgraph graph = node->graph;
+  for (const auto& other : graph->nodes) std::erase(other->dependencies, node);
+  std::erase_if(graph->nodes, [&](const auto& other) { return other.get() == node; });
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fake

@@ -1,0 +1,222 @@
+#include "state.hpp"
+
+#include <algorithm>
+
+namespace fake {
+
+State& state() {
+  static State& instance = *std::make_unique<State>().release();  // outlives exit handlers
+  return instance;
+}
+
+Thread& this_thread() {
+  static thread_local Thread thread;
+  return thread;
+}
+
+CUcontext State::primary_of(CUdevice device) {
+  CUcontext& context = primary[device];
+  if (context == nullptr) {
+    contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{device, true, true}));
+    context = contexts.back().get();
+  }
+  return context;
+}
+
+CUcontext State::current() {
+  const Thread& thread = this_thread();
+  return thread.contexts.empty() ? primary_of(0) : thread.contexts.back();
+}
+
+CUstream_st* State::find_stream(CUstream handle) {
+  if (handle == nullptr || handle == CU_STREAM_LEGACY) return &legacy;
+  if (handle == CU_STREAM_PER_THREAD) {
+    auto& stream = this_thread().stream;
+    if (stream == nullptr) {
+      stream = std::make_unique<CUstream_st>();
+      stream->id = next_stream_id++;
+      stream->context = current();
+    }
+    return stream.get();
+  }
+  const bool known = std::any_of(streams.begin(), streams.end(),
+                                 [&](const auto& stream) { return stream.get() == handle; });
+  return known && handle->alive ? handle : nullptr;
+}
+
+CUstream_st& State::stream_of(CUstream handle) {
+  CUstream_st* found = find_stream(handle);
+  return found == nullptr ? legacy : *found;  // tests of routing pass invented handles
+}
+
+bool State::unsafe_call() {
+  const CUstreamCaptureMode mode = this_thread().mode;
+  if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
+  bool broke = false;
+  for (const auto& weak : captures) {
+    const auto capture = weak.lock();
+    if (capture == nullptr || capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
+    const bool own = capture->thread == std::this_thread::get_id();
+    const bool global =
+        capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (!own && !global) continue;
+    capture->broken = true;
+    broke = true;
+  }
+  return broke;
+}
+
+CUgraphNode State::add_node(CUgraph graph, char kind, std::vector<CUgraphNode> dependencies) {
+  graph->nodes.push_back(std::make_unique<CUgraphNode_st>(
+      CUgraphNode_st{kind, graph, std::move(dependencies), nullptr}));
+  return graph->nodes.back().get();
+}
+
+CUresult State::submit(CUstream handle, char kind) {
+  CUstream_st& stream = stream_of(handle);
+  if (stream.capture != nullptr) {
+    if (stream.capture->broken) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    stream.tail = {add_node(stream.capture->graph, kind, stream.tail)};
+    return CUDA_SUCCESS;
+  }
+  ++stream.submitted;
+  if (!paused) stream.done = stream.submitted;
+  return CUDA_SUCCESS;
+}
+
+CUgraph State::clone(CUgraph graph) {
+  graphs.push_back(std::make_unique<CUgraph_st>());
+  CUgraph copy = graphs.back().get();
+  std::map<CUgraphNode, CUgraphNode> copies;
+  for (const auto& node : graph->nodes) {
+    CUgraphNode made = add_node(copy, node->kind, {});
+    made->original = node.get();
+    copies[node.get()] = made;
+  }
+  for (const auto& node : graph->nodes) {
+    for (CUgraphNode dependency : node->dependencies) {
+      copies[node.get()]->dependencies.push_back(copies[dependency]);
+    }
+  }
+  return copy;
+}
+
+CUresult State::instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
+  const auto is_wait = [](const auto& node) { return node->kind == 'W'; };
+  const bool waits = std::any_of(graph->nodes.begin(), graph->nodes.end(), is_wait);
+  if (waits && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  execs.push_back(std::make_unique<CUgraphExec_st>());
+  for (const auto& node : graph->nodes) execs.back()->nodes += node->kind;
+  execs.back()->chain = is_chain(graph);
+  *exec = execs.back().get();
+  return CUDA_SUCCESS;
+}
+
+void State::wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream) {
+  const std::uint64_t until = stream.submitted;
+  changed.wait(lock, [&] { return stream.done >= until; });
+}
+
+std::vector<Call> calls() {
+  const std::lock_guard lock(state().mutex);
+  return state().calls;
+}
+
+std::size_t count(Id id) {
+  const std::lock_guard lock(state().mutex);
+  return static_cast<std::size_t>(std::count_if(state().calls.begin(), state().calls.end(),
+                                                [&](const Call& call) { return call.id == id; }));
+}
+
+void clear() {
+  const std::lock_guard lock(state().mutex);
+  state().calls.clear();
+}
+
+void record(bool on) {
+  const std::lock_guard lock(state().mutex);
+  state().recording = on;
+}
+
+void answer(Id id, CUresult result) {
+  const std::lock_guard lock(state().mutex);
+  if (result == CUDA_SUCCESS) {
+    state().answers.erase(id);
+  } else {
+    state().answers[id] = result;
+  }
+}
+
+void set_stream_waits(bool supported) {
+  const std::lock_guard lock(state().mutex);
+  state().stream_waits = supported;
+}
+
+void pause() {
+  const std::lock_guard lock(state().mutex);
+  state().paused = true;
+}
+
+void resume() {
+  {
+    const std::lock_guard lock(state().mutex);
+    state().paused = false;
+  }
+  finish_all();
+}
+
+void finish(CUstream stream, std::uint64_t operations) {
+  const std::lock_guard lock(state().mutex);
+  CUstream_st& found = state().stream_of(stream);
+  found.done = std::min(found.submitted, found.done + operations);
+  state().changed.notify_all();
+}
+
+void finish_all() {
+  const std::lock_guard lock(state().mutex);
+  state().legacy.done = state().legacy.submitted;
+  if (this_thread().stream) this_thread().stream->done = this_thread().stream->submitted;
+  for (const auto& stream : state().streams) stream->done = stream->submitted;
+  state().changed.notify_all();
+}
+
+std::uint64_t outstanding(CUstream stream) {
+  const std::lock_guard lock(state().mutex);
+  const CUstream_st& found = state().stream_of(stream);
+  return found.submitted - found.done;
+}
+
+std::string nodes(CUgraph graph) {
+  std::string kinds;
+  for (const auto& node : graph->nodes) kinds += node->kind;
+  return kinds;
+}
+
+std::string nodes(CUgraphExec exec) { return exec->nodes; }
+
+bool is_chain(CUgraph graph) {
+  CUgraphNode before = nullptr;
+  for (const auto& node : graph->nodes) {
+    const std::vector<CUgraphNode> expected =
+        before == nullptr ? std::vector<CUgraphNode>{} : std::vector<CUgraphNode>{before};
+    if (node->dependencies != expected) return false;
+    before = node.get();
+  }
+  return true;
+}
+
+bool is_chain(CUgraphExec exec) { return exec->chain; }
+
+std::size_t living_events() {
+  const std::lock_guard lock(state().mutex);
+  return state().events.size();
+}
+
+bool registered() {
+  const std::lock_guard lock(state().mutex);
+  return state().registered;
+}
+
+}  // namespace fake

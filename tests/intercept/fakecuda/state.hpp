@@ -1,0 +1,124 @@
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fakecuda.hpp"
+
+struct CUctx_st {
+  CUdevice device = 0;
+  bool primary = false;
+  bool alive = true;
+};
+
+struct CUgraphNode_st {
+  char kind = 'K';
+  CUgraph graph = nullptr;
+  std::vector<CUgraphNode> dependencies;
+  CUgraphNode original = nullptr;  ///< In a clone: what it was cloned from.
+};
+
+struct CUgraph_st {
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+};
+
+struct CUgraphExec_st {
+  std::string nodes;
+  bool chain = false;
+};
+
+namespace fake {
+
+struct Capture {
+  cuuint64_t id = 0;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::thread::id thread;
+  bool broken = false;
+  bool owns_graph = true;
+  CUgraph graph = nullptr;
+  CUstream origin = nullptr;
+};
+
+}  // namespace fake
+
+struct CUstream_st {
+  std::uint64_t id = 0;
+  CUcontext context = nullptr;
+  bool alive = true;
+  std::uint64_t submitted = 0;
+  std::uint64_t done = 0;
+  std::shared_ptr<fake::Capture> capture;
+  std::vector<CUgraphNode> tail;  ///< What the next captured node depends on.
+};
+
+struct CUevent_st {
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  std::uint64_t mark = 0;
+  std::shared_ptr<fake::Capture> capture;  ///< Recorded inside it.
+  std::vector<CUgraphNode> tail;
+};
+
+namespace fake {
+
+/// All there is, behind one lock. Handles live until the process ends, so that a test of a stale
+/// handle reads memory that exists; a destroyed stream's handle is given out again at once.
+struct State {
+  std::mutex mutex;
+  std::condition_variable changed;
+
+  std::vector<Call> calls;
+  bool recording = true;
+  std::map<Id, CUresult> answers;
+
+  bool paused = false;
+  bool stream_waits = true;
+  bool registered = false;
+  CUcontext registered_in = nullptr;
+
+  std::uint64_t next_stream_id = 1;
+  cuuint64_t next_capture_id = 1;
+  CUstream_st legacy;
+  std::vector<std::unique_ptr<CUctx_st>> contexts;
+  std::map<CUdevice, CUcontext> primary;
+  std::vector<std::unique_ptr<CUstream_st>> streams;
+  std::vector<CUstream> free_streams;
+  std::set<CUevent> events;
+  std::vector<std::unique_ptr<CUevent_st>> event_memory;
+  std::vector<std::unique_ptr<CUgraph_st>> graphs;
+  std::vector<std::unique_ptr<CUgraphExec_st>> execs;
+  std::vector<std::weak_ptr<Capture>> captures;
+
+  CUcontext primary_of(CUdevice device);
+  CUcontext current();
+  CUstream_st& stream_of(CUstream handle);
+  CUstream_st* find_stream(CUstream handle);
+
+  /// Whether an unsafe call of this thread would break a capture; breaks it.
+  bool unsafe_call();
+
+  /// One operation given to the stream: done at once, later, or recorded.
+  CUresult submit(CUstream handle, char kind);
+  CUgraphNode add_node(CUgraph graph, char kind, std::vector<CUgraphNode> dependencies);
+  CUgraph clone(CUgraph graph);
+  CUresult instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags);
+  void wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream);
+};
+
+State& state();
+
+struct Thread {
+  std::vector<CUcontext> contexts;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::unique_ptr<CUstream_st> stream;  ///< The per-thread default stream.
+};
+Thread& this_thread();
+
+}  // namespace fake

@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# Proofs on the built libsluice_intercept.so. usage: proofs.sh PROOF LIBRARY SOURCE CUDA_INCLUDE [OBJECT...]
+# Each proof prints what breaks it and fails. Needs binutils and g++ only.
+set -euo pipefail
+
+proof=$1 library=$2 source=$3 cuda_include=$4
+shift 4
+objects=("$@")
+failed=0
+export LC_ALL=C
+
+complain() {
+  echo "$proof: $*" >&2
+  failed=1
+}
+
+# same EXPECTED FOUND WHAT: two sorted lists, a name per line.
+same() {
+  local only
+  only=$(comm -23 <(echo "$1") <(echo "$2"))
+  [[ -z $only ]] ||
+    complain "$3 lacks:" "$only"
+  only=$(comm -13 <(echo "$1") <(echo "$2"))
+  [[ -z $only ]] ||
+    complain "$3 has, but should not:" "$only"
+}
+
+hooks() { sed -n 's/^SLUICE_HOOK(\([A-Za-z0-9_]*\), *[A-Za-z]*)$/\1/p' "$source/intercept/hooks.def"; }
+calls() { sed -n 's/^SLUICE_CALL(\([A-Za-z0-9_]*\))$/\1/p' "$source/intercept/calls.def"; }
+exported() { nm -D --defined-only --format=posix "$library" | awk '{print $1}'; }
+
+# A symbol too many would take a program's own function away; one too few leaves a way past us.
+prove_exports() {
+  local expected
+  expected=$( (hooks; printf '%s\n' dlsym sluice_v1_job_begin sluice_v1_job_end sluice_v1_attached) | sort)
+  same "$expected" "$(exported | sort)" "the export list"
+  nm -D "$library" | grep ' A ' >/dev/null &&
+    complain "a version node is exported: hooks must be unversioned"
+  return 0
+}
+
+# Addresses in .init_array, from the relative relocations that fill it.
+init_array() {
+  local section address size
+  section=$(readelf -WS "$library" | sed 's/^ *\[ *[0-9]*\] *//' | awk '$1 == ".init_array" {print $3, $5}')
+  read -r address size <<<"$section"
+  readelf -Wr "$library" | awk '/R_X86_64_RELATIVE/ {print $1, $4}' | while read -r place target; do
+    if ((16#$place >= 16#$address && 16#$place < 16#$address + 16#$size)); then echo "$target"; fi
+  done
+}
+
+# The preload is inherited by every shell and helper: nothing of ours may run in them.
+prove_constructors() {
+  local target name
+  readelf -WS "$library" | grep -E ' \.(ctors|preinit_array) ' >/dev/null &&
+    complain "has .ctors or .preinit_array"
+  [[ -n $(init_array) ]] ||
+    complain "cannot read .init_array"
+  while read -r target; do
+    name=$(nm "$library" | awk -v a="$target" '{sub(/^0+/, "", $1)} $1 == a && $2 ~ /[tT]/ && !n++ {print $3}')
+    case $name in
+      frame_dummy) ;;                                            # crt
+      _GLOBAL__sub_I_eh_alloc.cc | _GLOBAL__sub_I_system_error.cc) ;;  # libstdc++
+      _GLOBAL__sub_I_locale*.cc | _GLOBAL__sub_I_ios*.cc) ;;     # libstdc++, where pulled in
+      init_have_lse_atomics | __cpu_indicator_init) ;;           # libgcc
+      _GLOBAL__sub_I_mapping.cpp) prove_page_size_only ;;        # Boost's page size
+      *) complain "constructor at $target: ${name:-no symbol}" ;;
+    esac
+  done < <(init_array)
+}
+
+# The static initialiser of mapping.cpp may only ask for the page size.
+prove_page_size_only() {
+  local called
+  called=$(objdump -d --no-show-raw-insn "$library" | awk '/^[0-9a-f]+ <_GLOBAL__sub_I_mapping.cpp>:/,/^$/' |
+    sed -n 's/.*\(call\|jmp\) .*<\([^>+]*\)>.*/\2/p' | sort -u)
+  [[ $called == sysconf@plt ]] ||
+    complain "mapping.cpp constructs more than Boost's page size:" "$called"
+}
+
+prove_imports() {
+  nm -D --undefined-only "$library" | grep -E ' U dlsym(@|$)' >/dev/null &&
+    complain "imports dlsym: our own code must use real_dlsym, or it finds itself"
+  readelf -dW "$library" | grep -E 'NEEDED.*(libstdc\+\+|libgcc_s)' >/dev/null &&
+    complain "needs libstdc++ or libgcc_s: brings another C++ runtime into the program"
+  readelf -dW "$library" | grep -E 'NEEDED.*(libcuda|libcudart)' >/dev/null &&
+    complain "needs libcuda: shells would load it"
+  readelf -dW "$library" | grep 'TEXTREL' >/dev/null &&
+    complain "has text relocations"
+  return 0
+}
+
+# General-dynamic TLS of a preloaded library calls malloc on first use, inside any hook.
+prove_tls() {
+  local object
+  ((${#objects[@]})) ||
+    complain "got no object files to look at"
+  for object in "${objects[@]}"; do
+    [[ -r $object ]] ||
+    complain "cannot read $object"
+    readelf -Wr "$object" | grep -E 'R_X86_64_(TLSGD|TLSLD|GOTPC32_TLSDESC)' >/dev/null &&
+      complain "$object: thread-local storage is not initial-exec"
+  done
+  readelf -Wr "$library" | grep R_X86_64_TPOFF64 >/dev/null ||
+    complain "no initial-exec TLS at all: is this the right file?"
+}
+
+prove_table() {
+  local declared name twins
+  [[ $(hooks | wc -l) == $(grep -c '^SLUICE_HOOK' "$source/intercept/hooks.def") ]] ||
+    complain "hooks.def has a line that is not SLUICE_HOOK(name, kind)"
+  [[ -z $(hooks | sort | uniq -d) ]] ||
+    complain "twice in hooks.def:" "$(hooks | sort | uniq -d)"
+  [[ -z $(comm -12 <(hooks | sort) <(calls | sort)) ]] ||
+    complain "in hooks.def and calls.def:" "$(comm -12 <(hooks | sort) <(calls | sort))"
+  declared=$(g++ -E -x c++ -I"$cuda_include" - <<<$'#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>' |
+    grep -oE '\bcu[A-Z][A-Za-z0-9_]*' | sort -u)
+  for name in $(hooks; calls); do
+    grep -qx "$name" <<<"$declared" ||
+    complain "$name is not in cuda.h"
+  done
+  # Each per-thread form that cuda.h declares for a hook is a way past it.
+  for name in $(hooks | grep -vE '_pt(sz|ds)$'); do
+    twins=$(grep -xE "${name}_pt(sz|ds)" <<<"$declared" || true)
+    [[ -z $twins ]] || hooks | grep -x "$twins" >/dev/null ||
+    complain "$twins is not hooked"
+  done
+  calls | grep -E '_pt(sz|ds)$' >&2 &&
+    complain "calls.def names a per-thread form: our calls name the stream"
+  # Launches come first, because their order is the order of Slot::entries.
+  local kinds launches room
+  kinds=$(sed -n 's/^SLUICE_HOOK([A-Za-z0-9_]*, *\([A-Za-z]*\))$/\1/p' "$source/intercept/hooks.def")
+  launches=$(grep -cx Launch <<<"$kinds")
+  [[ $(head -n "$launches" <<<"$kinds" | sort -u) == Launch ]] ||
+    complain "the launch entries do not come first"
+  room=$(grep -A2 'kMaxEntries =' "$source/shm/board.hpp" | grep -oE '[0-9]+' | head -n1)
+  ((launches <= room)) ||
+    complain "$launches launch entries, but a slot has room for $room"
+}
+
+# RTLD_NEXT and RTLD_DEFAULT are resolved from the return address: the way out must be a jump.
+prove_dlsym() {
+  local body
+  body=$(objdump -d --no-show-raw-insn "$library" | awk '/^[0-9a-f]+ <dlsym>:/,/^$/' | sed '1d;/^$/d')
+  [[ -n $body ]] ||
+    complain "no function dlsym"
+  grep -E '\bret' <<<"$body" >/dev/null &&
+    complain "dlsym returns by itself: RTLD_NEXT would be resolved for us"
+  [[ $(grep -cE '\bcall' <<<"$body") == 1 && $(grep -E '\bcall' <<<"$body") == *sluice_find_real_dlsym* ]] ||
+    complain "dlsym calls more than the first-time look-up:" "$(grep -E '\bcall' <<<"$body")"
+  [[ $(grep -cE '\bjmp +\*' <<<"$body") == 2 ]] ||
+    complain "dlsym does not end in jumps to the real one"
+}
+
+case $proof in
+  exports) prove_exports ;;
+  constructors) prove_constructors ;;
+  imports) prove_imports ;;
+  tls) prove_tls ;;
+  table) prove_table ;;
+  dlsym) prove_dlsym ;;
+  *) complain "no such proof" ;;
+esac
+((failed == 0)) && echo "$proof: holds"
+exit "$failed"
