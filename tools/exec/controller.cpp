@@ -1,0 +1,105 @@
+#include "tools/exec/controller.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <string_view>
+#include <thread>
+
+#include "shm/messages.hpp"
+#include "shm/session.hpp"
+#include "tools/common/command_line.hpp"
+#include "tools/exec/daemon.hpp"
+
+namespace sluice::tools {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kStartLimit = 5s;
+constexpr int kAnswerLimitMs = 1000;
+/// What a second controller, refused because of the first, leaves to the first for answering.
+constexpr auto kOtherControllerLimit = 1s;
+
+struct LeaseResult {
+  bool answered = false;
+  int error = 0;          ///< errno of the attempt, where nobody answered.
+  std::string complaint;  ///< What the controller said, if not yes.
+};
+
+LeaseResult take_lease(const std::string& socket) {
+  LeaseResult result;
+  const int fd = shm::connect_controller(socket.c_str());
+  if (fd < 0) {
+    result.error = -fd;
+    return result;
+  }
+  shm::Request request;
+  request.kind = shm::RequestKind::kLease;
+  shm::Reply reply;
+  result.error = -shm::ask(fd, request, reply, kAnswerLimitMs);
+  // The lease is on the process, not on the connection.
+  close(fd);
+  if (result.error != 0) return result;
+  result.answered = true;
+  if (reply.status != shm::ReplyStatus::kOk) result.complaint = reply.text.data();
+  return result;
+}
+
+bool nobody_listens(int error) { return error == ENOENT || error == ECONNREFUSED; }
+
+std::string complaint_of(const Daemon& daemon) {
+  constexpr std::string_view kItsName = "sluice controller: ";
+  std::string words = daemon.last_words();
+  if (words.starts_with(kItsName)) words.erase(0, kItsName.size());
+  return words.empty() ? "it ended without a word" : words;
+}
+
+/// Nobody listened: starts a controller and takes the lease as soon as it answers.
+LeaseResult start_and_take_lease(const Install& install, const std::string& session,
+                                 const std::string& log_level, bool log_to_stderr) {
+  Daemon daemon({install.subcommand("controller"), "--session", session, "--exit-when-idle",
+                 "--log-level", log_level},
+                log_to_stderr);
+  Clock::time_point deadline = Clock::now() + kStartLimit;
+  bool ended = false;
+  for (;;) {
+    LeaseResult result = take_lease(shm::socket_path(session));
+    if (result.answered) return result;
+    if (!ended && daemon.ended()) {
+      // Two `sluice exec` at the same moment: the other one's controller is about to answer.
+      ended = true;
+      deadline = Clock::now() + kOtherControllerLimit;
+    }
+    if (Clock::now() > deadline) {
+      throw CommandError(kExitFailed, "the controller of session " + session +
+                                          " could not be started: " +
+                                          (ended ? complaint_of(daemon) : "it does not answer"));
+    }
+    std::this_thread::sleep_for(2ms);
+  }
+}
+
+}  // namespace
+
+std::string ensure_controller(const Install& install, const std::string& session,
+                              const std::string& log_level, bool log_to_stderr) {
+  LeaseResult result = take_lease(shm::socket_path(session));
+  if (!result.answered && nobody_listens(result.error)) {
+    result = start_and_take_lease(install, session, log_level, log_to_stderr);
+  }
+  if (!result.answered) {
+    return "the controller of session " + session + " does not answer (" +
+           std::strerror(result.error) + "): the program runs ungated until it does";
+  }
+  if (!result.complaint.empty()) {
+    return "the controller of session " + session + " refuses: " + result.complaint +
+           "; the program runs ungated";
+  }
+  return {};
+}
+
+}  // namespace sluice::tools

@@ -1,0 +1,111 @@
+#include "tools/exec/daemon.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "tools/common/command_line.hpp"
+
+namespace sluice::tools {
+namespace {
+
+/// The daemon itself, from fork to exec: only async-signal-safe calls. Closes what it inherits: a
+/// pipe of the user's shell held open by a daemon would make `sluice exec ... | cat` wait for it.
+[[noreturn]] void become_daemon(char* const* argv, int log, int report) {
+  setsid();
+  signal(SIGHUP, SIG_DFL);
+  signal(SIGINT, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (chdir("/") != 0) _exit(1);
+  const int null = open("/dev/null", O_RDWR);
+  dup2(null, STDIN_FILENO);
+  dup2(null, STDOUT_FILENO);
+  if (log >= 0) dup2(log, STDERR_FILENO);
+  // dup2 took the flag off 0, 1 and 2; the rest closes at exec, `report` with the good news.
+  syscall(SYS_close_range, 3U, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
+  execv(argv[0], argv);
+  const int error = errno;
+  const ssize_t ignored = write(report, &error, sizeof(error));
+  _exit(ignored == sizeof(error) ? 1 : 2);
+}
+
+/// Forks twice and returns the grandchild's pid, which init will reap.
+pid_t spawn_detached(char* const* argv, int log, int report) {
+  std::array<int, 2> pid_pipe{};
+  if (pipe2(pid_pipe.data(), O_CLOEXEC) != 0) return -1;
+  const pid_t child = fork();
+  if (child == 0) {
+    const pid_t daemon = fork();
+    if (daemon == 0) become_daemon(argv, log, report);
+    const ssize_t written = write(pid_pipe[1], &daemon, sizeof(daemon));
+    _exit(written == sizeof(daemon) ? 0 : 1);
+  }
+  close(pid_pipe[1]);
+  pid_t daemon = -1;
+  if (read(pid_pipe[0], &daemon, sizeof(daemon)) != sizeof(daemon)) daemon = -1;
+  close(pid_pipe[0]);
+  if (child > 0) waitpid(child, nullptr, 0);
+  return daemon;
+}
+
+}  // namespace
+
+Daemon::Daemon(std::vector<std::string> args, bool log_to_stderr) {
+  std::vector<char*> argv;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  std::array<int, 2> report{};
+  if (pipe2(report.data(), O_CLOEXEC) != 0) {
+    throw CommandError(kExitFailed, std::string("no pipe: ") + std::strerror(errno));
+  }
+  if (!log_to_stderr) log_ = memfd_create("sluice-controller-log", MFD_CLOEXEC);
+  if (log_ >= 0) fcntl(log_, F_SETFL, O_APPEND);
+  pid_ = spawn_detached(argv.data(), log_, report[1]);
+  close(report[1]);
+  int error = pid_ < 0 ? EAGAIN : 0;
+  if (pid_ > 0) {
+    pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0U));
+    // End of file when the program has been exec'ed, an errno when it could not be.
+    const ssize_t got = read(report[0], &error, sizeof(error));
+    if (got != sizeof(error)) error = 0;
+  }
+  close(report[0]);
+  if (error != 0) {
+    throw CommandError(kExitFailed, "cannot start " + args[0] + ": " + std::strerror(error));
+  }
+}
+
+Daemon::~Daemon() {
+  if (pidfd_ >= 0) close(pidfd_);
+  if (log_ >= 0) close(log_);
+}
+
+bool Daemon::ended() const {
+  // Some sandboxes have no pidfd. A pid alone may name a zombie that their init never reaps.
+  if (pidfd_ < 0) return kill(pid_, 0) != 0;
+  pollfd wait{pidfd_, POLLIN, 0};
+  return poll(&wait, 1, 0) > 0;
+}
+
+std::string Daemon::last_words() const {
+  std::array<char, 4096> text{};
+  const off_t size = log_ < 0 ? 0 : lseek(log_, 0, SEEK_END);
+  const off_t start = std::max<off_t>(0, size - static_cast<off_t>(text.size()));
+  const ssize_t got = pread(log_, text.data(), text.size(), start);
+  std::string words(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, got)));
+  while (!words.empty() && words.back() == '\n') words.pop_back();
+  return words.substr(words.rfind('\n') + 1);
+}
+
+}  // namespace sluice::tools

@@ -1,0 +1,73 @@
+#include "tools/exec/environment.hpp"
+
+#include <cstdlib>
+
+#include "tools/common/command_line.hpp"
+
+namespace sluice::tools {
+namespace {
+
+constexpr const char* kPreload = "LD_PRELOAD";
+constexpr std::string_view kPreloadSeparators = ": ";
+constexpr const char* kLibraryPath = "LD_LIBRARY_PATH";
+constexpr std::string_view kLibraryPathSeparators = ":;";
+
+std::string current(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr ? value : "";
+}
+
+void set_list(const char* variable, const std::string& list) {
+  if (list.empty()) {
+    unsetenv(variable);
+  } else {
+    setenv(variable, list.c_str(), 1);
+  }
+}
+
+}  // namespace
+
+std::string without(std::string_view list, const std::filesystem::path& path,
+                    std::string_view separators) {
+  std::string kept;
+  while (!list.empty()) {
+    const std::size_t end = list.find_first_of(separators);
+    const std::string_view entry = list.substr(0, end);
+    list.remove_prefix(end == std::string_view::npos ? list.size() : end + 1);
+    if (entry.empty() || entry == path.native()) continue;
+    if (!kept.empty()) kept += ':';
+    kept += entry;
+  }
+  return kept;
+}
+
+std::string with_in_front(std::string_view list, const std::filesystem::path& path,
+                          std::string_view separators) {
+  const std::string rest = without(list, path, separators);
+  return rest.empty() ? path.native() : path.native() + ":" + rest;
+}
+
+std::string preload_with_interposer(const Install& install) {
+  const std::filesystem::path library = install.interposer();
+  if (!std::filesystem::exists(library)) {
+    throw CommandError(kExitUsage, library.string() + " is missing; build or install it again");
+  }
+  if (library.native().find_first_of(kPreloadSeparators) != std::string::npos) {
+    throw CommandError(kExitUsage, "LD_PRELOAD cannot name a path with a blank or a colon: '" +
+                                       library.string() + "'; install elsewhere");
+  }
+  return with_in_front(current(kPreload), library, kPreloadSeparators);
+}
+
+void remove_interposer(const Install& install) {
+  set_list(kPreload, without(current(kPreload), install.interposer(), kPreloadSeparators));
+}
+
+void set_simulated_gpu(const Install& install, bool simulated) {
+  const std::filesystem::path folder = install.simgpu_folder();
+  const std::string list = current(kLibraryPath);
+  set_list(kLibraryPath, simulated ? with_in_front(list, folder, kLibraryPathSeparators)
+                                   : without(list, folder, kLibraryPathSeparators));
+}
+
+}  // namespace sluice::tools

@@ -1,0 +1,20 @@
+#pragma once
+#include <string>
+
+#include "tools/common/command_line.hpp"
+#include "tools/common/install.hpp"
+
+namespace sluice::tools {
+
+/// Whether the simulated GPU is to be used, and why if nobody asked for it.
+struct GpuDecision {
+  bool simulated = false;
+  std::string reason;
+};
+
+/// Asks `sluice gpus`, a process of its own, because an
+/// initialised driver leaves threads and files behind in its process. Throws CommandError with what
+/// that says if there is no such GPU.
+GpuDecision decide_gpu(const Install& install, GpuChoice choice);
+
+}  // namespace sluice::tools

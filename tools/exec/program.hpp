@@ -1,0 +1,10 @@
+#pragma once
+#include <string>
+
+namespace sluice::tools {
+
+/// The file that execvp would run for `name`. Looked up beforehand, so that a misspelt program is
+/// reported before a controller is started for it. Throws CommandError, exit code 2.
+std::string find_program(const std::string& name);
+
+}  // namespace sluice::tools

@@ -1,0 +1,94 @@
+// `sluice gpus`: which GPU there is, and whether it is real. The one place that decides it.
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tools/common/command_line.hpp"
+#include "tools/common/install.hpp"
+#include "tools/gpus/driver.hpp"
+
+namespace sluice::tools {
+namespace {
+
+struct Answer {
+  GpuInventory inventory;
+  std::string why_simulated;  ///< For auto: what kept the real driver from being used.
+};
+
+GpuInventory ask_real(const Install& install) {
+  GpuInventory inventory = ask_driver("libcuda.so.1", install.simgpu_folder());
+  if (inventory.simulated) {
+    throw NoGpu("the libcuda.so.1 found first is the simulated one (LD_LIBRARY_PATH names it)");
+  }
+  return inventory;
+}
+
+GpuInventory ask_simulated(const Install& install) {
+  const std::filesystem::path library = install.simgpu_folder() / "libcuda.so.1";
+  if (!std::filesystem::exists(library)) {
+    throw NoGpu("the simulated GPU is missing, build or install it again: " + library.string());
+  }
+  return ask_driver(library, install.simgpu_folder());
+}
+
+Answer choose(GpuChoice choice, const Install& install) {
+  if (choice == GpuChoice::kSim) return {ask_simulated(install), "asked for by --gpu sim"};
+  try {
+    return {ask_real(install), ""};
+  } catch (const NoGpu& error) {
+    if (choice == GpuChoice::kReal) throw;
+    return {ask_simulated(install), error.what()};
+  }
+}
+
+void print_json(const Answer& answer) {
+  const GpuInventory& inventory = answer.inventory;
+  nlohmann::ordered_json json;
+  json["kind"] = inventory.simulated ? "simulated" : "real";
+  json["library"] = inventory.library;
+  json["driver_version"] = inventory.driver_version;
+  if (inventory.simulated) json["why_simulated"] = answer.why_simulated;
+  json["devices"] = nlohmann::json::array();
+  for (const GpuDevice& device : inventory.devices) {
+    json["devices"].push_back(
+        {{"index", device.index}, {"name", device.name}, {"uuid", device.uuid}});
+  }
+  std::cout << json.dump(2) << '\n';
+}
+
+void print_text(const Answer& answer) {
+  const GpuInventory& inventory = answer.inventory;
+  std::cout << (inventory.simulated ? "simulated GPU" : "real GPU") << ", driver for CUDA "
+            << inventory.driver_version << ", " << inventory.library << '\n';
+  if (inventory.simulated) std::cout << "why simulated: " << answer.why_simulated << '\n';
+  for (const GpuDevice& device : inventory.devices) {
+    std::cout << "  " << device.index << "  " << device.name << "  " << device.uuid << '\n';
+  }
+}
+
+int gpus(int argc, char** argv) {
+  CLI::App app("List the GPUs, and say whether they are real or simulated.", "sluice gpus");
+  GpuChoice choice = GpuChoice::kAuto;
+  bool json = false;
+  add_gpu_option(app, choice);
+  app.add_flag("--json", json, "Print JSON");
+  app.footer(
+      "Exit code 1: there is no such GPU.\n\nExamples:\n"
+      "  sluice gpus              the real GPUs, or the simulated one and why\n"
+      "  sluice gpus --gpu real   fails where no NVIDIA driver finds a device");
+  if (const auto exit_code = parse(app, argc, argv)) return *exit_code;
+  const Answer answer = choose(choice, Install::of_this_program());
+  if (json) {
+    print_json(answer);
+  } else {
+    print_text(answer);
+  }
+  return kExitFine;
+}
+
+}  // namespace
+}  // namespace sluice::tools
+
+int main(int argc, char** argv) {
+  return sluice::tools::run_command("sluice gpus", [&] { return sluice::tools::gpus(argc, argv); });
+}

@@ -1,0 +1,100 @@
+// `sluice X ARGS` runs libexec/sluice/sluice-X ARGS, so each folder brings its own commands.
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/common/command_line.hpp"
+#include "tools/common/install.hpp"
+#include "tools/common/nearest.hpp"
+
+namespace sluice::tools {
+namespace {
+
+struct Command {
+  std::string_view name;
+  std::string_view summary;
+};
+
+constexpr std::array kCommands{
+    Command{"exec", "run any program, unchanged, with a priority and a policy"},
+    Command{"status", "who runs, who waits, and why; --coverage counts launches per driver entry"},
+    Command{"run", "run an experiment file: its models as processes, logs of completion times"},
+    Command{"demo", "run one critical and one best-effort model alone, then under each policy"},
+    Command{"controller", "run a session's controller in the foreground"},
+    Command{"gpus", "list the GPUs, and say whether they are real or simulated"},
+};
+
+void print_help() {
+  std::cout << "Share one NVIDIA GPU between a latency-critical process and best-effort ones.\n\n"
+               "Usage: sluice COMMAND [ARGS]\n\n";
+  for (const Command& command : kCommands) {
+    std::cout << "  " << command.name << std::string(12 - command.name.size(), ' ')
+              << command.summary << '\n';
+  }
+  std::cout
+      << "\n`sluice COMMAND --help` says what a command takes.\n\n"
+         "Examples:\n"
+         "  sluice exec --priority 0   -- python train.py    best effort\n"
+         "  sluice exec --priority 100 -- python serve.py    critical: higher wins\n"
+         "  sluice status                                    is it working, who waits for whom\n"
+         "  sluice run share/sluice/exp_configs/replay/input_device.json\n";
+}
+
+[[noreturn]] void refuse_unknown(const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const Command& command : kCommands) names.push_back(command.name);
+  const std::string_view meant = nearest(name, names);
+  throw CommandError(kExitUsage,
+                     "unknown command '" + name + "'" +
+                         (meant.empty() ? "" : ", did you mean '" + std::string(meant) + "'?") +
+                         "; sluice --help lists the commands");
+}
+
+/// Replaces this process; returns only by throwing.
+[[noreturn]] void become(const std::string& name, std::vector<std::string> args) {
+  const std::filesystem::path program = Install::of_this_program().subcommand(name);
+  if (!std::filesystem::exists(program)) {
+    for (const Command& command : kCommands) {
+      if (command.name != name) continue;
+      throw CommandError(kExitFailed, program.string() + " is missing; build or install it again");
+    }
+    refuse_unknown(name);
+  }
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (std::string& arg : args) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  throw CommandError(kExitFailed, "cannot run " + program.string() + ": " + std::strerror(errno));
+}
+
+int dispatch(const std::vector<std::string>& args) {
+  if (args.empty() || args[0] == "-h" || args[0] == "--help" ||
+      (args[0] == "help" && args.size() == 1)) {
+    print_help();
+    return kExitFine;
+  }
+  if (args[0] == "--version") {
+    std::cout << "sluice " SLUICE_VERSION "\n";
+    return kExitFine;
+  }
+  if (args[0] == "help") become(args[1], {"--help"});
+  // A name with a slash would reach outside of libexec.
+  if (args[0].starts_with('-') || args[0].find('/') != std::string::npos) refuse_unknown(args[0]);
+  become(args[0], {args.begin() + 1, args.end()});
+}
+
+}  // namespace
+}  // namespace sluice::tools
+
+int main(int argc, char** argv) {
+  return sluice::tools::run_command("sluice", [&] {
+    return sluice::tools::dispatch(std::vector<std::string>(argv + 1, argv + argc));
+  });
+}

@@ -1,0 +1,19 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "tools/status/snapshot.hpp"
+
+namespace sluice::tools {
+
+/// For people: fits 100 columns as long as commands are cut.
+std::string status_text(const Snapshot& snapshot, const std::string& session);
+/// Launches per driver entry and client.
+std::string coverage_text(const Snapshot& snapshot);
+/// Everything in the snapshot, coverage included.
+std::string status_json(const Snapshot& snapshot, const std::string& session);
+
+/// "3 us", "12 ms", "1.3 s", "4 min"
+std::string format_duration(std::uint64_t ns);
+
+}  // namespace sluice::tools

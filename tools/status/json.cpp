@@ -1,0 +1,79 @@
+#include <nlohmann/json.hpp>
+
+#include "tools/status/format.hpp"
+
+namespace sluice::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json entry_json(const EntrySnapshot& entry) {
+  Json bypassed = Json::object();
+  for (auto i = static_cast<std::size_t>(shm::Count::kBypassPolicyNone);
+       i < static_cast<std::size_t>(shm::Count::kLaunchKinds); ++i) {
+    bypassed[bypass_name(static_cast<shm::Count>(i))] = entry.counts[i];
+  }
+  return {{"entry", entry.name},
+          {"launches", entry.launches},
+          {"gated", entry.count(shm::Count::kGated)},
+          {"captured", entry.count(shm::Count::kCaptured)},
+          {"waited", entry.count(shm::Count::kWaited)},
+          {"held_ns", entry.count(shm::Count::kHeldNs)},
+          {"bypassed", bypassed}};
+}
+
+Json client_json(const ClientSnapshot& client) {
+  Json holders = Json::array();
+  for (const Holder& holder : client.holders) {
+    holders.push_back(
+        {{"pid", holder.pid}, {"priority", holder.priority}, {"command", holder.command}});
+  }
+  Json coverage = Json::array();
+  for (const EntrySnapshot& entry : client.entries) coverage.push_back(entry_json(entry));
+  return {{"slot", client.slot},
+          {"pid", client.pid},
+          {"command", client.command},
+          {"device", client.device},
+          {"priority", client.priority},
+          {"policy", client.policy},
+          {"requested_policy", client.requested_policy},
+          {"state", state_name(client)},
+          {"fail_reason", client.fail_reason},
+          {"active", client.active},
+          {"active_ns", client.active_ns},
+          {"held_by", holders},
+          {"held_ns", client.held_ns},
+          {"held_total_ns", client.held_total_ns},
+          {"launches", client.launches},
+          {"bypassed", client.bypassed},
+          {"waits", client.waits},
+          {"max_hold_opened", client.max_hold_opened},
+          {"unhooked_asked", client.unhooked_asked},
+          {"unhooked_name", client.unhooked_name},
+          {"coverage", coverage}};
+}
+
+}  // namespace
+
+std::string status_json(const Snapshot& snapshot, const std::string& session) {
+  Json json;
+  json["session"] = session;
+  json["controller"] = {{"pid", snapshot.controller_pid},
+                        {"alive", snapshot.controller_lives},
+                        {"heartbeat_age_ns", snapshot.heartbeat_age_ns},
+                        {"starts", snapshot.controller_starts},
+                        {"max_hold_ns", snapshot.max_hold_ns}};
+  json["devices"] = Json::array();
+  for (const DeviceSnapshot& device : snapshot.devices) {
+    json["devices"].push_back(
+        {{"index", device.index}, {"name", device.name}, {"uuid", device.uuid}});
+  }
+  json["clients"] = Json::array();
+  for (const ClientSnapshot& client : snapshot.clients) {
+    json["clients"].push_back(client_json(client));
+  }
+  // A command may hold any bytes, cut in the middle of a character.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace sluice::tools

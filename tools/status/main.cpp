@@ -1,0 +1,74 @@
+// `sluice status`: is it working at all, and why is this one waiting.
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+#include "shm/clock.hpp"
+#include "shm/mapping.hpp"
+#include "shm/session.hpp"
+#include "tools/common/command_line.hpp"
+#include "tools/status/format.hpp"
+#include "tools/status/snapshot.hpp"
+
+namespace sluice::tools {
+namespace {
+
+/// Names of this user's sessions that have a board, comma-separated.
+std::string other_sessions() {
+  const std::string prefix = shm::board_name("");
+  std::string names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(prefix) || !shm::valid_session_name(name.substr(prefix.size()))) continue;
+    names += (names.empty() ? "" : ", ") + name.substr(prefix.size());
+  }
+  return names;
+}
+
+[[noreturn]] void report_no_session(const std::string& session, bool json) {
+  if (json) std::cout << R"({"session": ")" << session << R"(", "controller": null})" << '\n';
+  const std::string others = other_sessions();
+  throw CommandError(
+      kExitFailed, "no session " + session + " is running" +
+                       (others.empty() ? "" : " (there are: " + others + ")") +
+                       "; `sluice exec --priority 0 -- PROGRAM` or `sluice controller` starts one");
+}
+
+int status(int argc, char** argv) {
+  CLI::App app("Who runs, who waits, and why.", "sluice status");
+  std::string session(shm::kDefaultSession);
+  bool json = false;
+  bool coverage = false;
+  add_session_option(app, session);
+  app.add_flag("--json", json, "Print JSON, coverage included");
+  app.add_flag("--coverage", coverage, "Also print the launches per driver entry");
+  app.footer(
+      "Exit code 1: no such session is running.\n\nExamples:\n"
+      "  sluice status\n"
+      "  watch -n 1 sluice status --session b\n"
+      "  sluice status --json | jq '.clients[] | select(.state == \"held\") | .held_by'");
+  if (const auto exit_code = parse(app, argc, argv)) return *exit_code;
+  try {
+    const shm::BoardMapping mapping = shm::BoardMapping::inspect(session);
+    const Snapshot snapshot = take_snapshot(mapping.board(), shm::monotonic_ns());
+    if (json) {
+      std::cout << status_json(snapshot, session);
+    } else {
+      std::cout << status_text(snapshot, session) << (coverage ? coverage_text(snapshot) : "");
+    }
+  } catch (const shm::NoBoard&) {
+    report_no_session(session, json);
+  }
+  return kExitFine;
+}
+
+}  // namespace
+}  // namespace sluice::tools
+
+int main(int argc, char** argv) {
+  return sluice::tools::run_command("sluice status",
+                                    [&] { return sluice::tools::status(argc, argv); });
+}

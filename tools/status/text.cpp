@@ -1,0 +1,128 @@
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "tools/status/format.hpp"
+
+namespace sluice::tools {
+namespace {
+
+constexpr std::size_t kCommandWidth = 32;
+
+std::string shortened(const std::string& text, std::size_t width) {
+  return text.size() <= width ? text : text.substr(0, width - 3) + "...";
+}
+
+std::string describe_controller(const Snapshot& snapshot) {
+  if (snapshot.controller_pid == 0) {
+    return "no controller (it left): clients run ungated until one starts";
+  }
+  const std::string beat = format_duration(snapshot.heartbeat_age_ns);
+  if (snapshot.controller_lives) {
+    return fmt::format("controller pid {}, heartbeat {} ago", snapshot.controller_pid, beat);
+  }
+  return fmt::format(
+      "controller pid {} is dead or stopped (last heartbeat {} ago): clients run ungated",
+      snapshot.controller_pid, beat);
+}
+
+/// Why this client is where it is, or nothing if its state says all.
+std::string explain(const ClientSnapshot& client) {
+  if (client.state == shm::SlotState::kFailedOpen) {
+    return "runs ungated: " + client.fail_reason;
+  }
+  if (client.holders.empty() || client.state != shm::SlotState::kLive) return {};
+  std::string text = fmt::format("held for {} by", format_duration(client.held_ns));
+  for (const Holder& holder : client.holders) {
+    if (&holder != &client.holders.front()) text += " and";
+    text += holder.pid == 0 ? std::string(" the controller")
+                            : fmt::format(" pid {} (priority {}, {})", holder.pid, holder.priority,
+                                          shortened(holder.command, kCommandWidth));
+  }
+  return text;
+}
+
+std::string client_row(const ClientSnapshot& client) {
+  std::string state = state_name(client);
+  if (state == "active") state += " " + format_duration(client.active_ns);
+  return fmt::format("{:>8} {:>4} {:>3}  {:<12} {:<14} {:>10} {:>8} {:>8}  {}\n", client.pid,
+                     client.priority, client.device, client.policy, state, client.launches,
+                     client.waits, format_duration(client.held_total_ns),
+                     shortened(client.command, kCommandWidth));
+}
+
+std::string remarks(const ClientSnapshot& client) {
+  std::string text;
+  auto add = [&](const std::string& line) { text += "           " + line + "\n"; };
+  if (const std::string why = explain(client); !why.empty()) add("^ " + why);
+  if (client.policy != client.requested_policy && client.state != shm::SlotState::kReserved) {
+    add(fmt::format("^ asked for policy {}, which its device cannot do", client.requested_policy));
+  }
+  if (client.max_hold_opened != 0) {
+    add(fmt::format("^ max_hold opened its gate {} times", client.max_hold_opened));
+  }
+  return text;
+}
+
+std::string entry_row(const EntrySnapshot& entry) {
+  std::string bypassed;
+  for (auto i = static_cast<std::size_t>(shm::Count::kBypassPolicyNone);
+       i < static_cast<std::size_t>(shm::Count::kLaunchKinds); ++i) {
+    if (entry.counts[i] == 0) continue;
+    bypassed += fmt::format("{}{} {}", bypassed.empty() ? "" : ", ", entry.counts[i],
+                            bypass_name(static_cast<shm::Count>(i)));
+  }
+  return fmt::format("  {:<31} {:>9} {:>9} {:>8} {:>8} {:>7}  {}\n", entry.name, entry.launches,
+                     entry.count(shm::Count::kGated), entry.count(shm::Count::kCaptured),
+                     entry.count(shm::Count::kWaited),
+                     format_duration(entry.count(shm::Count::kHeldNs)),
+                     bypassed.empty() ? "-" : bypassed);
+}
+
+}  // namespace
+
+std::string format_duration(std::uint64_t ns) {
+  const auto value = static_cast<double>(ns);
+  if (ns == 0) return "0";
+  if (value < 1e6) return fmt::format("{:.0f} us", value / 1e3);
+  if (value < 1e9) return fmt::format("{:.0f} ms", value / 1e6);
+  if (value < 100e9) return fmt::format("{:.1f} s", value / 1e9);
+  return fmt::format("{:.0f} min", value / 60e9);
+}
+
+std::string status_text(const Snapshot& snapshot, const std::string& session) {
+  std::string text = fmt::format("session {}: {}\n", session, describe_controller(snapshot));
+  for (const DeviceSnapshot& device : snapshot.devices) {
+    text += fmt::format("GPU {}: {}, {}\n", device.index, device.name, device.uuid);
+  }
+  if (snapshot.clients.empty()) {
+    return text + "no clients: a program shows up at its first call to the driver\n";
+  }
+  text += fmt::format("{:>8} {:>4} {:>3}  {:<12} {:<14} {:>10} {:>8} {:>8}  {}\n", "PID", "PRIO",
+                      "GPU", "POLICY", "STATE", "LAUNCHES", "WAITS", "HELD", "COMMAND");
+  for (const ClientSnapshot& client : snapshot.clients) {
+    text += client_row(client) + remarks(client);
+  }
+  return text;
+}
+
+std::string coverage_text(const Snapshot& snapshot) {
+  std::string text;
+  for (const ClientSnapshot& client : snapshot.clients) {
+    text += fmt::format("\npid {} ({}, priority {}, {}): {} launches, {} bypassed\n", client.pid,
+                        shortened(client.command, kCommandWidth), client.priority, client.policy,
+                        client.launches, client.bypassed);
+    if (!client.entries.empty()) {
+      text += fmt::format("  {:<31} {:>9} {:>9} {:>8} {:>8} {:>7}  {}\n", "DRIVER ENTRY",
+                          "LAUNCHES", "GATED", "CAPTURED", "WAITED", "HELD", "BYPASSED");
+    }
+    for (const EntrySnapshot& entry : client.entries) text += entry_row(entry);
+    if (client.unhooked_asked != 0) {
+      text += fmt::format("  asked {} times for entries that are not hooked, last {}\n",
+                          client.unhooked_asked, client.unhooked_name);
+    }
+  }
+  return text;
+}
+
+}  // namespace sluice::tools
