@@ -8,6 +8,7 @@
 
 #include "intercept/client.hpp"
 #include "intercept/log.hpp"
+#include "intercept/process.hpp"
 
 namespace sluice::intercept {
 
@@ -126,6 +127,7 @@ void record_launch(Client& client, Entry entry, CUstream stream, bool programmat
 }
 
 CUgraph clone_without_waits(CUgraph graph) noexcept {
+  if (in_forked_child()) return nullptr;
   const std::lock_guard lock(captures().mutex);
   const auto found = captures().waits_of.find(graph);
   if (found == captures().waits_of.end()) return nullptr;
@@ -148,6 +150,7 @@ void report_bare_graph() noexcept {
 }
 
 void graph_destroyed(CUgraph graph) noexcept {
+  if (in_forked_child()) return;
   const std::lock_guard lock(captures().mutex);
   captures().waits_of.erase(graph);
 }

@@ -17,20 +17,9 @@ std::optional<std::string_view> variable(const char* name) noexcept {
   return value;
 }
 
-void read_log_level() noexcept {
-  const auto text = variable("SLUICE_LOG");
-  if (!text) return;
-  if (*text == "off") return set_log_level(Level::kOff);
-  if (*text == "info") return set_log_level(Level::kInfo);
-  if (*text == "debug") return set_log_level(Level::kDebug);
-  if (*text == "warn") return set_log_level(Level::kWarn);
-  Line(Level::kWarn) << "SLUICE_LOG=" << *text << " is none of off, warn, info, debug; using warn";
-}
-
 }  // namespace
 
 Config read_config() noexcept {
-  read_log_level();
   Config config{std::string(shm::kDefaultSession), 0, shm::kDefaultPolicy};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (shm::valid_session_name(*text)) {

@@ -13,7 +13,7 @@ struct Config {
   shm::Policy policy;         ///< SLUICE_POLICY
 };
 
-/// Reads the SLUICE_* variables and sets the log level. What cannot be read is reported on one
+/// Reads the SLUICE_* variables. What cannot be read is reported on one
 /// line and replaced by its default: a program must run, whatever its environment says.
 Config read_config() noexcept;
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "intercept/driver.hpp"
+#include "intercept/unhooked.hpp"
 
 #ifndef __x86_64__
 #error "dlsym.cpp holds the tail jump for x86-64 only"
@@ -66,6 +67,8 @@ __attribute__((visibility("hidden"))) void* sluice_dlsym_of_handle(void* handle,
   void* found = sluice::intercept::real_dlsym(handle, name);
   // Exact names only: cudnn, cublas and curand begin with "cu" too, and are no business of ours.
   if (found == nullptr || name[0] != 'c' || name[1] != 'u') return found;
+  using sluice::intercept::is_hooked_name, sluice::intercept::is_work_entry;
+  if (!is_hooked_name(name) && !is_work_entry(name)) return found;
   return sluice::intercept::substitute(name, found);
 }
 }

@@ -2,10 +2,12 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 
 #include "intercept/dlsym.hpp"
+#include "intercept/log.hpp"
 #include "intercept/unhooked.hpp"
 
 namespace sluice::intercept {
@@ -61,17 +63,25 @@ bool resolve_driver(bool load) noexcept {
 #undef SLUICE_CALL
 #undef SLUICE_HOOK
   g_driver_ready.store(true, std::memory_order_release);
+  dlerror();  // an entry that this driver lacks is no error of the program's
   return true;
+}
+
+bool is_hooked_name(std::string_view name) noexcept {
+  const auto& table = hook_table();
+  return std::any_of(table.begin(), table.end(),
+                     [name](const HookEntry& entry) { return entry.name == name; });
 }
 
 void* substitute(std::string_view name, void* found) noexcept {
   // Not loaded: then `found` is no driver entry. Never load the driver for somebody who asks.
   if (found == nullptr || !resolve_driver(false)) return found;
   for (unsigned entry = 0; entry < kEntries; ++entry) {
-    if (real_of(entry) == found) return hook_table()[entry].hook;
-  }
-  for (const HookEntry& entry : hook_table()) {
-    if (entry.hook == found) return found;
+    const HookEntry& hooked = hook_table()[entry];
+    if (hooked.hook == found) return found;
+    if (real_of(entry) != found) continue;
+    Line(Level::kDebug) << "asked for " << name << ", got the hook of " << hooked.name;
+    return hooked.hook;
   }
   note_if_unhooked_work(name);
   return found;

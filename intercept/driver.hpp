@@ -46,4 +46,7 @@ inline const Driver& driver() noexcept {
 /// the real entry of a hook, else `found`. Notes work entries that are not hooked.
 void* substitute(std::string_view name, void* found) noexcept;
 
+/// Whether `name` is exactly that of a hooked entry.
+bool is_hooked_name(std::string_view name) noexcept;
+
 }  // namespace sluice::intercept

@@ -6,16 +6,35 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 
 namespace sluice::intercept {
 namespace {
-constinit std::atomic<int> g_level{static_cast<int>(Level::kWarn)};
+
+constexpr int kUnknown = -1;
+constinit std::atomic<int> g_level{kUnknown};
+
+/// Read at the first line that might be written, because lookups come before everything else.
+Level level_wanted() noexcept {
+  const int known = g_level.load(std::memory_order_relaxed);
+  if (known != kUnknown) return static_cast<Level>(known);
+  const char* value = std::getenv("SLUICE_LOG");
+  const std::string_view text = value == nullptr ? "" : value;
+  Level level = Level::kWarn;
+  if (text == "off") level = Level::kOff;
+  if (text == "info") level = Level::kInfo;
+  if (text == "debug") level = Level::kDebug;
+  const bool first = g_level.exchange(static_cast<int>(level)) == kUnknown;
+  if (first && level == Level::kWarn && !text.empty() && text != "warn") {
+    Line(Level::kWarn) << "SLUICE_LOG=" << text << " is none of off, warn, info, debug; using warn";
+  }
+  return level;
 }
 
-void set_log_level(Level level) noexcept { g_level.store(static_cast<int>(level)); }
+}  // namespace
 
-Line::Line(Level level) noexcept : wanted_(static_cast<int>(level) <= g_level.load()) {
+Line::Line(Level level) noexcept : wanted_(level <= level_wanted()) {
   *this << "sluice[" << static_cast<int>(getpid()) << "]: ";
   if (level == Level::kWarn) *this << "warning: ";
 }

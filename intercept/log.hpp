@@ -10,6 +10,7 @@ enum class Level : int { kOff, kWarn, kInfo, kDebug };
 
 /// One line on standard error, written with one write(2): `sluice[PID]: warning: text`. Allocates
 /// nothing, takes no lock, keeps errno: the watcher thread uses it while the driver is blocked.
+/// Lines above the level of SLUICE_LOG are not written.
 class Line {
  public:
   explicit Line(Level level) noexcept;
@@ -26,8 +27,5 @@ class Line {
   std::size_t size_ = 0;
   bool wanted_;
 };
-
-/// Lines above this level are not written. Set once from SLUICE_LOG.
-void set_log_level(Level level) noexcept;
 
 }  // namespace sluice::intercept

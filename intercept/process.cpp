@@ -17,10 +17,9 @@
 namespace sluice::intercept {
 
 constinit std::atomic<Client*> g_only_client{nullptr};
+constinit std::atomic<bool> g_forked_child{false};
 
 namespace {
-
-constinit std::atomic<bool> g_forked_child{false};
 
 constexpr int kAttachTimeoutMs = 1000;
 
@@ -69,7 +68,7 @@ Client* Process::find(CUdevice device) noexcept {
 }
 
 Client* Process::client_of(CUstream stream) noexcept {
-  if (g_forked_child.load(std::memory_order_relaxed)) return nullptr;
+  if (in_forked_child()) return nullptr;
   const bool attached = client_count_.load(std::memory_order_acquire) != 0;
   if (!attached && !watcher_.controller_in_sight()) return nullptr;
   const CUdevice device = device_of(stream);
@@ -167,7 +166,7 @@ void Process::publish(std::unique_ptr<Client> client) noexcept {
 }
 
 void Process::count_unattached(Entry entry) noexcept {
-  if (g_forked_child.load(std::memory_order_relaxed)) return;
+  if (in_forked_child()) return;
   unattached_[static_cast<std::size_t>(entry)].fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -193,7 +192,7 @@ void Process::note_unhooked(std::string_view name) noexcept {
 }
 
 std::uint64_t Process::begin_job() noexcept {
-  if (g_forked_child.load()) return 0;
+  if (in_forked_child()) return 0;
   g_explicit_jobs.store(true);
   client_of(nullptr);  // attach before the first launch where the thread has a context
   const std::lock_guard lock(jobs_mutex_);
@@ -203,14 +202,14 @@ std::uint64_t Process::begin_job() noexcept {
 }
 
 void Process::end_job(std::uint64_t job) noexcept {
-  if (g_forked_child.load()) return;
+  if (in_forked_child()) return;
   const std::lock_guard lock(jobs_mutex_);
   if (open_jobs_.erase(job) == 0 || !open_jobs_.empty()) return;
   for_each_client([](Client& client) { client.jobs().end(); });
 }
 
 void Process::leave_at_exit() noexcept {
-  if (g_forked_child.load()) return;
+  if (in_forked_child()) return;
   Process& process = instance();
   process.for_each_client([](Client& client) {
     client.set_obeys(false);
@@ -233,7 +232,7 @@ void Process::detach_child() noexcept {
   if (process.mapping_) process.mapping_->abandon_in_child();
 }
 
-void note_if_unhooked_work(std::string_view name) noexcept {
+bool is_work_entry(std::string_view name) noexcept {
   constexpr std::array<std::string_view, 13> kWork{"cuLaunch",
                                                    "cuLaunchGrid",
                                                    "cuLaunchGridAsync",
@@ -247,8 +246,11 @@ void note_if_unhooked_work(std::string_view name) noexcept {
                                                    "cuLaunchCooperativeKernel_ptsz",
                                                    "cuGraphLaunch_ptsz",
                                                    "cuLaunchCooperativeKernelMultiDevice_ptsz"};
-  if (std::find(kWork.begin(), kWork.end(), name) == kWork.end()) return;
-  Process::instance().note_unhooked(name);
+  return std::find(kWork.begin(), kWork.end(), name) != kWork.end();
+}
+
+void note_if_unhooked_work(std::string_view name) noexcept {
+  if (is_work_entry(name)) Process::instance().note_unhooked(name);
 }
 
 }  // namespace sluice::intercept

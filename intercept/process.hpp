@@ -19,6 +19,11 @@ namespace sluice::intercept {
 /// forked children. What nearly every launch reads.
 extern constinit std::atomic<Client*> g_only_client;
 
+/// In a forked child nothing of ours may run: the locks may have been held at the fork by threads
+/// that do not exist any more, and the slot is the parent's.
+extern constinit std::atomic<bool> g_forked_child;
+inline bool in_forked_child() noexcept { return g_forked_child.load(std::memory_order_relaxed); }
+
 /// The one object of the interposer: what this process knows of itself. Made by the first driver
 /// call that needs it and never destroyed.
 class Process {
@@ -45,6 +50,7 @@ class Process {
 
   template <class Visit>
   void for_each_client(Visit visit) noexcept {
+    if (in_forked_child()) return;
     const int count = client_count_.load(std::memory_order_acquire);
     for (int i = 0; i < count; ++i) visit(*clients_[static_cast<std::size_t>(i)]);
   }
