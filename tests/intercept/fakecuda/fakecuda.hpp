@@ -61,6 +61,9 @@ FAKE_API void record(bool on);
 /// From now on `id` answers `result` without doing anything else; CUDA_SUCCESS ends that.
 FAKE_API void answer(Id id, CUresult result);
 
+/// What cuGetProcAddress of this driver finds, asked past every hook.
+FAKE_API CUresult find_entry(const char* symbol, void** found, int version, cuuint64_t flags);
+
 /// What the device can do: cuDeviceGetAttribute of 64-bit stream waits.
 FAKE_API void set_stream_waits(bool supported);
 

@@ -36,7 +36,9 @@ int first_version(std::string_view name) {
 
 }  // namespace
 
-CUresult find_proc(const char* symbol, void** found, int version, cuuint64_t flags) {
+/// The newest form that `version` may see, the per-thread form where asked for, and exact exported
+/// names too, as the driver has it.
+CUresult find_entry(const char* symbol, void** found, int version, cuuint64_t flags) {
   if (symbol == nullptr || found == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *found = nullptr;
   const std::string base(symbol);

@@ -1,0 +1,6 @@
+#pragma once
+
+/// Launches that the second interposer saw.
+extern "C" int second_launches();
+/// What RTLD_NEXT finds for it.
+extern "C" void* second_next(const char* name);
