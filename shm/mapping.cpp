@@ -200,12 +200,20 @@ BoardMapping::Adoption BoardMapping::adopt_or_create(std::string_view session) {
 }
 
 bool BoardMapping::remove_if_unused() noexcept {
+  constexpr int kTries = 20;
   const int fd = descriptor(mapped_->object);
-  if (fd < 0 || !lock_byte(fd, kControllerByte, F_WRLCK)) return false;
-  const bool unused = lock_byte(fd, kUserByte, F_WRLCK) && still_named(fd, name_);
-  if (unused) ipc::shared_memory_object::remove(name_.c_str());
-  if (!unused) lock_byte(fd, kControllerByte, F_UNLCK);  // a new controller may want it
-  return unused;
+  if (fd < 0) return false;
+  // Its own use first, and some tries: two last users that leave together would else each see
+  // only that the other is still there.
+  lock_byte(fd, kUserByte, F_UNLCK);
+  for (int i = 0; i < kTries; ++i, std::this_thread::yield()) {
+    if (!lock_byte(fd, kControllerByte, F_WRLCK)) continue;
+    const bool unused = lock_byte(fd, kUserByte, F_WRLCK) && still_named(fd, name_);
+    if (unused) ipc::shared_memory_object::remove(name_.c_str());
+    if (!unused) lock_byte(fd, kControllerByte, F_UNLCK);  // a new controller may want it
+    return unused;
+  }
+  return false;
 }
 
 void BoardMapping::abandon_in_child() noexcept { mapped_->object = {}; }

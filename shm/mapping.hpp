@@ -45,8 +45,8 @@ class BoardMapping {
 
   [[nodiscard]] Board& board() const noexcept;
 
-  /// For the last one to go: removes the board's name if nobody else uses the board. True if it
-  /// was removed. The mapping itself stays valid.
+  /// For whoever goes, at its very end: it no longer counts as a user, and if nobody else does,
+  /// the board's name is removed. True if it was. The mapping itself stays valid.
   bool remove_if_unused() noexcept;
 
   /// Closes the file descriptor in a forked child, so that the child does not count as a user.
