@@ -4,10 +4,15 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
 
 #include "controller/daemon.hpp"
+#include "controller/exposition.hpp"
+#include "controller/http_server.hpp"
 #include "controller/log.hpp"
+#include "controller/metrics_address.hpp"
+#include "shm/clock.hpp"
 #include "shm/session.hpp"
 
 namespace {
@@ -28,11 +33,18 @@ Exit codes: 0 left in good order, 1 could not run, 2 usage.)";
 struct Options {
   sluice::controller::DaemonOptions daemon;
   std::string log_level = "info";
+  std::string metrics;  ///< Empty: none.
 };
 
 std::string session_fault(const std::string& name) {
   if (sluice::shm::valid_session_name(name)) return {};
   return "'" + name + "' is no session name: 1 to 32 of A-Z a-z 0-9 _ - and inner dots";
+}
+
+std::string metrics_fault(const std::string& address) {
+  if (sluice::controller::parse_metrics_address(address)) return {};
+  return "'" + address +
+         "' is not served: loopback only, as in 127.0.0.1:9464, localhost:9464 or [::1]:9464";
 }
 
 /// The exit code, or -1 to go on.
@@ -53,6 +65,9 @@ int parse(int argc, char** argv, Options& options) {
                  "Seconds after which a job no longer holds a client; 0: never")
       ->check(CLI::Range(0.0, kMaxHoldLimitSeconds))
       ->capture_default_str();
+  app.add_option("--metrics", options.metrics, "Serve Prometheus metrics at http://ADDR/metrics")
+      ->type_name("ADDR:PORT")
+      ->check(metrics_fault);
   app.add_flag("--exit-when-idle", options.daemon.exit_when_idle,
                "Leave when the last client has gone");
   try {
@@ -69,9 +84,19 @@ int parse(int argc, char** argv, Options& options) {
 void serve(const Options& options, const sigset_t& end_signals) {
   using namespace sluice;
   controller::Daemon daemon(options.daemon, end_signals);
+  std::optional<controller::HttpServer> http;
+  std::string metrics_url;
+  if (!options.metrics.empty()) {
+    http.emplace(*controller::parse_metrics_address(options.metrics), [&daemon] {
+      return controller::exposition(daemon.board(), daemon.tally(), shm::monotonic_ns());
+    });
+    metrics_url = " metrics=http://" + options.metrics.substr(0, options.metrics.rfind(':') + 1) +
+                  std::to_string(http->port()) + "/metrics";
+  }
   controller::announce("sluice controller ready: session=" + options.daemon.session +
                        " pid=" + std::to_string(getpid()) + " board=/dev/shm/" +
-                       shm::board_name(options.daemon.session) + " socket=" + daemon.socket_path());
+                       shm::board_name(options.daemon.session) + " socket=" + daemon.socket_path() +
+                       metrics_url);
   daemon.run();
 }
 

@@ -90,7 +90,8 @@ std::optional<std::uint64_t> started_ns(pid_t pid) {
   if (!(fields >> ticks)) return std::nullopt;
   const auto ticks_per_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
   const std::uint64_t boottime = ticks * (1'000'000'000U / ticks_per_second);
-  const std::uint64_t suspended = shm::clock_ns(CLOCK_BOOTTIME) - shm::monotonic_ns();
+  const std::uint64_t monotonic = shm::monotonic_ns();  // first: the difference is never negative
+  const std::uint64_t suspended = shm::clock_ns(CLOCK_BOOTTIME) - monotonic;
   return boottime > suspended ? boottime - suspended : 0;
 }
 

@@ -70,9 +70,23 @@ Reply Registry::answer(Connection& from, const Request& request) {
   const Reply reply = decide(from, request);
   if (reply.status != ReplyStatus::kOk) {
     clients_.tally.refused.fetch_add(1);
-    spdlog::warn("refused pid {}: {}", from.process->pid(), reply.text.data());
+    const pid_t pid = from.process->pid();
+    spdlog::log(told_lately(pid) ? spdlog::level::debug : spdlog::level::warn, "refused pid {}: {}",
+                pid, reply.text.data());
   }
   return reply;
+}
+
+/// A client that is refused asks again ten times a second, for as long as it runs.
+bool Registry::told_lately(pid_t pid) {
+  constexpr std::uint64_t kQuietNs = 10'000'000'000;
+  constexpr std::size_t kMostRemembered = 256;
+  const std::uint64_t now = shm::monotonic_ns();
+  const auto [known, is_new] = told_ns_.try_emplace(pid, now);
+  if (!is_new && now - known->second < kQuietNs) return true;
+  known->second = now;
+  if (told_ns_.size() > kMostRemembered) told_ns_.clear();
+  return false;
 }
 
 Reply Registry::decide(Connection& from, const Request& request) {

@@ -1,6 +1,8 @@
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "controller/clients.hpp"
 #include "controller/command_reader.hpp"
@@ -27,11 +29,13 @@ class Registry : public RequestHandler {
   void fill_slot(int slot, const Connection& from, const shm::Request& request);
   std::optional<std::uint8_t> device_index(const shm::Request& request);
   bool device_in_use(std::uint8_t device);
+  bool told_lately(pid_t pid);
 
   std::string session_;
   Clients& clients_;
   Leases& leases_;
   CommandReader& commands_;
+  std::map<pid_t, std::uint64_t> told_ns_;  ///< When a refusal of a process was last logged.
 };
 
 }  // namespace sluice::controller

@@ -54,8 +54,8 @@ shm::Reply refusal(shm::ReplyStatus status, std::string_view text) {
   return reply;
 }
 
-Server::Server(int listener, RequestHandler& handler)
-    : listener_(listener), handler_(handler), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+Server::Server(int listener, RequestHandler& handler, Tally& tally)
+    : listener_(listener), handler_(handler), tally_(tally), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = nullptr;  // stands for the listener
@@ -107,8 +107,7 @@ void Server::accept_one(Fd fd) {
   if (peer.uid != geteuid()) {
     spdlog::warn("refused pid {} of uid {}: only uid {} may use this session", peer.pid, peer.uid,
                  geteuid());
-    send_reply(connection,
-               refusal(shm::ReplyStatus::kBadRequest, "this session belongs to another user"));
+    tally_.refused.fetch_add(1);
     return;
   }
   if (connections_.size() >= kMaxConnections && !make_room()) return;
@@ -150,6 +149,7 @@ void Server::read_from(Connection& connection) {
     reply = handler_.answer(connection, request);
   } else {
     spdlog::warn("refused pid {}: {}", connection.process->pid(), reply.text.data());
+    tally_.refused.fetch_add(1);
   }
   send_reply(connection, reply);
   if (!good && connection.slots == 0) close_connection(connection);

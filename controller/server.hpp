@@ -5,6 +5,7 @@
 
 #include "controller/fd.hpp"
 #include "controller/process.hpp"
+#include "controller/tally.hpp"
 #include "shm/messages.hpp"
 
 namespace sluice::controller {
@@ -32,7 +33,7 @@ class RequestHandler {
 class Server {
  public:
   /// `listener` is a listening socket that outlives this object.
-  Server(int listener, RequestHandler& handler);
+  Server(int listener, RequestHandler& handler, Tally& tally);
 
   /// Becomes readable when serve() has something to do.
   [[nodiscard]] int fd() const noexcept { return epoll_.get(); }
@@ -56,6 +57,7 @@ class Server {
 
   int listener_;
   RequestHandler& handler_;
+  Tally& tally_;
   Fd epoll_;
   std::list<Connection> connections_;  // oldest first; addresses are epoll's keys
   bool accepting_ = true;

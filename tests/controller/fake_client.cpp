@@ -2,6 +2,7 @@
 // the board as a real one does. Obeys one word per line on stdin and answers one line each.
 //
 //   fake_client SESSION PRIORITY DEVICE     DEVICE: a byte that fills the UUID
+//   fake_client SESSION lease 0             takes a lease instead
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -52,6 +53,9 @@ class FakeClient {
     return reply;
   }
 
+  /// Where no controller is left to do it.
+  void remove_board_if_last() { mapping_->remove_if_unused(); }
+
   void start_watcher() {
     std::thread([this] { watch(); }).detach();
     while (!live_.load()) std::this_thread::yield();
@@ -59,7 +63,11 @@ class FakeClient {
 
   [[nodiscard]] int slot() const { return request_.slot; }
   BoardView view() { return BoardView(mapping_->board()); }
-  int connection() const { return fd_; }
+  /// Drops the connection and never asks for another.
+  void disconnect() {
+    reconnects_.store(false);
+    shutdown(fd_, SHUT_RDWR);
+  }
 
  private:
   void watch() {
@@ -76,7 +84,7 @@ class FakeClient {
         fd_ = -1;
         fail_open(board, slot());
       }
-      if (fd_ < 0) attach_again(board);
+      if (fd_ < 0 && reconnects_.load()) attach_again(board);
     }
   }
 
@@ -99,6 +107,7 @@ class FakeClient {
   std::unique_ptr<BoardMapping> mapping_;
   std::atomic<int> fd_{-1};
   std::atomic<bool> live_{false};
+  std::atomic<bool> reconnects_{true};
 };
 
 /// Memory that the kernel has to tear down after a SIGKILL, before a pidfd tells of it.
@@ -124,25 +133,36 @@ void obey(FakeClient& client, const std::string& word) {
     touch_memory(mib);
   } else if (word == "leave") {
     leave(board, client.slot());
+    client.remove_board_if_last();
     std::cout << "ok" << std::endl;
     std::exit(0);
   } else if (word == "exec") {
     std::cout << "ok" << std::endl;
     execlp("sleep", "sleep", "600", nullptr);
-  } else if (word == "garbage") {
-    std::string bytes;
-    std::cin >> bytes;
-    send(client.connection(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  } else if (word == "disconnect") {
+    client.disconnect();
   } else {
     std::abort();
   }
   std::cout << "ok" << std::endl;
 }
 
+/// As `sluice exec` does: asks, closes the connection, becomes another program.
+int take_lease(const char* session) {
+  Request request;
+  request.kind = RequestKind::kLease;
+  Reply reply;
+  const int fd = connect_controller(socket_path(session).c_str());
+  if (ask(fd, request, reply, kAskMs) != 0 || reply.status != ReplyStatus::kOk) return 1;
+  std::cout << "leased" << std::endl;
+  return execlp("sleep", "sleep", "600", nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
+  if (std::string(argv[2]) == "lease") return take_lease(argv[1]);
   FakeClient client(argv[1], static_cast<std::uint32_t>(std::atoi(argv[2])), std::atoi(argv[3]));
   const Reply reply = client.attach();
   if (reply.status != ReplyStatus::kOk) {

@@ -1,0 +1,221 @@
+#include "controller/exposition.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <string_view>
+#include <vector>
+
+#include "controller/clients.hpp"
+#include "controller/metrics_text.hpp"
+#include "intercept/entry_names.hpp"
+#include "shm/gates.hpp"
+#include "shm/policy.hpp"
+
+namespace sluice::controller {
+namespace {
+
+using shm::Count;
+using shm::SlotState;
+
+constexpr std::array<std::string_view, 6> kStateNames{"free",        "reserved", "live",
+                                                      "failed_open", "leaving",  "dead"};
+constexpr std::array<std::pair<Count, std::string_view>, 4> kBypassReasons{
+    {{Count::kBypassPolicyNone, "policy_none"},
+     {Count::kBypassUnattached, "unattached"},
+     {Count::kBypassFailedOpen, "failed_open"},
+     {Count::kBypassForeignCapture, "foreign_capture"}}};
+
+double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+/// One client at one moment: who it is, and its slot.
+struct Row {
+  const shm::Slot& slot;
+  shm::SlotInfo info;
+  std::string index;
+  std::string pid;
+  std::uint64_t jobs;  ///< Begun by this client.
+};
+
+std::vector<Row> read_rows(const shm::Board& board, const Tally& tally) {
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < board.slots.size(); ++i) {
+    const shm::Slot& slot = board.slots[i];
+    const auto info = shm::SlotInfo::unpack(slot.info.load());
+    if (info.state == SlotState::kFree) continue;
+    // Odd while active: a job that has begun counts.
+    const std::uint64_t jobs = (slot.job.load() + 1) / 2 - (tally.first_job[i].load() + 1) / 2;
+    rows.push_back({slot, info, std::to_string(i), std::to_string(slot.pid.load()), jobs});
+  }
+  return rows;
+}
+
+std::string device_name(const shm::Board& board, std::uint8_t index) {
+  constexpr std::array<std::size_t, 4> kDashesBefore{4, 6, 8, 10};
+  if (index >= board.devices.size()) return "unknown";
+  std::string text = "GPU-";
+  const auto& uuid = board.devices[index].uuid;
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    if (std::count(kDashesBefore.begin(), kDashesBefore.end(), i) != 0) text += '-';
+    text += kDigits[uuid[i] >> 4U];
+    text += kDigits[uuid[i] & 0xfU];
+  }
+  return text;
+}
+
+void write_clients(MetricsText& out, const shm::Board& board, const std::vector<Row>& rows) {
+  out.family("sluice_slots", "gauge", "Client slots of the session.");
+  out.sample(shm::kSlots);
+  out.family("sluice_clients", "gauge", "Client slots in use, by state.");
+  for (std::size_t state = 1; state < kStateNames.size(); ++state) {
+    const auto count = std::count_if(rows.begin(), rows.end(), [&](const Row& row) {
+      return static_cast<std::size_t>(row.info.state) == state;
+    });
+    out.sample({{"state", kStateNames[state]}}, static_cast<double>(count));
+  }
+  out.family("sluice_client_info", "gauge", "One per client: who it is and how it is treated.");
+  for (const Row& row : rows) {
+    const auto state =
+        std::min<std::size_t>(static_cast<std::size_t>(row.info.state), kStateNames.size() - 1);
+    out.sample({{"slot", row.index},
+                {"pid", row.pid},
+                {"command", load_text(row.slot.command.data(), row.slot.command.size())},
+                {"device", device_name(board, row.info.device)},
+                {"priority", std::to_string(row.info.priority)},
+                {"policy", shm::to_string(shm::Policy::unpack(row.slot.policy.load()))},
+                {"state", kStateNames[state]}},
+               1);
+  }
+}
+
+/// One number per client.
+void write_slots(MetricsText& out, const std::vector<Row>& rows) {
+  struct Family {
+    const char* name;
+    const char* type;
+    const char* help;
+    double (*value)(const Row&);
+  };
+  constexpr std::array<Family, 7> kFamilies{{
+      {"sluice_client_active", "gauge", "1 while a job of the client runs.",
+       [](const Row& row) { return shm::is_active(row.slot.job.load()) ? 1.0 : 0.0; }},
+      {"sluice_jobs_total", "counter",
+       "Jobs begun since the client or this controller came, whichever was later.",
+       [](const Row& row) { return static_cast<double>(row.jobs); }},
+      {"sluice_gate_closed", "gauge", "1 while a job of higher priority holds the client.",
+       [](const Row& row) { return row.slot.gate.load() != 0 ? 1.0 : 0.0; }},
+      {"sluice_gate_holders", "gauge", "Clients that hold the client now.",
+       [](const Row& row) { return static_cast<double>(std::popcount(row.slot.gate.load())); }},
+      {"sluice_gate_closed_seconds_total", "counter",
+       "Time with the gate closed and work outstanding.",
+       [](const Row& row) { return seconds(row.slot.closed_ns.load()); }},
+      {"sluice_max_hold_openings_total", "counter",
+       "Holds that were ended because they outlasted --max-hold.",
+       [](const Row& row) { return static_cast<double>(row.slot.max_hold_opened.load()); }},
+      {"sluice_unhooked_lookups_total", "counter",
+       "Times the program asked the driver for a work entry that is not hooked.",
+       [](const Row& row) { return static_cast<double>(row.slot.unhooked_asked.load()); }},
+  }};
+  for (const Family& family : kFamilies) {
+    out.family(family.name, family.type, family.help);
+    for (const Row& row : rows) {
+      out.sample({{"slot", row.index}, {"pid", row.pid}}, family.value(row));
+    }
+  }
+}
+
+/// Calls `visit(row, entry name, counters)` for every driver entry that a client has used.
+template <class Visit>
+void for_each_entry(const std::vector<Row>& rows, Visit visit) {
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < intercept::kEntryNames.size(); ++i) {
+      const shm::EntryCounters& counters = row.slot.entries[i];
+      if (counters.launches() != 0) visit(row, intercept::kEntryNames[i], counters);
+    }
+  }
+}
+
+/// One number per client and driver entry.
+void write_entries(MetricsText& out, const std::vector<Row>& rows) {
+  using Counters = shm::EntryCounters;
+  struct Family {
+    const char* name;
+    const char* help;
+    double (*value)(const Counters&);
+  };
+  constexpr std::array<Family, 5> kFamilies{{
+      {"sluice_launches_total", "Calls of a driver entry that gives the GPU work.",
+       [](const Counters& of) { return static_cast<double>(of.launches()); }},
+      {"sluice_launches_gated_total", "Launches that passed the gate under a policy.",
+       [](const Counters& of) { return static_cast<double>(of[Count::kGated].load()); }},
+      {"sluice_launches_captured_total", "Launches recorded into a graph.",
+       [](const Counters& of) { return static_cast<double>(of[Count::kCaptured].load()); }},
+      {"sluice_launches_waited_total",
+       "Launches held on the host, or with a stream wait put in front.",
+       [](const Counters& of) { return static_cast<double>(of[Count::kWaited].load()); }},
+      {"sluice_launch_held_seconds_total", "Time that launching threads were held on the host.",
+       [](const Counters& of) { return seconds(of[Count::kHeldNs].load()); }},
+  }};
+  for (const Family& family : kFamilies) {
+    out.family(family.name, "counter", family.help);
+    for_each_entry(rows, [&](const Row& row, std::string_view entry, const Counters& counters) {
+      out.sample({{"slot", row.index}, {"pid", row.pid}, {"entry", entry}}, family.value(counters));
+    });
+  }
+  out.family("sluice_launches_bypassed_total", "counter",
+             "Launches that went to the driver without passing the gate.");
+  for_each_entry(rows, [&](const Row& row, std::string_view entry, const Counters& counters) {
+    for (const auto& [count, reason] : kBypassReasons) {
+      out.sample({{"slot", row.index}, {"pid", row.pid}, {"entry", entry}, {"reason", reason}},
+                 static_cast<double>(counters[count].load()));
+    }
+  });
+}
+
+void write_controller(MetricsText& out, const shm::Board& board, const Tally& tally,
+                      std::uint64_t now_ns) {
+  const std::uint64_t beat = board.heartbeat_ns.load();
+  out.family("sluice_heartbeat_age_seconds", "gauge",
+             "Age of the controller's last heartbeat; clients run ungated above 0.15.");
+  out.sample(seconds(now_ns > beat ? now_ns - beat : 0));
+  out.family("sluice_max_hold_seconds", "gauge", "Longest hold by one job; 0: no limit.");
+  out.sample(seconds(board.max_hold_ns.load()));
+  out.family("sluice_leases", "gauge", "Processes that keep the controller there.");
+  out.sample(static_cast<double>(tally.leases.load()));
+  out.family("sluice_controller_starts_total", "counter",
+             "Controllers that the board has had; above 1 it was adopted.");
+  out.sample(board.controller_starts.load());
+  struct Family {
+    const char* name;
+    const char* help;
+    const std::atomic<std::uint64_t>& value;
+  };
+  for (const Family& family : {
+           Family{"sluice_attaches_total", "Slots given out.", tally.attached},
+           Family{"sluice_reattaches_total", "Clients that came back to their slot.",
+                  tally.reattached},
+           Family{"sluice_refusals_total", "Requests and connections refused.", tally.refused},
+           Family{"sluice_deaths_repaired_total", "Clients found dead without having left.",
+                  tally.deaths_repaired},
+           Family{"sluice_gates_opened_total", "Gates opened because their holder had died.",
+                  tally.gates_opened},
+       }) {
+    out.family(family.name, "counter", family.help);
+    out.sample(static_cast<double>(family.value.load()));
+  }
+}
+
+}  // namespace
+
+std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_t now_ns) {
+  const std::vector<Row> rows = read_rows(board, tally);
+  MetricsText out;
+  write_controller(out, board, tally, now_ns);
+  write_clients(out, board, rows);
+  write_slots(out, rows);
+  write_entries(out, rows);
+  return out.take();
+}
+
+}  // namespace sluice::controller

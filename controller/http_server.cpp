@@ -1,0 +1,156 @@
+#include "controller/http_server.hpp"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+namespace sluice::controller {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+using tcp = asio::ip::tcp;
+using Metrics = std::function<std::string()>;
+
+constexpr std::chrono::seconds kRequestTime{5};
+constexpr std::chrono::milliseconds kAcceptPause{100};
+constexpr std::size_t kMaxRequestBytes = 16 * 1024;
+constexpr int kMaxConnections = 16;
+
+http::response<http::string_body> answer(const http::request<http::string_body>& request,
+                                         const Metrics& metrics) {
+  http::response<http::string_body> response;
+  response.version(request.version());
+  response.keep_alive(false);
+  response.set(http::field::content_type, "text/plain; charset=utf-8");
+  const auto path = request.target().substr(0, request.target().find('?'));
+  const bool head = request.method() == http::verb::head;
+  if (path != "/metrics") {
+    response.result(http::status::not_found);
+    response.body() = "not here; see /metrics\n";
+  } else if (!head && request.method() != http::verb::get) {
+    response.result(http::status::method_not_allowed);
+    response.set(http::field::allow, "GET, HEAD");
+  } else {
+    response.set(http::field::content_type, "text/plain; version=0.0.4; charset=utf-8");
+    response.body() = metrics();
+  }
+  response.prepare_payload();
+  if (head) response.body().clear();
+  return response;
+}
+
+/// One connection: a request, its response, the end. Keeps itself alive until then.
+class Exchange : public std::enable_shared_from_this<Exchange> {
+ public:
+  Exchange(tcp::socket socket, const Metrics& metrics, int& open)
+      : stream_(std::move(socket)), buffer_(kMaxRequestBytes), metrics_(metrics), open_(open) {
+    ++open_;
+  }
+  ~Exchange() { --open_; }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  void start() {
+    stream_.expires_after(kRequestTime);
+    http::async_read(stream_, buffer_, request_,
+                     [self = shared_from_this()](error_code error, std::size_t) {
+                       if (!error) self->respond();
+                     });
+  }
+
+ private:
+  void respond() {
+    response_ = answer(request_, metrics_);
+    stream_.expires_after(kRequestTime);
+    http::async_write(stream_, response_,
+                      [self = shared_from_this()](error_code error, std::size_t) {
+                        if (!error)
+                          self->stream_.socket().shutdown(tcp::socket::shutdown_send, error);
+                      });
+  }
+
+  beast::tcp_stream stream_;
+  beast::flat_buffer buffer_;
+  http::request<http::string_body> request_;
+  http::response<http::string_body> response_;
+  const Metrics& metrics_;
+  int& open_;
+};
+
+}  // namespace
+
+class HttpServer::Acceptor {
+ public:
+  Acceptor(const MetricsAddress& address, Metrics metrics)
+      : metrics_(std::move(metrics)), acceptor_(context_), pause_(context_) {
+    const tcp::endpoint endpoint(asio::ip::make_address(address.host), address.port);
+    acceptor_.open(endpoint.protocol());
+    acceptor_.set_option(tcp::acceptor::reuse_address(true));
+    acceptor_.bind(endpoint);
+    acceptor_.listen();
+    accept();
+    thread_ = std::thread([this] { context_.run(); });
+  }
+
+  ~Acceptor() {
+    context_.stop();
+    thread_.join();
+  }
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+  [[nodiscard]] std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
+
+ private:
+  void accept() {
+    acceptor_.async_accept([this](error_code error, tcp::socket socket) {
+      if (!error) std::make_shared<Exchange>(std::move(socket), metrics_, open_)->start();
+      if (!error && open_ < kMaxConnections) {
+        accept();
+      } else {
+        accept_later();
+      }
+    });
+  }
+
+  void accept_later() {
+    pause_.expires_after(kAcceptPause);
+    pause_.async_wait([this](error_code error) {
+      if (error) return;
+      if (open_ < kMaxConnections) {
+        accept();
+      } else {
+        accept_later();
+      }
+    });
+  }
+
+  Metrics metrics_;
+  int open_ = 0;  // outlives the exchanges, which the context keeps
+  asio::io_context context_{1};
+  tcp::acceptor acceptor_;
+  asio::steady_timer pause_;
+  std::thread thread_;
+};
+
+HttpServer::HttpServer(const MetricsAddress& address, std::function<std::string()> metrics) try
+    : acceptor_(std::make_unique<Acceptor>(address, std::move(metrics))) {
+} catch (const boost::system::system_error& error) {
+  throw std::runtime_error("cannot serve metrics on " + address.host + " port " +
+                           std::to_string(address.port) + ": " + error.code().message() +
+                           "; choose another --metrics");
+}
+
+HttpServer::~HttpServer() = default;
+
+std::uint16_t HttpServer::port() const noexcept { return acceptor_->port(); }
+
+}  // namespace sluice::controller

@@ -1,0 +1,39 @@
+#include "controller/metrics_text.hpp"
+
+#include <spdlog/fmt/fmt.h>
+
+namespace sluice::controller {
+namespace {
+
+std::string escaped(std::string_view value) {
+  std::string text;
+  for (const char c : value) {
+    if (c == '\\' || c == '"') text += '\\';
+    if (c == '\n') {
+      text += "\\n";
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+void MetricsText::family(std::string_view name, std::string_view type, std::string_view help) {
+  name_ = name;
+  text_ += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", name, help, type);
+}
+
+void MetricsText::sample(std::initializer_list<Label> labels, double value) {
+  text_ += name_;
+  char separator = '{';
+  for (const auto& [name, content] : labels) {
+    text_ += fmt::format("{}{}=\"{}\"", separator, name, escaped(content));
+    separator = ',';
+  }
+  if (labels.size() != 0) text_ += '}';
+  text_ += fmt::format(" {}\n", value);
+}
+
+}  // namespace sluice::controller

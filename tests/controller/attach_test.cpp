@@ -1,0 +1,243 @@
+// How clients get slots, and who does not.
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include "shm/policy.hpp"
+#include "shm/session.hpp"
+#include "support.hpp"
+
+namespace sluice::controller::test {
+namespace {
+
+using shm::ReplyStatus;
+using shm::SlotState;
+
+class Attach : public ControllerTest {
+ protected:
+  void SetUp() override {
+    ControllerTest::SetUp();
+    controller_ = start_controller();
+  }
+  void TearDown() override {
+    controller_->signal(SIGTERM);
+    EXPECT_EQ(controller_->wait(), 0);
+    ControllerTest::TearDown();
+  }
+  std::unique_ptr<Child> controller_;
+};
+
+// Prevents: a client that obeys a slot which does not say who and what it is.
+TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
+  const Look look(session_);
+  const Fd connection = connect_to(session_);
+  shm::Request request = good_request(7, 3);
+  request.policy = shm::Policy{shm::PolicyKind::kSync, 5}.pack();
+  std::strcpy(request.device_name.data(), "Some GPU");
+  const shm::Reply reply = ask_controller(connection.get(), request);
+  ASSERT_EQ(reply.status, ReplyStatus::kOk);
+  EXPECT_EQ(reply.slot, 0);
+  EXPECT_EQ(reply.board_id, look.board().board_id.load());
+  const shm::Slot& slot = look.slot(reply.slot);
+  const auto info = shm::SlotInfo::unpack(slot.info.load());
+  EXPECT_EQ(info.state, SlotState::kReserved);
+  EXPECT_EQ(info.priority, 7);
+  EXPECT_EQ(info.generation, reply.generation);
+  EXPECT_EQ(look.board().used.load(), 1U);
+  EXPECT_EQ(slot.pid.load(), static_cast<std::uint32_t>(getpid()));
+  EXPECT_EQ(slot.policy.load(), request.policy);
+  EXPECT_EQ(slot.requested_policy.load(), request.policy);
+  EXPECT_NE(slot.attached_ns.load(), 0U);
+  EXPECT_STREQ(look.board().devices[info.device].name.data(), "Some GPU");
+  EXPECT_EQ(look.board().devices[info.device].uuid, request.device_uuid);
+  // The full command line follows, read where nobody waits for it.
+  EXPECT_TRUE(eventually([&] {
+    return std::strncmp(slot.command.data(), "sluice_controller_test", 22) == 0;
+  })) << slot.command.data();
+}
+
+// Prevents: ordinals of CUDA_VISIBLE_DEVICES taken for devices; one slot for two devices.
+TEST_F(Attach, OneSlotPerDeviceOfAProcess) {
+  const Look look(session_);
+  const Fd connection = connect_to(session_);
+  const shm::Reply first = ask_controller(connection.get(), good_request(0, 1));
+  const shm::Reply second = ask_controller(connection.get(), good_request(0, 2));
+  const shm::Reply third = ask_controller(connection.get(), good_request(0, 1));
+  const auto device_of = [&](const shm::Reply& reply) {
+    return shm::SlotInfo::unpack(look.slot(reply.slot).info.load()).device;
+  };
+  EXPECT_NE(first.slot, second.slot);
+  EXPECT_NE(device_of(first), device_of(second));
+  EXPECT_EQ(device_of(first), device_of(third));
+}
+
+// Prevents: clients that pace although nobody ranks above them, or that do not although one does.
+TEST_F(Attach, OutrankedFollowsWhoLives) {
+  const Look look(session_);
+  const Fd low_connection = connect_to(session_);
+  const int low = ask_controller(low_connection.get(), good_request(1, 1)).slot;
+  EXPECT_EQ(look.slot(low).outranked.load(), 0U);
+  const Fd equal = connect_to(session_);
+  ask_controller(equal.get(), good_request(1, 1));
+  const Fd elsewhere = connect_to(session_);
+  ask_controller(elsewhere.get(), good_request(9, 2));
+  EXPECT_EQ(look.slot(low).outranked.load(), 0U) << "an equal, and one on another device";
+  {
+    const Fd above = connect_to(session_);
+    const int high = ask_controller(above.get(), good_request(2, 1)).slot;
+    EXPECT_EQ(look.slot(low).outranked.load(), 1U);
+    EXPECT_EQ(look.slot(high).outranked.load(), 0U);
+  }
+  EXPECT_TRUE(eventually([&] { return look.slot(low).outranked.load() == 0; }));
+}
+
+// Prevents: a session that is full refuses without a word, or hands out a slot twice.
+TEST_F(Attach, The64thClientIsRefusedAndAFreedSlotGivenOutAgain) {
+  const Look look(session_);
+  std::vector<Fd> connections;
+  std::uint64_t slots = 0;
+  for (int i = 0; i < shm::kSlots; ++i) {
+    connections.push_back(connect_to(session_));
+    const shm::Reply reply = ask_controller(connections.back().get(), good_request());
+    ASSERT_EQ(reply.status, ReplyStatus::kOk) << i;
+    slots |= shm::bit(reply.slot);
+  }
+  EXPECT_EQ(slots, ~shm::bit(63));
+  const Client late(session_, 0);
+  EXPECT_FALSE(late.attached());
+  EXPECT_EQ(late.greeting(),
+            "refused 1 all 63 slots are taken; end a client, or use another session");
+
+  const std::uint32_t generation = shm::SlotInfo::unpack(look.slot(17).info.load()).generation;
+  connections[17] = Fd();
+  ASSERT_TRUE(eventually([&] { return look.state(17) == SlotState::kFree; }));
+  const Fd again = connect_to(session_);
+  const shm::Reply reply = ask_controller(again.get(), good_request());
+  EXPECT_EQ(reply.slot, 17);
+  EXPECT_GT(reply.generation, generation);
+}
+
+// Prevents: the 33rd device gets the gates of another one.
+TEST_F(Attach, The33rdDeviceIsRefusedAndAnUnusedOneReplaced) {
+  std::vector<Fd> connections;
+  for (int device = 0; device < shm::kMaxDevices; ++device) {
+    connections.push_back(connect_to(session_));
+    ASSERT_EQ(ask_controller(connections.back().get(), good_request(0, device)).status,
+              ReplyStatus::kOk);
+  }
+  const Fd late = connect_to(session_);
+  const shm::Reply refused = ask_controller(late.get(), good_request(0, 100));
+  EXPECT_EQ(refused.status, ReplyStatus::kSessionFull);
+  EXPECT_STRNE(refused.text.data(), "");
+  connections[5] = Fd();
+  EXPECT_TRUE(eventually(
+      [&] { return ask_controller(late.get(), good_request(0, 100)).status == ReplyStatus::kOk; }));
+}
+
+// Prevents: a slot's new client inherits the counters of its old one; a repeated job counter,
+// for which max_hold may have opened a gate.
+TEST_F(Attach, ANewClientStartsFromCleanCounters) {
+  shm::BoardMapping mapping = shm::BoardMapping::attach(session_);
+  {
+    Client client(session_, 1);
+    client.order("begin");
+    client.order("end");
+    shm::Slot& slot = mapping.board().slots[0];
+    slot.entries[0][shm::Count::kGated].store(5);
+    slot.max_hold_opened.store(6);
+    slot.closed_ns.store(7);
+    slot.waived[3].store(8);
+    client.order("leave");
+  }
+  ASSERT_TRUE(eventually([&] { return mapping.board().used.load() == 0; }));
+  const Client next(session_, 0);
+  ASSERT_EQ(next.slot(), 0);
+  const shm::Slot& slot = mapping.board().slots[0];
+  EXPECT_EQ(slot.entries[0].launches(), 0U);
+  EXPECT_EQ(slot.max_hold_opened.load(), 0U);
+  EXPECT_EQ(slot.closed_ns.load(), 0U);
+  EXPECT_EQ(slot.waived[3].load(), 0U);
+  EXPECT_EQ(slot.job.load(), 2U);
+}
+
+// Prevents: a process takes the slot of another one, of another board, or of its own past.
+TEST_F(Attach, AttachesAgainOnlyToItsOwnSlot) {
+  const Fd connection = connect_to(session_);
+  shm::Request request = good_request();
+  const shm::Reply given = ask_controller(connection.get(), request);
+  request.slot = given.slot;
+  request.generation = given.generation;
+  request.board_id = given.board_id;
+  const Fd again = connect_to(session_);
+  const shm::Reply same = ask_controller(again.get(), request);
+  EXPECT_EQ(same.status, ReplyStatus::kOk);
+  EXPECT_EQ(same.slot, given.slot);
+  EXPECT_EQ(same.generation, given.generation);
+
+  const Client other(session_, 0);
+  const auto status_of = [&](auto change) {
+    shm::Request wrong = request;
+    change(wrong);
+    return ask_controller(again.get(), wrong).status;
+  };
+  EXPECT_EQ(status_of([](auto& r) { r.board_id += 1; }), ReplyStatus::kOtherBoard);
+  EXPECT_EQ(status_of([](auto& r) { r.generation += 1; }), ReplyStatus::kOtherBoard);
+  EXPECT_EQ(status_of([](auto& r) { r.slot = 40; }), ReplyStatus::kOtherBoard);
+  EXPECT_EQ(status_of([&](auto& r) {
+              r.slot = other.slot();
+              r.generation = other.generation();
+            }),
+            ReplyStatus::kOtherBoard)
+      << "another process's";
+}
+
+// Prevents: the slot that moved to a second connection is freed when the first one closes.
+TEST_F(Attach, TheOldConnectionMayCloseAfterAttachingAgain) {
+  const Look look(session_);
+  Fd connection = connect_to(session_);
+  shm::Request request = good_request();
+  const shm::Reply given = ask_controller(connection.get(), request);
+  request.slot = given.slot;
+  request.generation = given.generation;
+  request.board_id = given.board_id;
+  const Fd again = connect_to(session_);
+  ASSERT_EQ(ask_controller(again.get(), request).status, ReplyStatus::kOk);
+  connection = Fd();
+  ask_controller(connect_to(session_).get(), good_request());  // a round trip behind the close
+  const std::uint64_t beat = look.board().heartbeat_ns.load();
+  ASSERT_TRUE(eventually([&] { return look.board().heartbeat_ns.load() > beat + 1; }));
+  EXPECT_EQ(look.state(given.slot), SlotState::kReserved);
+}
+
+// Prevents: other users reach the socket.
+TEST_F(Attach, SocketAndFolderAreTheOwnersOnly) {
+  struct stat found {};
+  ASSERT_EQ(stat(shm::socket_path(session_).c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0600U);
+  ASSERT_EQ(stat(shm::runtime_dir().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0700U);
+}
+
+// Prevents: a process of another user gets a slot where folder and socket were opened by mistake.
+TEST_F(Attach, AnotherUserIsRefused) {
+  constexpr uid_t kNobody = 65534;
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  chmod(directory_.c_str(), 0711);
+  chmod(shm::runtime_dir().c_str(), 0711);
+  chmod(shm::socket_path(session_).c_str(), 0666);
+  ASSERT_EQ(seteuid(kNobody), 0);
+  const Fd connection(
+      shm::connect_controller((directory_ + "/sluice/" + session_ + ".sock").c_str()));
+  ASSERT_EQ(seteuid(0), 0);
+  ASSERT_TRUE(connection);
+  shm::Reply reply;
+  EXPECT_LT(shm::ask(connection.get(), good_request(), reply, 10'000), 0) << "hung up, no reply";
+  EXPECT_EQ(Look(session_).board().used.load(), 0U);
+  EXPECT_TRUE(eventually([&] { return log().find("of uid 65534") != std::string::npos; }));
+}
+
+}  // namespace
+}  // namespace sluice::controller::test

@@ -1,0 +1,126 @@
+// What a controller does with a board or socket that it finds.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "shm/session.hpp"
+#include "support.hpp"
+
+namespace sluice::controller::test {
+namespace {
+
+class FoundBoard : public ControllerTest {
+ protected:
+  /// Runs a controller that is to be refused. Its one line.
+  std::string refused_with() {
+    const std::size_t before = log().size();
+    EXPECT_EQ(launch_controller()->wait(), 1);
+    const std::string said = log().substr(before);
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+    return said;
+  }
+
+  void kill_controller(Child& controller) {
+    controller.signal(SIGKILL);
+    controller.wait();
+  }
+
+  void stop(Child& controller) {
+    controller.signal(SIGTERM);
+    EXPECT_EQ(controller.wait(), 0);
+  }
+};
+
+// Prevents: two controllers give out the same slots.
+TEST_F(FoundBoard, ASecondControllerIsRefusedByNameAndPid) {
+  const auto controller = start_controller();
+  const std::string said = refused_with();
+  EXPECT_NE(said.find("session " + session_), std::string::npos) << said;
+  EXPECT_NE(said.find("pid " + std::to_string(controller->pid())), std::string::npos) << said;
+  ask_controller(connect_to(session_).get(), good_request());  // the first is unharmed
+  stop(*controller);
+}
+
+// Prevents: a session that no controller can have again after a crash.
+TEST_F(FoundBoard, StaleBoardAndSocketAreReplaced) {
+  auto controller = start_controller();
+  const std::uint64_t old_id = Look(session_).board().board_id.load();
+  kill_controller(*controller);
+  ASSERT_TRUE(std::filesystem::exists(board_file()));
+  ASSERT_TRUE(std::filesystem::exists(shm::socket_path(session_)));
+  controller = start_controller();
+  EXPECT_NE(Look(session_).board().board_id.load(), old_id);
+  EXPECT_EQ(ask_controller(connect_to(session_).get(), good_request()).status,
+            shm::ReplyStatus::kOk);
+  stop(*controller);
+}
+
+// Prevents: an upgrade breaks on the board of the old version; or living clients of the old
+// version lose theirs.
+TEST_F(FoundBoard, AnotherLayoutVersionIsReplacedOnlyWhenNobodyUsesIt) {
+  auto controller = start_controller();
+  kill_controller(*controller);
+  {
+    const shm::BoardMapping user = shm::BoardMapping::attach(session_);
+    user.board().layout_version.store(shm::kLayoutVersion + 1);
+    const std::string said = refused_with();
+    EXPECT_NE(said.find("layout version " + std::to_string(shm::kLayoutVersion + 1)),
+              std::string::npos)
+        << said;
+    EXPECT_EQ(user.board().layout_version.load(), shm::kLayoutVersion + 1) << "left alone";
+  }
+  controller = start_controller();
+  EXPECT_EQ(Look(session_).board().layout_version.load(), shm::kLayoutVersion);
+  stop(*controller);
+}
+
+// Prevents: SIGBUS of the controller on a board that is too short.
+TEST_F(FoundBoard, ATruncatedBoardIsReplacedOnlyWhenNobodyUsesIt) {
+  auto controller = start_controller();
+  kill_controller(*controller);
+  {
+    const shm::BoardMapping user = shm::BoardMapping::attach(session_);
+    ASSERT_EQ(truncate(board_file().c_str(), 5000), 0);
+    const std::string said = refused_with();
+    EXPECT_NE(said.find("truncated"), std::string::npos) << said;
+  }
+  controller = start_controller();
+  EXPECT_EQ(std::filesystem::file_size(board_file()), sizeof(shm::Board));
+  stop(*controller);
+}
+
+// Prevents: another user plants a board, or a folder, that we then trust.
+TEST_F(FoundBoard, AnotherUsersBoardOrFolderIsRefused) {
+  constexpr uid_t kNobody = 65534;
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's file";
+  Fd(open(board_file().c_str(), O_CREAT | O_RDWR, 0600));
+  ASSERT_EQ(chown(board_file().c_str(), kNobody, kNobody), 0);
+  std::string said = refused_with();
+  EXPECT_NE(said.find("belongs to another user"), std::string::npos) << said;
+  EXPECT_TRUE(std::filesystem::exists(board_file())) << "it is not ours to remove";
+  std::filesystem::remove(board_file());
+
+  std::filesystem::create_directory(shm::runtime_dir());
+  ASSERT_EQ(chown(shm::runtime_dir().c_str(), kNobody, kNobody), 0);
+  said = refused_with();
+  EXPECT_NE(said.find("belongs to another user"), std::string::npos) << said;
+  EXPECT_FALSE(std::filesystem::exists(board_file())) << "a start that failed leaves nothing";
+  std::filesystem::remove(shm::runtime_dir());
+}
+
+// Prevents: a file of the user's is deleted because it has the socket's name.
+TEST_F(FoundBoard, WhatIsNoSocketIsNotReplaced) {
+  shm::ensure_runtime_dir();
+  Fd(open(shm::socket_path(session_).c_str(), O_CREAT | O_RDWR, 0600));
+  const std::string said = refused_with();
+  EXPECT_NE(said.find("is not a socket"), std::string::npos) << said;
+  EXPECT_TRUE(std::filesystem::exists(shm::socket_path(session_)));
+  std::filesystem::remove_all(shm::runtime_dir());
+}
+
+}  // namespace
+}  // namespace sluice::controller::test

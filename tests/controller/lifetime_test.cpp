@@ -1,0 +1,153 @@
+// When a controller comes and goes, and what is left of it.
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "shm/policy.hpp"
+#include "shm/session.hpp"
+#include "support.hpp"
+
+namespace sluice::controller::test {
+namespace {
+
+class Lifetime : public ControllerTest {};
+
+// Prevents: clients stay held by a controller that was told to leave; files left behind.
+TEST_F(Lifetime, SigtermOpensAllGatesAndRemovesEverything) {
+  const auto controller = start_controller();
+  Client low(session_, 0);
+  Client high(session_, 1);
+  const Look look(session_);
+  high.order("begin");
+  ASSERT_NE(look.gate(low.slot()), 0U);
+  low.process().signal(SIGSTOP);  // it cannot open its gate by itself
+  controller->signal(SIGTERM);
+  EXPECT_EQ(controller->wait(), 0);
+  EXPECT_EQ(look.gate(low.slot()), 0U);
+  EXPECT_EQ(look.board().controller_pid.load(), 0U);
+  EXPECT_FALSE(std::filesystem::exists(shm::runtime_dir()));
+  EXPECT_TRUE(std::filesystem::exists(board_file())) << "clients still use it";
+  low.process().signal(SIGCONT);
+  for (Client* client : {&low, &high}) {
+    client->order("leave");
+    client->process().wait();
+  }
+}
+
+// Prevents: clients that are being taken down when the controller leaves keep the board for ever.
+TEST_F(Lifetime, TheBoardOfDyingClientsIsRemoved) {
+  const auto controller = start_controller();
+  Client client(session_, 0);
+  client.order("touch 512");
+  client.process().signal(SIGKILL);
+  controller->signal(SIGTERM);
+  EXPECT_EQ(controller->wait(), 0);
+}
+
+TEST_F(Lifetime, SigintAndSighupLeaveInGoodOrder) {
+  for (const int number : {SIGINT, SIGHUP}) {
+    const auto controller = start_controller();
+    controller->signal(number);
+    EXPECT_EQ(controller->wait(), 0) << strsignal(number);
+    EXPECT_FALSE(std::filesystem::exists(board_file()));
+  }
+}
+
+// Prevents: a controller that nobody needs runs for ever; one that leaves its clients.
+TEST_F(Lifetime, ExitWhenIdleWaitsForTheLastClient) {
+  const auto controller = start_controller({"--exit-when-idle"});
+  const Look look(session_);
+  Client client(session_, 0);
+  // Past the first three seconds; shown by the lapse of time on the board's own clock.
+  const std::uint64_t start = shm::monotonic_ns();
+  ASSERT_TRUE(eventually([&] { return shm::monotonic_ns() > start + 4'500'000'000; }));
+  EXPECT_NE(look.board().controller_pid.load(), 0U);
+  client.order("leave");
+  EXPECT_EQ(controller->wait(), 0);
+}
+
+// Prevents: the controller leaves between the start of `sluice exec` and the program's first
+// driver call; or stays because a lease's connection was closed and nobody noticed the end.
+TEST_F(Lifetime, ALeaseLastsAsLongAsItsProcess) {
+  const auto controller = start_controller({"--exit-when-idle"});
+  const Look look(session_);
+  auto holder = std::make_unique<Child>(
+      std::vector<std::string>{SLUICE_FAKE_CLIENT_PROGRAM, session_, "lease", "0"});
+  EXPECT_EQ(holder->read_line(), "leased");
+  const std::uint64_t start = shm::monotonic_ns();
+  ASSERT_TRUE(eventually([&] { return shm::monotonic_ns() > start + 4'500'000'000; }));
+  EXPECT_NE(look.board().controller_pid.load(), 0U);
+  holder.reset();
+  EXPECT_EQ(controller->wait(), 0);
+}
+
+TEST_F(Lifetime, MaxHoldStandsOnTheBoard) {
+  const auto controller = start_controller({"--max-hold", "2.5"});
+  EXPECT_EQ(Look(session_).board().max_hold_ns.load(), 2'500'000'000U);
+  controller->signal(SIGTERM);
+  EXPECT_EQ(controller->wait(), 0);
+}
+
+// Prevents: a usage error that looks like a failed run, or starts something.
+TEST_F(Lifetime, UsageErrorsAreOneLineAndCode2) {
+  const std::vector<std::vector<std::string>> wrong{
+      {"--nonsense"},          {"--log-level", "loud"},          {"--max-hold", "-1"},
+      {"--max-hold", "soon"},  {"--metrics", "0.0.0.0:9464"},    {"--metrics", "127.0.0.1"},
+      {"--session", "../etc"}, {"--metrics", "192.168.1.1:9464"}};
+  for (const auto& options : wrong) {
+    const std::size_t before = log().size();
+    std::vector<std::string> command{SLUICE_CONTROLLER_PROGRAM};
+    command.insert(command.end(), options.begin(), options.end());
+    EXPECT_EQ(Child(command, log_path()).wait(), 2) << options[0];
+    const std::string said = log().substr(before);
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+    EXPECT_NE(said.find(options[0]), std::string::npos) << said;
+  }
+}
+
+// Prevents: a terminal that is stopped, or a log that nobody reads, stops the heartbeat and with
+// it every client's gate; or keeps the controller from leaving.
+TEST_F(Lifetime, AFullLogPipeStopsNeitherHeartbeatNorExit) {
+  const std::string pipe = directory_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const Fd reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  fcntl(reader.get(), F_SETPIPE_SZ, 4096);
+  Child controller({SLUICE_CONTROLLER_PROGRAM, "--session", session_, "--log-level", "debug"},
+                   pipe);
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(shm::socket_path(session_)); }));
+  const Look look(session_);
+  const Fd connection = connect_to(session_);
+  shm::Request request = good_request();
+  request.priority = 1000;
+  for (int i = 0; i < 2000; ++i) {  // a line each
+    ASSERT_EQ(ask_controller(connection.get(), request).status, shm::ReplyStatus::kBadRequest);
+  }
+  const std::uint64_t beat = look.board().heartbeat_ns.load();
+  EXPECT_TRUE(eventually(
+      [&] { return look.board().heartbeat_ns.load() > beat + 5 * shm::kHeartbeatPeriodNs; }));
+  controller.signal(SIGTERM);
+  EXPECT_EQ(controller.wait(), 0);
+}
+
+// Prevents: a client that the controller cannot watch holds gates that nobody opens.
+TEST_F(Lifetime, AClientOfAnotherPidNamespaceIsRefused) {
+  const Fd own(open("/proc/self/ns/pid_for_children", O_RDONLY | O_CLOEXEC));
+  if (!own || unshare(CLONE_NEWPID) != 0) GTEST_SKIP() << "may not make a pid namespace";
+  const auto controller = launch_controller();
+  ASSERT_EQ(setns(own.get(), CLONE_NEWPID), 0);
+  ASSERT_TRUE(eventually([&] { return log().find("ready") != std::string::npos; }));
+  const shm::Reply reply = ask_controller(connect_to(session_).get(), good_request());
+  EXPECT_EQ(reply.status, shm::ReplyStatus::kCannotWatch);
+  EXPECT_STRNE(reply.text.data(), "");
+  controller->signal(SIGTERM);
+  EXPECT_EQ(controller->wait(), 0);
+}
+
+}  // namespace
+}  // namespace sluice::controller::test

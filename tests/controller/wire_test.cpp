@@ -1,0 +1,126 @@
+// Messages that no client of ours would send.
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "shm/session.hpp"
+#include "support.hpp"
+
+namespace sluice::controller::test {
+namespace {
+
+using shm::ReplyStatus;
+
+class Wire : public ControllerTest {
+ protected:
+  void SetUp() override {
+    ControllerTest::SetUp();
+    controller_ = start_controller();
+  }
+  void TearDown() override {
+    controller_->signal(SIGTERM);
+    EXPECT_EQ(controller_->wait(), 0);
+    ControllerTest::TearDown();
+  }
+
+  /// Sends bytes on a new connection. The reply's status, or nothing if it just hung up.
+  std::optional<ReplyStatus> send_bytes(const std::vector<unsigned char>& bytes) {
+    const Fd connection = connect_to(session_);
+    send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    pollfd ready{connection.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&ready, 1, static_cast<int>(kPatience.count())), 1);
+    shm::Reply reply;
+    if (recv(connection.get(), &reply, sizeof(reply), 0) != sizeof(reply)) return std::nullopt;
+    return reply.status;
+  }
+
+  std::unique_ptr<Child> controller_;
+};
+
+std::vector<unsigned char> bytes_of(const shm::Request& request, std::size_t size) {
+  std::vector<unsigned char> bytes(size);
+  std::memcpy(bytes.data(), &request, std::min(size, sizeof(request)));
+  return bytes;
+}
+
+// Prevents: a message read past its end, or a library of another build taken for garbage.
+TEST_F(Wire, WrongSizesAndVersionsAreNamed) {
+  const shm::Request good = good_request();
+  for (const std::size_t size : {1U, 4U, 95U, 97U, 200U, 60000U}) {
+    EXPECT_EQ(send_bytes(bytes_of(good, size)), ReplyStatus::kBadRequest) << size;
+  }
+  EXPECT_EQ(send_bytes({}), std::nullopt) << "an empty message is a hang-up";
+  shm::Request other = good;
+  other.version = shm::kWireVersion + 1;
+  for (const std::size_t size : {96U, 100U}) {
+    EXPECT_EQ(send_bytes(bytes_of(other, size)), ReplyStatus::kWrongVersion) << size;
+  }
+}
+
+// Prevents: a value out of range reaches the board.
+TEST_F(Wire, ValuesOutOfRangeAreRefused) {
+  const Fd connection = connect_to(session_);
+  const auto status_of = [&](auto change) {
+    shm::Request wrong = good_request();
+    change(wrong);
+    return ask_controller(connection.get(), wrong).status;
+  };
+  EXPECT_EQ(status_of([](auto& r) { r.priority = 256; }), ReplyStatus::kBadRequest);
+  EXPECT_EQ(status_of([](auto& r) { r.slot = 63; }), ReplyStatus::kBadRequest);
+  EXPECT_EQ(status_of([](auto& r) { r.slot = -2; }), ReplyStatus::kBadRequest);
+  EXPECT_EQ(status_of([](auto& r) { r.policy = ~std::uint64_t{0}; }), ReplyStatus::kBadRequest);
+  EXPECT_EQ(status_of([](auto& r) { r.policy = std::uint64_t{2} << 32U; }),
+            ReplyStatus::kBadRequest)
+      << "sync:0";
+  EXPECT_EQ(status_of([](auto& r) { r.kind = static_cast<shm::RequestKind>(77); }),
+            ReplyStatus::kBadRequest);
+  EXPECT_EQ(Look(session_).board().used.load(), 0U);
+}
+
+// Prevents: some sequence of bytes ends the controller or damages the board.
+TEST_F(Wire, GarbageHarmsNobody) {
+  const Client bystander(session_, 0);
+  const Look look(session_);
+  std::mt19937 random(20261120);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<unsigned char> bytes = bytes_of(good_request(), sizeof(shm::Request));
+    if (round % 3 == 0) bytes.resize(1 + random() % 300);
+    const std::size_t changes = 1 + random() % 20;
+    // From 4 on: the version stays right, so that most rounds get past it.
+    for (std::size_t i = 0; i < changes && bytes.size() > 4; ++i) {
+      bytes[4 + random() % (bytes.size() - 4)] = static_cast<unsigned char>(random());
+    }
+    send_bytes(bytes);
+  }
+  EXPECT_EQ(look.state(bystander.slot()), shm::SlotState::kLive);
+  EXPECT_TRUE(eventually([&] { return look.board().used.load() == shm::bit(bystander.slot()); }));
+  EXPECT_EQ(ask_controller(connect_to(session_).get(), good_request()).status, ReplyStatus::kOk);
+}
+
+// Prevents: peers that never read, never ask or never close stop the heartbeat, or keep others out.
+TEST_F(Wire, SlowPeersStopNobody) {
+  const Look look(session_);
+  const Fd deaf = connect_to(session_);
+  shm::Request request = good_request();
+  request.priority = 999;
+  for (int i = 0; i < 5000; ++i) {
+    send(deaf.get(), &request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  std::vector<Fd> mute;
+  for (int i = 0; i < 400; ++i) {
+    mute.emplace_back(shm::connect_controller(
+        shm::socket_path(session_).c_str()));  // some are refused by a full queue, and that is fine
+  }
+  const std::uint64_t beat = look.board().heartbeat_ns.load();
+  EXPECT_TRUE(eventually(
+      [&] { return look.board().heartbeat_ns.load() > beat + 5 * shm::kHeartbeatPeriodNs; }));
+  EXPECT_EQ(ask_controller(connect_to(session_).get(), good_request()).status, ReplyStatus::kOk);
+}
+
+}  // namespace
+}  // namespace sluice::controller::test
