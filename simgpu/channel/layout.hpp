@@ -9,9 +9,11 @@
 namespace sluice::simgpu {
 
 inline constexpr std::uint32_t kProtocolVersion = 1;
-// Commands a stream holds before a submitting call blocks. Measured on one H200 (driver 580):
-// 816 launches with a wait in front of every fourth, 1020 in all.
-inline constexpr std::uint64_t kQueueDepth = 1024;
+// Commands of any kind that a stream holds before a submitting call blocks, and the places of the
+// ring for them. Measured on one H200 (driver 580): behind a wait, 1020 kernels, or 510 with a
+// wait in front of each, or 1020 event records.
+inline constexpr std::uint64_t kQueueDepth = 1021;
+inline constexpr std::uint64_t kRingSize = 1024;
 inline constexpr std::size_t kMaxChannels = 1024;
 inline constexpr std::size_t kMaxEvents = 65536;
 inline constexpr std::size_t kMaxNames = 4096;
@@ -81,7 +83,7 @@ struct alignas(128) Channel {
   std::atomic<std::uint64_t> host_done;
   std::atomic<std::uint64_t> host_function;
   std::atomic<std::uint64_t> host_argument;
-  alignas(128) std::array<Command, kQueueDepth> ring;
+  alignas(128) std::array<Command, kRingSize> ring;
 };
 
 struct EventSlot {

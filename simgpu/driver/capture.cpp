@@ -57,6 +57,37 @@ CUresult check_unsafe_call() {
   return status;
 }
 
+CUresult check_no_capture_in(const Context& context) {
+  if (driver().graphs.open_captures == 0) return CUDA_SUCCESS;
+  const std::lock_guard lock(driver().graphs.mutex);
+  CUresult status = CUDA_SUCCESS;
+  for (const auto& capture : driver().graphs.captures) {
+    if (capture->origin->context.get() != &context) continue;
+    capture->invalidated = true;
+    status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return status;
+}
+
+void close_capture(const std::shared_ptr<Capture>& capture) {
+  for (const auto& stream : capture->streams) {
+    stream->capturing = false;
+    stream->capture_links.clear();
+    stream->capture.reset();
+  }
+  std::erase(driver().graphs.captures, capture);
+  driver().graphs.open_captures = driver().graphs.captures.size();
+}
+
+void abandon_capture(Stream& stream) {
+  if (!stream.capturing) return;
+  const std::lock_guard lock(driver().graphs.mutex);
+  const std::shared_ptr<Capture> capture = stream.capture;
+  if (!capture) return;
+  if (!capture->into_existing) driver().graphs.graphs.take(capture->graph->handle);
+  close_capture(capture);
+}
+
 CUresult check_not_capturing(Stream& stream) {
   if (driver().graphs.open_captures == 0) return CUDA_SUCCESS;
   const std::lock_guard lock(driver().graphs.mutex);
@@ -105,13 +136,22 @@ CUresult capture_record(Event& event, Stream& stream, bool& handled) {
   return CUDA_SUCCESS;
 }
 
+CUresult refuse_captured(const Event& event) {
+  const std::lock_guard lock(driver().graphs.mutex);
+  const std::shared_ptr<Capture> capture = event.captured.lock();
+  if (!capture) return CUDA_ERROR_INVALID_VALUE;
+  capture->invalidated = true;
+  return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 CUresult capture_wait(const std::shared_ptr<Stream>& stream, Event& event, bool& handled) {
   handled = false;
-  if (driver().graphs.open_captures == 0) return CUDA_SUCCESS;
+  if (driver().graphs.open_captures == 0 && !event.in_capture) return CUDA_SUCCESS;
   const std::lock_guard lock(driver().graphs.mutex);
   const std::shared_ptr<Capture> of_event = event.in_capture ? event.captured.lock() : nullptr;
-  if (!of_event && !stream->capture) return CUDA_SUCCESS;
-  handled = true;
+  handled = event.in_capture || stream->capture;
+  if (event.in_capture && !of_event) return CUDA_ERROR_INVALID_VALUE;
+  if (!handled) return CUDA_SUCCESS;
   const auto fail = [&](CUresult status) {
     if (of_event) of_event->invalidated = true;
     if (stream->capture) stream->capture->invalidated = true;

@@ -34,6 +34,15 @@ CUresult check_unsafe_call();
 // For calls on a stream that cannot become a node. Not capturing: CUDA_SUCCESS.
 CUresult check_not_capturing(Stream& stream);
 
+// For cuCtxSynchronize: no mode permits it while a stream of the context captures.
+CUresult check_no_capture_in(const Context& context);
+
+// The stream ends: so does a capture it takes part in.
+void abandon_capture(Stream& stream);
+
+// With Graphs::mutex held: the capture's streams are ordinary ones again.
+void close_capture(const std::shared_ptr<Capture>& capture);
+
 // For work on the legacy stream while a stream it synchronises with captures.
 CUresult check_implicit_dependency(const Stream& stream);
 
@@ -43,5 +52,8 @@ CUresult add_captured_node(Stream& stream, NodeContent content);
 // was; if not, the call is an ordinary one.
 CUresult capture_record(Event& event, Stream& stream, bool& handled);
 CUresult capture_wait(const std::shared_ptr<Stream>& stream, Event& event, bool& handled);
+
+// For host calls on an event whose last record was captured: what they return.
+CUresult refuse_captured(const Event& event);
 
 }  // namespace sluice::simgpu

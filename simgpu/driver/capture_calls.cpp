@@ -31,16 +31,6 @@ bool all_joined(const Capture& capture) {
   });
 }
 
-void close(const std::shared_ptr<Capture>& capture) {
-  for (const auto& stream : capture->streams) {
-    stream->capturing = false;
-    stream->capture_links.clear();
-    stream->capture.reset();
-  }
-  std::erase(driver().graphs.captures, capture);
-  driver().graphs.open_captures = driver().graphs.captures.size();
-}
-
 CUresult begin(CUstream handle, CUstreamCaptureMode mode, std::shared_ptr<Graph> graph,
                std::vector<Link> links) {
   static std::uint64_t next_id = 1;
@@ -76,16 +66,15 @@ CUresult end(Stream& stream, CUgraph* out) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *out = nullptr;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-      capture->owner != std::this_thread::get_id()) {
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-  }
   if (capture->origin != &stream) {
     capture->invalidated = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
   CUresult status = CUDA_SUCCESS;
-  if (capture->invalidated) {
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+      capture->owner != std::this_thread::get_id()) {
+    status = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  } else if (capture->invalidated) {
     status = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   } else if (!all_joined(*capture)) {
     status = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
@@ -95,7 +84,7 @@ CUresult end(Stream& stream, CUgraph* out) {
   } else if (!capture->into_existing) {
     driver().graphs.graphs.take(capture->graph->handle);
   }
-  close(capture);
+  close_capture(capture);
   return status;
 }
 
@@ -144,6 +133,7 @@ CUresult give_info(CUstream handle, const CaptureInfo& out) {
 CUstreamCaptureMode sluice::simgpu::thread_capture_mode() { return current_mode; }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
   if (mode == nullptr || !is_mode(*mode)) return CUDA_ERROR_INVALID_VALUE;
   std::swap(*mode, current_mode);
   return CUDA_SUCCESS;

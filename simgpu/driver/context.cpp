@@ -32,8 +32,7 @@ void Context::pass_all_channels() {
   for (const auto& stream : live_streams()) stream->last_submitted();
 }
 
-CUresult Context::synchronise() {
-  if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
+CUresult Context::drain() {
   for (const auto& stream : live_streams()) {
     const CUresult status = stream->wait(stream->last_submitted());
     if (status != CUDA_SUCCESS) return status;
@@ -41,27 +40,34 @@ CUresult Context::synchronise() {
   return CUDA_SUCCESS;
 }
 
+CUresult start_context(const std::shared_ptr<Context>& context) {
+  static std::atomic<std::uint32_t> next_id = 1;
+  Driver& d = driver();
+  context->id = next_id++;
+  Request request;
+  request.kind = RequestKind::kCreateContext;
+  request.id = context->id;
+  request.a = d.visible[static_cast<std::size_t>(context->device)];
+  if (!d.connection.request(request)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  context->legacy = make_stream(context, ChannelKind::kLegacy, 0);
+  if (!context->legacy) return CUDA_ERROR_OUT_OF_MEMORY;
+  context->destroyed = false;
+  return CUDA_SUCCESS;
+}
+
 CUresult make_context(CUdevice device, unsigned flags, bool primary,
                       std::shared_ptr<Context>& context) {
-  static std::atomic<std::uint32_t> next_id = 1;
   Driver& d = driver();
   if (device < 0 || static_cast<std::size_t>(device) >= d.visible.size()) {
     return CUDA_ERROR_INVALID_DEVICE;
   }
   context = std::make_shared<Context>();
-  context->id = next_id++;
   context->device = device;
   context->flags = flags;
   context->primary = primary;
-  Request request;
-  request.kind = RequestKind::kCreateContext;
-  request.id = context->id;
-  request.a = d.visible[static_cast<std::size_t>(device)];
-  if (!d.connection.request(request)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-  context->legacy = make_stream(context, ChannelKind::kLegacy, 0);
-  if (!context->legacy) return CUDA_ERROR_OUT_OF_MEMORY;
-  context->handle = d.contexts.add(context);
-  return CUDA_SUCCESS;
+  const CUresult status = start_context(context);
+  if (status == CUDA_SUCCESS) context->handle = d.contexts.add(context);
+  return status;
 }
 
 void destroy_context(const std::shared_ptr<Context>& context) {
@@ -82,7 +88,8 @@ void destroy_context(const std::shared_ptr<Context>& context) {
     const std::lock_guard lock(context->mutex);
     legacy.swap(context->legacy);
   }
-  d.contexts.take(context->handle);
+  // A primary context that is made again has its old handle, and those who hold it go on.
+  if (!context->primary) d.contexts.take(context->handle);
 }
 
 }  // namespace sluice::simgpu
@@ -90,6 +97,11 @@ void destroy_context(const std::shared_ptr<Context>& context) {
 using namespace sluice::simgpu;
 
 namespace {
+
+CUresult synchronise(Context& context) {
+  const CUresult status = check_no_capture_in(context);
+  return status == CUDA_SUCCESS ? context.drain() : status;
+}
 
 CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
   if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
@@ -218,12 +230,12 @@ CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) 
 }
 
 CUresult cuCtxSynchronize() {
-  return with_context([](Context& context) { return context.synchronise(); });
+  return with_context([](Context& context) { return synchronise(context); });
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   if (ctx == nullptr) return cuCtxSynchronize();
   if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
   const std::shared_ptr<Context> context = driver().contexts.find(ctx);
-  return context ? context->synchronise() : CUDA_ERROR_INVALID_CONTEXT;
+  return context ? synchronise(*context) : CUDA_ERROR_INVALID_CONTEXT;
 }

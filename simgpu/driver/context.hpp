@@ -14,7 +14,7 @@ namespace sluice::simgpu {
 struct Stream;
 
 struct Context {
-  std::uint32_t id = 0;  // never used twice in a process
+  std::atomic<std::uint32_t> id = 0;  // never used twice in a process
   CUdevice device = 0;
   CUcontext handle = nullptr;
   unsigned flags = 0;
@@ -28,12 +28,12 @@ struct Context {
 
   std::vector<std::shared_ptr<Stream>> live_streams();
 
-  // Allocation, module loading and the like need every channel of the context for a moment, so
-  // they block while another thread is blocked in a launch on a full queue.
+  // Most calls that make, change or end something need every channel of the context for a moment,
+  // so they block while another thread is blocked in a launch on a full queue.
   void pass_all_channels();
 
   // Until everything submitted so far has completed.
-  CUresult synchronise();
+  CUresult drain();
 };
 
 struct PrimaryContexts {

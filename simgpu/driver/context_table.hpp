@@ -9,6 +9,9 @@ namespace sluice::simgpu {
 CUresult make_context(CUdevice device, unsigned flags, bool primary,
                       std::shared_ptr<Context>& context);
 
+// Brings a destroyed primary context back, empty.
+CUresult start_context(const std::shared_ptr<Context>& context);
+
 // Ends the context here and on the GPU, with everything that lives in it.
 void destroy_context(const std::shared_ptr<Context>& context);
 

@@ -1,7 +1,6 @@
 // Copies and fills. They take time and really move the bytes, in stream order.
 #include <cstring>
 
-#include "simgpu/driver/capture.hpp"
 #include "simgpu/driver/driver.hpp"
 #include "simgpu/driver/enqueue.hpp"
 
@@ -76,8 +75,7 @@ CUresult copy_synchronously(const Copy& copy, CUstream handle) {
     if (copy.bytes == 0) return CUDA_SUCCESS;
     Place to;
     Place from;
-    CUresult status = check_unsafe_call();
-    if (status == CUDA_SUCCESS) status = prepare(copy, to, from);
+    const CUresult status = prepare(copy, to, from);
     if (status != CUDA_SUCCESS) return status;
     context.pass_all_channels();
     return with_stream(
@@ -105,8 +103,9 @@ CUresult copy_asynchronously(const Copy& copy, CUstream handle) {
 
 CUresult fill(CUdeviceptr to, std::uint64_t value, unsigned width, std::size_t count,
               CUstream handle, bool synchronously) {
-  return with_context([&](Context&) {
+  return with_context([&](Context& context) {
     if (count == 0) return CUDA_SUCCESS;
+    if (synchronously) context.pass_all_channels();
     Place place;
     const CUresult status = look_up(to, count * width, End::kDevice, place);
     if (status != CUDA_SUCCESS || to % width != 0) return CUDA_ERROR_INVALID_VALUE;

@@ -30,6 +30,7 @@ std::vector<unsigned> visible_devices(unsigned count) {
 // keep the parent's connection open.
 void detach_child() {
   driver().ready = false;
+  driver().forked = true;
   driver().connection.abandon();
 }
 
@@ -41,6 +42,7 @@ Driver& driver() {
 }
 
 CUresult Driver::initialise() {
+  if (forked) return CUDA_ERROR_NOT_INITIALIZED;
   const std::lock_guard lock(init_mutex);
   if (ready) return CUDA_SUCCESS;
   if (visible.empty()) {

@@ -33,6 +33,7 @@ struct Driver {
 
   std::mutex init_mutex;
   std::atomic<bool> ready = false;
+  std::atomic<bool> forked = false;  // this is the child of a fork
   Connection connection;
   // Device of the GPU process behind each ordinal that CUDA_VISIBLE_DEVICES leaves.
   std::vector<unsigned> visible;

@@ -58,8 +58,8 @@ CUresult record_event(Event& event, const std::shared_ptr<Stream>& stream) {
 }
 
 CUresult check_host_may_ask(const Event& event) {
-  if (const CUresult status = check_unsafe_call(); status != CUDA_SUCCESS) return status;
-  return event.in_capture ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
+  if (event.in_capture) return refuse_captured(event);
+  return check_unsafe_call();
 }
 
 CUresult elapsed(float* milliseconds, CUevent start, CUevent end) {
@@ -87,9 +87,10 @@ CUresult elapsed(float* milliseconds, CUevent start, CUevent end) {
 }  // namespace
 
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
-  return with_context([&](Context&) {
+  return with_context([&](Context& context) {
     if (phEvent == nullptr || (Flags & ~7U) != 0) return CUDA_ERROR_INVALID_VALUE;
     if ((Flags & CU_EVENT_INTERPROCESS) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+    context.pass_all_channels();
     const std::size_t slot = driver().event_slots.take();
     if (slot == kMaxEvents) return CUDA_ERROR_OUT_OF_MEMORY;
     auto event = std::make_shared<Event>(slot);
@@ -102,7 +103,10 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 
 CUresult cuEventDestroy_v2(CUevent hEvent) {
   if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
-  return driver().events.take(hEvent) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  const std::shared_ptr<Event> event = driver().events.take(hEvent);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  event->context->pass_all_channels();
+  return CUDA_SUCCESS;
 }
 CUresult cuEventDestroy(CUevent hEvent) { return cuEventDestroy_v2(hEvent); }
 

@@ -81,13 +81,6 @@ std::shared_ptr<Graph> Graph::clone() const {
   return copy;
 }
 
-bool Graph::contains(CUgraphNodeType type) const {
-  return std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) {
-    const auto& content = node->content;
-    return content.type == type || (content.child && content.child->contains(type));
-  });
-}
-
 bool find_nodes(const Graph& graph, const CUgraphNode* handles, const CUgraphEdgeData* data,
                 std::size_t count, std::vector<Link>& links) {
   if (count != 0 && handles == nullptr) return false;

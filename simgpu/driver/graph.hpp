@@ -59,7 +59,6 @@ struct Graph {
   // there is a cycle.
   [[nodiscard]] std::vector<const Node*> order() const;
   [[nodiscard]] std::shared_ptr<Graph> clone() const;
-  [[nodiscard]] bool contains(CUgraphNodeType type) const;
 
   CUgraph handle = nullptr;
   std::vector<std::shared_ptr<Node>> nodes;

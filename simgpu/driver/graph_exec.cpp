@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "simgpu/driver/capture.hpp"
 #include "simgpu/driver/driver.hpp"
 #include "simgpu/driver/enqueue.hpp"
 
@@ -48,35 +49,59 @@ void drop_ended() {
   });
 }
 
+// Making and ending executable graphs is unsafe in captures and needs all channels.
+CUresult take_turn() {
+  if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
+  if (const std::shared_ptr<Context> context = current_context()) context->pass_all_channels();
+  return CUDA_SUCCESS;
+}
+
 struct Instantiation {
   CUresult status = CUDA_SUCCESS;
   CUgraphInstantiateResult result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+  CUgraphNode error = nullptr;
 };
+
+// The first node that a graph launched by the device may not have.
+CUgraphNode not_for_device_launch(const Graph& graph) {
+  for (const auto& node : graph.nodes) {
+    const NodeContent& content = node->content;
+    const bool inside = content.child && not_for_device_launch(*content.child) != nullptr;
+    if (inside || content.type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP ||
+        content.type == CU_GRAPH_NODE_TYPE_HOST) {
+      return node->handle;
+    }
+  }
+  return nullptr;
+}
 
 Instantiation instantiate(CUgraphExec* out, CUgraph handle, std::uint64_t flags) {
   constexpr std::uint64_t kKnown = 15;
   if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) {
-    return {status, CUDA_GRAPH_INSTANTIATE_ERROR};
+    return {status, CUDA_GRAPH_INSTANTIATE_ERROR, nullptr};
+  }
+  if (const CUresult status = take_turn(); status != CUDA_SUCCESS) {
+    return {status, CUDA_GRAPH_INSTANTIATE_ERROR, nullptr};
   }
   const std::lock_guard lock(driver().graphs.mutex);
   const std::shared_ptr<Graph> graph = driver().graphs.graphs.find(handle);
   if (!graph || out == nullptr || (flags & ~kKnown) != 0) {
-    return {CUDA_ERROR_INVALID_VALUE, CUDA_GRAPH_INSTANTIATE_ERROR};
+    return {CUDA_ERROR_INVALID_VALUE, CUDA_GRAPH_INSTANTIATE_ERROR, nullptr};
   }
   if (graph->order().size() != graph->nodes.size()) {
-    return {CUDA_ERROR_INVALID_VALUE, CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE};
+    return {CUDA_ERROR_INVALID_VALUE, CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, nullptr};
   }
-  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0 &&
-      (graph->contains(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) ||
-       graph->contains(CU_GRAPH_NODE_TYPE_HOST))) {
-    return {CUDA_ERROR_NOT_SUPPORTED, CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED};
+  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
+    if (CUgraphNode node = not_for_device_launch(*graph)) {
+      return {CUDA_ERROR_INVALID_VALUE, CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED, node};
+    }
   }
   drop_ended();
   auto exec = std::make_shared<GraphExec>();
   exec->graph = graph->clone();
   exec->flags = flags;
   const CUresult status = upload(*exec->graph, exec->number);
-  if (status != CUDA_SUCCESS) return {status, CUDA_GRAPH_INSTANTIATE_ERROR};
+  if (status != CUDA_SUCCESS) return {status, CUDA_GRAPH_INSTANTIATE_ERROR, nullptr};
   *out = driver().graphs.execs.add(exec);
   return {};
 }
@@ -120,7 +145,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
   if (instantiateParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Instantiation made = instantiate(phGraphExec, hGraph, instantiateParams->flags);
   instantiateParams->result_out = made.result;
-  instantiateParams->hErrNode_out = nullptr;
+  instantiateParams->hErrNode_out = made.error;
   return made.status;
 }
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* phGraphExec, CUgraph hGraph,
@@ -188,6 +213,7 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
+  if (const CUresult status = take_turn(); status != CUDA_SUCCESS) return status;
   std::shared_ptr<GraphExec> exec = driver().graphs.execs.take(hGraphExec);
   if (!exec) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(driver().graphs.mutex);

@@ -25,12 +25,14 @@ const Entry entries[] = {
 #undef SLUICE_ENTRY_PT
 };
 
+constexpr cuuint64_t kKnownFlags =
+    CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+
+// Success with a null address and a result that says why is how the real driver answers for a
+// name it does not have.
 CUresult look_up(const char* symbol, void** pfn, int version, cuuint64_t flags,
                  CUdriverProcAddressQueryResult& result) {
-  if (symbol == nullptr || pfn == nullptr ||
-      flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (symbol == nullptr || pfn == nullptr || flags > kKnownFlags) return CUDA_ERROR_INVALID_VALUE;
   *pfn = nullptr;
   const Entry* best = nullptr;
   bool known = false;
@@ -43,7 +45,7 @@ CUresult look_up(const char* symbol, void** pfn, int version, cuuint64_t flags,
   if (best == nullptr) {
     result =
         known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    return CUDA_ERROR_NOT_FOUND;
+    return CUDA_SUCCESS;
   }
   const bool own_default_stream = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   *pfn = own_default_stream && best->per_thread != nullptr ? best->per_thread : best->plain;
@@ -55,14 +57,16 @@ CUresult look_up(const char* symbol, void** pfn, int version, cuuint64_t flags,
 
 CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
   CUdriverProcAddressQueryResult result{};
-  return look_up(symbol, pfn, cudaVersion, flags, result);
+  const CUresult status = look_up(symbol, pfn, cudaVersion, flags, result);
+  const bool missing = status == CUDA_SUCCESS && *pfn == nullptr;
+  return missing ? CUDA_ERROR_NOT_FOUND : status;
 }
 
 CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* symbolStatus) {
   CUdriverProcAddressQueryResult result{};
   const CUresult status = look_up(symbol, pfn, cudaVersion, flags, result);
-  if (symbolStatus != nullptr) *symbolStatus = result;
+  if (status == CUDA_SUCCESS && symbolStatus != nullptr) *symbolStatus = result;
   return status;
 }
 

@@ -32,7 +32,7 @@ CUresult wait_work(CUdeviceptr address, std::uint64_t value, unsigned width, uns
 CUresult write_work(CUdeviceptr address, std::uint64_t value, unsigned width, unsigned flags,
                     Work& work) {
   // CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER is refused by the real driver too.
-  if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
+  if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   work.op = Op::kWriteValue;
   work.width = static_cast<std::uint8_t>(width);
   work.a = address;
@@ -42,7 +42,7 @@ CUresult write_work(CUdeviceptr address, std::uint64_t value, unsigned width, un
 
 CUresult batch_works(unsigned count, const CUstreamBatchMemOpParams* operations,
                      std::vector<Work>& works) {
-  if (operations == nullptr || count == 0 || count > 256) return CUDA_ERROR_INVALID_VALUE;
+  if (count > 256 || (count != 0 && operations == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
     const CUstreamBatchMemOpParams& operation = operations[i];
     const auto& wait = operation.waitValue;

@@ -119,11 +119,12 @@ CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   });
 }
 
-// Synchronises the context first, as the real driver does: queued work may use the memory.
+// Waits for the context first, as the real driver does: queued work may use the memory.
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
   return with_context([&](Context& context) {
+    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
     if (dptr == 0) return CUDA_SUCCESS;
-    const CUresult status = context.synchronise();
+    const CUresult status = context.drain();
     return status == CUDA_SUCCESS ? driver().memory.free(MemoryKind::kDevice, dptr) : status;
   });
 }
@@ -144,8 +145,9 @@ CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(p
 
 CUresult cuMemFreeHost(void* p) {
   return with_context([&](Context& context) {
+    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
     if (p == nullptr) return CUDA_SUCCESS;
-    const CUresult status = context.synchronise();
+    const CUresult status = context.drain();
     if (status != CUDA_SUCCESS) return status;
     return driver().memory.free(MemoryKind::kHost, reinterpret_cast<std::uint64_t>(p));
   });
@@ -153,6 +155,8 @@ CUresult cuMemFreeHost(void* p) {
 
 CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int) {
   return with_context([&](Context& context) {
+    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
+    context.pass_all_channels();
     return driver().memory.register_host(context, reinterpret_cast<std::uint64_t>(p), bytesize);
   });
 }
@@ -161,7 +165,9 @@ CUresult cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
 }
 
 CUresult cuMemHostUnregister(void* p) {
-  return with_context([&](Context&) {
+  return with_context([&](Context& context) {
+    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
+    if (const CUresult status = context.drain(); status != CUDA_SUCCESS) return status;
     return driver().memory.free(MemoryKind::kRegistered, reinterpret_cast<std::uint64_t>(p));
   });
 }

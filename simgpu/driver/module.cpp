@@ -39,8 +39,7 @@ std::set<std::string> entries_of(std::string_view ptx) {
 CUresult load(CUmodule* module, const void* image) {
   return with_context([&](Context& context) {
     if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
-    context.pass_all_channels();
+    if (const CUresult status = context.drain(); status != CUDA_SUCCESS) return status;
     auto loaded = std::make_shared<Module>();
     loaded->context = current_context();
     const char* text = static_cast<const char*>(image);
@@ -87,7 +86,10 @@ CUresult cuModuleLoad(CUmodule* module, const char* fname) {
 }
 
 CUresult cuModuleUnload(CUmodule hmod) {
-  return with_context([&](Context&) {
+  return with_context([&](Context& context) {
+    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
+    if (!driver().modules.find(hmod)) return CUDA_ERROR_INVALID_HANDLE;
+    if (const CUresult status = context.drain(); status != CUDA_SUCCESS) return status;
     if (!driver().modules.take(hmod)) return CUDA_ERROR_INVALID_HANDLE;
     driver().functions.take_if([&](const Function& function) { return function.module == hmod; });
     return CUDA_SUCCESS;

@@ -15,10 +15,21 @@ CUresult with_primary(CUdevice dev, F&& call) {
   return call(driver().primary.by_device[dev]);
 }
 
+bool is_active(const PrimaryContexts::State& state) {
+  return state.context && !state.context->destroyed;
+}
+
 void end(PrimaryContexts::State& state) {
-  if (!state.context) return;
-  destroy_context(state.context);
-  state.context.reset();
+  if (is_active(state)) destroy_context(state.context);
+}
+
+CUresult start(PrimaryContexts::State& state, CUdevice dev) {
+  if (is_active(state)) return CUDA_SUCCESS;
+  if (state.context) return start_context(state.context);
+  std::shared_ptr<Context> made;
+  const CUresult status = make_context(dev, state.flags, true, made);
+  if (status == CUDA_SUCCESS) state.context = made;
+  return status;
 }
 
 }  // namespace
@@ -26,13 +37,8 @@ void end(PrimaryContexts::State& state) {
 CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   return with_primary(dev, [&](PrimaryContexts::State& state) {
     if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!state.context) {
-      const CUresult status = make_context(dev, state.flags, true, state.context);
-      if (status != CUDA_SUCCESS) {
-        state.context.reset();
-        return status;
-      }
-    }
+    const CUresult status = start(state, dev);
+    if (status != CUDA_SUCCESS) return status;
     ++state.references;
     *pctx = state.context->handle;
     return CUDA_SUCCESS;
@@ -48,8 +54,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 }
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev) { return cuDevicePrimaryCtxRelease_v2(dev); }
 
-// References stay: the next retain makes a new context, and those who hold the old handle find it
-// destroyed.
+// References stay; the next retain brings the context back under its old handle.
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   return with_primary(dev, [](PrimaryContexts::State& state) {
     end(state);
@@ -61,7 +66,7 @@ CUresult cuDevicePrimaryCtxReset(CUdevice dev) { return cuDevicePrimaryCtxReset_
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
   return with_primary(dev, [&](PrimaryContexts::State& state) {
     if (flags != nullptr) *flags = state.flags;
-    if (active != nullptr) *active = state.context ? 1 : 0;
+    if (active != nullptr) *active = is_active(state) ? 1 : 0;
     return CUDA_SUCCESS;
   });
 }

@@ -59,7 +59,7 @@ std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, Cha
   auto stream = std::make_shared<Stream>(context, index);
   Channel& channel = *stream->channel;
   channel.kind = kind;
-  channel.context = context->id;
+  channel.context = context->id.load();
   channel.priority = priority;
   channel.stream_id = stream->id;
   channel.wanted = kNothingWanted;
@@ -99,7 +99,7 @@ CUresult Stream::submit_one(const Work& work) {
       !driver().connection.wait_completed(*channel, sequence - 1 - kQueueDepth + kRefill)) {
     return CUDA_ERROR_DEVICE_UNAVAILABLE;
   }
-  Command& command = channel->ring.at((sequence - 1) % kQueueDepth);
+  Command& command = channel->ring.at((sequence - 1) % kRingSize);
   command.work = work;
   command.submit_ns = clock_ns();
   command.order = context->next_order++;
@@ -132,6 +132,8 @@ CUresult Stream::wait(std::uint64_t sequence) const {
 
 CUresult submit(Stream& stream, std::span<const Work> works, std::uint64_t* sequence) {
   const CUresult status = check_not_capturing(stream);
+  // The legacy stream has to look at all others.
+  if (stream.channel->kind == ChannelKind::kLegacy) stream.context->pass_all_channels();
   return status == CUDA_SUCCESS ? stream.submit(works, sequence) : status;
 }
 

@@ -2,6 +2,7 @@
 // socket as descriptor 3; not meant to be started by hand.
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,6 +50,7 @@ int main(int argc, char** argv) {
   std::signal(SIGTERM, [](int) { stop_requested = 1; });
   fcntl(kListener, F_SETFD, FD_CLOEXEC);
   fcntl(kListener, F_SETFL, O_NONBLOCK);
+  listen(kListener, 128);  // again, so that SO_PEERCRED names this process and not the starter
   sluice::simgpu::survive_truncated_files();
 
   const double scale = number_from("SLUICE_SIM_SCALE", 10, 0.1, 10'000);

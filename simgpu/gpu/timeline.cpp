@@ -48,7 +48,7 @@ bool Simulation::fetch(Stream& stream) {
   Channel& channel = *stream.channel;
   const std::uint64_t done = channel.completed.load(std::memory_order_relaxed);
   if (channel.submitted.load() == done) return false;
-  stream.command = channel.ring.at(done % kQueueDepth);
+  stream.command = channel.ring.at(done % kRingSize);
   stream.kind = channel.kind;
   const auto context = stream.client->contexts.find(channel.context);
   stream.context = context == stream.client->contexts.end() ? nullptr : context->second.get();

@@ -1,0 +1,328 @@
+// Several processes on one simulated GPU. The test process itself makes no driver call: its
+// children do, each after its fork.
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "tests/simgpu/session.hpp"
+
+namespace {
+
+using sluice::simgpu::test::Gpu;
+using sluice::simgpu::test::Session;
+using Clock = std::chrono::steady_clock;
+
+std::uint64_t now_ns() {
+  return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+}
+
+struct Shared {
+  std::atomic<std::uint64_t> gate;
+  std::atomic<std::uint64_t> progress;
+  std::atomic<std::uint32_t> ready;
+  std::atomic<int> pids[16];
+};
+
+pid_t start(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  return child;
+}
+
+// The exit status, or -1 when the child was killed or did not end in time.
+int result_of(pid_t child) {
+  for (int i = 0; i < 1000; ++i) {
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) == child) {
+      return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  return -1;
+}
+
+bool eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 1000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+struct Line {
+  std::string kind;
+  int pid = 0;
+  std::uint64_t stream = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t start = 0;
+  std::uint64_t end = 0;
+  std::string name;
+};
+
+class Processes : public ::testing::Test {
+ protected:
+  Processes()
+      : shared(*new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared) {
+    setenv("SLUICE_SIM_SCALE", "2", 1);
+  }
+  ~Processes() override { munmap(&shared, sizeof shared); }
+
+  [[nodiscard]] std::string socket_file() const {
+    return session.folder() + "/sluice/simgpu.test.sock";
+  }
+
+  // The pid of the GPU process that answers; 0 when none does.
+  [[nodiscard]] int gpu_pid() const {
+    const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, socket_file().c_str(), sizeof address.sun_path - 1);
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    if (connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
+      getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+    }
+    close(socket);
+    return peer.pid;
+  }
+
+  // Launches kernels on a parked stream until the queue is full, then says so and blocks.
+  int fill_queue_and_block() const {
+    const Gpu gpu;
+    CUdeviceptr gate = 0;
+    CUstream stream = nullptr;
+    cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    cuMemHostRegister(&shared, sizeof shared, 0);
+    cuMemHostGetDevicePointer(&gate, &shared.gate, 0);
+    cuStreamWaitValue64(stream, gate, 0, CU_STREAM_WAIT_VALUE_EQ);
+    for (int i = 0; i < 5000; ++i) {
+      if (gpu.launch(stream, 1000) != CUDA_SUCCESS) return 3;
+      shared.ready = static_cast<std::uint32_t>(i);
+    }
+    return cuStreamSynchronize(stream) == CUDA_SUCCESS ? 0 : 4;
+  }
+
+  int count_kernels_until(std::uint64_t target) const {
+    const Gpu gpu;
+    CUstream stream = nullptr;
+    cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    while (shared.progress < target) {
+      if (gpu.launch(stream, 100'000) != CUDA_SUCCESS) return 3;
+      if (cuStreamSynchronize(stream) != CUDA_SUCCESS) return 4;
+      ++shared.progress;
+    }
+    return 0;
+  }
+
+  [[nodiscard]] std::vector<Line> log() const {
+    std::vector<Line> lines;
+    std::ifstream file(session.log());
+    for (std::string text; std::getline(file, text);) {
+      std::istringstream in(text);
+      Line line;
+      in >> line.kind >> line.pid >> line.stream >> line.sequence >> line.start >> line.end >>
+          line.name;
+      lines.push_back(line);
+    }
+    return lines;
+  }
+
+  Session session;
+  Shared& shared;
+};
+
+TEST_F(Processes, AKilledClientDisturbsNobody) {
+  shared.gate = 1;
+  const pid_t worker = start([&] { return count_kernels_until(200); });
+  const pid_t victim = start([&] { return fill_queue_and_block(); });
+  EXPECT_TRUE(eventually([&] { return shared.ready > 1000 && shared.progress > 20; }));
+  const std::uint64_t before = shared.progress;
+  kill(victim, SIGKILL);
+  waitpid(victim, nullptr, 0);
+  EXPECT_TRUE(eventually([&] { return shared.progress > before + 50; }));
+  shared.progress = 200;
+  EXPECT_EQ(result_of(worker), 0);
+}
+
+// A client that hangs with its GPU would hang whatever waits for it.
+TEST_F(Processes, WhenTheGpuProcessIsKilledCallsFailAndNoneHangs) {
+  const pid_t client = start([&] {
+    const Gpu gpu;
+    CUstream stream = nullptr;
+    cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    gpu.launch(stream, 60'000'000'000);
+    shared.ready = 1;
+    if (cuStreamSynchronize(stream) != CUDA_ERROR_DEVICE_UNAVAILABLE) return 3;
+    if (cuStreamQuery(stream) != CUDA_ERROR_DEVICE_UNAVAILABLE) return 4;
+    CUdeviceptr memory = 0;
+    return cuMemAlloc(&memory, 64) == CUDA_ERROR_DEVICE_UNAVAILABLE ? 0 : 5;
+  });
+  const pid_t blocked = start([&] {
+    shared.gate = 1;
+    return fill_queue_and_block();
+  });
+  ASSERT_TRUE(eventually([&] { return shared.ready > 1000; }));
+  ASSERT_GT(gpu_pid(), 0);
+  kill(gpu_pid(), SIGKILL);
+  EXPECT_EQ(result_of(client), 0);
+  EXPECT_EQ(result_of(blocked), 3);
+}
+
+TEST_F(Processes, AfterAKilledGpuProcessTheNextClientGetsANewOne) {
+  ASSERT_EQ(result_of(start([&] { return count_kernels_until(1); })), 0);
+  const int first = gpu_pid();
+  ASSERT_GT(first, 0);
+  kill(first, SIGKILL);
+  ASSERT_TRUE(eventually([&] { return gpu_pid() == 0; }));
+  shared.progress = 0;
+  EXPECT_EQ(result_of(start([&] { return count_kernels_until(1); })), 0);
+  EXPECT_NE(gpu_pid(), first);
+}
+
+TEST_F(Processes, ExitWithParkedWorkReturnsAtOnce) {
+  shared.gate = 1;
+  const pid_t child = fork();
+  if (child == 0) {
+    std::thread([&] { fill_queue_and_block(); }).detach();
+    while (shared.ready < 1000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    exit(7);  // NOLINT: with the exit handlers, and a thread inside the driver
+  }
+  EXPECT_EQ(result_of(child), 7);
+}
+
+TEST_F(Processes, ClientsThatComeTogetherShareOneGpuWhichEndsAfterThem) {
+  std::vector<pid_t> children;
+  for (int i = 0; i < 8; ++i) {
+    children.push_back(start([&, i] {
+      if (cuInit(0) != CUDA_SUCCESS) return 3;
+      shared.pids[i] = gpu_pid();
+      ++shared.ready;
+      return eventually([&] { return shared.ready == 8; }) ? 0 : 4;
+    }));
+  }
+  for (const pid_t child : children) EXPECT_EQ(result_of(child), 0);
+  for (int i = 1; i < 8; ++i) EXPECT_EQ(shared.pids[i], shared.pids[0]);
+  EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(socket_file()); }));
+  EXPECT_TRUE(eventually([&] { return kill(shared.pids[0], 0) != 0; }) ||
+              gpu_pid() == 0);  // a container's first process may leave it as a zombie
+  EXPECT_FALSE(std::filesystem::exists(session.folder() + "/sluice"));
+}
+
+TEST_F(Processes, VisibleDevicesChangeOrdinalsAndNotUuids) {
+  setenv("SLUICE_SIM_DEVICES", "3", 1);
+  const auto last_byte = [](int ordinal) {
+    CUuuid uuid{};
+    cuDeviceGetUuid(&uuid, ordinal);
+    return static_cast<int>(uuid.bytes[15]);
+  };
+  const pid_t all = start([&] {
+    int count = 0;
+    if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&count) != CUDA_SUCCESS) return 100;
+    return count * 10 + last_byte(2);
+  });
+  EXPECT_EQ(result_of(all), 33);
+  setenv("CUDA_VISIBLE_DEVICES", "2,0", 1);
+  const pid_t some = start([&] {
+    int count = 0;
+    if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&count) != CUDA_SUCCESS) return 100;
+    return count * 10 + last_byte(0);
+  });
+  EXPECT_EQ(result_of(some), 23);
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  unsetenv("SLUICE_SIM_DEVICES");
+}
+
+// One kernel at a time, in slices of 2.2 ms with 0.12 ms between them: what every latency measured
+// on the simulator rests on.
+TEST_F(Processes, TwoBusyContextsTakeTurns) {
+  const auto busy = [&] {
+    const Gpu gpu;
+    CUstream stream = nullptr;
+    cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    ++shared.ready;
+    while (shared.ready < 2) std::this_thread::yield();
+    for (int i = 0; i < 40; ++i) gpu.launch(stream, 900'000);
+    return cuStreamSynchronize(stream) == CUDA_SUCCESS ? 0 : 3;
+  };
+  const pid_t first = start(busy);
+  const pid_t second = start(busy);
+  EXPECT_EQ(result_of(first), 0);
+  EXPECT_EQ(result_of(second), 0);
+  ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(socket_file()); }));
+
+  std::map<int, std::uint64_t> last_end;
+  std::vector<Line> switches;
+  for (const Line& line : log()) {
+    if (line.kind == "kernel") {
+      EXPECT_GE(line.end - line.start, 1'800'000U);
+      EXPECT_GE(line.start, last_end[line.pid]);
+      last_end[line.pid] = line.end;
+    }
+    if (line.kind == "switch") switches.push_back(line);
+  }
+  // 72 ms of work in slices of 2.2 ms; the first and the last may be shorter.
+  ASSERT_GE(switches.size(), 30U);
+  for (std::size_t i = 2; i + 2 < switches.size(); ++i) {
+    EXPECT_EQ(switches[i].end - switches[i].start, 240'000U);
+    EXPECT_EQ(switches[i + 1].start - switches[i].end, 4'400'000U);
+    EXPECT_NE(switches[i].pid, switches[i + 1].pid);
+  }
+}
+
+// The property device gating rests on: a wait in front of each kernel, and none starts while the
+// word is closed, however many are queued.
+TEST_F(Processes, NoGatedKernelStartsWhileTheGateIsClosed) {
+  const pid_t child = start([&] {
+    const Gpu gpu;
+    CUstream stream = nullptr;
+    CUdeviceptr gate = 0;
+    cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    cuMemHostRegister(&shared, sizeof shared, 0);
+    cuMemHostGetDevicePointer(&gate, &shared.gate, 0);
+    for (int i = 0; i < 400; ++i) {
+      cuStreamWaitValue64(stream, gate, 0, CU_STREAM_WAIT_VALUE_EQ);
+      gpu.launch(stream, 50'000);
+      shared.ready = 1;
+    }
+    return cuStreamSynchronize(stream) == CUDA_SUCCESS ? 0 : 3;
+  });
+  ASSERT_TRUE(eventually([&] { return shared.ready == 1; }));
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> closed;
+  for (int i = 0; i < 8; ++i) {
+    shared.gate = 1;
+    const std::uint64_t from = now_ns();
+    std::this_thread::sleep_for(std::chrono::milliseconds(4));
+    closed.emplace_back(from, now_ns());
+    shared.gate = 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(result_of(child), 0);
+  ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(socket_file()); }));
+  int kernels = 0;
+  for (const Line& line : log()) {
+    if (line.kind != "kernel") continue;
+    ++kernels;
+    for (const auto& [from, to] : closed) EXPECT_FALSE(line.start > from && line.start < to);
+  }
+  EXPECT_EQ(kernels, 400);
+}
+
+}  // namespace
