@@ -32,10 +32,10 @@ CUresult launch(Entry entry, CUstream stream, const CUlaunchConfig* config, Call
   if (client->gate_closed()) [[unlikely]] {
     client->hold(entry);
   }
-  std::shared_ptr<Pacer::Stream> paced;
-  if (client->must_pace()) paced = client->pacer().before(entry, stream);
+  Pacer::Turn turn;
+  if (client->must_pace()) turn = client->pacer().before(entry, stream);
   const CUresult result = call();
-  if (paced != nullptr) client->pacer().after(paced, stream);
+  if (turn.state != nullptr) client->pacer().after(turn, stream);
   if (stream == CU_STREAM_PER_THREAD) client->jobs().mark_per_thread(stream);
   return result;
 }

@@ -17,26 +17,26 @@ std::shared_ptr<Pacer::Stream> Pacer::find(CUstream stream) {
   return state;
 }
 
-std::shared_ptr<Pacer::Stream> Pacer::before(Entry entry, CUstream stream) noexcept {
+Pacer::Turn Pacer::before(Entry entry, CUstream stream) noexcept {
   const shm::Policy policy = client_.policy();
   const bool graph = entry == Entry::cuGraphLaunch || entry == Entry::cuGraphLaunch_ptsz;
   std::shared_ptr<Stream> state = policy.n == 0 ? nullptr : find(stream);
-  if (state == nullptr) return nullptr;
+  if (state == nullptr) return {};
   const std::lock_guard lock(state->mutex);
   const bool due = state->launches % policy.n == 0;
-  ++state->launches;
-  if (policy.kind == PolicyKind::kEvent && due) begin_group(*state, policy.n);
+  const std::uint64_t number = ++state->launches;
+  if (policy.kind == PolicyKind::kEvent && due) begin_group(*state, (number - 1) / policy.n);
   // A graph is many kernels: it never shares the spacing of the launches before it.
   if (policy.kind == PolicyKind::kDevice && (due || graph) && put_wait(stream)) {
     client_.counter(entry, shm::Count::kWaited).fetch_add(1);
     if (graph) state->launches = 0;
   }
-  return state;
+  return {std::move(state), number};
 }
 
 /// Group g may start when group g-2 is done; both use the same event.
-void Pacer::begin_group(Stream& state, std::uint32_t group_size) noexcept {
-  const std::size_t parity = (state.launches - 1) / group_size % 2;
+void Pacer::begin_group(Stream& state, std::uint64_t group) noexcept {
+  const std::size_t parity = group % 2;
   CUevent& end = state.group_end[parity];
   if (end == nullptr) {
     // In the context of the launch, once per stream: never on the path of later launches.
@@ -51,14 +51,15 @@ void Pacer::begin_group(Stream& state, std::uint32_t group_size) noexcept {
   if (waited == Waited::kFailed) end = nullptr;  // its context is gone, and the event with it
 }
 
-void Pacer::after(const std::shared_ptr<Stream>& state, CUstream stream) noexcept {
+void Pacer::after(const Turn& turn, CUstream stream) noexcept {
   const shm::Policy policy = client_.policy();
-  const std::lock_guard lock(state->mutex);
-  if (policy.n == 0 || state->launches % policy.n != 0) return;
+  if (policy.n == 0 || turn.number % policy.n != 0) return;
+  Stream& state = *turn.state;
+  const std::lock_guard lock(state.mutex);
   if (policy.kind == PolicyKind::kEvent) {
-    const std::size_t parity = (state->launches - 1) / policy.n % 2;
-    const CUevent end = state->group_end[parity];
-    state->recorded[parity] = end != nullptr && driver().cuEventRecord(end, stream) == CUDA_SUCCESS;
+    const std::size_t parity = (turn.number - 1) / policy.n % 2;
+    const CUevent end = state.group_end[parity];
+    state.recorded[parity] = end != nullptr && driver().cuEventRecord(end, stream) == CUDA_SUCCESS;
   }
   if (policy.kind == PolicyKind::kSync) {
     const Waited waited = wait_for_driver([&] { return driver().cuStreamQuery(stream); });

@@ -27,10 +27,17 @@ class Pacer {
     std::array<bool, 2> recorded{};
   };
 
+  /// One launch's place in its stream. It keeps its number, because another thread may launch into
+  /// the same stream before after() is called: else no launch might end the group.
+  struct Turn {
+    std::shared_ptr<Stream> state;  ///< Null: nothing is to be done.
+    std::uint64_t number = 0;       ///< From 1.
+  };
+
   /// Around each launch while Client::must_pace(). before() may wait on the driver; its result
-  /// goes to after(). Null: nothing is to be done.
-  std::shared_ptr<Stream> before(Entry entry, CUstream stream) noexcept;
-  void after(const std::shared_ptr<Stream>& state, CUstream stream) noexcept;
+  /// goes to after().
+  Turn before(Entry entry, CUstream stream) noexcept;
+  void after(const Turn& turn, CUstream stream) noexcept;
 
   /// Puts a wait for the open gate into the stream, or as a node into its capture. False if the
   /// device cannot; then the policy falls back to event:2, with a warning.
@@ -44,7 +51,7 @@ class Pacer {
 
  private:
   std::shared_ptr<Stream> find(CUstream stream);
-  void begin_group(Stream& state, std::uint32_t group_size) noexcept;
+  void begin_group(Stream& state, std::uint64_t group) noexcept;
   bool register_board() noexcept;
   void fall_back(const char* why) noexcept;
 
