@@ -29,11 +29,12 @@ CUresult launch(Entry entry, CUstream stream, const CUlaunchConfig* config, Call
   }
   client->count_launch(entry);
   client->jobs().touch(stream);
+  Pacer::Turn turn;
+  if (client->must_pace()) turn = client->pacer().before(entry, stream);
+  // Last, because the gate may have closed while an event group was waited for.
   if (client->gate_closed()) [[unlikely]] {
     client->hold(entry);
   }
-  Pacer::Turn turn;
-  if (client->must_pace()) turn = client->pacer().before(entry, stream);
   const CUresult result = call();
   if (turn.state != nullptr) client->pacer().after(turn, stream);
   if (stream == CU_STREAM_PER_THREAD) client->jobs().mark_per_thread(stream);
