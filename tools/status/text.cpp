@@ -7,7 +7,7 @@
 namespace sluice::tools {
 namespace {
 
-constexpr std::size_t kCommandWidth = 32;
+constexpr std::size_t kCommandWidth = 22;
 
 std::string shortened(const std::string& text, std::size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 3) + "...";
@@ -37,7 +37,7 @@ std::string explain(const ClientSnapshot& client) {
     if (&holder != &client.holders.front()) text += " and";
     text += holder.pid == 0 ? std::string(" the controller")
                             : fmt::format(" pid {} (priority {}, {})", holder.pid, holder.priority,
-                                          shortened(holder.command, kCommandWidth));
+                                          shortened(holder.command, kCommandWidth + 18));
   }
   return text;
 }
@@ -45,7 +45,7 @@ std::string explain(const ClientSnapshot& client) {
 std::string client_row(const ClientSnapshot& client) {
   std::string state = state_name(client);
   if (state == "active") state += " " + format_duration(client.active_ns);
-  return fmt::format("{:>8} {:>4} {:>3}  {:<12} {:<14} {:>10} {:>8} {:>8}  {}\n", client.pid,
+  return fmt::format("{:>8} {:>4} {:>3}  {:<14} {:<13} {:>10} {:>8} {:>8}  {}\n", client.pid,
                      client.priority, client.device, client.policy, state, client.launches,
                      client.waits, format_duration(client.held_total_ns),
                      shortened(client.command, kCommandWidth));
@@ -98,7 +98,7 @@ std::string status_text(const Snapshot& snapshot, const std::string& session) {
   if (snapshot.clients.empty()) {
     return text + "no clients: a program shows up at its first call to the driver\n";
   }
-  text += fmt::format("{:>8} {:>4} {:>3}  {:<12} {:<14} {:>10} {:>8} {:>8}  {}\n", "PID", "PRIO",
+  text += fmt::format("{:>8} {:>4} {:>3}  {:<14} {:<13} {:>10} {:>8} {:>8}  {}\n", "PID", "PRIO",
                       "GPU", "POLICY", "STATE", "LAUNCHES", "WAITS", "HELD", "COMMAND");
   for (const ClientSnapshot& client : snapshot.clients) {
     text += client_row(client) + remarks(client);

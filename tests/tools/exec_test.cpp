@@ -1,0 +1,248 @@
+// `sluice exec` with the real controller, the real interposer and the simulated GPU.
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "shm/messages.hpp"
+#include "shm/session.hpp"
+#include "tests/tools/command.hpp"
+
+namespace sluice::tools::test {
+namespace {
+
+using Args = std::vector<std::string>;
+
+class Exec : public SessionTest {
+ protected:
+  static Args under_exec(Args options, const Args& program) {
+    options.insert(options.begin(), {"exec", "--gpu", "sim"});
+    options.emplace_back("--");
+    options.insert(options.end(), program.begin(), program.end());
+    return options;
+  }
+  static Result exec(const Args& options, const Args& program) {
+    return sluice(under_exec(options, program));
+  }
+  static std::string variable(const Result& result, const std::string& name) {
+    const std::string out = "\n" + result.out;
+    const std::size_t start = out.find("\n" + name + "=");
+    if (start == std::string::npos) return "(not set)";
+    const std::size_t value = start + name.size() + 2;
+    return out.substr(value, out.find('\n', value) - value);
+  }
+};
+
+TEST_F(Exec, PreparesTheEnvironment) {
+  const Result result = exec({"--priority", "7", "--policy", "event:2"}, {"env"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(variable(result, "SLUICE_SESSION"), session());
+  EXPECT_EQ(variable(result, "SLUICE_PRIORITY"), "7");
+  EXPECT_EQ(variable(result, "SLUICE_POLICY"), "event:2");
+  EXPECT_EQ(variable(result, "SLUICE_LOG"), "warn");
+  EXPECT_EQ(variable(result, "LD_PRELOAD"), SLUICE_TEST_INTERPOSER);
+  EXPECT_EQ(variable(result, "LD_LIBRARY_PATH"), SLUICE_TEST_SIMGPU_FOLDER);
+}
+
+TEST_F(Exec, KeepsWhatTheUserHasSet) {
+  setenv("LD_LIBRARY_PATH", "/one:/two", 1);
+  const Result result = exec({"--priority", "0"}, {"env"});
+  EXPECT_EQ(variable(result, "LD_LIBRARY_PATH"), SLUICE_TEST_SIMGPU_FOLDER ":/one:/two");
+}
+
+// In a shell under `sluice exec`, another one changes the priority and piles nothing up.
+TEST_F(Exec, Nests) {
+  Args inner = sluice_command(under_exec({"--priority", "9"}, {"env"}));
+  const Result result = exec({"--priority", "0", "--policy", "gate"}, inner);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(variable(result, "SLUICE_PRIORITY"), "9");
+  EXPECT_EQ(variable(result, "SLUICE_POLICY"), "gate");
+  EXPECT_EQ(variable(result, "LD_PRELOAD"), SLUICE_TEST_INTERPOSER);
+  EXPECT_EQ(variable(result, "LD_LIBRARY_PATH"), SLUICE_TEST_SIMGPU_FOLDER);
+}
+
+TEST_F(Exec, WithoutInterceptionOnlyChoosesTheGpu) {
+  setenv("LD_PRELOAD", SLUICE_TEST_INTERPOSER, 1);  // as in a shell under `sluice exec`
+  const Result result = exec({"--no-intercept"}, {"env"});
+  unsetenv("LD_PRELOAD");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(variable(result, "LD_PRELOAD"), "(not set)");
+  EXPECT_EQ(variable(result, "LD_LIBRARY_PATH"), SLUICE_TEST_SIMGPU_FOLDER);
+  EXPECT_EQ(variable(result, "SLUICE_SESSION"), session());
+  EXPECT_EQ(controller_pid(), 0);
+}
+
+TEST_F(Exec, PassesArgumentsExitCodeAndPidThrough) {
+  const Result result = exec({"--priority", "0"}, {"printf", "%s|", "--priority", "--", "a b", ""});
+  EXPECT_EQ(result.out, "--priority|--|a b||");
+  EXPECT_EQ(exec({"--priority", "0"}, {"sh", "-c", "exit 42"}).exit_code, 42);
+  Process process(sluice_command(under_exec({"--priority", "0"}, {"sh", "-c", "echo $$"})));
+  EXPECT_EQ(process.read_line(), std::to_string(process.pid()));
+  EXPECT_EQ(process.finish().exit_code, 0);
+}
+
+// A program that waits for "any child" must not be handed the controller.
+TEST_F(Exec, TheControllerIsNoChildOfTheProgram) {
+  Process client(sluice_command(under_exec({"--priority", "0"}, {SLUICE_TEST_CLIENT})));
+  EXPECT_EQ(client.read_line(), "ok");
+  EXPECT_NE(controller_pid(), 0);
+  client.write_line("children");
+  EXPECT_EQ(client.read_line(), "none");
+  EXPECT_EQ(client.finish().err, "");
+}
+
+// `sluice exec ... | tee` must end with the program, though the controller it started lives on.
+TEST_F(Exec, TheControllerHoldsNoStreamOfTheUsersOpen) {
+  Process first(sluice_command(under_exec({"--priority", "0"}, {"sh", "-c", "read line"})));
+  const Result second = exec({"--priority", "0"}, {"true"});
+  EXPECT_EQ(second.exit_code, 0);
+  const pid_t controller = controller_pid();
+  ASSERT_NE(controller, 0);
+  for (const char* fd : {"0", "1", "2"}) {
+    const auto target = std::filesystem::read_symlink("/proc/" + std::to_string(controller) +
+                                                      "/fd/" + std::string(fd));
+    EXPECT_FALSE(target.native().starts_with("pipe:")) << "fd " << fd << " is " << target;
+  }
+  first.finish();
+}
+
+// Started in the same moment, two find one controller between them and neither complains.
+TEST_F(Exec, SeveralAtOnceStartOneController) {
+  constexpr int kAtOnce = 6;
+  std::vector<std::unique_ptr<Process>> clients;
+  for (int i = 0; i < kAtOnce; ++i) {
+    clients.push_back(std::make_unique<Process>(
+        sluice_command(under_exec({"--priority", "0"}, {"sh", "-c", "echo started; read line"}))));
+  }
+  for (const auto& client : clients) EXPECT_EQ(client->read_line(), "started");
+  EXPECT_NE(controller_pid(), 0);
+  for (const auto& client : clients) EXPECT_EQ(client->finish().err, "");
+}
+
+/// A controller that does nothing but give one answer to one request.
+class AnswerOnce {
+ public:
+  AnswerOnce(shm::ReplyStatus status, const std::string& text) {
+    shm::ensure_runtime_dir();
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path_.c_str(), sizeof(address.sun_path) - 1);
+    listener_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(listen(listener_, 4), 0);
+    thread_ = std::thread([this, status, text] {
+      const int fd = accept(listener_, nullptr, nullptr);
+      got_ = recv(fd, &request_, sizeof(request_), 0);
+      shm::Reply reply;
+      reply.status = status;
+      text.copy(reply.text.data(), reply.text.size() - 1);
+      send(fd, &reply, sizeof(reply), MSG_NOSIGNAL);
+      close(fd);
+    });
+  }
+  ~AnswerOnce() {
+    stop();
+    close(listener_);
+    unlink(path_.c_str());
+    shm::remove_runtime_dir_if_empty();
+  }
+  AnswerOnce(const AnswerOnce&) = delete;
+  AnswerOnce& operator=(const AnswerOnce&) = delete;
+
+  shm::Request request() {
+    stop();
+    EXPECT_EQ(got_, static_cast<ssize_t>(sizeof(request_)));
+    return request_;
+  }
+
+ private:
+  void stop() {
+    shutdown(listener_, SHUT_RDWR);  // wakes the thread if nobody came
+    if (thread_.joinable()) thread_.join();
+  }
+
+  std::string path_ = shm::socket_path(std::getenv("SLUICE_SESSION"));
+  int listener_ = -1;
+  shm::Request request_;
+  ssize_t got_ = -1;
+  std::thread thread_;
+};
+
+// Without a lease the controller leaves before a program that takes long to reach the GPU does so.
+TEST_F(Exec, TakesALeaseForItsOwnPid) {
+  AnswerOnce controller(shm::ReplyStatus::kOk, "");
+  EXPECT_EQ(exec({"--priority", "0"}, {"true"}).err, "");
+  EXPECT_EQ(controller.request().kind, shm::RequestKind::kLease);
+}
+
+TEST_F(Exec, RunsTheProgramThoughTheControllerRefuses) {
+  AnswerOnce controller(shm::ReplyStatus::kCannotWatch, "it lives in another pid namespace");
+  const Result result = exec({"--priority", "0"}, {"echo", "ran"});
+  EXPECT_EQ(result.out, "ran\n");
+  EXPECT_EQ(lines_in(result.err), 1) << result.err;
+  EXPECT_NE(result.err.find("refuses: it lives in another pid namespace; the program runs ungated"),
+            std::string::npos)
+      << result.err;
+}
+
+TEST_F(Exec, SaysWhyNoControllerCouldBeStarted) {
+  std::ofstream(board_file()) << "somebody else's";
+  std::filesystem::permissions(board_file(), std::filesystem::perms::all);
+  const Result result = exec({"--priority", "0"}, {"true"});
+  std::filesystem::remove(board_file());
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(lines_in(result.err), 1) << result.err;
+  EXPECT_NE(result.err.find("could not be started: /dev/shm/sluice."), std::string::npos)
+      << result.err;
+}
+
+// No failure of ours may keep a program from running.
+TEST_F(Exec, RunsTheProgramThoughTheControllerIsStopped) {
+  Process first(
+      sluice_command(under_exec({"--priority", "0"}, {"sh", "-c", "echo on; read line"})));
+  ASSERT_EQ(first.read_line(), "on");
+  const pid_t controller = controller_pid();
+  ASSERT_GT(controller, 0);
+  kill(controller, SIGSTOP);
+  const Result second = exec({"--priority", "0"}, {"echo", "ran"});
+  kill(controller, SIGCONT);
+  EXPECT_EQ(second.exit_code, 0);
+  EXPECT_EQ(second.out, "ran\n");
+  EXPECT_NE(second.err.find("does not answer"), std::string::npos) << second.err;
+  first.finish();
+}
+
+TEST_F(Exec, StatusShowsWhoIsHeldByWhom) {
+  Process low(sluice_command(under_exec({"--priority", "0"}, {SLUICE_TEST_CLIENT})));
+  Process high(sluice_command(under_exec({"--priority", "100"}, {SLUICE_TEST_CLIENT})));
+  ASSERT_EQ(low.read_line(), "ok");
+  ASSERT_EQ(high.read_line(), "ok");
+  for (Process* client : {&low, &high}) {
+    client->write_line("launch 1000");
+    ASSERT_EQ(client->read_line(), "ok");
+    client->write_line("sync");
+    ASSERT_EQ(client->read_line(), "ok");
+  }
+  high.write_line("launch 100000000");  // 1 s on the simulated GPU
+  ASSERT_EQ(high.read_line(), "ok");
+  const Result result = sluice({"status", "--coverage"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("held for"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("by pid " + std::to_string(high.pid()) + " (priority 100"),
+            std::string::npos)
+      << result.out;
+  EXPECT_NE(result.out.find("cuLaunchKernel"), std::string::npos) << result.out;
+  EXPECT_EQ(low.finish().exit_code, 0);
+  EXPECT_EQ(high.finish().exit_code, 0);
+}
+
+}  // namespace
+}  // namespace sluice::tools::test

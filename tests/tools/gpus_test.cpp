@@ -1,0 +1,59 @@
+// `sluice gpus` says which GPU there is. These run where there is no NVIDIA driver, and where there
+// is one: what they expect of --gpu real depends on what it answers.
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/command.hpp"
+
+namespace sluice::tools::test {
+namespace {
+
+class Gpus : public SessionTest {};
+
+TEST_F(Gpus, TheSimulatedOneCanAlwaysBeAskedFor) {
+  const Result result = sluice({"gpus", "--gpu", "sim", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json["kind"], "simulated");
+  EXPECT_EQ(json["why_simulated"], "asked for by --gpu sim");
+  ASSERT_EQ(json["devices"].size(), 1U);
+  EXPECT_EQ(json["devices"][0]["index"], 0);
+  EXPECT_EQ(json["devices"][0]["uuid"].get<std::string>().size(), 40U);
+}
+
+TEST_F(Gpus, SaysHowManyThereAre) {
+  setenv("SLUICE_SIM_DEVICES", "2", 1);
+  const Result result = sluice({"gpus", "--gpu", "sim"});
+  unsetenv("SLUICE_SIM_DEVICES");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(result.out.starts_with("simulated GPU, driver for CUDA ")) << result.out;
+  EXPECT_EQ(lines_in(result.out), 4) << result.out;
+}
+
+// Figures of a simulated GPU taken for real ones are the worst mistake this command can make.
+TEST_F(Gpus, TheSimulatedDriverIsNeverTakenForARealOne) {
+  setenv("LD_LIBRARY_PATH", SLUICE_TEST_SIMGPU_FOLDER, 1);
+  const Result real = sluice({"gpus", "--gpu", "real"});
+  EXPECT_EQ(real.exit_code, 1);
+  EXPECT_NE(real.err.find("is the simulated one"), std::string::npos) << real.err;
+  const Result any = sluice({"gpus"});
+  EXPECT_EQ(any.exit_code, 0);
+  EXPECT_TRUE(any.out.starts_with("simulated")) << any.out;
+}
+
+TEST_F(Gpus, AutoIsTheRealOneWhereThereIsOne) {
+  const Result real = sluice({"gpus", "--gpu", "real"});
+  const Result any = sluice({"gpus"});
+  ASSERT_EQ(any.exit_code, 0) << any.err;
+  if (real.exit_code == 0) {
+    EXPECT_EQ(any.out, real.out);
+    return;
+  }
+  EXPECT_EQ(real.exit_code, 1);
+  EXPECT_EQ(lines_in(real.err), 1) << real.err;
+  EXPECT_NE(real.err.find("libcuda.so.1"), std::string::npos) << real.err;
+  EXPECT_TRUE(any.out.starts_with("simulated")) << any.out;
+  EXPECT_NE(any.out.find("why simulated: "), std::string::npos) << any.out;
+}
+
+}  // namespace
+}  // namespace sluice::tools::test

@@ -1,0 +1,185 @@
+// `sluice status` on boards made here: every state it has to tell apart.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "shm/policy.hpp"
+#include "shm/view.hpp"
+#include "tools/status/format.hpp"
+
+namespace sluice::tools {
+namespace {
+
+constexpr std::uint64_t kNow = 1'000'000'000'000;
+constexpr std::uint64_t kMs = 1'000'000;
+
+/// A board with a living controller (pid 7) and one device.
+class Status : public testing::Test {
+ protected:
+  Status() : board_(std::make_unique<shm::Board>()) {
+    board_->controller_pid.store(7);
+    board_->heartbeat_ns.store(kNow - 5 * kMs);
+    board_->devices[0].used.store(1);
+    std::strcpy(board_->devices[0].name.data(), "Some GPU");
+  }
+
+  shm::Slot& add_client(int index, int priority, const char* command) {
+    shm::Slot& client = slot(index);
+    client.pid.store(static_cast<std::uint32_t>(100 + index));
+    std::strncpy(client.command.data(), command, client.command.size());
+    client.policy.store(shm::kDefaultPolicy.pack());
+    client.requested_policy.store(shm::kDefaultPolicy.pack());
+    set_state(index, shm::SlotState::kLive, priority);
+    board_->used.fetch_or(shm::bit(index));
+    return client;
+  }
+
+  void set_state(int index, shm::SlotState state, int priority) {
+    slot(index).info.store(shm::SlotInfo{state, static_cast<std::uint8_t>(priority), 0, 1}.pack());
+  }
+
+  void hold(int holder, int target, std::uint64_t since_ns) {
+    slot(holder).job.store(1);
+    slot(holder).job_since_ns.store(since_ns);
+    slot(target).gate.fetch_or(shm::bit(holder));
+    slot(target).closed_since_ns.store(since_ns);
+  }
+
+  shm::Slot& slot(int index) { return board_->slots[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] Snapshot snapshot() const { return take_snapshot(*board_, kNow); }
+  [[nodiscard]] std::string text() const { return status_text(snapshot(), "s"); }
+  [[nodiscard]] std::string coverage() const { return coverage_text(snapshot()); }
+
+  std::unique_ptr<shm::Board> board_;
+};
+
+void expect_says(const std::string& text, const std::string& words) {
+  EXPECT_NE(text.find(words), std::string::npos) << "no \"" << words << "\" in:\n" << text;
+}
+
+TEST_F(Status, SaysWhetherItIsWorkingAtAll) {
+  expect_says(text(), "session s: controller pid 7, heartbeat 5 ms ago\n");
+  expect_says(text(), "GPU 0: Some GPU, GPU-00000000-0000-0000-0000-000000000000\n");
+  expect_says(text(), "no clients");
+  board_->heartbeat_ns.store(kNow - 3000 * kMs);
+  expect_says(text(), "controller pid 7 is dead or stopped (last heartbeat 3.0 s ago)");
+  board_->controller_pid.store(0);
+  expect_says(text(), "no controller (it left): clients run ungated");
+}
+
+TEST_F(Status, SaysWhyAClientWaits) {
+  add_client(0, 0, "python train.py");
+  add_client(3, 100, "python serve.py");
+  hold(3, 0, kNow - 12 * kMs);
+  expect_says(text(), "held for 12 ms by pid 103 (priority 100, python serve.py)");
+  expect_says(text(), "active 12 ms");
+  add_client(62, 101, "other");
+  hold(62, 0, kNow - 12 * kMs);
+  expect_says(text(), "python serve.py) and pid 162 (priority 101, other)");
+}
+
+// A gate that a holder closed just before its client failed open is no reason for anything.
+TEST_F(Status, SaysWhyAClientRunsUngated) {
+  add_client(0, 0, "a");
+  add_client(1, 9, "b");
+  hold(1, 0, kNow - kMs);
+  set_state(0, shm::SlotState::kFailedOpen, 0);
+  slot(0).fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kControllerSilent));
+  expect_says(text(), "failed open");
+  expect_says(text(), "runs ungated: its controller gave no sign of life");
+  EXPECT_EQ(text().find("held for"), std::string::npos) << text();
+}
+
+TEST_F(Status, TellsThePolicyInForceFromTheOneAskedFor) {
+  add_client(0, 0, "a").policy.store(shm::Policy{shm::PolicyKind::kEvent, 2}.pack());
+  expect_says(text(), "event:2");
+  expect_says(text(), "asked for policy device:4, which its device cannot do");
+}
+
+TEST_F(Status, NamesEveryState) {
+  add_client(0, 0, "a");
+  for (const auto& [state, name] : {std::pair{shm::SlotState::kReserved, "starting"},
+                                    {shm::SlotState::kLive, "idle"},
+                                    {shm::SlotState::kLeaving, "leaving"},
+                                    {shm::SlotState::kDead, "dead"}}) {
+    set_state(0, state, 0);
+    expect_says(text(), name);
+  }
+  set_state(0, shm::SlotState::kFree, 0);  // between hands: `used` is a superset
+  expect_says(text(), "no clients");
+}
+
+// A held time that stood still while a client is held would hide the one case that matters.
+TEST_F(Status, HeldTimeRunsOnDuringAHold) {
+  shm::Slot& client = add_client(0, 0, "a");
+  add_client(1, 1, "b");
+  client.job.store(1);
+  client.closed_ns.store(100 * kMs);
+  EXPECT_EQ(snapshot().clients[0].held_total_ns, 100 * kMs);
+  hold(1, 0, kNow - 50 * kMs);
+  EXPECT_EQ(snapshot().clients[0].held_total_ns, 150 * kMs);
+}
+
+TEST_F(Status, CoverageAddsUpAndNamesTheReasons) {
+  shm::Slot& client = add_client(0, 0, "a");
+  client.entries[0][shm::Count::kGated].store(90);
+  client.entries[0][shm::Count::kWaited].store(20);
+  client.entries[0][shm::Count::kHeldNs].store(30 * kMs);
+  client.entries[0][shm::Count::kBypassUnattached].store(4);
+  client.entries[6][shm::Count::kCaptured].store(5);
+  client.entries[6][shm::Count::kBypassFailedOpen].store(1);
+  client.unhooked_asked.store(2);
+  std::strcpy(client.unhooked_name.data(), "cuLaunchGrid");
+  const Snapshot taken = snapshot();
+  EXPECT_EQ(taken.clients[0].launches, 100U);
+  EXPECT_EQ(taken.clients[0].bypassed, 5U);
+  EXPECT_EQ(taken.clients[0].waits, 20U);
+  expect_says(coverage(), "100 launches, 5 bypassed");
+  expect_says(coverage(), "cuLaunchKernel ");
+  expect_says(coverage(), "4 not attached");
+  expect_says(coverage(), "cuGraphLaunch ");
+  expect_says(coverage(), "1 failed open");
+  expect_says(coverage(), "asked 2 times for entries that are not hooked, last cuLaunchGrid");
+}
+
+TEST_F(Status, JsonHoldsAllOfIt) {
+  add_client(0, 0, "caf\xc3").entries[0][shm::Count::kGated].store(3);  // cut in a character
+  add_client(1, 1, "b");
+  hold(1, 0, kNow - kMs);
+  const auto json = nlohmann::json::parse(status_json(snapshot(), "s"));
+  EXPECT_EQ(json["session"], "s");
+  EXPECT_EQ(json["controller"]["pid"], 7);
+  EXPECT_EQ(json["controller"]["alive"], true);
+  EXPECT_EQ(json["clients"][0]["state"], "held");
+  EXPECT_EQ(json["clients"][0]["held_by"][0]["pid"], 101);
+  EXPECT_EQ(json["clients"][0]["coverage"][0]["entry"], "cuLaunchKernel");
+  EXPECT_EQ(json["clients"][0]["coverage"][0]["gated"], 3);
+  EXPECT_EQ(json["clients"][1]["state"], "active");
+}
+
+// The output is for a terminal: a long command or a full field must not break its lines.
+TEST_F(Status, LinesFitATerminal) {
+  const std::string long_command(shm::Slot{}.command.size(), 'x');  // no NUL at all
+  for (const int index : {0, 62}) {
+    shm::Slot& client = add_client(index, 255, long_command.c_str());
+    client.pid.store(4194304);
+    client.policy.store(shm::Policy{shm::PolicyKind::kDevice, 1'000'000}.pack());
+    client.requested_policy.store(client.policy.load());
+    for (shm::EntryCounters& entry : client.entries) {
+      entry[shm::Count::kGated].store(99'999'999);
+      entry[shm::Count::kWaited].store(1'000'000);
+      entry[shm::Count::kHeldNs].store(3'600'000 * kMs);
+    }
+  }
+  set_state(0, shm::SlotState::kLive, 0);
+  hold(62, 0, kNow - 10 * kMs);
+  std::istringstream lines(text() + coverage());
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;
+}
+
+}  // namespace
+}  // namespace sluice::tools

@@ -1,0 +1,106 @@
+// Each wrong command line: one line on stderr that says what was wrong, and exit code 2.
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "tests/tools/command.hpp"
+
+namespace sluice::tools::test {
+namespace {
+
+using Args = std::vector<std::string>;
+
+class Usage : public SessionTest {
+ protected:
+  static void expect_error(const Args& args, int exit_code, const std::string& said) {
+    const Result result = sluice(args);
+    EXPECT_EQ(result.exit_code, exit_code) << testing::PrintToString(args);
+    EXPECT_EQ(lines_in(result.err), 1) << result.err;
+    EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+};
+
+TEST_F(Usage, TheDispatcherHelpsAndRefuses) {
+  for (const Args& args : {Args{}, Args{"--help"}, Args{"-h"}, Args{"help"}}) {
+    const Result result = sluice(args);
+    EXPECT_EQ(result.exit_code, 0);
+    for (const char* word : {"exec", "status", "run", "demo", "controller", "gpus", "Examples"}) {
+      EXPECT_NE(result.out.find(word), std::string::npos) << word;
+    }
+  }
+  EXPECT_EQ(sluice({"--version"}).out, "sluice " SLUICE_TEST_VERSION "\n");
+  EXPECT_NE(sluice({"help", "exec"}).out.find("--priority"), std::string::npos);
+  expect_error({"stats"}, 2, "unknown command 'stats', did you mean 'status'?");
+  expect_error({"replicate"}, 2, "unknown command 'replicate'; sluice --help");
+  expect_error({"--verbose"}, 2, "unknown command '--verbose'");
+  // A path must not reach out of libexec.
+  expect_error({"../sluice/sluice-exec"}, 2, "unknown command");
+}
+
+TEST_F(Usage, Exec) {
+  expect_error({"exec"}, 2, "no program: it comes after --");
+  expect_error({"exec", "--priority", "0", "--"}, 2, "no program");
+  expect_error({"exec", "--priority", "0", "true"}, 2, "no program: it comes after --");
+  expect_error({"exec", "--", "true"}, 2, "--priority is required");
+  expect_error({"exec", "--priority", "--", "true"}, 2, "--priority");
+  for (const char* priority : {"256", "-1", "high", "1.5", ""}) {
+    expect_error({"exec", "--priority=" + std::string(priority), "--", "true"}, 2, "--priority");
+  }
+  for (const char* policy : {"device", "device:0", "sync:-1", "gate:1", "fast", "event:1000001"}) {
+    expect_error({"exec", "--priority", "0", "--policy", policy, "--", "true"}, 2,
+                 "'" + std::string(policy) + "' is no policy: none, gate, sync:N");
+  }
+  for (const char* session : {".a", "a/b", "a b", "123456789012345678901234567890123"}) {
+    expect_error({"exec", "--priority", "0", "--session", session, "--", "true"}, 2,
+                 "cannot name a session");
+  }
+  expect_error({"exec", "--priority", "0", "--gpu", "fake", "--", "true"}, 2,
+               "'fake' is none of auto, real, sim");
+  expect_error({"exec", "--priority", "0", "--log-level", "trace", "--", "true"}, 2,
+               "'trace' is none of off, warn, info, debug");
+  expect_error({"exec", "--prioritty", "0", "--", "true"}, 2, "--prioritty");
+}
+
+TEST_F(Usage, ExecReadsVariablesAndRefusesThemAlike) {
+  setenv("SLUICE_PRIORITY", "much", 1);
+  expect_error({"exec", "--gpu", "sim", "--", "true"}, 2, "much");
+  unsetenv("SLUICE_PRIORITY");
+  setenv("SLUICE_POLICY", "some", 1);
+  expect_error({"exec", "--priority", "0", "--", "true"}, 2, "'some' is no policy");
+}
+
+// What cannot be run is said before a controller is started for it.
+TEST_F(Usage, ExecLooksForTheProgramFirst) {
+  expect_error({"exec", "--priority", "0", "--", "no-such-program"}, 2,
+               "no such program: 'no-such-program' (not in any folder of PATH)");
+  expect_error({"exec", "--priority", "0", "--", "./no/such"}, 2, "no such program: './no/such'");
+  expect_error({"exec", "--priority", "0", "--", "/etc/passwd"}, 2,
+               "'/etc/passwd' is not an executable file");
+  expect_error({"exec", "--priority", "0", "--", "/tmp"}, 2, "'/tmp' is not an executable file");
+  EXPECT_FALSE(std::filesystem::exists(board_file()));
+}
+
+TEST_F(Usage, GpusAndStatus) {
+  expect_error({"gpus", "--gpu", "fake"}, 2, "'fake' is none of auto, real, sim");
+  expect_error({"gpus", "more"}, 2, "more");
+  expect_error({"status", "more"}, 2, "more");
+  expect_error({"status", "--session", "a/b"}, 2, "cannot name a session");
+  expect_error({"status"}, 1, "no session " + session() + " is running");
+  setenv("SLUICE_SESSION", "a/b", 1);
+  expect_error({"status"}, 2, "cannot name a session");
+}
+
+// A board that cannot be read is named, never guessed at.
+TEST_F(Usage, StatusRefusesABoardItCannotRead) {
+  std::ofstream(board_file()) << "short";
+  namespace fs = std::filesystem;
+  fs::permissions(board_file(), fs::perms::owner_read | fs::perms::owner_write);
+  expect_error({"status"}, 1, "is truncated (5 of");
+  fs::permissions(board_file(), fs::perms::others_read, fs::perm_options::add);
+  expect_error({"status"}, 1, "open to others");
+  fs::remove(board_file());
+}
+
+}  // namespace
+}  // namespace sluice::tools::test
