@@ -45,6 +45,7 @@ struct Info {
 
 Info info_of(CUstream stream) noexcept {
   Info info;
+  if (driver().cuStreamGetCaptureInfo_v2 == nullptr) return info;  // older than CUDA 11.3
   CUgraph graph = nullptr;
   driver().cuStreamGetCaptureInfo_v2(stream, &info.status, &info.id, &graph, &info.dependencies,
                                      &info.dependency_count);
@@ -79,8 +80,9 @@ bool is_capturing(CUstream stream) noexcept {
 }
 
 void capture_begun(CUstream stream, bool into_graph) noexcept {
-  g_open_captures.fetch_add(1);
   const Info info = info_of(stream);
+  if (info.status == CU_STREAM_CAPTURE_STATUS_NONE) return;
+  g_open_captures.fetch_add(1);
   const std::lock_guard lock(captures().mutex);
   captures().open[info.id].into_graph = into_graph;
 }

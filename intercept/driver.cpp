@@ -48,23 +48,36 @@ void* real_of(unsigned entry) noexcept {
 }  // namespace
 
 bool resolve_driver(bool load) noexcept {
-  static constinit std::mutex mutex;
   if (g_driver_ready.load(std::memory_order_acquire)) return true;
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | (load ? 0 : RTLD_NOLOAD));
   if (library == nullptr) return false;
-  const std::lock_guard lock(mutex);
+  // Looked up without a lock of ours: dlsym takes the loader's, and a thread that holds that one
+  // (in a library's constructor) may be waiting for us. Racing threads find the same.
+  Driver found;
   const auto find = [library](auto& pointer, const char* name) {
     pointer = reinterpret_cast<std::decay_t<decltype(pointer)>>(real_dlsym(library, name));
   };
-#define SLUICE_HOOK(name, kind) find(g_driver.name, #name);
-#define SLUICE_CALL(name) find(g_driver.name, #name);
+#define SLUICE_HOOK(name, kind) find(found.name, #name);
+#define SLUICE_CALL(name) find(found.name, #name);
 #include "intercept/calls.def"
 #include "intercept/hooks.def"
 #undef SLUICE_CALL
 #undef SLUICE_HOOK
-  g_driver_ready.store(true, std::memory_order_release);
   dlerror();  // an entry that this driver lacks is no error of the program's
+  static constinit std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (g_driver_ready.load(std::memory_order_relaxed)) return true;
+  g_driver = found;
+  g_driver_ready.store(true, std::memory_order_release);
   return true;
+}
+
+const char* missing_call() noexcept {
+#define SLUICE_CALL(name) \
+  if (driver().name == nullptr) return #name;
+#include "intercept/calls.def"
+#undef SLUICE_CALL
+  return nullptr;
 }
 
 bool is_hooked_name(std::string_view name) noexcept {

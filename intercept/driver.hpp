@@ -42,6 +42,10 @@ inline const Driver& driver() noexcept {
   return g_driver;
 }
 
+/// The first of calls.def that this driver is too old to have, or null. Without all of them a
+/// process stays unattached; hooks that may run before check what they call.
+const char* missing_call() noexcept;
+
 /// What a program that asked for `name` and was given `found` is to get: our hook if `found` is
 /// the real entry of a hook, else `found`. Notes work entries that are not hooked.
 void* substitute(std::string_view name, void* found) noexcept;

@@ -73,7 +73,9 @@ CUresult instantiate(CUgraph graph, Call call) noexcept {
   if (bare == nullptr) return result;
   const CUresult second = call(bare);
   driver().cuGraphDestroy(bare);
-  if (second == CUDA_SUCCESS) report_bare_graph();
+  // Not our nodes' fault: then what the program learns of it must be about its own graph.
+  if (second != CUDA_SUCCESS) return call(graph);
+  report_bare_graph();
   return second;
 }
 

@@ -88,10 +88,17 @@ void Jobs::touch_host_copy() noexcept {
 }
 
 void Jobs::mark_per_thread(CUstream stream) noexcept {
+  if (g_explicit_jobs.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(mutex_);
   Busy* busy = transparent_ ? find(stream) : nullptr;
   if (busy == nullptr) return;
   const RelaxedCapture relaxed;
+  const auto spare = std::find_if(spare_markers_.begin(), spare_markers_.end(),
+                                  [busy](const auto& kept) { return kept.first == busy->context; });
+  if (busy->marker == nullptr && spare != spare_markers_.end()) {
+    busy->marker = spare->second;
+    spare_markers_.erase(spare);
+  }
   if (busy->marker == nullptr) driver().cuEventCreate(&busy->marker, CU_EVENT_DISABLE_TIMING);
   if (busy->marker != nullptr) driver().cuEventRecord(busy->marker, stream);
 }
@@ -112,17 +119,29 @@ bool Jobs::nothing_since(std::uint64_t before) noexcept {
   return launches() == before;
 }
 
+void Jobs::put_away(const Busy& busy) noexcept {
+  if (busy.marker != nullptr) spare_markers_.emplace_back(busy.context, busy.marker);
+}
+
+void Jobs::put_away_all() noexcept {
+  for (const Busy& busy : busy_) put_away(busy);
+  busy_.clear();
+}
+
 void Jobs::after_sync_all(std::uint64_t before) noexcept {
   const std::lock_guard lock(mutex_);
   if (!transparent_ || !nothing_since(before)) return;
-  busy_.clear();
+  put_away_all();
   close_transparent();
 }
 
 void Jobs::after_sync(std::uint64_t before, CUstream stream) noexcept {
   const std::lock_guard lock(mutex_);
   if (!transparent_ || !nothing_since(before)) return;
-  if (const Busy* busy = find(stream)) busy_.erase(busy_.begin() + (busy - busy_.data()));
+  if (const Busy* busy = find(stream)) {
+    put_away(*busy);
+    busy_.erase(busy_.begin() + (busy - busy_.data()));
+  }
   if (busy_.empty()) close_transparent();
 }
 
@@ -136,8 +155,12 @@ void Jobs::poll() noexcept {
   const auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
   if (launching || slot.gate.load() != 0 || any_capture_open()) return;
   const RelaxedCapture relaxed;
-  std::erase_if(busy_, [](const Busy& busy) {
-    if (busy.marker != nullptr) return driver().cuEventQuery(busy.marker) != CUDA_ERROR_NOT_READY;
+  std::erase_if(busy_, [this](const Busy& busy) {
+    if (busy.marker != nullptr) {
+      const CUresult state = driver().cuEventQuery(busy.marker);
+      if (state == CUDA_SUCCESS) put_away(busy);
+      return state != CUDA_ERROR_NOT_READY;
+    }
     if (busy.stream == CU_STREAM_PER_THREAD) return false;
     if (driver().cuCtxPushCurrent_v2(busy.context) != CUDA_SUCCESS) return true;
     const CUresult state = driver().cuStreamQuery(busy.stream);
@@ -157,6 +180,7 @@ void Jobs::forget(CUstream stream) noexcept {
 void Jobs::forget_all() noexcept {
   const std::lock_guard lock(mutex_);
   busy_.clear();
+  spare_markers_.clear();  // they go with their context
   epoch_.fetch_add(1);
 }
 

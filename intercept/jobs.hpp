@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "intercept/driver.hpp"
@@ -70,6 +71,9 @@ class Jobs {
   static constinit thread_local Last t_last;
 
   void touch_slow(CUstream stream) noexcept;
+  /// Keeps the marker of a stream that is done, for the next one of its context.
+  void put_away(const Busy& busy) noexcept;
+  void put_away_all() noexcept;
   void open_transparent() noexcept;
   void close_transparent() noexcept;
   void open_one() noexcept;
@@ -84,6 +88,8 @@ class Jobs {
   int open_ = 0;      ///< Overlapping jobs, the transparent one included.
   bool transparent_ = false;
   std::vector<Busy> busy_;
+  /// Events of past jobs, so that none is made while a job runs but the first time.
+  std::vector<std::pair<CUcontext, CUevent>> spare_markers_;
   std::uint64_t launches_at_last_poll_ = 0;
   std::atomic<std::uint64_t> epoch_{1};  ///< Counts ends: what threads remember becomes void.
 };

@@ -37,6 +37,8 @@ CUresult launch(Entry entry, CUstream stream, const CUlaunchConfig* config, Call
   }
   const CUresult result = call();
   if (turn.state != nullptr) client->pacer().after(turn, stream);
+  // Again: while this launch was held, another thread's synchronise may have ended the job.
+  client->jobs().touch(stream);
   if (stream == CU_STREAM_PER_THREAD) client->jobs().mark_per_thread(stream);
   return result;
 }

@@ -77,10 +77,6 @@ bool Pacer::put_wait(CUstream stream) noexcept {
 
 /// The whole board, once per process: a second registration of a page is refused, which is fine.
 bool Pacer::register_board() noexcept {
-  if (driver().cuStreamWaitValue64_v2 == nullptr) {
-    fall_back("driver has no stream waits");
-    return false;
-  }
   int can_wait = 0;
   driver().cuDeviceGetAttribute(&can_wait, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
                                 client_.device());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -46,7 +47,8 @@ Process& Process::instance() noexcept {
 }
 
 Process::Process() noexcept
-    : config_(read_config()),
+    : pid_(getpid()),
+      config_(read_config()),
       socket_path_(shm::socket_path(config_.session)),
       watcher_(socket_path_) {
   std::atexit([] { leave_at_exit(); });
@@ -113,8 +115,12 @@ std::optional<Seat> Process::ask_for_seat(CUdevice device, int& connection) noex
   if (mapping_) request.board_id = mapping_->board().board_id.load();
   shm::Reply reply;
   const int result = shm::ask(connection, request, reply, kAttachTimeoutMs);
-  if (result != 0) {
+  if (result == -ETIMEDOUT) {
     refuse("the controller does not answer");
+    return std::nullopt;  // the connection stays open: an answer on it will show that it lives
+  }
+  if (result != 0) {
+    refuse("the controller hung up");
   } else if (reply.status != shm::ReplyStatus::kOk) {
     refuse(reply.text.data());
     refused_ = reply.status != shm::ReplyStatus::kSessionFull;
@@ -122,6 +128,7 @@ std::optional<Seat> Process::ask_for_seat(CUdevice device, int& connection) noex
     return Seat{mapping_->board(), reply.slot, reply.generation};
   }
   close(connection);
+  connection = -1;
   return std::nullopt;
 }
 
@@ -131,9 +138,14 @@ Client* Process::attach(CUdevice device) noexcept {
   const int count = client_count_.load();
   if (refused_ || count == kMaxClients) return nullptr;
   int connection = -1;
+  if (const char* missing = missing_call()) {
+    refuse(std::string("the driver has no ") + missing + " (CUDA 12.0 or later is needed)");
+    refused_ = true;
+    return nullptr;
+  }
   const std::optional<Seat> seat = ask_for_seat(device, connection);
   if (!seat) {
-    watcher_.look_for_controller();
+    watcher_.look_for_controller(connection);
     return nullptr;
   }
   auto client = std::make_unique<Client>(*seat, device, config_.policy);
@@ -161,8 +173,9 @@ void Process::publish(std::unique_ptr<Client> client) noexcept {
   Client* only = client.get();
   clients_[static_cast<std::size_t>(count)] = std::move(client);
   client_count_.store(count + 1, std::memory_order_release);
-  const bool alone = count == 0 && std::has_single_bit(devices_seen_.load());
-  g_only_client.store(alone ? only : nullptr, std::memory_order_release);
+  g_only_client.store(count == 0 ? only : nullptr);
+  // After the store: note_device() may be learning of a second device right now.
+  if (!std::has_single_bit(devices_seen_.load())) g_only_client.store(nullptr);
 }
 
 void Process::count_unattached(Entry entry) noexcept {
@@ -209,8 +222,9 @@ void Process::end_job(std::uint64_t job) noexcept {
 }
 
 void Process::leave_at_exit() noexcept {
-  if (in_forked_child()) return;
   Process& process = instance();
+  // A child made past pthread_atfork (a bare clone) is not known as one: the slot is its parent's.
+  if (in_forked_child() || getpid() != process.pid_) return;
   process.for_each_client([](Client& client) {
     client.set_obeys(false);
     shm::BoardView view(client.seat().board);

@@ -61,6 +61,7 @@ class Process {
   Process() noexcept;
   Client* find(CUdevice device) noexcept;
   Client* attach(CUdevice device) noexcept;
+  /// Without a seat `connection` is -1, or one on which a silent controller was asked.
   std::optional<Seat> ask_for_seat(CUdevice device, int& connection) noexcept;
   bool map_board(std::uint64_t board_id) noexcept;
   void adopt_counts(Client& client) noexcept;
@@ -70,6 +71,7 @@ class Process {
   static void leave_at_exit() noexcept;
   static void detach_child() noexcept;
 
+  pid_t pid_;
   Config config_;
   std::string socket_path_;
   Watcher watcher_;

@@ -58,13 +58,15 @@ bool Watcher::take(Client& client, int connection) noexcept {
   return true;  // a late watcher makes it live a little later: the program need not wait
 }
 
-void Watcher::look_for_controller() noexcept {
+void Watcher::look_for_controller(int unanswered) noexcept {
   in_sight_.store(false);
+  unanswered_.store(unanswered);
   if (ensure_running()) looking_.store(true);
 }
 
 void Watcher::abandon_in_child() noexcept {
   if (wake_fd_ >= 0) close(wake_fd_);
+  if (const int asked = unanswered_.load(); asked >= 0) close(asked);
   const int count = offered_.load();
   for (int i = 0; i < count; ++i) {
     const int connection = watched_[static_cast<std::size_t>(i)].connection;
@@ -207,6 +209,12 @@ void Watcher::enforce_max_hold(Watched& watched, std::uint64_t now) noexcept {
 void Watcher::look(std::uint64_t now) noexcept {
   if (now < next_look_ns_) return;
   next_look_ns_ = now + kLookNs;
+  if (const int asked = unanswered_.load(); asked >= 0) {
+    pollfd state{asked, POLLIN | POLLRDHUP, 0};
+    if (poll(&state, 1, 0) == 0) return;
+    close(asked);  // what it offers is let go: whoever launches next asks again
+    unanswered_.store(-1);
+  }
   const int connection = shm::connect_controller(socket_path_.c_str());
   if (connection < 0) return;
   close(connection);

@@ -22,8 +22,11 @@ class Watcher {
   /// Owns `connection` from then on. False if there is no thread; bounded by a second.
   bool take(Client& client, int connection) noexcept;
 
-  /// There was no controller: look for one, twice a second, until one answers.
-  void look_for_controller() noexcept;
+  /// There was no controller: look for one, twice a second, until one listens. With one that was
+  /// asked and is silent (stopped, say), `unanswered` is the connection: then wait until something
+  /// comes on it, because to ask again would hold up another launch for nothing. Owned from then
+  /// on.
+  void look_for_controller(int unanswered) noexcept;
 
   /// True unless the last look found no controller. One load for a process without one.
   [[nodiscard]] bool controller_in_sight() const noexcept {
@@ -62,6 +65,7 @@ class Watcher {
   const std::string& socket_path_;
   std::atomic<bool> in_sight_{true};
   std::atomic<bool> looking_{false};
+  std::atomic<int> unanswered_{-1};
   std::uint64_t next_look_ns_ = 0;
 
   bool running_ = false;
