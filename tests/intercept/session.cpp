@@ -59,6 +59,7 @@ void Session::SetUp() {
 void Session::TearDown() {
   fake::resume();
   critical_.reset();
+  board_.reset();  // or this process would count as a user of the board
   if (controller_ != nullptr) {
     controller_->signal(SIGCONT);
     controller_->signal(SIGTERM);
@@ -115,17 +116,21 @@ Critical& Session::outrank() {
   return *critical_;
 }
 
-shm::Slot& Session::slot() {
+shm::Board& Session::board() {
   if (!board_) board_ = shm::BoardMapping::attach(session_);
-  shm::Board& board = board_->board();
+  return board_->board();
+}
+
+shm::Slot& Session::slot() {
+  shm::Board& all = board();
   for (int i = 0; i < shm::kSlots && slot_ < 0; ++i) {
-    const bool used = (board.used.load() & shm::bit(i)) != 0;
+    const bool used = (all.used.load() & shm::bit(i)) != 0;
     const bool mine =
-        board.slots[static_cast<std::size_t>(i)].pid.load() == static_cast<std::uint32_t>(getpid());
+        all.slots[static_cast<std::size_t>(i)].pid.load() == static_cast<std::uint32_t>(getpid());
     if (used && mine && (critical_ == nullptr || critical_->slot() != i)) slot_ = i;
   }
   if (slot_ < 0) throw std::runtime_error("this process has no slot");
-  return board.slots[static_cast<std::size_t>(slot_)];
+  return all.slots[static_cast<std::size_t>(slot_)];
 }
 
 std::uint64_t Session::counted(shm::Count count) {

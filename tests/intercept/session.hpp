@@ -55,6 +55,7 @@ class Session : public testing::Test {
   /// From now on somebody outranks this client, so that it paces.
   Critical& outrank();
 
+  shm::Board& board();
   /// This process's slot.
   shm::Slot& slot();
   std::uint64_t counted(shm::Count count);

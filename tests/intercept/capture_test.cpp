@@ -1,0 +1,224 @@
+// Inside a stream capture nothing may be held, added where it does not belong, or broken.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tests/intercept/session.hpp"
+
+namespace sluice::intercept::test {
+namespace {
+
+using fake::Id;
+using shm::Count;
+
+class Capturing : public Session {
+ protected:
+  static void begin(CUstream stream,
+                    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) {
+    ASSERT_EQ(::cuStreamBeginCapture_v2(stream, mode), CUDA_SUCCESS);
+  }
+  static CUgraph end(CUstream stream) {
+    CUgraph graph = nullptr;
+    EXPECT_EQ(::cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    return graph;
+  }
+  static CUgraph capture(CUstream stream, int launches) {
+    begin(stream);
+    for (int i = 0; i < launches; ++i) launch(stream);
+    return end(stream);
+  }
+};
+
+// cuGraphExecUpdate of a second capture of the same code must find the same nodes.
+TEST_F(Capturing, TwoCapturesOfTheSameCodeHaveTheSameNodes) {
+  attach("device:2");
+  outrank();
+  CUgraph first = capture(make_stream(), 5);
+  launch();  // shifts the spacing outside of captures
+  CUstream other = make_stream();
+  launch(other);
+  CUgraph second = capture(other, 5);
+  EXPECT_EQ(fake::nodes(first), "WKKWKKWK");
+  EXPECT_EQ(fake::nodes(second), "WKKWKKWK");
+  EXPECT_TRUE(fake::is_chain(first));
+  EXPECT_EQ(counted(Count::kCaptured), 10U);
+}
+
+TEST_F(Capturing, EachStreamOfACaptureIsSpacedByItself) {
+  attach("device:2");
+  CUstream first = make_stream();
+  CUstream second = make_stream();
+  CUevent fork = nullptr;
+  ::cuEventCreate(&fork, 0);
+  begin(first);
+  launch(first);
+  ::cuEventRecord(fork, first);
+  ::cuStreamWaitEvent(second, fork, 0);
+  launch(second);
+  launch(first);
+  launch(first);
+  EXPECT_EQ(fake::nodes(end(first)), "WKWKKWK");
+}
+
+// The body of a conditional node, for instance, may hold no wait.
+TEST_F(Capturing, NothingIsAddedToAnExistingGraph) {
+  attach("device:1");
+  outrank();
+  CUgraph graph = capture(make_stream(), 1);
+  CUstream stream = make_stream();
+  ASSERT_EQ(::cuStreamBeginCaptureToGraph(stream, graph, nullptr, nullptr, 0,
+                                          CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+            CUDA_SUCCESS);
+  launch(stream);
+  launch(stream);
+  EXPECT_EQ(fake::nodes(end(stream)), "WKKK");
+  EXPECT_EQ(counted(Count::kBypassForeignCapture), 2U);
+}
+
+// A wait between two kernels that overlap by a programmatic edge would cut the edge.
+TEST_F(Capturing, NoWaitInFrontOfAProgrammaticLaunch) {
+  attach("device:1");
+  CUstream stream = make_stream();
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.hStream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  begin(stream);
+  launch(stream);
+  ::cuLaunchKernelEx(&config, nullptr, nullptr, nullptr);
+  launch(stream);
+  EXPECT_EQ(fake::nodes(end(stream)), "WKKWK");
+}
+
+TEST_F(Capturing, AGraphThatMayNotHoldWaitsIsInstantiatedWithout) {
+  catch_errors();
+  attach("device:2");
+  CUgraph graph = capture(make_stream(), 5);
+  CUgraphExec plain = nullptr;
+  CUgraphExec bare = nullptr;
+  ASSERT_EQ(::cuGraphInstantiateWithFlags(&plain, graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(fake::nodes(plain), "WKKWKKWK");
+  ASSERT_EQ(::cuGraphInstantiateWithFlags(&bare, graph, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
+            CUDA_SUCCESS);
+  EXPECT_EQ(fake::nodes(bare), "KKKKK");
+  EXPECT_TRUE(fake::is_chain(bare)) << "the order of the kernels was lost with the waits";
+  CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+  params.flags = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+  ASSERT_EQ(::cuGraphInstantiateWithParams(&bare, graph, &params), CUDA_SUCCESS);
+  EXPECT_EQ(fake::nodes(graph), "WKKWKKWK") << "the program's own graph was changed";
+  const std::string said = errors();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+// What a program learns of a failure must be about its own graph, not about a clone of ours.
+TEST_F(Capturing, AGraphThatFailsAnywayFailsAsItself) {
+  attach("device:2");
+  CUgraph graph = capture(make_stream(), 3);
+  fake::clear();
+  fake::answer(Id::cuGraphInstantiateWithFlags, CUDA_ERROR_OUT_OF_MEMORY);
+  CUgraphExec exec = nullptr;
+  EXPECT_EQ(::cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  std::uint64_t last = 0;
+  for (const fake::Call& call : fake::calls()) {
+    if (call.id == Id::cuGraphInstantiateWithFlags) last = call.arguments[1];
+  }
+  EXPECT_EQ(last, reinterpret_cast<std::uint64_t>(graph));
+}
+
+// A capture gives the GPU no work: to hold it would hang the program for nothing.
+TEST_F(Capturing, NothingIsHeldInACapture) {
+  attach("gate");
+  outrank().begin();
+  EXPECT_EQ(fake::nodes(capture(make_stream(), 3)), "KKK");
+  EXPECT_EQ(counted(Count::kWaited), 0U);
+}
+
+TEST_F(Capturing, EventAndSyncLeaveCapturesAlone) {
+  attach("event:1");
+  outrank().begin();
+  fake::clear();
+  EXPECT_EQ(fake::nodes(capture(make_stream(), 3)), "KKK");
+  EXPECT_EQ(fake::count(Id::cuEventRecord) + fake::count(Id::cuEventQuery), 0U);
+}
+
+/// Launches on a second thread while this one captures in the default mode, in which an unsafe
+/// call of any thread breaks the capture.
+void launch_beside_a_capture(CUstream captured, CUstream used) {
+  ASSERT_EQ(::cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  std::thread other([used] {
+    for (int i = 0; i < 40; ++i) {
+      ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, used, nullptr, nullptr);
+      if (i % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));  // lets it poll
+    }
+  });
+  other.join();
+  CUgraph graph = nullptr;
+  EXPECT_EQ(::cuStreamEndCapture(captured, &graph), CUDA_SUCCESS);
+}
+
+TEST_F(Capturing, AGlobalCaptureSurvivesEventsOfAnotherThread) {
+  attach("event:1");
+  outrank();
+  launch_beside_a_capture(make_stream(), make_stream());
+  EXPECT_GE(fake::count(Id::cuEventQuery), 38U) << "the other thread was to pace";
+}
+
+TEST_F(Capturing, AGlobalCaptureSurvivesSynchronisingOfAnotherThread) {
+  attach("sync:1");
+  outrank();
+  launch_beside_a_capture(make_stream(), make_stream());
+  EXPECT_GE(fake::count(Id::cuStreamQuery), 40U);
+}
+
+TEST_F(Capturing, AGlobalCaptureSurvivesTheRegistrationOfTheBoard) {
+  attach("device:1");
+  outrank();
+  launch_beside_a_capture(make_stream(), make_stream());
+  EXPECT_EQ(fake::count(Id::cuMemHostRegister_v2), 1U);
+}
+
+TEST_F(Capturing, AGlobalCaptureSurvivesThePollingOfAJob) {
+  attach("gate", 5);
+  launch_beside_a_capture(make_stream(), make_stream());
+}
+
+// Half a nanosecond against a driver call: the query is made only while something is captured.
+TEST_F(Capturing, TheDriverIsAskedOnlyWhileSomethingIsCaptured) {
+  attach("gate");
+  CUstream stream = make_stream();
+  capture(stream, 2);
+  fake::clear();
+  launch(stream);
+  EXPECT_EQ(fake::count(Id::cuStreamIsCapturing), 0U);
+}
+
+TEST_F(Capturing, ABrokenCaptureIsOverToo) {
+  attach("gate");
+  CUstream stream = make_stream();
+  begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  EXPECT_EQ(::cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(::cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  fake::clear();
+  launch(stream);
+  EXPECT_EQ(fake::count(Id::cuStreamIsCapturing), 0U);
+}
+
+// An end on a stream that only joined leaves the capture open: it is still no GPU work.
+TEST_F(Capturing, AnEndOnTheWrongStreamEndsNothing) {
+  attach("gate");
+  CUstream first = make_stream();
+  begin(first);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(::cuStreamEndCapture(make_stream(), &graph), CUDA_ERROR_ILLEGAL_STATE);
+  outrank().begin();
+  launch(first);  // would be held for ever
+  EXPECT_EQ(fake::nodes(end(first)), "K");
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test

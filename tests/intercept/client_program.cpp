@@ -1,0 +1,34 @@
+// A client process for lifecycle_test.cpp: attaches with a first launch, then obeys orders.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <thread>
+
+#include "intercept/cuda_driver.hpp"
+#include "intercept/sluice.h"
+
+namespace {
+
+void launch() { ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr); }
+
+}  // namespace
+
+int main() {
+  launch();
+  std::cout << (sluice_attached() != 0 ? "attached" : "not attached") << std::endl;
+  for (std::string order; std::getline(std::cin, order);) {
+    if (order == "exit") std::exit(0);
+    if (order == "exec") execl("/bin/sleep", "sleep", "60", nullptr);
+    if (order == "begin") sluice_job_begin(0);
+    if (order == "launch-and-exit") {
+      std::thread(launch).detach();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it is held by now
+      std::exit(0);
+    }
+    std::cout << "ok" << std::endl;
+  }
+  return 0;
+}

@@ -1,0 +1,180 @@
+// Jobs: a critical process that is not known to work protects nobody, and one that is thought to
+// work for ever holds everybody.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "intercept/sluice.h"
+#include "tests/intercept/session.hpp"
+
+namespace sluice::intercept::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class JobsOf : public Session {
+ protected:
+  bool active() { return shm::is_active(slot().job.load()); }
+  bool becomes_idle() {
+    return eventually([&] { return !active(); });
+  }
+  /// For some polls of the detector.
+  bool stays_active() {
+    std::this_thread::sleep_for(30ms);
+    return active();
+  }
+};
+
+TEST_F(JobsOf, AJobBeginsWithTheFirstLaunchAndEndsWithTheSynchronise) {
+  attach("gate", 5);
+  const Critical lower(session_, 0);  // a client below us, whose gate shows the hold
+  const auto& gate = board().slots[static_cast<std::size_t>(lower.slot())].gate;
+  EXPECT_FALSE(active());
+  CUstream stream = make_stream();
+  fake::pause();
+  launch(stream);
+  EXPECT_TRUE(active());
+  EXPECT_NE(gate.load(), 0U);
+  EXPECT_TRUE(stays_active()) << "ended while its work was outstanding";
+  fake::resume();
+  fake::pause();
+  launch(stream);
+  fake::finish(stream, 1);
+  ASSERT_EQ(::cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_FALSE(active());
+  EXPECT_EQ(gate.load(), 0U);
+}
+
+TEST_F(JobsOf, AJobBeginsWithACopyToTheDevice) {
+  attach("gate", 5);
+  ASSERT_TRUE(becomes_idle());
+  CUstream stream = make_stream();
+  fake::pause();
+  char host = 0;
+  ::cuMemcpyHtoDAsync_v2(0x1000, &host, 1, stream);
+  EXPECT_TRUE(active());
+  fake::resume();
+  ASSERT_EQ(::cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_FALSE(active());
+  const std::uint64_t jobs = slot().job.load();
+  ::cuMemcpyHtoD_v2(0x1000, &host, 1);
+  EXPECT_GT(slot().job.load(), jobs);
+}
+
+TEST_F(JobsOf, OneOfTwoStreamsDoesNotEndAJob) {
+  attach("gate", 5);
+  CUstream first = make_stream();
+  CUstream second = make_stream();
+  fake::pause();
+  launch(first);
+  launch(second);
+  fake::finish(first, 1);
+  ASSERT_EQ(::cuStreamSynchronize(first), CUDA_SUCCESS);
+  EXPECT_TRUE(stays_active());
+  fake::finish(second, 1);
+  ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_FALSE(active());
+}
+
+TEST_F(JobsOf, WithoutASynchroniseThePollSeesTheEnd) {
+  attach("gate", 5);
+  CUstream stream = make_stream();
+  fake::pause();
+  launch(stream);
+  EXPECT_TRUE(stays_active());
+  fake::resume();
+  EXPECT_TRUE(becomes_idle());
+}
+
+// No other thread can ask the driver about a thread's own default stream: an event stands for it.
+TEST_F(JobsOf, APerThreadStreamIsSeenToEnd) {
+  attach("gate", 5);
+  fake::pause();
+  ::cuLaunchKernel_ptsz(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+  EXPECT_TRUE(stays_active());
+  fake::resume();
+  EXPECT_TRUE(becomes_idle());
+  for (int i = 0; i < 20; ++i) {
+    ::cuLaunchKernel_ptsz(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+    ASSERT_EQ(::cuStreamSynchronize_ptsz(nullptr), CUDA_SUCCESS);
+    EXPECT_FALSE(active());
+  }
+  EXPECT_LE(fake::living_events(), 1U) << "each job left an event behind";
+}
+
+// Thread A waits at the gate; thread B synchronises, which ends the job. When A's launch gets
+// through, it must be a job again, or nobody below is held for it.
+TEST_F(JobsOf, ALaunchThatWasHeldOverTheEndOfItsJobBeginsAnother) {
+  attach("gate", 5);
+  Critical& above = outrank();
+  CUstream stream = make_stream();
+  fake::pause();
+  above.begin();
+  std::thread held([stream] { launch(stream); });
+  EXPECT_TRUE(eventually([&] { return slot().waiters.load() == 1; }));
+  ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_FALSE(active());
+  above.end();
+  held.join();
+  EXPECT_EQ(fake::outstanding(stream), 1U);
+  EXPECT_TRUE(active());
+}
+
+TEST_F(JobsOf, ExplicitJobsMayOverlapAndEndOnce) {
+  attach("gate", 5);
+  ASSERT_TRUE(becomes_idle());
+  const std::uint64_t first = sluice_job_begin(0);
+  const std::uint64_t second = sluice_job_begin(0);
+  EXPECT_NE(first, 0U);
+  EXPECT_NE(first, second);
+  sluice_job_end(first);
+  sluice_job_end(first);  // again: ignored
+  sluice_job_end(0);
+  sluice_job_end(12345);  // nobody's
+  EXPECT_TRUE(active()) << "the second job was ended with the first";
+  sluice_job_end(second);
+  EXPECT_FALSE(active());
+}
+
+TEST_F(JobsOf, TheFirstExplicitBeginSwitchesDetectionOff) {
+  attach("gate", 5);
+  sluice_job_end(sluice_job_begin(0));
+  fake::pause();
+  launch(make_stream());
+  EXPECT_FALSE(active());
+}
+
+TEST_F(JobsOf, AnExplicitBeginTakesOverFromADetectedJobWithoutAGap) {
+  attach("gate", 5);
+  ASSERT_TRUE(becomes_idle());
+  fake::pause();
+  launch(make_stream());
+  const std::uint64_t before = slot().job.load();
+  const std::uint64_t job = sluice_job_begin(0);
+  EXPECT_EQ(slot().job.load(), before) << "the gates were opened in between";
+  sluice_job_end(job);
+  EXPECT_FALSE(active());
+}
+
+TEST_F(JobsOf, AnExplicitJobMayBeginBeforeTheFirstLaunch) {
+  choose("gate", 5);
+  start_controller();
+  const std::uint64_t job = sluice_job_begin(0);
+  EXPECT_EQ(sluice_attached(), 1);
+  EXPECT_TRUE(active());
+  sluice_job_end(job);
+  EXPECT_FALSE(active());
+}
+
+// A context that is destroyed takes its work with it.
+TEST_F(JobsOf, ADestroyedContextEndsItsJobs) {
+  attach("gate", 5);
+  fake::pause();
+  launch(make_stream());
+  ASSERT_EQ(::cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+  EXPECT_TRUE(becomes_idle());
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test

@@ -1,0 +1,246 @@
+// Fork, exec, exit, a controller that is missing or stopped, and what the environment says.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <set>
+#include <thread>
+
+#include "intercept/sluice.h"
+#include "shm/policy.hpp"
+#include "tests/intercept/session.hpp"
+
+namespace sluice::intercept::test {
+namespace {
+
+using namespace std::chrono_literals;
+using fake::Id;
+using shm::Count;
+
+class Lifecycle : public Session {
+ protected:
+  /// A client process of the session; it attaches, says so, and obeys orders.
+  std::unique_ptr<Child> client() {
+    auto child = std::make_unique<Child>(std::vector<std::string>{SLUICE_CLIENT_PROGRAM});
+    EXPECT_EQ(child->read_line(), "attached");
+    return child;
+  }
+  std::uint64_t used() { return board().used.load(); }
+  static int status_of(pid_t child) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    return status;
+  }
+};
+
+std::set<std::string> open_files() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink(entry.path(), gone);
+    if (!gone && !target.string().starts_with("/proc/")) names.insert(entry.path().filename());
+  }
+  return names;
+}
+
+// A child that kept the slot would count for its parent, and free its parent's slot at its exit.
+TEST_F(Lifecycle, AForkedChildIsDetached) {
+  choose("gate");
+  start_controller();
+  const auto before = open_files();
+  ASSERT_EQ(launch(), CUDA_SUCCESS);
+  std::set<std::string> ours;
+  for (const std::string& file : open_files()) {
+    if (!before.contains(file)) ours.insert(file);
+  }
+  ASSERT_GE(ours.size(), 3U) << "socket, board and eventfd";
+  outrank().begin();  // a child that obeyed would be held
+  const std::uint64_t counted_before = launches();
+  const std::uint64_t job_before = slot().job.load();
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    int faults = 0;
+    for (const std::string& file : open_files()) faults |= ours.contains(file) ? 1 : 0;
+    faults += sluice_attached() == 0 ? 0 : 2;
+    fake::clear();
+    faults += launch() == CUDA_SUCCESS && fake::count(Id::cuLaunchKernel) == 1 ? 0 : 4;
+    faults += sluice_job_begin(0) == 0 ? 0 : 8;
+    sluice_job_end(1);
+    CUstream stream = make_stream();
+    ::cuStreamDestroy_v2(stream);
+    ::cuCtxSynchronize();
+    const std::filesystem::directory_iterator threads("/proc/self/task");
+    faults += std::distance(begin(threads), end(threads)) == 1 ? 0 : 16;
+    exit(faults);  // exit, not _exit: its handlers must leave the parent's slot alone
+  }
+  EXPECT_EQ(WEXITSTATUS(status_of(child)), 0) << "a bit per fault, see the test";
+  EXPECT_EQ(launches(), counted_before) << "the child counted for its parent";
+  EXPECT_EQ(slot().job.load(), job_before);
+  EXPECT_EQ(sluice_attached(), 1);
+  EXPECT_EQ(shm::SlotInfo::unpack(slot().info.load()).state, shm::SlotState::kLive);
+}
+
+// pthread_atfork does not see a bare fork; the exit of such a child must not free our slot.
+TEST_F(Lifecycle, ABareForkThatExitsLeavesTheParentsSlotAlone) {
+  attach("gate");
+  std::fflush(nullptr);
+  const auto child = static_cast<pid_t>(syscall(SYS_fork));
+  if (child == 0) exit(0);
+  EXPECT_EQ(status_of(child), 0);
+  EXPECT_EQ(shm::SlotInfo::unpack(slot().info.load()).state, shm::SlotState::kLive);
+}
+
+TEST_F(Lifecycle, AVforkedChildThatExecsLeavesTheParentAttached) {
+  attach("gate");
+  const pid_t child = vfork();
+  if (child == 0) {
+    execl("/bin/true", "true", nullptr);
+    _exit(127);
+  }
+  EXPECT_EQ(status_of(child), 0);
+  EXPECT_EQ(sluice_attached(), 1);
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+}
+
+TEST_F(Lifecycle, ExitGivesTheSlotBack) {
+  choose("gate");
+  start_controller();
+  auto one = client();
+  EXPECT_NE(used(), 0U);
+  one->write_line("exit");
+  EXPECT_EQ(one->wait(), 0);
+  EXPECT_TRUE(eventually([&] { return used() == 0; }));
+}
+
+// The program that comes after exec is another: it must not be held, nor hold, for the old one.
+TEST_F(Lifecycle, ExecGivesTheSlotBackWhileTheProcessLives) {
+  choose("gate", 5);
+  start_controller();
+  auto one = client();
+  one->write_line("begin");
+  EXPECT_EQ(one->read_line(), "ok");
+  const Critical lower(session_, 0);
+  const auto& gate = board().slots[static_cast<std::size_t>(lower.slot())].gate;
+  EXPECT_TRUE(eventually([&] { return gate.load() != 0; }));
+  one->write_line("exec");
+  EXPECT_TRUE(eventually([&] { return gate.load() == 0; }));
+  EXPECT_TRUE(eventually([&] { return (used() & ~shm::bit(lower.slot())) == 0; }));
+  EXPECT_EQ(kill(one->pid(), 0), 0) << "the process itself goes on";
+}
+
+TEST_F(Lifecycle, AKilledClientGivesItsSlotBack) {
+  choose("gate");
+  start_controller();
+  auto one = client();
+  one->signal(SIGKILL);
+  EXPECT_EQ(one->wait(), 128 + SIGKILL);
+  EXPECT_TRUE(eventually([&] { return used() == 0; }));
+}
+
+// exit() while another thread is held at the gate must end the process.
+TEST_F(Lifecycle, AHeldClientCanExit) {
+  choose("gate");
+  start_controller();
+  auto one = client();
+  critical_ = std::make_unique<Critical>(session_, 200);
+  critical_->begin();
+  one->write_line("launch-and-exit");
+  EXPECT_EQ(one->wait(), 0);
+}
+
+TEST_F(Lifecycle, LaunchesBeforeTheAttachAreCountedAsUnattached) {
+  catch_errors();
+  choose("gate");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(sluice_attached(), 0);
+  const std::string said = errors();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "one warning: " << said;
+  start_controller();
+  std::uint64_t more = 0;
+  EXPECT_TRUE(eventually([&] {
+    launch();
+    ++more;
+    return sluice_attached() == 1;
+  }));
+  EXPECT_EQ(counted(Count::kBypassUnattached) + counted(Count::kGated), 3 + more);
+  EXPECT_GE(counted(Count::kBypassUnattached), 3U);
+}
+
+// "No failure of ours may slow an application": a stopped controller costs one bounded wait, not
+// one every time that somebody looks again.
+TEST_F(Lifecycle, AStoppedControllerDelaysOneLaunchOnly) {
+  choose("gate");
+  start_controller();
+  controller_->signal(SIGSTOP);
+  int slow = 0;
+  const auto end = std::chrono::steady_clock::now() + 3s;
+  while (std::chrono::steady_clock::now() < end) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(launch(), CUDA_SUCCESS);
+    slow += std::chrono::steady_clock::now() - begin > 500ms ? 1 : 0;
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(slow, 1);
+  controller_->signal(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return launch() == CUDA_SUCCESS && sluice_attached() == 1; }));
+  EXPECT_TRUE(eventually([&] { return std::popcount(used()) == 1; })) << "a slot was lost";
+}
+
+TEST_F(Lifecycle, AWorkEntryThatIsNotHookedIsShown) {
+  attach("gate");
+  EXPECT_EQ(slot().unhooked_asked.load(), 0U);
+  EXPECT_NE(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchGrid"), nullptr);
+  EXPECT_EQ(slot().unhooked_asked.load(), 1U);
+  EXPECT_STREQ(slot().unhooked_name.data(), "cuLaunchGrid");
+}
+
+TEST_F(Lifecycle, EachDeviceHasASlotOfItsOwn) {
+  attach("gate");
+  const std::uint64_t first = launches();
+  CUcontext other = nullptr;
+  ASSERT_EQ(::cuDevicePrimaryCtxRetain(&other, 1), CUDA_SUCCESS);
+  launch(make_stream());  // on the first device
+  CUcontext old = nullptr;
+  ::cuCtxGetCurrent(&old);
+  ::cuCtxSetCurrent(other);
+  CUstream there = make_stream();
+  launch(there);
+  ::cuCtxSetCurrent(old);
+  launch(there);  // the stream's device counts, not the thread's
+  EXPECT_EQ(std::popcount(used()), 2);
+  EXPECT_EQ(launches(), first + 1) << "the first device's slot";
+}
+
+TEST_F(Lifecycle, BadVariablesAreNamedOnALineEachAndReplaced) {
+  catch_errors();
+  setenv("SLUICE_POLICY", "event:0", 1);
+  setenv("SLUICE_PRIORITY", "300", 1);
+  setenv("SLUICE_LOG", "loud", 1);
+  start_controller();
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  const std::string said = errors();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 3) << said;
+  for (const char* text : {"SLUICE_POLICY=event:0", "SLUICE_PRIORITY=300", "SLUICE_LOG=loud"}) {
+    EXPECT_NE(said.find(text), std::string::npos) << text << " in " << said;
+  }
+  EXPECT_EQ(shm::Policy::unpack(slot().policy.load()), shm::kDefaultPolicy);
+  EXPECT_EQ(shm::SlotInfo::unpack(slot().info.load()).priority, 0);
+}
+
+TEST_F(Lifecycle, LogOffIsSilent) {
+  catch_errors();
+  setenv("SLUICE_LOG", "off", 1);
+  setenv("SLUICE_POLICY", "fast", 1);
+  setenv("SLUICE_SESSION", "no session name", 1);
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(errors(), "");
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test
