@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +28,6 @@ struct JobRecord {
   std::uint64_t start_realtime_ns = 0;
   std::uint64_t end_realtime_ns = 0;
   double jct_ms = 0;
-  std::optional<double> queued_ms;  ///< How long it waited after it was due; open loop only.
 };
 
 /// The published log of a model: header lines, then lines per job, each followed by an empty one.

@@ -8,7 +8,7 @@
 namespace sluice::runner {
 namespace {
 
-const JobRecord kJob{1680298829249521013, 1680298829288750242, 39.229305, std::nullopt};
+const JobRecord kJob{1680298829249521013, 1680298829288750242, 39.229305};
 
 TEST(JobLog, IsTheFormatThatPublishedParsersRead) {
   const test::TempFolder folder;
@@ -29,7 +29,7 @@ TEST(JobLog, IsTheFormatThatPublishedParsersRead) {
 TEST(JobLog, WritesShortTimesWithAllDigits) {
   const test::TempFolder folder;
   JobLog log(folder.file("a.log"), 0, {});
-  log.job({0, 5, 0.5, std::nullopt});
+  log.job({0, 5, 0.5});
   EXPECT_EQ(test::read_file(folder.file("a.log")), "JCT 5 0 0.500000\n\n");
 }
 

@@ -1,0 +1,114 @@
+#include "runner/worker/job_loop.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "intercept/sluice.h"
+#include "runner/arrivals.hpp"
+#include "runner/job_log.hpp"
+#include "runner/load_barrier.hpp"
+#include "runner/worker/gpu_time.hpp"
+#include "shm/clock.hpp"
+
+namespace sluice::runner {
+namespace {
+
+std::vector<std::string> header(const Model& model, const WorkerOptions& options,
+                                const Backend& backend, int device) {
+  std::string gpu = fmt::format("device: {} {}", device, options.device_name);
+  if (options.simulated) {
+    gpu += fmt::format(" (simulated: JCT is real time / {:g}, time stamps are real)",
+                       options.time_scale);
+  }
+  const std::string& file =
+      options.config_name.empty() ? options.experiment_file : options.config_name;
+  return {gpu, "configuration: " + file,
+          fmt::format("model: {} ({})", model.display_name(), backend.describe()),
+          model.source.dump()};
+}
+
+/// One model's jobs and what is written of them.
+class JobLoop {
+ public:
+  JobLoop(const Model& model, const WorkerOptions& options, Backend& backend, int device)
+      : options_(options),
+        backend_(backend),
+        marks_groups_(model.control.hooked && model.priority > 0),
+        log_(model.output_file(".log"), model.priority, header(model, options, backend, device)),
+        csv_(model.output_file(".csv")),
+        arrivals_(model.arrival, model.sleep_s) {
+    if (arrivals_.open_loop()) {
+      queueing_.emplace(model.output_file(".arrivals.csv"));
+      queueing_->write("arrival_ms,queued_ms\n");
+    }
+  }
+
+  /// First row of the CSV, and not in the log.
+  void warm_up() { write_csv(run_job(false)); }
+
+  void run(std::uint64_t start_monotonic_ns) {
+    const GpuTime time(options_.time_scale, start_monotonic_ns);
+    time.sleep_until(0);
+    for (std::uint64_t done = 0; options_.jobs == 0 || done < options_.jobs; ++done) {
+      const std::uint64_t due = arrivals_.next_ns(time.now_ns());
+      time.sleep_until(due);
+      const std::uint64_t started = time.now_ns();
+      const JobRecord record = run_job(true);
+      log_.job(record);
+      write_csv(record);
+      if (queueing_) {
+        queueing_->write(fmt::format("{:.6f},{:.6f}\n", static_cast<double>(due) / 1e6,
+                                     static_cast<double>(started - due) / 1e6));
+      }
+    }
+  }
+
+ private:
+  JobRecord run_job(bool logged) {
+    const bool mark = logged && marks_groups_;
+    JobRecord record;
+    record.start_realtime_ns = shm::clock_ns(CLOCK_REALTIME);
+    const std::uint64_t start = shm::monotonic_ns();
+    if (mark) log_.group_start(shm::clock_ns(CLOCK_REALTIME));
+    const std::uint64_t job = sluice_job_begin(0);
+    backend_.launch_job();
+    if (mark) log_.group_end(shm::clock_ns(CLOCK_REALTIME));
+    backend_.wait_for_job();
+    sluice_job_end(job);
+    const std::uint64_t end = shm::monotonic_ns();
+    record.end_realtime_ns = shm::clock_ns(CLOCK_REALTIME);
+    record.jct_ms = static_cast<double>(end - start) / 1e6 / options_.time_scale;
+    return record;
+  }
+
+  void write_csv(const JobRecord& record) {
+    const Backend::Memory memory = backend_.peak_memory();
+    csv_.job(record, memory.allocated_bytes, memory.reserved_bytes);
+  }
+
+  const WorkerOptions& options_;
+  Backend& backend_;
+  bool marks_groups_;
+  JobLog log_;
+  JobCsv csv_;
+  Arrivals arrivals_;
+  std::optional<LineFile> queueing_;
+};
+
+}  // namespace
+
+void run_jobs(const Model& model, const WorkerOptions& options, Backend& backend, int device) {
+  // Made by the runner, but not where a worker is started by hand; a failure shows at the log.
+  std::error_code ignored;
+  std::filesystem::create_directories(model.output_file_path, ignored);
+  JobLoop loop(model, options, backend, device);
+  loop.warm_up();
+  const std::uint64_t start = options.barrier_fd < 0
+                                  ? shm::monotonic_ns()
+                                  : WorkerBarrier(options.barrier_fd).wait_for_start();
+  loop.run(start);
+}
+
+}  // namespace sluice::runner

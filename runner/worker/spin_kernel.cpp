@@ -1,0 +1,69 @@
+#include "runner/worker/spin_kernel.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "runner/worker/spin_ptx.hpp"
+
+namespace sluice::runner {
+namespace {
+
+/// From start to end of a kernel that does nothing, which a spin adds to the time it is asked for.
+constexpr std::uint64_t kEmptyKernelNs = 1000;
+
+/// Shortest time between two events around one kernel, in us: other processes' time slices only
+/// ever make it longer.
+template <class Launch>
+double shortest_us(CUstream stream, int repeats, Launch launch) {
+  const CudaEvent before = make_event();
+  const CudaEvent after = make_event();
+  float shortest_ms = std::numeric_limits<float>::max();
+  for (int i = 0; i < repeats; ++i) {
+    SLUICE_CUDA(cuEventRecord(before.get(), stream));
+    launch();
+    SLUICE_CUDA(cuEventRecord(after.get(), stream));
+    SLUICE_CUDA(cuEventSynchronize(after.get()));
+    float took_ms = 0;
+    SLUICE_CUDA(cuEventElapsedTime(&took_ms, before.get(), after.get()));
+    shortest_ms = std::min(shortest_ms, took_ms);
+  }
+  return static_cast<double>(shortest_ms) * 1e3;
+}
+
+}  // namespace
+
+SpinKernel::SpinKernel() {
+  CUmodule module = nullptr;
+  SLUICE_CUDA(cuModuleLoadData(&module, kSpinPtx));
+  module_ = CudaModule(module);
+  SLUICE_CUDA(cuModuleGetFunction(&function_, module, "sluice_spin"));
+}
+
+void SpinKernel::calibrate(CUstream stream) {
+  constexpr std::uint64_t kShortNs = 100'000;
+  constexpr std::uint64_t kLongNs = 600'000;
+  constexpr int kRepeats = 30;
+  cycles_per_us_ = 1000;
+  own_ns_ = 0;
+  // The clock of an idle GPU is low: keep it busy until it has risen.
+  for (int i = 0; i < 100; ++i) launch(stream, 1, 32, kLongNs);
+  SLUICE_CUDA(cuStreamSynchronize(stream));
+  const double short_us = shortest_us(stream, kRepeats, [&] { launch(stream, 1, 32, kShortNs); });
+  const double long_us = shortest_us(stream, kRepeats, [&] { launch(stream, 1, 32, kLongNs); });
+  // At 1000 cycles per us both ran for as many cycles as they were given ns; what launching adds
+  // is the same for both and falls out of the difference.
+  const double speed = static_cast<double>(kLongNs - kShortNs) / (long_us - short_us);
+  cycles_per_us_ = static_cast<std::uint64_t>(std::clamp(speed, 1.0, 100'000.0) + 0.5);
+  own_ns_ = kEmptyKernelNs;
+}
+
+void SpinKernel::launch(CUstream stream, std::uint32_t blocks, std::uint32_t threads,
+                        std::uint64_t duration_ns) {
+  std::uint64_t spin_ns = duration_ns - std::min(duration_ns, own_ns_);
+  std::array<void*, 2> arguments{&spin_ns, &cycles_per_us_};
+  SLUICE_CUDA(
+      cuLaunchKernel(function_, blocks, 1, 1, threads, 1, 1, 0, stream, arguments.data(), nullptr));
+}
+
+}  // namespace sluice::runner
