@@ -176,17 +176,6 @@ Model read_model(const JsonNode& node, const fs::path& store) {
   return model;
 }
 
-void refuse_shared_logs(const std::vector<JsonNode>& nodes, const std::vector<Model>& models) {
-  std::map<std::string, std::string> owner;
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    const auto log = fs::absolute(models[i].output_file(".log")).lexically_normal().string();
-    const auto [entry, fresh] = owner.emplace(log, nodes[i].path());
-    if (fresh) continue;
-    nodes[i].complain(
-        fmt::format("the same log file as {}: {}", entry->second, models[i].output_file(".log")));
-  }
-}
-
 }  // namespace
 
 Experiment read_experiment(const std::string& file, const fs::path& store) {
@@ -208,8 +197,19 @@ Experiment read_experiment(const std::string& file, const fs::path& store) {
   const auto nodes = models.elements("a list of models");
   if (nodes.empty()) models.refuse("a list of at least one model");
   for (const JsonNode& node : nodes) experiment.models.push_back(read_model(node, store));
-  refuse_shared_logs(nodes, experiment.models);
+  refuse_shared_logs(experiment);
   return experiment;
+}
+
+void refuse_shared_logs(const Experiment& experiment) {
+  std::map<std::string, std::size_t> owners;
+  for (std::size_t i = 0; i < experiment.models.size(); ++i) {
+    const std::string log = experiment.models[i].output_file(".log");
+    const auto [owner, fresh] = owners.emplace(fs::absolute(log).lexically_normal().string(), i);
+    if (fresh) continue;
+    throw ConfigError(fmt::format("{}: /models/{}: the same log file as /models/{}: {}",
+                                  experiment.file, i, owner->second, log));
+  }
 }
 
 }  // namespace sluice::runner

@@ -12,4 +12,7 @@ namespace sluice::runner {
 [[nodiscard]] Experiment read_experiment(const std::string& file,
                                          const std::filesystem::path& store);
 
+/// Throws ConfigError if two models would write the same log.
+void refuse_shared_logs(const Experiment& experiment);
+
 }  // namespace sluice::runner

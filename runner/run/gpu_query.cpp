@@ -1,0 +1,64 @@
+#include "runner/run/gpu_query.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "runner/config_error.hpp"
+#include "runner/run/child.hpp"
+
+namespace sluice::runner {
+namespace {
+
+/// The simulated GPU tells its scale in its name, "... (scale 10)": a session that already runs may
+/// have another than our own environment says.
+double scale_in_name(const std::string& name) {
+  constexpr double kDefaultScale = 10;
+  const std::string mark = "(scale ";
+  const std::size_t at = name.find(mark);
+  if (at == std::string::npos) return kDefaultScale;
+  const double scale = std::strtod(name.c_str() + at + mark.size(), nullptr);
+  return scale > 0 ? scale : kDefaultScale;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+Gpus parse_gpus(const std::string& json) {
+  try {
+    const auto answer = nlohmann::json::parse(json);
+    Gpus gpus;
+    gpus.simulated = answer.at("kind") == "simulated";
+    gpus.why_simulated = answer.value("why_simulated", "");
+    for (const auto& device : answer.at("devices")) {
+      gpus.names.push_back(device.at("name").get<std::string>());
+    }
+    if (gpus.names.empty()) throw RunError("sluice gpus lists no device");
+    if (gpus.simulated) gpus.time_scale = scale_in_name(gpus.names.front());
+    return gpus;
+  } catch (const nlohmann::json::exception& error) {
+    throw RunError(std::string("the answer of sluice gpus is not understood: ") + error.what());
+  }
+}
+
+Gpus query_gpus(const Layout& layout, const std::string& choice, const std::string& session) {
+  const Captured answer = capture({layout.program("sluice-gpus"), "--gpu", choice, "--json"},
+                                  {"SLUICE_SESSION=" + session});
+  if (answer.exit_code != 0) {
+    throw RunError(answer.err.empty() ? "sluice gpus failed without a word"
+                                      : first_line(answer.err));
+  }
+  return parse_gpus(answer.out);
+}
+
+std::string describe_gpu(const Gpus& gpus, int device) {
+  const std::string& name = gpus.names.at(static_cast<std::size_t>(device));
+  if (!gpus.simulated) return fmt::format("GPU {}: {} (real)", device, name);
+  return fmt::format(
+      "GPU {}: {}: SIMULATED; its time passes {:g} times slower, and figures are in its time",
+      device, name, gpus.time_scale);
+}
+
+}  // namespace sluice::runner

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sluice::runner {
+
+/// What a model's CSV logs say of its run. The warm-up is left out.
+struct JobTable {
+  std::vector<double> jct_ms;
+  /// From the start of the first job to the end of the last one, real time.
+  double span_s = 0;
+  std::uint64_t late = 0;     ///< Jobs that started over 0.1 ms after they were due.
+  double mean_queued_ms = 0;  ///< Over all jobs; 0 in a closed loop.
+};
+
+/// Reads `csv_file`, and `arrivals_file` where there is one. A missing file, or one that ends in
+/// the middle of a line (its writer was killed), counts as far as it goes.
+[[nodiscard]] JobTable read_job_table(const std::string& csv_file,
+                                      const std::string& arrivals_file);
+
+/// Counts the jobs in a CSV log that grows.
+class JobCounter {
+ public:
+  explicit JobCounter(std::string csv_file) : csv_file_(std::move(csv_file)) {}
+  [[nodiscard]] std::uint64_t count();
+
+ private:
+  std::string csv_file_;
+  std::uint64_t offset_ = 0;
+  std::uint64_t lines_ = 0;
+};
+
+}  // namespace sluice::runner

@@ -1,0 +1,161 @@
+// `sluice run`: an experiment from its file to its results.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "runner/command_line.hpp"
+#include "runner/experiment_reader.hpp"
+#include "runner/job_log.hpp"
+#include "runner/run/child.hpp"
+#include "runner/run/models_pid.hpp"
+#include "runner/run/output_folders.hpp"
+#include "runner/run/results.hpp"
+#include "runner/run/run_options.hpp"
+#include "runner/run/session_end.hpp"
+#include "runner/run/supervisor.hpp"
+#include "runner/trace.hpp"
+
+namespace sluice::runner {
+namespace {
+
+namespace fs = std::filesystem;
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+/// Everything that is wrong with the experiment on this machine is found here. Throws ConfigError.
+Experiment load_experiment(const RunOptions& options, const Layout& layout) {
+  Experiment experiment = read_experiment(options.experiment_file, layout.traces());
+  apply_options(options, experiment);
+  for (const Model& model : experiment.models) static_cast<void>(read_trace(model.trace_file));
+  return experiment;
+}
+
+void check_device(const RunOptions& options, const Experiment& experiment, const Gpus& gpus) {
+  const auto count = static_cast<int>(gpus.names.size());
+  if (experiment.device_id < count) return;
+  const std::string where = options.device ? "--device" : experiment.file + ": /device_id";
+  throw ConfigError(fmt::format("{}: found {}, allowed: {} ({} {} GPU{} here)", where,
+                                experiment.device_id,
+                                count == 1 ? "0" : fmt::format("0 to {}", count - 1), count,
+                                gpus.simulated ? "simulated" : "real", count == 1 ? "" : "s"));
+}
+
+void write_models_pid(const Experiment& experiment, const Supervisor& supervisor) {
+  std::vector<std::pair<std::string, pid_t>> pids;
+  for (std::size_t i = 0; i < experiment.models.size(); ++i) {
+    pids.emplace_back(experiment.models[i].display_name(), supervisor.workers()[i].pid());
+  }
+  const std::string text = models_pid_text(pids);
+  LineFile(kModelsPidFile).write(text);
+  LineFile(fs::path(run_folder(experiment)) / kModelsPidFile).write(text);
+}
+
+/// While the workers still live: what the hooks did in each of them.
+void print_status(const RunContext& context) {
+  const auto& models = context.experiment.models;
+  const bool hooked = std::any_of(models.begin(), models.end(),
+                                  [](const Model& model) { return model.control.hooked; });
+  if (!hooked) return;
+  const std::string program = context.layout.program("sluice-status");
+  print("\n");
+  run_to_end({program, "--coverage", "--session", context.session});
+  const Captured json = capture({program, "--json", "--session", context.session});
+  LineFile(fs::path(run_folder(context.experiment)) / "status.json").write(json.out);
+}
+
+RunResult collect(const RunContext& context, const Supervisor& supervisor, Supervisor::Stop stop) {
+  RunResult result;
+  result.configuration = context.experiment.file;
+  result.session = context.session;
+  result.gpus = context.gpus;
+  result.device = context.experiment.device_id;
+  result.duration_s = supervisor.elapsed_s();
+  result.stopped_by = stop == Supervisor::Stop::kTime     ? "time"
+                      : stop == Supervisor::Stop::kSignal ? "a signal"
+                                                          : "the end of all workers";
+  for (std::size_t i = 0; i < context.experiment.models.size(); ++i) {
+    const WorkerProcess& worker = supervisor.workers()[i];
+    result.models.push_back(summarise(context.experiment.models[i], worker.pid(),
+                                      context.gpus.time_scale, worker.end()));
+  }
+  return result;
+}
+
+void report(const RunResult& result, const std::string& folder) {
+  LineFile(fs::path(folder) / "results.json").write(results_json(result).dump(2) + "\n");
+  LineFile(fs::path(folder) / "results.csv").write(results_csv(result));
+  print("\n" + results_table(result));
+  print("logs and results: " + folder + "\n");
+}
+
+int exit_code_of(const Supervisor& supervisor) {
+  constexpr int kSignalBase = 128;
+  if (supervisor.signal() != 0) return kSignalBase + supervisor.signal();
+  const bool died = std::any_of(supervisor.workers().begin(), supervisor.workers().end(),
+                                [](const WorkerProcess& worker) { return !worker.end().empty(); });
+  return died ? kExitFailed : kExitFine;
+}
+
+/// From the start of the workers to their end. Returns the exit code.
+int execute(const RunContext& context) {
+  const Experiment& experiment = context.experiment;
+  Supervisor supervisor(context);
+  write_models_pid(experiment, supervisor);
+  if (!supervisor.load()) return exit_code_of(supervisor);
+  const std::size_t count = experiment.models.size();
+  print(fmt::format("{} worker{} loaded; running for {:g} s", count, count == 1 ? "" : "s",
+                    *experiment.exp_dur_s));
+  if (context.gpus.simulated) {
+    print(
+        fmt::format(", {:g} s of the GPU's time", *experiment.exp_dur_s / context.gpus.time_scale));
+  }
+  print("\n");
+  const Supervisor::Stop stop = supervisor.run(*experiment.exp_dur_s);
+  if (stop != Supervisor::Stop::kAllDied) print_status(context);
+  supervisor.kill_all();
+  report(collect(context, supervisor, stop), run_folder(experiment));
+  return exit_code_of(supervisor);
+}
+
+void leave_session(const std::string& session) {
+  constexpr double kLimitS = 5;
+  for (const std::string& path : wait_for_session_end(session, kLimitS)) {
+    std::fprintf(stderr, "sluice run: still there %g s after the last worker: %s\n", kLimitS,
+                 path.c_str());
+  }
+}
+
+int run(int argc, char** argv) {
+  RunOptions options;
+  if (const auto exit_code = parse_run_options(argc, argv, options)) return *exit_code;
+  const Layout layout = Layout::of_this_program();
+  const Experiment experiment = load_experiment(options, layout);
+  const std::string session =
+      options.session.empty() ? "run-" + std::to_string(getpid()) : options.session;
+  const Gpus gpus = query_gpus(layout, options.gpu, session);
+  check_device(options, experiment, gpus);
+  prepare_output(experiment);
+  print(describe_gpu(gpus, experiment.device_id) + "\n");
+  const RunContext context{layout, experiment, gpus, session,
+                           write_resolved_experiment(experiment)};
+  int exit_code = kExitFailed;
+  try {
+    exit_code = execute(context);
+  } catch (const RunError& error) {
+    std::fprintf(stderr, "sluice run: %s\n", error.what());
+  }
+  if (options.session.empty()) leave_session(session);
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace sluice::runner
+
+int main(int argc, char** argv) {
+  return sluice::runner::run_program("sluice run", [&] { return sluice::runner::run(argc, argv); });
+}

@@ -1,0 +1,16 @@
+#pragma once
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sluice::runner {
+
+/// Written to the working directory, where published parsers look for it.
+inline constexpr const char* kModelsPidFile = "models_pid.json";
+
+/// The published text: a list of [name, pid], indent 4.
+[[nodiscard]] std::string models_pid_text(const std::vector<std::pair<std::string, pid_t>>& models);
+
+}  // namespace sluice::runner

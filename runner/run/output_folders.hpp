@@ -1,0 +1,18 @@
+#pragma once
+#include <string>
+
+#include "runner/experiment.hpp"
+
+namespace sluice::runner {
+
+/// Makes the folders of all logs and proves, by opening the files, that the logs and
+/// models_pid.json can be written, before anything starts. Throws ConfigError.
+void prepare_output(const Experiment& experiment);
+
+/// The folder of what belongs to the run as a whole: that of the first model's log.
+[[nodiscard]] std::string run_folder(const Experiment& experiment);
+
+/// Writes the experiment as it is run, options applied, for the workers to read. Returns its path.
+[[nodiscard]] std::string write_resolved_experiment(const Experiment& experiment);
+
+}  // namespace sluice::runner

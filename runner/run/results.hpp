@@ -1,0 +1,52 @@
+#pragma once
+#include <sys/types.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "runner/experiment.hpp"
+#include "runner/run/gpu_query.hpp"
+
+namespace sluice::runner {
+
+/// One model's figures, in the time of the GPU. NaN where there was no job.
+struct ModelResult {
+  std::string log;    ///< output_file_name.
+  std::string model;  ///< The name in models_pid.json.
+  pid_t pid = 0;
+  int priority = 0;
+  std::string policy;  ///< "unhooked" where nothing of ours is in the process.
+  std::uint64_t jobs = 0;
+  double mean_ms = 0;
+  double p50_ms = 0;
+  double p99_ms = 0;
+  double throughput_per_s = 0;  ///< Jobs over the time from first start to last end.
+  bool open_loop = false;
+  std::uint64_t late_jobs = 0;
+  double mean_queued_ms = 0;
+  std::string died;  ///< How it ended before its time; empty if it did not.
+  std::string log_file;
+};
+
+/// A run's figures.
+struct RunResult {
+  std::string configuration;
+  std::string session;
+  Gpus gpus;
+  int device = 0;
+  double duration_s = 0;   ///< Real time between release and kill.
+  std::string stopped_by;  ///< "time", "a signal" or "the end of all workers".
+  std::vector<ModelResult> models;
+};
+
+/// The figures of one model, from its log files.
+[[nodiscard]] ModelResult summarise(const Model& model, pid_t pid, double time_scale,
+                                    const std::string& died);
+
+[[nodiscard]] std::string results_table(const RunResult& result);
+[[nodiscard]] nlohmann::ordered_json results_json(const RunResult& result);
+[[nodiscard]] std::string results_csv(const RunResult& result);
+
+}  // namespace sluice::runner

@@ -1,0 +1,87 @@
+#include "runner/run/run_options.hpp"
+
+#include <filesystem>
+
+#include "runner/command_line.hpp"
+#include "runner/experiment_reader.hpp"
+#include "shm/session.hpp"
+
+namespace sluice::runner {
+namespace {
+
+constexpr double kMaxDurationS = 1e6;
+
+std::string check_session(const std::string& name) {
+  if (shm::valid_session_name(name)) return {};
+  return "'" + name + "' is no session name: 1 to 32 of A-Z a-z 0-9 _ - and inner dots";
+}
+
+void add_options(CLI::App& app, RunOptions& options) {
+  auto* positional = app.add_option("experiment", options.experiment_file, "Experiment file")
+                         ->type_name("EXPERIMENT.json");
+  auto* named = app.add_option("-f,--file", options.experiment_file, "The same")->type_name("FILE");
+  named->excludes(positional);
+  app.add_option("--gpu", options.gpu, "auto (real where there is one), real or sim")
+      ->capture_default_str()
+      ->type_name("KIND")
+      ->check(CLI::IsMember({"auto", "real", "sim"}));
+  app.add_option("--device", options.device, "Index of the GPU")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--input", options.input, "Input of every job: a file, or synthetic")
+      ->type_name("FILE");
+  app.add_option("--out", options.out, "Folder for all logs and results")->type_name("DIR");
+  app.add_option("--duration", options.duration_s, "Real seconds until the workers are killed")
+      ->type_name("S")
+      ->check(CLI::Range(1e-3, kMaxDurationS));
+  app.add_option("--session", options.session,
+                 "Take part in this session, with its controller (default: one of its own)")
+      ->type_name("NAME")
+      ->check(check_session);
+}
+
+}  // namespace
+
+std::optional<int> parse_run_options(int argc, char** argv, RunOptions& options) {
+  CLI::App app("Run an experiment: its models as processes of their own, logs, results.",
+               "sluice run");
+  add_options(app, options);
+  app.footer(
+      "Options win over the file. Exit code 0: the run lasted its time with all workers alive; 1: "
+      "it\nfailed or a worker died; 2: wrong usage or configuration, nothing was started; 130, "
+      "143: ended\nby Ctrl-C or SIGTERM, what was logged is kept.\n\nExamples:\n"
+      "  sluice run share/sluice/exp_configs/replay/input_device.json\n"
+      "  sluice run exp.json --gpu sim --duration 10 --out results/today\n"
+      "  sluice run -f exp.json --device 1 --session mine");
+  if (const auto exit_code = parse(app, argc, argv)) return exit_code;
+  if (options.experiment_file.empty()) {
+    throw ConfigError("no experiment file; see --help");
+  }
+  return std::nullopt;
+}
+
+void apply_options(const RunOptions& options, Experiment& experiment) {
+  nlohmann::json& source = experiment.source;
+  if (options.duration_s) experiment.exp_dur_s = options.duration_s;
+  if (!experiment.exp_dur_s) {
+    throw ConfigError(experiment.file + ": /: \"exp_dur\" is missing, and there is no --duration");
+  }
+  if (options.device) experiment.device_id = *options.device;
+  if (options.input && *options.input != "synthetic" && !std::filesystem::exists(*options.input)) {
+    throw ConfigError("--input: there is no file " + *options.input);
+  }
+  source["exp_dur"] = *experiment.exp_dur_s;
+  source["device_id"] = experiment.device_id;
+  for (std::size_t i = 0; i < experiment.models.size(); ++i) {
+    Model& model = experiment.models[i];
+    nlohmann::json& entry = source["models"][i];
+    if (options.out) model.output_file_path = *options.out;
+    if (options.input) model.input_file_path = *options.input;
+    if (options.out) entry["output_file_path"] = *options.out;
+    if (options.input) entry["input_file_path"] = *options.input;
+    model.source = entry;
+  }
+  refuse_shared_logs(experiment);
+}
+
+}  // namespace sluice::runner

@@ -1,0 +1,28 @@
+#pragma once
+#include <optional>
+#include <string>
+
+#include "runner/experiment.hpp"
+
+namespace sluice::runner {
+
+/// The command line of `sluice run`. What is given here wins over the experiment file.
+struct RunOptions {
+  std::string experiment_file;
+  std::string gpu = "auto";
+  std::string session;  ///< A session of the run's own if empty.
+  std::optional<int> device;
+  std::optional<std::string> input;
+  std::optional<std::string> out;
+  std::optional<double> duration_s;
+};
+
+/// Nothing, or the exit code with which to end at once (--help, wrong usage).
+[[nodiscard]] std::optional<int> parse_run_options(int argc, char** argv, RunOptions& options);
+
+/// Puts the options into the experiment, also into its JSON, so that the copy which workers read
+/// says what is run. Throws ConfigError: no duration, input file missing, two
+/// models with one log.
+void apply_options(const RunOptions& options, Experiment& experiment);
+
+}  // namespace sluice::runner

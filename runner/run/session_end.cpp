@@ -1,0 +1,28 @@
+#include "runner/run/session_end.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "shm/session.hpp"
+
+namespace sluice::runner {
+
+std::vector<std::string> wait_for_session_end(const std::string& session, double limit_s) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::duration<double>(limit_s);
+  const std::vector<std::string> traces{"/dev/shm/" + shm::board_name(session),
+                                        shm::socket_path(session),
+                                        shm::runtime_dir() + "/simgpu." + session + ".sock"};
+  for (;;) {
+    std::vector<std::string> left;
+    for (const std::string& path : traces) {
+      std::error_code ignored;
+      if (std::filesystem::exists(path, ignored)) left.push_back(path);
+    }
+    if (left.empty() || Clock::now() >= deadline) return left;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+}  // namespace sluice::runner

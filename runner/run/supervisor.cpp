@@ -1,0 +1,151 @@
+#include "runner/run/supervisor.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+
+#include "runner/config_error.hpp"
+#include "runner/run/progress.hpp"
+#include "shm/clock.hpp"
+
+namespace sluice::runner {
+namespace {
+
+constexpr std::size_t kLastLines = 10;
+
+double seconds_since(std::uint64_t start_ns) {
+  return static_cast<double>(shm::monotonic_ns() - start_ns) / 1e9;
+}
+
+/// The whole command of a worker: `sluice exec` prepares the process and becomes the worker.
+std::vector<std::string> worker_command(const RunContext& context, std::size_t index) {
+  const Model& model = context.experiment.models[index];
+  const Gpus& gpus = context.gpus;
+  std::vector<std::string> args{context.layout.program("sluice-exec"), "--session", context.session,
+                                "--gpu", gpus.simulated ? "sim" : "real"};
+  if (model.control.hooked) {
+    args.insert(args.end(), {"--priority", std::to_string(model.priority), "--policy",
+                             shm::to_string(model.control.policy)});
+  } else {
+    args.emplace_back("--no-intercept");
+  }
+  const auto device = static_cast<std::size_t>(context.experiment.device_id);
+  args.insert(args.end(), {"--", context.layout.program("sluice-worker-trace"),
+                           context.resolved_file, "--model", std::to_string(index), "--config-name",
+                           context.experiment.file, "--device-name", gpus.names.at(device),
+                           "--time-scale", fmt::format("{:g}", gpus.time_scale)});
+  if (gpus.simulated) args.emplace_back("--simulated");
+  return args;
+}
+
+std::string describe_death(const WorkerProcess& worker) {
+  std::string text = fmt::format("{} (pid {}) {}", worker.name(), worker.pid(), worker.end());
+  const auto lines = worker.last_lines(kLastLines);
+  text += lines.empty() ? ", without a word" : "; its last lines:";
+  for (const std::string& line : lines) text += "\n    " + line;
+  return text;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const RunContext& context)
+    : context_(context), signals_{SIGINT, SIGTERM, SIGHUP, SIGCHLD} {
+  const auto& models = context.experiment.models;
+  // A worker that moved while its sockets were open would lose them: no growing later.
+  workers_.reserve(models.size());
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    workers_.emplace_back(models[i].output_file_name, worker_command(context, i),
+                          models[i].output_file(".out"));
+  }
+}
+
+bool Supervisor::wait(int limit_ms) {
+  std::vector<pollfd> sources{{signals_.fd(), POLLIN, 0}};
+  for (const WorkerProcess& worker : workers_) {
+    // A socket whose other end is closed is always readable: only those still to speak.
+    if (!worker.ready() && !worker.ended()) sources.push_back({worker.barrier_fd(), POLLIN, 0});
+  }
+  poll(sources.data(), sources.size(), std::max(0, limit_ms));
+  for (int signal = signals_.next(); signal != 0; signal = signals_.next()) {
+    if (signal != SIGCHLD) signal_ = signal;
+  }
+  return signal_ != 0;
+}
+
+bool Supervisor::load(double limit_s) {
+  constexpr int kLookMs = 200;
+  const std::uint64_t start = shm::monotonic_ns();
+  for (;;) {
+    bool all_ready = true;
+    for (WorkerProcess& worker : workers_) {
+      worker.look();
+      if (worker.ended()) throw RunError("while loading, " + describe_death(worker));
+      all_ready = all_ready && worker.ready();
+      if (worker.ready() || seconds_since(start) < limit_s) continue;
+      std::string lines;
+      for (const std::string& line : worker.last_lines(kLastLines)) lines += "\n    " + line;
+      throw RunError(fmt::format("{} (pid {}) has not loaded within {:g} s{}{}", worker.name(),
+                                 worker.pid(), limit_s,
+                                 lines.empty() ? "" : "; its last lines:", lines));
+    }
+    if (all_ready) return true;
+    if (wait(kLookMs)) return false;
+  }
+}
+
+void Supervisor::look_at_workers(Progress& progress) {
+  for (WorkerProcess& worker : workers_) {
+    if (worker.ended()) continue;
+    worker.look();
+    if (!worker.ended()) continue;
+    progress.clear();
+    std::fprintf(stderr, "sluice run: %s\n", describe_death(worker).c_str());
+  }
+}
+
+Supervisor::Stop Supervisor::run(double duration_s) {
+  constexpr int kLookMs = 200;
+  std::vector<std::string> names;
+  std::vector<std::string> csv_files;
+  for (const Model& model : context_.experiment.models) {
+    names.push_back(model.output_file_name);
+    csv_files.push_back(model.output_file(".csv"));
+  }
+  Progress progress(duration_s, names, csv_files);
+  const std::uint64_t start = shm::monotonic_ns();
+  for (const WorkerProcess& worker : workers_) worker.release(start);
+  const auto all_ended = [this] {
+    return std::all_of(workers_.begin(), workers_.end(), [](const auto& w) { return w.ended(); });
+  };
+  Stop stop = Stop::kTime;
+  for (;;) {
+    elapsed_s_ = seconds_since(start);
+    if (elapsed_s_ >= duration_s) break;
+    progress.update(elapsed_s_);
+    const int left_ms = static_cast<int>(std::min(1e3 * (duration_s - elapsed_s_) + 1, 1e6));
+    if (wait(std::min(kLookMs, left_ms))) {
+      stop = Stop::kSignal;
+      break;
+    }
+    look_at_workers(progress);
+    if (all_ended()) {
+      stop = Stop::kAllDied;
+      break;
+    }
+  }
+  elapsed_s_ = seconds_since(start);
+  return stop;
+}
+
+void Supervisor::kill_all() {
+  // All at once: while one is waited for, another would run on with the GPU to itself.
+  for (const WorkerProcess& worker : workers_) {
+    if (!worker.ended()) ::kill(worker.pid(), SIGKILL);
+  }
+  for (WorkerProcess& worker : workers_) worker.kill();
+}
+
+}  // namespace sluice::runner

@@ -1,0 +1,59 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "runner/experiment.hpp"
+#include "runner/layout.hpp"
+#include "runner/run/gpu_query.hpp"
+#include "runner/run/progress.hpp"
+#include "runner/run/signal_fd.hpp"
+#include "runner/run/worker_process.hpp"
+
+namespace sluice::runner {
+
+/// What a run needs to know beside the experiment.
+struct RunContext {
+  const Layout& layout;
+  const Experiment& experiment;
+  const Gpus& gpus;
+  std::string session;
+  std::string resolved_file;  ///< The experiment as the workers read it.
+};
+
+/// Starts the workers of an experiment, lets them begin together, and watches them. Workers that
+/// still live are killed with it.
+class Supervisor {
+ public:
+  /// Starts all workers. Throws RunError.
+  explicit Supervisor(const RunContext& context);
+
+  /// Waits until every worker has loaded and said so. False if a signal came first. Throws RunError
+  /// if one ended or took longer than `limit_s`, with its last lines.
+  [[nodiscard]] bool load(double limit_s = 120);
+
+  enum class Stop : std::uint8_t { kTime, kSignal, kAllDied };
+  /// Releases all workers and waits `duration_s` real seconds. A worker that ends by itself is
+  /// reported on stderr at once, and the others go on.
+  [[nodiscard]] Stop run(double duration_s);
+
+  void kill_all();
+
+  [[nodiscard]] const std::vector<WorkerProcess>& workers() const { return workers_; }
+  /// The signal that stopped load() or run(), or 0.
+  [[nodiscard]] int signal() const { return signal_; }
+  /// Between release and now or the end of run(), real seconds.
+  [[nodiscard]] double elapsed_s() const { return elapsed_s_; }
+
+ private:
+  void look_at_workers(Progress& progress);
+  /// Sleeps until something happens, at most `limit_ms`. True if we are to stop.
+  [[nodiscard]] bool wait(int limit_ms);
+
+  const RunContext& context_;
+  SignalFd signals_;
+  std::vector<WorkerProcess> workers_;
+  int signal_ = 0;
+  double elapsed_s_ = 0;
+};
+
+}  // namespace sluice::runner

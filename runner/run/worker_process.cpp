@@ -1,0 +1,85 @@
+#include "runner/run/worker_process.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <fstream>
+
+#include "runner/config_error.hpp"
+#include "runner/load_barrier.hpp"
+
+namespace sluice::runner {
+namespace {
+
+std::array<Fd, 2> barrier_sockets() {
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    throw RunError(std::string("no socket: ") + std::strerror(errno));
+  }
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+}  // namespace
+
+WorkerProcess::WorkerProcess(std::string name, std::vector<std::string> args,
+                             std::string output_file)
+    : name_(std::move(name)), output_file_(std::move(output_file)) {
+  const Fd output(
+      open(output_file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  if (output.get() < 0) throw RunError(output_file_ + ": " + std::strerror(errno));
+  auto sockets = barrier_sockets();
+  ChildOptions options;
+  options.args = std::move(args);
+  options.args.insert(options.args.end(), {"--barrier-fd", std::to_string(sockets[1].get())});
+  options.stdout_fd = output.get();
+  options.stderr_fd = output.get();
+  options.inherited_fd = sockets[1].get();
+  options.signal_when_we_die = SIGKILL;
+  options.own_group = true;
+  pid_ = start_child(options);
+  barrier_ = std::move(sockets[0]);
+}
+
+WorkerProcess::~WorkerProcess() {
+  // A moved-from worker has given its socket away.
+  if (barrier_.get() >= 0) kill();
+}
+
+void WorkerProcess::look() {
+  if (ended_) return;
+  ready_ = ready_ || worker_is_ready(barrier_.get());
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) != pid_) return;
+  ended_ = true;
+  end_ = describe_end(status);
+}
+
+void WorkerProcess::release(std::uint64_t start_monotonic_ns) const {
+  release_worker(barrier_.get(), start_monotonic_ns);
+}
+
+void WorkerProcess::kill() {
+  if (ended_) return;
+  ::kill(pid_, SIGKILL);
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  ended_ = true;
+}
+
+std::vector<std::string> WorkerProcess::last_lines(std::size_t count) const {
+  std::ifstream in(output_file_);
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(in, line);) {
+    lines.push_back(line);
+    if (lines.size() > count) lines.pop_front();
+  }
+  return {lines.begin(), lines.end()};
+}
+
+}  // namespace sluice::runner
