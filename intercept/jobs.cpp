@@ -153,7 +153,7 @@ void Jobs::poll() noexcept {
   launches_at_last_poll_ = now;
   // Work behind our own closed gate is not done, and asking about it may block in the driver.
   const auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
-  if (launching || slot.gate.load() != 0 || any_capture_open()) return;
+  if (launching || syncing_.load() != 0 || slot.gate.load() != 0 || any_capture_open()) return;
   const RelaxedCapture relaxed;
   std::erase_if(busy_, [this](const Busy& busy) {
     if (busy.marker != nullptr) {

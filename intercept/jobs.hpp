@@ -43,7 +43,11 @@ class Jobs {
   void mark_per_thread(CUstream stream) noexcept;
 
   /// Brackets a synchronising call of the program.
-  [[nodiscard]] std::uint64_t before_sync() const noexcept { return launches(); }
+  [[nodiscard]] std::uint64_t before_sync() noexcept {
+    syncing_.fetch_add(1, std::memory_order_relaxed);
+    return launches();
+  }
+  void sync_returned() noexcept { syncing_.fetch_sub(1, std::memory_order_relaxed); }
   void after_sync_all(std::uint64_t before) noexcept;
   void after_sync(std::uint64_t before, CUstream stream) noexcept;
 
@@ -91,6 +95,9 @@ class Jobs {
   /// Events of past jobs, so that none is made while a job runs but the first time.
   std::vector<std::pair<CUcontext, CUevent>> spare_markers_;
   std::uint64_t launches_at_last_poll_ = 0;
+  /// Threads inside a synchronising call. Their return will end the job: no need to poll, and
+  /// questions would only contend with them inside the driver.
+  std::atomic<int> syncing_{0};
   std::atomic<std::uint64_t> epoch_{1};  ///< Counts ends: what threads remember becomes void.
 };
 

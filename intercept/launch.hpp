@@ -63,6 +63,7 @@ CUresult synchronise_stream(CUstream stream, Call call) noexcept {
   if (client == nullptr) return call();
   const std::uint64_t before = client->jobs().before_sync();
   const CUresult result = call();
+  client->jobs().sync_returned();
   if (result == CUDA_SUCCESS) client->jobs().after_sync(before, stream);
   return result;
 }
@@ -73,6 +74,7 @@ CUresult synchronise_context(Call call) noexcept {
   if (client == nullptr) return call();
   const std::uint64_t before = client->jobs().before_sync();
   const CUresult result = call();
+  client->jobs().sync_returned();
   if (result == CUDA_SUCCESS) client->jobs().after_sync_all(before);
   return result;
 }

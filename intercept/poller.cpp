@@ -5,6 +5,7 @@
 
 #include "intercept/process.hpp"
 #include "intercept/quiet_thread.hpp"
+#include "shm/clock.hpp"
 #include "shm/futex.hpp"
 #include "shm/gates.hpp"
 
@@ -13,10 +14,13 @@ namespace {
 
 constexpr std::uint64_t kCriticalPeriodNs = 1'000'000;
 constexpr std::uint64_t kBestEffortPeriodNs = 10'000'000;
+/// Jobs that follow each other closely find the poller awake, and need not wake it each time.
+constexpr std::uint64_t kStayAwakeNs = 100'000'000;
 constexpr std::uint64_t kIdleNs = 1'000'000'000;
 
 /// Counts the jobs opened: a job opened while the poller decides to sleep keeps it awake.
 constinit std::atomic<std::uint32_t> g_opened{0};
+constinit std::atomic<bool> g_asleep{false};
 constinit std::atomic<bool> g_started{false};
 
 [[noreturn]] void run() noexcept {
@@ -24,6 +28,7 @@ constinit std::atomic<bool> g_started{false};
   const std::uint64_t period =
       process.config().priority > 0 ? kCriticalPeriodNs : kBestEffortPeriodNs;
   const std::atomic<std::uint32_t> never{0};
+  std::uint64_t last_active_ns = 0;
   for (;;) {
     const std::uint32_t opened = g_opened.load();
     bool active = false;
@@ -31,11 +36,15 @@ constinit std::atomic<bool> g_started{false};
       client.jobs().poll();
       active = active || shm::is_active(client.slot().job.load());
     });
-    if (active && !g_explicit_jobs.load()) {
+    const std::uint64_t now = shm::monotonic_ns();
+    if (active) last_active_ns = now;
+    if (now - last_active_ns < kStayAwakeNs && !g_explicit_jobs.load()) {
       shm::futex_wait(never, 0, period);
-    } else {
-      shm::futex_wait(g_opened, opened, kIdleNs);
+      continue;
     }
+    g_asleep.store(true);
+    shm::futex_wait(g_opened, opened, kIdleNs);
+    g_asleep.store(false);
   }
 }
 
@@ -45,7 +54,7 @@ void wake_poller() noexcept {
   g_opened.fetch_add(1);
   if (!g_started.exchange(true)) {
     if (!start_quiet_thread("sluice-poll", run)) g_started.store(false);
-  } else {
+  } else if (g_asleep.load()) {
     shm::futex_wake_all(g_opened);
   }
 }
