@@ -1,4 +1,4 @@
-// Where the processes of a session meet.
+// Where the processes of a session meet their GPU.
 #pragma once
 
 #include <string>
@@ -7,16 +7,13 @@
 
 namespace sluice::simgpu {
 
-// $XDG_RUNTIME_DIR/sluice or /tmp/sluice-<uid>. Makes nothing.
-std::string runtime_dir();
-
-// The GPU process's socket of the session in SLUICE_SESSION; empty when the name is not usable
-// as a file name.
+// The GPU process's socket of the session in SLUICE_SESSION, <runtime folder>/<session>.simgpu;
+// empty when that is no session's name or too long for a socket.
 std::string socket_path();
 
-// Makes the folder (0700) and returns a descriptor of it that holds an exclusive flock, so that
-// one process at a time starts or ends a GPU process. Empty, with errno set, when the folder is
-// not ours or open to others.
+// Makes the runtime folder and returns a descriptor of it that holds an exclusive flock, so that
+// one process at a time starts or ends a GPU process. Empty when the folder is not ours or open to
+// others.
 Fd lock_runtime_dir();
 
 }  // namespace sluice::simgpu

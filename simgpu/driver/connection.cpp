@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "simgpu/channel/futex.hpp"
+#include "shm/futex.hpp"
 #include "simgpu/channel/packet.hpp"
 #include "simgpu/driver/start_gpu.hpp"
 
@@ -88,7 +88,7 @@ bool Connection::wait_completed(Channel& channel, std::uint64_t sequence) {
     while (wanted > sequence && !channel.wanted.compare_exchange_weak(wanted, sequence)) {
     }
     if (channel.completed.load() >= sequence) break;
-    futex_wait(channel.wake, seen, kLivenessPeriod);
+    shm::futex_wait(channel.wake, seen, kLivenessPeriod);
     if (channel.completed.load() < sequence && channel.wake.load() == seen && check_lost()) {
       return false;
     }

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "simgpu/channel/futex.hpp"
+#include "shm/futex.hpp"
 #include "simgpu/driver/driver.hpp"
 #include "simgpu/driver/enqueue.hpp"
 
@@ -51,7 +51,7 @@ void HostCalls::serve() {
   for (;;) {
     std::atomic<std::uint32_t>& calls = driver().connection.area().host_calls;
     const std::uint32_t seen = calls.load();
-    if (!run_due()) futex_wait(calls, seen, kSecond);
+    if (!run_due()) shm::futex_wait(calls, seen, kSecond);
   }
 }
 

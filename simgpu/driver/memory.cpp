@@ -103,6 +103,11 @@ Memory::Found Memory::find(std::uint64_t address) {
   return {true, block.kind, start + block.bytes - address};
 }
 
+std::uint64_t Memory::free_device_bytes() {
+  const std::lock_guard lock(mutex_);
+  return kDeviceMemoryBytes - device_bytes_;
+}
+
 }  // namespace sluice::simgpu
 
 using namespace sluice::simgpu;
@@ -116,6 +121,15 @@ CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
     const CUresult status = driver().memory.allocate(context, MemoryKind::kDevice, bytesize, at);
     if (status == CUDA_SUCCESS) *dptr = at;
     return status;
+  });
+}
+
+CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+  return with_context([&](Context&) {
+    if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *free = driver().memory.free_device_bytes();
+    *total = kDeviceMemoryBytes;
+    return CUDA_SUCCESS;
   });
 }
 

@@ -30,6 +30,8 @@ class Memory {
     std::uint64_t bytes_left = 0;  // from the address to the end of its block
   };
   Found find(std::uint64_t address);
+  // Of this process alone: device memory of others is not counted.
+  std::uint64_t free_device_bytes();
 
  private:
   struct Block {

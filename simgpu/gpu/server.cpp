@@ -11,7 +11,8 @@
 #include <array>
 #include <cerrno>
 
-#include "simgpu/channel/clock.hpp"
+#include "shm/clock.hpp"
+#include "shm/session.hpp"
 #include "simgpu/channel/packet.hpp"
 #include "simgpu/channel/runtime_dir.hpp"
 
@@ -28,12 +29,13 @@ Server::Server(Fd listener, std::string path, Simulation simulation)
       path_(std::move(path)),
       simulation_(std::move(simulation)),
       doorbell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      empty_since_(clock_ns()) {}
+      empty_since_(shm::monotonic_ns()) {}
 
 void Server::run(const volatile std::sig_atomic_t& stop) {
   while (stop == 0) {
-    if (known_.empty() && clock_ns() - empty_since_ > kStayWithoutClients && close_shop()) return;
-    sleep(simulation_.advance(clock_ns()));
+    if (known_.empty() && shm::monotonic_ns() - empty_since_ > kStayWithoutClients && close_shop())
+      return;
+    sleep(simulation_.advance(shm::monotonic_ns()));
   }
   close_shop();
 }
@@ -43,16 +45,19 @@ bool Server::close_shop() {
   accept_clients();
   if (!known_.empty()) return false;
   unlink(path_.c_str());
-  rmdir(runtime_dir().c_str());  // fails while others of this user are there, as it should
+  shm::remove_runtime_dir_if_empty();
   return true;
 }
 
 // How long nothing can happen that needs this process. Polling becomes slower the longer a stream
 // has been parked: the first milliseconds decide about latencies, later ones only about CPU time.
 Nanoseconds Server::pause_before(const Simulation::Outlook& outlook) const {
-  const Nanoseconds now = clock_ns();
+  const Nanoseconds now = shm::monotonic_ns();
   Nanoseconds pause = 60'000 * kMillisecond;
-  if (known_.empty()) pause = kStayWithoutClients;
+  if (known_.empty()) {
+    const Nanoseconds until = empty_since_ + kStayWithoutClients;
+    pause = until > now ? until - now + kMillisecond : 10 * kMillisecond;
+  }
   if (outlook.next != kNever) pause = std::min(pause, outlook.next - std::min(outlook.next, now));
   if (outlook.parked) {
     const Nanoseconds parked = now - std::min(now, outlook.parked_since);
@@ -90,7 +95,7 @@ void Server::sleep(const Simulation::Outlook& outlook) {
     }
   }
   if (known_.empty()) {
-    if (!asked.empty()) empty_since_ = clock_ns();
+    if (!asked.empty()) empty_since_ = shm::monotonic_ns();
   }
   if (polled[0].revents != 0) accept_clients();
 }
@@ -117,7 +122,7 @@ void Server::answer(Client& client) {
   if (got > 0) {
     // What was submitted before the request must be carried out before it, a graph dropped after
     // its last launch for one.
-    simulation_.advance(clock_ns());
+    simulation_.advance(shm::monotonic_ns());
     Reply reply;
     reply.gpu_pid = getpid();
     reply.devices = simulation_.devices();

@@ -40,6 +40,7 @@ class Simulation {
   bool fetch(Stream& stream);
   Nanoseconds next_of(Stream& stream);
   Nanoseconds start_time(Stream& stream);
+  [[nodiscard]] double submit_latency(const Stream& stream) const;
   bool must_wait_for_another(Stream& stream);
   bool behind_legacy_barrier(Stream& stream);
   void fire(Stream& stream, Nanoseconds at);
@@ -64,6 +65,7 @@ class Simulation {
   bool loaded_is_between_kernels(const Device& device);
   [[nodiscard]] Nanoseconds slice_end_after(const Device& device, Nanoseconds request) const;
   void carry_out(Device& device, const Choice& choice);
+  void restart_slice(const Stream& stream, Nanoseconds at);
   void switch_to(Device& device, const Stream& stream, Nanoseconds at);
   void forget(Stream& stream);
 

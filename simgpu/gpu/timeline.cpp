@@ -1,7 +1,7 @@
 // The commands of one stream, in order.
 #include <algorithm>
 
-#include "simgpu/channel/futex.hpp"
+#include "shm/futex.hpp"
 #include "simgpu/gpu/costs.hpp"
 #include "simgpu/gpu/simulation.hpp"
 
@@ -75,11 +75,16 @@ Nanoseconds Simulation::next_of(Stream& stream) {
   }
 }
 
+double Simulation::submit_latency(const Stream& stream) const {
+  if (!is_kernel_like(stream.work.op)) return cost::kSubmit;
+  const bool was_idle = stream.command.submit_ns > stream.ready_at + scaled(cost::kIdle);
+  return was_idle ? cost::kLaunch + cost::kLaunchAfterIdle : cost::kLaunch;
+}
+
 Nanoseconds Simulation::start_time(Stream& stream) {
   Nanoseconds start = stream.ready_at;
   if (stream.node == 0) {
-    const double latency = is_kernel_like(stream.work.op) ? cost::kLaunch : cost::kSubmit;
-    start = std::max(start, stream.command.submit_ns + scaled(latency));
+    start = std::max(start, stream.command.submit_ns + scaled(submit_latency(stream)));
   }
   if (must_wait_for_another(stream)) {
     stream.was_blocked = true;
@@ -182,7 +187,7 @@ void Simulation::call_host(Stream& stream) {
   channel.host_due.fetch_add(1);
   Area& area = *stream.client->area();
   area.host_calls.fetch_add(1);
-  futex_wake_all(area.host_calls);
+  shm::futex_wake_all(area.host_calls);
 }
 
 bool Simulation::value_is_there(Stream& stream) {
@@ -202,6 +207,7 @@ void Simulation::end_timed(Stream& stream, Nanoseconds at) {
         latest_park_ = std::max(latest_park_, at);
         return;
       }
+      restart_slice(stream, at);
       break;
     case Op::kWriteValue:
       memory.store(work.a, work.width, work.b);
@@ -254,7 +260,7 @@ void Simulation::finish_command(Stream& stream, Nanoseconds at) {
   if (channel.wanted.load() > done) return;
   channel.wanted = kNothingWanted;
   channel.wake.fetch_add(1);
-  futex_wake_all(channel.wake);
+  shm::futex_wake_all(channel.wake);
 }
 
 }  // namespace sluice::simgpu

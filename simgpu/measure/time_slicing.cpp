@@ -2,6 +2,9 @@
 // process, time-sliced, with and without a wait in front of every kernel. Prints the rows of
 // simgpu/README.md. Needs nothing of Sluice: the gate is a word of shared memory that the critical
 // process sets around its kernel.
+//
+// Two figures: until the kernel's end on the simulated GPU's clock, which does not depend on how
+// busy this machine is, and until synchronise returned, which does.
 #include <cuda.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -15,6 +18,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -95,23 +101,30 @@ double scale_of_device() {
   }
 }
 
-// Latencies of launch + synchronise in simulated us.
-std::vector<double> run_critical(const Gpu& gpu, double scale, int samples, Shared& shared) {
-  std::vector<double> latencies;
+struct Sample {
+  double called_ns;
+  double returned_ns;
+};
+
+double now_ns() {
+  return std::chrono::duration<double, std::nano>(Clock::now().time_since_epoch()).count();
+}
+
+std::vector<Sample> run_critical(const Gpu& gpu, double scale, int samples, Shared& shared) {
+  std::vector<Sample> taken;
   std::uint32_t seed = 12345;
   for (int i = 0; i < samples; ++i) {
     seed = seed * 1664525U + 1013904223U;
     const double pause_us = 3000 + (seed >> 8U) % 2000;  // every 3 to 5 ms
     std::this_thread::sleep_for(Microseconds(pause_us * scale));
-    const Clock::time_point start = Clock::now();
+    const double called = now_ns();
     shared.gate = 1;
     gpu.launch(2000);
     REQUIRE(cuStreamSynchronize(gpu.stream));
-    latencies.push_back(Microseconds(Clock::now() - start).count() / scale);
+    taken.push_back({called, now_ns()});
     shared.gate = 0;
   }
-  std::sort(latencies.begin(), latencies.end());
-  return latencies;
+  return taken;
 }
 
 // A child without a driver of its own yet: one process cannot go on with CUDA after a fork.
@@ -125,25 +138,77 @@ pid_t start_load(const Load& load, Shared& shared) {
   return child;
 }
 
-void measure_in_child(const Load& load, int samples, Shared& shared) {
+// The ends of this process's kernels on the GPU's clock, from the log. The last lines are written
+// when the GPU next has nothing to do.
+std::vector<double> kernel_ends(const std::string& log, std::size_t count) {
+  std::vector<double> ends;
+  for (int i = 0; i < 200 && ends.size() < count; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ends.clear();
+    std::ifstream file(log);
+    for (std::string line; std::getline(file, line);) {
+      std::istringstream in(line);
+      std::string kind;
+      long pid = 0;
+      double stream = 0;
+      double sequence = 0;
+      double start = 0;
+      double end = 0;
+      in >> kind >> pid >> stream >> sequence >> start >> end;
+      if (kind == "kernel" && pid == getpid()) ends.push_back(end);
+    }
+  }
+  return ends;
+}
+
+struct Figures {
+  double p50;
+  double p99;
+};
+
+Figures figures_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {values[values.size() / 2], values[values.size() * 99 / 100]};
+}
+
+void report(const Load& load, const std::vector<Sample>& samples, const std::vector<double>& ends,
+            double scale) {
+  std::vector<double> on_gpu;
+  std::vector<double> seen;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    on_gpu.push_back((ends.at(i) - samples[i].called_ns) / scale / 1000);
+    seen.push_back((samples[i].returned_ns - samples[i].called_ns) / scale / 1000);
+  }
+  const Figures gpu = figures_of(on_gpu);
+  const Figures process = figures_of(seen);
+  std::printf("| %s | %.0f / %.0f | %.0f / %.0f | %+.0f %% / %+.0f %% | %.0f / %.0f |\n", load.name,
+              load.p50_h200, load.p99_h200, gpu.p50, gpu.p99, 100 * (gpu.p50 / load.p50_h200 - 1),
+              100 * (gpu.p99 / load.p99_h200 - 1), process.p50, process.p99);
+  std::fflush(stdout);
+}
+
+void measure_in_child(const Load& load, int samples, const std::string& log, Shared& shared) {
   const pid_t background = load.in_flight > 0 ? start_load(load, shared) : -1;
   const pid_t critical = fork();
   if (critical == 0) {
     const Gpu gpu;
     const double scale = scale_of_device();
-    const std::vector<double> sorted = run_critical(gpu, scale, samples, shared);
-    const double p50 = sorted[sorted.size() / 2];
-    const double p99 = sorted[sorted.size() * 99 / 100];
-    std::printf("| %s | %.0f / %.0f | %.0f / %.0f | %+.0f %% / %+.0f %% |\n", load.name, p50, p99,
-                load.p50_h200, load.p99_h200, 100 * (p50 / load.p50_h200 - 1),
-                100 * (p99 / load.p99_h200 - 1));
-    std::fflush(stdout);
+    const std::vector<Sample> taken = run_critical(gpu, scale, samples, shared);
+    if (background > 0) kill(background, SIGKILL);
+    report(load, taken, kernel_ends(log, taken.size()), scale);
     _exit(0);
   }
   waitpid(critical, nullptr, 0);
-  if (background < 0) return;
-  kill(background, SIGKILL);
-  waitpid(background, nullptr, 0);
+  if (background > 0) waitpid(background, nullptr, 0);
+}
+
+// A session of its own, so that the GPU is idle otherwise, with a log.
+std::string make_session() {
+  std::string folder = "/tmp/sluice-simgpu-table-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) std::exit(1);
+  setenv("XDG_RUNTIME_DIR", folder.c_str(), 1);
+  setenv("SLUICE_SIM_LOG", (folder + "/gpu.log").c_str(), 1);
+  return folder;
 }
 
 }  // namespace
@@ -157,13 +222,14 @@ int main(int argc, char** argv) {
   void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 1;
   auto& shared = *new (memory) Shared;
-  std::puts("Latency of one 2 us kernel every 3-5 ms, simulated us, p50 / p99");
-  std::puts("| beside it | simulated | H200 | difference |\n| --- | --- | --- | --- |");
+  const std::string folder = make_session();
+  std::puts("Latency of one 2 us kernel every 3-5 ms, in us, p50 / p99");
+  std::puts("| beside it | H200 | *simulated*, GPU clock | difference | *simulated*, as seen |");
+  std::puts("| --- | --- | --- | --- | --- |");
   std::fflush(stdout);
   const Load loads[] = {
       {"nothing", 0, 0, false, 23, 60},
       {"1 x 50 us", 1, 50, false, 184, 222},
-      {"2 x 50 us", 2, 50, false, 235, 264},
       {"64 x 50 us", 64, 50, false, 1303, 2272},
       {"64 x 50 us, a wait before each", 64, 50, true, 170, 196},
       {"1 x 200 us", 1, 200, false, 258, 360},
@@ -172,5 +238,6 @@ int main(int argc, char** argv) {
       {"16 x 1000 us", 16, 1000, false, 1295, 2267},
       {"16 x 1000 us, a wait before each", 16, 1000, true, 599, 1129},
   };
-  for (const Load& load : loads) measure_in_child(load, samples, shared);
+  for (const Load& load : loads) measure_in_child(load, samples, folder + "/gpu.log", shared);
+  std::filesystem::remove_all(folder);
 }

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <atomic>
@@ -77,6 +78,43 @@ TEST_F(Basics, AStreamWaitFollowsRegisteredSharedMemory) {
   EXPECT_EQ(cuMemHostUnregister(page), CUDA_SUCCESS);
   EXPECT_EQ(cuMemHostUnregister(page), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
   munmap(page, 4096);
+}
+
+// Private memory cannot be mapped by the GPU process; it must be reached all the same.
+TEST_F(Basics, AStreamWaitFollowsRegisteredPrivateMemory) {
+  std::vector<std::uint64_t> words(1024, 1);
+  std::uint64_t& gate = words[512];
+  ASSERT_EQ(cuMemHostRegister(words.data(), 8192, 0), CUDA_SUCCESS);
+  const auto address = reinterpret_cast<CUdeviceptr>(&gate);
+  ASSERT_EQ(cuStreamWaitValue64(stream, address, 0, CU_STREAM_WAIT_VALUE_EQ), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamWriteValue64(stream, address + 8, 5, 0), CUDA_SUCCESS);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  __atomic_store_n(&gate, std::uint64_t{0}, __ATOMIC_RELEASE);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(words[513], 5U);
+  EXPECT_EQ(cuMemHostUnregister(words.data()), CUDA_SUCCESS);
+}
+
+// The board of a session is a file; a truncated one must not take the GPU of everybody with it.
+TEST_F(Basics, AFileTruncatedUnderAParkedWaitReadsAsZero) {
+  const std::string path = session.folder() + "/board";
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(ftruncate(file, 8192), 0);
+  auto* words =
+      static_cast<std::uint64_t*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  words[512] = 1;
+  ASSERT_EQ(cuMemHostRegister(words, 8192, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamWaitValue64(stream, reinterpret_cast<CUdeviceptr>(words + 512), 0,
+                                CU_STREAM_WAIT_VALUE_EQ),
+            CUDA_SUCCESS);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  ASSERT_EQ(ftruncate(file, 0), 0);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemHostUnregister(words), CUDA_SUCCESS);
+  munmap(words, 8192);
+  close(file);
 }
 
 TEST_F(Basics, EveryKindOfWaitComparesAsDocumented) {

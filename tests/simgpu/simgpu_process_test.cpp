@@ -85,9 +85,7 @@ class Processes : public ::testing::Test {
   }
   ~Processes() override { munmap(&shared, sizeof shared); }
 
-  [[nodiscard]] std::string socket_file() const {
-    return session.folder() + "/sluice/simgpu.test.sock";
-  }
+  [[nodiscard]] std::string socket_file() const { return session.folder() + "/sluice/test.simgpu"; }
 
   // The pid of the GPU process that answers; 0 when none does.
   [[nodiscard]] int gpu_pid() const {
