@@ -1,0 +1,156 @@
+// What a launch costs with the interposer in front, against the direct call, on a driver that
+// returns at once. Each way of running needs a process of its own: this program starts itself with
+// the environment of each, and the child measures.
+#include <benchmark/benchmark.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "intercept/cuda_driver.hpp"
+#include "tests/bench/session.hpp"
+
+namespace {
+
+using namespace sluice;
+using bench::Client;
+
+CUresult launch() {
+  return ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+}
+
+void one_launch(benchmark::State& state) {
+  launch();
+  for (auto _ : state) benchmark::DoNotOptimize(launch());
+}
+
+void job_of_ten_launches(benchmark::State& state) {
+  for (auto _ : state) {
+    for (int i = 0; i < 10; ++i) benchmark::DoNotOptimize(launch());
+    ::cuStreamSynchronize(nullptr);
+  }
+}
+
+/// Ways to run. `outranked`: a client of higher priority lives, so that this one paces; else
+/// sync, event and device cost no more than gate.
+struct Mode {
+  const char* name;
+  const char* policy;  ///< Null: not preloaded.
+  int priority;
+  bool controller;
+  bool outranked;
+};
+constexpr Mode kModes[] = {
+    {"direct call, no preload", nullptr, 0, false, false},
+    {"preloaded, not attached", "gate", 0, false, false},
+    {"gate, open", "gate", 0, true, true},
+    {"none", "none", 0, true, true},
+    {"event:2, outranked", "event:2", 0, true, true},
+    {"device:4, outranked", "device:4", 0, true, true},
+    {"device:4, nobody above", "device:4", 0, true, false},
+    {"critical, transparent jobs", "gate", 5, true, false},
+};
+
+/// When the held process ran again, in memory shared with the one that ends the job.
+std::atomic<std::uint64_t>* shared_time(int fd) {
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return static_cast<std::atomic<std::uint64_t>*>(page);
+}
+
+/// In the held process: each launch that returns says when.
+[[noreturn]] void run_held(int fd) {
+  auto& ran = *shared_time(fd);
+  for (;;) {
+    launch();
+    ran.store(shm::monotonic_ns());
+  }
+}
+
+double percentile(std::vector<double>& values, double part) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1))];
+}
+
+void end_to_running_again(benchmark::State& state) {
+  const int fd = memfd_create("time", 0);
+  if (ftruncate(fd, 4096) != 0) std::abort();
+  const auto& ran = *shared_time(fd);
+  const char* session = std::getenv("SLUICE_SESSION");
+  Client critical(session, 5);
+  const pid_t held = bench::spawn({"/proc/self/exe"}, {"SLUICE_BENCH_HELD=" + std::to_string(fd),
+                                                       "LD_PRELOAD=" SLUICE_INTERCEPT_LIBRARY,
+                                                       "SLUICE_POLICY=gate", "SLUICE_PRIORITY=0"});
+  shm::Slot& slot = critical.slot_of(held);
+  std::vector<double> times;
+  for (auto _ : state) {
+    critical.begin();
+    while (slot.waiters.load() == 0) std::this_thread::yield();
+    usleep(1000);  // it sleeps by now
+    const std::uint64_t ended = shm::monotonic_ns();
+    critical.end();
+    while (ran.load() < ended) {
+    }
+    times.push_back(static_cast<double>(ran.load() - ended) * 1e-9);
+    state.SetIterationTime(times.back());
+  }
+  state.counters["p50_us"] = percentile(times, 0.5) * 1e6;
+  state.counters["p99_us"] = percentile(times, 0.99) * 1e6;
+  kill(held, SIGKILL);
+  bench::wait_for(held);
+  close(fd);
+}
+
+int measure(const char* name, int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  const bool release = std::strcmp(name, "release") == 0;
+  const std::string label(name);
+  if (release) {
+    benchmark::RegisterBenchmark("end of job to the held process running", end_to_running_again)
+        ->UseManualTime()
+        ->Iterations(300)
+        ->Unit(benchmark::kMicrosecond);
+  } else {
+    benchmark::RegisterBenchmark(("launch: " + label).c_str(), one_launch);
+    benchmark::RegisterBenchmark(("10 launches + sync: " + label).c_str(), job_of_ten_launches);
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
+
+int run_mode(const Mode& mode, const std::vector<std::string>& command) {
+  std::optional<bench::Session> session;
+  std::unique_ptr<Client> above;
+  std::vector<std::string> variables{std::string("SLUICE_BENCH_MODE=") + mode.name,
+                                     "SLUICE_LOG=off",
+                                     "SLUICE_PRIORITY=" + std::to_string(mode.priority)};
+  if (mode.controller) session.emplace();
+  if (mode.outranked) above = std::make_unique<Client>(session->name(), 200);
+  if (mode.policy != nullptr) {
+    variables.push_back("LD_PRELOAD=" SLUICE_INTERCEPT_LIBRARY);
+    variables.push_back(std::string("SLUICE_POLICY=") + mode.policy);
+  }
+  const int result = bench::wait_for(bench::spawn(command, variables));
+  above.reset();
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (const char* fd = std::getenv("SLUICE_BENCH_HELD")) run_held(std::atoi(fd));
+  if (const char* mode = std::getenv("SLUICE_BENCH_MODE")) return measure(mode, argc, argv);
+  std::vector<std::string> command(argv, argv + argc);
+  command.front() = "/proc/self/exe";
+  int failed = 0;
+  for (const Mode& mode : kModes) failed |= run_mode(mode, command);
+  const bench::Session session;
+  failed |= bench::wait_for(bench::spawn(command, {"SLUICE_BENCH_MODE=release"}));
+  return failed == 0 ? 0 : 1;
+}

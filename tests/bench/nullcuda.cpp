@@ -1,0 +1,41 @@
+// A libcuda.so.1 whose every call returns at once, so that what is measured is our own cost.
+#include <cstring>
+#include <type_traits>
+
+#include "intercept/cuda_driver.hpp"
+
+namespace {
+
+/// Fills what the interposer reads back; everything else is success and nothing more.
+void fill(CUuuid* uuid) { std::memset(uuid->bytes, 1, sizeof(uuid->bytes)); }
+void fill(int* device_or_attribute) { *device_or_attribute = 1; }
+void fill(unsigned long long* id_or_address) { *id_or_address = 1; }
+void fill(CUevent* event) { *event = reinterpret_cast<CUevent>(0x10); }
+void fill(CUstreamCaptureStatus* status) { *status = CU_STREAM_CAPTURE_STATUS_NONE; }
+template <class Argument>
+void fill(Argument /*argument*/) {}
+
+template <class Function>
+struct Stub;
+
+template <class... Args>
+struct Stub<CUresult (*)(Args...)> {
+  static CUresult call(Args... args) {
+    (fill(args), ...);
+    return CUDA_SUCCESS;
+  }
+};
+
+}  // namespace
+
+#define SLUICE_EXPORT(name)                                                                   \
+  extern "C" {                                                                                \
+  __attribute__((visibility("hidden"), used)) decltype(&::name) null_slot_##name =            \
+      &Stub<decltype(&::name)>::call;                                                         \
+  }                                                                                           \
+  asm(".text\n.globl " #name "\n.type " #name ", @function\n" #name ": jmp *null_slot_" #name \
+      "(%rip)\n.size " #name ", .-" #name "\n");
+#define SLUICE_HOOK(name, kind) SLUICE_EXPORT(name)
+#define SLUICE_CALL(name) SLUICE_EXPORT(name)
+#include "intercept/calls.def"
+#include "intercept/hooks.def"
