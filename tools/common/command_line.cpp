@@ -1,16 +1,34 @@
 #include "tools/common/command_line.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
-#include <map>
 
 #include "shm/session.hpp"
 
 namespace sluice::tools {
 
+namespace {
+
+/// Some versions of CLI11 pass over a variable whose value is not valid; a user who set it is to
+/// hear of it.
+void refuse_bad_variables(CLI::App& app) {
+  for (CLI::Option* option : app.get_options([](CLI::Option* o) { return o->count() == 0; })) {
+    const std::string& name = option->get_envname();
+    const char* value = name.empty() ? nullptr : std::getenv(name.c_str());
+    if (value == nullptr || *value == '\0') continue;
+    std::string text = value;
+    const std::string fault = (*option->get_validator(0))(text);
+    throw CLI::ValidationError(name, fault.empty() ? "'" + text + "' cannot be used" : fault);
+  }
+}
+
+}  // namespace
+
 std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
+    refuse_bad_variables(app);
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help() << '\n';
