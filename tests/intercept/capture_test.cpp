@@ -30,6 +30,40 @@ class Capturing : public Session {
   }
 };
 
+// Every entry that gives work, plain and per-thread, is recorded under its own name and once.
+TEST_F(Capturing, EveryLaunchEntryIsRecordedOnce) {
+  attach("gate");
+  outrank().begin();
+  CUstream stream = make_stream();
+  const auto exec = reinterpret_cast<CUgraphExec>(0x10);
+  CUlaunchConfig config{};
+  config.hStream = stream;
+  begin(stream);
+  launch(stream);
+  ::cuLaunchKernel_ptsz(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
+  ::cuLaunchKernelEx(&config, nullptr, nullptr, nullptr);
+  ::cuLaunchKernelEx_ptsz(&config, nullptr, nullptr, nullptr);
+  ::cuLaunchCooperativeKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, nullptr);
+  ::cuLaunchCooperativeKernel_ptsz(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, nullptr);
+  ::cuGraphLaunch(exec, stream);
+  ::cuGraphLaunch_ptsz(exec, stream);
+  EXPECT_EQ(fake::nodes(end(stream)), "KKKKKKGG");
+  for (std::size_t entry = 0; entry < 8; ++entry) {
+    EXPECT_EQ(slot().entries[entry][Count::kCaptured].load(), 1U) << fake::kNames[entry];
+  }
+  EXPECT_EQ(counted(Count::kHeldNs), 0U);
+}
+
+TEST_F(Capturing, ACaptureOfThePerThreadStreamIsNotHeld) {
+  attach("device:1");
+  ASSERT_EQ(::cuStreamBeginCapture_v2_ptsz(nullptr, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+            CUDA_SUCCESS);
+  ::cuLaunchKernel_ptsz(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(::cuStreamEndCapture_ptsz(nullptr, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(fake::nodes(graph), "WK");
+}
+
 // cuGraphExecUpdate of a second capture of the same code must find the same nodes.
 TEST_F(Capturing, TwoCapturesOfTheSameCodeHaveTheSameNodes) {
   attach("device:2");

@@ -13,6 +13,7 @@
 
 #include "intercept/sluice.h"
 #include "shm/policy.hpp"
+#include "shm/session.hpp"
 #include "tests/intercept/session.hpp"
 
 namespace sluice::intercept::test {
@@ -141,6 +142,20 @@ TEST_F(Lifecycle, AKilledClientGivesItsSlotBack) {
   one->signal(SIGKILL);
   EXPECT_EQ(one->wait(), 128 + SIGKILL);
   EXPECT_TRUE(eventually([&] { return used() == 0; }));
+}
+
+TEST_F(Lifecycle, TheLastClientRemovesWhatAKilledControllerLeft) {
+  choose("gate");
+  start_controller();
+  auto one = client();
+  controller_->signal(SIGKILL);
+  controller_->wait();
+  const std::string file = "/dev/shm/" + shm::board_name(session_);
+  EXPECT_TRUE(std::filesystem::exists(file));
+  one->write_line("exit");
+  EXPECT_EQ(one->wait(), 0);
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_FALSE(std::filesystem::exists(shm::socket_path(session_)));
 }
 
 // exit() while another thread is held at the gate must end the process.

@@ -152,6 +152,22 @@ TEST_F(Pacing, EventBoundHoldsForThreadsThatShareAStream) {
   EXPECT_EQ(fake::count(Id::cuEventRecord), 200U) << "one per group";
 }
 
+// A program may wait for its own later launch: no wait of ours on the driver may be for ever.
+TEST_F(Pacing, AWaitOnTheDriverIsGivenUpAfterFiveSeconds) {
+  catch_errors();
+  attach("event:1");
+  outrank();
+  fake::pause();
+  {
+    Launcher launcher(6, make_stream());
+    EXPECT_TRUE(eventually([&] { return launcher.done() == 6; })) << "only a later launch ends it";
+  }
+  EXPECT_EQ(slot().fail_reason.load(), static_cast<std::uint32_t>(shm::FailReason::kDriverWait));
+  EXPECT_GE(counted(Count::kBypassFailedOpen), 3U);
+  const std::string said = errors();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
 std::string order_of_calls() {
   std::string order;
   for (const fake::Call& call : fake::calls()) {
