@@ -49,7 +49,8 @@ class BoardMapping {
   /// the board's name is removed. True if it was. The mapping itself stays valid.
   bool remove_if_unused() noexcept;
 
-  /// Closes the file descriptor in a forked child, so that the child does not count as a user.
+  /// In a forked child: closes the file descriptor and puts private, empty memory in the place of
+  /// the board, so that the child neither counts as a user nor touches the board.
   void abandon_in_child() noexcept;
 
  private:
