@@ -305,9 +305,4 @@ SLUICE_EXPORT std::uint64_t sluice_v1_job_begin(std::uint64_t /*announced*/) {
 
 SLUICE_EXPORT void sluice_v1_job_end(std::uint64_t job) { Process::instance().end_job(job); }
 
-SLUICE_EXPORT int sluice_v1_attached() {
-  bool attached = false;
-  Process::instance().for_each_client(
-      [&](const Client& client) { attached = attached || client.obeys(); });
-  return attached ? 1 : 0;
-}
+SLUICE_EXPORT int sluice_v1_attached() { return Process::instance().attached() ? 1 : 0; }

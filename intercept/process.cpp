@@ -204,6 +204,13 @@ void Process::note_unhooked(std::string_view name) noexcept {
   });
 }
 
+bool Process::attached() noexcept {
+  bool attached = false;
+  if (g_forked_child.load()) return attached;
+  for_each_client([&](const Client& client) { attached = attached || client.obeys(); });
+  return attached;
+}
+
 std::uint64_t Process::begin_job() noexcept {
   if (in_forked_child()) return 0;
   g_explicit_jobs.store(true);

@@ -45,6 +45,9 @@ class Process {
   /// The program asked for a work entry that is not hooked.
   void note_unhooked(std::string_view name) noexcept;
 
+  /// Whether a client of this process obeys its gate. Never in a forked child.
+  [[nodiscard]] bool attached() noexcept;
+
   std::uint64_t begin_job() noexcept;
   void end_job(std::uint64_t job) noexcept;
 
