@@ -1,0 +1,203 @@
+#include "session_test.hpp"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "shm/session.hpp"
+
+namespace sluice::endtoend {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+double time_factor() {
+  const char* text = std::getenv("SLUICE_TEST_TIME_FACTOR");
+  const double factor = text == nullptr ? 1 : std::strtod(text, nullptr);
+  return factor > 0 ? factor : 1;
+}
+
+/// The GPU process of this test: it has the path of its socket in its command line. A zombie has
+/// none.
+pid_t gpu_process(const std::string& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+    const int pid = std::atoi(entry.path().filename().c_str());
+    if (pid <= 0) continue;
+    std::ifstream file(entry.path() / "cmdline");
+    std::string name;
+    std::string argument;
+    std::getline(file, name, '\0');
+    std::getline(file, argument, '\0');
+    if (name == "sluice-simgpu" && argument.rfind(folder + "/", 0) == 0) return pid;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void SessionTest::SetUp() {
+  ControllerTest::SetUp();
+  // What else runs on the machine is not what is measured. Inherited by all that is started here.
+  setpriority(PRIO_PROCESS, 0, -10);
+  setenv("SLUICE_SIM_LOG", (directory_ + "/gpu.log").c_str(), 1);
+  setenv("SLUICE_SESSION", session_.c_str(), 1);
+}
+
+void SessionTest::TearDown() {
+  if (HasFailure()) {
+    for (const auto& program : programs_) {
+      std::fprintf(stderr, "--- pid %d said\n%s", program->pid(), program->said().c_str());
+    }
+  } else {
+    end_all();
+  }
+  programs_.clear();
+  controller_.reset();
+  end_gpu();
+  EXPECT_EQ(left_over(), std::vector<std::string>());
+  if (HasFailure()) fs::remove_all(shm::runtime_dir());
+  ControllerTest::TearDown();
+}
+
+std::vector<std::string> SessionTest::left_over() const {
+  std::vector<std::string> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/dev/shm")) {
+    const bool ours = entry.path().filename().string().find(session_) != std::string::npos;
+    if (ours) found.push_back(entry.path());
+  }
+  if (fs::exists(shm::runtime_dir())) {
+    found.push_back(shm::runtime_dir());
+    for (const fs::directory_entry& entry : fs::directory_iterator(shm::runtime_dir())) {
+      found.push_back(entry.path());
+    }
+  }
+  if (const pid_t gpu = gpu_process(directory_)) found.push_back("process " + std::to_string(gpu));
+  return found;
+}
+
+void SessionTest::start_controller(const std::vector<std::string>& more) {
+  controller_.reset();
+  controller_ = ControllerTest::start_controller(more);
+  controller_killed_ = false;
+}
+
+void SessionTest::kill_controller() {
+  controller_->signal(SIGKILL);
+  controller_->wait();
+  controller_killed_ = true;
+}
+
+Program& SessionTest::start_unattached(const ProgramOptions& options) {
+  const std::string name = "program." + std::to_string(programs_.size());
+  programs_.push_back(std::make_unique<Program>(directory_, name, session_, options));
+  return *programs_.back();
+}
+
+Program& SessionTest::start(const ProgramOptions& options) {
+  Program& program = start_unattached(options);
+  EXPECT_EQ(program.ask("attach"), "1") << program.said();
+  return program;
+}
+
+Program& SessionTest::start_looping(const std::string& policy) {
+  Program& program = start_unattached({0, policy, {}});
+  program.ask("loop 1 100 64");
+  EXPECT_TRUE(eventually([&] { return state_of(program) == shm::SlotState::kLive; }));
+  return program;
+}
+
+void SessionTest::end_all() {
+  for (const auto& program : programs_) {
+    if (program->ended()) continue;
+    program->signal(SIGCONT);
+    program->tell("exit");
+    EXPECT_EQ(program->wait(), 0) << program->said();
+  }
+  if (controller_ == nullptr || controller_killed_) return;
+  controller_->signal(SIGCONT);
+  controller_->signal(SIGTERM);
+  EXPECT_EQ(controller_->wait(), 0);
+  controller_killed_ = true;
+}
+
+bool SessionTest::end_gpu() {
+  if (on_real_gpu()) return false;
+  const pid_t gpu = gpu_process(directory_);
+  if (gpu != 0) kill(gpu, SIGTERM);
+  return eventually([&] { return gpu_process(directory_) == 0; });
+}
+
+bool SessionTest::on_real_gpu() { return std::getenv("SLUICE_TEST_LIBCUDA_DIR") != nullptr; }
+
+int SessionTest::slot_of(const Look& look, pid_t pid) {
+  for (int slot = 0; slot < shm::kSlots; ++slot) {
+    const bool used = look.state(slot) != shm::SlotState::kFree;
+    if (used && look.slot(slot).pid.load() == static_cast<std::uint32_t>(pid)) return slot;
+  }
+  return -1;
+}
+
+int SessionTest::slot_of(const Program& program) const { return slot_of(look(), program.pid()); }
+
+std::uint64_t SessionTest::gate_of(const Program& program) const {
+  const Look now = look();
+  const int slot = slot_of(now, program.pid());
+  return slot < 0 ? 0 : now.gate(slot);
+}
+
+shm::SlotState SessionTest::state_of(const Program& program) const {
+  const Look now = look();
+  const int slot = slot_of(now, program.pid());
+  return slot < 0 ? shm::SlotState::kFree : now.state(slot);
+}
+
+std::uint64_t SessionTest::counted(const Program& program, shm::Count count) const {
+  const Look now = look();
+  const int slot = slot_of(now, program.pid());
+  std::uint64_t sum = 0;
+  if (slot < 0) return sum;
+  for (const shm::EntryCounters& entry : now.slot(slot).entries) sum += entry[count].load();
+  return sum;
+}
+
+bool SessionTest::becomes_held(const Program& program) const {
+  constexpr auto kQuiet = 60ms;
+  if (!eventually([&] { return gate_of(program) != 0; })) return false;
+  return eventually([&] {
+    const std::uint64_t before = program.done();
+    std::this_thread::sleep_for(kQuiet);
+    return program.done() == before;
+  });
+}
+
+bool SessionTest::flows(const Program& program) {
+  const std::uint64_t before = program.done();
+  return eventually([&] { return program.done() > before + 4; });
+}
+
+double SessionTest::ms_until_flow(const Program& program, const std::function<void()>& act) {
+  const std::uint64_t before = program.done();
+  const Clock::time_point start = Clock::now();
+  act();
+  return eventually([&] { return program.done() != before; }) ? ms_since(start) : -1;
+}
+
+void SessionTest::expect_within(const std::string& what, double ms, double bound_ms) {
+  const double bound = bound_ms * time_factor();
+  std::printf("[  TIMED   ] %s: %.1f ms (at most %.0f)\n", what.c_str(), ms, bound);
+  EXPECT_GE(ms, 0) << what << ": never";
+  EXPECT_LE(ms, bound) << what;
+}
+
+}  // namespace sluice::endtoend

@@ -1,0 +1,129 @@
+// Boards that cannot be used: of another layout, truncated, stale; and what stays behind.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "session_test.hpp"
+#include "shm/session.hpp"
+
+namespace sluice::endtoend {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Boards : public SessionTest {
+ protected:
+  /// Writes to the board's file, as a process of another version would have.
+  void write_at(off_t offset, std::uint32_t value) const {
+    const int fd = open(board_file().c_str(), O_RDWR | O_CLOEXEC);
+    EXPECT_EQ(pwrite(fd, &value, sizeof(value), offset), ssize_t{sizeof(value)});
+    close(fd);
+  }
+
+  /// A program runs on ungated after one warning with these words.
+  void expect_ungated_with(const std::string& words) {
+    Program& program = start_unattached({0, "device:4", {}});
+    program.ask("loop 1 100 8");
+    EXPECT_TRUE(flows(program));
+    EXPECT_EQ(count_of(program.said(), words), 1U) << program.said();
+    EXPECT_EQ(count_of(program.said(), "warning:"), 1U) << program.said();
+    program.ask("halt");
+    program.tell("exit");
+    EXPECT_EQ(program.wait(), 0);
+  }
+};
+
+// Prevents: a library and a controller of different builds read one board in two ways.
+TEST_F(Boards, OfAnotherLayoutVersion) {
+  start_controller();
+  write_at(offsetof(shm::Board, layout_version), shm::kLayoutVersion + 1);
+  expect_ungated_with("has layout version " + std::to_string(shm::kLayoutVersion + 1));
+  // With nobody left who uses it, the next controller makes a new one.
+  kill_controller();
+  start_controller();
+  Program& program = start_best_effort("device:4");
+  EXPECT_EQ(state_of(program), shm::SlotState::kLive);
+}
+
+// Prevents: a controller takes the board of another version away from processes that live.
+TEST_F(Boards, OfAnotherLayoutVersionWithLivingClients) {
+  start_controller();
+  Program& program = start_best_effort("device:4");
+  program.ask("loop 1 100 8");
+  kill_controller();
+  write_at(offsetof(shm::Board, layout_version), shm::kLayoutVersion + 1);
+  EXPECT_EQ(launch_controller()->wait(), 1);
+  EXPECT_EQ(count_of(log(), "processes of it still live; end them first"), 1U) << log();
+  EXPECT_TRUE(flows(program));
+  write_at(offsetof(shm::Board, layout_version), shm::kLayoutVersion);
+}
+
+// Prevents: SIGBUS on a mapping beyond the end of the file.
+TEST_F(Boards, Truncated) {
+  start_controller();
+  const std::string whole = board_file() + ".whole";
+  fs::rename(board_file(), whole);
+  const int fd = open(board_file().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(ftruncate(fd, 4096), 0);
+  close(fd);
+  expect_ungated_with("is truncated (4096 of ");
+  // Found at start, with nobody who uses it, it is replaced.
+  kill_controller();
+  fs::remove(whole);
+  start_controller();
+  Program& program = start_best_effort("device:4");
+  EXPECT_EQ(state_of(program), shm::SlotState::kLive);
+}
+
+// Prevents: a board that a killed controller left holds slots of programs that are no more.
+TEST_F(Boards, StaleOfADeadController) {
+  start_controller();
+  Program& program = start_best_effort("device:4");
+  program.ask("loop 1 100 8");
+  const std::uint64_t board_id = look().board().board_id.load();
+  kill_controller();
+  program.signal(SIGKILL);
+  program.wait();
+  ASSERT_TRUE(fs::exists(board_file())) << "nobody was left to remove it";
+  start_controller();
+  EXPECT_NE(look().board().board_id.load(), board_id);
+  EXPECT_EQ(look().board().used.load(), 0U);
+  Program& next = start_best_effort("device:4");
+  EXPECT_EQ(slot_of(next), 0);
+}
+
+// Prevents: a name, a folder or a process stays behind when the last of a session leaves in good
+// order. (TearDown checks the same after every test, but ends the GPU process itself.)
+TEST_F(Boards, NothingStaysBehind) {
+  start_controller();
+  Program& program = start_best_effort("device:4");
+  program.ask("loop 1 100 8");
+  EXPECT_TRUE(flows(program));
+  end_all();
+  EXPECT_TRUE(eventually([&] {
+    const auto left = left_over();
+    return left.empty() || (left.size() == 1 && left[0].find("progress.") != std::string::npos);
+  }));
+}
+
+// Prevents: the same, when the controller was killed before the last client ended.
+TEST_F(Boards, NothingStaysBehindAKilledController) {
+  start_controller();
+  Program& first = start_best_effort("device:4");
+  Program& second = start_critical();
+  first.ask("loop 1 100 8");
+  kill_controller();
+  ASSERT_TRUE(flows(first));
+  second.tell("exit");
+  EXPECT_EQ(second.wait(), 0);
+  EXPECT_TRUE(fs::exists(board_file())) << "taken away from a client that lives";
+  first.tell("exit");
+  EXPECT_EQ(first.wait(), 0);
+  EXPECT_FALSE(fs::exists(board_file()));
+  EXPECT_FALSE(fs::exists(shm::socket_path(session_)));
+}
+
+}  // namespace
+}  // namespace sluice::endtoend

@@ -1,0 +1,170 @@
+// The controller stopped, restarted, missing and refused, with programs at work.
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "session_test.hpp"
+#include "shm/session.hpp"
+
+namespace sluice::endtoend {
+namespace {
+
+using shm::SlotState;
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+class ControllerFaults : public SessionTest {
+ protected:
+  void hold(const std::string& policy) {
+    best_effort_ = &start_best_effort(policy);
+    critical_ = &start_critical();
+    best_effort_->ask("loop 1 100 64");
+    ASSERT_TRUE(flows(*best_effort_));
+    critical_->ask("begin");
+    ASSERT_TRUE(becomes_held(*best_effort_));
+  }
+
+  Program* best_effort_ = nullptr;
+  Program* critical_ = nullptr;
+};
+
+class Stopped : public ControllerFaults, public testing::WithParamInterface<std::string> {};
+
+// Prevents: a controller that is stopped keeps its socket open, so nobody notices that there is
+// nobody to repair; and a client that has once failed open never obeys again.
+TEST_P(Stopped, OpensAndObeysAgain) {
+  constexpr double kStopBoundMs = 200;
+  start_controller();
+  hold(GetParam());
+  const double ms = ms_until_flow(*best_effort_, [&] { controller().signal(SIGSTOP); });
+  expect_within("controller stopped, " + GetParam(), ms, kStopBoundMs);
+  EXPECT_TRUE(flows(*best_effort_));
+  EXPECT_EQ(count_of(best_effort_->said(), "the controller is silent"), 1U);
+  controller().signal(SIGCONT);
+  EXPECT_TRUE(becomes_held(*best_effort_)) << "the gate is not obeyed again";
+  critical_->ask("end 1");
+  EXPECT_TRUE(flows(*best_effort_));
+}
+INSTANTIATE_TEST_SUITE_P(, Stopped, testing::Values("gate", "device:4"),
+                         [](const auto& param_info) {
+                           return param_info.param.substr(0, param_info.param.find(':'));
+                         });
+
+// Prevents: after a restart a client gets another slot, while the waits in the GPU's queue and in
+// its graphs go on polling the old one.
+TEST_F(ControllerFaults, RestartedGivesTheOldSlotsBackAndGraphsObey) {
+  constexpr double kBackBoundMs = 1000;
+  start_controller();
+  Program& graph = start_best_effort("device:4");
+  Program& loop = start_best_effort("gate");
+  Program& critical = start_critical();
+  graph.ask("graph 20 100");
+  loop.ask("loop 1 100 8");
+  const std::vector<Program*> programs{&graph, &loop, &critical};
+  std::vector<int> slots;
+  for (const Program* program : programs) slots.push_back(slot_of(*program));
+  const std::uint64_t board_id = look().board().board_id.load();
+  kill_controller();
+  ASSERT_TRUE(eventually([&] { return state_of(graph) == SlotState::kFailedOpen; }));
+  start_controller();
+  const Clock::time_point ready = Clock::now();
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    EXPECT_TRUE(eventually([&] { return state_of(*programs[i]) == SlotState::kLive; }));
+    EXPECT_EQ(slot_of(*programs[i]), slots[i]);
+  }
+  expect_within("clients are in their old slots after a restart", ms_since(ready), kBackBoundMs);
+  EXPECT_EQ(look().board().board_id.load(), board_id);
+
+  ASSERT_TRUE(flows(graph));
+  const std::vector<std::uint64_t> job = critical.ask_numbers("job 20 200");
+  EXPECT_TRUE(flows(graph)) << "the graph does not go on after the job";
+  const pid_t graph_pid = graph.pid();
+  const pid_t critical_pid = critical.pid();
+  end_all();
+  if (!end_gpu()) return;
+  const GpuLog log = gpu_log();
+  const Window window = log.until_last_kernel(critical_pid, {job.at(0), job.at(1)});
+  ASSERT_GT(window.to_ns, window.from_ns);
+  EXPECT_LE(log.starts(graph_pid, window), 4U) << "the captured waits poll a gate of the past";
+}
+
+// Prevents: two controllers that both repair one board.
+TEST_F(ControllerFaults, SecondOneIsRefused) {
+  start_controller();
+  hold("device:4");
+  const auto second = launch_controller();
+  EXPECT_EQ(second->wait(), 1);
+  const std::string refusal =
+      "session " + session_ + " has a controller, pid " + std::to_string(controller().pid());
+  EXPECT_EQ(count_of(log(), refusal), 1U) << log();
+  EXPECT_TRUE(becomes_held(*best_effort_)) << "the refused one opened a gate";
+  critical_->ask("end 1");
+  EXPECT_TRUE(flows(*best_effort_));
+  EXPECT_TRUE(std::filesystem::exists(shm::socket_path(session_)));
+}
+
+// Prevents: a program whose controller's socket was cleaned away (tmp reapers do) hangs or fails;
+// or the clients that have their connection lose their gate.
+TEST_F(ControllerFaults, SocketMissing) {
+  start_controller();
+  hold("device:4");
+  std::filesystem::remove(shm::socket_path(session_));
+  Program& late = start_unattached({0, "device:4", {}});
+  late.ask("loop 1 100 8");
+  EXPECT_TRUE(flows(late)) << "runs ungated";
+  EXPECT_EQ(count_of(late.said(), "no controller"), 1U) << late.said();
+  EXPECT_EQ(slot_of(late), -1);
+  EXPECT_TRUE(becomes_held(*best_effort_));
+  critical_->ask("end 1");
+}
+
+// Prevents: a program that comes first runs ungated for its whole life; or warns without end.
+TEST_F(ControllerFaults, ComesUpAfterThePrograms) {
+  constexpr double kAttachBoundMs = 1500;
+  Program& program = start_unattached({0, "device:4", {}});
+  program.ask("loop 1 100 8");
+  EXPECT_TRUE(flows(program));
+  EXPECT_EQ(count_of(program.said(), "warning:"), 1U) << program.said();
+  EXPECT_EQ(count_of(program.said(), "no controller (start one: sluice controller)"), 1U);
+  start_controller();
+  const Clock::time_point ready = Clock::now();
+  EXPECT_TRUE(eventually([&] { return state_of(program) == SlotState::kLive; }));
+  expect_within("a program attaches to a controller that came later", ms_since(ready),
+                kAttachBoundMs);
+  EXPECT_GT(counted(program, shm::Count::kBypassUnattached), 0U);
+  Program& critical = start_critical();
+  critical.ask("begin");
+  EXPECT_TRUE(becomes_held(program));
+  critical.ask("end 1");
+  EXPECT_TRUE(flows(program));
+  EXPECT_EQ(count_of(program.said(), "warning:"), 1U) << program.said();
+}
+
+// Prevents: the 64th client gets the slot of another, an error, or no answer.
+TEST_F(ControllerFaults, SessionIsFull) {
+  start_controller();
+  // 63 slots that are asked for and not taken: the controller cannot tell them from slow starters.
+  std::vector<controller::Fd> seats;
+  for (int i = 0; i < shm::kSlots; ++i) {
+    seats.push_back(controller::test::connect_to(session_));
+    const auto request = controller::test::good_request();
+    ASSERT_EQ(controller::test::ask_controller(seats.back().get(), request).status,
+              shm::ReplyStatus::kOk);
+  }
+  Program& program = start_unattached({0, "device:4", {}});
+  program.ask("loop 1 100 8");
+  EXPECT_TRUE(flows(program)) << "runs ungated";
+  EXPECT_EQ(count_of(program.said(), "all 63 slots are taken"), 1U) << program.said();
+  seats.clear();
+  EXPECT_TRUE(eventually([&] { return state_of(program) == SlotState::kLive; }))
+      << "does not attach when there is room";
+  EXPECT_EQ(count_of(program.said(), "warning:"), 1U) << program.said();
+}
+
+}  // namespace
+}  // namespace sluice::endtoend

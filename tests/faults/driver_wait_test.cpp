@@ -1,0 +1,48 @@
+// A program that waits for its own later launch: a stream stands still on a word that the program
+// sets only after it has launched more. Under a policy that waits for launches to end it would
+// wait for ever.
+#include "session_test.hpp"
+
+namespace sluice::endtoend {
+namespace {
+
+class OwnLaterLaunch : public SessionTest, public testing::WithParamInterface<std::string> {};
+
+// Prevents: Sluice hangs a program that runs without it.
+TEST_P(OwnLaterLaunch, RunsOnUngatedAfterFiveSeconds) {
+  start_controller();
+  start_critical();  // paced only while somebody outranks it
+  Program& program = start_best_effort(GetParam());
+  const std::vector<std::uint64_t> took = program.ask_numbers("own-later-launch 6");
+  std::printf("[  TIMED   ] own later launch, %s: ran on after %lu ms\n", GetParam().c_str(),
+              static_cast<unsigned long>(took.at(0)));
+  EXPECT_GE(took.at(0), 5000U) << "gave up at once: then every slow kernel would end the gating";
+  EXPECT_EQ(count_of(program.said(), "took more than 5 s"), 1U) << program.said();
+  EXPECT_EQ(count_of(program.said(), "warning:"), 1U) << program.said();
+  EXPECT_EQ(state_of(program), shm::SlotState::kFailedOpen);
+  const Look now = look();
+  EXPECT_EQ(now.slot(slot_of(program)).fail_reason.load(),
+            static_cast<std::uint32_t>(shm::FailReason::kDriverWait));
+  program.ask("loop 1 100 8");
+  EXPECT_TRUE(flows(program)) << "does not run on";
+  EXPECT_GT(counted(program, shm::Count::kBypassFailedOpen), 0U);
+}
+INSTANTIATE_TEST_SUITE_P(, OwnLaterLaunch, testing::Values("sync:1", "event:1"),
+                         [](const auto& param_info) {
+                           return param_info.param.substr(0, param_info.param.find(':'));
+                         });
+
+// Prevents: the policies whose waits are the GPU's, or none, fail such a program too.
+TEST_F(SessionTest, OwnLaterLaunchUnderDeviceAndGate) {
+  start_controller();
+  start_critical();
+  for (const char* policy : {"device:1", "gate"}) {
+    Program& program = start_best_effort(policy);
+    program.ask("own-later-launch 6");
+    EXPECT_EQ(program.said(), "");
+    EXPECT_EQ(state_of(program), shm::SlotState::kLive);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::endtoend

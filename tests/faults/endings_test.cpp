@@ -1,0 +1,166 @@
+// Programs that end, become another, fork or stop while they hold or are held.
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "session_test.hpp"
+
+namespace sluice::endtoend {
+namespace {
+
+constexpr double kDeathBoundMs = 100;
+constexpr double kExitBoundMs = 2000;
+
+class Endings : public SessionTest {
+ protected:
+  /// A best-effort program under `policy` held by a critical one.
+  void hold(const std::string& policy, const std::string& loop = "loop 1 100 64") {
+    best_effort_ = &start_best_effort(policy);
+    critical_ = &start_critical();
+    best_effort_->ask(loop);
+    ASSERT_TRUE(flows(*best_effort_));
+    critical_->ask("begin");
+    ASSERT_TRUE(becomes_held(*best_effort_));
+  }
+
+  /// Launches until the driver takes no more: the queue of a stream is full, and its thread
+  /// blocked inside the driver.
+  void expect_full_queue() const {
+    ASSERT_TRUE(eventually([&] {
+      const std::uint64_t before = best_effort_->launched();
+      std::this_thread::sleep_for(100ms);
+      return best_effort_->launched() == before;
+    }));
+    ASSERT_GT(best_effort_->launched() - best_effort_->done(), 300U);
+  }
+
+  Program* best_effort_ = nullptr;
+  Program* critical_ = nullptr;
+};
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+// Prevents: a program that ends while it is parked hangs in its own exit, behind waits that are
+// opened only after it; or takes others with it.
+TEST_F(Endings, ExitWhileParkedWithAFullQueue) {
+  start_controller();
+  hold("device:4", "loop 1 100 0");
+  expect_full_queue();
+  Program& other = start_looping("device:4");
+  ASSERT_TRUE(becomes_held(other));
+  const auto start = std::chrono::steady_clock::now();
+  best_effort_->tell("exit");
+  EXPECT_EQ(best_effort_->wait(), 0);
+  expect_within("exit() while parked with a full queue", ms_since(start), kExitBoundMs);
+  EXPECT_TRUE(becomes_held(other)) << "the exit opened a gate that is not its own";
+  critical_->ask("job 3 100");
+  critical_->ask("end 1");
+  EXPECT_TRUE(flows(other));
+}
+
+// Prevents: the same, with the signal that ends most programs.
+TEST_F(Endings, SigtermWhileParkedWithAFullQueue) {
+  start_controller();
+  hold("device:4", "loop 1 100 0");
+  expect_full_queue();
+  const auto start = std::chrono::steady_clock::now();
+  best_effort_->signal(SIGTERM);
+  EXPECT_EQ(best_effort_->wait(), 128 + SIGTERM);
+  expect_within("SIGTERM while parked with a full queue", ms_since(start), kExitBoundMs);
+  critical_->ask("job 3 100");
+  critical_->ask("end 1");
+  EXPECT_TRUE(eventually([&] { return slot_of(*best_effort_) < 0; })) << "its slot was not freed";
+}
+
+// Prevents: the pid lives on under exec, so who waits for the process to die waits for ever.
+TEST_F(Endings, ExecInsideAJob) {
+  start_controller();
+  hold("device:4");
+  const int slot = slot_of(*critical_);
+  const double ms = ms_until_flow(*best_effort_, [&] { critical_->tell("exec"); });
+  expect_within("exec inside a job", ms, kDeathBoundMs);
+  EXPECT_EQ(critical_->answer().substr(0, 2), "ok") << "the new program does not run";
+  EXPECT_TRUE(eventually([&] { return look().state(slot) == shm::SlotState::kFree; }));
+  EXPECT_TRUE(flows(*best_effort_));
+  critical_->signal(SIGKILL);
+  critical_->wait();
+}
+
+// Prevents: a critical process that stops inside a job (a debugger, Ctrl-Z) holds the others for
+// as long as it likes; or, once waived, is not obeyed any more.
+TEST_F(Endings, StoppedInsideAJob) {
+  start_controller({"--max-hold", "1"});
+  hold("device:4");
+  critical_->signal(SIGSTOP);
+  EXPECT_TRUE(flows(*best_effort_)) << "max_hold did not open the gate";
+  const std::string holder = "by pid " + std::to_string(critical_->pid()) + " (";
+  EXPECT_EQ(count_of(best_effort_->said(), holder), 1U) << best_effort_->said();
+  critical_->signal(SIGCONT);
+  critical_->ask("end 1");
+  EXPECT_TRUE(flows(*best_effort_));
+  critical_->ask("begin");
+  EXPECT_TRUE(becomes_held(*best_effort_)) << "the job after the waived one holds nobody";
+  critical_->ask("end 2");
+  EXPECT_TRUE(flows(*best_effort_));
+}
+
+// Prevents: the exit handlers of a forked child give up the parent's slot, gate and board.
+TEST_F(Endings, ForkedChildExits) {
+  start_controller();
+  best_effort_ = &start_best_effort("device:4");
+  critical_ = &start_critical();
+  best_effort_->ask("loop 1 100 64");
+  const int slot = slot_of(*best_effort_);
+  EXPECT_EQ(best_effort_->ask_numbers("fork exit").at(1), 0U);
+  EXPECT_EQ(critical_->ask_numbers("fork exit").at(1), 0U);
+  EXPECT_TRUE(flows(*best_effort_));
+  EXPECT_EQ(slot_of(*best_effort_), slot);
+  EXPECT_EQ(state_of(*best_effort_), shm::SlotState::kLive);
+  critical_->ask("begin");
+  EXPECT_TRUE(becomes_held(*best_effort_));
+  critical_->ask("end 1");
+  EXPECT_TRUE(flows(*best_effort_));
+  EXPECT_EQ(best_effort_->said(), "");
+}
+
+// Prevents: a child that launches, which CUDA refuses, hangs in a lock of the interposer that a
+// thread of the parent held at the fork, or acts on the parent's slot.
+TEST_F(Endings, ForkedChildLaunches) {
+  start_controller();
+  best_effort_ = &start_best_effort("device:4");
+  critical_ = &start_critical();
+  best_effort_->ask("loop 2 100 64");
+  const std::uint64_t gated = counted(*critical_, shm::Count::kGated);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(best_effort_->ask_numbers("fork launch").at(1), 0U);
+    EXPECT_EQ(critical_->ask_numbers("fork launch").at(1), 0U);
+  }
+  EXPECT_EQ(counted(*critical_, shm::Count::kGated), gated) << "the child counted as the parent";
+  EXPECT_EQ(gate_of(*best_effort_), 0U) << "the child's job closed a gate";
+  EXPECT_TRUE(flows(*best_effort_));
+}
+
+// Prevents: a child that outlives its parent keeps a file, a lock or a connection of it, and with
+// it the dead parent's slot, its hold on others, or the board.
+TEST_F(Endings, ForkedChildOutlivesItsKilledParent) {
+  start_controller();
+  hold("device:4");
+  const auto child = static_cast<pid_t>(critical_->ask_numbers("fork stay").at(0));
+  const int slot = slot_of(*critical_);
+  const double ms = ms_until_flow(*best_effort_, [&] { critical_->signal(SIGKILL); });
+  expect_within("critical process killed, its child lives", ms, kDeathBoundMs);
+  critical_->wait();
+  EXPECT_TRUE(eventually([&] { return look().state(slot) == shm::SlotState::kFree; }));
+  best_effort_->ask("halt");
+  end_all();
+  EXPECT_FALSE(std::filesystem::exists(board_file())) << "the child keeps the board";
+  kill(child, SIGKILL);
+}
+
+}  // namespace
+}  // namespace sluice::endtoend
