@@ -1,0 +1,149 @@
+// The policies that hold, or do not hold, in the launching thread: none, gate, sync:N, event:N.
+#include <algorithm>
+
+#include "session_test.hpp"
+
+namespace sluice::endtoend {
+namespace {
+
+class HostPolicies : public SessionTest {
+ protected:
+  void SetUp() override {
+    if (on_real_gpu()) GTEST_SKIP() << "reads the log of the simulated GPU";
+    SessionTest::SetUp();
+    start_controller();
+    critical_ = &start_critical();
+  }
+  void TearDown() override {
+    if (!on_real_gpu()) SessionTest::TearDown();
+  }
+
+  /// Launches of a lane that returned within the window.
+  static std::size_t returns(const Program& program, std::size_t lane, const Window& window) {
+    const Lane& of = program.progress().lanes[lane];
+    const std::uint64_t count = std::min<std::uint64_t>(of.launched.load(), kTimes);
+    return static_cast<std::size_t>(
+        std::count_if(of.returned_ns.begin(), of.returned_ns.begin() + static_cast<long>(count),
+                      [&](const auto& time) { return window.holds(time.load()); }));
+  }
+
+  /// The most launches of lane 0 that had returned and not ended on the GPU, at any return.
+  static std::size_t most_outstanding(const Program& program, const GpuLog& log);
+
+  Program* critical_ = nullptr;
+};
+
+std::size_t HostPolicies::most_outstanding(const Program& program, const GpuLog& log) {
+  std::vector<LoggedWork> kernels;  // of the lane's stream: the one with the most
+  for (const auto& [stream, of_stream] : log.of(program.pid())) {
+    if (of_stream.size() > kernels.size()) kernels = of_stream;
+  }
+  const Lane& lane = program.progress().lanes[0];
+  const std::uint64_t launched = lane.launched.load();
+  EXPECT_EQ(kernels.size(), launched) << "the log is not complete";
+  EXPECT_LE(launched, kTimes);
+  std::size_t ended = 0;
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < std::min<std::size_t>(launched, kTimes); ++i) {
+    const std::uint64_t returned = lane.returned_ns[i].load();
+    while (ended < kernels.size() && kernels[ended].end_ns <= returned) ++ended;
+    most = std::max(most, i + 1 - std::min(ended, i + 1));
+  }
+  return most;
+}
+
+// none: nothing is held, whatever the gate.
+TEST_F(HostPolicies, NoneHoldsNothing) {
+  Program& program = start_best_effort("none");
+  program.ask("loop 2 100 32");
+  critical_->ask("begin");
+  EXPECT_TRUE(flows(program));
+  EXPECT_TRUE(flows(program));
+  EXPECT_EQ(counted(program, shm::Count::kWaited), 0U);
+  EXPECT_EQ(counted(program, shm::Count::kGated), 0U);
+  EXPECT_GE(counted(program, shm::Count::kBypassPolicyNone), program.launched());
+  critical_->ask("end 1");
+}
+
+// gate: between begin and end at most one launch per launching thread reaches the driver, and what
+// was queued runs on.
+TEST_F(HostPolicies, GateHoldsLaunchesAndNotTheQueue) {
+  constexpr std::size_t kThreads = 2;
+  Program& program = start_best_effort("gate");
+  program.ask("loop 2 200 32");
+  const auto queued = [&] {
+    return program.launched(0) - program.done(0) + program.launched(1) - program.done(1);
+  };
+  ASSERT_TRUE(eventually([&] { return queued() >= 40; }));
+  Window job;
+  job.from_ns = critical_->ask_numbers("begin").at(1);
+  const std::uint64_t queued_at_begin = queued();
+  ASSERT_GT(queued_at_begin, 8U) << "no queue: the test shows nothing";
+  EXPECT_TRUE(eventually([&] {
+    return queued() == 0 && look().slot(slot_of(program)).waiters.load() == kThreads;
+  })) << "what was queued does not run on, or a thread is not held";
+  job.to_ns = critical_->ask_numbers("end 1").at(0);
+  EXPECT_TRUE(flows(program));
+  EXPECT_LE(returns(program, 0, job), 1U);
+  EXPECT_LE(returns(program, 1, job), 1U);
+  const pid_t pid = program.pid();
+  end_all();
+  ASSERT_TRUE(end_gpu());
+  EXPECT_GE(gpu_log().starts(pid, job), queued_at_begin - kThreads);
+}
+
+class Paced : public HostPolicies {
+ protected:
+  /// Runs 200 launches and more of 100 us, with jobs in between; gives the most outstanding.
+  std::size_t most_outstanding_under(const std::string& policy, std::size_t most_in_a_job) {
+    Program& program = start_best_effort(policy);
+    program.ask("loop 1 100 0");
+    std::vector<Window> jobs;
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_TRUE(eventually(
+          [&, before = program.launched()] { return program.launched() > before + 40; }));
+      const auto times = critical_->ask_numbers("job 5 200");
+      jobs.push_back({times.at(0), times.at(1)});
+    }
+    program.ask("halt");
+    EXPECT_TRUE(eventually([&] { return program.done() == program.launched(); }));
+    const pid_t critical = critical_->pid();
+    end_all();
+    end_gpu();
+    const GpuLog log = gpu_log();
+    for (const Window& job : jobs) {
+      const Window sure = log.until_last_kernel(critical, job);
+      EXPECT_GT(sure.to_ns, sure.from_ns);
+      EXPECT_LE(log.starts(program.pid(), sure), most_in_a_job);
+    }
+    return most_outstanding(program, log);
+  }
+};
+
+// sync:N: at most N launches are outstanding, so at most N stand before a critical job.
+TEST_F(Paced, SyncBoundsTheQueueByN) {
+  const std::size_t most = most_outstanding_under("sync:4", 4);
+  EXPECT_LE(most, 4U);
+  EXPECT_GE(most, 2U) << "synchronised after every launch";
+}
+
+// event:N: at most 2N launches are outstanding; and it runs ahead by more than one group.
+TEST_F(Paced, EventBoundsTheQueueByTwoN) {
+  const std::size_t most = most_outstanding_under("event:4", 8);
+  EXPECT_LE(most, 8U);
+  EXPECT_GT(most, 4U) << "waits for the group before, not for the one two back";
+}
+
+// Without anybody who outranks it a client is not slowed at all.
+TEST_F(HostPolicies, NobodyWaitsWhileNobodyOutranks) {
+  critical_->tell("exit");
+  critical_->wait();
+  Program& program = start_best_effort("sync:1");
+  ASSERT_TRUE(eventually([&] { return look().slot(slot_of(program)).outranked.load() == 0; }));
+  program.ask("loop 1 100 0");
+  EXPECT_TRUE(eventually([&] { return program.launched() > program.done() + 100; }))
+      << "waits after each launch for nobody";
+}
+
+}  // namespace
+}  // namespace sluice::endtoend

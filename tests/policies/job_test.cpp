@@ -1,0 +1,91 @@
+// Where a job begins and ends: explicit jobs that overlap in one process, and jobs of programs
+// that say nothing.
+#include "session_test.hpp"
+
+namespace sluice::endtoend {
+namespace {
+
+class JobsOfAProgram : public SessionTest {
+ protected:
+  void SetUp() override {
+    SessionTest::SetUp();
+    start_controller();
+    critical_ = &start_critical();
+    held_ = &start_best_effort("device:4");
+    held_->ask("loop 1 100 64");
+    ASSERT_TRUE(flows(*held_));
+  }
+  [[nodiscard]] std::uint64_t job_counter() const {
+    return look().slot(slot_of(*critical_)).job.load();
+  }
+
+  Program* critical_ = nullptr;
+  Program* held_ = nullptr;
+};
+
+// The hold lasts from the first begin to the last end, whatever their order; an end too many
+// changes nothing.
+TEST_F(JobsOfAProgram, ExplicitOnesOverlap) {
+  const std::uint64_t before = job_counter();
+  EXPECT_EQ(critical_->ask_numbers("begin").at(0), 1U);
+  EXPECT_EQ(critical_->ask_numbers("begin").at(0), 2U);
+  EXPECT_TRUE(becomes_held(*held_));
+  critical_->ask("end 1");
+  critical_->ask("end 1");
+  critical_->ask("end 77");
+  EXPECT_TRUE(becomes_held(*held_)) << "opened before the last job ended";
+  EXPECT_EQ(critical_->ask_numbers("begin").at(0), 3U);
+  critical_->ask("end 2");
+  EXPECT_TRUE(becomes_held(*held_));
+  EXPECT_EQ(job_counter(), before + 1) << "only the first begin and the last end count";
+  critical_->ask("end 3");
+  EXPECT_EQ(gate_of(*held_), 0U);
+  EXPECT_TRUE(flows(*held_));
+  EXPECT_EQ(job_counter(), before + 2);
+}
+
+// After the first explicit job launches begin no job.
+TEST_F(JobsOfAProgram, ExplicitOnesSwitchDetectionOff) {
+  critical_->ask("begin");
+  critical_->ask("end 1");
+  const std::uint64_t before = job_counter();
+  critical_->ask("launch 5 100");
+  critical_->ask("sync");
+  EXPECT_EQ(job_counter(), before);
+}
+
+// A transparent job begins with the first launch and is over when a synchronise returns.
+TEST_F(JobsOfAProgram, TransparentOnesEndAfterASynchronise) {
+  for (int i = 0; i < 20; ++i) {
+    const std::uint64_t before = job_counter();
+    critical_->progress().release.store(0);
+    critical_->ask("hold");
+    critical_->ask("launch 3 10");
+    EXPECT_NE(gate_of(*held_), 0U);
+    critical_->tell("sync");
+    if (i == 0) {
+      EXPECT_TRUE(becomes_held(*held_)) << "over before the work is done";
+    }
+    critical_->progress().release.store(1);
+    EXPECT_EQ(critical_->answer().substr(0, 2), "ok");
+    EXPECT_EQ(gate_of(*held_), 0U) << "not over when the synchronise returns";
+    EXPECT_EQ(job_counter(), before + 2);
+  }
+  EXPECT_TRUE(flows(*held_));
+}
+
+// Without any call of the program it ends when its work is seen to be done, and not before.
+TEST_F(JobsOfAProgram, TransparentOnesEndByThePoll) {
+  critical_->progress().release.store(0);
+  critical_->ask("hold");
+  critical_->ask("launch 3 10");
+  EXPECT_TRUE(becomes_held(*held_));
+  EXPECT_NE(gate_of(*held_), 0U) << "over before the work is done";
+  critical_->progress().release.store(1);
+  EXPECT_TRUE(flows(*held_));
+  EXPECT_TRUE(eventually([&] { return !shm::is_active(job_counter()); }));
+  EXPECT_EQ(critical_->said(), "");
+}
+
+}  // namespace
+}  // namespace sluice::endtoend
