@@ -91,7 +91,7 @@ std::string Child::read_line() const {
 
 void ControllerTest::SetUp() {
   static int count = 0;
-  session_ = "test-" + std::to_string(getpid()) + "-" + std::to_string(++count);
+  session_ = prefix_ + "-" + std::to_string(getpid()) + "-" + std::to_string(++count);
   directory_ = std::filesystem::temp_directory_path() / ("sluice-" + session_);
   std::filesystem::create_directory(directory_);
   if (const char* old = std::getenv("XDG_RUNTIME_DIR")) old_runtime_dir_ = old;

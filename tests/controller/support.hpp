@@ -55,6 +55,9 @@ class Child {
 /// A fresh session in a runtime directory of its own. At its end nothing may be left of it.
 class ControllerTest : public testing::Test {
  protected:
+  /// `prefix`: of the names of the sessions, which tell whose they are.
+  explicit ControllerTest(std::string prefix = "test") : prefix_(std::move(prefix)) {}
+
   void SetUp() override;
   void TearDown() override;
 
@@ -71,6 +74,7 @@ class ControllerTest : public testing::Test {
   std::string directory_;
 
  private:
+  std::string prefix_;
   std::string old_runtime_dir_;
 };
 

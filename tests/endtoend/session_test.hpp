@@ -18,6 +18,7 @@ using namespace std::chrono_literals;
 /// own. At the end everything is taken down in good order, and nothing of it may be left.
 class SessionTest : public controller::test::ControllerTest {
  protected:
+  SessionTest() : ControllerTest("e2e") {}
   void SetUp() override;
   void TearDown() override;
 
