@@ -1,8 +1,6 @@
 // sluice-simgpu: the simulated GPU of one session. Started by the first client with the listening
 // socket as descriptor 3; not meant to be started by hand.
 #include <fcntl.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <string>
 
 #include "simgpu/gpu/server.hpp"
+#include "simgpu/gpu/wake_promptly.hpp"
 
 namespace {
 
@@ -46,8 +45,7 @@ int main(int argc, char** argv) {
   sluice::simgpu::EventLog log =
       log_path != nullptr ? sluice::simgpu::EventLog(log_path) : sluice::simgpu::EventLog();
   if (!become_daemon()) return 0;
-  prctl(PR_SET_TIMERSLACK, 1);
-  setpriority(PRIO_PROCESS, 0, -10);  // where permitted: others' load must not move the clock
+  sluice::simgpu::wake_promptly();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGTERM, [](int) { stop_requested = 1; });
   fcntl(kListener, F_SETFD, FD_CLOEXEC);

@@ -216,7 +216,8 @@ std::string make_session() {
 int main(int argc, char** argv) {
   const int samples = argc > 1 ? std::atoi(argv[1]) : 300;
   if (samples < 10) {
-    std::fputs("usage: sluice-simgpu-table [SAMPLES, at least 10]\n", stderr);
+    std::fputs("usage: sluice-simgpu-table [SAMPLES, at least 10 [PART OF A ROW'S NAME]]\n",
+               stderr);
     return 2;
   }
   void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -238,6 +239,10 @@ int main(int argc, char** argv) {
       {"16 x 1000 us", 16, 1000, false, 1295, 2267},
       {"16 x 1000 us, a wait before each", 16, 1000, true, 599, 1129},
   };
-  for (const Load& load : loads) measure_in_child(load, samples, folder + "/gpu.log", shared);
+  const char* only = argc > 2 ? argv[2] : "";
+  for (const Load& load : loads) {
+    if (std::strstr(load.name, only) == nullptr) continue;
+    measure_in_child(load, samples, folder + "/gpu.log", shared);
+  }
   std::filesystem::remove_all(folder);
 }
