@@ -78,7 +78,7 @@ void repair_slot(Clients& clients, int slot, std::uint64_t now_ns) {
     case SlotState::kReserved:
       // It holds no mutex yet. Only if it has not gone live meanwhile is the slot taken back.
       if ((tenant.hung_up || tenant.process == nullptr || tenant.process->ended()) &&
-          shm::change_state(clients.view, slot, SlotState::kReserved, SlotState::kDead)) {
+          shm::change_state(clients.view, slot, {SlotState::kReserved}, SlotState::kDead)) {
         spdlog::info("client never came: {}", clients.describe(slot));
         release_slot(clients, slot);
       }

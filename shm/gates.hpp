@@ -1,6 +1,8 @@
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <initializer_list>
 
 #include "shm/board.hpp"
 
@@ -105,27 +107,29 @@ void settle_held_gates(View& board, int self) {
   for_each_other(board.used().load(), self, [&](int target) { settle(board, self, target); });
 }
 
-/// Moves a slot to `to` if its state is `from`; keeps the other fields. False if it is not.
+/// Moves a slot from any of the states `from` to `to` in one step; keeps the other fields. False
+/// if it is in none of them.
 template <class View>
-bool change_state(View& board, int slot, SlotState from, SlotState to) {
+bool change_state(View& board, int slot, std::initializer_list<SlotState> from, SlotState to) {
   std::uint64_t word = board.info(slot).load();
   for (;;) {
     SlotInfo info = SlotInfo::unpack(word);
-    if (info.state != from) return false;
+    if (std::find(from.begin(), from.end(), info.state) == from.end()) return false;
     info.state = to;
     if (board.info(slot).compare_exchange(word, info.pack())) return true;
   }
 }
 
 /// For the owner: the client is ready to obey its gate (first attach, or return after failing
-/// open). False if it was in neither state.
+/// open). A job may have begun before. False if it was in neither state.
 template <class View>
 bool go_live(View& board, int self) {
-  if (!change_state(board, self, SlotState::kReserved, SlotState::kLive) &&
-      !change_state(board, self, SlotState::kFailedOpen, SlotState::kLive)) {
+  if (!change_state(board, self, {SlotState::kReserved, SlotState::kFailedOpen},
+                    SlotState::kLive)) {
     return false;
   }
   settle_own_gate(board, self);
+  settle_held_gates(board, self);
   return true;
 }
 
@@ -136,20 +140,19 @@ void keep_open(View& board, int self) {
   open_bits(board, self, ~std::uint64_t{0});
 }
 
-/// For the owner: run on ungated. False if it was not live.
+/// For the owner, on any thread: run on ungated. False if it was not live.
 template <class View>
 bool fail_open(View& board, int self) {
-  if (!change_state(board, self, SlotState::kLive, SlotState::kFailedOpen)) return false;
-  keep_open(board, self);
+  if (!change_state(board, self, {SlotState::kLive}, SlotState::kFailedOpen)) return false;
+  settle_own_gate(board, self);  // not keep_open: another thread may have gone live again
   return true;
 }
 
-/// For the owner, once, at exit: nothing of it is held, and it holds nobody.
+/// For the owner, once, at exit, on any thread: nothing of it is held, and it holds nobody.
 template <class View>
 void leave(View& board, int self) {
-  if (!change_state(board, self, SlotState::kLive, SlotState::kLeaving)) {
-    change_state(board, self, SlotState::kFailedOpen, SlotState::kLeaving);
-  }
+  change_state(board, self, {SlotState::kReserved, SlotState::kLive, SlotState::kFailedOpen},
+               SlotState::kLeaving);
   keep_open(board, self);
   for_each_other(board.used().load(), self,
                  [&](int target) { open_bits(board, target, bit(self)); });
@@ -165,16 +168,15 @@ void waive(View& board, int self, int holder, std::uint64_t job) {
 /// For the controller. Takes a dead client out: opens what it held. Called again on every
 /// heartbeat until the process is gone, because a thread of it may still be running for a moment
 /// after the watcher's mutex was released, and its last write may come after ours.
+/// Every slot is looked at, not only those in use: a dead holder may have stopped with its bit
+/// in the gate of a slot that was freed meanwhile.
 template <class View>
 void bury(View& board, int slot) {
-  std::uint64_t word = board.info(slot).load();
-  for (SlotInfo info = SlotInfo::unpack(word); info.state != SlotState::kDead;
-       info = SlotInfo::unpack(word)) {
-    info.state = SlotState::kDead;
-    if (board.info(slot).compare_exchange(word, info.pack())) break;
-  }
-  for_each_other(board.used().load(), slot,
-                 [&](int target) { open_bits(board, target, bit(slot)); });
+  change_state(
+      board, slot,
+      {SlotState::kReserved, SlotState::kLive, SlotState::kFailedOpen, SlotState::kLeaving},
+      SlotState::kDead);
+  for_each_other(~std::uint64_t{0}, slot, [&](int target) { open_bits(board, target, bit(slot)); });
   keep_open(board, slot);
 }
 
@@ -193,7 +195,6 @@ void release(View& board, int slot) {
 template <class View>
 void reserve(View& board, int slot, std::uint8_t priority, std::uint8_t device) {
   const SlotInfo old = SlotInfo::unpack(board.info(slot).load());
-  keep_open(board, slot);
   for (int holder = 0; holder < kSlots; ++holder) board.waived(slot, holder).store(0);
   board.used().fetch_or(bit(slot));
   board.info(slot).store(SlotInfo{SlotState::kReserved, priority, device, old.generation}.pack());
