@@ -1,0 +1,26 @@
+#include "tests/protocol/calls.hpp"
+
+#include "shm/gates.hpp"
+
+namespace sluice::protocol::calls {
+
+void settle(ModelView& board, int holder, int target) { shm::settle(board, holder, target); }
+void begin_job(ModelView& board, int self) { shm::begin_job(board, self); }
+void end_job(ModelView& board, int self) { shm::end_job(board, self); }
+bool go_live(ModelView& board, int self) { return shm::go_live(board, self); }
+void keep_open(ModelView& board, int self) { shm::keep_open(board, self); }
+bool fail_open(ModelView& board, int self) { return shm::fail_open(board, self); }
+void leave(ModelView& board, int self) { shm::leave(board, self); }
+void waive(ModelView& board, int self, int holder, std::uint64_t job) {
+  shm::waive(board, self, holder, job);
+}
+void bury(ModelView& board, int slot) { shm::bury(board, slot); }
+void release(ModelView& board, int slot) { shm::release(board, slot); }
+void reserve(ModelView& board, int slot, std::uint8_t priority, std::uint8_t device) {
+  shm::reserve(board, slot, priority, device);
+}
+void change_priority(ModelView& board, int slot, std::uint8_t priority) {
+  shm::change_priority(board, slot, priority);
+}
+
+}  // namespace sluice::protocol::calls

@@ -1,0 +1,21 @@
+#pragma once
+#include "tests/protocol/model.hpp"
+
+/// The functions of shm/gates.hpp, instantiated for the model. calls.cpp is the only file that
+/// includes gates.hpp: it alone is compiled again to test a mutation of it.
+namespace sluice::protocol::calls {
+
+void settle(ModelView& board, int holder, int target);
+void begin_job(ModelView& board, int self);
+void end_job(ModelView& board, int self);
+bool go_live(ModelView& board, int self);
+void keep_open(ModelView& board, int self);
+bool fail_open(ModelView& board, int self);
+void leave(ModelView& board, int self);
+void waive(ModelView& board, int self, int holder, std::uint64_t job);
+void bury(ModelView& board, int slot);
+void release(ModelView& board, int slot);
+void reserve(ModelView& board, int slot, std::uint8_t priority, std::uint8_t device);
+void change_priority(ModelView& board, int slot, std::uint8_t priority);
+
+}  // namespace sluice::protocol::calls

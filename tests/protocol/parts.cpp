@@ -1,0 +1,168 @@
+#include "tests/protocol/parts.hpp"
+
+#include <bit>
+#include <utility>
+
+namespace sluice::protocol {
+namespace {
+
+using shm::SlotInfo;
+using shm::SlotState;
+
+Call call(const char* name, int slot, std::function<void(ModelView&)> run) {
+  return {std::string(name) + "(" + std::to_string(slot) + ")",
+          [run = std::move(run)](ModelView& board, bool) {
+            run(board);
+            return true;
+          }};
+}
+
+bool half_made_or_dead(ModelView& board, int slot, const std::vector<Tenancy>& tenants) {
+  const SlotInfo info = SlotInfo::unpack(board.info(slot).load());
+  for (const Tenancy& tenant : tenants) {
+    if (tenant.slot != slot || tenant.generation != info.generation) continue;
+    const Life life = board.life(tenant.process);
+    if (info.state == SlotState::kFree || life == Life::kGone) {
+      calls::release(board, slot);
+      return true;
+    }
+    if (life == Life::kNoticed) calls::bury(board, slot);
+    return false;
+  }
+  calls::release(board, slot);  // its process never came to be
+  return true;
+}
+
+}  // namespace
+
+Call begin_job(int slot) {
+  return call("begin_job", slot, [slot](ModelView& board) { calls::begin_job(board, slot); });
+}
+Call end_job(int slot) {
+  return call("end_job", slot, [slot](ModelView& board) { calls::end_job(board, slot); });
+}
+Call go_live(int slot) {
+  return call("go_live", slot, [slot](ModelView& board) { calls::go_live(board, slot); });
+}
+Call fail_open(int slot) {
+  return call("fail_open", slot, [slot](ModelView& board) { calls::fail_open(board, slot); });
+}
+Call keep_open(int slot) {
+  return call("keep_open", slot, [slot](ModelView& board) { calls::keep_open(board, slot); });
+}
+Call leave(int slot) {
+  return call("leave", slot, [slot](ModelView& board) { calls::leave(board, slot); });
+}
+Call waive(int slot, int holder) {
+  return call("waive", slot, [slot, holder](ModelView& board) {
+    const std::uint64_t job = board.job(holder).load();
+    if (job % 2 == 1) calls::waive(board, slot, holder, job);
+  });
+}
+Call bury(int slot) {
+  return call("bury", slot, [slot](ModelView& board) { calls::bury(board, slot); });
+}
+Call release(int slot) {
+  return call("release", slot, [slot](ModelView& board) { calls::release(board, slot); });
+}
+Call reserve(int slot, std::uint8_t priority, std::uint8_t device) {
+  return call("reserve", slot,
+              [=](ModelView& board) { calls::reserve(board, slot, priority, device); });
+}
+Call change_priority(int slot, std::uint8_t priority) {
+  return call("change_priority", slot,
+              [=](ModelView& board) { calls::change_priority(board, slot, priority); });
+}
+
+Call once(When when, Call call) {
+  call.when = std::move(when);
+  return call;
+}
+Call if_ever(When when, Call call) {
+  call.when = std::move(when);
+  call.optional = true;
+  return call;
+}
+
+When noticed(int process) {
+  return [process](const World& world) { return world.noticed(process); };
+}
+When gone(int process) {
+  return [process](const World& world) { return world.gone(process); };
+}
+When stopped(int process) {
+  return [process](const World& world) { return world.memory.life(process) == Life::kStopped; };
+}
+When done(int actor, int calls) {
+  return [=](const World& world) { return world.done(actor, calls); };
+}
+
+std::vector<Call> repair(int process, int slot) {
+  return {if_ever(noticed(process), bury(slot)), if_ever(gone(process), release(slot))};
+}
+
+Call adopt(std::vector<Tenancy> tenants) {
+  return {"adopt", [tenants = std::move(tenants)](ModelView& board, bool) {
+            std::uint64_t used = board.used().load();
+            for (int slot = 0; slot < kModelSlots; ++slot) {
+              if ((used >> slot) % 2 == 0) continue;
+              if (half_made_or_dead(board, slot, tenants)) used &= ~(std::uint64_t{1} << slot);
+            }
+            for (int holder = 0; holder < kModelSlots; ++holder) {
+              for (int target = 0; target < kModelSlots; ++target) {
+                if (holder == target || (used >> holder) % 2 == 0 || (used >> target) % 2 == 0) {
+                  continue;
+                }
+                calls::settle(board, holder, target);
+              }
+            }
+            return true;
+          }};
+}
+
+std::vector<Call> repair_adopted(Tenancy tenant) {
+  const auto guarded = [tenant](const char* name, void (*act)(ModelView&, int)) {
+    return call(name, tenant.slot, [tenant, act](ModelView& board) {
+      const SlotInfo info = SlotInfo::unpack(board.info(tenant.slot).load());
+      const bool its = info.state != SlotState::kFree && info.generation == tenant.generation;
+      if (its) act(board, tenant.slot);
+    });
+  };
+  return {if_ever(noticed(tenant.process), guarded("bury", calls::bury)),
+          if_ever(gone(tenant.process), guarded("release", calls::release))};
+}
+
+std::vector<Call> operator+(std::vector<Call> calls, const std::vector<Call>& more) {
+  calls.insert(calls.end(), more.begin(), more.end());
+  return calls;
+}
+
+void attached(ModelView& board, int slot, std::uint8_t priority, std::uint8_t device) {
+  calls::reserve(board, slot, priority, device);
+  calls::go_live(board, slot);
+}
+
+void tick_all(ModelView& board, const Memory& memory, const std::vector<Process>& processes) {
+  for (int slot = 0; slot < kModelSlots; ++slot) {
+    const SlotState state = memory.info(slot).state;
+    if (state == SlotState::kDead) calls::bury(board, slot);
+    if (state != SlotState::kFailedOpen && state != SlotState::kLeaving) continue;
+    for (std::size_t p = 0; p < processes.size(); ++p) {
+      const bool runs = memory.life(static_cast<int>(p)) == Life::kLives;
+      if (processes[p].slot == slot && runs) calls::keep_open(board, slot);
+    }
+  }
+}
+
+bool closed_by(const Memory& memory, int target, int holder) {
+  return (memory[gate_word(target)] >> holder) % 2 == 1;
+}
+
+Scenario with_tick(Scenario scenario) {
+  scenario.tick = [processes = scenario.processes](ModelView& board, const Memory& memory) {
+    tick_all(board, memory, processes);
+  };
+  return scenario;
+}
+
+}  // namespace sluice::protocol

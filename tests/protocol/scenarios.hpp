@@ -1,0 +1,24 @@
+#pragma once
+#include <vector>
+
+#include "tests/protocol/explorer.hpp"
+
+namespace sluice::protocol {
+
+std::vector<Scenario> job_scenarios();         ///< Jobs against attach; devices.
+std::vector<Scenario> priority_scenarios();    ///< Jobs against changes of priority.
+std::vector<Scenario> fail_open_scenarios();   ///< Jobs against failing open and leaving.
+std::vector<Scenario> death_scenarios();       ///< Deaths, repair, slots used again.
+std::vector<Scenario> controller_scenarios();  ///< Death of the controller, adoption.
+std::vector<Scenario> hold_scenarios();        ///< max_hold; stopped processes.
+
+inline std::vector<Scenario> all_scenarios() {
+  std::vector<Scenario> all;
+  for (auto* make : {job_scenarios, priority_scenarios, fail_open_scenarios, death_scenarios,
+                     controller_scenarios, hold_scenarios}) {
+    for (Scenario& scenario : make()) all.push_back(std::move(scenario));
+  }
+  return all;
+}
+
+}  // namespace sluice::protocol

@@ -1,0 +1,109 @@
+#include "tests/protocol/parts.hpp"
+#include "tests/protocol/scenarios.hpp"
+
+namespace sluice::protocol {
+namespace {
+
+const std::vector<Process> kTwo{{"holder", {}, 0}, {"target", {}, 1}, {"controller"}};
+
+Scenario holder_changes(std::string name, std::uint8_t from, std::uint8_t to) {
+  return {.name = std::move(name),
+          .processes = kTwo,
+          .actors = {{"holder's job", 0, {begin_job(0), end_job(0), begin_job(0)}},
+                     {"controller", 2, {change_priority(0, to)}}},
+          .setup = [from](ModelView& board) {
+            attached(board, 0, from);
+            attached(board, 1, 1);
+          }};
+}
+
+// The third writer of the bit, the target's watcher, settles at the same time.
+Scenario holder_lowered_target_returns() {
+  return {.name = "HolderLoweredTargetReturns",
+          .processes = kTwo,
+          .actors = {{"holder's job", 0, {end_job(0), begin_job(0)}},
+                     {"controller", 2, {change_priority(0, 0)}},
+                     {"target's watcher", 1, {go_live(1)}}},
+          .setup = [](ModelView& board) {
+            attached(board, 0, 2);
+            attached(board, 1, 1);
+            calls::fail_open(board, 1);
+            calls::begin_job(board, 0);
+          }};
+}
+
+Scenario holder_raised_target_returns() {
+  return {.name = "HolderRaisedTargetReturns",
+          .processes = kTwo,
+          .actors = {{"holder's job", 0, {begin_job(0)}},
+                     {"controller", 2, {change_priority(0, 2)}},
+                     {"target's watcher", 1, {go_live(1)}}},
+          .setup = [](ModelView& board) {
+            attached(board, 0, 0);
+            attached(board, 1, 1);
+            calls::fail_open(board, 1);
+          }};
+}
+
+// The target's own job closes the gate of the old holder as soon as it is above it.
+Scenario target_raised_above() {
+  return {.name = "TargetRaisedAboveHolder",
+          .processes = kTwo,
+          .actors = {{"holder's job", 0, {begin_job(0), end_job(0), begin_job(0)}},
+                     {"target's job", 1, {begin_job(1), end_job(1), begin_job(1)}},
+                     {"controller", 2, {change_priority(1, 2)}}},
+          .setup = [](ModelView& board) {
+            attached(board, 0, 1);
+            attached(board, 1, 0);
+          }};
+}
+
+// A word that changes and changes back must not hide what was done in between.
+Scenario there_and_back(std::string name, std::uint8_t from, std::uint8_t to) {
+  return {.name = std::move(name),
+          .processes = kTwo,
+          .actors = {{"holder's job", 0, {begin_job(0), end_job(0), begin_job(0)}},
+                     {"controller", 2, {change_priority(0, to), change_priority(0, from)}}},
+          .setup = [from](ModelView& board) {
+            attached(board, 0, from);
+            attached(board, 1, 1);
+          }};
+}
+
+Scenario both_change() {
+  return {.name = "BothChangePriority",
+          .processes = {{"high", {}, 0}, {"middle", {}, 1}, {"low", {}, 2}, {"controller"}},
+          .actors = {{"high's job", 0, {begin_job(0), end_job(0)}},
+                     {"middle's job", 1, {begin_job(1)}},
+                     {"controller", 3, {change_priority(0, 0), change_priority(2, 3)}}},
+          .setup = [](ModelView& board) {
+            attached(board, 0, 2);
+            attached(board, 1, 1);
+            attached(board, 2, 0);
+          }};
+}
+
+Scenario change_of_reserved() {
+  return {.name = "PriorityChangesDuringAttach",
+          .processes = kTwo,
+          .actors = {{"holder's job", 0, {begin_job(0)}},
+                     {"controller", 2, {reserve(1, 3), change_priority(1, 0)}},
+                     {"target's watcher", 1, {once(done(1, 1), go_live(1))}}},
+          .setup = [](ModelView& board) { attached(board, 0, 2); }};
+}
+
+}  // namespace
+
+std::vector<Scenario> priority_scenarios() {
+  return {holder_changes("HolderLowered", 2, 0),
+          holder_changes("HolderRaised", 0, 2),
+          holder_lowered_target_returns(),
+          holder_raised_target_returns(),
+          target_raised_above(),
+          there_and_back("PriorityDownAndBack", 2, 0),
+          there_and_back("PriorityUpAndBack", 0, 2),
+          both_change(),
+          change_of_reserved()};
+}
+
+}  // namespace sluice::protocol
