@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "shm/clock.hpp"
+
 namespace sluice::shm {
 
 int connect_controller(const char* socket_path) noexcept {
@@ -28,11 +30,19 @@ int connect_controller(const char* socket_path) noexcept {
 
 int ask(int fd, const Request& request, Reply& reply, int timeout_ms) noexcept {
   if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) != sizeof(request)) return -errno;
+  const std::uint64_t deadline =
+      monotonic_ns() + static_cast<std::uint64_t>(timeout_ms) * 1'000'000U;
   pollfd wait{fd, POLLIN, 0};
-  const int ready = poll(&wait, 1, timeout_ms);
-  if (ready == 0) return -ETIMEDOUT;
-  if (ready < 0) return -errno;
-  const ssize_t size = recv(fd, &reply, sizeof(reply), 0);
+  for (;;) {
+    const std::uint64_t now = monotonic_ns();
+    const std::uint64_t left_ms = now < deadline ? (deadline - now + 999'999U) / 1'000'000U : 0;
+    const int ready = poll(&wait, 1, static_cast<int>(left_ms));
+    if (ready > 0) break;
+    if (ready == 0) return -ETIMEDOUT;
+    if (errno != EINTR) return -errno;  // signals are the program's: no reason to give up
+  }
+  // MSG_TRUNC: the true size, so that a longer reply is not taken for one of ours.
+  const ssize_t size = recv(fd, &reply, sizeof(reply), MSG_TRUNC);
   if (size < 0) return -errno;
   if (size != sizeof(reply)) return -EPIPE;
   reply.text.back() = '\0';
