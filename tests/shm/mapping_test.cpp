@@ -1,0 +1,234 @@
+#include "shm/mapping.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shm/session.hpp"
+#include "tests/shm/support.hpp"
+
+namespace sluice::shm {
+namespace {
+
+using test::Child;
+using test::Session;
+using test::Signal;
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const BoardError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A process that uses the board of `session` from attached() until it is killed. To be made
+/// before the test has a board of its own: a forked child would inherit that.
+class Client {
+ public:
+  explicit Client(const Session& session)
+      : child_([&] {
+          if (!go_.wait()) return 1;
+          const BoardMapping mapping = BoardMapping::attach(session.name());
+          attached_.raise();
+          for (;;) pause();
+          return 0;
+        }) {}
+  [[nodiscard]] bool attached() const {
+    go_.raise();
+    return attached_.wait();
+  }
+  void kill() {
+    child_.kill();
+    child_.wait();
+  }
+
+ private:
+  Signal go_;
+  Signal attached_;
+  Child child_;
+};
+
+TEST(BoardMapping, NewBoardIsMadeForItsUserOnly) {
+  const Session session;
+  const auto made = BoardMapping::adopt_or_create(session.name());
+  EXPECT_FALSE(made.adopted);
+  const Board& board = made.mapping.board();
+  EXPECT_EQ(board.magic.load(), kBoardMagic);
+  EXPECT_EQ(board.layout_version.load(), kLayoutVersion);
+  EXPECT_NE(board.board_id.load(), 0U);
+  EXPECT_EQ(board.used.load(), 0U);
+  struct stat found {};
+  ASSERT_EQ(stat(session.board_path().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0600U);
+  EXPECT_EQ(static_cast<std::size_t>(found.st_size), sizeof(Board));
+}
+
+TEST(BoardMapping, ProcessesSeeTheSameBoard) {
+  const Session session;
+  const auto made = BoardMapping::adopt_or_create(session.name());
+  made.mapping.board().used.store(5);
+  Child child([&] {
+    const BoardMapping mapping = BoardMapping::attach(session.name());
+    mapping.board().slots[3].gate.store(7);
+    return mapping.board().used.load() == 5 ? 0 : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(made.mapping.board().slots[3].gate.load(), 7U);
+}
+
+TEST(BoardMapping, MissingBoardIsNoBoard) {
+  const Session session;
+  EXPECT_THROW(BoardMapping::attach(session.name()), NoBoard);
+  EXPECT_THROW(BoardMapping::inspect(session.name()), NoBoard);
+}
+
+// Two controllers on one board would give the same slot to two clients.
+TEST(BoardMapping, SecondControllerIsRefusedByPid) {
+  const Session session;
+  const auto first = BoardMapping::adopt_or_create(session.name());
+  first.mapping.board().controller_pid.store(static_cast<std::uint32_t>(getpid()));
+  const std::string error = error_of([&] { BoardMapping::adopt_or_create(session.name()); });
+  EXPECT_TRUE(says(error, "pid " + std::to_string(getpid()))) << error;
+  EXPECT_TRUE(says(error, session.name())) << error;
+}
+
+// Pending stream waits and captured graphs of a living client point into its board.
+TEST(BoardMapping, BoardOfALivingClientIsAdopted) {
+  const Session session;
+  Client client(session);
+  auto first =
+      std::make_unique<BoardMapping::Adoption>(BoardMapping::adopt_or_create(session.name()));
+  const std::uint64_t id = first->mapping.board().board_id.load();
+  ASSERT_TRUE(client.attached());
+  first.reset();
+  const auto second = BoardMapping::adopt_or_create(session.name());
+  EXPECT_TRUE(second.adopted);
+  EXPECT_EQ(second.mapping.board().board_id.load(), id);
+}
+
+TEST(BoardMapping, BoardOfADeadClientIsReplaced) {
+  const Session session;
+  Client client(session);
+  auto first =
+      std::make_unique<BoardMapping::Adoption>(BoardMapping::adopt_or_create(session.name()));
+  const std::uint64_t id = first->mapping.board().board_id.load();
+  ASSERT_TRUE(client.attached());
+  first.reset();
+  client.kill();
+  const auto second = BoardMapping::adopt_or_create(session.name());
+  EXPECT_FALSE(second.adopted);
+  EXPECT_NE(second.mapping.board().board_id.load(), id);
+}
+
+// A forked child of a client must not keep a board alive that its parent has left.
+TEST(BoardMapping, ForkedChildDoesNotCount) {
+  for (const bool abandons : {true, false}) {
+    const Session session;
+    auto controller =
+        std::make_unique<BoardMapping::Adoption>(BoardMapping::adopt_or_create(session.name()));
+    auto client = std::make_unique<BoardMapping>(BoardMapping::attach(session.name()));
+    const Signal ready;
+    controller.reset();
+    const Child child([&] {
+      if (abandons) client->abandon_in_child();
+      ready.raise();
+      for (;;) pause();
+      return 0;
+    });
+    ASSERT_TRUE(ready.wait());
+    client.reset();
+    EXPECT_EQ(BoardMapping::adopt_or_create(session.name()).adopted, !abandons);
+  }
+}
+
+TEST(BoardMapping, OtherLayoutIsRefusedWhileItsClientsLive) {
+  const Session session;
+  Client client(session);
+  auto made =
+      std::make_unique<BoardMapping::Adoption>(BoardMapping::adopt_or_create(session.name()));
+  ASSERT_TRUE(client.attached());
+  made->mapping.board().layout_version.store(kLayoutVersion + 1);
+  made.reset();
+  const std::string version = "layout version " + std::to_string(kLayoutVersion + 1);
+  for (const auto& use : {+[](const std::string& name) { BoardMapping::attach(name); },
+                          +[](const std::string& name) { BoardMapping::inspect(name); },
+                          +[](const std::string& name) { BoardMapping::adopt_or_create(name); }}) {
+    const std::string error = error_of([&] { use(session.name()); });
+    EXPECT_TRUE(says(error, version)) << error;
+  }
+  client.kill();
+  EXPECT_FALSE(BoardMapping::adopt_or_create(session.name()).adopted);
+}
+
+TEST(BoardMapping, TruncatedBoardIsRefusedThenReplaced) {
+  const Session session;
+  const int fd = open(session.board_path().c_str(), O_CREAT | O_RDWR, 0600);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(ftruncate(fd, 100), 0);
+  close(fd);
+  const std::string error = error_of([&] { BoardMapping::attach(session.name()); });
+  EXPECT_TRUE(says(error, "truncated (100 of")) << error;
+  const auto made = BoardMapping::adopt_or_create(session.name());
+  EXPECT_FALSE(made.adopted);
+  EXPECT_NO_THROW(BoardMapping::attach(session.name()));
+}
+
+TEST(BoardMapping, SomethingElseUnderOurNameIsNoBoard) {
+  const Session session;
+  const int fd = open(session.board_path().c_str(), O_CREAT | O_RDWR, 0600);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(ftruncate(fd, sizeof(Board)), 0);
+  close(fd);
+  const std::string error = error_of([&] { BoardMapping::attach(session.name()); });
+  EXPECT_TRUE(says(error, "is not a board")) << error;
+}
+
+void expect_refused(const Session& session) {
+  for (const auto& use : {+[](const std::string& name) { BoardMapping::attach(name); },
+                          +[](const std::string& name) { BoardMapping::adopt_or_create(name); }}) {
+    const std::string error = error_of([&] { use(session.name()); });
+    EXPECT_TRUE(says(error, "another user")) << error;
+  }
+  EXPECT_TRUE(session.has_board()) << "another user's object was removed";
+}
+
+TEST(BoardMapping, BoardOpenToOthersIsRefused) {
+  const Session session;
+  { const auto made = BoardMapping::adopt_or_create(session.name()); }
+  ASSERT_EQ(chmod(session.board_path().c_str(), 0666), 0);
+  expect_refused(session);
+}
+
+TEST(BoardMapping, AnotherUsersBoardIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make another user's board";
+  const Session session;
+  { const auto made = BoardMapping::adopt_or_create(session.name()); }
+  ASSERT_EQ(chown(session.board_path().c_str(), 12345, 12345), 0);
+  expect_refused(session);
+}
+
+TEST(BoardMapping, LastUserRemoves) {
+  const Session session;
+  Client second(session);
+  auto controller =
+      std::make_unique<BoardMapping::Adoption>(BoardMapping::adopt_or_create(session.name()));
+  BoardMapping first = BoardMapping::attach(session.name());
+  EXPECT_FALSE(first.remove_if_unused()) << "removed under a controller";
+  ASSERT_TRUE(second.attached());
+  controller.reset();
+  EXPECT_FALSE(first.remove_if_unused()) << "removed under another client";
+  second.kill();
+  EXPECT_TRUE(test::eventually([&] { return first.remove_if_unused(); }));
+  EXPECT_FALSE(session.has_board());
+  first.board().used.store(1);  // still mapped
+}
+
+}  // namespace
+}  // namespace sluice::shm

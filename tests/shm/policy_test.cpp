@@ -1,0 +1,61 @@
+#include "shm/policy.hpp"
+
+#include <gtest/gtest.h>
+
+namespace sluice::shm {
+namespace {
+
+TEST(Policy, ReadsEveryForm) {
+  EXPECT_EQ(parse_policy("none"), (Policy{PolicyKind::kNone, 0}));
+  EXPECT_EQ(parse_policy("gate"), (Policy{PolicyKind::kGate, 0}));
+  EXPECT_EQ(parse_policy("sync:1"), (Policy{PolicyKind::kSync, 1}));
+  EXPECT_EQ(parse_policy("event:2"), (Policy{PolicyKind::kEvent, 2}));
+  EXPECT_EQ(parse_policy("device:4"), (Policy{PolicyKind::kDevice, 4}));
+  EXPECT_EQ(parse_policy("device:1000000"), (Policy{PolicyKind::kDevice, Policy::kMaxN}));
+}
+
+// A policy that is read as something else than what was meant runs an experiment for nothing.
+TEST(Policy, RefusesEverythingElse) {
+  for (const char* text : {"",
+                           "None",
+                           "gates",
+                           "gat",
+                           "gate:",
+                           "gate:1",
+                           "none:0",
+                           "sync",
+                           "sync:",
+                           "sync:0",
+                           "sync:-1",
+                           "sync:+1",
+                           "sync: 1",
+                           "sync:1 ",
+                           " sync:1",
+                           "sync:1x",
+                           "sync:1:2",
+                           "sync:0x10",
+                           "sync:1.5",
+                           "device:1000001",
+                           "device:4294967297",
+                           "device:99999999999999999999",
+                           ":4",
+                           "device;4"}) {
+    EXPECT_FALSE(parse_policy(text)) << '"' << text << '"';
+  }
+}
+
+TEST(Policy, TextAndWordGoThereAndBack) {
+  for (const char* text : {"none", "gate", "sync:1", "event:2", "device:1000000"}) {
+    const Policy policy = parse_policy(text).value();
+    EXPECT_EQ(to_string(policy), text);
+    EXPECT_EQ(Policy::unpack(policy.pack()), policy);
+  }
+}
+
+// A board of a later build may hold a kind that this program does not know.
+TEST(Policy, UnknownKindHasAText) {
+  EXPECT_EQ(to_string(Policy::unpack(std::uint64_t{200} << 32U)), "unknown");
+}
+
+}  // namespace
+}  // namespace sluice::shm

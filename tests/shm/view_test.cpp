@@ -1,0 +1,116 @@
+#include "shm/view.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "shm/gates.hpp"
+#include "tests/shm/support.hpp"
+
+namespace sluice::shm {
+namespace {
+
+using test::Child;
+using test::Shared;
+
+/// Slot 0 of priority 1 above slot 1 of priority 0, both live.
+class View : public testing::Test {
+ protected:
+  View() {
+    reserve(view, 0, 1, 0);
+    reserve(view, 1, 0, 0);
+    go_live(view, 0);
+    go_live(view, 1);
+  }
+  Slot& low() { return board->slots[1]; }
+
+  Shared<Board> board;
+  BoardView view{*board};
+};
+
+TEST_F(View, JobClosesTheGateBelow) {
+  begin_job(view, 0);
+  EXPECT_EQ(low().gate.load(), bit(0));
+  EXPECT_NE(low().closed_since_ns.load(), 0U);
+  end_job(view, 0);
+  EXPECT_EQ(low().gate.load(), 0U);
+  EXPECT_EQ(low().closed_since_ns.load(), 0U);
+}
+
+// Held time is what the held client lost: nothing, where it had no work.
+TEST_F(View, ClosedTimeCountsOnlyBesideWork) {
+  const auto hold = [&] {
+    begin_job(view, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    end_job(view, 0);
+  };
+  hold();
+  EXPECT_EQ(low().closed_ns.load(), 0U);
+  begin_job(view, 1);
+  const std::uint64_t before = monotonic_ns();
+  hold();
+  EXPECT_GE(low().closed_ns.load(), 2'000'000U);
+  EXPECT_LE(low().closed_ns.load(), monotonic_ns() - before);
+}
+
+// The gate stays closed until the last holder ends; only then are waiters woken.
+TEST_F(View, OpensWithTheLastHolder) {
+  reserve(view, 2, 2, 0);
+  go_live(view, 2);
+  begin_job(view, 0);
+  begin_job(view, 2);
+  const std::uint32_t openings = low().wake.load();
+  end_job(view, 0);
+  EXPECT_EQ(low().gate.load(), bit(2));
+  EXPECT_EQ(low().wake.load(), openings);
+  end_job(view, 2);
+  EXPECT_EQ(low().wake.load(), openings + 1);
+}
+
+TEST_F(View, WakesTheWaitersOfAnotherProcess) {
+  begin_job(view, 0);
+  Child waiter([&] {
+    const std::uint64_t start = monotonic_ns();
+    low().waiters.fetch_add(1);
+    for (;;) {
+      const std::uint32_t openings = low().wake.load();
+      if (low().gate.load() == 0) break;
+      futex_wait(low().wake, openings, 60'000'000'000);
+      if (monotonic_ns() - start > 30'000'000'000) return 1;
+    }
+    low().waiters.fetch_sub(1);
+    return 0;
+  });
+  ASSERT_TRUE(test::eventually([&] { return low().waiters.load() == 1; }));
+  end_job(view, 0);
+  EXPECT_EQ(waiter.wait(), 0);
+}
+
+// A waiter of a dead holder's gate sleeps on unless repair wakes it.
+TEST_F(View, RepairWakes) {
+  begin_job(view, 0);
+  const std::uint32_t openings = low().wake.load();
+  bury(view, 0);
+  EXPECT_EQ(low().gate.load(), 0U);
+  EXPECT_EQ(low().wake.load(), openings + 1);
+}
+
+// All 63 slots: the model checker knows four.
+TEST_F(View, EverySlotIsReached) {
+  for (int slot = 2; slot < kSlots; ++slot) {
+    reserve(view, slot, 0, 0);
+    go_live(view, slot);
+  }
+  begin_job(view, 0);
+  for (int slot = 1; slot < kSlots; ++slot) {
+    EXPECT_EQ(board->slots[static_cast<std::size_t>(slot)].gate.load(), bit(0)) << slot;
+  }
+  release(view, 0);
+  for (int slot = 1; slot < kSlots; ++slot) {
+    EXPECT_EQ(board->slots[static_cast<std::size_t>(slot)].gate.load(), 0U) << slot;
+  }
+  EXPECT_EQ(board->used.load(), ~std::uint64_t{0} - bit(kControllerBit) - bit(0));
+}
+
+}  // namespace
+}  // namespace sluice::shm
