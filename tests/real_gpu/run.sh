@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# What only a real driver can show, in one go (about 5 minutes): where lookups lead, the fault list,
+# the demo three times, and unmodified PyTorch programs with their coverage. Needs an NVIDIA GPU and
+# a finished ./x build; the PyTorch part is left out where python3 has no torchvision.
+#
+#   tests/real_gpu/run.sh [FOLDER FOR RESULTS]
+set -u
+cd "$(dirname "$0")/../.."
+out=${1:-results/real-gpu}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+sluice=$PWD/build/bin/sluice
+driver=$(LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-} "$sluice" gpus --gpu real --json |
+  grep -o '"[^"]*libcuda[^"]*"' | tr -d '"' | head -1)
+[ -n "$driver" ] || { echo "run.sh: no real driver; see: sluice gpus --gpu real" >&2; exit 1; }
+
+echo "== the machine"
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+date -u +%Y-%m-%d
+
+echo "== lookups on the real driver"
+LD_PRELOAD=$PWD/build/lib/sluice/libsluice_intercept.so build/tests/intercept/sluice_lookup_report
+
+echo "== the fault list on the real GPU"
+(cd build && SLUICE_TEST_LIBCUDA_DIR=$(dirname "$driver") \
+  ctest -L 'faults|policies' --timeout 60 --output-on-failure >"$out/faults.log" 2>&1)
+grep -E 'tests passed|\(Failed\)|\(Timeout\)' "$out/faults.log"
+grep -h 'TIMED' "$out/faults.log"
+
+for round in 1 2 3; do
+  echo "== demo, round $round"
+  "$sluice" demo --gpu real --out "$out/demo-$round" >"$out/demo-$round.txt" 2>&1
+  sed -n '/^GPU 0.*time-sliced/,/^$/p; /^POLICY/,/^$/p' "$out/demo-$round.txt"
+done
+
+python3 -c 'import torchvision' 2>/dev/null || { echo "no torchvision: PyTorch left out"; exit 0; }
+echo "== PyTorch alone, without Sluice"
+python3 tests/real_gpu/inference_loop.py 4
+python3 tests/real_gpu/training_loop.py 6
+echo "== PyTorch under sluice exec: serving (priority 1) beside training (priority 0)"
+for policy in none event:2 device:4; do
+  echo "-- $policy"
+  "$sluice" exec --priority 0 --policy $policy -- python3 tests/real_gpu/training_loop.py 16 &
+  training=$!
+  sleep 8
+  "$sluice" exec --priority 1 -- python3 tests/real_gpu/inference_loop.py 4 &
+  serving=$!
+  sleep 9
+  "$sluice" status --coverage
+  wait $serving $training
+done
