@@ -13,7 +13,8 @@ namespace sluice::runner::test {
 class TempFolder {
  public:
   TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "sluice-test-XXXXXX").string();
+    std::string name =
+        (std::filesystem::temp_directory_path() / "sluice-runner-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "mkdtemp failed for " << name;
     path_ = name;
   }

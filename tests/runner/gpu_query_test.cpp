@@ -1,0 +1,36 @@
+#include "runner/run/gpu_query.hpp"
+
+#include <gtest/gtest.h>
+
+#include "runner/config_error.hpp"
+
+namespace sluice::runner {
+namespace {
+
+TEST(Gpus, SimulatedOneTellsItsOwnScale) {
+  const Gpus gpus =
+      parse_gpus(R"json({"kind":"simulated","why_simulated":"no driver",)json"
+                 R"json("devices":[{"index":0,"name":"Sluice simulated GPU (scale 2.5)"}]})json");
+  EXPECT_TRUE(gpus.simulated);
+  EXPECT_DOUBLE_EQ(gpus.time_scale, 2.5);
+  // Whoever reads figures must see that they are not a GPU's.
+  EXPECT_NE(describe_gpu(gpus, 0).find("SIMULATED"), std::string::npos);
+}
+
+TEST(Gpus, RealOneHasRealTime) {
+  const Gpus gpus =
+      parse_gpus(R"({"kind":"real","devices":[{"name":"NVIDIA H200"},{"name":"NVIDIA H200"}]})");
+  EXPECT_FALSE(gpus.simulated);
+  EXPECT_DOUBLE_EQ(gpus.time_scale, 1);
+  EXPECT_EQ(gpus.names.size(), 2U);
+  EXPECT_EQ(describe_gpu(gpus, 1), "GPU 1: NVIDIA H200 (real)");
+}
+
+TEST(Gpus, AnswersThatAreNoneAreRefused) {
+  EXPECT_THROW((void)parse_gpus(""), RunError);
+  EXPECT_THROW((void)parse_gpus("{}"), RunError);
+  EXPECT_THROW((void)parse_gpus(R"({"kind":"real","devices":[]})"), RunError);
+}
+
+}  // namespace
+}  // namespace sluice::runner

@@ -1,0 +1,148 @@
+// `sluice run` as a whole: workers as processes of their own, through the real hooks, board and
+// controller, on the simulated GPU.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <regex>
+
+#include "tests/runner/run_fixture.hpp"
+
+namespace sluice::runner {
+namespace {
+
+using nlohmann::json;
+using test::RunTest;
+
+TEST_F(RunTest, LeavesLogsPidsAndResultsAndNothingElse) {
+  write_experiment(two_models());
+  ASSERT_EQ(run("sluice-run", {"exp.json", "--gpu", "sim"}).exit_code, 0) << read("stderr.txt");
+
+  const json results = json::parse(read("logs/results.json"));
+  EXPECT_EQ(results["simulated"], true);
+  EXPECT_EQ(results["time_scale"], 2);
+  EXPECT_EQ(results["stopped_by"], "time");
+  for (const json& model : results["models"]) EXPECT_GT(model["jobs"], 0) << model;
+  EXPECT_EQ(results["models"][1]["jobs"], jobs("critical"));
+  EXPECT_EQ(worker_pids(), (std::vector<pid_t>{results["models"][0]["pid"].get<pid_t>(),
+                                               results["models"][1]["pid"].get<pid_t>()}));
+  EXPECT_EQ(read("models_pid.json"), read("logs/models_pid.json"));
+  EXPECT_TRUE(std::regex_search(
+      read("logs/critical.log"),
+      std::regex("\n\\d{16} kernelGroupStart\n\n\\d{16} kernelGroupEnd\n\nJCT \\d{19} 1 ")));
+
+  // It says which GPU, and what the hooks saw while the workers lived.
+  const std::string out = read("stdout.txt");
+  EXPECT_NE(out.find("SIMULATED"), std::string::npos) << out;
+  EXPECT_NE(out.find("cuGraphLaunch"), std::string::npos) << out;
+
+  expect_nothing_left();
+}
+
+TEST_F(RunTest, StatusSeesBothClientsHooked) {
+  write_experiment(two_models());
+  ASSERT_EQ(run("sluice-run", {"exp.json", "--gpu", "sim"}).exit_code, 0) << read("stderr.txt");
+  const json status = json::parse(read("logs/status.json"));
+  ASSERT_EQ(status["clients"].size(), 2U) << status;
+  for (const json& client : status["clients"]) {
+    EXPECT_EQ(client["policy"], "device:4");
+    EXPECT_EQ(client["bypassed"], 0) << client;
+  }
+}
+
+TEST_F(RunTest, UnhookedModelsRunWithoutAController) {
+  json experiment = two_models();
+  for (json& model : experiment["models"]) model["control"] = {{"control", false}};
+  write_experiment(experiment);
+  const Captured got = run("sluice-run", {"exp.json", "--gpu", "sim"});
+  EXPECT_EQ(got.exit_code, 0) << got.err;
+  EXPECT_EQ(got.out.find("controller"), std::string::npos) << got.out;
+  EXPECT_EQ(read("logs/critical.log").find("kernelGroup"), std::string::npos);
+  EXPECT_GT(jobs("critical"), 0U);
+  expect_nothing_left();
+}
+
+TEST_F(RunTest, OptionsWinOverTheFile) {
+  json experiment = two_models();
+  experiment["exp_dur"] = 3000;
+  experiment["device_id"] = 7;
+  write_experiment(experiment);
+  const Captured got = run("sluice-run", {"-f", "exp.json", "--gpu", "sim", "--device", "0",
+                                          "--duration", "0.5", "--out", "elsewhere"});
+  EXPECT_EQ(got.exit_code, 0) << got.err;
+  EXPECT_NE(read("elsewhere/critical.log").find("\nJCT "), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "logs"));
+}
+
+TEST_F(RunTest, CtrlCEndsWorkersAndKeepsLogs) {
+  json experiment = two_models();
+  experiment["exp_dur"] = 3000;
+  write_experiment(experiment);
+  const pid_t pid = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  wait_for_jobs("critical");
+  kill(pid, SIGINT);
+  EXPECT_EQ(wait_for(pid), 130) << read("stderr.txt");
+  EXPECT_EQ(json::parse(read("logs/results.json"))["stopped_by"], "a signal");
+  EXPECT_GT(jobs("critical"), 0U);
+  expect_nothing_left();
+}
+
+TEST_F(RunTest, AWorkerThatDiesIsReportedAndTheOthersGoOn) {
+  json experiment = two_models();
+  experiment["exp_dur"] = 3000;
+  write_experiment(experiment);
+  const pid_t pid = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  wait_for_jobs("critical");
+  const auto workers = worker_pids();
+  ASSERT_EQ(workers.size(), 2U);
+  kill(workers[1], SIGKILL);
+  const std::string line =
+      "sluice run: critical (pid " + std::to_string(workers[1]) + ") was killed by signal 9";
+  EXPECT_TRUE(eventually([&] { return read("stderr.txt").find(line) != std::string::npos; }))
+      << read("stderr.txt");
+  wait_for_jobs("best_effort", jobs("best_effort") + 3);
+  kill(pid, SIGTERM);
+  EXPECT_EQ(wait_for(pid), 143);
+  EXPECT_EQ(json::parse(read("logs/results.json"))["models"][1]["died"],
+            "was killed by signal 9 (Killed)");
+  expect_nothing_left();
+}
+
+TEST_F(RunTest, ARunWhoseWorkersAllDieFails) {
+  json experiment = two_models();
+  experiment["exp_dur"] = 3000;
+  write_experiment(experiment);
+  const pid_t pid = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  wait_for_jobs("critical");
+  for (const pid_t worker : worker_pids()) kill(worker, SIGKILL);
+  EXPECT_EQ(wait_for(pid), 1);
+  expect_nothing_left();
+}
+
+TEST_F(RunTest, WorkersDieWithARunnerThatIsKilled) {
+  // Else a replay would occupy the GPU for ever.
+  json experiment = two_models();
+  experiment["exp_dur"] = 3000;
+  write_experiment(experiment);
+  const pid_t pid = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  wait_for_jobs("critical");
+  kill(pid, SIGKILL);
+  EXPECT_EQ(wait_for(pid), 137);
+  expect_nothing_left();
+  EXPECT_GT(jobs("critical"), 0U);
+}
+
+TEST_F(RunTest, AWorkerThatCannotLoadEndsTheRunWithItsLastLines) {
+  write_experiment(two_models());
+  std::filesystem::create_directories(folder_.path() / "logs/critical.csv");
+  const Captured got = run("sluice-run", {"exp.json", "--gpu", "sim"});
+  EXPECT_EQ(got.exit_code, 1);
+  EXPECT_TRUE(std::regex_search(
+      got.err, std::regex("sluice run: while loading, critical \\(pid \\d+\\) exited with 1; its "
+                          "last lines:\n.*logs/critical.csv: cannot be made: Is a directory")))
+      << got.err;
+  EXPECT_EQ(jobs("best_effort"), 0U);  // no worker starts before all have loaded
+  expect_nothing_left();
+}
+
+}  // namespace
+}  // namespace sluice::runner
