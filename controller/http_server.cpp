@@ -16,7 +16,7 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using boost::system::error_code;
-using tcp = asio::ip::tcp;
+using Tcp = asio::ip::tcp;
 using Metrics = std::function<std::string()>;
 
 constexpr std::chrono::seconds kRequestTime{5};
@@ -50,7 +50,7 @@ http::response<http::string_body> answer(const http::request<http::string_body>&
 /// One connection: a request, its response, the end. Keeps itself alive until then.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
-  Exchange(tcp::socket socket, const Metrics& metrics, int& open)
+  Exchange(Tcp::socket socket, const Metrics& metrics, int& open)
       : stream_(std::move(socket)), buffer_(kMaxRequestBytes), metrics_(metrics), open_(open) {
     ++open_;
   }
@@ -73,7 +73,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     http::async_write(stream_, response_,
                       [self = shared_from_this()](error_code error, std::size_t) {
                         if (!error)
-                          self->stream_.socket().shutdown(tcp::socket::shutdown_send, error);
+                          self->stream_.socket().shutdown(Tcp::socket::shutdown_send, error);
                       });
   }
 
@@ -91,9 +91,9 @@ class HttpServer::Acceptor {
  public:
   Acceptor(const MetricsAddress& address, Metrics metrics)
       : metrics_(std::move(metrics)), acceptor_(context_), pause_(context_) {
-    const tcp::endpoint endpoint(asio::ip::make_address(address.host), address.port);
+    const Tcp::endpoint endpoint(asio::ip::make_address(address.host), address.port);
     acceptor_.open(endpoint.protocol());
-    acceptor_.set_option(tcp::acceptor::reuse_address(true));
+    acceptor_.set_option(Tcp::acceptor::reuse_address(true));
     acceptor_.bind(endpoint);
     acceptor_.listen();
     accept();
@@ -111,7 +111,7 @@ class HttpServer::Acceptor {
 
  private:
   void accept() {
-    acceptor_.async_accept([this](error_code error, tcp::socket socket) {
+    acceptor_.async_accept([this](error_code error, Tcp::socket socket) {
       if (!error) std::make_shared<Exchange>(std::move(socket), metrics_, open_)->start();
       if (!error && open_ < kMaxConnections) {
         accept();
@@ -136,7 +136,7 @@ class HttpServer::Acceptor {
   Metrics metrics_;
   int open_ = 0;  // outlives the exchanges, which the context keeps
   asio::io_context context_{1};
-  tcp::acceptor acceptor_;
+  Tcp::acceptor acceptor_;
   asio::steady_timer pause_;
   std::thread thread_;
 };

@@ -13,12 +13,11 @@
 
 #include "shm/clock.hpp"
 
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77  // Linux 6.5; the headers of Debian 12 do not have it
-#endif
-
 namespace sluice::controller {
 namespace {
+
+/// SO_PEERPIDFD of Linux 6.5; the headers of Debian 12 do not have it.
+constexpr int kSoPeerPidfd = 77;
 
 int pidfd_open(pid_t pid) noexcept {
   return pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;
@@ -56,7 +55,7 @@ Process Process::peer_of(int socket, pid_t pid) noexcept {
   process.pid_ = pid;
   int fd = -1;
   socklen_t size = sizeof(fd);
-  if (pid > 0 && getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0) {
+  if (pid > 0 && getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &fd, &size) == 0) {
     process.pidfd_ = Fd(fd);
   } else if (errno == ENOPROTOOPT) {  // before Linux 6.5; any other error: the peer is gone
     process.pidfd_ = Fd(pidfd_open(pid));

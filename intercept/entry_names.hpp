@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string_view>
@@ -7,11 +8,13 @@
 namespace sluice::intercept {
 
 namespace detail {
-inline constexpr std::size_t kLaunchEntries = 0
-#define SLUICE_HOOK(name, kind) +(std::string_view(#kind) == "Launch" ? 1 : 0)
+inline constexpr auto kKinds = std::to_array<std::string_view>({
+#define SLUICE_HOOK(name, kind) #kind,
 #include "intercept/hooks.def"
 #undef SLUICE_HOOK
-    ;
+});
+inline constexpr auto kLaunchEntries =
+    static_cast<std::size_t>(std::count(kKinds.begin(), kKinds.end(), std::string_view("Launch")));
 }  // namespace detail
 
 /// kEntryNames[i] is counted in Slot::entries[i].
