@@ -93,6 +93,19 @@ TEST_F(FoundBoard, ATruncatedBoardIsReplacedOnlyWhenNobodyUsesIt) {
   stop(*controller);
 }
 
+// Prevents: two last clients that leave together each leave the board to the other.
+TEST_F(FoundBoard, TheLastUserRemovesItEvenWhereTwoLeaveTogether) {
+  const auto controller = start_controller();
+  shm::BoardMapping one = shm::BoardMapping::attach(session_);
+  shm::BoardMapping other = shm::BoardMapping::attach(session_);
+  EXPECT_FALSE(one.remove_if_unused()) << "there is a controller";
+  kill_controller(*controller);
+  shm::BoardMapping third = shm::BoardMapping::attach(session_);
+  EXPECT_FALSE(other.remove_if_unused()) << "there is a third";
+  EXPECT_TRUE(third.remove_if_unused());
+  std::filesystem::remove_all(shm::runtime_dir());
+}
+
 // Prevents: another user plants a board, or a folder, that we then trust.
 TEST_F(FoundBoard, AnotherUsersBoardOrFolderIsRefused) {
   constexpr uid_t kNobody = 65534;

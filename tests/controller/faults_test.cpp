@@ -53,8 +53,8 @@ TEST_F(Faults, KilledHolderOpensTheGatesBelow) {
 }
 
 /// Writes to the board as a client could; counts as one of its users while it lives.
-shm::BoardMapping use_board(const std::string& session) {
-  return shm::BoardMapping::attach(session);
+shm::BoardMapping use_board(const std::string& session_) {
+  return shm::BoardMapping::attach(session_);
 }
 
 ino_t board_inode(const std::string& file) {
@@ -121,32 +121,43 @@ TEST_F(Faults, ControllerAndHolderKilledTogether) {
   EXPECT_EQ(controller->wait(), 0);
 }
 
-// Prevents: what a controller was doing when it was killed stays half done.
+// Prevents: what a controller or a client was doing when it was killed stays half done.
 TEST_F(Faults, AdoptionFinishesWhatWasHalfDone) {
   constexpr int kGhost = 40;
-  constexpr int kHalfReserved = 41;
+  constexpr int kKilled = 41;
+  constexpr std::uint32_t kNoPid = 0x3fffffff;
   auto controller = start_controller();
   Client low(session_, 0);
+  Client lower(session_, 0);
+  Client high(session_, 1);
+  // Stopped: what is right in the end was made right by the controller.
+  for (Client* client : {&low, &lower}) client->process().signal(SIGSTOP);
+  high.order("begin");
   controller->signal(SIGKILL);
   controller->wait();
   {
     shm::BoardMapping mapping = use_board(session_);
     shm::Board& board = mapping.board();
-    board.used.fetch_or(shm::bit(kGhost));  // release(): state free, bit not yet cleared
-    board.slots[kHalfReserved].info.store(  // a pid that no process has
-        shm::SlotInfo{SlotState::kLive, 9, 0, 1}.pack());
-    board.slots[kHalfReserved].pid.store(0x3fffffff);
-    board.slots[kHalfReserved].job.store(1);
-    board.slots[static_cast<std::size_t>(low.slot())].gate.fetch_or(
-        shm::bit(kGhost) | shm::bit(kHalfReserved) | shm::bit(shm::kControllerBit));
+    const auto slot = [&](int index) -> shm::Slot& {
+      return board.slots[static_cast<std::size_t>(index)];
+    };
+    board.used.fetch_or(shm::bit(kGhost));  // release(): the state is free, its bit still set
+    slot(kKilled).info.store(shm::SlotInfo{SlotState::kLive, 9, 0, 1}.pack());
+    slot(kKilled).pid.store(kNoPid);
+    slot(kKilled).job.store(1);
+    slot(low.slot())
+        .gate.fetch_or(shm::bit(kGhost) | shm::bit(kKilled) | shm::bit(shm::kControllerBit));
+    slot(lower.slot()).gate.store(0);
   }
   controller = start_controller();
   const Look look(session_);
-  EXPECT_TRUE(eventually([&] { return look.state(low.slot()) == SlotState::kLive; }));
-  EXPECT_EQ(look.gate(low.slot()), 0U);
-  EXPECT_EQ(look.board().used.load(), shm::bit(low.slot()));
-  EXPECT_EQ(look.state(kHalfReserved), SlotState::kFree);
-  low.order("leave");
+  EXPECT_EQ(look.gate(low.slot()), shm::bit(high.slot()));
+  EXPECT_EQ(look.gate(lower.slot()), shm::bit(high.slot()));
+  EXPECT_EQ(look.board().used.load(),
+            shm::bit(low.slot()) | shm::bit(lower.slot()) | shm::bit(high.slot()));
+  EXPECT_EQ(look.state(kKilled), SlotState::kFree);
+  for (Client* client : {&low, &lower}) client->process().signal(SIGCONT);
+  for (Client* client : {&low, &lower, &high}) client->order("leave");
   controller->signal(SIGTERM);
   EXPECT_EQ(controller->wait(), 0);
 }
@@ -201,17 +212,24 @@ TEST_F(Faults, AClientThatNeverGoesLiveGivesItsSlotBack) {
   EXPECT_EQ(controller->wait(), 0);
 }
 
-// Prevents: a client that drops its connection while it lives loses the slot that its pending
-// stream waits name.
-TEST_F(Faults, ALivingClientKeepsItsSlotWithoutAConnection) {
+// Prevents: a slot is given to somebody else while the pending stream waits of a process that only
+// dropped its connection still name it.
+TEST_F(Faults, WithoutAConnectionASlotIsKeptUntilTheProcessIsGone) {
   const auto controller = start_controller();
   Client low(session_, 0);
   const Look look(session_);
+  const auto beats_pass = [&] {
+    const std::uint64_t beat = look.board().heartbeat_ns.load();
+    return eventually(
+        [&] { return look.board().heartbeat_ns.load() > beat + 10 * shm::kHeartbeatPeriodNs; });
+  };
   low.order("disconnect");
-  const std::uint64_t beat = look.board().heartbeat_ns.load();
-  ASSERT_TRUE(eventually(
-      [&] { return look.board().heartbeat_ns.load() > beat + 10 * shm::kHeartbeatPeriodNs; }));
-  EXPECT_NE(look.board().used.load(), 0U);
+  ASSERT_TRUE(beats_pass());
+  EXPECT_EQ(look.state(low.slot()), SlotState::kFailedOpen);
+  low.order("exec");  // dead by its mutex, but the pid lives
+  ASSERT_TRUE(eventually([&] { return look.state(low.slot()) == SlotState::kDead; }));
+  ASSERT_TRUE(beats_pass());
+  EXPECT_EQ(look.state(low.slot()), SlotState::kDead);
   low.process().signal(SIGKILL);
   EXPECT_TRUE(eventually([&] { return look.board().used.load() == 0; }));
   controller->signal(SIGTERM);
