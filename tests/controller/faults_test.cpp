@@ -53,8 +53,8 @@ TEST_F(Faults, KilledHolderOpensTheGatesBelow) {
 }
 
 /// Writes to the board as a client could; counts as one of its users while it lives.
-shm::BoardMapping use_board(const std::string& session_) {
-  return shm::BoardMapping::attach(session_);
+shm::BoardMapping use_board(const std::string& session) {
+  return shm::BoardMapping::attach(session);
 }
 
 ino_t board_inode(const std::string& file) {

@@ -45,7 +45,9 @@ TEST_F(Lifetime, TheBoardOfDyingClientsIsRemoved) {
   const auto controller = start_controller();
   Client client(session_, 0);
   client.order("touch 512");
+  const Look look(session_);
   client.process().signal(SIGKILL);
+  ASSERT_TRUE(eventually([&] { return look.state(client.slot()) != shm::SlotState::kLive; }));
   controller->signal(SIGTERM);
   EXPECT_EQ(controller->wait(), 0);
 }
