@@ -149,6 +149,7 @@ Client* Process::attach(CUdevice device) noexcept {
     return nullptr;
   }
   auto client = std::make_unique<Client>(*seat, device, config_.policy);
+  adopt_counts(*client);
   if (!watcher_.take(*client, connection)) {
     refuse("this process has no thread left for the watcher");
     refused_ = true;
@@ -156,7 +157,6 @@ Client* Process::attach(CUdevice device) noexcept {
     static_cast<void>(client.release());  // the watcher may still hold it
     return nullptr;
   }
-  adopt_counts(*client);
   Client* attached = client.get();
   note_device(device);
   publish(std::move(client));

@@ -82,16 +82,20 @@ ClientSnapshot read_client(const shm::Board& board, int index, std::uint64_t now
   client.command = text_of(slot.command);
   client.device = info.device;
   client.priority = info.priority;
-  client.policy = shm::to_string(shm::Policy::unpack(slot.policy.load()));
+  const shm::Policy policy = shm::Policy::unpack(slot.policy.load());
+  client.policy = shm::to_string(policy);
   client.requested_policy = shm::to_string(shm::Policy::unpack(slot.requested_policy.load()));
   client.state = info.state;
   client.fail_reason = describe(static_cast<shm::FailReason>(slot.fail_reason.load()));
   client.active = shm::is_active(slot.job.load());
   if (client.active) client.active_ns = age(now_ns, slot.job_since_ns.load());
-  client.holders = holders_of(board, slot.gate.load());
-  if (!client.holders.empty()) client.held_ns = age(now_ns, slot.closed_since_ns.load());
-  // The board counts a hold when it ends, and only with work outstanding; so do we for this one.
-  client.held_total_ns = slot.closed_ns.load() + (client.active ? client.held_ns : 0);
+  // Under policy none the gate closes too, and nobody heeds it: that is no hold.
+  if (policy.kind != shm::PolicyKind::kNone) {
+    client.holders = holders_of(board, slot.gate.load());
+    if (!client.holders.empty()) client.held_ns = age(now_ns, slot.closed_since_ns.load());
+    // The board counts a hold when it ends, and only with work outstanding; so do we for this one.
+    client.held_total_ns = slot.closed_ns.load() + (client.active ? client.held_ns : 0);
+  }
   client.max_hold_opened = slot.max_hold_opened.load();
   client.unhooked_asked = slot.unhooked_asked.load();
   client.unhooked_name = text_of(slot.unhooked_name);
