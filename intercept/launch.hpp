@@ -47,14 +47,15 @@ CUresult launch(Entry entry, CUstream stream, const CUlaunchConfig* config, Call
 template <class Call>
 CUresult copy_in(CUstream stream, bool synchronous, Call call) noexcept {
   Client* client = client_of(stream);
-  if (client != nullptr && !(any_capture_open() && is_capturing(stream))) {
-    if (synchronous) {
-      client->jobs().touch_host_copy();
-    } else {
-      client->jobs().touch(stream);
-    }
+  if (client == nullptr || (any_capture_open() && is_capturing(stream))) return call();
+  if (synchronous) {
+    client->jobs().touch_host_copy();
+    return call();
   }
-  return call();
+  client->jobs().touch(stream);
+  const CUresult result = call();
+  client->jobs().touch(stream);  // again: a poll in between has found the stream idle
+  return result;
 }
 
 template <class Call>
