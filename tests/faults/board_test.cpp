@@ -89,7 +89,9 @@ TEST_F(Boards, StaleOfADeadController) {
   ASSERT_TRUE(fs::exists(board_file())) << "nobody was left to remove it";
   start_controller();
   // A real driver is still taking the dead process down: then its board is adopted, and cleaned.
-  if (!on_real_gpu()) EXPECT_NE(look().board().board_id.load(), board_id);
+  if (!on_real_gpu()) {
+    EXPECT_NE(look().board().board_id.load(), board_id);
+  }
   EXPECT_EQ(look().board().used.load(), 0U);
   Program& next = start_best_effort("device:4");
   EXPECT_EQ(slot_of(next), 0);
