@@ -18,6 +18,7 @@ target_include_directories(sluice_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_link_libraries(sluice_options INTERFACE Threads::Threads)
 if(SLUICE_SANITIZE)
   target_compile_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE}
+                                                  -fno-sanitize-recover=all
                                                   -fno-omit-frame-pointer)
   target_link_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()

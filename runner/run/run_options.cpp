@@ -50,7 +50,7 @@ std::optional<int> parse_run_options(int argc, char** argv, RunOptions& options)
       "Options win over the file. Exit code 0: the run lasted its time with all workers alive; 1: "
       "it\nfailed or a worker died; 2: wrong usage or configuration, nothing was started; 130, "
       "143: ended\nby Ctrl-C or SIGTERM, what was logged is kept.\n\nExamples:\n"
-      "  sluice run share/sluice/exp_configs/replay/input_device.json\n"
+      "  sluice run exp_configs/replay/input_device.json\n"
       "  sluice run exp.json --gpu sim --duration 10 --out results/today\n"
       "  sluice run -f exp.json --device 1 --session mine");
   if (const auto exit_code = parse(app, argc, argv)) return exit_code;

@@ -5,6 +5,7 @@
 #
 #   tests/real_gpu/run.sh [FOLDER FOR RESULTS]
 set -u
+failed=0
 cd "$(dirname "$0")/../.."
 out=${1:-results/real-gpu}
 mkdir -p "$out"
@@ -19,24 +20,32 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 date -u +%Y-%m-%d
 
 echo "== lookups on the real driver"
-LD_PRELOAD=$PWD/build/lib/sluice/libsluice_intercept.so build/tests/intercept/sluice_lookup_report
+LD_PRELOAD=$PWD/build/lib/sluice/libsluice_intercept.so build/tests/intercept/sluice_lookup_report ||
+  failed=1
 
 echo "== the fault list on the real GPU"
 (cd build && SLUICE_TEST_LIBCUDA_DIR=$(dirname "$driver") \
-  ctest -L 'faults|policies' --timeout 60 --output-on-failure >"$out/faults.log" 2>&1)
+  ctest -L 'faults|policies' --no-tests=error --timeout 60 --output-on-failure >"$out/faults.log" 2>&1) ||
+  failed=1
 grep -E 'tests passed|\(Failed\)|\(Timeout\)' "$out/faults.log"
+echo "$(grep -c 'Skipped' "$out/faults.log") lines of skipped tests (they read the simulator's log)"
 grep -h 'TIMED' "$out/faults.log"
 
 for round in 1 2 3; do
   echo "== demo, round $round"
-  "$sluice" demo --gpu real --out "$out/demo-$round" >"$out/demo-$round.txt" 2>&1
+  "$sluice" demo --gpu real --out "$out/demo-$round" >"$out/demo-$round.txt" 2>&1 || failed=1
   sed -n '/^GPU 0.*time-sliced/,/^$/p; /^POLICY/,/^$/p' "$out/demo-$round.txt"
 done
 
-python3 -c 'import torchvision' 2>/dev/null || { echo "no torchvision: PyTorch left out"; exit 0; }
+python3 -c 'import torchvision' 2>/dev/null || { echo "no torchvision: PyTorch left out"; exit $failed; }
 echo "== PyTorch alone, without Sluice"
 python3 tests/real_gpu/inference_loop.py 4
 python3 tests/real_gpu/training_loop.py 6
+echo "== PyTorch alone, in turn without and under sluice exec"
+for round in 1 2 3; do
+  python3 tests/real_gpu/inference_loop.py 2 || failed=1
+  "$sluice" exec --priority 1 -- python3 tests/real_gpu/inference_loop.py 2 || failed=1
+done
 echo "== PyTorch under sluice exec: serving (priority 1) beside training (priority 0)"
 for policy in none event:2 device:4; do
   echo "-- $policy"
@@ -47,5 +56,7 @@ for policy in none event:2 device:4; do
   serving=$!
   sleep 9
   "$sluice" status --coverage
-  wait $serving $training
+  wait $serving || failed=1
+  wait $training || failed=1
 done
+exit $failed

@@ -44,7 +44,7 @@ void print_help() {
          "  sluice exec --priority 0   -- python train.py    best effort\n"
          "  sluice exec --priority 100 -- python serve.py    critical: higher wins\n"
          "  sluice status                                    is it working, who waits for whom\n"
-         "  sluice run share/sluice/exp_configs/replay/input_device.json\n";
+         "  sluice run exp_configs/replay/input_device.json\n";
 }
 
 [[noreturn]] void refuse_unknown(const std::string& name) {
