@@ -14,7 +14,7 @@ class DemoTest : public test::RunTest {};
 
 TEST_F(DemoTest, EndsWithATableOfAllPolicies) {
   const Captured got =
-      run("sluice-demo", {"--gpu", "sim", "--seconds-per-phase", "1.5", "--out", "demo"});
+      run("sluice-demo", {"--gpu", "sim", "--seconds-per-phase", "3", "--out", "demo"});
   ASSERT_EQ(got.exit_code, 0) << got.err << got.out;
   const json results = json::parse(read("demo/results.json"));
   EXPECT_EQ(results["simulated"], true);
