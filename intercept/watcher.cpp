@@ -148,13 +148,18 @@ void Watcher::lose(Watched& watched, shm::FailReason reason) noexcept {
 void Watcher::come_back(Watched& watched, std::uint64_t now) noexcept {
   Client& client = *watched.client;
   shm::Slot& slot = client.slot();
-  const auto reason = static_cast<shm::FailReason>(slot.fail_reason.load());
+  std::uint32_t reason = slot.fail_reason.load();
   if (watched.connection < 0 && now >= watched.next_try_ns) {
     watched.next_try_ns = now + kReconnectNs;
     reconnect(watched);
   }
-  if (watched.connection < 0 || reason == shm::FailReason::kDriverWait) return;
-  slot.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kNone));
+  if (watched.connection < 0) return;
+  if (reason == static_cast<std::uint32_t>(shm::FailReason::kDriverWait)) return;
+  // Exchanged, because a launching thread may be giving up a wait on the driver at this moment.
+  if (!slot.fail_reason.compare_exchange_strong(
+          reason, static_cast<std::uint32_t>(shm::FailReason::kNone))) {
+    return;
+  }
   shm::BoardView view(client.seat().board);
   if (!shm::go_live(view, client.seat().slot)) return;
   client.set_obeys(true);
