@@ -24,11 +24,11 @@ struct AtLoad {
   }
 };
 
-const AtLoad g_at_load;
+const AtLoad kAtLoad;
 
 }  // namespace
 
-std::string complaints_of_constructor() { return g_at_load.complaints; }
-int calls_of_constructor() { return g_at_load.calls; }
+std::string complaints_of_constructor() { return kAtLoad.complaints; }
+int calls_of_constructor() { return kAtLoad.calls; }
 
 }  // namespace sluice::intercept::test

@@ -65,12 +65,12 @@ Snippet snippet();
 }  // namespace
 
 std::span<const Snippet> snippets() {
-  static const std::vector<Snippet> all{
+  static const std::vector<Snippet> kAll{
 #define SLUICE_HOOK(name, kind) snippet<fake::Id::name>(),
 #include "intercept/hooks.def"
 #undef SLUICE_HOOK
   };
-  return all;
+  return kAll;
 }
 
 std::string check_call(const Snippet& snippet, void* function) {

@@ -19,34 +19,37 @@ CUresult behave(Tag<id> /*entry*/, Lock /*lock*/, Args... /*arguments*/) {
   return CUDA_SUCCESS;
 }
 
-#define FAKE_ENTRY(name, ...) \
-  inline CUresult behave(Tag<Id::name> /*entry*/, [[maybe_unused]] Lock lock, ##__VA_ARGS__)
+#define SLUICE_FAKE_ENTRY(name, ...)              \
+  inline CUresult behave(Tag<Id::name> /*entry*/, \
+                         [[maybe_unused]] Lock lock __VA_OPT__(, ) __VA_ARGS__)
 
 // --- Launches and copies ------------------------------------------------------------------------
 
-FAKE_ENTRY(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-           unsigned, CUstream stream, void**, void**) {
+SLUICE_FAKE_ENTRY(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                  unsigned, unsigned, CUstream stream, void**, void**) {
   return state().submit(stream, 'K');
 }
-FAKE_ENTRY(cuLaunchCooperativeKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
-           unsigned, unsigned, CUstream stream, void**) {
+SLUICE_FAKE_ENTRY(cuLaunchCooperativeKernel, CUfunction, unsigned, unsigned, unsigned, unsigned,
+                  unsigned, unsigned, unsigned, CUstream stream, void**) {
   return state().submit(stream, 'K');
 }
-FAKE_ENTRY(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction, void**, void**) {
+SLUICE_FAKE_ENTRY(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction, void**, void**) {
   return state().submit(config == nullptr ? nullptr : config->hStream, 'K');
 }
-FAKE_ENTRY(cuGraphLaunch, CUgraphExec, CUstream stream) { return state().submit(stream, 'G'); }
-FAKE_ENTRY(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void*, std::size_t, CUstream stream) {
+SLUICE_FAKE_ENTRY(cuGraphLaunch, CUgraphExec, CUstream stream) {
+  return state().submit(stream, 'G');
+}
+SLUICE_FAKE_ENTRY(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void*, std::size_t, CUstream stream) {
   return state().submit(stream, 'C');
 }
-FAKE_ENTRY(cuStreamWaitValue64_v2, CUstream stream, CUdeviceptr, cuuint64_t, unsigned) {
+SLUICE_FAKE_ENTRY(cuStreamWaitValue64_v2, CUstream stream, CUdeviceptr, cuuint64_t, unsigned) {
   if (!state().stream_waits) return CUDA_ERROR_NOT_SUPPORTED;
   return state().submit(stream, 'W');
 }
 
 // --- Streams and events -------------------------------------------------------------------------
 
-FAKE_ENTRY(cuStreamCreate, CUstream* made, unsigned) {
+SLUICE_FAKE_ENTRY(cuStreamCreate, CUstream* made, unsigned) {
   State& s = state();
   if (s.free_streams.empty()) {
     s.streams.push_back(std::make_unique<CUstream_st>());
@@ -67,10 +70,10 @@ inline CUresult destroy_stream(CUstream handle) {
   state().free_streams.push_back(stream);
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuStreamDestroy, CUstream stream) { return destroy_stream(stream); }
-FAKE_ENTRY(cuStreamDestroy_v2, CUstream stream) { return destroy_stream(stream); }
+SLUICE_FAKE_ENTRY(cuStreamDestroy, CUstream stream) { return destroy_stream(stream); }
+SLUICE_FAKE_ENTRY(cuStreamDestroy_v2, CUstream stream) { return destroy_stream(stream); }
 
-FAKE_ENTRY(cuStreamGetId, CUstream handle, unsigned long long* id) {
+SLUICE_FAKE_ENTRY(cuStreamGetId, CUstream handle, unsigned long long* id) {
   CUstream_st* stream = state().find_stream(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture != nullptr) {  // as driver 580 does
@@ -80,43 +83,43 @@ FAKE_ENTRY(cuStreamGetId, CUstream handle, unsigned long long* id) {
   *id = stream->id;
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuStreamGetCtx, CUstream handle, CUcontext* context) {
+SLUICE_FAKE_ENTRY(cuStreamGetCtx, CUstream handle, CUcontext* context) {
   CUstream_st* stream = state().find_stream(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *context = stream->context == nullptr ? state().current() : stream->context;
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuStreamQuery, CUstream handle) {
+SLUICE_FAKE_ENTRY(cuStreamQuery, CUstream handle) {
   CUstream_st* stream = state().find_stream(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (state().unsafe_call()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return stream->done == stream->submitted ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
-FAKE_ENTRY(cuStreamSynchronize, CUstream handle) {
+SLUICE_FAKE_ENTRY(cuStreamSynchronize, CUstream handle) {
   CUstream_st* stream = state().find_stream(handle);
   if (stream == nullptr) return CUDA_SUCCESS;  // an invented handle of a routing test
   if (state().unsafe_call()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   state().wait(lock, *stream);
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuCtxSynchronize) {
+SLUICE_FAKE_ENTRY(cuCtxSynchronize) {
   if (state().unsafe_call()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   state().wait(lock, state().legacy);
   for (std::size_t i = 0; i < state().streams.size(); ++i) state().wait(lock, *state().streams[i]);
   return CUDA_SUCCESS;
 }
 
-FAKE_ENTRY(cuEventCreate, CUevent* event, unsigned) {
+SLUICE_FAKE_ENTRY(cuEventCreate, CUevent* event, unsigned) {
   state().event_memory.push_back(std::make_unique<CUevent_st>());
   *event = state().event_memory.back().get();
   (*event)->context = state().current();
   state().events.insert(*event);
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuEventDestroy_v2, CUevent event) {
+SLUICE_FAKE_ENTRY(cuEventDestroy_v2, CUevent event) {
   return state().events.erase(event) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
-FAKE_ENTRY(cuEventRecord, CUevent event, CUstream handle) {
+SLUICE_FAKE_ENTRY(cuEventRecord, CUevent event, CUstream handle) {
   if (state().events.count(event) == 0) return CUDA_ERROR_INVALID_HANDLE;
   CUstream_st& stream = state().stream_of(handle);
   event->stream = &stream;
@@ -125,14 +128,14 @@ FAKE_ENTRY(cuEventRecord, CUevent event, CUstream handle) {
   event->tail = stream.tail;
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuEventQuery, CUevent event) {
+SLUICE_FAKE_ENTRY(cuEventQuery, CUevent event) {
   if (state().unsafe_call()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (state().events.count(event) == 0) return CUDA_ERROR_INVALID_HANDLE;
   const bool done = event->stream == nullptr || event->stream->done >= event->mark;
   return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 /// Inside a capture, the way a second stream joins it.
-FAKE_ENTRY(cuStreamWaitEvent, CUstream handle, CUevent event, unsigned) {
+SLUICE_FAKE_ENTRY(cuStreamWaitEvent, CUstream handle, CUevent event, unsigned) {
   CUstream_st& stream = state().stream_of(handle);
   if (event->capture == nullptr) return CUDA_SUCCESS;
   stream.capture = event->capture;
@@ -142,7 +145,7 @@ FAKE_ENTRY(cuStreamWaitEvent, CUstream handle, CUevent event, unsigned) {
 
 // --- Contexts and devices -----------------------------------------------------------------------
 
-FAKE_ENTRY(cuDevicePrimaryCtxRetain, CUcontext* context, CUdevice device) {
+SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxRetain, CUcontext* context, CUdevice device) {
   *context = state().primary_of(device);
   return CUDA_SUCCESS;
 }
@@ -152,17 +155,18 @@ inline CUresult make_context(CUcontext* context, CUdevice device) {
   this_thread().contexts.push_back(*context);
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuCtxCreate, CUcontext* context, unsigned, CUdevice device) {
+SLUICE_FAKE_ENTRY(cuCtxCreate, CUcontext* context, unsigned, CUdevice device) {
   return make_context(context, device);
 }
-FAKE_ENTRY(cuCtxCreate_v2, CUcontext* context, unsigned, CUdevice device) {
+SLUICE_FAKE_ENTRY(cuCtxCreate_v2, CUcontext* context, unsigned, CUdevice device) {
   return make_context(context, device);
 }
-FAKE_ENTRY(cuCtxCreate_v3, CUcontext* context, CUexecAffinityParam*, int, unsigned,
-           CUdevice device) {
+SLUICE_FAKE_ENTRY(cuCtxCreate_v3, CUcontext* context, CUexecAffinityParam*, int, unsigned,
+                  CUdevice device) {
   return make_context(context, device);
 }
-FAKE_ENTRY(cuCtxCreate_v4, CUcontext* context, CUctxCreateParams*, unsigned, CUdevice device) {
+SLUICE_FAKE_ENTRY(cuCtxCreate_v4, CUcontext* context, CUctxCreateParams*, unsigned,
+                  CUdevice device) {
   return make_context(context, device);
 }
 /// Streams, events and registrations go with their context.
@@ -181,61 +185,61 @@ inline CUresult end_context(CUcontext context) {
   if (context->primary) s.primary.erase(context->device);
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuCtxDestroy, CUcontext context) { return end_context(context); }
-FAKE_ENTRY(cuCtxDestroy_v2, CUcontext context) { return end_context(context); }
-FAKE_ENTRY(cuDevicePrimaryCtxReset, CUdevice device) {
+SLUICE_FAKE_ENTRY(cuCtxDestroy, CUcontext context) { return end_context(context); }
+SLUICE_FAKE_ENTRY(cuCtxDestroy_v2, CUcontext context) { return end_context(context); }
+SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxReset, CUdevice device) {
   return end_context(state().primary_of(device));
 }
-FAKE_ENTRY(cuDevicePrimaryCtxReset_v2, CUdevice device) {
+SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxReset_v2, CUdevice device) {
   return end_context(state().primary_of(device));
 }
 
-FAKE_ENTRY(cuCtxGetCurrent, CUcontext* context) {
+SLUICE_FAKE_ENTRY(cuCtxGetCurrent, CUcontext* context) {
   *context = state().current();
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuCtxSetCurrent, CUcontext context) {
+SLUICE_FAKE_ENTRY(cuCtxSetCurrent, CUcontext context) {
   this_thread().contexts = {context};
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuCtxGetDevice, CUdevice* device) {
+SLUICE_FAKE_ENTRY(cuCtxGetDevice, CUdevice* device) {
   *device = state().current()->device;
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuCtxPushCurrent_v2, CUcontext context) {
+SLUICE_FAKE_ENTRY(cuCtxPushCurrent_v2, CUcontext context) {
   if (context == nullptr || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
   this_thread().contexts.push_back(context);
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuCtxPopCurrent_v2, CUcontext* context) {
+SLUICE_FAKE_ENTRY(cuCtxPopCurrent_v2, CUcontext* context) {
   if (this_thread().contexts.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   *context = this_thread().contexts.back();
   this_thread().contexts.pop_back();
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuDeviceGetAttribute, int* value, CUdevice_attribute, CUdevice) {
+SLUICE_FAKE_ENTRY(cuDeviceGetAttribute, int* value, CUdevice_attribute, CUdevice) {
   *value = state().stream_waits ? 1 : 0;
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuDeviceGetUuid_v2, CUuuid* uuid, CUdevice device) {
+SLUICE_FAKE_ENTRY(cuDeviceGetUuid_v2, CUuuid* uuid, CUdevice device) {
   std::memset(uuid->bytes, device + 1, sizeof(uuid->bytes));
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuDeviceGetName, char* name, int size, CUdevice) {
+SLUICE_FAKE_ENTRY(cuDeviceGetName, char* name, int size, CUdevice) {
   std::strncpy(name, "Fake GPU", static_cast<std::size_t>(size));
   return CUDA_SUCCESS;
 }
 
 // --- Host memory --------------------------------------------------------------------------------
 
-FAKE_ENTRY(cuMemHostRegister_v2, void*, std::size_t, unsigned) {
+SLUICE_FAKE_ENTRY(cuMemHostRegister_v2, void*, std::size_t, unsigned) {
   if (state().unsafe_call()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (state().registered) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   state().registered = true;
   state().registered_in = state().current();
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuMemHostGetDevicePointer_v2, CUdeviceptr* address, void* host, unsigned) {
+SLUICE_FAKE_ENTRY(cuMemHostGetDevicePointer_v2, CUdeviceptr* address, void* host, unsigned) {
   if (!state().registered) return CUDA_ERROR_INVALID_VALUE;
   *address = reinterpret_cast<CUdeviceptr>(host);
   return CUDA_SUCCESS;

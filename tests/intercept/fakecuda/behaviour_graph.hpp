@@ -20,17 +20,17 @@ inline CUresult begin_capture(CUstream handle, CUgraph graph, CUstreamCaptureMod
   s.captures.push_back(stream.capture);
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuStreamBeginCapture, CUstream stream) {
+SLUICE_FAKE_ENTRY(cuStreamBeginCapture, CUstream stream) {
   return begin_capture(stream, nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
-FAKE_ENTRY(cuStreamBeginCapture_v2, CUstream stream, CUstreamCaptureMode mode) {
+SLUICE_FAKE_ENTRY(cuStreamBeginCapture_v2, CUstream stream, CUstreamCaptureMode mode) {
   return begin_capture(stream, nullptr, mode);
 }
-FAKE_ENTRY(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph, const CUgraphNode*,
-           const CUgraphEdgeData*, std::size_t, CUstreamCaptureMode mode) {
+SLUICE_FAKE_ENTRY(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph, const CUgraphNode*,
+                  const CUgraphEdgeData*, std::size_t, CUstreamCaptureMode mode) {
   return begin_capture(stream, graph, mode);
 }
-FAKE_ENTRY(cuStreamEndCapture, CUstream handle, CUgraph* graph) {
+SLUICE_FAKE_ENTRY(cuStreamEndCapture, CUstream handle, CUgraph* graph) {
   CUstream_st& stream = state().stream_of(handle);
   if (stream.capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (stream.capture->origin != &stream) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -47,12 +47,13 @@ inline CUstreamCaptureStatus status_of(const CUstream_st& stream) {
   return stream.capture->broken ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                 : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
-FAKE_ENTRY(cuStreamIsCapturing, CUstream handle, CUstreamCaptureStatus* status) {
+SLUICE_FAKE_ENTRY(cuStreamIsCapturing, CUstream handle, CUstreamCaptureStatus* status) {
   *status = status_of(state().stream_of(handle));
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuStreamGetCaptureInfo_v2, CUstream handle, CUstreamCaptureStatus* status,
-           cuuint64_t* id, CUgraph* graph, const CUgraphNode** dependencies, std::size_t* count) {
+SLUICE_FAKE_ENTRY(cuStreamGetCaptureInfo_v2, CUstream handle, CUstreamCaptureStatus* status,
+                  cuuint64_t* id, CUgraph* graph, const CUgraphNode** dependencies,
+                  std::size_t* count) {
   const CUstream_st& stream = state().stream_of(handle);
   *status = status_of(stream);
   if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
@@ -62,33 +63,34 @@ FAKE_ENTRY(cuStreamGetCaptureInfo_v2, CUstream handle, CUstreamCaptureStatus* st
   if (count != nullptr) *count = stream.tail.size();
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode* mode) {
+SLUICE_FAKE_ENTRY(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode* mode) {
   std::swap(this_thread().mode, *mode);
   return CUDA_SUCCESS;
 }
 
 // --- Graphs -------------------------------------------------------------------------------------
 
-FAKE_ENTRY(cuGraphInstantiate, CUgraphExec* exec, CUgraph graph, CUgraphNode*, char*, std::size_t) {
+SLUICE_FAKE_ENTRY(cuGraphInstantiate, CUgraphExec* exec, CUgraph graph, CUgraphNode*, char*,
+                  std::size_t) {
   return state().instantiate(exec, graph, 0);
 }
-FAKE_ENTRY(cuGraphInstantiate_v2, CUgraphExec* exec, CUgraph graph, CUgraphNode*, char*,
-           std::size_t) {
+SLUICE_FAKE_ENTRY(cuGraphInstantiate_v2, CUgraphExec* exec, CUgraph graph, CUgraphNode*, char*,
+                  std::size_t) {
   return state().instantiate(exec, graph, 0);
 }
-FAKE_ENTRY(cuGraphInstantiateWithFlags, CUgraphExec* exec, CUgraph graph,
-           unsigned long long flags) {
+SLUICE_FAKE_ENTRY(cuGraphInstantiateWithFlags, CUgraphExec* exec, CUgraph graph,
+                  unsigned long long flags) {
   return state().instantiate(exec, graph, flags);
 }
-FAKE_ENTRY(cuGraphInstantiateWithParams, CUgraphExec* exec, CUgraph graph,
-           CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+SLUICE_FAKE_ENTRY(cuGraphInstantiateWithParams, CUgraphExec* exec, CUgraph graph,
+                  CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   return state().instantiate(exec, graph, params->flags);
 }
-FAKE_ENTRY(cuGraphClone, CUgraph* copy, CUgraph graph) {
+SLUICE_FAKE_ENTRY(cuGraphClone, CUgraph* copy, CUgraph graph) {
   *copy = state().clone(graph);
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuGraphNodeFindInClone, CUgraphNode* found, CUgraphNode original, CUgraph copy) {
+SLUICE_FAKE_ENTRY(cuGraphNodeFindInClone, CUgraphNode* found, CUgraphNode original, CUgraph copy) {
   for (const auto& node : copy->nodes) {
     if (node->original != original) continue;
     *found = node.get();
@@ -102,10 +104,12 @@ inline CUresult list(const std::vector<CUgraphNode>& found, CUgraphNode* nodes,
   *count = found.size();
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuGraphNodeGetDependencies, CUgraphNode node, CUgraphNode* nodes, std::size_t* count) {
+SLUICE_FAKE_ENTRY(cuGraphNodeGetDependencies, CUgraphNode node, CUgraphNode* nodes,
+                  std::size_t* count) {
   return list(node->dependencies, nodes, count);
 }
-FAKE_ENTRY(cuGraphNodeGetDependentNodes, CUgraphNode node, CUgraphNode* nodes, std::size_t* count) {
+SLUICE_FAKE_ENTRY(cuGraphNodeGetDependentNodes, CUgraphNode node, CUgraphNode* nodes,
+                  std::size_t* count) {
   std::vector<CUgraphNode> behind;
   for (const auto& other : node->graph->nodes) {
     const auto& before = other->dependencies;
@@ -115,12 +119,12 @@ FAKE_ENTRY(cuGraphNodeGetDependentNodes, CUgraphNode node, CUgraphNode* nodes, s
   }
   return list(behind, nodes, count);
 }
-FAKE_ENTRY(cuGraphAddDependencies, CUgraph, const CUgraphNode* from, const CUgraphNode* to,
-           std::size_t count) {
+SLUICE_FAKE_ENTRY(cuGraphAddDependencies, CUgraph, const CUgraphNode* from, const CUgraphNode* to,
+                  std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i]->dependencies.push_back(from[i]);
   return CUDA_SUCCESS;
 }
-FAKE_ENTRY(cuGraphDestroyNode, CUgraphNode node) {
+SLUICE_FAKE_ENTRY(cuGraphDestroyNode, CUgraphNode node) {
   const CUgraph graph = node->graph;
   for (const auto& other : graph->nodes) std::erase(other->dependencies, node);
   std::erase_if(graph->nodes, [&](const auto& other) { return other.get() == node; });

@@ -73,16 +73,16 @@ struct Stub<id, CUresult (*)(Args...)> {
 }  // namespace
 }  // namespace fake
 
-#define FAKE_EXPORT(name)                                                                     \
+#define SLUICE_FAKE_EXPORT(name)                                                              \
   extern "C" {                                                                                \
   __attribute__((visibility("hidden"), used)) decltype(&::name) fake_slot_##name =            \
       &fake::Stub<fake::Id::name, decltype(&::name)>::call;                                   \
   }                                                                                           \
   asm(".text\n.globl " #name "\n.type " #name ", @function\n" #name ": jmp *fake_slot_" #name \
       "(%rip)\n.size " #name ", .-" #name "\n");
-#define SLUICE_HOOK(name, kind) FAKE_EXPORT(name)
-#define SLUICE_CALL(name) FAKE_EXPORT(name)
-#define FAKE_EXTRA(name) FAKE_EXPORT(name)
+#define SLUICE_HOOK(name, kind) SLUICE_FAKE_EXPORT(name)
+#define SLUICE_CALL(name) SLUICE_FAKE_EXPORT(name)
+#define SLUICE_FAKE_EXTRA(name) SLUICE_FAKE_EXPORT(name)
 #include "intercept/calls.def"
 #include "intercept/hooks.def"
 #include "tests/intercept/fakecuda/extras.def"

@@ -19,29 +19,29 @@ namespace fake {
 enum class Id : unsigned {
 #define SLUICE_HOOK(name, kind) name,
 #define SLUICE_CALL(name) name,
-#define FAKE_EXTRA(name) name,
+#define SLUICE_FAKE_EXTRA(name) name,
 #include "intercept/calls.def"
 #include "intercept/hooks.def"
 #include "tests/intercept/fakecuda/extras.def"
 #undef SLUICE_HOOK
 #undef SLUICE_CALL
-#undef FAKE_EXTRA
+#undef SLUICE_FAKE_EXTRA
   kCount,
 };
 
 inline constexpr std::array<std::string_view, static_cast<std::size_t>(Id::kCount)> kNames{
 #define SLUICE_HOOK(name, kind) #name,
 #define SLUICE_CALL(name) #name,
-#define FAKE_EXTRA(name) #name,
+#define SLUICE_FAKE_EXTRA(name) #name,
 #include "intercept/calls.def"
 #include "intercept/hooks.def"
 #include "tests/intercept/fakecuda/extras.def"
 #undef SLUICE_HOOK
 #undef SLUICE_CALL
-#undef FAKE_EXTRA
+#undef SLUICE_FAKE_EXTRA
 };
 
-#define FAKE_API __attribute__((visibility("default")))
+#define SLUICE_FAKE_API __attribute__((visibility("default")))
 
 /// One call that reached the driver. Arguments as words, in order.
 struct Call {
@@ -53,37 +53,38 @@ struct Call {
 };
 
 /// Everything since the last clear(). Recording is on unless a benchmark turned it off.
-FAKE_API std::vector<Call> calls();
-FAKE_API std::size_t count(Id id);
-FAKE_API void clear();
-FAKE_API void record(bool on);
+SLUICE_FAKE_API std::vector<Call> calls();
+SLUICE_FAKE_API std::size_t count(Id id);
+SLUICE_FAKE_API void clear();
+SLUICE_FAKE_API void record(bool on);
 
 /// From now on `id` answers `result` without doing anything else; CUDA_SUCCESS ends that.
-FAKE_API void answer(Id id, CUresult result);
+SLUICE_FAKE_API void answer(Id id, CUresult result);
 
 /// What cuGetProcAddress of this driver finds, asked past every hook.
-FAKE_API CUresult find_entry(const char* symbol, void** found, int version, cuuint64_t flags);
+SLUICE_FAKE_API CUresult find_entry(const char* symbol, void** found, int version,
+                                    cuuint64_t flags);
 
 /// What the device can do: cuDeviceGetAttribute of 64-bit stream waits.
-FAKE_API void set_stream_waits(bool supported);
+SLUICE_FAKE_API void set_stream_waits(bool supported);
 
 /// After pause() work stays outstanding until finish() or finish_all(); resume() ends that.
-FAKE_API void pause();
-FAKE_API void resume();
-FAKE_API void finish(CUstream stream, std::uint64_t operations);
-FAKE_API void finish_all();
-FAKE_API std::uint64_t outstanding(CUstream stream);
+SLUICE_FAKE_API void pause();
+SLUICE_FAKE_API void resume();
+SLUICE_FAKE_API void finish(CUstream stream, std::uint64_t operations);
+SLUICE_FAKE_API void finish_all();
+SLUICE_FAKE_API std::uint64_t outstanding(CUstream stream);
 
 /// The nodes of a graph in the order of their making: K kernel, G graph, W wait, C copy, E event.
-FAKE_API std::string nodes(CUgraph graph);
-FAKE_API std::string nodes(CUgraphExec exec);
+SLUICE_FAKE_API std::string nodes(CUgraph graph);
+SLUICE_FAKE_API std::string nodes(CUgraphExec exec);
 /// Whether every node but the first depends on the one before it, and on nothing else.
-FAKE_API bool is_chain(CUgraph graph);
-FAKE_API bool is_chain(CUgraphExec exec);
+SLUICE_FAKE_API bool is_chain(CUgraph graph);
+SLUICE_FAKE_API bool is_chain(CUgraphExec exec);
 
 /// Events that exist now.
-FAKE_API std::size_t living_events();
+SLUICE_FAKE_API std::size_t living_events();
 /// Whether the page of `address` is registered.
-FAKE_API bool registered();
+SLUICE_FAKE_API bool registered();
 
 }  // namespace fake

@@ -9,15 +9,15 @@ struct Export {
 };
 
 void* exported(const std::string& name) {
-  static const Export table[] = {
+  static const Export kTable[] = {
 #define SLUICE_HOOK(name, kind) {#name, reinterpret_cast<void*>(&::name)},
 #define SLUICE_CALL(name) {#name, reinterpret_cast<void*>(&::name)},
-#define FAKE_EXTRA(name) {#name, reinterpret_cast<void*>(&::name)},
+#define SLUICE_FAKE_EXTRA(name) {#name, reinterpret_cast<void*>(&::name)},
 #include "intercept/calls.def"
 #include "intercept/hooks.def"
 #include "tests/intercept/fakecuda/extras.def"
   };
-  for (const Export& entry : table) {
+  for (const Export& entry : kTable) {
     if (entry.name == name) return entry.address;
   }
   return nullptr;

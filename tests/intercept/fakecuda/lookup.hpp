@@ -3,12 +3,13 @@
 
 namespace fake {
 
-FAKE_ENTRY(cuGetProcAddress, const char* symbol, void** found, int version, cuuint64_t flags) {
+SLUICE_FAKE_ENTRY(cuGetProcAddress, const char* symbol, void** found, int version,
+                  cuuint64_t flags) {
   return find_entry(symbol, found, version, flags);
 }
 
-FAKE_ENTRY(cuGetProcAddress_v2, const char* symbol, void** found, int version, cuuint64_t flags,
-           CUdriverProcAddressQueryResult* status) {
+SLUICE_FAKE_ENTRY(cuGetProcAddress_v2, const char* symbol, void** found, int version,
+                  cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
   const CUresult result = find_entry(symbol, found, version, flags);
   if (status != nullptr) {
     *status =
