@@ -57,8 +57,9 @@ TEST_F(HostPolicies, NoneHoldsNothing) {
   Program& program = start_best_effort("none");
   program.ask("loop 2 100 32");
   critical_->ask("begin");
-  EXPECT_TRUE(flows(program));
-  EXPECT_TRUE(flows(program));
+  // Far more than was queued when the gate closed.
+  EXPECT_TRUE(
+      eventually([&, before = program.launched()] { return program.launched() > before + 100; }));
   EXPECT_EQ(counted(program, shm::Count::kWaited), 0U);
   EXPECT_EQ(counted(program, shm::Count::kGated), 0U);
   EXPECT_GE(counted(program, shm::Count::kBypassPolicyNone), program.launched());
