@@ -62,7 +62,7 @@ class SessionTest : public controller::test::ControllerTest {
   [[nodiscard]] static double ms_until_flow(const Program& program,
                                             const std::function<void()>& act);
   /// Prints a time with its bound, and fails the test if it is over. The bound is multiplied by
-  /// SLUICE_TEST_TIME_FACTOR, for machines that are loaded or run a sanitizer.
+  /// SLUICE_TEST_TIME_FACTOR, for machines that are loaded.
   static void expect_within(const std::string& what, double ms, double bound_ms);
 
   [[nodiscard]] std::vector<std::string> left_over() const;

@@ -40,6 +40,7 @@ class Deaths : public SessionTest, public testing::WithParamInterface<std::strin
 };
 
 // Prevents: a critical process that is killed inside a job holds the others for ever.
+// Seen to fail without bury_dead() in repair.cpp the gate opens after 9.7 s, by max_hold.
 TEST_P(Deaths, OfTheCriticalProcess) {
   const double ms = ms_until_flow(*best_effort_, [&] { critical_->signal(SIGKILL); });
   expect_within("critical process killed, " + GetParam(), ms, kDeathBoundMs);
@@ -49,6 +50,7 @@ TEST_P(Deaths, OfTheCriticalProcess) {
 
 // Prevents: who is killed while held (asleep on the host, or parked on the GPU) disturbs the one
 // that it was held for, or those held beside it, or takes its slot along.
+// Seen to fail without release_slot() in repair.cpp the next program gets slot 3.
 TEST_P(Deaths, OfAHeldProcess) {
   Program& other = start_looping(GetParam());
   ASSERT_TRUE(becomes_held(other));
@@ -69,6 +71,8 @@ TEST_P(Deaths, OfAHeldProcess) {
 
 // Prevents: with nobody left to open it, a gate stays closed; and the critical process pays for
 // the death of a controller.
+// Seen to fail with the hang-up ignored in Watcher::tick() it takes 145-165 ms, until the heartbeat
+// is missed.
 TEST_P(Deaths, OfTheController) {
   const double ms = ms_until_flow(*best_effort_, [&] { controller().signal(SIGKILL); });
   expect_within("controller killed, " + GetParam(), ms, kDeathBoundMs);
@@ -82,6 +86,7 @@ TEST_P(Deaths, OfTheController) {
 }
 
 // Prevents: a repair that needs either of the two.
+// Seen to fail in the same way as the one above.
 TEST_P(Deaths, OfTheControllerAndTheCriticalProcess) {
   const double ms = ms_until_flow(*best_effort_, [&] {
     controller().signal(SIGKILL);

@@ -9,6 +9,7 @@ namespace {
 class OwnLaterLaunch : public SessionTest, public testing::WithParamInterface<std::string> {};
 
 // Prevents: Sluice hangs a program that runs without it.
+// Seen to fail without the bound in wait_for_driver(): hangs.
 TEST_P(OwnLaterLaunch, RunsOnUngatedAfterFiveSeconds) {
   start_controller();
   start_critical();  // paced only while somebody outranks it
@@ -33,6 +34,7 @@ INSTANTIATE_TEST_SUITE_P(, OwnLaterLaunch, testing::Values("sync:1", "event:1"),
                          });
 
 // Prevents: the policies whose waits are the GPU's, or none, fail such a program too.
+// Seen to fail when every policy but event synchronises: waits for 5 s.
 TEST_F(SessionTest, OwnLaterLaunchUnderDeviceAndGate) {
   start_controller();
   start_critical();

@@ -53,6 +53,7 @@ std::size_t HostPolicies::most_outstanding(const Program& program, const GpuLog&
 }
 
 // none: nothing is held, whatever the gate.
+// Seen to fail when hold() waits under every policy.
 TEST_F(HostPolicies, NoneHoldsNothing) {
   Program& program = start_best_effort("none");
   program.ask("loop 2 100 32");
@@ -68,6 +69,7 @@ TEST_F(HostPolicies, NoneHoldsNothing) {
 
 // gate: between begin and end at most one launch per launching thread reaches the driver, and what
 // was queued runs on.
+// Seen to fail when hold() returns at once: 2500 launches in the job.
 TEST_F(HostPolicies, GateHoldsLaunchesAndNotTheQueue) {
   constexpr std::size_t kThreads = 2;
   Program& program = start_best_effort("gate");
@@ -122,6 +124,7 @@ class Paced : public HostPolicies {
 };
 
 // sync:N: at most N launches are outstanding, so at most N stand before a critical job.
+// Seen to fail without the wait in Pacer::after(): 511 outstanding.
 TEST_F(Paced, SyncBoundsTheQueueByN) {
   const std::size_t most = most_outstanding_under("sync:4", 4);
   EXPECT_LE(most, 4U);
@@ -129,6 +132,7 @@ TEST_F(Paced, SyncBoundsTheQueueByN) {
 }
 
 // event:N: at most 2N launches are outstanding; and it runs ahead by more than one group.
+// Seen to fail without begin_group(): 511 outstanding.
 TEST_F(Paced, EventBoundsTheQueueByTwoN) {
   const std::size_t most = most_outstanding_under("event:4", 8);
   EXPECT_LE(most, 8U);
@@ -136,6 +140,7 @@ TEST_F(Paced, EventBoundsTheQueueByTwoN) {
 }
 
 // Without anybody who outranks it a client is not slowed at all.
+// Seen to fail without `outranked` in must_pace().
 TEST_F(HostPolicies, NobodyWaitsWhileNobodyOutranks) {
   critical_->tell("exit");
   critical_->wait();

@@ -25,6 +25,7 @@ class JobsOfAProgram : public SessionTest {
 
 // The hold lasts from the first begin to the last end, whatever their order; an end too many
 // changes nothing.
+// Seen to fail when every end of a job ends the hold.
 TEST_F(JobsOfAProgram, ExplicitOnesOverlap) {
   const std::uint64_t before = job_counter();
   EXPECT_EQ(critical_->ask_numbers("begin").at(0), 1U);
@@ -45,6 +46,7 @@ TEST_F(JobsOfAProgram, ExplicitOnesOverlap) {
 }
 
 // After the first explicit job launches begin no job.
+// Seen to fail without g_explicit_jobs in touch_slow().
 TEST_F(JobsOfAProgram, ExplicitOnesSwitchDetectionOff) {
   critical_->ask("begin");
   critical_->ask("end 1");
@@ -55,6 +57,7 @@ TEST_F(JobsOfAProgram, ExplicitOnesSwitchDetectionOff) {
 }
 
 // A transparent job begins with the first launch and is over when a synchronise returns.
+// Seen to fail when after_sync() ends nothing.
 TEST_F(JobsOfAProgram, TransparentOnesEndAfterASynchronise) {
   for (int i = 0; i < 20; ++i) {
     const std::uint64_t before = job_counter();
@@ -75,6 +78,7 @@ TEST_F(JobsOfAProgram, TransparentOnesEndAfterASynchronise) {
 }
 
 // Without any call of the program it ends when its work is seen to be done, and not before.
+// Seen to fail when poll() takes any answer for "done".
 TEST_F(JobsOfAProgram, TransparentOnesEndByThePoll) {
   critical_->progress().release.store(0);
   critical_->ask("hold");

@@ -23,6 +23,7 @@ class Priorities : public SessionTest {
 };
 
 // Three priorities: the middle one is held by the top and holds the bottom.
+// Seen to fail when end_job() clears whole gates.
 TEST_F(Priorities, TheMiddleIsHeldAndHolds) {
   Program& top = start_critical(2);
   Program& bottom = start_working(0);
@@ -49,6 +50,7 @@ TEST_F(Priorities, TheMiddleIsHeldAndHolds) {
 }
 
 // Of two critical processes whose jobs overlap, the first to end opens nothing.
+// Seen to fail in the same way; and when equals hold each other.
 TEST_F(Priorities, TwoCriticalProcessesOverlap) {
   Program& first = start_critical(1);
   Program& second = start_critical(1);
@@ -66,6 +68,7 @@ TEST_F(Priorities, TwoCriticalProcessesOverlap) {
 }
 
 // A job holds the lower clients of its own device only.
+// Seen to fail without the device in holds().
 TEST_F(Priorities, DevicesDoNotInteract) {
   if (on_real_gpu()) GTEST_SKIP() << "needs two devices";
   setenv("SLUICE_SIM_DEVICES", "2", 1);
