@@ -118,5 +118,6 @@ setup_bench() { need libbenchmark-dev "benchmarks" have_header benchmark/benchma
 setup_lint() {
   need clang-format-14 "format check" have clang-format-14
   need clang-tidy "static analysis" have clang-tidy
+  need shellcheck "shell scripts" have shellcheck
   need git "names the files to check" have git
 }

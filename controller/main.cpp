@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <optional>
 #include <string>
@@ -41,6 +42,14 @@ std::string session_fault(const std::string& name) {
   return "'" + name + "' is no session name: 1 to 32 of A-Z a-z 0-9 _ - and inner dots";
 }
 
+/// Some versions of CLI11 pass over a variable whose value is not valid.
+void refuse_bad_session_variable() {
+  const char* name = std::getenv("SLUICE_SESSION");
+  if (name == nullptr || *name == '\0') return;
+  const std::string fault = session_fault(name);
+  if (!fault.empty()) throw CLI::ValidationError("SLUICE_SESSION", fault);
+}
+
 std::string metrics_fault(const std::string& address) {
   if (sluice::controller::parse_metrics_address(address)) return {};
   return "'" + address +
@@ -72,6 +81,7 @@ int parse(int argc, char** argv, Options& options) {
                "Leave when the last client has gone");
   try {
     app.parse(argc, argv);
+    refuse_bad_session_variable();
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     std::fprintf(stderr, "sluice controller: %s (see sluice controller --help)\n", error.what());

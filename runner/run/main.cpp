@@ -16,6 +16,8 @@
 #include "runner/run/session_end.hpp"
 #include "runner/run/supervisor.hpp"
 #include "runner/trace.hpp"
+#include "shm/messages.hpp"
+#include "shm/session.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -130,17 +132,26 @@ void leave_session(const std::string& session) {
   }
 }
 
+/// The session of the run: the one asked for, else the default one if somebody runs a controller
+/// for it, else the run's own.
+std::string choose_session(const RunOptions& options, const std::string& own) {
+  if (!options.session.empty()) return options.session;
+  const std::string common(shm::kDefaultSession);
+  const Fd controller(shm::connect_controller(shm::socket_path(common).c_str()));
+  return controller.get() >= 0 ? common : own;
+}
+
 int run(int argc, char** argv) {
   RunOptions options;
   if (const auto exit_code = parse_run_options(argc, argv, options)) return *exit_code;
   const Layout layout = Layout::of_this_program();
   const Experiment experiment = load_experiment(options, layout);
-  const std::string session =
-      options.session.empty() ? "run-" + std::to_string(getpid()) : options.session;
+  const std::string own_session = "run-" + std::to_string(getpid());
+  const std::string session = choose_session(options, own_session);
   const Gpus gpus = query_gpus(layout, options.gpu, session);
   check_device(options, experiment, gpus);
   prepare_output(experiment);
-  print(describe_gpu(gpus, experiment.device_id) + "\n");
+  print(describe_gpu(gpus, experiment.device_id) + "\nsession " + session + "\n");
   const RunContext context{layout, experiment, gpus, session,
                            write_resolved_experiment(experiment)};
   int exit_code = kExitFailed;
@@ -149,7 +160,7 @@ int run(int argc, char** argv) {
   } catch (const RunError& error) {
     std::fprintf(stderr, "sluice run: %s\n", error.what());
   }
-  if (options.session.empty()) leave_session(session);
+  if (session == own_session) leave_session(session);
   return exit_code;
 }
 

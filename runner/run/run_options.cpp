@@ -1,5 +1,6 @@
 #include "runner/run/run_options.hpp"
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "runner/command_line.hpp"
@@ -16,6 +17,15 @@ std::string check_session(const std::string& name) {
   return "'" + name + "' is no session name: 1 to 32 of A-Z a-z 0-9 _ - and inner dots";
 }
 
+/// Not CLI11's envname: some versions of it pass over a variable whose value is not valid.
+void take_session_variable(RunOptions& options) {
+  const char* name = std::getenv("SLUICE_SESSION");
+  if (!options.session.empty() || name == nullptr || *name == '\0') return;
+  const std::string fault = check_session(name);
+  if (!fault.empty()) throw ConfigError("SLUICE_SESSION: " + fault);
+  options.session = name;
+}
+
 void add_options(CLI::App& app, RunOptions& options) {
   auto* positional = app.add_option("experiment", options.experiment_file, "Experiment file")
                          ->type_name("EXPERIMENT.json");
@@ -28,14 +38,17 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("--device", options.device, "Index of the GPU")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--input", options.input, "Input of every job: a file, or synthetic")
+  app.add_option("--input", options.input,
+                 "Input of every job: a file, or synthetic; a replayed trace\n"
+                 "reads none")
       ->type_name("FILE");
   app.add_option("--out", options.out, "Folder for all logs and results")->type_name("DIR");
   app.add_option("--duration", options.duration_s, "Real seconds until the workers are killed")
       ->type_name("S")
       ->check(CLI::Range(1e-3, kMaxDurationS));
   app.add_option("--session", options.session,
-                 "Take part in this session, with its controller (default: one of its own)")
+                 "Session to take part in (default: the default one if its controller runs,\n"
+                 "else one for this run; also from SLUICE_SESSION)")
       ->type_name("NAME")
       ->check(check_session);
 }
@@ -57,6 +70,7 @@ std::optional<int> parse_run_options(int argc, char** argv, RunOptions& options)
   if (options.experiment_file.empty()) {
     throw ConfigError("no experiment file; see --help");
   }
+  take_session_variable(options);
   return std::nullopt;
 }
 

@@ -6,10 +6,13 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <thread>
 
 #include "runner/config_error.hpp"
 #include "runner/load_barrier.hpp"
@@ -67,9 +70,15 @@ void WorkerProcess::release(std::uint64_t start_monotonic_ns) const {
 void WorkerProcess::kill() {
   if (ended_) return;
   ::kill(pid_, SIGKILL);
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
   ended_ = true;
+  // A process inside a system call that cannot be broken off outlives its SIGKILL.
+  constexpr int kLimitMs = 10'000;
+  for (int waited_ms = 0; waited_ms < kLimitMs; ++waited_ms) {
+    if (waitpid(pid_, nullptr, WNOHANG) != 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::fprintf(stderr, "sluice run: %s (pid %d) is still there %d s after SIGKILL\n", name_.c_str(),
+               static_cast<int>(pid_), kLimitMs / 1000);
 }
 
 std::vector<std::string> WorkerProcess::last_lines(std::size_t count) const {

@@ -18,7 +18,7 @@ class WorkerProcess {
   WorkerProcess(std::string name, std::vector<std::string> args, std::string output_file);
   WorkerProcess(WorkerProcess&&) = default;
   WorkerProcess& operator=(WorkerProcess&&) = delete;
-  /// Kills it and waits for its end.
+  /// Kills it and waits for its end, 10 s at most.
   ~WorkerProcess();
 
   [[nodiscard]] const std::string& name() const { return name_; }

@@ -10,9 +10,9 @@ namespace sluice::runner {
 namespace {
 
 /// From start to end of a kernel that does nothing, which a spin adds to the time it is asked for.
-/// Chosen, not measured, and rather too long: with it 218 kernels of 0.797 ms together take 0.719
-/// ms as one graph on an H200 (driver 580, 2026-11). Long kernels do not notice.
-constexpr std::uint64_t kEmptyKernelNs = 1000;
+/// Long kernels do not notice. Chosen so that 218 kernels of 0.797 ms together take that as one
+/// graph on an H200 (driver 580, 2026-11; `sluice demo`): with 1000 they took 0.719.
+constexpr std::uint64_t kEmptyKernelNs = 600;
 
 /// Shortest time between two events around one kernel, in us: other processes' time slices only
 /// ever make it longer.

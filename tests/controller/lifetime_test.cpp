@@ -113,6 +113,14 @@ TEST_F(Lifetime, UsageErrorsAreOneLineAndCode2) {
   }
 }
 
+// Prevents: a misspelt variable that quietly means the default session.
+TEST_F(Lifetime, ABadSessionVariableIsAUsageError) {
+  setenv("SLUICE_SESSION", "../etc", 1);
+  EXPECT_EQ(Child({SLUICE_CONTROLLER_PROGRAM}, log_path()).wait(), 2);
+  unsetenv("SLUICE_SESSION");
+  EXPECT_NE(log().find("'../etc' is no session name"), std::string::npos) << log();
+}
+
 // Prevents: a terminal that is stopped, or a log that nobody reads, stops the heartbeat and with
 // it every client's gate; or keeps the controller from leaving.
 TEST_F(Lifetime, AFullLogPipeStopsNeitherHeartbeatNorExit) {

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <regex>
 
+#include "shm/session.hpp"
 #include "tests/runner/run_fixture.hpp"
 
 namespace sluice::runner {
@@ -59,6 +60,37 @@ TEST_F(RunTest, UnhookedModelsRunWithoutAController) {
   EXPECT_EQ(read("logs/critical.log").find("kernelGroup"), std::string::npos);
   EXPECT_GT(jobs("critical"), 0U);
   expect_nothing_left();
+}
+
+// Prevents: a run beside the programs that a user started under a controller, in a session where
+// neither gives way to the other.
+TEST_F(RunTest, JoinsTheDefaultSessionIfItHasAController) {
+  const std::string session(shm::kDefaultSession);
+  if (std::filesystem::exists("/dev/shm/" + shm::board_name(session))) {
+    GTEST_SKIP() << "this user's default session is in use";
+  }
+  write_experiment(two_models());
+  const pid_t controller = start("sluice-controller", {});
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(shm::socket_path(session)); }));
+  const Captured got = run("sluice-run", {"exp.json", "--gpu", "sim"});
+  EXPECT_EQ(got.exit_code, 0) << got.err;
+  EXPECT_EQ(json::parse(read("logs/results.json"))["session"], session);
+  EXPECT_EQ(json::parse(read("logs/status.json"))["clients"].size(), 2U);
+  kill(controller, SIGTERM);
+  EXPECT_EQ(wait_for(controller), 0);
+  expect_nothing_left();
+}
+
+TEST_F(RunTest, TheSessionVariableNamesTheSession) {
+  const std::string session = "variable-" + std::to_string(getpid());
+  write_experiment(two_models());
+  setenv("SLUICE_SESSION", session.c_str(), 1);
+  EXPECT_EQ(run("sluice-run", {"exp.json", "--gpu", "sim"}).exit_code, 0) << read("stderr.txt");
+  EXPECT_EQ(json::parse(read("logs/results.json"))["session"], session);
+  setenv("SLUICE_SESSION", "a/b", 1);
+  EXPECT_EQ(run("sluice-run", {"exp.json", "--gpu", "sim"}).exit_code, 2);
+  EXPECT_NE(read("stderr.txt").find("SLUICE_SESSION: 'a/b'"), std::string::npos);
+  unsetenv("SLUICE_SESSION");
 }
 
 TEST_F(RunTest, OptionsWinOverTheFile) {

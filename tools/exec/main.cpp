@@ -85,7 +85,9 @@ void add_options(CLI::App& app, Options& options) {
       "to the same stderr.\n\nExamples:\n"
       "  sluice exec --priority 0 -- python train.py\n"
       "  sluice exec --priority 100 --session b -- ./server --port 80\n"
-      "  sluice exec --priority 0 --policy gate --gpu sim -- PROGRAM");
+      "  sluice exec --priority 0 --policy gate --gpu sim -- PROGRAM\n\n"
+      "Exit codes: PROGRAM's own; before it is started, 1: no such GPU, or it cannot be run; 2: "
+      "wrong\nusage, or no such program.");
 }
 
 /// Options are ours up to `--`, everything after it is the program's.
