@@ -24,12 +24,12 @@ struct HookEntry {
 };
 
 const std::array<HookEntry, kEntries>& hook_table() noexcept {
-  static const std::array<HookEntry, kEntries> table{{
-#define SLUICE_HOOK(name, kind) {#name, Kind::kind, reinterpret_cast<void*>(&::name)},
+  static const std::array<HookEntry, kEntries> kTable{{
+#define SLUICE_HOOK(name, kind) {#name, Kind::k##kind, reinterpret_cast<void*>(&::name)},
 #include "intercept/hooks.def"
 #undef SLUICE_HOOK
   }};
-  return table;
+  return kTable;
 }
 
 void* real_of(unsigned entry) noexcept {

@@ -16,7 +16,7 @@ enum class Entry : unsigned {
 };
 inline constexpr unsigned kEntries = static_cast<unsigned>(Entry::kCount);
 
-enum class Kind { Launch, CopyIn, Sync, Capture, Graph, Lifetime, Lookup };
+enum class Kind { kLaunch, kCopyIn, kSync, kCapture, kGraph, kLifetime, kLookup };
 
 /// Addresses in the real libcuda.so.1. Null where the driver is too old to have the entry.
 struct Driver {

@@ -221,8 +221,8 @@ void BoardMapping::abandon_in_child() noexcept {
   mapped_->object = {};
   // The mapping too keeps the file description, and with it its lock. The child gets memory of its
   // own at the same address, so that a pointer into the board stays harmless.
-  mmap(mapped_->region.get_address(), mapped_->region.get_size(), PROT_READ | PROT_WRITE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  static_cast<void>(mmap(mapped_->region.get_address(), mapped_->region.get_size(),
+                         PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 }
 
 }  // namespace sluice::shm

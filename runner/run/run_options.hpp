@@ -10,7 +10,8 @@ namespace sluice::runner {
 struct RunOptions {
   std::string experiment_file;
   std::string gpu = "auto";
-  std::string session;  ///< Empty: the default one if its controller runs, else one of the run's own.
+  std::string
+      session;  ///< Empty: the default one if its controller runs, else one of the run's own.
   std::optional<int> device;
   std::optional<std::string> input;
   std::optional<std::string> out;

@@ -54,20 +54,20 @@ void require(CUresult status, const char* call) {
   std::fprintf(stderr, "sluice-simgpu-table: %s failed with %d\n", call, status);
   std::exit(1);
 }
-#define REQUIRE(call) require(call, #call)
+#define SLUICE_REQUIRE(call) require(call, #call)
 
 struct Gpu {
   Gpu() {
-    REQUIRE(cuInit(0));
-    REQUIRE(cuDevicePrimaryCtxRetain(&context, 0));
-    REQUIRE(cuCtxSetCurrent(context));
-    REQUIRE(cuModuleLoadData(&module, kModule));
-    REQUIRE(cuModuleGetFunction(&spin, module, "sluice_spin"));
-    REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    SLUICE_REQUIRE(cuInit(0));
+    SLUICE_REQUIRE(cuDevicePrimaryCtxRetain(&context, 0));
+    SLUICE_REQUIRE(cuCtxSetCurrent(context));
+    SLUICE_REQUIRE(cuModuleLoadData(&module, kModule));
+    SLUICE_REQUIRE(cuModuleGetFunction(&spin, module, "sluice_spin"));
+    SLUICE_REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   }
   void launch(std::uint64_t ns) const {
     void* arguments[] = {&ns};
-    REQUIRE(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr));
+    SLUICE_REQUIRE(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr));
   }
   CUcontext context = nullptr;
   CUmodule module = nullptr;
@@ -77,7 +77,7 @@ struct Gpu {
 
 double scale_of_device() {
   char name[128] = "";
-  REQUIRE(cuDeviceGetName(name, sizeof name, 0));
+  SLUICE_REQUIRE(cuDeviceGetName(name, sizeof name, 0));
   const char* scale = std::strstr(name, "(scale ");
   return scale != nullptr ? std::atof(scale + std::strlen("(scale ")) : 1;
 }
@@ -85,19 +85,19 @@ double scale_of_device() {
 // Keeps `in_flight` kernels queued until killed.
 [[noreturn]] void run_load(const Load& load, Shared& shared) {
   const Gpu gpu;
-  REQUIRE(cuMemHostRegister(&shared, sizeof shared, CU_MEMHOSTREGISTER_PORTABLE));
+  SLUICE_REQUIRE(cuMemHostRegister(&shared, sizeof shared, CU_MEMHOSTREGISTER_PORTABLE));
   CUdeviceptr gate = 0;
-  REQUIRE(cuMemHostGetDevicePointer(&gate, &shared.gate, 0));
+  SLUICE_REQUIRE(cuMemHostGetDevicePointer(&gate, &shared.gate, 0));
   std::vector<CUevent> ends(static_cast<std::size_t>(load.in_flight));
-  for (CUevent& end : ends) REQUIRE(cuEventCreate(&end, CU_EVENT_DISABLE_TIMING));
+  for (CUevent& end : ends) SLUICE_REQUIRE(cuEventCreate(&end, CU_EVENT_DISABLE_TIMING));
   shared.ready = 1;
   for (std::size_t i = 0;; i = (i + 1) % ends.size()) {
-    REQUIRE(cuEventSynchronize(ends[i]));
+    SLUICE_REQUIRE(cuEventSynchronize(ends[i]));
     if (load.gated) {
-      REQUIRE(cuStreamWaitValue64(gpu.stream, gate, 0, CU_STREAM_WAIT_VALUE_EQ));
+      SLUICE_REQUIRE(cuStreamWaitValue64(gpu.stream, gate, 0, CU_STREAM_WAIT_VALUE_EQ));
     }
     gpu.launch(load.kernel_us * 1000);
-    REQUIRE(cuEventRecord(ends[i], gpu.stream));
+    SLUICE_REQUIRE(cuEventRecord(ends[i], gpu.stream));
   }
 }
 
@@ -120,7 +120,7 @@ std::vector<Sample> run_critical(const Gpu& gpu, double scale, int samples, Shar
     const double called = now_ns();
     shared.gate = 1;
     gpu.launch(2000);
-    REQUIRE(cuStreamSynchronize(gpu.stream));
+    SLUICE_REQUIRE(cuStreamSynchronize(gpu.stream));
     taken.push_back({called, now_ns()});
     shared.gate = 0;
   }

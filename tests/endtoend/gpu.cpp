@@ -51,7 +51,9 @@ CUdeviceptr address_of(std::atomic<std::uint64_t>& word) {
 void check(CUresult result, const char* call) {
   if (result == CUDA_SUCCESS) return;
   // The process is at exit(), and a real driver refuses the other threads from here on.
-  while (result == CUDA_ERROR_DEINITIALIZED) pause();
+  if (result == CUDA_ERROR_DEINITIALIZED) {
+    for (;;) pause();
+  }
   const char* name = nullptr;
   cuGetErrorName(result, &name);
   std::fprintf(stderr, "fault_client: %s: %s\n", call, name == nullptr ? "?" : name);
