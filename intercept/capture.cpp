@@ -1,5 +1,6 @@
 #include "intercept/capture.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,8 @@ namespace {
 
 struct Capture {
   bool into_graph = false;
+  CUstream origin = nullptr;  ///< Where it was begun, and must be ended.
+  CUcontext context = nullptr;
   /// By handle: while it captures, a stream cannot be destroyed for its handle to be used again,
   /// and asking the driver for its id would invalidate the capture (seen on driver 580).
   std::unordered_map<CUstream, std::uint64_t> launches;
@@ -71,6 +74,15 @@ void bypass_node(CUgraph graph, CUgraphNode node) {
   }
 }
 
+/// Forgets captures that can no longer be ended.
+template <class Which>
+void abandon(Which which) noexcept {
+  if (!any_capture_open() || in_forked_child()) return;
+  const std::lock_guard lock(captures().mutex);
+  g_open_captures.fetch_sub(static_cast<int>(
+      std::erase_if(captures().open, [which](const auto& open) { return which(open.second); })));
+}
+
 }  // namespace
 
 bool is_capturing(CUstream stream) noexcept {
@@ -82,9 +94,24 @@ bool is_capturing(CUstream stream) noexcept {
 void capture_begun(CUstream stream, bool into_graph) noexcept {
   const Info info = info_of(stream);
   if (info.status == CU_STREAM_CAPTURE_STATUS_NONE) return;
+  CUcontext context = nullptr;
+  driver().cuCtxGetCurrent(&context);
   g_open_captures.fetch_add(1);
   const std::lock_guard lock(captures().mutex);
-  captures().open[info.id].into_graph = into_graph;
+  Capture& capture = captures().open[info.id];
+  capture.into_graph = into_graph;
+  capture.origin = stream;
+  capture.context = context;
+}
+
+void capture_ended_with(CUstream stream) noexcept {
+  abandon([stream](const Capture& capture) { return capture.origin == stream; });
+}
+
+void captures_ended_with(CUcontext context) noexcept {
+  abandon([context](const Capture& capture) {
+    return context == nullptr || capture.context == context;
+  });
 }
 
 Ending capture_ending(CUstream stream) noexcept {
@@ -95,53 +122,53 @@ Ending capture_ending(CUstream stream) noexcept {
 void capture_ended(const Ending& ending, CUstream stream, CUgraph graph) noexcept {
   // An end on the wrong stream or thread leaves the capture open.
   if (ending.status == CU_STREAM_CAPTURE_STATUS_NONE || is_capturing(stream)) return;
-  g_open_captures.fetch_sub(1);
   const std::lock_guard lock(captures().mutex);
-  const auto found = captures().open.find(ending.id);
-  if (found == captures().open.end()) return;
+  auto& open = captures().open;
+  auto found = open.find(ending.id);
+  if (found == open.end()) {  // the driver tells no id of a capture that is broken
+    found = std::find_if(open.begin(), open.end(),
+                         [stream](const auto& entry) { return entry.second.origin == stream; });
+  }
+  if (found == open.end()) return;
+  g_open_captures.fetch_sub(1);
   if (graph != nullptr && !found->second.waits.empty()) {
     captures().waits_of[graph] = std::move(found->second.waits);
   }
-  captures().open.erase(found);
+  open.erase(found);
 }
 
 void record_launch(Client& client, Entry entry, CUstream stream, bool programmatic) noexcept {
   const Info info = info_of(stream);
   const std::lock_guard lock(captures().mutex);
-  Capture& capture = captures().open[info.id];
-  if (capture.into_graph) {
+  const auto found = captures().open.find(info.id);
+  if (found == captures().open.end() || found->second.into_graph) {
     client.counter(entry, shm::Count::kBypassForeignCapture).fetch_add(1);
     return;
   }
+  Capture& capture = found->second;
   client.counter(entry, shm::Count::kCaptured).fetch_add(1);
   const shm::Policy policy = client.policy();
-  if (policy.kind != shm::PolicyKind::kDevice || !client.may_be_held()) return;
+  if (policy.kind != shm::PolicyKind::kDevice || !client.captures_waits()) return;
   std::uint64_t& launches = capture.launches[stream];
   if (launches != 0 && (launches < policy.n || programmatic)) {
     ++launches;
     return;
   }
   launches = 1;
-  if (programmatic || !client.pacer().put_wait(stream)) return;
+  if (programmatic || !client.pacer().put_node(stream)) return;
   client.counter(entry, shm::Count::kWaited).fetch_add(1);
   const Info after = info_of(stream);
   if (after.dependency_count == 1) capture.waits.push_back(after.dependencies[0]);
 }
 
-CUgraph clone_without_waits(CUgraph graph) noexcept {
-  if (in_forked_child()) return nullptr;
+bool take_waits_out(CUgraph graph) noexcept {
+  if (in_forked_child()) return false;
   const std::lock_guard lock(captures().mutex);
   const auto found = captures().waits_of.find(graph);
-  if (found == captures().waits_of.end()) return nullptr;
-  CUgraph clone = nullptr;
-  if (driver().cuGraphClone(&clone, graph) != CUDA_SUCCESS) return nullptr;
-  for (const CUgraphNode wait : found->second) {
-    CUgraphNode node = nullptr;
-    if (driver().cuGraphNodeFindInClone(&node, wait, clone) == CUDA_SUCCESS) {
-      bypass_node(clone, node);
-    }
-  }
-  return clone;
+  if (found == captures().waits_of.end()) return false;
+  for (const CUgraphNode wait : found->second) bypass_node(graph, wait);
+  captures().waits_of.erase(found);
+  return true;
 }
 
 void report_bare_graph() noexcept {

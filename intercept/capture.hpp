@@ -56,9 +56,13 @@ void capture_ended(const Ending& ending, CUstream stream, CUgraph graph) noexcep
 /// the graphs of a client whom nobody may hold: they would slow the critical job itself.
 void record_launch(Client& client, Entry entry, CUstream stream, bool programmatic) noexcept;
 
-/// For a graph that could not be instantiated: a clone without our wait nodes, or null if there
-/// are none in it. The caller destroys it.
-CUgraph clone_without_waits(CUgraph graph) noexcept;
+/// A stream, or a context (null: perhaps any), has been destroyed, and its capture with it.
+void capture_ended_with(CUstream stream) noexcept;
+void captures_ended_with(CUcontext context) noexcept;
+
+/// For a graph that could not be instantiated: takes our wait nodes out of it. False if it holds
+/// none.
+bool take_waits_out(CUgraph graph) noexcept;
 
 /// Says, once, that a graph runs without our waits: it is preemptible only in front.
 void report_bare_graph() noexcept;

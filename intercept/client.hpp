@@ -1,6 +1,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 
 #include "intercept/driver.hpp"
 #include "intercept/jobs.hpp"
@@ -51,11 +52,15 @@ class Client {
            policy().kind >= shm::PolicyKind::kSync;
   }
 
-  /// Whether a graph captured now is worth its wait nodes: graphs live long, so a best-effort
-  /// client always; one of higher priority only if somebody outranks it already.
-  [[nodiscard]] bool may_be_held() const noexcept {
-    return shm::SlotInfo::unpack(slot_.info.load()).priority == 0 ||
-           slot_.outranked.load(std::memory_order_relaxed) != 0;
+  /// Whether graphs captured now are worth their wait nodes: graphs live long, so a best-effort
+  /// client's always are; those of one of higher priority only if somebody outranks it already.
+  /// Decided at the first capture, because a later capture of the same code must be the same graph.
+  [[nodiscard]] bool captures_waits() noexcept {
+    std::call_once(captures_waits_decided_, [this] {
+      captures_waits_ = shm::SlotInfo::unpack(slot_.info.load()).priority == 0 ||
+                        slot_.outranked.load(std::memory_order_relaxed) != 0;
+    });
+    return captures_waits_;
   }
 
   /// Counts a launch that goes to the driver now.
@@ -84,6 +89,8 @@ class Client {
   CUdevice device_;
   std::atomic<std::uint64_t> policy_;
   std::atomic<bool> obeys_{false};
+  std::once_flag captures_waits_decided_;
+  bool captures_waits_ = false;
   Jobs jobs_;
   Pacer pacer_;
 };

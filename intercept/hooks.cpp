@@ -1,5 +1,7 @@
 // The exported functions: one per line of hooks.def, each no more than its arguments.
 #include "intercept/launch.hpp"
+#include "intercept/primary_context.hpp"
+#include "intercept/question.hpp"
 
 #define SLUICE_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -19,25 +21,45 @@ CUresult call_real(Function function, Args... args) noexcept {
   return function == nullptr ? CUDA_ERROR_NOT_SUPPORTED : function(args...);
 }
 
-CUresult destroy_context(CUresult result) noexcept {
-  if (result == CUDA_SUCCESS) {
-    Process::instance().for_each_client([](Client& client) { client.pacer().forget_all(); });
-  }
+/// A context (null: perhaps any) has ended, with all it held; no question is asked meanwhile.
+void context_ended(CUcontext context) noexcept {
+  captures_ended_with(context);
+  Process::instance().for_each_client([context](Client& client) {
+    client.jobs().forget_context(context);
+    client.pacer().forget_context(context);
+  });
+}
+
+template <class Call>
+CUresult end_context(CUcontext context, Call call) noexcept {
+  const NoQuestions quiet = NoQuestions::about_context(context);
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS) context_ended(context);
   return result;
 }
 
-/// Before the call: what we remember must not be asked about while it goes.
-void context_ends() noexcept {
-  Process::instance().for_each_client([](Client& client) { client.jobs().forget_all(); });
+/// The last release of a primary context ends it; one before that is an everyday call beside
+/// running work.
+template <class Call>
+CUresult let_go_of_primary(CUdevice device, Call call) noexcept {
+  const CUcontext context = primary_context(device);
+  const NoQuestions quiet = NoQuestions::about_context(context);
+  const bool was_active = primary_is_active(device);
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS && was_active && !primary_is_active(device)) context_ended(context);
+  return result;
 }
 
 template <class Call>
 CUresult destroy_stream(CUstream stream, Call call) noexcept {
+  const NoQuestions quiet = NoQuestions::about_stream(stream);
   Process::instance().for_each_client([stream](Client& client) {
     client.jobs().forget(stream);
     client.pacer().forget(stream);
   });
-  return call();
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS) capture_ended_with(stream);
+  return result;
 }
 
 template <class Call>
@@ -47,8 +69,10 @@ CUresult new_context(CUdevice device, Call call) noexcept {
   return result;
 }
 
+/// A question about a capturing stream, or about the legacy one, would break the capture.
 template <class Call>
 CUresult begin_capture(CUstream stream, bool into_graph, Call call) noexcept {
+  const NoQuestions quiet = NoQuestions::about_stream(stream);
   const CUresult result = call();
   if (result == CUDA_SUCCESS) capture_begun(stream, into_graph);
   return result;
@@ -63,20 +87,16 @@ CUresult end_capture(CUstream stream, CUgraph* graph, Call call) noexcept {
   return result;
 }
 
-/// Some graphs may not hold a wait node (device-launchable ones, for instance): they are
-/// instantiated without, and are preemptible only in front.
+/// Some graphs may not hold a wait node (device-launchable ones, for instance): they lose ours, and
+/// are preemptible only in front.
 template <class Call>
 CUresult instantiate(CUgraph graph, Call call) noexcept {
-  const CUresult result = call(graph);
-  if (result == CUDA_SUCCESS) return result;
-  const CUgraph bare = clone_without_waits(graph);
-  if (bare == nullptr) return result;
-  const CUresult second = call(bare);
-  driver().cuGraphDestroy(bare);
-  // Not our nodes' fault: then what the program learns of it must be about its own graph.
-  if (second != CUDA_SUCCESS) return call(graph);
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY || !take_waits_out(graph)) {
+    return result;
+  }
   report_bare_graph();
-  return second;
+  return call();
 }
 
 CUresult substituted(const char* symbol, void** found, CUresult result) noexcept {
@@ -151,10 +171,11 @@ SLUICE_COPY_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, per_thread)
 // --- Sync ---------------------------------------------------------------------------------------
 
 SLUICE_EXPORT CUresult cuCtxSynchronize(void) {
-  return synchronise_context([] { return call_real(driver().cuCtxSynchronize); });
+  return synchronise_context(nullptr, [] { return call_real(driver().cuCtxSynchronize); });
 }
 SLUICE_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) {
-  return synchronise_context([&] { return call_real(driver().cuCtxSynchronize_v2, context); });
+  return synchronise_context(context,
+                             [&] { return call_real(driver().cuCtxSynchronize_v2, context); });
 }
 
 #define SLUICE_SYNCHRONIZE(name, named)                                                         \
@@ -202,28 +223,25 @@ SLUICE_END_CAPTURE(cuStreamEndCapture_ptsz, per_thread)
 
 // --- Graph --------------------------------------------------------------------------------------
 
-#define SLUICE_INSTANTIATE_LOG(name)                                                     \
-  SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, \
-                              char* log, size_t log_size) {                              \
-    return instantiate(graph, [&](CUgraph from) {                                        \
-      return call_real(driver().name, exec, from, error_node, log, log_size);            \
-    });                                                                                  \
+#define SLUICE_INSTANTIATE_LOG(name)                                                              \
+  SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node,          \
+                              char* log, size_t log_size) {                                       \
+    return instantiate(                                                                           \
+        graph, [&] { return call_real(driver().name, exec, graph, error_node, log, log_size); }); \
   }
 SLUICE_INSTANTIATE_LOG(cuGraphInstantiate)
 SLUICE_INSTANTIATE_LOG(cuGraphInstantiate_v2)
 
 SLUICE_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
                                                    unsigned long long flags) {
-  return instantiate(graph, [&](CUgraph from) {
-    return call_real(driver().cuGraphInstantiateWithFlags, exec, from, flags);
-  });
+  return instantiate(
+      graph, [&] { return call_real(driver().cuGraphInstantiateWithFlags, exec, graph, flags); });
 }
 
-#define SLUICE_INSTANTIATE_PARAMS(name)                                                     \
-  SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph,                             \
-                              CUDA_GRAPH_INSTANTIATE_PARAMS* params) {                      \
-    return instantiate(                                                                     \
-        graph, [&](CUgraph from) { return call_real(driver().name, exec, from, params); }); \
+#define SLUICE_INSTANTIATE_PARAMS(name)                                                       \
+  SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph,                               \
+                              CUDA_GRAPH_INSTANTIATE_PARAMS* params) {                        \
+    return instantiate(graph, [&] { return call_real(driver().name, exec, graph, params); }); \
   }
 SLUICE_INSTANTIATE_PARAMS(cuGraphInstantiateWithParams)
 SLUICE_INSTANTIATE_PARAMS(cuGraphInstantiateWithParams_ptsz)
@@ -236,8 +254,11 @@ SLUICE_EXPORT CUresult cuGraphDestroy(CUgraph graph) {
 // --- Lifetime -----------------------------------------------------------------------------------
 
 SLUICE_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  return new_context(device,
-                     [&] { return call_real(driver().cuDevicePrimaryCtxRetain, context, device); });
+  return new_context(device, [&] {
+    const CUresult result = call_real(driver().cuDevicePrimaryCtxRetain, context, device);
+    if (result == CUDA_SUCCESS && context != nullptr) note_primary_context(device, *context);
+    return result;
+  });
 }
 
 #define SLUICE_CREATE_CONTEXT(name)                                                               \
@@ -267,17 +288,38 @@ SLUICE_EXPORT CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* par
 SLUICE_DESTROY_STREAM(cuStreamDestroy)
 SLUICE_DESTROY_STREAM(cuStreamDestroy_v2)
 
-#define SLUICE_END_CONTEXT(name, type)                       \
-  SLUICE_EXPORT CUresult name(type which) {                  \
-    context_ends();                                          \
-    return destroy_context(call_real(driver().name, which)); \
+SLUICE_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc resources,
+                                        CUdevice device, unsigned flags) {
+  return new_context(device, [&] {
+    return call_real(driver().cuGreenCtxCreate, context, resources, device, flags);
+  });
+}
+
+#define SLUICE_END_CONTEXT(name)                                                    \
+  SLUICE_EXPORT CUresult name(CUcontext context) {                                  \
+    return end_context(context, [&] { return call_real(driver().name, context); }); \
   }
-SLUICE_END_CONTEXT(cuCtxDestroy, CUcontext)
-SLUICE_END_CONTEXT(cuCtxDestroy_v2, CUcontext)
-SLUICE_END_CONTEXT(cuDevicePrimaryCtxRelease, CUdevice)
-SLUICE_END_CONTEXT(cuDevicePrimaryCtxRelease_v2, CUdevice)
-SLUICE_END_CONTEXT(cuDevicePrimaryCtxReset, CUdevice)
-SLUICE_END_CONTEXT(cuDevicePrimaryCtxReset_v2, CUdevice)
+SLUICE_END_CONTEXT(cuCtxDestroy)
+SLUICE_END_CONTEXT(cuCtxDestroy_v2)
+SLUICE_END_CONTEXT(cuCtxDetach)
+
+SLUICE_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx context) {
+  return end_context(nullptr, [&] { return call_real(driver().cuGreenCtxDestroy, context); });
+}
+
+#define SLUICE_RELEASE_PRIMARY(name)                                                    \
+  SLUICE_EXPORT CUresult name(CUdevice device) {                                        \
+    return let_go_of_primary(device, [&] { return call_real(driver().name, device); }); \
+  }
+SLUICE_RELEASE_PRIMARY(cuDevicePrimaryCtxRelease)
+SLUICE_RELEASE_PRIMARY(cuDevicePrimaryCtxRelease_v2)
+
+#define SLUICE_RESET_PRIMARY(name)                                                                 \
+  SLUICE_EXPORT CUresult name(CUdevice device) {                                                   \
+    return end_context(primary_context(device), [&] { return call_real(driver().name, device); }); \
+  }
+SLUICE_RESET_PRIMARY(cuDevicePrimaryCtxReset)
+SLUICE_RESET_PRIMARY(cuDevicePrimaryCtxReset_v2)
 
 // --- Lookup -------------------------------------------------------------------------------------
 // The real one answers first; what it found is replaced by address. So version and per-thread

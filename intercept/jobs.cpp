@@ -4,6 +4,7 @@
 
 #include "intercept/capture.hpp"
 #include "intercept/poller.hpp"
+#include "intercept/question.hpp"
 #include "shm/clock.hpp"
 #include "shm/view.hpp"
 
@@ -52,7 +53,12 @@ void Jobs::open_transparent() noexcept {
   transparent_ = true;
   launches_at_last_poll_ = launches();
   open_one();
-  wake_poller();
+  if (hold_others()) wake_poller();
+}
+
+bool Jobs::hold_others() const noexcept {
+  const auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
+  return shm::SlotInfo::unpack(slot.info.load()).priority > 0;
 }
 
 void Jobs::close_transparent() noexcept {
@@ -70,14 +76,17 @@ Jobs::Busy* Jobs::find(CUstream stream) noexcept {
 }
 
 void Jobs::touch_slow(CUstream stream) noexcept {
+  CUcontext context = nullptr;
+  driver().cuCtxGetCurrent(&context);
   const std::lock_guard lock(mutex_);
-  t_last = {this, stream, epoch_.load()};
+  const std::uint64_t epoch = epoch_.load();
+  t_last = {this, stream, epoch};
   if (g_explicit_jobs.load()) return;
-  if (find(stream) == nullptr) {
-    CUcontext context = nullptr;
-    driver().cuCtxGetCurrent(&context);
+  if (Busy* busy = find(stream)) {
+    busy->epoch = epoch;
+  } else {
     const void* thread = stream == CU_STREAM_PER_THREAD ? this_thread() : nullptr;
-    busy_.push_back({stream, thread, context, nullptr});
+    busy_.push_back({stream, thread, context, epoch, nullptr, false});
   }
   open_transparent();
 }
@@ -87,20 +96,46 @@ void Jobs::touch_host_copy() noexcept {
   if (!g_explicit_jobs.load()) open_transparent();
 }
 
-void Jobs::mark_per_thread(CUstream stream) noexcept {
-  if (g_explicit_jobs.load(std::memory_order_relaxed)) return;
-  const std::lock_guard lock(mutex_);
-  Busy* busy = transparent_ ? find(stream) : nullptr;
-  if (busy == nullptr) return;
-  const RelaxedCapture relaxed;
-  const auto spare = std::find_if(spare_markers_.begin(), spare_markers_.end(),
-                                  [busy](const auto& kept) { return kept.first == busy->context; });
-  if (busy->marker == nullptr && spare != spare_markers_.end()) {
-    busy->marker = spare->second;
-    spare_markers_.erase(spare);
+void Jobs::mark_per_thread() noexcept {
+  if (g_explicit_jobs.load(std::memory_order_relaxed) || !hold_others()) return;
+  CUevent marker = nullptr;
+  CUcontext context = nullptr;
+  driver().cuCtxGetCurrent(&context);
+  {
+    const std::lock_guard lock(mutex_);
+    Busy* busy = find(CU_STREAM_PER_THREAD);
+    if (busy == nullptr) {  // since the touch a poll has found what was given before it done
+      busy_.push_back(
+          {CU_STREAM_PER_THREAD, this_thread(), context, epoch_.load(), nullptr, false});
+      busy = &busy_.back();
+      open_transparent();
+    }
+    busy->marking = true;
+    const auto spare = std::find_if(spare_markers_.begin(), spare_markers_.end(),
+                                    [context](const auto& kept) { return kept.first == context; });
+    if (busy->marker == nullptr && spare != spare_markers_.end()) {
+      busy->marker = spare->second;
+      spare_markers_.erase(spare);
+    }
+    marker = busy->marker;
   }
-  if (busy->marker == nullptr) driver().cuEventCreate(&busy->marker, CU_EVENT_DISABLE_TIMING);
-  if (busy->marker != nullptr) driver().cuEventRecord(busy->marker, stream);
+  const RelaxedCapture relaxed;
+  if (marker == nullptr &&
+      driver().cuEventCreate(&marker, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+    marker = nullptr;
+  }
+  const bool marked =
+      marker != nullptr && driver().cuEventRecord(marker, CU_STREAM_PER_THREAD) == CUDA_SUCCESS;
+  const std::lock_guard lock(mutex_);
+  Busy* busy = find(CU_STREAM_PER_THREAD);
+  if (busy == nullptr) {  // a synchronise of another thread has ended the job meanwhile
+    if (marked) spare_markers_.emplace_back(context, marker);
+    return;
+  }
+  busy->marking = false;
+  busy->marker = marker;
+  // A stream that nobody can ask about must not hold others until max_hold.
+  if (!marked) busy_.erase(busy_.begin() + (busy - busy_.data()));
 }
 
 std::uint64_t Jobs::launches() const noexcept {
@@ -120,55 +155,67 @@ bool Jobs::nothing_since(std::uint64_t before) noexcept {
 }
 
 void Jobs::put_away(const Busy& busy) noexcept {
-  if (busy.marker != nullptr) spare_markers_.emplace_back(busy.context, busy.marker);
+  // Where it is being marked, its thread keeps the marker.
+  if (busy.marker != nullptr && !busy.marking) {
+    spare_markers_.emplace_back(busy.context, busy.marker);
+  }
+  busy_.erase(busy_.begin() + (&busy - busy_.data()));
 }
 
-void Jobs::put_away_all() noexcept {
-  for (const Busy& busy : busy_) put_away(busy);
-  busy_.clear();
-}
-
-void Jobs::after_sync_all(std::uint64_t before) noexcept {
+void Jobs::after_sync_context(std::uint64_t before, CUcontext context) noexcept {
   const std::lock_guard lock(mutex_);
   if (!transparent_ || !nothing_since(before)) return;
-  put_away_all();
-  close_transparent();
+  for (std::size_t i = busy_.size(); i-- > 0;) {
+    if (busy_[i].context == context) put_away(busy_[i]);
+  }
+  if (busy_.empty()) close_transparent();
 }
 
 void Jobs::after_sync(std::uint64_t before, CUstream stream) noexcept {
   const std::lock_guard lock(mutex_);
   if (!transparent_ || !nothing_since(before)) return;
-  if (const Busy* busy = find(stream)) {
-    put_away(*busy);
-    busy_.erase(busy_.begin() + (busy - busy_.data()));
-  }
+  if (const Busy* busy = find(stream)) put_away(*busy);
   if (busy_.empty()) close_transparent();
 }
 
+bool Jobs::is_done(const Busy& busy) noexcept {
+  if (busy.marking || (busy.stream == CU_STREAM_PER_THREAD && busy.marker == nullptr)) return false;
+  const Question question(busy.context, busy.stream);
+  if (!question) return false;
+  if (busy.marker != nullptr) return driver().cuEventQuery(busy.marker) != CUDA_ERROR_NOT_READY;
+  if (driver().cuCtxPushCurrent_v2(busy.context) != CUDA_SUCCESS) return true;
+  const CUresult state = driver().cuStreamQuery(busy.stream);
+  CUcontext popped = nullptr;
+  driver().cuCtxPopCurrent_v2(&popped);
+  return state != CUDA_ERROR_NOT_READY;
+}
+
+/// Asks with no lock held, so what it was told may be out of date when it has the lock again: work
+/// given from the new epoch on shows in Busy::epoch, and launches show in the count.
 void Jobs::poll() noexcept {
-  const std::lock_guard lock(mutex_);
-  if (!transparent_) return;
-  const std::uint64_t now = launches();
-  const bool launching = now != launches_at_last_poll_;
-  launches_at_last_poll_ = now;
-  // Work behind our own closed gate is not done, and asking about it may block in the driver.
-  const auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
-  if (launching || syncing_.load() != 0 || slot.gate.load() != 0 || any_capture_open()) return;
+  std::uint64_t epoch = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!transparent_) return;
+    const bool launching = launches() != launches_at_last_poll_;
+    launches_at_last_poll_ = launches();
+    // Work behind our own closed gate is not done, and asking about it may block in the driver.
+    const auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
+    if (launching || syncing_.load() != 0 || slot.gate.load() != 0 || any_capture_open()) return;
+    asked_ = busy_;
+    epoch = epoch_.fetch_add(1) + 1;
+  }
   const RelaxedCapture relaxed;
-  std::erase_if(busy_, [this](const Busy& busy) {
-    if (busy.marker != nullptr) {
-      const CUresult state = driver().cuEventQuery(busy.marker);
-      if (state == CUDA_SUCCESS) put_away(busy);
-      return state != CUDA_ERROR_NOT_READY;
-    }
-    if (busy.stream == CU_STREAM_PER_THREAD) return false;
-    if (driver().cuCtxPushCurrent_v2(busy.context) != CUDA_SUCCESS) return true;
-    const CUresult state = driver().cuStreamQuery(busy.stream);
-    CUcontext popped = nullptr;
-    driver().cuCtxPopCurrent_v2(&popped);
-    return state != CUDA_ERROR_NOT_READY;
-  });
-  if (busy_.empty() && nothing_since(now)) close_transparent();
+  for (const Busy& asked : asked_) {
+    if (!is_done(asked)) continue;
+    const std::lock_guard lock(mutex_);
+    const auto same = std::find_if(busy_.begin(), busy_.end(), [&asked](const Busy& busy) {
+      return busy.stream == asked.stream && busy.thread == asked.thread;
+    });
+    if (same != busy_.end() && same->epoch < epoch && !same->marking) put_away(*same);
+  }
+  const std::lock_guard lock(mutex_);
+  if (transparent_ && busy_.empty() && nothing_since(launches_at_last_poll_)) close_transparent();
 }
 
 void Jobs::forget(CUstream stream) noexcept {
@@ -177,10 +224,11 @@ void Jobs::forget(CUstream stream) noexcept {
   epoch_.fetch_add(1);
 }
 
-void Jobs::forget_all() noexcept {
+void Jobs::forget_context(CUcontext context) noexcept {
+  const auto gone = [context](CUcontext of) { return context == nullptr || of == context; };
   const std::lock_guard lock(mutex_);
-  busy_.clear();
-  spare_markers_.clear();  // they go with their context
+  std::erase_if(busy_, [gone](const Busy& busy) { return gone(busy.context); });
+  std::erase_if(spare_markers_, [gone](const auto& kept) { return gone(kept.first); });
   epoch_.fetch_add(1);
 }
 

@@ -16,7 +16,8 @@ extern constinit std::atomic<bool> g_explicit_jobs;
 /// Jobs of one client. The client is active from the first begin to the last end of overlapping
 /// jobs; only those two touch the gates of others. Transparent jobs are found here: a job begins
 /// with the first work given while idle, and ends when a synchronising call returns with nothing
-/// outstanding, or when poll() sees the GPU work done.
+/// outstanding, or when poll() sees the GPU work done. The jobs of a client of priority 0 hold
+/// nobody, and are not polled: only a synchronising call ends them.
 class Jobs {
  public:
   Jobs(shm::Board& board, int slot) noexcept : board_(board), slot_(slot) {}
@@ -38,9 +39,9 @@ class Jobs {
   /// A synchronous copy to the device is about to begin: a job begins, but no stream is busy.
   void touch_host_copy() noexcept;
 
-  /// After a launch on the calling thread's own default stream: no other thread can ask the
-  /// driver about it, so an event behind the launch is left for poll().
-  void mark_per_thread(CUstream stream) noexcept;
+  /// After work for the calling thread's own default stream: no other thread can ask the driver
+  /// about it, so an event behind the work is left for poll().
+  void mark_per_thread() noexcept;
 
   /// Brackets a synchronising call of the program.
   [[nodiscard]] std::uint64_t before_sync() noexcept {
@@ -48,15 +49,16 @@ class Jobs {
     return launches();
   }
   void sync_returned() noexcept { syncing_.fetch_sub(1, std::memory_order_relaxed); }
-  void after_sync_all(std::uint64_t before) noexcept;
+  void after_sync_context(std::uint64_t before, CUcontext context) noexcept;
   void after_sync(std::uint64_t before, CUstream stream) noexcept;
 
   /// For the polling thread. Ends the transparent job if its work is done.
   void poll() noexcept;
 
-  /// The stream, or every stream, is about to be destroyed.
+  /// The stream, or a context (null: perhaps any) with all it holds, has been or is about to be
+  /// destroyed; the caller forbids questions meanwhile.
   void forget(CUstream stream) noexcept;
-  void forget_all() noexcept;
+  void forget_context(CUcontext context) noexcept;
 
  private:
   /// Work given to a stream since the job began.
@@ -64,7 +66,9 @@ class Jobs {
     CUstream stream;
     const void* thread;  ///< Whose per-thread default stream it is; null for other streams.
     CUcontext context;
-    CUevent marker;  ///< Behind the last launch, for per-thread default streams; else null.
+    std::uint64_t epoch;  ///< Of the last touch that came through touch_slow().
+    CUevent marker;       ///< Behind the last work, for per-thread default streams; else null.
+    bool marking;         ///< Its thread is about to record the marker.
   };
   /// What this thread did last: see touch().
   struct Last {
@@ -75,9 +79,10 @@ class Jobs {
   static constinit thread_local Last t_last;
 
   void touch_slow(CUstream stream) noexcept;
-  /// Keeps the marker of a stream that is done, for the next one of its context.
+  /// Takes a stream off the list, and keeps its marker for the next one of its context.
   void put_away(const Busy& busy) noexcept;
-  void put_away_all() noexcept;
+  [[nodiscard]] static bool is_done(const Busy& busy) noexcept;
+  [[nodiscard]] bool hold_others() const noexcept;
   void open_transparent() noexcept;
   void close_transparent() noexcept;
   void open_one() noexcept;
@@ -88,10 +93,13 @@ class Jobs {
 
   shm::Board& board_;
   int slot_;
-  std::mutex mutex_;  ///< Serialises begin and end, and guards what follows.
-  int open_ = 0;      ///< Overlapping jobs, the transparent one included.
+  /// Serialises begin and end, and guards what follows. No driver call that can block is made
+  /// under it: launching threads take it.
+  std::mutex mutex_;
+  int open_ = 0;  ///< Overlapping jobs, the transparent one included.
   bool transparent_ = false;
   std::vector<Busy> busy_;
+  std::vector<Busy> asked_;  ///< Of the polling thread alone.
   /// Events of past jobs, so that none is made while a job runs but the first time.
   std::vector<std::pair<CUcontext, CUevent>> spare_markers_;
   std::uint64_t launches_at_last_poll_ = 0;

@@ -39,7 +39,7 @@ CUresult launch(Entry entry, CUstream stream, const CUlaunchConfig* config, Call
   if (turn.state != nullptr) client->pacer().after(turn, stream);
   // Again: while this launch was held, another thread's synchronise may have ended the job.
   client->jobs().touch(stream);
-  if (stream == CU_STREAM_PER_THREAD) client->jobs().mark_per_thread(stream);
+  if (stream == CU_STREAM_PER_THREAD) client->jobs().mark_per_thread();
   return result;
 }
 
@@ -55,6 +55,7 @@ CUresult copy_in(CUstream stream, bool synchronous, Call call) noexcept {
   client->jobs().touch(stream);
   const CUresult result = call();
   client->jobs().touch(stream);  // again: a poll in between has found the stream idle
+  if (stream == CU_STREAM_PER_THREAD) client->jobs().mark_per_thread();
   return result;
 }
 
@@ -69,14 +70,16 @@ CUresult synchronise_stream(CUstream stream, Call call) noexcept {
   return result;
 }
 
+/// `context`: null for the current one.
 template <class Call>
-CUresult synchronise_context(Call call) noexcept {
+CUresult synchronise_context(CUcontext context, Call call) noexcept {
   Client* client = g_only_client.load(std::memory_order_acquire);
   if (client == nullptr) return call();
+  if (context == nullptr) driver().cuCtxGetCurrent(&context);
   const std::uint64_t before = client->jobs().before_sync();
   const CUresult result = call();
   client->jobs().sync_returned();
-  if (result == CUDA_SUCCESS) client->jobs().after_sync_all(before);
+  if (result == CUDA_SUCCESS) client->jobs().after_sync_context(before, context);
   return result;
 }
 

@@ -1,8 +1,10 @@
 #include "intercept/pacer.hpp"
 
+#include "intercept/capture.hpp"
 #include "intercept/client.hpp"
 #include "intercept/driver_wait.hpp"
 #include "intercept/log.hpp"
+#include "intercept/primary_context.hpp"
 
 namespace sluice::intercept {
 
@@ -13,7 +15,10 @@ std::shared_ptr<Pacer::Stream> Pacer::find(CUstream stream) {
   if (driver().cuStreamGetId(stream, &id) != CUDA_SUCCESS) return nullptr;
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Stream>& state = streams_[id];
-  if (state == nullptr) state = std::make_shared<Stream>();
+  if (state == nullptr) {
+    state = std::make_shared<Stream>();
+    driver().cuCtxGetCurrent(&state->context);
+  }
   return state;
 }
 
@@ -68,14 +73,28 @@ void Pacer::after(const Turn& turn, CUstream stream) noexcept {
 }
 
 bool Pacer::put_wait(CUstream stream) noexcept {
-  if (gate_address_.load(std::memory_order_relaxed) == 0 && !register_board()) return false;
+  CUdeviceptr address = gate_address_.load(std::memory_order_relaxed);
+  if (address == 0) {
+    if (!register_board()) return false;
+    address = gate_address_.load();
+  }
   const CUresult result =
-      driver().cuStreamWaitValue64_v2(stream, gate_address_.load(), 0, CU_STREAM_WAIT_VALUE_EQ);
+      driver().cuStreamWaitValue64_v2(stream, address, 0, CU_STREAM_WAIT_VALUE_EQ);
   if (result == CUDA_ERROR_NOT_SUPPORTED) fall_back("refuses stream waits");
   return result == CUDA_SUCCESS;
 }
 
+bool Pacer::put_node(CUstream stream) noexcept {
+  if (gate_address_.load() == 0 && !register_board()) return false;
+  CUcontext current = nullptr;
+  driver().cuCtxGetCurrent(&current);
+  if (current == registered_in_.load()) return put_wait(stream);
+  report_bare_graph();
+  return false;
+}
+
 /// The whole board, once per process: a second registration of a page is refused, which is fine.
+/// In the device's primary context where there is one, because others come and go beside it.
 bool Pacer::register_board() noexcept {
   int can_wait = 0;
   driver().cuDeviceGetAttribute(&can_wait, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
@@ -85,6 +104,22 @@ bool Pacer::register_board() noexcept {
     return false;
   }
   const RelaxedCapture relaxed;
+  CUcontext context = primary_context(client_.device());
+  if (context != nullptr && !primary_is_active(client_.device())) context = nullptr;
+  if (context == nullptr) driver().cuCtxGetCurrent(&context);
+  if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return false;
+  const bool known = register_here();
+  CUcontext popped = nullptr;
+  driver().cuCtxPopCurrent_v2(&popped);
+  if (!known) {
+    fall_back("cannot map the board");
+    return false;
+  }
+  registered_in_.store(context);
+  return true;
+}
+
+bool Pacer::register_here() noexcept {
   shm::Board& board = client_.seat().board;
   const CUresult registered = driver().cuMemHostRegister_v2(
       &board, sizeof(board), CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
@@ -92,12 +127,8 @@ bool Pacer::register_board() noexcept {
   const bool known =
       (registered == CUDA_SUCCESS || registered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) &&
       driver().cuMemHostGetDevicePointer_v2(&address, &client_.slot().gate, 0) == CUDA_SUCCESS;
-  if (!known) {
-    fall_back("cannot map the board");
-    return false;
-  }
-  gate_address_.store(address);
-  return true;
+  if (known) gate_address_.store(address);
+  return known;
 }
 
 void Pacer::fall_back(const char* why) noexcept {
@@ -106,6 +137,13 @@ void Pacer::fall_back(const char* why) noexcept {
 }
 
 void Pacer::forget(CUstream stream) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (streams_.empty()) return;
+  }
+  // To ask a capturing stream for its id would break the capture; what is kept of one that is
+  // destroyed inside a capture does no harm, because its id does not come again.
+  if (any_capture_open() && is_capturing(stream)) return;
   unsigned long long id = 0;
   if (driver().cuStreamGetId(stream, &id) != CUDA_SUCCESS) return;
   const std::lock_guard lock(mutex_);
@@ -117,9 +155,13 @@ void Pacer::forget(CUstream stream) noexcept {
   streams_.erase(found);
 }
 
-void Pacer::forget_all() noexcept {
+void Pacer::forget_context(CUcontext context) noexcept {
   const std::lock_guard lock(mutex_);
-  streams_.clear();  // the events go with their context
+  std::erase_if(streams_, [context](const auto& stream) {
+    return context == nullptr || stream.second->context == context;
+  });
+  if (context != nullptr && registered_in_.load() != context) return;
+  registered_in_.store(nullptr);
   gate_address_.store(0);
 }
 

@@ -22,6 +22,7 @@ class Pacer {
   /// What is kept of one stream, by the id that the driver never uses twice.
   struct Stream {
     std::mutex mutex;
+    CUcontext context = nullptr;
     std::uint64_t launches = 0;
     std::array<CUevent, 2> group_end{};  ///< Of even and odd groups; null until first used.
     std::array<bool, 2> recorded{};
@@ -39,26 +40,32 @@ class Pacer {
   Turn before(Entry entry, CUstream stream) noexcept;
   void after(const Turn& turn, CUstream stream) noexcept;
 
-  /// Puts a wait for the open gate into the stream, or as a node into its capture. False if the
-  /// device cannot; then the policy falls back to event:2, with a warning.
-  bool put_wait(CUstream stream) noexcept;
+  /// Puts a wait for the open gate as a node into the stream's capture. False if the device cannot
+  /// (see put_wait), and outside the context that the board is registered in: the graph may outlive
+  /// that context, and the driver refuses graphs that wait on memory no longer registered.
+  bool put_node(CUstream stream) noexcept;
 
   /// The stream is about to be destroyed.
   void forget(CUstream stream) noexcept;
 
-  /// A context is about to be destroyed, with whatever events and registrations it holds.
-  void forget_all() noexcept;
+  /// A context (null: perhaps any) has been destroyed, with the events and registrations it held.
+  void forget_context(CUcontext context) noexcept;
 
  private:
   std::shared_ptr<Stream> find(CUstream stream);
   void begin_group(Stream& state, std::uint64_t group) noexcept;
+  /// Puts a wait for the open gate into the stream. False if the device cannot; then the policy
+  /// falls back to event:2, with a warning.
+  bool put_wait(CUstream stream) noexcept;
   bool register_board() noexcept;
+  bool register_here() noexcept;
   void fall_back(const char* why) noexcept;
 
   Client& client_;
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Stream>> streams_;
   std::atomic<CUdeviceptr> gate_address_{0};  ///< 0: the board is not registered.
+  std::atomic<CUcontext> registered_in_{nullptr};
 };
 
 }  // namespace sluice::intercept

@@ -12,8 +12,7 @@
 namespace sluice::intercept {
 namespace {
 
-constexpr std::uint64_t kCriticalPeriodNs = 1'000'000;
-constexpr std::uint64_t kBestEffortPeriodNs = 10'000'000;
+constexpr std::uint64_t kPeriodNs = 1'000'000;
 /// Jobs that follow each other closely find the poller awake, and need not wake it each time.
 constexpr std::uint64_t kStayAwakeNs = 100'000'000;
 constexpr std::uint64_t kIdleNs = 1'000'000'000;
@@ -25,8 +24,6 @@ constinit std::atomic<bool> g_started{false};
 
 [[noreturn]] void run() noexcept {
   Process& process = Process::instance();
-  const std::uint64_t period =
-      process.config().priority > 0 ? kCriticalPeriodNs : kBestEffortPeriodNs;
   const std::atomic<std::uint32_t> never{0};
   std::uint64_t last_active_ns = 0;
   for (;;) {
@@ -39,7 +36,7 @@ constinit std::atomic<bool> g_started{false};
     const std::uint64_t now = shm::monotonic_ns();
     if (active) last_active_ns = now;
     if (now - last_active_ns < kStayAwakeNs && !g_explicit_jobs.load()) {
-      shm::futex_wait(never, 0, period);
+      shm::futex_wait(never, 0, kPeriodNs);
       continue;
     }
     g_asleep.store(true);

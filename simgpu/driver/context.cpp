@@ -142,6 +142,13 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   return CUDA_SUCCESS;
 }
 CUresult cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
+/// Nobody can attach a second time, so the first detach is the last.
+CUresult cuCtxDetach(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
+
+CUresult cuGreenCtxCreate(CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned int) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult cuGreenCtxDestroy(CUgreenCtx) { return CUDA_ERROR_NOT_SUPPORTED; }
 
 CUresult cuCtxSetCurrent(CUcontext ctx) {
   if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;

@@ -1,7 +1,9 @@
 // Inside a stream capture nothing may be held, added where it does not belong, or broken.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "tests/intercept/session.hpp"
@@ -140,27 +142,94 @@ TEST_F(Capturing, AGraphThatMayNotHoldWaitsIsInstantiatedWithout) {
             CUDA_SUCCESS);
   EXPECT_EQ(fake::nodes(bare), "KKKKK");
   EXPECT_TRUE(fake::is_chain(bare)) << "the order of the kernels was lost with the waits";
+  EXPECT_EQ(fake::nodes(graph), "KKKKK") << "the graph is no longer that of its executable one";
   CUDA_GRAPH_INSTANTIATE_PARAMS params{};
   params.flags = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+  graph = capture(make_stream(), 3);
   ASSERT_EQ(::cuGraphInstantiateWithParams(&bare, graph, &params), CUDA_SUCCESS);
-  EXPECT_EQ(fake::nodes(graph), "WKKWKKWK") << "the program's own graph was changed";
+  EXPECT_EQ(fake::nodes(bare), "KKK");
   const std::string said = errors();
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
-// What a program learns of a failure must be about its own graph, not about a clone of ours.
+// A failure that is not our nodes' fault is the program's, and costs it none of them.
 TEST_F(Capturing, AGraphThatFailsAnywayFailsAsItself) {
   attach("device:2");
   CUgraph graph = capture(make_stream(), 3);
-  fake::clear();
   fake::answer(Id::cuGraphInstantiateWithFlags, CUDA_ERROR_OUT_OF_MEMORY);
   CUgraphExec exec = nullptr;
   EXPECT_EQ(::cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_ERROR_OUT_OF_MEMORY);
-  std::uint64_t last = 0;
-  for (const fake::Call& call : fake::calls()) {
-    if (call.id == Id::cuGraphInstantiateWithFlags) last = call.arguments[1];
-  }
-  EXPECT_EQ(last, reinterpret_cast<std::uint64_t>(graph));
+  EXPECT_EQ(fake::nodes(graph), "WKKWK");
+  fake::answer(Id::cuGraphInstantiateWithFlags, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(::cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_ERROR_INVALID_VALUE);
+  fake::answer(Id::cuGraphInstantiateWithFlags, CUDA_SUCCESS);
+  EXPECT_EQ(::cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+}
+
+// The driver refuses to launch a graph whose waits look at memory that is no longer registered.
+TEST_F(Capturing, AGraphOfAnotherContextThanTheBoardsHoldsNoWaits) {
+  catch_errors();
+  attach("device:2");
+  CUcontext primary = nullptr;
+  ASSERT_EQ(::cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+  CUcontext other = nullptr;
+  ASSERT_EQ(::cuCtxCreate_v2(&other, 0, 0), CUDA_SUCCESS);
+  EXPECT_EQ(fake::nodes(capture(make_stream(), 3)), "KKK");
+  ASSERT_EQ(::cuCtxSetCurrent(primary), CUDA_SUCCESS);
+  EXPECT_EQ(fake::nodes(capture(make_stream(), 3)), "WKKWK");
+  const std::string said = errors();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  ASSERT_EQ(::cuCtxDestroy_v2(other), CUDA_SUCCESS);
+  EXPECT_TRUE(fake::registered()) << "the board went with a context of no importance";
+}
+
+// A stream that joined a capture may be destroyed in it; to ask for its id would break the capture.
+TEST_F(Capturing, AStreamMayBeDestroyedInsideACapture) {
+  attach("sync:1");
+  outrank();
+  CUstream stream = make_stream();
+  CUstream joined = make_stream();
+  launch(joined);
+  CUevent event = nullptr;
+  ASSERT_EQ(::cuEventCreate(&event, 0), CUDA_SUCCESS);
+  begin(stream);
+  ASSERT_EQ(::cuEventRecord(event, stream), CUDA_SUCCESS);
+  ASSERT_EQ(::cuStreamWaitEvent(joined, event, 0), CUDA_SUCCESS);
+  launch(joined);
+  ASSERT_EQ(::cuEventRecord(event, joined), CUDA_SUCCESS);
+  ASSERT_EQ(::cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
+  ASSERT_EQ(::cuStreamDestroy_v2(joined), CUDA_SUCCESS);
+  EXPECT_NE(end(stream), nullptr);
+}
+
+// A capture that nobody can end any more must not switch the polling of jobs off for good.
+TEST_F(Capturing, ACaptureEndsWithItsStream) {
+  attach("gate", 5);
+  CUstream stream = make_stream();
+  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  ASSERT_EQ(::cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  launch(make_stream());
+  EXPECT_TRUE(eventually([this] { return !shm::is_active(slot().job.load()); }));
+}
+
+// The poll of a job asks about its streams; a capture that begins in the middle would be broken.
+TEST_F(Capturing, ACaptureWaitsForAQuestionAboutItsStream) {
+  attach("gate", 5);
+  CUstream stream = make_stream();
+  CUstream other = make_stream();
+  fake::pause();
+  fake::stall(Id::cuStreamQuery);
+  launch(stream);
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  begin(other);
+  EXPECT_NE(end(other), nullptr) << "a question about another stream is in nobody's way";
+  fake::clear();
+  std::thread capturing([stream] { begin(stream); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(fake::count(Id::cuStreamBeginCapture_v2), 0U);
+  fake::unstall();
+  capturing.join();
+  EXPECT_NE(end(stream), nullptr);
 }
 
 // A capture gives the GPU no work: to hold it would hang the program for nothing.

@@ -167,6 +167,107 @@ TEST_F(JobsOf, AnExplicitJobMayBeginBeforeTheFirstLaunch) {
   EXPECT_FALSE(active());
 }
 
+// Asked about a stream whose queue is full, the driver blocks. Whoever would make room must not
+// meet that on its way: not a launch, not a synchronise, not an end of the process.
+TEST_F(JobsOf, AQuestionThatBlocksHoldsNobodyUp) {
+  attach("gate", 5);
+  CUstream asked = make_stream();
+  CUstream other = make_stream();
+  fake::pause();
+  fake::stall(fake::Id::cuStreamQuery);
+  launch(asked);
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  fake::resume();
+  launch(other);
+  std::thread([] { launch(make_stream()); }).join();
+  EXPECT_EQ(::cuStreamSynchronize(other), CUDA_SUCCESS);
+  EXPECT_EQ(::cuStreamDestroy_v2(other), CUDA_SUCCESS);
+  EXPECT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_FALSE(active());
+  fake::unstall();
+}
+
+// What the driver says of a stream is old news once work has been given to it.
+TEST_F(JobsOf, WorkGivenDuringTheQuestionKeepsTheJobOpen) {
+  attach("gate", 5);
+  CUstream stream = make_stream();
+  fake::stall(fake::Id::cuStreamQuery);
+  launch(stream);
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  launch(stream);  // answered after this one, so done; the next one is not
+  fake::pause();
+  launch(stream);
+  fake::unstall();
+  EXPECT_TRUE(stays_active());
+  fake::resume();
+  EXPECT_TRUE(becomes_idle());
+}
+
+// Jobs of priority 0 hold nobody: no question and no event is spent on their end.
+TEST_F(JobsOf, BestEffortJobsAreNotPolled) {
+  attach("device:4");
+  fake::pause();
+  launch(make_stream());
+  ::cuLaunchKernel_ptsz(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+  EXPECT_TRUE(stays_active());
+  EXPECT_EQ(fake::count(fake::Id::cuStreamQuery), 0U);
+  EXPECT_EQ(fake::count(fake::Id::cuEventRecord), 0U);
+  fake::resume();
+  ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_FALSE(active());
+}
+
+// A copy ahead of the work, and no synchronise after it, would hold those below until max_hold.
+TEST_F(JobsOf, ACopyOnAPerThreadStreamIsSeenToEnd) {
+  attach("gate", 5);
+  ASSERT_TRUE(becomes_idle());
+  char host = 0;
+  ::cuMemcpyHtoDAsync_v2_ptsz(0x1000, &host, 1, nullptr);
+  EXPECT_TRUE(becomes_idle());
+}
+
+// A stream that cannot be marked cannot be asked about: it must not hold anybody.
+TEST_F(JobsOf, APerThreadStreamWithoutAMarkerEndsItsJob) {
+  attach("gate", 5);
+  fake::answer(fake::Id::cuEventCreate, CUDA_ERROR_OUT_OF_MEMORY);
+  fake::answer(fake::Id::cuEventRecord, CUDA_ERROR_OUT_OF_MEMORY);
+  ::cuLaunchKernel_ptsz(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+  EXPECT_TRUE(becomes_idle());
+}
+
+// Libraries retain and release the primary context around their use of it.
+TEST_F(JobsOf, AReleaseOfAContextThatLivesOnEndsNothing) {
+  attach("gate", 5);
+  CUcontext context = nullptr;
+  ASSERT_EQ(::cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+  ASSERT_EQ(::cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+  fake::pause();
+  launch(make_stream());
+  ASSERT_EQ(::cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+  EXPECT_TRUE(stays_active());
+  ASSERT_EQ(::cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+  EXPECT_TRUE(becomes_idle()) << "the last release ends the context, and its work";
+}
+
+// To synchronise one context says nothing of another one's work.
+TEST_F(JobsOf, ASynchroniseEndsTheWorkOfItsContextOnly) {
+  attach("gate", 5);
+  CUcontext first = nullptr;
+  ASSERT_EQ(::cuCtxGetCurrent(&first), CUDA_SUCCESS);
+  CUstream there = make_stream();
+  fake::pause();
+  launch(there);
+  CUcontext second = nullptr;
+  ASSERT_EQ(::cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
+  CUstream here = make_stream();
+  launch(here);
+  fake::finish(here, 1);
+  ASSERT_EQ(::cuCtxSynchronize_v2(second), CUDA_SUCCESS);
+  EXPECT_TRUE(stays_active());
+  ASSERT_EQ(::cuCtxDestroy_v2(second), CUDA_SUCCESS);
+  EXPECT_TRUE(stays_active()) << "a context took another one's work with it";
+}
+
 // A context that is destroyed takes its work with it.
 TEST_F(JobsOf, ADestroyedContextEndsItsJobs) {
   attach("gate", 5);

@@ -20,6 +20,7 @@ compare() {
 }
 
 compare "a program without CUDA" "$program"
+# shellcheck disable=SC2016  # for the inner shell to expand
 compare "a shell" /bin/sh -c 'echo $0; (exit 3); echo $?; for i in 1 2 3; do echo $i | cat; done'
 compare "ls" /bin/ls /
 compare "a forking shell" /bin/sh -c '/bin/sh -c "/bin/ls /proc/self/fd | wc -l" & wait'

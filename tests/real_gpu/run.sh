@@ -6,7 +6,7 @@
 #   tests/real_gpu/run.sh [FOLDER FOR RESULTS]
 set -u
 failed=0
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 out=${1:-results/real-gpu}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)

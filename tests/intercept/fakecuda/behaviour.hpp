@@ -147,10 +147,11 @@ SLUICE_FAKE_ENTRY(cuStreamWaitEvent, CUstream handle, CUevent event, unsigned) {
 
 SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxRetain, CUcontext* context, CUdevice device) {
   *context = state().primary_of(device);
+  ++(*context)->retained;
   return CUDA_SUCCESS;
 }
 inline CUresult make_context(CUcontext* context, CUdevice device) {
-  state().contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{device, false, true}));
+  state().contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{device, false, true, 0}));
   *context = state().contexts.back().get();
   this_thread().contexts.push_back(*context);
   return CUDA_SUCCESS;
@@ -187,6 +188,17 @@ inline CUresult end_context(CUcontext context) {
 }
 SLUICE_FAKE_ENTRY(cuCtxDestroy, CUcontext context) { return end_context(context); }
 SLUICE_FAKE_ENTRY(cuCtxDestroy_v2, CUcontext context) { return end_context(context); }
+SLUICE_FAKE_ENTRY(cuCtxDetach, CUcontext context) { return end_context(context); }
+inline CUresult release_primary(CUdevice device) {
+  const CUcontext context = state().primary_of(device);
+  return context->retained == 0 || --context->retained != 0 ? CUDA_SUCCESS : end_context(context);
+}
+SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxRelease, CUdevice device) { return release_primary(device); }
+SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxRelease_v2, CUdevice device) { return release_primary(device); }
+SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxGetState, CUdevice device, unsigned*, int* active) {
+  *active = state().primary.count(device) != 0 ? 1 : 0;
+  return CUDA_SUCCESS;
+}
 SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxReset, CUdevice device) {
   return end_context(state().primary_of(device));
 }

@@ -86,18 +86,6 @@ SLUICE_FAKE_ENTRY(cuGraphInstantiateWithParams, CUgraphExec* exec, CUgraph graph
                   CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   return state().instantiate(exec, graph, params->flags);
 }
-SLUICE_FAKE_ENTRY(cuGraphClone, CUgraph* copy, CUgraph graph) {
-  *copy = state().clone(graph);
-  return CUDA_SUCCESS;
-}
-SLUICE_FAKE_ENTRY(cuGraphNodeFindInClone, CUgraphNode* found, CUgraphNode original, CUgraph copy) {
-  for (const auto& node : copy->nodes) {
-    if (node->original != original) continue;
-    *found = node.get();
-    return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
-}
 inline CUresult list(const std::vector<CUgraphNode>& found, CUgraphNode* nodes,
                      std::size_t* count) {
   if (nodes != nullptr) std::copy_n(found.begin(), std::min(*count, found.size()), nodes);

@@ -61,6 +61,12 @@ SLUICE_FAKE_API void record(bool on);
 /// From now on `id` answers `result` without doing anything else; CUDA_SUCCESS ends that.
 SLUICE_FAKE_API void answer(Id id, CUresult result);
 
+/// From now on `id` blocks its callers, until unstall(); as a real driver does with a stream whose
+/// queue is full. Threads that it blocks now.
+SLUICE_FAKE_API void stall(Id id);
+SLUICE_FAKE_API void unstall();
+SLUICE_FAKE_API int stalled_threads();
+
 /// What cuGetProcAddress of this driver finds, asked past every hook.
 SLUICE_FAKE_API CUresult find_entry(const char* symbol, void** found, int version,
                                     cuuint64_t flags);

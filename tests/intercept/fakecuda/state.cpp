@@ -17,7 +17,7 @@ Thread& this_thread() {
 CUcontext State::primary_of(CUdevice device) {
   CUcontext& context = primary[device];
   if (context == nullptr) {
-    contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{device, true, true}));
+    contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{device, true, true, 0}));
     context = contexts.back().get();
   }
   return context;
@@ -67,8 +67,8 @@ bool State::unsafe_call() {
 }
 
 CUgraphNode State::add_node(CUgraph graph, char kind, std::vector<CUgraphNode> dependencies) {
-  graph->nodes.push_back(std::make_unique<CUgraphNode_st>(
-      CUgraphNode_st{kind, graph, std::move(dependencies), nullptr}));
+  graph->nodes.push_back(
+      std::make_unique<CUgraphNode_st>(CUgraphNode_st{kind, graph, std::move(dependencies)}));
   return graph->nodes.back().get();
 }
 
@@ -82,23 +82,6 @@ CUresult State::submit(CUstream handle, char kind) {
   ++stream.submitted;
   if (!paused) stream.done = stream.submitted;
   return CUDA_SUCCESS;
-}
-
-CUgraph State::clone(CUgraph graph) {
-  graphs.push_back(std::make_unique<CUgraph_st>());
-  CUgraph copy = graphs.back().get();
-  std::map<CUgraphNode, CUgraphNode> copies;
-  for (const auto& node : graph->nodes) {
-    CUgraphNode made = add_node(copy, node->kind, {});
-    made->original = node.get();
-    copies[node.get()] = made;
-  }
-  for (const auto& node : graph->nodes) {
-    for (CUgraphNode dependency : node->dependencies) {
-      copies[node.get()]->dependencies.push_back(copies[dependency]);
-    }
-  }
-  return copy;
 }
 
 CUresult State::instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
@@ -138,6 +121,20 @@ void clear() {
 void record(bool on) {
   const std::lock_guard lock(state().mutex);
   state().recording = on;
+}
+
+void stall(Id id) {
+  const std::lock_guard lock(state().mutex);
+  state().stalled = id;
+}
+void unstall() {
+  const std::lock_guard lock(state().mutex);
+  state().stalled.reset();
+  state().unstalled.notify_all();
+}
+int stalled_threads() {
+  const std::lock_guard lock(state().mutex);
+  return state().stalled_threads;
 }
 
 void answer(Id id, CUresult result) {

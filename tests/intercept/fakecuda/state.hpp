@@ -16,13 +16,13 @@ struct CUctx_st {
   CUdevice device = 0;
   bool primary = false;
   bool alive = true;
+  int retained = 0;
 };
 
 struct CUgraphNode_st {
   char kind = 'K';
   CUgraph graph = nullptr;
   std::vector<CUgraphNode> dependencies;
-  CUgraphNode original = nullptr;  ///< In a clone: what it was cloned from.
 };
 
 struct CUgraph_st {
@@ -77,6 +77,9 @@ struct State {
   std::vector<Call> calls;
   bool recording = true;
   std::map<Id, CUresult> answers;
+  std::optional<Id> stalled;
+  int stalled_threads = 0;
+  std::condition_variable unstalled;
 
   bool paused = false;
   bool stream_waits = true;
@@ -107,7 +110,6 @@ struct State {
   /// One operation given to the stream: done at once, later, or recorded.
   CUresult submit(CUstream handle, char kind);
   CUgraphNode add_node(CUgraph graph, char kind, std::vector<CUgraphNode> dependencies);
-  CUgraph clone(CUgraph graph);
   CUresult instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags);
   void wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream);
 };

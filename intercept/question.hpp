@@ -1,0 +1,39 @@
+#pragma once
+#include "intercept/driver.hpp"
+
+namespace sluice::intercept {
+
+/// The one question about a stream that the polling thread has put to the driver and that is not
+/// yet answered. It may take long: asked about a stream whose queue is full behind a wait, the
+/// driver blocks. So no lock is held over it, and nobody waits for the answer but who is about to
+/// end what it is about.
+class Question {
+ public:
+  /// False, and nothing may be asked, while some thread of the program ends or captures something.
+  Question(CUcontext context, CUstream stream) noexcept;
+  ~Question();
+  Question(const Question&) = delete;
+  Question& operator=(const Question&) = delete;
+  explicit operator bool() const noexcept { return allowed_; }
+
+ private:
+  bool allowed_;
+};
+
+/// While it lives no question is asked. The constructor waits, 5 s at most, for the answer to one
+/// that is in the way: about this stream (or the legacy stream, which sees them all), or about
+/// this context; null means any.
+class NoQuestions {
+ public:
+  static NoQuestions about_stream(CUstream stream) noexcept;
+  static NoQuestions about_context(CUcontext context) noexcept;
+  ~NoQuestions();
+  NoQuestions(const NoQuestions&) = delete;
+  NoQuestions& operator=(const NoQuestions&) = delete;
+
+ private:
+  template <class InTheWay>
+  explicit NoQuestions(InTheWay in_the_way) noexcept;
+};
+
+}  // namespace sluice::intercept
