@@ -1,0 +1,1 @@
+"""The Python side of Sluice. Each subpackage is one `sluice` command."""

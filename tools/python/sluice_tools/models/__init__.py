@@ -1,0 +1,1 @@
+"""`sluice models`: exports PyTorch models into the store that `sluice run` reads."""

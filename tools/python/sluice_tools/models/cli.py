@@ -1,0 +1,187 @@
+"""The command line of `sluice models`. Imports torch only for what needs it: `list` stays fast."""
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+from sluice_tools.models import report
+from sluice_tools.models.errors import (
+    EXIT_FINE,
+    EXIT_USAGE,
+    CommandError,
+    run_error,
+    usage_error,
+)
+from sluice_tools.models.store import Store, default_store
+
+_EXAMPLES = """\
+examples:
+  sluice models export fasterrcnn_resnet50_fpn resnet50 resnet152
+  sluice models export resnet50 --format aoti --batch 8
+  sluice models export resnet50 --weights resnet50.pth
+  sluice models export bert_large --sequence 128 --dtype bfloat16
+  sluice models list
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        sys.stderr.write(f"{self.prog}: {message}; {self.prog} --help says what it takes\n")
+        sys.exit(EXIT_USAGE)
+
+
+def _whole(low: int, high: int):
+    def read(text: str) -> int:
+        if not re.fullmatch(r"\d{1,9}", text) or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number {low}-{high}")
+        return int(text)
+
+    return read
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="sluice models",
+        description="Put PyTorch models into the store from which `sluice run` takes them.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _add_export(commands)
+    listing = commands.add_parser("list", help="the models in the store")
+    listing.add_argument(
+        "--available", action="store_true", help="instead, the names that export knows"
+    )
+    show = commands.add_parser("show", help="everything about one model in the store")
+    show.add_argument("name", metavar="NAME")
+    for command in commands.choices.values():
+        command.add_argument(
+            "--store",
+            metavar="DIR",
+            help="the model store (default: $SLUICE_MODELS, else ~/.local/share/sluice/models)",
+        )
+        command.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _add_export(commands) -> None:
+    export = commands.add_parser(
+        "export",
+        help="build a model, convert it, put it into the store",
+        description="Build models, convert them and put them into the store. Weights are random "
+        "with a fixed seed unless --weights names a file; nothing is downloaded.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = export.add_argument
+    add("names", metavar="NAME", nargs="+",
+        help="a torchvision model by its registry name, or bert_large, bert_base, bert_tiny")
+    add("--format", choices=("torchscript", "aoti"), default="torchscript",
+        help="torchscript (default): any batch, any device; aoti: compiled for one of each")
+    add("--batch", type=_whole(1, 65536), metavar="N", help="batch of an aoti package (default 1)")
+    add("--device", choices=("cuda", "cpu"),
+        help="device of an aoti package (default: cuda where there is a GPU)")
+    add("--weights", type=Path, metavar="FILE", help="a saved state_dict of the model")
+    add("--seed", type=_whole(0, 2**31 - 1), metavar="N", help="of random weights (default 0)")
+    add("--size", type=_whole(1, 16384), nargs=2, metavar=("H", "W"),
+        help="input size of a classification or segmentation model (default: its usual one)")
+    add("--sequence", type=_whole(1, 512), metavar="S", default=128,
+        help="input length of a text model, in tokens (default 128)")
+    add("--dtype", choices=("float32", "bfloat16", "float16"), default="float32",
+        help="of weights and computation (default float32)")
+    add("--force", action="store_true",
+        help="export again what is there; replace a model of other weights or another torch")
+
+
+def _import_torch():
+    try:
+        import torch  # noqa: F401
+        import torchvision  # noqa: F401
+    except ImportError as error:
+        venv = os.environ.get("SLUICE_VENV", ".venv")
+        raise run_error(
+            f"export needs torch and torchvision, and {sys.executable} lacks them ({error}); "
+            f"install them with: python3 -m venv {venv} && {venv}/bin/pip install "
+            "torch==2.11.0 torchvision==0.26.0 (or name a Python that has them in SLUICE_PYTHON)"
+        )
+
+
+def _export(args, store: Store) -> None:
+    if args.weights and len(args.names) > 1:
+        raise usage_error(f"--weights is for one model, found {len(args.names)} names")
+    if args.weights and args.seed is not None:
+        raise usage_error("--weights and --seed exclude each other")
+    if args.format == "torchscript" and (args.batch or args.device):
+        option = "--batch" if args.batch else "--device"
+        raise usage_error(
+            f"{option} is for --format aoti: a torchscript file takes any batch on any device"
+        )
+    _import_torch()
+    from sluice_tools.models import export
+
+    request = export.Request(
+        format=args.format,
+        batch=args.batch or 1,
+        device=args.device,
+        weights=args.weights,
+        seed=args.seed or 0,
+        size=args.size,
+        sequence=args.sequence,
+        dtype=args.dtype,
+        force=args.force,
+    )
+    export.require_possible(args.names, request)
+    store.require_writable()
+    results = []
+    for name in args.names:
+        results.append(export.export(name, request, store))
+        if not args.json:
+            report.print_result(results[-1])
+    if args.json:
+        print(json.dumps(results, indent=2))
+
+
+def _list(args, store: Store) -> None:
+    if args.available:
+        _import_torch()
+        from sluice_tools.models import catalogue
+
+        report.print_available(catalogue.tasks(), args.json)
+    else:
+        report.print_list(store, args.json)
+
+
+def _show(args, store: Store) -> None:
+    if store.read(args.name) is None:
+        raise usage_error(
+            f"no model '{args.name}' in {store.folder}; sluice models export {args.name} makes it"
+        )
+    report.print_model(store, args.name, args.json)
+
+
+def _interrupt(_signal, _frame):
+    raise KeyboardInterrupt
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    store = Store(Path(args.store) if args.store else default_store())
+    old = signal.signal(signal.SIGTERM, _interrupt)  # so that a work folder is removed
+    try:
+        {"export": _export, "list": _list, "show": _show}[args.command](args, store)
+        return EXIT_FINE
+    except CommandError as error:
+        print(f"sluice models: {error}", file=sys.stderr)
+        return error.code
+    except OSError as error:
+        print(f"sluice models: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("sluice models: interrupted; nothing was left in the store", file=sys.stderr)
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, old)

@@ -1,0 +1,27 @@
+"""Errors that end the command with one line: what was wrong, where, what to do."""
+
+EXIT_FINE = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+class CommandError(Exception):
+    """Ends the command with `code` and its text as the only line on standard error."""
+
+    def __init__(self, code: int, text: str):
+        super().__init__(text)
+        self.code = code
+
+
+def usage_error(text: str) -> CommandError:
+    return CommandError(EXIT_USAGE, text)
+
+
+def run_error(text: str) -> CommandError:
+    return CommandError(EXIT_FAILED, text)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a library's message that says something; its class where there is none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,88 @@
+"""TorchScript files: one file for any batch and any device.
+
+Scripting comes first: it keeps shapes and devices open. Tracing is for the models whose scripted
+form returns something else than the model does (inception, googlenet) or that cannot be scripted.
+Frozen: weights become constants and batch norms fold into convolutions. A frozen module does not
+move with `.to()`; a reader names the device when it loads the file.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Callable
+
+import torch
+from torch import nn
+
+from sluice_tools.models import detection
+from sluice_tools.models.catalogue import Model
+from sluice_tools.models.compare import require_close
+from sluice_tools.models.errors import CommandError, first_line, run_error
+
+_CHECKED_BATCHES = (1, 3)
+
+
+def save(model: Model, dtype: torch.dtype, folder: Path, note: Callable[[str], None]) -> list[dict]:
+    """Writes the model's files into `folder`; returns their variants."""
+    suffix = "" if dtype == torch.float32 else "_" + dtype_name(dtype)
+    if model.task != "detection":
+        note("scripting")
+        script = _script_or_trace(model, dtype)
+        return [_write(script, model, dtype, folder / f"model{suffix}.pt", resizes=False)]
+    variants = []
+    fixed = detection.without_resizing(model.module)
+    for module, file, resizes in ((model.module, "model.pt", True), (fixed, "model_fixed.pt", False)):
+        note("scripting" if resizes else "scripting without its resizing")
+        variants.append(_write(_script(module), model, dtype, folder / file, resizes=resizes))
+    return variants
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _write(script, model: Model, dtype: torch.dtype, path: Path, resizes: bool) -> dict:
+    script.save(str(path))
+    return {
+        "format": "torchscript",
+        "file": path.name,
+        "input": model.input,
+        "dtype": dtype_name(dtype),
+        "batch": "any",
+        "resizes": resizes,
+    }
+
+
+def _script(module: nn.Module) -> torch.jit.ScriptModule:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls TorchScript deprecated, once per call
+        return torch.jit.freeze(torch.jit.script(module))
+
+
+def _trace(module: nn.Module, example: torch.Tensor) -> torch.jit.ScriptModule:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = torch.jit.freeze(torch.jit.trace(module, example, strict=False, check_trace=False))
+    # A trace fixes the device of every tensor that the model makes: it would fail on the other.
+    if "Device = prim::Constant" in str(trace.inlined_graph):
+        raise run_error("its trace names a device, so one file cannot serve every device")
+    return trace
+
+
+def _script_or_trace(model: Model, dtype: torch.dtype) -> torch.jit.ScriptModule:
+    ways = {
+        "scripted": lambda: _script(model.module),
+        "traced": lambda: _trace(model.module, model.example(2, dtype, "cpu")),
+    }
+    problems = []
+    for way, make in ways.items():
+        try:
+            script = make()
+            for batch in _CHECKED_BATCHES:
+                example = model.example(batch, dtype, "cpu")
+                require_close(script(example), model.module(example), dtype)
+            return script
+        except CommandError as error:
+            problems.append(f"{way}, {error}")
+        except Exception as error:
+            problems.append(f"{way}, {first_line(error)}")
+    raise run_error(f"{model.name} cannot be made into TorchScript: {'; '.join(problems)}")
