@@ -27,6 +27,7 @@ constexpr std::array kCommands{
     Command{"status", "who runs, who waits, and why; --coverage counts launches per driver entry"},
     Command{"run", "run an experiment file: its models as processes, logs of completion times"},
     Command{"demo", "run one critical and one best-effort model alone, then under each policy"},
+    Command{"models", "put PyTorch models into the store from which run takes them"},
     Command{"controller", "run a session's controller in the foreground"},
     Command{"gpus", "list the GPUs, and say whether they are real or simulated"},
 };

@@ -1,0 +1,39 @@
+#!/bin/sh
+# Runs a module of sluice_tools with a Python that has torch. Configured by CMake, and the same file
+# in the build tree and the install tree: the package is found relative to this script.
+module='@SLUICE_PYTHON_MODULE@'
+recorded_venv='@SLUICE_VENV@'
+
+here=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0")")" && pwd) || exit 1
+package=$here/../../share/sluice/python
+
+# Finding the packages without importing them: an import takes seconds.
+has_torch() {
+  "$1" -c 'import importlib.util as u, sys
+sys.exit(not (u.find_spec("torch") and u.find_spec("torchvision")))' 2>/dev/null
+}
+
+# Without torch, python3 still runs what needs none, and says how to get it for the rest.
+choose_python() {
+  if [ -n "${SLUICE_PYTHON:-}" ]; then
+    echo "$SLUICE_PYTHON"
+  elif has_torch "$recorded_venv/bin/python"; then
+    echo "$recorded_venv/bin/python"
+  else
+    echo python3
+  fi
+}
+
+python=$(choose_python)
+if ! command -v "$python" >/dev/null 2>&1; then
+  if [ -n "${SLUICE_PYTHON:-}" ]; then
+    echo "sluice ${module##*.}: SLUICE_PYTHON names $python, which is no program" >&2
+    exit 2
+  fi
+  echo "sluice ${module##*.}: no python3 found; install one (apt-get install python3 python3-venv)" >&2
+  exit 1
+fi
+PYTHONPATH=$package${PYTHONPATH:+:$PYTHONPATH}
+SLUICE_VENV=$recorded_venv
+export PYTHONPATH SLUICE_VENV
+exec "$python" -m "$module" "$@"
