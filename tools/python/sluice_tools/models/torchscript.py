@@ -68,6 +68,15 @@ def _trace(module: nn.Module, example: torch.Tensor) -> torch.jit.ScriptModule:
     return trace
 
 
+def _require_same(script: torch.jit.ScriptModule, model: Model, dtype: torch.dtype) -> None:
+    # Two runs are too few to repay the optimiser's profiling.
+    with warnings.catch_warnings(), torch.jit.optimized_execution(False):
+        warnings.simplefilter("ignore")
+        for batch in _CHECKED_BATCHES:
+            example = model.example(batch, dtype, "cpu")
+            require_close(script(example), model.module(example), dtype)
+
+
 def _script_or_trace(model: Model, dtype: torch.dtype) -> torch.jit.ScriptModule:
     ways = {
         "scripted": lambda: _script(model.module),
@@ -77,9 +86,7 @@ def _script_or_trace(model: Model, dtype: torch.dtype) -> torch.jit.ScriptModule
     for way, make in ways.items():
         try:
             script = make()
-            for batch in _CHECKED_BATCHES:
-                example = model.example(batch, dtype, "cpu")
-                require_close(script(example), model.module(example), dtype)
+            _require_same(script, model, dtype)
             return script
         except CommandError as error:
             problems.append(f"{way}, {error}")

@@ -1,0 +1,27 @@
+"""AOTInductor itself. Its compiler takes half a minute: only on request."""
+
+import os
+
+import pytest
+import torch
+
+WHY = "compiles for half a minute; SLUICE_TEST_AOTI=cpu or cuda runs it"
+
+
+@pytest.mark.skipif("SLUICE_TEST_AOTI" not in os.environ, reason=WHY)
+@pytest.mark.parametrize("name", ["bert_tiny", "squeezenet1_1"])
+def test_a_package_computes_what_the_torchscript_file_does(models, name):
+    device = os.environ["SLUICE_TEST_AOTI"]
+    models.export(name)
+    models.export(name, "--format", "aoti", "--device", device, "--batch", "2")
+    script, package = models.model(name)["variants"]
+    assert (package["device"], package["batch"]) == (device, 2)
+    folder = models.store / name
+    inputs = torch.rand(2, 3, 224, 224, device=device)
+    if name == "bert_tiny":
+        inputs = torch.randint(30522, (2, 128), device=device)
+    with torch.inference_mode():
+        wanted = torch.jit.load(folder / script["file"], map_location=device)(inputs)
+        found = torch._inductor.aoti_load_package(str(folder / package["file"]))(inputs)
+    torch.testing.assert_close(found, wanted, rtol=1e-2, atol=1e-3)
+    assert sorted(p.name for p in models.store.iterdir()) == [name]
