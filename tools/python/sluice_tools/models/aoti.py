@@ -1,7 +1,6 @@
 """AOTInductor packages: compiled for one batch, one device and one GPU architecture."""
 
 import logging
-import os
 import warnings
 from pathlib import Path
 from typing import Callable
@@ -62,8 +61,6 @@ def save(
     """Compiles the model into `folder`; returns the variant."""
     variant = describe(model.input, dtype, batch, device)
     path = folder / variant["file"]
-    # The compiler's files go with the work folder, unless the user keeps a cache.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
     logging.getLogger("torch").setLevel(logging.ERROR)
     module = model.module.to(device)
     example = model.example(batch, dtype, device)
