@@ -4,6 +4,7 @@
 
 #include "intercept/capture.hpp"
 #include "intercept/driver.hpp"
+#include "intercept/no_cancel.hpp"
 #include "shm/clock.hpp"
 
 namespace sluice::intercept {
@@ -20,6 +21,7 @@ Waited wait_for_driver(Query query) noexcept {
   constexpr std::uint64_t kSpinNs = 50'000;
   constexpr std::uint64_t kYieldNs = 500'000;
   const RelaxedCapture relaxed;
+  const NoCancel whole;
   const std::uint64_t begin = shm::monotonic_ns();
   for (;;) {
     const CUresult state = query();

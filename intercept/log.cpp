@@ -1,5 +1,6 @@
 #include "intercept/log.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+
+#include "intercept/no_cancel.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -41,9 +44,15 @@ Line::Line(Level level) noexcept : wanted_(level <= level_wanted()) {
 
 Line::~Line() {
   if (!wanted_) return;
+  const NoCancel whole;
   const int saved_errno = errno;
   text_[size_++] = '\n';
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text_.data(), size_);
+  // Where nobody reads, a line is lost rather than the program: a full pipe would block the thread
+  // that must open gates, and one without a reader raises SIGPIPE. A line fits PIPE_BUF.
+  pollfd out{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&out, 1, 0) == 1 && out.revents == POLLOUT) {
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text_.data(), size_);
+  }
   errno = saved_errno;
 }
 

@@ -30,7 +30,7 @@ constinit std::atomic<bool> g_started{false};
     const std::uint32_t opened = g_opened.load();
     bool active = false;
     process.for_each_client([&](Client& client) {
-      client.jobs().poll();
+      if (!g_leaving.load()) client.jobs().poll();
       active = active || shm::is_active(client.slot().job.load());
     });
     const std::uint64_t now = shm::monotonic_ns();

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "intercept/log.hpp"
+#include "intercept/no_cancel.hpp"
 #include "intercept/unhooked.hpp"
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
@@ -19,6 +20,7 @@ namespace sluice::intercept {
 
 constinit std::atomic<Client*> g_only_client{nullptr};
 constinit std::atomic<bool> g_forked_child{false};
+constinit std::atomic<bool> g_leaving{false};
 
 namespace {
 
@@ -70,13 +72,25 @@ Client* Process::find(CUdevice device) noexcept {
 }
 
 Client* Process::client_of(CUstream stream) noexcept {
-  if (in_forked_child()) return nullptr;
-  const bool attached = client_count_.load(std::memory_order_acquire) != 0;
-  if (!attached && !watcher_.controller_in_sight()) return nullptr;
+  if (in_forked_child()) {
+    report_forked_child();
+    return nullptr;
+  }
+  // Without hope of a seat, not even the device is asked for.
+  const bool may_attach = watcher_.controller_in_sight() && !refused_.load() && !g_leaving.load();
+  if (!may_attach && client_count_.load(std::memory_order_acquire) == 0) return nullptr;
   const CUdevice device = device_of(stream);
   if (device < 0) return nullptr;
   Client* client = find(device);
-  return client != nullptr ? client : attach(device);
+  return client != nullptr || !may_attach ? client : attach(device);
+}
+
+/// CUDA does not work in the child of a process that used it; but one that only said where its jobs
+/// are, and used no GPU, may well fork workers that do.
+void Process::report_forked_child() noexcept {
+  static constinit std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  Line(Level::kWarn) << "forked from a process under Sluice without exec: this one runs ungated";
 }
 
 void Process::refuse(std::string_view why) noexcept {
@@ -133,11 +147,16 @@ std::optional<Seat> Process::ask_for_seat(CUdevice device, int& connection) noex
 }
 
 Client* Process::attach(CUdevice device) noexcept {
+  const NoCancel whole;
   const std::lock_guard lock(attach_mutex_);
   if (Client* client = find(device)) return client;
-  const int count = client_count_.load();
-  if (refused_ || count == kMaxClients) return nullptr;
+  if (refused_.load()) return nullptr;
   int connection = -1;
+  if (client_count_.load() == kMaxClients) {
+    refuse("more devices than this process may use");
+    refused_ = true;
+    return nullptr;
+  }
   if (const char* missing = missing_call()) {
     refuse(std::string("the driver has no ") + missing + " (CUDA 12.0 or later is needed)");
     refused_ = true;
@@ -174,6 +193,7 @@ void Process::publish(std::unique_ptr<Client> client) noexcept {
   clients_[static_cast<std::size_t>(count)] = std::move(client);
   client_count_.store(count + 1, std::memory_order_release);
   g_only_client.store(count == 0 ? only : nullptr);
+  if (g_leaving.load()) leave(*only);  // another thread is at exit() and has not seen this client
   // After the store: note_device() may be learning of a second device right now.
   if (!std::has_single_bit(devices_seen_.load())) g_only_client.store(nullptr);
 }
@@ -228,18 +248,20 @@ void Process::end_job(std::uint64_t job) noexcept {
   for_each_client([](Client& client) { client.jobs().end(); });
 }
 
+void Process::leave(Client& client) noexcept {
+  client.set_obeys(false);
+  shm::BoardView view(client.seat().board);
+  shm::leave(view, client.seat().slot);
+}
+
 void Process::leave_at_exit() noexcept {
   Process& process = instance();
   // A child made past pthread_atfork (a bare clone) is not known as one: the slot is its parent's.
   if (in_forked_child() || getpid() != process.pid_) return;
-  process.for_each_client([](Client& client) {
-    client.set_obeys(false);
-    shm::BoardView view(client.seat().board);
-    shm::leave(view, client.seat().slot);
-  });
+  g_leaving.store(true);
+  process.for_each_client([](Client& client) { leave(client); });
   // With the controller gone, the last of the session puts out the light.
-  if (process.mapping_ && process.mapping_->remove_if_unused()) {
-    unlink(process.socket_path_.c_str());
+  if (process.mapping_ && process.mapping_->remove_if_unused(process.socket_path_)) {
     shm::remove_runtime_dir_if_empty();
   }
 }

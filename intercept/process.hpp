@@ -22,6 +22,9 @@ extern constinit std::atomic<Client*> g_only_client;
 /// In a forked child nothing of ours may run: the locks may have been held at the fork by threads
 /// that do not exist any more, and the slot is the parent's.
 extern constinit std::atomic<bool> g_forked_child;
+
+/// Set at exit: nothing of ours calls the driver any more, which is being taken down.
+extern constinit std::atomic<bool> g_leaving;
 inline bool in_forked_child() noexcept { return g_forked_child.load(std::memory_order_relaxed); }
 
 /// The one object of the interposer: what this process knows of itself. Made by the first driver
@@ -72,6 +75,8 @@ class Process {
   void publish(std::unique_ptr<Client> client) noexcept;
 
   static void leave_at_exit() noexcept;
+  static void leave(Client& client) noexcept;
+  static void report_forked_child() noexcept;
   static void detach_child() noexcept;
 
   pid_t pid_;
@@ -80,7 +85,7 @@ class Process {
   Watcher watcher_;
   std::mutex attach_mutex_;
   std::optional<shm::BoardMapping> mapping_;
-  bool refused_ = false;  ///< The session will not have us: do not ask again.
+  std::atomic<bool> refused_{false};  ///< The session will not have us: do not ask again.
   bool warned_ = false;
   std::array<std::unique_ptr<Client>, kMaxClients> clients_;
   std::atomic<int> client_count_{0};

@@ -31,6 +31,7 @@ Question::~Question() { g_asking.store(false); }
 
 template <class InTheWay>
 NoQuestions::NoQuestions(InTheWay in_the_way) noexcept {
+  const NoCancel whole;
   g_forbidden.fetch_add(1);
   const std::uint64_t begin = shm::monotonic_ns();
   while (g_asking.load() && in_the_way() && shm::monotonic_ns() - begin < kLongestDriverWaitNs) {

@@ -1,10 +1,11 @@
 #include "intercept/watcher.hpp"
 
 #include <poll.h>
-#include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "intercept/log.hpp"
 #include "intercept/quiet_thread.hpp"
@@ -20,9 +21,16 @@ constexpr std::uint64_t kLookNs = 500'000'000;
 constexpr int kReconnectTimeoutMs = 50;
 constexpr std::uint64_t kTakeNs = 1'000'000'000;
 
+constexpr short kHungUp = POLLHUP | POLLRDHUP | POLLERR | POLLNVAL;
+
 bool hung_up(int connection) noexcept {
   pollfd state{connection, POLLIN | POLLRDHUP, 0};
-  return poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+  return poll(&state, 1, 0) > 0 && (state.revents & kHungUp) != 0;
+}
+
+ino_t identity(int socket) noexcept {
+  struct stat about {};
+  return fstat(socket, &about) == 0 && S_ISSOCK(about.st_mode) ? about.st_ino : 0;
 }
 
 const char* text_of(shm::FailReason reason) noexcept {
@@ -34,20 +42,18 @@ const char* text_of(shm::FailReason reason) noexcept {
 
 bool Watcher::ensure_running() noexcept {
   if (running_) return true;
-  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   running_ = start_quiet_thread("sluice-watch", [this] { run(); });
   return running_;
 }
 
 bool Watcher::take(Client& client, int connection) noexcept {
   const int index = offered_.load();
-  if (index == kMaxWatched || !ensure_running()) return false;
+  if (index == kMaxWatched) return false;
   Watched& watched = watched_[static_cast<std::size_t>(index)];
   watched.client = &client;
-  watched.connection = connection;
+  connect(watched, connection);
   offered_.store(index + 1);
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
+  if (!ensure_running()) return false;
   const std::uint64_t deadline = shm::monotonic_ns() + kTakeNs;
   for (std::uint32_t done = welcomed_.load(); done != static_cast<std::uint32_t>(index + 1);
        done = welcomed_.load()) {
@@ -60,23 +66,20 @@ bool Watcher::take(Client& client, int connection) noexcept {
 
 void Watcher::look_for_controller(int unanswered) noexcept {
   in_sight_.store(false);
-  unanswered_.store(unanswered);
+  if (const int before = unanswered_.exchange(unanswered); before >= 0) close(before);
   if (ensure_running()) looking_.store(true);
 }
 
 void Watcher::abandon_in_child() noexcept {
-  if (wake_fd_ >= 0) close(wake_fd_);
   if (const int asked = unanswered_.load(); asked >= 0) close(asked);
   const int count = offered_.load();
   for (int i = 0; i < count; ++i) {
-    const int connection = watched_[static_cast<std::size_t>(i)].connection;
-    if (connection >= 0) close(connection);
+    disconnect(watched_[static_cast<std::size_t>(i)]);
   }
 }
 
 void Watcher::run() noexcept {
   for (;;) {
-    sleep();
     const auto offered = static_cast<std::uint32_t>(offered_.load());
     for (std::uint32_t i = welcomed_.load(); i < offered; ++i) {
       welcome(watched_[i]);
@@ -86,20 +89,27 @@ void Watcher::run() noexcept {
     const std::uint64_t now = shm::monotonic_ns();
     for (std::uint32_t i = 0; i < offered; ++i) tick(watched_[i], now);
     if (looking_.load()) look(now);
+    sleep();
   }
 }
 
-/// Until a connection hangs up, a client is offered, or a tick is over.
+/// Until a connection hangs up or a tick is over.
 void Watcher::sleep() noexcept {
-  std::array<pollfd, kMaxWatched + 1> watch{};
-  watch[0] = {wake_fd_, POLLIN, 0};
+  std::array<pollfd, kMaxWatched> watch{};
   const auto count = welcomed_.load();
-  for (std::uint32_t i = 0; i < count; ++i) {
-    watch[i + 1] = {watched_[i].connection, POLLRDHUP, 0};
-  }
-  if (poll(watch.data(), count + 1, kTickMs) <= 0 || (watch[0].revents & POLLIN) == 0) return;
-  std::uint64_t ignored = 0;
-  [[maybe_unused]] const ssize_t size = read(wake_fd_, &ignored, sizeof(ignored));
+  for (std::uint32_t i = 0; i < count; ++i) watch[i] = {watched_[i].connection, POLLRDHUP, 0};
+  poll(watch.data(), count, kTickMs);
+}
+
+void Watcher::connect(Watched& watched, int connection) noexcept {
+  watched.identity = identity(connection);
+  watched.connection = connection;
+}
+
+/// A program that closes all descriptors may have closed ours, and have another one of the number.
+void Watcher::disconnect(Watched& watched) noexcept {
+  const int connection = std::exchange(watched.connection, -1);
+  if (connection >= 0 && identity(connection) == watched.identity) close(connection);
 }
 
 void Watcher::welcome(Watched& watched) noexcept {
@@ -118,9 +128,9 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   shm::Slot& slot = client.slot();
   shm::BoardView view(client.seat().board);
   slot.watcher_beat_ns.store(now);
-  if (watched.connection >= 0 && hung_up(watched.connection)) {
-    close(watched.connection);
-    watched.connection = -1;
+  if (watched.connection >= 0 &&
+      (hung_up(watched.connection) || identity(watched.connection) != watched.identity)) {
+    disconnect(watched);
   }
   const auto state = shm::SlotInfo::unpack(slot.info.load()).state;
   if (state == shm::SlotState::kLeaving) return shm::keep_open(view, client.seat().slot);
@@ -132,6 +142,7 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
     return enforce_max_hold(watched, now);
   }
   if (state != shm::SlotState::kFailedOpen) return;
+  client.set_obeys(false);  // again: come_back() may have met a launch that gave up
   shm::keep_open(view, client.seat().slot);
   if (!silent) come_back(watched, now);
 }
@@ -162,6 +173,10 @@ void Watcher::come_back(Watched& watched, std::uint64_t now) noexcept {
   }
   shm::BoardView view(client.seat().board);
   if (!shm::go_live(view, client.seat().slot)) return;
+  if (slot.fail_reason.load() != static_cast<std::uint32_t>(shm::FailReason::kNone)) {
+    shm::fail_open(view, client.seat().slot);  // a launch gave up just now, and stays ungated
+    return;
+  }
   client.set_obeys(true);
   Line(Level::kWarn) << "the controller is back; obeying the gate again";
 }
@@ -183,7 +198,7 @@ void Watcher::reconnect(Watched& watched) noexcept {
   const bool welcome = shm::ask(connection, request, reply, kReconnectTimeoutMs) == 0 &&
                        reply.status == shm::ReplyStatus::kOk && reply.slot == client.seat().slot;
   if (welcome) {
-    watched.connection = connection;
+    connect(watched, connection);
   } else {
     close(connection);
   }
@@ -217,8 +232,8 @@ void Watcher::look(std::uint64_t now) noexcept {
   if (const int asked = unanswered_.load(); asked >= 0) {
     pollfd state{asked, POLLIN | POLLRDHUP, 0};
     if (poll(&state, 1, 0) == 0) return;
-    close(asked);  // what it offers is let go: whoever launches next asks again
-    unanswered_.store(-1);
+    unanswered_.store(-1);  // first: a child forked in between would close somebody else's
+    close(asked);           // what it offers is let go: whoever launches next asks again
   }
   const int connection = shm::connect_controller(socket_path_.c_str());
   if (connection < 0) return;

@@ -1,4 +1,6 @@
 #pragma once
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -47,6 +49,7 @@ class Watcher {
   struct Watched {
     Client* client = nullptr;
     int connection = -1;
+    ino_t identity = 0;  ///< Of the connection's socket.
     std::uint64_t next_try_ns = 0;
     std::array<Hold, shm::kSlots> holds{};
   };
@@ -54,6 +57,8 @@ class Watcher {
   bool ensure_running() noexcept;
   [[noreturn]] void run() noexcept;
   void sleep() noexcept;
+  static void connect(Watched& watched, int connection) noexcept;
+  static void disconnect(Watched& watched) noexcept;
   void welcome(Watched& watched) noexcept;
   void tick(Watched& watched, std::uint64_t now) noexcept;
   void lose(Watched& watched, shm::FailReason reason) noexcept;
@@ -69,7 +74,6 @@ class Watcher {
   std::uint64_t next_look_ns_ = 0;
 
   bool running_ = false;
-  int wake_fd_ = -1;
   std::array<Watched, kMaxWatched> watched_{};
   std::atomic<int> offered_{0};             ///< Entries of watched_ given by take().
   std::atomic<std::uint32_t> welcomed_{0};  ///< How many of them are live; a futex.

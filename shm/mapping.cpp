@@ -200,7 +200,7 @@ BoardMapping::Adoption BoardMapping::adopt_or_create(std::string_view session) {
   throw BoardError("/dev/shm/" + name + " keeps changing; try again");
 }
 
-bool BoardMapping::remove_if_unused() noexcept {
+bool BoardMapping::remove_if_unused(const std::string& socket) noexcept {
   constexpr int kTries = 20;
   const int fd = descriptor(mapped_->object);
   if (fd < 0) return false;
@@ -210,7 +210,11 @@ bool BoardMapping::remove_if_unused() noexcept {
   for (int i = 0; i < kTries; ++i, std::this_thread::yield()) {
     if (!lock_byte(fd, kControllerByte, F_WRLCK)) continue;
     const bool unused = lock_byte(fd, kUserByte, F_WRLCK) && still_named(fd, name_);
-    if (unused) ipc::shared_memory_object::remove(name_.c_str());
+    if (unused) {
+      // The name last: from then on a new controller may make a board, and a socket of its own.
+      if (!socket.empty()) unlink(socket.c_str());
+      ipc::shared_memory_object::remove(name_.c_str());
+    }
     if (!unused) lock_byte(fd, kControllerByte, F_UNLCK);  // a new controller may want it
     return unused;
   }

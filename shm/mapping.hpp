@@ -46,8 +46,9 @@ class BoardMapping {
   [[nodiscard]] Board& board() const noexcept;
 
   /// For whoever goes, at its very end: it no longer counts as a user, and if nobody else does,
-  /// the board's name is removed. True if it was. The mapping itself stays valid.
-  bool remove_if_unused() noexcept;
+  /// the board's name is removed, and before it `socket`, where one is named, which nobody listens
+  /// at any more. True if it was. The mapping itself stays valid.
+  bool remove_if_unused(const std::string& socket = {}) noexcept;
 
   /// In a forked child: closes the file descriptor and puts private, empty memory in the place of
   /// the board, so that the child neither counts as a user nor touches the board.

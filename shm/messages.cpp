@@ -25,6 +25,13 @@ int connect_controller(const char* socket_path) noexcept {
     close(fd);
     return -error;
   }
+  // Where the runtime folder does not exist yet, anybody may have made it.
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) {
+    close(fd);
+    return -EPERM;
+  }
   return fd;
 }
 
@@ -46,6 +53,10 @@ int ask(int fd, const Request& request, Reply& reply, int timeout_ms) noexcept {
   if (size < 0) return -errno;
   if (size != sizeof(reply)) return -EPIPE;
   reply.text.back() = '\0';
+  for (char& c : reply.text) {
+    const bool printable = c == '\0' || (c >= ' ' && c != '\x7f');
+    if (!printable) c = '?';
+  }
   return 0;
 }
 

@@ -1,6 +1,8 @@
 // How clients get slots, and who does not.
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -229,10 +231,16 @@ TEST_F(Attach, AnotherUserIsRefused) {
   chmod(shm::runtime_dir().c_str(), 0711);
   chmod(shm::socket_path(session_).c_str(), 0666);
   ASSERT_EQ(seteuid(kNobody), 0);
-  const Fd connection(
-      shm::connect_controller((directory_ + "/sluice/" + session_ + ".sock").c_str()));
+  // Not by connect_controller(), which would refuse first.
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  (directory_ + "/sluice/" + session_ + ".sock")
+      .copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const Fd connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const int connected =
+      connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   ASSERT_EQ(seteuid(0), 0);
-  ASSERT_TRUE(connection);
+  ASSERT_EQ(connected, 0);
   shm::Reply reply;
   EXPECT_LT(shm::ask(connection.get(), good_request(), reply, 10'000), 0) << "hung up, no reply";
   EXPECT_EQ(Look(session_).board().used.load(), 0U);

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "shm/session.hpp"
 #include "tests/shm/support.hpp"
 
@@ -225,8 +227,11 @@ TEST(BoardMapping, LastUserRemoves) {
   controller.reset();
   EXPECT_FALSE(first.remove_if_unused()) << "removed under another client";
   second.kill();
-  EXPECT_TRUE(test::eventually([&] { return first.remove_if_unused(); }));
+  const std::string socket = session.board_path() + ".sock";
+  std::ofstream(socket) << "";
+  EXPECT_TRUE(test::eventually([&] { return first.remove_if_unused(socket); }));
   EXPECT_FALSE(session.has_board());
+  EXPECT_NE(access(socket.c_str(), F_OK), 0) << "the socket outlived the board";
   first.board().used.store(1);  // still mapped
 }
 

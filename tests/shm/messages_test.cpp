@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -39,7 +40,7 @@ class Messages : public testing::Test {
       const int peer = accept(listener, nullptr, nullptr);
       Request request;
       EXPECT_EQ(recv(peer, &request, sizeof(request), 0), static_cast<ssize_t>(sizeof(request)));
-      std::vector<char> answer(size, 'x');
+      std::vector<char> answer(size, '\x1b');
       if (size != 0) {
         EXPECT_EQ(send(peer, answer.data(), size, 0), static_cast<ssize_t>(size));
       }
@@ -61,6 +62,7 @@ class Messages : public testing::Test {
 TEST_F(Messages, ReplyArrives) {
   EXPECT_EQ(ask_server_that_sends(sizeof(Reply)), 0);
   EXPECT_EQ(reply.text.back(), '\0') << "text of a foreign process is not ended by us";
+  EXPECT_EQ(reply.text.front(), '?') << "control characters reach the terminal";
 }
 
 // A controller of another build: its reply must not be taken for one of ours.
@@ -125,6 +127,18 @@ TEST_F(Messages, SocketOfADeadControllerIsRefused) {
   close(listener);
   listener = -1;
   EXPECT_EQ(connect_controller(path.c_str()), -ECONNREFUSED);
+}
+
+// Where the runtime folder lies in /tmp, another user may have made it first.
+TEST_F(Messages, SocketOfAnotherUserIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user for a while";
+  close(listener);
+  unlink(path.c_str());
+  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);
+  ASSERT_EQ(seteuid(12345), 0);
+  SetUp();
+  ASSERT_EQ(seteuid(0), 0);
+  EXPECT_EQ(connect_controller(path.c_str()), -EPERM);
 }
 
 TEST_F(Messages, ConnectionIsNotInherited) {
