@@ -1,0 +1,142 @@
+#include "runner/run/mps.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "runner/config_error.hpp"
+#include "runner/run/child.hpp"
+#include "shm/session.hpp"
+
+namespace sluice::runner {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr auto kLimit = 10s;
+constexpr const char* kProgram = "nvidia-cuda-mps-control";
+constexpr const char* kFolder = "mps-";
+
+/// Whether `condition` comes true within the limit.
+template <class Condition>
+bool eventually(Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + kLimit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(10ms);
+  }
+  return true;
+}
+
+/// Runs that were killed leave their pipes behind.
+void remove_pipes_of_the_dead() {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(shm::runtime_dir(), ignored)) {
+    const std::string name = entry.path().filename();
+    if (name.rfind(kFolder, 0) != 0) continue;
+    const char* digits = name.data() + std::strlen(kFolder);
+    pid_t owner = 0;
+    std::from_chars(digits, name.data() + name.size(), owner);
+    if (owner > 0 && ::kill(owner, 0) != 0 && errno == ESRCH) {
+      fs::remove_all(entry.path(), ignored);
+    }
+  }
+}
+
+std::string last_line(const std::string& file) {
+  std::ifstream in(file);
+  std::string last;
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+}  // namespace
+
+std::string find_mps_control() {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path program = fs::path(folder) / kProgram;
+    if (access(program.c_str(), X_OK) == 0) return program;
+  }
+  throw ConfigError(std::string("\"mps\": true needs ") + kProgram +
+                    ", which comes with the NVIDIA driver and is in no folder of PATH");
+}
+
+MpsDaemon::MpsDaemon(const std::string& program, const std::string& log_folder)
+    : pipes_(shm::runtime_dir() + "/" + kFolder + std::to_string(getpid())),
+      log_folder_(fs::absolute(log_folder)) {
+  shm::ensure_runtime_dir();
+  remove_pipes_of_the_dead();
+  fs::create_directories(pipes_);
+  fs::create_directories(log_folder_);
+  const Fd output(
+      open((log_folder_ + "/control.out").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (output.get() < 0) throw RunError(log_folder_ + "/control.out: " + std::strerror(errno));
+  ChildOptions options;
+  options.args = {program, "-f"};
+  options.environment = environment(false);
+  options.stdout_fd = output.get();
+  options.stderr_fd = output.get();
+  // SIGTERM ends its server too, SIGKILL of it does not always.
+  options.signal_when_we_die = SIGTERM;
+  options.own_group = true;
+  pid_ = start_child(options);
+  try {
+    wait_until_ready();
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+MpsDaemon::~MpsDaemon() { stop(); }
+
+void MpsDaemon::wait_until_ready() {
+  bool ended = false;
+  const bool ready = eventually([&] {
+    ended = waitpid(pid_, nullptr, WNOHANG) != 0;
+    return ended || fs::exists(pipes_ + "/control");
+  });
+  if (ended) pid_ = -1;
+  if (ready && !ended) return;
+  const std::string said = last_line(log_folder_ + "/control.out");
+  throw RunError(std::string("the MPS daemon ") +
+                 (ended ? "ended at once" : "takes no clients after 10 s") +
+                 (said.empty() ? "" : ": " + said));
+}
+
+void MpsDaemon::stop() noexcept {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGTERM);
+    const auto gone = [this] { return waitpid(pid_, nullptr, WNOHANG) != 0; };
+    if (!eventually(gone)) {
+      ::kill(-pid_, SIGKILL);  // with its server: they are one process group
+      eventually(gone);
+    }
+    pid_ = -1;
+  }
+  std::error_code ignored;
+  fs::remove_all(pipes_, ignored);
+  shm::remove_runtime_dir_if_empty();
+}
+
+std::vector<std::string> MpsDaemon::environment(bool below_normal) const {
+  return {"CUDA_MPS_PIPE_DIRECTORY=" + pipes_, "CUDA_MPS_LOG_DIRECTORY=" + log_folder_,
+          std::string("CUDA_MPS_CLIENT_PRIORITY=") + (below_normal ? "1" : "0")};
+}
+
+}  // namespace sluice::runner

@@ -1,0 +1,101 @@
+// The private MPS daemon of a run, with a shell script in place of NVIDIA's.
+#include "runner/run/mps.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "runner/config_error.hpp"
+#include "shm/session.hpp"
+#include "tests/runner/temp_folder.hpp"
+
+namespace sluice::runner {
+namespace {
+
+namespace fs = std::filesystem;
+using test::read_file;
+using test::TempFolder;
+
+class Mps : public testing::Test {
+ protected:
+  Mps() {
+    fs::create_directory(folder_.path() / "runtime");
+    fs::permissions(folder_.path() / "runtime", fs::perms::owner_all);
+    setenv("XDG_RUNTIME_DIR", folder_.file("runtime").c_str(), 1);
+  }
+
+  std::string script(const std::string& body) {
+    const std::string path = folder_.write("nvidia-cuda-mps-control", "#!/bin/sh\n" + body);
+    chmod(path.c_str(), 0755);
+    return path;
+  }
+  /// Notes how it was called and ended, and takes clients.
+  std::string daemon() {
+    return script("echo \"$* $CUDA_MPS_LOG_DIRECTORY\" > " + folder_.file("called") +
+                  "\ntrap 'echo ended >> " + folder_.file("called") +
+                  "; exit' TERM\n: > \"$CUDA_MPS_PIPE_DIRECTORY/control\"\n"
+                  "while :; do sleep 0.01; done\n");
+  }
+  std::string called() { return read_file(folder_.file("called")); }
+  static bool empty(const std::string& path) { return !fs::exists(path) || fs::is_empty(path); }
+
+  TempFolder folder_;
+};
+
+TEST_F(Mps, StartsInTheForegroundAndEndsWithTheObject) {
+  const std::string logs = folder_.file("mps");
+  {
+    const MpsDaemon mps(daemon(), logs);
+    EXPECT_EQ(called(), "-f " + logs + "\n");
+    const auto normal = mps.environment(false);
+    const auto below = mps.environment(true);
+    EXPECT_EQ(normal[0].rfind("CUDA_MPS_PIPE_DIRECTORY=" + shm::runtime_dir(), 0), 0U);
+    EXPECT_EQ(normal[2], "CUDA_MPS_CLIENT_PRIORITY=0");
+    EXPECT_EQ(below[2], "CUDA_MPS_CLIENT_PRIORITY=1");
+  }
+  EXPECT_EQ(called(), "-f " + logs + "\nended\n");
+  EXPECT_TRUE(empty(shm::runtime_dir())) << "pipes were left behind";
+}
+
+TEST_F(Mps, ADaemonThatCannotStartIsAFailureWithItsOwnWords) {
+  const std::string program = script("echo 'an MPS daemon is running already'; exit 1\n");
+  try {
+    const MpsDaemon mps(program, folder_.file("mps"));
+    FAIL();
+  } catch (const RunError& error) {
+    EXPECT_STREQ(error.what(), "the MPS daemon ended at once: an MPS daemon is running already");
+  }
+  EXPECT_TRUE(empty(shm::runtime_dir()));
+}
+
+TEST_F(Mps, ARunThatIsKilledTakesItsDaemonAlongAndTheNextOneCleansUp) {
+  const std::string program = daemon();
+  const pid_t run = fork();
+  if (run == 0) {
+    const MpsDaemon mps(program, folder_.file("mps"));
+    raise(SIGKILL);
+  }
+  waitpid(run, nullptr, 0);
+  for (int i = 0; i < 3000 && called().find("ended") == std::string::npos; ++i) usleep(10'000);
+  EXPECT_NE(called().find("ended"), std::string::npos);
+  EXPECT_FALSE(empty(shm::runtime_dir()));
+  { const MpsDaemon next(program, folder_.file("mps")); }
+  EXPECT_TRUE(empty(shm::runtime_dir()));
+}
+
+TEST_F(Mps, WithoutNvidiasProgramItIsSaidWhatIsMissing) {
+  const std::string before = std::getenv("PATH");
+  setenv("PATH", folder_.path().c_str(), 1);
+  EXPECT_THROW(static_cast<void>(find_mps_control()), ConfigError);
+  const std::string program = script("exit 0\n");
+  EXPECT_EQ(find_mps_control(), program);
+  setenv("PATH", before.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace sluice::runner
