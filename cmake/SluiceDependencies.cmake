@@ -15,3 +15,16 @@ find_path(SLUICE_CUDA_INCLUDE_DIR cuda.h
   DOC "Folder of cuda.h, version 12.4 or later")
 add_library(sluice_cuda_headers INTERFACE)
 target_include_directories(sluice_cuda_headers SYSTEM INTERFACE ${SLUICE_CUDA_INCLUDE_DIR})
+
+# Only the worker that runs PyTorch models needs it. Not under a sanitizer: LibTorch is not
+# instrumented, and the processes in which it runs are not tested there.
+set(SLUICE_TORCH_VERSION "")
+if(NOT SLUICE_SANITIZE)
+  find_package(LibTorch 2.11 QUIET)
+  if(LibTorch_FOUND)
+    set(SLUICE_TORCH_VERSION ${LibTorch_VERSION})
+  else()
+    message(NOTICE "-- sluice: no LibTorch 2.11 found: built without sluice-worker-torch, so "
+                   "experiments replay traces but run no PyTorch models (./x torch fetches it)")
+  endif()
+endif()

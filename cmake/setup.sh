@@ -112,6 +112,46 @@ setup_build() {
   check_versions
 }
 
+# has_torch PYTHON: whether it has both packages, and torch in the wanted version. Without importing
+# them, which takes seconds.
+has_torch() {
+  have "$1" && "$1" - 2>/dev/null <<'PYTHON'
+import importlib.metadata as m, sys
+sys.exit(not (m.version("torch").startswith("2.11.") and m.version("torchvision")))
+PYTHON
+}
+
+# setup_torch: LibTorch, for the worker that runs PyTorch models, and Python's torch, for exporting
+# them. Only where neither .venv nor python3 has it.
+setup_torch() {
+  has_torch .venv/bin/python3 && return
+  has_torch python3 && return
+  local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
+  need python3 "to fetch torch" have python3
+  need python3-venv "to fetch torch into .venv" eval "$venv_works"
+  # torchvision's operators need the shared library, which a distribution packs apart.
+  need libpython3-dev "the detection models of torchvision" has_libpython
+  install_packages
+  echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/torch-requirements.txt | xargs)" \
+    "(4.7 GB on disk; two to three minutes)"
+  if ! { python3 -m venv .venv &&
+    .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/torch-requirements.txt; }; then
+    rm -rf .venv
+    die "could not fetch torch, see the lines above; './x build' does without it"
+  fi
+}
+
+has_libpython() {
+  python3 - 2>/dev/null <<'PYTHON'
+import ctypes, sysconfig
+v = sysconfig.get_config_var
+try:
+    ctypes.CDLL(f"{v('LIBDIR')}/{v('INSTSONAME')}")
+except OSError:
+    ctypes.CDLL(v("INSTSONAME"))
+PYTHON
+}
+
 setup_bench() { need libbenchmark-dev "benchmarks" have_header benchmark/benchmark.h; }
 
 # Version 14 of clang-format, because another version lays out the same code otherwise.

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <limits>
 #include <map>
 
 #include "runner/config_error.hpp"
 #include "runner/json_node.hpp"
-#include "runner/model_backend.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -158,7 +158,7 @@ void read_plain_keys(const JsonNode& node, Model& model) {
   model.cuda_graph = read_bool(node, "cuda_graph", false);
 }
 
-Model read_model(const JsonNode& node, const fs::path& store) {
+Model read_model(const JsonNode& node, const Backends& backends) {
   node.expect_object({"model_name", "model_weight", "sleep_time", "input_file_path",
                       "output_file_path", "output_file_name", "priority", "resize", "resize_size",
                       "control", "backend", "batch_size", "cuda_graph", "arrival", "trace",
@@ -171,14 +171,14 @@ Model read_model(const JsonNode& node, const fs::path& store) {
     model.arrival = read_arrival(*arrival, model.sleep_s);
   }
   read_host_gap(node, model);
-  choose_backend(node, store, model);
+  choose_backend(node, backends, model);
   model.source = node.value();
   return model;
 }
 
 }  // namespace
 
-Experiment read_experiment(const std::string& file, const fs::path& store) {
+Experiment read_experiment(const std::string& file, const Backends& backends) {
   Experiment experiment;
   experiment.file = file;
   experiment.source = parse_json_file(file);
@@ -196,7 +196,7 @@ Experiment read_experiment(const std::string& file, const fs::path& store) {
   const JsonNode models = root.member("models");
   const auto nodes = models.elements("a list of models");
   if (nodes.empty()) models.refuse("a list of at least one model");
-  for (const JsonNode& node : nodes) experiment.models.push_back(read_model(node, store));
+  for (const JsonNode& node : nodes) experiment.models.push_back(read_model(node, backends));
   refuse_shared_logs(experiment);
   return experiment;
 }

@@ -1,16 +1,15 @@
 #pragma once
-#include <filesystem>
 #include <string>
 
 #include "runner/experiment.hpp"
+#include "runner/model_backend.hpp"
 
 namespace sluice::runner {
 
 /// Reads an experiment file and checks all that can be checked without a GPU: syntax, keys, types,
-/// ranges, which backend and trace each model has (`store` is the folder of traces), and that no
-/// two models share a log. Throws ConfigError.
-[[nodiscard]] Experiment read_experiment(const std::string& file,
-                                         const std::filesystem::path& store);
+/// ranges, which backend and trace each model has, and that no two models share a log. Throws
+/// ConfigError.
+[[nodiscard]] Experiment read_experiment(const std::string& file, const Backends& backends);
 
 /// Throws ConfigError if two models would write the same log.
 void refuse_shared_logs(const Experiment& experiment);

@@ -2,7 +2,13 @@
 #include <filesystem>
 #include <string>
 
+#include "runner/model_backend.hpp"
+
 namespace sluice::runner {
+
+/// The worker programs.
+inline constexpr const char* kTraceWorker = "sluice-worker-trace";
+inline constexpr const char* kTorchWorker = "sluice-worker-torch";
 
 /// Where the parts of this build or installation lie, found from the running program, which is in
 /// ROOT/libexec/sluice. The tree is the same built and installed.
@@ -16,8 +22,10 @@ class Layout {
   [[nodiscard]] std::string program(const std::string& name) const {
     return root_ / "libexec/sluice" / name;
   }
-  /// The folder of the traces that come with us.
-  [[nodiscard]] std::filesystem::path traces() const { return root_ / "share/sluice/traces"; }
+  /// What this build or installation can run models with.
+  [[nodiscard]] Backends backends() const {
+    return {root_ / "share/sluice/traces", std::filesystem::exists(program(kTorchWorker))};
+  }
 
  private:
   std::filesystem::path root_;

@@ -24,20 +24,8 @@ bool is_path(const std::string& text) {
                             names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
 }
 
-}  // namespace
-
-void choose_backend(const JsonNode& node, const fs::path& store, Model& model) {
-  const auto backend = node.find("backend");
-  if (backend) {
-    model.backend = backend->as_text();
-    if (model.backend == "torchscript" || model.backend == "aoti") {
-      backend->complain(fmt::format(
-          "model \"{}\" needs the LibTorch worker, which is not part of this build; only \"trace\" "
-          "is",
-          model.model_name));
-    }
-    if (model.backend != "trace") backend->refuse("\"trace\", \"torchscript\" or \"aoti\"");
-  }
+void choose_trace(const JsonNode& node, const fs::path& store, const std::string& hint,
+                  Model& model) {
   const auto trace = node.find("trace");
   const std::string name = trace ? trace->as_text() : model.model_name;
   if (trace && is_path(name)) {
@@ -50,10 +38,43 @@ void choose_backend(const JsonNode& node, const fs::path& store, Model& model) {
     return;
   }
   if (trace) refuse_name(*trace, name, store, "");
-  refuse_name(node.member("model_name"), name, store,
-              backend ? ""
-                      : ", and running the model itself needs the LibTorch worker, which is not "
-                        "part of this build (exp_configs/replay/ holds the replayed forms)");
+  refuse_name(node.member("model_name"), name, store, hint);
+}
+
+/// What a model from the store cannot be asked for.
+void refuse_replay_keys(const JsonNode& node) {
+  for (const char* key : {"trace", "host_gap", "host_gap_us"}) {
+    if (const auto found = node.find(key)) found->complain("is for \"backend\": \"trace\" only");
+  }
+}
+
+}  // namespace
+
+void choose_backend(const JsonNode& node, const Backends& backends, Model& model) {
+  const auto backend = node.find("backend");
+  std::string hint;
+  if (backend) {
+    model.backend = backend->as_text();
+    if (model.backend != "trace" && model.backend != "torchscript" && model.backend != "aoti") {
+      backend->refuse("\"trace\", \"torchscript\" or \"aoti\"");
+    }
+    if (model.backend != "trace" && !backends.torch) {
+      backend->complain(fmt::format(
+          "model \"{}\" needs the LibTorch worker, which is not part of this build (./x torch, then "
+          "build again); only \"trace\" is",
+          model.model_name));
+    }
+  } else if (!node.find("trace")) {
+    model.backend = backends.torch ? "torchscript" : "trace";
+    hint =
+        ", and running the model itself needs the LibTorch worker, which is not part of this build "
+        "(./x torch, then build again; exp_configs/replay/ holds the replayed forms)";
+  }
+  if (model.backend == "trace") {
+    choose_trace(node, backends.traces, hint, model);
+  } else {
+    refuse_replay_keys(node);
+  }
 }
 
 }  // namespace sluice::runner

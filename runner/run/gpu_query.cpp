@@ -34,6 +34,7 @@ Gpus parse_gpus(const std::string& json) {
     gpus.why_simulated = answer.value("why_simulated", "");
     for (const auto& device : answer.at("devices")) {
       gpus.names.push_back(device.at("name").get<std::string>());
+      gpus.archs.push_back(device.value("arch", ""));
     }
     if (gpus.names.empty()) throw RunError("sluice gpus lists no device");
     if (gpus.simulated) gpus.time_scale = scale_in_name(gpus.names.front());
@@ -53,12 +54,39 @@ Gpus query_gpus(const Layout& layout, const std::string& choice, const std::stri
   return parse_gpus(answer.out);
 }
 
+bool runs_on_cpu(const Model& model, const Gpus& gpus) {
+  return model.backend != "trace" && gpus.simulated;
+}
+
+double time_scale_of(const Model& model, const Gpus& gpus) {
+  return runs_on_cpu(model, gpus) ? 1 : gpus.time_scale;
+}
+
 std::string describe_gpu(const Gpus& gpus, int device) {
   const std::string& name = gpus.names.at(static_cast<std::size_t>(device));
   if (!gpus.simulated) return fmt::format("GPU {}: {} (real)", device, name);
   return fmt::format(
       "GPU {}: {}: SIMULATED; its time passes {:g} times slower, and figures are in its time",
       device, name, gpus.time_scale);
+}
+
+std::string describe_places(const Experiment& experiment, const Gpus& gpus) {
+  std::string on_cpu;
+  bool any_on_gpu = false;
+  for (const Model& model : experiment.models) {
+    if (runs_on_cpu(model, gpus)) {
+      on_cpu += (on_cpu.empty() ? "" : ", ") + model.output_file_name;
+    } else {
+      any_on_gpu = true;
+    }
+  }
+  std::string text;
+  if (any_on_gpu) text = describe_gpu(gpus, experiment.device_id) + "\n";
+  if (!on_cpu.empty()) {
+    text += fmt::format("CPU: {}: no real GPU here ({}): NOTHING IS GATED, and times are real\n",
+                        on_cpu, gpus.why_simulated);
+  }
+  return text;
 }
 
 }  // namespace sluice::runner

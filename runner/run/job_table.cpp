@@ -54,6 +54,7 @@ JobTable read_job_table(const std::string& csv_file, const std::string& arrivals
     if (table.jct_ms.empty()) first_start = start;
     last_end = end;
     table.jct_ms.push_back(jct);
+    table.spans.push_back({start, end});
   }
   if (last_end > first_start) table.span_s = static_cast<double>(last_end - first_start) / 1e9;
   read_arrivals(arrivals_file, table);

@@ -3,11 +3,14 @@
 #include <string>
 #include <vector>
 
+#include "runner/run/collisions.hpp"
+
 namespace sluice::runner {
 
 /// What a model's CSV logs say of its run. The warm-up is left out.
 struct JobTable {
   std::vector<double> jct_ms;
+  std::vector<JobSpan> spans;  ///< Of the same jobs.
   /// From the start of the first job to the end of the last one, real time.
   double span_s = 0;
   std::uint64_t late = 0;     ///< Jobs that started over 0.1 ms after they were due.

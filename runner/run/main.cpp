@@ -8,12 +8,14 @@
 #include "runner/command_line.hpp"
 #include "runner/experiment_reader.hpp"
 #include "runner/job_log.hpp"
+#include "runner/model_store.hpp"
 #include "runner/run/child.hpp"
 #include "runner/run/models_pid.hpp"
 #include "runner/run/output_folders.hpp"
 #include "runner/run/results.hpp"
 #include "runner/run/run_options.hpp"
 #include "runner/run/session_end.hpp"
+#include "runner/run/torch_models.hpp"
 #include "runner/run/supervisor.hpp"
 #include "runner/trace.hpp"
 #include "shm/messages.hpp"
@@ -31,9 +33,11 @@ void print(const std::string& text) {
 
 /// Everything that is wrong with the experiment on this machine is found here. Throws ConfigError.
 Experiment load_experiment(const RunOptions& options, const Layout& layout) {
-  Experiment experiment = read_experiment(options.experiment_file, layout.traces());
+  Experiment experiment = read_experiment(options.experiment_file, layout.backends());
   apply_options(options, experiment);
-  for (const Model& model : experiment.models) static_cast<void>(read_trace(model.trace_file));
+  for (const Model& model : experiment.models) {
+    if (model.backend == "trace") static_cast<void>(read_trace(model.trace_file));
+  }
   return experiment;
 }
 
@@ -60,8 +64,9 @@ void write_models_pid(const Experiment& experiment, const Supervisor& supervisor
 /// While the workers still live: what the hooks did in each of them.
 void print_status(const RunContext& context) {
   const auto& models = context.experiment.models;
-  const bool hooked = std::any_of(models.begin(), models.end(),
-                                  [](const Model& model) { return model.control.hooked; });
+  const bool hooked = std::any_of(models.begin(), models.end(), [&](const Model& model) {
+    return model.control.hooked && !runs_on_cpu(model, context.gpus);
+  });
   if (!hooked) return;
   const std::string program = context.layout.program("sluice-status");
   print("\n");
@@ -82,9 +87,11 @@ RunResult collect(const RunContext& context, const Supervisor& supervisor, Super
                                                           : "the end of all workers";
   for (std::size_t i = 0; i < context.experiment.models.size(); ++i) {
     const WorkerProcess& worker = supervisor.workers()[i];
-    result.models.push_back(summarise(context.experiment.models[i], worker.pid(),
-                                      context.gpus.time_scale, worker.end()));
+    const Model& model = context.experiment.models[i];
+    result.models.push_back(summarise(model, worker.pid(), time_scale_of(model, context.gpus),
+                                      runs_on_cpu(model, context.gpus), worker.end()));
   }
+  split_by_collisions(result.models);
   return result;
 }
 
@@ -112,7 +119,11 @@ int execute(const RunContext& context) {
   const std::size_t count = experiment.models.size();
   print(fmt::format("{} worker{} loaded; running for {:g} s", count, count == 1 ? "" : "s",
                     *experiment.exp_dur_s));
-  if (context.gpus.simulated) {
+  const bool simulated =
+      std::any_of(experiment.models.begin(), experiment.models.end(), [&](const Model& model) {
+        return context.gpus.simulated && !runs_on_cpu(model, context.gpus);
+      });
+  if (simulated) {
     print(
         fmt::format(", {:g} s of the GPU's time", *experiment.exp_dur_s / context.gpus.time_scale));
   }
@@ -150,10 +161,16 @@ int run(int argc, char** argv) {
   const std::string session = choose_session(options, own_session);
   const Gpus gpus = query_gpus(layout, options.gpu, session);
   check_device(options, experiment, gpus);
+  check_torch_models(options, experiment, layout, gpus);
   prepare_output(experiment);
-  print(describe_gpu(gpus, experiment.device_id) + "\nsession " + session + "\n");
-  const RunContext context{layout, experiment, gpus, session,
-                           write_resolved_experiment(experiment)};
+  print(describe_places(experiment, gpus) + "session " + session + "\n");
+  const RunContext context{layout,
+                           experiment,
+                           gpus,
+                           session,
+                           write_resolved_experiment(experiment),
+                           model_store(options.store).folder,
+                           options.digest};
   int exit_code = kExitFailed;
   try {
     exit_code = execute(context);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runner/run/job_table.hpp"
 #include "runner/statistics.hpp"
 
 namespace sluice::runner {
@@ -23,19 +22,34 @@ nlohmann::ordered_json number_json(double value) {
   return value;
 }
 
+std::string columns(const JobFigures& jobs) {
+  return fmt::format("{:>6} {:>10} {:>10} {:>10}", jobs.jobs, number(jobs.mean_ms, 3),
+                     number(jobs.p50_ms, 3), number(jobs.p99_ms, 3));
+}
+
+/// Indented under the model's own row, right up to the column of jobs.
+std::string part_row(const char* part, const JobFigures& jobs, std::size_t width) {
+  constexpr std::size_t kPriorityAndPolicy = 18;
+  return fmt::format("{:<{}} {}\n", fmt::format("  {}", part), width + kPriorityAndPolicy,
+                     columns(jobs));
+}
+
 std::string table_row(const ModelResult& model, std::size_t width) {
   std::string remark;
   if (model.open_loop) {
     remark =
         fmt::format("{} late, {:.3f} ms queued on average", model.late_jobs, model.mean_queued_ms);
   }
+  if (model.on_cpu) remark += (remark.empty() ? "" : "; ") + std::string("on the CPU, not gated");
   if (!model.died.empty()) remark += (remark.empty() ? "" : "; ") + model.died;
-  std::string row = fmt::format("{:<{}} {:>4}  {:<11} {:>6} {:>10} {:>10} {:>10} {:>9}  {}",
-                                model.log, width, model.priority, model.policy, model.jobs,
-                                number(model.mean_ms, 3), number(model.p50_ms, 3),
-                                number(model.p99_ms, 3), number(model.throughput_per_s, 2), remark);
+  std::string row = fmt::format("{:<{}} {:>4}  {:<11} {} {:>9}  {}", model.log, width,
+                                model.priority, model.policy, columns(model.all),
+                                number(model.throughput_per_s, 2), remark);
   row.erase(row.find_last_not_of(' ') + 1);
-  return row + "\n";
+  row += "\n";
+  if (model.collided) row += part_row("collided", *model.collided, width);
+  if (model.uncollided) row += part_row("uncollided", *model.uncollided, width);
+  return row;
 }
 
 /// What the figures do not say by themselves.
@@ -46,43 +60,91 @@ std::string remarks(const RunResult& result) {
         fmt::format("ended early, by {}, after {:.1f} s\n", result.stopped_by, result.duration_s);
   }
   const bool few = std::any_of(result.models.begin(), result.models.end(),
-                               [](const ModelResult& model) { return model.jobs < kFewJobs; });
+                               [](const ModelResult& model) { return model.all.jobs < kFewJobs; });
   if (few) {
     text += fmt::format(
         "fewer than {} jobs of a model: its p99 is little more than its slowest job (--duration)\n",
         kFewJobs);
   }
-  if (result.gpus.simulated) {
+  const bool split = std::any_of(result.models.begin(), result.models.end(),
+                                 [](const ModelResult& model) { return model.collided; });
+  if (split) text += "collided: jobs that overlapped one of a model of higher priority\n";
+  const bool simulated =
+      result.gpus.simulated && !std::all_of(result.models.begin(), result.models.end(),
+                                            [](const ModelResult& model) { return model.on_cpu; });
+  if (simulated) {
     text += fmt::format("simulated: times are those of a simulated GPU, real time / {:g}\n",
                         result.gpus.time_scale);
   }
   return text;
 }
 
+JobFigures figures(const std::vector<double>& jct_ms) {
+  return {jct_ms.size(), mean(jct_ms), percentile(jct_ms, 0.5), percentile(jct_ms, 0.99)};
+}
+
+/// Null where the model has none of higher priority to collide with.
+nlohmann::ordered_json part_json(const std::optional<JobFigures>& part) {
+  if (!part) return nullptr;
+  return {{"jobs", part->jobs},
+          {"mean_ms", number_json(part->mean_ms)},
+          {"p50_ms", number_json(part->p50_ms)},
+          {"p99_ms", number_json(part->p99_ms)}};
+}
+
+/// Four columns, empty where there is no such part.
+std::string part_csv(const std::optional<JobFigures>& part) {
+  if (!part) return ",,,";
+  return fmt::format("{},{:.6f},{:.6f},{:.6f}", part->jobs, part->mean_ms, part->p50_ms,
+                     part->p99_ms);
+}
+
 }  // namespace
 
-ModelResult summarise(const Model& model, pid_t pid, double time_scale, const std::string& died) {
+ModelResult summarise(const Model& model, pid_t pid, double time_scale, bool on_cpu,
+                      const std::string& died) {
   const bool open_loop = model.arrival.kind != Arrival::Kind::kClosed;
-  const JobTable table = read_job_table(model.output_file(".csv"),
-                                        open_loop ? model.output_file(".arrivals.csv") : "");
   ModelResult result;
+  result.table = read_job_table(model.output_file(".csv"),
+                                open_loop ? model.output_file(".arrivals.csv") : "");
+  const JobTable& table = result.table;
   result.log = model.output_file_name;
   result.model = model.display_name();
   result.pid = pid;
   result.priority = model.priority;
-  result.policy = model.control.hooked ? shm::to_string(model.control.policy) : "unhooked";
-  result.jobs = table.jct_ms.size();
-  result.mean_ms = mean(table.jct_ms);
-  result.p50_ms = percentile(table.jct_ms, 0.5);
-  result.p99_ms = percentile(table.jct_ms, 0.99);
+  const bool hooked = model.control.hooked && !on_cpu;
+  result.policy = hooked ? shm::to_string(model.control.policy) : "unhooked";
+  result.on_cpu = on_cpu;
+  result.all = figures(table.jct_ms);
   const double span_s = table.span_s / time_scale;
-  result.throughput_per_s = span_s > 0 ? static_cast<double>(result.jobs) / span_s : std::nan("");
+  result.throughput_per_s = span_s > 0 ? static_cast<double>(result.all.jobs) / span_s : std::nan("");
   result.open_loop = open_loop;
   result.late_jobs = table.late;
   result.mean_queued_ms = table.mean_queued_ms;
   result.died = died;
   result.log_file = model.output_file(".log");
   return result;
+}
+
+void split_by_collisions(std::vector<ModelResult>& models) {
+  for (ModelResult& model : models) {
+    std::vector<JobSpan> others;
+    bool outranked = false;
+    for (const ModelResult& other : models) {
+      if (other.priority <= model.priority) continue;
+      outranked = true;
+      others.insert(others.end(), other.table.spans.begin(), other.table.spans.end());
+    }
+    if (!outranked) continue;
+    const std::vector<bool> hit = collisions(model.table.spans, std::move(others));
+    std::vector<double> with;
+    std::vector<double> without;
+    for (std::size_t i = 0; i < hit.size(); ++i) {
+      (hit[i] ? with : without).push_back(model.table.jct_ms[i]);
+    }
+    model.collided = figures(with);
+    model.uncollided = figures(without);
+  }
 }
 
 std::string results_table(const RunResult& result) {
@@ -113,11 +175,14 @@ nlohmann::ordered_json results_json(const RunResult& result) {
                                     {"pid", model.pid},
                                     {"priority", model.priority},
                                     {"policy", model.policy},
-                                    {"jobs", model.jobs},
-                                    {"mean_ms", number_json(model.mean_ms)},
-                                    {"p50_ms", number_json(model.p50_ms)},
-                                    {"p99_ms", number_json(model.p99_ms)},
+                                    {"on_cpu", model.on_cpu},
+                                    {"jobs", model.all.jobs},
+                                    {"mean_ms", number_json(model.all.mean_ms)},
+                                    {"p50_ms", number_json(model.all.p50_ms)},
+                                    {"p99_ms", number_json(model.all.p99_ms)},
                                     {"throughput_per_s", number_json(model.throughput_per_s)},
+                                    {"collided", part_json(model.collided)},
+                                    {"uncollided", part_json(model.uncollided)},
                                     {"late_jobs", nullptr},
                                     {"mean_queued_ms", nullptr},
                                     {"died", nullptr},
@@ -134,12 +199,15 @@ nlohmann::ordered_json results_json(const RunResult& result) {
 
 std::string results_csv(const RunResult& result) {
   std::string text =
-      "log,model,pid,priority,policy,jobs,mean_ms,p50_ms,p99_ms,throughput_per_s,simulated\n";
+      "log,model,pid,priority,policy,jobs,mean_ms,p50_ms,p99_ms,throughput_per_s,simulated,on_cpu,"
+      "collided_jobs,collided_mean_ms,collided_p50_ms,collided_p99_ms,"
+      "uncollided_jobs,uncollided_mean_ms,uncollided_p50_ms,uncollided_p99_ms\n";
   for (const ModelResult& model : result.models) {
-    text += fmt::format("{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{}\n", model.log,
-                        model.model, model.pid, model.priority, model.policy, model.jobs,
-                        model.mean_ms, model.p50_ms, model.p99_ms, model.throughput_per_s,
-                        result.gpus.simulated ? 1 : 0);
+    text += fmt::format("{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:d},{:d},{},{}\n", model.log,
+                        model.model, model.pid, model.priority, model.policy, model.all.jobs,
+                        model.all.mean_ms, model.all.p50_ms, model.all.p99_ms,
+                        model.throughput_per_s, result.gpus.simulated && !model.on_cpu,
+                        model.on_cpu, part_csv(model.collided), part_csv(model.uncollided));
   }
   return text;
 }

@@ -3,31 +3,44 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runner/experiment.hpp"
 #include "runner/run/gpu_query.hpp"
+#include "runner/run/job_table.hpp"
 
 namespace sluice::runner {
 
-/// One model's figures, in the time of the GPU. NaN where there was no job.
+/// The figures of some jobs, in the time of the GPU. NaN where there was none.
+struct JobFigures {
+  std::uint64_t jobs = 0;
+  double mean_ms = 0;
+  double p50_ms = 0;
+  double p99_ms = 0;
+};
+
+/// One model's figures.
 struct ModelResult {
   std::string log;    ///< output_file_name.
   std::string model;  ///< The name in models_pid.json.
   pid_t pid = 0;
   int priority = 0;
   std::string policy;  ///< "unhooked" where nothing of ours is in the process.
-  std::uint64_t jobs = 0;
-  double mean_ms = 0;
-  double p50_ms = 0;
-  double p99_ms = 0;
+  bool on_cpu = false;
+  JobFigures all;
+  /// Where there are models of higher priority: the jobs that overlapped in time one of theirs, and
+  /// the others.
+  std::optional<JobFigures> collided;
+  std::optional<JobFigures> uncollided;
   double throughput_per_s = 0;  ///< Jobs over the time from first start to last end.
   bool open_loop = false;
   std::uint64_t late_jobs = 0;
   double mean_queued_ms = 0;
   std::string died;  ///< How it ended before its time; empty if it did not.
   std::string log_file;
+  JobTable table;  ///< What the figures are made from.
 };
 
 /// A run's figures.
@@ -42,8 +55,11 @@ struct RunResult {
 };
 
 /// The figures of one model, from its log files.
-[[nodiscard]] ModelResult summarise(const Model& model, pid_t pid, double time_scale,
+[[nodiscard]] ModelResult summarise(const Model& model, pid_t pid, double time_scale, bool on_cpu,
                                     const std::string& died);
+
+/// Fills in `collided` and `uncollided`.
+void split_by_collisions(std::vector<ModelResult>& models);
 
 [[nodiscard]] std::string results_table(const RunResult& result);
 [[nodiscard]] nlohmann::ordered_json results_json(const RunResult& result);

@@ -46,6 +46,15 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("--duration", options.duration_s, "Real seconds until the workers are killed")
       ->type_name("S")
       ->check(CLI::Range(1e-3, kMaxDurationS));
+  app.add_option("--store", options.store,
+                 "The store of exported models (default: $SLUICE_MODELS, else "
+                 "~/.local/share/sluice/models)")
+      ->type_name("DIR");
+  app.add_flag("--export", options.export_missing,
+               "Export the models that the store lacks, by `sluice models export`");
+  app.add_flag("--digest", options.digest,
+               "Let PyTorch models compute deterministically, and write a hash of every job's "
+               "outputs to NAME.digest (takes time between jobs)");
   app.add_option("--session", options.session,
                  "Session to take part in (default: the default one if its controller runs,\n"
                  "else one for this run; also from SLUICE_SESSION)")

@@ -20,24 +20,49 @@ double seconds_since(std::uint64_t start_ns) {
   return static_cast<double>(shm::monotonic_ns() - start_ns) / 1e9;
 }
 
-/// The whole command of a worker: `sluice exec` prepares the process and becomes the worker.
-std::vector<std::string> worker_command(const RunContext& context, std::size_t index) {
-  const Model& model = context.experiment.models[index];
-  const Gpus& gpus = context.gpus;
+/// What becomes the worker: `sluice exec` prepares the process. Empty for a model on the CPU, in
+/// whose process there is nothing to prepare.
+std::vector<std::string> exec_command(const RunContext& context, const Model& model) {
+  if (runs_on_cpu(model, context.gpus)) return {};
   std::vector<std::string> args{context.layout.program("sluice-exec"), "--session", context.session,
-                                "--gpu", gpus.simulated ? "sim" : "real"};
+                                "--gpu", context.gpus.simulated ? "sim" : "real"};
   if (model.control.hooked) {
     args.insert(args.end(), {"--priority", std::to_string(model.priority), "--policy",
                              shm::to_string(model.control.policy)});
   } else {
     args.emplace_back("--no-intercept");
   }
+  args.emplace_back("--");
+  return args;
+}
+
+void add_trace_options(const RunContext& context, std::vector<std::string>& args) {
+  args.insert(args.end(), {"--time-scale", fmt::format("{:g}", context.gpus.time_scale)});
+  if (context.gpus.simulated) args.emplace_back("--simulated");
+}
+
+void add_torch_options(const RunContext& context, const Model& model,
+                       std::vector<std::string>& args) {
+  args.insert(args.end(), {"--store", context.store});
+  if (context.gpus.simulated) args.emplace_back("--cpu");
+  if (context.digest) args.insert(args.end(), {"--digest", model.output_file(".digest")});
+}
+
+/// The whole command of a worker.
+std::vector<std::string> worker_command(const RunContext& context, std::size_t index) {
+  const Model& model = context.experiment.models[index];
+  const bool trace = model.backend == "trace";
   const auto device = static_cast<std::size_t>(context.experiment.device_id);
-  args.insert(args.end(), {"--", context.layout.program("sluice-worker-trace"),
+  std::vector<std::string> args = exec_command(context, model);
+  args.insert(args.end(), {context.layout.program(trace ? kTraceWorker : kTorchWorker),
                            context.resolved_file, "--model", std::to_string(index), "--config-name",
-                           context.experiment.file, "--device-name", gpus.names.at(device),
-                           "--time-scale", fmt::format("{:g}", gpus.time_scale)});
-  if (gpus.simulated) args.emplace_back("--simulated");
+                           context.experiment.file, "--device-name",
+                           context.gpus.names.at(device)});
+  if (trace) {
+    add_trace_options(context, args);
+  } else {
+    add_torch_options(context, model, args);
+  }
   return args;
 }
 

@@ -18,6 +18,8 @@ struct RunContext {
   const Gpus& gpus;
   std::string session;
   std::string resolved_file;  ///< The experiment as the workers read it.
+  std::string store;          ///< Folder of the model store.
+  bool digest = false;        ///< Whether PyTorch models write hashes of their outputs.
 };
 
 /// Starts the workers of an experiment, lets them begin together, and watches them. Workers that

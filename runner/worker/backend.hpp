@@ -19,6 +19,8 @@ class Backend {
   virtual void launch_job() = 0;
   /// Returns when that work is done.
   virtual void wait_for_job() = 0;
+  /// Called after each job, outside what is measured.
+  virtual void after_job() {}
 
   struct Memory {
     std::uint64_t allocated_bytes = 0;

@@ -18,7 +18,9 @@ namespace {
 std::vector<std::string> header(const Model& model, const WorkerOptions& options,
                                 const Backend& backend, int device) {
   std::string gpu = fmt::format("device: {} {}", device, options.device_name);
-  if (options.simulated) {
+  if (options.cpu) {
+    gpu = "device: CPU (no real GPU here: nothing is gated; JCT is real time)";
+  } else if (options.simulated) {
     gpu += fmt::format(" (simulated: JCT is real time / {:g}, time stamps are real)",
                        options.time_scale);
   }
@@ -80,6 +82,7 @@ class JobLoop {
     const std::uint64_t end = shm::monotonic_ns();
     record.end_realtime_ns = shm::clock_ns(CLOCK_REALTIME);
     record.jct_ms = static_cast<double>(end - start) / 1e6 / options_.time_scale;
+    backend_.after_job();
     return record;
   }
 

@@ -12,16 +12,27 @@
 namespace sluice::runner {
 namespace {
 
+std::optional<int> parse_options(int argc, char** argv, WorkerOptions& options) {
+  CLI::App app("Replay the jobs of one model of an experiment. Started by `sluice run`.",
+               kTraceWorker);
+  add_worker_options(app, options);
+  app.add_option("--time-scale", options.time_scale, "Real time per time of the GPU")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--simulated", options.simulated, "The GPU is simulated");
+  app.footer(
+      "Example, one model alone and by hand:\n"
+      "  sluice exec --priority 0 --gpu sim -- \\\n"
+      "    libexec/sluice/sluice-worker-trace exp.json --model 0 --time-scale 10 --simulated "
+      "--jobs 5");
+  return parse(app, argc, argv);
+}
+
 int work(int argc, char** argv) {
   WorkerOptions options;
-  if (const auto exit_code = parse_worker_options(argc, argv, options)) return *exit_code;
+  if (const auto exit_code = parse_options(argc, argv, options)) return *exit_code;
   const Experiment experiment =
-      read_experiment(options.experiment_file, Layout::of_this_program().traces());
-  if (options.model_index >= experiment.models.size()) {
-    throw ConfigError(options.experiment_file + ": has no model " +
-                      std::to_string(options.model_index));
-  }
-  const Model& model = experiment.models[options.model_index];
+      read_experiment(options.experiment_file, Layout::of_this_program().backends());
+  const Model& model = chosen_model(experiment, options);
   // The default slack lets every sleep end 50 us late.
   prctl(PR_SET_TIMERSLACK, 1UL);
   TraceBackend backend(model, read_trace(model.trace_file), experiment.device_id,
@@ -34,6 +45,6 @@ int work(int argc, char** argv) {
 }  // namespace sluice::runner
 
 int main(int argc, char** argv) {
-  return sluice::runner::run_program("sluice-worker-trace",
+  return sluice::runner::run_program(sluice::runner::kTraceWorker,
                                      [&] { return sluice::runner::work(argc, argv); });
 }

@@ -1,12 +1,10 @@
 #include "runner/worker/worker_options.hpp"
 
-#include "runner/command_line.hpp"
+#include "runner/config_error.hpp"
 
 namespace sluice::runner {
 
-std::optional<int> parse_worker_options(int argc, char** argv, WorkerOptions& options) {
-  CLI::App app("Run the jobs of one model of an experiment. Started by `sluice run`.",
-               "sluice-worker-trace");
+void add_worker_options(CLI::App& app, WorkerOptions& options) {
   app.add_option("experiment", options.experiment_file, "Experiment file")
       ->required()
       ->type_name("FILE");
@@ -15,17 +13,16 @@ std::optional<int> parse_worker_options(int argc, char** argv, WorkerOptions& op
       ->type_name("FILE");
   app.add_option("--device-name", options.device_name, "Name of the GPU in the log")
       ->type_name("NAME");
-  app.add_option("--time-scale", options.time_scale, "Real time per time of the GPU")
-      ->check(CLI::PositiveNumber);
-  app.add_flag("--simulated", options.simulated, "The GPU is simulated");
   app.add_option("--barrier-fd", options.barrier_fd, "Socket of the load barrier")->type_name("FD");
   app.add_option("--jobs", options.jobs, "End after so many jobs (default: run until killed)");
-  app.footer(
-      "Example, one model alone and by hand:\n"
-      "  sluice exec --priority 0 --gpu sim -- \\\n"
-      "    libexec/sluice/sluice-worker-trace exp.json --model 0 --time-scale 10 --simulated "
-      "--jobs 5");
-  return parse(app, argc, argv);
+}
+
+const Model& chosen_model(const Experiment& experiment, const WorkerOptions& options) {
+  if (options.model_index < experiment.models.size()) {
+    return experiment.models[options.model_index];
+  }
+  throw ConfigError(options.experiment_file + ": has no model " +
+                    std::to_string(options.model_index));
 }
 
 }  // namespace sluice::runner

@@ -1,7 +1,9 @@
 #pragma once
+#include <CLI/CLI.hpp>
 #include <cstdint>
-#include <optional>
 #include <string>
+
+#include "runner/experiment.hpp"
 
 namespace sluice::runner {
 
@@ -14,12 +16,15 @@ struct WorkerOptions {
   std::string device_name = "unknown";
   double time_scale = 1;  ///< How much slower the GPU's time passes.
   bool simulated = false;
+  bool cpu = false;        ///< The model runs on the CPU, for want of a real GPU.
   int barrier_fd = -1;     ///< -1: start at once.
   std::uint64_t jobs = 0;  ///< Ends after so many; 0: runs until it is killed.
 };
 
-/// Nothing, or the exit code with which to end at once (--help, wrong usage).
-[[nodiscard]] std::optional<int> parse_worker_options(int argc, char** argv,
-                                                      WorkerOptions& options);
+/// Adds the options that every worker takes.
+void add_worker_options(CLI::App& app, WorkerOptions& options);
+
+/// The model that the options name. Throws ConfigError if the experiment has no such.
+[[nodiscard]] const Model& chosen_model(const Experiment& experiment, const WorkerOptions& options);
 
 }  // namespace sluice::runner

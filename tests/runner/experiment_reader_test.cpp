@@ -33,7 +33,7 @@ json published() { return {{"models", {published_model()}}, {"exp_dur", 30}, {"d
 
 Experiment read_text(const std::string& text) {
   const test::TempFolder folder;
-  return read_experiment(folder.write("exp.json", text), SLUICE_TEST_TRACES);
+  return read_experiment(folder.write("exp.json", text), Backends{SLUICE_TEST_TRACES});
 }
 Experiment read(const json& document) { return read_text(document.dump(2)); }
 
@@ -41,7 +41,7 @@ Experiment read(const json& document) { return read_text(document.dump(2)); }
 std::string error_of_text(const std::string& text) {
   const test::TempFolder folder;
   try {
-    (void)read_experiment(folder.write("exp.json", text), SLUICE_TEST_TRACES);
+    (void)read_experiment(folder.write("exp.json", text), Backends{SLUICE_TEST_TRACES});
   } catch (const ConfigError& error) {
     return std::string(error.what()).substr(folder.path().string().size() + 1);
   }
@@ -82,7 +82,7 @@ TEST(Experiment, ConfigurationsOfTheTreeAreSound) {
   const std::string folder = std::string(SLUICE_TEST_CONFIGS) + "/replay/";
   const auto policies = [&](const std::string& name) {
     std::string text;
-    for (const Model& model : read_experiment(folder + name, SLUICE_TEST_TRACES).models) {
+    for (const Model& model : read_experiment(folder + name, Backends{SLUICE_TEST_TRACES}).models) {
       text += model.control.hooked ? shm::to_string(model.control.policy) + " " : "unhooked ";
     }
     return text;
@@ -100,7 +100,7 @@ TEST(Experiment, PublishedConfigurationsSayThatTheyNeedLibTorch) {
   for (const char* name : {"input", "input_control", "input_controlsync", "input_controlevent"}) {
     const std::string file = std::string(SLUICE_TEST_CONFIGS) + "/" + name + ".json";
     try {
-      (void)read_experiment(file, SLUICE_TEST_TRACES);
+      (void)read_experiment(file, Backends{SLUICE_TEST_TRACES});
       ADD_FAILURE() << file << " was accepted";
     } catch (const ConfigError& error) {
       const std::string what = error.what();
@@ -136,7 +136,7 @@ TEST(ExperimentError, MissingFileFolderAndSyntax) {
   const test::TempFolder folder;
   const auto error_of_file = [](const std::string& file) -> std::string {
     try {
-      (void)read_experiment(file, SLUICE_TEST_TRACES);
+      (void)read_experiment(file, Backends{SLUICE_TEST_TRACES});
     } catch (const ConfigError& error) {
       return error.what();
     }

@@ -26,14 +26,14 @@ TEST(Results, ThroughputIsInTheTimeOfTheGpu) {
   csv.job({1'000'000'000, 1'500'000'000, 50}, 0, 0);
   csv.job({1'500'000'000, 2'000'000'000, 50}, 0, 0);
   // Two jobs in a real second are twenty in a second of a GPU that is ten times slower.
-  EXPECT_DOUBLE_EQ(summarise(model, 1, 10, "").throughput_per_s, 20);
-  EXPECT_DOUBLE_EQ(summarise(model, 1, 1, "").throughput_per_s, 2);
+  EXPECT_DOUBLE_EQ(summarise(model, 1, 10, false, "").throughput_per_s, 20);
+  EXPECT_DOUBLE_EQ(summarise(model, 1, 1, false, "").throughput_per_s, 2);
 }
 
 TEST(Results, NoJobIsNullAndADashButNeverZero) {
   Model model;
   model.output_file_path = "/nonexistent";
-  const RunResult result = result_of(summarise(model, 1, 10, "exited with 1"), true);
+  const RunResult result = result_of(summarise(model, 1, 10, false, "exited with 1"), true);
   EXPECT_TRUE(results_json(result)["models"][0]["p99_ms"].is_null());
   EXPECT_EQ(results_json(result)["models"][0]["died"], "exited with 1");
   EXPECT_NE(results_table(result).find(" -  "), std::string::npos) << results_table(result);

@@ -53,11 +53,18 @@ GpuDevice describe_device(const Driver& driver, int index) {
   std::array<char, 256> name{};
   driver.call<decltype(cuDeviceGetName)>("cuDeviceGetName", name.data(),
                                          static_cast<int>(name.size() - 1), device);
+  int major = 0;
+  int minor = 0;
+  driver.call<decltype(cuDeviceGetAttribute)>(
+      "cuDeviceGetAttribute", &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  driver.call<decltype(cuDeviceGetAttribute)>(
+      "cuDeviceGetAttribute", &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
   CUuuid uuid{};
   driver.call<decltype(cuDeviceGetUuid)>("cuDeviceGetUuid_v2", &uuid, device);
   std::array<std::uint8_t, 16> bytes{};
   std::memcpy(bytes.data(), uuid.bytes, bytes.size());
-  return {index, name.data(), format_uuid(bytes)};
+  return {index, name.data(), format_uuid(bytes),
+          "sm_" + std::to_string(major) + std::to_string(minor)};
 }
 
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {

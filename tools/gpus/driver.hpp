@@ -11,6 +11,7 @@ struct GpuDevice {
   int index = 0;  ///< As the driver counts here; CUDA_VISIBLE_DEVICES changes it.
   std::string name;
   std::string uuid;  ///< GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
+  std::string arch;  ///< For which code is compiled, "sm_90".
 };
 
 struct GpuInventory {

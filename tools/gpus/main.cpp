@@ -51,7 +51,8 @@ void print_json(const Answer& answer) {
   json["devices"] = nlohmann::json::array();
   for (const GpuDevice& device : inventory.devices) {
     json["devices"].push_back(
-        {{"index", device.index}, {"name", device.name}, {"uuid", device.uuid}});
+        {{"index", device.index}, {"name", device.name}, {"uuid", device.uuid},
+         {"arch", device.arch}});
   }
   std::cout << json.dump(2) << '\n';
 }
