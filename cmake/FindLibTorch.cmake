@@ -8,8 +8,8 @@
 #
 # Sets LibTorch_FOUND, LibTorch_VERSION, LibTorch_DIR_FOUND (the torch folder),
 # LibTorch_SITE_PACKAGES (where torchvision may be; empty for an unpacked LibTorch),
-# LibTorch_PYTHON_LIBRARY (libpython of that folder, which torchvision's operators need; may be
-# empty) and the targets LibTorch::c10, LibTorch::c10_cuda, LibTorch::torch_cpu,
+# LibTorch_PYTHON and LibTorch_PYTHON_LIBRARY (the Python of that folder, and its libpython, which
+# torchvision's operators need; may be empty) and the targets LibTorch::c10, LibTorch::c10_cuda, LibTorch::torch_cpu,
 # LibTorch::torch_cuda, LibTorch::torch and LibTorch::LibTorch, which is all of them.
 
 # Runs python3 for one line of output; empty where it fails.
@@ -45,20 +45,19 @@ if(LibTorch_INCLUDE_DIR)
 endif()
 
 # The CUDA headers that torch's own include. Those of the wheel nvidia-cuda-runtime want crt/, which
-# is in another wheel that torch does not ask for; Triton, which it does ask for, has them all.
+# is in a wheel that torch does not ask for; Triton, which it does ask for, has it too.
 get_filename_component(_libtorch_parent "${LibTorch_DIR_FOUND}" DIRECTORY)
-set(_libtorch_cuda ${_libtorch_parent}/nvidia/cu13)
-find_path(LibTorch_CUDA_INCLUDE_DIR crt/host_config.h
-  HINTS ${_libtorch_cuda} ${_libtorch_parent}/triton/backends/nvidia ENV CUDA_HOME ENV CUDA_PATH
-  PATHS /usr/local/cuda
-  PATH_SUFFIXES include)
-# Where nvtx3/ may be.
-set(_libtorch_cuda_includes ${LibTorch_CUDA_INCLUDE_DIR})
-if(EXISTS ${_libtorch_cuda}/include)
-  list(APPEND _libtorch_cuda_includes ${_libtorch_cuda}/include)
-endif()
+set(_libtorch_cuda_hints ${_libtorch_parent}/nvidia/cu13 ENV CUDA_HOME ENV CUDA_PATH)
+find_path(LibTorch_CUDA_INCLUDE_DIR cuda_runtime_api.h
+  HINTS ${_libtorch_cuda_hints} PATHS /usr/local/cuda PATH_SUFFIXES include)
+find_path(LibTorch_CRT_INCLUDE_DIR crt/host_config.h
+  HINTS ${LibTorch_CUDA_INCLUDE_DIR} ${_libtorch_parent}/triton/backends/nvidia
+        ${_libtorch_cuda_hints}
+  PATHS /usr/local/cuda PATH_SUFFIXES include)
+set(_libtorch_cuda_includes ${LibTorch_CUDA_INCLUDE_DIR} ${LibTorch_CRT_INCLUDE_DIR})
+list(REMOVE_DUPLICATES _libtorch_cuda_includes)
 
-set(_libtorch_required LibTorch_INCLUDE_DIR LibTorch_CUDA_INCLUDE_DIR)
+set(_libtorch_required LibTorch_INCLUDE_DIR LibTorch_CUDA_INCLUDE_DIR LibTorch_CRT_INCLUDE_DIR)
 foreach(_library IN ITEMS c10 c10_cuda torch_cpu torch_cuda torch)
   find_library(LibTorch_${_library}_LIBRARY ${_library}
     HINTS ${LibTorch_DIR_FOUND}/lib NO_DEFAULT_PATH)
@@ -67,9 +66,10 @@ foreach(_library IN ITEMS c10 c10_cuda torch_cpu torch_cuda torch)
 endforeach()
 # Headers of c10 call the runtime from inline functions. A wheel has it under its full name only.
 find_library(LibTorch_cudart_LIBRARY NAMES cudart libcudart.so.13 NAMES_PER_DIR
-  HINTS ${_libtorch_cuda} ${LibTorch_CUDA_INCLUDE_DIR}/.. PATH_SUFFIXES lib lib64)
+  HINTS ${LibTorch_CUDA_INCLUDE_DIR}/.. PATH_SUFFIXES lib lib64)
 list(APPEND _libtorch_required LibTorch_cudart_LIBRARY)
-mark_as_advanced(LibTorch_cudart_LIBRARY LibTorch_INCLUDE_DIR LibTorch_CUDA_INCLUDE_DIR)
+mark_as_advanced(LibTorch_cudart_LIBRARY LibTorch_INCLUDE_DIR LibTorch_CUDA_INCLUDE_DIR
+                 LibTorch_CRT_INCLUDE_DIR)
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch REQUIRED_VARS ${_libtorch_required}
@@ -103,14 +103,15 @@ endif()
 # where its library is; a loader finds the usual ones by name.
 set(LibTorch_SITE_PACKAGES "")
 set(LibTorch_PYTHON_LIBRARY "")
+set(LibTorch_PYTHON "")
 if(_libtorch_parent MATCHES "/lib/python3[.0-9]+/[a-z]+-packages$")
   set(LibTorch_SITE_PACKAGES ${_libtorch_parent})
   get_filename_component(_libtorch_prefix ${_libtorch_parent}/../../.. ABSOLUTE)
-  set(_libtorch_interpreter ${_libtorch_prefix}/bin/python3)
-  if(NOT EXISTS ${_libtorch_interpreter})
-    set(_libtorch_interpreter python3)
+  set(LibTorch_PYTHON ${_libtorch_prefix}/bin/python3)
+  if(NOT EXISTS ${LibTorch_PYTHON})
+    set(LibTorch_PYTHON python3)
   endif()
-  _libtorch_python(LibTorch_PYTHON_LIBRARY ${_libtorch_interpreter}
+  _libtorch_python(LibTorch_PYTHON_LIBRARY ${LibTorch_PYTHON}
     "import os, sysconfig as s; v = s.get_config_var
 f = [os.path.join(d, v('INSTSONAME')) for d in (v('LIBDIR'), os.path.join(v('LIBDIR'), v('MULTIARCH') or ''))]
 print(next((p for p in f if os.path.exists(p)), v('INSTSONAME')) if v('Py_ENABLE_SHARED') else '')")

@@ -112,12 +112,13 @@ setup_build() {
   check_versions
 }
 
-# has_torch PYTHON: whether it has both packages, and torch in the wanted version. Without importing
-# them, which takes seconds.
+# has_torch PYTHON: whether it has what cmake/torch-requirements.txt names, torch in the wanted version.
+# Without importing them, which takes seconds.
 has_torch() {
   have "$1" && "$1" - 2>/dev/null <<'PYTHON'
 import importlib.metadata as m, sys
-sys.exit(not (m.version("torch").startswith("2.11.") and m.version("torchvision")))
+sys.exit(not (m.version("torch").startswith("2.11.") and m.version("torchvision")
+             and m.version("pytest")))
 PYTHON
 }
 
@@ -136,7 +137,6 @@ setup_torch() {
     "(4.7 GB on disk; two to three minutes)"
   if ! { python3 -m venv .venv &&
     .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/torch-requirements.txt; }; then
-    rm -rf .venv
     die "could not fetch torch, see the lines above; './x build' does without it"
   fi
 }

@@ -59,10 +59,11 @@ void choose_backend(const JsonNode& node, const Backends& backends, Model& model
       backend->refuse("\"trace\", \"torchscript\" or \"aoti\"");
     }
     if (model.backend != "trace" && !backends.torch) {
-      backend->complain(fmt::format(
-          "model \"{}\" needs the LibTorch worker, which is not part of this build (./x torch, then "
-          "build again); only \"trace\" is",
-          model.model_name));
+      backend->complain(
+          fmt::format("model \"{}\" needs the LibTorch worker, which is not part of this build "
+                      "(./x torch, then "
+                      "build again); only \"trace\" is",
+                      model.model_name));
     }
   } else if (!node.find("trace")) {
     model.backend = backends.torch ? "torchscript" : "trace";

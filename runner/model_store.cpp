@@ -85,7 +85,8 @@ class Search {
     const bool right_arch = !target_.cuda || target_.gpu_arch.empty() || arch == target_.gpu_arch;
     const int batch = variant.at("batch").get<int>();
     if (device == device_name() && right_arch && batch == model_.batch_size) return true;
-    others_.insert(fmt::format("{} batch {}", device == "cpu" || arch.empty() ? device : arch, batch));
+    others_.insert(
+        fmt::format("{} batch {}", device == "cpu" || arch.empty() ? device : arch, batch));
     return false;
   }
 

@@ -44,7 +44,8 @@ class CompiledNetwork : public Network {
     unpacked_ = false;
     for (const fs::path library : loaded_libraries()) {
       const auto parts = std::distance(library.begin(), library.end());
-      if (before_.contains(library) || !library.native().starts_with("/tmp/") || parts < 4) continue;
+      if (before_.contains(library) || !library.native().starts_with("/tmp/") || parts < 4)
+        continue;
       std::error_code ignored;
       fs::remove_all(fs::path("/tmp") / *std::next(library.begin(), 2), ignored);
     }

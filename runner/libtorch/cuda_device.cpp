@@ -13,9 +13,10 @@ namespace sluice::runner {
 void use_gpu(const c10::Device& device) {
   const int count = c10::cuda::device_count();
   if (device.index() >= count) {
-    throw RunError(fmt::format("LibTorch {} finds {} GPUs, so there is no GPU {}; is the driver too "
-                               "old for its CUDA?",
-                               SLUICE_TORCH_VERSION, count, device.index()));
+    throw RunError(
+        fmt::format("LibTorch {} finds {} GPUs, so there is no GPU {}; is the driver too "
+                    "old for its CUDA?",
+                    SLUICE_TORCH_VERSION, count, device.index()));
   }
   c10::cuda::set_device(device.index());
 }

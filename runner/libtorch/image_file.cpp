@@ -25,7 +25,8 @@ std::vector<char> read_bytes(const std::string& file) {
 
 at::Tensor decode(std::vector<char>& bytes) {
   constexpr std::int64_t kRgb = 3;  // ImageReadMode::RGB
-  const auto data = at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, at::kByte);
+  const auto data =
+      at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, at::kByte);
   const auto decode_image = c10::Dispatcher::singleton()
                                 .findSchemaOrThrow("image::decode_image", "")
                                 .typed<at::Tensor(const at::Tensor&, std::int64_t, bool)>();

@@ -42,7 +42,8 @@ at::Tensor scale(const at::Tensor& image, const Size& size) {
       .squeeze(0);
 }
 
-/// torchvision's presets for classification and segmentation. Its detection models do it themselves.
+/// torchvision's presets for classification and segmentation. Its detection models do it
+/// themselves.
 at::Tensor normalise(const at::Tensor& image) {
   const auto mean = at::tensor({0.485F, 0.456F, 0.406F}).view({3, 1, 1});
   const auto deviation = at::tensor({0.229F, 0.224F, 0.225F}).view({3, 1, 1});

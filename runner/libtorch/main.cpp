@@ -26,7 +26,8 @@ std::optional<int> parse_options(int argc, char** argv, TorchOptions& options) {
                kTorchWorker);
   add_worker_options(app, options);
   app.add_flag("--cpu", options.cpu, "Run on the CPU, where nothing is gated");
-  app.add_option("--store", options.store, "The model store (default: $SLUICE_MODELS, else below ~)")
+  app.add_option("--store", options.store,
+                 "The model store (default: $SLUICE_MODELS, else below ~)")
       ->type_name("DIR");
   app.add_option("--digest", options.digest_file,
                  "Compute deterministically, and write a hash of every job's outputs")
@@ -42,8 +43,9 @@ void run_model(const Model& model, const TorchOptions& options, int device) {
   const TorchTarget target{!options.cpu, "", SLUICE_TORCH_VERSION};
   StoredModel stored = find_stored_model(model_store(options.store), model, target,
                                          options.experiment_file + ": " + model.output_file_name);
-  const c10::Device where = options.cpu ? c10::Device(c10::kCPU)
-                                        : c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device));
+  const c10::Device where = options.cpu
+                                ? c10::Device(c10::kCPU)
+                                : c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device));
   TorchBackend backend(model, std::move(stored), where, options.digest_file);
   run_jobs(model, options, backend, device);
 }

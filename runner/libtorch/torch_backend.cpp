@@ -51,7 +51,8 @@ void TorchBackend::load() {
   if (capturing) use_side_stream();
   const at::Tensor batch = make_input(model_, stored_, device_);
   input_shape_ = fmt::format("{}", fmt::join(batch.sizes(), "x"));
-  network_ = stored_.format == "aoti" ? load_compiled(stored_, batch) : load_scripted(stored_, batch);
+  network_ =
+      stored_.format == "aoti" ? load_compiled(stored_, batch) : load_scripted(stored_, batch);
   if (capturing) {
     network_ = capture(std::move(network_));
     return;
@@ -63,11 +64,10 @@ void TorchBackend::load() {
 }
 
 std::string TorchBackend::describe() const {
-  return fmt::format("{} {}, input {} of {}, {} of torch {}{}", stored_.format, stored_.file,
-                     input_shape_,
-                     model_.input_file_path.empty() ? "synthetic" : model_.input_file_path,
-                     stored_.dtype, stored_.torch_version,
-                     model_.cuda_graph && device_.is_cuda() ? ", as one CUDA graph" : "");
+  return fmt::format(
+      "{} {}, input {} of {}, {} of torch {}{}", stored_.format, stored_.file, input_shape_,
+      model_.input_file_path.empty() ? "synthetic" : model_.input_file_path, stored_.dtype,
+      stored_.torch_version, model_.cuda_graph && device_.is_cuda() ? ", as one CUDA graph" : "");
 }
 
 void TorchBackend::launch_job() {

@@ -47,9 +47,10 @@ void load(const char* name) {
   const fs::path folder = torchvision_folder();
   const fs::path library = folder / name;
   if (!fs::exists(library)) {
-    throw RunError(fmt::format("no torchvision beside torch: {} is missing (pip install "
-                               "torchvision==0.26.0 there)",
-                               library.string()));
+    throw RunError(
+        fmt::format("no torchvision beside torch: {} is missing (pip install "
+                    "torchvision==0.26.0 there)",
+                    library.string()));
   }
   load_python(folder);
   // Not in the loader's folders, so the library below would not find it by itself.

@@ -26,11 +26,10 @@ std::vector<bool> collisions(const std::vector<JobSpan>& jobs, std::vector<JobSp
   const std::vector<JobSpan> busy = merged(std::move(others));
   std::vector<bool> collided;
   for (const JobSpan& job : jobs) {
-    const auto first_after_start =
-        std::upper_bound(busy.begin(), busy.end(), job.start_ns,
-                         [](std::uint64_t start, const JobSpan& span) { return start < span.end_ns; });
-    collided.push_back(first_after_start != busy.end() &&
-                       first_after_start->start_ns < job.end_ns);
+    const auto first_after_start = std::upper_bound(
+        busy.begin(), busy.end(), job.start_ns,
+        [](std::uint64_t start, const JobSpan& span) { return start < span.end_ns; });
+    collided.push_back(first_after_start != busy.end() && first_after_start->start_ns < job.end_ns);
   }
   return collided;
 }

@@ -42,9 +42,9 @@ std::string table_row(const ModelResult& model, std::size_t width) {
   }
   if (model.on_cpu) remark += (remark.empty() ? "" : "; ") + std::string("on the CPU, not gated");
   if (!model.died.empty()) remark += (remark.empty() ? "" : "; ") + model.died;
-  std::string row = fmt::format("{:<{}} {:>4}  {:<11} {} {:>9}  {}", model.log, width,
-                                model.priority, model.policy, columns(model.all),
-                                number(model.throughput_per_s, 2), remark);
+  std::string row =
+      fmt::format("{:<{}} {:>4}  {:<11} {} {:>9}  {}", model.log, width, model.priority,
+                  model.policy, columns(model.all), number(model.throughput_per_s, 2), remark);
   row.erase(row.find_last_not_of(' ') + 1);
   row += "\n";
   if (model.collided) row += part_row("collided", *model.collided, width);
@@ -117,7 +117,8 @@ ModelResult summarise(const Model& model, pid_t pid, double time_scale, bool on_
   result.on_cpu = on_cpu;
   result.all = figures(table.jct_ms);
   const double span_s = table.span_s / time_scale;
-  result.throughput_per_s = span_s > 0 ? static_cast<double>(result.all.jobs) / span_s : std::nan("");
+  result.throughput_per_s =
+      span_s > 0 ? static_cast<double>(result.all.jobs) / span_s : std::nan("");
   result.open_loop = open_loop;
   result.late_jobs = table.late;
   result.mean_queued_ms = table.mean_queued_ms;
@@ -203,9 +204,9 @@ std::string results_csv(const RunResult& result) {
       "collided_jobs,collided_mean_ms,collided_p50_ms,collided_p99_ms,"
       "uncollided_jobs,uncollided_mean_ms,uncollided_p50_ms,uncollided_p99_ms\n";
   for (const ModelResult& model : result.models) {
-    text += fmt::format("{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:d},{:d},{},{}\n", model.log,
-                        model.model, model.pid, model.priority, model.policy, model.all.jobs,
-                        model.all.mean_ms, model.all.p50_ms, model.all.p99_ms,
+    text += fmt::format("{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:d},{:d},{},{}\n",
+                        model.log, model.model, model.pid, model.priority, model.policy,
+                        model.all.jobs, model.all.mean_ms, model.all.p50_ms, model.all.p99_ms,
                         model.throughput_per_s, result.gpus.simulated && !model.on_cpu,
                         model.on_cpu, part_csv(model.collided), part_csv(model.uncollided));
   }

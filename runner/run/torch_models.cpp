@@ -31,15 +31,16 @@ void export_model(const Layout& layout, const std::vector<std::string>& args) {
 void check_input(const Model& model, const std::string& where) {
   const std::string& file = model.input_file_path;
   if (file.empty() || file == "synthetic" || std::filesystem::is_regular_file(file)) return;
-  throw ConfigError(fmt::format("{}/input_file_path: there is no file {}; --input FILE names another, "
-                                "--input synthetic makes one up",
-                                where, file));
+  throw ConfigError(
+      fmt::format("{}/input_file_path: there is no file {}; --input FILE names another, "
+                  "--input synthetic makes one up",
+                  where, file));
 }
 
 }  // namespace
 
 void check_torch_models(const RunOptions& options, const Experiment& experiment,
-                         const Layout& layout, const Gpus& gpus) {
+                        const Layout& layout, const Gpus& gpus) {
   const ModelStore store = model_store(options.store);
   const TorchTarget target = target_of(gpus, experiment.device_id);
   for (std::size_t i = 0; i < experiment.models.size(); ++i) {

@@ -11,6 +11,6 @@ namespace sluice::runner {
 /// Throws MissingModel, which names
 /// the command, other ConfigErrors, or RunError if an export failed.
 void check_torch_models(const RunOptions& options, const Experiment& experiment,
-                         const Layout& layout, const Gpus& gpus);
+                        const Layout& layout, const Gpus& gpus);
 
 }  // namespace sluice::runner

@@ -112,6 +112,18 @@ TEST(Experiment, PublishedConfigurationsSayThatTheyNeedLibTorch) {
   }
 }
 
+TEST(Experiment, PublishedConfigurationsRunOnTheLibTorchWorkerWhereThereIsOne) {
+  for (const char* name : {"input", "input_control", "input_controlsync", "input_controlevent"}) {
+    const std::string file = std::string(SLUICE_TEST_CONFIGS) + "/" + name + ".json";
+    const Experiment experiment = read_experiment(file, Backends{SLUICE_TEST_TRACES, true});
+    for (const Model& model : experiment.models) EXPECT_EQ(model.backend, "torchscript") << file;
+  }
+  // A trace that is asked for stays one.
+  const std::string replay = std::string(SLUICE_TEST_CONFIGS) + "/replay/input.json";
+  const Experiment experiment = read_experiment(replay, Backends{SLUICE_TEST_TRACES, true});
+  for (const Model& model : experiment.models) EXPECT_EQ(model.backend, "trace");
+}
+
 TEST(Policy, FollowsThePublishedBooleansUnlessOneIsNamed) {
   const json limits{{"sync", 3}, {"event_group", 5}};
   EXPECT_FALSE(
@@ -221,7 +233,8 @@ TEST(ExperimentError, UnknownPolicyAndWhatIsNotInThisBuild) {
             "event:N, device:N (N 1-1000000)");
   EXPECT_EQ(error_with("/models/0/backend", "torchscript"),
             "exp.json: /models/0/backend: model \"fasterrcnn_resnet50_fpn\" needs the LibTorch "
-            "worker, which is not part of this build; only \"trace\" is");
+            "worker, which is not part of this build (./x torch, then build again); only \"trace\" "
+            "is");
   EXPECT_EQ(error_with("/models/0/backend", "onnx"),
             "exp.json: /models/0/backend: found \"onnx\", allowed: \"trace\", \"torchscript\" or "
             "\"aoti\"");

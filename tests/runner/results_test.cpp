@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "runner/job_log.hpp"
 #include "tests/runner/temp_folder.hpp"
 
@@ -10,7 +12,7 @@ namespace {
 
 RunResult result_of(ModelResult model, bool simulated) {
   RunResult result;
-  result.gpus = {simulated, simulated ? 10.0 : 1.0, {"GPU"}, ""};
+  result.gpus = {simulated, simulated ? 10.0 : 1.0, {"GPU"}, "", {"sm_90"}};
   result.stopped_by = "time";
   result.models.push_back(std::move(model));
   return result;
@@ -45,6 +47,57 @@ TEST(Results, SayWhetherTheyAreSimulated) {
   EXPECT_EQ(results_table(result_of({}, false)).find("simulated"), std::string::npos);
   EXPECT_EQ(results_json(result_of({}, true))["gpu"]["kind"], "simulated");
   EXPECT_EQ(results_json(result_of({}, false))["gpu"]["kind"], "real");
+}
+
+TEST(Results, SplitAModelsJobsByCollisionsWithHigherPriorityOnly) {
+  ModelResult low;
+  low.table.jct_ms = {1, 3};
+  low.table.spans = {{100, 200}, {300, 400}};
+  ModelResult high;
+  high.priority = 2;
+  high.table.jct_ms = {5};
+  high.table.spans = {{350, 360}};
+  ModelResult middle;
+  middle.priority = 1;
+  middle.table.jct_ms = {7};
+  middle.table.spans = {{100, 200}};
+  std::vector<ModelResult> models{low, high, middle};
+  split_by_collisions(models);
+  EXPECT_EQ(models[0].collided->jobs, 2U);
+  EXPECT_EQ(models[0].uncollided->jobs, 0U);
+  EXPECT_FALSE(models[1].collided) << "it has nobody to collide with";
+  EXPECT_EQ(models[2].collided->jobs, 0U) << "the job of lower priority is no collision";
+  EXPECT_DOUBLE_EQ(models[2].uncollided->mean_ms, 7);
+
+  RunResult result = result_of(models[0], false);
+  EXPECT_NE(results_table(result).find("\n  collided  "), std::string::npos)
+      << results_table(result);
+  EXPECT_EQ(results_json(result)["models"][0]["collided"]["jobs"], 2);
+  EXPECT_TRUE(results_json(result)["models"][0]["uncollided"]["mean_ms"].is_null());
+  result.models[0] = models[1];
+  EXPECT_TRUE(results_json(result)["models"][0]["collided"].is_null());
+}
+
+TEST(Results, RowsOfTheCsvHaveAsManyColumnsAsItsHeader) {
+  ModelResult split;
+  split.collided.emplace();
+  split.uncollided.emplace();
+  for (const ModelResult& model : {split, ModelResult{}}) {
+    const std::string csv = results_csv(result_of(model, false));
+    const std::size_t line = csv.find('\n') + 1;
+    EXPECT_EQ(std::count(csv.begin(), csv.begin() + static_cast<std::ptrdiff_t>(line), ','),
+              std::count(csv.begin() + static_cast<std::ptrdiff_t>(line), csv.end(), ','))
+        << csv;
+  }
+}
+
+TEST(Results, AModelOnTheCpuIsNotTakenForASimulatedOne) {
+  ModelResult model;
+  model.on_cpu = true;
+  const RunResult result = result_of(model, true);
+  EXPECT_NE(results_table(result).find("on the CPU, not gated"), std::string::npos);
+  EXPECT_EQ(results_table(result).find("simulated GPU"), std::string::npos);
+  EXPECT_EQ(results_json(result)["models"][0]["on_cpu"], true);
 }
 
 }  // namespace

@@ -55,10 +55,10 @@ GpuDevice describe_device(const Driver& driver, int index) {
                                          static_cast<int>(name.size() - 1), device);
   int major = 0;
   int minor = 0;
-  driver.call<decltype(cuDeviceGetAttribute)>(
-      "cuDeviceGetAttribute", &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-  driver.call<decltype(cuDeviceGetAttribute)>(
-      "cuDeviceGetAttribute", &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  driver.call<decltype(cuDeviceGetAttribute)>("cuDeviceGetAttribute", &major,
+                                              CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  driver.call<decltype(cuDeviceGetAttribute)>("cuDeviceGetAttribute", &minor,
+                                              CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
   CUuuid uuid{};
   driver.call<decltype(cuDeviceGetUuid)>("cuDeviceGetUuid_v2", &uuid, device);
   std::array<std::uint8_t, 16> bytes{};

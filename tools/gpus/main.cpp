@@ -50,9 +50,10 @@ void print_json(const Answer& answer) {
   if (inventory.simulated) json["why_simulated"] = answer.why_simulated;
   json["devices"] = nlohmann::json::array();
   for (const GpuDevice& device : inventory.devices) {
-    json["devices"].push_back(
-        {{"index", device.index}, {"name", device.name}, {"uuid", device.uuid},
-         {"arch", device.arch}});
+    json["devices"].push_back({{"index", device.index},
+                               {"name", device.name},
+                               {"uuid", device.uuid},
+                               {"arch", device.arch}});
   }
   std::cout << json.dump(2) << '\n';
 }
