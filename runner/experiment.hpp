@@ -62,6 +62,7 @@ struct Experiment {
   std::vector<Model> models;
   std::optional<double> exp_dur_s;
   int device_id = 0;
+  bool mps = false;  ///< The workers share the GPU at the same time, by NVIDIA MPS.
   nlohmann::json source;
 };
 

@@ -184,9 +184,7 @@ Experiment read_experiment(const std::string& file, const Backends& backends) {
   experiment.source = parse_json_file(file);
   const JsonNode root(file, experiment.source);
   root.expect_object({"models", "exp_dur", "device_id", "mps"});
-  if (const auto mps = root.find("mps"); mps && mps->as_bool()) {
-    mps->complain("running under MPS is not part of this build yet; remove the key or set false");
-  }
+  if (const auto mps = root.find("mps")) experiment.mps = mps->as_bool();
   if (const auto duration = root.find("exp_dur")) {
     experiment.exp_dur_s = duration->as_number(0, kMaxSeconds, true);
   }

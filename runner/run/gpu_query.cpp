@@ -81,7 +81,10 @@ std::string describe_places(const Experiment& experiment, const Gpus& gpus) {
     }
   }
   std::string text;
-  if (any_on_gpu) text = describe_gpu(gpus, experiment.device_id) + "\n";
+  if (any_on_gpu) {
+    const char* sharing = experiment.mps ? ", under MPS" : gpus.simulated ? "" : ", time-sliced";
+    text = describe_gpu(gpus, experiment.device_id) + sharing + "\n";
+  }
   if (!on_cpu.empty()) {
     text += fmt::format("CPU: {}: no real GPU here ({}): NOTHING IS GATED, and times are real\n",
                         on_cpu, gpus.why_simulated);

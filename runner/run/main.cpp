@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "runner/command_line.hpp"
 #include "runner/experiment_reader.hpp"
@@ -11,6 +12,7 @@
 #include "runner/model_store.hpp"
 #include "runner/run/child.hpp"
 #include "runner/run/models_pid.hpp"
+#include "runner/run/mps.hpp"
 #include "runner/run/output_folders.hpp"
 #include "runner/run/results.hpp"
 #include "runner/run/run_options.hpp"
@@ -81,6 +83,7 @@ RunResult collect(const RunContext& context, const Supervisor& supervisor, Super
   result.session = context.session;
   result.gpus = context.gpus;
   result.device = context.experiment.device_id;
+  result.mps = context.experiment.mps;
   result.duration_s = supervisor.elapsed_s();
   result.stopped_by = stop == Supervisor::Stop::kTime     ? "time"
                       : stop == Supervisor::Stop::kSignal ? "a signal"
@@ -162,17 +165,26 @@ int run(int argc, char** argv) {
   const Gpus gpus = query_gpus(layout, options.gpu, session);
   check_device(options, experiment, gpus);
   check_torch_models(options, experiment, layout, gpus);
+  if (experiment.mps && gpus.simulated) {
+    throw ConfigError(experiment.file + ": /mps: MPS is NVIDIA's, and there is no real GPU here (" +
+                      gpus.why_simulated + "); remove the key or set false");
+  }
+  const std::string mps_control = experiment.mps ? find_mps_control() : "";
   prepare_output(experiment);
   print(describe_places(experiment, gpus) + "session " + session + "\n");
-  const RunContext context{layout,
-                           experiment,
-                           gpus,
-                           session,
-                           write_resolved_experiment(experiment),
-                           model_store(options.store).folder,
-                           options.digest};
+  RunContext context{layout,
+                     experiment,
+                     gpus,
+                     session,
+                     write_resolved_experiment(experiment),
+                     model_store(options.store).folder,
+                     options.digest,
+                     nullptr};
   int exit_code = kExitFailed;
   try {
+    std::optional<MpsDaemon> mps;
+    if (experiment.mps) mps.emplace(mps_control, fs::path(run_folder(experiment)) / "mps");
+    context.mps = mps ? &*mps : nullptr;
     exit_code = execute(context);
   } catch (const RunError& error) {
     std::fprintf(stderr, "sluice run: %s\n", error.what());

@@ -164,7 +164,8 @@ nlohmann::ordered_json results_json(const RunResult& result) {
   json["session"] = result.session;
   json["gpu"] = {{"index", result.device},
                  {"name", result.gpus.names.at(static_cast<std::size_t>(result.device))},
-                 {"kind", result.gpus.simulated ? "simulated" : "real"}};
+                 {"kind", result.gpus.simulated ? "simulated" : "real"},
+                 {"sharing", result.mps ? "MPS" : "time-sliced"}};
   json["simulated"] = result.gpus.simulated;
   json["time_scale"] = result.gpus.time_scale;
   json["real_duration_s"] = result.duration_s;

@@ -49,6 +49,7 @@ struct RunResult {
   std::string session;
   Gpus gpus;
   int device = 0;
+  bool mps = false;        ///< Clients share the GPU at the same time; else in turns.
   double duration_s = 0;   ///< Real time between release and kill.
   std::string stopped_by;  ///< "time", "a signal" or "the end of all workers".
   std::vector<ModelResult> models;

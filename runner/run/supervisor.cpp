@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <numeric>
+#include <utility>
 
 #include "runner/config_error.hpp"
 #include "runner/run/progress.hpp"
@@ -81,9 +83,17 @@ Supervisor::Supervisor(const RunContext& context)
   const auto& models = context.experiment.models;
   // A worker that moved while its sockets were open would lose them: no growing later.
   workers_.reserve(models.size());
+  const int highest =
+      std::max_element(models.begin(), models.end(), [](const Model& a, const Model& b) {
+        return a.priority < b.priority;
+      })->priority;
   for (std::size_t i = 0; i < models.size(); ++i) {
+    std::vector<std::string> environment;
+    if (context.mps != nullptr) {
+      environment = context.mps->environment(models[i].priority < highest);
+    }
     workers_.emplace_back(models[i].output_file_name, worker_command(context, i),
-                          models[i].output_file(".out"));
+                          std::move(environment), models[i].output_file(".out"));
   }
 }
 
@@ -166,6 +176,20 @@ Supervisor::Stop Supervisor::run(double duration_s) {
 }
 
 void Supervisor::kill_all() {
+  if (context_.mps != nullptr) {
+    std::vector<std::size_t> order(workers_.size());
+    std::iota(order.begin(), order.end(), 0U);
+    const auto& models = context_.experiment.models;
+    std::stable_sort(order.begin(), order.end(), [&models](std::size_t a, std::size_t b) {
+      return models[a].priority < models[b].priority;
+    });
+    // Stopped first, so that no job is logged that has the GPU to itself.
+    for (const WorkerProcess& worker : workers_) {
+      if (!worker.ended()) ::kill(worker.pid(), SIGSTOP);
+    }
+    for (const std::size_t i : order) workers_[i].kill();
+    return;
+  }
   // All at once: while one is waited for, another would run on with the GPU to itself.
   for (const WorkerProcess& worker : workers_) {
     if (!worker.ended()) ::kill(worker.pid(), SIGKILL);

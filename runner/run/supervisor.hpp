@@ -5,6 +5,7 @@
 #include "runner/experiment.hpp"
 #include "runner/layout.hpp"
 #include "runner/run/gpu_query.hpp"
+#include "runner/run/mps.hpp"
 #include "runner/run/progress.hpp"
 #include "runner/run/signal_fd.hpp"
 #include "runner/run/worker_process.hpp"
@@ -17,9 +18,10 @@ struct RunContext {
   const Experiment& experiment;
   const Gpus& gpus;
   std::string session;
-  std::string resolved_file;  ///< The experiment as the workers read it.
-  std::string store;          ///< Folder of the model store.
-  bool digest = false;        ///< Whether PyTorch models write hashes of their outputs.
+  std::string resolved_file;       ///< The experiment as the workers read it.
+  std::string store;               ///< Folder of the model store.
+  bool digest = false;             ///< Whether PyTorch models write hashes of their outputs.
+  const MpsDaemon* mps = nullptr;  ///< Null: time-sliced.
 };
 
 /// Starts the workers of an experiment, lets them begin together, and watches them. Workers that
@@ -38,6 +40,8 @@ class Supervisor {
   /// reported on stderr at once, and the others go on.
   [[nodiscard]] Stop run(double duration_s);
 
+  /// Under MPS one after the other, the lowest priority first: a client that is killed can disturb
+  /// those that still run, and those should be the ones that matter less.
   void kill_all();
 
   [[nodiscard]] const std::vector<WorkerProcess>& workers() const { return workers_; }

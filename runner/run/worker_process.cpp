@@ -31,7 +31,7 @@ std::array<Fd, 2> barrier_sockets() {
 }  // namespace
 
 WorkerProcess::WorkerProcess(std::string name, std::vector<std::string> args,
-                             std::string output_file)
+                             std::vector<std::string> environment, std::string output_file)
     : name_(std::move(name)), output_file_(std::move(output_file)) {
   const Fd output(
       open(output_file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
@@ -39,6 +39,7 @@ WorkerProcess::WorkerProcess(std::string name, std::vector<std::string> args,
   auto sockets = barrier_sockets();
   ChildOptions options;
   options.args = std::move(args);
+  options.environment = std::move(environment);
   options.args.insert(options.args.end(), {"--barrier-fd", std::to_string(sockets[1].get())});
   options.stdout_fd = output.get();
   options.stderr_fd = output.get();

@@ -13,9 +13,10 @@ namespace sluice::runner {
 /// One model's process, as the runner sees it. It is killed with the runner, however that ends.
 class WorkerProcess {
  public:
-  /// Starts it. `args` is the whole command but the barrier's descriptor; its output goes to
-  /// `output_file`. Throws RunError.
-  WorkerProcess(std::string name, std::vector<std::string> args, std::string output_file);
+  /// Starts it. `args` is the whole command but the barrier's descriptor; `environment`
+  /// as in ChildOptions; its output goes to `output_file`. Throws RunError.
+  WorkerProcess(std::string name, std::vector<std::string> args,
+                std::vector<std::string> environment, std::string output_file);
   WorkerProcess(WorkerProcess&&) = default;
   WorkerProcess& operator=(WorkerProcess&&) = delete;
   /// Kills it and waits for its end, 10 s at most.

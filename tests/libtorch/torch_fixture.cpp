@@ -21,7 +21,7 @@ json TorchTest::model(const std::string& name, const std::string& log, int prior
           {"output_file_name", log}, {"priority", priority},     {"control", {{"control", true}}}};
 }
 
-void TorchTest::write_models(const json& models) const {
+void TorchTest::write_models(const std::vector<json>& models) const {
   write_experiment({{"exp_dur", 0.5}, {"models", models}});
 }
 

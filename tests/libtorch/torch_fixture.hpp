@@ -11,7 +11,7 @@ class TorchTest : public RunTest {
   /// One entry of "models": a model of the store that make_store.py made, on the CPU.
   [[nodiscard]] static nlohmann::json model(const std::string& name, const std::string& log,
                                             int priority = 0);
-  void write_models(const nlohmann::json& models) const;
+  void write_models(const std::vector<nlohmann::json>& models) const;
   /// `sluice run exp.json --gpu sim`, on whose machine models run on the CPU.
   [[nodiscard]] Captured sluice_run(std::vector<std::string> more = {});
   /// Runs the one model for a few jobs, without the runner. Returns the hashes of its outputs.

@@ -238,11 +238,8 @@ TEST(ExperimentError, UnknownPolicyAndWhatIsNotInThisBuild) {
   EXPECT_EQ(error_with("/models/0/backend", "onnx"),
             "exp.json: /models/0/backend: found \"onnx\", allowed: \"trace\", \"torchscript\" or "
             "\"aoti\"");
-  EXPECT_EQ(
-      error_with("/mps", true),
-      "exp.json: /mps: running under MPS is not part of this build yet; remove the key or set "
-      "false");
-  EXPECT_EQ(error_with("/mps", false), "no error");
+  EXPECT_EQ(error_with("/mps", true), "no error");
+  EXPECT_EQ(error_with("/mps", 1), "exp.json: /mps: found 1, allowed: true or false");
   const std::string wrong_trace = error_with("/models/0/trace", "fasterrcnn_1404");
   EXPECT_TRUE(
       wrong_trace.starts_with("exp.json: /models/0/trace: no trace named "
