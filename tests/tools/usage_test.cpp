@@ -26,7 +26,7 @@ TEST_F(Usage, TheDispatcherHelpsAndRefuses) {
     const Result result = sluice(args);
     EXPECT_EQ(result.exit_code, 0);
     for (const char* word :
-         {"exec", "status", "run", "demo", "controller", "gpus", "models", "Examples"}) {
+         {"exec", "status", "run", "demo", "controller", "gpus", "models", "bench", "Examples"}) {
       EXPECT_NE(result.out.find(word), std::string::npos) << word;
     }
   }

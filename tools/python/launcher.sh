@@ -35,5 +35,6 @@ if ! command -v "$python" >/dev/null 2>&1; then
 fi
 PYTHONPATH=$package${PYTHONPATH:+:$PYTHONPATH}
 SLUICE_VENV=$recorded_venv
-export PYTHONPATH SLUICE_VENV
+SLUICE_PROGRAM=$here/../../bin/sluice
+export PYTHONPATH SLUICE_VENV SLUICE_PROGRAM
 exec "$python" -m "$module" "$@"

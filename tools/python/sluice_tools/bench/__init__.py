@@ -1,0 +1,1 @@
+"""`sluice bench`: measurements that a reader can repeat."""

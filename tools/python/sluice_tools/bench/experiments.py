@@ -1,0 +1,63 @@
+"""Cells that are experiment files, run by `sluice run`."""
+
+import json
+import subprocess
+from pathlib import Path
+
+_MODEL = {"model_name": "fasterrcnn_resnet50_fpn", "backend": "torchscript",
+          "input_file_path": "synthetic"}
+_LOW = {**_MODEL, "output_file_name": "A", "priority": 0, "sleep_time": 0,
+        "resize": True, "resize_size": [1440, 2560]}
+_HIGH = {**_MODEL, "output_file_name": "B", "priority": 1, "sleep_time": 1}
+
+POLICIES = ("none", "gate", "sync:1", "event:2", "device:4")
+
+# The published pair; and A with more images a job, because alone it does not fill this GPU's queue.
+PARTS = {"published": {}, "published, A of 8 images": {"batch_size": 8}}
+
+
+def experiment(cell: str, changes: dict, mps: bool) -> dict:
+    """cell: "A alone", "B alone", "no hook", or a policy of A beside B."""
+    models = {"A": {**_LOW, **changes}, "B": dict(_HIGH)}
+    for model in models.values():
+        model["control"] = {"control": cell in POLICIES}
+    if cell in POLICIES:
+        models["A"]["control"]["policy"] = cell
+        models["B"]["control"]["policy"] = "gate"
+    chosen = [models[cell[0]]] if cell.endswith("alone") else list(models.values())
+    return {"models": chosen, "mps": mps}
+
+
+CELLS = ("A alone", "B alone", "no hook", *POLICIES)
+
+
+def _bypassed(folder: Path) -> dict:
+    """Launches past the gate by pid, policy none aside; empty where nothing was hooked."""
+    try:
+        clients = json.loads((folder / "status.json").read_text())["clients"]
+    except (OSError, ValueError, KeyError):
+        return {}
+    return {client["pid"]: client["bypassed"] for client in clients
+            if client["policy"] != "none"}
+
+
+def run(sluice: str, folder: Path, content: dict, options: list) -> list:
+    """Rows of one run, a model each. Raises CalledProcessError with what the run said."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "experiment.json"
+    file.write_text(json.dumps(content, indent=2))
+    command = [sluice, "run", file.name, "--out", ".", *options]
+    with (folder / "run.txt").open("w") as log:
+        subprocess.run(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, check=True,
+                       stdin=subprocess.DEVNULL)
+    bypassed = _bypassed(folder)
+    rows = []
+    for model in json.loads((folder / "results.json").read_text())["models"]:
+        part = {name: (model[name] or {}).get("mean_ms") for name in ("collided", "uncollided")}
+        rows.append({
+            "model": model["log"], "jobs": model["jobs"], "mean_ms": model["mean_ms"],
+            "p50_ms": model["p50_ms"], "p99_ms": model["p99_ms"],
+            "per_s": model["throughput_per_s"], "collided_ms": part["collided"],
+            "uncollided_ms": part["uncollided"], "bypassed": bypassed.get(model["pid"], ""),
+        })
+    return rows

@@ -1,0 +1,81 @@
+"""`sluice bench`: what is measured, what is kept, what is shown."""
+
+import csv
+import json
+import subprocess
+
+from sluice_tools.bench import experiments, programs
+from sluice_tools.bench.results import Results, table
+
+
+def row(cell, repeat, model, **figures):
+    return {"part": "p", "mode": "MPS", "cell": cell, "repeat": repeat, "model": model, **figures}
+
+
+def test_a_cell_that_was_measured_is_not_measured_again(tmp_path):
+    results = Results(tmp_path / "r.csv")
+    results.add([row("none", 1, "A", mean_ms=1.5), row("none", 1, "B", mean_ms=None)])
+    again = Results(tmp_path / "r.csv")
+    assert again.has("p", "MPS", "none", 1)
+    assert not again.has("p", "MPS", "none", 2)
+    assert not again.has("p", "time-sliced", "none", 1)
+
+
+def test_the_table_shows_median_and_range(tmp_path):
+    results = Results(tmp_path / "r.csv")
+    for repeat, mean in enumerate((3.0, 1.0, 2.0), 1):
+        results.add([row("gate", repeat, "B", jobs=10, mean_ms=mean)])
+    text = table(results.rows)
+    assert "### p, MPS, 3 repeats" in text
+    assert "| gate | B | 10 [10-10] | 2.00 [1.00-3.00] | - |" in text
+
+
+def test_the_published_pair_is_that_of_the_published_files():
+    content = experiments.experiment("event:2", {}, mps=False)
+    low, high = content["models"]
+    assert (low["priority"], low["resize_size"], low["control"]["policy"]) == (0, [1440, 2560], "event:2")
+    assert (high["priority"], high["sleep_time"], high["control"]["control"]) == (1, 1, True)
+    unhooked = experiments.experiment("no hook", {}, mps=True)
+    assert unhooked["mps"] and not any(m["control"]["control"] for m in unhooked["models"])
+    assert len(experiments.experiment("B alone", {}, mps=False)["models"]) == 1
+
+
+def test_rows_come_from_the_results_of_the_run(tmp_path):
+    fake = tmp_path / "sluice"
+    model = {"log": "A", "pid": 7, "jobs": 3, "mean_ms": 2.0, "p50_ms": 2.0, "p99_ms": 2.5,
+             "throughput_per_s": 9.0, "collided": {"mean_ms": 4.0}, "uncollided": None}
+    client = {"pid": 7, "bypassed": 5, "policy": "gate"}
+    fake.write_text(
+        "#!/bin/sh\n"
+        f"echo '{json.dumps({'models': [model]})}' > results.json\n"
+        f"echo '{json.dumps({'clients': [client]})}' > status.json\n")
+    fake.chmod(0o755)
+    (found,) = experiments.run(str(fake), tmp_path / "run", {"models": []}, [])
+    assert (found["collided_ms"], found["uncollided_ms"], found["bypassed"]) == (4.0, None, 5)
+
+
+def test_a_run_that_fails_is_an_error(tmp_path):
+    fake = tmp_path / "sluice"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    try:
+        experiments.run(str(fake), tmp_path / "run", {"models": []}, [])
+    except subprocess.CalledProcessError:
+        return
+    raise AssertionError("a failed run gave rows")
+
+
+def test_the_time_of_a_step_is_that_between_two_moments():
+    class Training:
+        lines = [(1.0, "step 10: loss 3"), (2.0, "step 20: loss 3"), (3.0, "x"), (4.0, "step 40: l")]
+
+    assert programs._step_ms(Training, 1.5, 5.0) == (100.0, 20)
+    assert programs._step_ms(Training, 3.5, 5.0) == (None, 0)
+
+
+def test_the_csv_can_be_read_by_others(tmp_path):
+    results = Results(tmp_path / "r.csv")
+    results.add([row("none", 1, "A", mean_ms=1.5)])
+    with (tmp_path / "r.csv").open() as text:
+        (read,) = csv.DictReader(text)
+    assert (read["cell"], read["mean_ms"], read["p99_ms"]) == ("none", "1.5", "")
