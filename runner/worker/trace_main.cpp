@@ -1,6 +1,4 @@
 // sluice-worker-trace: runs the jobs of one model by replaying a trace.
-#include <sys/prctl.h>
-
 #include "runner/command_line.hpp"
 #include "runner/experiment_reader.hpp"
 #include "runner/layout.hpp"
@@ -33,8 +31,6 @@ int work(int argc, char** argv) {
   const Experiment experiment =
       read_experiment(options.experiment_file, Layout::of_this_program().backends());
   const Model& model = chosen_model(experiment, options);
-  // The default slack lets every sleep end 50 us late.
-  prctl(PR_SET_TIMERSLACK, 1UL);
   TraceBackend backend(model, read_trace(model.trace_file), experiment.device_id,
                        options.time_scale, options.simulated);
   run_jobs(model, options, backend, experiment.device_id);
