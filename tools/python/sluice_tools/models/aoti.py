@@ -1,5 +1,6 @@
 """AOTInductor packages: compiled for one batch, one device and one GPU architecture."""
 
+import ctypes
 import logging
 import warnings
 from pathlib import Path
@@ -62,6 +63,9 @@ def save(
     variant = describe(model.input, dtype, batch, device)
     path = folder / variant["file"]
     logging.getLogger("torch").setLevel(logging.ERROR)
+    # torch's libraries export a std::filesystem of another layout than that of the compiler here, and
+    # a package that binds to it crashes when it is loaded. What is global is bound to first.
+    ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
     module = model.module.to(device)
     example = model.example(batch, dtype, device)
     try:
