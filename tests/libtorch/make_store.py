@@ -20,6 +20,9 @@ warnings.simplefilter("ignore")  # torch calls TorchScript deprecated
 import torchvision  # noqa: E402,F401  registers nms
 
 
+PACKAGE = "sluice_test_classifier.pt2"  # unpacked into a folder of this name
+
+
 class Classifier(nn.Module):
     """Takes 3x16x16 and nothing else."""
 
@@ -73,8 +76,8 @@ def make_classifier(folder: Path) -> None:
     torch.jit.script(model).save(str(folder / "model.pt"))
     with torch.no_grad():
         program = torch.export.export(model, (torch.zeros(2, 3, 16, 16),))
-        torch._inductor.aoti_compile_and_package(program, package_path=str(folder / "cpu.pt2"))
-    compiled = {"format": "aoti", "file": "cpu.pt2", "input": [3, 16, 16], "dtype": "float32",
+        torch._inductor.aoti_compile_and_package(program, package_path=str(folder / PACKAGE))
+    compiled = {"format": "aoti", "file": PACKAGE, "input": [3, 16, 16], "dtype": "float32",
                 "batch": 2, "device": "cpu", "resizes": False}
     describe(folder, "classification", [torchscript("model.pt", [3, 16, 16]), compiled])
 

@@ -14,7 +14,7 @@ using nlohmann::json;
 class TorchErrors : public test::TorchTest {
  protected:
   void expect_refused(const json& model, const std::string& part) {
-    write_models({model});
+    write_models(json::array({model}));
     const Captured got = sluice_run();
     EXPECT_EQ(got.exit_code, 2) << got.err;
     EXPECT_TRUE(got.err.starts_with("sluice run: exp.json: /models/0")) << got.err;
@@ -23,7 +23,7 @@ class TorchErrors : public test::TorchTest {
   }
   /// The model's worker dies while loading, with a line that holds `part` as its last.
   void expect_not_loaded(const json& model, const std::string& part) {
-    write_models({model});
+    write_models(json::array({model}));
     const Captured got = sluice_run();
     EXPECT_EQ(got.exit_code, 1) << got.err;
     EXPECT_NE(got.err.find("while loading, m (pid "), std::string::npos) << got.err;

@@ -31,7 +31,7 @@ Captured TorchTest::sluice_run(std::vector<std::string> more) {
 }
 
 std::vector<std::string> TorchTest::digests(const json& model) {
-  write_models({model});
+  write_models(json::array({model}));
   worker_ = run("sluice-worker-torch",
                 {"exp.json", "--model", "0", "--cpu", "--jobs", "2", "--digest", "digests"});
   std::istringstream lines(read("digests"));

@@ -110,12 +110,12 @@ TEST_F(ModelStoreTest, APackageOfAnotherTorchIsRefusedATorchScriptFileIsNot) {
 TEST_F(ModelStoreTest, Float32IsPreferredToOtherTypes) {
   store({torchscript("half.pt", false, "float16"), torchscript("model.pt", false)});
   EXPECT_EQ(chosen(model("torchscript"), kH200), "model.pt");
-  store({torchscript("half.pt", false, "float16")});
+  store(json::array({torchscript("half.pt", false, "float16")}));
   EXPECT_EQ(chosen(model("torchscript"), kH200), "half.pt");
 }
 
 TEST_F(ModelStoreTest, ADamagedStoreIsMendedByForce) {
-  store({torchscript("model.pt", false)});
+  store(json::array({torchscript("model.pt", false)}));
   std::filesystem::remove(folder_.path() / "net/model.pt");
   EXPECT_EQ(command(model("torchscript"), kH200), "models export net --force ");
   static_cast<void>(folder_.write("net/model.json", R"({"variants": 3})"));
@@ -125,7 +125,7 @@ TEST_F(ModelStoreTest, ADamagedStoreIsMendedByForce) {
 }
 
 TEST_F(ModelStoreTest, AFixedInputCannotBeScaledToAnotherSize) {
-  store({compiled("b1.pt2", 1, "cuda", "sm_90")});
+  store(json::array({compiled("b1.pt2", 1, "cuda", "sm_90")}));
   Model scaled = model("aoti");
   scaled.resize = {224, 224};
   EXPECT_EQ(chosen(scaled, kH200), "b1.pt2");
