@@ -3,9 +3,14 @@
 import csv
 import json
 import subprocess
+from types import SimpleNamespace
 
-from sluice_tools.bench import experiments, programs
+from sluice_tools.bench import coverage, experiments, outputs, programs
 from sluice_tools.bench.results import Results, table
+
+
+def options(program):
+    return SimpleNamespace(sluice=str(program), gpu="sim", device=0, seconds=1)
 
 
 def row(cell, repeat, model, **figures):
@@ -50,7 +55,7 @@ def test_rows_come_from_the_results_of_the_run(tmp_path):
         f"echo '{json.dumps({'models': [model]})}' > results.json\n"
         f"echo '{json.dumps({'clients': [client]})}' > status.json\n")
     fake.chmod(0o755)
-    (found,) = experiments.run(str(fake), tmp_path / "run", {"models": []}, [])
+    (found,) = experiments.run(options(fake), tmp_path / "run", {"models": []})
     assert (found["collided_ms"], found["uncollided_ms"], found["bypassed"]) == (4.0, None, 5)
 
 
@@ -59,7 +64,7 @@ def test_a_run_that_fails_is_an_error(tmp_path):
     fake.write_text("#!/bin/sh\nexit 1\n")
     fake.chmod(0o755)
     try:
-        experiments.run(str(fake), tmp_path / "run", {"models": []}, [])
+        experiments.run(options(fake), tmp_path / "run", {"models": []})
     except subprocess.CalledProcessError:
         return
     raise AssertionError("a failed run gave rows")
@@ -79,3 +84,28 @@ def test_the_csv_can_be_read_by_others(tmp_path):
     with (tmp_path / "r.csv").open() as text:
         (read,) = csv.DictReader(text)
     assert (read["cell"], read["mean_ms"], read["p99_ms"]) == ("none", "1.5", "")
+
+
+def test_a_launch_past_the_gate_fails_the_check():
+    entry = {"entry": "cuLaunchKernel", "launches": 3, "gated": 2, "captured": 0, "waited": 1,
+             "bypassed": {"unattached": 1}}
+    unused = {**entry, "entry": "cuGraphLaunch", "launches": 0}
+    rows = coverage._rows("p", [{"priority": 0, "unhooked_asked": 0, "coverage": [entry, unused]}])
+    assert [row["entry"] for row in rows] == ["cuLaunchKernel"]
+    assert coverage.failures(rows) == ["p, best effort: 1 launches of cuLaunchKernel bypassed"]
+
+
+def test_outputs_that_differ_fail_the_check(tmp_path):
+    fake = tmp_path / "sluice"
+    # Model B gives another output when it runs beside A.
+    fake.write_text("#!/bin/sh\n"
+                    "grep -q '\"A\"' experiment.json && printf '0 aa\\n1 aa\\n' > A.digest\n"
+                    "grep -q '\"B\"' experiment.json || exit 0\n"
+                    "echo 0 bb > B.digest\n"
+                    "[ ! -e A.digest ] || echo 1 cc >> B.digest\n")
+    fake.chmod(0o755)
+    asked = options(fake)
+    asked.out, asked.modes = tmp_path / "out", ("time-sliced",)
+    rows = outputs.run(asked)
+    assert [(row["model"], row["equal"]) for row in rows] == [("A", True), ("B", False)] * 2
+    assert len(outputs.failures(rows)) == 2

@@ -6,9 +6,9 @@ from pathlib import Path
 
 _MODEL = {"model_name": "fasterrcnn_resnet50_fpn", "backend": "torchscript",
           "input_file_path": "synthetic"}
-_LOW = {**_MODEL, "output_file_name": "A", "priority": 0, "sleep_time": 0,
+LOW = {**_MODEL, "output_file_name": "A", "priority": 0, "sleep_time": 0,
         "resize": True, "resize_size": [1440, 2560]}
-_HIGH = {**_MODEL, "output_file_name": "B", "priority": 1, "sleep_time": 1}
+HIGH = {**_MODEL, "output_file_name": "B", "priority": 1, "sleep_time": 1}
 
 POLICIES = ("none", "gate", "sync:1", "event:2", "device:4")
 
@@ -18,7 +18,7 @@ PARTS = {"published": {}, "published, A of 8 images": {"batch_size": 8}}
 
 def experiment(cell: str, changes: dict, mps: bool) -> dict:
     """cell: "A alone", "B alone", "no hook", or a policy of A beside B."""
-    models = {"A": {**_LOW, **changes}, "B": dict(_HIGH)}
+    models = {"A": {**LOW, **changes}, "B": dict(HIGH)}
     for model in models.values():
         model["control"] = {"control": cell in POLICIES}
     if cell in POLICIES:
@@ -31,26 +31,33 @@ def experiment(cell: str, changes: dict, mps: bool) -> dict:
 CELLS = ("A alone", "B alone", "no hook", *POLICIES)
 
 
-def _bypassed(folder: Path) -> dict:
-    """Launches past the gate by pid, policy none aside; empty where nothing was hooked."""
+def clients_of(folder: Path) -> list:
+    """What `sluice status` said at the end of the run; empty where nothing was hooked."""
     try:
-        clients = json.loads((folder / "status.json").read_text())["clients"]
+        return json.loads((folder / "status.json").read_text())["clients"]
     except (OSError, ValueError, KeyError):
-        return {}
-    return {client["pid"]: client["bypassed"] for client in clients
-            if client["policy"] != "none"}
+        return []
 
 
-def run(sluice: str, folder: Path, content: dict, options: list) -> list:
-    """Rows of one run, a model each. Raises CalledProcessError with what the run said."""
+def run_models(options, folder: Path, content: dict, *flags: str):
+    """Runs an experiment in `folder`, with the models it lacks exported first. Raises
+    CalledProcessError; what the run said is in run.txt."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "experiment.json"
     file.write_text(json.dumps(content, indent=2))
-    command = [sluice, "run", file.name, "--out", ".", *options]
+    command = [options.sluice, "run", file.name, "--out", ".", "--gpu", options.gpu, "--device",
+               str(options.device), "--duration", str(options.seconds), "--export", *flags]
     with (folder / "run.txt").open("w") as log:
         subprocess.run(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, check=True,
                        stdin=subprocess.DEVNULL)
-    bypassed = _bypassed(folder)
+
+
+def run(options, folder: Path, content: dict) -> list:
+    """Rows of one run, a model each."""
+    run_models(options, folder, content)
+    # Policy none goes past the gate by its nature.
+    bypassed = {client["pid"]: client["bypassed"] for client in clients_of(folder)
+                if client["policy"] != "none"}
     rows = []
     for model in json.loads((folder / "results.json").read_text())["models"]:
         part = {name: (model[name] or {}).get("mean_ms") for name in ("collided", "uncollided")}

@@ -35,6 +35,13 @@ class Results:
         self.rows += [{name: str(row.get(name, "")) for name in FIELDS} for row in rows]
 
 
+def markdown(fields: tuple, rows: list) -> str:
+    """A table of rows as they are."""
+    lines = ["| " + " | ".join(fields) + " |", "| --- " * len(fields) + "|"]
+    lines += ["| " + " | ".join(str(row[name]) for name in fields) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
 def _range(rows: list, name: str) -> str:
     values = [float(row[name]) for row in rows if row[name] not in ("", "None")]
     if not values:
