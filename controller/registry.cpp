@@ -61,6 +61,7 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.unhooked_asked.store(0);
   slot.max_hold_opened.store(0);
   slot.watcher_beat_ns.store(0);
+  for (shm::Word& took : slot.recent_jobs_ns) took.store(0);
   store_text(slot.unhooked_name.data(), slot.unhooked_name.size(), "");
 }
 

@@ -33,8 +33,15 @@ void Jobs::open_one() noexcept {
 
 void Jobs::close_one() noexcept {
   if (open_ == 0 || --open_ != 0) return;
+  auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
+  const std::uint64_t job = slot.job.load(std::memory_order_relaxed);
+  const std::uint64_t took =
+      shm::monotonic_ns() - slot.job_since_ns.load(std::memory_order_relaxed);
   shm::BoardView view(board_);
   shm::end_job(view, slot_);
+  // After the gates are open: those below need not wait for a note to people.
+  slot.recent_jobs_ns[job / 2 % shm::kRecentJobs].store(std::max<std::uint64_t>(took, 1),
+                                                        std::memory_order_relaxed);
 }
 
 void Jobs::begin() noexcept {

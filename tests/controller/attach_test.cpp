@@ -152,6 +152,7 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
     slot.max_hold_opened.store(6);
     slot.closed_ns.store(7);
     slot.waived[3].store(8);
+    slot.recent_jobs_ns[2].store(9);
     client.order("leave");
   }
   ASSERT_TRUE(eventually([&] { return mapping.board().used.load() == 0; }));
@@ -162,6 +163,7 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
   EXPECT_EQ(slot.max_hold_opened.load(), 0U);
   EXPECT_EQ(slot.closed_ns.load(), 0U);
   EXPECT_EQ(slot.waived[3].load(), 0U);
+  EXPECT_EQ(slot.recent_jobs_ns[2].load(), 0U);
   EXPECT_EQ(slot.job.load(), 2U);
 }
 

@@ -87,6 +87,32 @@ TEST_F(JobsOf, WithoutASynchroniseThePollSeesTheEnd) {
   EXPECT_TRUE(becomes_idle());
 }
 
+// Prevents: `sluice top` shows another job's duration, or those of overlapping jobs twice.
+TEST_F(JobsOf, TheDurationsOfTheLast64JobsAreKept) {
+  attach("gate", 5);
+  ASSERT_TRUE(becomes_idle());
+  const auto& recent = slot().recent_jobs_ns;
+  const std::uint64_t before = slot().job.load() / 2;
+  const auto at = [&](std::uint64_t job) {
+    return recent[(before + job) % shm::kRecentJobs].load();
+  };
+  const std::uint64_t outer = sluice_job_begin(0);
+  const std::uint64_t inner = sluice_job_begin(0);
+  std::this_thread::sleep_for(5ms);
+  sluice_job_end(inner);
+  EXPECT_EQ(at(0), 0U) << "the outer job is not over";
+  sluice_job_end(outer);
+  EXPECT_GE(at(0), 5'000'000U);
+  EXPECT_EQ(at(1), 0U) << "two that overlap are one";
+  for (std::uint64_t job = 1; job < shm::kRecentJobs; ++job) {
+    sluice_job_end(sluice_job_begin(0));
+    EXPECT_NE(at(job), 0U) << job;
+  }
+  EXPECT_GE(at(0), 5'000'000U) << "the 64th job is in the place of the first";
+  sluice_job_end(sluice_job_begin(0));
+  EXPECT_LT(at(0), 5'000'000U) << "the 65th is not";
+}
+
 // No other thread can ask the driver about a thread's own default stream: an event stands for it.
 TEST_F(JobsOf, APerThreadStreamIsSeenToEnd) {
   attach("gate", 5);
