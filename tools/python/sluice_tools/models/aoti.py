@@ -10,7 +10,7 @@ import torch
 
 from sluice_tools.models.catalogue import Model
 from sluice_tools.models.compare import require_close
-from sluice_tools.models.errors import CommandError, first_line, run_error, usage_error
+from sluice_tools.errors import CommandError, first_line, run_error, usage_error
 from sluice_tools.models.torchscript import dtype_name
 
 

@@ -11,7 +11,7 @@ import torchvision
 from torch import nn
 
 from sluice_tools.models import encoder
-from sluice_tools.models.errors import first_line, usage_error
+from sluice_tools.errors import first_line, usage_error
 
 _FAMILIES = {
     "classification": torchvision.models,

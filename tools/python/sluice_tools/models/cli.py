@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from sluice_tools.models import report
-from sluice_tools.models.errors import (
+from sluice_tools.errors import (
     EXIT_FINE,
     EXIT_USAGE,
     CommandError,

@@ -9,7 +9,7 @@ import torch
 import torchvision
 
 from sluice_tools.models import aoti, catalogue, torchscript
-from sluice_tools.models.errors import usage_error
+from sluice_tools.errors import usage_error
 from sluice_tools.models.store import Store, variant_key
 
 

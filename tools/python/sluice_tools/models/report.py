@@ -3,7 +3,7 @@
 import json
 import sys
 
-from sluice_tools.models.errors import CommandError
+from sluice_tools.errors import CommandError
 from sluice_tools.models.store import Store
 
 
