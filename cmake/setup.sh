@@ -141,6 +141,43 @@ setup_torch() {
   fi
 }
 
+# has_reports PYTHON: whether it has what cmake/report-requirements.txt names, in any version.
+has_reports() {
+  have "$1" && "$1" - 2>/dev/null <<'PYTHON'
+import importlib.util as u, sys
+wanted = ("numpy", "pandas", "matplotlib", "plotly", "jinja2", "pytest", "playwright")
+sys.exit(not all(map(u.find_spec, wanted)))
+PYTHON
+}
+
+# setup_reports: the libraries of sluice report and its like, in .venv, beside torch if that is there.
+setup_reports() {
+  has_reports .venv/bin/python3 && return
+  local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
+  need python3 "for the report tools" have python3
+  need python3-venv "to fetch the report tools into .venv" eval "$venv_works"
+  install_packages
+  echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/report-requirements.txt | xargs)" \
+    "(400 MB on disk; one minute)"
+  if ! { python3 -m venv .venv &&
+    .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/report-requirements.txt; }; then
+    die "could not fetch the report tools, see the lines above; './x build' does without them"
+  fi
+}
+
+# setup_browser: for the test that opens a report. Debian's package only: Ubuntu's is a snap, which
+# needs a running snapd; there the test is skipped unless a Chromium or Chrome is installed.
+setup_browser() {
+  local program
+  for program in chromium chromium-browser google-chrome; do
+    have "$program" && return
+  done
+  grep -qx 'ID=debian' /etc/os-release 2>/dev/null || return 0
+  need chromium "opens a report in a test" false
+  need fonts-dejavu-core "text in that report" false
+  install_packages
+}
+
 has_libpython() {
   python3 - 2>/dev/null <<'PYTHON'
 import ctypes, sysconfig

@@ -1,23 +1,24 @@
 #!/bin/sh
-# Runs a module of sluice_tools with a Python that has torch. Configured by CMake, and the same file
-# in the build tree and the install tree: the package is found relative to this script.
+# Runs a module of sluice_tools with a Python that has the packages it needs. Configured by CMake, and
+# the same file in the build tree and the install tree: the package is found relative to this script.
 module='@SLUICE_PYTHON_MODULE@'
+needs='@SLUICE_PYTHON_NEEDS@'
 recorded_venv='@SLUICE_VENV@'
 
 here=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0")")" && pwd) || exit 1
 package=$here/../../share/sluice/python
 
 # Finding the packages without importing them: an import takes seconds.
-has_torch() {
-  "$1" -c 'import importlib.util as u, sys
-sys.exit(not (u.find_spec("torch") and u.find_spec("torchvision")))' 2>/dev/null
+has_needs() {
+  "$1" -c "import importlib.util as u, sys
+sys.exit(not all(map(u.find_spec, '$needs'.split())))" 2>/dev/null
 }
 
-# Without torch, python3 still runs what needs none, and says how to get it for the rest.
+# Without them, python3 still runs what needs none, and says how to get them for the rest.
 choose_python() {
   if [ -n "${SLUICE_PYTHON:-}" ]; then
     echo "$SLUICE_PYTHON"
-  elif has_torch "$recorded_venv/bin/python"; then
+  elif has_needs "$recorded_venv/bin/python"; then
     echo "$recorded_venv/bin/python"
   else
     echo python3

@@ -1,24 +1,28 @@
 #!/bin/sh
-# Runs the tests with a Python that has torch: run.sh VENV [ARGS of pytest]. Exit code 77: there is
-# none, and ctest reports the test as skipped.
+# Runs tests with a Python that has PACKAGES: run.sh VENV PACKAGES [ARGS of pytest]. Exit code 77:
+# there is none, and ctest reports the test as skipped.
 venv=$1
-shift
+packages=$2
+shift 2
 
-has() { "$1" -c "import importlib.util as u, sys; sys.exit(not u.find_spec('$2'))" 2>/dev/null; }
+has() {
+  "$1" -c "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, '$2'.split())))" \
+    2>/dev/null
+}
 
 find_python() {
   for python in "${SLUICE_PYTHON:-}" "$venv/bin/python" python3; do
-    [ -n "$python" ] && has "$python" torch && has "$python" torchvision && return
+    [ -n "$python" ] && has "$python" "$packages" && return
   done
   return 1
 }
 
 if ! find_python; then
-  echo "SKIPPED: neither $venv nor python3 has torch and torchvision"
+  echo "SKIPPED: neither $venv nor python3 has all of: $packages"
   exit 77
 fi
 if ! has "$python" pytest; then
-  echo "$python has torch but no pytest; $python -m pip install pytest" >&2
+  echo "$python has $packages but no pytest: $python -m pip install pytest" >&2
   exit 1
 fi
 # pytest would keep the folders of its last three runs.
