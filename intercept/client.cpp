@@ -1,6 +1,9 @@
 #include "intercept/client.hpp"
 
+#include <bit>
+
 #include "intercept/log.hpp"
+#include "intercept/trace.hpp"
 #include "shm/view.hpp"
 
 namespace sluice::intercept {
@@ -31,6 +34,7 @@ void Client::hold(Entry entry) noexcept {
   const shm::PolicyKind kind = policy().kind;
   if (kind == shm::PolicyKind::kNone || kind == shm::PolicyKind::kDevice) return;
   const std::uint64_t begin = shm::monotonic_ns();
+  const std::uint64_t gate = slot_.gate.load();
   slot_.waiters.fetch_add(1);
   while (obeys()) {
     const std::uint32_t openings = slot_.wake.load();
@@ -43,6 +47,11 @@ void Client::hold(Entry entry) noexcept {
   slot_.waiters.fetch_sub(1);
   counter(entry, shm::Count::kWaited).fetch_add(1);
   counter(entry, shm::Count::kHeldNs).fetch_add(shm::monotonic_ns() - begin);
+  if (Trace* traced = trace()) {
+    const auto holder = static_cast<std::size_t>(std::countr_zero(gate));
+    const std::uint32_t pid = holder < shm::kSlots ? seat_.board.slots[holder].pid.load() : 0;
+    traced->hold(shm::TraceHold::kGate, begin, gate, pid);
+  }
 }
 
 void Client::give_up_waiting(const char* what) noexcept {

@@ -11,6 +11,10 @@
 namespace sluice::intercept {
 namespace {
 
+constexpr std::uint64_t kDefaultTraceMiB = 1024;
+constexpr std::uint64_t kLeastTraceMiB = 16;
+constexpr std::uint64_t kMostTraceMiB = 1 << 20;
+
 std::optional<std::string_view> variable(const char* name) noexcept {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
@@ -20,7 +24,8 @@ std::optional<std::string_view> variable(const char* name) noexcept {
 }  // namespace
 
 Config read_config() noexcept {
-  Config config{std::string(shm::kDefaultSession), 0, shm::kDefaultPolicy};
+  Config config{
+      std::string(shm::kDefaultSession), 0, shm::kDefaultPolicy, {}, kDefaultTraceMiB << 20U};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (shm::valid_session_name(*text)) {
       config.session = *text;
@@ -41,6 +46,18 @@ Config read_config() noexcept {
     } else {
       Line(Level::kWarn) << "SLUICE_POLICY=" << *text << " is none of " << shm::kPolicyForms
                          << "; using the default";
+    }
+  }
+  if (const auto text = variable("SLUICE_TRACE")) config.trace = *text;
+  if (const auto text = variable("SLUICE_TRACE_LIMIT_MIB")) {
+    std::uint64_t mib = 0;
+    const auto result = std::from_chars(text->data(), text->data() + text->size(), mib);
+    if (result.ec == std::errc{} && result.ptr == text->data() + text->size() &&
+        mib >= kLeastTraceMiB && mib <= kMostTraceMiB) {
+      config.trace_limit = mib << 20U;
+    } else {
+      Line(Level::kWarn) << "SLUICE_TRACE_LIMIT_MIB=" << *text << " is not " << kLeastTraceMiB
+                         << " to " << kMostTraceMiB << "; using " << kDefaultTraceMiB;
     }
   }
   return config;

@@ -11,6 +11,8 @@ struct Config {
   std::string session;        ///< SLUICE_SESSION
   std::uint8_t priority = 0;  ///< SLUICE_PRIORITY, 0-255
   shm::Policy policy;         ///< SLUICE_POLICY
+  std::string trace;          ///< SLUICE_TRACE: a folder; empty for no trace.
+  std::uint64_t trace_limit;  ///< SLUICE_TRACE_LIMIT_MIB, in bytes.
 };
 
 /// Reads the SLUICE_* variables. What cannot be read is reported on one

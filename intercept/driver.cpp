@@ -61,6 +61,7 @@ bool resolve_driver(bool load) noexcept {
 #define SLUICE_CALL(name) find(found.name, #name);
 #include "intercept/calls.def"
 #include "intercept/hooks.def"
+#include "intercept/optional_calls.def"
 #undef SLUICE_CALL
 #undef SLUICE_HOOK
   dlerror();  // an entry that this driver lacks is no error of the program's

@@ -24,6 +24,7 @@ struct Driver {
 #define SLUICE_CALL(name) decltype(&::name) name = nullptr;
 #include "intercept/calls.def"
 #include "intercept/hooks.def"
+#include "intercept/optional_calls.def"
 #undef SLUICE_CALL
 #undef SLUICE_HOOK
 };

@@ -114,7 +114,7 @@ CUresult substituted(const char* symbol, void** found, CUresult result) noexcept
   SLUICE_EXPORT CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,  \
                               unsigned by, unsigned bz, unsigned shared, CUstream stream,        \
                               void** params, void** extra) {                                     \
-    return launch(Entry::name, named(stream), nullptr, [&] {                                     \
+    return launch(Entry::name, named(stream), nullptr, f, [&] {                                  \
       return call_real(driver().name, f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); \
     });                                                                                          \
   }
@@ -125,7 +125,7 @@ SLUICE_LAUNCH_KERNEL(cuLaunchKernel_ptsz, per_thread)
   SLUICE_EXPORT CUresult name(const CUlaunchConfig* config, CUfunction f, void** params, \
                               void** extra) {                                            \
     const CUstream stream = config == nullptr ? nullptr : config->hStream;               \
-    return launch(Entry::name, named(stream), config,                                    \
+    return launch(Entry::name, named(stream), config, f,                                 \
                   [&] { return call_real(driver().name, config, f, params, extra); });   \
   }
 SLUICE_LAUNCH_EX(cuLaunchKernelEx, plain)
@@ -135,7 +135,7 @@ SLUICE_LAUNCH_EX(cuLaunchKernelEx_ptsz, per_thread)
   SLUICE_EXPORT CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
                               unsigned by, unsigned bz, unsigned shared, CUstream stream,       \
                               void** params) {                                                  \
-    return launch(Entry::name, named(stream), nullptr, [&] {                                    \
+    return launch(Entry::name, named(stream), nullptr, f, [&] {                                 \
       return call_real(driver().name, f, gx, gy, gz, bx, by, bz, shared, stream, params);       \
     });                                                                                         \
   }
@@ -144,7 +144,7 @@ SLUICE_LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, per_thread)
 
 #define SLUICE_LAUNCH_GRAPH(name, named)                                    \
   SLUICE_EXPORT CUresult name(CUgraphExec graph, CUstream stream) {         \
-    return launch(Entry::name, named(stream), nullptr,                      \
+    return launch(Entry::name, named(stream), nullptr, nullptr,             \
                   [&] { return call_real(driver().name, graph, stream); }); \
   }
 SLUICE_LAUNCH_GRAPH(cuGraphLaunch, plain)

@@ -5,6 +5,7 @@
 #include "intercept/capture.hpp"
 #include "intercept/poller.hpp"
 #include "intercept/question.hpp"
+#include "intercept/trace.hpp"
 #include "shm/clock.hpp"
 #include "shm/view.hpp"
 
@@ -14,6 +15,9 @@ constinit std::atomic<bool> g_explicit_jobs{false};
 constinit thread_local Jobs::Last Jobs::t_last{nullptr, nullptr, 0};
 
 namespace {
+
+/// Jobs of a client are counted from 1; the counter is odd while one runs.
+std::uint64_t number_of(const shm::Slot& slot) noexcept { return (slot.job.load() + 1) / 2; }
 
 /// An address that is different for each thread, to tell their default streams apart.
 const void* this_thread() noexcept {
@@ -26,22 +30,28 @@ const void* this_thread() noexcept {
 void Jobs::open_one() noexcept {
   if (open_++ != 0) return;
   auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
-  slot.job_since_ns.store(shm::monotonic_ns());
+  const std::uint64_t now = shm::monotonic_ns();
+  slot.job_since_ns.store(now);
   shm::BoardView view(board_);
   shm::begin_job(view, slot_);
+  if (Trace* traced = trace()) {
+    traced->job_begin(number_of(slot),
+                      transparent_ ? shm::TraceJob::kTransparent : shm::TraceJob::kExplicit, now);
+  }
 }
 
 void Jobs::close_one() noexcept {
   if (open_ == 0 || --open_ != 0) return;
   auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
-  const std::uint64_t job = slot.job.load(std::memory_order_relaxed);
-  const std::uint64_t took =
-      shm::monotonic_ns() - slot.job_since_ns.load(std::memory_order_relaxed);
+  const std::uint64_t job = number_of(slot);
+  const std::uint64_t begin = slot.job_since_ns.load(std::memory_order_relaxed);
+  const std::uint64_t took = shm::monotonic_ns() - begin;
   shm::BoardView view(board_);
   shm::end_job(view, slot_);
   // After the gates are open: those below need not wait for a note to people.
-  slot.recent_jobs_ns[job / 2 % shm::kRecentJobs].store(std::max<std::uint64_t>(took, 1),
-                                                        std::memory_order_relaxed);
+  slot.recent_jobs_ns[(job - 1) % shm::kRecentJobs].store(std::max<std::uint64_t>(took, 1),
+                                                          std::memory_order_relaxed);
+  if (Trace* traced = trace()) traced->job_end(job, begin);
 }
 
 void Jobs::begin() noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 #include "intercept/capture.hpp"
 #include "intercept/process.hpp"
+#include "intercept/trace.hpp"
 
 namespace sluice::intercept {
 
@@ -14,10 +15,11 @@ inline Client* client_of(CUstream stream) noexcept {
 bool is_programmatic(const CUlaunchConfig* config) noexcept;
 
 /// Everything that happens around a call that gives the GPU work. `stream` is named: never 0 for
-/// a per-thread entry. `config` is null but for cuLaunchKernelEx. Runs in the caller's thread;
-/// return codes, argument lifetimes and order stay the program's own.
+/// a per-thread entry. `config` is null but for cuLaunchKernelEx, `function` for graphs. Runs in the
+/// caller's thread; return codes, argument lifetimes and order stay the program's own.
 template <class Call>
-CUresult launch(Entry entry, CUstream stream, const CUlaunchConfig* config, Call call) noexcept {
+CUresult launch(Entry entry, CUstream stream, const CUlaunchConfig* config, CUfunction function,
+                Call call) noexcept {
   Client* client = client_of(stream);
   if (client == nullptr) [[unlikely]] {
     Process::instance().count_unattached(entry);
@@ -35,7 +37,14 @@ CUresult launch(Entry entry, CUstream stream, const CUlaunchConfig* config, Call
   if (client->gate_closed()) [[unlikely]] {
     client->hold(entry);
   }
+  Trace* const traced = trace();
+  if (traced != nullptr) [[unlikely]] {
+    traced->before_launch();
+  }
   const CUresult result = call();
+  if (traced != nullptr) [[unlikely]] {
+    traced->after_launch(entry, stream, function, result);
+  }
   if (turn.state != nullptr) client->pacer().after(turn, stream);
   // Again: while this launch was held, another thread's synchronise may have ended the job.
   client->jobs().touch(stream);

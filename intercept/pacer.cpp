@@ -5,10 +5,24 @@
 #include "intercept/driver_wait.hpp"
 #include "intercept/log.hpp"
 #include "intercept/primary_context.hpp"
+#include "intercept/trace.hpp"
 
 namespace sluice::intercept {
 
 using shm::PolicyKind;
+
+namespace {
+
+template <class Query>
+Waited traced_wait(shm::TraceHold why, Query query) noexcept {
+  Trace* const traced = trace();
+  const std::uint64_t begin = traced == nullptr ? 0 : shm::monotonic_ns();
+  const Waited waited = wait_for_driver(query);
+  if (traced != nullptr) traced->hold(why, begin, 0, 0);
+  return waited;
+}
+
+}  // namespace
 
 std::shared_ptr<Pacer::Stream> Pacer::find(CUstream stream) {
   unsigned long long id = 0;
@@ -51,7 +65,8 @@ void Pacer::begin_group(Stream& state, std::uint64_t group) noexcept {
   }
   if (!state.recorded[parity]) return;
   state.recorded[parity] = false;
-  const Waited waited = wait_for_driver([&] { return driver().cuEventQuery(end); });
+  const Waited waited =
+      traced_wait(shm::TraceHold::kEventGroup, [&] { return driver().cuEventQuery(end); });
   if (waited == Waited::kTooLong) client_.give_up_waiting("an event group");
   if (waited == Waited::kFailed) end = nullptr;  // its context is gone, and the event with it
 }
@@ -67,7 +82,8 @@ void Pacer::after(const Turn& turn, CUstream stream) noexcept {
     state.recorded[parity] = end != nullptr && driver().cuEventRecord(end, stream) == CUDA_SUCCESS;
   }
   if (policy.kind == PolicyKind::kSync) {
-    const Waited waited = wait_for_driver([&] { return driver().cuStreamQuery(stream); });
+    const Waited waited =
+        traced_wait(shm::TraceHold::kSyncPoint, [&] { return driver().cuStreamQuery(stream); });
     if (waited == Waited::kTooLong) client_.give_up_waiting("a sync point");
   }
 }

@@ -11,6 +11,7 @@
 
 #include "intercept/log.hpp"
 #include "intercept/no_cancel.hpp"
+#include "intercept/trace.hpp"
 #include "intercept/unhooked.hpp"
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
@@ -177,6 +178,9 @@ Client* Process::attach(CUdevice device) noexcept {
     return nullptr;
   }
   Client* attached = client.get();
+  if (!config_.trace.empty() && client_count_.load() == 0) {
+    Trace::start(config_.trace, config_.trace_limit, *attached);
+  }
   note_device(device);
   publish(std::move(client));
   Line(Level::kInfo) << "attached: session " << config_.session << ", slot " << seat->slot
@@ -270,6 +274,7 @@ void Process::leave_at_exit() noexcept {
 void Process::detach_child() noexcept {
   g_forked_child.store(true);
   g_only_client.store(nullptr);
+  g_trace.store(nullptr);
   Process& process = instance();
   process.watcher_.abandon_in_child();
   if (process.mapping_) process.mapping_->abandon_in_child();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 
@@ -98,11 +99,14 @@ RunResult collect(const RunContext& context, const Supervisor& supervisor, Super
   return result;
 }
 
-void report(const RunResult& result, const std::string& folder) {
+void report(const RunResult& result, const std::string& folder, bool traced) {
   LineFile(fs::path(folder) / "results.json").write(results_json(result).dump(2) + "\n");
   LineFile(fs::path(folder) / "results.csv").write(results_csv(result));
   print("\n" + results_table(result));
   print("logs and results: " + folder + "\n");
+  if (traced) {
+    print(fmt::format("trace: sluice report {0}, or sluice trace {0} -o run.json\n", folder));
+  }
 }
 
 int exit_code_of(const Supervisor& supervisor) {
@@ -134,7 +138,7 @@ int execute(const RunContext& context) {
   const Supervisor::Stop stop = supervisor.run(*experiment.exp_dur_s);
   if (stop != Supervisor::Stop::kAllDied) print_status(context);
   supervisor.kill_all();
-  report(collect(context, supervisor, stop), run_folder(experiment));
+  report(collect(context, supervisor, stop), run_folder(experiment), !context.trace.empty());
   return exit_code_of(supervisor);
 }
 
@@ -162,6 +166,9 @@ int run(int argc, char** argv) {
   const Experiment experiment = load_experiment(options, layout);
   const std::string own_session = "run-" + std::to_string(getpid());
   const std::string session = choose_session(options, own_session);
+  const std::string trace = prepare_trace(experiment, options.trace);
+  // For the simulated GPU, which alone knows what ran when, and is started by its first client.
+  if (!trace.empty()) setenv("SLUICE_SIM_LOG", (fs::path(trace) / kGpuLog).c_str(), 1);
   const Gpus gpus = query_gpus(layout, options.gpu, session);
   check_device(options, experiment, gpus);
   check_torch_models(options, experiment, layout, gpus);
@@ -179,6 +186,7 @@ int run(int argc, char** argv) {
                      write_resolved_experiment(experiment),
                      model_store(options.store).folder,
                      options.digest,
+                     trace,
                      nullptr};
   int exit_code = kExitFailed;
   try {

@@ -55,6 +55,10 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_flag("--digest", options.digest,
                "Let PyTorch models compute deterministically, and write a hash of every job's "
                "outputs to NAME.digest (takes time between jobs)");
+  app.add_flag(
+      "--trace", options.trace,
+      "Record every launch into the folder trace/ beside the logs, for `sluice report` and "
+      "`sluice trace`");
   app.add_option("--session", options.session,
                  "Session to take part in (default: the default one if its controller runs,\n"
                  "else one for this run; also from SLUICE_SESSION)")
@@ -74,6 +78,7 @@ std::optional<int> parse_run_options(int argc, char** argv, RunOptions& options)
       "143: ended\nby Ctrl-C or SIGTERM, what was logged is kept.\n\nExamples:\n"
       "  sluice run exp_configs/replay/input_device.json\n"
       "  sluice run exp.json --gpu sim --duration 10 --out results/today\n"
+      "  sluice run exp.json --trace --out results/seen\n"
       "  sluice run -f exp.json --device 1 --session mine");
   if (const auto exit_code = parse(app, argc, argv)) return exit_code;
   if (options.experiment_file.empty()) {

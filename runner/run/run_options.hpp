@@ -19,6 +19,7 @@ struct RunOptions {
   std::string store;            ///< The model store; $SLUICE_MODELS or the default if empty.
   bool export_missing = false;  ///< Models that the store lacks are exported first.
   bool digest = false;          ///< Hashes of every job's outputs beside the logs.
+  bool trace = false;           ///< Every launch is recorded, beside the logs.
 };
 
 /// Nothing, or the exit code with which to end at once (--help, wrong usage).

@@ -31,6 +31,7 @@ std::vector<std::string> exec_command(const RunContext& context, const Model& mo
   if (model.control.hooked) {
     args.insert(args.end(), {"--priority", std::to_string(model.priority), "--policy",
                              shm::to_string(model.control.policy)});
+    if (!context.trace.empty()) args.insert(args.end(), {"--trace", context.trace});
   } else {
     args.emplace_back("--no-intercept");
   }

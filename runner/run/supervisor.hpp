@@ -21,6 +21,7 @@ struct RunContext {
   std::string resolved_file;       ///< The experiment as the workers read it.
   std::string store;               ///< Folder of the model store.
   bool digest = false;             ///< Whether PyTorch models write hashes of their outputs.
+  std::string trace;               ///< Folder for traces; empty for none.
   const MpsDaemon* mps = nullptr;  ///< Null: time-sliced.
 };
 

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstring>
 #include <regex>
 
 #include "shm/session.hpp"
+#include "shm/trace_format.hpp"
 #include "tests/runner/run_fixture.hpp"
 
 namespace sluice::runner {
@@ -48,6 +50,34 @@ TEST_F(RunTest, StatusSeesBothClientsHooked) {
     EXPECT_EQ(client["policy"], "device:4");
     EXPECT_EQ(client["bypassed"], 0) << client;
   }
+}
+
+TEST_F(RunTest, TraceHasEveryLaunchOfEveryWorker) {
+  write_experiment(two_models());
+  ASSERT_EQ(run("sluice-run", {"exp.json", "--gpu", "sim", "--trace"}).exit_code, 0)
+      << read("stderr.txt");
+  const json status = json::parse(read("logs/status.json"));
+  for (const json& client : status["clients"]) {
+    const std::string bytes =
+        read("logs/trace/" + std::to_string(client["pid"].get<pid_t>()) + ".sltrace");
+    ASSERT_GT(bytes.size(), shm::kTraceHeaderSize);
+    std::uint64_t launches = 0;
+    for (std::size_t at = shm::kTraceHeaderSize; at < bytes.size();
+         at += sizeof(shm::TraceRecord)) {
+      std::uint16_t kind = 0;
+      std::memcpy(&kind, bytes.data() + at, sizeof(kind));
+      launches += kind == static_cast<std::uint16_t>(shm::TraceKind::kLaunch) ? 1 : 0;
+    }
+    // The status was read just before the worker was killed. A captured launch is none.
+    std::uint64_t gated = 0;
+    for (const json& entry : client["coverage"]) gated += entry["gated"].get<std::uint64_t>();
+    EXPECT_GE(launches, gated);
+    EXPECT_GT(gated, 0U);
+  }
+  EXPECT_NE(read("logs/trace/gpu.log").find("kernel "), std::string::npos);
+  // A run without a trace leaves none of an earlier one.
+  ASSERT_EQ(run("sluice-run", {"exp.json", "--gpu", "sim", "--duration", "0.3"}).exit_code, 0);
+  EXPECT_EQ(read("logs/trace/gpu.log"), "");
 }
 
 TEST_F(RunTest, UnhookedModelsRunWithoutAController) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct Options {
   std::string session{shm::kDefaultSession};
   GpuChoice gpu = GpuChoice::kAuto;
   std::string log_level = "warn";
+  std::string trace;  ///< Folder; empty for none.
   bool intercept = true;
   std::vector<std::string> program;
 };
@@ -74,6 +76,10 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str()
       ->type_name("LEVEL")
       ->check(check_log_level);
+  app.add_option("--trace", options.trace,
+                 "Record every launch into DIR/PID.sltrace (docs/tracing.md)")
+      ->envname("SLUICE_TRACE")
+      ->type_name("DIR");
   app.add_flag_callback(
       "--no-intercept", [&options] { options.intercept = false; },
       "Only choose the GPU: no preload, no controller");
@@ -85,6 +91,7 @@ void add_options(CLI::App& app, Options& options) {
       "to the same stderr.\n\nExamples:\n"
       "  sluice exec --priority 0 -- python train.py\n"
       "  sluice exec --priority 100 --session b -- ./server --port 80\n"
+      "  sluice exec --priority 0 --trace seen -- python train.py\n"
       "  sluice exec --priority 0 --policy gate --gpu sim -- PROGRAM\n\n"
       "Exit codes: PROGRAM's own; before it is started, 1: no such GPU, or it cannot be run; 2: "
       "wrong\nusage, or no such program.");
@@ -116,6 +123,18 @@ void warn(const Options& options, const std::string& line) {
   if (options.log_level != "off") print_error(kName, line);
 }
 
+/// The program may change its working directory: the path is absolute.
+std::string make_folder(const std::string& name) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::absolute(name);
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw CommandError(kExitUsage,
+                       "--trace: " + folder.string() + " cannot be made: " + error.message());
+  }
+  return folder;
+}
+
 void prepare_interception(const Options& options, const Install& install) {
   const std::string preload = preload_with_interposer(install);
   // The controller is started before LD_PRELOAD is set: it needs no interposer.
@@ -127,6 +146,7 @@ void prepare_interception(const Options& options, const Install& install) {
   setenv("SLUICE_PRIORITY", std::to_string(*options.priority).c_str(), 1);
   setenv("SLUICE_POLICY", options.policy.c_str(), 1);
   setenv("SLUICE_LOG", options.log_level.c_str(), 1);
+  if (!options.trace.empty()) setenv("SLUICE_TRACE", make_folder(options.trace).c_str(), 1);
 }
 
 int exec(int argc, char** argv) {

@@ -1,0 +1,214 @@
+// The file of a traced process: whole records only, whatever happens to the process or the disk.
+#include "intercept/trace_file.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace sluice::intercept {
+namespace {
+
+constexpr std::uint64_t kLimit = 64U << 20U;
+
+/// What stands in a file, as bytes of the stated layout.
+struct Read {
+  shm::TraceHeader header{};
+  std::vector<std::array<char, sizeof(shm::TraceRecord)>> records;
+
+  explicit Read(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    in.read(reinterpret_cast<char*>(&header), sizeof(header));
+    in.seekg(shm::kTraceHeaderSize);
+    std::array<char, sizeof(shm::TraceRecord)> bytes{};
+    while (in.read(bytes.data(), bytes.size())) {
+      if (kind(bytes) != 0) records.push_back(bytes);
+    }
+  }
+  static std::uint16_t kind(const std::array<char, sizeof(shm::TraceRecord)>& bytes) {
+    return field<std::uint16_t>(bytes, 0);
+  }
+  template <class Field>
+  static Field field(const std::array<char, sizeof(shm::TraceRecord)>& bytes, std::size_t offset) {
+    Field value{};
+    std::memcpy(&value, bytes.data() + offset, sizeof(value));
+    return value;
+  }
+};
+
+class TraceFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        std::filesystem::temp_directory_path() / ("sluice-trace-test-" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+    path_ = folder_ / "1.sltrace";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  TraceFile* create(std::uint64_t limit = kLimit) const {
+    shm::TraceHeader header{};
+    header.magic = shm::kTraceMagic;
+    return TraceFile::create(path_, header, limit);
+  }
+
+  std::filesystem::path folder_;
+  std::string path_;
+};
+
+/// Every field says the same number, so that a torn record shows.
+void write_number(TraceFile& file, std::uint64_t number) {
+  shm::TraceRecord record{};
+  record.begin_ns = record.end_ns = record.correlation = record.stream = record.a = record.b =
+      record.name = number;
+  record.thread = static_cast<std::uint32_t>(number);
+  file.write(shm::TraceKind::kLaunch, record);
+}
+
+/// The numbers of the records; fails on a torn one or one that stands there twice.
+std::set<std::uint64_t> numbers_in(const Read& read) {
+  std::set<std::uint64_t> numbers;
+  for (const auto& record : read.records) {
+    const auto number = Read::field<std::uint64_t>(record, 8);
+    EXPECT_TRUE(numbers.insert(number).second) << number << " twice";
+    EXPECT_EQ(Read::field<std::uint32_t>(record, 4), static_cast<std::uint32_t>(number));
+    for (std::size_t offset = 16; offset < record.size(); offset += 8) {
+      EXPECT_EQ(Read::field<std::uint64_t>(record, offset), number) << "torn at " << offset;
+    }
+  }
+  return numbers;
+}
+
+// Records of several threads must not overwrite each other, and none may be lost while there is
+// room.
+TEST_F(TraceFileTest, RecordsOfManyThreadsAreAllThere) {
+  constexpr std::uint64_t kThreads = 4;
+  constexpr std::uint64_t kEach = 30'000;  // two growths of the file in all
+  TraceFile* file = create();
+  ASSERT_NE(file, nullptr);
+  std::atomic<std::uint64_t> done{0};
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t i = 0; i < kEach; ++i) write_number(*file, t * kEach + i + 1);
+      ++done;
+    });
+  }
+  while (done.load() < kThreads) file->tend();
+  for (std::thread& thread : threads) thread.join();
+  file->tend();
+  const std::set<std::uint64_t> numbers = numbers_in(Read(path_));
+  EXPECT_EQ(numbers.size() + file->header().lost, kThreads * kEach);
+  EXPECT_EQ(file->header().lost, 0U);
+}
+
+// A killed process has written whole records, all that it counted before it died.
+TEST_F(TraceFileTest, KilledProcessLeavesWholeRecords) {
+  for (int round = 0; round < 10; ++round) {
+    std::array<int, 2> pipe_ends{};
+    ASSERT_EQ(pipe(pipe_ends.data()), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      TraceFile* file = create();
+      for (std::uint64_t i = 1;; ++i) {
+        write_number(*file, i);
+        if (i % 64 == 0) file->tend();
+        if (write(pipe_ends[1], &i, sizeof(i)) != sizeof(i)) _exit(1);
+      }
+    }
+    close(pipe_ends[1]);
+    std::uint64_t told = 0;
+    for (int i = 0; i < 200 + 37 * round; ++i) {
+      ASSERT_EQ(read(pipe_ends[0], &told, sizeof(told)), static_cast<ssize_t>(sizeof(told)));
+    }
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    while (read(pipe_ends[0], &told, sizeof(told)) == static_cast<ssize_t>(sizeof(told))) {
+    }
+    close(pipe_ends[0]);
+    const std::set<std::uint64_t> numbers = numbers_in(Read(path_));
+    ASSERT_GE(numbers.size(), told);
+    EXPECT_EQ(*numbers.rbegin(), numbers.size()) << "a record in the middle is missing";
+  }
+}
+
+TEST_F(TraceFileTest, WhatIsOverTheLimitIsCounted) {
+  constexpr std::uint64_t kSmall = shm::kTraceHeaderSize + 2 * 64 * TraceFile::kChunkRecords;
+  TraceFile* file = create(kSmall);
+  ASSERT_NE(file, nullptr);
+  constexpr std::uint64_t kMany = 3 * TraceFile::kChunkRecords;
+  for (std::uint64_t i = 1; i <= kMany; ++i) {
+    write_number(*file, i);
+    if (i % 1000 == 0) file->tend();
+  }
+  file->tend();
+  EXPECT_STREQ(file->full(), "it has reached its limit");
+  const Read read(path_);
+  EXPECT_EQ(read.records.size(), 2 * TraceFile::kChunkRecords);
+  EXPECT_EQ(read.header.lost, kMany - read.records.size());
+  EXPECT_LE(std::filesystem::file_size(path_), kSmall);
+}
+
+// Beyond its size limit a process gets SIGXFSZ, and on a full disk SIGBUS, if it writes all the
+// same.
+TEST_F(TraceFileTest, NoRoomForTheFileKillsNobody) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{6U << 20U, 6U << 20U};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    TraceFile* file = create();
+    if (file == nullptr) _exit(2);
+    for (std::uint64_t i = 1; i <= 3 * TraceFile::kChunkRecords; ++i) {
+      write_number(*file, i);
+      if (i % 1000 == 0) file->tend();
+    }
+    file->tend();
+    _exit(file->full() != nullptr && file->header().lost > 0 ? 0 : 3);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(TraceFileTest, LongNamesComeInPieces) {
+  TraceFile* file = create();
+  ASSERT_NE(file, nullptr);
+  std::string name;
+  for (int i = 0; i < 97; ++i) name += static_cast<char>('a' + i % 26);
+  file->write_name(5, name.c_str());
+  const Read read(path_);
+  std::string joined(3 * shm::kTraceNamePiece, '\0');
+  ASSERT_EQ(read.records.size(), 3U);
+  for (const auto& record : read.records) {
+    EXPECT_EQ(Read::kind(record), static_cast<std::uint16_t>(shm::TraceKind::kName));
+    EXPECT_EQ(Read::field<std::uint64_t>(record, 56), 5U);
+    EXPECT_EQ(Read::field<std::uint64_t>(record, 24), name.size());
+    const std::size_t at = Read::field<std::uint16_t>(record, 2) * shm::kTraceNamePiece;
+    std::memcpy(joined.data() + at, record.data() + 8, 16);
+    std::memcpy(joined.data() + at + 16, record.data() + 32, 24);
+  }
+  joined.resize(name.size());
+  EXPECT_EQ(joined, name);
+}
+
+TEST_F(TraceFileTest, FolderThatIsNotThereIsToldByErrno) {
+  path_ = folder_ / "missing" / "1.sltrace";
+  errno = 0;
+  EXPECT_EQ(create(), nullptr);
+  EXPECT_EQ(errno, ENOENT);
+}
+
+}  // namespace
+}  // namespace sluice::intercept
