@@ -1,0 +1,1 @@
+"""`sluice report`: one page of a run, or of several to compare."""

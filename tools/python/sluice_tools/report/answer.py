@@ -1,0 +1,118 @@
+"""Which job of a run is explained, and how: from the trace, or else from the job logs."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sluice_tools.report import waiting
+from sluice_tools.report.activity import Spans
+
+_HOW = "What the GPU did meanwhile takes a trace: sluice run ... --trace."
+
+
+@dataclass
+class Answer:
+    model: object = None
+    job: int = 0  # from 1, as in the page's figures; the warm-up is not counted
+    text: list = field(default_factory=list)
+    client: object = None  # of the trace
+    begin_ns: int = 0  # CLOCK_MONOTONIC with a client, else CLOCK_REALTIME
+    end_ns: int = 0
+
+    def line(self) -> str:
+        return " ".join(self.text)
+
+
+def explain(run) -> Answer:
+    model = _slowest(run)
+    if model is None:
+        return Answer(text=["No job of a critical model ended."])
+    job = int(np.argmax(model.jct_ms))
+    answer = Answer(
+        model,
+        job + 1,
+        [_head(model, job, run)],
+        begin_ns=int(model.start_ns[job]),
+        end_ns=int(model.end_ns[job]),
+    )
+    client = next((one for one in run.trace if one.pid == model.pid), None)
+    if client is None or not _from_trace(answer, model, job, client, run):
+        answer.text += _from_logs(model, job, run)
+    return answer
+
+
+def _slowest(run):
+    """The critical model with the slowest job; of unlike models, slow is against its own median."""
+    models = [model for model in run.critical() if model.jobs]
+    return max(models, key=lambda m: m.jct_ms.max() / np.median(m.jct_ms), default=None)
+
+
+def _head(model, job: int, run) -> str:
+    jct, median = model.jct_ms[job] * 1e6, float(np.median(model.jct_ms)) * 1e6
+    text = f"Job {job + 1} of {model.log} took {waiting.milliseconds(jct)}"
+    if model.jobs < 2:
+        return text + ", and is its only job."
+    text += f" against a median of {waiting.milliseconds(median)}."
+    if jct < 1.05 * median:
+        text += " It is the slowest, and no job stands out."
+    return text
+
+
+def _traced_job(model, job: int, client) -> tuple | None:
+    """Begin and end of the job in the trace: that which overlaps its stamps most."""
+    if not len(client.jobs) or client.clock is None:
+        return None
+    begin = int(client.clock.to_monotonic(int(model.start_ns[job])))
+    end = begin + int(model.end_ns[job] - model.start_ns[job])
+    shared = np.minimum(client.jobs.end, end) - np.maximum(client.jobs.begin, begin)
+    best = int(np.argmax(shared))
+    if shared[best] < 0.5 * (end - begin):
+        return None
+    return int(client.jobs.begin[best]), int(client.jobs.end[best])
+
+
+def _from_trace(answer: Answer, model, job: int, client, run) -> bool:
+    place = _traced_job(model, job, client)
+    if place is None:
+        run.notes.append(f"Job {job + 1} of {model.log} is not in the trace.")
+        return False
+    answer.client, (answer.begin_ns, answer.end_ns) = client, place
+    others = [other for other in run.trace if other is not client]
+    if not client.has_execs:
+        return False
+    worst = waiting.break_down(*place, client, others)
+    median = int(np.argsort(model.jct_ms)[(model.jobs - 1) // 2])
+    usual_place = _traced_job(model, median, client) if median != job else None
+    usual = waiting.break_down(*usual_place, client, others) if usual_place else None
+    names = {other.pid: other.label for other in run.trace}
+    answer.text += waiting.sentences(worst, usual, names, run.scale)
+    return True
+
+
+def _from_logs(model, job: int, run) -> list:
+    """Which jobs of the others ran at the time."""
+    begin, end = int(model.start_ns[job]), int(model.end_ns[job])
+    texts = []
+    for other in run.models:
+        if other is model or not other.jobs:
+            continue
+        beside = Spans(other.start_ns, other.end_ns).within(begin, end)
+        if not len(beside):
+            texts.append(f"No job of {other.log} ran at the time.")
+            continue
+        many = len(beside) > 1
+        before = "the first of which had begun" if many else "which had begun"
+        texts.append(
+            (f"{len(beside)} jobs" if many else "A job")
+            + f" of {other.log} ran at the time"
+            + (
+                f", {before} {_ms(run, other, begin - beside.begin[0])} before it."
+                if beside.begin[0] < begin
+                else "."
+            )
+        )
+    return texts + [_HOW] if not run.trace else texts
+
+
+def _ms(run, model, ns: int) -> str:
+    return waiting.milliseconds(ns / (1.0 if model.on_cpu else run.scale))

@@ -1,0 +1,120 @@
+"""The command line of `sluice report`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from sluice_tools.errors import EXIT_FINE, CommandError, run_error, usage_error
+
+_EXAMPLES = """\
+examples:
+  sluice run exp.json --trace --out results/device
+  sluice report results/device                       writes results/device/report.html
+  sluice report results/none results/device --alone results/B_alone -o pair.html
+  sluice report results/demo-20261121-071500         a folder of runs: all of them
+
+Exit code 0; 1 the page could not be written; 2 wrong usage, no run, or packages missing.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sluice report",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Make one self-contained HTML page of a run, or of several to compare: what the slowest "
+        "critical job waited for, JCTs, gate waits, queue depth, a timeline.",
+    )
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        type=Path,
+        metavar="DIR",
+        help="the --out folder of a run, or a folder of such folders",
+    )
+    parser.add_argument(
+        "--alone",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="DIR",
+        help="a run in which a model ran alone, to compare with; may be given again",
+    )
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="the page (default: report.html in the first DIR)",
+    )
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the summary table as CSV")
+    parser.add_argument("--json", action="store_true", help="print a summary of one line of JSON")
+    return parser
+
+
+def need_packages(command: str, *names: str) -> None:
+    """One line instead of a traceback where ./x reports was not run."""
+    import importlib.util
+
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        raise usage_error(
+            f"{sys.executable} has no {', '.join(missing)}: run ./x reports in the checkout, or "
+            "name a Python that has them with SLUICE_PYTHON"
+        )
+
+
+def run_command(command: str, job) -> int:
+    try:
+        return job()
+    except CommandError as error:
+        print(f"sluice {command}: {error}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        return 130
+
+
+def _read(folders: list, others: list) -> tuple:
+    from sluice_tools.report import activity, answer, runs
+
+    found = runs.find_runs(folders)
+    alone = runs.find_runs(others)
+    names = runs.labels(list(dict.fromkeys(found + alone)))
+    label = dict(zip(dict.fromkeys(found + alone), names))
+    shown = [runs.read_run(folder, label[folder]) for folder in found]
+    known = {run.folder.resolve(): run for run in shown}
+    # Read once: a run may be both shown and what others are held against.
+    beside = [known.get(folder.resolve()) or runs.read_run(folder, label[folder]) for folder in alone]
+    for run in shown:
+        run.trace = activity.read(run.folder, run.models, run.notes)
+    answers = {run.label: answer.explain(run) for run in shown}
+    return shown, beside + [run for run in shown if run not in beside], answers
+
+
+def _report(options) -> int:
+    need_packages("report", "numpy", "pandas", "plotly", "jinja2")
+    from sluice_tools.report import page, summary
+
+    shown, everything, answers = _read(options.runs, options.alone)
+    alone = [run for run in everything if len(run.models) == 1]
+    table = summary.rows(shown, alone)
+    out = options.out or options.runs[0] / "report.html"
+    try:
+        page.write(out, page.report(shown, alone, answers, table))
+        if options.csv:
+            summary.write_csv(options.csv, table)
+    except OSError as error:
+        raise run_error(f"cannot write {error.filename}: {error.strerror}")
+    if options.json:
+        print(summary.json_line(out, shown, table, {name: one.line() for name, one in answers.items()}))
+        return EXIT_FINE
+    for run in shown:
+        if len(run.models) > 1 or len(shown) == 1:
+            print(f"{run.label}: {run.kind_text()} {answers[run.label].line()}")
+    print(f"page: {out}")
+    return EXIT_FINE
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    return run_command("report", lambda: _report(options))

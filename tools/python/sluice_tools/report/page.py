@@ -1,0 +1,180 @@
+"""The page: one HTML file that holds everything it shows."""
+
+import datetime
+from pathlib import Path
+
+import jinja2
+import plotly.offline
+
+from sluice_tools.report import figures, summary
+from sluice_tools.report.timeline import timeline
+
+_TEMPLATE = Path(__file__).with_name("page.html")
+NO_TRACE = (
+    "{}: no trace, so there is no gate wait, no queue depth, and only jobs in the timeline. "
+    "The rest: sluice run ... --trace"
+)
+
+
+def render(title: str, kinds: list, groups: list, **parts) -> str:
+    """groups: (title, text, figures, pair), without those that have no figure. kinds: (text, doubtful)."""
+    shown, everything = [], []
+    for heading, text, drawn, pair in groups:
+        found = [figure for figure in drawn if figure is not None]
+        if found:
+            shown.append(
+                {
+                    "title": heading,
+                    "text": text,
+                    "pair": pair,
+                    "figures": [
+                        {
+                            "title": one.title,
+                            "caption": one.caption,
+                            "number": len(everything) + index,
+                            "height": one.figure.layout.height,
+                        }
+                        for index, one in enumerate(found)
+                    ],
+                }
+            )
+            everything += found
+    # A kernel's name must not end the script element.
+    data = "[" + ",".join(one.figure.to_json() for one in everything) + "]"
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True)
+    context = {"notes": [], "answers": [], "table": None, "closing": [], **parts}
+    return environment.from_string(_TEMPLATE.read_text()).render(
+        title=title,
+        kinds=kinds,
+        groups=shown,
+        plotly=jinja2.utils.markupsafe.Markup(plotly_js()),
+        figures=jinja2.utils.markupsafe.Markup(data.replace("<", "\\u003c")),
+        made=f"Made by sluice report, {datetime.datetime.now():%Y-%m-%d %H:%M}.",
+        **context,
+    )
+
+
+def plotly_js() -> str:
+    return plotly.offline.get_plotlyjs()
+
+
+def report(runs: list, alone_runs: list, answers: dict, table: list) -> str:
+    colour = figures.colours(runs + alone_runs)
+    several = len(runs) > 1
+    kinds = list(dict.fromkeys((run.kind_text(), run.kind in ("simulated", "CPU")) for run in runs))
+    notes = [f"{run.label}: {note}" if several else note for run in runs for note in run.notes]
+    if len({run.kind for run in runs}) > 1:
+        notes.insert(
+            0, "These runs are of different kinds of GPU or of sharing: do not compare their times."
+        )
+    shared = [run for run in runs if len(run.models) > 1] or runs
+    waits = figures.wait_cdf(runs, colour)
+    groups = [
+        _per_run(
+            "Timeline", [(run, timeline(run, answers[run.label], colour)) for run in shared], several
+        ),
+        _per_run(
+            "JCT over time",
+            [(run, figures.jct_over_time(run, shared, colour, answers[run.label])) for run in shared],
+            several,
+        ),
+        ("Distributions", "", figures.jct_cdfs(runs, alone_runs) + [waits], True),
+        _per_run("Queue depth", [(run, figures.queue_depth(run, colour)) for run in shared], several),
+    ]
+    if several:  # A comparison begins with what can be compared in one figure.
+        groups.insert(0, groups.pop(2))
+    untraced = [run.label for run in shared if not run.trace]
+    closing = [NO_TRACE.format(", ".join(untraced))] if untraced else []
+    if waits is None and not untraced:
+        closing.append("No wait for a closed gate was recorded, so there is no CDF of them.")
+    title = "Sluice: " + (runs[0].label if not several else f"{len(runs)} runs compared")
+    said = [
+        (run.label, *_split(answers[run.label])) for run in shared if any(m.jobs for m in run.models)
+    ]
+    return render(title, kinds, groups, notes=notes, answers=said, table=_table(table), closing=closing)
+
+
+def _split(answer) -> tuple:
+    return answer.text[0], answer.text[1:]
+
+
+def _per_run(title: str, pairs: list, several: bool) -> tuple:
+    drawn = []
+    for run, figure in pairs:
+        if figure is not None:
+            figure.title = run.label if figure.title == title else figure.title
+            if several and figure.title != run.label:
+                figure.title = f"{run.label}: {figure.title}"
+            elif not several and figure.title == run.label:
+                figure.title = ""
+        drawn.append(figure)
+    return title, "", drawn, False
+
+
+def _number(value, form: str) -> dict:
+    return {"text": "-", "none": True} if value is None else {"text": form.format(value), "none": False}
+
+
+def _ms(value) -> dict:
+    return _number(value, "{:.3f}" if value is None or value < 10 else "{:.1f}")
+
+
+def _table(rows: list) -> dict:
+    head = [
+        "run",
+        "model",
+        "policy",
+        "prio",
+        "jobs",
+        "p50 ms",
+        "× alone",
+        "p99 ms",
+        "× alone",
+        "mean ms",
+        "× alone",
+        "jobs/s",
+        "kept",
+        "held",
+    ]
+    lines, before = [], None
+    for row in rows:
+        cells = [
+            {"text": str(row[key]), "none": False}
+            for key in ("run", "model", "policy", "priority", "jobs")
+        ]
+        for name in ("p50", "p99", "mean"):
+            ratio = (
+                _number(row[f"{name}_x_alone"], "{:.2f}")
+                if row["has_alone"]
+                else {"text": summary.NO_ALONE, "none": True}
+            )
+            cells += [_ms(row[f"{name}_ms"]), ratio]
+        kept = (
+            _number(row["kept"], "{:.0%}")
+            if row["has_alone"]
+            else {"text": summary.NO_ALONE, "none": True}
+        )
+        cells += [_number(row["throughput_per_s"], "{:.1f}"), kept, _number(row["held"], "{:.1%}")]
+        lines.append({"cells": cells, "first": row["run"] != before})
+        before = row["run"]
+    few = any(0 < row["jobs"] < 20 for row in rows)
+    caption = (
+        "Warm-up left out; percentiles interpolate between ranks. × alone: times what the model takes "
+        "when it runs alone. kept: throughput against alone. held: share of the run in which the client "
+        "was held by gates or pacing."
+    )
+    return {
+        "head": head,
+        "left": 3,
+        "rows": lines,
+        "caption": caption
+        + (" Of fewer than 20 jobs, p99 is little more than the slowest." if few else ""),
+    }
+
+
+def write(page: Path, text: str) -> None:
+    """Renamed into place, so that a browser never opens half a page."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    part = page.with_name(page.name + ".part")
+    part.write_text(text)
+    part.replace(page)

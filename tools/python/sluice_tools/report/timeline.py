@@ -1,0 +1,151 @@
+"""Everything around the job that is explained, to zoom into."""
+
+import html
+
+import numpy as np
+import plotly.graph_objects as go
+
+from sluice_tools.report import thin
+from sluice_tools.report.activity import Spans
+from sluice_tools.report.figures import GREY, Figure, of_kind, style
+from sluice_tools.report.waiting import milliseconds, short_name
+
+_STREAMS = 3  # rows of kernels per client; the streams with the least work share the last one
+_HOLDS = {1: "held: gate closed", 2: "held: event group", 3: "held: sync point"}
+
+
+class _Rows:
+    """Horizontal bars in rows, top row first."""
+
+    def __init__(self, zero: int, window: tuple, scale: float):
+        self.zero, self.window, self.scale = zero, window, scale
+        self.names = []
+        self.figure = go.Figure()
+
+    def add(self, row: str, kind: str, spans: Spans, colour: str, texts, opacity: float = 1.0) -> None:
+        """texts: a hover text per span."""
+        if not len(spans):
+            return
+        if row not in self.names:
+            self.names.append(row)
+        first, last = thin.joined(spans.begin, spans.end, self.window[1] - self.window[0])
+        begin = np.clip(spans.begin[first], *self.window)
+        end = np.clip(np.maximum.reduceat(spans.end, first), *self.window)
+        hover = [
+            texts[a] + f"<br>{milliseconds((spans.end[a] - spans.begin[a]) / self.scale)}"
+            if a == b
+            else f"{b - a + 1} short ones together, the first:<br>{texts[a]}"
+            for a, b in zip(first, last)
+        ]
+        self.figure.add_trace(
+            go.Bar(
+                base=(begin - self.zero) / 1e6 / self.scale,
+                x=(end - begin) / 1e6 / self.scale,
+                y=[row] * len(first),
+                orientation="h",
+                width=0.72,
+                customdata=hover,
+                name=kind,
+                # Of neighbours that touch, each second one is paler.
+                marker={
+                    "color": colour,
+                    "line": {"width": 0},
+                    "opacity": opacity * (1 - 0.3 * (np.arange(len(first)) % 2)),
+                },
+                hovertemplate="%{customdata}<br>from %{base:.4f} ms<extra></extra>",
+                showlegend=False,
+            )
+        )
+
+
+def timeline(run, answer, colour: dict) -> Figure | None:
+    if answer.model is None:
+        return None
+    begin, end = answer.begin_ns, answer.end_ns
+    length = max(end - begin, 1)
+    window = (begin - length, end + length)
+    rows = _Rows(begin, window, run.scale)
+    if answer.client is not None:
+        for client in sorted(run.trace, key=lambda one: (one is not answer.client, -one.priority)):
+            _traced(rows, client, colour.get(client.label, GREY))
+    else:
+        for model in sorted(run.models, key=lambda m: m is not answer.model):
+            jobs = Spans(model.start_ns, model.end_ns, {"job": np.arange(1, model.jobs + 1)}).within(
+                *window
+            )
+            rows.add(
+                f"{model.log}: jobs",
+                "job",
+                jobs,
+                colour[model.log],
+                [f"job {job} of {model.log}" for job in jobs["job"]],
+                0.75,
+            )
+    figure = rows.figure
+    style(figure, 110 + 34 * len(rows.names))
+    figure.update_layout(barmode="overlay", bargap=0.2, dragmode="zoom")
+    figure.update_yaxes(categoryorder="array", categoryarray=rows.names[::-1], fixedrange=True)
+    in_ms = length / 1e6 / run.scale
+    figure.update_xaxes(
+        title_text=f"ms since the job's begin{of_kind(run)}", range=[-0.12 * in_ms, 1.12 * in_ms]
+    )
+    for at, text in ((0, "job begins"), (in_ms, "job ends")):
+        figure.add_vline(x=at, line={"width": 1.5, "dash": "dot", "color": "#d6476b"})
+        figure.add_annotation(x=at, y=1, yref="paper", yanchor="bottom", text=text, showarrow=False)
+    caption = (
+        "Between the dotted lines: the job. Drag to zoom, shift-drag to move; double-click goes back, and "
+        "once more shows a job's length on either side. Pale bars are jobs, red ones closed gates and "
+        "holds, grey ones the driver's launch calls."
+    )
+    if answer.client is None:
+        caption = "Jobs only, by the stamps of the job logs: kernels, launches and gates take a trace (--trace)."
+    return Figure(f"Around job {answer.job} of {answer.model.log}", caption, figure)
+
+
+def _traced(rows: _Rows, client, colour: str) -> None:
+    label, window = client.label, rows.window
+    jobs = client.jobs.within(*window)
+    rows.add(f"{label}: jobs", "job", jobs, colour, [f"job of {label}"] * len(jobs), 0.35)
+    closed = client.closed.within(*window)
+    if len(client.closed):
+        rows.add(
+            f"{label}: gate", "gate closed", closed, "#d6476b", ["gate closed"] * len(closed), 0.55
+        )
+    if len(client.holds):
+        holds = client.holds.within(*window)
+        rows.add(
+            f"{label}: thread held",
+            "held",
+            holds,
+            "#d6476b",
+            [_HOLDS.get(int(why), "held") for why in holds["why"]],
+        )
+    launches = client.launches.within(*window)
+    rows.add(
+        f"{label}: launch calls",
+        "launch",
+        launches,
+        GREY,
+        [_name(name) + " (launch call)" for name in launches["name"]],
+    )
+    execs = client.execs.within(*window)
+    if not client.has_execs:
+        return
+    streams, counts = np.unique(execs["stream"], return_counts=True)
+    for index, stream in enumerate(streams[np.argsort(-counts, kind="stable")][:_STREAMS]):
+        last = index == _STREAMS - 1 and len(streams) > _STREAMS
+        shown = streams[np.argsort(-counts, kind="stable")]
+        chosen = np.isin(execs["stream"], shown[index:]) if last else execs["stream"] == stream
+        part = Spans(execs.begin[chosen], execs.end[chosen], {"name": execs["name"][chosen]})
+        row = (
+            f"{label}: GPU"
+            if len(streams) == 1
+            else f"{label}: GPU, "
+            + (f"{len(streams) - index} more streams" if last else f"stream {stream}")
+        )
+        rows.add(row, "kernel", part, colour, [_name(name) for name in part["name"]])
+
+
+def _name(name) -> str:
+    # plotly reads hover texts as HTML, and kernels are called `f<float, 4>`.
+    return html.escape(short_name(str(name), 80))

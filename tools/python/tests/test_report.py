@@ -1,0 +1,271 @@
+"""`sluice report`: figures and answers known in advance, and folders that are not as they should be."""
+
+import csv
+import importlib.util
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from report_runs import MS, pair, traced_pair, write_run
+
+from sluice_tools.report import activity, answer, cli, runs, summary, thin, waiting
+
+
+@pytest.fixture
+def report(monkeypatch, capsys):
+    def call(*args):
+        """Exit code, standard output, standard error."""
+        monkeypatch.setattr(sys, "argv", ["sluice-report", *map(str, args)])
+        capsys.readouterr()
+        try:
+            code = cli.main()
+        except SystemExit as usage:
+            code = usage.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def one_line(found, code: int) -> str:
+    assert found[0] == code
+    assert found[1] == ""
+    (line,) = found[2].strip().splitlines()
+    assert line.startswith("sluice report: ")
+    return line
+
+
+def read(folder):
+    run = runs.read_run(folder, "run")
+    run.trace = activity.read(run.folder, run.models, run.notes)
+    return run
+
+
+def test_the_answer_names_the_kernel_that_was_waited_for(tmp_path):
+    text = answer.explain(read(traced_pair(tmp_path))).line()
+    assert text == (
+        "Job 4 of B took 3.10 ms against a median of 1.10 ms. "
+        "For 1.80 ms the GPU ran other work while its own was launched and waiting: A's `gemm<float, 4>` "
+        "for 1.30 ms (of the 3.40 ms that it ran), which had started before the gate closed; and "
+        "`queued_one` for 0.50 ms, launched before the gate closed. "
+        "Its launching thread was held 0.10 ms by a closed gate, for a job of A."
+    )
+
+
+def test_the_pieces_of_a_job_add_up_to_it(tmp_path):
+    """A piece counted twice, or left out, would make the answer wrong and still look right."""
+    run = read(traced_pair(tmp_path))
+    high, low = (next(c for c in run.trace if c.label == name) for name in "BA")
+    begin = int(high.jobs.begin[3])
+    found = waiting.break_down(begin, begin + int(3.1 * MS), high, [low])
+    assert sum(found.ns) == found.total
+    expected = {
+        waiting.OTHER: 1.8,
+        waiting.HELD: 0.1,
+        waiting.OWN: 1.05,
+        waiting.IDLE: 0.05,
+        waiting.HOST: 0.1,
+    }
+    assert {cause: ns / MS for cause, ns in enumerate(found.ns) if ns} == pytest.approx(expected)
+
+
+def test_kernels_side_by_side_are_told_from_waiting(tmp_path):
+    """Under time slices and MPS both run at once: nobody was waiting then."""
+    run = read(traced_pair(tmp_path))
+    high, low = (next(c for c in run.trace if c.label == name) for name in "BA")
+    low.execs = activity.Spans(high.execs.begin, high.execs.end, dict(high.execs.extra))
+    begin = int(high.jobs.begin[3])
+    found = waiting.break_down(begin, begin + int(3.1 * MS), high, [low])
+    assert found.shared_with == {"A": int(1.05 * MS)}
+    assert found.ns[waiting.OTHER] == found.ns[waiting.OWN] == 0
+
+
+def test_under_device_the_wait_is_of_outstanding_work(tmp_path):
+    """There the thread is not held, so holds alone would show no wait at all."""
+    run = read(traced_pair(tmp_path))
+    low = next(client for client in run.trace if client.label == "A")
+    low.policy = "device:4"
+    waits = activity.gate_waits(low)
+    at = int(np.argmax(waits.begin >= low.jobs.begin[0] + 300 * MS))
+    assert (waits.end - waits.begin)[at] == int(1.9 * MS)
+
+
+def test_against_alone(tmp_path, report):
+    pair(tmp_path / "together")
+    write_run(
+        tmp_path / "alone", [{"log": "B", "priority": 1, "jobs": [(100 * i, 1.0) for i in range(10)]}]
+    )
+    code, out, _ = report(
+        tmp_path / "together", "--alone", tmp_path / "alone", "--json", "--csv", tmp_path / "t.csv"
+    )
+    assert code == 0
+    (run,) = json.loads(out)["runs"]
+    high, low = run["models"]
+    assert (high["model"], high["p50_x_alone"]) == ("B", pytest.approx(1.1))
+    assert high["kept"] == pytest.approx(1, abs=0.01)
+    assert (low["model"], low["p50_x_alone"], low["kept"]) == ("A", None, None)
+    with (tmp_path / "t.csv").open() as text:
+        rows = list(csv.DictReader(text))
+    assert [row["p50_x_alone"] for row in rows] == ["1.1", ""]
+    assert summary.NO_ALONE in (tmp_path / "together" / "report.html").read_text()
+
+
+def test_a_simulated_run_alone_is_no_base_for_a_real_one(tmp_path):
+    pair(tmp_path / "real")
+    write_run(tmp_path / "sim", [{"log": "B", "jobs": [(0, 10.0)]}], simulated=True, scale=10.0)
+    real, alone = (runs.read_run(tmp_path / name, name) for name in ("real", "sim"))
+    assert summary.alone_of(real.models[0], real, [alone]) is None
+
+
+def test_times_of_a_simulated_run_are_the_simulated_gpus(tmp_path):
+    write_run(tmp_path, [{"log": "A", "jobs": [(0, 10.0), (10, 10.0)]}], simulated=True, scale=10.0)
+    run = runs.read_run(tmp_path, "run")
+    (row,) = summary.rows([run], [])
+    assert (row["p50_ms"], row["throughput_per_s"]) == (1.0, pytest.approx(1000))
+    assert "Simulated GPU" in run.kind_text()
+
+
+def test_a_folder_of_runs_stands_for_them_all(tmp_path, report):
+    for name in ("none", "gate"):
+        pair(tmp_path / "demo" / name)
+    (tmp_path / "demo" / "results.json").write_text('{"alone": {}}')
+    code, out, _ = report(tmp_path / "demo", "--json", "-o", tmp_path / "page.html")
+    assert code == 0
+    assert [run["run"] for run in json.loads(out)["runs"]] == ["none", "gate"]
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path):
+    folders = [tmp_path / "monday" / "out", tmp_path / "tuesday" / "out"]
+    assert runs.labels(folders) == ["monday/out", "tuesday/out"]
+
+
+def test_no_run(tmp_path, report):
+    (tmp_path / "empty").mkdir()
+    assert "neither results.json" in one_line(report(tmp_path / "empty"), 2)
+    assert "is no folder" in one_line(report(tmp_path / "missing"), 2)
+    (tmp_path / "empty" / "results.json").write_text('{"models": [')
+    assert "neither results.json" in one_line(report(tmp_path / "empty"), 2)
+
+
+def test_a_page_that_cannot_be_written(tmp_path, report):
+    pair(tmp_path / "run")
+    (tmp_path / "file").write_text("")
+    assert "cannot write" in one_line(
+        report(tmp_path / "run", "-o", tmp_path / "file" / "page.html"), 1
+    )
+
+
+def test_a_killed_runner(tmp_path, report):
+    """It leaves no results.json, and a line that was being written."""
+    folder = pair(tmp_path / "run", results=False, simulated=True, scale=10.0)
+    with (folder / "B.csv").open("a") as text:
+        text.write("17950000000")
+    code, out, _ = report(folder, "--json")
+    (run,) = json.loads(out)["runs"]
+    assert code == 0
+    assert run["kind"] == "simulated"
+    assert [(m["model"], m["policy"], m["jobs"]) for m in run["models"]] == [
+        ("B", "gate", 10),
+        ("A", "gate", 50),
+    ]
+    assert any("results.json is missing" in note for note in run["notes"])
+    assert any("no job was left out" in note for note in run["notes"])
+
+
+def test_a_run_without_jobs(tmp_path, report):
+    folder = write_run(tmp_path / "run", [{"log": "A", "jobs": []}])
+    code, out, _ = report(folder, "--json")
+    (run,) = json.loads(out)["runs"]
+    assert code == 0
+    assert "No job ended" in " ".join(run["notes"])
+    assert run["models"][0]["p50_ms"] is None
+
+
+def test_a_model_without_its_log_and_one_that_died(tmp_path, report):
+    folder = write_run(
+        tmp_path / "run",
+        [{"log": "A", "jobs": [], "died": "killed by signal 9"}, {"log": "B", "jobs": [(0, 1.0)]}],
+    )
+    (folder / "A.csv").unlink()
+    code, out, _ = report(folder, "--json")
+    notes = " ".join(json.loads(out)["runs"][0]["notes"])
+    assert code == 0
+    assert "A.csv is missing" in notes
+    assert "killed by signal 9" in notes
+
+
+def test_two_models_of_one_name(tmp_path, report):
+    folder = write_run(
+        tmp_path / "run",
+        [
+            {"log": log, "model": "resnet50", "jobs": [(0, 1.0), (5, 1.0)]}
+            for log in ("first", "second")
+        ],
+    )
+    alone = write_run(tmp_path / "alone", [{"log": "other", "model": "resnet50", "jobs": [(0, 1.0)]}])
+    code, out, _ = report(folder, "--alone", alone, "--json")
+    (run,) = json.loads(out)["runs"]
+    assert code == 0
+    assert "2 models are called resnet50" in " ".join(run["notes"])
+    # Which of the two ran alone cannot be known.
+    assert [model["p50_x_alone"] for model in run["models"]] == [None, None]
+
+
+def test_a_stepped_clock_is_said(tmp_path, report):
+    folder = pair(tmp_path / "run")
+    lines = (folder / "B.csv").read_text().splitlines()
+    for number in range(6, len(lines)):
+        start, end, *rest = lines[number].split(",")
+        lines[number] = ",".join([str(int(start) - 3600 * 10**9), str(int(end) - 3600 * 10**9), *rest])
+    (folder / "B.csv").write_text("\n".join(lines) + "\n")
+    code, out, _ = report(folder, "--json")
+    (run,) = json.loads(out)["runs"]
+    assert code == 0
+    assert "clock was stepped about job 5 of B" in " ".join(run["notes"])
+    assert run["models"][0]["p50_ms"] == pytest.approx(1.1)
+    assert run["models"][0]["throughput_per_s"] is None
+
+
+def test_a_trace_that_cannot_be_read_leaves_the_rest(tmp_path, report):
+    folder = traced_pair(tmp_path / "run")
+    (folder / "trace" / "100.sltrace").write_bytes(b"nothing of ours")
+    code, out, _ = report(folder, "--json")
+    assert code == 0
+    assert "trace could not be read" in " ".join(json.loads(out)["runs"][0]["notes"])
+
+
+def test_the_page_holds_all_it_shows(tmp_path, report):
+    """A kernel's name must not end the script, and nothing is fetched from anywhere."""
+    folder = traced_pair(tmp_path / "run", "void evil</script><img src=http://example.com/x>(int)")
+    assert report(folder)[0] == 0
+    page = (folder / "report.html").read_text()
+    assert "evil</script>" not in page
+    assert not re.search(r"<(link|img|iframe|script)[^>]+(src|href)=", page.split("<script>")[0])
+    assert page.count("</script>") == page.count("<script")
+
+
+def test_without_the_packages(tmp_path, report, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "plotly" else found(name)
+    )
+    assert "./x reports" in one_line(report(tmp_path), 2)
+
+
+def test_thinning_keeps_what_matters():
+    values = np.random.default_rng(1).exponential(size=50_000)
+    x, share = thin.cdf(values)
+    assert len(x) <= thin.CDF_POINTS
+    assert (x[0], x[-1], share[-1]) == (values.min(), values.max(), 1.0)
+    assert share[np.searchsorted(x, np.percentile(values, 99))] == pytest.approx(0.99, abs=0.002)
+    chosen = thin.slowest(values)
+    assert len(chosen) <= thin.JOB_POINTS
+    assert values.argmax() in chosen
+    begin = np.arange(10_000) * 10
+    end = begin + 5
+    end[700:705] = 7100
+    times, level = thin.depth(begin, end)
+    assert len(times) <= thin.DEPTH_POINTS
+    assert level.max() == 6
