@@ -16,6 +16,13 @@ find_path(SLUICE_CUDA_INCLUDE_DIR cuda.h
 add_library(sluice_cuda_headers INTERFACE)
 target_include_directories(sluice_cuda_headers SYSTEM INTERFACE ${SLUICE_CUDA_INCLUDE_DIR})
 
+# Only `sluice top` needs it, and without it prints its pictures one after the other.
+set(CURSES_NEED_WIDE TRUE)
+find_package(Curses QUIET)
+if(NOT CURSES_FOUND)
+  message(NOTICE "-- sluice: no curses (libncurses-dev) found: `sluice top` prints text only")
+endif()
+
 # Only the worker that runs PyTorch models needs it. Not under a sanitizer: LibTorch is not
 # instrumented, and the processes in which it runs are not tested there.
 set(SLUICE_TORCH_VERSION "")

@@ -25,6 +25,10 @@ need() {
   missing_reasons+=("$reason")
 }
 
+# want PACKAGE REASON CHECK...: the same for what the build can do without: installed along with what
+# is needed, never a reason to ask for root or the network.
+want() { ((${#missing_packages[@]} == 0)) || need "$@"; }
+
 # install_packages: installs what `need` noted, telling first.
 install_packages() {
   ((${#missing_packages[@]})) || return 0
@@ -104,6 +108,7 @@ setup_build() {
   need libcli11-dev "command lines" have_header CLI/CLI.hpp
   need libgtest-dev "tests" have_header gtest/gtest.h
   need libgmock-dev "tests" have_header gmock/gmock.h
+  want libncurses-dev "the live view of sluice top" have_header ncursesw/curses.h
   if ! cuda_include=$(find_cuda_headers); then
     fetch_cuda_headers
     cuda_include=$(find_cuda_headers) || die "cuda.h is not in the wheel of cmake/cuda-headers.txt"

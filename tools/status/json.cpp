@@ -1,4 +1,4 @@
-#include <nlohmann/json.hpp>
+#include "tools/status/json.hpp"
 
 #include "tools/status/format.hpp"
 
@@ -55,7 +55,7 @@ Json client_json(const ClientSnapshot& client) {
 
 }  // namespace
 
-std::string status_json(const Snapshot& snapshot, const std::string& session) {
+Json status_object(const Snapshot& snapshot, const std::string& session) {
   Json json;
   json["session"] = session;
   json["controller"] = {{"pid", snapshot.controller_pid},
@@ -72,8 +72,16 @@ std::string status_json(const Snapshot& snapshot, const std::string& session) {
   for (const ClientSnapshot& client : snapshot.clients) {
     json["clients"].push_back(client_json(client));
   }
+  return json;
+}
+
+std::string json_text(const Json& json) {
   // A command may hold any bytes, cut in the middle of a character.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string status_json(const Snapshot& snapshot, const std::string& session) {
+  return json_text(status_object(snapshot, session));
 }
 
 }  // namespace sluice::tools

@@ -1,7 +1,4 @@
 // `sluice status`: is it working at all, and why is this one waiting.
-#include <unistd.h>
-
-#include <filesystem>
 #include <iostream>
 #include <string>
 
@@ -9,32 +6,16 @@
 #include "shm/mapping.hpp"
 #include "shm/session.hpp"
 #include "tools/common/command_line.hpp"
+#include "tools/common/sessions.hpp"
 #include "tools/status/format.hpp"
 #include "tools/status/snapshot.hpp"
 
 namespace sluice::tools {
 namespace {
 
-/// Names of this user's sessions that have a board, comma-separated.
-std::string other_sessions() {
-  const std::string prefix = shm::board_name("");
-  std::string names;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
-    const std::string name = entry.path().filename();
-    if (!name.starts_with(prefix) || !shm::valid_session_name(name.substr(prefix.size()))) continue;
-    names += (names.empty() ? "" : ", ") + name.substr(prefix.size());
-  }
-  return names;
-}
-
 [[noreturn]] void report_no_session(const std::string& session, bool json) {
   if (json) std::cout << R"({"session": ")" << session << R"(", "controller": null})" << '\n';
-  const std::string others = other_sessions();
-  throw CommandError(
-      kExitFailed, "no session " + session + " is running" +
-                       (others.empty() ? "" : " (there are: " + others + ")") +
-                       "; `sluice exec --priority 0 -- PROGRAM` or `sluice controller` starts one");
+  throw no_session(session);
 }
 
 int status(int argc, char** argv) {

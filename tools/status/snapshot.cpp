@@ -78,6 +78,7 @@ ClientSnapshot read_client(const shm::Board& board, int index, std::uint64_t now
   const shm::SlotInfo info = shm::SlotInfo::unpack(slot.info.load());
   ClientSnapshot client;
   client.slot = index;
+  client.generation = info.generation;
   client.pid = slot.pid.load();
   client.command = text_of(slot.command);
   client.device = info.device;
@@ -87,7 +88,14 @@ ClientSnapshot read_client(const shm::Board& board, int index, std::uint64_t now
   client.requested_policy = shm::to_string(shm::Policy::unpack(slot.requested_policy.load()));
   client.state = info.state;
   client.fail_reason = describe(static_cast<shm::FailReason>(slot.fail_reason.load()));
-  client.active = shm::is_active(slot.job.load());
+  const std::uint64_t job = slot.job.load();
+  client.active = shm::is_active(job);
+  client.attached_ns = age(now_ns, slot.attached_ns.load());
+  client.jobs = job / 2;
+  for (const shm::Word& took : slot.recent_jobs_ns) {
+    const std::uint64_t ns = took.load(std::memory_order_relaxed);
+    if (ns != 0) client.recent_jobs_ns.push_back(ns);
+  }
   if (client.active) client.active_ns = age(now_ns, slot.job_since_ns.load());
   // Under policy none the gate closes too, and nobody heeds it: that is no hold.
   if (policy.kind != shm::PolicyKind::kNone) {
@@ -107,6 +115,8 @@ ClientSnapshot read_client(const shm::Board& board, int index, std::uint64_t now
 
 Snapshot take_snapshot(const shm::Board& board, std::uint64_t now_ns) {
   Snapshot snapshot;
+  snapshot.taken_ns = now_ns;
+  snapshot.board_id = board.board_id.load();
   snapshot.controller_pid = board.controller_pid.load();
   snapshot.heartbeat_age_ns = age(now_ns, board.heartbeat_ns.load());
   snapshot.controller_lives =

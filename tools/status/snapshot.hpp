@@ -30,6 +30,7 @@ struct EntrySnapshot {
 
 struct ClientSnapshot {
   int slot = 0;
+  std::uint32_t generation = 0;  ///< Tells its process from the earlier ones of the slot.
   std::uint32_t pid = 0;
   std::string command;
   int device = 0;
@@ -40,8 +41,11 @@ struct ClientSnapshot {
   std::string fail_reason;  ///< Empty, or why it runs ungated.
   bool active = false;
   std::uint64_t active_ns = 0;
-  std::vector<Holder> holders;  ///< Not empty: its gate is closed.
-  std::uint64_t held_ns = 0;    ///< For how long its gate has been closed now.
+  std::uint64_t attached_ns = 0;              ///< For how long it has been a client.
+  std::uint64_t jobs = 0;                     ///< Ended, by it and the earlier ones of the slot.
+  std::vector<std::uint64_t> recent_jobs_ns;  ///< Durations of its last jobs, in no order.
+  std::vector<Holder> holders;                ///< Not empty: its gate is closed.
+  std::uint64_t held_ns = 0;                  ///< For how long its gate has been closed now.
   std::uint64_t held_total_ns = 0;
   std::uint64_t launches = 0;
   std::uint64_t bypassed = 0;
@@ -59,6 +63,8 @@ struct DeviceSnapshot {
 };
 
 struct Snapshot {
+  std::uint64_t taken_ns = 0;
+  std::uint64_t board_id = 0;
   std::uint32_t controller_pid = 0;
   bool controller_lives = false;  ///< Its heart has beaten lately.
   std::uint64_t heartbeat_age_ns = 0;

@@ -1,0 +1,227 @@
+// `sluice top` on boards made here: what it works out from two looks, and that its pictures fit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/tools/board_test.hpp"
+#include "tools/top/frame.hpp"
+#include "tools/top/json.hpp"
+#include "tools/top/text.hpp"
+
+namespace sluice::tools {
+namespace {
+
+using test::kMs;
+using test::kNow;
+
+class Top : public test::BoardTest {
+ protected:
+  [[nodiscard]] Snapshot at(std::uint64_t now_ns) const { return take_snapshot(*board_, now_ns); }
+  /// Of a board that did not change for half a second.
+  [[nodiscard]] View view() const { return make_view(at(kNow - 500 * kMs), at(kNow)); }
+  [[nodiscard]] std::string text(FrameSize size = {}) const {
+    return plain_text(make_frame(view(), "s", size));
+  }
+  /// The line of a client, by its pid.
+  static std::string line_of(const std::string& text, int pid) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      int first = 0;
+      if (words >> first && first == pid) return line;
+    }
+    return {};
+  }
+  void set_recent(int index, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      slot(index).recent_jobs_ns[i].store((i + 1) * kMs);
+    }
+  }
+  /// The widest client there can be, in all slots.
+  void fill_board() {
+    for (int index = 0; index < shm::kSlots; ++index) {
+      shm::Slot& client = add_client(index, index % 256, std::string(80, 'x').c_str());
+      client.pid.store(4194304);
+      client.policy.store(shm::Policy{shm::PolicyKind::kDevice, 1'000'000}.pack());
+      client.entries[0][shm::Count::kGated].store(99'999'999'999);
+      client.attached_ns.store(kNow - 100 * kMs);
+      client.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kControllerSilent));
+      client.max_hold_opened.store(1'000'000);
+      for (shm::Word& took : client.recent_jobs_ns) took.store(3'599'000 * kMs);
+    }
+    for (int index = 1; index < shm::kSlots; ++index) hold(index, 0, kNow - 100 * kMs);
+    set_state(1, shm::SlotState::kFailedOpen, 255);
+  }
+};
+
+void expect_says(const std::string& text, const std::string& words) {
+  EXPECT_NE(text.find(words), std::string::npos) << "no \"" << words << "\" in:\n" << text;
+}
+
+TEST_F(Top, RatesAreThoseBetweenTwoLooks) {
+  shm::Slot& client = add_client(0, 0, "a");
+  client.entries[0][shm::Count::kGated].store(1000);
+  client.entries[6][shm::Count::kGated].store(10);
+  client.job.store(20);
+  client.closed_ns.store(700 * kMs);
+  const Snapshot before = at(kNow - 500 * kMs);
+  client.entries[0][shm::Count::kGated].store(1100);
+  client.entries[6][shm::Count::kGated].store(15);
+  client.job.store(26);
+  client.closed_ns.store(800 * kMs);
+  const View view = make_view(before, at(kNow));
+  EXPECT_DOUBLE_EQ(view.rates[0].launches_per_s, 210);
+  EXPECT_DOUBLE_EQ(view.rates[0].jobs_per_s, 6);
+  EXPECT_DOUBLE_EQ(view.rates[0].held_share, 0.2);
+}
+
+// Prevents: the counters of the process before in the same slot taken for the new one's.
+TEST_F(Top, AnotherClientOfTheSlotBeginsAnew) {
+  shm::Slot& client = add_client(0, 0, "a");
+  client.entries[0][shm::Count::kGated].store(1000);
+  client.closed_ns.store(400 * kMs);
+  const Snapshot before = at(kNow - 500 * kMs);
+  client.info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, 2}.pack());
+  client.entries[0][shm::Count::kGated].store(20);
+  client.closed_ns.store(0);
+  client.attached_ns.store(kNow - 100 * kMs);
+  EXPECT_DOUBLE_EQ(make_view(before, at(kNow)).rates[0].launches_per_s, 200);
+  // Nor those of another board.
+  Snapshot other = at(kNow - 500 * kMs);
+  other.board_id = 77;
+  EXPECT_DOUBLE_EQ(make_view(other, at(kNow)).rates[0].launches_per_s, 200);
+  EXPECT_EQ(make_view(other, at(kNow)).span_ns, 0U);
+}
+
+// Prevents: a share above 1, where a hold began before its client had work; one below 0.
+TEST_F(Top, TheHeldShareStaysAShare) {
+  shm::Slot& client = add_client(0, 0, "a");
+  add_client(1, 1, "b");
+  hold(1, 0, kNow - 5000 * kMs);
+  const Snapshot before = at(kNow - 500 * kMs);
+  client.job.store(1);
+  const View now_active = make_view(before, at(kNow));
+  EXPECT_DOUBLE_EQ(now_active.rates[0].held_share, 1);
+  const Snapshot active = at(kNow);
+  client.job.store(2);
+  EXPECT_DOUBLE_EQ(make_view(active, at(kNow + 500 * kMs)).rates[0].held_share, 0);
+}
+
+TEST_F(Top, PercentilesAreOfTheJobsThereWere) {
+  add_client(0, 0, "a");
+  EXPECT_EQ(view().rates[0].jobs, 0U);
+  expect_says(line_of(text(), 100), " -      -  0 a");
+  set_recent(0, 3);
+  EXPECT_EQ(view().rates[0].p50_ns, 2 * kMs);
+  EXPECT_EQ(view().rates[0].p99_ns, 2'980'000U);
+  expect_says(line_of(text(), 100), "2.00ms 2.98ms  3 a");
+  set_recent(0, shm::kRecentJobs);
+  EXPECT_EQ(view().rates[0].jobs, 64U);
+  EXPECT_EQ(view().rates[0].p50_ns, 32'500'000U);
+}
+
+TEST_F(Top, ShowsWhoIsHeldByWhom) {
+  add_client(0, 0, "python train.py");
+  add_client(3, 100, "python serve.py");
+  add_client(4, 7, "other");
+  hold(3, 0, kNow - 12 * kMs);
+  const std::string picture = text();
+  expect_says(picture, "session s, 3 clients");
+  expect_says(picture, "controller pid 7, heartbeat 5 ms ago");
+  expect_says(line_of(picture, 100), "held 12ms    103 ");
+  expect_says(line_of(picture, 103), "active 12ms");
+  EXPECT_LT(picture.find("  103 "), picture.find("  104 ")) << "not by priority:\n" << picture;
+  hold(4, 0, kNow - 12 * kMs);
+  expect_says(line_of(text(), 100), "103+");
+  expect_says(line_of(text({130, 0}), 100), "103+ python serve.py");
+}
+
+TEST_F(Top, SaysWhatIsWrongBelowTheClients) {
+  shm::Slot& client = add_client(0, 0, "a");
+  client.policy.store(shm::Policy{shm::PolicyKind::kEvent, 2}.pack());
+  expect_says(text(), "event:2*");
+  expect_says(text(), "pid 100 * asked for policy device:4, which its device cannot do");
+  set_state(0, shm::SlotState::kFailedOpen, 0);
+  client.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kControllerGone));
+  expect_says(text(), "pid 100 runs ungated: its controller is gone");
+  board_->heartbeat_ns.store(kNow - 3000 * kMs);
+  expect_says(text(), "clients run ungated: controller pid 7 is dead or stopped");
+  board_->controller_pid.store(0);
+  expect_says(text(), "clients run ungated: no controller");
+}
+
+// A picture larger than the terminal scrolls, and tears.
+TEST_F(Top, NoPictureIsLargerThanTheTerminal) {
+  fill_board();
+  for (std::size_t columns = 20; columns <= 200; columns += 5) {
+    for (std::size_t rows = 1; rows <= 80; rows += 3) {
+      const Frame frame = make_frame(view(), std::string(32, 's'), {columns, rows});
+      ASSERT_LE(frame.size(), rows);
+      for (const Line& line : frame) ASSERT_EQ(columns_of(line.text), columns) << line.text;
+    }
+  }
+  expect_says(text({80, 24}), "more");
+}
+
+// What matters most is there at 80 columns, however wide the numbers are.
+TEST_F(Top, At80ColumnsEverythingOfAClientIsThere) {
+  fill_board();
+  const std::string picture = text();
+  for (const char* title : {"PID", "PRI", "POLICY", "STATE", "BY", "HELD", "LNCH/S", "P99"}) {
+    expect_says(picture, title);
+  }
+  EXPECT_EQ(picture.find("JOBS/S"), std::string::npos);
+  expect_says(text({120, 0}), "JOBS/S");
+  add_client(0, 0, "python train.py");
+  board_->used.store(1);
+  const std::string usual = text();
+  for (const char* title : {"P50", " N COMMAND", "python train"}) expect_says(usual, title);
+}
+
+TEST_F(Top, JsonHoldsTheRatesToo) {
+  add_client(0, 0, "caf\xc3");
+  add_client(1, 1, "b");
+  set_recent(1, 3);
+  const auto json = nlohmann::json::parse(top_json(view(), "s"));
+  EXPECT_EQ(json["session"], "s");
+  EXPECT_EQ(json["span_ns"], 500 * kMs);
+  EXPECT_EQ(json["clients"][0]["recent_jobs"]["n"], 0);
+  EXPECT_TRUE(json["clients"][0]["recent_jobs"]["p50_ns"].is_null());
+  EXPECT_EQ(json["clients"][1]["recent_jobs"]["p50_ns"], 2 * kMs);
+  EXPECT_EQ(json["clients"][1]["launches_per_s"], 0);
+  EXPECT_EQ(json["clients"][1]["held_share"], 0);
+  EXPECT_EQ(json["clients"][1]["policy"], "device:4");
+}
+
+// A number that is wider than its column would push the others aside.
+TEST(TopText, NumbersKeepToTheirWidth) {
+  for (double value = 1; value < 1e14; value *= 1.037) {
+    const auto ns = static_cast<std::uint64_t>(value);
+    EXPECT_LE(short_duration(ns).size(), 6U) << short_duration(ns);
+    EXPECT_LE(coarse_duration(ns).size(), 5U) << coarse_duration(ns);
+    if (value >= 1e8) continue;
+    EXPECT_LE(short_number(value).size(), 5U) << short_number(value);
+  }
+  EXPECT_EQ(short_duration(0), "0us");
+  EXPECT_EQ(short_duration(999'400), "999us");
+  EXPECT_EQ(short_duration(999'600), "1.00ms");
+  EXPECT_EQ(short_duration(12'340'000), "12.3ms");
+  EXPECT_EQ(short_duration(599'900'000'000), "600s");
+  EXPECT_EQ(short_duration(900'000'000'000), "15.0m");
+  EXPECT_EQ(coarse_duration(1'230'000), "1.2ms");
+  EXPECT_EQ(short_number(0.5), "0.5");
+  EXPECT_EQ(short_number(12'345), "12.3k");
+}
+
+TEST(TopText, WhatCannotBePrintedCannotBreakTheScreen) {
+  EXPECT_EQ(fit("a\x1b[2Jb\n\xff", 10), "a?[2Jb??  ");
+  EXPECT_EQ(fit("abcdef", 3), "abc");
+  EXPECT_EQ(fit("ab", 4, true), "  ab");
+  EXPECT_EQ(fit("", 0), "");
+}
+
+}  // namespace
+}  // namespace sluice::tools

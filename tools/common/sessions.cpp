@@ -1,0 +1,33 @@
+#include "tools/common/sessions.hpp"
+
+#include <filesystem>
+
+#include "shm/session.hpp"
+
+namespace sluice::tools {
+namespace {
+
+/// Names of this user's sessions that have a board, comma-separated.
+std::string other_sessions() {
+  const std::string prefix = shm::board_name("");
+  std::string names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(prefix) || !shm::valid_session_name(name.substr(prefix.size()))) continue;
+    names += (names.empty() ? "" : ", ") + name.substr(prefix.size());
+  }
+  return names;
+}
+
+}  // namespace
+
+CommandError no_session(const std::string& session) {
+  const std::string others = other_sessions();
+  return {kExitFailed, "no session " + session + " is running" +
+                           (others.empty() ? "" : " (there are: " + others + ")") +
+                           "; `sluice exec --priority 0 -- PROGRAM` or `sluice controller` "
+                           "starts one"};
+}
+
+}  // namespace sluice::tools

@@ -1,0 +1,68 @@
+#include "tools/top/view.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "runner/statistics.hpp"
+
+namespace sluice::tools {
+namespace {
+
+const ClientSnapshot* same_client(const std::optional<Snapshot>& before,
+                                  const ClientSnapshot& client) {
+  if (!before) return nullptr;
+  const auto found = std::find_if(
+      before->clients.begin(), before->clients.end(), [&](const ClientSnapshot& earlier) {
+        return earlier.slot == client.slot && earlier.generation == client.generation &&
+               earlier.pid == client.pid;
+      });
+  return found == before->clients.end() ? nullptr : &*found;
+}
+
+/// Counters are read one by one while their owner writes: a difference may come out negative.
+double per_second(std::uint64_t now, std::uint64_t then, double seconds) {
+  return now > then && seconds > 0 ? static_cast<double>(now - then) / seconds : 0.0;
+}
+
+ClientRates rates_of(const ClientSnapshot& client, const ClientSnapshot* earlier, double span_s) {
+  ClientRates rates;
+  const double since_attach_s = static_cast<double>(client.attached_ns) / 1e9;
+  const double seconds = earlier != nullptr ? span_s : since_attach_s;
+  rates.launches_per_s =
+      per_second(client.launches, earlier != nullptr ? earlier->launches : 0, seconds);
+  if (earlier != nullptr) {
+    rates.jobs_per_s = per_second(client.jobs, earlier->jobs, seconds);
+  } else if (client.recent_jobs_ns.size() < shm::kRecentJobs) {
+    // The job counter goes on from the slot's earlier clients; the durations are its own.
+    rates.jobs_per_s = per_second(client.recent_jobs_ns.size(), 0, seconds);
+  }
+  // A hold that began before its client had work counts from its begin at once.
+  const double held_s =
+      per_second(client.held_total_ns, earlier != nullptr ? earlier->held_total_ns : 0, seconds) /
+      1e9;
+  rates.held_share = std::min(held_s, 1.0);
+  rates.jobs = client.recent_jobs_ns.size();
+  if (rates.jobs == 0) return rates;
+  const std::vector<double> sample(client.recent_jobs_ns.begin(), client.recent_jobs_ns.end());
+  rates.p50_ns = static_cast<std::uint64_t>(std::llround(runner::percentile(sample, 0.5)));
+  rates.p99_ns = static_cast<std::uint64_t>(std::llround(runner::percentile(sample, 0.99)));
+  return rates;
+}
+
+}  // namespace
+
+View make_view(const std::optional<Snapshot>& before, Snapshot now) {
+  View view;
+  const bool same_board = before && before->board_id == now.board_id;
+  if (same_board) view.span_ns = now.taken_ns - before->taken_ns;
+  const double span_s = static_cast<double>(view.span_ns) / 1e9;
+  for (const ClientSnapshot& client : now.clients) {
+    view.rates.push_back(
+        rates_of(client, same_board ? same_client(before, client) : nullptr, span_s));
+  }
+  view.now = std::move(now);
+  return view;
+}
+
+}  // namespace sluice::tools
