@@ -4,7 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from sluice_tools.errors import EXIT_FINE, CommandError, run_error, usage_error
+from sluice_tools.command import need_packages, run_command
+from sluice_tools.errors import EXIT_FINE, run_error, usage_error
 
 _EXAMPLES = """\
 examples:
@@ -50,28 +51,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the summary table as CSV")
     parser.add_argument("--json", action="store_true", help="print a summary of one line of JSON")
     return parser
-
-
-def need_packages(command: str, *names: str) -> None:
-    """One line instead of a traceback where ./x reports was not run."""
-    import importlib.util
-
-    missing = [name for name in names if importlib.util.find_spec(name) is None]
-    if missing:
-        raise usage_error(
-            f"{sys.executable} has no {', '.join(missing)}: run ./x reports in the checkout, or "
-            "name a Python that has them with SLUICE_PYTHON"
-        )
-
-
-def run_command(command: str, job) -> int:
-    try:
-        return job()
-    except CommandError as error:
-        print(f"sluice {command}: {error}", file=sys.stderr)
-        return error.code
-    except KeyboardInterrupt:
-        return 130
 
 
 def _read(folders: list, others: list) -> tuple:

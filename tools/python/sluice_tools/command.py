@@ -1,0 +1,29 @@
+"""What the commands share that need the libraries of ./x reports."""
+
+import importlib.util
+import sys
+
+from sluice_tools.errors import EXIT_FAILED, CommandError, usage_error
+
+
+def need_packages(command: str, *names: str) -> None:
+    """One line instead of a traceback where ./x reports was not run."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        raise usage_error(
+            f"{sys.executable} has no {', '.join(missing)}: run ./x reports in the checkout, or "
+            "name a Python that has them with SLUICE_PYTHON"
+        )
+
+
+def run_command(command: str, job) -> int:
+    try:
+        return job()
+    except CommandError as error:
+        print(f"sluice {command}: {error}", file=sys.stderr)
+        return error.code
+    except OSError as error:  # a full disk, a folder that may not be written
+        print(f"sluice {command}: {error.filename or ''}: {error.strerror}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,1 @@
+"""`sluice parse`: what a kernel trace says about each model (docs/traces.md)."""

@@ -1,0 +1,75 @@
+"""The command line of `sluice parse`."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from sluice_tools.command import need_packages, run_command
+from sluice_tools.errors import EXIT_FINE, usage_error
+
+_EXAMPLES = """\
+examples:
+  nsys stats -r kernexectrace --format csv -o run report.nsys-rep
+  sluice parse -f run_kernexectrace.csv -p models_pid.json
+  sluice parse results                      the folder of `sluice run --trace`
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sluice parse",
+        description="Split a kernel trace by model: a table per model, counts and medians, queue "
+                    "depth and delays, completion times, as CSV and as pictures (docs/traces.md).",
+        epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN",
+                        help="folder of a run with a trace, in place of -f")
+    parser.add_argument("-f", "--file", type=Path, metavar="CSV",
+                        help="what `nsys stats -r kernexectrace --format csv` or `sluice trace --csv` "
+                             "wrote; or the folder of a run")
+    parser.add_argument("-p", "--pids", type=Path, metavar="JSON",
+                        help="models_pid.json (default: the one beside the CSV, else in this folder)")
+    parser.add_argument("--out", type=Path, default=Path(), metavar="DIR",
+                        help="where the folder NAME_YYYYmmddHHMMSS is made (default: here)")
+    parser.add_argument("--no-pictures", action="store_true", help="tables only")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON for scripts")
+    return parser
+
+
+def _print_table(result: dict) -> None:
+    mark = ", simulated" if result["simulated"] else ""
+    print(f"{'MODEL':<36} {'KERNELS':>9} {'MEDIAN us':>10} {'DELAY p50':>10} {'p99 us':>10} "
+          f"{'DEPTH':>7} {'max':>6}")
+    for m in result["models"]:
+        print(f"{m['model'] + '_' + str(m['pid']):<36} {m['kernels']:>9} "
+              f"{m['median_kernel_ns'] / 1e3:>10.2f} {m['queue_delay_p50_ns'] / 1e3:>10.1f} "
+              f"{m['queue_delay_p99_ns'] / 1e3:>10.1f} {m['queue_depth_mean']:>7.1f} "
+              f"{m['queue_depth_max']:>6}")
+    print(f"written{mark}: {result['folder']}")
+
+
+def _warn(text: str) -> None:
+    print(f"sluice parse: {text}", file=sys.stderr)
+
+
+def _run(options) -> int:
+    if (options.run is None) == (options.file is None):
+        raise usage_error("name one thing to parse: -f CSV, or the folder of a run")
+    need_packages("parse", "numpy", "pandas", *([] if options.no_pictures else ["matplotlib"]))
+    from sluice_tools.parse.outputs import parse
+
+    result = parse(options.file or options.run, options.pids, options.out, not options.no_pictures)
+    for pid, count in result["unknown_pids"].items():
+        _warn(f"pid {pid} is not in models_pid.json: its {count} kernels are under unknown_{pid}")
+    if result["rows_left_out"]:
+        _warn(f"{result['rows_left_out']} rows without a time or a pid are left out")
+    if options.json:
+        print(json.dumps(result))
+    else:
+        _print_table(result)
+    return EXIT_FINE
+
+
+def main(args: list[str] | None = None) -> int:
+    options = _parser().parse_args(args)
+    return run_command("parse", lambda: _run(options))

@@ -1,0 +1,38 @@
+"""A progress bar on standard error, for work that turns out to be long."""
+
+import sys
+import time
+
+_WIDTH = 30
+_QUIET_S = 1.0
+_EVERY_S = 0.2
+
+
+class Progress:
+    """Of `total` units. Says nothing in the first second, nor where standard error is no terminal."""
+
+    def __init__(self, label: str, total: int):
+        self._label = label
+        self._total = max(total, 1)
+        self._begin = time.monotonic()
+        self._next = self._begin + _QUIET_S
+        self._shown = False
+        self._wanted = sys.stderr.isatty()
+
+    def __enter__(self):
+        return self
+
+    def at(self, done: int) -> None:
+        now = time.monotonic()
+        if not self._wanted or now < self._next:
+            return
+        self._next, self._shown = now + _EVERY_S, True
+        share = min(done / self._total, 1.0)
+        left = (now - self._begin) * (1 / share - 1) if share > 0 else 0
+        bar = "#" * round(share * _WIDTH)
+        print(f"\r{self._label} [{bar:<{_WIDTH}}] {share:4.0%}, {left:.0f} s left ", end="",
+              file=sys.stderr, flush=True)
+
+    def __exit__(self, *_):
+        if self._shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
