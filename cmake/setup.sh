@@ -150,7 +150,7 @@ setup_torch() {
 has_reports() {
   have "$1" && "$1" - 2>/dev/null <<'PYTHON'
 import importlib.util as u, sys
-wanted = ("numpy", "pandas", "matplotlib", "plotly", "jinja2", "pytest", "playwright")
+wanted = ("numpy", "pandas", "matplotlib", "plotly", "jinja2", "perfetto", "pytest", "playwright")
 sys.exit(not all(map(u.find_spec, wanted)))
 PYTHON
 }

@@ -1,0 +1,132 @@
+"""The command line of `sluice trace`."""
+
+import argparse
+import contextlib
+import gzip
+import os
+import sys
+from pathlib import Path
+
+from sluice_tools.command import need_packages, run_command
+from sluice_tools.errors import EXIT_FINE, run_error, usage_error
+
+_EXAMPLES = """\
+examples:
+  sluice run exp.json --trace --out results/seen
+  sluice trace results/seen                          what was recorded
+  sluice trace results/seen -o seen.json.gz          for ui.perfetto.dev: open trace file
+  sluice trace results/seen --csv seen.csv           the table of nsys stats -r kernexectrace
+"""
+_ENDINGS = (".json", ".json.gz", ".perfetto-trace")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sluice trace",
+        description="Turn the trace of a run into a file for a viewer or for other tools, or say what it "
+                    "holds (docs/traces.md).",
+        epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, metavar="RUN",
+                        help="folder of `sluice run --trace` or of `sluice exec --trace`")
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE",
+                        help="for ui.perfetto.dev: .json, .json.gz (Chrome's trace events) or "
+                             ".perfetto-trace (protobuf; half the size)")
+    parser.add_argument("--csv", type=Path, metavar="FILE",
+                        help="a row for each kernel, in the columns of `nsys stats -r kernexectrace`")
+    return parser
+
+
+@contextlib.contextmanager
+def _whole(path: Path):
+    """The name of a file that is `path` when all of it is written, and gone if it is not."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield draft
+        os.replace(draft, path)
+    except OSError as error:
+        raise run_error(f"cannot write {path}: {error.strerror}")
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _about(run) -> dict:
+    simulated = any(client.simulated for client in run.clients)
+    return {"run": str(run.folder), "zero": f"CLOCK_MONOTONIC {run.begin_ns} ns",
+            "time": "of the simulated GPU" if simulated else "real"}
+
+
+def _write_viewer_file(run, path: Path) -> None:
+    with _whole(path) as draft:
+        if path.name.endswith(".perfetto-trace"):
+            from sluice_tools.trace import perfetto
+
+            with draft.open("wb") as file:
+                perfetto.write(run, file)
+            return
+        from sluice_tools.trace import chrome
+
+        opened = gzip.open(draft, "wt", 6) if path.suffix == ".gz" else draft.open("w")
+        with opened as file:
+            chrome.write(run, file, _about(run))
+
+
+def _write_csv(run, path: Path) -> None:
+    from sluice_tools.trace.kernel_table import csv_chunks
+
+    lines = csv_chunks(run)
+    first = next(lines)
+    with _whole(path) as draft, draft.open("w") as file:
+        file.write(first)
+        file.writelines(lines)
+
+
+def _tell(run) -> None:
+    """What was recorded, and what is missing."""
+    sources = {0: "host only", 1: "CUPTI", 2: "simulator"}
+    print(f"{'PROCESS':<36} {'PRIO':>4}  {'POLICY':<10} {'LAUNCHES':>9} {'KERNELS':>9} {'HOLDS':>7} "
+          f"{'JOBS':>6}  {'GPU TIMES':<9}")
+    for client in run.clients:
+        counts = client.counts
+        kernels = len(client.execs()) if client.simulated else counts["execs"]
+        print(f"{client.label:<36} {client.priority:>4}  {client.policy:<10} {counts['launches']:>9} "
+              f"{kernels:>9} {counts['holds']:>7} {counts['jobs']:>6}  "
+              f"{sources.get(client.exec_source, '?'):<9}")
+    for client in run.clients:
+        if client.note:
+            print(f"{client.label}: {client.note}")
+        if client.counts["unwritten"] or client.lost:
+            print(f"{client.label}: {client.lost} records lost for want of room, "
+                  f"{client.counts['unwritten']} unfinished when a thread was killed")
+        for at, step in client.clock.steps():
+            print(f"{client.label}: the clock was set by {step / 1e9:+.3f} s, "
+                  f"{(at - run.begin_ns) / 1e9:.1f} s after the run began")
+
+
+def _run(options) -> int:
+    if options.out and not options.out.name.endswith(_ENDINGS):
+        raise usage_error(f"-o {options.out}: the name must end with {', '.join(_ENDINGS[:2])} or "
+                          f"{_ENDINGS[2]}")
+    need_packages("trace", "numpy", "pandas")
+    if options.out and options.out.name.endswith(_ENDINGS[2]):
+        try:
+            need_packages("trace", "perfetto")
+        except Exception as error:
+            raise usage_error(f"{error}; or let the name of -o end with .json, which needs none")
+    from sluice_tools.trace.reader import read_run
+
+    run = read_run(options.run)
+    if not run.clients:
+        raise run_error(f"{run.folder} has no trace; `sluice run --trace` records one")
+    if options.csv:
+        _write_csv(run, options.csv)
+    if options.out:
+        _write_viewer_file(run, options.out)
+        print(f"{options.out}: open it at https://ui.perfetto.dev", file=sys.stderr)
+    if not options.csv and not options.out:
+        _tell(run)
+    return EXIT_FINE
+
+
+def main(args: list[str] | None = None) -> int:
+    options = _parser().parse_args(args)
+    return run_command("trace", lambda: _run(options))
