@@ -10,14 +10,16 @@ from sluice_tools.report import figures, summary
 from sluice_tools.report.timeline import timeline
 
 _TEMPLATE = Path(__file__).with_name("page.html")
+QUESTION = "What was the slowest critical job waiting for?"
 NO_TRACE = (
     "{}: no trace, so there is no gate wait, no queue depth, and only jobs in the timeline. "
     "The rest: sluice run ... --trace"
 )
 
 
-def render(title: str, kinds: list, groups: list, **parts) -> str:
-    """groups: (title, text, figures, pair), without those that have no figure. kinds: (text, doubtful)."""
+def render(command: str, title: str, kinds: list, groups: list, **parts) -> str:
+    """groups: (title, text, figures, pair); a group or figure that is None or empty is left out.
+    kinds: (text, doubtful)."""
     shown, everything = [], []
     for heading, text, drawn, pair in groups:
         found = [figure for figure in drawn if figure is not None]
@@ -42,14 +44,14 @@ def render(title: str, kinds: list, groups: list, **parts) -> str:
     # A kernel's name must not end the script element.
     data = "[" + ",".join(one.figure.to_json() for one in everything) + "]"
     environment = jinja2.Environment(autoescape=True, trim_blocks=True)
-    context = {"notes": [], "answers": [], "table": None, "closing": [], **parts}
+    context = {"heading": "", "notes": [], "answers": [], "table": None, "closing": [], **parts}
     return environment.from_string(_TEMPLATE.read_text()).render(
         title=title,
         kinds=kinds,
         groups=shown,
         plotly=jinja2.utils.markupsafe.Markup(plotly_js()),
         figures=jinja2.utils.markupsafe.Markup(data.replace("<", "\\u003c")),
-        made=f"Made by sluice report, {datetime.datetime.now():%Y-%m-%d %H:%M}.",
+        made=f"Made by sluice {command}, {datetime.datetime.now():%Y-%m-%d %H:%M}.",
         **context,
     )
 
@@ -91,7 +93,17 @@ def report(runs: list, alone_runs: list, answers: dict, table: list) -> str:
     said = [
         (run.label, *_split(answers[run.label])) for run in shared if any(m.jobs for m in run.models)
     ]
-    return render(title, kinds, groups, notes=notes, answers=said, table=_table(table), closing=closing)
+    return render(
+        "report",
+        title,
+        kinds,
+        groups,
+        notes=notes,
+        heading=QUESTION,
+        answers=said,
+        table=_table(table),
+        closing=closing,
+    )
 
 
 def _split(answer) -> tuple:

@@ -98,7 +98,7 @@ def timeline(run, answer, colour: dict) -> Figure | None:
         "holds, grey ones the driver's launch calls."
     )
     if answer.client is None:
-        caption = "Jobs only, by the stamps of the job logs: kernels, launches and gates take a trace (--trace)."
+        caption = "Jobs only, by the stamps of the job logs; the rest takes a trace (--trace)."
     return Figure(f"Around job {answer.job} of {answer.model.log}", caption, figure)
 
 

@@ -151,7 +151,8 @@ def _kernel_text(kernels: list, scale: float) -> str:
         if longest.ran_ns > 1.02 * longest.waited_ns:
             text += f" (of the {milliseconds(longest.ran_ns / scale)} that it ran)"
         return text
-    return f"{len(kernels)} kernels for {total}, the longest {name} ({milliseconds(longest.waited_ns / scale)})"
+    most = milliseconds(longest.waited_ns / scale)
+    return f"{len(kernels)} kernels for {total}, the longest {name} ({most})"
 
 
 _WHEN = {

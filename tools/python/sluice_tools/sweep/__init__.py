@@ -1,0 +1,1 @@
+"""`sluice sweep`: an experiment under many values of a policy."""

@@ -1,0 +1,52 @@
+"""Which value of a sweep is best, by an objective that the user states."""
+
+import re
+from dataclasses import dataclass
+
+from sluice_tools.errors import usage_error
+
+DEFAULT = "slowdown with p50 <= 1.2"
+_WORDS = ("p50", "p99", "mean", "slowdown")
+_LIMIT = re.compile(r"\s*(\w+)\s*<=\s*([0-9.]+)\s*")
+
+
+@dataclass
+class Objective:
+    smallest: str
+    limits: dict  # word: largest allowed, × alone
+
+    def text(self) -> str:
+        limits = " and ".join(f"{word} <= {most:g}" for word, most in self.limits.items())
+        return self.smallest + (f" with {limits}" if limits else "")
+
+    def excess(self, figures: dict) -> float:
+        """By how much the limits are missed, as a share of them; 0 where they are kept."""
+        return max([figures[word] / most - 1 for word, most in self.limits.items()] + [0.0])
+
+
+def parse(text: str) -> Objective:
+    smallest, word, rest = text.partition(" with ")
+    limits = [_LIMIT.fullmatch(part) for part in rest.split(" and ")] if word else []
+    words = [smallest.strip(), *(found[1] for found in limits if found)]
+    if not all(limits) or not all(word in _WORDS for word in words):
+        raise usage_error(f"--objective: '{text}' is not like '{DEFAULT}'; words: {', '.join(_WORDS)}")
+    try:
+        return Objective(words[0], {found[1]: float(found[2]) for found in limits})
+    except ValueError:
+        raise usage_error(f"--objective: '{text}' holds a limit that is no number")
+
+
+def best(figures: dict, objective: Objective) -> tuple:
+    """figures: by policy, its words. The best policy, and whether it keeps the limits; the one that
+    misses them least where none does. (None, False) without any."""
+    known = {
+        policy: one
+        for policy, one in figures.items()
+        if all(one.get(word) is not None for word in (objective.smallest, *objective.limits))
+    }
+    if not known:
+        return None, False
+    kept = [policy for policy, one in known.items() if objective.excess(one) <= 0]
+    if kept:
+        return min(kept, key=lambda policy: known[policy][objective.smallest]), True
+    return min(known, key=lambda policy: objective.excess(known[policy])), False

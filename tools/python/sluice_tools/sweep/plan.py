@@ -1,0 +1,104 @@
+"""What a sweep runs: each model alone, then the experiment with each value as one model's policy."""
+
+import copy
+import json
+import re
+from pathlib import Path
+
+from sluice_tools.errors import usage_error
+
+_POLICY = re.compile(r"none|gate|(sync|event|device):[1-9][0-9]*")
+
+
+def read_experiment(file: Path) -> dict:
+    """The experiment with the paths that are relative made absolute: runs have folders of their own."""
+    try:
+        content = json.loads(file.read_text())
+        models = content["models"]
+        names = [model["output_file_name"] for model in models]
+    except OSError as error:
+        raise usage_error(f"cannot read {file}: {error.strerror}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise usage_error(
+            f"{file} is no experiment ({type(error).__name__}: {error}); see docs/experiments.md"
+        )
+    if len(set(names)) != len(names):
+        raise usage_error(f"{file}: two models have one output_file_name")
+    for model in models:
+        for key in ("input_file_path", "trace"):
+            path = model.get(key, "")
+            if Path(path).is_file() and ("/" in path or path.endswith(".json") or key != "trace"):
+                model[key] = str(Path(path).resolve())
+    return content
+
+
+def values(patterns: list) -> list:
+    """'sync:{1,2}' gives sync:1 and sync:2; what a shell has made of it already is taken too."""
+    found = []
+    for pattern in patterns:
+        braces = re.fullmatch(r"([a-z]+:)\{([0-9, ]+)\}", pattern)
+        some = [braces[1] + number.strip() for number in braces[2].split(",")] if braces else [pattern]
+        for policy in some:
+            if not _POLICY.fullmatch(policy):
+                raise usage_error(
+                    f"--policy: '{policy}' is none, for instance 'sync:{{1,2,4}}' or device:4"
+                )
+        found += some
+    return list(dict.fromkeys(found))
+
+
+def number(policy: str):
+    """N of a policy; None for none and gate."""
+    return int(policy.split(":")[1]) if ":" in policy else None
+
+
+def pick(content: dict, name: str) -> dict:
+    """The model that --model means: by log name, the end of it, or model name."""
+    models = content["models"]
+    by_log = [model for model in models if model["output_file_name"] == name]
+    by_end = [model for model in models if model["output_file_name"].endswith("_" + name)]
+    by_model = [model for model in models if model.get("model_name") == name]
+    for found in (by_log, by_end, by_model):
+        if len(found) == 1:
+            return found[0]
+    names = ", ".join(model["output_file_name"] for model in models)
+    raise usage_error(f"--model: '{name}' is not one of {names}")
+
+
+def critical(content: dict, swept: dict) -> dict:
+    """The model of the highest priority above the swept one: what its policy is for."""
+    above = [
+        model
+        for model in content["models"]
+        if model.get("priority", 0) > swept.get("priority", 0)
+        and (model.get("control") or {}).get("control")
+    ]
+    if not above:
+        raise usage_error(
+            f"no model with control has a higher priority than {swept['output_file_name']}, "
+            "so no policy of it would do anything"
+        )
+    return max(above, key=lambda model: model["priority"])
+
+
+def alone(content: dict, log: str) -> dict:
+    changed = copy.deepcopy(content)
+    changed["models"] = [model for model in changed["models"] if model["output_file_name"] == log]
+    changed["models"][0]["control"] = {"control": False}
+    return changed
+
+
+def together(content: dict, log: str, policy: str) -> dict:
+    changed = copy.deepcopy(content)
+    for model in changed["models"]:
+        if model["output_file_name"] == log:
+            model["control"] = {"control": True, "policy": policy}
+    return changed
+
+
+def cells(content: dict, log: str, policies: list) -> list:
+    """(name of the cell, experiment)."""
+    names = [model["output_file_name"] for model in content["models"]]
+    return [(f"{name} alone", alone(content, name)) for name in names] + [
+        (policy, together(content, log, policy)) for policy in policies
+    ]

@@ -1,0 +1,251 @@
+"""`sluice sweep`: what is run, which value is best, and the delay model on figures made by it."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from report_runs import MS, traced_pair
+from trace_files import TraceFile
+
+from sluice_tools.errors import CommandError
+from sluice_tools.sweep import cli, delay, objective, outcome, plan
+
+EXPERIMENT = {
+    "models": [
+        {
+            "model_name": "big",
+            "output_file_name": "model_A",
+            "priority": 0,
+            "trace": "t",
+            "control": {"control": True, "controlsync": True, "queue_limit": {"sync": 1}},
+        },
+        {
+            "model_name": "small",
+            "output_file_name": "model_B",
+            "priority": 1,
+            "trace": "t",
+            "control": {"control": True},
+        },
+    ],
+    "exp_dur": 5,
+}
+
+
+def test_values():
+    assert plan.values(["sync:{1,2, 10}"]) == ["sync:1", "sync:2", "sync:10"]
+    # bash makes words of braces that are not quoted.
+    assert plan.values(["sync:1", "sync:2", "gate"]) == ["sync:1", "sync:2", "gate"]
+    for wrong in ("sync:{}", "sync:0", "sink:1", "sync:{1,x}", "sync"):
+        with pytest.raises(CommandError):
+            plan.values([wrong])
+
+
+def test_the_cells_change_one_model_only():
+    cells = dict(plan.cells(EXPERIMENT, "model_A", ["sync:4"]))
+    assert list(cells) == ["model_A alone", "model_B alone", "sync:4"]
+    assert [m["output_file_name"] for m in cells["model_B alone"]["models"]] == ["model_B"]
+    assert cells["model_B alone"]["models"][0]["control"] == {"control": False}
+    low, high = cells["sync:4"]["models"]
+    assert low["control"] == {"control": True, "policy": "sync:4"}
+    assert high == EXPERIMENT["models"][1]
+
+
+@pytest.mark.parametrize("name", ["model_A", "A", "big"])
+def test_the_model_is_found(name):
+    assert plan.pick(EXPERIMENT, name)["output_file_name"] == "model_A"
+
+
+def test_a_sweep_that_could_show_nothing_is_refused():
+    """Of the model of the highest priority: no policy of it holds anything back."""
+    with pytest.raises(CommandError):
+        plan.critical(EXPERIMENT, plan.pick(EXPERIMENT, "B"))
+    with pytest.raises(CommandError):
+        plan.pick(EXPERIMENT, "C")
+
+
+def words(p50, slowdown):
+    return {"p50": p50, "p99": 2.0, "mean": p50, "slowdown": slowdown}
+
+
+def test_the_best_value():
+    figures = {"sync:1": words(1.05, 1.3), "sync:2": words(1.15, 1.2), "sync:8": words(1.5, 1.1)}
+    assert objective.best(figures, objective.parse(objective.DEFAULT)) == ("sync:2", True)
+    assert objective.best(figures, objective.parse("p50 with slowdown <= 1.25")) == ("sync:2", True)
+    assert objective.best(figures, objective.parse("p50")) == ("sync:1", True)
+    assert objective.best(figures, objective.parse("slowdown with p50 <= 1.0")) == ("sync:1", False)
+    assert objective.best({}, objective.parse("p50")) == (None, False)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "speed", "slowdown with p50 < 1", "p50 with kept <= 1", "p50 with "]
+)
+def test_an_objective_that_is_none(text):
+    with pytest.raises(CommandError):
+        objective.parse(text)
+
+
+def test_the_fits_find_what_the_figures_were_made_of():
+    n = np.array([1, 2, 4, 8, 100])
+    assert delay.execution_fit(n, 6 / n + 0.5) == pytest.approx((6, 0.5))
+    assert delay.fitted_depth(n, np.minimum(n, 6) * 0.1, 0.1) == pytest.approx(6, rel=0.01)
+    assert delay.error_percent([1.1, 0.9], [1, 1]) == pytest.approx(10)
+
+
+def test_what_is_queued_comes_from_the_trace(tmp_path):
+    """Two launches of A are not done when the slow job of B begins, and none at any other."""
+    found = delay.measured_queue(traced_pair(tmp_path), "A", "B")
+    # Its first job begins before A's first launch, so nothing is known of it.
+    assert sorted(found.depths) == [0] * 8 + [2]
+    assert found.delay_ms([1])[0] == pytest.approx(found.kernel_ms / 9)
+    assert found.delay_ms([100])[0] == pytest.approx(2 * found.kernel_ms / 9)
+
+
+def test_a_trace_without_executions_gives_no_queue(tmp_path):
+    traced_pair(tmp_path)
+    bare = TraceFile(100, 0, "gate", exec_source=0)
+    bare.launch(0, MS)
+    bare.write(tmp_path / "trace")
+    assert delay.measured_queue(tmp_path, "A", "B") is None
+
+
+def rows(policies):
+    """B: 1 ms alone, + 0.1 ms for each of min(N, 5); A: 10 ms alone, + 4 ms / N."""
+
+    def row(cell, model, mean, repeat):
+        return {
+            "cell": cell,
+            "model": model,
+            "repeat": repeat,
+            **{f"{name}_ms": str(mean) for name in ("mean", "p50", "p99")},
+        }
+
+    for repeat in (1, 2):
+        yield row("A alone", "A", 10, repeat)
+        yield row("B alone", "B", 1, repeat)
+        for policy in policies:
+            n = plan.number(policy) or 1000
+            yield row(policy, "A", 10 + 4 / n + 0.001 * repeat, repeat)
+            yield row(policy, "B", 1 + 0.1 * min(n, 5), repeat)
+
+
+def test_the_outcome():
+    policies = ["sync:1", "sync:2", "sync:4", "sync:10", "gate"]
+    queue = delay.Queue(np.array([5, 5]), 0.1)
+    found = outcome.judge(
+        list(rows(policies)), "A", "B", policies, objective.parse(objective.DEFAULT), queue
+    )
+    assert (found.best, found.kept) == ("sync:2", True)
+    assert found.errors == pytest.approx((0, 0), abs=0.01)
+    assert found.execution[0] == pytest.approx(4)
+    assert "gate" not in found.predicted
+    text = outcome.markdown(found, "kind")
+    assert "| sync:2 (best) | 1.200 | 1.20 |" in text
+    assert "12.001 [12.001-12.002]" not in text
+    assert "off by 0.0 %" in text
+
+
+def test_a_cell_in_which_no_job_ended(tmp_path):
+    policies = ["sync:1", "sync:2", "sync:4"]
+    some = [
+        row
+        | (
+            {"p50_ms": "None", "mean_ms": "None", "p99_ms": "None"}
+            if (row["cell"], row["model"]) == ("sync:2", "B")
+            else {}
+        )
+        for row in rows(policies)
+    ]
+    found = outcome.judge(some, "A", "B", policies, objective.parse(objective.DEFAULT), None)
+    assert (found.best, found.errors) == ("sync:1", None)
+    assert "| sync:2 | - | - |" in outcome.markdown(found, "kind")
+
+
+@pytest.fixture
+def sweep(tmp_path, monkeypatch, capsys):
+    """The command with a `sluice run` that takes no time; `runs` holds a line for each run."""
+    log = tmp_path / "runs"
+    script = tmp_path / "sluice"
+    script.write_text(f"""#!{sys.executable}
+import json, sys
+content = json.load(open("experiment.json"))
+open({str(log)!r}, "a").write(" ".join(sys.argv[1:]) + "\\n")
+low = content["models"][0].get("control", {{}}).get("policy", "")
+if low == "sync:666": sys.exit(1)
+models = [{{"log": m["output_file_name"], "model": m["model_name"], "pid": i, "jobs": 3, "priority": i,
+           "policy": "gate", "mean_ms": 2.0, "p50_ms": 2.0, "p99_ms": 2.5, "throughput_per_s": 9.0,
+           "collided": None, "uncollided": None}} for i, m in enumerate(content["models"])]
+json.dump({{"models": models, "simulated": True, "time_scale": 10}}, open("results.json", "w"))
+""")
+    script.chmod(0o755)
+    monkeypatch.setenv("SLUICE_PROGRAM", str(script))
+    (tmp_path / "exp.json").write_text(json.dumps(EXPERIMENT))
+
+    def call(*args):
+        monkeypatch.setattr(
+            sys,
+            "argv",
+            [
+                "sluice-sweep",
+                str(tmp_path / "exp.json"),
+                "--model",
+                "A",
+                "--out",
+                str(tmp_path / "out"),
+                *args,
+            ],
+        )
+        capsys.readouterr()
+        log.write_text("")
+        try:
+            code = cli.main()
+        except SystemExit as usage:
+            code = usage.code
+        return code, capsys.readouterr(), log.read_text().splitlines()
+
+    call.folder = tmp_path
+    return call
+
+
+def test_a_sweep_goes_on_where_it_was_stopped(sweep):
+    code, said, runs = sweep("--policy", "sync:{1,2}")
+    assert (code, len(runs)) == (0, 5), said.err  # two alone, two values, one traced
+    assert "--trace" in runs[-1]
+    assert "--duration 5" in runs[0]
+    code, said, runs = sweep("--policy", "sync:{1,2,4}", "--repeats", "1")
+    assert (code, len(runs)) == (0, 1), said.err
+    page = (sweep.folder / "out" / "sweep.html").read_text()
+    assert "Simulated GPU" in page
+    assert "| sync:4 |" in (sweep.folder / "out" / "sweep.md").read_text()
+
+
+def test_another_experiment_needs_another_folder(sweep):
+    assert sweep("--policy", "sync:1")[0] == 0
+    (sweep.folder / "exp.json").write_text(json.dumps(EXPERIMENT | {"exp_dur": 6}))
+    code, said, runs = sweep("--policy", "sync:1")
+    assert (code, runs) == (2, [])
+    assert "another experiment" in said.err
+
+
+def test_a_run_that_fails_does_not_end_the_sweep(sweep):
+    code, said, _ = sweep("--policy", "sync:{1,666,2}")
+    assert code == 1
+    assert "sync:666: sluice run exited with 1" in said.err
+    text = (sweep.folder / "out" / "sweep.md").read_text()
+    assert "| sync:666 | - |" in text
+    assert "| sync:2 | 2.000 |" in text or "| sync:2 (best) | 2.000 |" in text
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--policy", "sink:1"),
+        ("--policy", "sync:1", "--objective", "speed"),
+        ("--policy", "sync:1", "--repeats", "0"),
+        ("--policy", "sync:1", "--model", "C"),
+    ],
+)
+def test_wrong_usage_runs_nothing(sweep, args):
+    code, said, runs = sweep(*args)
+    assert (code, runs) == (2, [])
+    assert len(said.err.strip().splitlines()) == 1
