@@ -35,3 +35,15 @@ if(NOT SLUICE_SANITIZE)
                    "experiments replay traces but run no PyTorch models (./x torch fetches it)")
   endif()
 endif()
+
+# Only for times of execution in traces, and met at run time too. Beside cuda.h in the wheels, in a
+# folder of its own in a toolkit.
+find_path(SLUICE_CUPTI_INCLUDE_DIR cupti.h
+  HINTS ${SLUICE_CUDA_INCLUDE_DIR} ${SLUICE_CUDA_INCLUDE_DIR}/../extras/CUPTI/include
+        ${LibTorch_CUDA_INCLUDE_DIR} ENV CUDA_HOME ENV CUDA_PATH
+  PATHS /usr/local/cuda PATH_SUFFIXES include extras/CUPTI/include
+  DOC "Folder of cupti.h, version 12.5 or later")
+if(NOT SLUICE_CUPTI_INCLUDE_DIR)
+  message(NOTICE "-- sluice: no cupti.h found: built without libsluice_cupti.so, so traces of a "
+                 "real GPU have launches but no times of execution")
+endif()

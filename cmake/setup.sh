@@ -75,23 +75,24 @@ find_cuda_headers() {
   return 1
 }
 
-# Only headers are taken from the wheel; the driver itself is met at run time.
+# Headers, and CUPTI itself; the driver is met at run time.
 fetch_cuda_headers() {
   local pip_works='python3 -m pip --version >/dev/null 2>&1'
   need python3 "to unpack cuda.h" have python3
   need python3-pip "to fetch cuda.h (no CUDA toolkit 12.4 or later found)" eval "$pip_works"
   install_packages
-  echo "x: fetching cuda.h into .cuda/ from PyPI: $(sed '/^#/d;s/ .*//' cmake/cuda-headers.txt)"
-  local work
+  echo "x: fetching cuda.h into .cuda/ from PyPI: $(sed '/^#/d;s/ .*//' cmake/cuda-headers.txt | xargs)"
+  local work wheel
   work=$(mktemp -d)
   # shellcheck disable=SC2064  # the folder's name of now is meant
   trap "rm -rf '$work'" EXIT
   python3 -m pip download --quiet --no-deps --only-binary :all: --require-hashes \
-    --platform manylinux2014_x86_64 -d "$work" -r cmake/cuda-headers.txt ||
+    --platform manylinux2014_x86_64 --platform manylinux_2_25_x86_64 -d "$work" -r cmake/cuda-headers.txt ||
     die "could not fetch the CUDA headers; set CUDA_HOME to a CUDA toolkit of 12.4 or later instead"
-  python3 -m zipfile -e "$work"/*.whl "$work/unpacked"
-  mkdir -p .cuda/nvidia/cu13
+  for wheel in "$work"/*.whl; do python3 -m zipfile -e "$wheel" "$work/unpacked"; done
+  mkdir -p .cuda/nvidia/cu13/lib
   cp -r "$work/unpacked/nvidia/cu13/include" .cuda/nvidia/cu13/
+  cp "$work/unpacked/nvidia/cu13/lib/libcupti.so.13" .cuda/nvidia/cu13/lib/
   rm -rf "$work"
   trap - EXIT
 }

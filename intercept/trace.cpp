@@ -145,13 +145,13 @@ void Trace::after_launch(Entry entry, CUstream stream, CUfunction function,
   shm::TraceRecord record{};
   record.end_ns = shm::monotonic_ns();
   record.begin_ns = t_launch_began_ns;
-  if (collect_end_ != nullptr) collect_end_();
   unsigned long long id = 0;
   driver().cuStreamGetId(stream, &id);
   record.flags = static_cast<std::uint16_t>(entry);
   record.thread = this_thread();
   record.correlation = t_last_launch;
   record.stream = id;
+  if (collect_end_ != nullptr) collect_end_(id);
   record.a = function == nullptr ? 1 : 0;
   record.b = static_cast<std::uint64_t>(result);
   record.name = function == nullptr ? 0 : name_of(function);

@@ -55,7 +55,7 @@ class Trace {
   Names names_;
   std::atomic<std::uint64_t> correlations_{0};
   void (*collect_begin_)(std::uint64_t) = nullptr;
-  void (*collect_end_)() = nullptr;
+  void (*collect_end_)(std::uint64_t) = nullptr;
   void (*collect_flush_)() = nullptr;
 };
 

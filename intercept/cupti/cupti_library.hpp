@@ -1,0 +1,33 @@
+#pragma once
+#include <cupti.h>
+
+#include <string>
+
+namespace sluice::collector {
+
+/// The functions of libcupti.so that are called: SLUICE_CUPTI(name). With those of a CUPTI older
+/// than they are, nothing is collected.
+#define SLUICE_CUPTI_FUNCTIONS(SLUICE_CUPTI)           \
+  SLUICE_CUPTI(cuptiActivityEnable)                    \
+  SLUICE_CUPTI(cuptiActivityFlushAll)                  \
+  SLUICE_CUPTI(cuptiActivityGetNextRecord)             \
+  SLUICE_CUPTI(cuptiActivityRegisterCallbacks)         \
+  SLUICE_CUPTI(cuptiActivityRegisterTimestampCallback) \
+  SLUICE_CUPTI(cuptiActivitySetAttribute)              \
+  SLUICE_CUPTI(cuptiEnableCallback)                    \
+  SLUICE_CUPTI(cuptiGetResultString)                   \
+  SLUICE_CUPTI(cuptiSubscribe)                         \
+  SLUICE_CUPTI(cuptiUnsubscribe)
+
+struct Cupti {
+#define SLUICE_CUPTI(name) decltype(&::name) name = nullptr;
+  SLUICE_CUPTI_FUNCTIONS(SLUICE_CUPTI)
+#undef SLUICE_CUPTI
+};
+
+/// Loads CUPTI: the copy that the process has already, because two would not work; else of the
+/// loader's path; else beside the CUDA runtime or the PyTorch that the process has loaded; else of
+/// a toolkit. Returns what went wrong, empty for nothing.
+std::string load_cupti(Cupti& cupti);
+
+}  // namespace sluice::collector

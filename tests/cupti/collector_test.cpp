@@ -1,0 +1,282 @@
+// libsluice_cupti.so on a recorded CUPTI. A process collects once: ctest gives each test its own.
+
+#include "intercept/collector.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shm/clock.hpp"
+#include "tests/cupti/fakecupti.hpp"
+
+namespace {
+
+struct Reported {
+  std::uint64_t begin_ns;
+  std::uint64_t end_ns;
+  std::uint64_t correlation;
+  std::uint64_t stream;
+  std::uint64_t node;
+  std::string name;
+};
+std::mutex g_mutex;
+std::vector<Reported> g_reported;
+
+void report(std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t correlation,
+            std::uint64_t stream, std::uint64_t node, const char* name) {
+  const std::lock_guard lock(g_mutex);
+  g_reported.push_back({begin_ns, end_ns, correlation, stream, node, name});
+}
+
+/// Its exit status, or -1 for a child that hangs or is killed.
+int exit_status(pid_t child) {
+  constexpr int kPatienceMs = 20000;
+  int status = 0;
+  pid_t gone = 0;
+  for (int waited = 0; gone == 0 && waited < kPatienceMs; waited += 10) {
+    gone = waitpid(child, &status, WNOHANG);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  if (gone == 0) {
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+  }
+  return gone == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+class CollectorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    void* cupti = dlopen("libcupti.so.13", RTLD_NOW);
+    ASSERT_NE(cupti, nullptr) << dlerror();
+    const auto fake = reinterpret_cast<decltype(&fake_cupti)>(dlsym(cupti, "fake_cupti"));
+    ASSERT_NE(fake, nullptr) << "this is not the recorded CUPTI";
+    fake_ = fake();
+    void* library = dlopen(SLUICE_COLLECTOR_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << dlerror();
+    const auto find = [library](auto& pointer, const char* name) {
+      pointer = reinterpret_cast<std::decay_t<decltype(pointer)>>(dlsym(library, name));
+      ASSERT_NE(pointer, nullptr) << name;
+    };
+    find(start_, "sluice_collector_start");
+    find(begin_, "sluice_collector_begin");
+    find(end_, "sluice_collector_end");
+    find(flush_, "sluice_collector_flush");
+  }
+
+  void start() { ASSERT_EQ(start_(&report), nullptr); }
+
+  std::uint32_t launch(std::uint64_t correlation, std::uint64_t stream = 7) {
+    begin_(correlation);
+    const std::uint32_t call = fake_->call();
+    end_(stream);
+    return call;
+  }
+
+  const FakeCupti* fake_ = nullptr;
+  decltype(&sluice_collector_start) start_ = nullptr;
+  decltype(&sluice_collector_begin) begin_ = nullptr;
+  decltype(&sluice_collector_end) end_ = nullptr;
+  decltype(&sluice_collector_flush) flush_ = nullptr;
+};
+
+TEST_F(CollectorTest, AKernelIsReportedUnderItsLaunch) {
+  start();
+  const std::uint32_t call = launch(41);
+  fake_->kernel(call, 1000, 3000, 7, 0, "_Z4spinv");
+  EXPECT_TRUE(g_reported.empty());
+  flush_();
+  ASSERT_EQ(g_reported.size(), 1U);
+  const Reported& kernel = g_reported[0];
+  EXPECT_EQ(kernel.begin_ns, 1000U);
+  EXPECT_EQ(kernel.end_ns, 3000U);
+  EXPECT_EQ(kernel.correlation, 41U);
+  EXPECT_EQ(kernel.stream, 7U);
+  EXPECT_EQ(kernel.node, 0U);
+  EXPECT_EQ(kernel.name, "_Z4spinv");
+}
+
+TEST_F(CollectorTest, TimesAreOfTheMonotonicClock) {
+  start();
+  const std::uint64_t before = sluice::shm::monotonic_ns();
+  const std::uint64_t now = fake_->now();
+  EXPECT_LE(before, now);
+  EXPECT_LE(now, sluice::shm::monotonic_ns());
+}
+
+// A launch that CUPTI has no time for (no room on the GPU) must not become an execution at time 0.
+TEST_F(CollectorTest, KernelsWithoutTimesAreLeftOut) {
+  start();
+  fake_->kernel(launch(1), 0, 0, 7, 0, "k");
+  fake_->kernel(launch(2), 5, 6, 7, 0, "k");
+  flush_();
+  ASSERT_EQ(g_reported.size(), 1U);
+  EXPECT_EQ(g_reported[0].correlation, 2U);
+}
+
+// A launch that went past the hooks is nobody's; it must not be taken for the last one that did
+// not.
+TEST_F(CollectorTest, AKernelWithoutALaunchOfOursIsReportedAsNobodys) {
+  start();
+  launch(1);
+  fake_->kernel(fake_->call(), 5, 6, 7, 0, "k");
+  flush_();
+  ASSERT_EQ(g_reported.size(), 1U);
+  EXPECT_EQ(g_reported[0].correlation, 0U);
+}
+
+TEST_F(CollectorTest, AGraphsKernelsBelongToItsLaunch) {
+  start();
+  const std::uint32_t call = launch(3);
+  for (std::uint64_t node = 1; node <= 1000; ++node)
+    fake_->kernel(call, node, node + 1, 7, node, "k");
+  flush_();
+  ASSERT_EQ(g_reported.size(), 1000U);
+  for (std::uint64_t node = 1; node <= 1000; ++node) {
+    EXPECT_EQ(g_reported[node - 1].correlation, 3U);
+    EXPECT_EQ(g_reported[node - 1].node, node);
+  }
+}
+
+// CUPTI's own numbers of streams are not those of the driver (31 was 30 on an H200).
+TEST_F(CollectorTest, StreamsAreNamedAsTheDriverNamesThem) {
+  start();
+  fake_->kernel(launch(1, 31), 1, 2, 30, 0, "k");
+  fake_->kernel(launch(2, 35), 3, 4, 34, 0, "k");
+  fake_->kernel(launch(3, 31), 5, 6, 30, 900, "in a graph");
+  fake_->kernel(launch(4, 31), 7, 8, 50, 901, "in a branch of a graph");
+  flush_();
+  ASSERT_EQ(g_reported.size(), 4U);
+  EXPECT_EQ(g_reported[0].stream, 31U);
+  EXPECT_EQ(g_reported[1].stream, 35U);
+  EXPECT_EQ(g_reported[2].stream, 31U);
+  EXPECT_EQ(g_reported[3].stream, 50U);
+}
+
+// CUPTI keeps records of launches that wait; a process whose launches wait for long must not grow.
+TEST_F(CollectorTest, WhenAllBuffersAreWithCuptiItGetsNoMore) {
+  start();
+  void (*const hold)(bool) = fake_->hold_buffers;
+  hold(true);
+  const std::uint32_t call = launch(1);
+  constexpr int kMore = 200000;  // records of 200 bytes: more than 32 MiB
+  for (int i = 0; i < kMore; ++i) fake_->kernel(call, 1, 2, 7, 1, "k");
+  EXPECT_GT(fake_->dropped(), 0U);
+  hold(false);
+  flush_();
+  EXPECT_EQ(g_reported.size() + fake_->dropped(), static_cast<std::size_t>(kMore));
+  const std::uint64_t dropped = fake_->dropped();
+  for (int i = 0; i < kMore; ++i) fake_->kernel(call, 1, 2, 7, 1, "k");
+  EXPECT_EQ(fake_->dropped(), dropped) << "buffers that came back are not used again";
+}
+
+TEST_F(CollectorTest, WhereCuptiRefusesTheReasonIsToldAndNothingElseHappens) {
+  fake_->refuse(true);
+  const char* why = start_(&report);
+  ASSERT_NE(why, nullptr);
+  EXPECT_NE(std::string(why).find("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"), std::string::npos) << why;
+  EXPECT_EQ(fake_->subscribers(), 0) << "left in the way of another profiler";
+  launch(1);
+  flush_();
+  EXPECT_TRUE(g_reported.empty());
+}
+
+TEST_F(CollectorTest, LaunchesOfManyThreadsAreReportedOnceEach) {
+  constexpr std::uint64_t kThreads = 4;
+  constexpr std::uint64_t kEach = 5000;
+  start();
+  std::atomic<bool> done{false};
+  std::thread flusher([&] {
+    while (!done.load()) flush_();
+  });
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([this, t] {
+      for (std::uint64_t i = 0; i < kEach; ++i) {
+        const std::uint64_t correlation = t * kEach + i + 1;
+        fake_->kernel(launch(correlation), correlation, correlation + 1, 7, 0, "k");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  done.store(true);
+  flusher.join();
+  flush_();
+  EXPECT_EQ(fake_->dropped(), 0U);
+  std::set<std::uint64_t> seen;
+  for (const Reported& kernel : g_reported) {
+    EXPECT_EQ(kernel.correlation, kernel.begin_ns);
+    EXPECT_TRUE(seen.insert(kernel.correlation).second);
+  }
+  EXPECT_EQ(seen.size(), kThreads * kEach);
+}
+
+// exit() of a program whose launches are parked must not wait for CUPTI.
+TEST_F(CollectorTest, AFlushThatDoesNotComeBackDoesNotHoldUpTheExit) {
+  const pid_t child = fork();
+  if (child == 0) {
+    start();
+    fake_->block_flushes(true);
+    std::thread([this] { flush_(); }).detach();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::exit(42);
+  }
+  EXPECT_EQ(exit_status(child), 42);
+}
+
+// What the program has waited for before it left is in the trace.
+TEST_F(CollectorTest, ExitWaitsForTheNextFlush) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  static int out = -1;
+  out = ends[1];
+  const pid_t child = fork();
+  if (child == 0) {
+    ASSERT_EQ(start_([](std::uint64_t, std::uint64_t, std::uint64_t correlation, std::uint64_t,
+                        std::uint64_t, const char*) {
+                const auto byte = static_cast<char>(correlation);
+                if (write(out, &byte, 1) != 1) _exit(1);
+              }),
+              nullptr);
+    std::thread([this] {
+      for (;;) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        flush_();
+      }
+    }).detach();
+    std::this_thread::sleep_for(std::chrono::milliseconds(70));
+    fake_->kernel(launch(9), 1, 2, 7, 0, "k");
+    std::exit(0);
+  }
+  close(ends[1]);
+  char byte = 0;
+  EXPECT_EQ(read(ends[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 9);
+  waitpid(child, nullptr, 0);
+}
+
+// In a forked child CUPTI does not work: a flush there may hang.
+TEST_F(CollectorTest, AForkedChildDoesNotTouchCupti) {
+  start();
+  fake_->block_flushes(true);
+  const pid_t child = fork();
+  if (child == 0) {
+    launch(1);
+    flush_();
+    _exit(42);
+  }
+  EXPECT_EQ(exit_status(child), 42);
+}
+
+}  // namespace
