@@ -60,7 +60,7 @@ def show(file: Path) -> bool:
               microseconds((runs["end"] - runs["begin"])[known]))
         print(f"  begun on the GPU before the call: {int((wait < 0).sum())}")
         pairs = {(int(a), int(b)) for a, b in zip(mine["stream"][known], runs["stream"][known])}
-        print(f"  streams (cuStreamGetId, CUPTI): {sorted(pairs)[:8]}")
+        print(f"  streams (of the launch, of its executions): {sorted(pairs)[:8]}")
     print(f"  from the last execution to the last call: "
           f"{(launches['end'].max() - runs['begin'].max()) / 1e6 if len(runs) else float('nan'):.1f} ms")
     return share >= 0.99
