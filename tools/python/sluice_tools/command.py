@@ -1,6 +1,7 @@
 """What the commands share that need the libraries of ./x reports."""
 
 import importlib.util
+import os
 import sys
 
 from sluice_tools.errors import EXIT_FAILED, CommandError, usage_error
@@ -18,10 +19,15 @@ def need_packages(command: str, *names: str) -> None:
 
 def run_command(command: str, job) -> int:
     try:
-        return job()
+        code = job()
+        sys.stdout.flush()
+        return code
     except CommandError as error:
         print(f"sluice {command}: {error}", file=sys.stderr)
         return error.code
+    except BrokenPipeError:  # `| head`; also what is still to be flushed has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
     except OSError as error:  # a full disk, a folder that may not be written
         print(f"sluice {command}: {error.filename or ''}: {error.strerror}", file=sys.stderr)
         return EXIT_FAILED

@@ -199,13 +199,17 @@ def test_simulated_times_are_those_of_the_gpu(trace):
     client = TraceFile(5, simulated=1, exec_source=fmt.EXEC_SIMULATOR, time_scale=10.0)
     client.launch(1_000, 2_000)
     client.write(trace.folder / "trace")
-    (trace.folder / "trace" / "gpu.log").write_text(log_line("kernel", 5, 7, 1, 30_000, 80_000, "kernel"))
+    (trace.folder / "trace" / "gpu.log").write_text(
+        log_line("wait", 5, 7, 1, 10_000, 30_000) +
+        log_line("kernel", 5, 7, 2, 30_000, 80_000, "kernel"))
     trace.fine("--csv", trace.folder / "seen.csv")
     assert (trace.folder / "seen.csv").read_text().splitlines()[1].startswith(
         "100,100,200,2800,3000,5000,7900,5,")
     slices, _ = checked(trace.events())
     kernel, = slices["program-5 (5)", "GPU stream 7"]
     assert (kernel["ts"], kernel["dur"]) == (3.0, 5.0)
+    wait, = slices["program-5 (5)", "GPU stream 7: waits"]
+    assert (wait["name"], wait["ts"], wait["dur"]) == ("wait", 1.0, 2.0)
 
 
 def test_what_was_recorded_and_what_is_missing(trace):

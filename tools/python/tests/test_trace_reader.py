@@ -197,7 +197,7 @@ def test_simulated_executions_by_order_of_the_stream(tmp_path):
     client = Client(trace.write(tmp_path), gpu_log=tmp_path / "gpu.log")
     write_log(tmp_path, [
         log_line("switch", 5, 0, 0, 0, 0), log_line("kernel", 5, 1, 1, 100, 110, "kernel"),
-        log_line("kernel", 6, 1, 1, 105, 110, "kernel"), log_line("wait", 5, 1, 2, 110, 110),
+        log_line("kernel", 6, 1, 1, 105, 110, "kernel"), log_line("wait", 5, 1, 2, 110, 115),
         log_line("kernel", 5, 2, 1, 120, 130, "kernel"),
         log_line("kernel", 5, 1, 3, 130, 140, "kernel"),
         log_line("kernel", 5, 1, 4, 140, 150, "a"), log_line("copy", 5, 1, 4, 150, 160),
@@ -207,6 +207,7 @@ def test_simulated_executions_by_order_of_the_stream(tmp_path):
     assert times(execs) == [[1, 100], [2, 120], [3, 130], [4, 140], [4, 160], [6, 170]]
     assert execs["node"].tolist() == [0, 0, 0, 1, 2, 0]
     assert client.kernels()["graph"].tolist() == [False, False, False, True, True, False]
+    assert client.waits().values.tolist() == [[BEGIN_NS + 110, BEGIN_NS + 115, 1]]
 
 
 def test_a_lost_launch_does_not_shift_the_later_ones(tmp_path):

@@ -33,14 +33,16 @@ def client_table(client: Client, zero_ns: int) -> pd.DataFrame:
     """The numbers of one client by time of issue, with its kernels' names."""
     kernels = client.kernels().sort_values("issue_begin_ns", kind="stable", ignore_index=True)
 
-    def since_zero(name):
-        times = kernels[name].to_numpy() - zero_ns
-        return times if client.time_scale == 1 else np.round(times / client.time_scale).astype(np.int64)
+    def scaled(ns):
+        ns = np.asarray(ns, np.int64)
+        return ns if client.time_scale == 1 else np.round(ns / client.time_scale).astype(np.int64)
 
-    issue, issued = since_zero("issue_begin_ns"), since_zero("issue_end_ns")
-    begin, end = since_zero("begin_ns"), since_zero("end_ns")
+    # Not the difference of two rounded times: a duration must not depend on when it was.
     return pd.DataFrame({
-        "API Start": issue, "API Dur": issued - issue, "Kernel Start": begin, "Kernel Dur": end - begin,
+        "API Start": scaled(kernels["issue_begin_ns"] - zero_ns),
+        "API Dur": scaled(kernels["issue_end_ns"] - kernels["issue_begin_ns"]),
+        "Kernel Start": scaled(kernels["begin_ns"] - zero_ns),
+        "Kernel Dur": scaled(kernels["end_ns"] - kernels["begin_ns"]),
         "PID": np.int64(client.pid), "TID": kernels["tid"], "Entry": kernels["flags"],
         "Kernel Name": kernels["name"]})
 

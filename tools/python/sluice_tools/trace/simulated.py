@@ -37,11 +37,11 @@ def _iter_log(path: Path) -> Iterator[pd.DataFrame]:
                                 "it to read the rest")
 
 
-def _work_of(path: Path, pid: int) -> pd.DataFrame:
-    """Kernels and graphs of a process, in the order of their streams."""
+def _lines_of(path: Path, pid: int, kinds: tuple[str, ...]) -> pd.DataFrame:
+    """Of a process, in the order of its streams."""
     parts = []
     for lines in _iter_log(path):
-        part = lines[(lines["pid"] == pid) & lines["kind"].isin(["kernel", "graph"])]
+        part = lines[(lines["pid"] == pid) & lines["kind"].isin(kinds)]
         if len(part):
             parts.append(part.astype({"kind": str, "name": str}))
     if not parts:
@@ -97,7 +97,7 @@ def _in_order(launches: pd.DataFrame, work: pd.DataFrame) -> np.ndarray:
 
 def executions(path: Path, pid: int, launches: pd.DataFrame) -> pd.DataFrame:
     """As Client.execs(). `launches`: all that the trace of the process has."""
-    lines = _work_of(path, pid)
+    lines = _lines_of(path, pid, ("kernel", "graph"))
     ordered = launches.sort_values("correlation", kind="stable", ignore_index=True)
     # A graph's nodes bear the number of its launch, and a line for the graph follows them.
     graphs = lines.loc[lines["kind"] == "graph", ["stream", "sequence"]].drop_duplicates()
@@ -128,3 +128,10 @@ def executions(path: Path, pid: int, launches: pd.DataFrame) -> pd.DataFrame:
         "correlation": kernels["correlation"], "stream": kernels["stream"],
         "name": pd.Categorical(kernels["name"]),
         "node": np.where(kernels["graph"], node, 0)}).reset_index(drop=True)
+
+
+def waits(path: Path, pid: int) -> pd.DataFrame:
+    """As Client.waits()."""
+    lines = _lines_of(path, pid, ("wait",))
+    return lines[["begin_ns", "end_ns", "stream"]].sort_values(
+        "begin_ns", kind="stable", ignore_index=True)

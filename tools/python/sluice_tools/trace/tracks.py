@@ -112,7 +112,10 @@ def client_tracks(run: Run, client: Client, index: int) -> Iterator[Track]:
         mine = launches.iloc[rows]
         yield from _tracks(f"thread {tid}: launches", mine, mine["name"].array, times, True,
                            ("correlation", "stream", "result"))
-    for stream, rows in execs.groupby("stream").indices.items():
-        mine = execs.iloc[rows]
+    waits = client.waits()
+    for stream in sorted({*execs["stream"], *waits["stream"]}):
+        mine = waits[waits["stream"] == stream]
+        yield from _tracks(f"GPU stream {stream}: waits", mine, _same("wait", len(mine)), times)
+        mine = execs[execs["stream"] == stream]
         yield from _tracks(f"GPU stream {stream}", mine, mine["name"].array, times, False,
                            ("correlation", "node"))

@@ -1,0 +1,115 @@
+"""How long `sluice parse` takes for a CSV of the given size, and how much memory, against what pandas
+takes to read the same file: parse_speed.py [GIGABYTES]. Removes all it makes.
+
+Each in a process of its own, in turn, so that the file is in the page cache for all of them."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+PACKAGE = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PACKAGE))
+
+from sluice_tools.trace import format as fmt  # noqa: E402
+from sluice_tools.trace.kernel_table import HEADS  # noqa: E402
+
+REPEATS = 3
+# As long as those that nsys prints for a network.
+NAMES = (
+    '"void at::native::vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<float>, '
+    'std::array<char *, (unsigned long)3>>(int, T2, T3)"',
+    "sm90_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage3",
+    '"void cudnn::bn_fw_inf_1C11_kernel_NCHW<float, float, (bool)1, (int)1>(T2, T2, const T1 *)"')
+
+
+def make_csv(path: Path, size: int) -> int:
+    """Two processes, kernels of 1 to 100 us. Returns the number of rows."""
+    rng = np.random.default_rng(0)
+    rows, at = 0, 0
+    with path.open("w") as file:
+        file.write(HEADS + "\n")
+        while file.tell() < size:
+            count = 100_000
+            issue = at + np.cumsum(rng.integers(3_000, 20_000, count))
+            at = int(issue[-1])
+            api, wait, duration = (rng.integers(*span, count) for span in
+                                   ((2_000, 9_000), (100, 2_000_000), (1_000, 100_000)))
+            pid, name = rng.integers(11, 13, count), rng.integers(0, len(NAMES), count)
+            file.writelines(
+                f"{i},{a},{i + a},{w},{i + a + w},{d},{a + w + d},{p},{p},0,cudaLaunchKernel,"
+                f" 148    1    1, 256    1    1,{NAMES[n]}\n"
+                for i, a, w, d, p, n in zip(*(column.tolist() for column in
+                                              (issue, api, wait, duration, pid, name))))
+            rows += count
+    return rows
+
+
+def make_trace(folder: Path, size: int) -> int:
+    """A run of one process. Returns the number of kernels."""
+    kernels = size // (2 * fmt.RECORD.itemsize)
+    header = np.zeros(1, fmt.HEADER)
+    for name, value in (("magic", fmt.MAGIC), ("version", fmt.VERSION), ("pid", 11), ("time_scale", 1),
+                        ("record_size", fmt.RECORD.itemsize), ("exec_source", fmt.EXEC_CUPTI)):
+        header[name] = value
+    (folder / "trace").mkdir(parents=True)
+    with (folder / "trace" / "11.sltrace").open("wb") as file:
+        file.write(header.tobytes())
+        for first in range(0, kernels, 100_000):
+            number = np.arange(first, min(first + 100_000, kernels))
+            records = np.zeros((len(number), 2), fmt.RECORD)
+            records["correlation"] = number[:, None] + 1
+            records["stream"] = 7
+            for column, (kind, delay, duration) in enumerate(
+                    ((fmt.LAUNCH, 0, 4_000), (fmt.EXEC, 50_000, 8_000))):
+                records["kind"][:, column] = kind
+                records["begin_ns"][:, column] = number * 10_000 + delay
+                records["end_ns"][:, column] = records["begin_ns"][:, column] + duration
+            file.write(records.tobytes())
+    (folder / "models_pid.json").write_text('[["model", 11]]')
+    return kernels
+
+
+def measure(name: str, command: list[str], folder: Path) -> None:
+    seconds, memory = [], []
+    for _ in range(REPEATS):
+        began = time.monotonic()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=folder,
+                                   env=os.environ | {"PYTHONPATH": str(PACKAGE)})
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds.append(time.monotonic() - began)
+        memory.append(usage.ru_maxrss / 1024)
+        if status:
+            sys.exit(f"{name} failed")
+    print(f"| {name} | {sorted(seconds)[REPEATS // 2]:.1f} [{min(seconds):.1f}-{max(seconds):.1f}] "
+          f"| {max(memory):.0f} |", flush=True)
+
+
+def main() -> None:
+    size = int(float(sys.argv[1] if len(sys.argv) > 1 else 1) * 1e9)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        table, run = folder / "run.csv", folder / "run"
+        print(f"{make_csv(table, size)} rows, {table.stat().st_size / 1e9:.2f} GB of CSV; "
+              f"{make_trace(run, size)} kernels, {size / 1e9:.2f} GB of trace\n\n"
+              f"| | s | peak MiB |\n| --- | --- | --- |", flush=True)
+        (folder / "models_pid.json").write_text(json.dumps([["a", 11], ["b", 12]]))
+        python, parse = sys.executable, [sys.executable, "-m", "sluice_tools.parse", "--out", "out"]
+        measure("pandas.read_csv(FILE)",
+                [python, "-c", f"import pandas; pandas.read_csv({str(table)!r})"], folder)
+        measure("pandas.read_csv(FILE, usecols=...), in chunks",
+                [python, "-c", "import pandas\nfrom sluice_tools.parse.kernel_csv import KernelCsv\n"
+                               "from pathlib import Path\n"
+                               f"for chunk in KernelCsv(Path({str(table)!r})).chunks(): pass"], folder)
+        measure("sluice parse --no-pictures -f FILE", [*parse, "--no-pictures", "-f", str(table)], folder)
+        measure("sluice parse -f FILE", [*parse, "-f", str(table)], folder)
+        measure("sluice parse RUN, its trace", [*parse, str(run)], folder)
+
+
+if __name__ == "__main__":
+    main()
