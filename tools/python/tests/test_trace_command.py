@@ -121,6 +121,19 @@ def test_chrome_file(pair, name):
     assert (kernel["ts"], kernel["dur"], kernel["args"]) == (6.0, 1.0, {"correlation": 1, "node": 0})
 
 
+def test_a_part_of_a_run(pair):
+    """Slices that reach into it, whole; an arrow only where both its ends are in it."""
+    pair.fine("-o", pair.folder / "part.json", "--from", "6.5e-6", "--to", "9.15e-6")
+    slices, arrows = checked(json.loads((pair.folder / "part.json").read_text())["traceEvents"])
+    assert names(slices, "resnet50 (11)") == {
+        "gate closed": ["by bert (12)"], "held, thread 11": ["gate: bert (12)"],
+        "GPU stream 7": ["kernel"]}
+    assert names(slices, "bert (12)") == {
+        "jobs": ["job 1"], "thread 12: launches": ['a "quoted"\\name'],
+        "GPU stream 7": ['a "quoted"\\name']}
+    assert len(arrows) == 1
+
+
 def test_perfetto_file(pair):
     """The same tracks and slices, in a valid message: begin and end in pairs, every name and track
     told before its use, arrows in pairs."""

@@ -77,6 +77,27 @@ def test_chunks_give_what_one_piece_gives(tmp_path):
     assert names.tolist() == client.launches()["name"].tolist()
 
 
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 50, 10_000])
+def test_kernels_in_chunks_whatever_comes_when(tmp_path, chunk):
+    """Executions come after their launches, late and in another order; one comes before its launch's
+    record, which a thread writes when the call has returned; one has no launch."""
+    trace = TraceFile(1)
+    trace.name("kernel")
+    trace.exec(5, 6, 1)
+    late = [(trace.launch(i * 10, i * 10 + 1), i * 10 + 5) for i in range(40)]
+    late = late[1:]
+    np.random.default_rng(0).shuffle(late)
+    for correlation, at in late:
+        trace.exec(at, at + 1, int(correlation))
+    graph = trace.launch(1000, 1001, graph=True)
+    trace.exec(1002, 1003, graph, node=1).exec(1003, 1004, graph, node=2).exec(1, 2, 999)
+    client = Client(trace.write(tmp_path))
+    parts = list(client.iter_kernels(chunk))
+    columns = ["begin_ns", "correlation", "issue_begin_ns", "node"]
+    rows = sorted(tuple(row) for part in parts for row in part[columns].values.tolist())
+    assert rows == sorted(map(tuple, client.kernels()[columns].values.tolist())) and len(rows) == 42
+
+
 def test_names_long_late_lost_and_alike(tmp_path):
     """A name may be written after its first use, a piece of it may be lost, and two functions may
     have one name."""

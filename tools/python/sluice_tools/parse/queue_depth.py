@@ -23,20 +23,18 @@ def queue_depth(issue: np.ndarray, end: np.ndarray, begin_ns: int, end_ns: int,
     area = _integral(issue - zero, edges - zero) - _integral(end - zero, edges - zero)
     mean = np.diff(area) / np.diff(edges)
 
-    # At one instant ends count before launches: one kernel at a time is a depth of one.
-    times = np.concatenate([end, issue])
-    order = np.argsort(times, kind="stable")
-    depth = np.cumsum(np.where(order < len(end), -1, 1))
-    times = times[order]
-    # A bin begins with the depth behind the events of its first instant.
-    first = np.searchsorted(times, edges[:-1], "right")
-    last = np.searchsorted(times, edges[1:], "left")
-    highest = np.where(first > 0, depth[np.maximum(first - 1, 0)], 0)
+    # The depth is highest behind a launch, or where a bin begins. At one instant ends count before
+    # launches: one kernel at a time is a depth of one.
+    behind = np.arange(1, len(issue) + 1) - np.searchsorted(end, issue, "right")
+    highest = (np.searchsorted(issue, edges[:-1], "right")
+               - np.searchsorted(end, edges[:-1], "right"))
+    first = np.searchsorted(issue, edges[:-1], "left")
+    last = np.searchsorted(issue, edges[1:], "left")
     inside = first < last
     if inside.any():
         # Every second piece is the stretch between two bins.
         pieces = np.column_stack([first[inside], last[inside]]).ravel()
-        within = np.maximum.reduceat(np.r_[depth, 0], pieces)[::2]
+        within = np.maximum.reduceat(np.r_[behind, 0], pieces)[::2]
         highest[inside] = np.maximum(highest[inside], within)
     return pd.DataFrame({"BinStart": edges[:-1], "BinEnd": edges[1:],
                          "MeanDepth": np.maximum(mean, 0).round(6), "MaxDepth": highest})

@@ -6,11 +6,8 @@ from sluice_tools.errors import usage_error
 from sluice_tools.parse.kernel_csv import NEEDED, KernelCsv
 from sluice_tools.parse.models import Models
 from sluice_tools.progress import Progress
-from sluice_tools.trace.kernel_table import table
+from sluice_tools.trace.kernel_table import client_table, require_executions
 from sluice_tools.trace.reader import Run, read_models_pid, read_run
-
-_CHUNK_ROWS = 500_000
-
 
 class Source:
     """Where kernels come from, and the logs of their models."""
@@ -43,9 +40,14 @@ class Source:
 
     def feed(self, models: Models) -> None:
         if self._run is not None:
-            whole = table(self._run)[list(NEEDED)]
-            for at in range(0, len(whole), _CHUNK_ROWS):
-                models.add(whole.iloc[at:at + _CHUNK_ROWS])
+            clients = require_executions(self._run)
+            with Progress("reading", sum(client.counts["execs"] for client in clients)) as progress:
+                rows = 0
+                for client in clients:
+                    for kernels in client.iter_kernels():
+                        models.add(client_table(client, kernels, self._run.begin_ns)[list(NEEDED)])
+                        rows += len(kernels)
+                        progress.at(rows)
             return
         with Progress("reading", self._csv.size) as progress:
             rows = 0

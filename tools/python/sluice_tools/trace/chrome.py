@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sluice_tools.trace.reader import Run
-from sluice_tools.trace.tracks import Track, client_tracks
+from sluice_tools.trace.tracks import ALL, Track, Window, client_tracks
 
 
 def _microseconds(ns: int) -> str:
@@ -40,22 +40,22 @@ def _slices(track: Track, pid: int, tid: int) -> Iterator[str]:
             yield f'{{{kind},"cat":"launch","name":"launch","id":{number},{where},"ts":{at}}}'
 
 
-def events(run: Run) -> Iterator[str]:
+def events(run: Run, window: Window) -> Iterator[str]:
     for index, client in enumerate(run.clients, 1):
         yield _meta("process_name", client.pid, 0, name=client.label)
         yield _meta("process_labels", client.pid, 0,
                     labels=f"priority {client.priority}, {client.policy}")
         # Higher priority above.
         yield _meta("process_sort_index", client.pid, 0, sort_index=-client.priority)
-        for tid, track in enumerate(client_tracks(run, client, index), 1):
+        for tid, track in enumerate(client_tracks(run, client, index, window), 1):
             yield _meta("thread_name", client.pid, tid, name=track.name)
             yield _meta("thread_sort_index", client.pid, tid, sort_index=tid)
             yield from _slices(track, client.pid, tid)
 
 
-def write(run: Run, file, about: dict) -> None:
+def write(run: Run, file, about: dict, window: Window = ALL) -> None:
     """To a file opened for text. `about` says what the times are."""
     file.write('{"displayTimeUnit":"ns","otherData":' + json.dumps(about) + ',"traceEvents":[\n')
-    for index, event in enumerate(events(run)):
+    for index, event in enumerate(events(run, window)):
         file.write((",\n" if index else "") + event)
     file.write("\n]}\n")

@@ -15,6 +15,7 @@ examples:
   sluice run exp.json --trace --out results/seen
   sluice trace results/seen                          what was recorded
   sluice trace results/seen -o seen.json.gz          for ui.perfetto.dev: open trace file
+  sluice trace results/seen -o part.json --from 1.2 --to 1.5
   sluice trace results/seen --csv seen.csv           the table of nsys stats -r kernexectrace
 """
 _ENDINGS = (".json", ".json.gz", ".perfetto-trace")
@@ -31,6 +32,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-o", "--out", type=Path, metavar="FILE",
                         help="for ui.perfetto.dev: .json, .json.gz (Chrome's trace events) or "
                              ".perfetto-trace (protobuf; half the size)")
+    parser.add_argument("--from", dest="since", type=float, default=0.0, metavar="S",
+                        help="only what ends after S seconds (with -o)")
+    parser.add_argument("--to", dest="until", type=float, default=float("inf"), metavar="S",
+                        help="only what begins before S seconds (with -o)")
     parser.add_argument("--csv", type=Path, metavar="FILE",
                         help="a row for each kernel, in the columns of `nsys stats -r kernexectrace`")
     return parser
@@ -55,19 +60,19 @@ def _about(run) -> dict:
             "time": "of the simulated GPU" if simulated else "real"}
 
 
-def _write_viewer_file(run, path: Path) -> None:
+def _write_viewer_file(run, path: Path, window) -> None:
     with _whole(path) as draft:
         if path.name.endswith(".perfetto-trace"):
             from sluice_tools.trace import perfetto
 
             with draft.open("wb") as file:
-                perfetto.write(run, file)
+                perfetto.write(run, file, window)
             return
         from sluice_tools.trace import chrome
 
         opened = gzip.open(draft, "wt", 6) if path.suffix == ".gz" else draft.open("w")
         with opened as file:
-            chrome.write(run, file, _about(run))
+            chrome.write(run, file, _about(run), window)
 
 
 def _write_csv(run, path: Path) -> None:
@@ -120,7 +125,7 @@ def _run(options) -> int:
     if options.csv:
         _write_csv(run, options.csv)
     if options.out:
-        _write_viewer_file(run, options.out)
+        _write_viewer_file(run, options.out, (options.since * 1e9, options.until * 1e9))
         print(f"{options.out}: open it at https://ui.perfetto.dev", file=sys.stderr)
     if not options.csv and not options.out:
         _tell(run)

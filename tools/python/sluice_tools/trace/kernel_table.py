@@ -29,9 +29,8 @@ def require_executions(run: Run) -> list[Client]:
     return able
 
 
-def client_table(client: Client, zero_ns: int) -> pd.DataFrame:
-    """The numbers of one client by time of issue, with its kernels' names."""
-    kernels = client.kernels().sort_values("issue_begin_ns", kind="stable", ignore_index=True)
+def client_table(client: Client, kernels: pd.DataFrame, zero_ns: int) -> pd.DataFrame:
+    """The numbers of these kernels of a client, and their names."""
 
     def scaled(ns):
         ns = np.asarray(ns, np.int64)
@@ -49,7 +48,8 @@ def client_table(client: Client, zero_ns: int) -> pd.DataFrame:
 
 def table(run: Run) -> pd.DataFrame:
     """Of all clients, by time of issue."""
-    parts = [client_table(client, run.begin_ns) for client in require_executions(run)]
+    parts = [client_table(client, client.kernels(), run.begin_ns)
+             for client in require_executions(run)]
     names = pd.api.types.union_categoricals([part["Kernel Name"] for part in parts])
     whole = pd.concat([part.drop(columns="Kernel Name") for part in parts], ignore_index=True)
     whole["Kernel Name"] = names

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
 from sluice_tools.trace.reader import Client, Run
-from sluice_tools.trace.tracks import Track, client_tracks
+from sluice_tools.trace.tracks import ALL, Track, Window, client_tracks
 
 _BATCH = 5000
 
@@ -59,7 +59,7 @@ def _slices(sequence: _Sequence, track: Track, uuid: int) -> Iterator[pb.TracePa
         yield sequence.event(end, uuid, pb.TrackEvent.TYPE_SLICE_END)
 
 
-def _client(run: Run, client: Client, index: int) -> Iterator[pb.TracePacket]:
+def _client(run: Run, client: Client, index: int, window: Window) -> Iterator[pb.TracePacket]:
     sequence = _Sequence(index)
     process = index << 32
     yield sequence.first()
@@ -71,7 +71,7 @@ def _client(run: Run, client: Client, index: int) -> Iterator[pb.TracePacket]:
     packet.track_descriptor.process.process_labels.append(
         f"priority {client.priority}, {client.policy}")
     yield packet
-    for rank, track in enumerate(client_tracks(run, client, index), 1):
+    for rank, track in enumerate(client_tracks(run, client, index, window), 1):
         packet = sequence.packet()
         packet.track_descriptor.uuid = process + rank
         packet.track_descriptor.parent_uuid = process
@@ -81,11 +81,11 @@ def _client(run: Run, client: Client, index: int) -> Iterator[pb.TracePacket]:
         yield from _slices(sequence, track, process + rank)
 
 
-def write(run: Run, file) -> None:
+def write(run: Run, file, window: Window = ALL) -> None:
     """To a file opened for bytes. A trace is its packets, so traces that follow each other are one."""
     batch = pb.Trace()
     for index, client in enumerate(run.clients, 1):
-        for packet in _client(run, client, index):
+        for packet in _client(run, client, index, window):
             batch.packet.append(packet)
             if len(batch.packet) >= _BATCH:
                 file.write(batch.SerializeToString())

@@ -141,15 +141,36 @@ class Client:
     def kernels(self) -> pd.DataFrame:
         """execs() with its launch: issue_begin_ns, issue_end_ns, tid, flags, graph. Without those
         of which the launch was not recorded."""
-        # By hand: a merge of pandas takes four times the memory.
-        launches = self.launches().sort_values("correlation", kind="stable")
-        kernels = self.execs()
-        kernels = kernels[np.isin(kernels["correlation"], launches["correlation"])].copy()
-        place = np.searchsorted(launches["correlation"], kernels["correlation"])
-        for name, column in (("issue_begin_ns", "begin_ns"), ("issue_end_ns", "end_ns"),
-                             ("tid", "tid"), ("flags", "flags"), ("graph", "graph")):
-            kernels[name] = launches[column].to_numpy()[place]
+        kernels = join(self.execs(), self.launches())
         return kernels.sort_values("begin_ns", kind="stable", ignore_index=True)
+
+    def iter_kernels(self, chunk_records: int = CHUNK_RECORDS) -> Iterator[pd.DataFrame]:
+        """kernels(), some at a time by time of issue, and in little memory but on the simulated GPU.
+
+        Executions are collected some time after their launches: a launch is kept until one has come,
+        and two chunks longer, as those of a graph may come in parts. One that comes before the record
+        of its launch, which a thread writes when the call has returned, is kept for a chunk."""
+        if self.exec_source == fmt.EXEC_SIMULATOR:
+            yield self.kernels().sort_values("issue_begin_ns", kind="stable", ignore_index=True)
+            return
+        launches = execs = np.empty(0, fmt.RECORD)
+        matched_ago = np.empty(0, np.int8)  # chunks; -1: not yet
+        for records in select(self.path, (fmt.LAUNCH, fmt.EXEC), chunk_records):
+            fresh = records[(records["kind"] == fmt.LAUNCH) & (records["b"] == 0)]
+            launches = np.concatenate([launches, fresh])
+            matched_ago = np.r_[matched_ago, np.full(len(fresh), -1, np.int8)]
+            new = records[records["kind"] == fmt.EXEC]
+            execs = np.concatenate([execs, new])
+            found = np.isin(execs["correlation"], launches["correlation"])
+            mine, execs = execs[found], new[~found[len(execs) - len(new):]]
+            matched_ago[matched_ago >= 0] += 1
+            matched_ago[np.isin(launches["correlation"], mine["correlation"])] = 0
+            if len(mine):
+                kernels = join(_execs(mine, self.names.categorical(mine["name"], "?")),
+                               self._launches_of(launches))
+                yield kernels.sort_values("issue_begin_ns", kind="stable", ignore_index=True)
+            kept = matched_ago < 2
+            launches, matched_ago = launches[kept], matched_ago[kept]
 
     def holds(self) -> pd.DataFrame:
         """What held a launching thread on the host: begin_ns, end_ns, tid, correlation (of the
@@ -205,6 +226,18 @@ class Client:
         return pd.DataFrame({
             "begin_ns": begin[first], "end_ns": closed_until[np.r_[first[1:] - 1, len(end) - 1]],
             "holder_pid": jobs["holder_pid"].to_numpy()[first]})
+
+
+def join(execs: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
+    """The executions with the columns of kernels(); without those of other launches."""
+    # By hand: a merge of pandas takes four times the memory.
+    launches = launches.sort_values("correlation", kind="stable")
+    kernels = execs[np.isin(execs["correlation"], launches["correlation"])].copy()
+    place = np.searchsorted(launches["correlation"], kernels["correlation"])
+    for name, column in (("issue_begin_ns", "begin_ns"), ("issue_end_ns", "end_ns"), ("tid", "tid"),
+                         ("flags", "flags"), ("graph", "graph")):
+        kernels[name] = launches[column].to_numpy()[place]
+    return kernels
 
 
 def _execs(records: np.ndarray, names) -> pd.DataFrame:

@@ -44,9 +44,21 @@ def lanes(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     return lane
 
 
+Window = tuple[float, float]
+ALL: Window = (float("-inf"), float("inf"))
+
+
 class _Times:
-    def __init__(self, client: Client, zero_ns: int):
-        self._zero, self._scale = zero_ns, client.time_scale
+    def __init__(self, client: Client, zero_ns: int, window: Window):
+        self._zero, self._scale, self._window = zero_ns, client.time_scale, window
+
+    def within(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows that reach into the window."""
+        if self._window == ALL:
+            return frame
+        since, until = self._window
+        chosen = (self(frame["end_ns"]) > since) & (self(frame["begin_ns"]) < until)
+        return frame[chosen].reset_index(drop=True)
 
     def __call__(self, times: pd.Series) -> np.ndarray:
         since = times.to_numpy(np.int64) - self._zero
@@ -81,25 +93,25 @@ def _held(labels: dict[int, str], holds: pd.DataFrame) -> pd.Categorical:
     return pd.Categorical(texts)
 
 
-def client_tracks(run: Run, client: Client, index: int) -> Iterator[Track]:
+def client_tracks(run: Run, client: Client, index: int, window: Window = ALL) -> Iterator[Track]:
     """From top to bottom. `index` tells the arrows of clients apart."""
-    times = _Times(client, run.begin_ns)
+    times = _Times(client, run.begin_ns, window)
     labels = {other.pid: other.label for other in run.clients}
 
-    jobs = client.jobs()
+    jobs = times.within(client.jobs())
     texts = [f"job {number}" + ("" if finished else " (killed)")
              for number, finished in zip(jobs["job"], jobs["finished"])]
     yield from _tracks("jobs", jobs, pd.Categorical(texts), times)
-    gates = client.gates()
+    gates = times.within(client.gates())
     closers = [labels.get(pid, f"process {pid}") for pid in gates["holder_pid"]]
     yield from _tracks("gate closed", gates, pd.Categorical([f"by {c}" for c in closers]), times)
-    holds = client.holds()
+    holds = times.within(client.holds())
     for tid, rows in holds.groupby("tid").indices.items():
         mine = holds.iloc[rows]
         yield from _tracks(f"held, thread {tid}", mine, _held(labels, mine), times,
                            details=("correlation",))
 
-    launches, execs = client.launches(), client.execs()
+    launches, execs = times.within(client.launches()), times.within(client.execs())
     # An arrow has two ends: to the first kernel of a graph, and none for a launch without a kernel.
     first = ~execs.sort_values("begin_ns", kind="stable").duplicated("correlation").sort_index()
     both = np.intersect1d(launches["correlation"], execs["correlation"])
@@ -112,7 +124,7 @@ def client_tracks(run: Run, client: Client, index: int) -> Iterator[Track]:
         mine = launches.iloc[rows]
         yield from _tracks(f"thread {tid}: launches", mine, mine["name"].array, times, True,
                            ("correlation", "stream", "result"))
-    waits = client.waits()
+    waits = times.within(client.waits())
     for stream in sorted({*execs["stream"], *waits["stream"]}):
         mine = waits[waits["stream"] == stream]
         yield from _tracks(f"GPU stream {stream}: waits", mine, _same("wait", len(mine)), times)
