@@ -124,8 +124,8 @@ class KernelCsv:
             # more or fewer: names of kernels have commas.
             with pd.read_csv(
                     self.path, sep=self.layout.sep, header=None, usecols=places, index_col=False,
-                    names=names,
-                    dtype=dict.fromkeys((names[place] for place in places), kind), skiprows=self._head_lines + skipped_rows,
+                    names=names, dtype=dict.fromkeys((names[place] for place in places), kind),
+                    skiprows=self._head_lines + skipped_rows,
                     encoding=self._encoding, encoding_errors="replace", engine="c",
                     chunksize=CHUNK_ROWS, **options) as reader:
                 for frame in reader:
