@@ -164,7 +164,7 @@ setup_reports() {
   need python3-venv "to fetch the report tools into .venv" eval "$venv_works"
   install_packages
   echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/report-requirements.txt | xargs)" \
-    "(400 MB on disk; one minute)"
+    "(550 MB on disk; one to two minutes)"
   if ! { python3 -m venv .venv &&
     .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/report-requirements.txt; }; then
     die "could not fetch the report tools, see the lines above; './x build' does without them"

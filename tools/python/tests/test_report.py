@@ -82,6 +82,22 @@ def test_kernels_side_by_side_are_told_from_waiting(tmp_path):
     assert found.ns[waiting.OTHER] == found.ns[waiting.OWN] == 0
 
 
+def test_sharing_is_no_delay_where_its_kernels_take_as_long_as_ever(tmp_path):
+    """A neighbour stopped for a time slice has begun and not ended, and costs nothing then."""
+    alone, beside = waiting.Breakdown(0, 100), waiting.Breakdown(0, 120)
+    alone.ns[waiting.OWN], beside.ns[waiting.SHARED], beside.ns[waiting.HOST] = 100, 100, 20
+    (text,) = waiting.sentences(beside, alone, {}, 1.0)
+    assert "nothing launched" in text
+
+
+def test_without_a_gate_none_is_named(tmp_path):
+    """Under policy none nothing closes."""
+    run = read(traced_pair(tmp_path))
+    next(client for client in run.trace if client.label == "A").policy = "none"
+    text = answer.explain(run).line()
+    assert "which had started before the job began" in text
+
+
 def test_under_device_the_wait_is_of_outstanding_work(tmp_path):
     """There the thread is not held, so holds alone would show no wait at all."""
     run = read(traced_pair(tmp_path))
@@ -136,6 +152,17 @@ def test_a_folder_of_runs_stands_for_them_all(tmp_path, report):
     assert [run["run"] for run in json.loads(out)["runs"]] == ["none", "gate"]
 
 
+def test_the_trace_of_a_run_is_no_run_of_its_own(tmp_path):
+    """It once was, of an unknown kind: a simulated sweep's page said that its GPU was real."""
+    traced_pair(tmp_path / "sweep" / "queue")
+    traced_pair(tmp_path / "sweep" / "sync-1" / "1")
+    found = runs.find_runs([tmp_path / "sweep"])
+    assert {folder.relative_to(tmp_path / "sweep").as_posix() for folder in found} == {
+        "queue",
+        "sync-1/1",
+    }
+
+
 def test_runs_of_one_name_are_told_apart(tmp_path):
     folders = [tmp_path / "monday" / "out", tmp_path / "tuesday" / "out"]
     assert runs.labels(folders) == ["monday/out", "tuesday/out"]
@@ -147,6 +174,17 @@ def test_no_run(tmp_path, report):
     assert "is no folder" in one_line(report(tmp_path / "missing"), 2)
     (tmp_path / "empty" / "results.json").write_text('{"models": [')
     assert "neither results.json" in one_line(report(tmp_path / "empty"), 2)
+
+
+def test_a_trace_alone_is_a_run(tmp_path, report):
+    """Of programs under `sluice exec --trace`, which keep no job logs."""
+    folder = traced_pair(tmp_path / "run") / "trace"
+    code, out, _ = report(folder, "--json")
+    (run,) = json.loads(out)["runs"]
+    assert code == 0
+    assert [(m["priority"], m["jobs"]) for m in run["models"]] == [(1, 10), (0, 1)]
+    assert "gemm<float, 4>` for 1.30 ms" in run["answer"]
+    assert run["kind"] == "traced"
 
 
 def test_a_page_that_cannot_be_written(tmp_path, report):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from sluice_tools.errors import CommandError
+from sluice_tools.report.runs import Model
 from sluice_tools.trace.reader import read_run
 
 _NONE = np.zeros(0, dtype=np.int64)
@@ -53,6 +54,8 @@ class Client:
     closed: Spans  # while its gate was closed
     has_execs: bool
     clock: object = None  # trace.clock.Clock
+    scale: float = 1.0  # real time per time of the GPU
+    simulated: bool = False
 
     def outstanding(self) -> Spans:
         return Spans(self.launches.begin, self.launches["done"])
@@ -95,7 +98,7 @@ def gate_waits(client: Client) -> Spans:
 
 def read(folder: Path, models: list, notes: list) -> list:
     """The clients of a run; none where it was not traced. Says in `notes` what a trace lacks."""
-    if not (folder / "trace").is_dir():
+    if not (folder / "trace").is_dir() and not any(folder.glob("*.sltrace")):
         return []
     clients = []
     try:
@@ -105,7 +108,7 @@ def read(folder: Path, models: list, notes: list) -> list:
         return []
     for one in traced:
         model = next((m for m in models if m.pid == one.pid), None)
-        label = model.log if model else f"pid {one.pid}"
+        label = model.log if model else one.label
         clients.append(_client(one, label, model))
         if one.lost:
             notes.append(f"The trace of {label} lacks {one.lost} records, for which there was no room.")
@@ -114,7 +117,7 @@ def read(folder: Path, models: list, notes: list) -> list:
                 f"The trace of {label} has no times of execution on the GPU"
                 + (f": {one.note}." if one.note else ".")
             )
-        if model is None:
+        if model is None and models:
             notes.append(f"pid {one.pid} ({one.command}) was traced and is no model of this run.")
     return clients
 
@@ -152,10 +155,12 @@ def _client(one, label: str, model) -> Client:
             },
         ),
         Spans(held["begin_ns"], held["end_ns"], {"why": held["flags"], "holder": held["holder_pid"]}),
-        Spans(job["begin_ns"], job["end_ns"]),
+        Spans(job["begin_ns"], job["end_ns"], {"finished": jobs["finished"].to_numpy()}),
         Spans(shut["begin_ns"], shut["end_ns"]),
         len(execs) > 0,
         one.clock,
+        one.time_scale,
+        one.simulated,
     )
 
 
@@ -174,3 +179,18 @@ def _tie(issued: dict, ran: dict):
     np.maximum.at(done, launch, ran["end_ns"][known])
     begun[known] = issued["begin_ns"][launch]
     return done, begun
+
+
+def fill(run) -> None:
+    """A run of which there is a trace only, as of `sluice exec --trace`: its models are its clients."""
+    if any(client.simulated for client in run.trace):
+        run.kind = "simulated"
+        run.scale = next(client.scale for client in run.trace if client.simulated)
+    run.notes.append("There is a trace only: jobs and their JCTs are those that Sluice saw in it.")
+    for one in sorted(run.trace, key=lambda client: -client.priority):
+        ended = one.jobs["finished"]
+        begin, end = one.jobs.begin[ended], one.jobs.end[ended]
+        model = Model(one.label, one.label, one.pid, one.priority, one.policy)
+        model.start_ns, model.end_ns = one.clock.to_real(begin), one.clock.to_real(end)
+        model.jct_ms = (end - begin) / 1e6 / run.scale
+        run.models.append(model)

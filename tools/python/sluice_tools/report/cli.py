@@ -1,11 +1,10 @@
 """The command line of `sluice report`."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from sluice_tools.command import need_packages, run_command
-from sluice_tools.errors import EXIT_FINE, run_error, usage_error
+from sluice_tools.errors import EXIT_FINE, run_error
 
 _EXAMPLES = """\
 examples:
@@ -56,18 +55,18 @@ def _parser() -> argparse.ArgumentParser:
 def _read(folders: list, others: list) -> tuple:
     from sluice_tools.report import activity, answer, runs
 
-    found = runs.find_runs(folders)
-    alone = runs.find_runs(others)
-    names = runs.labels(list(dict.fromkeys(found + alone)))
-    label = dict(zip(dict.fromkeys(found + alone), names))
-    shown = [runs.read_run(folder, label[folder]) for folder in found]
-    known = {run.folder.resolve(): run for run in shown}
-    # Read once: a run may be both shown and what others are held against.
-    beside = [known.get(folder.resolve()) or runs.read_run(folder, label[folder]) for folder in alone]
-    for run in shown:
-        run.trace = activity.read(run.folder, run.models, run.notes)
-    answers = {run.label: answer.explain(run) for run in shown}
-    return shown, beside + [run for run in shown if run not in beside], answers
+    found, alone = runs.find_runs(folders), runs.find_runs(others)
+    every = list(dict.fromkeys(folder.resolve() for folder in found + alone))
+    known = {}
+    for folder, label in zip(every, runs.labels(every)):
+        run = known[folder] = runs.read_run(folder, label)
+        # Of a run that others are only held against, the job logs will do.
+        if run.kind == "traced" or folder in {one.resolve() for one in found}:
+            run.trace = activity.read(folder, run.models, run.notes)
+        if run.kind == "traced":
+            activity.fill(run)
+    shown = [known[folder.resolve()] for folder in found]
+    return shown, list(known.values()), {run.label: answer.explain(run) for run in shown}
 
 
 def _report(options) -> int:

@@ -41,7 +41,7 @@ def render(command: str, title: str, kinds: list, groups: list, **parts) -> str:
                 }
             )
             everything += found
-    # A kernel's name must not end the script element.
+    # plotly escapes <, so a kernel cannot end the script element by its name.
     data = "[" + ",".join(one.figure.to_json() for one in everything) + "]"
     environment = jinja2.Environment(autoescape=True, trim_blocks=True)
     context = {"heading": "", "notes": [], "answers": [], "table": None, "closing": [], **parts}
@@ -50,7 +50,7 @@ def render(command: str, title: str, kinds: list, groups: list, **parts) -> str:
         kinds=kinds,
         groups=shown,
         plotly=jinja2.utils.markupsafe.Markup(plotly_js()),
-        figures=jinja2.utils.markupsafe.Markup(data.replace("<", "\\u003c")),
+        figures=jinja2.utils.markupsafe.Markup(data),
         made=f"Made by sluice {command}, {datetime.datetime.now():%Y-%m-%d %H:%M}.",
         **context,
     )

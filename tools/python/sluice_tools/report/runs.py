@@ -46,7 +46,7 @@ class Model:
 class Run:
     folder: Path
     label: str
-    kind: str  # simulated, time-sliced, MPS or CPU
+    kind: str  # simulated, time-sliced, MPS, CPU; or traced: a real GPU shared one way or the other
     gpu: str
     scale: float
     duration_s: float | None
@@ -65,6 +65,8 @@ class Run:
             return f"Simulated GPU: no NVIDIA GPU took part; times are real times / {self.scale:g}."
         if self.kind == "CPU":
             return "On the CPU: nothing was gated, and no figure here says anything about a GPU."
+        if self.kind == "traced":
+            return "A real GPU; a trace alone does not tell time slices from MPS."
         return f"{self.gpu}, {'under MPS' if self.kind == 'MPS' else 'time-sliced'}."
 
     def critical(self) -> list:
@@ -92,18 +94,21 @@ def find_runs(folders: list) -> list:
 
 
 def _folders_below(folder: Path) -> list:
+    """Children and their children. Below a run lies its trace, which is no run of its own."""
     children = [child for child in folder.iterdir() if child.is_dir()]
-    return children + [below for child in children for below in child.iterdir() if below.is_dir()]
+    return children + [
+        below for child in children if not _is_run(child) for below in child.iterdir() if below.is_dir()
+    ]
 
 
 def _when(folder: Path) -> float:
     """So that the phases of a demo come in its order."""
     files = [folder / name for name in (_RESOLVED, "results.json")]
-    return min(file.stat().st_mtime for file in files if file.exists())
+    return min((file.stat().st_mtime for file in files if file.exists()), default=0)
 
 
 def _is_run(folder: Path) -> bool:
-    if (folder / _RESOLVED).is_file():
+    if (folder / _RESOLVED).is_file() or any(folder.glob("*.sltrace")):
         return True
     return isinstance(_read_json(folder / "results.json").get("models"), list)
 
@@ -128,6 +133,8 @@ def labels(folders: list) -> list:
 
 
 def read_run(folder: Path, label: str) -> Run:
+    if any(folder.glob("*.sltrace")):
+        return Run(folder, label, "traced", "GPU", 1.0, None, [])
     results = _read_json(folder / "results.json")
     run = _from_results(folder, label, results) if results else _from_logs(folder, label)
     held = {

@@ -28,6 +28,7 @@ class Breakdown:
     ns: list = field(default_factory=lambda: [0] * 6)  # by cause
     kernels: list = field(default_factory=list)
     shared_with: dict = field(default_factory=dict)  # ns by client
+    gated: set = field(default_factory=set)  # clients whose gate this job closes
     held: dict = field(default_factory=dict)  # ns by (why, pid of the holder)
 
     @property
@@ -68,6 +69,7 @@ def break_down(begin: int, end: int, own: Client, others: list) -> Breakdown:
         [runs & ~other, runs, launched & other, held, launched], [OWN, SHARED, OTHER, HELD, IDLE], HOST
     )
     found.ns = [int(lengths[cause == kind].sum()) for kind in range(6)]
+    found.gated = {o.label for o in others if o.priority < own.priority and o.policy != "none"}
     for client, spans in zip(others, foreign):
         shared = (cause == SHARED) & _covered(spans, middles)
         if shared.any():
@@ -127,16 +129,18 @@ def short_name(name: str, length: int = 60) -> str:
 
 def sentences(worst: Breakdown, usual: Breakdown | None, names: dict, scale: float) -> list:
     """The causes that made `worst` longer than `usual`, the largest first. `names`: label by pid."""
-    base = usual.ns if usual else [0] * 6
-    excess = [(worst.ns[cause] - base[cause], cause) for cause in range(6)]
-    least = 0.03 * worst.total
+    excess = [
+        (sum(worst.ns[one] - (usual.ns[one] if usual else 0) for one in causes), causes)
+        for causes in _TEXTS
+    ]
     texts = []
-    for more, cause in sorted(excess, reverse=True):
-        if more < least or more <= 0:
+    for more, causes in sorted(excess, reverse=True):
+        if more <= 0.03 * worst.total:
             continue
-        text = _TEXTS[cause](worst, names, scale)
-        if usual and base[cause] > 0.01 * worst.total:
-            text += f" (in its median job {milliseconds(base[cause] / scale)})"
+        text = _TEXTS[causes](worst, names, scale)
+        before = sum(usual.ns[one] for one in causes) if usual else 0
+        if before > 0.01 * worst.total:
+            text += f" (in its median job {milliseconds(before / scale)})"
         texts.append(text + ".")
     return texts
 
@@ -155,11 +159,11 @@ def _kernel_text(kernels: list, scale: float) -> str:
     return f"{len(kernels)} kernels for {total}, the longest {name} ({most})"
 
 
-_WHEN = {
-    "running": "which had started before the gate closed",
-    "queued": "launched before the gate closed",
-    "later": "launched while the gate was closed",
-}
+def _when_text(when: str, gated: bool) -> str:
+    moment = "the gate closed" if gated else "the job began"
+    if when == "later":
+        return "launched while the gate was closed" if gated else "launched after the job began"
+    return f"which had started before {moment}" if when == "running" else f"launched before {moment}"
 
 
 def _other_text(worst: Breakdown, names: dict, scale: float) -> str:
@@ -168,8 +172,8 @@ def _other_text(worst: Breakdown, names: dict, scale: float) -> str:
     for client in clients:
         mine = [kernel for kernel in worst.kernels if kernel.client == client]
         parts = [
-            _kernel_text(chosen, scale) + ", " + text
-            for when, text in _WHEN.items()
+            f"{_kernel_text(chosen, scale)}, {_when_text(when, client in worst.gated)}"
+            for when in ("running", "queued", "later")
             if (chosen := [kernel for kernel in mine if kernel.when == when])
         ]
         texts.append(f"{client}'s " + "; and ".join(parts))
@@ -179,12 +183,14 @@ def _other_text(worst: Breakdown, names: dict, scale: float) -> str:
     )
 
 
-def _shared_text(worst: Breakdown, names: dict, scale: float) -> str:
-    who = " and ".join(worst.shared_with)
-    return (
-        f"For {milliseconds(worst.ns[SHARED] / scale)} its own kernels and those of {who} were on "
-        "the GPU together, and each ran slower"
-    )
+def _running_text(worst: Breakdown, names: dict, scale: float) -> str:
+    text = f"Its own kernels were on the GPU for {milliseconds((worst.ns[OWN] + worst.ns[SHARED]) / scale)}"
+    if worst.ns[SHARED] > 0.01 * worst.total:
+        text += (
+            f", {milliseconds(worst.ns[SHARED] / scale)} of it while one of {' and '.join(worst.shared_with)} had "
+            "begun and not ended"
+        )
+    return text
 
 
 def _held_text(worst: Breakdown, names: dict, scale: float) -> str:
@@ -195,19 +201,22 @@ def _held_text(worst: Breakdown, names: dict, scale: float) -> str:
     return "Its launching thread was held " + "; ".join(parts)
 
 
-def _plain(cause: int, text: str):
-    return lambda worst, names, scale: text.format(milliseconds(worst.ns[cause] / scale))
+def _idle_text(worst: Breakdown, names: dict, scale: float) -> str:
+    return (
+        f"For {milliseconds(worst.ns[IDLE] / scale)} its work was launched and no recorded kernel ran: launch "
+        "latency, copies, or a switch of the GPU between processes"
+    )
 
 
+def _host_text(worst: Breakdown, names: dict, scale: float) -> str:
+    return f"For {milliseconds(worst.ns[HOST] / scale)} its own program had nothing launched"
+
+
+# Time of its own kernels is one cause here: whose turn it was is no delay, that they took longer is.
 _TEXTS = {
-    OTHER: _other_text,
-    SHARED: _shared_text,
-    HELD: _held_text,
-    OWN: _plain(OWN, "Its own kernels ran for {}, alone on the GPU"),
-    IDLE: _plain(
-        IDLE,
-        "For {} its work was launched and no recorded kernel ran: launch latency, copies, or "
-        "a switch of the GPU between processes",
-    ),
-    HOST: _plain(HOST, "For {} its own program had nothing launched"),
+    (OTHER,): _other_text,
+    (OWN, SHARED): _running_text,
+    (HELD,): _held_text,
+    (IDLE,): _idle_text,
+    (HOST,): _host_text,
 }

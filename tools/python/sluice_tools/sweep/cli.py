@@ -11,7 +11,7 @@ from pathlib import Path
 from sluice_tools.bench import experiments
 from sluice_tools.bench.results import Results
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, run_error, usage_error
-from sluice_tools.report.cli import need_packages, run_command
+from sluice_tools.command import need_packages, run_command
 from sluice_tools.sweep import objective, plan
 
 _EXAMPLES = """\
