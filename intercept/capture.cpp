@@ -17,13 +17,20 @@ constinit std::atomic<int> g_open_captures{0};
 
 namespace {
 
+/// What a captured stream has been given since its last wait.
+struct Run {
+  std::uint64_t launches = 0;
+  std::uint64_t ns = 0;
+};
+
 struct Capture {
   bool into_graph = false;
   CUstream origin = nullptr;  ///< Where it was begun, and must be ended.
   CUcontext context = nullptr;
   /// By handle: while it captures, a stream cannot be destroyed for its handle to be used again,
   /// and asking the driver for its id would invalidate the capture (seen on driver 580).
-  std::unordered_map<CUstream, std::uint64_t> launches;
+  std::unordered_map<CUstream, Run> runs;
+  std::uint64_t run_ns = 0;  ///< Of all streams together.
   std::vector<CUgraphNode> waits;
 };
 
@@ -72,6 +79,30 @@ void bypass_node(CUgraph graph, CUgraphNode node) {
   for (const CUgraphNode from : before) {
     for (const CUgraphNode to : behind) driver().cuGraphAddDependencies(graph, &from, &to, 1);
   }
+}
+
+/// Whether a wait is due in front of the launch, which is counted. Depends on nothing but what is
+/// captured: lengths are those of the first capture that asked.
+bool spacing_asks_for_wait(Capture& capture, Client& client, const shm::Policy& policy,
+                           CUstream stream, const Work& work) noexcept {
+  Run& run = capture.runs[stream];
+  std::uint64_t ns = 0;
+  bool due = run.launches == 0;
+  if (policy.in_time) {
+    Length* const length = client.pacer().lengths().find(work);
+    ns = length == nullptr ? Length::kUnbounded : length->frozen_ns();
+    due = due || capture.run_ns + ns > policy.time_ns();
+  } else {
+    due = due || run.launches >= policy.n;
+  }
+  if (due && !work.programmatic) {
+    capture.run_ns -= run.ns;
+    run = {};
+  }
+  ++run.launches;
+  run.ns += ns;
+  capture.run_ns += ns;
+  return due && !work.programmatic;
 }
 
 /// Forgets captures that can no longer be ended.
@@ -137,7 +168,7 @@ void capture_ended(const Ending& ending, CUstream stream, CUgraph graph) noexcep
   open.erase(found);
 }
 
-void record_launch(Client& client, Entry entry, CUstream stream, bool programmatic) noexcept {
+void record_launch(Client& client, Entry entry, CUstream stream, const Work& work) noexcept {
   const Info info = info_of(stream);
   const std::lock_guard lock(captures().mutex);
   const auto found = captures().open.find(info.id);
@@ -149,13 +180,10 @@ void record_launch(Client& client, Entry entry, CUstream stream, bool programmat
   client.counter(entry, shm::Count::kCaptured).fetch_add(1);
   const shm::Policy policy = client.policy();
   if (policy.kind != shm::PolicyKind::kDevice || !client.captures_waits()) return;
-  std::uint64_t& launches = capture.launches[stream];
-  if (launches != 0 && (launches < policy.n || programmatic)) {
-    ++launches;
+  if (!spacing_asks_for_wait(capture, client, policy, stream, work) ||
+      !client.pacer().put_node(stream)) {
     return;
   }
-  launches = 1;
-  if (programmatic || !client.pacer().put_node(stream)) return;
   client.counter(entry, shm::Count::kWaited).fetch_add(1);
   const Info after = info_of(stream);
   if (after.dependency_count == 1) capture.waits.push_back(after.dependencies[0]);

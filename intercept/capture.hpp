@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "intercept/driver.hpp"
+#include "intercept/lengths.hpp"
 
 namespace sluice::intercept {
 
@@ -54,7 +55,7 @@ void capture_ended(const Ending& ending, CUstream stream, CUgraph graph) noexcep
 /// code have the same nodes and cuGraphExecUpdate goes on working. No wait goes in front of a
 /// programmatic dependent launch: it would cut the edge that the launch is about. And none into
 /// the graphs of a client whom nobody may hold: they would slow the critical job itself.
-void record_launch(Client& client, Entry entry, CUstream stream, bool programmatic) noexcept;
+void record_launch(Client& client, Entry entry, CUstream stream, const Work& work) noexcept;
 
 /// A stream, or a context (null: perhaps any), has been destroyed, and its capture with it.
 void capture_ended_with(CUstream stream) noexcept;

@@ -22,12 +22,34 @@ Client::Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
       slot_(seat.board.slots[static_cast<std::size_t>(seat.slot)]),
       device_(device),
       policy_(policy.pack()),
+      learning_(policy.in_time),
       jobs_(seat.board, seat.slot),
       pacer_(*this) {}
 
 void Client::set_policy(shm::Policy policy) noexcept {
   policy_.store(policy.pack());
   slot_.policy.store(policy.pack());
+  learning_.store(policy.in_time);
+}
+
+std::optional<std::uint64_t> Client::others_quiet() const noexcept {
+  const shm::Board& board = seat_.board;
+  const std::uint8_t device = shm::SlotInfo::unpack(slot_.info.load()).device;
+  std::uint64_t jobs = 0;
+  bool active = false;
+  shm::for_each_other(board.used.load(), seat_.slot, [&](int index) {
+    const shm::Slot& other = board.slots[static_cast<std::size_t>(index)];
+    const shm::SlotInfo info = shm::SlotInfo::unpack(other.info.load());
+    if (info.device != device) return;
+    const std::uint64_t job = other.job.load();
+    const bool lives =
+        info.state == shm::SlotState::kLive || info.state == shm::SlotState::kFailedOpen;
+    active = active || (lives && shm::is_active(job));
+    // A slot that changes hands is a change too.
+    jobs += job + (std::uint64_t{info.generation} << 32U);
+  });
+  if (active) return std::nullopt;
+  return jobs;
 }
 
 void Client::hold(Entry entry) noexcept {

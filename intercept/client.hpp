@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include "intercept/driver.hpp"
 #include "intercept/jobs.hpp"
@@ -45,12 +46,21 @@ class Client {
     return slot_.gate.load(std::memory_order_relaxed) != 0;
   }
 
-  /// Whether launches are to be spaced by waits. Not while nobody on the device outranks us:
-  /// no job can close our gate then.
+  /// Whether a client of higher priority lives on the device. Else no job can close our gate.
+  [[nodiscard]] bool outranked() const noexcept {
+    return slot_.outranked.load(std::memory_order_relaxed) != 0;
+  }
+
+  /// Whether launches are to be spaced by waits, or their lengths learned.
   [[nodiscard]] bool must_pace() const noexcept {
-    return slot_.outranked.load(std::memory_order_relaxed) != 0 && obeys() &&
+    return (outranked() || learning_.load(std::memory_order_relaxed)) && obeys() &&
            policy().kind >= shm::PolicyKind::kSync;
   }
+  void set_learning(bool learning) noexcept { learning_.store(learning); }
+
+  /// A number that stays the same while no other client of the device runs a job; nothing while
+  /// one does.
+  [[nodiscard]] std::optional<std::uint64_t> others_quiet() const noexcept;
 
   /// Whether graphs captured now are worth their wait nodes: graphs live long, so a best-effort
   /// client's always are; those of one of higher priority only if somebody outranks it already.
@@ -89,6 +99,7 @@ class Client {
   CUdevice device_;
   std::atomic<std::uint64_t> policy_;
   std::atomic<bool> obeys_{false};
+  std::atomic<bool> learning_;
   std::once_flag captures_waits_decided_;
   bool captures_waits_ = false;
   Jobs jobs_;

@@ -110,13 +110,19 @@ CUresult substituted(const char* symbol, void** found, CUresult result) noexcept
 
 // --- Launch -------------------------------------------------------------------------------------
 
-#define SLUICE_LAUNCH_KERNEL(name, named)                                                        \
-  SLUICE_EXPORT CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,  \
-                              unsigned by, unsigned bz, unsigned shared, CUstream stream,        \
-                              void** params, void** extra) {                                     \
-    return launch(Entry::name, named(stream), nullptr, f, [&] {                                  \
-      return call_real(driver().name, f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); \
-    });                                                                                          \
+#define SLUICE_LAUNCH_KERNEL(name, named)                                                       \
+  SLUICE_EXPORT CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
+                              unsigned by, unsigned bz, unsigned shared, CUstream stream,       \
+                              void** params, void** extra) {                                    \
+    return launch(                                                                              \
+        Entry::name, named(stream),                                                             \
+        [&] {                                                                                   \
+          return Work{f, nullptr, {gx, gy, gz}, {bx, by, bz}, shared, false};                   \
+        },                                                                                      \
+        [&] {                                                                                   \
+          return call_real(driver().name, f, gx, gy, gz, bx, by, bz, shared, stream, params,    \
+                           extra);                                                              \
+        });                                                                                     \
   }
 SLUICE_LAUNCH_KERNEL(cuLaunchKernel, plain)
 SLUICE_LAUNCH_KERNEL(cuLaunchKernel_ptsz, per_thread)
@@ -125,8 +131,9 @@ SLUICE_LAUNCH_KERNEL(cuLaunchKernel_ptsz, per_thread)
   SLUICE_EXPORT CUresult name(const CUlaunchConfig* config, CUfunction f, void** params, \
                               void** extra) {                                            \
     const CUstream stream = config == nullptr ? nullptr : config->hStream;               \
-    return launch(Entry::name, named(stream), config, f,                                 \
-                  [&] { return call_real(driver().name, config, f, params, extra); });   \
+    return launch(                                                                       \
+        Entry::name, named(stream), [&] { return work_of(config, f); },                  \
+        [&] { return call_real(driver().name, config, f, params, extra); });             \
   }
 SLUICE_LAUNCH_EX(cuLaunchKernelEx, plain)
 SLUICE_LAUNCH_EX(cuLaunchKernelEx_ptsz, per_thread)
@@ -135,17 +142,28 @@ SLUICE_LAUNCH_EX(cuLaunchKernelEx_ptsz, per_thread)
   SLUICE_EXPORT CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
                               unsigned by, unsigned bz, unsigned shared, CUstream stream,       \
                               void** params) {                                                  \
-    return launch(Entry::name, named(stream), nullptr, f, [&] {                                 \
-      return call_real(driver().name, f, gx, gy, gz, bx, by, bz, shared, stream, params);       \
-    });                                                                                         \
+    return launch(                                                                              \
+        Entry::name, named(stream),                                                             \
+        [&] {                                                                                   \
+          return Work{f, nullptr, {gx, gy, gz}, {bx, by, bz}, shared, false};                   \
+        },                                                                                      \
+        [&] {                                                                                   \
+          return call_real(driver().name, f, gx, gy, gz, bx, by, bz, shared, stream, params);   \
+        });                                                                                     \
   }
 SLUICE_LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel, plain)
 SLUICE_LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, per_thread)
 
-#define SLUICE_LAUNCH_GRAPH(name, named)                                    \
-  SLUICE_EXPORT CUresult name(CUgraphExec graph, CUstream stream) {         \
-    return launch(Entry::name, named(stream), nullptr, nullptr,             \
-                  [&] { return call_real(driver().name, graph, stream); }); \
+#define SLUICE_LAUNCH_GRAPH(name, named)                            \
+  SLUICE_EXPORT CUresult name(CUgraphExec graph, CUstream stream) { \
+    return launch(                                                  \
+        Entry::name, named(stream),                                 \
+        [&] {                                                       \
+          Work work;                                                \
+          work.graph = graph;                                       \
+          return work;                                              \
+        },                                                          \
+        [&] { return call_real(driver().name, graph, stream); });   \
   }
 SLUICE_LAUNCH_GRAPH(cuGraphLaunch, plain)
 SLUICE_LAUNCH_GRAPH(cuGraphLaunch_ptsz, per_thread)

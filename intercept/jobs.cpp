@@ -78,6 +78,11 @@ bool Jobs::hold_others() const noexcept {
   return shm::SlotInfo::unpack(slot.info.load()).priority > 0;
 }
 
+bool Jobs::need_polling() const noexcept {
+  const auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
+  return hold_others() && !g_explicit_jobs.load() && shm::is_active(slot.job.load());
+}
+
 void Jobs::close_transparent() noexcept {
   transparent_ = false;
   epoch_.fetch_add(1);
@@ -210,6 +215,7 @@ bool Jobs::is_done(const Busy& busy) noexcept {
 /// Asks with no lock held, so what it was told may be out of date when it has the lock again: work
 /// given from the new epoch on shows in Busy::epoch, and launches show in the count.
 void Jobs::poll() noexcept {
+  if (!hold_others()) return;
   std::uint64_t epoch = 0;
   {
     const std::lock_guard lock(mutex_);

@@ -54,6 +54,8 @@ class Jobs {
 
   /// For the polling thread. Ends the transparent job if its work is done.
   void poll() noexcept;
+  /// Whether a job runs whose end nobody will tell.
+  [[nodiscard]] bool need_polling() const noexcept;
 
   /// The stream, or a context (null: perhaps any) with all it holds, has been or is about to be
   /// destroyed; the caller forbids questions meanwhile.

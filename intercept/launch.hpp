@@ -1,5 +1,6 @@
 #pragma once
 #include "intercept/capture.hpp"
+#include "intercept/lengths.hpp"
 #include "intercept/process.hpp"
 #include "intercept/trace.hpp"
 
@@ -11,28 +12,29 @@ inline Client* client_of(CUstream stream) noexcept {
   return only != nullptr ? only : Process::instance().client_of(stream);
 }
 
-/// Whether the launch asks to start before the one in front of it has ended.
-bool is_programmatic(const CUlaunchConfig* config) noexcept;
+/// What cuLaunchKernelEx is asked for.
+Work work_of(const CUlaunchConfig* config, CUfunction function) noexcept;
 
 /// Everything that happens around a call that gives the GPU work. `stream` is named: never 0 for
-/// a per-thread entry. `config` is null but for cuLaunchKernelEx, `function` for graphs. Runs in the
+/// a per-thread entry. `describe` gives the Work, and is only asked where it matters. Runs in the
 /// caller's thread; return codes, argument lifetimes and order stay the program's own.
-template <class Call>
-CUresult launch(Entry entry, CUstream stream, const CUlaunchConfig* config, CUfunction function,
-                Call call) noexcept {
+template <class Describe, class Call>
+CUresult launch(Entry entry, CUstream stream, Describe describe, Call call) noexcept {
   Client* client = client_of(stream);
   if (client == nullptr) [[unlikely]] {
     Process::instance().count_unattached(entry);
     return call();
   }
   if (any_capture_open() && is_capturing(stream)) [[unlikely]] {
-    record_launch(*client, entry, stream, is_programmatic(config));
+    record_launch(*client, entry, stream, describe());
     return call();
   }
   client->count_launch(entry);
   client->jobs().touch(stream);
   Pacer::Turn turn;
-  if (client->must_pace()) turn = client->pacer().before(entry, stream);
+  if (client->must_pace()) [[unlikely]] {
+    turn = client->pacer().before(entry, stream, describe());
+  }
   // Last, because the gate may have closed while an event group was waited for.
   if (client->gate_closed()) [[unlikely]] {
     client->hold(entry);
@@ -43,7 +45,7 @@ CUresult launch(Entry entry, CUstream stream, const CUlaunchConfig* config, CUfu
   }
   const CUresult result = call();
   if (traced != nullptr) [[unlikely]] {
-    traced->after_launch(entry, stream, function, result);
+    traced->after_launch(entry, stream, describe().function, result);
   }
   if (turn.state != nullptr) client->pacer().after(turn, stream);
   // Again: while this launch was held, another thread's synchronise may have ended the job.

@@ -1,10 +1,15 @@
 #include "intercept/pacer.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "intercept/capture.hpp"
 #include "intercept/client.hpp"
 #include "intercept/driver_wait.hpp"
 #include "intercept/log.hpp"
+#include "intercept/poller.hpp"
 #include "intercept/primary_context.hpp"
+#include "intercept/question.hpp"
 #include "intercept/trace.hpp"
 
 namespace sluice::intercept {
@@ -31,26 +36,83 @@ std::shared_ptr<Pacer::Stream> Pacer::find(CUstream stream) {
   std::shared_ptr<Stream>& state = streams_[id];
   if (state == nullptr) {
     state = std::make_shared<Stream>();
+    state->handle = stream;
     driver().cuCtxGetCurrent(&state->context);
   }
   return state;
 }
 
-Pacer::Turn Pacer::before(Entry entry, CUstream stream) noexcept {
+Pacer::Turn Pacer::before(Entry entry, CUstream stream, const Work& work) noexcept {
   const shm::Policy policy = client_.policy();
-  const bool graph = entry == Entry::cuGraphLaunch || entry == Entry::cuGraphLaunch_ptsz;
   std::shared_ptr<Stream> state = policy.n == 0 ? nullptr : find(stream);
   if (state == nullptr) return {};
   const std::lock_guard lock(state->mutex);
-  const bool due = state->launches % policy.n == 0;
-  const std::uint64_t number = ++state->launches;
-  if (policy.kind == PolicyKind::kEvent && due) begin_group(*state, (number - 1) / policy.n);
-  // A graph is many kernels: it never shares the spacing of the launches before it.
-  if (policy.kind == PolicyKind::kDevice && (due || graph) && put_wait(stream)) {
+  Turn turn{state, ++state->launches};
+  const bool due = (turn.number - 1) % policy.n == 0;
+  if (policy.kind == PolicyKind::kEvent && due) begin_group(*state, (turn.number - 1) / policy.n);
+  if (policy.kind != PolicyKind::kDevice) return turn;
+  const bool graph = work.graph != nullptr;
+  Length* const length = policy.in_time ? lengths_.find(work) : nullptr;
+  const bool wanted = policy.in_time ? client_.outranked() && spend(*state, length, graph, policy)
+                                     // A graph is many kernels: it never shares a spacing.
+                                     : due || graph;
+  if (wanted && put_wait(stream)) {
     client_.counter(entry, shm::Count::kWaited).fetch_add(1);
-    if (graph) state->launches = 0;
+    if (graph && !policy.in_time) state->launches = turn.number = 0;
   }
-  return {std::move(state), number};
+  if (policy.in_time) turn.sampled = begin_sample(*state, length, stream);
+  return turn;
+}
+
+/// One account for all streams: what may still run when the gate closes is the sum of what each has
+/// been given since its last wait. A graph always gets a wait: its own may be far inside.
+bool Pacer::spend(Stream& state, const Length* length, bool graph,
+                  const shm::Policy& policy) noexcept {
+  const std::uint64_t spacing_ns = policy.time_ns();
+  const std::uint64_t ns = std::min<std::uint64_t>(
+      length == nullptr ? Length::kUnbounded : length->ns(), spacing_ns + 1);
+  const bool due = graph || run_ns_.load(std::memory_order_relaxed) + ns > spacing_ns;
+  if (due) run_ns_.fetch_sub(std::exchange(state.run_ns, 0), std::memory_order_relaxed);
+  state.run_ns += ns;
+  run_ns_.fetch_add(ns, std::memory_order_relaxed);
+  return due;
+}
+
+/// Behind the wait, so that time at a closed gate is in no sample.
+bool Pacer::begin_sample(Stream& state, Length* length, CUstream stream) noexcept {
+  note_known(length == nullptr || length->settled());
+  if (length == nullptr || !state.sampler.begin(*length, stream)) return false;
+  wake_poller();
+  return true;
+}
+
+/// Lengths are learned as long as something new comes, also while nobody outranks us: the first
+/// critical job to come shall find them known.
+void Pacer::note_known(bool known) noexcept {
+  constexpr std::uint32_t kEnough = 4096;
+  if (!known) {
+    known_in_a_row_.store(0, std::memory_order_relaxed);
+  } else if (known_in_a_row_.fetch_add(1, std::memory_order_relaxed) == kEnough) {
+    client_.set_learning(false);
+  }
+}
+
+bool Pacer::collect_samples() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, stream] : streams_) {
+      if (stream->sampler.under_way()) sampled_.push_back(stream);
+    }
+  }
+  const std::optional<std::uint64_t> now = client_.others_quiet();
+  bool under_way = false;
+  for (const std::shared_ptr<Stream>& stream : sampled_) {
+    const Question question(stream->context, stream->handle);
+    under_way = !question || stream->sampler.collect(quiet_before_, now) || under_way;
+  }
+  sampled_.clear();
+  quiet_before_ = now;
+  return under_way;
 }
 
 /// Group g may start when group g-2 is done; both use the same event.
@@ -73,9 +135,10 @@ void Pacer::begin_group(Stream& state, std::uint64_t group) noexcept {
 
 void Pacer::after(const Turn& turn, CUstream stream) noexcept {
   const shm::Policy policy = client_.policy();
-  if (policy.n == 0 || turn.number % policy.n != 0) return;
   Stream& state = *turn.state;
   const std::lock_guard lock(state.mutex);
+  if (turn.sampled) state.sampler.end(stream);
+  if (policy.n == 0 || turn.number % policy.n != 0) return;
   if (policy.kind == PolicyKind::kEvent) {
     const std::size_t parity = (turn.number - 1) / policy.n % 2;
     const CUevent end = state.group_end[parity];
@@ -165,16 +228,23 @@ void Pacer::forget(CUstream stream) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = streams_.find(id);
   if (found == streams_.end()) return;
-  for (const CUevent event : found->second->group_end) {
+  Stream& state = *found->second;
+  state.sampler.end_stream(false);
+  for (const CUevent event : state.group_end) {
     if (event != nullptr) driver().cuEventDestroy_v2(event);
   }
+  run_ns_.fetch_sub(state.run_ns);
   streams_.erase(found);
 }
 
 void Pacer::forget_context(CUcontext context) noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase_if(streams_, [context](const auto& stream) {
-    return context == nullptr || stream.second->context == context;
+  std::erase_if(streams_, [&](const auto& entry) {
+    Stream& state = *entry.second;
+    if (context != nullptr && state.context != context) return false;
+    state.sampler.end_stream(true);
+    run_ns_.fetch_sub(state.run_ns);
+    return true;
   });
   if (context != nullptr && registered_in_.load() != context) return;
   registered_in_.store(nullptr);

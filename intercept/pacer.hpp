@@ -4,9 +4,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "intercept/driver.hpp"
+#include "intercept/lengths.hpp"
+#include "intercept/sampler.hpp"
 #include "shm/policy.hpp"
 
 namespace sluice::intercept {
@@ -23,9 +27,12 @@ class Pacer {
   struct Stream {
     std::mutex mutex;
     CUcontext context = nullptr;
+    CUstream handle = nullptr;
     std::uint64_t launches = 0;
     std::array<CUevent, 2> group_end{};  ///< Of even and odd groups; null until first used.
     std::array<bool, 2> recorded{};
+    std::uint64_t run_ns = 0;  ///< Length of what was launched since its last wait.
+    Sampler sampler;
   };
 
   /// One launch's place in its stream. It keeps its number, because another thread may launch into
@@ -33,12 +40,18 @@ class Pacer {
   struct Turn {
     std::shared_ptr<Stream> state;  ///< Null: nothing is to be done.
     std::uint64_t number = 0;       ///< From 1.
+    bool sampled = false;
   };
 
   /// Around each launch while Client::must_pace(). before() may wait on the driver; its result
   /// goes to after().
-  Turn before(Entry entry, CUstream stream) noexcept;
+  Turn before(Entry entry, CUstream stream, const Work& work) noexcept;
   void after(const Turn& turn, CUstream stream) noexcept;
+
+  /// What is known of the lengths of launches.
+  [[nodiscard]] Lengths& lengths() noexcept { return lengths_; }
+  /// For the polling thread: takes in samples. Returns whether some are under way.
+  bool collect_samples() noexcept;
 
   /// Puts a wait for the open gate as a node into the stream's capture. False if the device cannot
   /// (see put_wait), and outside the context that the board is registered in: the graph may outlive
@@ -54,6 +67,11 @@ class Pacer {
  private:
   std::shared_ptr<Stream> find(CUstream stream);
   void begin_group(Stream& state, std::uint64_t group) noexcept;
+  /// Policy device in time: puts the launch to the account. Whether a wait is due in front of it.
+  [[nodiscard]] bool spend(Stream& state, const Length* length, bool graph,
+                           const shm::Policy& policy) noexcept;
+  [[nodiscard]] bool begin_sample(Stream& state, Length* length, CUstream stream) noexcept;
+  void note_known(bool known) noexcept;
   /// Puts a wait for the open gate into the stream. False if the device cannot; then the policy
   /// falls back to event:2, with a warning.
   bool put_wait(CUstream stream) noexcept;
@@ -66,6 +84,12 @@ class Pacer {
   std::unordered_map<std::uint64_t, std::shared_ptr<Stream>> streams_;
   std::atomic<CUdeviceptr> gate_address_{0};  ///< 0: the board is not registered.
   std::atomic<CUcontext> registered_in_{nullptr};
+
+  Lengths lengths_;
+  std::atomic<std::uint64_t> run_ns_{0};  ///< Sum of Stream::run_ns.
+  std::atomic<std::uint32_t> known_in_a_row_{0};
+  std::optional<std::uint64_t> quiet_before_;  ///< Of the polling thread.
+  std::vector<std::shared_ptr<Stream>> sampled_;
 };
 
 }  // namespace sluice::intercept

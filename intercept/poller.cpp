@@ -13,6 +13,8 @@ namespace sluice::intercept {
 namespace {
 
 constexpr std::uint64_t kPeriodNs = 1'000'000;
+/// While launches are being measured: as long before and after one, no other client may have run.
+constexpr std::uint64_t kSamplingPeriodNs = 400'000;
 /// Jobs that follow each other closely find the poller awake, and need not wake it each time.
 constexpr std::uint64_t kStayAwakeNs = 100'000'000;
 constexpr std::uint64_t kIdleNs = 1'000'000'000;
@@ -29,14 +31,17 @@ constinit std::atomic<bool> g_started{false};
   for (;;) {
     const std::uint32_t opened = g_opened.load();
     bool active = false;
+    bool sampling = false;
     process.for_each_client([&](Client& client) {
-      if (!g_leaving.load()) client.jobs().poll();
-      active = active || shm::is_active(client.slot().job.load());
+      if (g_leaving.load()) return;
+      client.jobs().poll();
+      sampling = client.pacer().collect_samples() || sampling;
+      active = active || client.jobs().need_polling();
     });
     const std::uint64_t now = shm::monotonic_ns();
     if (active) last_active_ns = now;
-    if (now - last_active_ns < kStayAwakeNs && !g_explicit_jobs.load()) {
-      shm::futex_wait(never, 0, kPeriodNs);
+    if (sampling || now - last_active_ns < kStayAwakeNs) {
+      shm::futex_wait(never, 0, sampling ? kSamplingPeriodNs : kPeriodNs);
       continue;
     }
     g_asleep.store(true);

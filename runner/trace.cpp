@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "runner/json_node.hpp"
 
@@ -23,6 +24,7 @@ struct Columns {
   std::size_t block = 0;
   std::size_t duration = 0;
   std::size_t launch = 0;
+  std::size_t name = 0;  ///< `count` if there is none.
 };
 
 Columns read_columns(const JsonNode& node) {
@@ -35,8 +37,14 @@ Columns read_columns(const JsonNode& node) {
     if (found == names.end()) node.complain(fmt::format("column \"{}\" is missing", name));
     return static_cast<std::size_t>(found - names.begin());
   };
-  return {names.size(),   place("kind"),        place("grid"),
-          place("block"), place("duration_ns"), place("launch_ns")};
+  const auto name = std::find(names.begin(), names.end(), "name") - names.begin();
+  return {names.size(),
+          place("kind"),
+          place("grid"),
+          place("block"),
+          place("duration_ns"),
+          place("launch_ns"),
+          static_cast<std::size_t>(name)};
 }
 
 /// The product of three dimensions, each at least 1.
@@ -52,7 +60,10 @@ std::uint32_t read_volume(const JsonNode& node, std::int64_t max) {
   return static_cast<std::uint32_t>(volume);
 }
 
-void read_row(const JsonNode& node, const Columns& columns, Trace& trace) {
+/// What tells one kernel from another, by the row it stands in.
+using Sorts = std::map<std::string, std::uint32_t>;
+
+void read_row(const JsonNode& node, const Columns& columns, Trace& trace, Sorts& sorts) {
   const auto cells = node.elements("a row, which is a list");
   if (cells.size() != columns.count) {
     node.complain(fmt::format("found {} cells, allowed: {}, as many as columns", cells.size(),
@@ -71,6 +82,9 @@ void read_row(const JsonNode& node, const Columns& columns, Trace& trace) {
   kernel.launch_ns = cells[columns.launch].as_integer(-kMaxLaunchNs, kMaxLaunchNs);
   kernel.blocks = read_volume(cells[columns.grid], kMaxBlocks);
   kernel.threads = read_volume(cells[columns.block], kMaxThreads);
+  const std::string name = columns.name < cells.size() ? cells[columns.name].as_text() : "";
+  const std::string sort = fmt::format("{} {} {}", kernel.blocks, kernel.threads, name);
+  kernel.sort = sorts.try_emplace(sort, static_cast<std::uint32_t>(sorts.size())).first->second;
   trace.kernels.push_back(kernel);
 }
 
@@ -91,7 +105,8 @@ Trace read_trace(const std::string& file) {
   if (const auto gpu = root.find("gpu")) trace.gpu = gpu->as_text();
   const Columns columns = read_columns(root.member("columns"));
   const JsonNode rows = root.member("rows");
-  for (const JsonNode& row : rows.elements("a list of rows")) read_row(row, columns, trace);
+  Sorts sorts;
+  for (const JsonNode& row : rows.elements("a list of rows")) read_row(row, columns, trace, sorts);
   if (trace.kernels.empty()) rows.complain("no kernel in this trace, nothing to replay");
 
   const std::int64_t first = trace.kernels.front().launch_ns;

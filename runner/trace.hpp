@@ -12,6 +12,8 @@ struct TraceKernel {
   std::int64_t launch_ns = 0;  ///< When it was launched, after the first launch of the job.
   std::uint32_t blocks = 1;    ///< All dimensions of the grid multiplied, at most 2^31-1.
   std::uint32_t threads = 1;   ///< All dimensions of a block multiplied, at most 1024.
+  /// The same for kernels of one name, grid and block, and different for others, from 0 on.
+  std::uint32_t sort = 0;
 };
 
 /// A recorded job: its kernels in launch order.
@@ -24,8 +26,9 @@ struct Trace {
   [[nodiscard]] std::uint64_t kernels_ns() const;
 };
 
-/// Reads a trace file: an object with model, gpu, columns (kind, name, grid, block, duration_ns,
-/// launch_ns, ... in any order) and rows. Throws ConfigError that names file and place.
+/// Reads a trace file: an object with model, gpu, columns (kind, grid, block, duration_ns,
+/// launch_ns, and others, of which name is read, in any order) and rows. Throws ConfigError that
+/// names file and place.
 [[nodiscard]] Trace read_trace(const std::string& file);
 
 /// Names of the traces in a folder, sorted, without ".json".

@@ -12,6 +12,8 @@ struct Form {
   bool takes_n;
 };
 
+constexpr std::string_view kMicroseconds = "us";
+
 constexpr std::array<Form, 5> kForms{{{"none", PolicyKind::kNone, false},
                                       {"gate", PolicyKind::kGate, false},
                                       {"sync", PolicyKind::kSync, true},
@@ -30,12 +32,14 @@ std::optional<Policy> parse_policy(std::string_view text) noexcept {
       return Policy{form.kind, 0};
     }
     if (colon == std::string_view::npos) return std::nullopt;
-    const std::string_view digits = text.substr(colon + 1);
+    std::string_view digits = text.substr(colon + 1);
+    const bool in_time = form.kind == PolicyKind::kDevice && digits.ends_with(kMicroseconds);
+    if (in_time) digits.remove_suffix(kMicroseconds.size());
     std::uint32_t n = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
     if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
     if (n < 1 || n > Policy::kMaxN) return std::nullopt;
-    return Policy{form.kind, n};
+    return Policy{form.kind, n, in_time};
   }
   return std::nullopt;
 }
@@ -45,6 +49,7 @@ std::string to_string(const Policy& policy) {
     if (form.kind != policy.kind) continue;
     std::string text(form.name);
     if (form.takes_n) text += ":" + std::to_string(policy.n);
+    if (policy.in_time) text += kMicroseconds;
     return text;
   }
   return "unknown";

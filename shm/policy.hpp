@@ -10,30 +10,36 @@ namespace sluice::shm {
 enum class PolicyKind : std::uint8_t { kNone, kGate, kSync, kEvent, kDevice };
 
 /// A policy as users write it: `none`, `gate`, `sync:N`, `event:N`, `device:N`, with N the number
-/// of launches of one stream between two sync points, in one event group, or between two waits.
+/// of launches of one stream between two sync points, in one event group, or between two waits;
+/// or `device:Nus`, with N the GPU time between two waits.
 struct Policy {
   PolicyKind kind = PolicyKind::kNone;
-  std::uint32_t n = 0;  ///< 1 to kMaxN for sync, event and device; 0 otherwise.
+  std::uint32_t n = 0;   ///< 1 to kMaxN for sync, event and device; 0 otherwise.
+  bool in_time = false;  ///< n is microseconds of the GPU's time; for device only.
 
   static constexpr std::uint32_t kMaxN = 1'000'000;
 
+  /// Of a policy in time: GPU time between two waits.
+  [[nodiscard]] constexpr std::uint64_t time_ns() const noexcept { return std::uint64_t{n} * 1000; }
+
   friend bool operator==(const Policy&, const Policy&) = default;
 
-  /// One word for the board: kind in bits 32-39, n in bits 0-31.
+  /// One word for the board: in_time in bit 40, kind in bits 32-39, n in bits 0-31.
   [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
-    return (static_cast<std::uint64_t>(kind) << 32U) | n;
+    return (std::uint64_t{in_time} << 40U) | (static_cast<std::uint64_t>(kind) << 32U) | n;
   }
   [[nodiscard]] static constexpr Policy unpack(std::uint64_t word) noexcept {
-    return {static_cast<PolicyKind>((word >> 32U) & 0xffU), static_cast<std::uint32_t>(word)};
+    return {static_cast<PolicyKind>((word >> 32U) & 0xffU), static_cast<std::uint32_t>(word),
+            ((word >> 40U) & 1U) != 0};
   }
 };
 
 /// The policy of a client that names none.
-inline constexpr Policy kDefaultPolicy{PolicyKind::kDevice, 4};
+inline constexpr Policy kDefaultPolicy{PolicyKind::kDevice, 200, true};
 
 /// What parse_policy() accepts, for error messages.
 inline constexpr std::string_view kPolicyForms =
-    "none, gate, sync:N, event:N, device:N (N 1-1000000)";
+    "none, gate, sync:N, event:N, device:N, device:Nus (N 1-1000000)";
 
 /// Allocation-free and exact: no spaces, no signs, no default N. Nothing for anything else.
 [[nodiscard]] std::optional<Policy> parse_policy(std::string_view text) noexcept;

@@ -49,10 +49,11 @@ void SpinKernel::calibrate(CUstream stream) {
   cycles_per_us_ = 1000;
   own_ns_ = 0;
   // The clock of an idle GPU is low: keep it busy until it has risen.
-  for (int i = 0; i < 100; ++i) launch(stream, 1, 32, kLongNs);
+  for (int i = 0; i < 100; ++i) launch(stream, 1, 32, 0, kLongNs);
   SLUICE_CUDA(cuStreamSynchronize(stream));
-  const double short_us = shortest_us(stream, kRepeats, [&] { launch(stream, 1, 32, kShortNs); });
-  const double long_us = shortest_us(stream, kRepeats, [&] { launch(stream, 1, 32, kLongNs); });
+  const double short_us =
+      shortest_us(stream, kRepeats, [&] { launch(stream, 1, 32, 0, kShortNs); });
+  const double long_us = shortest_us(stream, kRepeats, [&] { launch(stream, 1, 32, 0, kLongNs); });
   // At 1000 cycles per us both ran for as many cycles as they were given ns; what launching adds
   // is the same for both and falls out of the difference.
   const double speed = static_cast<double>(kLongNs - kShortNs) / (long_us - short_us);
@@ -61,11 +62,11 @@ void SpinKernel::calibrate(CUstream stream) {
 }
 
 void SpinKernel::launch(CUstream stream, std::uint32_t blocks, std::uint32_t threads,
-                        std::uint64_t duration_ns) {
+                        std::uint32_t shared_bytes, std::uint64_t duration_ns) {
   std::uint64_t spin_ns = duration_ns - std::min(duration_ns, own_ns_);
   std::array<void*, 2> arguments{&spin_ns, &cycles_per_us_};
-  SLUICE_CUDA(
-      cuLaunchKernel(function_, blocks, 1, 1, threads, 1, 1, 0, stream, arguments.data(), nullptr));
+  SLUICE_CUDA(cuLaunchKernel(function_, blocks, 1, 1, threads, 1, 1, shared_bytes, stream,
+                             arguments.data(), nullptr));
 }
 
 }  // namespace sluice::runner

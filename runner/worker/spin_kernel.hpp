@@ -16,7 +16,7 @@ class SpinKernel {
 
   /// Launches one kernel of `duration_ns` from start to end. Asynchronous.
   void launch(CUstream stream, std::uint32_t blocks, std::uint32_t threads,
-              std::uint64_t duration_ns);
+              std::uint32_t shared_bytes, std::uint64_t duration_ns);
 
   [[nodiscard]] std::uint64_t cycles_per_us() const { return cycles_per_us_; }
 

@@ -11,6 +11,7 @@ TEST(Policy, ReadsEveryForm) {
   EXPECT_EQ(parse_policy("sync:1"), (Policy{PolicyKind::kSync, 1}));
   EXPECT_EQ(parse_policy("event:2"), (Policy{PolicyKind::kEvent, 2}));
   EXPECT_EQ(parse_policy("device:4"), (Policy{PolicyKind::kDevice, 4}));
+  EXPECT_EQ(parse_policy("device:200us"), (Policy{PolicyKind::kDevice, 200, true}));
   EXPECT_EQ(parse_policy("device:1000000"), (Policy{PolicyKind::kDevice, Policy::kMaxN}));
 }
 
@@ -35,6 +36,11 @@ TEST(Policy, RefusesEverythingElse) {
                            "sync:1:2",
                            "sync:0x10",
                            "sync:1.5",
+                           "device:us",
+                           "device:0us",
+                           "device:2ms",
+                           "device:200 us",
+                           "event:2us",
                            "device:1000001",
                            "device:4294967297",
                            "device:99999999999999999999",
@@ -45,7 +51,7 @@ TEST(Policy, RefusesEverythingElse) {
 }
 
 TEST(Policy, TextAndWordGoThereAndBack) {
-  for (const char* text : {"none", "gate", "sync:1", "event:2", "device:1000000"}) {
+  for (const char* text : {"none", "gate", "sync:1", "event:2", "device:1000000", "device:200us"}) {
     const Policy policy = parse_policy(text).value();
     EXPECT_EQ(to_string(policy), text);
     EXPECT_EQ(Policy::unpack(policy.pack()), policy);

@@ -63,7 +63,7 @@ TEST_F(Status, SaysWhyAClientRunsUngated) {
 TEST_F(Status, TellsThePolicyInForceFromTheOneAskedFor) {
   add_client(0, 0, "a").policy.store(shm::Policy{shm::PolicyKind::kEvent, 2}.pack());
   expect_says(text(), "event:2");
-  expect_says(text(), "asked for policy device:4, which its device cannot do");
+  expect_says(text(), "asked for policy device:200us, which its device cannot do");
 }
 
 TEST_F(Status, NamesEveryState) {

@@ -1,0 +1,86 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "intercept/driver.hpp"
+
+namespace sluice::intercept {
+
+/// What a launch gives the GPU: enough to tell two launches apart that take different times.
+struct Work {
+  CUfunction function = nullptr;  ///< Null for a graph.
+  CUgraphExec graph = nullptr;
+  std::array<unsigned, 3> grid{};   ///< Blocks.
+  std::array<unsigned, 3> block{};  ///< Threads.
+  unsigned shared_bytes = 0;
+  bool programmatic = false;  ///< May start before the launch in front of it has ended.
+};
+
+/// GPU time of one kind of launch, as far as it is known: the greatest of its last samples. A
+/// persistent kernel has one grid for problems of every size, so samples that differ by more than
+/// 2 x say nothing about the next launch.
+class Length {
+ public:
+  static constexpr std::size_t kSamples = 8;
+  /// Below this, differences are those of the measurement.
+  static constexpr std::uint32_t kFloorNs = 20'000;
+  /// Longer than any spacing: of launches whose time is not known, or differs.
+  static constexpr std::uint32_t kUnbounded = 0xffff'ffff;
+
+  /// ns; kUnbounded if not known or not the same each time.
+  [[nodiscard]] std::uint32_t ns() const noexcept {
+    return length_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool known() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
+  /// Whether there is a sample, or no hope of one (another client always runs, say).
+  [[nodiscard]] bool settled() const noexcept {
+    return known() || tried_.load(std::memory_order_relaxed) >= kTries;
+  }
+  /// Whether there are fewer samples than there is room for.
+  [[nodiscard]] bool wants_samples() const noexcept {
+    return count_.load(std::memory_order_relaxed) < kSamples;
+  }
+  /// What ns() was when this was first asked. Two captures of the same code must get the same
+  /// nodes, so what they are decided by must not change.
+  [[nodiscard]] std::uint32_t frozen_ns() noexcept;
+
+  /// Around a sample: one at a time is enough of a kind.
+  void begin_sample() noexcept {
+    tried_.fetch_add(1, std::memory_order_relaxed);
+    sampled_.store(true, std::memory_order_relaxed);
+  }
+  void end_sample() noexcept { sampled_.store(false, std::memory_order_relaxed); }
+  [[nodiscard]] bool is_sampled() const noexcept {
+    return sampled_.load(std::memory_order_relaxed);
+  }
+  void add_sample(std::uint32_t ns) noexcept;
+
+ private:
+  friend class Lengths;
+  static constexpr std::uint32_t kTries = 64;
+  std::atomic<std::uint64_t> key_{0};
+  std::atomic<std::uint32_t> count_{0};
+  std::atomic<std::uint32_t> tried_{0};
+  std::atomic<bool> sampled_{false};
+  std::atomic<std::uint32_t> length_{kUnbounded};
+  std::atomic<std::uint64_t> frozen_{0};  ///< 0: not asked for yet; else the length plus 1.
+  std::array<std::atomic<std::uint32_t>, kSamples> samples_{};
+};
+
+/// The lengths of what one client launches. Found without a lock, never forgotten.
+class Lengths {
+ public:
+  /// Null if there are too many different ones.
+  [[nodiscard]] Length* find(const Work& work) noexcept;
+  /// What is launched under a handle from now on is another graph.
+  void forget(CUgraphExec graph) noexcept;
+
+ private:
+  static constexpr std::size_t kSize = 8192;
+  [[nodiscard]] static std::uint64_t key_of(const Work& work) noexcept;
+  std::vector<Length> table_ = std::vector<Length>(kSize);
+};
+
+}  // namespace sluice::intercept

@@ -1,0 +1,60 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "intercept/driver.hpp"
+#include "intercept/lengths.hpp"
+
+namespace sluice::intercept {
+
+/// Pairs of events around some launches of one stream: how long they take on the GPU. The thread
+/// that launches fills a ring and never waits; the polling thread empties it.
+class Sampler {
+ public:
+  /// Whether the launch that comes is worth a sample, and a pair is free. Then end() must follow.
+  [[nodiscard]] bool begin(Length& length, CUstream stream) noexcept;
+  void end(CUstream stream) noexcept;
+
+  /// For the polling thread, again and again. A number that stays the same while no other client of
+  /// the device runs a job, and is nothing while one does: `before` from the last call, `now` from
+  /// just now. A sample during which another client ran is thrown away. Returns whether samples are
+  /// under way.
+  bool collect(std::optional<std::uint64_t> before, std::optional<std::uint64_t> now) noexcept;
+  [[nodiscard]] bool under_way() const noexcept { return taken_.load() != made_.load(); }
+
+  /// The stream ends. With its context (`gone`) the events have ended too.
+  void end_stream(bool gone) noexcept;
+
+ private:
+  /// A stream may hold 1000 launches, and each kind of them is unknown at first.
+  static constexpr std::uint32_t kPairs = 64;
+  /// Of what is known already, one launch in so many is measured again: soon, for a full set of
+  /// samples, then for what may have changed.
+  static constexpr std::uint32_t kSoon = 16;
+  static constexpr std::uint32_t kAgain = 256;
+  /// If the stream had nothing to do, a sample holds the host's time between the two records.
+  static constexpr std::uint64_t kMostHostNs = 30'000;
+
+  struct Pair {
+    CUevent before = nullptr;
+    CUevent after = nullptr;
+    Length* length = nullptr;
+    std::uint64_t host_ns = 0;
+    bool started = false;                ///< `before` was seen to have happened,
+    std::optional<std::uint64_t> quiet;  ///< and this was the number when it had not yet.
+  };
+  [[nodiscard]] bool has_events(Pair& pair) noexcept;
+  static void take_in(const Pair& pair, std::optional<std::uint64_t> now) noexcept;
+
+  std::array<Pair, kPairs> pairs_;
+  std::atomic<std::uint32_t> made_{0};   ///< Of the launching thread.
+  std::atomic<std::uint32_t> taken_{0};  ///< Of the polling thread.
+  std::uint32_t launches_ = 0;
+  std::mutex ending_;  ///< Never taken by a launch.
+  bool ended_ = false;
+};
+
+}  // namespace sluice::intercept
