@@ -20,6 +20,9 @@ bool Sampler::has_events(Pair& pair) noexcept {
 }
 
 bool Sampler::begin(Length& length, CUstream stream) noexcept {
+  // Another thread's launch into this stream is between its begin() and end(): ours is in its time.
+  if (open_) spoiled_ = true;
+  if (open_) return false;
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   if (made - taken_.load(std::memory_order_acquire) == kPairs) return false;
   if (length.is_sampled()) return false;
@@ -31,13 +34,18 @@ bool Sampler::begin(Length& length, CUstream stream) noexcept {
   length.begin_sample();
   pair.length = &length;
   pair.started = false;
+  open_ = true;
+  spoiled_ = false;
   return true;
 }
 
 void Sampler::end(CUstream stream) noexcept {
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   Pair& pair = pairs_[made % kPairs];
-  if (driver().cuEventRecord(pair.after, stream) != CUDA_SUCCESS) return pair.length->end_sample();
+  open_ = false;
+  if (spoiled_ || driver().cuEventRecord(pair.after, stream) != CUDA_SUCCESS) {
+    return pair.length->end_sample();
+  }
   // Where the GPU has not come to the first record yet, the host's time is not in the sample.
   const RelaxedCapture relaxed;
   const bool behind_work = driver().cuEventQuery(pair.before) == CUDA_ERROR_NOT_READY;

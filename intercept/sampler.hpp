@@ -53,7 +53,9 @@ class Sampler {
   std::atomic<std::uint32_t> made_{0};   ///< Of the launching thread.
   std::atomic<std::uint32_t> taken_{0};  ///< Of the polling thread.
   std::uint32_t launches_ = 0;
-  std::mutex ending_;  ///< Never taken by a launch.
+  bool open_ = false;     ///< Between begin() and end(), which may be those of different threads.
+  bool spoiled_ = false;  ///< Another launch came in between.
+  std::mutex ending_;     ///< Never taken by a launch.
   bool ended_ = false;
 };
 
