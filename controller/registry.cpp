@@ -22,24 +22,30 @@ std::string_view text_of(const std::array<char, 40>& field) {
   return all.substr(0, all.find('\0'));
 }
 
-/// Only what parse_policy() could have made.
 bool valid_policy(std::uint64_t packed) {
   const shm::Policy policy = shm::Policy::unpack(packed);
-  if (policy.pack() != packed) return false;
-  return shm::parse_policy(shm::to_string(policy)) == policy;
+  return policy.pack() == packed && policy.valid();
+}
+
+bool lives(SlotState state) {
+  return state == SlotState::kReserved || state == SlotState::kLive ||
+         state == SlotState::kFailedOpen;
 }
 
 /// What is wrong with the content of a request; empty if nothing.
 std::string fault_of(const Request& request) {
   if (request.kind == RequestKind::kLease) return {};
-  if (request.kind != RequestKind::kAttach) return "unknown request";
-  if (request.priority > 255) {
+  const bool sets = request.kind == RequestKind::kSet;
+  if (!sets && request.kind != RequestKind::kAttach) return "unknown request";
+  const bool keeps_priority = sets && request.priority == shm::kKeepPriority;
+  const bool keeps_policy = sets && request.policy == shm::kKeepPolicy;
+  if (!keeps_priority && request.priority > 255) {
     return "priority " + std::to_string(request.priority) + " is not in 0-255";
   }
-  if (request.slot < -1 || request.slot >= shm::kSlots) {
+  if (request.slot < (sets ? 0 : -1) || request.slot >= shm::kSlots) {
     return "slot " + std::to_string(request.slot) + " does not exist";
   }
-  if (!valid_policy(request.policy)) return "unknown policy";
+  if (!keeps_policy && !valid_policy(request.policy)) return "unknown policy";
   return {};
 }
 
@@ -93,6 +99,7 @@ bool Registry::told_lately(pid_t pid) {
 Reply Registry::decide(Connection& from, const Request& request) {
   const std::string fault = fault_of(request);
   if (!fault.empty()) return refusal(ReplyStatus::kBadRequest, fault);
+  if (request.kind == RequestKind::kSet) return set(from, request);
   if (!from.process->watchable()) {
     return refusal(ReplyStatus::kCannotWatch,
                    "the controller cannot see this process (another pid namespace?): not gated");
@@ -155,12 +162,10 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
 
 Reply Registry::attach_again(Connection& from, const Request& request) {
   const SlotInfo info = clients_.info(request.slot);
-  const bool lives = info.state == SlotState::kReserved || info.state == SlotState::kLive ||
-                     info.state == SlotState::kFailedOpen;
   const bool same =
       clients_.board.board_id.load() == request.board_id && info.generation == request.generation &&
       clients_.slot(request.slot).pid.load() == static_cast<std::uint32_t>(from.process->pid());
-  if (!lives || !same) {
+  if (!lives(info.state) || !same) {
     return refusal(ReplyStatus::kOtherBoard, "slot " + std::to_string(request.slot) +
                                                  " is no longer this process's: not gated");
   }
@@ -169,6 +174,42 @@ Reply Registry::attach_again(Connection& from, const Request& request) {
   clients_.tally.reattached.fetch_add(1);
   spdlog::info("client attached again: {}", clients_.describe(request.slot));
   return given(from, request.slot);
+}
+
+/// Inputs before what depends on them: the priority before the bits, which change_priority() sees
+/// to. The policy is the client's own to put in force, because launches of it are under way.
+Reply Registry::set(const Connection& from, const Request& request) {
+  const SlotInfo info = clients_.info(request.slot);
+  if (!lives(info.state) || clients_.board.board_id.load() != request.board_id ||
+      info.generation != request.generation) {
+    return refusal(ReplyStatus::kOtherBoard,
+                   "the client of slot " + std::to_string(request.slot) + " has ended");
+  }
+  shm::Slot& slot = clients_.slot(request.slot);
+  const std::uint64_t old_policy = slot.requested_policy.load();
+  const std::uint64_t policy = request.policy == shm::kKeepPolicy ? old_policy : request.policy;
+  const auto priority = request.priority == shm::kKeepPriority
+                            ? info.priority
+                            : static_cast<std::uint8_t>(request.priority);
+  slot.requested_policy.store(policy);
+  shm::change_priority(clients_.view, request.slot, priority);
+  update_outranked(clients_);
+  std::string changes;
+  if (priority != info.priority) {
+    changes += ", priority " + std::to_string(info.priority) + " -> " + std::to_string(priority);
+  }
+  if (policy != old_policy) {
+    changes += ", policy " + shm::to_string(shm::Policy::unpack(old_policy)) + " -> " +
+               shm::to_string(shm::Policy::unpack(policy));
+  }
+  spdlog::info("client changed by pid {}: {}{}", from.process->pid(),
+               clients_.describe(request.slot), changes);
+  Reply reply;
+  reply.status = ReplyStatus::kOk;
+  reply.slot = request.slot;
+  reply.generation = info.generation;
+  reply.board_id = request.board_id;
+  return reply;
 }
 
 Reply Registry::given(Connection& to, int slot) {

@@ -11,7 +11,8 @@
 
 namespace sluice::controller {
 
-/// Answers requests: gives slots out, gives old ones back to their clients, takes leases.
+/// Answers requests: gives slots out, gives old ones back to their clients, changes
+/// clients, takes leases.
 class Registry : public RequestHandler {
  public:
   Registry(std::string session, Clients& clients, Leases& leases, CommandReader& commands)
@@ -25,6 +26,7 @@ class Registry : public RequestHandler {
   shm::Reply lease(const Connection& from);
   shm::Reply attach(Connection& from, const shm::Request& request);
   shm::Reply attach_again(Connection& from, const shm::Request& request);
+  shm::Reply set(const Connection& from, const shm::Request& request);
   shm::Reply given(Connection& to, int slot);
   void fill_slot(int slot, const Connection& from, const shm::Request& request);
   std::optional<std::uint8_t> device_index(const shm::Request& request);

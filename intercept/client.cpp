@@ -15,6 +15,13 @@ constexpr std::uint64_t kRecheckNs = 10'000'000;
 /// A watcher that has not run for this long will not enforce max_hold either.
 constexpr std::uint64_t kWatcherLostNs = 2'000'000'000;
 
+/// In the place of device:N, where the device cannot.
+constexpr shm::Policy kFallback{shm::PolicyKind::kEvent, 2};
+
+bool holds_on_host(shm::Policy policy) noexcept {
+  return policy.kind != shm::PolicyKind::kNone && policy.kind != shm::PolicyKind::kDevice;
+}
+
 }  // namespace
 
 Client::Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
@@ -26,10 +33,29 @@ Client::Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
       jobs_(seat.board, seat.slot),
       pacer_(*this) {}
 
-void Client::set_policy(shm::Policy policy) noexcept {
-  policy_.store(policy.pack());
-  slot_.policy.store(policy.pack());
-  learning_.store(policy.in_time);
+/// By the rule of gates.hpp: whoever writes reads the inputs again and repeats until they did not
+/// change, so that the watcher and a launch that falls back need no lock.
+void Client::take_policy() noexcept {
+  bool changed = false;
+  for (;;) {
+    const std::uint64_t requested = slot_.requested_policy.load();
+    const bool cannot_wait = cannot_wait_.load();
+    shm::Policy policy = shm::Policy::unpack(requested);
+    if (!policy.valid()) return;
+    if (policy.kind == shm::PolicyKind::kDevice && cannot_wait) policy = kFallback;
+    if (!is_under(policy)) {
+      policy_.store(policy.pack());
+      changed = true;
+    }
+    if (changed) learning_.store(policy.in_time);
+    if (slot_.policy.load() != policy.pack()) slot_.policy.store(policy.pack());
+    if (slot_.requested_policy.load() == requested && cannot_wait_.load() == cannot_wait) return;
+  }
+}
+
+void Client::fall_back() noexcept {
+  cannot_wait_.store(true);
+  take_policy();
 }
 
 std::optional<std::uint64_t> Client::others_quiet() const noexcept {
@@ -53,12 +79,11 @@ std::optional<std::uint64_t> Client::others_quiet() const noexcept {
 }
 
 void Client::hold(Entry entry) noexcept {
-  const shm::PolicyKind kind = policy().kind;
-  if (kind == shm::PolicyKind::kNone || kind == shm::PolicyKind::kDevice) return;
+  if (!holds_on_host(policy())) return;
   const std::uint64_t begin = shm::monotonic_ns();
   const std::uint64_t gate = slot_.gate.load();
   slot_.waiters.fetch_add(1);
-  while (obeys()) {
+  while (obeys() && holds_on_host(policy())) {
     const std::uint32_t openings = slot_.wake.load();
     if (slot_.gate.load() == 0) break;
     shm::futex_wait(slot_.wake, openings, kRecheckNs);

@@ -35,7 +35,13 @@ class Client {
   [[nodiscard]] shm::Policy policy() const noexcept {
     return shm::Policy::unpack(policy_.load(std::memory_order_relaxed));
   }
-  void set_policy(shm::Policy policy) noexcept;
+
+  /// Puts the requested policy of the board in force; for any thread, and the watcher's in each
+  /// tick. Allocation-free. Launches under way end under the policy that they began with.
+  void take_policy() noexcept;
+
+  /// The device cannot wait on the gate: from now on event:2 is in force instead of device:N.
+  void fall_back() noexcept;
 
   /// Whether this client obeys its gate. False after failing open.
   [[nodiscard]] bool obeys() const noexcept { return obeys_.load(std::memory_order_relaxed); }
@@ -86,7 +92,12 @@ class Client {
     return slot_.entries[static_cast<std::size_t>(entry)][count];
   }
 
-  /// Holds the calling thread while the gate is closed, if the policy holds on the host.
+  /// Whether launches that began under `policy` are still under it.
+  [[nodiscard]] bool is_under(shm::Policy policy) const noexcept {
+    return policy_.load(std::memory_order_relaxed) == policy.pack();
+  }
+
+  /// Holds the calling thread while the gate is closed and the policy holds on the host.
   void hold(Entry entry) noexcept;
 
   /// A wait on the driver outlasted its bound. The program may be waiting for its own later
@@ -100,6 +111,7 @@ class Client {
   std::atomic<std::uint64_t> policy_;
   std::atomic<bool> obeys_{false};
   std::atomic<bool> learning_;
+  std::atomic<bool> cannot_wait_{false};  ///< The device refuses waits on the gate.
   std::once_flag captures_waits_decided_;
   bool captures_waits_ = false;
   Jobs jobs_;

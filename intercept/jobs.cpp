@@ -241,6 +241,16 @@ void Jobs::poll() noexcept {
   if (transparent_ && busy_.empty() && nothing_since(launches_at_last_poll_)) close_transparent();
 }
 
+void Jobs::begin_anew() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!transparent_) return;
+  // What was not marked at priority 0 cannot be asked about; the rest poll() will put away.
+  std::erase_if(busy_, [](const Busy& busy) {
+    return busy.stream == CU_STREAM_PER_THREAD && busy.marker == nullptr && !busy.marking;
+  });
+  close_transparent();
+}
+
 void Jobs::forget(CUstream stream) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase_if(busy_, [stream](const Busy& busy) { return busy.stream == stream; });

@@ -52,6 +52,11 @@ class Jobs {
   void after_sync_context(std::uint64_t before, CUcontext context) noexcept;
   void after_sync(std::uint64_t before, CUstream stream) noexcept;
 
+  /// For the watcher: the priority was 0, so that nobody polled, and is not any more. Ends the
+  /// transparent job, or it might hold others with nobody to see its end; the next work begins one.
+  /// Makes no driver call and allocates nothing.
+  void begin_anew() noexcept;
+
   /// For the polling thread. Ends the transparent job if its work is done.
   void poll() noexcept;
   /// Whether a job runs whose end nobody will tell.

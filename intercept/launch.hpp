@@ -38,6 +38,11 @@ CUresult launch(Entry entry, CUstream stream, Describe describe, Call call) noex
   // Last, because the gate may have closed while an event group was waited for.
   if (client->gate_closed()) [[unlikely]] {
     client->hold(entry);
+    // Its policy has become device: what holds it then stands in its stream.
+    if (client->policy().kind == shm::PolicyKind::kDevice && client->must_pace() &&
+        turn.policy.kind != shm::PolicyKind::kDevice) {
+      turn = client->pacer().before(entry, stream, describe(), true);
+    }
   }
   Trace* const traced = trace();
   if (traced != nullptr) [[unlikely]] {

@@ -16,18 +16,19 @@ namespace sluice::intercept {
 
 using shm::PolicyKind;
 
-namespace {
-
+/// Ends when another policy is in force: under that one others may fill the stream, so that it is
+/// never idle. While the gate is closed it does not count as long: waits of policy device, in the
+/// stream from before, hold the work then, as hold() would hold the launch.
 template <class Query>
-Waited traced_wait(shm::TraceHold why, Query query) noexcept {
+Waited Pacer::wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept {
   Trace* const traced = trace();
   const std::uint64_t begin = traced == nullptr ? 0 : shm::monotonic_ns();
-  const Waited waited = wait_for_driver(query);
+  const Waited waited =
+      wait_for_driver([&] { return client_.is_under(policy) ? query() : CUDA_SUCCESS; },
+                      [&] { return client_.obeys() && client_.gate_closed(); });
   if (traced != nullptr) traced->hold(why, begin, 0, 0);
   return waited;
 }
-
-}  // namespace
 
 std::shared_ptr<Pacer::Stream> Pacer::find(CUstream stream) {
   unsigned long long id = 0;
@@ -42,20 +43,27 @@ std::shared_ptr<Pacer::Stream> Pacer::find(CUstream stream) {
   return state;
 }
 
-Pacer::Turn Pacer::before(Entry entry, CUstream stream, const Work& work) noexcept {
+Pacer::Turn Pacer::before(Entry entry, CUstream stream, const Work& work, bool held) noexcept {
   const shm::Policy policy = client_.policy();
   std::shared_ptr<Stream> state = policy.n == 0 ? nullptr : find(stream);
   if (state == nullptr) return {};
   const std::lock_guard lock(state->mutex);
-  Turn turn{state, ++state->launches};
+  if (state->policy != policy) {
+    state->policy = policy;
+    state->launches = 0;  // so that a wait, or a look at the last group, comes first
+  }
+  Turn turn{state, ++state->launches, false, policy};
   const bool due = (turn.number - 1) % policy.n == 0;
-  if (policy.kind == PolicyKind::kEvent && due) begin_group(*state, (turn.number - 1) / policy.n);
+  if (policy.kind == PolicyKind::kEvent && due) {
+    begin_group(*state, (turn.number - 1) / policy.n, policy);
+  }
   if (policy.kind != PolicyKind::kDevice) return turn;
   const bool graph = work.graph != nullptr;
   Length* const length = policy.in_time ? lengths_.find(work) : nullptr;
-  const bool wanted = policy.in_time ? client_.outranked() && spend(*state, length, graph, policy)
-                                     // A graph is many kernels: it never shares a spacing.
-                                     : due || graph;
+  const bool wanted = policy.in_time
+                          ? client_.outranked() && spend(*state, length, graph || held, policy)
+                          // A graph is many kernels: it never shares a spacing.
+                          : due || graph || held;
   if (wanted && put_wait(stream)) {
     client_.counter(entry, shm::Count::kWaited).fetch_add(1);
     if (graph && !policy.in_time) state->launches = turn.number = 0;
@@ -116,7 +124,7 @@ bool Pacer::collect_samples() noexcept {
 }
 
 /// Group g may start when group g-2 is done; both use the same event.
-void Pacer::begin_group(Stream& state, std::uint64_t group) noexcept {
+void Pacer::begin_group(Stream& state, std::uint64_t group, shm::Policy policy) noexcept {
   const std::size_t parity = group % 2;
   CUevent& end = state.group_end[parity];
   if (end == nullptr) {
@@ -128,13 +136,13 @@ void Pacer::begin_group(Stream& state, std::uint64_t group) noexcept {
   if (!state.recorded[parity]) return;
   state.recorded[parity] = false;
   const Waited waited =
-      traced_wait(shm::TraceHold::kEventGroup, [&] { return driver().cuEventQuery(end); });
+      wait(shm::TraceHold::kEventGroup, policy, [&] { return driver().cuEventQuery(end); });
   if (waited == Waited::kTooLong) client_.give_up_waiting("an event group");
   if (waited == Waited::kFailed) end = nullptr;  // its context is gone, and the event with it
 }
 
 void Pacer::after(const Turn& turn, CUstream stream) noexcept {
-  const shm::Policy policy = client_.policy();
+  const shm::Policy policy = turn.policy;
   Stream& state = *turn.state;
   const std::lock_guard lock(state.mutex);
   if (turn.sampled) state.sampler.end(stream);
@@ -146,7 +154,7 @@ void Pacer::after(const Turn& turn, CUstream stream) noexcept {
   }
   if (policy.kind == PolicyKind::kSync) {
     const Waited waited =
-        traced_wait(shm::TraceHold::kSyncPoint, [&] { return driver().cuStreamQuery(stream); });
+        wait(shm::TraceHold::kSyncPoint, policy, [&] { return driver().cuStreamQuery(stream); });
     if (waited == Waited::kTooLong) client_.give_up_waiting("a sync point");
   }
 }
@@ -211,7 +219,7 @@ bool Pacer::register_here() noexcept {
 }
 
 void Pacer::fall_back(const char* why) noexcept {
-  client_.set_policy({PolicyKind::kEvent, 2});
+  client_.fall_back();
   Line(Level::kWarn) << "policy device: the GPU " << why << "; using event:2";
 }
 

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "intercept/driver.hpp"
+#include "intercept/driver_wait.hpp"
 #include "intercept/lengths.hpp"
 #include "intercept/sampler.hpp"
 #include "shm/policy.hpp"
+#include "shm/trace_format.hpp"
 
 namespace sluice::intercept {
 
@@ -28,6 +30,7 @@ class Pacer {
     std::mutex mutex;
     CUcontext context = nullptr;
     CUstream handle = nullptr;
+    shm::Policy policy;  ///< Under which `launches` counts: another one begins anew.
     std::uint64_t launches = 0;
     std::array<CUevent, 2> group_end{};  ///< Of even and odd groups; null until first used.
     std::array<bool, 2> recorded{};
@@ -36,16 +39,20 @@ class Pacer {
   };
 
   /// One launch's place in its stream. It keeps its number, because another thread may launch into
-  /// the same stream before after() is called: else no launch might end the group.
+  /// the same stream before after() is called: else no launch might end the group. And its policy,
+  /// because another one may come in force before the launch is done.
   struct Turn {
     std::shared_ptr<Stream> state;  ///< Null: nothing is to be done.
     std::uint64_t number = 0;       ///< From 1.
     bool sampled = false;
+    shm::Policy policy;
   };
 
   /// Around each launch while Client::must_pace(). before() may wait on the driver; its result
   /// goes to after().
-  Turn before(Entry entry, CUstream stream, const Work& work) noexcept;
+  /// `held`: on the host until now, by a policy that is gone; then a wait is due whatever was
+  /// spent.
+  Turn before(Entry entry, CUstream stream, const Work& work, bool held = false) noexcept;
   void after(const Turn& turn, CUstream stream) noexcept;
 
   /// What is known of the lengths of launches.
@@ -66,7 +73,9 @@ class Pacer {
 
  private:
   std::shared_ptr<Stream> find(CUstream stream);
-  void begin_group(Stream& state, std::uint64_t group) noexcept;
+  void begin_group(Stream& state, std::uint64_t group, shm::Policy policy) noexcept;
+  template <class Query>
+  Waited wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept;
   /// Policy device in time: puts the launch to the account. Whether a wait is due in front of it.
   [[nodiscard]] bool spend(Stream& state, const Length* length, bool graph,
                            const shm::Policy& policy) noexcept;

@@ -119,8 +119,18 @@ void Watcher::welcome(Watched& watched) noexcept {
     Line(Level::kWarn) << "slot " << client.seat().slot << " is somebody else's; running ungated";
     return;
   }
+  watched.priority = shm::SlotInfo::unpack(client.slot().info.load()).priority;
   shm::BoardView view(client.seat().board);
   if (shm::go_live(view, client.seat().slot)) client.set_obeys(true);
+}
+
+/// What the controller was asked to change: the gates have followed a priority already.
+void Watcher::take_settings(Watched& watched) noexcept {
+  Client& client = *watched.client;
+  client.take_policy();
+  const std::uint8_t priority = shm::SlotInfo::unpack(client.slot().info.load()).priority;
+  const std::uint8_t before = std::exchange(watched.priority, priority);
+  if (before == 0 && priority != 0) client.jobs().begin_anew();
 }
 
 void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
@@ -134,6 +144,7 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   }
   const auto state = shm::SlotInfo::unpack(slot.info.load()).state;
   if (state == shm::SlotState::kLeaving) return shm::keep_open(view, client.seat().slot);
+  take_settings(watched);
   const std::uint64_t beat = client.seat().board.heartbeat_ns.load();
   const bool silent = now > beat && now - beat > shm::kHeartbeatLostNs;
   if (state == shm::SlotState::kLive) {

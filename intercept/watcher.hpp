@@ -11,7 +11,8 @@
 namespace sluice::intercept {
 
 /// The thread that keeps this process honest: holds the mutexes that prove its life, fails open
-/// when the controller is gone and comes back when it returns, and ends holds that last too long.
+/// when the controller is gone and comes back when it returns, ends holds that last too long, and
+/// puts in force what `sluice set` asks for.
 ///
 /// It makes no driver call, allocates nothing and blocks all signals: with a full queue the
 /// driver blocks, and then so do allocation, copies and synchronisation of the whole process;
@@ -52,6 +53,7 @@ class Watcher {
     ino_t identity = 0;  ///< Of the connection's socket.
     std::uint64_t next_try_ns = 0;
     std::array<Hold, shm::kSlots> holds{};
+    std::uint8_t priority = 0;  ///< As seen by the last tick.
   };
 
   bool ensure_running() noexcept;
@@ -61,6 +63,7 @@ class Watcher {
   static void disconnect(Watched& watched) noexcept;
   void welcome(Watched& watched) noexcept;
   void tick(Watched& watched, std::uint64_t now) noexcept;
+  static void take_settings(Watched& watched) noexcept;
   void lose(Watched& watched, shm::FailReason reason) noexcept;
   void come_back(Watched& watched, std::uint64_t now) noexcept;
   void reconnect(Watched& watched) noexcept;

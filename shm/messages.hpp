@@ -14,14 +14,19 @@ inline constexpr std::uint32_t kWireVersion = 1;
 enum class RequestKind : std::uint32_t {
   kAttach = 1,  ///< Give me a slot, or my old one back (slot, generation, board_id).
   kLease = 2,   ///< Live until the sending process has ended, or has attached and left.
+  kSet = 3,  ///< Another priority, or policy, for the client of `slot`. Anybody of the user asks.
 };
+
+/// In a kSet: leave it as it is.
+inline constexpr std::uint32_t kKeepPriority = 0xffff'ffff;
+inline constexpr std::uint64_t kKeepPolicy = ~std::uint64_t{0};
 
 struct Request {
   std::uint32_t version = kWireVersion;
   RequestKind kind = RequestKind::kAttach;
   std::uint32_t priority = 0;    ///< 0-255
-  std::int32_t slot = -1;        ///< The old slot, or -1.
-  std::uint32_t generation = 0;  ///< Of the old slot.
+  std::int32_t slot = -1;        ///< The old slot, or -1. Of kSet: the client's.
+  std::uint32_t generation = 0;  ///< Of that slot.
   std::uint32_t reserved = 0;
   std::uint64_t board_id = 0;  ///< Of the mapped board, or 0.
   std::uint64_t policy = 0;    ///< Policy::pack()
@@ -33,7 +38,7 @@ enum class ReplyStatus : std::uint32_t {
   kOk = 0,
   kSessionFull,   ///< All slots are taken.
   kCannotWatch,   ///< The process is not visible from the controller (another pid namespace).
-  kOtherBoard,    ///< The old slot belongs to a board that is no more.
+  kOtherBoard,    ///< The slot is another client's, or of a board that is no more.
   kWrongVersion,  ///< Library and controller are of different builds.
   kBadRequest,
 };

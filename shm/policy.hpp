@@ -24,6 +24,13 @@ struct Policy {
 
   friend bool operator==(const Policy&, const Policy&) = default;
 
+  /// Whether parse_policy() could have made it: what is read from a board or a message may not be.
+  [[nodiscard]] constexpr bool valid() const noexcept {
+    if (kind == PolicyKind::kNone || kind == PolicyKind::kGate) return n == 0 && !in_time;
+    if (in_time && kind != PolicyKind::kDevice) return false;
+    return kind <= PolicyKind::kDevice && n >= 1 && n <= kMaxN;
+  }
+
   /// One word for the board: in_time in bit 40, kind in bits 32-39, n in bits 0-31.
   [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
     return (std::uint64_t{in_time} << 40U) | (static_cast<std::uint64_t>(kind) << 32U) | n;

@@ -25,8 +25,8 @@ TEST_F(Usage, TheDispatcherHelpsAndRefuses) {
   for (const Args& args : {Args{}, Args{"--help"}, Args{"-h"}, Args{"help"}}) {
     const Result result = sluice(args);
     EXPECT_EQ(result.exit_code, 0);
-    for (const char* word : {"exec", "status", "top", "run", "demo", "controller", "gpus", "models",
-                             "bench", "Examples"}) {
+    for (const char* word : {"exec", "status", "top", "set", "run", "demo", "controller", "gpus",
+                             "models", "bench", "Examples"}) {
       EXPECT_NE(result.out.find(word), std::string::npos) << word;
     }
   }

@@ -17,6 +17,7 @@
 #include "shm/session.hpp"
 #include "tools/common/command_line.hpp"
 #include "tools/common/install.hpp"
+#include "tools/common/policy_text.hpp"
 #include "tools/exec/controller.hpp"
 #include "tools/exec/environment.hpp"
 #include "tools/exec/gpu.hpp"
@@ -43,11 +44,6 @@ struct UsageOfExec : CLI::Formatter {
     return "Usage: " + name + " --priority N [OPTIONS] -- PROGRAM [ARGS]\n";
   }
 };
-
-std::string check_policy(const std::string& text) {
-  if (shm::parse_policy(text)) return {};
-  return "'" + text + "' is no policy: " + std::string(shm::kPolicyForms);
-}
 
 std::string check_log_level(const std::string& text) {
   for (const char* level : {"off", "warn", "info", "debug"}) {

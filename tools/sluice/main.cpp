@@ -26,6 +26,7 @@ constexpr std::array kCommands{
     Command{"exec", "run any program, unchanged, with a priority and a policy"},
     Command{"status", "who runs, who waits, and why; --coverage counts launches per driver entry"},
     Command{"top", "the session as it runs: activity, holds, rates, times of recent jobs"},
+    Command{"set", "give a running client another priority or policy"},
     Command{"run", "run an experiment file: its models as processes, logs of completion times"},
     Command{"demo", "run one critical and one best-effort model alone, then under each policy"},
     Command{"models", "put PyTorch models into the store from which run takes them"},
@@ -52,6 +53,7 @@ void print_help() {
          "  sluice exec --priority 100 -- python serve.py    critical: higher wins\n"
          "  sluice status                                    is it working, who waits for whom\n"
          "  sluice top                                       the same, live\n"
+         "  sluice set train.py --policy gate                change a client as it runs\n"
          "  sluice run exp_configs/replay/input_device.json\n";
 }
 

@@ -13,6 +13,9 @@ std::string coverage_text(const Snapshot& snapshot);
 /// Everything in the snapshot, coverage included.
 std::string status_json(const Snapshot& snapshot, const std::string& session);
 
+/// Why the policy in force is not the one asked for.
+std::string policy_note(const ClientSnapshot& client);
+
 /// "3 us", "12 ms", "1.3 s", "4 min"
 std::string format_duration(std::uint64_t ns);
 

@@ -56,7 +56,7 @@ std::string remarks(const ClientSnapshot& client) {
   auto add = [&](const std::string& line) { text += "           " + line + "\n"; };
   if (const std::string why = explain(client); !why.empty()) add("^ " + why);
   if (client.policy != client.requested_policy && client.state != shm::SlotState::kReserved) {
-    add(fmt::format("^ asked for policy {}, which its device cannot do", client.requested_policy));
+    add("^ " + policy_note(client));
   }
   if (client.max_hold_opened != 0) {
     add(fmt::format("^ max_hold opened its gate {} times", client.max_hold_opened));
@@ -88,6 +88,12 @@ std::string format_duration(std::uint64_t ns) {
   if (value < 1e9) return fmt::format("{:.0f} ms", value / 1e6);
   if (value < 100e9) return fmt::format("{:.1f} s", value / 1e9);
   return fmt::format("{:.0f} min", value / 60e9);
+}
+
+std::string policy_note(const ClientSnapshot& client) {
+  const bool device = client.requested_policy.starts_with("device");
+  return fmt::format("asked for policy {}, which {}", client.requested_policy,
+                     device ? "its device cannot do" : "it has not taken up yet");
 }
 
 std::string status_text(const Snapshot& snapshot, const std::string& session) {

@@ -66,7 +66,7 @@ void add_notes(const ClientSnapshot& client, Frame& notes) {
   };
   if (client.state == shm::SlotState::kFailedOpen) add("runs ungated: " + client.fail_reason);
   if (fell_back(client)) {
-    add(fmt::format("* asked for policy {}, which its device cannot do", client.requested_policy));
+    add("* " + policy_note(client));
   }
   if (client.max_hold_opened != 0) {
     add(fmt::format("was let go by max_hold {} times", client.max_hold_opened));

@@ -10,7 +10,7 @@ LOW = {**_MODEL, "output_file_name": "A", "priority": 0, "sleep_time": 0,
         "resize": True, "resize_size": [1440, 2560]}
 HIGH = {**_MODEL, "output_file_name": "B", "priority": 1, "sleep_time": 1}
 
-POLICIES = ("none", "gate", "sync:1", "event:2", "device:4", "device:200us")
+POLICIES = ("none", "gate", "sync:1", "event:2", "device:4")
 
 # The published pair; and A with more images a job, because alone it does not fill this GPU's queue.
 PARTS = {"published": {}, "published, A of 8 images": {"batch_size": 8}}

@@ -1,0 +1,126 @@
+// What `sluice set` asks for: another priority or policy for a client that runs.
+#include <signal.h>
+
+#include "shm/policy.hpp"
+#include "support.hpp"
+
+namespace sluice::controller::test {
+namespace {
+
+using shm::ReplyStatus;
+using shm::RequestKind;
+
+class Set : public ControllerTest {
+ protected:
+  void SetUp() override {
+    ControllerTest::SetUp();
+    controller_ = start_controller();
+  }
+  void TearDown() override {
+    controller_->signal(SIGTERM);
+    EXPECT_EQ(controller_->wait(), 0);
+    ControllerTest::TearDown();
+  }
+  /// Of a client, that changes nothing yet.
+  static shm::Request change_of(const Client& client) {
+    shm::Request request;
+    request.kind = RequestKind::kSet;
+    request.slot = client.slot();
+    request.generation = client.generation();
+    request.board_id = client.board_id();
+    request.priority = shm::kKeepPriority;
+    request.policy = shm::kKeepPolicy;
+    return request;
+  }
+  [[nodiscard]] shm::Reply ask(const shm::Request& request) const {
+    const Fd connection = connect_to(session_);
+    return ask_controller(connection.get(), request);
+  }
+  [[nodiscard]] ReplyStatus set_priority(const Client& client, unsigned priority) const {
+    shm::Request request = change_of(client);
+    request.priority = priority;
+    return ask(request).status;
+  }
+  std::unique_ptr<Child> controller_;
+};
+
+// Prevents: gates that stay closed by who is no longer above, or open to who now is; clients that
+// do not space their work though somebody has come above them.
+TEST_F(Set, APriorityMovesTheGatesOfAllAtOnce) {
+  const Look look(session_);
+  Client low(session_, 0);
+  Client middle(session_, 5);
+  Client elsewhere(session_, 0, 2);
+  middle.order("begin");
+  ASSERT_EQ(look.gate(low.slot()), shm::bit(middle.slot()));
+  EXPECT_EQ(look.slot(low.slot()).outranked.load(), 1U);
+
+  // All is so when the answer comes, not a heartbeat later.
+  ASSERT_EQ(set_priority(low, 9), ReplyStatus::kOk);
+  EXPECT_EQ(look.gate(low.slot()), 0U) << "held by a lower one";
+  EXPECT_EQ(look.slot(low.slot()).outranked.load(), 0U);
+  EXPECT_EQ(look.slot(middle.slot()).outranked.load(), 1U);
+  low.order("begin");
+  EXPECT_EQ(look.gate(middle.slot()), shm::bit(low.slot()));
+
+  ASSERT_EQ(set_priority(low, 5), ReplyStatus::kOk);
+  EXPECT_EQ(look.gate(middle.slot()), 0U) << "held by an equal";
+  EXPECT_EQ(look.slot(middle.slot()).outranked.load(), 0U);
+  ASSERT_EQ(set_priority(middle, 255), ReplyStatus::kOk);
+  EXPECT_EQ(look.gate(low.slot()), shm::bit(middle.slot())) << "its job goes on, now above";
+  EXPECT_EQ(look.slot(low.slot()).outranked.load(), 1U);
+  EXPECT_EQ(look.slot(elsewhere.slot()).outranked.load(), 0U);
+  middle.order("end");
+  EXPECT_EQ(look.gate(low.slot()), 0U);
+  low.order("end");
+}
+
+// The client itself puts it in force: the controller does not know when it may.
+TEST_F(Set, APolicyIsAskedForOnTheBoard) {
+  const Look look(session_);
+  const Client client(session_, 3);
+  const shm::Slot& slot = look.slot(client.slot());
+  const std::uint64_t in_force = slot.policy.load();
+  shm::Request request = change_of(client);
+  request.policy = shm::Policy{shm::PolicyKind::kSync, 7}.pack();
+  EXPECT_EQ(ask(request).status, ReplyStatus::kOk);
+  EXPECT_EQ(slot.requested_policy.load(), request.policy);
+  EXPECT_EQ(slot.policy.load(), in_force);
+  EXPECT_EQ(shm::SlotInfo::unpack(slot.info.load()).priority, 3) << "not asked to change";
+  EXPECT_EQ(set_priority(client, 4), ReplyStatus::kOk);
+  EXPECT_EQ(slot.requested_policy.load(), request.policy) << "not asked to change";
+}
+
+// Prevents: a change meant for a client that ended, or for a board that is no more, given to
+// whoever has the slot now; garbage on the board.
+TEST_F(Set, RefusesWhatItCannotDo) {
+  const Look look(session_);
+  Client client(session_, 3);
+  const auto info = look.slot(client.slot()).info.load();
+  const auto policy = look.slot(client.slot()).requested_policy.load();
+  const auto refused = [&](ReplyStatus status, auto change) {
+    shm::Request request = change_of(client);
+    request.priority = 9;
+    request.policy = shm::Policy{shm::PolicyKind::kGate, 0}.pack();
+    change(request);
+    const shm::Reply reply = ask(request);
+    EXPECT_EQ(reply.status, status) << reply.text.data();
+    EXPECT_STRNE(reply.text.data(), "");
+  };
+  using R = shm::Request;
+  refused(ReplyStatus::kOtherBoard, [](R& r) { ++r.generation; });
+  refused(ReplyStatus::kOtherBoard, [](R& r) { ++r.board_id; });
+  refused(ReplyStatus::kOtherBoard, [](R& r) { r.slot = 40; });
+  refused(ReplyStatus::kBadRequest, [](R& r) { r.slot = -1; });
+  refused(ReplyStatus::kBadRequest, [](R& r) { r.slot = shm::kSlots; });
+  refused(ReplyStatus::kBadRequest, [](R& r) { r.priority = 256; });
+  refused(ReplyStatus::kBadRequest, [](R& r) { r.policy = 0x99; });
+  refused(ReplyStatus::kBadRequest, [](R& r) { r.policy = std::uint64_t{2} << 32U; });
+  EXPECT_EQ(look.slot(client.slot()).info.load(), info);
+  EXPECT_EQ(look.slot(client.slot()).requested_policy.load(), policy);
+  client.order("leave");
+  refused(ReplyStatus::kOtherBoard, [](R&) {});
+}
+
+}  // namespace
+}  // namespace sluice::controller::test

@@ -1,0 +1,206 @@
+// `sluice set`: whom a word names, and what happens to a program that runs.
+#include <signal.h>
+#include <unistd.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/board_test.hpp"
+#include "tests/tools/command.hpp"
+#include "tools/common/command_line.hpp"
+#include "tools/common/policy_text.hpp"
+#include "tools/set/choice.hpp"
+
+namespace sluice::tools {
+namespace {
+
+using test::kNow;
+
+class Choice : public test::BoardTest {
+ protected:
+  Choice() {
+    add_client(0, 0, "python train.py");
+    add_client(3, 100, "python serve.py");
+    add_client(62, 1, "python serve.py --port 8080");
+  }
+  [[nodiscard]] std::vector<ClientSnapshot> choose(const std::string& text) const {
+    return choose_clients(take_snapshot(*board_, kNow), text);
+  }
+  /// The slot of the only one, or -1.
+  [[nodiscard]] int slot_of(const std::string& text) const {
+    const auto chosen = choose(text);
+    return chosen.size() == 1 ? chosen.front().slot : -1;
+  }
+  void expect_refused(const std::string& text, const std::string& said) const {
+    try {
+      static_cast<void>(choose(text));
+      ADD_FAILURE() << "'" << text << "' is taken";
+    } catch (const CommandError& error) {
+      EXPECT_EQ(error.exit_code(), kExitUsage);
+      EXPECT_NE(std::string(error.what()).find(said), std::string::npos) << error.what();
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    }
+  }
+};
+
+TEST_F(Choice, ByPidSlotOrPartOfTheCommand) {
+  EXPECT_EQ(slot_of("103"), 3);
+  EXPECT_EQ(slot_of("62"), 62);
+  EXPECT_EQ(slot_of("pid:100"), 0);
+  EXPECT_EQ(slot_of("slot:0"), 0);
+  EXPECT_EQ(slot_of("train"), 0);
+  EXPECT_EQ(slot_of("8080"), 62) << "a number that is neither pid nor slot";
+}
+
+// Prevents: the wrong client changed, where a word could mean two.
+TEST_F(Choice, NeverGuesses) {
+  expect_refused("python", "'python' is ambiguous: pid 100, slot 0 (python train.py); pid 103");
+  expect_refused("serve.py", "name one by pid:N or slot:N");
+  slot(62).pid.store(3);  // as happens in a container
+  expect_refused("3", "is ambiguous");
+  EXPECT_EQ(slot_of("pid:3"), 62);
+  EXPECT_EQ(slot_of("slot:3"), 3);
+  expect_refused("nobody", "no client 'nobody' in this session; there are: pid 100, slot 0");
+  expect_refused("pid:3x", "no client 'pid:3x'");
+  expect_refused("99999999999999999999", "no client");
+  expect_refused("", "no client");
+}
+
+TEST_F(Choice, TakesAllDevicesOfAProcessAndNoneThatEnded) {
+  slot(3).pid.store(162);
+  EXPECT_EQ(choose("162").size(), 2U);
+  EXPECT_EQ(choose("serve.py").size(), 2U) << "one process";
+  EXPECT_EQ(slot_of("slot:62"), 62);
+  set_state(62, shm::SlotState::kLeaving, 1);
+  EXPECT_EQ(slot_of("162"), 3);
+  set_state(3, shm::SlotState::kDead, 100);
+  expect_refused("162", "client '162' has ended: pid 162, slot 3");
+  board_->used.store(0);
+  expect_refused("train", "it has none");
+}
+
+TEST(PolicyText, SaysWhatWasMeant) {
+  EXPECT_EQ(check_policy("device:4"), "");
+  const auto expect_meant = [](const char* text, const char* meant) {
+    const std::string said = check_policy(text);
+    EXPECT_NE(said.find("did you mean '" + std::string(meant) + "'?"), std::string::npos) << said;
+  };
+  expect_meant("devise:8", "device:8");
+  expect_meant("devise:50us", "device:50us");
+  expect_meant("device", "device:200us");
+  expect_meant("device:0", "device:200us");
+  expect_meant("event", "event:4");
+  expect_meant("gates", "gate");
+  expect_meant("gate:3", "gate");
+  expect_meant("nome", "none");
+  EXPECT_EQ(check_policy("fast").find("did you mean"), std::string::npos);
+}
+
+using test::lines_in;
+using test::Process;
+using test::Result;
+using test::sluice;
+
+class Set : public test::SessionTest {
+ protected:
+  /// A program under the interposer, on the simulated GPU, that has launched.
+  static std::unique_ptr<Process> start(const std::string& policy, const std::string& priority) {
+    auto program = std::make_unique<Process>(
+        test::sluice_command({"exec", "--gpu", "sim", "--priority", priority, "--policy", policy,
+                              "--", SLUICE_TEST_CLIENT}));
+    EXPECT_EQ(program->read_line(), "ok");
+    launch(*program);
+    return program;
+  }
+  static void launch(Process& program) {
+    for (const char* order : {"launch 1000", "sync"}) {
+      program.write_line(order);
+      EXPECT_EQ(program.read_line(), "ok") << order;
+    }
+  }
+  static nlohmann::json status_of(const Process& program) {
+    const auto status = nlohmann::json::parse(sluice({"status", "--json"}).out);
+    for (const auto& client : status["clients"]) {
+      if (client["pid"] == program.pid()) return client;
+    }
+    return {};
+  }
+  static void expect_error(std::vector<std::string> args, int exit_code, const std::string& said) {
+    args.insert(args.begin(), "set");
+    const Result result = sluice(args);
+    EXPECT_EQ(result.exit_code, exit_code) << testing::PrintToString(args);
+    EXPECT_EQ(lines_in(result.err), 1) << result.err;
+    EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+};
+
+TEST_F(Set, ChangesAProgramThatRuns) {
+  const auto program = start("device:4", "0");
+  const auto critical = start("device:4", "9");
+  const std::string pid = std::to_string(program->pid());
+  const Result result = sluice({"set", pid, "--policy", "event:3"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("priority 0, policy device:4 -> event:3"), std::string::npos)
+      << result.out;
+  EXPECT_EQ(status_of(*program)["policy"], "event:3");
+  EXPECT_EQ(status_of(*program)["requested_policy"], "event:3");
+  EXPECT_NE(sluice({"status"}).out.find("event:3"), std::string::npos);
+  launch(*program);
+
+  const Result both = sluice({"set", "pid:" + pid, "--policy=none", "--priority=12", "--json"});
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  const auto told = nlohmann::json::parse(both.out);
+  EXPECT_EQ(told["clients"][0]["priority"], 12);
+  EXPECT_EQ(told["clients"][0]["policy"], "none");
+  EXPECT_EQ(told["clients"][0]["before"]["priority"], 0);
+  EXPECT_EQ(told["clients"][0]["before"]["policy"], "event:3");
+  EXPECT_EQ(status_of(*program)["priority"], 12);
+  EXPECT_EQ(status_of(*critical)["priority"], 9);
+  launch(*program);
+  // The same again is no error.
+  EXPECT_EQ(sluice({"set", pid, "--priority", "12"}).exit_code, 0);
+}
+
+// A stopped program is told so; it takes the change up when it goes on.
+TEST_F(Set, AStoppedProgramTakesItUpLater) {
+  const auto program = start("device:4", "0");
+  kill(program->pid(), SIGSTOP);
+  expect_error({std::to_string(program->pid()), "--policy", "gate"}, 1, "is it stopped?");
+  EXPECT_EQ(status_of(*program)["policy"], "device:4");
+  EXPECT_NE(sluice({"status"}).out.find("asked for policy gate, which it has not taken up yet"),
+            std::string::npos);
+  kill(program->pid(), SIGCONT);
+  const Result result = sluice({"set", std::to_string(program->pid()), "--priority", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(status_of(*program)["policy"], "gate");
+}
+
+TEST_F(Set, EachWrongLineSaysWhatIsWrong) {
+  expect_error({"x", "--policy", "gate"}, 2, "no session " + session() + " is running");
+  const auto program = start("device:4", "0");
+  const std::string pid = std::to_string(program->pid());
+  expect_error({}, 2, "CLIENT");
+  expect_error({pid}, 2, "nothing to change: give --policy, --priority or both");
+  expect_error({pid, "--policy", "devise:4"}, 2, "did you mean 'device:4'?");
+  for (const char* priority : {"256", "-1", "high", "1.5"}) {
+    expect_error({pid, "--priority=" + std::string(priority)}, 2, "--priority");
+  }
+  expect_error({"nobody", "--priority", "1"}, 2, "there are: pid " + pid);
+  expect_error({pid, "gate", "--priority", "1"}, 2, "gate");
+  expect_error({pid, "--priority", "1", "--session", "a b"}, 2, "cannot name a session");
+}
+
+// Prevents: a change reported as made that nobody has heard of.
+TEST_F(Set, WithoutAControllerItChangesNothing) {
+  const auto program = start("device:4", "0");
+  const pid_t controller = controller_pid();
+  ASSERT_GT(controller, 0);
+  kill(controller, SIGTERM);
+  while (controller_pid() == controller) usleep(1000);
+  expect_error({std::to_string(program->pid()), "--policy", "gate"}, 1, "has no controller");
+  EXPECT_EQ(status_of(*program)["requested_policy"], "device:4");
+}
+
+}  // namespace
+}  // namespace sluice::tools

@@ -1,0 +1,103 @@
+#include "tools/set/choice.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <iterator>
+#include <optional>
+
+#include "tools/common/command_line.hpp"
+
+namespace sluice::tools {
+namespace {
+
+using Clients = std::vector<ClientSnapshot>;
+using Which = std::function<bool(const ClientSnapshot&)>;
+
+bool lives(const ClientSnapshot& client) {
+  return client.state == shm::SlotState::kReserved || client.state == shm::SlotState::kLive ||
+         client.state == shm::SlotState::kFailedOpen;
+}
+
+Clients those(const Snapshot& snapshot, const Which& which) {
+  Clients found;
+  std::copy_if(snapshot.clients.begin(), snapshot.clients.end(), std::back_inserter(found), which);
+  return found;
+}
+
+bool of_one_process(const Clients& clients) {
+  return std::all_of(clients.begin(), clients.end(), [&](const ClientSnapshot& client) {
+    return client.pid == clients.front().pid;
+  });
+}
+
+std::optional<std::uint32_t> number_in(std::string_view text) {
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+std::string list_of(const Clients& clients) {
+  std::string text;
+  for (const ClientSnapshot& client : clients) {
+    text += (text.empty() ? "" : "; ") + describe(client);
+  }
+  return text;
+}
+
+/// All that `text` could mean, in whatever way.
+Clients candidates(const Snapshot& snapshot, const std::string& text) {
+  const auto pid_is = [](std::uint32_t pid) {
+    return [pid](const ClientSnapshot& client) { return client.pid == pid; };
+  };
+  const auto slot_is = [](std::uint32_t slot) {
+    return [slot](const ClientSnapshot& client) { return client.slot == static_cast<int>(slot); };
+  };
+  const std::string_view view = text;
+  if (view.starts_with("pid:")) {
+    if (const auto pid = number_in(view.substr(4))) return those(snapshot, pid_is(*pid));
+  }
+  if (view.starts_with("slot:")) {
+    if (const auto slot = number_in(view.substr(5))) return those(snapshot, slot_is(*slot));
+  }
+  if (const auto number = number_in(text)) {
+    Clients found = those(snapshot, [&](const ClientSnapshot& client) {
+      return pid_is(*number)(client) || slot_is(*number)(client);
+    });
+    if (!found.empty()) return found;
+  }
+  return those(snapshot, [&](const ClientSnapshot& client) {
+    return client.command.find(text) != std::string::npos;
+  });
+}
+
+}  // namespace
+
+std::string describe(const ClientSnapshot& client) {
+  return "pid " + std::to_string(client.pid) + ", slot " + std::to_string(client.slot) + " (" +
+         client.command + ")";
+}
+
+std::vector<ClientSnapshot> choose_clients(const Snapshot& snapshot, const std::string& text) {
+  if (text.empty()) throw CommandError(kExitUsage, "no client is named by ''");
+  const Clients found = candidates(snapshot, text);
+  Clients living;
+  std::copy_if(found.begin(), found.end(), std::back_inserter(living), lives);
+  if (found.empty()) {
+    const Clients all = those(snapshot, lives);
+    throw CommandError(kExitUsage,
+                       "no client '" + text + "' in this session; " +
+                           (all.empty() ? "it has none" : "there are: " + list_of(all)));
+  }
+  if (living.empty()) {
+    throw CommandError(kExitUsage, "client '" + text + "' has ended: " + list_of(found));
+  }
+  if (!of_one_process(living)) {
+    throw CommandError(kExitUsage, "'" + text + "' is ambiguous: " + list_of(living) +
+                                       "; name one by pid:N or slot:N");
+  }
+  return living;
+}
+
+}  // namespace sluice::tools

@@ -1,0 +1,137 @@
+// `sluice set`: another priority, or another policy, for a client that runs.
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "shm/clock.hpp"
+#include "shm/mapping.hpp"
+#include "shm/session.hpp"
+#include "tools/common/command_line.hpp"
+#include "tools/common/policy_text.hpp"
+#include "tools/common/sessions.hpp"
+#include "tools/set/choice.hpp"
+#include "tools/set/request.hpp"
+#include "tools/status/format.hpp"
+
+namespace sluice::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kPatienceMs = 1000;
+
+struct Options {
+  std::string client;
+  std::optional<int> priority;
+  std::string policy;
+  std::string session{shm::kDefaultSession};
+  bool json = false;
+};
+
+struct UsageOfSet : CLI::Formatter {
+  std::string make_usage(const CLI::App* /*app*/, std::string name) const override {
+    return "Usage: " + name + " CLIENT [--policy POLICY] [--priority N] [OPTIONS]\n";
+  }
+};
+
+void add_options(CLI::App& app, Options& options) {
+  app.formatter(std::make_shared<UsageOfSet>());
+  app.add_option("CLIENT", options.client,
+                 "Its pid, its slot, or a part of its command that no other has")
+      ->required();
+  app.add_option("--policy", options.policy,
+                 "How it gives way from now on: none, gate, sync:N, event:N, device:N")
+      ->type_name("POLICY")
+      ->check(check_policy);
+  app.add_option("--priority", options.priority, "0 is best effort; of two jobs the higher wins")
+      ->type_name("0-255")
+      ->check(CLI::Range(0, 255));
+  add_session_option(app, options.session);
+  app.add_flag("--json", options.json, "Print JSON");
+  app.footer(
+      "No launch is lost or reordered: launches under way end under the old policy, the next are\n"
+      "under the new one, within about 20 ms. A process on several GPUs is changed on all of "
+      "them,\n"
+      "unless it is named by slot:N.\n\nExamples:\n"
+      "  sluice set 4711 --policy gate\n"
+      "  sluice set train.py --priority 5\n"
+      "  sluice set slot:3 --policy device:8 --priority 0 --session b\n\n"
+      "Exit codes: 1: no controller answers, or the client does not take it up (is it stopped?);\n"
+      "2: wrong usage, no such client or session.");
+}
+
+std::string change(const std::string& what, const std::string& before, const std::string& after) {
+  return ", " + what + " " + (before == after ? after : before + " -> " + after);
+}
+
+std::string line_of(const ClientSnapshot& before, const ClientSnapshot& after) {
+  std::string line =
+      describe(after) +
+      change("priority", std::to_string(before.priority), std::to_string(after.priority)) +
+      change("policy", before.policy, after.policy);
+  if (after.policy != after.requested_policy) line += " (" + policy_note(after) + ")";
+  return line + "\n";
+}
+
+Json json_of(const ClientSnapshot& before, const ClientSnapshot& after) {
+  return {{"slot", after.slot},
+          {"pid", after.pid},
+          {"command", after.command},
+          {"device", after.device},
+          {"priority", after.priority},
+          {"policy", after.policy},
+          {"requested_policy", after.requested_policy},
+          {"before", {{"priority", before.priority}, {"policy", before.policy}}}};
+}
+
+/// One client: asked, waited for, told.
+void set_one(const Options& options, const Settings& settings, std::uint64_t board_id,
+             const ClientSnapshot& client, Json& told) {
+  ask_for(options.session, board_id, client, settings);
+  const auto after = wait_until_taken(options.session, board_id, client, kPatienceMs);
+  if (!after) {
+    throw CommandError(kExitFailed, "asked for, but not taken up within " +
+                                        std::to_string(kPatienceMs) +
+                                        " ms (is it stopped?): " + describe(client));
+  }
+  if (options.json) {
+    told.push_back(json_of(client, *after));
+  } else {
+    std::cout << line_of(client, *after);
+  }
+}
+
+int set(int argc, char** argv) {
+  CLI::App app("Give a running client another priority or policy.", "sluice set");
+  Options options;
+  add_options(app, options);
+  if (const auto exit_code = parse(app, argc, argv)) return *exit_code;
+  Settings settings;
+  settings.priority = options.priority;
+  if (!options.policy.empty()) settings.policy = shm::parse_policy(options.policy);
+  if (!settings.priority && !settings.policy) {
+    throw CommandError(kExitUsage, "nothing to change: give --policy, --priority or both");
+  }
+  Json told{{"session", options.session}, {"clients", Json::array()}};
+  try {
+    const shm::BoardMapping mapping = shm::BoardMapping::inspect(options.session);
+    const Snapshot snapshot = take_snapshot(mapping.board(), shm::monotonic_ns());
+    for (const ClientSnapshot& client : choose_clients(snapshot, options.client)) {
+      set_one(options, settings, snapshot.board_id, client, told["clients"]);
+    }
+  } catch (const shm::NoBoard&) {
+    throw CommandError(kExitUsage, no_session(options.session).what());
+  }
+  if (options.json) {
+    std::cout << told.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  }
+  return kExitFine;
+}
+
+}  // namespace
+}  // namespace sluice::tools
+
+int main(int argc, char** argv) {
+  return sluice::tools::run_command("sluice set", [&] { return sluice::tools::set(argc, argv); });
+}

@@ -1,0 +1,101 @@
+#include "tools/set/request.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "shm/clock.hpp"
+#include "shm/mapping.hpp"
+#include "shm/messages.hpp"
+#include "shm/session.hpp"
+#include "tools/common/command_line.hpp"
+#include "tools/set/choice.hpp"
+
+namespace sluice::tools {
+namespace {
+
+constexpr int kAnswerMs = 2000;
+
+/// Refused requests are the user's input; all else is a run that failed.
+int exit_code_of(shm::ReplyStatus status) {
+  return status == shm::ReplyStatus::kWrongVersion ? kExitFailed : kExitUsage;
+}
+
+CommandError ended(const ClientSnapshot& client) {
+  return {kExitUsage, "the client has ended: " + describe(client)};
+}
+
+std::optional<ClientSnapshot> look_for(const std::string& session, std::uint64_t board_id,
+                                       const ClientSnapshot& client) {
+  const shm::BoardMapping mapping = shm::BoardMapping::inspect(session);
+  const Snapshot now = take_snapshot(mapping.board(), shm::monotonic_ns());
+  if (now.board_id != board_id) return std::nullopt;
+  for (const ClientSnapshot& candidate : now.clients) {
+    if (candidate.slot == client.slot && candidate.generation == client.generation) {
+      return candidate;
+    }
+  }
+  return std::nullopt;
+}
+
+/// device:N asked for, and something else in force: its device cannot wait.
+bool fell_back(const ClientSnapshot& client) {
+  return client.requested_policy.starts_with("device") && client.policy == "event:2";
+}
+
+}  // namespace
+
+void ask_for(const std::string& session, std::uint64_t board_id, const ClientSnapshot& client,
+             const Settings& settings) {
+  shm::Request request;
+  request.kind = shm::RequestKind::kSet;
+  request.slot = client.slot;
+  request.generation = client.generation;
+  request.board_id = board_id;
+  request.priority =
+      settings.priority ? static_cast<std::uint32_t>(*settings.priority) : shm::kKeepPriority;
+  request.policy = settings.policy ? settings.policy->pack() : shm::kKeepPolicy;
+  const int connection = shm::connect_controller(shm::socket_path(session).c_str());
+  if (connection < 0) {
+    throw CommandError(kExitFailed, "session " + session +
+                                        " has no controller, so nothing can be changed; start "
+                                        "one: sluice controller --session " +
+                                        session);
+  }
+  shm::Reply reply;
+  const int error = shm::ask(connection, request, reply, kAnswerMs);
+  close(connection);
+  if (error != 0) {
+    throw CommandError(kExitFailed, "the controller of session " + session +
+                                        " does not answer (is it stopped?); nothing is known of "
+                                        "the change");
+  }
+  if (reply.status != shm::ReplyStatus::kOk) {
+    throw CommandError(exit_code_of(reply.status),
+                       std::string("the controller refuses: ") + reply.text.data());
+  }
+}
+
+std::optional<ClientSnapshot> wait_until_taken(const std::string& session, std::uint64_t board_id,
+                                               const ClientSnapshot& client, int patience_ms) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  const auto patience = std::chrono::milliseconds(patience_ms);
+  // A client that came from event:2 shows the same until it has looked: it does within 20 ms.
+  constexpr std::chrono::milliseconds kFellBack{200};
+  for (;;) {
+    const auto now = look_for(session, board_id, client);
+    if (!now || now->state == shm::SlotState::kDead || now->state == shm::SlotState::kLeaving) {
+      throw ended(client);
+    }
+    const auto waited = Clock::now() - begin;
+    if (now->policy == now->requested_policy) return now;
+    if (fell_back(*now) && waited > kFellBack) return now;
+    if (waited > patience) return std::nullopt;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+}  // namespace sluice::tools
