@@ -134,8 +134,8 @@ TEST_F(Change, TheNextLaunchIsUnderTheNewPolicy) {
   EXPECT_EQ(counted(Count::kBypassPolicyNone), 2U);
   set_policy("device:2");
   fake::clear();
-  for (int i = 0; i < 3; ++i) launch(stream);
-  EXPECT_EQ(order_of_calls(), "WKKWK");
+  for (int i = 0; i < 4; ++i) launch(stream);
+  EXPECT_EQ(order_of_calls(), "WKKWKK");
   set_policy("device:3");
   fake::clear();
   for (int i = 0; i < 4; ++i) launch(stream);
