@@ -84,7 +84,9 @@ void read_row(const JsonNode& node, const Columns& columns, Trace& trace, Sorts&
   kernel.threads = read_volume(cells[columns.block], kMaxThreads);
   const std::string name = columns.name < cells.size() ? cells[columns.name].as_text() : "";
   const std::string sort = fmt::format("{} {} {}", kernel.blocks, kernel.threads, name);
-  kernel.sort = sorts.try_emplace(sort, static_cast<std::uint32_t>(sorts.size())).first->second;
+  const auto [at, added] = sorts.try_emplace(sort, static_cast<std::uint32_t>(sorts.size()));
+  if (added) trace.names.push_back(name);
+  kernel.sort = at->second;
   trace.kernels.push_back(kernel);
 }
 

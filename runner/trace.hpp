@@ -21,8 +21,9 @@ struct Trace {
   std::string model;
   std::string gpu;  ///< Where it was recorded.
   std::vector<TraceKernel> kernels;
-  std::size_t left_out = 0;       ///< Copies and fills, which are not replayed.
-  std::uint64_t left_out_ns = 0;  ///< Their time on the GPU, together.
+  std::vector<std::string> names;  ///< By TraceKernel::sort; several sorts may have one name.
+  std::size_t left_out = 0;        ///< Copies and fills, which are not replayed.
+  std::uint64_t left_out_ns = 0;   ///< Their time on the GPU, together.
   [[nodiscard]] std::uint64_t kernels_ns() const;
 };
 

@@ -5,12 +5,11 @@
 // and with the clock read first. After a change:
 //   ptxas -arch=sm_90 -o /dev/null sluice_spin.ptx
 
-// Keeps its blocks busy for duration_ns. cycles_per_us: speed of the GPU's clock, measured by the
-// caller. The simulated GPU runs no code: it takes the first argument as the kernel's length.
-extern "C" __global__ void sluice_spin(unsigned long long duration_ns,
-                                       unsigned long long cycles_per_us) {
+// Keeps its blocks busy for so many cycles of the GPU's clock. The simulated GPU runs no code: it
+// takes the first argument as the kernel's length. A module holds one copy for each kernel of a
+// trace, all compiled at load: keep it short (a 64-bit division here tripled that time).
+extern "C" __global__ void sluice_spin(unsigned long long /*duration_ns*/, long long cycles) {
   const long long start = clock64();
-  const long long cycles = static_cast<long long>(duration_ns * cycles_per_us / 1000);
   while (clock64() - start < cycles) {
   }
 }

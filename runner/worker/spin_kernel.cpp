@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "runner/worker/spin_ptx.hpp"
+#include "runner/worker/spin_module.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -35,11 +35,17 @@ double shortest_us(CUstream stream, int repeats, Launch launch) {
 
 }  // namespace
 
-SpinKernel::SpinKernel() {
+SpinKernel::SpinKernel(const std::vector<std::string>& recorded) {
+  const std::vector<std::string> entries = spin_entry_names(recorded);
   CUmodule module = nullptr;
-  SLUICE_CUDA(cuModuleLoadData(&module, kSpinPtx));
+  SLUICE_CUDA(cuModuleLoadData(&module, spin_module(entries).c_str()));
   module_ = CudaModule(module);
-  SLUICE_CUDA(cuModuleGetFunction(&function_, module, "sluice_spin"));
+  SLUICE_CUDA(cuModuleGetFunction(&unnamed_, module, "sluice_spin"));
+  for (const std::string& entry : entries) {
+    CUfunction function = nullptr;
+    SLUICE_CUDA(cuModuleGetFunction(&function, module, entry.c_str()));
+    functions_.push_back(function);
+  }
 }
 
 void SpinKernel::calibrate(CUstream stream) {
@@ -49,11 +55,13 @@ void SpinKernel::calibrate(CUstream stream) {
   cycles_per_us_ = 1000;
   own_ns_ = 0;
   // The clock of an idle GPU is low: keep it busy until it has risen.
-  for (int i = 0; i < 100; ++i) launch(stream, 1, 32, 0, kLongNs);
+  for (int i = 0; i < 100; ++i) launch(unnamed_, stream, 1, 32, kLongNs);
   SLUICE_CUDA(cuStreamSynchronize(stream));
-  const double short_us =
-      shortest_us(stream, kRepeats, [&] { launch(stream, 1, 32, 0, kShortNs); });
-  const double long_us = shortest_us(stream, kRepeats, [&] { launch(stream, 1, 32, 0, kLongNs); });
+  const auto shortest_of = [&](std::uint64_t ns) {
+    return shortest_us(stream, kRepeats, [&] { launch(unnamed_, stream, 1, 32, ns); });
+  };
+  const double short_us = shortest_of(kShortNs);
+  const double long_us = shortest_of(kLongNs);
   // At 1000 cycles per us both ran for as many cycles as they were given ns; what launching adds
   // is the same for both and falls out of the difference.
   const double speed = static_cast<double>(kLongNs - kShortNs) / (long_us - short_us);
@@ -61,12 +69,18 @@ void SpinKernel::calibrate(CUstream stream) {
   own_ns_ = kEmptyKernelNs;
 }
 
-void SpinKernel::launch(CUstream stream, std::uint32_t blocks, std::uint32_t threads,
-                        std::uint32_t shared_bytes, std::uint64_t duration_ns) {
+void SpinKernel::launch(CUstream stream, std::uint32_t kernel, std::uint32_t blocks,
+                        std::uint32_t threads, std::uint64_t duration_ns) {
+  launch(functions_.at(kernel), stream, blocks, threads, duration_ns);
+}
+
+void SpinKernel::launch(CUfunction function, CUstream stream, std::uint32_t blocks,
+                        std::uint32_t threads, std::uint64_t duration_ns) {
   std::uint64_t spin_ns = duration_ns - std::min(duration_ns, own_ns_);
-  std::array<void*, 2> arguments{&spin_ns, &cycles_per_us_};
-  SLUICE_CUDA(cuLaunchKernel(function_, blocks, 1, 1, threads, 1, 1, shared_bytes, stream,
-                             arguments.data(), nullptr));
+  std::uint64_t cycles = spin_ns * cycles_per_us_ / 1000;
+  std::array<void*, 2> arguments{&spin_ns, &cycles};
+  SLUICE_CUDA(
+      cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments.data(), nullptr));
 }
 
 }  // namespace sluice::runner

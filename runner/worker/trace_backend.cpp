@@ -7,11 +7,6 @@
 #include "runner/worker/gpu_time.hpp"
 
 namespace sluice::runner {
-namespace {
-
-constexpr std::uint32_t kMostSorts = 4096;
-
-}  // namespace
 
 TraceBackend::TraceBackend(const Model& model, Trace trace, int device, double time_scale,
                            bool simulated)
@@ -19,6 +14,7 @@ TraceBackend::TraceBackend(const Model& model, Trace trace, int device, double t
       trace_(std::move(trace)),
       time_scale_(time_scale),
       context_(device),
+      spin_(trace_.names),
       stream_(make_stream()),
       one_wave_(static_cast<std::uint32_t>(
           std::max(1, context_.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)))) {
@@ -41,11 +37,11 @@ std::string TraceBackend::describe() const {
   return text;
 }
 
-/// Different kernels must differ in what a launch shows of them, as in the model itself: here in
-/// the bytes of shared memory they ask for, and do not use.
+/// Each sort of kernel is a function of its own, as in the model itself: traces show its name, and
+/// device:Nus learns its length (intercept/lengths.hpp).
 void TraceBackend::launch_kernel(const TraceKernel& kernel) {
-  spin_.launch(stream_.get(), std::min(kernel.blocks, one_wave_), kernel.threads,
-               kernel.sort % kMostSorts, kernel.duration_ns);
+  spin_.launch(stream_.get(), kernel.sort, std::min(kernel.blocks, one_wave_), kernel.threads,
+               kernel.duration_ns);
 }
 
 void TraceBackend::capture() {

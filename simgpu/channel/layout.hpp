@@ -8,7 +8,7 @@
 
 namespace sluice::simgpu {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 // Commands of any kind that a stream holds before a submitting call blocks, and the places of the
 // ring for them. Measured on one H200 (driver 580): behind a wait, 1020 kernels, or 510 with a
 // wait in front of each, or 1020 event records.
@@ -17,7 +17,7 @@ inline constexpr std::uint64_t kRingSize = 1024;
 inline constexpr std::size_t kMaxChannels = 1024;
 inline constexpr std::size_t kMaxEvents = 65536;
 inline constexpr std::size_t kMaxNames = 4096;
-inline constexpr std::size_t kNameLength = 64;
+inline constexpr std::size_t kNameLength = 128;  // with the zero; the rest is cut
 
 enum class Op : std::uint8_t {
   kNone,

@@ -58,7 +58,7 @@ CUfunction make_function(Module& module, CUmodule handle, const char* name) {
   auto function = std::make_shared<Function>();
   function->name = name;
   function->name_index = driver().connection.name_index(name);
-  function->length_in_argument = name == kSpin;
+  function->length_in_argument = std::string_view(name).substr(0, kSpin.size()) == kSpin;
   function->module = handle;
   function->context = module.context;
   return driver().functions.add(std::move(function));

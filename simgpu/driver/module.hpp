@@ -16,7 +16,7 @@ struct Context;
 struct Function {
   std::string name;
   std::uint32_t name_index = 0;
-  bool length_in_argument = false;  // sluice_spin
+  bool length_in_argument = false;  // sluice_spin...
   CUmodule module = nullptr;
   std::shared_ptr<Context> context;
 };

@@ -46,6 +46,20 @@ TEST(Trace, KeepsKernelsInOrderAndCountsTheRest) {
   EXPECT_EQ(trace.kernels_ns(), 1530U);
 }
 
+// Prevents: kernels shown under another's name, or of two grids taken for one.
+TEST(Trace, KernelsOfOneNameGridAndBlockAreOneSort) {
+  const test::TempFolder folder;
+  const Trace trace = read_trace(folder.write(
+      "t.json",
+      trace_of(R"(["kernel","a",[2,1,1],[32,1,1],1,0],["kernel","b",[2,1,1],[32,1,1],2,1],)"
+               R"(["kernel","a",[2,1,1],[32,1,1],3,2],["kernel","a",[3,1,1],[32,1,1],4,3],)"
+               R"(["kernel","a",[2,1,1],[64,1,1],5,4])")));
+  std::vector<std::uint32_t> sorts;
+  for (const TraceKernel& kernel : trace.kernels) sorts.push_back(kernel.sort);
+  EXPECT_EQ(sorts, (std::vector<std::uint32_t>{0, 1, 0, 2, 3}));
+  EXPECT_EQ(trace.names, (std::vector<std::string>{"a", "b", "a", "a"}));
+}
+
 TEST(Trace, BrokenFilesAreRefusedByPlace) {
   EXPECT_EQ(error_of("{").substr(0, 34), "t.json: not JSON: line 1, column 2");
   EXPECT_EQ(error_of("[]"),

@@ -4,6 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -39,6 +42,45 @@ TEST_F(Basics, KernelsOfAStreamRunOneAfterTheOtherForTheirLength) {
   ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_GE(ms_since(start), 30.0);
   EXPECT_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
+}
+
+// A replayed kernel has a name of its own; it must last as long as it says, and be told from
+// others.
+TEST_F(Basics, KernelsNamedLikeTheSpinTakeTheirLengthTooAndAreLoggedByName) {
+  const std::string logged = "sluice_spin_" + std::string(115, 'x');
+  const std::string text = std::string(".version 8.0\n.visible .entry ") + logged +
+                           "y(.param .u64 ns) { ret; }\n.visible .entry a_sluice_spin() { ret; }\n";
+  CUmodule module = nullptr;
+  CUfunction spin = nullptr;
+  CUfunction other = nullptr;
+  ASSERT_EQ(cuModuleLoadData(&module, text.c_str()), CUDA_SUCCESS);
+  ASSERT_EQ(cuModuleGetFunction(&spin, module, (logged + "y").c_str()), CUDA_SUCCESS);
+  ASSERT_EQ(cuModuleGetFunction(&other, module, "a_sluice_spin"), CUDA_SUCCESS);
+  std::uint64_t ns = 1'000'000;
+  void* arguments[] = {&ns};
+  const auto start = Clock::now();
+  for (const CUfunction function : {spin, other}) {
+    ASSERT_EQ(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr),
+              CUDA_SUCCESS);
+  }
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_GE(ms_since(start), 10.0);
+  std::map<std::string, double> real_ms;
+  // The log is written when the GPU has a moment to spare.
+  while (real_ms.count("a_sluice_spin") == 0 && ms_since(start) < 10'000) {
+    std::ifstream log(session.log());
+    for (std::string line; std::getline(log, line);) {
+      std::istringstream in(line);
+      std::string kind, pid, stream_id, sequence, name;
+      std::uint64_t begin = 0;
+      std::uint64_t end = 0;
+      in >> kind >> pid >> stream_id >> sequence >> begin >> end >> name;
+      real_ms[name] = static_cast<double>(end - begin) / 1e6;
+    }
+  }
+  EXPECT_NEAR(real_ms[logged], 10.0, 0.001);  // cut to 127 characters
+  EXPECT_LT(real_ms["a_sluice_spin"], 1.0);
+  EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
 }
 
 TEST_F(Basics, EventsTellTheSimulatedTimeBetweenThem) {

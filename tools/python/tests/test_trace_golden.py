@@ -2,7 +2,9 @@
 replays recorded kernels, so that every kernel takes as long as the recording says."""
 
 import json
+import math
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -19,10 +21,25 @@ EXPERIMENT = {"exp_dur": 1, "device_id": 0, "models": [{
     "priority": 1, "control": {"control": True, "policy": "none"}}]}
 
 
-def recorded_durations() -> list[int]:
+def recorded_kernels() -> list[dict]:
     recording = json.loads(RECORDING.read_text())
-    kind, duration = (recording["columns"].index(name) for name in ("kind", "duration_ns"))
-    return [row[duration] for row in recording["rows"] if row[kind] == "kernel"]
+    rows = [dict(zip(recording["columns"], row, strict=True)) for row in recording["rows"]]
+    return [row for row in rows if row["kind"] == "kernel"]
+
+
+def replayed_names(kernels: list[dict]) -> list[str]:
+    """`sluice_spin_` and the recorded name, numbered where grid or block differ from the first."""
+    numbers: dict[str, list[tuple]] = {}
+    names = []
+    for kernel in kernels:
+        name = "sluice_spin_" + re.sub(r"\W+", "_", kernel["name"]).strip("_")
+        shape = math.prod(kernel["grid"]), math.prod(kernel["block"])
+        seen = numbers.setdefault(name, [])
+        if shape not in seen:
+            seen.append(shape)
+        number = seen.index(shape) + 1
+        names.append(name if number == 1 else f"{name}_{number}")
+    return names
 
 
 def test_numbers_of_a_run_are_those_of_the_recording(tmp_path, capsys):
@@ -41,7 +58,8 @@ def test_numbers_of_a_run_are_those_of_the_recording(tmp_path, capsys):
     kernels = pd.read_csv(Path(figures["folder"]) / f"resnet50_{model['pid']}.csv")
 
     # SIGKILL at the end of the run may cut the last job off, and its last kernel.
-    per_job = recorded_durations()
+    recorded = recorded_kernels()
+    per_job = [kernel["duration_ns"] for kernel in recorded]
     durations = kernels["KernelDur"].tolist()
     jobs = model["jobs"] + 1  # the warm-up too
     assert jobs * len(per_job) <= len(durations) == model["kernels"]
@@ -55,6 +73,9 @@ def test_numbers_of_a_run_are_those_of_the_recording(tmp_path, capsys):
     assert model["queue_depth_max"] <= len(per_job)
 
     assert trace([str(tmp_path / "seen"), "--csv", str(tmp_path / "seen.csv")]) == 0
+    # Whoever reads a trace learns which of the model's kernels ran.
+    shown = pd.read_csv(tmp_path / "seen.csv").sort_values("Kernel Start (ns)")["Kernel Name"]
+    assert shown.tolist()[:len(recorded)] == replayed_names(recorded)
     assert parse(["-f", str(tmp_path / "seen.csv"), "-p", str(tmp_path / "models_pid.json"), *given]) == 0
     again = json.loads(capsys.readouterr().out)["models"][0]
     same = [name for name in model if not name.startswith("j")]
