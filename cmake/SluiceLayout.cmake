@@ -8,10 +8,25 @@ set(SLUICE_SIMGPU_DIR lib/sluice/simgpu)
 set(SLUICE_DATA_DIR share/sluice)
 set(SLUICE_INCLUDE_DIR include/sluice)
 
+# The first of all install steps. Without it the install of a build of some targets only would stop
+# half done, at the first program that is missing.
+set(SLUICE_PLACED_FILE ${PROJECT_BINARY_DIR}/sluice_placed.txt)
+install(CODE "set(SLUICE_PLACED_FILE \"${SLUICE_PLACED_FILE}\")
+set(SLUICE_BUILD_DIR \"${PROJECT_BINARY_DIR}\")")
+install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/CheckAllBuilt.cmake)
+
+function(sluice_list_placed)
+  get_property(placed GLOBAL PROPERTY SLUICE_PLACED)
+  list(JOIN placed "\n" lines)
+  file(GENERATE OUTPUT ${SLUICE_PLACED_FILE} CONTENT "${lines}\n")
+endfunction()
+cmake_language(DEFER DIRECTORY ${PROJECT_SOURCE_DIR} CALL sluice_list_placed)
+
 # sluice_place(TARGET DIR): puts a program or library at DIR below the build root and below the
 # install prefix.
 function(sluice_place target dir)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${dir}
                                              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${dir})
+  set_property(GLOBAL APPEND PROPERTY SLUICE_PLACED $<TARGET_FILE:${target}>)
   install(TARGETS ${target} RUNTIME DESTINATION ${dir} LIBRARY DESTINATION ${dir} NAMELINK_SKIP)
 endfunction()
