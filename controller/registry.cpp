@@ -61,12 +61,17 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.waiters.store(0);  // a hint that killed waiters left; nobody sleeps here now
   slot.closed_since_ns.store(0);
   slot.closed_ns.store(0);
-  slot.room.store(0);
+  slot.room.store(shm::kRoomOpen);
+  slot.noticed.store(0);
+  slot.room_until_ns.store(0);
   slot.job_since_ns.store(0);
   slot.fail_reason.store(0);
   slot.unhooked_asked.store(0);
   slot.max_hold_opened.store(0);
   slot.watcher_beat_ns.store(0);
+  slot.longest_ns.store(0);
+  slot.bare_graph_ns.store(0);
+  slot.unknown_launches.store(0);
   for (shm::Word& took : slot.recent_jobs_ns) took.store(0);
   store_text(slot.unhooked_name.data(), slot.unhooked_name.size(), "");
 }

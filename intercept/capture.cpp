@@ -199,6 +199,17 @@ bool take_waits_out(CUgraph graph) noexcept {
   return true;
 }
 
+void graph_instantiated(CUgraphExec exec, CUgraph graph) noexcept {
+  if (in_forked_child()) return;
+  bool has_waits = false;
+  {
+    const std::lock_guard lock(captures().mutex);
+    has_waits = captures().waits_of.contains(graph);
+  }
+  Process::instance().for_each_client(
+      [exec, has_waits](Client& client) { client.pacer().lengths().renew(exec, has_waits); });
+}
+
 void report_bare_graph() noexcept {
   static constinit std::atomic<bool> said{false};
   if (said.exchange(true)) return;

@@ -65,6 +65,9 @@ void captures_ended_with(CUcontext context) noexcept;
 /// none.
 bool take_waits_out(CUgraph graph) noexcept;
 
+/// `exec` was made of `graph`.
+void graph_instantiated(CUgraphExec exec, CUgraph graph) noexcept;
+
 /// Says, once, that a graph runs without our waits: it is preemptible only in front.
 void report_bare_graph() noexcept;
 

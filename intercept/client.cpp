@@ -1,6 +1,9 @@
 #include "intercept/client.hpp"
 
+#include <array>
 #include <bit>
+#include <cstdlib>
+#include <string_view>
 
 #include "intercept/log.hpp"
 #include "intercept/trace.hpp"
@@ -22,16 +25,28 @@ bool holds_on_host(shm::Policy policy) noexcept {
   return policy.kind != shm::PolicyKind::kNone && policy.kind != shm::PolicyKind::kDevice;
 }
 
+constexpr std::string_view kSimulatedGpu = "Sluice simulated GPU (scale ";
+
+/// The simulated GPU says in its name how many times slower than life it runs. 0 for a real one.
+double simulated_scale(CUdevice device) noexcept {
+  std::array<char, 128> name{};
+  driver().cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1), device);
+  if (!std::string_view(name.data()).starts_with(kSimulatedGpu)) return 0;
+  return std::strtod(name.data() + kSimulatedGpu.size(), nullptr);
+}
+
 }  // namespace
 
 Client::Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
     : seat_(seat),
       slot_(seat.board.slots[static_cast<std::size_t>(seat.slot)]),
       device_(device),
+      simulated_scale_(simulated_scale(device)),
       policy_(policy.pack()),
       learning_(policy.in_time),
       jobs_(seat.board, seat.slot),
-      pacer_(*this) {}
+      pacer_(*this),
+      kick_(device) {}
 
 /// By the rule of gates.hpp: whoever writes reads the inputs again and repeats until they did not
 /// change, so that the watcher and a launch that falls back need no lock.

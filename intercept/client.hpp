@@ -6,6 +6,7 @@
 
 #include "intercept/driver.hpp"
 #include "intercept/jobs.hpp"
+#include "intercept/kick.hpp"
 #include "intercept/pacer.hpp"
 #include "shm/board.hpp"
 #include "shm/policy.hpp"
@@ -30,6 +31,14 @@ class Client {
   [[nodiscard]] CUdevice device() const noexcept { return device_; }
   [[nodiscard]] Jobs& jobs() noexcept { return jobs_; }
   [[nodiscard]] Pacer& pacer() noexcept { return pacer_; }
+  [[nodiscard]] Kick& kick() noexcept { return kick_; }
+
+  [[nodiscard]] bool simulated() const noexcept { return simulated_scale_ != 0; }
+  /// Real time per time of the GPU.
+  [[nodiscard]] double time_scale() const noexcept { return simulated() ? simulated_scale_ : 1; }
+  [[nodiscard]] std::uint64_t to_real_ns(std::uint64_t gpu_ns) const noexcept {
+    return static_cast<std::uint64_t>(static_cast<double>(gpu_ns) * time_scale());
+  }
 
   /// The policy in force.
   [[nodiscard]] shm::Policy policy() const noexcept {
@@ -108,6 +117,7 @@ class Client {
   Seat seat_;
   shm::Slot& slot_;
   CUdevice device_;
+  double simulated_scale_;  ///< 0 on a real GPU.
   std::atomic<std::uint64_t> policy_;
   std::atomic<bool> obeys_{false};
   std::atomic<bool> learning_;
@@ -116,6 +126,7 @@ class Client {
   bool captures_waits_ = false;
   Jobs jobs_;
   Pacer pacer_;
+  Kick kick_;
 };
 
 }  // namespace sluice::intercept

@@ -27,6 +27,7 @@ void context_ended(CUcontext context) noexcept {
   Process::instance().for_each_client([context](Client& client) {
     client.jobs().forget_context(context);
     client.pacer().forget_context(context);
+    client.kick().forget_context(context);
   });
 }
 
@@ -90,13 +91,14 @@ CUresult end_capture(CUstream stream, CUgraph* graph, Call call) noexcept {
 /// Some graphs may not hold a wait node (device-launchable ones, for instance): they lose ours, and
 /// are preemptible only in front.
 template <class Call>
-CUresult instantiate(CUgraph graph, Call call) noexcept {
-  const CUresult result = call();
-  if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY || !take_waits_out(graph)) {
-    return result;
+CUresult instantiate(const CUgraphExec* exec, CUgraph graph, Call call) noexcept {
+  CUresult result = call();
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && take_waits_out(graph)) {
+    report_bare_graph();
+    result = call();
   }
-  report_bare_graph();
-  return call();
+  if (result == CUDA_SUCCESS && exec != nullptr) graph_instantiated(*exec, graph);
+  return result;
 }
 
 CUresult substituted(const char* symbol, void** found, CUresult result) noexcept {
@@ -241,25 +243,28 @@ SLUICE_END_CAPTURE(cuStreamEndCapture_ptsz, per_thread)
 
 // --- Graph --------------------------------------------------------------------------------------
 
-#define SLUICE_INSTANTIATE_LOG(name)                                                              \
-  SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node,          \
-                              char* log, size_t log_size) {                                       \
-    return instantiate(                                                                           \
-        graph, [&] { return call_real(driver().name, exec, graph, error_node, log, log_size); }); \
+#define SLUICE_INSTANTIATE_LOG(name)                                                     \
+  SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, \
+                              char* log, size_t log_size) {                              \
+    return instantiate(exec, graph, [&] {                                                \
+      return call_real(driver().name, exec, graph, error_node, log, log_size);           \
+    });                                                                                  \
   }
 SLUICE_INSTANTIATE_LOG(cuGraphInstantiate)
 SLUICE_INSTANTIATE_LOG(cuGraphInstantiate_v2)
 
 SLUICE_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
                                                    unsigned long long flags) {
-  return instantiate(
-      graph, [&] { return call_real(driver().cuGraphInstantiateWithFlags, exec, graph, flags); });
+  return instantiate(exec, graph, [&] {
+    return call_real(driver().cuGraphInstantiateWithFlags, exec, graph, flags);
+  });
 }
 
-#define SLUICE_INSTANTIATE_PARAMS(name)                                                       \
-  SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph,                               \
-                              CUDA_GRAPH_INSTANTIATE_PARAMS* params) {                        \
-    return instantiate(graph, [&] { return call_real(driver().name, exec, graph, params); }); \
+#define SLUICE_INSTANTIATE_PARAMS(name)                                                \
+  SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph,                        \
+                              CUDA_GRAPH_INSTANTIATE_PARAMS* params) {                 \
+    return instantiate(exec, graph,                                                    \
+                       [&] { return call_real(driver().name, exec, graph, params); }); \
   }
 SLUICE_INSTANTIATE_PARAMS(cuGraphInstantiateWithParams)
 SLUICE_INSTANTIATE_PARAMS(cuGraphInstantiateWithParams_ptsz)
@@ -359,8 +364,16 @@ SLUICE_EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** found, int
 
 // --- The C API of sluice.h ----------------------------------------------------------------------
 
-SLUICE_EXPORT std::uint64_t sluice_v1_job_begin(std::uint64_t /*announced*/) {
-  return Process::instance().begin_job();
+SLUICE_EXPORT std::uint64_t sluice_v1_job_announce(std::uint64_t start_ns) {
+  return Process::instance().announce_job(start_ns);
+}
+
+SLUICE_EXPORT void sluice_v1_job_cancel(std::uint64_t announced) {
+  Process::instance().cancel_job(announced);
+}
+
+SLUICE_EXPORT std::uint64_t sluice_v1_job_begin(std::uint64_t announced) {
+  return Process::instance().begin_job(announced);
 }
 
 SLUICE_EXPORT void sluice_v1_job_end(std::uint64_t job) { Process::instance().end_job(job); }

@@ -61,13 +61,15 @@ Length* Lengths::find(const Work& work) noexcept {
   return nullptr;
 }
 
-void Lengths::forget(CUgraphExec graph) noexcept {
+void Lengths::renew(CUgraphExec graph, bool preemptible) noexcept {
   Work work;
   work.graph = graph;
   Length* length = find(work);
   if (length == nullptr) return;
   length->length_.store(Length::kUnbounded);
   length->count_.store(0);
+  length->tried_.store(0);
+  length->preemptible_.store(preemptible);
 }
 
 }  // namespace sluice::intercept

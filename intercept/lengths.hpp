@@ -42,6 +42,10 @@ class Length {
   [[nodiscard]] bool wants_samples() const noexcept {
     return count_.load(std::memory_order_relaxed) < kSamples;
   }
+  /// A graph with waits inside.
+  [[nodiscard]] bool preemptible() const noexcept {
+    return preemptible_.load(std::memory_order_relaxed);
+  }
   /// What ns() was when this was first asked. Two captures of the same code must get the same
   /// nodes, so what they are decided by must not change.
   [[nodiscard]] std::uint32_t frozen_ns() noexcept;
@@ -64,6 +68,7 @@ class Length {
   std::atomic<std::uint32_t> count_{0};
   std::atomic<std::uint32_t> tried_{0};
   std::atomic<bool> sampled_{false};
+  std::atomic<bool> preemptible_{false};
   std::atomic<std::uint32_t> length_{kUnbounded};
   std::atomic<std::uint64_t> frozen_{0};  ///< 0: not asked for yet; else the length plus 1.
   std::array<std::atomic<std::uint32_t>, kSamples> samples_{};
@@ -74,8 +79,8 @@ class Lengths {
  public:
   /// Null if there are too many different ones.
   [[nodiscard]] Length* find(const Work& work) noexcept;
-  /// What is launched under a handle from now on is another graph.
-  void forget(CUgraphExec graph) noexcept;
+  /// The handle stands for another graph from now on. `preemptible`: it has waits inside.
+  void renew(CUgraphExec graph, bool preemptible) noexcept;
 
  private:
   static constexpr std::size_t kSize = 8192;

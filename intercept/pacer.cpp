@@ -1,6 +1,7 @@
 #include "intercept/pacer.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "intercept/capture.hpp"
@@ -64,6 +65,8 @@ Pacer::Turn Pacer::before(Entry entry, CUstream stream, const Work& work, bool h
                           ? client_.outranked() && spend(*state, length, graph || held, policy)
                           // A graph is many kernels: it never shares a spacing.
                           : due || graph || held;
+  // First: behind it the gate is read, which closes before there is room again.
+  if (policy.in_time && client_.outranked()) wait_for_room(length, graph, stream);
   if (wanted && put_wait(stream)) {
     client_.counter(entry, shm::Count::kWaited).fetch_add(1);
     if (graph && !policy.in_time) state->launches = turn.number = 0;
@@ -77,6 +80,7 @@ Pacer::Turn Pacer::before(Entry entry, CUstream stream, const Work& work, bool h
 bool Pacer::spend(Stream& state, const Length* length, bool graph,
                   const shm::Policy& policy) noexcept {
   const std::uint64_t spacing_ns = policy.time_ns();
+  tell_status(length, graph);
   const std::uint64_t ns = std::min<std::uint64_t>(
       length == nullptr ? Length::kUnbounded : length->ns(), spacing_ns + 1);
   const bool due = graph || run_ns_.load(std::memory_order_relaxed) + ns > spacing_ns;
@@ -84,6 +88,19 @@ bool Pacer::spend(Stream& state, const Length* length, bool graph,
   state.run_ns += ns;
   run_ns_.fetch_add(ns, std::memory_order_relaxed);
   return due;
+}
+
+void Pacer::tell_status(const Length* length, bool graph) noexcept {
+  shm::Slot& slot = client_.slot();
+  const auto raise = [](shm::Word& word, std::uint64_t ns) {
+    if (word.load(std::memory_order_relaxed) < ns) word.store(ns, std::memory_order_relaxed);
+  };
+  if (length == nullptr || length->ns() == Length::kUnbounded) {
+    slot.unknown_launches.fetch_add(1, std::memory_order_relaxed);
+  } else if (!length->preemptible()) {
+    raise(slot.longest_ns, length->ns());
+    if (graph) raise(slot.bare_graph_ns, length->ns());
+  }
 }
 
 /// Behind the wait, so that time at a closed gate is in no sample.
@@ -157,6 +174,21 @@ void Pacer::after(const Turn& turn, CUstream stream) noexcept {
         wait(shm::TraceHold::kSyncPoint, policy, [&] { return driver().cuStreamQuery(stream); });
     if (waited == Waited::kTooLong) client_.give_up_waiting("a sync point");
   }
+}
+
+/// Where jobs are announced, what would not end before one begins does not begin before it. Short
+/// launches are within the time by which the gate closes early.
+void Pacer::wait_for_room(const Length* length, bool graph, CUstream stream) noexcept {
+  constexpr std::uint32_t kShortNs = 100'000;
+  if (client_.slot().noticed.load(std::memory_order_relaxed) == 0) return;
+  const std::uint32_t ns = length == nullptr ? Length::kUnbounded : length->ns();
+  if (ns < kShortNs || (graph && length != nullptr && length->preemptible())) return;
+  // In front of a launch of unknown length: until there is no notice at all.
+  const std::uint64_t room = ns == Length::kUnbounded ? shm::kRoomOpen : client_.to_real_ns(ns);
+  const CUdeviceptr gate = gate_address_.load(std::memory_order_relaxed);
+  if (gate == 0) return;
+  driver().cuStreamWaitValue64_v2(stream, gate + offsetof(shm::Slot, room), room,
+                                  CU_STREAM_WAIT_VALUE_GEQ);
 }
 
 bool Pacer::put_wait(CUstream stream) noexcept {

@@ -81,9 +81,11 @@ class Pacer {
                            const shm::Policy& policy) noexcept;
   [[nodiscard]] bool begin_sample(Stream& state, Length* length, CUstream stream) noexcept;
   void note_known(bool known) noexcept;
+  void tell_status(const Length* length, bool graph) noexcept;
   /// Puts a wait for the open gate into the stream. False if the device cannot; then the policy
   /// falls back to event:2, with a warning.
   bool put_wait(CUstream stream) noexcept;
+  void wait_for_room(const Length* length, bool graph, CUstream stream) noexcept;
   bool register_board() noexcept;
   bool register_here() noexcept;
   void fall_back(const char* why) noexcept;

@@ -235,19 +235,30 @@ bool Process::attached() noexcept {
   return attached;
 }
 
-std::uint64_t Process::begin_job() noexcept {
+std::uint64_t Process::begin_job(std::uint64_t announced) noexcept {
   if (in_forked_child()) return 0;
   g_explicit_jobs.store(true);
   client_of(nullptr);  // attach before the first launch where the thread has a context
   const std::lock_guard lock(jobs_mutex_);
-  open_jobs_.insert(++last_job_);
-  if (open_jobs_.size() == 1) for_each_client([](Client& client) { client.jobs().begin(); });
-  return last_job_;
+  const Notices::Taken taken = notices_.take(announced);
+  const std::uint64_t job = taken == Notices::Taken::kUnknown ? ++last_job_ : announced;
+  if (taken != Notices::Taken::kClosed) open_job(job);
+  if (taken != Notices::Taken::kUnknown) open_room();
+  return job;
 }
 
 void Process::end_job(std::uint64_t job) noexcept {
   if (in_forked_child()) return;
   const std::lock_guard lock(jobs_mutex_);
+  close_job(job);
+}
+
+void Process::open_job(std::uint64_t job) noexcept {
+  open_jobs_.insert(job);
+  if (open_jobs_.size() == 1) for_each_client([](Client& client) { client.jobs().begin(); });
+}
+
+void Process::close_job(std::uint64_t job) noexcept {
   if (open_jobs_.erase(job) == 0 || !open_jobs_.empty()) return;
   for_each_client([](Client& client) { client.jobs().end(); });
 }
@@ -256,6 +267,7 @@ void Process::leave(Client& client) noexcept {
   client.set_obeys(false);
   shm::BoardView view(client.seat().board);
   shm::leave(view, client.seat().slot);
+  client.slot().room.store(shm::kRoomOpen);
 }
 
 void Process::leave_at_exit() noexcept {

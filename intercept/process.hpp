@@ -10,6 +10,7 @@
 
 #include "intercept/client.hpp"
 #include "intercept/config.hpp"
+#include "intercept/notices.hpp"
 #include "intercept/watcher.hpp"
 #include "shm/mapping.hpp"
 
@@ -51,8 +52,12 @@ class Process {
   /// Whether a client of this process obeys its gate. Never in a forked child.
   [[nodiscard]] bool attached() noexcept;
 
-  std::uint64_t begin_job() noexcept;
+  /// `announced`: what announce_job() returned, or 0.
+  std::uint64_t begin_job(std::uint64_t announced) noexcept;
   void end_job(std::uint64_t job) noexcept;
+  /// A job is expected to begin at `start_ns` (CLOCK_MONOTONIC): see notices.hpp.
+  std::uint64_t announce_job(std::uint64_t start_ns) noexcept;
+  void cancel_job(std::uint64_t announced) noexcept;
 
   template <class Visit>
   void for_each_client(Visit visit) noexcept {
@@ -73,6 +78,12 @@ class Process {
   void adopt_counts(Client& client) noexcept;
   void refuse(std::string_view why) noexcept;
   void publish(std::unique_ptr<Client> client) noexcept;
+  // Under the lock of the jobs.
+  void open_job(std::uint64_t job) noexcept;
+  void close_job(std::uint64_t job) noexcept;
+  void open_room() noexcept;
+  bool step_notices() noexcept;
+  [[noreturn]] void keep_notices() noexcept;
 
   static void leave_at_exit() noexcept;
   static void leave(Client& client) noexcept;
@@ -95,6 +106,8 @@ class Process {
   std::mutex jobs_mutex_;
   std::unordered_set<std::uint64_t> open_jobs_;
   std::uint64_t last_job_ = 0;
+  Notices notices_;
+  bool notice_thread_ = false;
 
   std::mutex unhooked_mutex_;
   std::uint32_t unhooked_asked_ = 0;

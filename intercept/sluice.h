@@ -30,10 +30,33 @@ static inline void* sluice_lookup(void** cache, int* known, const char* name) {
   return __atomic_load_n(cache, __ATOMIC_RELAXED);
 }
 
+/* Announces a job that is expected to begin at start_ns (CLOCK_MONOTONIC, nanoseconds): a server
+ * knows of a request while it decodes it. Until then lower-priority clients of the device start
+ * only what ends in time, shortly before it they are held, and the GPU switches to this process.
+ * Announce as soon as the job is known; a few milliseconds ahead are enough. An announcement
+ * lapses 10 ms after start_ns.
+ * Returns an id for sluice_job_begin() or sluice_job_cancel(), or 0 when not preloaded.
+ * Thread-safe. Never fails. */
+static inline uint64_t sluice_job_announce(uint64_t start_ns) {
+  static void* cache = NULL;
+  static int known = 0;
+  void* found = sluice_lookup(&cache, &known, "sluice_v1_job_announce");
+  return found == NULL ? 0 : ((uint64_t(*)(uint64_t))found)(start_ns);
+}
+
+/* The announced job will not come. announced: what sluice_job_announce() returned; 0, a lapsed one
+ * and one that has begun are ignored. Thread-safe. */
+static inline void sluice_job_cancel(uint64_t announced) {
+  static void* cache = NULL;
+  static int known = 0;
+  void* found = sluice_lookup(&cache, &known, "sluice_v1_job_cancel");
+  if (found != NULL) ((void (*)(uint64_t))found)(announced);
+}
+
 /* Begins a job: one unit of work, an inference or a training step, from before its first launch.
  * From here until the end every lower-priority client of the device is held. Jobs of a process
  * may overlap: the hold lasts from the first begin to the last end.
- * announced: 0; an id from a later version's announcement.
+ * announced: what sluice_job_announce() returned, or 0.
  * Returns an id for sluice_job_end(), or 0 when not preloaded. Thread-safe. Never fails. */
 static inline uint64_t sluice_job_begin(uint64_t announced) {
   static void* cache = NULL;

@@ -29,7 +29,6 @@ using shm::TraceKind;
 
 constexpr std::uint64_t kTendNs = 50'000'000;
 constexpr std::uint64_t kClockNs = 1'000'000'000;
-constexpr std::string_view kSimulatedGpu = "Sluice simulated GPU (scale ";
 
 /// The launch that this thread is about to make, if something of it was recorded already, and the
 /// last one it made.
@@ -64,13 +63,9 @@ shm::TraceHeader header_of(const Client& client) noexcept {
   put(header.policy, shm::to_string(client.policy()));
   put(header.command, slot.command.data());
   header.device_uuid = device.uuid;
-  // The name on the board is cut off after some characters; the driver has all of it.
-  std::array<char, 128> name{};
-  driver().cuDeviceGetName(name.data(), static_cast<int>(name.size()), client.device());
-  header.time_scale = 1;
-  if (std::string_view(name.data()).starts_with(kSimulatedGpu)) {
+  header.time_scale = client.time_scale();
+  if (client.simulated()) {
     header.simulated = 1;
-    header.time_scale = std::strtod(name.data() + kSimulatedGpu.size(), nullptr);
     header.exec_source = static_cast<std::uint32_t>(shm::ExecSource::kSimulator);
   }
   return header;

@@ -142,6 +142,10 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
       (hung_up(watched.connection) || identity(watched.connection) != watched.identity)) {
     disconnect(watched);
   }
+  // Who announced a job may have died before it began.
+  if (slot.room.load() != shm::kRoomOpen && (now > slot.room_until_ns.load() || !client.obeys())) {
+    slot.room.store(shm::kRoomOpen);
+  }
   const auto state = shm::SlotInfo::unpack(slot.info.load()).state;
   if (state == shm::SlotState::kLeaving) return shm::keep_open(view, client.seat().slot);
   take_settings(watched);

@@ -35,6 +35,7 @@ struct Model {
   std::string model_name;
   std::string model_weight;
   double sleep_s = 0;
+  double prepare_ms = 0;  ///< The input of a job is being prepared so long: the job is announced.
   std::string input_file_path;
   std::string output_file_path = "./logs";
   std::string output_file_name;

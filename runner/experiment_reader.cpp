@@ -15,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr double kMaxPrepareMs = 1000;
 constexpr double kMaxSeconds = 1e6;
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 
@@ -149,6 +150,9 @@ void read_plain_keys(const JsonNode& node, Model& model) {
     log.refuse("a file name; its folder is output_file_path");
   }
   if (const auto sleep = node.find("sleep_time")) model.sleep_s = sleep->as_number(0, kMaxSeconds);
+  if (const auto prepare = node.find("prepare_ms")) {
+    model.prepare_ms = prepare->as_number(0, kMaxPrepareMs);
+  }
   if (const auto priority = node.find("priority")) {
     model.priority = static_cast<int>(priority->as_integer(0, 255));
   }
@@ -159,7 +163,7 @@ void read_plain_keys(const JsonNode& node, Model& model) {
 }
 
 Model read_model(const JsonNode& node, const Backends& backends) {
-  node.expect_object({"model_name", "model_weight", "sleep_time", "input_file_path",
+  node.expect_object({"model_name", "model_weight", "sleep_time", "prepare_ms", "input_file_path",
                       "output_file_path", "output_file_name", "priority", "resize", "resize_size",
                       "control", "backend", "batch_size", "cuda_graph", "arrival", "trace",
                       "host_gap_us", "host_gap"});

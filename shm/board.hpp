@@ -26,6 +26,9 @@ inline constexpr std::uint64_t kHeartbeatPeriodNs = 20'000'000;
 inline constexpr std::uint64_t kHeartbeatLostNs = 150'000'000;
 inline constexpr std::uint64_t kDefaultMaxHoldNs = 10'000'000'000;
 
+/// Slot::room while no job is announced. The GPU compares as signed numbers.
+inline constexpr std::uint64_t kRoomOpen = 0x7fff'ffff'ffff'ffff;
+
 enum class SlotState : std::uint8_t {
   kFree,        ///< Nobody's. The controller may give it out.
   kReserved,    ///< Given to a process that has not mapped the board yet.
@@ -108,9 +111,11 @@ struct alignas(kLine) Slot {
   HalfWord waiters;      ///< Threads asleep on `wake`. A hint: a killed waiter is never taken off.
   Word closed_since_ns;  ///< When the gate last went from open to closed; 0 while open.
   Word closed_ns;        ///< Total time closed while this client had work outstanding.
-  Word room;             ///< Reserved for notice: how much room is left before a job starts.
+  Word room;             ///< ns left before a job that was announced begins; else kRoomOpen.
   HalfWord outranked;    ///< 1 while a client of higher priority lives on the device.
-  std::array<std::uint8_t, 68> reserved_gate;
+  HalfWord noticed;      ///< 1 once a job was announced: long launches look at `room` from then on.
+  Word room_until_ns;    ///< From then on `room` is void, and the owner opens it.
+  std::array<std::uint8_t, 56> reserved_gate;
 
   // What the owner writes.
   alignas(kLine) Word job;  ///< Odd while the client is active: first begin and last end count.
@@ -122,7 +127,11 @@ struct alignas(kLine) Slot {
   Word max_hold_opened;                ///< Times max_hold opened the gate.
   Word watcher_beat_ns;                ///< When the watcher last ran.
   std::array<char, 32> unhooked_name;  ///< The last one asked for.
-  std::array<std::uint8_t, 40> reserved_owner;
+  Word longest_ns;  ///< Policy device in time: the longest launch, of those whose length is known
+                    ///< and that have no wait inside. GPU time.
+  Word bare_graph_ns;     ///< The same of graphs alone.
+  Word unknown_launches;  ///< Launches whose length was not known, or differs from time to time.
+  std::array<std::uint8_t, 16> reserved_owner;
 
   // What the controller writes when it gives the slot out.
   alignas(kLine) RobustMutex alive;
@@ -178,11 +187,13 @@ static_assert(offsetof(Slot, gate) == 0 && offsetof(Slot, info) == 8);
 static_assert(offsetof(Slot, wake) == 16 && offsetof(Slot, waiters) == 20);
 static_assert(offsetof(Slot, closed_since_ns) == 24 && offsetof(Slot, closed_ns) == 32);
 static_assert(offsetof(Slot, room) == 40 && offsetof(Slot, outranked) == 48);
+static_assert(offsetof(Slot, noticed) == 52 && offsetof(Slot, room_until_ns) == 56);
 static_assert(offsetof(Slot, job) == 128 && offsetof(Slot, job_since_ns) == 136);
 static_assert(offsetof(Slot, policy) == 144 && offsetof(Slot, fail_reason) == 152);
 static_assert(offsetof(Slot, unhooked_asked) == 156 && offsetof(Slot, reserved_word) == 160);
 static_assert(offsetof(Slot, max_hold_opened) == 168 && offsetof(Slot, watcher_beat_ns) == 176);
-static_assert(offsetof(Slot, unhooked_name) == 184);
+static_assert(offsetof(Slot, unhooked_name) == 184 && offsetof(Slot, longest_ns) == 216);
+static_assert(offsetof(Slot, bare_graph_ns) == 224 && offsetof(Slot, unknown_launches) == 232);
 static_assert(offsetof(Slot, alive) == 256 && sizeof(RobustMutex) == 40);
 static_assert(offsetof(Slot, pid) == 296 && offsetof(Slot, attached_ns) == 304);
 static_assert(offsetof(Slot, requested_policy) == 312 && offsetof(Slot, command) == 320);

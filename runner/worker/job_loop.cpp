@@ -38,6 +38,7 @@ class JobLoop {
   JobLoop(const Model& model, const WorkerOptions& options, Backend& backend, int device)
       : options_(options),
         backend_(backend),
+        prepare_ns_(static_cast<std::uint64_t>(model.prepare_ms * 1e6)),
         marks_groups_(model.control.hooked && model.priority > 0),
         log_(model.output_file(".log"), model.priority, header(model, options, backend, device)),
         csv_(model.output_file(".csv")),
@@ -49,7 +50,7 @@ class JobLoop {
   }
 
   /// First row of the CSV, and not in the log.
-  void warm_up() { write_csv(run_job(false)); }
+  void warm_up() { write_csv(run_job(false, 0)); }
 
   void run(std::uint64_t start_monotonic_ns) {
     const GpuTime time(options_.time_scale, start_monotonic_ns);
@@ -58,7 +59,7 @@ class JobLoop {
       const std::uint64_t due = arrivals_.next_ns(time.now_ns());
       time.sleep_until(due);
       const std::uint64_t started = time.now_ns();
-      const JobRecord record = run_job(true);
+      const JobRecord record = run_job(true, prepare(time, started));
       log_.job(record);
       write_csv(record);
       if (queueing_) {
@@ -69,13 +70,22 @@ class JobLoop {
   }
 
  private:
-  JobRecord run_job(bool logged) {
+  /// The job is known, and its input is being made ready. Returns the announcement, or 0.
+  std::uint64_t prepare(const GpuTime& time, std::uint64_t now_ns) const {
+    if (prepare_ns_ == 0) return 0;
+    const std::uint64_t real_ns = time.to_real_ns(prepare_ns_);
+    const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns() + real_ns);
+    time.wait_until(now_ns + prepare_ns_);
+    return announced;
+  }
+
+  JobRecord run_job(bool logged, std::uint64_t announced) {
     const bool mark = logged && marks_groups_;
     JobRecord record;
     record.start_realtime_ns = shm::clock_ns(CLOCK_REALTIME);
     const std::uint64_t start = shm::monotonic_ns();
     if (mark) log_.group_start(shm::clock_ns(CLOCK_REALTIME));
-    const std::uint64_t job = sluice_job_begin(0);
+    const std::uint64_t job = sluice_job_begin(announced);
     backend_.launch_job();
     if (mark) log_.group_end(shm::clock_ns(CLOCK_REALTIME));
     backend_.wait_for_job();
@@ -94,6 +104,7 @@ class JobLoop {
 
   const WorkerOptions& options_;
   Backend& backend_;
+  std::uint64_t prepare_ns_;  ///< Of the GPU's time.
   bool marks_groups_;
   JobLog log_;
   JobCsv csv_;

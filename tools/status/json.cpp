@@ -50,6 +50,9 @@ Json client_json(const ClientSnapshot& client) {
           {"max_hold_opened", client.max_hold_opened},
           {"unhooked_asked", client.unhooked_asked},
           {"unhooked_name", client.unhooked_name},
+          {"longest_ns", client.longest_ns},
+          {"bare_graph_ns", client.bare_graph_ns},
+          {"unknown_launches", client.unknown_launches},
           {"coverage", coverage}};
 }
 

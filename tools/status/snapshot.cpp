@@ -107,6 +107,9 @@ ClientSnapshot read_client(const shm::Board& board, int index, std::uint64_t now
   client.max_hold_opened = slot.max_hold_opened.load();
   client.unhooked_asked = slot.unhooked_asked.load();
   client.unhooked_name = text_of(slot.unhooked_name);
+  client.longest_ns = slot.longest_ns.load();
+  client.bare_graph_ns = slot.bare_graph_ns.load();
+  client.unknown_launches = slot.unknown_launches.load();
   add_entries(slot, client);
   return client;
 }

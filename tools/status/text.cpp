@@ -58,6 +58,14 @@ std::string remarks(const ClientSnapshot& client) {
   if (client.policy != client.requested_policy && client.state != shm::SlotState::kReserved) {
     add("^ " + policy_note(client));
   }
+  if (client.longest_ns != 0) {
+    add(fmt::format("longest launch {}, as learned; {} of unknown length got a wait each",
+                    format_duration(client.longest_ns), client.unknown_launches));
+  }
+  if (client.bare_graph_ns != 0) {
+    add(fmt::format("a graph of {} holds no waits: critical jobs may wait so long",
+                    format_duration(client.bare_graph_ns)));
+  }
   if (client.max_hold_opened != 0) {
     add(fmt::format("^ max_hold opened its gate {} times", client.max_hold_opened));
   }

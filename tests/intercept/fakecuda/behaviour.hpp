@@ -134,6 +134,13 @@ SLUICE_FAKE_ENTRY(cuEventQuery, CUevent event) {
   const bool done = event->stream == nullptr || event->stream->done >= event->mark;
   return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
+SLUICE_FAKE_ENTRY(cuEventElapsedTime, float* ms, CUevent before, CUevent after) {
+  if (state().events.count(before) + state().events.count(after) != 2) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  *ms = state().elapsed_ms;
+  return CUDA_SUCCESS;
+}
 /// Inside a capture, the way a second stream joins it.
 SLUICE_FAKE_ENTRY(cuStreamWaitEvent, CUstream handle, CUevent event, unsigned) {
   CUstream_st& stream = state().stream_of(handle);

@@ -74,6 +74,9 @@ SLUICE_FAKE_API CUresult find_entry(const char* symbol, void** found, int versio
 /// What the device can do: cuDeviceGetAttribute of 64-bit stream waits.
 SLUICE_FAKE_API void set_stream_waits(bool supported);
 
+/// What lies between any two events, in ms: what the launch between them is said to take.
+SLUICE_FAKE_API void set_elapsed(float ms);
+
 /// After pause() work stays outstanding until finish() or finish_all(); resume() ends that.
 SLUICE_FAKE_API void pause();
 SLUICE_FAKE_API void resume();

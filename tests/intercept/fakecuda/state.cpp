@@ -151,6 +151,11 @@ void set_stream_waits(bool supported) {
   state().stream_waits = supported;
 }
 
+void set_elapsed(float ms) {
+  const std::lock_guard lock(state().mutex);
+  state().elapsed_ms = ms;
+}
+
 void pause() {
   const std::lock_guard lock(state().mutex);
   state().paused = true;

@@ -83,6 +83,7 @@ struct State {
 
   bool paused = false;
   bool stream_waits = true;
+  float elapsed_ms = 0;
   bool registered = false;
   CUcontext registered_in = nullptr;
 

@@ -1,0 +1,26 @@
+#pragma once
+#include "intercept/driver.hpp"
+
+namespace sluice::intercept {
+
+/// One empty kernel of this process, so that the GPU switches to its context before the job that
+/// was announced begins: a switch takes 0.11 to 0.13 ms (measured on one H200, driver 580).
+class Kick {
+ public:
+  explicit Kick(CUdevice device) noexcept : device_(device) {}
+  /// In a stream of its own. Does nothing where the program has no primary context on the device.
+  /// For one thread, which may wait for the driver.
+  void operator()() noexcept;
+  /// The context (null: perhaps any) is gone; no question is asked meanwhile (question.hpp).
+  void forget_context(CUcontext context) noexcept;
+
+ private:
+  [[nodiscard]] bool prepare() noexcept;
+
+  CUdevice device_;
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUfunction nothing_ = nullptr;
+};
+
+}  // namespace sluice::intercept

@@ -1,0 +1,148 @@
+#include "intercept/notices.hpp"
+
+#include <algorithm>
+
+#include "intercept/process.hpp"
+#include "intercept/quiet_thread.hpp"
+#include "shm/clock.hpp"
+#include "shm/gates.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+/// While a notice runs, the time that is left is written so often.
+constexpr std::uint64_t kStepNs = 50'000;
+constexpr std::uint64_t kIdleNs = 1'000'000'000;
+/// A context switch, and what a launch takes to reach the GPU.
+constexpr std::uint64_t kSwitchNs = 200'000;
+/// Before the start, under policies that do not say how much may be in front of a job.
+constexpr std::uint64_t kUnboundedNs = 1'000'000;
+
+bool is_below(const shm::Slot& self, const shm::Slot& other) noexcept {
+  const auto mine = shm::SlotInfo::unpack(self.info.load());
+  const auto theirs = shm::SlotInfo::unpack(other.info.load());
+  return theirs.state == shm::SlotState::kLive && theirs.device == mine.device &&
+         theirs.priority < mine.priority;
+}
+
+template <class Visit>
+void for_each_below(const Client& client, Visit visit) noexcept {
+  shm::Board& board = client.seat().board;
+  shm::for_each_other(board.used.load(), client.seat().slot, [&](int index) {
+    shm::Slot& other = board.slots[static_cast<std::size_t>(index)];
+    if (is_below(client.slot(), other)) visit(other);
+  });
+}
+
+}  // namespace
+
+Notices::Taken Notices::take(std::uint64_t job) noexcept {
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [job](const Notice& notice) { return notice.job == job; });
+  if (job == 0 || found == waiting_.end()) return Taken::kUnknown;
+  const bool closed = found->closed;
+  waiting_.erase(found);
+  return closed ? Taken::kClosed : Taken::kBeforeClose;
+}
+
+/// How long before the start the gates must close, real ns: what may then still run, and a switch.
+std::uint64_t lead_of(const Client& client) noexcept {
+  std::uint64_t lead = 0;
+  for_each_below(client, [&lead](const shm::Slot& below) {
+    const auto policy = shm::Policy::unpack(below.policy.load());
+    lead = std::max(lead, policy.in_time ? policy.time_ns() : kUnboundedNs);
+  });
+  return client.to_real_ns(lead + kSwitchNs);
+}
+
+void tell_room(const Client& client, std::uint64_t room_ns, std::uint64_t until_ns) noexcept {
+  for_each_below(client, [=](shm::Slot& below) {
+    below.room_until_ns.store(until_ns);
+    below.room.store(room_ns);
+    below.noticed.store(1);
+  });
+}
+
+std::uint64_t Process::announce_job(std::uint64_t start_ns) noexcept {
+  if (in_forked_child()) return 0;
+  g_explicit_jobs.store(true);
+  client_of(nullptr);
+  const std::lock_guard lock(jobs_mutex_);
+  if (!notice_thread_) {
+    notice_thread_ = start_quiet_thread("sluice-notice", [this] { keep_notices(); });
+    if (!notice_thread_) return 0;
+  }
+  notices_.add(++last_job_, start_ns);
+  return last_job_;
+}
+
+void Process::cancel_job(std::uint64_t announced) noexcept {
+  if (in_forked_child()) return;
+  const std::lock_guard lock(jobs_mutex_);
+  if (notices_.take(announced) == Notices::Taken::kClosed) close_job(announced);
+  open_room();
+}
+
+/// Unless another notice still needs it.
+void Process::open_room() noexcept {
+  const auto& waiting = notices_.waiting();
+  if (!std::all_of(waiting.begin(), waiting.end(), [](const auto& one) { return one.closed; })) {
+    return;
+  }
+  for_each_client([](Client& client) { tell_room(client, shm::kRoomOpen, 0); });
+}
+
+/// Closes gates in time, and lets notices lapse. Returns whether gates were closed just now.
+bool Process::step_notices() noexcept {
+  const std::lock_guard lock(jobs_mutex_);
+  const std::uint64_t now = shm::monotonic_ns();
+  bool closed = false;
+  auto& waiting = notices_.waiting();
+  std::uint64_t lead = 0;
+  for_each_client([&lead](Client& client) { lead = std::max(lead, lead_of(client)); });
+  std::uint64_t next_ns = ~std::uint64_t{0};
+  for (Notices::Notice& notice : waiting) {
+    if (!notice.closed && now + lead >= notice.start_ns) {
+      notice.closed = closed = true;
+      open_job(notice.job);
+    }
+    if (!notice.closed) next_ns = std::min(next_ns, notice.start_ns);
+  }
+  const std::size_t before = waiting.size();
+  std::erase_if(waiting, [&](const Notices::Notice& notice) {
+    const bool lapsed = now > notice.start_ns + Notices::kLapseNs;
+    if (lapsed && notice.closed) close_job(notice.job);
+    return lapsed;
+  });
+  if (next_ns != ~std::uint64_t{0}) {
+    for_each_client(
+        [&](Client& client) { tell_room(client, next_ns - now, next_ns + Notices::kLapseNs); });
+  } else if (closed || waiting.size() != before) {
+    open_room();  // the gates hold now; who parks behind the room is to read them
+  }
+  return closed;
+}
+
+void Process::keep_notices() noexcept {
+  const std::atomic<std::uint32_t> never{0};
+  for (;;) {
+    const std::uint32_t changes = notices_.changes().load();
+    if (g_leaving.load()) {
+      shm::futex_wait(never, 0, kIdleNs);
+      continue;
+    }
+    if (step_notices()) for_each_client([](Client& client) { client.kick()(); });
+    bool waiting = false;
+    {
+      const std::lock_guard lock(jobs_mutex_);
+      waiting = !notices_.waiting().empty();
+    }
+    if (waiting) {
+      shm::futex_wait(never, 0, kStepNs);
+    } else {
+      shm::futex_wait(notices_.changes(), changes, kIdleNs);
+    }
+  }
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,42 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "shm/futex.hpp"
+
+namespace sluice::intercept {
+
+/// Jobs of this process that were announced and have not begun. Guarded by the lock of the jobs.
+///
+/// From the announcement on, the board tells the clients below how much time is left, so that their
+/// long launches that would not end in time stay away; shortly before the start the gates close,
+/// and the GPU is switched to this process.
+class Notices {
+ public:
+  struct Notice {
+    std::uint64_t job;
+    std::uint64_t start_ns;  ///< When it is expected to begin. CLOCK_MONOTONIC.
+    bool closed = false;     ///< Gates are closed for it already.
+  };
+  enum class Taken { kUnknown, kBeforeClose, kClosed };
+
+  /// A job that does not begin within this time of its expected start was not meant.
+  static constexpr std::uint64_t kLapseNs = 10'000'000;
+
+  void add(std::uint64_t job, std::uint64_t start_ns) {
+    waiting_.push_back({job, start_ns});
+    changes_.fetch_add(1);
+    shm::futex_wake_all(changes_);
+  }
+  /// The job begins now, or is called off.
+  [[nodiscard]] Taken take(std::uint64_t job) noexcept;
+  [[nodiscard]] std::vector<Notice>& waiting() noexcept { return waiting_; }
+  [[nodiscard]] std::atomic<std::uint32_t>& changes() noexcept { return changes_; }
+
+ private:
+  std::vector<Notice> waiting_;
+  std::atomic<std::uint32_t> changes_{0};
+};
+
+}  // namespace sluice::intercept

@@ -1,0 +1,211 @@
+// Policy device:Nus on the recording driver: what is learned, and where the waits go.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/intercept/session.hpp"
+
+namespace sluice::intercept::test {
+namespace {
+
+using namespace std::chrono_literals;
+using fake::Id;
+using shm::Count;
+
+class Learning : public Session {
+ protected:
+  static CUresult kernel(std::uintptr_t function, CUstream stream = nullptr) {
+    return ::cuLaunchKernel(reinterpret_cast<CUfunction>(function), 1, 1, 1, 1, 1, 1, 0, stream,
+                            nullptr, nullptr);
+  }
+
+  /// Launches it until it is known to take so long.
+  void learn(std::uintptr_t function, float ms) {
+    fake::set_elapsed(ms);
+    ASSERT_TRUE(eventually([&] {
+      const std::uint64_t unknown = slot().unknown_launches.load();
+      kernel(function);
+      std::this_thread::sleep_for(1ms);
+      return slot().unknown_launches.load() == unknown;
+    })) << "not learned";
+  }
+
+  /// What comes now begins with an empty account: a launch longer than the spacing, then a wait.
+  void begin_anew() {
+    kernel(kLong);
+    fake::clear();
+  }
+
+  static std::string order_of_calls() {
+    std::string order;
+    for (const fake::Call& call : fake::calls()) {
+      if (call.id == Id::cuLaunchKernel) order += static_cast<char>('0' + call.arguments[0]);
+      if (call.id == Id::cuStreamWaitValue64_v2) order += 'W';
+    }
+    return order;
+  }
+
+  static constexpr std::uintptr_t kShort = 1;  // 50 us
+  static constexpr std::uintptr_t kLong = 2;   // 500 us
+  void learn_both() {
+    learn(kShort, 0.05F);
+    learn(kLong, 0.5F);
+  }
+};
+
+TEST_F(Learning, UnknownLaunchesGetAWaitEach) {
+  attach("device:200us");
+  outrank().begin();  // nothing is learned while another client runs
+  for (int i = 0; i < 5; ++i) kernel(3);
+  EXPECT_EQ(order_of_calls(), "W3W3W3W3W3");
+  EXPECT_EQ(slot().unknown_launches.load(), 5U);
+}
+
+TEST_F(Learning, WaitsAreSpacedByLearnedTime) {
+  attach("device:200us");
+  outrank();
+  learn_both();
+  begin_anew();
+  for (int i = 0; i < 9; ++i) kernel(kShort);
+  EXPECT_EQ(order_of_calls(), "W1111W1111W1");
+  EXPECT_EQ(slot().longest_ns.load(), 500'000U);
+}
+
+TEST_F(Learning, ALongLaunchHasAWaitInFrontAndBehind) {
+  attach("device:200us");
+  outrank();
+  learn_both();
+  begin_anew();
+  kernel(kShort);
+  kernel(kLong);
+  kernel(kShort);
+  EXPECT_EQ(order_of_calls(), "W1W2W1");
+}
+
+// What may still run when the gate closes is the sum over all streams.
+TEST_F(Learning, AllStreamsHaveOneAccount) {
+  attach("device:200us");
+  outrank();
+  learn_both();
+  CUstream one = make_stream();
+  CUstream other = make_stream();
+  begin_anew();
+  kernel(kShort);  // the legacy stream's account is 50 us from here on
+  fake::clear();
+  kernel(kShort, one);
+  kernel(kShort, other);
+  kernel(kShort, one);
+  EXPECT_EQ(order_of_calls(), "111");
+  kernel(kShort, other);
+  EXPECT_EQ(order_of_calls(), "111W1");
+}
+
+// Seen to fail without the comparison of the numbers in Sampler::take_in().
+TEST_F(Learning, NothingIsLearnedWhileAnotherClientRuns) {
+  attach("device:200us");
+  fake::set_elapsed(0.05F);
+  Critical& critical = outrank();
+  for (int i = 0; i < 20; ++i) {
+    fake::pause();
+    kernel(kShort);
+    std::this_thread::sleep_for(3ms);
+    critical.begin();  // comes and goes while the kernel runs
+    critical.end();
+    fake::finish_all();
+    fake::resume();
+    std::this_thread::sleep_for(3ms);
+  }
+  EXPECT_EQ(slot().unknown_launches.load(), 20U);
+}
+
+TEST_F(Learning, AloneItLearnsAndNeverWaits) {
+  attach("device:200us");
+  fake::set_elapsed(0.05F);
+  EXPECT_TRUE(eventually([&] {
+    kernel(kShort);
+    return fake::count(Id::cuEventElapsedTime) >= 8;
+  }));
+  EXPECT_EQ(fake::count(Id::cuStreamWaitValue64_v2), 0U);
+  // When nothing new comes it costs nothing any more.
+  EXPECT_TRUE(eventually([&] {
+    for (int i = 0; i < 5000; ++i) kernel(kShort);
+    fake::clear();
+    for (int i = 0; i < 600; ++i) kernel(kShort);
+    return fake::count(Id::cuEventRecord) == 0 && fake::count(Id::cuStreamGetId) == 0;
+  }));
+}
+
+// Two captures of the same code must be the same graph, or cuGraphExecUpdate fails.
+TEST_F(Learning, CapturesStayTheSameWhateverIsLearned) {
+  attach("device:200us");
+  outrank();
+  learn_both();
+  const auto capture = [&] {
+    CUstream stream = make_stream();
+    ::cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    for (int i = 0; i < 6; ++i) kernel(kShort, stream);
+    kernel(kLong, stream);
+    kernel(4, stream);  // never seen before
+    kernel(kShort, stream);
+    CUgraph graph = nullptr;
+    ::cuStreamEndCapture(stream, &graph);
+    return fake::nodes(graph);
+  };
+  EXPECT_EQ(capture(), "WKKKKWKKWKWKWK");
+  learn(4, 0.01F);
+  for (int i = 0; i < 40; ++i) learn(kShort, 0.09F);
+  EXPECT_EQ(capture(), "WKKKKWKKWKWKWK");
+}
+
+TEST_F(Learning, AGraphWithoutWaitsIsTold) {
+  attach("device:200us");
+  outrank();
+  const auto graph = reinterpret_cast<CUgraphExec>(0x10);
+  fake::set_elapsed(3.0F);
+  EXPECT_TRUE(eventually([&] {
+    ::cuGraphLaunch(graph, nullptr);
+    std::this_thread::sleep_for(1ms);
+    return slot().bare_graph_ns.load() == 3'000'000;
+  }));
+  fake::clear();
+  ::cuGraphLaunch(graph, nullptr);
+  EXPECT_EQ(fake::count(Id::cuStreamWaitValue64_v2), 1U);
+}
+
+// A thread that captures in the default mode must not be disturbed by the samples of others.
+TEST_F(Learning, SamplesBreakNoCapture) {
+  attach("device:200us");
+  outrank();
+  CUstream captured = make_stream();
+  fake::set_elapsed(0.05F);
+  ASSERT_EQ(::cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  std::thread other([&] {
+    CUcontext context = nullptr;
+    ::cuDevicePrimaryCtxRetain(&context, 0);
+    ::cuCtxSetCurrent(context);
+    CUstream stream = make_stream();
+    for (int i = 0; i < 30; ++i) {
+      kernel(kShort, stream);
+      std::this_thread::sleep_for(1ms);
+    }
+  });
+  other.join();
+  CUgraph graph = nullptr;
+  EXPECT_EQ(::cuStreamEndCapture(captured, &graph), CUDA_SUCCESS);
+}
+
+TEST_F(Learning, AStreamThatEndsTakesItsEventsAlong) {
+  attach("device:200us");
+  outrank();
+  const std::size_t before = fake::living_events();
+  for (int i = 0; i < 5; ++i) {
+    CUstream stream = make_stream();
+    kernel(7 + static_cast<std::uintptr_t>(i), stream);
+    EXPECT_GT(fake::living_events(), before);
+    ::cuStreamDestroy_v2(stream);
+    EXPECT_EQ(fake::living_events(), before);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test
