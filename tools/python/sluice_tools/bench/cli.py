@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from sluice_tools.bench import coverage, experiments, outputs, parked, programs
+from sluice_tools.bench.pairs import cli as pairs
 from sluice_tools.bench.results import Results, markdown, table
 
 _EXAMPLES = """\
@@ -17,6 +18,7 @@ examples:
   sluice bench published --part python --repeats 1
   sluice bench published --out results/h200       goes on where an earlier call was stopped
   sluice bench checks --part coverage             does every launch pass the gate
+  sluice bench pairs --help                       the benchmark of the field has its own options
 """
 
 _PARTS = {"published": ("published", "large", "python"),
@@ -35,9 +37,10 @@ def _parser() -> argparse.ArgumentParser:
                     "`checks`: whether every launch of TorchScript, AOTInductor, CUDA graphs, eager "
                     "and compiled Python passes the gate (coverage), whether outputs are bitwise "
                     "equal alone and together (outputs), and what a critical process's calls cost "
-                    "beside a parked one (parked).",
+                    "beside a parked one (parked). `pairs`: a critical program beside a "
+                    "best-effort one under every policy.",
         epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bench", choices=tuple(_PARTS), metavar="published|checks")
+    parser.add_argument("bench", choices=tuple(_PARTS), metavar="published|checks|pairs")
     parser.add_argument("--part", choices=sum(_PARTS.values(), ()), action="append",
                         help="only this part; may be given again")
     parser.add_argument("--mode", choices=_MODES, action="append",
@@ -145,6 +148,8 @@ def _checks(options) -> int:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["pairs"]:
+        return pairs.main(sys.argv[2:])
     options = _options()
     if options.mode and "MPS" in options.mode and not shutil.which("nvidia-cuda-mps-control"):
         print("sluice bench: nvidia-cuda-mps-control is in no folder of PATH", file=sys.stderr)

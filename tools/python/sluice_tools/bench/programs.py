@@ -19,9 +19,9 @@ _LOADING_S = 120
 class Program:
     """A program whose lines on standard error are read as they come, with their times."""
 
-    def __init__(self, command: list, environment: dict):
+    def __init__(self, command: list, environment: dict, stdin=subprocess.DEVNULL):
         self.process = subprocess.Popen(
-            command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+            command, env={**os.environ, **environment}, stdin=stdin,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.lines = []  # (monotonic seconds, text)
         self._reader = threading.Thread(target=self._read, daemon=True)

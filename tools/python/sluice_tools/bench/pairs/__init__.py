@@ -1,0 +1,1 @@
+"""`sluice bench pairs`: a critical and a best-effort program side by side under every policy."""

@@ -1,0 +1,128 @@
+"""Stand-ins for `sluice`, the programs of `sluice bench pairs` and the MPS daemon: they speak the
+same lines, take no GPU and no torch."""
+
+import sys
+from pathlib import Path
+
+_SLUICE = """\
+#!{python}
+import json, os, sys, time
+state = {state!r}
+args = sys.argv[1:]
+option = lambda name: args[args.index(name) + 1]
+if args[0] == "exec":
+    folder = os.path.join(state, option("--session"))
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, str(os.getpid())), "w") as file:
+        file.write(option("--policy"))
+    command = args[args.index("--") + 1:]
+    os.execvp(command[0], command)
+if args[0] == "--version":
+    print("sluice 9.9")
+    sys.exit()
+folder = os.path.join(state, option("--session"))
+if args[0] == "set":
+    pid = args[1].removeprefix("pid:")
+    with open(os.path.join(folder, pid), "w") as file:
+        file.write(option("--policy"))
+    with open(os.path.join(state, "set.txt"), "a") as file:
+        file.write(option("--policy") + "\\n")
+    print(json.dumps({{"clients": [{{"pid": int(pid), "policy": option("--policy"),
+                                    "requested_policy": option("--policy")}}]}}))
+if args[0] == "status":
+    launches = int(time.monotonic() * 1000)
+    entry = {{"entry": "cuLaunchKernel", "launches": launches, "gated": launches // 2, "captured": 0,
+             "waited": 7, "held_ns": 0, "bypassed": {{"failed_open": 0}}}}
+    print(json.dumps({{"clients": [
+        {{"pid": int(pid), "launches": launches, "max_hold_opened": 0, "longest_ns": 1500,
+         "coverage": [entry]}} for pid in os.listdir(folder)]}}))
+"""
+
+_CRITICAL = """\
+import os, sys, time
+from sluice_tools.bench.pairs import jobs
+from sluice_tools.bench.pairs.protocol import answer, run_program
+model = sys.argv[sys.argv.index("--model") + 1]
+def obey(commands):
+    answer("imported", torch="0")
+    print("a line of some library", flush=True)
+    sluice, work = jobs.Sluice(), lambda: time.sleep(0.001)
+    while (command := commands.next())["do"] != "quit":
+        if command["do"] == "load":
+            answer("loaded", gpu="stand-in", attached=True, announces=True)
+        elif command["do"] == "calibrate":
+            answer("calibrated", latency_ms=jobs.back_to_back(work, sluice, command["jobs"]))
+        elif model == os.environ.get("STAND_IN_DIES"):
+            sys.exit(3)
+        else:
+            answer("done", **jobs.serve(work, sluice, command, lambda: answer("measuring")))
+sys.exit(run_program(obey))
+"""
+
+_BEST_EFFORT = """\
+import sys, time
+from sluice_tools.bench.pairs.protocol import answer, run_program
+def obey(commands):
+    answer("imported", torch="0")
+    running = False
+    while True:
+        command = commands.next(wait=not running)
+        do = command and command["do"]
+        if do == "quit":
+            return
+        if do == "load":
+            answer("loaded", gpu="stand-in")
+        elif do == "capture":
+            answer("captured")
+        elif do == "run":
+            running, ends = True, [time.monotonic_ns()]
+            answer("running")
+        elif do == "idle":
+            running = False
+            answer("idle", ends_ns=ends)
+        if running:
+            time.sleep(0.002)
+            ends.append(time.monotonic_ns())
+sys.exit(run_program(obey))
+"""
+
+_DAEMON = """\
+#!{python}
+import os, time
+open(os.path.join(os.environ["CUDA_MPS_PIPE_DIRECTORY"], "control"), "w").close()
+with open({log!r}, "a") as file:
+    file.write(str(os.getpid()) + "\\n")
+time.sleep(60)
+"""
+
+
+def _program(path: Path, text: str):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+class StandIns:
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.state = folder / "state"
+        self.state.mkdir(parents=True)
+        self.programs = folder / "programs"
+        self.programs.mkdir()
+        self.sluice = folder / "sluice"
+        _program(self.sluice, _SLUICE.format(python=sys.executable, state=str(self.state)))
+        _program(self.programs / "critical.py", _CRITICAL)
+        _program(self.programs / "best_effort.py", _BEST_EFFORT)
+        self._daemons = folder / "daemons.txt"
+        _program(folder / "nvidia-cuda-mps-control",
+                 _DAEMON.format(python=sys.executable, log=str(self._daemons)))
+
+    def policies_set(self) -> list:
+        file = self.state / "set.txt"
+        return file.read_text().split() if file.exists() else []
+
+    def client_pids(self) -> list:
+        return [int(file.name) for session in self.state.iterdir() if session.is_dir()
+                for file in session.iterdir()]
+
+    def daemon_pids(self) -> list:
+        return [int(pid) for pid in self._daemons.read_text().split()]
