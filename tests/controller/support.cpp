@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <thread>
 
@@ -61,6 +62,12 @@ Child::~Child() {
 }
 
 void Child::signal(int number) const { kill(pid_, number); }
+
+void Child::stop() const {
+  signal(SIGSTOP);
+  siginfo_t how{};
+  waitid(P_PID, static_cast<id_t>(pid_), &how, WSTOPPED | WEXITED | WNOWAIT);
+}
 
 int Child::wait() {
   if (status_) return *status_;
@@ -148,6 +155,12 @@ Client::Client(const std::string& session, int priority, int device)
 void Client::order(const std::string& words) {
   process_->write_line(words);
   EXPECT_EQ(process_->read_line(), "ok") << words;
+}
+
+void stop_with_fresh_heartbeat(const Child& controller, const std::string& session) {
+  controller.stop();  // or it would write another heartbeat
+  shm::BoardMapping::attach(session).board().heartbeat_ns.store(
+      std::numeric_limits<std::uint64_t>::max());
 }
 
 Fd connect_to(const std::string& session) {

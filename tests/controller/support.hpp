@@ -39,6 +39,8 @@ class Child {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   void signal(int number) const;
+  /// SIGSTOP, and waits until it has stopped.
+  void stop() const;
   /// Exit code, or 128 + signal. Kills it if it does not end.
   int wait();
   void write_line(const std::string& line) const;
@@ -118,6 +120,11 @@ class Look {
  private:
   shm::BoardMapping mapping_;
 };
+
+/// From here on no client finds the controller silent, however late a loaded machine lets it run:
+/// it is stopped, until SIGCONT, and its heartbeat does not grow old. For tests in which it has
+/// nothing more to do.
+void stop_with_fresh_heartbeat(const Child& controller, const std::string& session);
 
 /// A bare connection to the session's controller.
 Fd connect_to(const std::string& session);

@@ -93,6 +93,17 @@ void SessionTest::start_controller(const std::vector<std::string>& more) {
   controller_killed_ = false;
 }
 
+void SessionTest::stop_controller_with_fresh_heartbeat() const {
+  controller::test::stop_with_fresh_heartbeat(*controller_, session_);
+  for (const auto& program : programs_) {
+    EXPECT_TRUE(eventually([&] { return state_of(*program) == shm::SlotState::kLive; }));
+    EXPECT_TRUE(eventually([&] {
+      const std::string said = program->said();
+      return count_of(said, "is silent") == count_of(said, "is back");
+    }));
+  }
+}
+
 void SessionTest::kill_controller() {
   controller_->signal(SIGKILL);
   controller_->wait();

@@ -25,6 +25,9 @@ class SessionTest : public controller::test::ControllerTest {
   /// Starts the session's controller; replaces the one before, which must have ended.
   void start_controller(const std::vector<std::string>& more = {});
   [[nodiscard]] Child& controller() const { return *controller_; }
+  /// The controller stands still, and no program may find it silent: see its tests' support. What
+  /// the programs found before is over.
+  void stop_controller_with_fresh_heartbeat() const;
   /// SIGKILL, and waits for its end.
   void kill_controller();
 

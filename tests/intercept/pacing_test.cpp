@@ -154,9 +154,10 @@ TEST_F(Pacing, EventBoundHoldsForThreadsThatShareAStream) {
 
 // A program may wait for its own later launch: no wait of ours on the driver may be for ever.
 TEST_F(Pacing, AWaitOnTheDriverIsGivenUpAfterFiveSeconds) {
-  catch_errors();
   attach("event:1");
   outrank();
+  stop_with_fresh_heartbeat();
+  catch_errors();
   fake::pause();
   {
     Launcher launcher(6, make_stream());

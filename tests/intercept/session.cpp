@@ -116,6 +116,12 @@ Critical& Session::outrank() {
   return *critical_;
 }
 
+void Session::stop_with_fresh_heartbeat() {
+  controller::test::stop_with_fresh_heartbeat(*controller_, session_);
+  EXPECT_TRUE(eventually(
+      [this] { return shm::SlotInfo::unpack(slot().info.load()).state == shm::SlotState::kLive; }));
+}
+
 shm::Board& Session::board() {
   if (!board_) board_ = shm::BoardMapping::attach(session_);
   return board_->board();

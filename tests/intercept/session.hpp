@@ -55,6 +55,9 @@ class Session : public testing::Test {
   /// From now on somebody outranks this client, so that it paces.
   Critical& outrank();
 
+  /// The controller stands still, and this client may not find it silent; it is live.
+  void stop_with_fresh_heartbeat();
+
   shm::Board& board();
   /// This process's slot.
   shm::Slot& slot();
