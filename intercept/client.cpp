@@ -117,10 +117,12 @@ void Client::hold(Entry entry) noexcept {
 }
 
 void Client::give_up_waiting(const char* what) noexcept {
-  slot_.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kDriverWait));
+  constexpr auto kWhy = static_cast<std::uint32_t>(shm::FailReason::kDriverWait);
+  const std::uint32_t before = slot_.fail_reason.exchange(kWhy);
   set_obeys(false);
   shm::BoardView view(seat_.board);
-  if (!shm::fail_open(view, seat_.slot)) return;
+  shm::fail_open(view, seat_.slot);  // unless a silent controller has made it so
+  if (before == kWhy) return;
   Line(Level::kWarn) << what << " took more than 5 s; this process runs ungated from now on "
                      << "(is it waiting for its own later launch? use policy device or gate)";
 }

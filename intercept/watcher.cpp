@@ -164,8 +164,13 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
 
 void Watcher::lose(Watched& watched, shm::FailReason reason) noexcept {
   Client& client = *watched.client;
+  // Not in the place of a reason that lasts: a launch may be giving up a wait at this moment.
+  auto none = static_cast<std::uint32_t>(shm::FailReason::kNone);
+  if (!client.slot().fail_reason.compare_exchange_strong(none,
+                                                         static_cast<std::uint32_t>(reason))) {
+    return;
+  }
   client.set_obeys(false);
-  client.slot().fail_reason.store(static_cast<std::uint32_t>(reason));
   shm::BoardView view(client.seat().board);
   shm::fail_open(view, client.seat().slot);
   Line(Level::kWarn) << text_of(reason) << "; running ungated until it is back";

@@ -169,6 +169,30 @@ TEST_F(Pacing, AWaitOnTheDriverIsGivenUpAfterFiveSeconds) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
+// Prevents: the warning is lost, or the mark, because the client ran ungated for another reason at
+// that moment; and when that is over, it waits again.
+TEST_F(Pacing, AWaitIsGivenUpForGoodAlsoWhileTheControllerIsSilent) {
+  attach("event:1");
+  outrank();
+  stop_with_fresh_heartbeat();
+  catch_errors();
+  fake::pause();
+  {
+    Launcher launcher(6, make_stream());
+    EXPECT_TRUE(launcher.stops_after(2));
+    board().heartbeat_ns.store(1);
+    EXPECT_TRUE(eventually([&] { return launcher.done() == 6; }));
+  }
+  const auto marked = static_cast<std::uint32_t>(shm::FailReason::kDriverWait);
+  EXPECT_EQ(slot().fail_reason.load(), marked);
+  const std::string said = errors();
+  EXPECT_NE(said.find("took more than 5 s"), std::string::npos) << said;
+  EXPECT_EQ(said.find("took more than 5 s"), said.rfind("took more than 5 s")) << said;
+  controller_->signal(SIGCONT);
+  std::this_thread::sleep_for(kInVain);
+  EXPECT_EQ(slot().fail_reason.load(), marked);
+}
+
 std::string order_of_calls() {
   std::string order;
   for (const fake::Call& call : fake::calls()) {
