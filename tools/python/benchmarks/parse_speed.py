@@ -16,10 +16,10 @@ import numpy as np
 PACKAGE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PACKAGE))
 
-from sluice_tools.trace import format as fmt  # noqa: E402
 from sluice_tools.trace.kernel_table import HEADS  # noqa: E402
 
 REPEATS = 3
+TABLE = "| | s | peak MiB |\n| --- | --- | --- |"
 # As long as those that nsys prints for a network.
 NAMES = (
     '"void at::native::vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<float>, '
@@ -50,34 +50,10 @@ def make_csv(path: Path, size: int) -> int:
     return rows
 
 
-def make_trace(folder: Path, size: int) -> int:
-    """A run of one process. Returns the number of kernels."""
-    kernels = size // (2 * fmt.RECORD.itemsize)
-    header = np.zeros(1, fmt.HEADER)
-    for name, value in (("magic", fmt.MAGIC), ("version", fmt.VERSION), ("pid", 11), ("time_scale", 1),
-                        ("record_size", fmt.RECORD.itemsize), ("exec_source", fmt.EXEC_CUPTI)):
-        header[name] = value
-    (folder / "trace").mkdir(parents=True)
-    with (folder / "trace" / "11.sltrace").open("wb") as file:
-        file.write(header.tobytes())
-        for first in range(0, kernels, 100_000):
-            number = np.arange(first, min(first + 100_000, kernels))
-            records = np.zeros((len(number), 2), fmt.RECORD)
-            records["correlation"] = number[:, None] + 1
-            records["stream"] = 7
-            for column, (kind, delay, duration) in enumerate(
-                    ((fmt.LAUNCH, 0, 4_000), (fmt.EXEC, 50_000, 8_000))):
-                records["kind"][:, column] = kind
-                records["begin_ns"][:, column] = number * 10_000 + delay
-                records["end_ns"][:, column] = records["begin_ns"][:, column] + duration
-            file.write(records.tobytes())
-    (folder / "models_pid.json").write_text('[["model", 11]]')
-    return kernels
-
-
-def measure(name: str, command: list[str], folder: Path) -> None:
+def measure(name: str, command: list[str], folder: Path, repeats: int = REPEATS) -> None:
+    """Prints a row of a table: median and range of seconds, and the most memory."""
     seconds, memory = [], []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         began = time.monotonic()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=folder,
                                    env=os.environ | {"PYTHONPATH": str(PACKAGE)})
@@ -86,7 +62,7 @@ def measure(name: str, command: list[str], folder: Path) -> None:
         memory.append(usage.ru_maxrss / 1024)
         if status:
             sys.exit(f"{name} failed")
-    print(f"| {name} | {sorted(seconds)[REPEATS // 2]:.1f} [{min(seconds):.1f}-{max(seconds):.1f}] "
+    print(f"| {name} | {sorted(seconds)[repeats // 2]:.1f} [{min(seconds):.1f}-{max(seconds):.1f}] "
           f"| {max(memory):.0f} |", flush=True)
 
 
@@ -94,10 +70,9 @@ def main() -> None:
     size = int(float(sys.argv[1] if len(sys.argv) > 1 else 1) * 1e9)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        table, run = folder / "run.csv", folder / "run"
-        print(f"{make_csv(table, size)} rows, {table.stat().st_size / 1e9:.2f} GB of CSV; "
-              f"{make_trace(run, size)} kernels, {size / 1e9:.2f} GB of trace\n\n"
-              f"| | s | peak MiB |\n| --- | --- | --- |", flush=True)
+        table = folder / "run.csv"
+        print(f"{make_csv(table, size)} rows, {table.stat().st_size / 1e9:.2f} GB of CSV\n\n{TABLE}",
+              flush=True)
         (folder / "models_pid.json").write_text(json.dumps([["a", 11], ["b", 12]]))
         python, parse = sys.executable, [sys.executable, "-m", "sluice_tools.parse", "--out", "out"]
         measure("pandas.read_csv(FILE)",
@@ -108,7 +83,6 @@ def main() -> None:
                                f"for chunk in KernelCsv(Path({str(table)!r})).chunks(): pass"], folder)
         measure("sluice parse --no-pictures -f FILE", [*parse, "--no-pictures", "-f", str(table)], folder)
         measure("sluice parse -f FILE", [*parse, "-f", str(table)], folder)
-        measure("sluice parse RUN, its trace", [*parse, str(run)], folder)
 
 
 if __name__ == "__main__":

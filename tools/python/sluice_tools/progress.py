@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Iterable, Iterator, Sized
 
 _WIDTH = 30
 _QUIET_S = 1.0
@@ -36,3 +37,13 @@ class Progress:
     def __exit__(self, *_):
         if self._shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def counted(label: str, total: int, parts: Iterable[Sized]) -> Iterator:
+    """These parts, and a bar of how many things of `total` in them the taker is done with."""
+    with Progress(label, total) as progress:
+        done = 0
+        for part in parts:
+            yield part
+            done += len(part)
+            progress.at(done)

@@ -15,6 +15,7 @@ from sluice_tools.parse import kernel_csv
 from sluice_tools.parse.cli import main
 from sluice_tools.parse.digits import csv_rows
 from sluice_tools.parse.queue_depth import queue_depth
+from sluice_tools.trace.depth import Depth
 from sluice_tools.trace import format as fmt
 from trace_files import TraceFile
 
@@ -239,19 +240,25 @@ def test_chunks_change_nothing(parse, monkeypatch):
     assert whole["models"] == in_parts["models"]
 
 
+def intervals(begin, end) -> Depth:
+    found = Depth()
+    found.add(np.array(begin), np.array(end))
+    return found
+
+
 def test_queue_depth():
     """Two kernels issued at 0, one more at 40; the first ends at 20, the others at 60 and 100."""
-    depth = queue_depth(np.array([0, 0, 40]), np.array([20, 60, 100]), 0, 100, bins=5)
+    depth = queue_depth(intervals([0, 0, 40], [20, 60, 100]), 0, 100, bins=5)
     assert depth["BinStart"].tolist() == [0, 20, 40, 60, 80]
     assert depth["MeanDepth"].tolist() == [2, 1, 2, 1, 1]
     assert depth["MaxDepth"].tolist() == [2, 1, 2, 1, 1]
-    depth = queue_depth(np.array([5]), np.array([7]), 0, 100, bins=5)
+    depth = queue_depth(intervals([5], [7]), 0, 100, bins=5)
     assert depth["MeanDepth"].tolist() == [0.1, 0, 0, 0, 0] and depth["MaxDepth"].tolist() == [1, 0, 0, 0, 0]
 
 
 def test_one_kernel_at_a_time_is_a_depth_of_one():
     """Where one ends in the nanosecond in which the next is issued."""
-    depth = queue_depth(np.arange(0, 1000, 10), np.arange(10, 1010, 10), 0, 1000, bins=10)
+    depth = queue_depth(intervals(range(0, 1000, 10), range(10, 1010, 10)), 0, 1000, bins=10)
     assert depth["MaxDepth"].max() == 1 and depth["MeanDepth"].tolist() == [1] * 10
 
 

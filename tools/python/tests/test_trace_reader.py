@@ -9,6 +9,7 @@ pytest.importorskip("pandas", reason="./x reports fetches it")
 
 from sluice_tools.errors import CommandError
 from sluice_tools.trace import format as fmt
+from sluice_tools.trace import records, spill
 from sluice_tools.trace.reader import Client, read_run
 from trace_files import BEGIN_NS, REALTIME_NS, TraceFile, log_line
 
@@ -66,19 +67,8 @@ def test_holes_are_counted_and_the_tail_is_not(tmp_path):
     assert client.launches()["correlation"].tolist() == [1, 2]
 
 
-def test_chunks_give_what_one_piece_gives(tmp_path):
-    trace = TraceFile(1)
-    for i in range(100):
-        trace.kernel(i * 10, i * 10 + 5, i * 10 + 9, name=f"kernel_{i % 7}")
-    client = Client(trace.write(tmp_path))
-    parts = list(client.iter_launches(chunk_records=16))
-    assert len(parts) > 10
-    names = np.concatenate([part["name"].to_numpy(str) for part in parts])
-    assert names.tolist() == client.launches()["name"].tolist()
-
-
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 50, 10_000])
-def test_kernels_in_chunks_whatever_comes_when(tmp_path, chunk):
+def test_kernels_in_chunks_whatever_comes_when(tmp_path, monkeypatch, chunk):
     """Executions come after their launches, late and in another order; one comes before its launch's
     record, which a thread writes when the call has returned; one has no launch."""
     trace = TraceFile(1)
@@ -92,10 +82,16 @@ def test_kernels_in_chunks_whatever_comes_when(tmp_path, chunk):
     graph = trace.launch(1000, 1001, graph=True)
     trace.exec(1002, 1003, graph, node=1).exec(1003, 1004, graph, node=2).exec(1, 2, 999)
     client = Client(trace.write(tmp_path))
-    parts = list(client.iter_kernels(chunk))
     columns = ["begin_ns", "correlation", "issue_begin_ns", "node"]
-    rows = sorted(tuple(row) for part in parts for row in part[columns].values.tolist())
-    assert rows == sorted(map(tuple, client.kernels()[columns].values.tolist())) and len(rows) == 42
+    whole = client.kernels()[columns].values.tolist()
+    assert [[b - BEGIN_NS, c, i - BEGIN_NS] for b, c, i, _ in whole[1:-2]] == [
+        [i * 10 + 5, i + 1, i * 10] for i in range(1, 40)] and len(whole) == 42
+    monkeypatch.setattr(spill, "BUFFER_BYTES", chunk * 64)
+    monkeypatch.setattr(spill, "CHUNK_BYTES", chunk * 32)
+    monkeypatch.setattr(spill, "_LEAST_ROWS", 1)
+    monkeypatch.setattr(records, "CHUNK_RECORDS", chunk)
+    assert client.kernels()[columns].values.tolist() == whole
+    assert (len(list(client.by_launch())) > 1) == (chunk < 1000)
 
 
 def test_names_long_late_lost_and_alike(tmp_path):

@@ -5,7 +5,6 @@ writes it (whole ns, commas between columns) is read by the fast path of pandas;
 the row on at which it is met, as text.
 """
 
-import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,12 +87,12 @@ class KernelCsv:
         raise usage_error(f"{self.path} has no line with the heads of its columns (API Start (ns), "
                           "...); it should be what `nsys stats -r kernexectrace --format csv` writes")
 
-    @functools.cached_property
-    def bytes_per_row(self) -> float:
-        """By the first ones."""
+    @property
+    def rows_about(self) -> int:
+        """By the length of the first ones."""
         with self.path.open("rb") as file:
             start = file.read(1 << 20)
-        return len(start) / max(start.count(b"\n"), 1)
+        return self.size * start.count(b"\n") // len(start)
 
     def chunks(self) -> Iterator[pd.DataFrame]:
         """Frames with the columns of NEEDED, whole ns."""

@@ -1,25 +1,24 @@
 """What is gathered of each model while the kernels go by."""
 
+import functools
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from sluice_tools.parse.digits import csv_rows
+from sluice_tools.parse.ranks import Ranks
+from sluice_tools.trace.depth import Depth
+from sluice_tools.trace.spill import Spill, columns
 
 HEADS = b"IssueStart,IssueEnd,ExecutionStart,ExecutionEnd,KernelDur\n"
 DELAY_HEADS = b"IssueStart,QueueDelay\n"
-_SMALL = np.iinfo(np.uint32).max
-
-
-def _compact(values: np.ndarray) -> np.ndarray:
-    """Half the memory, for what is under 4.3 s."""
-    small = len(values) == 0 or (values.min() >= 0 and values.max() <= _SMALL)
-    return values.astype(np.uint32) if small else values
+_ROW = np.dtype([(name, "<i8") for name in ("issue", "end", "duration", "delay")])
 
 
 class Model:
-    """The files of one process, written row by row, and of each kernel 24 bytes for later."""
+    """The files of one process, written row by row, and its kernels for what needs all of them."""
 
     def __init__(self, name: str, pid: int, folder: Path):
         self.name, self.pid = name, pid
@@ -29,8 +28,8 @@ class Model:
         self._delays = (folder / f"{self.stem}_queue_delay.csv").open("wb")
         self._kernels.write(HEADS)
         self._delays.write(DELAY_HEADS)
-        self._parts: dict[str, list[np.ndarray]] = {
-            name: [] for name in ("issue", "end", "duration", "delay")}
+        self._rows = Spill(_ROW)
+        self.begin, self.end = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
     @property
     def label(self) -> str:
@@ -44,20 +43,30 @@ class Model:
         delay = np.maximum(start - issued, 0)
         self._kernels.write(csv_rows([issue, issued, start, end, duration]))
         self._delays.write(csv_rows([issue, delay]))
-        for name, values in (("issue", issue), ("end", end), ("duration", _compact(duration)),
-                             ("delay", _compact(delay))):
-            self._parts[name].append(values)
+        self._rows.add(columns(_ROW, len(rows), issue=issue, end=end, duration=duration, delay=delay))
+        self.begin, self.end = min(self.begin, int(issue.min())), max(self.end, int(end.max()))
 
-    def values(self, name: str) -> np.ndarray:
-        """issue, end, duration or delay, of all kernels."""
-        parts = self._parts[name]
-        if len(parts) > 1:
-            self._parts[name] = parts = [np.concatenate(parts)]
-        return parts[0]
+    def rows(self) -> Iterator[np.ndarray]:
+        """issue, end, duration and delay of all kernels, some at a time."""
+        return self._rows.chunks()
+
+    @functools.cached_property
+    def durations(self) -> Ranks:
+        return Ranks(rows["duration"] for rows in self.rows())
+
+    @functools.cached_property
+    def delays(self) -> Ranks:
+        return Ranks(rows["delay"] for rows in self.rows())
+
+    def outstanding(self) -> Depth:
+        found = Depth()
+        for rows in self.rows():
+            found.add(rows["issue"], rows["end"])
+        return found
 
     @property
     def count(self) -> int:
-        return sum(len(part) for part in self._parts["issue"])
+        return len(self._rows)
 
     def close(self) -> None:
         self._kernels.close()

@@ -31,14 +31,13 @@ def _make_folder(out: Path, name: str) -> Path:
 
 def _write_summary(models: list[Model], path: Path) -> None:
     lines = ["NumKernels:", *(f"{m.label} {m.count}" for m in models), "MedianKernelDur:",
-             *(f"{m.label} {float(np.median(m.values('duration')))}" for m in models)]
+             *(f"{m.label} {m.durations.percentile(50)}" for m in models)]
     path.write_text("\n".join(lines) + "\n")
 
 
 def _depths(models: list[Model]) -> list[pd.DataFrame]:
-    begin = min(int(m.values("issue").min()) for m in models)
-    end = max(int(m.values("end").max()) for m in models)
-    return [queue_depth(m.values("issue"), m.values("end"), begin, end) for m in models]
+    begin, end = min(m.begin for m in models), max(m.end for m in models)
+    return [queue_depth(m.outstanding(), begin, end) for m in models]
 
 
 def _write_frames(frames: list[tuple[str, int, pd.DataFrame]], path: Path) -> None:
@@ -51,12 +50,12 @@ def _write_frames(frames: list[tuple[str, int, pd.DataFrame]], path: Path) -> No
 
 
 def _figures(model: Model, depth: pd.DataFrame, jobs: pd.DataFrame | None) -> dict:
-    delays = np.percentile(model.values("delay"), [50, 99])
     width = (depth["BinEnd"] - depth["BinStart"]).to_numpy()
     figures = {
         "model": model.name, "pid": model.pid, "kernels": model.count,
-        "median_kernel_ns": float(np.median(model.values("duration"))),
-        "queue_delay_p50_ns": float(delays[0]), "queue_delay_p99_ns": float(delays[1]),
+        "median_kernel_ns": model.durations.percentile(50),
+        "queue_delay_p50_ns": model.delays.percentile(50),
+        "queue_delay_p99_ns": model.delays.percentile(99),
         "queue_depth_mean": round(float(np.average(depth["MeanDepth"], weights=width)), 6),
         "queue_depth_max": int(depth["MaxDepth"].max())}
     if jobs is not None and len(jobs):

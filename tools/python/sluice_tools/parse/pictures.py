@@ -15,13 +15,6 @@ from matplotlib import pyplot  # noqa: E402: after the choice of a backend witho
 _POINTS = 4000  # more than a picture has columns
 
 
-def _thinned(values: np.ndarray) -> np.ndarray:
-    """Sorted values at _POINTS even places, both ends included."""
-    if len(values) <= _POINTS:
-        return np.arange(len(values))
-    return np.unique(np.linspace(0, len(values) - 1, _POINTS).astype(int))
-
-
 def _save(figure, path: Path) -> None:
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
@@ -43,10 +36,8 @@ def _panels(models: list, title: str, y: str, x: str = "time (s)"):
 def kernel_durations(models: list[Model], note: str, path: Path) -> None:
     figure, axis = pyplot.subplots(layout="constrained", figsize=(8, 5))
     for model in models:
-        durations = np.sort(model.values("duration"))
-        share = np.arange(1, len(durations) + 1) / len(durations)
-        at = _thinned(durations)
-        axis.step(durations[at] / 1e3, share[at], where="post", label=model.label)
+        durations, share = model.durations.curve(_POINTS)
+        axis.step(durations / 1e3, share, where="post", label=model.label)
     axis.set_xscale("log")
     axis.set_ylim(0, 1.02)
     axis.set_xlabel(f"kernel duration (µs{note})")
@@ -69,16 +60,28 @@ def queue_depths(depths: dict[str, pd.DataFrame], note: str, path: Path) -> None
     _save(figure, path)
 
 
+def _longest(model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """Of every so many kernels, the time of issue of the first and the longest delay."""
+    step = -(-model.count // _POINTS)
+    issue, delay = np.zeros((2, -(-model.count // step)), np.int64)
+    first = 0
+    for rows in model.rows():
+        place = np.arange(first, first + len(rows))
+        begins = place % step == 0
+        issue[place[begins] // step] = rows["issue"][begins]
+        np.maximum.at(delay, place // step, rows["delay"])
+        first += len(rows)
+    return issue, delay
+
+
 def queue_delays(models: list[Model], note: str, path: Path) -> None:
     """Each dot the longest delay of its share of the kernels: thinning must not lose the worst."""
     figure, axes = _panels([model.label for model in models],
                            "Queueing delay: from the end of the launch call to the kernel's begin",
                            f"delay (ms{note})", f"time of issue (s{note})")
     for axis, model in zip(axes, models):
-        issue, delay = model.values("issue"), model.values("delay")
-        step = -(-len(issue) // _POINTS)
-        first = np.arange(0, len(issue), step)
-        axis.plot(issue[first] / 1e9, np.maximum.reduceat(delay, first) / 1e6, ".", markersize=2)
+        issue, delay = _longest(model)
+        axis.plot(issue / 1e9, delay / 1e6, ".", markersize=2)
         axis.set_ylim(bottom=0)
     _save(figure, path)
 

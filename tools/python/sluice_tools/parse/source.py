@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
 from sluice_tools.errors import usage_error
-from sluice_tools.parse.kernel_csv import NEEDED, KernelCsv
+from sluice_tools.parse.kernel_csv import KernelCsv
 from sluice_tools.parse.models import Models
-from sluice_tools.progress import Progress
-from sluice_tools.trace.kernel_table import client_table, require_executions
+from sluice_tools.progress import counted
+from sluice_tools.trace.kernel_table import require_executions, sorted_rows
 from sluice_tools.trace.reader import Run, read_models_pid, read_run
 
 class Source:
@@ -40,21 +43,15 @@ class Source:
 
     def feed(self, models: Models) -> None:
         if self._run is not None:
-            clients = require_executions(self._run)
-            with Progress("reading", sum(client.counts["execs"] for client in clients)) as progress:
-                rows = 0
-                for client in clients:
-                    for kernels in client.iter_kernels():
-                        models.add(client_table(client, kernels, self._run.begin_ns)[list(NEEDED)])
-                        rows += len(kernels)
-                        progress.at(rows)
+            for client in require_executions(self._run):
+                for rows in sorted_rows([client], self._run.begin_ns):
+                    models.add(pd.DataFrame({
+                        "API Start": rows["start"], "API Dur": rows["api"],
+                        "Kernel Start": rows["kernel_start"], "Kernel Dur": rows["kernel"],
+                        "PID": np.int64(client.pid)}))
             return
-        with Progress("reading", self._csv.size) as progress:
-            rows = 0
-            for chunk in self._csv.chunks():
-                models.add(chunk)
-                rows += len(chunk)
-                progress.at(rows * self._csv.bytes_per_row)
+        for chunk in counted("reading", self._csv.rows_about, self._csv.chunks()):
+            models.add(chunk)
 
     @property
     def rows_left_out(self) -> int:

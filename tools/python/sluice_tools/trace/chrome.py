@@ -1,12 +1,11 @@
 """A run as Chrome's trace JSON, which ui.perfetto.dev and chrome://tracing open."""
 
+import itertools
 import json
 from collections.abc import Iterator
 
-import numpy as np
-
 from sluice_tools.trace.reader import Run
-from sluice_tools.trace.tracks import ALL, Track, Window, client_tracks
+from sluice_tools.trace.tracks import ALL, Slices, Window, client_slices
 
 
 def _microseconds(ns: int) -> str:
@@ -18,26 +17,24 @@ def _meta(kind: str, pid: int, tid: int, **args) -> str:
     return json.dumps({"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args})
 
 
-def _details(track: Track) -> list[str]:
-    if not track.details:
-        return ["{}"] * len(track.begin)
-    form = "{" + ",".join(f'"{name}":%d' for name in track.details) + "}"
-    return [form % values for values in zip(*(v.tolist() for v in track.details.values()))]
+def _details(slices: Slices) -> Iterator[str]:
+    if not slices.details:
+        return itertools.repeat("{}")
+    form = "{" + ",".join(f'"{name}":%d' for name in slices.details) + "}"
+    return (form % values for values in zip(*slices.details.values()))
 
 
-def _slices(track: Track, pid: int, tid: int) -> Iterator[str]:
-    names = [json.dumps(name) for name in track.label.categories]
-    where = f'"pid":{pid},"tid":{tid}'
-    arrow = track.arrow if track.arrow is not None else np.zeros(len(track.begin), np.int64)
-    kind = '"ph":"s"' if track.leaves else '"ph":"f","bp":"e"'
-    for begin, end, code, number, details in zip(
-            track.begin.tolist(), track.end.tolist(), track.label.codes.tolist(), arrow.tolist(),
-            _details(track)):
+def _events(slices: Slices, pid: int, texts: dict[str, str]) -> Iterator[str]:
+    where = f'"pid":{pid},"tid":{slices.rank}'
+    kind = '"ph":"s"' if slices.leaves else '"ph":"f","bp":"e"'
+    for begin, end, label, arrow, details in zip(
+            slices.begin.tolist(), slices.end.tolist(), slices.labels, slices.arrow, _details(slices)):
         at = _microseconds(begin)
-        yield (f'{{"ph":"X","name":{names[code]},{where},"ts":{at},'
+        text = texts.get(label) or texts.setdefault(label, json.dumps(label))
+        yield (f'{{"ph":"X","name":{text},{where},"ts":{at},'
                f'"dur":{_microseconds(end - begin)},"args":{details}}}')
-        if number:
-            yield f'{{{kind},"cat":"launch","name":"launch","id":{number},{where},"ts":{at}}}'
+        if arrow:
+            yield f'{{{kind},"cat":"launch","name":"launch","id":{arrow},{where},"ts":{at}}}'
 
 
 def events(run: Run, window: Window) -> Iterator[str]:
@@ -47,10 +44,14 @@ def events(run: Run, window: Window) -> Iterator[str]:
                     labels=f"priority {client.priority}, {client.policy}")
         # Higher priority above.
         yield _meta("process_sort_index", client.pid, 0, sort_index=-client.priority)
-        for tid, track in enumerate(client_tracks(run, client, index, window), 1):
-            yield _meta("thread_name", client.pid, tid, name=track.name)
-            yield _meta("thread_sort_index", client.pid, tid, sort_index=tid)
-            yield from _slices(track, client.pid, tid)
+        told: set[int] = set()
+        texts: dict[str, str] = {}
+        for slices in client_slices(run, client, index, window):
+            if slices.rank not in told:
+                told.add(slices.rank)
+                yield _meta("thread_name", client.pid, slices.rank, name=slices.track)
+                yield _meta("thread_sort_index", client.pid, slices.rank, sort_index=slices.rank)
+            yield from _events(slices, client.pid, texts)
 
 
 def write(run: Run, file, about: dict, window: Window = ALL) -> None:

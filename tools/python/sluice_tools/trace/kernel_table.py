@@ -10,12 +10,16 @@ import numpy as np
 import pandas as pd
 
 from sluice_tools.errors import run_error
+from sluice_tools.progress import counted
 from sluice_tools.trace import format as fmt
-from sluice_tools.trace.reader import Client, Run
+from sluice_tools.trace.client import Client, kernels_of
+from sluice_tools.trace.reader import Run
+from sluice_tools.trace.spill import Sorter, columns
 
 HEADS = ("API Start (ns),API Dur (ns),Queue Start (ns),Queue Dur (ns),Kernel Start (ns),"
          "Kernel Dur (ns),Total Dur (ns),PID,TID,DevId,API Function,GridXYZ,BlockXYZ,Kernel Name")
-_CHUNK_ROWS = 200_000
+ROW = np.dtype([("start", "<i8"), ("api", "<i8"), ("kernel_start", "<i8"), ("kernel", "<i8"),
+                ("name", "<u8"), ("client", "<i4"), ("tid", "<u4"), ("entry", "<u2")])
 
 
 def require_executions(run: Run) -> list[Client]:
@@ -29,50 +33,54 @@ def require_executions(run: Run) -> list[Client]:
     return able
 
 
-def client_table(client: Client, kernels: pd.DataFrame, zero_ns: int) -> pd.DataFrame:
-    """The numbers of these kernels of a client, and their names."""
+def sorted_rows(clients: list[Client], zero_ns: int) -> Iterator[np.ndarray]:
+    """ROW for each kernel, by time of issue. ROW["client"] is the client's place in the list."""
+    rows = Sorter(ROW, "start", "client", "kernel_start")
+    for number, client in enumerate(clients):
+        for records in client.by_launch():
+            rows.add(_rows(number, client, zero_ns, *kernels_of(records)))
+    return counted("writing", len(rows), rows.chunks())
 
+
+def _rows(number: int, client: Client, zero_ns: int, execs: np.ndarray,
+          launches: np.ndarray) -> np.ndarray:
     def scaled(ns):
-        ns = np.asarray(ns, np.int64)
         return ns if client.time_scale == 1 else np.round(ns / client.time_scale).astype(np.int64)
 
     # Not the difference of two rounded times: a duration must not depend on when it was.
-    return pd.DataFrame({
-        "API Start": scaled(kernels["issue_begin_ns"] - zero_ns),
-        "API Dur": scaled(kernels["issue_end_ns"] - kernels["issue_begin_ns"]),
-        "Kernel Start": scaled(kernels["begin_ns"] - zero_ns),
-        "Kernel Dur": scaled(kernels["end_ns"] - kernels["begin_ns"]),
-        "PID": np.int64(client.pid), "TID": kernels["tid"], "Entry": kernels["flags"],
-        "Kernel Name": kernels["name"]})
-
-
-def table(run: Run) -> pd.DataFrame:
-    """Of all clients, by time of issue."""
-    parts = [client_table(client, client.kernels(), run.begin_ns)
-             for client in require_executions(run)]
-    names = pd.api.types.union_categoricals([part["Kernel Name"] for part in parts])
-    whole = pd.concat([part.drop(columns="Kernel Name") for part in parts], ignore_index=True)
-    whole["Kernel Name"] = names
-    return whole.sort_values("API Start", kind="stable", ignore_index=True)
+    return columns(
+        ROW, len(execs), start=scaled(launches["begin_ns"] - zero_ns),
+        api=scaled(launches["end_ns"] - launches["begin_ns"]),
+        kernel_start=scaled(execs["begin_ns"] - zero_ns),
+        kernel=scaled(execs["end_ns"] - execs["begin_ns"]),
+        client=number, tid=launches["tid"], entry=launches["flags"], name=execs["name"])
 
 
 def csv_chunks(run: Run) -> Iterator[str]:
     """The lines, the heads first. No queue where the kernel began before its call returned, as nsys
     has it; the trace knows no grids and blocks, and one device."""
+    clients = require_executions(run)
     yield HEADS + "\n"
-    whole = table(run)
+    pids = np.array([client.pid for client in clients])
     entries = np.array([*fmt.ENTRIES, "?"])
-    for at in range(0, len(whole), _CHUNK_ROWS):
-        rows = whole.iloc[at:at + _CHUNK_ROWS]
-        issued = rows["API Start"] + rows["API Dur"]
-        queued = rows["Kernel Start"] > issued
+    for rows in sorted_rows(clients, run.begin_ns):
+        issued = pd.Series(rows["start"] + rows["api"])
+        queued = rows["kernel_start"] > issued
         yield pd.DataFrame({
-            "API Start": rows["API Start"], "API Dur": rows["API Dur"],
+            "API Start": rows["start"], "API Dur": rows["api"],
             "Queue Start": issued.where(queued).astype("Int64"),
-            "Queue Dur": (rows["Kernel Start"] - issued).where(queued).astype("Int64"),
-            "Kernel Start": rows["Kernel Start"], "Kernel Dur": rows["Kernel Dur"],
-            "Total Dur": rows["Kernel Start"] + rows["Kernel Dur"] - rows["API Start"],
-            "PID": rows["PID"], "TID": rows["TID"], "DevId": 0,
-            "API Function": entries[np.minimum(rows["Entry"], len(fmt.ENTRIES))],
-            "GridXYZ": "", "BlockXYZ": "", "Kernel Name": rows["Kernel Name"].astype(object),
+            "Queue Dur": (rows["kernel_start"] - issued).where(queued).astype("Int64"),
+            "Kernel Start": rows["kernel_start"], "Kernel Dur": rows["kernel"],
+            "Total Dur": rows["kernel_start"] + rows["kernel"] - rows["start"],
+            "PID": pids[rows["client"]], "TID": rows["tid"], "DevId": 0,
+            "API Function": entries[np.minimum(rows["entry"], len(fmt.ENTRIES))],
+            "GridXYZ": "", "BlockXYZ": "", "Kernel Name": _names(clients, rows),
         }).to_csv(header=False, index=False, lineterminator="\n")
+
+
+def _names(clients: list[Client], rows: np.ndarray) -> np.ndarray:
+    names = np.empty(len(rows), object)
+    for number in np.unique(rows["client"]):
+        mine = rows["client"] == number
+        names[mine] = clients[number].names.categorical(rows["name"][mine], "?")
+    return names

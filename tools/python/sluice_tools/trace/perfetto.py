@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
 from sluice_tools.trace.reader import Client, Run
-from sluice_tools.trace.tracks import ALL, Track, Window, client_tracks
+from sluice_tools.trace.tracks import ALL, Slices, Window, client_slices
 
 _BATCH = 5000
 
@@ -42,19 +42,17 @@ class _Sequence:
         return packet
 
 
-def _slices(sequence: _Sequence, track: Track, uuid: int) -> Iterator[pb.TracePacket]:
-    texts = [str(text) for text in track.label.categories]
-    yield from sequence.names(texts)
-    details = [(name, values.tolist()) for name, values in track.details.items()]
-    arrows = track.arrow.tolist() if track.arrow is not None else None
-    columns = (track.begin.tolist(), track.end.tolist(), track.label.codes.tolist())
-    for row, (begin, end, code) in enumerate(zip(*columns)):
-        packet = sequence.event(begin, uuid, pb.TrackEvent.TYPE_SLICE_BEGIN, texts[code])
+def _slices(sequence: _Sequence, slices: Slices, uuid: int) -> Iterator[pb.TracePacket]:
+    yield from sequence.names(dict.fromkeys(slices.labels))
+    details = slices.details.items()
+    for row, (begin, end, label, arrow) in enumerate(
+            zip(slices.begin.tolist(), slices.end.tolist(), slices.labels, slices.arrow)):
+        packet = sequence.event(begin, uuid, pb.TrackEvent.TYPE_SLICE_BEGIN, label)
         event = packet.track_event
         for name, values in details:
             event.debug_annotations.add(name=name, int_value=values[row])
-        if arrows is not None and arrows[row]:
-            (event.flow_ids if track.leaves else event.terminating_flow_ids).append(arrows[row])
+        if arrow:
+            (event.flow_ids if slices.leaves else event.terminating_flow_ids).append(arrow)
         yield packet
         yield sequence.event(end, uuid, pb.TrackEvent.TYPE_SLICE_END)
 
@@ -71,14 +69,18 @@ def _client(run: Run, client: Client, index: int, window: Window) -> Iterator[pb
     packet.track_descriptor.process.process_labels.append(
         f"priority {client.priority}, {client.policy}")
     yield packet
-    for rank, track in enumerate(client_tracks(run, client, index, window), 1):
-        packet = sequence.packet()
-        packet.track_descriptor.uuid = process + rank
-        packet.track_descriptor.parent_uuid = process
-        packet.track_descriptor.name = track.name
-        packet.track_descriptor.sibling_order_rank = rank
-        yield packet
-        yield from _slices(sequence, track, process + rank)
+    told: set[int] = set()
+    for slices in client_slices(run, client, index, window):
+        uuid = process + slices.rank
+        if uuid not in told:
+            told.add(uuid)
+            packet = sequence.packet()
+            packet.track_descriptor.uuid = uuid
+            packet.track_descriptor.parent_uuid = process
+            packet.track_descriptor.name = slices.track
+            packet.track_descriptor.sibling_order_rank = slices.rank
+            yield packet
+        yield from _slices(sequence, slices, uuid)
 
 
 def write(run: Run, file, window: Window = ALL) -> None:
@@ -89,5 +91,6 @@ def write(run: Run, file, window: Window = ALL) -> None:
             batch.packet.append(packet)
             if len(batch.packet) >= _BATCH:
                 file.write(batch.SerializeToString())
-                batch.Clear()
+                # A new one: clearing a message does not give its memory back.
+                batch = pb.Trace()
     file.write(batch.SerializeToString())

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
+from sluice_tools.progress import counted
 from sluice_tools.trace import format as fmt
 
 CHUNK_RECORDS = 1 << 18  # 16 MiB: what is held of a file at a time
+_FIRST_ADDED = 1 << 62  # no process has so many names
 
 
-def iter_chunks(path: Path, chunk_records: int = CHUNK_RECORDS) -> Iterator[np.ndarray]:
+def iter_chunks(path: Path) -> Iterator[np.ndarray]:
     """All records of the file in order. The last of a killed process may be cut off: whole records
     only, and those that were never written (kind 0) come as they are.
 
@@ -18,31 +20,80 @@ def iter_chunks(path: Path, chunk_records: int = CHUNK_RECORDS) -> Iterator[np.n
     """
     with path.open("rb") as file:
         file.seek(fmt.HEADER_SIZE)
-        while len(chunk := np.fromfile(file, fmt.RECORD, chunk_records)):
-            yield chunk
+        total = (path.stat().st_size - fmt.HEADER_SIZE) // fmt.RECORD.itemsize
+        yield from counted(f"reading {path.name}", total, _chunks(file))
 
 
-def select(path: Path, kinds: tuple[int, ...], chunk_records: int = CHUNK_RECORDS):
+def _chunks(file) -> Iterator[np.ndarray]:
+    while len(chunk := np.fromfile(file, fmt.RECORD, CHUNK_RECORDS)):
+        yield chunk
+
+
+def select(path: Path, kinds: tuple[int, ...]) -> Iterator[np.ndarray]:
     """Arrays of the records of these kinds, a chunk at a time."""
-    for chunk in iter_chunks(path, chunk_records):
+    for chunk in iter_chunks(path):
         chosen = chunk[np.isin(chunk["kind"], kinds)]
         if len(chosen):
             yield chosen
 
 
+class Overview:
+    """What one look at a file tells: `counts` of kinds, holes before the last record (`unwritten`),
+    the latest time (`last_ns`), and the records of which there are few."""
+
+    _FEW = (fmt.NAME_KIND, fmt.JOB_BEGIN, fmt.JOB_END, fmt.CLOCK)
+
+    def __init__(self, path: Path, begin_ns: int):
+        self.counts = np.zeros(max(fmt.KINDS) + 1, np.int64)
+        self.last_ns = begin_ns
+        few = [np.empty(0, fmt.RECORD)]
+        position, last, written = 0, -1, 0
+        for chunk in iter_chunks(path):
+            places = np.flatnonzero(np.isin(chunk["kind"], fmt.KINDS))
+            if len(places):
+                last = position + int(places[-1])
+                known = chunk[places]
+                self.counts += np.bincount(known["kind"], minlength=len(self.counts))
+                self.last_ns = max(self.last_ns, self._last(known))
+                few.append(known[np.isin(known["kind"], self._FEW)])
+            written += len(places)
+            position += len(chunk)
+        self.unwritten = last + 1 - written
+        self._few = np.concatenate(few)
+
+    @staticmethod
+    def _last(records: np.ndarray) -> int:
+        # Names have no times; the second time of a clock record is of another clock.
+        kind = records["kind"]
+        ends = np.where(kind == fmt.CLOCK, records["begin_ns"], records["end_ns"])
+        return int(ends[kind != fmt.NAME_KIND].max(initial=0))
+
+    def few(self, kind: int) -> np.ndarray:
+        return self._few[self._few["kind"] == kind]
+
+
 class Names:
     """Texts by number. A kernel's number may be used before, and long before, its text is written."""
 
-    def __init__(self, path: Path):
+    def __init__(self, records: np.ndarray):
+        """`records`: those of names."""
         pieces: dict[int, dict[int, bytes]] = {}
         lengths: dict[int, int] = {}
-        for records in select(path, (fmt.NAME_KIND,)):
-            for piece in records.view(fmt.NAME):
-                number = int(piece["name"])
-                text = bytes(piece["text"]) + bytes(piece["text_goes_on"])
-                pieces.setdefault(number, {})[int(piece["part"])] = text
-                lengths[number] = int(piece["length"])
+        for piece in records.view(fmt.NAME):
+            number = int(piece["name"])
+            text = bytes(piece["text"]) + bytes(piece["text_goes_on"])
+            pieces.setdefault(number, {})[int(piece["part"])] = text
+            lengths[number] = int(piece["length"])
         self._texts = {n: self._join(pieces[n], lengths[n]) for n in pieces}
+        self._added: dict[str, int] = {}
+
+    def add(self, texts) -> np.ndarray:
+        """Numbers for texts that the file does not have."""
+        for text in texts:
+            if text not in self._added:
+                self._added[text] = _FIRST_ADDED + len(self._added)
+                self._texts[self._added[text]] = text
+        return np.array([self._added[text] for text in texts], np.uint64)
 
     @staticmethod
     def _join(parts: dict[int, bytes], length: int) -> str:

@@ -10,124 +10,156 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from sluice_tools.trace.reader import Client, Run
+from sluice_tools.progress import counted
+from sluice_tools.trace import format as fmt
+from sluice_tools.trace.client import Client
+from sluice_tools.trace.lanes import Lanes
+from sluice_tools.trace.reader import Run
+from sluice_tools.trace.spill import Sorter, columns
+
+_DETAILS = ("one", "two", "three")
+_SLICE = np.dtype([("begin", "<i8"), ("end", "<i8"), ("arrow", "<i8"), ("track", "<i4"), ("label", "<i4"),
+                   *((name, "<i8") for name in _DETAILS)])
+_MOST_LANES = 10_000  # of a track, in the order of tracks
 
 
 @dataclasses.dataclass
-class Track:
-    """Slices by begin, of which no two overlap. `arrow`: numbers of arrows, 0 for none, that leave
-    here (`leaves`) or end here. `details`: more columns to show."""
+class Slices:
+    """Some slices of a track by begin, none of which overlap each other or earlier ones."""
 
-    name: str
+    track: str
+    rank: int  # of the track among all of its client
+    leaves: bool  # arrows leave here, and do not end
     begin: np.ndarray
     end: np.ndarray
-    label: pd.Categorical
-    arrow: np.ndarray | None = None
-    leaves: bool = False
-    details: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    labels: list[str]
+    arrow: list[int]  # its number, 0: none
+    details: dict[str, list[int]]
 
 
-def lanes(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """For slices by begin, the number of a lane in which they overlap no other: 0 where it can be.
-    Kernels of one graph, or jobs of several threads, may run at the same time."""
-    lane = np.zeros(len(begin), np.int64)
-    if len(begin) < 2 or (begin[1:] >= np.maximum.accumulate(end)[:-1]).all():
-        return lane
-    ends: list[int] = []
-    for index, (first, last) in enumerate(zip(begin.tolist(), end.tolist())):
-        place = next((i for i, until in enumerate(ends) if until <= first), len(ends))
-        if place == len(ends):
-            ends.append(last)
-        else:
-            ends[place] = last
-        lane[index] = place
-    return lane
+@dataclasses.dataclass
+class _Track:
+    number: int
+    title: str
+    details: tuple[str, ...]
+    leaves: bool
+    lanes: Lanes = dataclasses.field(default_factory=Lanes)
 
 
 Window = tuple[float, float]
 ALL: Window = (float("-inf"), float("inf"))
 
 
-class _Times:
+class _Tracks:
+    """Of a client: takes slices in any order, and gives them by begin."""
+
     def __init__(self, client: Client, zero_ns: int, window: Window):
         self._zero, self._scale, self._window = zero_ns, client.time_scale, window
+        self._slices = Sorter(_SLICE, "begin")
+        self._tracks: dict[tuple, _Track] = {}
+        self._labels: dict[str, int] = {}
 
-    def within(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The rows that reach into the window."""
-        if self._window == ALL:
-            return frame
-        since, until = self._window
-        chosen = (self(frame["end_ns"]) > since) & (self(frame["begin_ns"]) < until)
-        return frame[chosen].reset_index(drop=True)
-
-    def __call__(self, times: pd.Series) -> np.ndarray:
-        since = times.to_numpy(np.int64) - self._zero
+    def _shown(self, times) -> np.ndarray:
+        since = np.asarray(times, np.int64) - self._zero
         return since if self._scale == 1 else np.round(since / self._scale).astype(np.int64)
 
+    def within(self, rows):
+        """The rows that reach into the window."""
+        if self._window == ALL:
+            return rows
+        since, until = self._window
+        return rows[(self._shown(rows["end_ns"]) > since) & (self._shown(rows["begin_ns"]) < until)]
 
-def _tracks(title: str, frame: pd.DataFrame, label: pd.Categorical, times: _Times, leaves: bool = False,
-            details: tuple[str, ...] = ()) -> Iterator[Track]:
-    """One track, or more where slices overlap. An `arrow` column makes arrows."""
-    begin, end = times(frame["begin_ns"]), times(frame["end_ns"])
-    order = np.argsort(begin, kind="stable")
-    begin, end = begin[order], np.maximum(end[order], begin[order])
-    lane = lanes(begin, end)
-    for number in range(lane.max() + 1 if len(lane) else 0):
-        mine = lane == number
-        rows = order[mine]
-        yield Track(
-            title if number == 0 else f"{title} ({number + 1})", begin[mine], end[mine], label[rows],
-            frame["arrow"].to_numpy()[rows] if "arrow" in frame else None, leaves,
-            {name: frame[name].to_numpy()[rows] for name in details})
+    def add(self, key: tuple, title: str, rows, labels: pd.Categorical, arrow=0, leaves: bool = False,
+            **details) -> None:
+        """`key`: of its track, by which tracks are ordered."""
+        track = self._tracks.setdefault(
+            key, _Track(len(self._tracks), title, tuple(details), leaves))
+        numbers = [self._labels.setdefault(str(text), len(self._labels)) for text in labels.categories]
+        begin = self._shown(rows["begin_ns"])
+        self._slices.add(columns(
+            _SLICE, len(rows), begin=begin, end=np.maximum(self._shown(rows["end_ns"]), begin), arrow=arrow,
+            track=track.number, label=np.array(numbers, np.int64)[labels.codes],
+            **dict(zip(_DETAILS, details.values()))))
+
+    def slices(self, name: str) -> Iterator[Slices]:
+        ranks = {self._tracks[key].number: rank for rank, key in enumerate(sorted(self._tracks))}
+        tracks, labels = list(self._tracks.values()), np.array(list(self._labels), object)
+        for rows in counted(f"writing {name}", len(self._slices), self._slices.chunks()):
+            for number in np.unique(rows["track"]):
+                mine, track = rows[rows["track"] == number], tracks[number]
+                lane = track.lanes.place(mine["begin"], mine["end"])
+                for place in range(lane.max() + 1):
+                    if (chosen := lane == place).any():
+                        yield self._of(track, ranks[number], place, mine[chosen], labels)
+
+    @staticmethod
+    def _of(track: _Track, rank: int, place: int, rows: np.ndarray, labels: np.ndarray) -> Slices:
+        return Slices(
+            f"{track.title} ({place + 1})" if place else track.title,
+            1 + rank * _MOST_LANES + place, track.leaves, rows["begin"], rows["end"],
+            labels[rows["label"]].tolist(), rows["arrow"].tolist(),
+            {name: rows[column].tolist() for name, column in zip(track.details, _DETAILS)})
 
 
-def _same(text: str, count: int) -> pd.Categorical:
-    return pd.Categorical.from_codes(np.zeros(count, np.int8), [text])
-
-
-def _held(labels: dict[int, str], holds: pd.DataFrame) -> pd.Categorical:
-    """gate closed by resnet50 (4711)."""
-    reasons = holds["reason"].to_numpy(str)
-    texts = [f"{reason}: {labels.get(pid, f'process {pid}')}" if pid else reason
-             for reason, pid in zip(reasons, holds["holder_pid"].tolist())]
-    return pd.Categorical(texts)
-
-
-def client_tracks(run: Run, client: Client, index: int, window: Window = ALL) -> Iterator[Track]:
-    """From top to bottom. `index` tells the arrows of clients apart."""
-    times = _Times(client, run.begin_ns, window)
+def client_slices(run: Run, client: Client, index: int, window: Window = ALL) -> Iterator[Slices]:
+    """`index` tells the arrows of clients apart."""
+    tracks = _Tracks(client, run.begin_ns, window)
     labels = {other.pid: other.label for other in run.clients}
 
-    jobs = times.within(client.jobs())
-    texts = [f"job {number}" + ("" if finished else " (killed)")
-             for number, finished in zip(jobs["job"], jobs["finished"])]
-    yield from _tracks("jobs", jobs, pd.Categorical(texts), times)
-    gates = times.within(client.gates())
-    closers = [labels.get(pid, f"process {pid}") for pid in gates["holder_pid"]]
-    yield from _tracks("gate closed", gates, pd.Categorical([f"by {c}" for c in closers]), times)
-    holds = times.within(client.holds())
-    for tid, rows in holds.groupby("tid").indices.items():
-        mine = holds.iloc[rows]
-        yield from _tracks(f"held, thread {tid}", mine, _held(labels, mine), times,
-                           details=("correlation",))
+    def label(pid: int) -> str:
+        return labels.get(pid, f"process {pid}")
 
-    launches, execs = times.within(client.launches()), times.within(client.execs())
-    # An arrow has two ends: to the first kernel of a graph, and none for a launch without a kernel.
-    first = ~execs.sort_values("begin_ns", kind="stable").duplicated("correlation").sort_index()
-    both = np.intersect1d(launches["correlation"], execs["correlation"])
-    base = index << 40
-    starts = np.isin(launches["correlation"], both)
-    launches["arrow"] = np.where(starts, base + launches["correlation"], 0)
-    ends = first.to_numpy(bool) & np.isin(execs["correlation"], both)
-    execs["arrow"] = np.where(ends, base + execs["correlation"], 0)
-    for tid, rows in launches.groupby("tid").indices.items():
-        mine = launches.iloc[rows]
-        yield from _tracks(f"thread {tid}: launches", mine, mine["name"].array, times, True,
-                           ("correlation", "stream", "result"))
-    waits = times.within(client.waits())
-    for stream in sorted({*execs["stream"], *waits["stream"]}):
-        mine = waits[waits["stream"] == stream]
-        yield from _tracks(f"GPU stream {stream}: waits", mine, _same("wait", len(mine)), times)
-        mine = execs[execs["stream"] == stream]
-        yield from _tracks(f"GPU stream {stream}", mine, mine["name"].array, times, False,
-                           ("correlation", "node"))
+    jobs = tracks.within(client.jobs())
+    tracks.add((0,), "jobs", jobs, pd.Categorical([
+        f"job {number}" + ("" if finished else " (killed)")
+        for number, finished in zip(jobs["job"], jobs["finished"])]))
+    gates = tracks.within(client.gates())
+    tracks.add((1,), "gate closed", gates, pd.Categorical([f"by {label(pid)}"
+                                                           for pid in gates["holder_pid"]]))
+    for holds in map(tracks.within, client.iter_holds()):
+        # gate: resnet50 (4711)
+        told = pd.Categorical([f"{reason}: {label(pid)}" if pid else reason
+                               for reason, pid in zip(holds["reason"], holds["holder_pid"])])
+        for tid, rows in holds.groupby("tid").indices.items():
+            tracks.add((2, tid), f"held, thread {tid}", holds.iloc[rows], told[rows],
+                       correlation=holds["correlation"].iloc[rows])
+    _add_work(tracks, client, index << 40)
+    waits = tracks.within(client.waits())
+    for stream, rows in waits.groupby("stream").indices.items():
+        tracks.add((4, stream, 0), f"GPU stream {stream}: waits", waits.iloc[rows],
+                   pd.Categorical(["wait"] * len(rows)))
+    return tracks.slices(client.label)
+
+
+def _add_work(tracks: _Tracks, client: Client, base: int) -> None:
+    """Launches and executions."""
+    for rows in map(tracks.within, client.by_launch()):
+        arrow = _arrows(rows, base)
+        names = client.names.categorical(
+            rows["name"], np.where((rows["kind"] == fmt.LAUNCH) & (rows["a"] == 1), "(graph)", "?"))
+        for tid, chosen in _groups(rows, fmt.LAUNCH, "tid"):
+            mine = rows[chosen]
+            tracks.add((3, tid), f"thread {tid}: launches", mine, names[chosen], arrow[chosen], True,
+                       correlation=mine["correlation"], stream=mine["stream"], result=mine["b"])
+        for stream, chosen in _groups(rows, fmt.EXEC, "stream"):
+            mine = rows[chosen]
+            tracks.add((4, stream, 1), f"GPU stream {stream}", mine, names[chosen], arrow[chosen],
+                       correlation=mine["correlation"], node=mine["a"])
+
+
+def _groups(rows: np.ndarray, kind: int, column: str) -> Iterator[tuple[int, np.ndarray]]:
+    """The places of rows of a kind, by what they have in a column."""
+    of_kind = rows["kind"] == kind
+    for value in np.unique(rows[column][of_kind]):
+        yield int(value), np.flatnonzero(of_kind & (rows[column] == value))
+
+
+def _arrows(rows: np.ndarray, base: int) -> np.ndarray:
+    """An arrow has two ends: to the first kernel of a graph, and none for a launch without a kernel."""
+    launches = np.flatnonzero(rows["kind"][:-1] == fmt.LAUNCH)
+    paired = launches[(rows["kind"][launches + 1] == fmt.EXEC)
+                      & (rows["correlation"][launches + 1] == rows["correlation"][launches])]
+    arrow = np.zeros(len(rows), np.int64)
+    arrow[paired] = arrow[paired + 1] = base + rows["correlation"][paired].astype(np.int64)
+    return arrow

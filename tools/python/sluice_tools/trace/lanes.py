@@ -1,0 +1,24 @@
+"""Slices laid beside each other where they overlap."""
+
+import numpy as np
+
+
+class Lanes:
+    """Of slices by begin, some at a time, each goes to the first lane in which it overlaps none:
+    kernels of one graph, or jobs of several threads, may run at the same time."""
+
+    def __init__(self):
+        self._ends: list[int] = []
+
+    def place(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """The lane of each, 0 where it can be."""
+        lane = np.zeros(len(begin), np.int64)
+        until = np.maximum.accumulate(np.r_[self._ends[:1] or begin[:1], end])
+        if (begin >= until[:-1]).all():
+            self._ends[:1] = [int(until[-1])]
+            return lane
+        for index, (first, last) in enumerate(zip(begin.tolist(), end.tolist())):
+            place = next((i for i, ended in enumerate(self._ends) if ended <= first), len(self._ends))
+            self._ends[place:place + 1] = [last]
+            lane[index] = place
+        return lane

@@ -1,0 +1,56 @@
+"""Memory does not grow with the length of a trace: a run of ten minutes has a trace of 1 GB."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pandas", reason="./x reports fetches it")
+
+PACKAGE = Path(__file__).resolve().parents[1]
+sys.path.append(str(PACKAGE / "benchmarks"))
+from long_run import write_run  # noqa: E402
+
+SHORT, LONG = 4_000_000, 20_000_000
+MOST_GROWTH = 0.35  # of what the trace grows; whoever keeps the numbers of all kernels needs more
+# Buffers so small that the short trace fills them.
+COMMAND = """
+import sys
+from sluice_tools.trace import records, spill
+spill.BUFFER_BYTES, spill.CHUNK_BYTES, records.CHUNK_RECORDS = 1 << 20, 1 << 18, 1 << 14
+from sluice_tools.{0}.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def peak_bytes(command: str, *args: str) -> int:
+    process = subprocess.Popen([sys.executable, "-c", COMMAND.format(command), *args],
+                               env=os.environ | {"PYTHONPATH": str(PACKAGE)},
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _, err = process.stdout.read(), process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = status
+    assert status == 0, err
+    assert "[" not in err, "a progress bar on a pipe"
+    return usage.ru_maxrss * 1024
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("long")
+    for size in (SHORT, LONG):
+        write_run(folder / str(size), size)
+    return folder
+
+
+@pytest.mark.parametrize("command, args", [
+    ("parse", ["--no-pictures", "--out", "{}"]), ("trace", ["--csv", "{}/run.csv"]), ("trace", ["-o", "{}/run.json"]),
+    ("trace", ["-o", "{}/run.perfetto-trace"])])
+def test_memory_does_not_grow_with_the_trace(runs, tmp_path, command, args):
+    if args[-1].endswith("perfetto-trace"):
+        pytest.importorskip("perfetto", reason="./x reports fetches it")
+    short, long = (peak_bytes(command, str(runs / str(size)), *(arg.format(tmp_path) for arg in args))
+                   for size in (SHORT, LONG))
+    assert long - short < MOST_GROWTH * (LONG - SHORT)
