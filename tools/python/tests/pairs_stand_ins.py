@@ -49,7 +49,8 @@ def obey(commands):
     sluice, work = jobs.Sluice(), lambda: time.sleep(0.001)
     while (command := commands.next())["do"] != "quit":
         if command["do"] == "load":
-            answer("loaded", gpu="stand-in", attached=True, announces=True)
+            answer("loaded", gpu="stand-in", attached=True,
+                   announces="STAND_IN_OLD" not in os.environ)
         elif command["do"] == "calibrate":
             answer("calibrated", latency_ms=jobs.back_to_back(work, sluice, command["jobs"]))
         elif model == os.environ.get("STAND_IN_DIES"):

@@ -294,6 +294,34 @@ def test_a_program_that_dies_fails_its_pair_only(bench, monkeypatch):
     assert gone(bench.stand_ins.client_pids())
 
 
+def test_a_cell_that_cannot_be_measured_leaves_the_others(bench, monkeypatch):
+    monkeypatch.setenv("STAND_IN_OLD", "1")
+    code, said = bench("--pairs", "bert+bert", "--modes", "time-sliced", "--policies",
+                       "device:200us+notice,none")
+    assert code == 1 and "no sluice_v1_job_announce" in said.err
+    records = Records(bench.out)
+    assert [row["cell"] for row in records.errors] == ["device:200us+notice"]
+    assert "none" in [row["cell"] for row in records.rows]
+
+
+@pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
+def test_policies_and_counters_are_those_of_sluice(bench, monkeypatch):
+    """With the real `sluice exec`, `set` and `status`, and kernels on the simulated GPU."""
+    monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
+    monkeypatch.setattr(stage, "_LEARNING_S", 0.2)
+    code, said = bench("--programs", str(PACKAGE / "tests" / "pairs_simulated"), "--pairs",
+                       "bert+bert", "--modes", "time-sliced", "--jobs", "10", "--policies",
+                       "none,gate,device:200us,device:200us+notice")
+    assert code == 0, said.err
+    rows = {row["cell"]: row for row in Records(bench.out).rows}
+    launches = {cell: int(row["be_launches"]) for cell, row in rows.items() if row["be_launches"]}
+    assert launches.keys() == rows.keys() - {"alone"} and min(launches.values()) > 0
+    assert rows["none"]["be_gated"] == "0" and int(rows["gate"]["be_gated"]) > 0
+    for cell in ("device:200us", "device:200us+notice"):
+        assert int(rows[cell]["be_waited"]) > 0
+    assert all(row["be_unattached"] in ("", "0") for row in rows.values())
+
+
 def test_the_programs_of_mps_get_a_daemon_that_ends(bench):
     code, said = bench("--pairs", "bert+bert", "--modes", "MPS", "--policies", "none,priority")
     assert code == 0, said.err
@@ -314,6 +342,7 @@ def test_a_signal_ends_the_programs(bench, tmp_path):
         [sys.executable, "-m", "sluice_tools.bench", "pairs", "--programs",
          str(bench.stand_ins.programs), "--pairs", "bert+bert", "--out", str(bench.out)],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert "cells to measure, 0 are there" in process.stderr.readline()
     assert "[1/" in process.stderr.readline()
     process.terminate()
     process.communicate(timeout=30)

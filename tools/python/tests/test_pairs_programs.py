@@ -14,12 +14,12 @@ from conftest import environment
 from sluice_tools.bench.pairs import best_effort, models, plan
 
 
-def talk(module: str, model: str, *commands: dict) -> list:
+def talk(module: str, model: str, *commands: dict, code: int = 0) -> list:
     program = subprocess.run(
         [sys.executable, "-m", f"sluice_tools.bench.pairs.{module}", "--model", model, "--device",
          "cpu"], input="".join(json.dumps(command) + "\n" for command in commands), text=True,
         capture_output=True, env=environment(), timeout=120)
-    assert program.returncode == 0, program.stderr
+    assert program.returncode == code, program.stderr
     return [json.loads(line) for line in program.stdout.splitlines()]
 
 
@@ -28,13 +28,14 @@ def test_the_plan_names_the_models():
     assert set(models.BEST_EFFORT) == set(plan.BEST_EFFORT)
 
 
-def test_the_critical_program_obeys():
+def test_the_critical_program_obeys_and_tells_what_goes_wrong():
     said = talk("critical", "bert", {"do": "load"}, {"do": "calibrate", "jobs": 2},
                 {"do": "run", "jobs": 3, "seconds": 5, "period_ms": 20, "notice_ms": 2},
-                {"do": "quit"})
+                {"do": "dance"}, code=1)
     assert [answer["event"] for answer in said] == ["imported", "loaded", "calibrated", "measuring",
-                                                    "done"]
+                                                    "done", "error"]
     assert said[1]["attached"] is False and len(said[4]["latency_ms"]) == 3
+    assert said[5]["text"] == "ValueError: unknown command dance"
 
 
 def test_the_best_effort_program_obeys():
@@ -43,15 +44,6 @@ def test_the_best_effort_program_obeys():
     assert [answer["event"] for answer in said] == ["imported", "loaded", "running", "idle",
                                                     "captured", "running"]
     assert len(said[3]["ends_ns"]) >= 2
-
-
-def test_what_goes_wrong_is_an_answer():
-    program = subprocess.run(
-        [sys.executable, "-m", "sluice_tools.bench.pairs.critical", "--model", "bert", "--device",
-         "cpu"], input='{"do": "dance"}\n', text=True, capture_output=True, env=environment())
-    assert program.returncode == 1
-    assert json.loads(program.stdout.splitlines()[-1]) == {
-        "event": "error", "text": "ValueError: unknown command dance"}
 
 
 @torch.inference_mode()

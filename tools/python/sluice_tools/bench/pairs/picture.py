@@ -5,14 +5,16 @@ from pathlib import Path
 
 from sluice_tools.bench.pairs.summary import middle
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; letters say the same again.
+# Okabe and Ito's colours, which the colour-blind can tell apart; the shapes say the same again.
 _LOOK = {
-    "none": ("#000000", "n"), "gate": ("#999999", "g"), "sync:1": ("#E69F00", "s"),
-    "event:1": ("#56B4E9", "e1"), "event:2": ("#0072B2", "e2"), "device:200us": ("#D55E00", "d"),
-    "device:200us+notice": ("#009E73", "d+"), "priority": ("#CC79A7", "p"),
+    "none": ("#000000", "X"), "gate": ("#999999", "P"), "sync:1": ("#E69F00", "^"),
+    "event:1": ("#56B4E9", "v"), "event:2": ("#0072B2", "<"), "device:200us": ("#D55E00", "o"),
+    "device:200us+notice": ("#009E73", "D"), "priority": ("#CC79A7", "s"),
 }
-_MARKERS = {"time-sliced": "o", "MPS": "s"}
+_FILLED = {"time-sliced": True, "MPS": False}
 _COLUMNS = 4
+# Above it, one point would press the others together: it is drawn at the edge, with its value.
+_HIGHEST = 5.0
 
 
 def points(entries: list) -> list:
@@ -28,31 +30,34 @@ def points(entries: list) -> list:
 
 def _panel(axes, pair: str, own: list):
     for entry, policy, share, p50, p99 in own:
-        colour, letters = _LOOK[policy]
-        marker = _MARKERS[entry["mode"]]
-        axes.plot([share, share], [p50, p99], color=colour, linewidth=1, alpha=0.6)
-        axes.plot([share], [p99], marker="_", color=colour, markersize=7)
-        axes.plot([share], [p50], marker=marker, color=colour, markersize=7,
-                  markerfacecolor=colour if marker == "o" else "white")
-        axes.annotate(letters, (share, p50), textcoords="offset points", xytext=(5, -9), fontsize=7,
-                      color=colour)
+        colour, marker = _LOOK[policy]
+        axes.plot([share, share], [p50, p99], color=colour, linewidth=0.9, alpha=0.6)
+        if p50 > _HIGHEST:
+            axes.annotate(f"p50 {p50:.0f} ×", (share, _HIGHEST), xytext=(-4, -12), ha="right",
+                          textcoords="offset points", fontsize=7, color=colour)
+        else:
+            axes.plot([share], [p99], marker="_", color=colour, markersize=7)
+        axes.plot([share], [min(p50, _HIGHEST)], marker=marker, color=colour, markersize=6,
+                  markerfacecolor=colour if _FILLED[entry["mode"]] else "white", clip_on=False,
+                  zorder=3 if policy.startswith("device") else 2)
     axes.axhline(1, color="#999999", linewidth=0.8, linestyle=":")
     axes.set_yscale("log")
+    axes.set_ylim(0.9, _HIGHEST)
+    axes.set_yticks([1, 1.5, 2, 3, 4, 5], ["1", "1.5", "2", "3", "4", "5"])
+    axes.set_yticks([], minor=True)
     axes.set_title(pair, fontsize=9)
     axes.tick_params(labelsize=7)
-    axes.grid(True, which="both", linewidth=0.3, alpha=0.5)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if str(value)[0] in "25" else "")
-    axes.tick_params(axis="y", which="minor", labelsize=6)
+    axes.grid(True, linewidth=0.3, alpha=0.5)
 
 
 def _legend(figure, line):
-    handles = [line([], [], color=colour, marker="o", linestyle="", label=f"{letters}  {policy}")
-               for policy, (colour, letters) in _LOOK.items()]
-    handles += [line([], [], color="black", marker=marker, linestyle="", label=mode,
-                     markerfacecolor="black" if marker == "o" else "white")
-                for mode, marker in _MARKERS.items()]
-    figure.legend(handles=handles, loc="lower center", ncols=5, fontsize=8, frameon=False)
+    handles = [line([], [], color=colour, marker=marker, linestyle="", label=policy)
+               for policy, (colour, marker) in _LOOK.items()]
+    handles += [line([], [], color="black", marker="o", linestyle="",
+                     label="filled: time-sliced"),
+                line([], [], color="black", marker="o", linestyle="", markerfacecolor="white",
+                     label="hollow: MPS (with client priorities, but for none)")]
+    figure.legend(handles=handles, loc="outside upper center", ncols=5, fontsize=8, frameon=False)
 
 
 def draw(entries: list, folder: Path) -> list:
@@ -74,7 +79,6 @@ def draw(entries: list, folder: Path) -> list:
         _panel(axes, pair, [point for point in found if point[0]["pair"] == pair])
     for axes in panels.flat[len(pairs):]:
         axes.set_visible(False)
-    figure.get_layout_engine().set(rect=(0, 0.9 / (2.8 * lines + 1.2), 1, 1 - 0.9 / (2.8 * lines + 1.2)))
     figure.supxlabel("best-effort speed, % of alone in the same mode", fontsize=9)
     figure.supylabel("critical latency, × alone (marker: p50, dash: p99)", fontsize=9)
     _legend(figure, Line2D)

@@ -59,6 +59,9 @@ class Sitting:
     def run(self) -> int:
         """Returns how many cells are left. Stages end with it, whatever ends it."""
         missing = self._missing()
+        wanted = sum(len(cells) for _, cells in missing)
+        print(f"sluice bench: {wanted} cells to measure, {self._total - wanted} are there",
+              file=sys.stderr, flush=True)
         stage = None
         try:
             for index, (group, cells) in enumerate(missing):
