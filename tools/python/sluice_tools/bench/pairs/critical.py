@@ -25,6 +25,7 @@ def _options():
 
 @torch.inference_mode()
 def _obey(commands, options):
+    models.prepare(options.model)
     answer("imported", torch=torch.__version__)
     sluice, work = jobs.Sluice(), None
     while (command := commands.next())["do"] != "quit":

@@ -4,6 +4,7 @@ PyTorch's defaults (fp32 with TF32 convolutions, NCHW) where nothing else is sai
 On the CPU they are tiny and never a graph: to try the programs, not to measure.
 """
 
+import functools
 import time
 import warnings
 
@@ -63,15 +64,29 @@ def _stored_fasterrcnn():
     return None
 
 
-def _fasterrcnn(device: str):
+@functools.cache
+def _scripted_fasterrcnn():
+    torch.manual_seed(0)
+    model = torchvision.models.detection.fasterrcnn_resnet50_fpn(
+        weights=None, weights_backbone=None).eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch calls TorchScript deprecated, once per call
+        return torch.jit.script(detection.without_resizing(model))
+
+
+def prepare(name: str):
+    """What can be done before the GPU is to be had."""
+    if name == "fasterrcnn" and _stored_fasterrcnn() is None:
+        _scripted_fasterrcnn()
+
+
+def _fasterrcnn(device: str):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         if (file := _stored_fasterrcnn()) is not None:
             script = torch.jit.load(str(file), map_location=device)
         else:
-            model = torchvision.models.detection.fasterrcnn_resnet50_fpn(
-                weights=None, weights_backbone=None).eval().to(device)
-            script = torch.jit.freeze(torch.jit.script(detection.without_resizing(model)))
+            script = torch.jit.freeze(_scripted_fasterrcnn().to(device))
     return script, torch.rand(3, *((720, 1280) if _on_gpu(device) else (64, 96)))
 
 

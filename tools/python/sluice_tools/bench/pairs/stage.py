@@ -10,7 +10,7 @@ from sluice_tools.bench.pairs.talker import ANSWER_S, Talker
 from sluice_tools.bench.programs import mps
 from sluice_tools.bench.session import session
 
-_LOADING_S = 240  # the first import on a fresh machine reads gigabytes
+_LOADING_S = 150  # the first import on a fresh machine reads gigabytes
 _SKIPPED_S = 0.3
 _BE_ALONE_S = 2.0
 # A policy in time goes by lengths that it learns while nobody else runs.

@@ -1,0 +1,135 @@
+"""`sluice bench pairs` as it runs: its programs, sessions and daemons, replaced by stand-ins."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from conftest import PACKAGE
+from pairs_stand_ins import StandIns
+from sluice_tools.bench.pairs import cli, stage, talker
+from sluice_tools.bench.pairs.records import Records
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch, capsys):
+    stand_ins = StandIns(tmp_path / "stand-ins")
+    monkeypatch.setenv("SLUICE_PROGRAM", str(stand_ins.sluice))
+    monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
+    monkeypatch.setenv("PATH", f"{stand_ins.folder}:{os.environ['PATH']}")
+    for name, seconds in (("_SKIPPED_S", 0.02), ("_BE_ALONE_S", 0.1), ("_LEARNING_S", 0.01)):
+        monkeypatch.setattr(stage, name, seconds)
+
+    def run(*arguments):
+        capsys.readouterr()
+        code = cli.main(["--programs", str(stand_ins.programs), "--jobs", "5", "--repeats", "1",
+                         "--out", str(tmp_path / "out"), *arguments])
+        return code, capsys.readouterr()
+
+    run.stand_ins, run.out = stand_ins, tmp_path / "out"
+    return run
+
+
+def gone(pids):
+    return not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def test_a_pair_is_measured_and_not_measured_again(bench):
+    code, said = bench("--pairs", "bert+bert", "--modes", "time-sliced")
+    assert code == 0, said.err
+    assert "[10/10] bert+bert, time-sliced, be-alone:device:200us" in said.err
+    rows = {row["cell"]: row for row in Records(bench.out).rows}
+    assert len(rows) == 10 and rows["gate"]["n"] == "5" and rows["gate"]["p99_is_max"] == "1"
+    assert float(rows["alone"]["p50_ms"]) >= 1 and rows["alone"]["be_jobs_per_s"] == ""
+    assert 1 < float(rows["be-alone"]["be_jobs_per_s"]) < 500
+    assert float(rows["none"]["be_launches_per_s"]) == pytest.approx(1000, rel=0.3)
+    assert rows["none"]["sluice"] == "9.9" and rows["none"]["gpu"] == "stand-in"
+    assert (bench.out / "pairs.png").exists()
+    # In the order of the cells; `device:200us` and the same with notice are one setting.
+    assert bench.stand_ins.policies_set() == ["device:200us", "none", "event:1", "event:2", "gate",
+                                              "sync:1", "device:200us"]
+    pids = bench.stand_ins.client_pids()
+    assert len(pids) == 2 and gone(pids)
+    assert bench("--pairs", "bert+bert", "--modes", "time-sliced")[0] == 0
+    assert bench.stand_ins.client_pids() == pids
+
+
+def test_a_program_that_dies_fails_its_pair_only(bench, monkeypatch):
+    monkeypatch.setenv("STAND_IN_DIES", "resnet50")
+    code, said = bench("--pairs", "resnet50+training,bert+bert", "--modes", "time-sliced",
+                       "--policies", "none")
+    assert code == 1 and "resnet50 (critical) ended before 'measuring'" in said.err
+    records = Records(bench.out)
+    assert [(row["pair"], row["cell"]) for row in records.errors] == [("resnet50+training", "alone")]
+    assert {row["pair"] for row in records.rows} == {"bert+bert"}
+    assert gone(bench.stand_ins.client_pids())
+
+
+def test_a_cell_that_cannot_be_measured_leaves_the_others(bench, monkeypatch):
+    monkeypatch.setenv("STAND_IN_OLD", "1")
+    code, said = bench("--pairs", "bert+bert", "--modes", "time-sliced", "--policies",
+                       "device:200us+notice,none")
+    assert code == 1 and "no sluice_v1_job_announce" in said.err
+    records = Records(bench.out)
+    assert [row["cell"] for row in records.errors] == ["device:200us+notice"]
+    assert "none" in [row["cell"] for row in records.rows]
+
+
+@pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
+def test_policies_and_counters_are_those_of_sluice(bench, monkeypatch):
+    """With the real `sluice exec`, `set` and `status`, and kernels on the simulated GPU."""
+    monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
+    monkeypatch.setattr(stage, "_LEARNING_S", 0.2)
+    code, said = bench("--programs", str(PACKAGE / "tests" / "pairs_simulated"), "--pairs",
+                       "bert+bert", "--modes", "time-sliced", "--jobs", "10", "--policies",
+                       "none,gate,device:200us,device:200us+notice")
+    assert code == 0, said.err
+    rows = {row["cell"]: row for row in Records(bench.out).rows}
+    launches = {cell: int(row["be_launches"]) for cell, row in rows.items() if row["be_launches"]}
+    assert launches.keys() == rows.keys() - {"alone"} and min(launches.values()) > 0
+    assert rows["none"]["be_gated"] == "0" and int(rows["gate"]["be_gated"]) > 0
+    for cell in ("device:200us", "device:200us+notice"):
+        assert int(rows[cell]["be_waited"]) > 0
+    assert all(row["be_unattached"] in ("", "0") for row in rows.values())
+
+
+def test_the_programs_of_mps_get_a_daemon_that_ends(bench):
+    code, said = bench("--pairs", "bert+bert", "--modes", "MPS", "--policies", "none,priority")
+    assert code == 0, said.err
+    assert [row["cell"] for row in Records(bench.out).rows] == ["alone", "be-alone", "priority",
+                                                               "none"]
+    daemons = bench.stand_ins.daemon_pids()
+    assert len(daemons) == 2 and gone(daemons) and gone(bench.stand_ins.client_pids())
+
+
+def test_nothing_is_begun_that_would_end_after_the_limit(bench):
+    code, said = bench("--pairs", "bert+bert", "--limit-s", "10")
+    assert code == 0 and "18 cells are left" in said.err
+    assert not bench.stand_ins.client_pids()
+
+
+def test_a_signal_ends_the_programs(bench, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sluice_tools.bench", "pairs", "--programs",
+         str(bench.stand_ins.programs), "--pairs", "bert+bert", "--out", str(bench.out)],
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert "cells to measure, 0 are there" in process.stderr.readline()
+    assert "[1/" in process.stderr.readline()
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert gone(bench.stand_ins.client_pids()) and len(Records(bench.out).rows) == 1
+
+
+def test_a_program_that_does_not_answer_is_an_error():
+    silent = talker.Talker([sys.executable, "-c", "import sys; sys.stdin.read()"], {})
+    try:
+        with pytest.raises(RuntimeError, match="no 'loaded' in 0 s"):
+            silent.ask("load", "loaded", 0.1)
+        silent.process.stdin.close()
+        with pytest.raises(RuntimeError, match="ended before"):
+            silent.hear("loaded", 10)
+    finally:
+        silent.process.kill()
+        silent.process.wait()
