@@ -81,28 +81,42 @@ void bypass_node(CUgraph graph, CUgraphNode node) {
   }
 }
 
-/// Whether a wait is due in front of the launch, which is counted. Depends on nothing but what is
-/// captured: lengths are those of the first capture that asked.
-bool spacing_asks_for_wait(Capture& capture, Client& client, const shm::Policy& policy,
-                           CUstream stream, const Work& work) noexcept {
+/// What goes in front of the launch, which is counted. Depends on nothing but what is captured:
+/// lengths are those of the first capture that asked.
+struct Waits {
+  bool for_gate = false;
+  std::uint32_t for_room_ns = 0;  ///< 0: none.
+};
+
+Waits waits_before(Capture& capture, Client& client, const shm::Policy& policy, CUstream stream,
+                   const Work& work) noexcept {
   Run& run = capture.runs[stream];
+  Waits waits;
   std::uint64_t ns = 0;
   bool due = run.launches == 0;
   if (policy.in_time) {
     Length* const length = client.pacer().lengths().find(work);
-    ns = length == nullptr ? Length::kUnbounded : length->frozen_ns();
+    const Length::Frozen frozen = length == nullptr
+                                      ? Length::Frozen{Length::kUnbounded, Length::kUnbounded}
+                                      : length->frozen();
+    ns = frozen.ns;
     due = due || capture.run_ns + ns > policy.time_ns();
+    // What was unknown once would be held by every notice for as long as the graph lives.
+    const bool long_one = frozen.longest_ns > policy.time_ns();
+    if (long_one && frozen.longest_ns != Length::kUnbounded) waits.for_room_ns = frozen.longest_ns;
   } else {
     due = due || run.launches >= policy.n;
   }
-  if (due && !work.programmatic) {
+  waits.for_gate = due;
+  if (work.programmatic) waits = {};
+  if (waits.for_gate) {
     capture.run_ns -= run.ns;
     run = {};
   }
   ++run.launches;
   run.ns += ns;
   capture.run_ns += ns;
-  return due && !work.programmatic;
+  return waits;
 }
 
 /// Forgets captures that can no longer be ended.
@@ -180,13 +194,16 @@ void record_launch(Client& client, Entry entry, CUstream stream, const Work& wor
   client.counter(entry, shm::Count::kCaptured).fetch_add(1);
   const shm::Policy policy = client.policy();
   if (policy.kind != shm::PolicyKind::kDevice || !client.captures_waits()) return;
-  if (!spacing_asks_for_wait(capture, client, policy, stream, work) ||
-      !client.pacer().put_node(stream)) {
-    return;
-  }
+  const Waits waits = waits_before(capture, client, policy, stream, work);
+  const auto remember = [&capture, stream] {
+    const Info after = info_of(stream);
+    if (after.dependency_count == 1) capture.waits.push_back(after.dependencies[0]);
+  };
+  // As in a stream: the gate is read last.
+  if (waits.for_room_ns != 0 && client.pacer().put_room_node(stream, waits.for_room_ns)) remember();
+  if (!waits.for_gate || !client.pacer().put_node(stream)) return;
+  remember();
   client.counter(entry, shm::Count::kWaited).fetch_add(1);
-  const Info after = info_of(stream);
-  if (after.dependency_count == 1) capture.waits.push_back(after.dependencies[0]);
 }
 
 bool take_waits_out(CUgraph graph) noexcept {

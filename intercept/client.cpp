@@ -35,6 +35,13 @@ double simulated_scale(CUdevice device) noexcept {
   return std::strtod(name.data() + kSimulatedGpu.size(), nullptr);
 }
 
+bool is_under_mps(CUdevice device) noexcept {
+  int enabled = 0;
+  return driver().cuDeviceGetAttribute(&enabled, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device) ==
+             CUDA_SUCCESS &&
+         enabled != 0;
+}
+
 }  // namespace
 
 Client::Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
@@ -42,6 +49,7 @@ Client::Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
       slot_(seat.board.slots[static_cast<std::size_t>(seat.slot)]),
       device_(device),
       simulated_scale_(simulated_scale(device)),
+      under_mps_(is_under_mps(device)),
       policy_(policy.pack()),
       learning_(policy.in_time),
       jobs_(seat.board, seat.slot),

@@ -36,6 +36,8 @@ class Client {
   [[nodiscard]] bool simulated() const noexcept { return simulated_scale_ != 0; }
   /// Real time per time of the GPU.
   [[nodiscard]] double time_scale() const noexcept { return simulated() ? simulated_scale_ : 1; }
+  /// Clients of an MPS daemon use the device at the same time; others take turns.
+  [[nodiscard]] bool under_mps() const noexcept { return under_mps_; }
   [[nodiscard]] std::uint64_t to_real_ns(std::uint64_t gpu_ns) const noexcept {
     return static_cast<std::uint64_t>(static_cast<double>(gpu_ns) * time_scale());
   }
@@ -118,6 +120,7 @@ class Client {
   shm::Slot& slot_;
   CUdevice device_;
   double simulated_scale_;  ///< 0 on a real GPU.
+  bool under_mps_;
   std::atomic<std::uint64_t> policy_;
   std::atomic<bool> obeys_{false};
   std::atomic<bool> learning_;

@@ -81,6 +81,17 @@ const char* missing_call() noexcept {
   return nullptr;
 }
 
+const char* kernel_name(CUfunction function) noexcept {
+  const char* name = nullptr;
+  const Driver& calls = driver();
+  const bool found =
+      (calls.cuFuncGetName != nullptr && calls.cuFuncGetName(&name, function) == CUDA_SUCCESS) ||
+      // A CUkernel may stand for its function in every launch call.
+      (calls.cuKernelGetName != nullptr &&
+       calls.cuKernelGetName(&name, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS);
+  return found && name != nullptr ? name : "?";
+}
+
 bool is_hooked_name(std::string_view name) noexcept {
   const auto& table = hook_table();
   return std::any_of(table.begin(), table.end(),

@@ -51,6 +51,9 @@ const char* missing_call() noexcept;
 /// the real entry of a hook, else `found`. Notes work entries that are not hooked.
 void* substitute(std::string_view name, void* found) noexcept;
 
+/// "?" where the driver does not tell.
+const char* kernel_name(CUfunction function) noexcept;
+
 /// Whether `name` is exactly that of a hooked entry.
 bool is_hooked_name(std::string_view name) noexcept;
 

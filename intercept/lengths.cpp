@@ -13,28 +13,34 @@ constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
 
 }  // namespace
 
-std::uint32_t Length::frozen_ns() noexcept {
-  std::uint64_t before = 0;
-  const std::uint64_t wanted = std::uint64_t{ns()} + 1;
-  return static_cast<std::uint32_t>(
-      (frozen_.compare_exchange_strong(before, wanted) ? wanted : before) - 1);
+Length::Frozen Length::frozen() noexcept {
+  std::uint64_t frozen = 0;
+  const std::uint64_t wanted = std::uint64_t{longest_ns()} << 32U | ns();  // never 0
+  if (frozen_.compare_exchange_strong(frozen, wanted)) frozen = wanted;
+  return {static_cast<std::uint32_t>(frozen), static_cast<std::uint32_t>(frozen >> 32U)};
 }
 
-void Length::add_sample(std::uint32_t ns) noexcept {
+Length::Range Length::range() const noexcept {
+  Range range{kUnbounded, 0, std::min<std::uint32_t>(count_.load(), kSamples)};
+  for (std::size_t i = 0; i < range.count; ++i) {
+    const std::uint32_t sample = samples_[i].load(std::memory_order_relaxed);
+    range.least = std::min(range.least, sample);
+    range.most = std::max(range.most, sample);
+  }
+  return range;
+}
+
+bool Length::add_sample(std::uint32_t ns) noexcept {
   const std::uint32_t count = count_.load();
   samples_[count % kSamples].store(ns, std::memory_order_relaxed);
-  std::uint32_t least = ns;
-  std::uint32_t most = ns;
-  for (std::size_t i = 0; i < std::min<std::size_t>(count, kSamples); ++i) {
-    const std::uint32_t sample = samples_[i].load(std::memory_order_relaxed);
-    if (i == count % kSamples) continue;  // the one that was replaced
-    least = std::min(least, sample);
-    most = std::max(most, sample);
-  }
-  const bool differs = most > 2 * std::max(least, kFloorNs);
-  length_.store(differs ? kUnbounded : most, std::memory_order_relaxed);
   // Stays in its second round, so that it never comes back to 0.
   count_.store(count + 1 == 2 * kSamples ? kSamples : count + 1);
+  const Range all = range();
+  const bool differ = all.most > 2 * std::max(all.least, kFloorNs);
+  longest_.store(all.most, std::memory_order_relaxed);
+  const std::uint32_t before =
+      length_.exchange(differ ? kUnbounded : all.most, std::memory_order_relaxed);
+  return differ && count != 0 && before != kUnbounded;
 }
 
 std::uint64_t Lengths::key_of(const Work& work) noexcept {
@@ -53,10 +59,11 @@ Length* Lengths::find(const Work& work) noexcept {
   for (std::size_t i = 0; i < kTries; ++i) {
     Length& place = table_[(key + i) % kSize];
     std::uint64_t found = place.key_.load(std::memory_order_relaxed);
-    if (found == key ||
-        (found == 0 && (place.key_.compare_exchange_strong(found, key) || found == key))) {
+    if (found == 0 && place.key_.compare_exchange_strong(found, key)) {
+      place.function_.store(work.function, std::memory_order_relaxed);
       return &place;
     }
+    if (found == key) return &place;
   }
   return nullptr;
 }
@@ -67,6 +74,7 @@ void Lengths::renew(CUgraphExec graph, bool preemptible) noexcept {
   Length* length = find(work);
   if (length == nullptr) return;
   length->length_.store(Length::kUnbounded);
+  length->longest_.store(Length::kUnbounded);
   length->count_.store(0);
   length->tried_.store(0);
   length->preemptible_.store(preemptible);

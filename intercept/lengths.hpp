@@ -38,17 +38,25 @@ class Length {
   [[nodiscard]] bool settled() const noexcept {
     return known() || tried_.load(std::memory_order_relaxed) >= kTries;
   }
-  /// Whether there are fewer samples than there is room for.
+  /// Whether there are fewer samples than there is room for, or one of them may have been wrong.
   [[nodiscard]] bool wants_samples() const noexcept {
-    return count_.load(std::memory_order_relaxed) < kSamples;
+    return count_.load(std::memory_order_relaxed) < kSamples || ns() == kUnbounded;
   }
   /// A graph with waits inside.
   [[nodiscard]] bool preemptible() const noexcept {
     return preemptible_.load(std::memory_order_relaxed);
   }
-  /// What ns() was when this was first asked. Two captures of the same code must get the same
-  /// nodes, so what they are decided by must not change.
-  [[nodiscard]] std::uint32_t frozen_ns() noexcept;
+  /// The greatest of the last samples, also where they differ; kUnbounded if there is none.
+  [[nodiscard]] std::uint32_t longest_ns() const noexcept {
+    return longest_.load(std::memory_order_relaxed);
+  }
+  struct Frozen {
+    std::uint32_t ns;
+    std::uint32_t longest_ns;
+  };
+  /// What ns() and longest_ns() were when this was first asked. Two captures of the same code must
+  /// get the same nodes, so what they are decided by must not change.
+  [[nodiscard]] Frozen frozen() noexcept;
 
   /// Around a sample: one at a time is enough of a kind.
   void begin_sample() noexcept {
@@ -59,7 +67,18 @@ class Length {
   [[nodiscard]] bool is_sampled() const noexcept {
     return sampled_.load(std::memory_order_relaxed);
   }
-  void add_sample(std::uint32_t ns) noexcept;
+  /// Returns whether the samples have just begun to differ.
+  bool add_sample(std::uint32_t ns) noexcept;
+  /// The least and the greatest of the last samples, and their number.
+  struct Range {
+    std::uint32_t least;
+    std::uint32_t most;
+    std::uint32_t count;
+  };
+  [[nodiscard]] Range range() const noexcept;
+  [[nodiscard]] CUfunction function() const noexcept {
+    return function_.load(std::memory_order_relaxed);
+  }
 
  private:
   friend class Lengths;
@@ -70,7 +89,9 @@ class Length {
   std::atomic<bool> sampled_{false};
   std::atomic<bool> preemptible_{false};
   std::atomic<std::uint32_t> length_{kUnbounded};
-  std::atomic<std::uint64_t> frozen_{0};  ///< 0: not asked for yet; else the length plus 1.
+  std::atomic<std::uint32_t> longest_{kUnbounded};
+  std::atomic<std::uint64_t> frozen_{0};  ///< 0: not asked for yet; else longest_ and length_.
+  std::atomic<CUfunction> function_{nullptr};
   std::array<std::atomic<std::uint32_t>, kSamples> samples_{};
 };
 

@@ -66,7 +66,7 @@ Pacer::Turn Pacer::before(Entry entry, CUstream stream, const Work& work, bool h
                           // A graph is many kernels: it never shares a spacing.
                           : due || graph || held;
   // First: behind it the gate is read, which closes before there is room again.
-  if (policy.in_time && client_.outranked()) wait_for_room(length, graph, stream);
+  if (policy.in_time && client_.outranked()) wait_for_room(length, graph, stream, policy);
   if (wanted && put_wait(stream)) {
     client_.counter(entry, shm::Count::kWaited).fetch_add(1);
     if (graph && !policy.in_time) state->launches = turn.number = 0;
@@ -178,17 +178,22 @@ void Pacer::after(const Turn& turn, CUstream stream) noexcept {
 
 /// Where jobs are announced, what would not end before one begins does not begin before it. Short
 /// launches are within the time by which the gate closes early.
-void Pacer::wait_for_room(const Length* length, bool graph, CUstream stream) noexcept {
-  constexpr std::uint32_t kShortNs = 100'000;
+void Pacer::wait_for_room(const Length* length, bool graph, CUstream stream,
+                          const shm::Policy& policy) noexcept {
   if (client_.slot().noticed.load(std::memory_order_relaxed) == 0) return;
-  const std::uint32_t ns = length == nullptr ? Length::kUnbounded : length->ns();
-  if (ns < kShortNs || (graph && length != nullptr && length->preemptible())) return;
+  if (graph && length != nullptr && length->preemptible()) return;
+  const std::uint32_t ns = length == nullptr ? Length::kUnbounded : length->longest_ns();
+  if (ns > policy.time_ns()) put_room_wait(stream, ns);
+}
+
+bool Pacer::put_room_wait(CUstream stream, std::uint32_t ns) noexcept {
   // In front of a launch of unknown length: until there is no notice at all.
   const std::uint64_t room = ns == Length::kUnbounded ? shm::kRoomOpen : client_.to_real_ns(ns);
   const CUdeviceptr gate = gate_address_.load(std::memory_order_relaxed);
-  if (gate == 0) return;
-  driver().cuStreamWaitValue64_v2(stream, gate + offsetof(shm::Slot, room), room,
-                                  CU_STREAM_WAIT_VALUE_GEQ);
+  if (gate == 0) return false;
+  const CUdeviceptr address = gate - offsetof(shm::Slot, gate) + offsetof(shm::Slot, room);
+  return driver().cuStreamWaitValue64_v2(stream, address, room, CU_STREAM_WAIT_VALUE_GEQ) ==
+         CUDA_SUCCESS;
 }
 
 bool Pacer::put_wait(CUstream stream) noexcept {
@@ -203,11 +208,17 @@ bool Pacer::put_wait(CUstream stream) noexcept {
   return result == CUDA_SUCCESS;
 }
 
-bool Pacer::put_node(CUstream stream) noexcept {
+bool Pacer::put_node(CUstream stream) noexcept { return may_put_node() && put_wait(stream); }
+
+bool Pacer::put_room_node(CUstream stream, std::uint32_t ns) noexcept {
+  return may_put_node() && put_room_wait(stream, ns);
+}
+
+bool Pacer::may_put_node() noexcept {
   if (gate_address_.load() == 0 && !register_board()) return false;
   CUcontext current = nullptr;
   driver().cuCtxGetCurrent(&current);
-  if (current == registered_in_.load()) return put_wait(stream);
+  if (current == registered_in_.load()) return true;
   report_bare_graph();
   return false;
 }

@@ -64,6 +64,8 @@ class Pacer {
   /// (see put_wait), and outside the context that the board is registered in: the graph may outlive
   /// that context, and the driver refuses graphs that wait on memory no longer registered.
   bool put_node(CUstream stream) noexcept;
+  /// The same, until there is room for a launch of so many ns.
+  bool put_room_node(CUstream stream, std::uint32_t ns) noexcept;
 
   /// The stream is about to be destroyed.
   void forget(CUstream stream) noexcept;
@@ -85,7 +87,10 @@ class Pacer {
   /// Puts a wait for the open gate into the stream. False if the device cannot; then the policy
   /// falls back to event:2, with a warning.
   bool put_wait(CUstream stream) noexcept;
-  void wait_for_room(const Length* length, bool graph, CUstream stream) noexcept;
+  void wait_for_room(const Length* length, bool graph, CUstream stream,
+                     const shm::Policy& policy) noexcept;
+  bool put_room_wait(CUstream stream, std::uint32_t ns) noexcept;
+  [[nodiscard]] bool may_put_node() noexcept;
   bool register_board() noexcept;
   bool register_here() noexcept;
   void fall_back(const char* why) noexcept;

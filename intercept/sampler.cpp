@@ -4,9 +4,22 @@
 #include <limits>
 
 #include "intercept/capture.hpp"
+#include "intercept/log.hpp"
 #include "shm/clock.hpp"
 
 namespace sluice::intercept {
+
+namespace {
+
+void report_differing(const Length& length) noexcept {
+  const Length::Range range = length.range();
+  const CUfunction function = length.function();
+  Line(Level::kInfo) << (function == nullptr ? "a graph" : kernel_name(function)) << " took "
+                     << std::uint64_t{range.least / 1000} << " to "
+                     << std::uint64_t{range.most / 1000} << " us: as of unknown length from now on";
+}
+
+}  // namespace
 
 /// Once per pair: creation can block in the driver, and is dear.
 bool Sampler::has_events(Pair& pair) noexcept {
@@ -82,7 +95,9 @@ void Sampler::take_in(const Pair& pair, std::optional<std::uint64_t> now) noexce
   }
   constexpr float kNsPerMs = 1e6F;
   constexpr auto kMost = static_cast<float>(std::numeric_limits<std::uint32_t>::max() / 2);
-  pair.length->add_sample(static_cast<std::uint32_t>(std::clamp(ms * kNsPerMs, 1.0F, kMost)));
+  if (pair.length->add_sample(static_cast<std::uint32_t>(std::clamp(ms * kNsPerMs, 1.0F, kMost)))) {
+    report_differing(*pair.length);
+  }
 }
 
 void Sampler::end_stream(bool gone) noexcept {

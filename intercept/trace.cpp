@@ -171,16 +171,8 @@ std::uint64_t Trace::number_of(std::uint64_t key, Name name) noexcept {
 }
 
 std::uint64_t Trace::name_of(CUfunction function) noexcept {
-  return number_of(reinterpret_cast<std::uintptr_t>(function), [function] {
-    const char* name = nullptr;
-    const Driver& calls = driver();
-    const bool found =
-        (calls.cuFuncGetName != nullptr && calls.cuFuncGetName(&name, function) == CUDA_SUCCESS) ||
-        // A CUkernel may stand for its function in every launch call.
-        (calls.cuKernelGetName != nullptr &&
-         calls.cuKernelGetName(&name, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS);
-    return found && name != nullptr ? name : "?";
-  });
+  return number_of(reinterpret_cast<std::uintptr_t>(function),
+                   [function] { return kernel_name(function); });
 }
 
 void Trace::hold(shm::TraceHold why, std::uint64_t begin_ns, std::uint64_t gate,

@@ -49,8 +49,12 @@ class JobLoop {
     }
   }
 
-  /// First row of the CSV, and not in the log.
-  void warm_up() { write_csv(run_job(false, 0)); }
+  /// First row of the CSV, and not in the log. Announced like the others: the first announcement of
+  /// a process makes what it needs on the GPU.
+  void warm_up() {
+    const GpuTime time(options_.time_scale, shm::monotonic_ns());
+    write_csv(run_job(false, prepare(time, 0)));
+  }
 
   void run(std::uint64_t start_monotonic_ns) {
     const GpuTime time(options_.time_scale, start_monotonic_ns);

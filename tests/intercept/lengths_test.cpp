@@ -48,10 +48,13 @@ TEST(Lengths, TheGreatestOfTheLastSamplesCounts) {
 TEST(Lengths, SamplesThatDifferSayNothing) {
   Lengths lengths;
   Length& length = *lengths.find(kernel(1));
-  length.add_sample(50'000);
-  length.add_sample(101'000);
+  EXPECT_FALSE(length.add_sample(50'000));
+  EXPECT_TRUE(length.add_sample(101'000)) << "that they differ is told";
+  EXPECT_FALSE(length.add_sample(101'000)) << "once";
   EXPECT_EQ(length.ns(), Length::kUnbounded);
-  EXPECT_TRUE(length.known()) << "it is not worth samples without end";
+  EXPECT_EQ(length.longest_ns(), 101'000U) << "what needs a guess gets the greatest";
+  EXPECT_TRUE(length.known());
+  EXPECT_TRUE(length.wants_samples()) << "one wrong sample would count for very long";
   for (std::size_t i = 0; i < Length::kSamples; ++i) length.add_sample(101'000);
   EXPECT_EQ(length.ns(), 101'000U);
 }
@@ -70,14 +73,14 @@ TEST(Lengths, WhatACaptureWasToldDoesNotChange) {
   Lengths lengths;
   Length& length = *lengths.find(kernel(1));
   length.add_sample(50'000);
-  EXPECT_EQ(length.frozen_ns(), 50'000U);
+  EXPECT_EQ(length.frozen().ns, 50'000U);
   length.add_sample(90'000);
   EXPECT_EQ(length.ns(), 90'000U);
-  EXPECT_EQ(length.frozen_ns(), 50'000U);
+  EXPECT_EQ(length.frozen().ns, 50'000U);
   Length& unknown = *lengths.find(kernel(2));
-  EXPECT_EQ(unknown.frozen_ns(), Length::kUnbounded);
+  EXPECT_EQ(unknown.frozen().ns, Length::kUnbounded);
   unknown.add_sample(1'000);
-  EXPECT_EQ(unknown.frozen_ns(), Length::kUnbounded);
+  EXPECT_EQ(unknown.frozen().ns, Length::kUnbounded);
 }
 
 // The driver gives handles of destroyed graphs out again.
