@@ -97,7 +97,11 @@ class Sitting:
                 self._need_time(cell, group, 0)
                 if after and not cell.critical and cell is cells[-1][1]:
                     coming = self._stage(after[0], index)
+                    if coming is not None:
+                        coming.wait_for_imports()
                 self._measure(stage, group, cell, number, base_ms)
+            if after and coming is None:  # it imports while the programs here end
+                coming = self._stage(after[0], index)
         except _FAILURES as error:
             self._fail(group, cell, error)
         except BaseException:  # the time is up, or Ctrl-C
