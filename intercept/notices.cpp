@@ -100,37 +100,46 @@ void Process::open_room() noexcept {
   for_each_client([](Client& client) { tell_room(client, shm::kRoomOpen, 0); });
 }
 
-/// Closes gates in time, and lets notices lapse. Returns whether gates were closed just now.
+/// Closes gates in time, and lets notices lapse. Returns whether the GPU is to be switched to this
+/// process now: what was let through before the gates closed has ended, and a switch in the middle
+/// of it would make it end later by two switches.
 bool Process::step_notices() noexcept {
   const std::lock_guard lock(jobs_mutex_);
   const std::uint64_t now = shm::monotonic_ns();
-  bool closed = false;
   auto& waiting = notices_.waiting();
   std::uint64_t lead = 0;
-  for_each_client([&lead](Client& client) { lead = std::max(lead, lead_of(client)); });
+  std::uint64_t handover = 0;
+  for_each_client([&](Client& client) {
+    lead = std::max(lead, lead_of(client));
+    handover = std::max(handover, client.to_real_ns(handover_ns(client)));
+  });
+  bool changed = false;
+  bool kick = false;
   std::uint64_t next_ns = ~std::uint64_t{0};
   for (Notices::Notice& notice : waiting) {
     if (!notice.closed && now + lead >= notice.start_ns) {
-      notice.closed = closed = true;
+      notice.closed = changed = true;
       open_job(notice.job);
     }
     if (!notice.closed) next_ns = std::min(next_ns, notice.start_ns);
+    kick = kick || now + handover >= notice.start_ns;
   }
-  const std::size_t before = waiting.size();
-  std::erase_if(waiting, [&](const Notices::Notice& notice) {
-    const bool lapsed = now > notice.start_ns + Notices::kLapseNs;
-    if (lapsed && notice.closed) close_job(notice.job);
-    return lapsed;
-  });
+  changed = std::erase_if(waiting,
+                          [&](const Notices::Notice& notice) {
+                            const bool lapsed = now > notice.start_ns + Notices::kLapseNs;
+                            if (lapsed && notice.closed) close_job(notice.job);
+                            return lapsed;
+                          }) != 0 ||
+            changed;
   if (next_ns != ~std::uint64_t{0}) {
     for_each_client([&](Client& client) {
       const std::uint64_t end = next_ns - client.to_real_ns(handover_ns(client));
       tell_room(client, end > now ? end - now : 0, next_ns + Notices::kLapseNs);
     });
-  } else if (closed || waiting.size() != before) {
+  } else if (changed) {
     open_room();  // the gates hold now; who parks behind the room is to read them
   }
-  return closed;
+  return kick;
 }
 
 void Process::keep_notices() noexcept {
