@@ -1,5 +1,6 @@
 """Memory does not grow with the length of a trace: a run of ten minutes has a trace of 1 GB."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -13,20 +14,26 @@ PACKAGE = Path(__file__).resolve().parents[1]
 sys.path.append(str(PACKAGE / "benchmarks"))
 from long_run import write_run  # noqa: E402
 
+from sluice_tools import progress  # noqa: E402
+
 SHORT, LONG = 4_000_000, 20_000_000
 MOST_GROWTH = 0.35  # of what the trace grows; whoever keeps the numbers of all kernels needs more
+COMMANDS = [("parse", ["--no-pictures", "--out", "{}"]), ("trace", ["--csv", "{}/run.csv"]),
+            ("trace", ["-o", "{}/run.json"]), ("report", ["-o", "{}/run.html"])]
 # Buffers so small that the short trace fills them.
-COMMAND = """
+PROGRAM = """
 import sys
+from sluice_tools.report import stored
 from sluice_tools.trace import records, spill
 spill.BUFFER_BYTES, spill.CHUNK_BYTES, records.CHUNK_RECORDS = 1 << 20, 1 << 18, 1 << 14
+stored.PIECE_ROWS = 1 << 12
 from sluice_tools.{0}.cli import main
-sys.exit(main(sys.argv[1:]))
+sys.exit(main())
 """
 
 
 def peak_bytes(command: str, *args: str) -> int:
-    process = subprocess.Popen([sys.executable, "-c", COMMAND.format(command), *args],
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM.format(command), *args],
                                env=os.environ | {"PYTHONPATH": str(PACKAGE)},
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     _, err = process.stdout.read(), process.stderr.read()
@@ -45,12 +52,25 @@ def runs(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("command, args", [
-    ("parse", ["--no-pictures", "--out", "{}"]), ("trace", ["--csv", "{}/run.csv"]), ("trace", ["-o", "{}/run.json"]),
-    ("trace", ["-o", "{}/run.perfetto-trace"])])
+@pytest.mark.parametrize("command, args", [*COMMANDS, ("trace", ["-o", "{}/run.perfetto-trace"])])
 def test_memory_does_not_grow_with_the_trace(runs, tmp_path, command, args):
-    if args[-1].endswith("perfetto-trace"):
-        pytest.importorskip("perfetto", reason="./x reports fetches it")
+    for name in ("perfetto", "plotly"):
+        pytest.importorskip(name, reason="./x reports fetches it")
     short, long = (peak_bytes(command, str(runs / str(size)), *(arg.format(tmp_path) for arg in args))
                    for size in (SHORT, LONG))
     assert long - short < MOST_GROWTH * (LONG - SHORT)
+
+
+@pytest.mark.parametrize("command, args", COMMANDS)
+def test_a_terminal_sees_a_progress_bar(runs, tmp_path, monkeypatch, capsys, command, args):
+    """And nothing of it is left when the command is done."""
+    pytest.importorskip("plotly", reason="./x reports fetches it")
+    monkeypatch.setattr(progress, "_QUIET_S", 0)
+    monkeypatch.setattr(progress, "_EVERY_S", 0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "argv", [command, str(runs / str(SHORT)), *(a.format(tmp_path) for a in args)])
+    assert importlib.import_module(f"sluice_tools.{command}.cli").main() == 0
+    out, err = capsys.readouterr()
+    assert "reading 11.sltrace [####" in err and "100%" in err
+    assert "\r" not in out
+    assert err.replace("\n", "").rpartition("\r")[2].startswith("\033[K")

@@ -11,6 +11,7 @@ import pytest
 from report_runs import MS, pair, traced_pair, write_run
 
 from sluice_tools.report import activity, answer, cli, runs, summary, thin, waiting
+from sluice_tools.trace.depth import Depth
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_kernels_side_by_side_are_told_from_waiting(tmp_path):
     """Under time slices and MPS both run at once: nobody was waiting then."""
     run = read(traced_pair(tmp_path))
     high, low = (next(c for c in run.trace if c.label == name) for name in "BA")
-    low.execs = activity.Spans(high.execs.begin, high.execs.end, dict(high.execs.extra))
+    low.execs = high.execs
     begin = int(high.jobs.begin[3])
     found = waiting.break_down(begin, begin + int(3.1 * MS), high, [low])
     assert found.shared_with == {"A": int(1.05 * MS)}
@@ -88,6 +89,15 @@ def test_sharing_is_no_delay_where_its_kernels_take_as_long_as_ever(tmp_path):
     alone.ns[waiting.OWN], beside.ns[waiting.SHARED], beside.ns[waiting.HOST] = 100, 100, 20
     (text,) = waiting.sentences(beside, alone, {}, 1.0)
     assert "nothing launched" in text
+
+
+def test_a_model_without_a_trace_is_named(tmp_path):
+    """Else its kernels would pass for an idle GPU."""
+    folder = traced_pair(tmp_path)
+    assert not read(folder).notes
+    (folder / "trace" / "100.sltrace").unlink()
+    (note,) = read(folder).notes
+    assert note.startswith("A wrote no trace")
 
 
 def test_without_a_gate_none_is_named(tmp_path):
@@ -304,6 +314,8 @@ def test_thinning_keeps_what_matters():
     begin = np.arange(10_000) * 10
     end = begin + 5
     end[700:705] = 7100
-    times, level = thin.depth(begin, end)
+    intervals = Depth()
+    intervals.add(begin, end)
+    times, level = thin.depth(intervals)
     assert len(times) <= thin.DEPTH_POINTS
     assert level.max() == 6

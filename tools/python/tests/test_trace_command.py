@@ -230,7 +230,10 @@ def test_what_was_recorded_and_what_is_missing(trace):
     client.clock(0).hole().clock(10**9, step=-7 * 10**9)
     client.launch(0, 1)
     client.write(trace.folder)
+    (trace.folder / "models_pid.json").write_text('[["resnet50", 5], ["bert", 6]]')
     out = trace.fine()
+    assert "bert (6): no trace" in out and "resnet50 (5): no trace" not in out
+    (trace.folder / "models_pid.json").unlink()
     assert "host only" in out and "built without CUPTI" in out
     assert "3 records lost" in out and "1 unfinished" in out
     assert "-7.000 s" in out and "1.0 s after" in out

@@ -9,6 +9,7 @@ import pandas as pd
 
 from sluice_tools.parse.digits import csv_rows
 from sluice_tools.parse.ranks import Ranks
+from sluice_tools.progress import counted
 from sluice_tools.trace.depth import Depth
 from sluice_tools.trace.spill import Spill, columns
 
@@ -48,7 +49,7 @@ class Model:
 
     def rows(self) -> Iterator[np.ndarray]:
         """issue, end, duration and delay of all kernels, some at a time."""
-        return self._rows.chunks()
+        return counted(f"counting {self.label}", self.count, self._rows.chunks())
 
     @functools.cached_property
     def durations(self) -> Ranks:

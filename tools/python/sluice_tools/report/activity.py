@@ -1,45 +1,19 @@
-"""What a traced run recorded, as plain arrays per client: the only place that knows the reader."""
+"""What a traced run recorded, per client: the only place that knows the reader."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from sluice_tools.errors import CommandError
+from sluice_tools.progress import counted
 from sluice_tools.report.runs import Model
+from sluice_tools.report.stored import Spans, Stored
+from sluice_tools.trace import format as fmt
+from sluice_tools.trace.client import Client as Traced
+from sluice_tools.trace.client import launch_places
+from sluice_tools.trace.depth import Depth
 from sluice_tools.trace.reader import read_run
-
-_NONE = np.zeros(0, dtype=np.int64)
-
-
-@dataclass
-class Spans:
-    """Intervals in real CLOCK_MONOTONIC ns, sorted by begin."""
-
-    begin: np.ndarray = field(default_factory=lambda: _NONE)
-    end: np.ndarray = field(default_factory=lambda: _NONE)
-    extra: dict = field(default_factory=dict)  # further columns by name, of the same length
-
-    def __post_init__(self):
-        order = np.argsort(self.begin, kind="stable")
-        self.begin, self.end = np.asarray(self.begin)[order], np.asarray(self.end)[order]
-        self.extra = {name: np.asarray(column)[order] for name, column in self.extra.items()}
-
-    def __len__(self) -> int:
-        return len(self.begin)
-
-    def within(self, begin: int, end: int) -> "Spans":
-        """Those that overlap the window, whole."""
-        chosen = (self.end > begin) & (self.begin < end)
-        return Spans(
-            self.begin[chosen],
-            self.end[chosen],
-            {name: column[chosen] for name, column in self.extra.items()},
-        )
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.extra[name]
-
 
 @dataclass
 class Client:
@@ -47,53 +21,52 @@ class Client:
     pid: int
     priority: int
     policy: str
-    launches: Spans  # extra: correlation, done (end of its last kernel), name
-    execs: Spans  # extra: correlation, name, stream, issued (begin of its launch)
-    holds: Spans  # extra: why (1 gate, 2 event group, 3 sync point), holder (pid or 0)
+    launches: Stored  # from the begin of the call to done; extra: returned (end of the call), name
+    execs: Stored  # extra: stream, name, issued (begin of its launch)
+    holds: Stored  # extra: why (1 gate, 2 event group, 3 sync point), holder (pid or 0)
     jobs: Spans
     closed: Spans  # while its gate was closed
-    has_execs: bool
     clock: object = None  # trace.clock.Clock
     scale: float = 1.0  # real time per time of the GPU
     simulated: bool = False
 
-    def outstanding(self) -> Spans:
-        return Spans(self.launches.begin, self.launches["done"])
+    @property
+    def has_execs(self) -> bool:
+        return len(self.execs) > 0
 
 
-def union(spans: Spans) -> Spans:
-    """The same time without overlaps."""
-    if not len(spans):
-        return Spans()
-    reach = np.maximum.accumulate(spans.end)
-    first = np.concatenate(([True], spans.begin[1:] > reach[:-1]))
-    last = np.concatenate((np.flatnonzero(first)[1:] - 1, [len(spans) - 1]))
-    return Spans(spans.begin[first], reach[last])
+def outstanding(client: Client, since_ns: int = 0) -> Depth:
+    """How many launches are not done; only those that begin from `since_ns` on."""
+    found = Depth()
+    for rows in counted(f"counting {client.label}", len(client.launches), client.launches.chunks()):
+        rows = rows[rows["begin"] >= since_ns]
+        found.add(rows["begin"], rows["end"])
+    return found
 
 
 def overlap(left: Spans, right: Spans) -> Spans:
-    """The time in both of two unions."""
-    begins, ends = [], []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        begin, end = max(left.begin[i], right.begin[j]), min(left.end[i], right.end[j])
-        if begin < end:
-            begins.append(begin)
-            ends.append(end)
-        if left.end[i] < right.end[j]:
-            i += 1
-        else:
-            j += 1
-    return Spans(np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64))
+    """The time in both; within neither of them do intervals overlap."""
+    first = np.searchsorted(left.end, right.begin, side="right")
+    count = np.maximum(np.searchsorted(left.begin, right.end) - first, 0)
+    of_right = np.repeat(np.arange(len(right)), count)
+    of_left = np.arange(len(of_right)) + np.repeat(first - np.cumsum(count) + count, count)
+    found = Spans(
+        np.maximum(left.begin[of_left], right.begin[of_right]),
+        np.minimum(left.end[of_left], right.end[of_right]),
+    )
+    return found.chosen(found.begin < found.end)
 
 
 def gate_waits(client: Client) -> Spans:
     """Each wait for a closed gate: of a thread on the host; under `device`, which holds the streams
     and not the thread, work outstanding while the gate was closed."""
     if client.policy.startswith("device"):
-        return overlap(client.closed, union(client.outstanding()))
-    chosen = client.holds["why"] == 1 if len(client.holds) else slice(0)
-    return Spans(client.holds.begin[chosen], client.holds.end[chosen])
+        parts = [overlap(client.closed, Spans(*busy)) for busy in outstanding(client).busy()]
+    else:
+        parts = [rows[rows["why"] == 1] for rows in client.holds.chunks()]
+        parts = [Spans(rows["begin"], rows["end"]) for rows in parts]
+    return Spans(*(np.concatenate([Spans().begin, *(getattr(part, name) for part in parts)])
+                   for name in ("begin", "end")))
 
 
 def read(folder: Path, models: list, notes: list) -> list:
@@ -119,66 +92,61 @@ def read(folder: Path, models: list, notes: list) -> list:
             )
         if model is None and models:
             notes.append(f"pid {one.pid} ({one.command}) was traced and is no model of this run.")
+    hidden = {model.log for model in models} - {client.label for client in clients}
+    for log in sorted(hidden) if clients else ():
+        notes.append(
+            f"{log} wrote no trace, as a process without the hook: while its kernels had the GPU, the "
+            "GPU counts as idle here."
+        )
     return clients
 
 
-def _columns(frame, *names: str) -> dict:
-    return {name: frame[name].to_numpy().astype(np.int64) for name in names}
-
-
-def _client(one, label: str, model) -> Client:
-    launches, execs, holds, jobs = one.launches(), one.execs(), one.holds(), one.jobs()
-    issued = _columns(launches, "begin_ns", "end_ns", "correlation")
-    ran = _columns(execs, "begin_ns", "end_ns", "correlation", "stream")
-    held = _columns(holds, "begin_ns", "end_ns", "flags", "holder_pid")
-    job, shut = (_columns(frame, "begin_ns", "end_ns") for frame in (jobs, one.gates()))
-    done, begun = _tie(issued, ran)
-    names = [np.asarray(frame["name"], dtype=object) for frame in (launches, execs)]
-    return Client(
+def _client(one: Traced, label: str, model) -> Client:
+    jobs, closed = one.jobs(), one.gates()
+    client = Client(
         label,
         one.pid,
         model.priority if model else one.priority,
         model.policy if model and model.policy != "no hook" else one.policy,
-        Spans(
-            issued["begin_ns"],
-            issued["end_ns"],
-            {"correlation": issued["correlation"], "done": done, "name": names[0]},
-        ),
-        Spans(
-            ran["begin_ns"],
-            ran["end_ns"],
-            {
-                "correlation": ran["correlation"],
-                "stream": ran["stream"],
-                "name": names[1],
-                "issued": begun,
-            },
-        ),
-        Spans(held["begin_ns"], held["end_ns"], {"why": held["flags"], "holder": held["holder_pid"]}),
-        Spans(job["begin_ns"], job["end_ns"], {"finished": jobs["finished"].to_numpy()}),
-        Spans(shut["begin_ns"], shut["end_ns"]),
-        len(execs) > 0,
+        Stored("returned", "name", names=one.names),
+        Stored("stream", "name", "issued", names=one.names),
+        Stored("why", "holder"),
+        Spans(*_times(jobs), {"finished": jobs["finished"].to_numpy()}),
+        Spans(*_times(closed)),
         one.clock,
         one.time_scale,
         one.simulated,
     )
+    (graph,) = one.names.add(["(graph)"])
+    for rows in one.by_launch():
+        _add_work(client, rows, graph)
+    for holds in one.iter_holds():
+        client.holds.add(*_times(holds), why=holds["flags"], holder=holds["holder_pid"])
+    return client
 
 
-def _tie(issued: dict, ran: dict):
-    """When each launch was done (its last kernel's end; the end of the call where none is known), and
-    when the launch of each kernel began."""
-    done = issued["end_ns"].copy()
-    begun = ran["begin_ns"].copy()
-    if not len(done) or not len(begun):
-        return done, begun
-    order = np.argsort(issued["correlation"], kind="stable")
-    keys = issued["correlation"][order]
-    at = np.minimum(np.searchsorted(keys, ran["correlation"]), len(keys) - 1)
-    known = keys[at] == ran["correlation"]
-    launch = order[at[known]]
-    np.maximum.at(done, launch, ran["end_ns"][known])
-    begun[known] = issued["begin_ns"][launch]
-    return done, begun
+def _times(frame) -> tuple:
+    return tuple(frame[name].to_numpy(np.int64) for name in ("begin_ns", "end_ns"))
+
+
+def _add_work(client: Client, rows: np.ndarray, graph: int) -> None:
+    places = launch_places(rows)
+    is_launch = rows["kind"] == fmt.LAUNCH
+    launches = rows[is_launch]
+    # When the last of its kernels ended; the end of the call where none is known.
+    done = rows["end_ns"].copy()
+    np.maximum.at(done, places[places >= 0], rows["end_ns"][places >= 0])
+    client.launches.add(
+        launches["begin_ns"],
+        done[is_launch],
+        returned=launches["end_ns"],
+        name=np.where(launches["a"] == 1, graph, launches["name"]),
+    )
+    execs = rows[~is_launch]
+    issued = np.where(places >= 0, rows["begin_ns"][places], rows["begin_ns"])[~is_launch]
+    client.execs.add(
+        execs["begin_ns"], execs["end_ns"], stream=execs["stream"], name=execs["name"], issued=issued
+    )
 
 
 def fill(run) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sluice_tools.report import waiting
-from sluice_tools.report.activity import Spans
+from sluice_tools.report.stored import Spans
 
 _HOW = "What the GPU did meanwhile takes a trace: sluice run ... --trace."
 

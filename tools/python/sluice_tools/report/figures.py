@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from sluice_tools.report import thin
-from sluice_tools.report.activity import gate_waits
+from sluice_tools.report.activity import gate_waits, outstanding
 
 # Told apart in light, dark and by most colour-blind readers.
 PALETTE = ("#3b82f6", "#f07818", "#16a37b", "#b865e0", "#d6476b", "#8a8f29", "#2aa5c4", "#8d7766")
@@ -216,12 +216,11 @@ def queue_depth(run, colour: dict) -> Figure | None:
     thinned = False
     for client in clients:
         # Launches of the warm-up lie before the first job.
-        of_jobs = client.launches.begin >= zero
-        begin, done = client.launches.begin[of_jobs], client.launches["done"][of_jobs]
-        if not len(begin):
+        depth = outstanding(client, zero)
+        if not len(depth):
             continue
-        thinned |= 2 * len(begin) > thin.DEPTH_POINTS
-        at, level = thin.depth(begin, done)
+        thinned |= len(depth) > thin.DEPTH_POINTS
+        at, level = thin.depth(depth)
         figure.add_trace(
             go.Scatter(
                 x=(at - zero) / 1e9 / run.scale,

@@ -1,6 +1,7 @@
 """A run as its folder tells it: results.json where there is one, and the job logs."""
 
 import csv
+import itertools
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import numpy as np
 from sluice_tools.errors import usage_error
 
 _RESOLVED = "experiment.resolved.json"
+_JOB = {"start_timestamp_ns": int, "end_timestamp_ns": int, "jct_ms": float}
 _STEP_NS = 5_000_000  # Stamps and JCT differ by less than this, unless the clock was stepped.
 
 
@@ -243,19 +245,15 @@ def _read_jobs(run: Run, model: Model) -> None:
     file = run.folder / f"{model.log}.csv"
     try:
         with file.open(newline="", errors="replace") as text:
-            lines = list(csv.DictReader(text))
+            for line in itertools.islice(csv.DictReader(text), 1, None):
+                try:
+                    rows.append(tuple(kind(line[name]) for name, kind in _JOB.items()))
+                except (KeyError, TypeError, ValueError):
+                    run.notes.append(
+                        f"{file.name}: a line that is no job was left out: {list(line.values())[:3]}"
+                    )
     except OSError:
         run.notes.append(f"{file.name} is missing: no job of {model.log} is shown.")
-        lines = []
-    for line in lines[1:]:
-        try:
-            rows.append(
-                (int(line["start_timestamp_ns"]), int(line["end_timestamp_ns"]), float(line["jct_ms"]))
-            )
-        except (KeyError, TypeError, ValueError):
-            run.notes.append(
-                f"{file.name}: a line that is no job was left out: {list(line.values())[:3]}"
-            )
     model.start_ns = np.array([row[0] for row in rows], dtype=np.int64)
     model.end_ns = np.array([row[1] for row in rows], dtype=np.int64)
     model.jct_ms = np.array([row[2] for row in rows])

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from sluice_tools.trace.depth import Depth
+
 CDF_POINTS, JOB_POINTS, DEPTH_POINTS = 400, 2000, 1500
 
 
@@ -26,17 +28,19 @@ def slowest(values: np.ndarray, limit: int = JOB_POINTS) -> np.ndarray:
     return np.array([a + int(np.argmax(values[a:b])) for a, b in zip(edges[:-1], edges[1:])])
 
 
-def depth(begin: np.ndarray, end: np.ndarray, limit: int = DEPTH_POINTS):
+def depth(intervals: Depth, limit: int = DEPTH_POINTS):
     """Times and how many intervals hold each: a step curve, the largest of each stretch kept."""
-    times = np.concatenate((begin, end))
-    order = np.lexsort((np.concatenate((np.ones(len(begin)), -np.ones(len(end)))), times))
-    level = np.cumsum(np.concatenate((np.ones(len(begin)), -np.ones(len(end))))[order]).astype(int)
-    times = times[order]
-    if len(times) <= limit:
-        return times, level
-    edges = np.linspace(times[0], times[-1], limit + 1)
-    at = np.unique(np.searchsorted(times, edges[:-1]))
-    return times[at], np.maximum.reduceat(level, at)
+    if len(intervals) <= limit:
+        parts = [(times, level) for times, level, _ in intervals.steps()]
+        return tuple(np.concatenate(column) for column in zip(*parts))
+    edges = np.linspace(intervals.first, intervals.last, limit + 1)[:-1]
+    at, highest = np.full((2, limit), np.iinfo(np.int64).min)
+    for times, level, _ in intervals.steps():
+        stretch = np.maximum(np.searchsorted(edges, times, "right") - 1, 0)
+        np.maximum.at(highest, stretch, level)
+        begun, first = np.unique(stretch, return_index=True)
+        at[begun] = np.where(at[begun] < 0, times[first], at[begun])
+    return at[at >= 0], highest[at >= 0]
 
 
 def joined(begin: np.ndarray, end: np.ndarray, window_ns: float, parts: int = 3000):
@@ -44,11 +48,7 @@ def joined(begin: np.ndarray, end: np.ndarray, window_ns: float, parts: int = 30
     if not len(begin):
         return np.zeros(0, int), np.zeros(0, int)
     least = window_ns / parts
-    first, reach = [0], end[0]
-    for i in range(1, len(begin)):
-        small = end[i] - begin[i] < least and end[i - 1] - begin[i - 1] < least
-        if not (small and begin[i] - reach < least):
-            first.append(i)
-        reach = max(reach, end[i])
-    first = np.array(first)
+    small = end - begin < least
+    near = begin[1:] - np.maximum.accumulate(end)[:-1] < least
+    first = np.flatnonzero(np.r_[True, ~(small[1:] & small[:-1] & near)])
     return first, np.concatenate((first[1:] - 1, [len(begin) - 1]))

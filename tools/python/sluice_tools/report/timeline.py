@@ -1,12 +1,13 @@
 """Everything around the job that is explained, to zoom into."""
 
 import html
+from collections import Counter
 
 import numpy as np
 import plotly.graph_objects as go
 
 from sluice_tools.report import thin
-from sluice_tools.report.activity import Spans
+from sluice_tools.report.stored import Spans
 from sluice_tools.report.figures import GREY, Figure, of_kind, style
 from sluice_tools.report.waiting import milliseconds, short_name
 
@@ -22,26 +23,25 @@ class _Rows:
         self.names = []
         self.figure = go.Figure()
 
-    def add(self, row: str, kind: str, spans: Spans, colour: str, texts, opacity: float = 1.0) -> None:
-        """texts: a hover text per span."""
-        if not len(spans):
+    def add(self, row: str, kind: str, pieces, colour: str, text, opacity: float = 1.0) -> None:
+        """`pieces`: Spans, one after the other; `text`: the hover text of one of them, by its number."""
+        begins, ends, hover = [], [], []
+        for spans in pieces:
+            first, last = thin.joined(spans.begin, spans.end, self.window[1] - self.window[0])
+            begins.append(np.clip(spans.begin[first], *self.window))
+            if len(first):
+                ends.append(np.clip(np.maximum.reduceat(spans.end, first), *self.window))
+            hover += [self._hover(spans, a, b, text(spans, a)) for a, b in zip(first, last)]
+        if not hover:
             return
         if row not in self.names:
             self.names.append(row)
-        first, last = thin.joined(spans.begin, spans.end, self.window[1] - self.window[0])
-        begin = np.clip(spans.begin[first], *self.window)
-        end = np.clip(np.maximum.reduceat(spans.end, first), *self.window)
-        hover = [
-            texts[a] + f"<br>{milliseconds((spans.end[a] - spans.begin[a]) / self.scale)}"
-            if a == b
-            else f"{b - a + 1} short ones together, the first:<br>{texts[a]}"
-            for a, b in zip(first, last)
-        ]
+        begin, end = np.concatenate(begins), np.concatenate(ends)
         self.figure.add_trace(
             go.Bar(
                 base=(begin - self.zero) / 1e6 / self.scale,
                 x=(end - begin) / 1e6 / self.scale,
-                y=[row] * len(first),
+                y=[row] * len(hover),
                 orientation="h",
                 width=0.72,
                 customdata=hover,
@@ -50,12 +50,17 @@ class _Rows:
                 marker={
                     "color": colour,
                     "line": {"width": 0},
-                    "opacity": opacity * (1 - 0.3 * (np.arange(len(first)) % 2)),
+                    "opacity": opacity * (1 - 0.3 * (np.arange(len(hover)) % 2)),
                 },
                 hovertemplate="%{customdata}<br>from %{base:.4f} ms<extra></extra>",
                 showlegend=False,
             )
         )
+
+    def _hover(self, spans: Spans, first: int, last: int, text: str) -> str:
+        if first == last:
+            return f"{text}<br>{milliseconds((spans.end[first] - spans.begin[first]) / self.scale)}"
+        return f"{last - first + 1} short ones together, the first:<br>{text}"
 
 
 def timeline(run, answer, colour: dict) -> Figure | None:
@@ -76,9 +81,9 @@ def timeline(run, answer, colour: dict) -> Figure | None:
             rows.add(
                 f"{model.log}: jobs",
                 "job",
-                jobs,
+                [jobs],
                 colour[model.log],
-                [f"job {job} of {model.log}" for job in jobs["job"]],
+                lambda spans, i, log=model.log: f"job {spans['job'][i]} of {log}",
                 0.75,
             )
     figure = rows.figure
@@ -104,46 +109,44 @@ def timeline(run, answer, colour: dict) -> Figure | None:
 
 def _traced(rows: _Rows, client, colour: str) -> None:
     label, window = client.label, rows.window
-    jobs = client.jobs.within(*window)
-    rows.add(f"{label}: jobs", "job", jobs, colour, [f"job of {label}"] * len(jobs), 0.35)
-    closed = client.closed.within(*window)
-    if len(client.closed):
-        rows.add(
-            f"{label}: gate", "gate closed", closed, "#d6476b", ["gate closed"] * len(closed), 0.55
-        )
-    if len(client.holds):
-        holds = client.holds.within(*window)
-        rows.add(
-            f"{label}: thread held",
-            "held",
-            holds,
-            "#d6476b",
-            [_HOLDS.get(int(why), "held") for why in holds["why"]],
-        )
-    launches = client.launches.within(*window)
+    jobs, closed = [client.jobs.within(*window)], [client.closed.within(*window)]
+    rows.add(f"{label}: jobs", "job", jobs, colour, lambda *_: f"job of {label}", 0.35)
+    rows.add(f"{label}: gate", "gate closed", closed, "#d6476b", lambda *_: "gate closed", 0.55)
+    rows.add(
+        f"{label}: thread held",
+        "held",
+        client.holds.pieces(*window),
+        "#d6476b",
+        lambda spans, i: _HOLDS.get(int(spans["why"][i]), "held"),
+    )
+    calls = (
+        Spans(spans.begin, spans["returned"], {"name": spans["name"]}).within(*window)
+        for spans in client.launches.pieces(*window)
+    )
     rows.add(
         f"{label}: launch calls",
         "launch",
-        launches,
+        calls,
         GREY,
-        [_name(name) + " (launch call)" for name in launches["name"]],
+        lambda spans, i: _name(spans["name"][i]) + " (launch call)",
     )
-    execs = client.execs.within(*window)
-    if not client.has_execs:
-        return
-    streams, counts = np.unique(execs["stream"], return_counts=True)
-    for index, stream in enumerate(streams[np.argsort(-counts, kind="stable")][:_STREAMS]):
+    counts: Counter = Counter()
+    for spans in client.execs.pieces(*window):
+        counts.update(spans["stream"].tolist())
+    streams = sorted(counts, key=lambda stream: (-counts[stream], stream))
+    for index, stream in enumerate(streams[:_STREAMS]):
         last = index == _STREAMS - 1 and len(streams) > _STREAMS
-        shown = streams[np.argsort(-counts, kind="stable")]
-        chosen = np.isin(execs["stream"], shown[index:]) if last else execs["stream"] == stream
-        part = Spans(execs.begin[chosen], execs.end[chosen], {"name": execs["name"][chosen]})
+        shown = streams[index:] if last else [stream]
         row = (
             f"{label}: GPU"
             if len(streams) == 1
             else f"{label}: GPU, "
-            + (f"{len(streams) - index} more streams" if last else f"stream {stream}")
+            + (f"{len(shown)} more streams" if last else f"stream {stream}")
         )
-        rows.add(row, "kernel", part, colour, [_name(name) for name in part["name"]])
+        pieces = (
+            spans.chosen(np.isin(spans["stream"], shown)) for spans in client.execs.pieces(*window)
+        )
+        rows.add(row, "kernel", pieces, colour, lambda spans, i: _name(spans["name"][i]))
 
 
 def _name(name) -> str:

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sluice_tools.report.activity import Client, Spans
+from sluice_tools.report.activity import Client
+from sluice_tools.report.stored import Spans
 
 OWN, SHARED, OTHER, HELD, IDLE, HOST = range(6)
 _HOLDS = {1: "by a closed gate", 2: "by its own event groups", 3: "at its own sync points"}
@@ -16,9 +17,19 @@ class Kernel:
 
     client: str
     name: str
-    waited_ns: int
-    ran_ns: int
+    begin: int
+    end: int
     when: str  # running, queued or later: what it was when the gate closed
+    waited_ns: int = 0
+
+
+@dataclass
+class Kernels:
+    """Those of one client that were the same when the gate closed."""
+
+    longest: Kernel  # that was waited for longest
+    count: int = 0
+    waited_ns: int = 0
 
 
 @dataclass
@@ -26,7 +37,7 @@ class Breakdown:
     begin: int
     end: int
     ns: list = field(default_factory=lambda: [0] * 6)  # by cause
-    kernels: list = field(default_factory=list)
+    kernels: dict = field(default_factory=dict)  # Kernels by (client, when)
     shared_with: dict = field(default_factory=dict)  # ns by client
     gated: set = field(default_factory=set)  # clients whose gate this job closes
     held: dict = field(default_factory=dict)  # ns by (why, pid of the holder)
@@ -43,11 +54,36 @@ def _covered(spans: Spans, at: np.ndarray) -> np.ndarray:
     return begun > ended
 
 
+def _first_covering(spans: Spans, at: np.ndarray) -> np.ndarray:
+    """For every moment: the first of the intervals that hold it, or -1."""
+    if not len(spans):
+        return np.full(len(at), -1)
+    first = np.searchsorted(np.maximum.accumulate(spans.end), at, side="right")
+    known = np.minimum(first, len(spans) - 1)
+    return np.where((spans.begin[known] <= at) & (spans.end[known] > at), known, -1)
+
+
 def break_down(begin: int, end: int, own: Client, others: list) -> Breakdown:
     found = Breakdown(begin, end)
+    found.shared_with = {other.label: 0 for other in others}
+    found.gated = {o.label for o in others if o.priority < own.priority and o.policy != "none"}
+    stores = [own.execs, own.holds, own.launches, *(other.execs for other in others)]
+    # A job may be as long as its trace: some of it at a time.
+    cuts = sorted({at for store in stores for at in store.begins() if begin < at < end})
+    kernels: dict = {}
+    for first, last in zip([begin, *cuts], [*cuts, end]):
+        _break_down_part(found, first, last, own, others, kernels)
+        for key in [key for key, kernel in kernels.items() if kernel.end <= last or last == end]:
+            _count(found, kernels.pop(key))
+    found.shared_with = {label: ns for label, ns in found.shared_with.items() if ns}
+    return found
+
+
+def _break_down_part(found: Breakdown, begin: int, end: int, own: Client, others: list,
+                     kernels: dict) -> None:
     execs = own.execs.within(begin, end)
     holds = own.holds.within(begin, end)
-    outstanding = own.outstanding().within(begin, end)
+    outstanding = own.launches.within(begin, end)
     foreign = [other.execs.within(begin, end) for other in others]
     everything = [execs, holds, outstanding, *foreign]
     cuts = np.unique(
@@ -68,51 +104,53 @@ def break_down(begin: int, end: int, own: Client, others: list) -> Breakdown:
     cause = np.select(
         [runs & ~other, runs, launched & other, held, launched], [OWN, SHARED, OTHER, HELD, IDLE], HOST
     )
-    found.ns = [int(lengths[cause == kind].sum()) for kind in range(6)]
-    found.gated = {o.label for o in others if o.priority < own.priority and o.policy != "none"}
+    for kind in range(6):
+        found.ns[kind] += int(lengths[cause == kind].sum())
     for client, spans in zip(others, foreign):
         shared = (cause == SHARED) & _covered(spans, middles)
-        if shared.any():
-            found.shared_with[client.label] = int(lengths[shared].sum())
-    _blame_kernels(found, middles[cause == OTHER], lengths[cause == OTHER], others, foreign)
+        found.shared_with[client.label] += int(lengths[shared].sum())
+    waiting = cause == OTHER
+    _blame_kernels(found, middles[waiting], lengths[waiting], others, foreign, kernels)
     _blame_holders(found, middles[cause == HELD], lengths[cause == HELD], holds)
-    return found
 
 
-def _blame_kernels(found: Breakdown, middles, lengths, others: list, foreign: list) -> None:
+def _blame_kernels(found: Breakdown, middles, lengths, others: list, foreign: list,
+                   kernels: dict) -> None:
     """Every piece to the one kernel that began first of those that ran."""
-    waited = {}
-    for middle, length in zip(middles, lengths):
-        first = None
-        for number, spans in enumerate(foreign):
-            running = np.flatnonzero((spans.begin <= middle) & (spans.end > middle))
-            if len(running) and (first is None or spans.begin[running[0]] < first[0]):
-                first = (spans.begin[running[0]], number, running[0])
-        if first is not None:
-            waited[first[1:]] = waited.get(first[1:], 0) + int(length)
-    for (number, index), ns in waited.items():
-        spans = foreign[number]
-        begin = int(spans.begin[index])
-        when = (
-            "running"
-            if begin < found.begin
-            else "queued"
-            if spans["issued"][index] < found.begin
-            else "later"
-        )
-        found.kernels.append(
-            Kernel(
-                others[number].label, str(spans["name"][index]), ns, int(spans.end[index]) - begin, when
-            )
-        )
-    found.kernels.sort(key=lambda kernel: -kernel.waited_ns)
+    if not len(middles):
+        return
+    first = np.array([_first_covering(spans, middles) for spans in foreign])
+    begin = np.full(first.shape, np.iinfo(np.int64).max)
+    for number, spans in enumerate(foreign):
+        known = first[number] >= 0
+        begin[number, known] = spans.begin[first[number, known]]
+    of = begin.argmin(axis=0)
+    for number, spans in enumerate(foreign):
+        rows, which = np.unique(first[number][of == number], return_inverse=True)
+        waited = np.bincount(which, lengths[of == number], len(rows)).astype(np.int64)
+        for row, ns in zip(rows.tolist(), waited.tolist()):
+            key = number, int(spans.begin[row]), int(spans.end[row]), str(spans["name"][row])
+            if key not in kernels:
+                when = "queued" if spans["issued"][row] < found.begin else "later"
+                when = "running" if key[1] < found.begin else when
+                kernels[key] = Kernel(others[number].label, key[3], key[1], key[2], when)
+            kernels[key].waited_ns += ns
+
+
+def _count(found: Breakdown, kernel: Kernel) -> None:
+    group = found.kernels.setdefault((kernel.client, kernel.when), Kernels(kernel))
+    group.count += 1
+    group.waited_ns += kernel.waited_ns
+    if kernel.waited_ns > group.longest.waited_ns:
+        group.longest = kernel
 
 
 def _blame_holders(found: Breakdown, middles, lengths, holds: Spans) -> None:
-    for middle, length in zip(middles, lengths):
-        index = np.flatnonzero((holds.begin <= middle) & (holds.end > middle))[0]
-        key = (int(holds["why"][index]), int(holds["holder"][index]))
-        found.held[key] = found.held.get(key, 0) + int(length)
+    rows = _first_covering(holds, middles)
+    pairs = np.stack([holds["why"][rows], holds["holder"][rows]], axis=1) if len(rows) else []
+    for (why, holder), ns in zip(pairs, lengths):
+        key = (int(why), int(holder))
+        found.held[key] = found.held.get(key, 0) + int(ns)
 
 
 def milliseconds(ns: float) -> str:
@@ -145,18 +183,17 @@ def sentences(worst: Breakdown, usual: Breakdown | None, names: dict, scale: flo
     return texts
 
 
-def _kernel_text(kernels: list, scale: float) -> str:
+def _kernel_text(kernels: Kernels, scale: float) -> str:
     """One kernel by name with its length, or the number of several."""
-    total = milliseconds(sum(kernel.waited_ns for kernel in kernels) / scale)
-    longest = max(kernels, key=lambda kernel: kernel.waited_ns)
+    total, longest = milliseconds(kernels.waited_ns / scale), kernels.longest
     name = f"`{short_name(longest.name)}`"
-    if len(kernels) == 1:
-        text = f"{name} for {total}"
-        if longest.ran_ns > 1.02 * longest.waited_ns:
-            text += f" (of the {milliseconds(longest.ran_ns / scale)} that it ran)"
+    if kernels.count == 1:
+        text, ran_ns = f"{name} for {total}", longest.end - longest.begin
+        if ran_ns > 1.02 * longest.waited_ns:
+            text += f" (of the {milliseconds(ran_ns / scale)} that it ran)"
         return text
     most = milliseconds(longest.waited_ns / scale)
-    return f"{len(kernels)} kernels for {total}, the longest {name} ({most})"
+    return f"{kernels.count} kernels for {total}, the longest {name} ({most})"
 
 
 def _when_text(when: str, gated: bool) -> str:
@@ -167,14 +204,13 @@ def _when_text(when: str, gated: bool) -> str:
 
 
 def _other_text(worst: Breakdown, names: dict, scale: float) -> str:
-    clients = list(dict.fromkeys(kernel.client for kernel in worst.kernels))
+    groups = sorted(worst.kernels.items(), key=lambda item: -item[1].longest.waited_ns)
     texts = []
-    for client in clients:
-        mine = [kernel for kernel in worst.kernels if kernel.client == client]
+    for client in dict.fromkeys(client for (client, _), _ in groups):
         parts = [
-            f"{_kernel_text(chosen, scale)}, {_when_text(when, client in worst.gated)}"
+            f"{_kernel_text(kernels, scale)}, {_when_text(when, client in worst.gated)}"
             for when in ("running", "queued", "later")
-            if (chosen := [kernel for kernel in mine if kernel.when == when])
+            if (kernels := worst.kernels.get((client, when)))
         ]
         texts.append(f"{client}'s " + "; and ".join(parts))
     return (

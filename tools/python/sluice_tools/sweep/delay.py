@@ -29,14 +29,15 @@ def measured_queue(folder: Path, swept: str, critical: str):
     if swept not in clients or critical not in clients or not clients[swept].has_execs:
         return None
     low, begins = clients[swept], clients[critical].jobs.begin
-    of_run = begins >= low.launches.begin[0]
-    begins = begins[of_run]
+    begins = begins[begins >= min(low.launches.begins())]
     if not len(begins):
         return None
-    depth = np.searchsorted(np.sort(low.launches.begin), begins) - np.searchsorted(
-        np.sort(low.launches["done"]), begins
-    )
-    kernel_ms = float((low.execs.end - low.execs.begin).mean()) / 1e6 / run.scale
+    depth = np.zeros(len(begins), dtype=np.int64)
+    for rows in low.launches.chunks():
+        depth += np.searchsorted(np.sort(rows["begin"]), begins)
+        depth -= np.searchsorted(np.sort(rows["end"]), begins)
+    busy_ns = sum(int((rows["end"] - rows["begin"]).sum()) for rows in low.execs.chunks())
+    kernel_ms = busy_ns / len(low.execs) / 1e6 / run.scale
     return Queue(np.maximum(depth, 0), kernel_ms)
 
 

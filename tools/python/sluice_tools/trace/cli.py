@@ -96,6 +96,10 @@ def _tell(run) -> None:
         print(f"{client.label:<36} {client.priority:>4}  {client.policy:<10} {counts['launches']:>9} "
               f"{kernels:>9} {counts['holds']:>7} {counts['jobs']:>6}  "
               f"{sources.get(client.exec_source, '?'):<9}")
+    traced = {client.pid for client in run.clients}
+    for model, pid in run.models:
+        if pid not in traced:
+            print(f"{model} ({pid}): no trace, as of a process without the hook")
     for client in run.clients:
         if client.note:
             print(f"{client.label}: {client.note}")

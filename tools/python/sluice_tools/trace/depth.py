@@ -38,3 +38,16 @@ class Depth:
             depths = depth + np.cumsum(np.where(begins, 1, -1))
             depth = int(depths[-1])
             yield rows["event"] >> 1, depths, begins
+
+    def busy(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Begins and ends of the times that some interval holds, joined where they touch, some at a
+        time."""
+        begin, times, depths = self.first, np.empty(0, np.int64), np.empty(0, np.int64)
+        for more_times, more_depths, _ in self.steps():
+            times, depths = np.r_[times[-1:], more_times], np.r_[depths[-1:], more_depths]
+            idle = np.flatnonzero((depths[:-1] == 0) & (times[1:] > times[:-1]))
+            begins = np.r_[begin, times[idle + 1]]
+            yield begins[:-1], times[idle]
+            begin = begins[-1]
+        if len(self):
+            yield np.array([begin]), np.array([self.last])
