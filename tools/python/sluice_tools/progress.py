@@ -7,16 +7,18 @@ from collections.abc import Iterable, Iterator, Sized
 _WIDTH = 30
 _QUIET_S = 1.0
 _EVERY_S = 0.2
+_STARTED = time.monotonic()  # the command
 
 
 class Progress:
-    """Of `total` units. Says nothing in the first second, nor where standard error is no terminal."""
+    """Of `total` units. Says nothing in the first second of the command, nor where standard error is no
+    terminal."""
 
     def __init__(self, label: str, total: int):
         self._label = label
         self._total = max(total, 1)
         self._begin = time.monotonic()
-        self._next = self._begin + _QUIET_S
+        self._next = max(_STARTED + _QUIET_S, self._begin + _EVERY_S)
         self._shown = False
         self._wanted = sys.stderr.isatty()
 

@@ -65,7 +65,7 @@ def test_memory_does_not_grow_with_the_trace(runs, tmp_path, command, args):
 def test_a_terminal_sees_a_progress_bar(runs, tmp_path, monkeypatch, capsys, command, args):
     """And nothing of it is left when the command is done."""
     pytest.importorskip("plotly", reason="./x reports fetches it")
-    monkeypatch.setattr(progress, "_QUIET_S", 0)
+    monkeypatch.setattr(progress, "_STARTED", 0)
     monkeypatch.setattr(progress, "_EVERY_S", 0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(sys, "argv", [command, str(runs / str(SHORT)), *(a.format(tmp_path) for a in args)])
