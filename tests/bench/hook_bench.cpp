@@ -55,6 +55,8 @@ constexpr Mode kModes[] = {
     {"event:2, outranked", "event:2", 0, true, true},
     {"device:4, outranked", "device:4", 0, true, true},
     {"device:4, nobody above", "device:4", 0, true, false},
+    {"device:200us, outranked", "device:200us", 0, true, true},
+    {"device:200us, nobody above", "device:200us", 0, true, false},
     {"critical, transparent jobs", "gate", 5, true, false},
 };
 
