@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What only a real driver can show, in one go (about 5 minutes): where lookups lead, the fault list,
-# the demo three times, and unmodified PyTorch programs with their coverage. Needs an NVIDIA GPU and
-# a finished ./x build; the PyTorch part is left out where python3 has no torchvision.
+# CUDA graphs, the demo three times, and unmodified PyTorch programs with their coverage. Needs an
+# NVIDIA GPU and a finished ./x build; the PyTorch part is left out where python3 has no torchvision.
 #
 #   tests/real_gpu/run.sh [FOLDER FOR RESULTS]
 set -u
@@ -30,6 +30,9 @@ echo "== the fault list on the real GPU"
 grep -E 'tests passed|\(Failed\)|\(Timeout\)' "$out/faults.log"
 echo "$(grep -c '\*\*\*Skipped' "$out/faults.log") skipped: they read the simulator's log"
 grep -h 'TIMED' build/Testing/Temporary/LastTest.log
+
+echo "== CUDA graphs, with and without Sluice"
+tests/real_gpu/graphs.sh "$out/graphs" || failed=1
 
 for round in 1 2 3; do
   echo "== demo, round $round"

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# CUDA graphs of every kind (graphs/), once without Sluice and once as a best-effort process whose
+# gate is closed again and again by a critical one: kernels, copies and the driver's answers must
+# come out the same to the bit. Needs an NVIDIA GPU and a finished ./x build; about 20 seconds.
+# --sim: on the simulated GPU, which computes nothing, so that only answers are compared.
+#
+#   tests/real_gpu/graphs.sh [--sim] [FOLDER FOR RESULTS]      POLICY=device:200us ROUNDS=2
+set -u
+gpu=real
+if [ "${1:-}" = --sim ]; then
+  gpu=sim
+  shift
+fi
+cd "$(dirname "$0")/../.." || exit
+out=${1:-results/real-gpu-graphs}
+policy=${POLICY:-device:200us}
+rounds=${ROUNDS:-2}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+rm -f "$out"/*.txt "$out"/status.json "$out"/warm
+sluice=$PWD/build/bin/sluice
+cases=$PWD/build/tests/real_gpu/graphs/graph_cases
+rival=$PWD/build/tests/real_gpu/graphs/graph_rival
+export SLUICE_SESSION=graphs-$$
+failed=0
+fail() {
+  echo "graphs.sh: $*" >&2
+  failed=1
+}
+# Until the file holds the text, the process has ended, or a minute has passed.
+wait_for_text() {
+  local tries=600
+  until grep -qs "$1" "$2"; do
+    kill -0 "$3" 2>/dev/null && ((tries-- > 0)) || return 1
+    sleep 0.1
+  done
+}
+
+echo "== without Sluice"
+"$sluice" exec --no-intercept --gpu $gpu -- "$cases" --rounds "$rounds" \
+  >"$out/alone.txt" 2>"$out/alone-errors.txt" ||
+  fail "cases fail without Sluice: $(grep FAILED "$out/alone.txt")"
+if [ $gpu = real ]; then
+  nothing=$(grep 'nothing was computed' "$out/alone.txt") && fail "no proof: $nothing"
+  "$sluice" exec --no-intercept --gpu $gpu -- "$cases" --rounds "$rounds" --lose --only capture. \
+    >"$out/lost.txt"
+  same=$(grep -xFf "$out/alone.txt" "$out/lost.txt" | grep -v '^end$\|three_threads') &&
+    fail "a launch that is left out makes no difference in: $same"
+fi
+
+echo "== under $policy, beside a process of priority 1"
+"$sluice" exec --priority 1 --gpu $gpu -- "$rival" "$out/warm" >"$out/rival.txt" &
+rival_pid=$!
+wait_for_text '^ready, attached' "$out/rival.txt" $rival_pid ||
+  fail "the critical process did not come up"
+"$sluice" exec --priority 0 --policy "$policy" --gpu $gpu -- "$cases" --rounds "$rounds" \
+  --warm "$out/warm" >"$out/under.txt" 2>"$out/under-errors.txt" &
+cases_pid=$!
+wait_for_text '^end$' "$out/under.txt" $cases_pid || fail "graph_cases did not reach its end"
+"$sluice" status --json >"$out/status.json" || fail "no status"
+rm -f "$out/warm"
+wait $cases_pid || fail "cases fail under Sluice: $(grep FAILED "$out/under.txt")"
+wait $rival_pid || fail "the critical process failed"
+
+python3 - "$out/status.json" "$out/rival.txt" "$cases_pid" <<'END' || fail "gates did not work"
+import json, sys
+status, rival, pid = json.load(open(sys.argv[1])), open(sys.argv[2]).read(), int(sys.argv[3])
+client = next(c for c in status["clients"] if c["pid"] == pid)
+total = lambda key: sum(entry[key] for entry in client["coverage"])
+for entry in client["coverage"]:
+    if entry["launches"] or entry["captured"]:
+        print("  %-28s launches %5d  captured %5d  waited %5d  bypassed %s" % (
+            entry["entry"], entry["launches"], entry["captured"], entry["waited"],
+            {k: v for k, v in entry["bypassed"].items() if v} or "none"))
+jobs = int(rival.split("\n")[1].split()[0])
+held = client["held_total_ns"]
+print("  %s, %s; critical jobs: %d; gate closed for %.1f s" % (
+    client["policy"], client["state"], jobs, held / 1e9))
+good = total("waited") > 0 and total("captured") > 0 and held > 0 and jobs > 100
+good = good and not client["fail_reason"]
+sys.exit(0 if good else 1)
+END
+cat "$out/alone-errors.txt" "$out/under-errors.txt"
+grep -q '[1-9][0-9]* wait nodes' "$out/under-errors.txt" || fail "no waits in captured graphs"
+grep -q ' 0 wait nodes' "$out/alone-errors.txt" || fail "waits without Sluice"
+diff "$out/alone.txt" "$out/under.txt" >"$out/difference.txt" ||
+  fail "not the same without Sluice (<) and under it (>): $(cat "$out/difference.txt")"
+echo "$(grep -c ' [0-9a-f]\{16\}' "$out/under.txt") cases, $(grep -c skipped "$out/under.txt") skipped"
+sed -n 's/^\([^ ]*\) .*skipped: /  skipped \1: /p' "$out/under.txt"
+[ $failed = 0 ] && echo "graphs.sh: all the same"
+exit $failed
