@@ -18,7 +18,7 @@ _EXAMPLES = """\
 examples:
   sluice sweep exp_configs/replay/input_controlsync.json --model model_A \\
       --policy 'sync:{1,2,4,8,10,20,50,100,500,1000}' --duration 20 --out results/sweep
-  sluice sweep exp.json --model A --policy 'device:{1,2,4,8,16}' --repeats 3 \\
+  sluice sweep exp.json --model A --policy 'device:{50,100,200,400}us' --repeats 3 \\
       --objective 'slowdown with p50 <= 1.1 and p99 <= 1.5' --out results/device
 
 Called again with the same --out it goes on where it was stopped. Exit code 0; 1 a run failed;

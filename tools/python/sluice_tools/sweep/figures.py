@@ -12,10 +12,10 @@ _LOW, _HIGH = PALETTE[1], PALETTE[0]
 
 
 def _kinds(found) -> dict:
-    """Policies with a number, by kind: 'sync': [sync:1, ...] in the order of N."""
+    """Policies with a number, by form: 'sync:N': [sync:1, ...] in the order of N."""
     kinds = {}
     for policy in sorted((p for p in found.policies if plan.number(p)), key=plan.number):
-        kinds.setdefault(policy.split(":")[0], []).append(policy)
+        kinds.setdefault(plan.form(policy), []).append(policy)
     return kinds
 
 
@@ -40,7 +40,7 @@ def _line(
                 "array": [spread[2] / base_ms - at for (_, spread), at in zip(known, y)],
                 "arrayminus": [at - spread[1] / base_ms for (_, spread), at in zip(known, y)],
             },
-            hovertemplate="N = %{x}<br>%{y:.3f} × alone",
+            hovertemplate="%{x}<br>%{y:.3f} × alone",
         )
     )
 
@@ -50,10 +50,12 @@ def inflation(found, kind: str) -> Figure | None:
     kinds = _kinds(found)
     if not kinds or not all(found.alone[name]["mean"] for name in (found.critical, found.swept)):
         return None
-    figure = base(460, "N, launches", f"JCT, × alone{kind}")
+    in_time = {plan.in_time(policies[0]) for policies in kinds.values()}
+    axis = "N, launches; T, us" if len(in_time) == 2 else "T, us" if True in in_time else "N, launches"
+    figure = base(460, axis, f"JCT, × alone{kind}")
     for index, (name, policies) in enumerate(kinds.items()):
         x = [plan.number(policy) for policy in policies]
-        shade = "" if len(kinds) == 1 else f" ({name}:N)"
+        shade = "" if len(kinds) == 1 else f" ({name})"
         high, low = (
             (_HIGH, _LOW) if len(kinds) == 1 else (PALETTE[2 * index % 8], PALETTE[(2 * index + 1) % 8])
         )

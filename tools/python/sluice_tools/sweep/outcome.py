@@ -103,7 +103,7 @@ def _predict(found: Outcome) -> None:
     usable = [
         policy
         for policy in found.policies
-        if plan.number(policy) and None not in found.words[policy].values()
+        if plan.number(policy) and not plan.in_time(policy) and None not in found.words[policy].values()
     ]
     if len(usable) < 3:
         return

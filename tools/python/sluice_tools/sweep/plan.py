@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sluice_tools.errors import usage_error
 
-_POLICY = re.compile(r"none|gate|(sync|event|device):[1-9][0-9]*")
+_POLICY = re.compile(r"none|gate|(sync|event|device):[1-9][0-9]*|device:[1-9][0-9]*(us|ms)")
 
 
 def read_experiment(file: Path) -> dict:
@@ -33,23 +33,41 @@ def read_experiment(file: Path) -> dict:
 
 
 def values(patterns: list) -> list:
-    """'sync:{1,2}' gives sync:1 and sync:2; what a shell has made of it already is taken too."""
+    """'sync:{1,2}' gives sync:1 and sync:2, 'device:{50,200}us' device:50us and device:200us; what a
+    shell has made of it already is taken too."""
     found = []
     for pattern in patterns:
-        braces = re.fullmatch(r"([a-z]+:)\{([0-9, ]+)\}", pattern)
-        some = [braces[1] + number.strip() for number in braces[2].split(",")] if braces else [pattern]
+        braces = re.fullmatch(r"([a-z]+:)\{([0-9, ]+)\}([a-z]*)", pattern)
+        some = (
+            [braces[1] + number.strip() + braces[3] for number in braces[2].split(",")]
+            if braces
+            else [pattern]
+        )
         for policy in some:
             if not _POLICY.fullmatch(policy):
                 raise usage_error(
-                    f"--policy: '{policy}' is none, for instance 'sync:{{1,2,4}}' or device:4"
+                    f"--policy: '{policy}' is none, for instance 'sync:{{1,2,4}}', device:4 or device:200us"
                 )
         found += some
     return list(dict.fromkeys(found))
 
 
 def number(policy: str):
-    """N of a policy; None for none and gate."""
-    return int(policy.split(":")[1]) if ":" in policy else None
+    """N of a policy, or T in us; None for none and gate."""
+    if ":" not in policy:
+        return None
+    value = policy.split(":")[1]
+    return int(value.removesuffix("us").removesuffix("ms")) * (1000 if value.endswith("ms") else 1)
+
+
+def in_time(policy: str) -> bool:
+    """Whether its number is a time, and not one of launches."""
+    return policy.endswith(("us", "ms"))
+
+
+def form(policy: str) -> str:
+    """What policies that differ in their number only have in common: sync:N, device:Tus."""
+    return policy.split(":")[0] + (":Tus" if in_time(policy) else ":N")
 
 
 def pick(content: dict, name: str) -> dict:
