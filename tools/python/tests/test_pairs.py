@@ -89,6 +89,13 @@ def test_the_ideal_is_the_time_without_critical_jobs():
     assert notice["p99_x"] == [pytest.approx(1.04)]
 
 
+def test_no_ideal_where_jobs_are_always_active():
+    rows = [dict(row) for row in time_sliced()]
+    for row in rows:
+        row["active_share"] = "0.99" if row["active_share"] else ""
+    assert all(entry["of_ideal"] == [] for entry in summary(rows))
+
+
 # The arrival of jobs
 
 class NoSluice:

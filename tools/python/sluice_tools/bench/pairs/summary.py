@@ -7,6 +7,7 @@ from sluice_tools.bench.pairs.plan import (
 from sluice_tools.bench.pairs.records import number
 
 FIGURES = ("p50_ms", "p50_x", "p99_ms", "p99_x", "share", "of_ideal")
+MOST_ACTIVE = 0.9
 # (critical p50 x, critical p99 x, best effort of the ideal)
 GOAL_WITH_NOTICE = (1.02, 1.05, 0.95)
 GOAL_WITHOUT = (1.05, 1.25, 0.97)
@@ -50,7 +51,8 @@ def derived(row: dict, rows: list) -> dict:
     found["share"] = _ratio(speed(row), own)
     active = number(row, "active_share")
     found["of_ideal"] = None
-    if active is not None and found["share"] is not None:
+    # Where a critical job is nearly always active, the ideal says nothing.
+    if active is not None and active <= MOST_ACTIVE and found["share"] is not None:
         found["of_ideal"] = _ratio(found["share"], ideal_share(active))
     return found
 

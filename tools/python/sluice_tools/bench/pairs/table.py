@@ -9,7 +9,8 @@ _LEGEND = """\
 Median over the repeats and, in brackets, their range. `x alone` is against the critical program alone
 in the same mode, with the best-effort program loaded and idle. `of alone` is the best-effort speed
 against its own alone in the same mode under `none`; `of ideal` is that against the share of time in
-which no critical job was active. * fewer than 300 jobs: the maximum stands in place of p99. † the
+which no critical job was active (more than 100 %: best effort also ran beside the jobs; -: a job was
+active for more than 90 % of the time). * fewer than 300 jobs: the maximum stands in place of p99. † the
 critical program did not keep up, and so many jobs were dropped.
 """
 _MARKS = {True: "met", False: "**not met**", None: "not measured"}
