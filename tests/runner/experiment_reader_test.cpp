@@ -204,6 +204,9 @@ TEST(ExperimentError, NegativeAndOutOfRange) {
   EXPECT_EQ(error_with("/models/0/sleep_time", -0.1),
             "exp.json: /models/0/sleep_time: found -0.1, allowed: a number of at least 0 and at "
             "most 1e+06");
+  EXPECT_EQ(error_with("/models/0/prepare_ms", 1001),
+            "exp.json: /models/0/prepare_ms: found 1001, allowed: a number of at least 0 and at "
+            "most 1000");
   EXPECT_EQ(error_with("/exp_dur", 0),
             "exp.json: /exp_dur: found 0, allowed: a number above 0 and at most 1e+06");
   EXPECT_EQ(error_with("/device_id", -1),

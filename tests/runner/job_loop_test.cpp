@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "runner/run/job_table.hpp"
+#include "shm/clock.hpp"
 #include "tests/runner/temp_folder.hpp"
 
 namespace sluice::runner {
@@ -51,6 +52,18 @@ TEST_F(JobLoopTest, WritesThePublishedLog) {
       "(\\d{16} kernelGroupStart\n\n\\d{16} kernelGroupEnd\n\nJCT \\d{19} 1 \\d+\\.\\d{6}\n\n){2}");
   EXPECT_TRUE(std::regex_match(log(), expected)) << log();
   EXPECT_EQ(backend.calls, "LWLWLW");  // the warm-up is one of them
+}
+
+// A job is announced when its preparation begins; its JCT counts from the job's own begin.
+TEST_F(JobLoopTest, PreparationComesBeforeTheJob) {
+  model.prepare_ms = 20;
+  const std::uint64_t begin = shm::monotonic_ns();
+  run_jobs(model, options, backend, 0);
+  EXPECT_GE(shm::monotonic_ns() - begin, 3 * 20'000'000U) << "the warm-up is prepared too";
+  std::smatch jct;
+  const std::string text = log();
+  ASSERT_TRUE(std::regex_search(text, jct, std::regex("JCT \\d{19} 1 (\\d+\\.\\d{6})")));
+  EXPECT_LT(std::stod(jct[1]), 20.0);
 }
 
 TEST_F(JobLoopTest, GroupLinesOnlyForHookedModelsAbovePriorityZero) {

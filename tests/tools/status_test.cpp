@@ -112,8 +112,23 @@ TEST_F(Status, CoverageAddsUpAndNamesTheReasons) {
   expect_says(coverage(), "asked 2 times for entries that are not hooked, last cuLaunchGrid");
 }
 
+// What may stand in front of a critical job beyond the spacing.
+TEST_F(Status, TellsWhatWasLearned) {
+  shm::Slot& client = add_client(0, 0, "a");
+  client.unknown_launches.store(12);
+  expect_says(text(), "12 launches of unknown length got a wait each");
+  client.longest_ns.store(1400 * 1000);
+  client.bare_graph_ns.store(72 * kMs);
+  expect_says(text(), "longest launch 1.4 ms, as learned");
+  expect_says(text(), "72 ms");
+}
+
 TEST_F(Status, JsonHoldsAllOfIt) {
-  add_client(0, 0, "caf\xc3").entries[0][shm::Count::kGated].store(3);  // cut in a character
+  shm::Slot& first = add_client(0, 0, "caf\xc3");  // cut in a character
+  first.entries[0][shm::Count::kGated].store(3);
+  first.longest_ns.store(5);
+  first.bare_graph_ns.store(6);
+  first.unknown_launches.store(7);
   add_client(1, 1, "b");
   hold(1, 0, kNow - kMs);
   const auto json = nlohmann::json::parse(status_json(snapshot(), "s"));
@@ -124,6 +139,9 @@ TEST_F(Status, JsonHoldsAllOfIt) {
   EXPECT_EQ(json["clients"][0]["held_by"][0]["pid"], 101);
   EXPECT_EQ(json["clients"][0]["coverage"][0]["entry"], "cuLaunchKernel");
   EXPECT_EQ(json["clients"][0]["coverage"][0]["gated"], 3);
+  EXPECT_EQ(json["clients"][0]["longest_ns"], 5);
+  EXPECT_EQ(json["clients"][0]["bare_graph_ns"], 6);
+  EXPECT_EQ(json["clients"][0]["unknown_launches"], 7);
   EXPECT_EQ(json["clients"][1]["state"], "active");
 }
 

@@ -59,8 +59,11 @@ std::string remarks(const ClientSnapshot& client) {
     add("^ " + policy_note(client));
   }
   if (client.longest_ns != 0) {
-    add(fmt::format("longest launch {}, as learned; {} of unknown length got a wait each",
-                    format_duration(client.longest_ns), client.unknown_launches));
+    add(fmt::format("longest launch {:.1f} ms, as learned",
+                    static_cast<double>(client.longest_ns) / 1e6));
+  }
+  if (client.unknown_launches != 0) {
+    add(fmt::format("{} launches of unknown length got a wait each", client.unknown_launches));
   }
   if (client.bare_graph_ns != 0) {
     add(fmt::format("a graph of {} holds no waits: critical jobs may wait so long",
