@@ -72,6 +72,9 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.longest_ns.store(0);
   slot.bare_graph_ns.store(0);
   slot.unknown_launches.store(0);
+  slot.predicted.store(0);
+  slot.predicted_hits.store(0);
+  slot.predicted_paid_ns.store(0);
   for (shm::Word& took : slot.recent_jobs_ns) took.store(0);
   store_text(slot.unhooked_name.data(), slot.unhooked_name.size(), "");
 }

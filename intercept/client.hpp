@@ -42,6 +42,9 @@ class Client {
     return static_cast<std::uint64_t>(static_cast<double>(gpu_ns) * time_scale());
   }
 
+  /// For the notice thread: whether those below were told of a job that is predicted.
+  [[nodiscard]] bool& told_room() noexcept { return told_room_; }
+
   /// The policy in force.
   [[nodiscard]] shm::Policy policy() const noexcept {
     return shm::Policy::unpack(policy_.load(std::memory_order_relaxed));
@@ -127,6 +130,7 @@ class Client {
   std::atomic<bool> cannot_wait_{false};  ///< The device refuses waits on the gate.
   std::once_flag captures_waits_decided_;
   bool captures_waits_ = false;
+  bool told_room_ = false;
   Jobs jobs_;
   Pacer pacer_;
   Kick kick_;

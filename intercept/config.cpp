@@ -25,7 +25,7 @@ std::optional<std::string_view> variable(const char* name) noexcept {
 
 Config read_config() noexcept {
   Config config{
-      std::string(shm::kDefaultSession), 0, shm::kDefaultPolicy, {}, kDefaultTraceMiB << 20U};
+      std::string(shm::kDefaultSession), 0, shm::kDefaultPolicy, true, {}, kDefaultTraceMiB << 20U};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (shm::valid_session_name(*text)) {
       config.session = *text;
@@ -46,6 +46,12 @@ Config read_config() noexcept {
     } else {
       Line(Level::kWarn) << "SLUICE_POLICY=" << *text << " is none of " << shm::kPolicyForms
                          << "; using the default";
+    }
+  }
+  if (const auto text = variable("SLUICE_PREDICT")) {
+    config.predict = *text != "0";
+    if (*text != "0" && *text != "1") {
+      Line(Level::kWarn) << "SLUICE_PREDICT=" << *text << " is not 0 or 1; using 1";
     }
   }
   if (const auto text = variable("SLUICE_TRACE")) config.trace = *text;

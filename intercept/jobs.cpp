@@ -4,6 +4,7 @@
 
 #include "intercept/capture.hpp"
 #include "intercept/poller.hpp"
+#include "intercept/process.hpp"
 #include "intercept/question.hpp"
 #include "intercept/trace.hpp"
 #include "shm/clock.hpp"
@@ -12,6 +13,7 @@
 namespace sluice::intercept {
 
 constinit std::atomic<bool> g_explicit_jobs{false};
+constinit std::atomic<bool> g_announced_jobs{false};
 constinit thread_local Jobs::Last Jobs::t_last{nullptr, nullptr, 0};
 
 namespace {
@@ -29,29 +31,82 @@ const void* this_thread() noexcept {
 
 void Jobs::open_one() noexcept {
   if (open_++ != 0) return;
+  began_ns_ = shm::monotonic_ns();
+  if (!std::exchange(ahead_, false)) hold_below(began_ns_);
+  // After the gates are closed: what is learned is for the next job.
+  if (!g_announced_jobs.load(std::memory_order_relaxed) && hold_others()) learn_begin(began_ns_);
+}
+
+void Jobs::hold_below(std::uint64_t now) noexcept {
   auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
-  const std::uint64_t now = shm::monotonic_ns();
   slot.job_since_ns.store(now);
   shm::BoardView view(board_);
   shm::begin_job(view, slot_);
   if (Trace* traced = trace()) {
-    traced->job_begin(number_of(slot),
-                      transparent_ ? shm::TraceJob::kTransparent : shm::TraceJob::kExplicit, now);
+    traced->job_begin(
+        number_of(slot),
+        g_explicit_jobs.load() ? shm::TraceJob::kExplicit : shm::TraceJob::kTransparent, now);
   }
 }
 
 void Jobs::close_one() noexcept {
   if (open_ == 0 || --open_ != 0) return;
+  const std::uint64_t now = shm::monotonic_ns();
+  prediction_.ended(now);
+  release_below(std::max<std::uint64_t>(now - began_ns_, 1));
+}
+
+/// `took_ns` is 0 where there was no job.
+void Jobs::release_below(std::uint64_t took_ns) noexcept {
   auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
   const std::uint64_t job = number_of(slot);
-  const std::uint64_t begin = slot.job_since_ns.load(std::memory_order_relaxed);
-  const std::uint64_t took = shm::monotonic_ns() - begin;
+  const std::uint64_t since = slot.job_since_ns.load(std::memory_order_relaxed);
   shm::BoardView view(board_);
   shm::end_job(view, slot_);
   // After the gates are open: those below need not wait for a note to people.
-  slot.recent_jobs_ns[(job - 1) % shm::kRecentJobs].store(std::max<std::uint64_t>(took, 1),
-                                                          std::memory_order_relaxed);
-  if (Trace* traced = trace()) traced->job_end(job, begin);
+  slot.recent_jobs_ns[(job - 1) % shm::kRecentJobs].store(took_ns, std::memory_order_relaxed);
+  if (Trace* traced = trace()) traced->job_end(job, since);
+}
+
+void Jobs::learn_begin(std::uint64_t now) noexcept {
+  const bool expecting = prediction_.expected().has_value();
+  prediction_.began(now);
+  show_predictions();
+  // While jobs are expected the thread wakes by itself.
+  if (!expecting && prediction_.expected()) Process::instance().wake_notices();
+}
+
+void Jobs::show_predictions() noexcept {
+  const Prediction::Tally& tally = prediction_.tally();
+  if (tally.made == 0) return;
+  auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
+  slot.predicted.store(tally.made, std::memory_order_relaxed);
+  slot.predicted_hits.store(tally.hits, std::memory_order_relaxed);
+  slot.predicted_paid_ns.store(tally.paid_ns, std::memory_order_relaxed);
+}
+
+std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lead) noexcept {
+  const std::lock_guard lock(mutex_);
+  const bool wanted = lead != 0 && !g_announced_jobs.load() && prediction_.affordable(lead);
+  const bool over = prediction_.expected() && now >= prediction_.expected()->lapse_ns;
+  if (!wanted || over) {
+    if (std::exchange(ahead_, false)) release_below(0);
+    wanted ? prediction_.lapsed(now) : prediction_.dropped(now);
+    show_predictions();
+  }
+  const auto& expected = prediction_.expected();
+  if (!wanted || !expected) return std::nullopt;
+  prediction_.watch();
+  if (!ahead_ && now + lead >= expected->start_ns) {
+    if (open_ != 0) {
+      prediction_.excuse();
+    } else {
+      ahead_ = true;
+      prediction_.closed(now);
+      hold_below(now);
+    }
+  }
+  return Ahead{*expected, ahead_};
 }
 
 void Jobs::begin() noexcept {

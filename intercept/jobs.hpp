@@ -2,10 +2,12 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "intercept/driver.hpp"
+#include "intercept/prediction.hpp"
 #include "shm/board.hpp"
 
 namespace sluice::intercept {
@@ -13,11 +15,15 @@ namespace sluice::intercept {
 /// Set by the first explicit begin of the process: from then on jobs are what the program says.
 extern constinit std::atomic<bool> g_explicit_jobs;
 
+/// Set by the first announcement of the process: from then on none of its jobs is predicted.
+extern constinit std::atomic<bool> g_announced_jobs;
+
 /// Jobs of one client. The client is active from the first begin to the last end of overlapping
 /// jobs; only those two touch the gates of others. Transparent jobs are found here: a job begins
 /// with the first work given while idle, and ends when a synchronising call returns with nothing
 /// outstanding, or when poll() sees the GPU work done. The jobs of a client of priority 0 hold
-/// nobody, and are not polled: only a synchronising call ends them.
+/// nobody, and are not polled: only a synchronising call ends them. Before a job that is predicted
+/// the client is active already: the job finds the gates closed.
 class Jobs {
  public:
   Jobs(shm::Board& board, int slot) noexcept : board_(board), slot_(slot) {}
@@ -62,6 +68,15 @@ class Jobs {
   /// Whether a job runs whose end nobody will tell.
   [[nodiscard]] bool need_polling() const noexcept;
 
+  struct Ahead {
+    Prediction::Expected expected;
+    bool closed;  ///< The gates are closed for it.
+  };
+  /// For the notice thread: the job that is predicted, if one is. Closes the gates `lead_ns` before
+  /// it, and opens them when its time is over. `lead_ns` is 0 where nobody is to be held.
+  [[nodiscard]] std::optional<Ahead> look_ahead(std::uint64_t now_ns,
+                                                std::uint64_t lead_ns) noexcept;
+
   /// The stream, or a context (null: perhaps any) with all it holds, has been or is about to be
   /// destroyed; the caller forbids questions meanwhile.
   void forget(CUstream stream) noexcept;
@@ -94,6 +109,10 @@ class Jobs {
   void close_transparent() noexcept;
   void open_one() noexcept;
   void close_one() noexcept;
+  void hold_below(std::uint64_t now_ns) noexcept;
+  void release_below(std::uint64_t took_ns) noexcept;
+  void learn_begin(std::uint64_t now_ns) noexcept;
+  void show_predictions() noexcept;
   [[nodiscard]] bool nothing_since(std::uint64_t before) noexcept;
   [[nodiscard]] std::uint64_t launches() const noexcept;
   [[nodiscard]] Busy* find(CUstream stream) noexcept;
@@ -103,7 +122,10 @@ class Jobs {
   /// Serialises begin and end, and guards what follows. No driver call that can block is made
   /// under it: launching threads take it.
   std::mutex mutex_;
-  int open_ = 0;  ///< Overlapping jobs, the transparent one included.
+  int open_ = 0;        ///< Overlapping jobs, the transparent one included.
+  bool ahead_ = false;  ///< Active without a job, for one that is predicted.
+  std::uint64_t began_ns_ = 0;
+  Prediction prediction_;
   bool transparent_ = false;
   std::vector<Busy> busy_;
   std::vector<Busy> asked_;  ///< Of the polling thread alone.

@@ -73,15 +73,29 @@ void tell_room(const Client& client, std::uint64_t room_ns, std::uint64_t until_
   });
 }
 
+bool has_device_work_below(const Client& client) noexcept {
+  bool has = false;
+  for_each_below(client, [&has](const shm::Slot& below) {
+    const auto policy = shm::Policy::unpack(below.policy.load());
+    has = has || policy.kind == shm::PolicyKind::kDevice;
+  });
+  return has;
+}
+
+bool Process::start_notices() noexcept {
+  if (notice_thread_.exchange(true)) return true;
+  const bool started = start_quiet_thread("sluice-notice", [this] { keep_notices(); });
+  if (!started) notice_thread_.store(false);
+  return started;
+}
+
 std::uint64_t Process::announce_job(std::uint64_t start_ns) noexcept {
   if (in_forked_child()) return 0;
   g_explicit_jobs.store(true);
+  g_announced_jobs.store(true);
   client_of(nullptr);
   const std::lock_guard lock(jobs_mutex_);
-  if (!notice_thread_) {
-    notice_thread_ = start_quiet_thread("sluice-notice", [this] { keep_notices(); });
-    if (!notice_thread_) return 0;
-  }
+  if (!start_notices()) return 0;
   notices_.add(++last_job_, start_ns);
   return last_job_;
 }
@@ -153,6 +167,7 @@ void Process::keep_notices() noexcept {
       shm::futex_wait(never, 0, kIdleNs);
       continue;
     }
+    const std::uint64_t look_ns = step_predictions();
     if (step_notices()) {
       for_each_client([](Client& client) {
         if (!client.under_mps()) client.kick()();
@@ -166,7 +181,8 @@ void Process::keep_notices() noexcept {
     if (waiting) {
       shm::futex_wait(never, 0, kStepNs);
     } else {
-      shm::futex_wait(notices_.changes(), changes, kIdleNs);
+      const std::uint64_t now = shm::monotonic_ns();
+      if (look_ns > now) shm::futex_wait(notices_.changes(), changes, look_ns - now);
     }
   }
 }

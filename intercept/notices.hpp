@@ -7,6 +7,18 @@
 
 namespace sluice::intercept {
 
+class Client;
+
+/// GPU time from the moment that the GPU is this client's to take until it works for it.
+[[nodiscard]] std::uint64_t handover_ns(const Client& client) noexcept;
+/// How long before the start of a job the gates must close, real ns.
+[[nodiscard]] std::uint64_t lead_of(const Client& client) noexcept;
+/// Tells the clients below how much time is left, until it is void; kRoomOpen: no job is near.
+void tell_room(const Client& client, std::uint64_t room_ns, std::uint64_t until_ns) noexcept;
+/// Whether a client below is worth a prediction: one under policy device. The published policies
+/// stay as they were published.
+[[nodiscard]] bool has_device_work_below(const Client& client) noexcept;
+
 /// Jobs of this process that were announced and have not begun. Guarded by the lock of the jobs.
 ///
 /// From the announcement on, the board tells the clients below how much time is left, so that their
@@ -26,6 +38,9 @@ class Notices {
 
   void add(std::uint64_t job, std::uint64_t start_ns) {
     waiting_.push_back({job, start_ns});
+    wake();
+  }
+  void wake() noexcept {
     changes_.fetch_add(1);
     shm::futex_wake_all(changes_);
   }

@@ -58,6 +58,8 @@ class Process {
   /// A job is expected to begin at `start_ns` (CLOCK_MONOTONIC): see notices.hpp.
   std::uint64_t announce_job(std::uint64_t start_ns) noexcept;
   void cancel_job(std::uint64_t announced) noexcept;
+  /// Jobs are predicted from now on. Takes no lock.
+  void wake_notices() noexcept;
 
   template <class Visit>
   void for_each_client(Visit visit) noexcept {
@@ -83,7 +85,10 @@ class Process {
   void close_job(std::uint64_t job) noexcept;
   void open_room() noexcept;
   bool step_notices() noexcept;
+  bool start_notices() noexcept;
   [[noreturn]] void keep_notices() noexcept;
+  /// For the notice thread. Returns when to look again.
+  std::uint64_t step_predictions() noexcept;
 
   static void leave_at_exit() noexcept;
   static void leave(Client& client) noexcept;
@@ -107,7 +112,7 @@ class Process {
   std::unordered_set<std::uint64_t> open_jobs_;
   std::uint64_t last_job_ = 0;
   Notices notices_;
-  bool notice_thread_ = false;
+  std::atomic<bool> notice_thread_{false};
 
   std::mutex unhooked_mutex_;
   std::uint32_t unhooked_asked_ = 0;

@@ -123,15 +123,16 @@ struct alignas(kLine) Slot {
   Word policy;              ///< Policy::pack(), as it is in force (a fallback shows here).
   HalfWord fail_reason;     ///< FailReason.
   HalfWord unhooked_asked;  ///< Times the program asked the driver for a work entry we do not hook.
-  Word reserved_word;
-  Word max_hold_opened;                ///< Times max_hold opened the gate.
-  Word watcher_beat_ns;                ///< When the watcher last ran.
+  Word predicted;           ///< Jobs of which it was decided whether they came as predicted,
+  Word max_hold_opened;     ///< Times max_hold opened the gate.
+  Word watcher_beat_ns;     ///< When the watcher last ran.
   std::array<char, 32> unhooked_name;  ///< The last one asked for.
   Word longest_ns;  ///< Policy device in time: the longest launch, of those whose length is known
                     ///< and that have no wait inside. GPU time.
-  Word bare_graph_ns;     ///< The same of graphs alone.
-  Word unknown_launches;  ///< Launches whose length was not known, or differs from time to time.
-  std::array<std::uint8_t, 16> reserved_owner;
+  Word bare_graph_ns;      ///< The same of graphs alone.
+  Word unknown_launches;   ///< Launches whose length was not known, or differs from time to time.
+  Word predicted_hits;     ///< those that did, and the time that gates were closed for predictions
+  Word predicted_paid_ns;  ///< and no job ran. For people to read, as is the rest of this line.
 
   // What the controller writes when it gives the slot out.
   alignas(kLine) RobustMutex alive;
@@ -190,10 +191,11 @@ static_assert(offsetof(Slot, room) == 40 && offsetof(Slot, outranked) == 48);
 static_assert(offsetof(Slot, noticed) == 52 && offsetof(Slot, room_until_ns) == 56);
 static_assert(offsetof(Slot, job) == 128 && offsetof(Slot, job_since_ns) == 136);
 static_assert(offsetof(Slot, policy) == 144 && offsetof(Slot, fail_reason) == 152);
-static_assert(offsetof(Slot, unhooked_asked) == 156 && offsetof(Slot, reserved_word) == 160);
+static_assert(offsetof(Slot, unhooked_asked) == 156 && offsetof(Slot, predicted) == 160);
 static_assert(offsetof(Slot, max_hold_opened) == 168 && offsetof(Slot, watcher_beat_ns) == 176);
 static_assert(offsetof(Slot, unhooked_name) == 184 && offsetof(Slot, longest_ns) == 216);
 static_assert(offsetof(Slot, bare_graph_ns) == 224 && offsetof(Slot, unknown_launches) == 232);
+static_assert(offsetof(Slot, predicted_hits) == 240 && offsetof(Slot, predicted_paid_ns) == 248);
 static_assert(offsetof(Slot, alive) == 256 && sizeof(RobustMutex) == 40);
 static_assert(offsetof(Slot, pid) == 296 && offsetof(Slot, attached_ns) == 304);
 static_assert(offsetof(Slot, requested_policy) == 312 && offsetof(Slot, command) == 320);

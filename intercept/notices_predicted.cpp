@@ -1,0 +1,61 @@
+// What the notice thread does about jobs that nobody announced and that come regularly.
+#include <algorithm>
+#include <utility>
+
+#include "intercept/notices.hpp"
+#include "intercept/process.hpp"
+#include "shm/clock.hpp"
+#include "shm/gates.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+constexpr std::uint64_t kStepNs = 50'000;
+constexpr std::uint64_t kIdleNs = 1'000'000'000;
+/// GPU time before the gates close in which those below are told how much time is left: launches
+/// of this length find out in time.
+constexpr std::uint64_t kRoomNs = 2'000'000;
+
+void open_room(Client& client) noexcept {
+  if (std::exchange(client.told_room(), false)) tell_room(client, shm::kRoomOpen, 0);
+}
+
+/// Returns when to look again.
+std::uint64_t act_on_prediction(Client& client, std::uint64_t now) noexcept {
+  const bool wanted = has_device_work_below(client);
+  const std::uint64_t lead = wanted ? lead_of(client) : 0;
+  const auto ahead = client.jobs().look_ahead(now, lead);
+  if (!ahead) {
+    open_room(client);
+    return now + kIdleNs;
+  }
+  const std::uint64_t start = ahead->expected.start_ns;
+  const std::uint64_t room_from = start - lead - client.to_real_ns(kRoomNs);
+  if (now < room_from || ahead->closed) open_room(client);
+  if (now < room_from) return std::min(room_from, now + kIdleNs);
+  const std::uint64_t handover = client.to_real_ns(handover_ns(client));
+  if (!ahead->closed) {
+    const std::uint64_t end = start - handover;
+    tell_room(client, end > now ? end - now : 0, ahead->expected.lapse_ns);
+    client.told_room() = true;
+  } else if (now + handover >= start && !client.under_mps()) {
+    client.kick()();
+  }
+  return now + kStepNs;
+}
+
+}  // namespace
+
+void Process::wake_notices() noexcept {
+  if (config_.predict && start_notices()) notices_.wake();
+}
+
+std::uint64_t Process::step_predictions() noexcept {
+  const std::uint64_t now = shm::monotonic_ns();
+  std::uint64_t look_ns = now + kIdleNs;
+  for_each_client(
+      [&](Client& client) { look_ns = std::min(look_ns, act_on_prediction(client, now)); });
+  return look_ns;
+}
+
+}  // namespace sluice::intercept
