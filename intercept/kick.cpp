@@ -20,8 +20,10 @@ bool Kick::prepare() noexcept {
   if (nothing_ != nullptr) return true;
   const Driver& calls = driver();
   CUmodule module = nullptr;
-  if (calls.cuModuleLoadData == nullptr || calls.cuStreamCreate == nullptr ||
+  if (calls.cuModuleLoadData == nullptr || calls.cuStreamCreate == nullptr) return false;
+  if (stream_ == nullptr &&
       calls.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+    stream_ = nullptr;
     return false;
   }
   const bool made = calls.cuModuleLoadData(&module, kNothing) == CUDA_SUCCESS &&
@@ -30,7 +32,7 @@ bool Kick::prepare() noexcept {
   return made;
 }
 
-void Kick::operator()() noexcept {
+void Kick::use(bool launch) noexcept {
   const CUcontext context = primary_context(device_);
   if (context == nullptr || !primary_is_active(device_)) return;
   const Question question(context, stream_);
@@ -38,7 +40,7 @@ void Kick::operator()() noexcept {
   const RelaxedCapture relaxed;
   if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
   context_ = context;
-  if (prepare()) {
+  if (prepare() && launch) {
     driver().cuLaunchKernel(nothing_, 1, 1, 1, 1, 1, 1, 0, stream_, nullptr, nullptr);
   }
   CUcontext popped = nullptr;

@@ -10,11 +10,17 @@ class Kick {
   explicit Kick(CUdevice device) noexcept : device_(device) {}
   /// In a stream of its own. Does nothing where the program has no primary context on the device.
   /// For one thread, which may wait for the driver.
-  void operator()() noexcept;
+  void operator()() noexcept { use(true); }
+  /// What the first kick would have to load first, which takes 10 ms.
+  void load() noexcept {
+    if (nothing_ == nullptr) use(false);
+  }
+  [[nodiscard]] bool loaded() const noexcept { return nothing_ != nullptr; }
   /// The context (null: perhaps any) is gone; no question is asked meanwhile (question.hpp).
   void forget_context(CUcontext context) noexcept;
 
  private:
+  void use(bool launch) noexcept;
   [[nodiscard]] bool prepare() noexcept;
 
   CUdevice device_;

@@ -11,6 +11,7 @@ namespace sluice::intercept {
 namespace {
 
 constexpr std::uint64_t kStepNs = 50'000;
+constexpr std::uint64_t kLoadStepNs = 1'000'000;
 constexpr std::uint64_t kIdleNs = 1'000'000'000;
 /// GPU time before the gates close in which those below are told how much time is left: launches
 /// of this length find out in time.
@@ -18,6 +19,18 @@ constexpr std::uint64_t kRoomNs = 2'000'000;
 
 void open_room(Client& client) noexcept {
   if (std::exchange(client.told_room(), false)) tell_room(client, shm::kRoomOpen, 0);
+}
+
+/// The next job is not near. Returns when to look again.
+std::uint64_t get_ready(Client& client, std::uint64_t now, std::uint64_t room_from) noexcept {
+  open_room(client);
+  Kick& kick = client.kick();
+  if (!client.under_mps() && !kick.loaded()) {
+    // Beside a job, loading would be in its way.
+    if (shm::is_active(client.slot().job.load())) return std::min(room_from, now + kLoadStepNs);
+    kick.load();
+  }
+  return std::min(room_from, now + kIdleNs);
 }
 
 /// Returns when to look again.
@@ -31,15 +44,15 @@ std::uint64_t act_on_prediction(Client& client, std::uint64_t now) noexcept {
   }
   const std::uint64_t start = ahead->expected.start_ns;
   const std::uint64_t room_from = start - lead - client.to_real_ns(kRoomNs);
-  if (now < room_from || ahead->closed) open_room(client);
-  if (now < room_from) return std::min(room_from, now + kIdleNs);
+  if (now < room_from) return get_ready(client, now, room_from);
   const std::uint64_t handover = client.to_real_ns(handover_ns(client));
   if (!ahead->closed) {
     const std::uint64_t end = start - handover;
     tell_room(client, end > now ? end - now : 0, ahead->expected.lapse_ns);
     client.told_room() = true;
-  } else if (now + handover >= start && !client.under_mps()) {
-    client.kick()();
+  } else {
+    open_room(client);  // the gates hold now; who parks behind the room is to read them
+    if (now + handover >= start && !client.under_mps()) client.kick()();
   }
   return now + kStepNs;
 }

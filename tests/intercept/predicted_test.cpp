@@ -70,7 +70,7 @@ TEST_F(Predicted, TransparentJobsFindTheGateClosed) {
   EXPECT_FALSE(closed()) << "open after the job";
 }
 
-// Seen to fail without the first open_room() after look_ahead() found a job.
+// Seen to fail without open_room() in get_ready().
 TEST_F(Predicted, BetweenJobsLongLaunchesAreFree) {
   attach_above();
   for (int i = 0; i < 5; ++i) {

@@ -66,6 +66,17 @@ TEST_F(Status, TellsThePolicyInForceFromTheOneAskedFor) {
   expect_says(text(), "asked for policy device:200us, which its device cannot do");
 }
 
+TEST_F(Status, SaysWhetherPredictionsPay) {
+  shm::Slot& client = add_client(0, 9, "a");
+  EXPECT_EQ(text().find("predicts"), std::string::npos);
+  client.predicted.store(1234);
+  client.predicted_hits.store(1200);
+  client.predicted_paid_ns.store(std::uint64_t{1234} * 210'000);
+  expect_says(text(), "predicts its jobs: 97 % of 1234 came, 210 us paid each");
+  const auto json = nlohmann::json::parse(status_json(snapshot(), "s"));
+  EXPECT_EQ(json["clients"][0]["predicted_hits"], 1200);
+}
+
 TEST_F(Status, NamesEveryState) {
   add_client(0, 0, "a");
   for (const auto& [state, name] : {std::pair{shm::SlotState::kReserved, "starting"},

@@ -53,6 +53,9 @@ Json client_json(const ClientSnapshot& client) {
           {"longest_ns", client.longest_ns},
           {"bare_graph_ns", client.bare_graph_ns},
           {"unknown_launches", client.unknown_launches},
+          {"predicted", client.predicted},
+          {"predicted_hits", client.predicted_hits},
+          {"predicted_paid_ns", client.predicted_paid_ns},
           {"coverage", coverage}};
 }
 

@@ -110,6 +110,9 @@ ClientSnapshot read_client(const shm::Board& board, int index, std::uint64_t now
   client.longest_ns = slot.longest_ns.load();
   client.bare_graph_ns = slot.bare_graph_ns.load();
   client.unknown_launches = slot.unknown_launches.load();
+  client.predicted = slot.predicted.load();
+  client.predicted_hits = slot.predicted_hits.load();
+  client.predicted_paid_ns = slot.predicted_paid_ns.load();
   add_entries(slot, client);
   return client;
 }

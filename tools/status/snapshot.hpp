@@ -53,10 +53,13 @@ struct ClientSnapshot {
   std::uint64_t max_hold_opened = 0;
   std::uint64_t unhooked_asked = 0;
   std::string unhooked_name;
-  std::uint64_t longest_ns = 0;        ///< Longest learned launch without a wait inside, GPU time.
-  std::uint64_t bare_graph_ns = 0;     ///< The same of graphs alone.
-  std::uint64_t unknown_launches = 0;  ///< Paced as if they were longer than any spacing.
-  std::vector<EntrySnapshot> entries;  ///< Those with any launch.
+  std::uint64_t longest_ns = 0;         ///< Longest learned launch without a wait inside, GPU time.
+  std::uint64_t bare_graph_ns = 0;      ///< The same of graphs alone.
+  std::uint64_t unknown_launches = 0;   ///< Paced as if they were longer than any spacing.
+  std::uint64_t predicted = 0;          ///< Jobs of its that were expected at some time,
+  std::uint64_t predicted_hits = 0;     ///< those that came then,
+  std::uint64_t predicted_paid_ns = 0;  ///< and the time that others were held for them in vain.
+  std::vector<EntrySnapshot> entries;   ///< Those with any launch.
 };
 
 struct DeviceSnapshot {

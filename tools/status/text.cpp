@@ -69,6 +69,11 @@ std::string remarks(const ClientSnapshot& client) {
     add(fmt::format("a graph of {} holds no waits: critical jobs may wait so long",
                     format_duration(client.bare_graph_ns)));
   }
+  if (client.predicted != 0) {
+    add(fmt::format("predicts its jobs: {} % of {} came, {} paid each",
+                    client.predicted_hits * 100 / client.predicted, client.predicted,
+                    format_duration(client.predicted_paid_ns / client.predicted)));
+  }
   if (client.max_hold_opened != 0) {
     add(fmt::format("^ max_hold opened its gate {} times", client.max_hold_opened));
   }

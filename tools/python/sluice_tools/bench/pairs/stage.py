@@ -36,7 +36,9 @@ class Stage:
             self._session = stack.enter_context(session(options.sluice, label))
             self._best_effort = self._start("best_effort", group.best_effort, 0, "none",
                                             environment(group.priorities))
-            self._critical = self._start("critical", group.critical, 1, "gate", environment(False))
+            # Without notice is to mean without: the jobs are periodic.
+            self._critical = self._start("critical", group.critical, 1, "gate",
+                                         environment(False) | {"SLUICE_PREDICT": "0"})
             self._stack = stack.pop_all()
 
     def _start(self, module: str, model: str, priority: int, policy: str, environment: dict):
