@@ -2,53 +2,78 @@
 
 #include <time.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "intercept/driver_wait.hpp"
 #include "shm/clock.hpp"
 
 namespace sluice::intercept {
+/// A place for each thread that asks, or the end of one's question would be taken for the end of
+/// the other's.
+struct Note {
+  std::atomic<bool> taken{false};
+  std::atomic<bool> asking{false};
+  std::atomic<CUcontext> context{nullptr};
+  std::atomic<CUstream> stream{nullptr};
+};
+
 namespace {
 
 // A question is noted before it looks at g_forbidden, and g_forbidden is raised before the note is
 // looked at: so one of the two sees the other.
 constinit std::atomic<int> g_forbidden{0};
-constinit std::atomic<bool> g_asking{false};
-constinit std::atomic<CUcontext> g_context{nullptr};
-constinit std::atomic<CUstream> g_stream{nullptr};
+constinit std::array<Note, 2> g_notes{};
 
 }  // namespace
 
 Question::Question(CUcontext context, CUstream stream) noexcept {
-  g_context.store(context);
-  g_stream.store(stream);
-  g_asking.store(true);
-  allowed_ = g_forbidden.load() == 0;
-  if (!allowed_) g_asking.store(false);
+  const auto free = std::find_if(g_notes.begin(), g_notes.end(),
+                                 [](Note& note) { return !note.taken.exchange(true); });
+  if (free == g_notes.end()) return;
+  free->context.store(context);
+  free->stream.store(stream);
+  free->asking.store(true);
+  if (g_forbidden.load() == 0) {
+    note_ = &*free;
+    return;
+  }
+  free->asking.store(false);
+  free->taken.store(false);
 }
 
-Question::~Question() { g_asking.store(false); }
+Question::~Question() {
+  if (note_ == nullptr) return;
+  note_->asking.store(false);
+  note_->taken.store(false);
+}
 
 template <class InTheWay>
 NoQuestions::NoQuestions(InTheWay in_the_way) noexcept {
   const NoCancel whole;
   g_forbidden.fetch_add(1);
   const std::uint64_t begin = shm::monotonic_ns();
-  while (g_asking.load() && in_the_way() && shm::monotonic_ns() - begin < kLongestDriverWaitNs) {
+  const auto waits_for = [in_the_way](const Note& note) {
+    return note.asking.load() && in_the_way(note);
+  };
+  while (std::any_of(g_notes.begin(), g_notes.end(), waits_for) &&
+         shm::monotonic_ns() - begin < kLongestDriverWaitNs) {
     const timespec nap{0, 20'000};
     nanosleep(&nap, nullptr);
   }
 }
 
 NoQuestions NoQuestions::about_stream(CUstream stream) noexcept {
-  return NoQuestions([stream] {
-    const CUstream asked = g_stream.load();
+  return NoQuestions([stream](const Note& note) {
+    const CUstream asked = note.stream.load();
     return asked == stream || asked == nullptr || asked == CU_STREAM_LEGACY;
   });
 }
 
 NoQuestions NoQuestions::about_context(CUcontext context) noexcept {
-  return NoQuestions([context] { return context == nullptr || g_context.load() == context; });
+  return NoQuestions(
+      [context](const Note& note) { return context == nullptr || note.context.load() == context; });
 }
 
 NoQuestions::~NoQuestions() { g_forbidden.fetch_sub(1); }

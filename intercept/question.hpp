@@ -3,10 +3,12 @@
 
 namespace sluice::intercept {
 
-/// The one question about a stream that the polling thread has put to the driver and that is not
-/// yet answered. It may take long: asked about a stream whose queue is full behind a wait, the
-/// driver blocks. So no lock is held over it, and nobody waits for the answer but who is about to
-/// end what it is about.
+struct Note;
+
+/// A question about a stream that a thread of ours (the one that polls, the one of notices) has put
+/// to the driver and that is not yet answered. It may take long: asked about a stream whose queue
+/// is full behind a wait, the driver blocks. So no lock is held over it, and nobody waits for the
+/// answer but who is about to end what it is about.
 class Question {
  public:
   /// False, and nothing may be asked, while some thread of the program ends or captures something.
@@ -14,10 +16,10 @@ class Question {
   ~Question();
   Question(const Question&) = delete;
   Question& operator=(const Question&) = delete;
-  explicit operator bool() const noexcept { return allowed_; }
+  explicit operator bool() const noexcept { return note_ != nullptr; }
 
  private:
-  bool allowed_;
+  Note* note_ = nullptr;
 };
 
 /// While it lives no question is asked. The constructor waits, 5 s at most, for the answer to one

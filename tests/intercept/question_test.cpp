@@ -1,0 +1,53 @@
+// Who ends a stream waits for the question about it, and for no other.
+#include "intercept/question.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+namespace sluice::intercept {
+namespace {
+
+using namespace std::chrono_literals;
+
+template <class Handle>
+Handle handle(std::uintptr_t number) {
+  return reinterpret_cast<Handle>(number);
+}
+
+// Two threads of ours ask: the one that polls and the one of notices. Prevents: the end of one
+// question is taken for the end of both, and a stream is destroyed while the driver is asked of it.
+// Seen to fail with one place for both.
+TEST(Question, OneThatEndsDoesNotEndTheOther) {
+  std::optional<Question> first;
+  first.emplace(handle<CUcontext>(1), handle<CUstream>(16));
+  ASSERT_TRUE(*first);
+  {
+    const Question second(handle<CUcontext>(2), handle<CUstream>(32));
+    EXPECT_TRUE(second);
+  }
+  std::atomic<bool> ended{false};
+  std::thread ending([&] {
+    const NoQuestions quiet = NoQuestions::about_stream(handle<CUstream>(16));
+    ended.store(true);
+  });
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(ended.load());
+  first.reset();
+  ending.join();
+  EXPECT_TRUE(ended.load());
+}
+
+TEST(Question, NoneIsAskedWhileSomethingEnds) {
+  {
+    const NoQuestions quiet = NoQuestions::about_stream(handle<CUstream>(16));
+    EXPECT_FALSE(Question(handle<CUcontext>(1), handle<CUstream>(32)));
+  }
+  EXPECT_TRUE(Question(handle<CUcontext>(1), handle<CUstream>(32)));
+}
+
+}  // namespace
+}  // namespace sluice::intercept
