@@ -5,11 +5,12 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
-#include <vector>
+#include <unordered_set>
 
 #include "intercept/client.hpp"
 #include "intercept/log.hpp"
 #include "intercept/process.hpp"
+#include "intercept/wait_nodes.hpp"
 
 namespace sluice::intercept {
 
@@ -31,13 +32,13 @@ struct Capture {
   /// and asking the driver for its id would invalidate the capture (seen on driver 580).
   std::unordered_map<CUstream, Run> runs;
   std::uint64_t run_ns = 0;  ///< Of all streams together.
-  std::vector<CUgraphNode> waits;
+  bool has_waits = false;
 };
 
 struct Captures {
   std::mutex mutex;
-  std::unordered_map<cuuint64_t, Capture> open;                    ///< By capture id.
-  std::unordered_map<CUgraph, std::vector<CUgraphNode>> waits_of;  ///< Of captured graphs.
+  std::unordered_map<cuuint64_t, Capture> open;  ///< By capture id.
+  std::unordered_set<CUgraph> with_waits;        ///< Captured graphs.
 };
 
 /// Never destroyed: graphs may be destroyed by the program's own exit handlers.
@@ -49,36 +50,24 @@ Captures& captures() noexcept {
 struct Info {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
-  const CUgraphNode* dependencies = nullptr;
-  std::size_t dependency_count = 0;
 };
 
 Info info_of(CUstream stream) noexcept {
   Info info;
   if (driver().cuStreamGetCaptureInfo_v2 == nullptr) return info;  // older than CUDA 11.3
-  CUgraph graph = nullptr;
-  driver().cuStreamGetCaptureInfo_v2(stream, &info.status, &info.id, &graph, &info.dependencies,
-                                     &info.dependency_count);
+  driver().cuStreamGetCaptureInfo_v2(stream, &info.status, &info.id, nullptr, nullptr, nullptr);
   return info;
 }
 
-std::vector<CUgraphNode> neighbours(decltype(Driver::cuGraphNodeGetDependencies) get,
-                                    CUgraphNode node) {
+/// Whether what the stream captures next may stand behind a wait: between two kernels that overlap
+/// by a programmatic edge (from an event in the first, say) nothing else may stand, and the driver
+/// does not list such edges in this form.
+bool may_wait(CUstream stream, const Work& work) noexcept {
+  CUstreamCaptureStatus status{};
+  const CUgraphNode* tails = nullptr;
   std::size_t count = 0;
-  if (get(node, nullptr, &count) != CUDA_SUCCESS) return {};
-  std::vector<CUgraphNode> nodes(count);
-  if (count != 0 && get(node, nodes.data(), &count) != CUDA_SUCCESS) nodes.clear();
-  return nodes;
-}
-
-/// Takes a node out of a graph and ties what was before it to what was behind it.
-void bypass_node(CUgraph graph, CUgraphNode node) {
-  const auto before = neighbours(driver().cuGraphNodeGetDependencies, node);
-  const auto behind = neighbours(driver().cuGraphNodeGetDependentNodes, node);
-  driver().cuGraphDestroyNode(node);
-  for (const CUgraphNode from : before) {
-    for (const CUgraphNode to : behind) driver().cuGraphAddDependencies(graph, &from, &to, 1);
-  }
+  return !work.programmatic && driver().cuStreamGetCaptureInfo_v2(stream, &status, nullptr, nullptr,
+                                                                  &tails, &count) == CUDA_SUCCESS;
 }
 
 /// What goes in front of the launch, which is counted. Depends on nothing but what is captured:
@@ -108,7 +97,7 @@ Waits waits_before(Capture& capture, Client& client, const shm::Policy& policy, 
     due = due || run.launches >= policy.n;
   }
   waits.for_gate = due;
-  if (work.programmatic) waits = {};
+  if (!may_wait(stream, work)) waits = {};
   if (waits.for_gate) {
     capture.run_ns -= run.ns;
     run = {};
@@ -176,9 +165,7 @@ void capture_ended(const Ending& ending, CUstream stream, CUgraph graph) noexcep
   }
   if (found == open.end()) return;
   g_open_captures.fetch_sub(1);
-  if (graph != nullptr && !found->second.waits.empty()) {
-    captures().waits_of[graph] = std::move(found->second.waits);
-  }
+  if (graph != nullptr && found->second.has_waits) captures().with_waits.insert(graph);
   open.erase(found);
 }
 
@@ -195,24 +182,20 @@ void record_launch(Client& client, Entry entry, CUstream stream, const Work& wor
   const shm::Policy policy = client.policy();
   if (policy.kind != shm::PolicyKind::kDevice || !client.captures_waits()) return;
   const Waits waits = waits_before(capture, client, policy, stream, work);
-  const auto remember = [&capture, stream] {
-    const Info after = info_of(stream);
-    if (after.dependency_count == 1) capture.waits.push_back(after.dependencies[0]);
-  };
   // As in a stream: the gate is read last.
-  if (waits.for_room_ns != 0 && client.pacer().put_room_node(stream, waits.for_room_ns)) remember();
+  if (waits.for_room_ns != 0 && client.pacer().put_room_node(stream, waits.for_room_ns)) {
+    capture.has_waits = true;
+  }
   if (!waits.for_gate || !client.pacer().put_node(stream)) return;
-  remember();
+  capture.has_waits = true;
   client.counter(entry, shm::Count::kWaited).fetch_add(1);
 }
 
 bool take_waits_out(CUgraph graph) noexcept {
   if (in_forked_child()) return false;
+  if (!take_wait_nodes_out(graph)) return false;
   const std::lock_guard lock(captures().mutex);
-  const auto found = captures().waits_of.find(graph);
-  if (found == captures().waits_of.end()) return false;
-  for (const CUgraphNode wait : found->second) bypass_node(graph, wait);
-  captures().waits_of.erase(found);
+  captures().with_waits.erase(graph);
   return true;
 }
 
@@ -221,7 +204,7 @@ void graph_instantiated(CUgraphExec exec, CUgraph graph) noexcept {
   bool has_waits = false;
   {
     const std::lock_guard lock(captures().mutex);
-    has_waits = captures().waits_of.contains(graph);
+    has_waits = captures().with_waits.contains(graph);
   }
   Process::instance().for_each_client(
       [exec, has_waits](Client& client) { client.pacer().lengths().renew(exec, has_waits); });
@@ -237,7 +220,7 @@ void report_bare_graph() noexcept {
 void graph_destroyed(CUgraph graph) noexcept {
   if (in_forked_child()) return;
   const std::lock_guard lock(captures().mutex);
-  captures().waits_of.erase(graph);
+  captures().with_waits.erase(graph);
 }
 
 }  // namespace sluice::intercept

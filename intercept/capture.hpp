@@ -61,8 +61,8 @@ void record_launch(Client& client, Entry entry, CUstream stream, const Work& wor
 void capture_ended_with(CUstream stream) noexcept;
 void captures_ended_with(CUcontext context) noexcept;
 
-/// For a graph that could not be instantiated: takes our wait nodes out of it. False if it holds
-/// none.
+/// For a graph that could not be instantiated: takes our wait nodes out of it and its children.
+/// False if it holds none.
 bool take_waits_out(CUgraph graph) noexcept;
 
 /// `exec` was made of `graph`.

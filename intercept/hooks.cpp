@@ -2,6 +2,7 @@
 #include "intercept/launch.hpp"
 #include "intercept/primary_context.hpp"
 #include "intercept/question.hpp"
+#include "intercept/wait_nodes.hpp"
 
 #define SLUICE_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -93,12 +94,25 @@ CUresult end_capture(CUstream stream, CUgraph* graph, Call call) noexcept {
 template <class Call>
 CUresult instantiate(const CUgraphExec* exec, CUgraph graph, Call call) noexcept {
   CUresult result = call();
-  if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && take_waits_out(graph)) {
+  const bool bare =
+      result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && take_waits_out(graph);
+  if (bare) {
     report_bare_graph();
     result = call();
   }
-  if (result == CUDA_SUCCESS && exec != nullptr) graph_instantiated(*exec, graph);
+  if (result == CUDA_SUCCESS && exec != nullptr) {
+    graph_instantiated(*exec, graph);
+    note_bare(*exec, bare);
+  }
   return result;
+}
+
+/// An executable without our waits takes up a graph with them only if that loses them too.
+template <class Call>
+CUresult update(CUgraphExec exec, CUgraph graph, Call call) noexcept {
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS || !is_bare(exec) || !take_waits_out(graph)) return result;
+  return call();
 }
 
 CUresult substituted(const char* symbol, void** found, CUresult result) noexcept {
@@ -268,6 +282,18 @@ SLUICE_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph gr
   }
 SLUICE_INSTANTIATE_PARAMS(cuGraphInstantiateWithParams)
 SLUICE_INSTANTIATE_PARAMS(cuGraphInstantiateWithParams_ptsz)
+
+SLUICE_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* error_node,
+                                         CUgraphExecUpdateResult* why) {
+  return update(exec, graph, [&] {
+    return call_real(driver().cuGraphExecUpdate, exec, graph, error_node, why);
+  });
+}
+SLUICE_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
+                                            CUgraphExecUpdateResultInfo* info) {
+  return update(exec, graph,
+                [&] { return call_real(driver().cuGraphExecUpdate_v2, exec, graph, info); });
+}
 
 SLUICE_EXPORT CUresult cuGraphDestroy(CUgraph graph) {
   graph_destroyed(graph);

@@ -191,9 +191,17 @@ bool Pacer::put_room_wait(CUstream stream, std::uint32_t ns) noexcept {
   const std::uint64_t room = ns == Length::kUnbounded ? shm::kRoomOpen : client_.to_real_ns(ns);
   const CUdeviceptr gate = gate_address_.load(std::memory_order_relaxed);
   if (gate == 0) return false;
-  const CUdeviceptr address = gate - offsetof(shm::Slot, gate) + offsetof(shm::Slot, room);
-  return driver().cuStreamWaitValue64_v2(stream, address, room, CU_STREAM_WAIT_VALUE_GEQ) ==
-         CUDA_SUCCESS;
+  return driver().cuStreamWaitValue64_v2(stream, room_beside(gate), room,
+                                         CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS;
+}
+
+CUdeviceptr Pacer::room_beside(CUdeviceptr gate) noexcept {
+  return gate - offsetof(shm::Slot, gate) + offsetof(shm::Slot, room);
+}
+
+bool Pacer::waits_at(CUdeviceptr address) const noexcept {
+  const CUdeviceptr gate = gate_address_.load();
+  return gate != 0 && (address == gate || address == room_beside(gate));
 }
 
 bool Pacer::put_wait(CUstream stream) noexcept {

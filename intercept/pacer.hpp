@@ -66,6 +66,8 @@ class Pacer {
   bool put_node(CUstream stream) noexcept;
   /// The same, until there is room for a launch of so many ns.
   bool put_room_node(CUstream stream, std::uint32_t ns) noexcept;
+  /// Whether a wait on this address is one of ours.
+  [[nodiscard]] bool waits_at(CUdeviceptr address) const noexcept;
 
   /// The stream is about to be destroyed.
   void forget(CUstream stream) noexcept;
@@ -90,6 +92,7 @@ class Pacer {
   void wait_for_room(const Length* length, bool graph, CUstream stream,
                      const shm::Policy& policy) noexcept;
   bool put_room_wait(CUstream stream, std::uint32_t ns) noexcept;
+  [[nodiscard]] static CUdeviceptr room_beside(CUdeviceptr gate) noexcept;
   [[nodiscard]] bool may_put_node() noexcept;
   bool register_board() noexcept;
   bool register_here() noexcept;

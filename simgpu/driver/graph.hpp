@@ -29,6 +29,7 @@ struct Link {
 struct NodeContent {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   std::vector<Work> works;
+  std::vector<CUstreamBatchMemOpParams> operations;  // what works are, to one who asked
   CUDA_KERNEL_NODE_PARAMS_v2 kernel{};  // of kernel nodes; the argument pointers are null
   std::shared_ptr<Graph> child;         // of child graph nodes
   bool programmatic = false;  // its edge from a kernel in front of it is a programmatic one

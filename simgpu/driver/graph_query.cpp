@@ -9,6 +9,26 @@ namespace {
 
 using NodeList = std::vector<CUgraphNode>;
 
+// As batch_works() took it.
+CUstreamBatchMemOpParams operation_of(const Work& work) {
+  CUstreamBatchMemOpParams params{};
+  const bool wide = work.width == 8;
+  if (work.op == Op::kWaitValue) {
+    params.waitValue.operation =
+        wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    params.waitValue.address = work.a;
+    params.waitValue.value64 = work.b;
+    params.waitValue.flags = work.flags;
+  } else {
+    params.writeValue.operation =
+        wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    params.writeValue.address = work.a;
+    params.writeValue.value64 = work.b;
+    params.writeValue.flags = work.flags;
+  }
+  return params;
+}
+
 template <typename F>
 CUresult with_graph(CUgraph handle, F&& call) {
   if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
@@ -110,6 +130,22 @@ CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
     NodeList found;
     for (const auto& node : graph.nodes) found.push_back(node->handle);
     return give_nodes(found, nodes, numNodes);
+  });
+}
+
+CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
+                                        CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
+  return with_node(hNode, [&](Node& node) {
+    if (nodeParams_out == nullptr || node.content.type != CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::vector<CUstreamBatchMemOpParams>& operations = node.content.operations;
+    operations.clear();
+    for (const Work& work : node.content.works) operations.push_back(operation_of(work));
+    *nodeParams_out = {};
+    nodeParams_out->count = static_cast<unsigned>(operations.size());
+    nodeParams_out->paramArray = operations.data();
+    return CUDA_SUCCESS;
   });
 }
 

@@ -152,6 +152,47 @@ TEST_F(Capturing, AGraphThatMayNotHoldWaitsIsInstantiatedWithout) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
+// The waits are then in copies of what was captured, which nobody has seen being captured.
+TEST_F(Capturing, AChildAndACloneLoseTheirWaitsToo) {
+  attach("device:2");
+  CUgraph inner = capture(make_stream(), 3);
+  CUgraph clone = nullptr;
+  ASSERT_EQ(::cuGraphClone(&clone, inner), CUDA_SUCCESS);
+  CUgraph outer = nullptr;
+  ASSERT_EQ(::cuGraphClone(&outer, capture(make_stream(), 0)), CUDA_SUCCESS);
+  CUgraphNode child = nullptr;
+  ASSERT_EQ(::cuGraphAddChildGraphNode(&child, outer, nullptr, 0, inner), CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  for (CUgraph graph : {clone, outer}) {
+    EXPECT_EQ(
+        ::cuGraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
+        CUDA_SUCCESS);
+  }
+  EXPECT_EQ(fake::nodes(clone), "KKK");
+  CUgraph inside = nullptr;
+  ASSERT_EQ(::cuGraphChildGraphNodeGetGraph(child, &inside), CUDA_SUCCESS);
+  EXPECT_EQ(fake::nodes(inside), "KKK");
+  EXPECT_TRUE(fake::is_chain(inside));
+  EXPECT_EQ(fake::nodes(inner), "WKKWK") << "the graph that was copied is not concerned";
+}
+
+// A program updates such an executable from a second capture of the same code.
+TEST_F(Capturing, AnExecutableWithoutWaitsIsUpdatedFromAGraphWithThem) {
+  attach("device:2");
+  CUgraph graph = capture(make_stream(), 3);
+  CUgraphExec plain = nullptr;
+  CUgraphExec bare = nullptr;
+  ASSERT_EQ(::cuGraphInstantiateWithFlags(&plain, graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(::cuGraphInstantiateWithFlags(&bare, graph, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
+            CUDA_SUCCESS);
+  CUgraph same = capture(make_stream(), 3);
+  EXPECT_EQ(::cuGraphExecUpdate_v2(plain, same, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(::cuGraphExecUpdate_v2(bare, same, nullptr), CUDA_SUCCESS);
+  CUgraph other = capture(make_stream(), 5);
+  EXPECT_EQ(::cuGraphExecUpdate_v2(plain, other, nullptr), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  EXPECT_EQ(fake::nodes(other), "WKKWKKWK") << "the waits were not what was wrong with it";
+}
+
 // A failure that is not our nodes' fault is the program's, and costs it none of them.
 TEST_F(Capturing, AGraphThatFailsAnywayFailsAsItself) {
   attach("device:2");

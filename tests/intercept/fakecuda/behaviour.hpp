@@ -42,9 +42,10 @@ SLUICE_FAKE_ENTRY(cuGraphLaunch, CUgraphExec, CUstream stream) {
 SLUICE_FAKE_ENTRY(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void*, std::size_t, CUstream stream) {
   return state().submit(stream, 'C');
 }
-SLUICE_FAKE_ENTRY(cuStreamWaitValue64_v2, CUstream stream, CUdeviceptr, cuuint64_t, unsigned) {
+SLUICE_FAKE_ENTRY(cuStreamWaitValue64_v2, CUstream stream, CUdeviceptr address, cuuint64_t value,
+                  unsigned flags) {
   if (!state().stream_waits) return CUDA_ERROR_NOT_SUPPORTED;
-  return state().submit(stream, 'W');
+  return state().submit_wait(stream, address, value, flags);
 }
 
 // --- Streams and events -------------------------------------------------------------------------

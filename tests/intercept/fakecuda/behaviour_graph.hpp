@@ -107,6 +107,45 @@ SLUICE_FAKE_ENTRY(cuGraphNodeGetDependentNodes, CUgraphNode node, CUgraphNode* n
   }
   return list(behind, nodes, count);
 }
+SLUICE_FAKE_ENTRY(cuGraphGetNodes, CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
+  const bool known = std::any_of(state().graphs.begin(), state().graphs.end(),
+                                 [graph](const auto& one) { return one.get() == graph; });
+  if (!known) return CUDA_ERROR_INVALID_VALUE;  // tests of routing pass invented handles
+  std::vector<CUgraphNode> found;
+  for (const auto& node : graph->nodes) found.push_back(node.get());
+  return list(found, nodes, count);
+}
+SLUICE_FAKE_ENTRY(cuGraphNodeGetType, CUgraphNode node, CUgraphNodeType* type) {
+  *type = node->kind == 'W'        ? CU_GRAPH_NODE_TYPE_BATCH_MEM_OP
+          : node->child != nullptr ? CU_GRAPH_NODE_TYPE_GRAPH
+                                   : CU_GRAPH_NODE_TYPE_KERNEL;
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuGraphBatchMemOpNodeGetParams, CUgraphNode node,
+                  CUDA_BATCH_MEM_OP_NODE_PARAMS* params) {
+  *params = {};
+  params->count = 1;
+  params->paramArray = &node->operation;
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuGraphAddChildGraphNode, CUgraphNode* added, CUgraph graph,
+                  const CUgraphNode* dependencies, std::size_t count, CUgraph child) {
+  *added = state().add_node(graph, 'C', {dependencies, dependencies + count});
+  (*added)->child = state().clone(child);
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuGraphChildGraphNodeGetGraph, CUgraphNode node, CUgraph* child) {
+  *child = node->child;
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuGraphClone, CUgraph* clone, CUgraph graph) {
+  *clone = state().clone(graph);
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuGraphExecUpdate_v2, CUgraphExec exec, CUgraph graph,
+                  CUgraphExecUpdateResultInfo*) {
+  return exec->nodes == nodes(graph) ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
 SLUICE_FAKE_ENTRY(cuGraphAddDependencies, CUgraph, const CUgraphNode* from, const CUgraphNode* to,
                   std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i]->dependencies.push_back(from[i]);

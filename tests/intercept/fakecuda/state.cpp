@@ -84,9 +84,47 @@ CUresult State::submit(CUstream handle, char kind) {
   return CUDA_SUCCESS;
 }
 
+CUresult State::submit_wait(CUstream handle, CUdeviceptr address, cuuint64_t value,
+                            unsigned flags) {
+  const CUresult result = submit(handle, 'W');
+  const CUstream_st& stream = stream_of(handle);
+  if (result == CUDA_SUCCESS && stream.capture != nullptr) {
+    auto& wait = stream.tail.front()->operation.waitValue;
+    wait.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    wait.address = address;
+    wait.value64 = value;
+    wait.flags = flags;
+  }
+  return result;
+}
+
+CUgraph State::clone(CUgraph graph) {
+  graphs.push_back(std::make_unique<CUgraph_st>());
+  const CUgraph copy = graphs.back().get();
+  std::map<CUgraphNode, CUgraphNode> copies;
+  for (const auto& node : graph->nodes) {
+    std::vector<CUgraphNode> dependencies;
+    for (const CUgraphNode before : node->dependencies) dependencies.push_back(copies[before]);
+    const CUgraphNode added = add_node(copy, node->kind, std::move(dependencies));
+    added->operation = node->operation;
+    if (node->child != nullptr) added->child = clone(node->child);
+    copies[node.get()] = added;
+  }
+  return copy;
+}
+
+namespace {
+
+bool holds_waits(CUgraph graph) {
+  return std::any_of(graph->nodes.begin(), graph->nodes.end(), [](const auto& node) {
+    return node->kind == 'W' || (node->child != nullptr && holds_waits(node->child));
+  });
+}
+
+}  // namespace
+
 CUresult State::instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
-  const auto is_wait = [](const auto& node) { return node->kind == 'W'; };
-  const bool waits = std::any_of(graph->nodes.begin(), graph->nodes.end(), is_wait);
+  const bool waits = holds_waits(graph);
   if (waits && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }

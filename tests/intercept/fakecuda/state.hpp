@@ -23,6 +23,8 @@ struct CUgraphNode_st {
   char kind = 'K';
   CUgraph graph = nullptr;
   std::vector<CUgraphNode> dependencies;
+  CUgraph child = nullptr;               ///< Of a graph inside the graph.
+  CUstreamBatchMemOpParams operation{};  ///< Of a wait.
 };
 
 struct CUgraph_st {
@@ -110,6 +112,8 @@ struct State {
 
   /// One operation given to the stream: done at once, later, or recorded.
   CUresult submit(CUstream handle, char kind);
+  CUresult submit_wait(CUstream handle, CUdeviceptr address, cuuint64_t value, unsigned flags);
+  CUgraph clone(CUgraph graph);
   CUgraphNode add_node(CUgraph graph, char kind, std::vector<CUgraphNode> dependencies);
   CUresult instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags);
   void wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream);

@@ -26,8 +26,8 @@ void* look_up(const char* name, int version) {
 }
 
 const Newer& newer() {
-  static const Newer instance;
-  return instance;
+  static const Newer kInstance;
+  return kInstance;
 }
 
 Stream new_stream(unsigned flags) {

@@ -141,6 +141,24 @@ void for_the_device_cloned(Bench& bench) {
   bench.look();
 }
 
+// One that has lost its waits takes up captures that still have them.
+void for_the_device_updated(Bench& bench) {
+  const Stream stream = new_stream();
+  const Graph first = captured(bench.x(), 1);
+  const Exec exec = instantiate(first, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    SLUICE_MUST(cuGraphUpload(exec, stream));
+    bench.launch(exec, stream, 2);
+    SLUICE_MUST(cuStreamSynchronize(stream));
+    const Graph next = captured(bench.x(), 2 + i);
+    CUgraphExecUpdateResultInfo info{};
+    bench.note("update", cuGraphExecUpdate(exec, next, &info));
+  }
+  SLUICE_MUST(cuGraphUpload(exec, stream));
+  bench.launch(exec, stream, 2);
+  bench.look();
+}
+
 // By a host launch first; then the same graph for the device, and the first executable goes on.
 void for_both(Bench& bench) {
   const Stream stream = new_stream();
@@ -241,6 +259,7 @@ constexpr Case kCases[] = {
     {"launch.for_the_device_captured", for_the_device_captured},
     {"launch.for_the_device_with_child", for_the_device_with_child},
     {"launch.for_the_device_cloned", for_the_device_cloned},
+    {"launch.for_the_device_updated", for_the_device_updated},
     {"launch.for_both", for_both},
     {"launch.programmatic", programmatic},
     {"launch.programmatic_event", programmatic_event},
