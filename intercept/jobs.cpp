@@ -65,7 +65,9 @@ void Jobs::release_below(std::uint64_t took_ns) noexcept {
   shm::end_job(view, slot_);
   // After the gates are open: those below need not wait for a note to people.
   slot.recent_jobs_ns[(job - 1) % shm::kRecentJobs].store(took_ns, std::memory_order_relaxed);
-  if (Trace* traced = trace()) traced->job_end(job, since);
+  if (Trace* traced = trace()) {
+    traced->job_end(job, since, took_ns != 0 ? began_ns_ : shm::kTraceNoJob);
+  }
 }
 
 void Jobs::learn_begin(std::uint64_t now) noexcept {
@@ -113,6 +115,11 @@ void Jobs::begin() noexcept {
   const std::lock_guard lock(mutex_);
   open_one();
   if (transparent_) close_transparent();
+}
+
+void Jobs::announced_begins() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (open_ == 1) began_ns_ = shm::monotonic_ns();
 }
 
 void Jobs::end() noexcept {

@@ -31,6 +31,8 @@ class Jobs {
   /// Explicit begin and end. Calls must balance.
   void begin() noexcept;
   void end() noexcept;
+  /// An announced job, for which begin() was called when the gates had to close, begins now.
+  void announced_begins() noexcept;
 
   /// Work is about to be given to `stream`, and has been counted already. Costs two thread-local
   /// compares and one load while the same thread goes on with the same stream in the same job.

@@ -242,7 +242,11 @@ std::uint64_t Process::begin_job(std::uint64_t announced) noexcept {
   const std::lock_guard lock(jobs_mutex_);
   const Notices::Taken taken = notices_.take(announced);
   const std::uint64_t job = taken == Notices::Taken::kUnknown ? ++last_job_ : announced;
-  if (taken != Notices::Taken::kClosed) open_job(job);
+  if (taken == Notices::Taken::kClosed) {
+    for_each_client([](Client& client) { client.jobs().announced_begins(); });
+  } else {
+    open_job(job);
+  }
   if (taken != Notices::Taken::kUnknown) open_room();
   return job;
 }

@@ -202,12 +202,13 @@ void Trace::job_begin(std::uint64_t job, shm::TraceJob kind, std::uint64_t at_ns
   file_.write(TraceKind::kJobBegin, record);
 }
 
-void Trace::job_end(std::uint64_t job, std::uint64_t begin_ns) noexcept {
+void Trace::job_end(std::uint64_t job, std::uint64_t closed_ns, std::uint64_t began_ns) noexcept {
   shm::TraceRecord record{};
   record.thread = this_thread();
-  record.begin_ns = begin_ns;
+  record.begin_ns = closed_ns;
   record.end_ns = shm::monotonic_ns();
   record.correlation = job;
+  record.a = began_ns;
   file_.write(TraceKind::kJobEnd, record);
 }
 

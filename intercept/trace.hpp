@@ -30,7 +30,8 @@ class Trace {
 
   /// A job of this process, which counts them from 1.
   void job_begin(std::uint64_t job, shm::TraceJob kind, std::uint64_t at_ns) noexcept;
-  void job_end(std::uint64_t job, std::uint64_t begin_ns) noexcept;
+  /// `began_ns`: kTraceNoJob if gates were closed for nothing.
+  void job_end(std::uint64_t job, std::uint64_t closed_ns, std::uint64_t began_ns) noexcept;
 
   /// An execution on the GPU, told by the collector (see collector.h) from a thread of its own.
   void executed(std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t correlation,

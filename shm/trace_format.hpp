@@ -45,13 +45,17 @@ enum class TraceKind : std::uint16_t {
   kExec,     ///< On the GPU. a: node of the graph that was launched, or 0.
   kName,     ///< A piece of a kernel's name: see TraceName.
   kHold,     ///< A launching thread was held. flags: TraceHold; a: the gate; b: pid of a holder.
-  kJobBegin = 6,  ///< correlation: the client's job, from 1. flags: TraceJob.
-  kJobEnd,        ///< begin: of that job.
+  kJobBegin = 6,  ///< Gates close. correlation: the client's job, from 1. flags: TraceJob.
+  kJobEnd,        ///< begin: of that record. a: when the program began the job, later than the
+                  ///< closing of the gates where it was announced or predicted; or kTraceNoJob.
   kClock,         ///< begin: CLOCK_MONOTONIC; end: CLOCK_REALTIME at that moment.
 };
 
 enum class TraceHold : std::uint16_t { kGate = 1, kEventGroup, kSyncPoint };
 enum class TraceJob : std::uint16_t { kExplicit = 1, kTransparent };
+
+/// The job that gates were closed for did not come.
+inline constexpr std::uint64_t kTraceNoJob = ~std::uint64_t{0};
 
 /// Times: CLOCK_MONOTONIC ns. `kind` is written last.
 struct TraceRecord {

@@ -61,6 +61,19 @@ TEST_F(Notices, TheRoomThatIsLeftIsTold) {
   sluice_job_end(job);
 }
 
+// The time before it is no part of a job. Seen to fail without announced_begins().
+TEST_F(Notices, AJobIsAsLongAsItTook) {
+  attach_above();
+  const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns());
+  EXPECT_TRUE(eventually([&] { return closed(); }));
+  std::this_thread::sleep_for(5ms);
+  const std::uint64_t before = shm::monotonic_ns();
+  sluice_job_end(sluice_job_begin(announced));
+  const std::uint64_t took = shm::monotonic_ns() - before;
+  const std::uint64_t job = slot().job.load() / 2;
+  EXPECT_LE(slot().recent_jobs_ns[(job - 1) % shm::kRecentJobs].load(), took);
+}
+
 TEST_F(Notices, WhatIsCalledOffHoldsNobody) {
   attach_above();
   const std::uint64_t early = sluice_job_announce(shm::monotonic_ns() + 5000 * kMs);

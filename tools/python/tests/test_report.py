@@ -100,6 +100,14 @@ def test_a_model_without_a_trace_is_named(tmp_path):
     assert note.startswith("A wrote no trace")
 
 
+def test_what_predictions_cost_is_said(tmp_path):
+    folder = pair(tmp_path, scale=10.0)
+    client = {"pid": 101, "predicted": 200, "predicted_hits": 190, "predicted_paid_ns": 800 * MS}
+    (folder / "status.json").write_text(json.dumps({"clients": [client]}))
+    (note,) = read(folder).notes
+    assert "of B come regularly" in note and "95 % of 200" in note and "0.40 ms" in note
+
+
 def test_without_a_gate_none_is_named(tmp_path):
     """Under policy none nothing closes."""
     run = read(traced_pair(tmp_path))

@@ -150,6 +150,20 @@ def test_jobs_of_a_killed_process_and_gates_of_the_other(tmp_path):
     assert (hold.reason, hold.holder_pid, hold.gate) == ("gate", 2, 1)
 
 
+def test_a_job_that_was_expected_is_no_longer_than_it_took(tmp_path):
+    """Gates close before a job that was announced or predicted, and for some that do not come."""
+    low, high = TraceFile(1, priority=0), TraceFile(2, priority=1)
+    high.job(100, 200, 1, began=130).job(300, 350, 2, began=-1).job(400, 500, 3, began=400)
+    for trace in (low, high):
+        trace.write(tmp_path / "trace")
+    clients = {client.pid: client for client in read_run(tmp_path).clients}
+    jobs = clients[2].jobs()
+    assert jobs["job"].tolist() == [1, 3]
+    assert (jobs["begin_ns"] - BEGIN_NS).tolist() == [130, 400]
+    gates = clients[1].gates()
+    assert (gates["begin_ns"] - BEGIN_NS).tolist() == [100, 300, 400]
+
+
 def test_job_of_which_the_begin_was_lost(tmp_path):
     trace = TraceFile(1).job(10, 20, 1)
     del trace.records[0]

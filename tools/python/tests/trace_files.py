@@ -76,11 +76,13 @@ class TraceFile:
              gate: int = 1, tid: int = 0):
         return self.record(fmt.HOLD, why, tid, begin, end, correlation, 0, gate, holder)
 
-    def job(self, begin: int, end: int | None, number: int, flags: int = 1):
-        """end None: the process died in it."""
+    def job(self, begin: int, end: int | None, number: int, flags: int = 1, began: int = 0):
+        """end None: the process died in it. began: after gates were closed for it; -1: it did not
+        come."""
         self.record(fmt.JOB_BEGIN, flags, 0, begin, begin, number)
         if end is not None:
-            self.record(fmt.JOB_END, 0, 0, begin, end, number)
+            self.record(fmt.JOB_END, 0, 0, begin, end, number,
+                        a=BEGIN_NS + began if began > 0 else began % 2**64)
         return self
 
     def clock(self, at: int, step: int = 0):

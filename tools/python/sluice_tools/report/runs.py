@@ -139,14 +139,21 @@ def read_run(folder: Path, label: str) -> Run:
         return Run(folder, label, "traced", "GPU", 1.0, None, [])
     results = _read_json(folder / "results.json")
     run = _from_results(folder, label, results) if results else _from_logs(folder, label)
-    held = {
-        client.get("pid"): client.get("held_total_ns")
-        for client in _read_json(folder / "status.json").get("clients", [])
+    clients = {
+        client.get("pid"): client for client in _read_json(folder / "status.json").get("clients", [])
     }
     run.models.sort(key=lambda model: -model.priority)
     for model in run.models:
         _read_jobs(run, model)
-        model.held_ns = held.get(model.pid)
+        client = clients.get(model.pid, {})
+        model.held_ns = client.get("held_total_ns")
+        if made := client.get("predicted"):
+            paid_ms = client["predicted_paid_ns"] / made / 1e6 / run.scale
+            run.notes.append(
+                f"The jobs of {model.log} come regularly and were predicted: "
+                f"{client['predicted_hits'] * 100 // made} % of {made} came in their time, for "
+                f"{paid_ms:.2f} ms of closed gates each."
+            )
         if model.died:
             run.notes.append(f"{model.log} ended before its time: {model.died}")
     if not any(model.jobs for model in run.models):

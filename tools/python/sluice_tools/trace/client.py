@@ -155,16 +155,26 @@ class Client:
 
     def jobs(self) -> pd.DataFrame:
         """job (from 1), begin_ns, end_ns, tid, flags (1: explicit, 2: transparent), finished. A job
-        in which the process died ends with the last record of its file."""
+        in which the process died ends with the last record of its file. The time before it, in which
+        gates were closed because it was announced or predicted, is not in it."""
+        jobs = self._closings()
+        jobs["begin_ns"] = jobs.pop("began_ns")
+        jobs = jobs[jobs["begin_ns"] != fmt.NO_JOB]
+        return jobs.sort_values("begin_ns", kind="stable", ignore_index=True)
+
+    def _closings(self) -> pd.DataFrame:
+        """From the closing of the gates below to their opening: as jobs(), and began_ns."""
         begins = _jobs(self._overview.few(fmt.JOB_BEGIN))
         ends = _jobs(self._overview.few(fmt.JOB_END))
         jobs = begins.merge(ends, on="job", how="outer", suffixes=("", "_of_end"))
         finished = jobs["end_ns_of_end"].notna()
         open_end = self._overview.last_ns if not finished.all() else 0
+        # The record of the end knows the begin too.
+        begin = jobs["begin_ns"].fillna(jobs["begin_ns_of_end"]).astype(np.int64)
+        began = jobs["began_ns_of_end"].fillna(0).astype(np.int64)
         frame = pd.DataFrame({
-            "job": jobs["job"],
-            # The record of the end knows the begin too.
-            "begin_ns": jobs["begin_ns"].fillna(jobs["begin_ns_of_end"]).astype(np.int64),
+            "job": jobs["job"], "begin_ns": begin,
+            "began_ns": began.where(began != 0, begin),  # 0: written by an older build
             "end_ns": jobs["end_ns_of_end"].fillna(open_end).astype(np.int64),
             "tid": jobs["tid"].fillna(jobs["tid_of_end"]).astype(np.int64),
             "flags": jobs["flags"].fillna(0).astype(np.int64), "finished": finished})
@@ -174,7 +184,7 @@ class Client:
         """When this client's gate was closed: begin_ns, end_ns, holder_pid (who closed it). Made of
         the jobs of traced clients of higher priority on the same device; joined where they
         overlap."""
-        parts = [rival.jobs().assign(holder_pid=rival.pid) for rival in self._rivals]
+        parts = [rival._closings().assign(holder_pid=rival.pid) for rival in self._rivals]
         parts = [part for part in parts if len(part)]
         if not parts or self.policy == "none":
             return pd.DataFrame({name: np.empty(0, np.int64)
@@ -222,4 +232,5 @@ def _jobs(records: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({
         "job": records["correlation"].astype(np.int64), "begin_ns": records["begin_ns"],
         "end_ns": records["end_ns"], "tid": records["tid"].astype(np.int64),
+        "began_ns": records["a"].astype(np.int64),
         "flags": records["flags"].astype(np.int64)}).drop_duplicates("job")
