@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What only a real driver can show, in one go (about 5 minutes): where lookups lead, the fault list,
+# What only a real driver can show, in one go (about 7 minutes): where lookups lead, the fault list,
 # CUDA graphs, the demo three times, and unmodified PyTorch programs with their coverage. Needs an
 # NVIDIA GPU and a finished ./x build; the PyTorch part is left out where python3 has no torchvision.
 #
@@ -41,6 +41,8 @@ for round in 1 2 3; do
 done
 
 python3 -c 'import torchvision' 2>/dev/null || { echo "no torchvision: PyTorch left out"; exit $failed; }
+echo "== CUDA graphs of PyTorch, with and without Sluice"
+tests/real_gpu/graphs.sh --torch "$out/graphs-torch" || failed=1
 echo "== PyTorch alone, without Sluice"
 python3 tests/real_gpu/inference_loop.py 4
 python3 tests/real_gpu/training_loop.py 6
