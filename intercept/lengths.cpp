@@ -40,7 +40,9 @@ bool Length::add_sample(std::uint32_t ns) noexcept {
   longest_.store(all.most, std::memory_order_relaxed);
   const std::uint32_t before =
       length_.exchange(differ ? kUnbounded : all.most, std::memory_order_relaxed);
-  return differ && count != 0 && before != kUnbounded;
+  const bool begins = differ && count != 0 && before != kUnbounded;
+  if (begins) differing_.store(true, std::memory_order_relaxed);
+  return begins;
 }
 
 std::uint64_t Lengths::key_of(const Work& work) noexcept {

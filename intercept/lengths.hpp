@@ -69,6 +69,10 @@ class Length {
   }
   /// Returns whether the samples have just begun to differ.
   bool add_sample(std::uint32_t ns) noexcept;
+  /// Once after each time that they began to differ.
+  [[nodiscard]] bool take_differing() noexcept {
+    return differing_.load(std::memory_order_relaxed) && differing_.exchange(false);
+  }
   /// The least and the greatest of the last samples, and their number.
   struct Range {
     std::uint32_t least;
@@ -88,6 +92,7 @@ class Length {
   std::atomic<std::uint32_t> tried_{0};
   std::atomic<bool> sampled_{false};
   std::atomic<bool> preemptible_{false};
+  std::atomic<bool> differing_{false};  ///< And that is not said yet.
   std::atomic<std::uint32_t> length_{kUnbounded};
   std::atomic<std::uint32_t> longest_{kUnbounded};
   std::atomic<std::uint64_t> frozen_{0};  ///< 0: not asked for yet; else longest_ and length_.

@@ -11,6 +11,8 @@ namespace sluice::intercept {
 
 namespace {
 
+/// By the thread that launches it: the program may unload a function that has run, and the driver
+/// be asked no more for its name.
 void report_differing(const Length& length) noexcept {
   const Length::Range range = length.range();
   const CUfunction function = length.function();
@@ -33,6 +35,9 @@ bool Sampler::has_events(Pair& pair) noexcept {
 }
 
 bool Sampler::begin(Length& length, CUstream stream) noexcept {
+  if (length.take_differing()) [[unlikely]] {
+    report_differing(length);
+  }
   // Another thread's launch into this stream is between its begin() and end(): ours is in its time.
   if (open_) spoiled_ = true;
   if (open_) return false;
@@ -95,9 +100,7 @@ void Sampler::take_in(const Pair& pair, std::optional<std::uint64_t> now) noexce
   }
   constexpr float kNsPerMs = 1e6F;
   constexpr auto kMost = static_cast<float>(std::numeric_limits<std::uint32_t>::max() / 2);
-  if (pair.length->add_sample(static_cast<std::uint32_t>(std::clamp(ms * kNsPerMs, 1.0F, kMost)))) {
-    report_differing(*pair.length);
-  }
+  pair.length->add_sample(static_cast<std::uint32_t>(std::clamp(ms * kNsPerMs, 1.0F, kMost)));
 }
 
 void Sampler::end_stream(bool gone) noexcept {

@@ -30,6 +30,13 @@ class Learning : public Session {
     })) << "not learned";
   }
 
+  /// Whether no sample is under way: nobody asks the driver any more.
+  static bool settled() {
+    const std::size_t before = fake::count(Id::cuEventQuery);
+    std::this_thread::sleep_for(5ms);
+    return fake::count(Id::cuEventQuery) == before;
+  }
+
   /// What comes now begins with an empty account: a launch longer than the spacing, then a wait.
   void begin_anew() {
     kernel(kLong);
@@ -171,6 +178,26 @@ TEST_F(Learning, AGraphWithoutWaitsIsTold) {
   fake::clear();
   ::cuGraphLaunch(graph, nullptr);
   EXPECT_EQ(fake::count(Id::cuStreamWaitValue64_v2), 1U);
+}
+
+// Prevents: the driver is asked for the name of a function that was unloaded after it ran.
+// Seen to fail where the polling thread says so.
+TEST_F(Learning, ThatLengthsDifferIsSaidByWhoLaunches) {
+  attach("device:200us");
+  outrank();
+  learn(kShort, 0.05F);
+  EXPECT_TRUE(eventually([&] { return settled(); }));
+  fake::set_elapsed(0.5F);
+  EXPECT_TRUE(eventually([&] {
+    fake::clear();
+    kernel(kShort);
+    return fake::count(Id::cuEventRecord) != 0;
+  }));
+  EXPECT_TRUE(eventually([] { return fake::count(Id::cuEventElapsedTime) != 0; }));
+  EXPECT_TRUE(eventually([&] { return settled(); }));
+  EXPECT_EQ(fake::count(Id::cuFuncGetName), 0U);
+  kernel(kShort);
+  EXPECT_EQ(fake::count(Id::cuFuncGetName), 1U);
 }
 
 // A thread that captures in the default mode must not be disturbed by the samples of others.
