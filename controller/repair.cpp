@@ -33,11 +33,23 @@ std::string describe_all(Clients& clients, std::uint64_t slots) {
   return text;
 }
 
+/// What a dead client told the others of its device about a job that will not come now. Who else
+/// announced one repeats it at once.
+void open_rooms(Clients& clients, int dead) {
+  const std::uint8_t device = clients.info(dead).device;
+  for (int slot = 0; slot < shm::kSlots; ++slot) {
+    shm::Word& room = clients.slot(slot).room;
+    const bool told = clients.info(slot).device == device && room.load() != shm::kRoomOpen;
+    if (told && slot != dead) room.store(shm::kRoomOpen);
+  }
+}
+
 void bury_dead(Clients& clients, int slot, std::uint64_t now_ns) {
   const bool left = clients.info(slot).state == SlotState::kLeaving;
   const bool in_job = shm::is_active(clients.view.job(slot).load());
   const std::uint64_t held = gates_held_by(clients, slot);
   shm::bury(clients.view, slot);
+  open_rooms(clients, slot);
   clients.tenant(slot).dead_since_ns = now_ns;
   if (!left) clients.tally.deaths_repaired.fetch_add(1);
   clients.tally.gates_opened.fetch_add(static_cast<std::uint64_t>(std::popcount(held)));
@@ -54,6 +66,7 @@ void bury_dead(Clients& clients, int slot, std::uint64_t now_ns) {
 
 void release_slot(Clients& clients, int slot) {
   spdlog::debug("slot {} is free again, pid {} is gone", slot, clients.slot(slot).pid.load());
+  open_rooms(clients, slot);  // again: a thread of it may have run on for a moment
   shm::release(clients.view, slot);
   clients.tenant(slot) = Tenant{};
 }

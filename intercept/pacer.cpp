@@ -187,8 +187,9 @@ void Pacer::wait_for_room(const Length* length, bool graph, CUstream stream,
 }
 
 bool Pacer::put_room_wait(CUstream stream, std::uint32_t ns) noexcept {
-  // In front of a launch of unknown length: until there is no notice at all.
-  const std::uint64_t room = ns == Length::kUnbounded ? shm::kRoomOpen : client_.to_real_ns(ns);
+  // What is unknown is taken for very long, but a job that is further away does not hold it.
+  constexpr std::uint64_t kUnknownNs = 100'000'000;
+  const std::uint64_t room = client_.to_real_ns(ns == Length::kUnbounded ? kUnknownNs : ns);
   const CUdeviceptr gate = gate_address_.load(std::memory_order_relaxed);
   if (gate == 0) return false;
   return driver().cuStreamWaitValue64_v2(stream, room_beside(gate), room,

@@ -20,6 +20,7 @@ constexpr std::uint64_t kReconnectNs = 100'000'000;
 constexpr std::uint64_t kLookNs = 500'000'000;
 constexpr int kReconnectTimeoutMs = 50;
 constexpr std::uint64_t kTakeNs = 1'000'000'000;
+constexpr std::uint64_t kLetThroughNs = 5'000'000;
 
 constexpr short kHungUp = POLLHUP | POLLRDHUP | POLLERR | POLLNVAL;
 
@@ -142,10 +143,7 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
       (hung_up(watched.connection) || identity(watched.connection) != watched.identity)) {
     disconnect(watched);
   }
-  // Who announced a job may have died before it began.
-  if (slot.room.load() != shm::kRoomOpen && (now > slot.room_until_ns.load() || !client.obeys())) {
-    slot.room.store(shm::kRoomOpen);
-  }
+  tend_room(watched, now);
   const auto state = shm::SlotInfo::unpack(slot.info.load()).state;
   if (state == shm::SlotState::kLeaving) return shm::keep_open(view, client.seat().slot);
   take_settings(watched);
@@ -160,6 +158,27 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   client.set_obeys(false);  // again: come_back() may have met a launch that gave up
   shm::keep_open(view, client.seat().slot);
   if (!silent) come_back(watched, now);
+}
+
+/// Who announced a job may have died before it began, or stand below us by now. And a hold has an
+/// end: where one announced job follows the other, what is longer than they leave room for would
+/// wait for ever.
+void Watcher::tend_room(Watched& watched, std::uint64_t now) noexcept {
+  const Client& client = *watched.client;
+  shm::Slot& slot = client.slot();
+  if (slot.room.load() == shm::kRoomOpen) {
+    watched.room_since_ns = 0;
+    return;
+  }
+  if (watched.room_since_ns == 0) watched.room_since_ns = now;
+  const std::uint64_t limit = client.seat().board.max_hold_ns.load();
+  if (now > slot.room_until_ns.load() || !client.obeys() || !client.outranked()) {
+    slot.room.store(shm::kRoomOpen);
+  } else if (limit != 0 && now - watched.room_since_ns >= limit) {
+    watched.room_since_ns = now;
+    // The announcer repeats itself every 50 us; two time slices of the GPU are to see it open.
+    while (shm::monotonic_ns() - now < kLetThroughNs) slot.room.store(shm::kRoomOpen);
+  }
 }
 
 void Watcher::lose(Watched& watched, shm::FailReason reason) noexcept {

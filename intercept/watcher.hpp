@@ -53,7 +53,8 @@ class Watcher {
     ino_t identity = 0;  ///< Of the connection's socket.
     std::uint64_t next_try_ns = 0;
     std::array<Hold, shm::kSlots> holds{};
-    std::uint8_t priority = 0;  ///< As seen by the last tick.
+    std::uint64_t room_since_ns = 0;  ///< Since when every tick has found less room; 0: it did not.
+    std::uint8_t priority = 0;        ///< As seen by the last tick.
   };
 
   bool ensure_running() noexcept;
@@ -64,6 +65,7 @@ class Watcher {
   void welcome(Watched& watched) noexcept;
   void tick(Watched& watched, std::uint64_t now) noexcept;
   static void take_settings(Watched& watched) noexcept;
+  static void tend_room(Watched& watched, std::uint64_t now) noexcept;
   void lose(Watched& watched, shm::FailReason reason) noexcept;
   void come_back(Watched& watched, std::uint64_t now) noexcept;
   void reconnect(Watched& watched) noexcept;

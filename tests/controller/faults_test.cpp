@@ -20,6 +20,32 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
+/// Writes to the board as a client could; counts as one of its users while it lives.
+shm::BoardMapping use_board(const std::string& session) {
+  return shm::BoardMapping::attach(session);
+}
+
+// Prevents: launches wait for a job that will not come, because who announced it was killed.
+TEST_F(Faults, WhatAKilledClientAnnouncedIsCalledOff) {
+  const auto controller = start_controller();
+  Client low(session_, 0);
+  Client high(session_, 1);
+  Client other(session_, 2);  // lives on, so that low stays outranked
+  ASSERT_TRUE(low.attached() && high.attached() && other.attached());
+  {
+    const shm::BoardMapping mapping = use_board(session_);
+    shm::Slot& slot = mapping.board().slots[static_cast<std::size_t>(low.slot())];
+    slot.room_until_ns.store(~std::uint64_t{0});
+    slot.room.store(5);
+    high.process().signal(SIGKILL);
+    EXPECT_TRUE(eventually([&] { return slot.room.load() == shm::kRoomOpen; }));
+    high.process().wait();
+  }
+  for (Client* client : {&low, &other}) client->order("leave");
+  controller->signal(SIGTERM);
+  EXPECT_EQ(controller->wait(), 0);
+}
+
 // Prevents: a critical process that is killed inside a job blocks the others for ever, or for as
 // long as the kernel takes to tear its memory down.
 TEST_F(Faults, KilledHolderOpensTheGatesBelow) {
@@ -50,11 +76,6 @@ TEST_F(Faults, KilledHolderOpensTheGatesBelow) {
   low.order("leave");
   controller->signal(SIGTERM);
   EXPECT_EQ(controller->wait(), 0);
-}
-
-/// Writes to the board as a client could; counts as one of its users while it lives.
-shm::BoardMapping use_board(const std::string& session) {
-  return shm::BoardMapping::attach(session);
 }
 
 ino_t board_inode(const std::string& file) {
