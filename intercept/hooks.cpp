@@ -115,6 +115,16 @@ CUresult update(CUgraphExec exec, CUgraph graph, Call call) noexcept {
   return call();
 }
 
+template <class Call>
+CUresult add_node(const CUgraphNode* node, const CUgraphNodeParams* params, Call call) noexcept {
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS && node != nullptr && params != nullptr &&
+      params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    note_bodies(*node, params->conditional);
+  }
+  return result;
+}
+
 CUresult substituted(const char* symbol, void** found, CUresult result) noexcept {
   if (result == CUDA_SUCCESS && found != nullptr && *found != nullptr && symbol != nullptr) {
     *found = substitute(symbol, *found);
@@ -282,6 +292,22 @@ SLUICE_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph gr
   }
 SLUICE_INSTANTIATE_PARAMS(cuGraphInstantiateWithParams)
 SLUICE_INSTANTIATE_PARAMS(cuGraphInstantiateWithParams_ptsz)
+
+SLUICE_EXPORT CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph,
+                                      const CUgraphNode* dependencies, size_t count,
+                                      CUgraphNodeParams* params) {
+  return add_node(node, params, [&] {
+    return call_real(driver().cuGraphAddNode, node, graph, dependencies, count, params);
+  });
+}
+SLUICE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph,
+                                         const CUgraphNode* dependencies,
+                                         const CUgraphEdgeData* edges, size_t count,
+                                         CUgraphNodeParams* params) {
+  return add_node(node, params, [&] {
+    return call_real(driver().cuGraphAddNode_v2, node, graph, dependencies, edges, count, params);
+  });
+}
 
 SLUICE_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* error_node,
                                          CUgraphExecUpdateResult* why) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -13,14 +14,16 @@ namespace sluice::intercept {
 
 namespace {
 
-struct Bare {
+struct Known {
   std::mutex mutex;
-  std::unordered_set<CUgraphExec> executables;
+  std::unordered_set<CUgraphExec> bare;
+  /// A node that is gone stays, until its handle is that of another conditional one.
+  std::unordered_map<CUgraphNode, std::vector<CUgraph>> bodies;
 };
 
 /// Never destroyed: graphs may be made and updated by the program's own exit handlers.
-Bare& bare_ones() noexcept {
-  static Bare& instance = *std::make_unique<Bare>().release();
+Known& known() noexcept {
+  static Known& instance = *std::make_unique<Known>().release();
   return instance;
 }
 
@@ -59,12 +62,17 @@ bool bypass(CUgraph graph, CUgraphNode node) {
   return true;
 }
 
-CUgraph child_of(CUgraphNode node) noexcept {
+/// The graphs inside a node.
+std::vector<CUgraph> inside(CUgraphNode node, CUgraphNodeType type) {
   CUgraph child = nullptr;
-  if (driver().cuGraphChildGraphNodeGetGraph != nullptr) {
-    driver().cuGraphChildGraphNodeGetGraph(node, &child);
+  if (type == CU_GRAPH_NODE_TYPE_GRAPH && driver().cuGraphChildGraphNodeGetGraph != nullptr &&
+      driver().cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
+    return {child};
   }
-  return child;
+  if (type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return {};
+  const std::lock_guard lock(known().mutex);
+  const auto found = known().bodies.find(node);
+  return found == known().bodies.end() ? std::vector<CUgraph>{} : found->second;
 }
 
 }  // namespace
@@ -75,26 +83,32 @@ bool take_wait_nodes_out(CUgraph graph) noexcept {
   for (const CUgraphNode node : listed(driver().cuGraphGetNodes, graph)) {
     CUgraphNodeType type{};
     if (driver().cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) continue;
-    if (type == CU_GRAPH_NODE_TYPE_GRAPH) any = take_wait_nodes_out(child_of(node)) || any;
+    for (CUgraph each : inside(node, type)) any = take_wait_nodes_out(each) || any;
     if (type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && is_ours(node)) any = bypass(graph, node) || any;
   }
   return any;
 }
 
+void note_bodies(CUgraphNode node, const CUDA_CONDITIONAL_NODE_PARAMS& params) noexcept {
+  if (in_forked_child() || params.phGraph_out == nullptr) return;
+  const std::lock_guard lock(known().mutex);
+  known().bodies[node].assign(params.phGraph_out, params.phGraph_out + params.size);
+}
+
 void note_bare(CUgraphExec exec, bool bare) noexcept {
   if (in_forked_child()) return;
-  const std::lock_guard lock(bare_ones().mutex);
+  const std::lock_guard lock(known().mutex);
   if (bare) {
-    bare_ones().executables.insert(exec);
+    known().bare.insert(exec);
   } else {
-    bare_ones().executables.erase(exec);
+    known().bare.erase(exec);
   }
 }
 
 bool is_bare(CUgraphExec exec) noexcept {
   if (in_forked_child()) return false;
-  const std::lock_guard lock(bare_ones().mutex);
-  return bare_ones().executables.contains(exec);
+  const std::lock_guard lock(known().mutex);
+  return known().bare.contains(exec);
 }
 
 }  // namespace sluice::intercept

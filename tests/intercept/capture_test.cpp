@@ -176,6 +176,26 @@ TEST_F(Capturing, AChildAndACloneLoseTheirWaitsToo) {
   EXPECT_EQ(fake::nodes(inner), "WKKWK") << "the graph that was copied is not concerned";
 }
 
+// A body may hold none at all, and is refused only when the whole is instantiated.
+TEST_F(Capturing, AConditionalBodyLosesTheWaitsOfItsChild) {
+  attach("device:2");
+  CUgraph inner = capture(make_stream(), 3);
+  CUgraph outer = capture(make_stream(), 1);
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  params.conditional.size = 1;
+  CUgraphNode branch = nullptr;
+  ASSERT_EQ(::cuGraphAddNode_v2(&branch, outer, nullptr, nullptr, 0, &params), CUDA_SUCCESS);
+  CUgraphNode child = nullptr;
+  CUgraph body = params.conditional.phGraph_out[0];
+  ASSERT_EQ(::cuGraphAddChildGraphNode(&child, body, nullptr, 0, inner), CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(::cuGraphInstantiateWithFlags(&exec, outer, 0), CUDA_SUCCESS);
+  CUgraph inside = nullptr;
+  ASSERT_EQ(::cuGraphChildGraphNodeGetGraph(child, &inside), CUDA_SUCCESS);
+  EXPECT_EQ(fake::nodes(inside), "KKK");
+}
+
 // A program updates such an executable from a second capture of the same code.
 TEST_F(Capturing, AnExecutableWithoutWaitsIsUpdatedFromAGraphWithThem) {
   attach("device:2");

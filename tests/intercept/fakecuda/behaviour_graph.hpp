@@ -116,7 +116,8 @@ SLUICE_FAKE_ENTRY(cuGraphGetNodes, CUgraph graph, CUgraphNode* nodes, std::size_
   return list(found, nodes, count);
 }
 SLUICE_FAKE_ENTRY(cuGraphNodeGetType, CUgraphNode node, CUgraphNodeType* type) {
-  *type = node->kind == 'W'        ? CU_GRAPH_NODE_TYPE_BATCH_MEM_OP
+  *type = node->kind == 'I'        ? CU_GRAPH_NODE_TYPE_CONDITIONAL
+          : node->kind == 'W'      ? CU_GRAPH_NODE_TYPE_BATCH_MEM_OP
           : node->child != nullptr ? CU_GRAPH_NODE_TYPE_GRAPH
                                    : CU_GRAPH_NODE_TYPE_KERNEL;
   return CUDA_SUCCESS;
@@ -136,6 +137,16 @@ SLUICE_FAKE_ENTRY(cuGraphAddChildGraphNode, CUgraphNode* added, CUgraph graph,
 }
 SLUICE_FAKE_ENTRY(cuGraphChildGraphNodeGetGraph, CUgraphNode node, CUgraph* child) {
   *child = node->child;
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuGraphAddNode_v2, CUgraphNode* added, CUgraph graph,
+                  const CUgraphNode* dependencies, const CUgraphEdgeData*, std::size_t count,
+                  CUgraphNodeParams* params) {
+  if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return CUDA_ERROR_NOT_SUPPORTED;
+  *added = state().add_node(graph, 'I', {dependencies, dependencies + count});
+  state().graphs.push_back(std::make_unique<CUgraph_st>());
+  (*added)->child = state().graphs.back().get();
+  params->conditional.phGraph_out = &(*added)->child;
   return CUDA_SUCCESS;
 }
 SLUICE_FAKE_ENTRY(cuGraphClone, CUgraph* clone, CUgraph graph) {

@@ -121,9 +121,16 @@ bool holds_waits(CUgraph graph) {
   });
 }
 
+bool bodies_hold_waits(CUgraph graph) {
+  return std::any_of(graph->nodes.begin(), graph->nodes.end(), [](const auto& node) {
+    return node->kind == 'I' && holds_waits(node->child);
+  });
+}
+
 }  // namespace
 
 CUresult State::instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
+  if (bodies_hold_waits(graph)) return CUDA_ERROR_INVALID_VALUE;
   const bool waits = holds_waits(graph);
   if (waits && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
