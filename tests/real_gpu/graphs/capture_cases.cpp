@@ -153,6 +153,8 @@ void global_beside_launches(Bench& bench) {
   bench.note("beside", beside);
   const Exec exec = instantiate(graph);
   bench.launch(exec, stream, 4);
+  SLUICE_MUST(cuCtxSynchronize());
+  // How often the other thread launched is a matter of time.
   SLUICE_MUST(cuMemcpyDtoD(bench.y(), bench.x(), kWords * sizeof(std::uint32_t)));
   bench.look();
 }

@@ -151,7 +151,7 @@ void if_in_while(Bench& bench) {
   SLUICE_MUST(newer().cuGraphAddMemsetNode(&zeroed, graph, nullptr, 0, &fill, context()));
   const Conditional loop =
       add_conditional(graph, {zeroed}, new_condition(graph, 1), CU_GRAPH_COND_TYPE_WHILE);
-  const CUgraphConditionalHandle inner = new_condition(graph, 0);
+  const CUgraphConditionalHandle inner = new_condition(loop.body, 0);
   const CUgraphNode first = add(loop.body, {}, link(bench.x(), 1, 1));
   const CUgraphNode decided = add_decide(loop.body, {first}, {inner, bench.z(), 3});
   const Conditional branch = add_conditional(loop.body, {decided}, inner, CU_GRAPH_COND_TYPE_IF);
