@@ -54,7 +54,7 @@ Client::Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
       learning_(policy.in_time),
       jobs_(seat.board, seat.slot),
       pacer_(*this),
-      kick_(device) {}
+      kick_(*this) {}
 
 /// By the rule of gates.hpp: whoever writes reads the inputs again and repeats until they did not
 /// change, so that the watcher and a launch that falls back need no lock.

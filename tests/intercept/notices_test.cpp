@@ -2,8 +2,10 @@
 // an announcement that nobody takes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "intercept/sluice.h"
 #include "shm/clock.hpp"
@@ -113,6 +115,69 @@ TEST_F(Notices, AnotherJobThatRunsMeanwhileKeepsTheGate) {
   EXPECT_TRUE(closed());
   sluice_job_end(running);
   EXPECT_FALSE(closed());
+}
+
+/// The same, in a context that the GPU can be switched to.
+class Kicks : public Notices {
+ protected:
+  void attach_above_with_context() {
+    fake::set_stream_waits(false);  // nor any other attribute: else it says that it has MPS
+    attach_above();
+    CUcontext context = nullptr;
+    ::cuDevicePrimaryCtxRetain(&context, 0);
+    fake::clear();
+  }
+  static bool kicked() {
+    const std::vector<fake::Call> calls = fake::calls();
+    return std::any_of(calls.begin(), calls.end(), [](const fake::Call& call) {
+      return call.id == Id::cuLaunchKernel && call.arguments[0] == fake::kLoadedFunction;
+    });
+  }
+};
+
+TEST_F(Kicks, TheGpuIsSwitchedBeforeTheJob) {
+  attach_above_with_context();
+  const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns() + 2 * kMs);
+  EXPECT_TRUE(eventually([] { return kicked(); }));
+  sluice_job_cancel(announced);
+  EXPECT_EQ(fake::count(Id::cuModuleLoadData), 1U);
+}
+
+// Where PTX cannot be compiled, each try would leave a stream or be in the way of the job.
+// Seen to fail without Kick::hopeless_.
+TEST_F(Kicks, AKickThatCannotBeMadeIsTriedOnce) {
+  attach_above_with_context();
+  fake::answer(Id::cuModuleLoadData, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  sluice_job_announce(shm::monotonic_ns());
+  EXPECT_TRUE(eventually([&] { return closed(); }));
+  EXPECT_TRUE(eventually([&] { return !closed(); }));
+  EXPECT_EQ(fake::count(Id::cuModuleLoadData), 1U);
+  EXPECT_EQ(fake::count(Id::cuStreamCreate), 1U);
+}
+
+// A kick passes no gate: it would cut into the job that this client is held for.
+// Seen to fail without Kick::may_kick().
+TEST_F(Kicks, WhoIsHeldDoesNotKick) {
+  attach_above_with_context();
+  outrank().begin();
+  ASSERT_TRUE(eventually([&] { return slot().gate.load() != 0; }));
+  const std::uint64_t job = slot().job.load();
+  sluice_job_announce(shm::monotonic_ns());
+  EXPECT_TRUE(eventually([&] { return slot().job.load() == job + 2; })) << "it lapses";
+  EXPECT_FALSE(kicked());
+}
+
+// Seen to fail where the first kick, which has no stream yet, stood in the way of every stream.
+TEST_F(Kicks, AStreamEndsBesideOneThatIsBeingLoaded) {
+  attach_above_with_context();
+  CUstream stream = make_stream();
+  fake::stall(Id::cuModuleLoadData);
+  sluice_job_announce(shm::monotonic_ns());
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  const std::uint64_t begin = shm::monotonic_ns();
+  EXPECT_EQ(::cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  EXPECT_LT(shm::monotonic_ns() - begin, 3000 * kMs);
+  fake::unstall();
 }
 
 /// This process is below.

@@ -48,6 +48,12 @@ SLUICE_FAKE_ENTRY(cuStreamWaitValue64_v2, CUstream stream, CUdeviceptr address, 
   return state().submit_wait(stream, address, value, flags);
 }
 
+/// One function, of the one module that is ever loaded here.
+SLUICE_FAKE_ENTRY(cuModuleGetFunction, CUfunction* function, CUmodule, const char*) {
+  *function = reinterpret_cast<CUfunction>(kLoadedFunction);
+  return CUDA_SUCCESS;
+}
+
 // --- Streams and events -------------------------------------------------------------------------
 
 SLUICE_FAKE_ENTRY(cuStreamCreate, CUstream* made, unsigned) {

@@ -41,6 +41,9 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Id::kCoun
 #undef SLUICE_FAKE_EXTRA
 };
 
+/// What cuModuleGetFunction finds.
+inline constexpr std::uintptr_t kLoadedFunction = 0x10ad;
+
 #define SLUICE_FAKE_API __attribute__((visibility("default")))
 
 /// One call that reached the driver. Arguments as words, in order.
