@@ -54,14 +54,12 @@ std::uint64_t handover_ns(const Client& client) noexcept {
 }
 
 /// How long before the start the gates must close, real ns: what may then still run, and a switch.
-/// Under MPS half of the former: blocks of ours go first as those of a launch that still runs end.
 std::uint64_t lead_of(const Client& client) noexcept {
   std::uint64_t lead = 0;
   for_each_below(client, [&lead](const shm::Slot& below) {
     const auto policy = shm::Policy::unpack(below.policy.load());
     lead = std::max(lead, policy.in_time ? policy.time_ns() : kUnboundedNs);
   });
-  if (client.under_mps()) lead /= 2;
   return client.to_real_ns(lead + handover_ns(client));
 }
 
