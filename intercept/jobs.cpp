@@ -111,6 +111,16 @@ std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lea
   return Ahead{*expected, ahead_};
 }
 
+void Jobs::lapse(std::uint64_t now) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto& expected = prediction_.expected();
+  if (!ahead_ || !expected || now < expected->lapse_ns) return;
+  ahead_ = false;
+  release_below(0);
+  prediction_.lapsed(now);
+  show_predictions();
+}
+
 void Jobs::begin() noexcept {
   const std::lock_guard lock(mutex_);
   open_one();

@@ -78,6 +78,9 @@ class Jobs {
   /// it, and opens them when its time is over. `lead_ns` is 0 where nobody is to be held.
   [[nodiscard]] std::optional<Ahead> look_ahead(std::uint64_t now_ns,
                                                 std::uint64_t lead_ns) noexcept;
+  /// For the watcher: opens the gates when the time of the predicted job is over, should the notice
+  /// thread be inside the driver.
+  void lapse(std::uint64_t now_ns) noexcept;
 
   /// The stream, or a context (null: perhaps any) with all it holds, has been or is about to be
   /// destroyed; the caller forbids questions meanwhile.

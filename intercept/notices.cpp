@@ -93,7 +93,7 @@ std::uint64_t Process::announce_job(std::uint64_t start_ns) noexcept {
   g_announced_jobs.store(true);
   client_of(nullptr);
   const std::lock_guard lock(jobs_mutex_);
-  if (!start_notices()) return 0;
+  if (notices_.waiting().size() >= Notices::kMost || !start_notices()) return 0;
   notices_.add(++last_job_, start_ns);
   return last_job_;
 }
@@ -114,46 +114,56 @@ void Process::open_room() noexcept {
   for_each_client([](Client& client) { tell_room(client, shm::kRoomOpen, 0); });
 }
 
-/// Closes gates in time, and lets notices lapse. Returns whether the GPU is to be switched to this
-/// process now: what was let through before the gates closed has ended, and a switch in the middle
-/// of it would make it end later by two switches.
-bool Process::step_notices() noexcept {
+/// Also called by the watcher: the notice thread may be inside the driver.
+void Process::lapse_notices() noexcept {
   const std::lock_guard lock(jobs_mutex_);
   const std::uint64_t now = shm::monotonic_ns();
-  auto& waiting = notices_.waiting();
+  const auto lapses = [&](const Notices::Notice& notice) {
+    const bool over = now > notice.start_ns && now - notice.start_ns > Notices::kLapseNs;
+    if (over && notice.closed) close_job(notice.job);
+    return over;
+  };
+  if (std::erase_if(notices_.waiting(), lapses) != 0) open_room();
+}
+
+/// Closes gates in time. Returns when to look again, and whether the GPU is to be switched to this
+/// process now: what was let through before the gates closed has ended, and a switch in the middle
+/// of it would make it end later by two switches.
+Process::Next Process::step_notices() noexcept {
+  lapse_notices();
+  const std::lock_guard lock(jobs_mutex_);
+  const std::uint64_t now = shm::monotonic_ns();
   std::uint64_t lead = 0;
   std::uint64_t handover = 0;
   for_each_client([&](Client& client) {
     lead = std::max(lead, lead_of(client));
     handover = std::max(handover, client.to_real_ns(handover_ns(client)));
   });
-  bool changed = false;
-  bool kick = false;
-  std::uint64_t next_ns = ~std::uint64_t{0};
-  for (Notices::Notice& notice : waiting) {
+  constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  Next next{kNever, false};
+  bool closed_one = false;
+  std::uint64_t start_ns = kNever;  // of the next whose gates are open
+  for (Notices::Notice& notice : notices_.waiting()) {
     if (!notice.closed && now + lead >= notice.start_ns) {
-      notice.closed = changed = true;
+      notice.closed = closed_one = true;
       open_job(notice.job);
     }
-    if (!notice.closed) next_ns = std::min(next_ns, notice.start_ns);
-    kick = kick || now + handover >= notice.start_ns;
+    if (!notice.closed) start_ns = std::min(start_ns, notice.start_ns);
+    if (notice.closed) next.look_ns = now + kStepNs;
+    next.kick = next.kick || now + handover >= notice.start_ns;
   }
-  changed = std::erase_if(waiting,
-                          [&](const Notices::Notice& notice) {
-                            const bool lapsed = now > notice.start_ns + Notices::kLapseNs;
-                            if (lapsed && notice.closed) close_job(notice.job);
-                            return lapsed;
-                          }) != 0 ||
-            changed;
-  if (next_ns != ~std::uint64_t{0}) {
+  if (start_ns != kNever && start_ns - now > Notices::kNearNs) {
+    next.look_ns = std::min(next.look_ns, start_ns - Notices::kNearNs);
+  } else if (start_ns != kNever) {
+    next.look_ns = now + kStepNs;
     for_each_client([&](Client& client) {
-      const std::uint64_t end = next_ns - client.to_real_ns(handover_ns(client));
-      tell_room(client, end > now ? end - now : 0, next_ns + Notices::kLapseNs);
+      const std::uint64_t end = start_ns - client.to_real_ns(handover_ns(client));
+      tell_room(client, end > now ? end - now : 0, start_ns + Notices::kLapseNs);
     });
-  } else if (changed) {
+  } else if (closed_one) {
     open_room();  // the gates hold now; who parks behind the room is to read them
   }
-  return kick;
+  return next;
 }
 
 void Process::keep_notices() noexcept {
@@ -166,22 +176,15 @@ void Process::keep_notices() noexcept {
       continue;
     }
     const std::uint64_t look_ns = step_predictions();
-    if (step_notices()) {
+    const Next next = step_notices();
+    if (next.kick) {
       for_each_client([](Client& client) {
         if (!client.under_mps()) client.kick()();
       });
     }
-    bool waiting = false;
-    {
-      const std::lock_guard lock(jobs_mutex_);
-      waiting = !notices_.waiting().empty();
-    }
-    if (waiting) {
-      shm::futex_wait(never, 0, kStepNs);
-    } else {
-      const std::uint64_t now = shm::monotonic_ns();
-      if (look_ns > now) shm::futex_wait(notices_.changes(), changes, look_ns - now);
-    }
+    const std::uint64_t now = shm::monotonic_ns();
+    const std::uint64_t until = std::min({look_ns, next.look_ns, now + kIdleNs});
+    if (until > now) shm::futex_wait(notices_.changes(), changes, until - now);
   }
 }
 

@@ -35,6 +35,10 @@ class Notices {
 
   /// A job that does not begin within this time of its expected start was not meant.
   static constexpr std::uint64_t kLapseNs = 10'000'000;
+  /// Earlier than this before its start nobody is told of a job.
+  static constexpr std::uint64_t kNearNs = 100'000'000;
+  /// More at once are refused.
+  static constexpr std::size_t kMost = 64;
 
   void add(std::uint64_t job, std::uint64_t start_ns) {
     waiting_.push_back({job, start_ns});

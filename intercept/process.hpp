@@ -58,6 +58,8 @@ class Process {
   /// A job is expected to begin at `start_ns` (CLOCK_MONOTONIC): see notices.hpp.
   std::uint64_t announce_job(std::uint64_t start_ns) noexcept;
   void cancel_job(std::uint64_t announced) noexcept;
+  /// Calls off announced jobs whose time is over.
+  void lapse_notices() noexcept;
   /// Jobs are predicted from now on. Takes no lock.
   void wake_notices() noexcept;
 
@@ -84,7 +86,11 @@ class Process {
   void open_job(std::uint64_t job) noexcept;
   void close_job(std::uint64_t job) noexcept;
   void open_room() noexcept;
-  bool step_notices() noexcept;
+  struct Next {
+    std::uint64_t look_ns;
+    bool kick;
+  };
+  Next step_notices() noexcept;
   bool start_notices() noexcept;
   [[noreturn]] void keep_notices() noexcept;
   /// For the notice thread. Returns when to look again.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "intercept/log.hpp"
+#include "intercept/process.hpp"
 #include "intercept/quiet_thread.hpp"
 #include "shm/messages.hpp"
 #include "shm/view.hpp"
@@ -89,6 +90,7 @@ void Watcher::run() noexcept {
     }
     const std::uint64_t now = shm::monotonic_ns();
     for (std::uint32_t i = 0; i < offered; ++i) tick(watched_[i], now);
+    Process::instance().lapse_notices();
     if (looking_.load()) look(now);
     sleep();
   }
@@ -144,6 +146,7 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
     disconnect(watched);
   }
   tend_room(watched, now);
+  client.jobs().lapse(now);
   const auto state = shm::SlotInfo::unpack(slot.info.load()).state;
   if (state == shm::SlotState::kLeaving) return shm::keep_open(view, client.seat().slot);
   take_settings(watched);

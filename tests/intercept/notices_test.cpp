@@ -106,6 +106,21 @@ TEST_F(Notices, AnAnnouncementLapses) {
   EXPECT_FALSE(closed());
 }
 
+// One of a wrong clock, say, must cost nobody anything.
+TEST_F(Notices, AFarJobIsNotToldOfYet) {
+  attach_above();
+  const std::uint64_t far = sluice_job_announce(shm::monotonic_ns() + 3'600'000 * kMs);
+  std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(below().room.load(), shm::kRoomOpen);
+  const std::uint64_t near = sluice_job_announce(shm::monotonic_ns() + 2 * kMs);
+  EXPECT_TRUE(eventually([&] { return closed(); })) << "the notice thread slept on";
+  sluice_job_cancel(near);
+  sluice_job_cancel(far);
+  std::uint64_t last = 1;
+  for (int i = 0; i < 65; ++i) last = sluice_job_announce(~std::uint64_t{0});
+  EXPECT_EQ(last, 0U);
+}
+
 TEST_F(Notices, AnotherJobThatRunsMeanwhileKeepsTheGate) {
   attach_above();
   const std::uint64_t running = sluice_job_begin(0);
@@ -165,6 +180,19 @@ TEST_F(Kicks, WhoIsHeldDoesNotKick) {
   sluice_job_announce(shm::monotonic_ns());
   EXPECT_TRUE(eventually([&] { return slot().job.load() == job + 2; })) << "it lapses";
   EXPECT_FALSE(kicked());
+}
+
+// The notice thread is inside the driver, which blocks while the program loads or allocates.
+// Seen to fail without the lapse_notices() of the watcher.
+TEST_F(Kicks, AnAnnouncementLapsesBesideOneThatBlocks) {
+  attach_above_with_context();
+  fake::stall(Id::cuModuleLoadData);
+  const std::uint64_t job = slot().job.load();
+  (void)sluice_job_announce(shm::monotonic_ns() + 2 * kMs);
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  EXPECT_TRUE(eventually([&] { return slot().job.load() == job + 2; }));
+  EXPECT_FALSE(closed());
+  fake::unstall();
 }
 
 // Seen to fail where the first kick, which has no stream yet, stood in the way of every stream.
