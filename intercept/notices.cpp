@@ -64,7 +64,14 @@ std::uint64_t lead_of(const Client& client) noexcept {
 }
 
 void tell_room(const Client& client, std::uint64_t room_ns, std::uint64_t until_ns) noexcept {
+  const std::uint64_t now = shm::monotonic_ns();
   for_each_below(client, [=](shm::Slot& below) {
+    // That of another process may be nearer; if its room is opened, ours is told a step later.
+    const std::uint64_t told_until = below.room_until_ns.load();
+    if (room_ns != shm::kRoomOpen && below.room.load() != shm::kRoomOpen && now < told_until &&
+        told_until < until_ns) {
+      return;
+    }
     below.room_until_ns.store(until_ns);
     below.room.store(room_ns);
     below.noticed.store(1);

@@ -11,6 +11,7 @@
 
 #include "intercept/log.hpp"
 #include "intercept/no_cancel.hpp"
+#include "intercept/question.hpp"
 #include "intercept/trace.hpp"
 #include "intercept/unhooked.hpp"
 #include "shm/messages.hpp"
@@ -280,6 +281,7 @@ void Process::leave_at_exit() noexcept {
   if (in_forked_child() || getpid() != process.pid_) return;
   g_leaving.store(true);
   process.for_each_client([](Client& client) { leave(client); });
+  forbid_questions_for_good();
   // With the controller gone, the last of the session puts out the light.
   if (process.mapping_ && process.mapping_->remove_if_unused(process.socket_path_)) {
     shm::remove_runtime_dir_if_empty();

@@ -49,8 +49,10 @@ Question::~Question() {
   note_->taken.store(false);
 }
 
+namespace {
+
 template <class InTheWay>
-NoQuestions::NoQuestions(InTheWay in_the_way) noexcept {
+void forbid(InTheWay in_the_way, std::uint64_t longest_ns) noexcept {
   const NoCancel whole;
   g_forbidden.fetch_add(1);
   const std::uint64_t begin = shm::monotonic_ns();
@@ -58,10 +60,22 @@ NoQuestions::NoQuestions(InTheWay in_the_way) noexcept {
     return note.asking.load() && in_the_way(note);
   };
   while (std::any_of(g_notes.begin(), g_notes.end(), waits_for) &&
-         shm::monotonic_ns() - begin < kLongestDriverWaitNs) {
+         shm::monotonic_ns() - begin < longest_ns) {
     const timespec nap{0, 20'000};
     nanosleep(&nap, nullptr);
   }
+}
+
+}  // namespace
+
+void forbid_questions_for_good() noexcept {
+  constexpr std::uint64_t kLongestNs = 100'000'000;
+  forbid([](const Note&) { return true; }, kLongestNs);
+}
+
+template <class InTheWay>
+NoQuestions::NoQuestions(InTheWay in_the_way) noexcept {
+  forbid(in_the_way, kLongestDriverWaitNs);
 }
 
 NoQuestions NoQuestions::about_stream(CUstream stream) noexcept {

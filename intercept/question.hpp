@@ -38,4 +38,8 @@ class NoQuestions {
   explicit NoQuestions(InTheWay in_the_way) noexcept;
 };
 
+/// At exit: the driver is taken down under whoever is inside it. Waits 100 ms at most for one that
+/// is.
+void forbid_questions_for_good() noexcept;
+
 }  // namespace sluice::intercept

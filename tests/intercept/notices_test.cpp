@@ -76,6 +76,20 @@ TEST_F(Notices, AJobIsAsLongAsItTook) {
   EXPECT_LE(slot().recent_jobs_ns[(job - 1) % shm::kRecentJobs].load(), took);
 }
 
+// Two critical processes announce: a long launch must not slip in front of the nearer job.
+// Seen to fail where the last to write won.
+TEST_F(Notices, OfTwoAnnouncersTheNearerJobCounts) {
+  attach_above();
+  below().room_until_ns.store(shm::monotonic_ns() + 60 * kMs);  // as the other would
+  below().room.store(5);
+  const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns() + 95 * kMs);
+  std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(below().room.load(), 5U);
+  EXPECT_TRUE(eventually([&] { return below().room.load() != 5; })) << "when that is over";
+  sluice_job_cancel(announced);
+  EXPECT_EQ(below().room.load(), shm::kRoomOpen);
+}
+
 TEST_F(Notices, WhatIsCalledOffHoldsNobody) {
   attach_above();
   const std::uint64_t early = sluice_job_announce(shm::monotonic_ns() + 5000 * kMs);

@@ -49,5 +49,24 @@ TEST(Question, NoneIsAskedWhileSomethingEnds) {
   EXPECT_TRUE(Question(handle<CUcontext>(1), handle<CUstream>(32)));
 }
 
+// Last: nothing can be asked after it. Prevents: the driver is taken down under a kick or a query.
+TEST(Question, AtExitOneIsWaitedForAndNoneIsAskedAfter) {
+  std::optional<Question> asked;
+  asked.emplace(handle<CUcontext>(1), handle<CUstream>(16));
+  std::atomic<bool> forbidden{false};
+  std::thread leaving([&] {
+    forbid_questions_for_good();
+    forbidden.store(true);
+  });
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(forbidden.load());
+  asked.reset();
+  leaving.join();
+  EXPECT_FALSE(Question(handle<CUcontext>(1), handle<CUstream>(16)));
+  const auto begin = std::chrono::steady_clock::now();
+  forbid_questions_for_good();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 90ms);
+}
+
 }  // namespace
 }  // namespace sluice::intercept
