@@ -49,9 +49,9 @@ Config read_config() noexcept {
     }
   }
   if (const auto text = variable("SLUICE_PREDICT")) {
-    config.predict = *text != "0";
+    config.predict = *text == "1";
     if (*text != "0" && *text != "1") {
-      Line(Level::kWarn) << "SLUICE_PREDICT=" << *text << " is not 0 or 1; using 1";
+      Line(Level::kWarn) << "SLUICE_PREDICT=" << *text << " is not 0 or 1; using 0";
     }
   }
   if (const auto text = variable("SLUICE_TRACE")) config.trace = *text;

@@ -23,6 +23,7 @@ constexpr int kPatience = 150;
 /// This process is the critical one; another client is below it.
 class Predicted : public Session {
  protected:
+  Predicted() { setenv("SLUICE_PREDICT", "1", 1); }
   void attach_above(const char* policy_below = "device:200us") {
     attach("gate", 5);
     low_.emplace(session_, 0);
@@ -115,8 +116,8 @@ TEST_F(Predicted, WhoAnnouncesIsNotPredicted) {
   EXPECT_FALSE(some_job_is_predicted(explicit_job, 20));
 }
 
-TEST_F(Predicted, TheVariableSwitchesItOff) {
-  setenv("SLUICE_PREDICT", "0", 1);
+TEST_F(Predicted, OnlyWhereItIsAskedFor) {
+  unsetenv("SLUICE_PREDICT");
   attach_above();
   EXPECT_FALSE(some_job_is_predicted(explicit_job, 25));
 }
