@@ -43,6 +43,15 @@ find_path(SLUICE_CUPTI_INCLUDE_DIR cupti.h
         ${LibTorch_CUDA_INCLUDE_DIR} ENV CUDA_HOME ENV CUDA_PATH
   PATHS /usr/local/cuda PATH_SUFFIXES include extras/CUPTI/include
   DOC "Folder of cupti.h, version 12.5 or later")
+# What it includes lies beside cuda.h in a toolkit, in a wheel of its own (nvidia-cuda-crt) else.
+find_path(SLUICE_CRT_INCLUDE_DIR crt/host_defines.h
+  HINTS ${SLUICE_CUPTI_INCLUDE_DIR} ${SLUICE_CUPTI_INCLUDE_DIR}/../../../include
+        ${SLUICE_CUDA_INCLUDE_DIR} ENV CUDA_HOME ENV CUDA_PATH
+  PATHS /usr/local/cuda PATH_SUFFIXES include
+  DOC "Folder of crt/host_defines.h")
+if(NOT SLUICE_CRT_INCLUDE_DIR)
+  set(SLUICE_CUPTI_INCLUDE_DIR "" CACHE PATH "Without crt/host_defines.h it is of no use" FORCE)
+endif()
 if(NOT SLUICE_CUPTI_INCLUDE_DIR)
   message(NOTICE "-- sluice: no cupti.h found: built without libsluice_cupti.so, so traces of a "
                  "real GPU have launches but no times of execution")
