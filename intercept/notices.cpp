@@ -12,9 +12,6 @@
 namespace sluice::intercept {
 namespace {
 
-/// While a notice runs, the time that is left is written so often.
-constexpr std::uint64_t kStepNs = 50'000;
-constexpr std::uint64_t kIdleNs = 1'000'000'000;
 /// What a launch takes to reach the GPU,
 constexpr std::uint64_t kLaunchNs = 50'000;
 /// and a context switch where clients take turns (measured on one H200, driver 580: 0.11-0.13 ms).
@@ -114,10 +111,12 @@ void Process::cancel_job(std::uint64_t announced) noexcept {
 
 /// Unless another notice still needs it.
 void Process::open_room() noexcept {
+  const std::uint64_t now = shm::monotonic_ns();
+  const auto needs_it = [now](const Notices::Notice& notice) {
+    return !notice.closed && notice.start_ns <= now + Notices::kNearNs;
+  };
   const auto& waiting = notices_.waiting();
-  if (!std::all_of(waiting.begin(), waiting.end(), [](const auto& one) { return one.closed; })) {
-    return;
-  }
+  if (std::any_of(waiting.begin(), waiting.end(), needs_it)) return;
   for_each_client([](Client& client) { tell_room(client, shm::kRoomOpen, 0); });
 }
 
@@ -156,20 +155,19 @@ Process::Next Process::step_notices() noexcept {
       open_job(notice.job);
     }
     if (!notice.closed) start_ns = std::min(start_ns, notice.start_ns);
-    if (notice.closed) next.look_ns = now + kStepNs;
+    if (notice.closed) next.look_ns = now + kNoticeStepNs;
     next.kick = next.kick || now + handover >= notice.start_ns;
   }
-  if (start_ns != kNever && start_ns - now > Notices::kNearNs) {
-    next.look_ns = std::min(next.look_ns, start_ns - Notices::kNearNs);
-  } else if (start_ns != kNever) {
-    next.look_ns = now + kStepNs;
+  if (start_ns - now <= Notices::kNearNs) {
+    next.look_ns = now + kNoticeStepNs;
     for_each_client([&](Client& client) {
       const std::uint64_t end = start_ns - client.to_real_ns(handover_ns(client));
       tell_room(client, end > now ? end - now : 0, start_ns + Notices::kLapseNs);
     });
-  } else if (closed_one) {
-    open_room();  // the gates hold now; who parks behind the room is to read them
+    return next;
   }
+  if (start_ns != kNever) next.look_ns = std::min(next.look_ns, start_ns - Notices::kNearNs);
+  if (closed_one) open_room();  // the gates hold now; who parks behind the room is to read them
   return next;
 }
 
@@ -179,7 +177,7 @@ void Process::keep_notices() noexcept {
   for (;;) {
     const std::uint32_t changes = notices_.changes().load();
     if (g_leaving.load()) {
-      shm::futex_wait(never, 0, kIdleNs);
+      shm::futex_wait(never, 0, kNoticeIdleNs);
       continue;
     }
     const std::uint64_t look_ns = step_predictions();
@@ -190,7 +188,7 @@ void Process::keep_notices() noexcept {
       });
     }
     const std::uint64_t now = shm::monotonic_ns();
-    const std::uint64_t until = std::min({look_ns, next.look_ns, now + kIdleNs});
+    const std::uint64_t until = std::min({look_ns, next.look_ns, now + kNoticeIdleNs});
     if (until > now) shm::futex_wait(notices_.changes(), changes, until - now);
   }
 }

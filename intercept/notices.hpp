@@ -9,6 +9,11 @@ namespace sluice::intercept {
 
 class Client;
 
+/// While a job is near, the time that is left is written so often. Real ns.
+inline constexpr std::uint64_t kNoticeStepNs = 50'000;
+/// Without one, the notice thread looks so often.
+inline constexpr std::uint64_t kNoticeIdleNs = 1'000'000'000;
+
 /// GPU time from the moment that the GPU is this client's to take until it works for it.
 [[nodiscard]] std::uint64_t handover_ns(const Client& client) noexcept;
 /// How long before the start of a job the gates must close, real ns.

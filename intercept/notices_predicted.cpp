@@ -10,9 +10,7 @@
 namespace sluice::intercept {
 namespace {
 
-constexpr std::uint64_t kStepNs = 50'000;
 constexpr std::uint64_t kLoadStepNs = 1'000'000;
-constexpr std::uint64_t kIdleNs = 1'000'000'000;
 /// GPU time before the gates close in which those below are told how much time is left: launches
 /// of this length find out in time.
 constexpr std::uint64_t kRoomNs = 2'000'000;
@@ -30,7 +28,7 @@ std::uint64_t get_ready(Client& client, std::uint64_t now, std::uint64_t room_fr
     if (shm::is_active(client.slot().job.load())) return std::min(room_from, now + kLoadStepNs);
     kick.load();
   }
-  return std::min(room_from, now + kIdleNs);
+  return std::min(room_from, now + kNoticeIdleNs);
 }
 
 /// Returns when to look again.
@@ -40,7 +38,7 @@ std::uint64_t act_on_prediction(Client& client, std::uint64_t now) noexcept {
   const auto ahead = client.jobs().look_ahead(now, lead);
   if (!ahead) {
     open_room(client);
-    return now + kIdleNs;
+    return now + kNoticeIdleNs;
   }
   const std::uint64_t start = ahead->expected.start_ns;
   const std::uint64_t room_from = start - lead - client.to_real_ns(kRoomNs);
@@ -54,7 +52,7 @@ std::uint64_t act_on_prediction(Client& client, std::uint64_t now) noexcept {
     open_room(client);  // the gates hold now; who parks behind the room is to read them
     if (now + handover >= start && !client.under_mps()) client.kick()();
   }
-  return now + kStepNs;
+  return now + kNoticeStepNs;
 }
 
 }  // namespace
@@ -65,7 +63,7 @@ void Process::wake_notices() noexcept {
 
 std::uint64_t Process::step_predictions() noexcept {
   const std::uint64_t now = shm::monotonic_ns();
-  std::uint64_t look_ns = now + kIdleNs;
+  std::uint64_t look_ns = now + kNoticeIdleNs;
   for_each_client(
       [&](Client& client) { look_ns = std::min(look_ns, act_on_prediction(client, now)); });
   return look_ns;

@@ -76,6 +76,18 @@ TEST_F(Notices, AJobIsAsLongAsItTook) {
   EXPECT_LE(slot().recent_jobs_ns[(job - 1) % shm::kRecentJobs].load(), took);
 }
 
+// Seen to fail where the room stayed closed for the next job, however far: until it was void.
+TEST_F(Notices, AFarJobBehindANearOneKeepsNoRoom) {
+  attach_above();
+  const std::uint64_t far = sluice_job_announce(shm::monotonic_ns() + 3'600'000 * kMs);
+  const std::uint64_t near = sluice_job_announce(shm::monotonic_ns() + 20 * kMs);
+  EXPECT_TRUE(eventually([&] { return below().room.load() != shm::kRoomOpen; }));
+  const std::uint64_t job = sluice_job_begin(near);
+  EXPECT_EQ(below().room.load(), shm::kRoomOpen);
+  sluice_job_end(job);
+  sluice_job_cancel(far);
+}
+
 // Two critical processes announce: a long launch must not slip in front of the nearer job.
 // Seen to fail where the last to write won.
 TEST_F(Notices, OfTwoAnnouncersTheNearerJobCounts) {
