@@ -24,8 +24,12 @@ std::optional<std::string_view> variable(const char* name) noexcept {
 }  // namespace
 
 Config read_config() noexcept {
-  Config config{
-      std::string(shm::kDefaultSession), 0, shm::kDefaultPolicy, false, {}, kDefaultTraceMiB << 20U};
+  Config config{std::string(shm::kDefaultSession),
+                0,
+                shm::kDefaultPolicy,
+                false,
+                {},
+                kDefaultTraceMiB << 20U};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (shm::valid_session_name(*text)) {
       config.session = *text;

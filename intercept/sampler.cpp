@@ -99,7 +99,7 @@ void Sampler::take_in(const Pair& pair, std::optional<std::uint64_t> now) noexce
     return;
   }
   constexpr float kNsPerMs = 1e6F;
-  constexpr auto kMost = static_cast<float>(std::numeric_limits<std::uint32_t>::max() / 2);
+  constexpr auto kMost = static_cast<float>(std::numeric_limits<std::int32_t>::max());
   pair.length->add_sample(static_cast<std::uint32_t>(std::clamp(ms * kNsPerMs, 1.0F, kMost)));
 }
 

@@ -39,7 +39,8 @@ std::vector<Phase> demo_phases() {
       {"critical-alone", "the critical model alone", "", true, false},
       {"best-effort-alone", "the best-effort model alone", "", false, true},
   };
-  for (const std::string policy : {"none", "gate", "sync:1", "event:2", "device:4", "device:200us"}) {
+  for (const std::string policy :
+       {"none", "gate", "sync:1", "event:2", "device:4", "device:200us"}) {
     std::string name = policy;
     std::replace(name.begin(), name.end(), ':', '-');
     phases.push_back({name, "both together under " + policy, policy, true, true});

@@ -32,7 +32,8 @@ TEST_F(DemoTest, EndsWithATableOfAllPolicies) {
                 5);
     EXPECT_EQ(row["best_effort_bypassed"] == 0, row["policy"] != "none") << row;
   }
-  EXPECT_EQ(policies, (std::vector<std::string>{"none", "gate", "sync:1", "event:2", "device:4", "device:200us"}));
+  EXPECT_EQ(policies, (std::vector<std::string>{"none", "gate", "sync:1", "event:2", "device:4",
+                                                "device:200us"}));
   EXPECT_NE(table.find("SIMULATED"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "demo/device-4/models_pid.json"));
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "models_pid.json"));

@@ -76,9 +76,10 @@ TEST_F(RunErrorTest, MpsWithoutARealGpu) {
   json experiment = two_models();
   experiment["mps"] = true;
   write_experiment(experiment);
-  expect_refused({"exp.json"},
-                 "exp.json: /mps: MPS is NVIDIA's, and there is no real GPU here (asked for by --gpu "
-                 "sim); remove the key or set false");
+  expect_refused(
+      {"exp.json"},
+      "exp.json: /mps: MPS is NVIDIA's, and there is no real GPU here (asked for by --gpu "
+      "sim); remove the key or set false");
 }
 
 TEST_F(RunErrorTest, NoDuration) {
