@@ -33,10 +33,13 @@ bool Kick::prepare() noexcept {
   return !hopeless_;
 }
 
+bool Kick::is_ready() const noexcept { return nothing_ != nullptr || client_.under_mps(); }
+
 /// A best-effort client that is held would cut into the job that holds it; and with a full queue
 /// behind its gate the driver would block.
 bool Kick::may_kick() const noexcept {
-  return !client_.gate_closed() && shm::SlotInfo::unpack(client_.slot().info.load()).priority != 0;
+  return !client_.under_mps() && !client_.gate_closed() &&
+         shm::SlotInfo::unpack(client_.slot().info.load()).priority != 0;
 }
 
 void Kick::use(bool launch) noexcept {

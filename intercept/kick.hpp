@@ -10,15 +10,16 @@ class Client;
 class Kick {
  public:
   explicit Kick(const Client& client) noexcept : client_(client) {}
-  /// In a stream of its own. Does nothing where the program has no primary context on the device,
-  /// and where this client is held itself: a kick is not gated. For one thread, which may wait for
-  /// the driver.
+  /// In a stream of its own. Does nothing under MPS, where nothing is switched, where the program
+  /// has no primary context on the device, and where this client is held itself: a kick is not
+  /// gated. For one thread, which may wait for the driver.
   void operator()() noexcept { use(true); }
   /// What the first kick would have to load first, which takes 10 ms.
   void load() noexcept {
     if (nothing_ == nullptr) use(false);
   }
-  [[nodiscard]] bool loaded() const noexcept { return nothing_ != nullptr; }
+  /// Whether there is nothing to load.
+  [[nodiscard]] bool is_ready() const noexcept;
   /// The context (null: perhaps any) is gone; no question is asked meanwhile (question.hpp).
   void forget_context(CUcontext context) noexcept;
 

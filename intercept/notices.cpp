@@ -60,17 +60,23 @@ std::uint64_t lead_of(const Client& client) noexcept {
   return client.to_real_ns(lead + handover_ns(client));
 }
 
-void tell_room(const Client& client, std::uint64_t room_ns, std::uint64_t until_ns) noexcept {
+void tell_room(const Client& client, std::uint64_t start_ns, std::uint64_t until_ns) noexcept {
   const std::uint64_t now = shm::monotonic_ns();
+  const std::uint64_t end_ns = start_ns - client.to_real_ns(handover_ns(client));
   for_each_below(client, [=](shm::Slot& below) {
     // That of another process may be nearer; if its room is opened, ours is told a step later.
     const std::uint64_t told_until = below.room_until_ns.load();
-    if (room_ns != shm::kRoomOpen && below.room.load() != shm::kRoomOpen && now < told_until &&
-        told_until < until_ns) {
-      return;
-    }
+    if (below.room.load() != shm::kRoomOpen && now < told_until && told_until < until_ns) return;
     below.room_until_ns.store(until_ns);
-    below.room.store(room_ns);
+    below.room.store(end_ns > now ? end_ns - now : 0);
+    below.noticed.store(1);
+  });
+}
+
+void tell_no_job(const Client& client) noexcept {
+  for_each_below(client, [](shm::Slot& below) {
+    below.room_until_ns.store(0);
+    below.room.store(shm::kRoomOpen);
     below.noticed.store(1);
   });
 }
@@ -117,7 +123,7 @@ void Process::open_room() noexcept {
   };
   const auto& waiting = notices_.waiting();
   if (std::any_of(waiting.begin(), waiting.end(), needs_it)) return;
-  for_each_client([](Client& client) { tell_room(client, shm::kRoomOpen, 0); });
+  for_each_client([](Client& client) { tell_no_job(client); });
 }
 
 /// Also called by the watcher: the notice thread may be inside the driver.
@@ -160,10 +166,8 @@ Process::Next Process::step_notices() noexcept {
   }
   if (start_ns - now <= Notices::kNearNs) {
     next.look_ns = now + kNoticeStepNs;
-    for_each_client([&](Client& client) {
-      const std::uint64_t end = start_ns - client.to_real_ns(handover_ns(client));
-      tell_room(client, end > now ? end - now : 0, start_ns + Notices::kLapseNs);
-    });
+    for_each_client(
+        [start_ns](Client& client) { tell_room(client, start_ns, start_ns + Notices::kLapseNs); });
     return next;
   }
   if (start_ns != kNever) next.look_ns = std::min(next.look_ns, start_ns - Notices::kNearNs);
@@ -182,11 +186,7 @@ void Process::keep_notices() noexcept {
     }
     const std::uint64_t look_ns = step_predictions();
     const Next next = step_notices();
-    if (next.kick) {
-      for_each_client([](Client& client) {
-        if (!client.under_mps()) client.kick()();
-      });
-    }
+    if (next.kick) for_each_client([](Client& client) { client.kick()(); });
     const std::uint64_t now = shm::monotonic_ns();
     const std::uint64_t until = std::min({look_ns, next.look_ns, now + kNoticeIdleNs});
     if (until > now) shm::futex_wait(notices_.changes(), changes, until - now);

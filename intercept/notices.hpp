@@ -18,8 +18,11 @@ inline constexpr std::uint64_t kNoticeIdleNs = 1'000'000'000;
 [[nodiscard]] std::uint64_t handover_ns(const Client& client) noexcept;
 /// How long before the start of a job the gates must close, real ns.
 [[nodiscard]] std::uint64_t lead_of(const Client& client) noexcept;
-/// Tells the clients below how much time is left, until it is void; kRoomOpen: no job is near.
-void tell_room(const Client& client, std::uint64_t room_ns, std::uint64_t until_ns) noexcept;
+/// Tells the clients below how much time is left until the GPU must be free for a job that begins
+/// at `start_ns`. Void from `until_ns` on. Real ns.
+void tell_room(const Client& client, std::uint64_t start_ns, std::uint64_t until_ns) noexcept;
+/// Tells them that no job is near.
+void tell_no_job(const Client& client) noexcept;
 /// Whether a client below is worth a prediction: one under policy device. The published policies
 /// stay as they were published.
 [[nodiscard]] bool has_device_work_below(const Client& client) noexcept;

@@ -16,14 +16,14 @@ constexpr std::uint64_t kLoadStepNs = 1'000'000;
 constexpr std::uint64_t kRoomNs = 2'000'000;
 
 void open_room(Client& client) noexcept {
-  if (std::exchange(client.told_room(), false)) tell_room(client, shm::kRoomOpen, 0);
+  if (std::exchange(client.told_room(), false)) tell_no_job(client);
 }
 
 /// The next job is not near. Returns when to look again.
 std::uint64_t get_ready(Client& client, std::uint64_t now, std::uint64_t room_from) noexcept {
   open_room(client);
   Kick& kick = client.kick();
-  if (!client.under_mps() && !kick.loaded()) {
+  if (!kick.is_ready()) {
     // Beside a job, loading would be in its way.
     if (shm::is_active(client.slot().job.load())) return std::min(room_from, now + kLoadStepNs);
     kick.load();
@@ -43,14 +43,12 @@ std::uint64_t act_on_prediction(Client& client, std::uint64_t now) noexcept {
   const std::uint64_t start = ahead->expected.start_ns;
   const std::uint64_t room_from = start - lead - client.to_real_ns(kRoomNs);
   if (now < room_from) return get_ready(client, now, room_from);
-  const std::uint64_t handover = client.to_real_ns(handover_ns(client));
   if (!ahead->closed) {
-    const std::uint64_t end = start - handover;
-    tell_room(client, end > now ? end - now : 0, ahead->expected.lapse_ns);
+    tell_room(client, start, ahead->expected.lapse_ns);
     client.told_room() = true;
   } else {
     open_room(client);  // the gates hold now; who parks behind the room is to read them
-    if (now + handover >= start && !client.under_mps()) client.kick()();
+    if (now + client.to_real_ns(handover_ns(client)) >= start) client.kick()();
   }
   return now + kNoticeStepNs;
 }
