@@ -18,19 +18,7 @@ namespace {
 using shm::ReplyStatus;
 using shm::SlotState;
 
-class Attach : public ControllerTest {
- protected:
-  void SetUp() override {
-    ControllerTest::SetUp();
-    controller_ = start_controller();
-  }
-  void TearDown() override {
-    controller_->signal(SIGTERM);
-    EXPECT_EQ(controller_->wait(), 0);
-    ControllerTest::TearDown();
-  }
-  std::unique_ptr<Child> controller_;
-};
+class Attach : public RunningControllerTest {};
 
 // Prevents: a client that obeys a slot which does not say who and what it is.
 TEST_F(Attach, FillsTheSlotBeforeItAnswers) {

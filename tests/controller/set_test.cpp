@@ -10,17 +10,8 @@ namespace {
 using shm::ReplyStatus;
 using shm::RequestKind;
 
-class Set : public ControllerTest {
+class Set : public RunningControllerTest {
  protected:
-  void SetUp() override {
-    ControllerTest::SetUp();
-    controller_ = start_controller();
-  }
-  void TearDown() override {
-    controller_->signal(SIGTERM);
-    EXPECT_EQ(controller_->wait(), 0);
-    ControllerTest::TearDown();
-  }
   /// Of a client, that changes nothing yet.
   static shm::Request change_of(const Client& client) {
     shm::Request request;
@@ -41,7 +32,6 @@ class Set : public ControllerTest {
     request.priority = priority;
     return ask(request).status;
   }
-  std::unique_ptr<Child> controller_;
 };
 
 // Prevents: gates that stay closed by who is no longer above, or open to who now is; clients that

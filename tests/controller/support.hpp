@@ -80,6 +80,22 @@ class ControllerTest : public testing::Test {
   std::string old_runtime_dir_;
 };
 
+/// With a controller from begin to end, which must then leave by itself on SIGTERM.
+class RunningControllerTest : public ControllerTest {
+ protected:
+  void SetUp() override {
+    ControllerTest::SetUp();
+    controller_ = start_controller();
+  }
+  void TearDown() override {
+    controller_->signal(SIGTERM);
+    EXPECT_EQ(controller_->wait(), 0);
+    ControllerTest::TearDown();
+  }
+
+  std::unique_ptr<Child> controller_;
+};
+
 /// A fake_client process.
 class Client {
  public:

@@ -16,18 +16,8 @@ namespace {
 
 using shm::ReplyStatus;
 
-class Wire : public ControllerTest {
+class Wire : public RunningControllerTest {
  protected:
-  void SetUp() override {
-    ControllerTest::SetUp();
-    controller_ = start_controller();
-  }
-  void TearDown() override {
-    controller_->signal(SIGTERM);
-    EXPECT_EQ(controller_->wait(), 0);
-    ControllerTest::TearDown();
-  }
-
   /// Sends bytes on a new connection. The reply's status, or nothing if it just hung up.
   std::optional<ReplyStatus> send_bytes(const std::vector<unsigned char>& bytes) {
     const Fd connection = connect_to(session_);
@@ -38,8 +28,6 @@ class Wire : public ControllerTest {
     if (recv(connection.get(), &reply, sizeof(reply), 0) != sizeof(reply)) return std::nullopt;
     return reply.status;
   }
-
-  std::unique_ptr<Child> controller_;
 };
 
 std::vector<unsigned char> bytes_of(const shm::Request& request, std::size_t size) {

@@ -76,4 +76,20 @@ class SessionTest : public controller::test::ControllerTest {
   bool controller_killed_ = false;
 };
 
+/// On the simulated GPU only, whose log tells what it did when; with a critical program.
+class SimulatedSessionTest : public SessionTest {
+ protected:
+  void SetUp() override {
+    if (on_real_gpu()) GTEST_SKIP() << "reads the log of the simulated GPU";
+    SessionTest::SetUp();
+    start_controller();
+    critical_ = &start_critical();
+  }
+  void TearDown() override {
+    if (!on_real_gpu()) SessionTest::TearDown();
+  }
+
+  Program* critical_ = nullptr;
+};
+
 }  // namespace sluice::endtoend

@@ -10,18 +10,8 @@
 namespace sluice::endtoend {
 namespace {
 
-class PolicyChanges : public SessionTest {
+class PolicyChanges : public SimulatedSessionTest {
  protected:
-  void SetUp() override {
-    if (on_real_gpu()) GTEST_SKIP() << "reads the log of the simulated GPU";
-    SessionTest::SetUp();
-    start_controller();
-    critical_ = &start_critical();
-  }
-  void TearDown() override {
-    if (!on_real_gpu()) SessionTest::TearDown();
-  }
-
   void set(const Program& program, const char* policy) {
     const Look board = look();
     shm::Request request;
@@ -37,8 +27,6 @@ class PolicyChanges : public SessionTest {
     const auto& in_force = board.slot(request.slot).policy;
     EXPECT_TRUE(eventually([&] { return in_force.load() == request.policy; })) << policy;
   }
-
-  Program* critical_ = nullptr;
 };
 
 constexpr std::array<const char*, 8> kPolicies{"device:200us", "gate",   "device:2", "event:3",

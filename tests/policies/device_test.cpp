@@ -4,21 +4,9 @@
 namespace sluice::endtoend {
 namespace {
 
-class DevicePolicy : public SessionTest, public testing::WithParamInterface<int> {
+class DevicePolicy : public SimulatedSessionTest, public testing::WithParamInterface<int> {
  protected:
-  void SetUp() override {
-    if (on_real_gpu()) GTEST_SKIP() << "reads the log of the simulated GPU";
-    SessionTest::SetUp();
-    start_controller();
-    critical_ = &start_critical();
-  }
-  void TearDown() override {
-    if (!on_real_gpu()) SessionTest::TearDown();
-  }
-
   [[nodiscard]] std::string policy() const { return "device:" + std::to_string(GetParam()); }
-
-  Program* critical_ = nullptr;
 };
 
 // Between begin and end no kernel of it starts but those of the current spacing, per stream,

@@ -6,18 +6,8 @@
 namespace sluice::endtoend {
 namespace {
 
-class HostPolicies : public SessionTest {
+class HostPolicies : public SimulatedSessionTest {
  protected:
-  void SetUp() override {
-    if (on_real_gpu()) GTEST_SKIP() << "reads the log of the simulated GPU";
-    SessionTest::SetUp();
-    start_controller();
-    critical_ = &start_critical();
-  }
-  void TearDown() override {
-    if (!on_real_gpu()) SessionTest::TearDown();
-  }
-
   /// Launches of a lane that returned within the window.
   static std::size_t returns(const Program& program, std::size_t lane, const Window& window) {
     const Lane& of = program.progress().lanes[lane];
@@ -29,8 +19,6 @@ class HostPolicies : public SessionTest {
 
   /// The most launches of lane 0 that had returned and not ended on the GPU, at any return.
   static std::size_t most_outstanding(const Program& program, const GpuLog& log);
-
-  Program* critical_ = nullptr;
 };
 
 std::size_t HostPolicies::most_outstanding(const Program& program, const GpuLog& log) {
