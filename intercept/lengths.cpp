@@ -20,29 +20,33 @@ Length::Frozen Length::frozen() noexcept {
   return {static_cast<std::uint32_t>(frozen), static_cast<std::uint32_t>(frozen >> 32U)};
 }
 
-Length::Range Length::range() const noexcept {
-  Range range{kUnbounded, 0, std::min<std::uint32_t>(count_.load(), kSamples)};
-  for (std::size_t i = 0; i < range.count; ++i) {
-    const std::uint32_t sample = samples_[i].load(std::memory_order_relaxed);
-    range.least = std::min(range.least, sample);
-    range.most = std::max(range.most, sample);
-  }
-  return range;
+void Length::Extremes::add(std::uint32_t ns) noexcept {
+  least = std::min(least, ns);
+  second = std::clamp(ns, second, most);
+  most = std::max(most, ns);
 }
 
-bool Length::add_sample(std::uint32_t ns) noexcept {
-  const std::uint32_t count = count_.load();
-  samples_[count % kSamples].store(ns, std::memory_order_relaxed);
+void Length::add_sample(std::uint32_t ns) noexcept {
+  std::uint32_t count = count_.load();
+  if (count % kSamples == 0) {
+    before_ = count == 0 ? Extremes{} : now_;
+    now_ = {};
+  }
+  now_.add(ns);
   // Stays in its second round, so that it never comes back to 0.
-  count_.store(count + 1 == 2 * kSamples ? kSamples : count + 1);
-  const Range all = range();
-  const bool differ = all.most > 2 * std::max(all.least, kFloorNs);
-  longest_.store(all.most, std::memory_order_relaxed);
-  const std::uint32_t before =
-      length_.exchange(differ ? kUnbounded : all.most, std::memory_order_relaxed);
-  const bool begins = differ && count != 0 && before != kUnbounded;
-  if (begins) differing_.store(true, std::memory_order_relaxed);
-  return begins;
+  if (++count == 2 * kSamples) count = kSamples;
+  count_.store(count);
+
+  Extremes all = before_;
+  all.add(now_.second);
+  all.add(now_.most);
+  all.least = std::min(before_.least, now_.least);
+  const std::uint32_t longest = count < kFew ? all.most : all.second;
+  const bool differ = longest > 2 * std::max(all.least, kFloorNs);
+  if (!differ_.exchange(differ) && differ) differing_.store(true);
+  least_.store(all.least);
+  longest_.store(longest);
+  length_.store(differ && count < kSamples ? kUnbounded : longest);
 }
 
 std::uint64_t Lengths::key_of(const Work& work) noexcept {
@@ -56,10 +60,18 @@ std::uint64_t Lengths::key_of(const Work& work) noexcept {
 }
 
 Length* Lengths::find(const Work& work) noexcept {
+  if (Length* const length = find_in(table_, work)) return length;
+  Work any_shape;
+  any_shape.function = work.function;
+  any_shape.graph = work.graph;
+  return find_in(any_shape_, any_shape);
+}
+
+Length* Lengths::find_in(std::vector<Length>& table, const Work& work) noexcept {
   constexpr std::size_t kTries = 32;
   const std::uint64_t key = key_of(work);
   for (std::size_t i = 0; i < kTries; ++i) {
-    Length& place = table_[(key + i) % kSize];
+    Length& place = table[(key + i) % table.size()];
     std::uint64_t found = place.key_.load(std::memory_order_relaxed);
     if (found == 0 && place.key_.compare_exchange_strong(found, key)) {
       place.function_.store(work.function, std::memory_order_relaxed);
@@ -78,6 +90,7 @@ void Lengths::renew(CUgraphExec graph, bool preemptible) noexcept {
   length->length_.store(Length::kUnbounded);
   length->longest_.store(Length::kUnbounded);
   length->count_.store(0);
+  length->differ_.store(false);
   length->tried_.store(0);
   length->preemptible_.store(preemptible);
 }

@@ -18,18 +18,21 @@ struct Work {
   bool programmatic = false;  ///< May start before the launch in front of it has ended.
 };
 
-/// GPU time of one kind of launch, as far as it is known: the greatest of its last samples. A
-/// persistent kernel has one grid for problems of every size, so samples that differ by more than
-/// 2 x say nothing about the next launch.
+/// GPU time of one kind of launch, as far as it is known: the second greatest of its last samples
+/// (one may be wrong), or the greatest of a few. A persistent kernel has one grid for problems of
+/// every size: where samples differ by more than 2 x, a few say nothing about the next launch.
 class Length {
  public:
-  static constexpr std::size_t kSamples = 8;
+  /// The last so many count, and up to as many before them. A kind that is long one time in seven
+  /// (a batch normalisation of ResNet-50, in training) is to have been seen long.
+  static constexpr std::size_t kSamples = 32;
+  static constexpr std::size_t kFew = 8;
   /// Below this, differences are those of the measurement.
   static constexpr std::uint32_t kFloorNs = 20'000;
-  /// Longer than any spacing: of launches whose time is not known, or differs.
+  /// Longer than any spacing: of launches whose time is not known, or differs in too few samples.
   static constexpr std::uint32_t kUnbounded = 0xffff'ffff;
 
-  /// ns; kUnbounded if not known or not the same each time.
+  /// ns; kUnbounded if not known, or not the same each time as far as is known.
   [[nodiscard]] std::uint32_t ns() const noexcept {
     return length_.load(std::memory_order_relaxed);
   }
@@ -38,15 +41,16 @@ class Length {
   [[nodiscard]] bool settled() const noexcept {
     return known() || tried_.load(std::memory_order_relaxed) >= kTries;
   }
-  /// Whether there are fewer samples than there is room for, or one of them may have been wrong.
+  /// Whether there are fewer samples than shall count, or they differ: some may have been wrong.
   [[nodiscard]] bool wants_samples() const noexcept {
-    return count_.load(std::memory_order_relaxed) < kSamples || ns() == kUnbounded;
+    return count_.load(std::memory_order_relaxed) < kSamples ||
+           differ_.load(std::memory_order_relaxed);
   }
   /// A graph with waits inside.
   [[nodiscard]] bool preemptible() const noexcept {
     return preemptible_.load(std::memory_order_relaxed);
   }
-  /// The greatest of the last samples, also where they differ; kUnbounded if there is none.
+  /// The same also where few samples differ; kUnbounded if there is none.
   [[nodiscard]] std::uint32_t longest_ns() const noexcept {
     return longest_.load(std::memory_order_relaxed);
   }
@@ -67,19 +71,16 @@ class Length {
   [[nodiscard]] bool is_sampled() const noexcept {
     return sampled_.load(std::memory_order_relaxed);
   }
-  /// Returns whether the samples have just begun to differ.
-  bool add_sample(std::uint32_t ns) noexcept;
-  /// Once after each time that they began to differ.
+  /// For one thread.
+  void add_sample(std::uint32_t ns) noexcept;
+  /// Once after each time that the samples began to differ.
   [[nodiscard]] bool take_differing() noexcept {
     return differing_.load(std::memory_order_relaxed) && differing_.exchange(false);
   }
-  /// The least and the greatest of the last samples, and their number.
-  struct Range {
-    std::uint32_t least;
-    std::uint32_t most;
-    std::uint32_t count;
-  };
-  [[nodiscard]] Range range() const noexcept;
+  /// The least of the samples that count.
+  [[nodiscard]] std::uint32_t least_ns() const noexcept {
+    return least_.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] CUfunction function() const noexcept {
     return function_.load(std::memory_order_relaxed);
   }
@@ -87,31 +88,46 @@ class Length {
  private:
   friend class Lengths;
   static constexpr std::uint32_t kTries = 64;
+  /// What is kept of kSamples samples.
+  struct Extremes {
+    std::uint32_t least = kUnbounded;
+    std::uint32_t second = 0;
+    std::uint32_t most = 0;
+    void add(std::uint32_t ns) noexcept;
+  };
   std::atomic<std::uint64_t> key_{0};
   std::atomic<std::uint32_t> count_{0};
   std::atomic<std::uint32_t> tried_{0};
   std::atomic<bool> sampled_{false};
   std::atomic<bool> preemptible_{false};
+  std::atomic<bool> differ_{false};
   std::atomic<bool> differing_{false};  ///< And that is not said yet.
   std::atomic<std::uint32_t> length_{kUnbounded};
   std::atomic<std::uint32_t> longest_{kUnbounded};
+  std::atomic<std::uint32_t> least_{kUnbounded};
   std::atomic<std::uint64_t> frozen_{0};  ///< 0: not asked for yet; else longest_ and length_.
   std::atomic<CUfunction> function_{nullptr};
-  std::array<std::atomic<std::uint32_t>, kSamples> samples_{};
+  Extremes now_;     ///< Of the thread that adds samples, as is:
+  Extremes before_;  ///< of the kSamples before those.
 };
 
-/// The lengths of what one client launches. Found without a lock, never forgotten.
+/// The lengths of what one client launches. Found without a lock, never forgotten. A program that
+/// launches ever new shapes fills the table; from then on a new shape of a function shares one
+/// length with all others that came too late.
 class Lengths {
  public:
-  /// Null if there are too many different ones.
+  /// Null if there are too many functions, too.
   [[nodiscard]] Length* find(const Work& work) noexcept;
   /// The handle stands for another graph from now on. `preemptible`: it has waits inside.
   void renew(CUgraphExec graph, bool preemptible) noexcept;
 
  private:
   static constexpr std::size_t kSize = 8192;
+  static constexpr std::size_t kFunctions = 1024;
   [[nodiscard]] static std::uint64_t key_of(const Work& work) noexcept;
+  [[nodiscard]] static Length* find_in(std::vector<Length>& table, const Work& work) noexcept;
   std::vector<Length> table_ = std::vector<Length>(kSize);
+  std::vector<Length> any_shape_ = std::vector<Length>(kFunctions);
 };
 
 }  // namespace sluice::intercept

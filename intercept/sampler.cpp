@@ -14,11 +14,11 @@ namespace {
 /// By the thread that launches it: the program may unload a function that has run, and the driver
 /// be asked no more for its name.
 void report_differing(const Length& length) noexcept {
-  const Length::Range range = length.range();
   const CUfunction function = length.function();
   Line(Level::kInfo) << (function == nullptr ? "a graph" : kernel_name(function)) << " took "
-                     << std::uint64_t{range.least / 1000} << " to "
-                     << std::uint64_t{range.most / 1000} << " us: as of unknown length from now on";
+                     << std::uint64_t{length.least_ns() / 1000} << " to "
+                     << std::uint64_t{length.longest_ns() / 1000}
+                     << " us: taken for the longest, when seen often enough";
 }
 
 }  // namespace
@@ -34,6 +34,13 @@ bool Sampler::has_events(Pair& pair) noexcept {
   return false;
 }
 
+/// True once in so many times, at random: programs repeat themselves, and what is picked by counting
+/// could be the same launches again and again. (A linear congruential generator; Numerical Recipes.)
+bool Sampler::draw(std::uint32_t one_in) noexcept {
+  random_ = random_ * 1'664'525U + 1'013'904'223U;
+  return random_ < std::numeric_limits<std::uint32_t>::max() / one_in;
+}
+
 bool Sampler::begin(Length& length, CUstream stream) noexcept {
   if (length.take_differing()) [[unlikely]] {
     report_differing(length);
@@ -44,7 +51,7 @@ bool Sampler::begin(Length& length, CUstream stream) noexcept {
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   if (made - taken_.load(std::memory_order_acquire) == kPairs) return false;
   if (length.is_sampled()) return false;
-  if (length.known() && ++launches_ % (length.wants_samples() ? kSoon : kAgain) != 0) return false;
+  if (length.known() && !draw(length.wants_samples() ? kSoon : kAgain)) return false;
   Pair& pair = pairs_[made % kPairs];
   if (!has_events(pair)) return false;
   pair.host_ns = shm::monotonic_ns();

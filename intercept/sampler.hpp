@@ -46,13 +46,14 @@ class Sampler {
     bool started = false;                ///< `before` was seen to have happened,
     std::optional<std::uint64_t> quiet;  ///< and this was the number when it had not yet.
   };
+  [[nodiscard]] bool draw(std::uint32_t one_in) noexcept;
   [[nodiscard]] bool has_events(Pair& pair) noexcept;
   static void take_in(const Pair& pair, std::optional<std::uint64_t> now) noexcept;
 
   std::array<Pair, kPairs> pairs_;
   std::atomic<std::uint32_t> made_{0};   ///< Of the launching thread.
   std::atomic<std::uint32_t> taken_{0};  ///< Of the polling thread.
-  std::uint32_t launches_ = 0;
+  std::uint32_t random_ = 0;
   bool open_ = false;     ///< Between begin() and end(), which may be those of different threads.
   bool spoiled_ = false;  ///< Another launch came in between.
   std::mutex ending_;     ///< Never taken by a launch.

@@ -33,30 +33,58 @@ TEST(Lengths, FunctionShapeAndSharedMemoryTellLaunchesApart) {
   EXPECT_NE(lengths.find(turned), length);
 }
 
-TEST(Lengths, TheGreatestOfTheLastSamplesCounts) {
+TEST(Lengths, TheGreatestOfAFewSamplesCounts) {
   Lengths lengths;
   Length& length = *lengths.find(kernel(1));
   length.add_sample(50'000);
   length.add_sample(70'000);
   length.add_sample(60'000);
   EXPECT_EQ(length.ns(), 70'000U);
-  for (std::size_t i = 0; i < Length::kSamples; ++i) length.add_sample(55'000);
+  for (std::size_t i = 0; i < 3 * Length::kSamples; ++i) length.add_sample(55'000);
   EXPECT_EQ(length.ns(), 55'000U) << "an old sample still counts";
 }
 
-// A persistent kernel has one grid for problems of every size.
-TEST(Lengths, SamplesThatDifferSayNothing) {
+TEST(Lengths, OneWrongSampleOfManyDoesNotCount) {
   Lengths lengths;
   Length& length = *lengths.find(kernel(1));
-  EXPECT_FALSE(length.add_sample(50'000));
-  EXPECT_TRUE(length.add_sample(101'000)) << "that they differ is told";
-  EXPECT_FALSE(length.add_sample(101'000)) << "once";
+  for (std::size_t i = 0; i < Length::kFew; ++i) length.add_sample(50'000);
+  length.add_sample(900'000);
+  EXPECT_EQ(length.ns(), 50'000U);
+  EXPECT_EQ(length.longest_ns(), 50'000U);
+  length.add_sample(900'000);
+  EXPECT_EQ(length.longest_ns(), 900'000U) << "two are no mistake";
+}
+
+// A persistent kernel has one grid for problems of every size.
+TEST(Lengths, FewSamplesThatDifferSayNothing) {
+  Lengths lengths;
+  Length& length = *lengths.find(kernel(1));
+  length.add_sample(50'000);
+  EXPECT_FALSE(length.take_differing());
+  length.add_sample(101'000);
+  EXPECT_TRUE(length.take_differing());
+  length.add_sample(101'000);
+  EXPECT_FALSE(length.take_differing()) << "told twice";
   EXPECT_EQ(length.ns(), Length::kUnbounded);
   EXPECT_EQ(length.longest_ns(), 101'000U) << "what needs a guess gets the greatest";
   EXPECT_TRUE(length.known());
-  EXPECT_TRUE(length.wants_samples()) << "one wrong sample would count for very long";
-  for (std::size_t i = 0; i < Length::kSamples; ++i) length.add_sample(101'000);
-  EXPECT_EQ(length.ns(), 101'000U);
+  while (length.ns() == Length::kUnbounded) length.add_sample(60'000);
+  EXPECT_EQ(length.ns(), 101'000U) << "after many samples the greatest is known";
+  EXPECT_TRUE(length.wants_samples()) << "what differs is looked at more often";
+}
+
+// Of the 64-channel batch normalisations of a ResNet-50 in training one in seven takes 1.4 ms, the
+// others 0.4 ms. With 8 samples kept, one time in three none of them was a long one.
+TEST(Lengths, WhatIsLongOneTimeInSevenIsKnownToBeLong) {
+  Lengths lengths;
+  Length& length = *lengths.find(kernel(1));
+  const auto is_long = [](std::uint32_t i) { return (i * 2'654'435'761U) >> 16U & 7U; };
+  std::size_t missed = 0;
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    length.add_sample(is_long(i) == 0 ? 1'400'000 : 400'000);
+    if (i >= Length::kSamples && length.longest_ns() != 1'400'000) ++missed;
+  }
+  EXPECT_LT(missed, 30U);
 }
 
 // Of short kernels the measurement itself differs by more than 2 x.
@@ -95,12 +123,24 @@ TEST(Lengths, AnotherGraphUnderTheSameHandleIsUnknown) {
   EXPECT_TRUE(lengths.find(work)->preemptible());
 }
 
-TEST(Lengths, TooManyKindsAreNotKept) {
+TEST(Lengths, OfTooManyShapesTheLastShareALength) {
+  Lengths lengths;
+  for (unsigned blocks = 1; blocks <= 20'000; ++blocks) (void)lengths.find(kernel(1, blocks));
+  Length* const early = lengths.find(kernel(1, 1));
+  Length* const late = lengths.find(kernel(1, 20'000));
+  ASSERT_NE(late, nullptr);
+  EXPECT_NE(late, early);
+  EXPECT_EQ(late, lengths.find(kernel(1, 30'000)));
+  EXPECT_NE(late, lengths.find(kernel(2, 30'000)));
+  EXPECT_EQ(late->function(), kernel(1).function);
+}
+
+TEST(Lengths, TooManyFunctionsAreNotKept) {
   Lengths lengths;
   std::size_t kept = 0;
-  for (std::uintptr_t i = 1; i <= 20'000; ++i) kept += lengths.find(kernel(i)) != nullptr ? 1 : 0;
+  for (std::uintptr_t i = 1; i <= 40'000; ++i) kept += lengths.find(kernel(i)) != nullptr ? 1 : 0;
   EXPECT_GT(kept, 6000U);
-  EXPECT_LE(kept, 8192U);
+  EXPECT_LE(kept, 8192U + 1024U);
 }
 
 }  // namespace
