@@ -16,54 +16,52 @@ constexpr const char* kNothing = R"(.version 6.0
 
 }  // namespace
 
-/// In the current context. Tried once: where nothing can be compiled (CUDA_DISABLE_PTX_JIT, say)
-/// each try would keep the driver busy beside a job.
-bool Kick::prepare() noexcept {
-  if (nothing_ != nullptr) return true;
+void Kick::make() noexcept {
   const Driver& calls = driver();
-  if (hopeless_ || calls.cuModuleLoadData == nullptr || calls.cuModuleGetFunction == nullptr ||
-      calls.cuStreamCreate == nullptr) {
-    return false;
+  const CUcontext context = primary_context(client_.device());
+  const auto priority = shm::SlotInfo::unpack(client_.slot().info.load()).priority;
+  if (context == nullptr || priority == 0 || client_.under_mps() ||
+      calls.cuModuleLoadData == nullptr || calls.cuModuleGetFunction == nullptr ||
+      calls.cuStreamCreate == nullptr || !primary_is_active(client_.device())) {
+    return;
   }
+  const RelaxedCapture relaxed;
+  if (calls.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
   CUmodule module = nullptr;
-  hopeless_ = calls.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
-              calls.cuModuleLoadData(&module, kNothing) != CUDA_SUCCESS ||
-              calls.cuModuleGetFunction(&nothing_, module, "sluice_kick") != CUDA_SUCCESS;
-  if (hopeless_) nothing_ = nullptr;
-  return !hopeless_;
+  CUfunction nothing = nullptr;
+  // May fail: CUDA_DISABLE_PTX_JIT, say.
+  if (calls.cuModuleLoadData(&module, kNothing) == CUDA_SUCCESS &&
+      calls.cuModuleGetFunction(&nothing, module, "sluice_kick") == CUDA_SUCCESS &&
+      calls.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
+    context_ = context;
+    nothing_.store(nothing);
+  }
+  CUcontext popped = nullptr;
+  calls.cuCtxPopCurrent_v2(&popped);
 }
 
-bool Kick::is_ready() const noexcept { return nothing_ != nullptr || client_.under_mps(); }
-
-/// A best-effort client that is held would cut into the job that holds it; and with a full queue
-/// behind its gate the driver would block.
+/// A client that is held would cut into the job that holds it; and with a full queue behind its gate
+/// the driver would block. Its priority may have changed.
 bool Kick::may_kick() const noexcept {
-  return !client_.under_mps() && !client_.gate_closed() &&
+  return nothing_.load() != nullptr && !client_.gate_closed() &&
          shm::SlotInfo::unpack(client_.slot().info.load()).priority != 0;
 }
 
-void Kick::use(bool launch) noexcept {
-  const CUcontext context = primary_context(client_.device());
-  if (context == nullptr || !may_kick()) return;
+void Kick::operator()() noexcept {
+  if (!may_kick()) return;
   // About a stream that is none of the program's: nobody but who ends the context waits for it.
-  const Question question(context, reinterpret_cast<CUstream>(this));
-  if (!question || !primary_is_active(client_.device())) return;
+  const Question question(context_, stream_);
+  const CUfunction nothing = nothing_.load();
+  if (!question || nothing == nullptr || !primary_is_active(client_.device())) return;
   const RelaxedCapture relaxed;
-  if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
-  context_ = context;
-  if (prepare() && launch) {
-    driver().cuLaunchKernel(nothing_, 1, 1, 1, 1, 1, 1, 0, stream_, nullptr, nullptr);
-  }
+  if (driver().cuCtxPushCurrent_v2(context_) != CUDA_SUCCESS) return;
+  driver().cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, stream_, nullptr, nullptr);
   CUcontext popped = nullptr;
   driver().cuCtxPopCurrent_v2(&popped);
 }
 
 void Kick::forget_context(CUcontext context) noexcept {
-  if (context != nullptr && context != context_) return;
-  context_ = nullptr;
-  stream_ = nullptr;
-  nothing_ = nullptr;
-  hopeless_ = false;
+  if (context == nullptr || context == context_) nothing_.store(nullptr);
 }
 
 }  // namespace sluice::intercept

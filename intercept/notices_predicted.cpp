@@ -10,25 +10,12 @@
 namespace sluice::intercept {
 namespace {
 
-constexpr std::uint64_t kLoadStepNs = 1'000'000;
 /// GPU time before the gates close in which those below are told how much time is left: launches
 /// of this length find out in time.
 constexpr std::uint64_t kRoomNs = 2'000'000;
 
 void open_room(Client& client) noexcept {
   if (std::exchange(client.told_room(), false)) tell_no_job(client);
-}
-
-/// The next job is not near. Returns when to look again.
-std::uint64_t get_ready(Client& client, std::uint64_t now, std::uint64_t room_from) noexcept {
-  open_room(client);
-  Kick& kick = client.kick();
-  if (!kick.is_ready()) {
-    // Beside a job, loading would be in its way.
-    if (shm::is_active(client.slot().job.load())) return std::min(room_from, now + kLoadStepNs);
-    kick.load();
-  }
-  return std::min(room_from, now + kNoticeIdleNs);
 }
 
 /// Returns when to look again.
@@ -42,7 +29,10 @@ std::uint64_t act_on_prediction(Client& client, std::uint64_t now) noexcept {
   }
   const std::uint64_t start = ahead->expected.start_ns;
   const std::uint64_t room_from = start - lead - client.to_real_ns(kRoomNs);
-  if (now < room_from) return get_ready(client, now, room_from);
+  if (now < room_from) {
+    open_room(client);
+    return std::min(room_from, now + kNoticeIdleNs);
+  }
   if (!ahead->closed) {
     tell_room(client, start, ahead->expected.lapse_ns);
     client.told_room() = true;

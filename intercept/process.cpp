@@ -170,7 +170,7 @@ Client* Process::attach(CUdevice device) noexcept {
     return nullptr;
   }
   auto client = std::make_unique<Client>(*seat, device, config_.policy);
-  adopt_counts(*client);
+  const bool first_launch = adopt_counts(*client) == 0;
   if (!watcher_.take(*client, connection)) {
     refuse("this process has no thread left for the watcher");
     refused_ = true;
@@ -184,6 +184,7 @@ Client* Process::attach(CUdevice device) noexcept {
   }
   note_device(device);
   publish(std::move(client));
+  if (first_launch) attached->kick().make();
   Line(Level::kInfo) << "attached: session " << config_.session << ", slot " << seat->slot
                      << ", priority " << static_cast<int>(config_.priority) << ", policy "
                      << shm::to_string(attached->policy());
@@ -208,14 +209,18 @@ void Process::count_unattached(Entry entry) noexcept {
   unattached_[static_cast<std::size_t>(entry)].fetch_add(1, std::memory_order_relaxed);
 }
 
-void Process::adopt_counts(Client& client) noexcept {
+/// Returns how many launches there were before.
+std::uint64_t Process::adopt_counts(Client& client) noexcept {
+  std::uint64_t launches = 0;
   for (std::size_t entry = 0; entry < unattached_.size(); ++entry) {
-    client.slot().entries[entry][shm::Count::kBypassUnattached].fetch_add(
-        unattached_[entry].exchange(0));
+    const std::uint64_t before = unattached_[entry].exchange(0);
+    client.slot().entries[entry][shm::Count::kBypassUnattached].fetch_add(before);
+    launches += before;
   }
   const std::lock_guard lock(unhooked_mutex_);
   client.slot().unhooked_name = unhooked_name_;
   client.slot().unhooked_asked.store(unhooked_asked_);
+  return launches;
 }
 
 void Process::note_unhooked(std::string_view name) noexcept {

@@ -79,7 +79,7 @@ class Process {
   /// Without a seat `connection` is -1, or one on which a silent controller was asked.
   std::optional<Seat> ask_for_seat(CUdevice device, int& connection) noexcept;
   bool map_board(std::uint64_t board_id) noexcept;
-  void adopt_counts(Client& client) noexcept;
+  std::uint64_t adopt_counts(Client& client) noexcept;
   void refuse(std::string_view why) noexcept;
   void publish(std::unique_ptr<Client> client) noexcept;
   // Under the lock of the jobs.
