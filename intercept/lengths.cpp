@@ -1,6 +1,7 @@
 #include "intercept/lengths.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::intercept {
 namespace {
@@ -43,10 +44,16 @@ void Length::add_sample(std::uint32_t ns) noexcept {
   all.least = std::min(before_.least, now_.least);
   const std::uint32_t longest = count < kFew ? all.most : all.second;
   const bool differ = longest > 2 * std::max(all.least, kFloorNs);
-  if (!differ_.exchange(differ) && differ) differing_.store(true);
-  least_.store(all.least);
+  differ_.store(differ);
   longest_.store(longest);
   length_.store(differ && count < kSamples ? kUnbounded : longest);
+}
+
+void Length::assume(const Length& kind) noexcept {
+  std::uint32_t unknown = kUnbounded;
+  length_.compare_exchange_strong(unknown, kind.ns());
+  unknown = kUnbounded;
+  longest_.compare_exchange_strong(unknown, kind.longest_ns());
 }
 
 std::uint64_t Lengths::key_of(const Work& work) noexcept {
@@ -59,24 +66,30 @@ std::uint64_t Lengths::key_of(const Work& work) noexcept {
   return key == 0 ? 1 : key;
 }
 
-Length* Lengths::find(const Work& work) noexcept {
-  if (Length* const length = find_in(table_, work)) return length;
+Length* Lengths::find_in_turn(const Work& work, std::uint64_t& previous) noexcept {
+  const std::uint64_t key = key_of(work);
+  const std::uint64_t behind = std::exchange(previous, key);
+  Length* const length = find_by(key, work);
+  if (length == nullptr || work.graph != nullptr || !length->differs()) return length;
+  Length* const own = find_by(mix(key, behind), work);
+  if (own != nullptr && !own->known()) own->assume(*length);
+  return own;
+}
+
+Length* Lengths::find_by(std::uint64_t key, const Work& work) noexcept {
+  if (Length* const length = find_in(table_, key)) return length;
   Work any_shape;
   any_shape.function = work.function;
   any_shape.graph = work.graph;
-  return find_in(any_shape_, any_shape);
+  return find_in(any_shape_, key_of(any_shape));
 }
 
-Length* Lengths::find_in(std::vector<Length>& table, const Work& work) noexcept {
+Length* Lengths::find_in(std::vector<Length>& table, std::uint64_t key) noexcept {
   constexpr std::size_t kTries = 32;
-  const std::uint64_t key = key_of(work);
   for (std::size_t i = 0; i < kTries; ++i) {
     Length& place = table[(key + i) % table.size()];
     std::uint64_t found = place.key_.load(std::memory_order_relaxed);
-    if (found == 0 && place.key_.compare_exchange_strong(found, key)) {
-      place.function_.store(work.function, std::memory_order_relaxed);
-      return &place;
-    }
+    if (found == 0 && place.key_.compare_exchange_strong(found, key)) return &place;
     if (found == key) return &place;
   }
   return nullptr;

@@ -43,8 +43,7 @@ class Length {
   }
   /// Whether there are fewer samples than shall count, or they differ: some may have been wrong.
   [[nodiscard]] bool wants_samples() const noexcept {
-    return count_.load(std::memory_order_relaxed) < kSamples ||
-           differ_.load(std::memory_order_relaxed);
+    return count_.load(std::memory_order_relaxed) < kSamples || differs();
   }
   /// A graph with waits inside.
   [[nodiscard]] bool preemptible() const noexcept {
@@ -73,17 +72,10 @@ class Length {
   }
   /// For one thread.
   void add_sample(std::uint32_t ns) noexcept;
-  /// Once after each time that the samples began to differ.
-  [[nodiscard]] bool take_differing() noexcept {
-    return differing_.load(std::memory_order_relaxed) && differing_.exchange(false);
-  }
-  /// The least of the samples that count.
-  [[nodiscard]] std::uint32_t least_ns() const noexcept {
-    return least_.load(std::memory_order_relaxed);
-  }
-  [[nodiscard]] CUfunction function() const noexcept {
-    return function_.load(std::memory_order_relaxed);
-  }
+  /// The lengths of this one's kind, as long as there is no sample.
+  void assume(const Length& kind) noexcept;
+  /// Whether the samples that count differ by more than 2 x.
+  [[nodiscard]] bool differs() const noexcept { return differ_.load(std::memory_order_relaxed); }
 
  private:
   friend class Lengths;
@@ -101,12 +93,9 @@ class Length {
   std::atomic<bool> sampled_{false};
   std::atomic<bool> preemptible_{false};
   std::atomic<bool> differ_{false};
-  std::atomic<bool> differing_{false};  ///< And that is not said yet.
   std::atomic<std::uint32_t> length_{kUnbounded};
   std::atomic<std::uint32_t> longest_{kUnbounded};
-  std::atomic<std::uint32_t> least_{kUnbounded};
   std::atomic<std::uint64_t> frozen_{0};  ///< 0: not asked for yet; else longest_ and length_.
-  std::atomic<CUfunction> function_{nullptr};
   Extremes now_;     ///< Of the thread that adds samples, as is:
   Extremes before_;  ///< of the kSamples before those.
 };
@@ -117,7 +106,10 @@ class Length {
 class Lengths {
  public:
   /// Null if there are too many functions, too.
-  [[nodiscard]] Length* find(const Work& work) noexcept;
+  [[nodiscard]] Length* find(const Work& work) noexcept { return find_by(key_of(work), work); }
+  /// The same, but where kernels of this kind differ, each is known by the launch in front of it in
+  /// its stream, too: programs repeat themselves. `previous`: 0 at first, and kept by the caller.
+  [[nodiscard]] Length* find_in_turn(const Work& work, std::uint64_t& previous) noexcept;
   /// The handle stands for another graph from now on. `preemptible`: it has waits inside.
   void renew(CUgraphExec graph, bool preemptible) noexcept;
 
@@ -125,7 +117,8 @@ class Lengths {
   static constexpr std::size_t kSize = 8192;
   static constexpr std::size_t kFunctions = 1024;
   [[nodiscard]] static std::uint64_t key_of(const Work& work) noexcept;
-  [[nodiscard]] static Length* find_in(std::vector<Length>& table, const Work& work) noexcept;
+  [[nodiscard]] Length* find_by(std::uint64_t key, const Work& work) noexcept;
+  [[nodiscard]] static Length* find_in(std::vector<Length>& table, std::uint64_t key) noexcept;
   std::vector<Length> table_ = std::vector<Length>(kSize);
   std::vector<Length> any_shape_ = std::vector<Length>(kFunctions);
 };

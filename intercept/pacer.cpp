@@ -60,7 +60,7 @@ Pacer::Turn Pacer::before(Entry entry, CUstream stream, const Work& work, bool h
   }
   if (policy.kind != PolicyKind::kDevice) return turn;
   const bool graph = work.graph != nullptr;
-  Length* const length = policy.in_time ? lengths_.find(work) : nullptr;
+  Length* const length = policy.in_time ? lengths_.find_in_turn(work, state->previous) : nullptr;
   const bool wanted = policy.in_time
                           ? client_.outranked() && spend(*state, length, graph || held, policy)
                           // A graph is many kernels: it never shares a spacing.

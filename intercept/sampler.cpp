@@ -4,24 +4,9 @@
 #include <limits>
 
 #include "intercept/capture.hpp"
-#include "intercept/log.hpp"
 #include "shm/clock.hpp"
 
 namespace sluice::intercept {
-
-namespace {
-
-/// By the thread that launches it: the program may unload a function that has run, and the driver
-/// be asked no more for its name.
-void report_differing(const Length& length) noexcept {
-  const CUfunction function = length.function();
-  Line(Level::kInfo) << (function == nullptr ? "a graph" : kernel_name(function)) << " took "
-                     << std::uint64_t{length.least_ns() / 1000} << " to "
-                     << std::uint64_t{length.longest_ns() / 1000}
-                     << " us: taken for the longest, when seen often enough";
-}
-
-}  // namespace
 
 /// Once per pair: creation can block in the driver, and is dear.
 bool Sampler::has_events(Pair& pair) noexcept {
@@ -42,9 +27,6 @@ bool Sampler::draw(std::uint32_t one_in) noexcept {
 }
 
 bool Sampler::begin(Length& length, CUstream stream) noexcept {
-  if (length.take_differing()) [[unlikely]] {
-    report_differing(length);
-  }
   // Another thread's launch into this stream is between its begin() and end(): ours is in its time.
   if (open_) spoiled_ = true;
   if (open_) return false;

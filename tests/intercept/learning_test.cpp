@@ -180,26 +180,6 @@ TEST_F(Learning, AGraphWithoutWaitsIsTold) {
   EXPECT_EQ(fake::count(Id::cuStreamWaitValue64_v2), 1U);
 }
 
-// Prevents: the driver is asked for the name of a function that was unloaded after it ran.
-// Seen to fail where the polling thread says so.
-TEST_F(Learning, ThatLengthsDifferIsSaidByWhoLaunches) {
-  attach("device:200us");
-  outrank();
-  learn(kShort, 0.05F);
-  EXPECT_TRUE(eventually([&] { return settled(); }));
-  fake::set_elapsed(0.5F);
-  EXPECT_TRUE(eventually([&] {
-    fake::clear();
-    kernel(kShort);
-    return fake::count(Id::cuEventRecord) != 0;
-  }));
-  EXPECT_TRUE(eventually([] { return fake::count(Id::cuEventElapsedTime) != 0; }));
-  EXPECT_TRUE(eventually([&] { return settled(); }));
-  EXPECT_EQ(fake::count(Id::cuFuncGetName), 0U);
-  kernel(kShort);
-  EXPECT_EQ(fake::count(Id::cuFuncGetName), 1U);
-}
-
 // A thread that captures in the default mode must not be disturbed by the samples of others.
 TEST_F(Learning, SamplesBreakNoCapture) {
   attach("device:200us");
