@@ -24,12 +24,8 @@ std::optional<std::string_view> variable(const char* name) noexcept {
 }  // namespace
 
 Config read_config() noexcept {
-  Config config{std::string(shm::kDefaultSession),
-                0,
-                shm::kDefaultPolicy,
-                false,
-                {},
-                kDefaultTraceMiB << 20U};
+  Config config{
+      std::string(shm::kDefaultSession), 0, shm::kDefaultPolicy, true, {}, kDefaultTraceMiB << 20U};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (shm::valid_session_name(*text)) {
       config.session = *text;
@@ -53,9 +49,9 @@ Config read_config() noexcept {
     }
   }
   if (const auto text = variable("SLUICE_PREDICT")) {
-    config.predict = *text == "1";
+    config.predict = *text != "0";
     if (*text != "0" && *text != "1") {
-      Line(Level::kWarn) << "SLUICE_PREDICT=" << *text << " is not 0 or 1; using 0";
+      Line(Level::kWarn) << "SLUICE_PREDICT=" << *text << " is not 0 or 1; using 1";
     }
   }
   if (const auto text = variable("SLUICE_TRACE")) config.trace = *text;

@@ -11,7 +11,7 @@ struct Config {
   std::string session;        ///< SLUICE_SESSION
   std::uint8_t priority = 0;  ///< SLUICE_PRIORITY, 0-255
   shm::Policy policy;         ///< SLUICE_POLICY
-  bool predict = false;       ///< SLUICE_PREDICT
+  bool predict = true;        ///< SLUICE_PREDICT
   std::string trace;          ///< SLUICE_TRACE: a folder; empty for no trace.
   std::uint64_t trace_limit;  ///< SLUICE_TRACE_LIMIT_MIB, in bytes.
 };

@@ -34,7 +34,7 @@ void Jobs::open_one() noexcept {
   began_ns_ = shm::monotonic_ns();
   if (!std::exchange(ahead_, false)) hold_below(began_ns_);
   // After the gates are closed: what is learned is for the next job.
-  if (!g_announced_jobs.load(std::memory_order_relaxed) && hold_others()) learn_begin(began_ns_);
+  if (hold_others()) learn_begin(began_ns_);
 }
 
 void Jobs::hold_below(std::uint64_t now) noexcept {
@@ -71,11 +71,12 @@ void Jobs::release_below(std::uint64_t took_ns) noexcept {
 }
 
 void Jobs::learn_begin(std::uint64_t now) noexcept {
+  Process& process = Process::instance();
+  if (!process.config().predict || g_announced_jobs.load(std::memory_order_relaxed)) return;
   const bool expecting = prediction_.expected().has_value();
   prediction_.began(now);
   show_predictions();
-  // While jobs are expected the thread wakes by itself.
-  if (!expecting && prediction_.expected()) Process::instance().wake_notices();
+  if (prediction_.expected()) process.expect_job(slot_, prediction_, !expecting);
 }
 
 void Jobs::show_predictions() noexcept {

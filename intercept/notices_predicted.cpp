@@ -18,10 +18,14 @@ void open_room(Client& client) noexcept {
   if (std::exchange(client.told_room(), false)) tell_no_job(client);
 }
 
+/// 0 where a prediction is worth nothing.
+std::uint64_t lead_if_wanted(const Client& client) noexcept {
+  return has_device_work_below(client) ? lead_of(client) : 0;
+}
+
 /// Returns when to look again.
 std::uint64_t act_on_prediction(Client& client, std::uint64_t now) noexcept {
-  const bool wanted = has_device_work_below(client);
-  const std::uint64_t lead = wanted ? lead_of(client) : 0;
+  const std::uint64_t lead = lead_if_wanted(client);
   const auto ahead = client.jobs().look_ahead(now, lead);
   if (!ahead) {
     open_room(client);
@@ -45,8 +49,17 @@ std::uint64_t act_on_prediction(Client& client, std::uint64_t now) noexcept {
 
 }  // namespace
 
-void Process::wake_notices() noexcept {
-  if (config_.predict && start_notices()) notices_.wake();
+void Process::expect_job(int slot, const Prediction& prediction, bool first) noexcept {
+  // While jobs are expected the thread wakes by itself. Without it each job asks, because a client
+  // that makes it worth while may have come.
+  if (!first && notice_thread_.load(std::memory_order_relaxed)) return;
+  bool pays = false;
+  for_each_client([&](const Client& client) {
+    if (client.seat().slot != slot) return;
+    const std::uint64_t lead = lead_if_wanted(client);
+    pays = lead != 0 && prediction.affordable(lead);
+  });
+  if (pays && start_notices()) notices_.wake();
 }
 
 std::uint64_t Process::step_predictions() noexcept {

@@ -60,8 +60,10 @@ class Process {
   void cancel_job(std::uint64_t announced) noexcept;
   /// Calls off announced jobs whose time is over.
   void lapse_notices() noexcept;
-  /// Jobs are predicted from now on. Takes no lock.
-  void wake_notices() noexcept;
+  /// A job of the client in this slot is expected; `first`: none was before. Starts the notice
+  /// thread where acting on it can pay, and wakes it. Takes no lock: the caller holds that of the
+  /// client's jobs, which the prediction is of.
+  void expect_job(int slot, const Prediction& prediction, bool first) noexcept;
 
   template <class Visit>
   void for_each_client(Visit visit) noexcept {

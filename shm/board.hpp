@@ -113,7 +113,7 @@ struct alignas(kLine) Slot {
   Word closed_ns;        ///< Total time closed while this client had work outstanding.
   Word room;             ///< ns left before a job that was announced begins; else kRoomOpen.
   HalfWord outranked;    ///< 1 while a client of higher priority lives on the device.
-  HalfWord noticed;      ///< 1 once a job was announced: long launches look at `room` from then on.
+  HalfWord noticed;      ///< 1 once told of a job: long launches look at `room` from then on.
   Word room_until_ns;    ///< From then on `room` is void, and the owner opens it.
   std::array<std::uint8_t, 56> reserved_gate;
 

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "intercept/sluice.h"
@@ -23,7 +26,6 @@ constexpr int kPatience = 150;
 /// This process is the critical one; another client is below it.
 class Predicted : public Session {
  protected:
-  Predicted() { setenv("SLUICE_PREDICT", "1", 1); }
   void attach_above(const char* policy_below = "device:200us") {
     attach("gate", 5);
     low_.emplace(session_, 0);
@@ -32,6 +34,21 @@ class Predicted : public Session {
   }
   shm::Slot& below() { return board().slots[static_cast<std::size_t>(low_->slot())]; }
   bool closed() { return below().gate.load() != 0; }
+
+  /// Nothing is to be paid where nothing can be won: no thread that wakes, and no closed gate.
+  void expect_nothing_done() {
+    EXPECT_FALSE(some_job_is_predicted(explicit_job, 25));
+    EXPECT_FALSE(has_notice_thread());
+    EXPECT_EQ(slot().predicted.load(), 0U);
+  }
+  static bool has_notice_thread() {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream file(task.path() / "comm");
+      std::string name;
+      if (std::getline(file, name) && name == "sluice-notice") return true;
+    }
+    return false;
+  }
 
   static void explicit_job() { sluice_job_end(sluice_job_begin(0)); }
   static void transparent_job() {
@@ -116,18 +133,32 @@ TEST_F(Predicted, WhoAnnouncesIsNotPredicted) {
   EXPECT_FALSE(some_job_is_predicted(explicit_job, 20));
 }
 
-TEST_F(Predicted, OnlyWhereItIsAskedFor) {
-  unsetenv("SLUICE_PREDICT");
+TEST_F(Predicted, NotWhereItIsSwitchedOff) {
+  setenv("SLUICE_PREDICT", "0", 1);
   attach_above();
-  EXPECT_FALSE(some_job_is_predicted(explicit_job, 25));
+  expect_nothing_done();
 }
 
+// Seen to fail, as the next two, where expect_job() asks for nothing before it starts the thread.
 // The published policies stay as they were published.
 TEST_F(Predicted, OnlyForPolicyDeviceBelow) {
   attach_above("event:2");
-  EXPECT_FALSE(some_job_is_predicted(explicit_job, 25));
+  expect_nothing_done();
 }
 
+// Gates would be closed for more than a tenth of the time: 1.2 ms before a job, by device:4.
+TEST_F(Predicted, OnlyWhereThePeriodIsLongEnough) {
+  attach_above("device:4");
+  for (int i = 0; i < 500; ++i) {
+    std::this_thread::sleep_until(due_ += 8ms);
+    explicit_job();
+  }
+  EXPECT_FALSE(has_notice_thread());
+  EXPECT_EQ(slot().predicted.load(), 0U);
+}
+
+// Jobs are regular long before somebody comes whom they are predicted for. Seen to fail where the
+// thread was started, or not, only when the jobs became regular.
 TEST_F(Predicted, OnlyWhereSomebodyIsBelow) {
   attach_above();
   low_.reset();
@@ -137,7 +168,12 @@ TEST_F(Predicted, OnlyWhereSomebodyIsBelow) {
     ASSERT_EQ(slot().job.load() % 2, 0U);
     explicit_job();
   }
+  EXPECT_FALSE(has_notice_thread());
   EXPECT_EQ(slot().predicted.load(), 0U);
+  low_.emplace(session_, 0);
+  below().policy.store(shm::parse_policy("device:200us")->pack());
+  due_ = Clock::now();
+  EXPECT_TRUE(some_job_is_predicted(explicit_job));
 }
 
 }  // namespace
