@@ -13,7 +13,7 @@ _LOOK = {
 }
 _FILLED = {"time-sliced": True, "MPS": False}
 _COLUMNS = 4
-# Above it, one point would press the others together: it is drawn at the edge, with its value.
+# Above it, one point would press the others together: it is drawn at the edge, its value named.
 _HIGHEST = 5.0
 
 
@@ -32,14 +32,16 @@ def _panel(axes, pair: str, own: list):
     for entry, policy, share, p50, p99 in own:
         colour, marker = _LOOK[policy]
         axes.plot([share, share], [p50, p99], color=colour, linewidth=0.9, alpha=0.6)
-        if p50 > _HIGHEST:
-            axes.annotate(f"p50 {p50:.0f} ×", (share, _HIGHEST), xytext=(-4, -12), ha="right",
-                          textcoords="offset points", fontsize=7, color=colour)
-        else:
+        if p50 <= _HIGHEST:
             axes.plot([share], [p99], marker="_", color=colour, markersize=7)
         axes.plot([share], [min(p50, _HIGHEST)], marker=marker, color=colour, markersize=6,
                   markerfacecolor=colour if _FILLED[entry["mode"]] else "white", clip_on=False,
                   zorder=3 if policy.startswith("device") else 2)
+    above = [(p50, policy) for _, policy, _, p50, _ in own if p50 > _HIGHEST]
+    for line, (p50, policy) in enumerate(sorted(above, reverse=True)):
+        axes.annotate(f"{policy}: p50 {p50:.0f} ×", (0.5, 1), xytext=(0, -9 - 9 * line),
+                      xycoords="axes fraction", textcoords="offset points", ha="center",
+                      fontsize=7, color=_LOOK[policy][0])
     axes.axhline(1, color="#999999", linewidth=0.8, linestyle=":")
     axes.set_yscale("log")
     axes.set_ylim(0.9, _HIGHEST)
