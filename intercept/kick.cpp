@@ -40,8 +40,8 @@ void Kick::make() noexcept {
   calls.cuCtxPopCurrent_v2(&popped);
 }
 
-/// A client that is held would cut into the job that holds it; and with a full queue behind its gate
-/// the driver would block. Its priority may have changed.
+/// A client that is held would cut into the job that holds it; and with a full queue behind its
+/// gate the driver would block. Its priority may have changed.
 bool Kick::may_kick() const noexcept {
   return nothing_.load() != nullptr && !client_.gate_closed() &&
          shm::SlotInfo::unpack(client_.slot().info.load()).priority != 0;

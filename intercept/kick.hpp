@@ -8,9 +8,9 @@ namespace sluice::intercept {
 class Client;
 
 /// One empty kernel of this process, so that the GPU switches to its context before the job that
-/// was announced begins: a switch takes 0.11 to 0.13 ms (measured on one H200, driver 580). There is
-/// none under MPS, where nothing is switched, for a client of priority 0, which holds nobody back,
-/// and where the program has no primary context on the device.
+/// was announced begins: a switch takes 0.11 to 0.13 ms (measured on one H200, driver 580). There
+/// is none under MPS, where nothing is switched, for a client of priority 0, which holds nobody
+/// back, and where the program has no primary context on the device.
 class Kick {
  public:
   explicit Kick(const Client& client) noexcept : client_(client) {}

@@ -96,8 +96,8 @@ class Length {
   std::atomic<std::uint32_t> length_{kUnbounded};
   std::atomic<std::uint32_t> longest_{kUnbounded};
   std::atomic<std::uint64_t> frozen_{0};  ///< 0: not asked for yet; else longest_ and length_.
-  Extremes now_;     ///< Of the thread that adds samples, as is:
-  Extremes before_;  ///< of the kSamples before those.
+  Extremes now_;                          ///< Of the thread that adds samples, as is:
+  Extremes before_;                       ///< of the kSamples before those.
 };
 
 /// The lengths of what one client launches. Found without a lock, never forgotten. A program that

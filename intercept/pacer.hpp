@@ -34,7 +34,7 @@ class Pacer {
     std::uint64_t launches = 0;
     std::array<CUevent, 2> group_end{};  ///< Of even and odd groups; null until first used.
     std::array<bool, 2> recorded{};
-    std::uint64_t run_ns = 0;  ///< Length of what was launched since its last wait.
+    std::uint64_t run_ns = 0;    ///< Length of what was launched since its last wait.
     std::uint64_t previous = 0;  ///< The kind of its last launch (Lengths::find_in_turn).
     Sampler sampler;
   };

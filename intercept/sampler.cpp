@@ -19,8 +19,9 @@ bool Sampler::has_events(Pair& pair) noexcept {
   return false;
 }
 
-/// True once in so many times, at random: programs repeat themselves, and what is picked by counting
-/// could be the same launches again and again. (A linear congruential generator; Numerical Recipes.)
+/// True once in so many times, at random: programs repeat themselves, and what is picked by
+/// counting could be the same launches again and again. (A linear congruential generator; Numerical
+/// Recipes.)
 bool Sampler::draw(std::uint32_t one_in) noexcept {
   random_ = random_ * 1'664'525U + 1'013'904'223U;
   return random_ < std::numeric_limits<std::uint32_t>::max() / one_in;

@@ -162,7 +162,7 @@ TEST_F(Notices, AnotherJobThatRunsMeanwhileKeepsTheGate) {
 class Kicks : public Notices {
  protected:
   void retain_context(int priority = 5) {
-    choose("gate", priority);  // read at the first call
+    choose("gate", priority);       // read at the first call
     fake::set_stream_waits(false);  // nor any other attribute: else it says that it has MPS
     CUcontext context = nullptr;
     ::cuDevicePrimaryCtxRetain(&context, 0);
