@@ -53,7 +53,7 @@ void Jobs::close_one() noexcept {
   if (open_ == 0 || --open_ != 0) return;
   const std::uint64_t now = shm::monotonic_ns();
   prediction_.ended(now);
-  release_below(std::max<std::uint64_t>(now - began_ns_, 1));
+  release_below(began_ns_ == 0 ? 0 : std::max<std::uint64_t>(now - began_ns_, 1));
 }
 
 /// `took_ns` is 0 where there was no job.
@@ -128,9 +128,16 @@ void Jobs::begin() noexcept {
   if (transparent_) close_transparent();
 }
 
+void Jobs::hold_for_announced() noexcept {
+  const std::lock_guard lock(mutex_);
+  open_one();
+  if (transparent_) close_transparent();
+  if (open_ == 1) began_ns_ = 0;
+}
+
 void Jobs::announced_begins() noexcept {
   const std::lock_guard lock(mutex_);
-  if (open_ == 1) began_ns_ = shm::monotonic_ns();
+  if (began_ns_ == 0) began_ns_ = shm::monotonic_ns();
 }
 
 void Jobs::end() noexcept {

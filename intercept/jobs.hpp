@@ -31,7 +31,9 @@ class Jobs {
   /// Explicit begin and end. Calls must balance.
   void begin() noexcept;
   void end() noexcept;
-  /// An announced job, for which begin() was called when the gates had to close, begins now.
+  /// In the place of begin(): the gates must close for a job that is announced. It begins at
+  /// announced_begins(), or ends without having been one.
+  void hold_for_announced() noexcept;
   void announced_begins() noexcept;
 
   /// Work is about to be given to `stream`, and has been counted already. Costs two thread-local
@@ -129,7 +131,7 @@ class Jobs {
   std::mutex mutex_;
   int open_ = 0;        ///< Overlapping jobs, the transparent one included.
   bool ahead_ = false;  ///< Active without a job, for one that is predicted.
-  std::uint64_t began_ns_ = 0;
+  std::uint64_t began_ns_ = 0;  ///< Of the open job; 0: it has not begun, only been announced.
   Prediction prediction_;
   bool transparent_ = false;
   std::vector<Busy> busy_;

@@ -158,7 +158,10 @@ Process::Next Process::step_notices() noexcept {
   for (Notices::Notice& notice : notices_.waiting()) {
     if (!notice.closed && now + lead >= notice.start_ns) {
       notice.closed = closed_one = true;
-      open_job(notice.job);
+      open_jobs_.insert(notice.job);
+      if (open_jobs_.size() == 1) {
+        for_each_client([](Client& client) { client.jobs().hold_for_announced(); });
+      }
     }
     if (!notice.closed) start_ns = std::min(start_ns, notice.start_ns);
     if (notice.closed) next.look_ns = now + kNoticeStepNs;

@@ -248,11 +248,11 @@ std::uint64_t Process::begin_job(std::uint64_t announced) noexcept {
   const std::lock_guard lock(jobs_mutex_);
   const Notices::Taken taken = notices_.take(announced);
   const std::uint64_t job = taken == Notices::Taken::kUnknown ? ++last_job_ : announced;
-  if (taken == Notices::Taken::kClosed) {
-    for_each_client([](Client& client) { client.jobs().announced_begins(); });
-  } else {
-    open_job(job);
-  }
+  const bool opens = open_jobs_.empty();
+  open_jobs_.insert(job);  // an announced one whose gates are closed is there already
+  for_each_client([opens](Client& client) {
+    opens ? client.jobs().begin() : client.jobs().announced_begins();
+  });
   if (taken != Notices::Taken::kUnknown) open_room();
   return job;
 }
@@ -261,11 +261,6 @@ void Process::end_job(std::uint64_t job) noexcept {
   if (in_forked_child()) return;
   const std::lock_guard lock(jobs_mutex_);
   close_job(job);
-}
-
-void Process::open_job(std::uint64_t job) noexcept {
-  open_jobs_.insert(job);
-  if (open_jobs_.size() == 1) for_each_client([](Client& client) { client.jobs().begin(); });
 }
 
 void Process::close_job(std::uint64_t job) noexcept {

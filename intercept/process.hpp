@@ -85,7 +85,6 @@ class Process {
   void refuse(std::string_view why) noexcept;
   void publish(std::unique_ptr<Client> client) noexcept;
   // Under the lock of the jobs.
-  void open_job(std::uint64_t job) noexcept;
   void close_job(std::uint64_t job) noexcept;
   void open_room() noexcept;
   struct Next {

@@ -30,6 +30,10 @@ class Notices : public Session {
   }
   shm::Slot& below() { return board().slots[static_cast<std::size_t>(low_->slot())]; }
   bool closed() { return below().gate.load() != 0; }
+  std::uint64_t last_job_ns() {
+    const std::uint64_t job = slot().job.load() / 2;
+    return slot().recent_jobs_ns[(job - 1) % shm::kRecentJobs].load();
+  }
 
   std::optional<Critical> low_;
 };
@@ -72,8 +76,20 @@ TEST_F(Notices, AJobIsAsLongAsItTook) {
   const std::uint64_t before = shm::monotonic_ns();
   sluice_job_end(sluice_job_begin(announced));
   const std::uint64_t took = shm::monotonic_ns() - before;
-  const std::uint64_t job = slot().job.load() / 2;
-  EXPECT_LE(slot().recent_jobs_ns[(job - 1) % shm::kRecentJobs].load(), took);
+  EXPECT_LE(last_job_ns(), took);
+  EXPECT_GT(last_job_ns(), 0U);
+}
+
+TEST_F(Notices, AJobBesideOneThatIsCalledOffIsAJob) {
+  attach_above();
+  const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns());
+  EXPECT_TRUE(eventually([&] { return closed(); }));
+  const std::uint64_t job = sluice_job_begin(0);
+  sluice_job_cancel(announced);
+  EXPECT_TRUE(closed());
+  sluice_job_end(job);
+  EXPECT_FALSE(closed());
+  EXPECT_GT(last_job_ns(), 0U);
 }
 
 // Seen to fail where the room stayed closed for the next job, however far: until it was void.
@@ -124,6 +140,7 @@ TEST_F(Notices, AnAnnouncementLapses) {
   EXPECT_TRUE(eventually([&] { return closed(); }));
   EXPECT_TRUE(eventually([&] { return !closed(); }));
   EXPECT_EQ(below().room.load(), shm::kRoomOpen);
+  EXPECT_EQ(last_job_ns(), 0U) << "it was no job";
   // Taken after that it is a job like any other.
   const std::uint64_t job = sluice_job_begin(announced);
   EXPECT_NE(job, 0U);
