@@ -14,22 +14,6 @@ using shm::Count;
 
 class Learning : public Session {
  protected:
-  static CUresult kernel(std::uintptr_t function, CUstream stream = nullptr) {
-    return ::cuLaunchKernel(reinterpret_cast<CUfunction>(function), 1, 1, 1, 1, 1, 1, 0, stream,
-                            nullptr, nullptr);
-  }
-
-  /// Launches it until it is known to take so long.
-  void learn(std::uintptr_t function, float ms) {
-    fake::set_elapsed(ms);
-    ASSERT_TRUE(eventually([&] {
-      const std::uint64_t unknown = slot().unknown_launches.load();
-      kernel(function);
-      std::this_thread::sleep_for(1ms);
-      return slot().unknown_launches.load() == unknown;
-    })) << "not learned";
-  }
-
   /// Whether no sample is under way: nobody asks the driver any more.
   static bool settled() {
     const std::size_t before = fake::count(Id::cuEventQuery);

@@ -293,19 +293,6 @@ TEST_F(Kicks, AStreamEndsBesideOneThatBlocks) {
 /// This process is below.
 class Room : public Session {
  protected:
-  void learn(std::uintptr_t function, float ms) {
-    fake::set_elapsed(ms);
-    ASSERT_TRUE(eventually([&] {
-      const std::uint64_t unknown = slot().unknown_launches.load();
-      kernel(function);
-      std::this_thread::sleep_for(1ms);
-      return slot().unknown_launches.load() == unknown;
-    }));
-  }
-  static void kernel(std::uintptr_t function) {
-    ::cuLaunchKernel(reinterpret_cast<CUfunction>(function), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr,
-                     nullptr);
-  }
   /// R: for room, G: for the gate, K: a launch.
   static std::string order() {
     std::string order;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "intercept/sluice.h"
 #include "shm/messages.hpp"
@@ -90,8 +91,11 @@ void Session::start_controller() {
   if (!there) throw std::runtime_error("the controller does not come up");
 }
 
-CUresult Session::launch(CUstream stream) {
-  return ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
+CUresult Session::launch(CUstream stream) { return kernel(0, stream); }
+
+CUresult Session::kernel(std::uintptr_t function, CUstream stream) {
+  return ::cuLaunchKernel(reinterpret_cast<CUfunction>(function), 1, 1, 1, 1, 1, 1, 0, stream,
+                          nullptr, nullptr);
 }
 
 CUstream Session::make_stream() {
@@ -114,6 +118,16 @@ Critical& Session::outrank() {
   critical_ = std::make_unique<Critical>(session_, 200);
   EXPECT_TRUE(eventually([&] { return slot().outranked.load() == 1; }));
   return *critical_;
+}
+
+void Session::learn(std::uintptr_t function, float ms) {
+  fake::set_elapsed(ms);
+  ASSERT_TRUE(eventually([&] {
+    const std::uint64_t unknown = slot().unknown_launches.load();
+    kernel(function);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return slot().unknown_launches.load() == unknown;
+  })) << "not learned";
 }
 
 void Session::stop_with_fresh_heartbeat() {

@@ -48,12 +48,16 @@ class Session : public testing::Test {
 
   /// A kernel launch on the stream, as a program makes it.
   static CUresult launch(CUstream stream = nullptr);
+  static CUresult kernel(std::uintptr_t function, CUstream stream = nullptr);
   static CUstream make_stream();
 
   /// Choose, start, attach by a first launch, and forget what that did.
   void attach(const std::string& policy, int priority = 0);
   /// From now on somebody outranks this client, so that it paces.
   Critical& outrank();
+
+  /// Launches the kernel until it is known to take so long.
+  void learn(std::uintptr_t function, float ms);
 
   /// The controller stands still, and this client may not find it silent; it is live.
   void stop_with_fresh_heartbeat();
