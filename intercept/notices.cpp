@@ -55,6 +55,7 @@ std::uint64_t lead_of(const Client& client) noexcept {
   std::uint64_t lead = 0;
   for_each_below(client, [&lead](const shm::Slot& below) {
     const auto policy = shm::Policy::unpack(below.policy.load());
+    if (policy.kind == shm::PolicyKind::kNone) return;  // no gate holds it
     lead = std::max(lead, policy.in_time ? policy.time_ns() : kUnboundedNs);
   });
   return client.to_real_ns(lead + handover_ns(client));

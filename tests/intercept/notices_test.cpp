@@ -53,6 +53,17 @@ TEST_F(Notices, GatesCloseBeforeTheStartAndStayClosedForTheJob) {
   EXPECT_FALSE(closed());
 }
 
+// It would make gates close 1 ms earlier for others. Seen to fail without the return in lead_of().
+TEST_F(Notices, WhoHasNoGateMakesNoneCloseEarly) {
+  attach_above();
+  const std::uint64_t start = shm::monotonic_ns() + 100 * kMs;
+  const std::uint64_t announced = sluice_job_announce(start);
+  while (!closed() && shm::monotonic_ns() < start + 10 * kMs) continue;
+  EXPECT_TRUE(closed());
+  EXPECT_GT(shm::monotonic_ns() + kMs / 2, start);
+  sluice_job_cancel(announced);
+}
+
 // Long launches must be able to see how much time is left, and find it open when all is over.
 TEST_F(Notices, TheRoomThatIsLeftIsTold) {
   attach_above();
