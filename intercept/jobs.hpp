@@ -129,8 +129,8 @@ class Jobs {
   /// Serialises begin and end, and guards what follows. No driver call that can block is made
   /// under it: launching threads take it.
   std::mutex mutex_;
-  int open_ = 0;        ///< Overlapping jobs, the transparent one included.
-  bool ahead_ = false;  ///< Active without a job, for one that is predicted.
+  int open_ = 0;                ///< Overlapping jobs, the transparent one included.
+  bool ahead_ = false;          ///< Active without a job, for one that is predicted.
   std::uint64_t began_ns_ = 0;  ///< Of the open job; 0: it has not begun, only been announced.
   Prediction prediction_;
   bool transparent_ = false;

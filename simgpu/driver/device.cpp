@@ -20,7 +20,7 @@ CUresult with_device(CUdevice device, F&& call) {
 
 // What an H200 answers, where a program of ours asks; 0 for every other attribute.
 const std::map<int, int>& attributes() {
-  static const std::map<int, int> values = {
+  static const std::map<int, int> kValues = {
       {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
       {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
       {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
@@ -46,7 +46,7 @@ const std::map<int, int>& attributes() {
       {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
       {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
   };
-  return values;
+  return kValues;
 }
 
 CUresult device_uuid(CUuuid* uuid, CUdevice dev) {

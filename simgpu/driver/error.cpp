@@ -15,7 +15,7 @@ struct Text {
   }
 
 const Text* find(CUresult error) {
-  static const std::map<CUresult, Text> texts = {
+  static const std::map<CUresult, Text> kTexts = {
       SLUICE_ERROR(CUDA_SUCCESS, "no error"),
       SLUICE_ERROR(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
       SLUICE_ERROR(CUDA_ERROR_OUT_OF_MEMORY, "out of memory"),
@@ -50,8 +50,8 @@ const Text* find(CUresult error) {
       SLUICE_ERROR(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, "the graphs differ too much to update"),
       SLUICE_ERROR(CUDA_ERROR_UNKNOWN, "unknown error"),
   };
-  const auto found = texts.find(error);
-  return found == texts.end() ? nullptr : &found->second;
+  const auto found = kTexts.find(error);
+  return found == kTexts.end() ? nullptr : &found->second;
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ void* address(F* function) {
   return reinterpret_cast<void*>(function);
 }
 
-const Entry entries[] = {
+const Entry kEntries[] = {
 #define SLUICE_ENTRY(name, version, symbol) {#name, version, address(&symbol), nullptr},
 #define SLUICE_ENTRY_PT(name, version, symbol, pt) {#name, version, address(&symbol), address(&pt)},
 #include "simgpu/driver/entries.def"
@@ -36,7 +36,7 @@ CUresult look_up(const char* symbol, void** pfn, int version, cuuint64_t flags,
   *pfn = nullptr;
   const Entry* best = nullptr;
   bool known = false;
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : kEntries) {
     if (std::strcmp(entry.name, symbol) != 0) continue;
     known = true;
     if (entry.version > version) continue;
