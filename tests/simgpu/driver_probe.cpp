@@ -41,7 +41,7 @@ void say(const std::string& question, long answer) {
 }
 
 CUcontext context;
-CUmodule module_;
+CUmodule loaded;
 CUfunction spin;
 CUstream stream;
 CUstream other;
@@ -117,14 +117,14 @@ void without_context() {
   say("no context: cuStreamSynchronize(0)", cuStreamSynchronize(nullptr));
   say("no context: cuStreamGetId(0)", cuStreamGetId(nullptr, &id));
   say("no context: cuStreamIsCapturing(0)", cuStreamIsCapturing(nullptr, &capturing));
-  say("no context: cuModuleLoadData", cuModuleLoadData(&module_, kModule));
+  say("no context: cuModuleLoadData", cuModuleLoadData(&loaded, kModule));
 }
 
 void set_up() {
   cuDevicePrimaryCtxRetain(&context, 0);
   cuCtxSetCurrent(context);
-  say("set up: cuModuleLoadData", cuModuleLoadData(&module_, kModule));
-  cuModuleGetFunction(&spin, module_, "sluice_spin");
+  say("set up: cuModuleLoadData", cuModuleLoadData(&loaded, kModule));
+  cuModuleGetFunction(&spin, loaded, "sluice_spin");
   cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
   cuStreamCreate(&other, CU_STREAM_NON_BLOCKING);
   cuStreamCreate(&blocking, CU_STREAM_DEFAULT);
@@ -153,7 +153,7 @@ void handles_and_arguments() {
   say("cuStreamDestroy(null)", cuStreamDestroy(nullptr));
   say("cuStreamWaitEvent(null)", cuStreamWaitEvent(stream, nullptr, 0));
   say("cuModuleGetFunction(null module)", cuModuleGetFunction(&function, nullptr, "x"));
-  say("cuModuleGetFunction(missing)", cuModuleGetFunction(&function, module_, "missing"));
+  say("cuModuleGetFunction(missing)", cuModuleGetFunction(&function, loaded, "missing"));
   say("cuModuleUnload(null)", cuModuleUnload(nullptr));
   say("cuLaunchKernel(null)",
       cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));

@@ -14,7 +14,7 @@ struct Entry {
   const char* per_thread;
 };
 
-const Entry entries[] = {
+const Entry kEntries[] = {
 #define SLUICE_ENTRY(name, version, symbol) {#name, version, #symbol, nullptr},
 #define SLUICE_ENTRY_PT(name, version, symbol, pt) {#name, version, #symbol, #pt},
 #include "simgpu/driver/entries.def"
@@ -32,7 +32,7 @@ TEST(Lookup, EveryEntryIsExportedAndFoundByBothAbisAtItsOwnVersion) {
   ASSERT_NE(library(), nullptr);
   const auto first_abi = reinterpret_cast<GetProcAddress>(dlsym(library(), "cuGetProcAddress"));
   ASSERT_NE(first_abi, nullptr);
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : kEntries) {
     void* exported = dlsym(library(), entry.plain);
     EXPECT_NE(exported, nullptr) << entry.plain;
     void* found = nullptr;
