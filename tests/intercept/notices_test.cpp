@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -244,6 +245,57 @@ TEST_F(Kicks, ItIsLoadedBeforeTheFirstLaunch) {
   fake::clear();
   launch();
   EXPECT_EQ(order(), "MK");
+}
+
+// Such a kernel may be another thread's. Seen to fail where the client was published before.
+TEST_F(Kicks, NobodyLaunchesWhileItIsLoaded) {
+  retain_context();
+  start_controller();
+  fake::stall(Id::cuModuleLoadData);
+  fake::clear();
+  std::thread first([] { launch(); });
+  EXPECT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  std::thread second([] { launch(); });
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(order(), "M");
+  fake::unstall();
+  first.join();
+  second.join();
+  EXPECT_EQ(order(), "MKK");
+}
+
+// The driver loads its compiler for it, and who waits may hold the loader's lock: a library that
+// launches from its constructor. Seen to hang where attach_mutex_ was waited for without an end.
+TEST_F(Kicks, NobodyWaitsForItForEver) {
+  retain_context();
+  start_controller();
+  fake::stall(Id::cuModuleLoadData);
+  std::thread first([] { launch(); });
+  EXPECT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  std::atomic<int> launched{0};
+  std::thread second([&launched] {
+    while (launched.fetch_add(1) < 100) launch();
+  });
+  EXPECT_TRUE(eventually([&launched] { return launched.load() >= 100; }));
+  fake::unstall();
+  first.join();
+  second.join();
+  launch();
+  EXPECT_EQ(sluice_attached(), 1);
+}
+
+// One that runs on another device may wait for a launch to this one: a collective over both.
+// Seen to fail where each device's first launch loaded a kick.
+TEST_F(Kicks, ASecondDeviceHasNone) {
+  retain_context();
+  start_controller();
+  CUcontext other = nullptr;
+  ::cuDevicePrimaryCtxRetain(&other, 1);
+  fake::clear();
+  launch();
+  ::cuCtxSetCurrent(other);
+  launch();
+  EXPECT_EQ(order(), "MKK");
 }
 
 TEST_F(Kicks, PriorityZeroHasNone) {
