@@ -71,8 +71,9 @@ Length* Lengths::find_in_turn(const Work& work, std::uint64_t& previous) noexcep
   const std::uint64_t behind = std::exchange(previous, key);
   Length* const length = find_by(key, work);
   if (length == nullptr || work.graph != nullptr || !length->differs()) return length;
-  Length* const own = find_by(mix(key, behind), work);
-  if (own != nullptr && !own->known()) own->assume(*length);
+  Length* const own = find_in(table_, mix(key, behind));
+  if (own == nullptr) return length;  // that of its function is shared with kinds that are longer
+  if (!own->known()) own->assume(*length);
   return own;
 }
 

@@ -173,6 +173,19 @@ TEST(Lengths, OfTooManyShapesTheLastShareALength) {
   EXPECT_NE(late, lengths.find(kernel(2, 30'000)));
 }
 
+// Of a full table a kernel that differs kept nothing but what its function's other shapes share,
+// and they were taken to be as long as it. Seen to fail with find_by() for both keys.
+TEST(Lengths, WhatDiffersInAFullTableIsKnownByItsKind) {
+  Lengths lengths;
+  Length* const kind = lengths.find(kernel(9));
+  kind->add_sample(400'000);
+  kind->add_sample(1'400'000);
+  for (unsigned blocks = 1; blocks <= 20'000; ++blocks) (void)lengths.find(kernel(1, blocks));
+  std::uint64_t previous = 0;
+  EXPECT_EQ(lengths.find_in_turn(kernel(9), previous), kind);
+  EXPECT_EQ(lengths.find(kernel(9, 30'000))->longest_ns(), Length::kUnbounded);
+}
+
 TEST(Lengths, TooManyFunctionsAreNotKept) {
   Lengths lengths;
   std::size_t kept = 0;
