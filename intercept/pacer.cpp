@@ -84,10 +84,28 @@ bool Pacer::spend(Stream& state, const Length* length, bool graph,
   const std::uint64_t ns = std::min<std::uint64_t>(
       length == nullptr ? Length::kUnbounded : length->ns(), spacing_ns + 1);
   const bool due = graph || run_ns_.load(std::memory_order_relaxed) + ns > spacing_ns;
-  if (due) run_ns_.fetch_sub(std::exchange(state.run_ns, 0), std::memory_order_relaxed);
-  state.run_ns += ns;
-  run_ns_.fetch_add(ns, std::memory_order_relaxed);
+  if (due) {
+    const std::uint64_t own_ns = state.run_ns.exchange(0);
+    if (run_ns_.fetch_sub(own_ns) != own_ns) write_off_idle();
+  }
+  run_ns_.fetch_add(ns);
+  state.run_ns.fetch_add(ns);
+  state.idle.store(false, std::memory_order_relaxed);
   return due;
+}
+
+/// What another stream was given last has run where nothing came after it for so long, or stands
+/// behind a wait of its own. Else it would count for ever, and each launch elsewhere get a wait.
+void Pacer::write_off_idle() noexcept {
+  constexpr std::uint64_t kLongNs = 100'000'000;
+  const std::uint64_t now = shm::monotonic_ns();
+  std::uint64_t last = written_off_ns_.load();
+  if (client_.gate_closed()) return written_off_ns_.store(now);  // it may run when that opens
+  if (now - last < kLongNs || !written_off_ns_.compare_exchange_strong(last, now)) return;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, stream] : streams_) {
+    if (stream->idle.exchange(true)) run_ns_.fetch_sub(stream->run_ns.exchange(0));
+  }
 }
 
 void Pacer::tell_status(const Length* length, bool graph) noexcept {
@@ -293,7 +311,7 @@ void Pacer::forget(CUstream stream) noexcept {
   for (const CUevent event : state.group_end) {
     if (event != nullptr) driver().cuEventDestroy_v2(event);
   }
-  run_ns_.fetch_sub(state.run_ns);
+  run_ns_.fetch_sub(state.run_ns.exchange(0));
   streams_.erase(found);
 }
 
@@ -303,7 +321,7 @@ void Pacer::forget_context(CUcontext context) noexcept {
     Stream& state = *entry.second;
     if (context != nullptr && state.context != context) return false;
     state.sampler.end_stream(true);
-    run_ns_.fetch_sub(state.run_ns);
+    run_ns_.fetch_sub(state.run_ns.exchange(0));
     return true;
   });
   if (context != nullptr && registered_in_.load() != context) return;

@@ -34,8 +34,9 @@ class Pacer {
     std::uint64_t launches = 0;
     std::array<CUevent, 2> group_end{};  ///< Of even and odd groups; null until first used.
     std::array<bool, 2> recorded{};
-    std::uint64_t run_ns = 0;    ///< Length of what was launched since its last wait.
-    std::uint64_t previous = 0;  ///< The kind of its last launch (Lengths::find_in_turn).
+    std::atomic<std::uint64_t> run_ns{0};  ///< Length of what was launched since its last wait.
+    std::atomic<bool> idle{false};         ///< Nothing was launched since write_off_idle().
+    std::uint64_t previous = 0;            ///< The kind of its last launch (Lengths::find_in_turn).
     Sampler sampler;
   };
 
@@ -84,6 +85,7 @@ class Pacer {
   /// Policy device in time: puts the launch to the account. Whether a wait is due in front of it.
   [[nodiscard]] bool spend(Stream& state, const Length* length, bool graph,
                            const shm::Policy& policy) noexcept;
+  void write_off_idle() noexcept;
   [[nodiscard]] bool begin_sample(Stream& state, Length* length, CUstream stream) noexcept;
   void note_known(bool known) noexcept;
   void tell_status(const Length* length, bool graph) noexcept;
@@ -106,7 +108,8 @@ class Pacer {
   std::atomic<CUcontext> registered_in_{nullptr};
 
   Lengths lengths_;
-  std::atomic<std::uint64_t> run_ns_{0};  ///< Sum of Stream::run_ns.
+  std::atomic<std::uint64_t> run_ns_{0};  ///< Sum of Stream::run_ns, and never less.
+  std::atomic<std::uint64_t> written_off_ns_{0};
   std::atomic<std::uint32_t> known_in_a_row_{0};
   std::optional<std::uint64_t> quiet_before_;  ///< Of the polling thread.
   std::vector<std::shared_ptr<Stream>> sampled_;

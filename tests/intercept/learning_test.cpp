@@ -91,6 +91,21 @@ TEST_F(Learning, AllStreamsHaveOneAccount) {
   EXPECT_EQ(order_of_calls(), "111W1");
 }
 
+// What a stream was given once, in a warm-up say, has long run. Seen to fail, with a wait in front
+// of every launch, where it stayed in the account for ever.
+TEST_F(Learning, AStreamOfThePastSpendsNothing) {
+  attach("device:200us");
+  outrank();
+  learn(kShort, 0.05F);
+  kernel(kLong, make_stream());
+  EXPECT_TRUE(eventually([&] {
+    std::this_thread::sleep_for(5ms);
+    fake::clear();
+    for (int i = 0; i < 8; ++i) kernel(kShort);
+    return fake::count(Id::cuStreamWaitValue64_v2) == 2;
+  }));
+}
+
 // Seen to fail without the comparison of the numbers in Sampler::take_in().
 TEST_F(Learning, NothingIsLearnedWhileAnotherClientRuns) {
   attach("device:200us");
