@@ -65,7 +65,8 @@ void Prediction::closed(std::uint64_t now_ns) noexcept {
 void Prediction::lapsed(std::uint64_t now_ns) noexcept {
   if (state_ == State::kClosed) decide({false, now_ns - closed_ns_});
   if (state_ == State::kWatched) decide({false, 0});
-  expect_next();
+  do expect_next();
+  while (expected_ && now_ns >= expected_->lapse_ns);
 }
 
 void Prediction::dropped(std::uint64_t now_ns) noexcept {

@@ -112,6 +112,20 @@ TEST_F(Predicted, AJobThatDoesNotComeHoldsNobody) {
   EXPECT_EQ(slot().job.load() % 2, 0U) << "shown as active";
 }
 
+// Where nobody was below, jobs that were expected are long over when somebody comes. Seen to fail
+// where lapsed() took but one of them for over: gates closed for the other.
+TEST_F(Predicted, WhatIsOverHoldsNobodyWhoComesLater) {
+  attach_above();
+  ASSERT_TRUE(some_job_is_predicted(explicit_job));
+  low_.reset();
+  std::this_thread::sleep_for(3 * kPeriod);
+  const std::uint64_t before = slot().job.load();
+  low_.emplace(session_, 0);
+  below().policy.store(shm::parse_policy("device:200us")->pack());
+  std::this_thread::sleep_for(1200ms);  // the notice thread looks once a second
+  EXPECT_EQ(slot().job.load(), before);
+}
+
 // The time in front of it is no part of a job. Seen to fail where job_since_ns is its begin.
 TEST_F(Predicted, AJobIsAsLongAsItTook) {
   attach_above("gate");  // the gates close 1.2 ms before a job
