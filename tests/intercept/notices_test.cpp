@@ -298,6 +298,20 @@ TEST_F(Kicks, ASecondDeviceHasNone) {
   EXPECT_EQ(order(), "MKK");
 }
 
+// The first launch may be one that is captured, or come beside a capture in the default mode.
+// Seen to fail without RelaxedCapture in Kick::make().
+TEST_F(Kicks, ItsLoadingBreaksNoCapture) {
+  retain_context();
+  start_controller();
+  CUstream stream = make_stream();
+  ASSERT_EQ(::cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  fake::clear();
+  launch(stream);
+  EXPECT_EQ(order(), "MK");
+  CUgraph graph = nullptr;
+  EXPECT_EQ(::cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+}
+
 TEST_F(Kicks, PriorityZeroHasNone) {
   retain_context(0);
   start_controller();

@@ -48,6 +48,9 @@ SLUICE_FAKE_ENTRY(cuStreamWaitValue64_v2, CUstream stream, CUdeviceptr address, 
   return state().submit_wait(stream, address, value, flags);
 }
 
+SLUICE_FAKE_ENTRY(cuModuleLoadData, CUmodule*, const void*) {
+  return state().unsafe_call() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
 /// One function, of the one module that is ever loaded here.
 SLUICE_FAKE_ENTRY(cuModuleGetFunction, CUfunction* function, CUmodule, const char*) {
   *function = reinterpret_cast<CUfunction>(kLoadedFunction);
