@@ -30,7 +30,7 @@ bool Sampler::draw(std::uint32_t one_in) noexcept {
 bool Sampler::begin(Length& length, CUstream stream) noexcept {
   // Another thread's launch into this stream is between its begin() and end(): ours is in its time.
   if (open_) spoiled_ = true;
-  if (open_) return false;
+  if (open_ || ended_.load()) return false;
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   if (made - taken_.load(std::memory_order_acquire) == kPairs) return false;
   if (length.is_sampled()) return false;
@@ -58,13 +58,14 @@ void Sampler::end(CUstream stream) noexcept {
   const RelaxedCapture relaxed;
   const bool behind_work = driver().cuEventQuery(pair.before) == CUDA_ERROR_NOT_READY;
   pair.host_ns = behind_work ? 0 : shm::monotonic_ns() - pair.host_ns;
-  made_.store(made + 1, std::memory_order_release);
+  made_.store(made + 1);
+  if (ended_.load()) pair.length->end_sample();  // nobody will take it in
 }
 
 bool Sampler::collect(std::optional<std::uint64_t> before,
                       std::optional<std::uint64_t> now) noexcept {
   const std::lock_guard lock(ending_);
-  if (ended_) return false;
+  if (ended_.load()) return false;
   const RelaxedCapture relaxed;
   for (std::uint32_t taken = taken_.load(); taken != made_.load(std::memory_order_acquire);
        taken_.store(++taken, std::memory_order_release)) {
@@ -95,8 +96,7 @@ void Sampler::take_in(const Pair& pair, std::optional<std::uint64_t> now) noexce
 
 void Sampler::end_stream(bool gone) noexcept {
   const std::lock_guard lock(ending_);
-  if (ended_) return;
-  ended_ = true;
+  if (ended_.exchange(true)) return;
   for (std::uint32_t i = taken_.load(); i != made_.load(); ++i) {
     pairs_[i % kPairs].length->end_sample();
   }

@@ -57,7 +57,7 @@ class Sampler {
   bool open_ = false;     ///< Between begin() and end(), which may be those of different threads.
   bool spoiled_ = false;  ///< Another launch came in between.
   std::mutex ending_;     ///< Never taken by a launch.
-  bool ended_ = false;
+  std::atomic<bool> ended_{false};
 };
 
 }  // namespace sluice::intercept

@@ -124,6 +124,21 @@ TEST_F(Learning, NothingIsLearnedWhileAnotherClientRuns) {
   EXPECT_EQ(slot().unknown_launches.load(), 20U);
 }
 
+// A green context ends, and with it what is kept of all streams, while a launch that is measured is
+// on its way. Seen to fail, its kind unknown for ever, without the look at ended_ in
+// Sampler::end().
+TEST_F(Learning, AContextMayEndBesideAMeasuredLaunch) {
+  attach("device:200us");
+  outrank();
+  fake::stall(Id::cuLaunchKernel);
+  std::thread other([] { kernel(kShort); });
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  ::cuGreenCtxDestroy(nullptr);
+  fake::unstall();
+  other.join();
+  learn(kShort, 0.05F);
+}
+
 TEST_F(Learning, AloneItLearnsAndNeverWaits) {
   attach("device:200us");
   fake::set_elapsed(0.05F);
