@@ -11,6 +11,7 @@ namespace sluice::runner {
 /// Both models under one policy, against each alone.
 struct DemoRow {
   std::string policy;
+  double notice_ms = 0;
   PhaseResult result;
 };
 

@@ -47,7 +47,9 @@ std::optional<int> parse_demo_options(int argc, char** argv, DemoOptions& option
   app.add_option("--out", options.out, "Folder for logs and results (default results/demo-TIME)")
       ->type_name("DIR");
   app.add_option("--seconds-per-phase", options.seconds_per_phase,
-                 "Real seconds per phase, of which there are 7 (default 10 simulated, 5 real)")
+                 fmt::format("Real seconds per phase, of which there are {} (default 10 simulated, "
+                             "5 real)",
+                             demo_phases().size()))
       ->type_name("S")
       ->check(CLI::Range(0.1, 3600.0));
   app.footer(
@@ -86,7 +88,7 @@ void add_to_table(const Phase& phase, const PhaseResult& result, DemoTable& tabl
                         result.best_effort.has_value() == phase.best_effort;
   if (!complete) throw RunError(phase.name + ": results.json lacks a model");
   if (!phase.policy.empty()) {
-    table.rows.push_back({phase.policy, result});
+    table.rows.push_back({phase.policy, phase.notice_ms, result});
   } else if (result.critical) {
     table.critical_alone = *result.critical;
   } else {

@@ -15,14 +15,16 @@ Json control(const Phase& phase) {
 /// An inference server's request: short, and the one somebody waits for.
 Json critical(const Phase& phase) {
   // Jitter: with an exact period, jobs would meet the GPU's time slices always at the same place.
-  return {{"model_name", "resnet50_b1"},
-          {"backend", "trace"},
-          {"output_file_path", "."},
-          {"output_file_name", kCritical},
-          {"priority", 1},
-          {"cuda_graph", true},
-          {"arrival", {{"kind", "periodic"}, {"period_ms", 6}, {"jitter", 0.3}, {"seed", 1}}},
-          {"control", control(phase)}};
+  Json model{{"model_name", "resnet50_b1"},
+             {"backend", "trace"},
+             {"output_file_path", "."},
+             {"output_file_name", kCritical},
+             {"priority", 1},
+             {"cuda_graph", true},
+             {"arrival", {{"kind", "periodic"}, {"period_ms", 6}, {"jitter", 0.3}, {"seed", 1}}},
+             {"control", control(phase)}};
+  if (phase.notice_ms != 0) model["prepare_ms"] = phase.notice_ms;
+  return model;
 }
 
 /// Batch work that takes all the GPU gives it.
@@ -43,8 +45,13 @@ std::vector<Phase> demo_phases() {
        {"none", "gate", "sync:1", "event:2", "device:4", "device:200us"}) {
     std::string name = policy;
     std::replace(name.begin(), name.end(), ':', '-');
-    phases.push_back({name, "both together under " + policy, policy, true, true});
+    phases.push_back({name, "both together under " + policy, policy});
   }
+  Phase announced = phases.back();
+  announced.name += "-notice";
+  announced.title += ", each critical job announced 2 ms before";
+  announced.notice_ms = 2;
+  phases.push_back(announced);
   return phases;
 }
 

@@ -17,9 +17,10 @@ struct Phase {
   std::string policy;  ///< Of both together; empty where one model is alone, without our hooks.
   bool critical = true;
   bool best_effort = true;
+  double notice_ms = 0;  ///< Critical jobs are announced so long before they are to begin.
 };
 
-/// Each model alone, then both under every policy.
+/// Each model alone, then both under every policy, and under the last with notice.
 [[nodiscard]] std::vector<Phase> demo_phases();
 
 /// The experiment file of a phase. duration_s: real seconds.

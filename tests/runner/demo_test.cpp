@@ -21,7 +21,8 @@ TEST_F(DemoTest, EndsWithATableOfAllPolicies) {
   const std::string table = read("demo/table.txt");
   std::vector<std::string> policies;
   for (const json& row : results["together"]) {
-    policies.push_back(row["policy"]);
+    const bool notice = row["notice_ms"] != 0;
+    policies.push_back(row["policy"].get<std::string>() + (notice ? "+notice" : ""));
     EXPECT_GT(row["critical"]["jobs"], 0) << row;
     EXPECT_GT(row["best_effort_launches"], 0) << row;
     EXPECT_NE(table.find("\n" + policies.back() + " "), std::string::npos) << table;
@@ -33,7 +34,7 @@ TEST_F(DemoTest, EndsWithATableOfAllPolicies) {
     EXPECT_EQ(row["best_effort_bypassed"] == 0, row["policy"] != "none") << row;
   }
   EXPECT_EQ(policies, (std::vector<std::string>{"none", "gate", "sync:1", "event:2", "device:4",
-                                                "device:200us"}));
+                                                "device:200us", "device:200us+notice"}));
   EXPECT_NE(table.find("SIMULATED"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "demo/device-4/models_pid.json"));
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "models_pid.json"));

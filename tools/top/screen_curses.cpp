@@ -1,4 +1,4 @@
-#define NCURSES_NOMACROS
+#define NCURSES_NOMACROS  // NOLINT(readability-identifier-naming): the name is of ncurses
 #include <curses.h>
 
 #include <cstdio>
