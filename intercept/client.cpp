@@ -35,14 +35,14 @@ double simulated_scale(CUdevice device) noexcept {
   return std::strtod(name.data() + kSimulatedGpu.size(), nullptr);
 }
 
+}  // namespace
+
 bool is_under_mps(CUdevice device) noexcept {
   int enabled = 0;
   return driver().cuDeviceGetAttribute(&enabled, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device) ==
              CUDA_SUCCESS &&
          enabled != 0;
 }
-
-}  // namespace
 
 Client::Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
     : seat_(seat),

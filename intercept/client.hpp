@@ -13,6 +13,8 @@
 
 namespace sluice::intercept {
 
+[[nodiscard]] bool is_under_mps(CUdevice device) noexcept;
+
 /// What a client needs to come back to its slot.
 struct Seat {
   shm::Board& board;

@@ -15,8 +15,8 @@ void context_ended(CUcontext context) noexcept {
   Process::instance().for_each_client([context](Client& client) {
     client.jobs().forget_context(context);
     client.pacer().forget_context(context);
-    client.kick().forget_context(context);
   });
+  Kick::forget_context(context);
 }
 
 template <class Call>
@@ -166,8 +166,12 @@ SLUICE_SYNCHRONIZE(cuStreamSynchronize_ptsz, per_thread)
 
 SLUICE_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return new_context(device, [&] {
+    RetainPrimary retain(device);
     const CUresult result = call_real(driver().cuDevicePrimaryCtxRetain, context, device);
-    if (result == CUDA_SUCCESS && context != nullptr) note_primary_context(device, *context);
+    if (result == CUDA_SUCCESS && context != nullptr) {
+      note_primary_context(device, *context);
+      retain.retained(*context);
+    }
     return result;
   });
 }

@@ -1,9 +1,17 @@
 #include "intercept/kick.hpp"
 
+#include <time.h>
+
+#include <array>
+#include <atomic>
+
 #include "intercept/capture.hpp"
 #include "intercept/client.hpp"
+#include "intercept/no_cancel.hpp"
 #include "intercept/primary_context.hpp"
+#include "intercept/process.hpp"
 #include "intercept/question.hpp"
+#include "shm/clock.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -14,54 +22,107 @@ constexpr const char* kNothing = R"(.version 6.0
 .visible .entry sluice_kick() { ret; }
 )";
 
-}  // namespace
+struct Loaded {
+  std::atomic<bool> beginning{false};  ///< Some thread is about to load it.
+  std::atomic<CUcontext> context{nullptr};
+  std::atomic<CUstream> stream{nullptr};
+  std::atomic<CUfunction> nothing{nullptr};  ///< Written last; null where there is no kick.
+};
 
-void Kick::make() noexcept {
+constexpr std::size_t kMaxDevices = 64;
+constinit std::array<Loaded, kMaxDevices> g_loaded{};
+
+Loaded* loaded_on(CUdevice device) noexcept {
+  const auto index = static_cast<std::size_t>(device);
+  return index < kMaxDevices ? &g_loaded[index] : nullptr;
+}
+
+bool has_all_calls() noexcept {
   const Driver& calls = driver();
-  const CUcontext context = primary_context(client_.device());
-  const auto priority = shm::SlotInfo::unpack(client_.slot().info.load()).priority;
-  if (context == nullptr || priority == 0 || client_.under_mps() ||
-      calls.cuModuleLoadData == nullptr || calls.cuModuleGetFunction == nullptr ||
-      calls.cuStreamCreate == nullptr || !primary_is_active(client_.device())) {
-    return;
-  }
+  return calls.cuModuleLoadData != nullptr && calls.cuModuleGetFunction != nullptr &&
+         calls.cuStreamCreate != nullptr && calls.cuCtxPushCurrent_v2 != nullptr &&
+         calls.cuCtxPopCurrent_v2 != nullptr && calls.cuDeviceGetAttribute != nullptr &&
+         calls.cuDevicePrimaryCtxGetState != nullptr;
+}
+
+void load(Loaded& loaded, CUcontext context) noexcept {
+  const Driver& calls = driver();
   const RelaxedCapture relaxed;
   if (calls.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
   CUmodule module = nullptr;
   CUfunction nothing = nullptr;
+  CUstream stream = nullptr;
   // May fail: CUDA_DISABLE_PTX_JIT, say.
   if (calls.cuModuleLoadData(&module, kNothing) == CUDA_SUCCESS &&
       calls.cuModuleGetFunction(&nothing, module, "sluice_kick") == CUDA_SUCCESS &&
-      calls.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
-    context_ = context;
-    nothing_.store(nothing);
+      calls.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
+    loaded.context.store(context);
+    loaded.stream.store(stream);
+    loaded.nothing.store(nothing);
   }
   CUcontext popped = nullptr;
   calls.cuCtxPopCurrent_v2(&popped);
 }
 
+}  // namespace
+
+RetainPrimary::RetainPrimary(CUdevice device) noexcept : device_(device) {
+  Loaded* const loaded = loaded_on(device);
+  if (loaded == nullptr || in_forked_child()) return;
+  begins_ = has_all_calls() && !primary_is_active(device) && !loaded->beginning.exchange(true);
+}
+
+RetainPrimary::~RetainPrimary() {
+  if (begins_) loaded_on(device_)->beginning.store(false);
+}
+
+void RetainPrimary::retained(CUcontext context) noexcept {
+  Loaded* const loaded = loaded_on(device_);
+  if (loaded == nullptr || in_forked_child()) return;
+  if (begins_) {
+    // Process: made after the driver's own, so that its exit handler runs before them.
+    const bool wanted = Process::instance().config().priority != 0 && !is_under_mps(device_);
+    if (wanted) load(*loaded, context);
+    return;
+  }
+  constexpr std::uint64_t kLongestNs = 2'000'000'000;
+  const NoCancel whole;
+  const std::uint64_t begin = shm::monotonic_ns();
+  while (loaded->beginning.load() && shm::monotonic_ns() - begin < kLongestNs) {
+    const timespec nap{0, 50'000};
+    nanosleep(&nap, nullptr);
+  }
+}
+
 /// A client that is held would cut into the job that holds it; and with a full queue behind its
 /// gate the driver would block. Its priority may have changed.
 bool Kick::may_kick() const noexcept {
-  return nothing_.load() != nullptr && !client_.gate_closed() &&
-         shm::SlotInfo::unpack(client_.slot().info.load()).priority != 0;
+  return !client_.gate_closed() && shm::SlotInfo::unpack(client_.slot().info.load()).priority != 0;
 }
 
 void Kick::operator()() noexcept {
-  if (!may_kick()) return;
+  Loaded* const loaded = loaded_on(client_.device());
+  if (loaded == nullptr || loaded->nothing.load() == nullptr || !may_kick()) return;
+  const CUcontext context = loaded->context.load();
   // About a stream that is none of the program's: nobody but who ends the context waits for it.
-  const Question question(context_, stream_);
-  const CUfunction nothing = nothing_.load();
-  if (!question || nothing == nullptr || !primary_is_active(client_.device())) return;
+  const Question question(context, loaded->stream.load());
+  const CUfunction nothing = loaded->nothing.load();
+  // It may have gone, and another one come.
+  if (!question || nothing == nullptr || loaded->context.load() != context ||
+      !primary_is_active(client_.device())) {
+    return;
+  }
   const RelaxedCapture relaxed;
-  if (driver().cuCtxPushCurrent_v2(context_) != CUDA_SUCCESS) return;
-  driver().cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, stream_, nullptr, nullptr);
+  if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
+  driver().cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, loaded->stream.load(), nullptr, nullptr);
   CUcontext popped = nullptr;
   driver().cuCtxPopCurrent_v2(&popped);
 }
 
 void Kick::forget_context(CUcontext context) noexcept {
-  if (context == nullptr || context == context_) nothing_.store(nullptr);
+  for (Loaded& loaded : g_loaded) {
+    if (context == nullptr || loaded.context.load() == context) loaded.nothing.store(nullptr);
+  }
 }
 
 }  // namespace sluice::intercept

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -28,8 +27,6 @@ constinit std::atomic<bool> g_leaving{false};
 namespace {
 
 constexpr int kAttachTimeoutMs = 1000;
-/// With that, and the watcher's start, and what Kick::make() loads.
-constexpr std::chrono::seconds kLongestAttach{4};
 
 CUdevice device_of(CUstream stream) noexcept {
   CUdevice device = -1;
@@ -151,19 +148,9 @@ std::optional<Seat> Process::ask_for_seat(CUdevice device, int& connection) noex
   return std::nullopt;
 }
 
-/// Not for ever, and once only: who attaches may be inside the loader, by way of the driver, and
-/// who waits for it may hold the loader's lock, in the constructor of a library.
-std::unique_lock<std::timed_mutex> Process::lock_attach() noexcept {
-  std::unique_lock lock(attach_mutex_, std::defer_lock);
-  if (attach_is_slow_.load() ? lock.try_lock() : lock.try_lock_for(kLongestAttach)) return lock;
-  attach_is_slow_.store(true);
-  return lock;
-}
-
 Client* Process::attach(CUdevice device) noexcept {
   const NoCancel whole;
-  const std::unique_lock lock = lock_attach();
-  if (!lock) return nullptr;
+  const std::lock_guard lock(attach_mutex_);
   if (Client* client = find(device)) return client;
   if (refused_.load()) return nullptr;
   int connection = -1;
@@ -183,7 +170,7 @@ Client* Process::attach(CUdevice device) noexcept {
     return nullptr;
   }
   auto client = std::make_unique<Client>(*seat, device, config_.policy);
-  const bool first_launch = adopt_counts(*client) == 0 && client_count_.load() == 0;
+  adopt_counts(*client);
   if (!watcher_.take(*client, connection)) {
     refuse("this process has no thread left for the watcher");
     refused_ = true;
@@ -196,7 +183,6 @@ Client* Process::attach(CUdevice device) noexcept {
     Trace::start(config_.trace, config_.trace_limit, *attached);
   }
   note_device(device);
-  if (first_launch) attached->kick().make();  // until it is published nobody launches
   publish(std::move(client));
   Line(Level::kInfo) << "attached: session " << config_.session << ", slot " << seat->slot
                      << ", priority " << static_cast<int>(config_.priority) << ", policy "
@@ -222,18 +208,14 @@ void Process::count_unattached(Entry entry) noexcept {
   unattached_[static_cast<std::size_t>(entry)].fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Returns how many launches there were before.
-std::uint64_t Process::adopt_counts(Client& client) noexcept {
-  std::uint64_t launches = 0;
+void Process::adopt_counts(Client& client) noexcept {
   for (std::size_t entry = 0; entry < unattached_.size(); ++entry) {
-    const std::uint64_t before = unattached_[entry].exchange(0);
-    client.slot().entries[entry][shm::Count::kBypassUnattached].fetch_add(before);
-    launches += before;
+    client.slot().entries[entry][shm::Count::kBypassUnattached].fetch_add(
+        unattached_[entry].exchange(0));
   }
   const std::lock_guard lock(unhooked_mutex_);
   client.slot().unhooked_name = unhooked_name_;
   client.slot().unhooked_asked.store(unhooked_asked_);
-  return launches;
 }
 
 void Process::note_unhooked(std::string_view name) noexcept {

@@ -78,11 +78,10 @@ class Process {
   Process() noexcept;
   Client* find(CUdevice device) noexcept;
   Client* attach(CUdevice device) noexcept;
-  std::unique_lock<std::timed_mutex> lock_attach() noexcept;
   /// Without a seat `connection` is -1, or one on which a silent controller was asked.
   std::optional<Seat> ask_for_seat(CUdevice device, int& connection) noexcept;
   bool map_board(std::uint64_t board_id) noexcept;
-  std::uint64_t adopt_counts(Client& client) noexcept;
+  void adopt_counts(Client& client) noexcept;
   void refuse(std::string_view why) noexcept;
   void publish(std::unique_ptr<Client> client) noexcept;
   // Under the lock of the jobs.
@@ -107,8 +106,7 @@ class Process {
   Config config_;
   std::string socket_path_;
   Watcher watcher_;
-  std::timed_mutex attach_mutex_;
-  std::atomic<bool> attach_is_slow_{false};
+  std::mutex attach_mutex_;
   std::optional<shm::BoardMapping> mapping_;
   std::atomic<bool> refused_{false};  ///< The session will not have us: do not ask again.
   bool warned_ = false;

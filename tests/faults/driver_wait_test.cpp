@@ -48,5 +48,16 @@ TEST_F(SessionTest, OwnLaterLaunchUnderDeviceAndGate) {
   }
 }
 
+// Prevents: a program whose stream stands still when it makes its first launch hangs in it, because
+// we load a module there, and the driver returns from that only when the context has no work left.
+// Seen to fail where the kick was loaded before the first launch: hangs.
+TEST_F(SessionTest, OwnLaterLaunchBeforeAnyOther) {
+  start_controller();
+  Program& program = start_unattached({1, "device:4", {}});
+  program.ask("own-later-launch 6");
+  EXPECT_EQ(program.said(), "");
+  EXPECT_EQ(state_of(program), shm::SlotState::kLive);
+}
+
 }  // namespace
 }  // namespace sluice::endtoend
