@@ -45,11 +45,14 @@ void Length::add_sample(std::uint32_t ns) noexcept {
   const std::uint32_t longest = count < kFew ? all.most : all.second;
   const bool differ = longest > 2 * std::max(all.least, kFloorNs);
   differ_.store(differ);
+  if (differ) split_.store(true);
   longest_.store(longest);
   length_.store(differ && count < kSamples ? kUnbounded : longest);
+  if (Length* const kind = kind_.load()) kind->add_sample(ns);
 }
 
-void Length::assume(const Length& kind) noexcept {
+void Length::assume(Length& kind) noexcept {
+  kind_.store(&kind);
   std::uint32_t unknown = kUnbounded;
   length_.compare_exchange_strong(unknown, kind.ns());
   unknown = kUnbounded;
@@ -70,7 +73,7 @@ Length* Lengths::find_in_turn(const Work& work, std::uint64_t& previous) noexcep
   const std::uint64_t key = key_of(work);
   const std::uint64_t behind = std::exchange(previous, key);
   Length* const length = find_by(key, work);
-  if (length == nullptr || work.graph != nullptr || !length->differs()) return length;
+  if (length == nullptr || work.graph != nullptr || !length->is_split()) return length;
   Length* const own = find_in(table_, mix(key, behind));
   if (own == nullptr) return length;  // that of its function is shared with kinds that are longer
   if (!own->known()) own->assume(*length);
@@ -105,6 +108,7 @@ void Lengths::renew(CUgraphExec graph, bool preemptible) noexcept {
   length->longest_.store(Length::kUnbounded);
   length->count_.store(0);
   length->differ_.store(false);
+  length->split_.store(false);
   length->tried_.store(0);
   length->preemptible_.store(preemptible);
 }

@@ -72,10 +72,12 @@ class Length {
   }
   /// For one thread.
   void add_sample(std::uint32_t ns) noexcept;
-  /// The lengths of this one's kind, as long as there is no sample.
-  void assume(const Length& kind) noexcept;
+  /// The lengths of this one's kind, as long as there is no sample; each is one of the kind, too.
+  void assume(Length& kind) noexcept;
   /// Whether the samples that count differ by more than 2 x.
   [[nodiscard]] bool differs() const noexcept { return differ_.load(std::memory_order_relaxed); }
+  /// Whether they ever did.
+  [[nodiscard]] bool is_split() const noexcept { return split_.load(std::memory_order_relaxed); }
 
  private:
   friend class Lengths;
@@ -93,6 +95,8 @@ class Length {
   std::atomic<bool> sampled_{false};
   std::atomic<bool> preemptible_{false};
   std::atomic<bool> differ_{false};
+  std::atomic<bool> split_{false};
+  std::atomic<Length*> kind_{nullptr};
   std::atomic<std::uint32_t> length_{kUnbounded};
   std::atomic<std::uint32_t> longest_{kUnbounded};
   std::atomic<std::uint64_t> frozen_{0};  ///< 0: not asked for yet; else longest_ and length_.
@@ -107,8 +111,9 @@ class Lengths {
  public:
   /// Null if there are too many functions, too.
   [[nodiscard]] Length* find(const Work& work) noexcept { return find_by(key_of(work), work); }
-  /// The same, but where kernels of this kind differ, each is known by the launch in front of it in
-  /// its stream, too: programs repeat themselves. `previous`: 0 at first, and kept by the caller.
+  /// The same, but where kernels of this kind have differed, each is known by the launch in front
+  /// of it in its stream, too: programs repeat themselves. `previous`: 0 at first, and kept by the
+  /// caller.
   [[nodiscard]] Length* find_in_turn(const Work& work, std::uint64_t& previous) noexcept;
   /// The handle stands for another graph from now on. `preemptible`: it has waits inside.
   void renew(CUgraphExec graph, bool preemptible) noexcept;

@@ -151,6 +151,26 @@ TEST(Lengths, WhatDiffersIsKnownByTheLaunchInFrontOfIt) {
   EXPECT_EQ(third->longest_ns(), 300'000U);
 }
 
+// A capture asks for the kind, and so does what comes behind something new. Seen to fail, unknown
+// or as long as one wrong sample for ever, where the kind got no sample any more once it had
+// differed.
+TEST(Lengths, AKindIsKnownByAllItsLaunches) {
+  Lengths lengths;
+  std::uint64_t previous = 0;
+  Length* const kind = lengths.find(kernel(9));
+  kind->add_sample(5'000'000);
+  kind->add_sample(40'000);
+  EXPECT_EQ(kind->ns(), Length::kUnbounded);
+  for (std::size_t i = 0; i < 3 * Length::kSamples; ++i) {
+    (void)lengths.find_in_turn(kernel(i % 2 == 0 ? 1 : 2), previous);
+    Length* const length = lengths.find_in_turn(kernel(9), previous);
+    EXPECT_NE(length, kind);
+    length->add_sample(40'000);
+  }
+  EXPECT_EQ(kind->ns(), 40'000U);
+  EXPECT_EQ(kind->longest_ns(), 40'000U);
+}
+
 // Its length goes with the handle (renew), and so does whether there are waits inside.
 TEST(Lengths, AGraphIsNotKnownByWhatIsInFrontOfIt) {
   Lengths lengths;
