@@ -115,9 +115,9 @@ TEST_F(Learning, NothingIsLearnedWhileAnotherClientRuns) {
     fake::pause();
     kernel(kShort);
     std::this_thread::sleep_for(3ms);
-    critical.begin();  // comes and goes while the kernel runs
-    critical.end();
+    critical.begin();  // comes while the kernel runs, and goes
     fake::finish_all();
+    critical.end();
     fake::resume();
     std::this_thread::sleep_for(3ms);
   }
