@@ -9,6 +9,17 @@
 
 namespace sluice::intercept {
 
+/// Sleeps, again and again, until it holds no more or the time is up.
+template <class Condition>
+void nap_while(Condition holds, std::uint64_t longest_ns) noexcept {
+  const NoCancel whole;
+  const std::uint64_t begin = shm::monotonic_ns();
+  while (holds() && shm::monotonic_ns() - begin < longest_ns) {
+    const timespec nap{0, 20'000};
+    nanosleep(&nap, nullptr);
+  }
+}
+
 enum class Waited { kDone, kFailed, kTooLong };
 
 /// A program may be waiting for its own later launch: no wait on the driver may be for ever.

@@ -124,14 +124,18 @@ void Jobs::lapse(std::uint64_t now) noexcept {
 
 void Jobs::begin() noexcept {
   const std::lock_guard lock(mutex_);
+  open_explicit();
+}
+
+/// What was found to be a job is part of this one.
+void Jobs::open_explicit() noexcept {
   open_one();
   if (transparent_) close_transparent();
 }
 
 void Jobs::hold_for_announced() noexcept {
   const std::lock_guard lock(mutex_);
-  open_one();
-  if (transparent_) close_transparent();
+  open_explicit();
   if (open_ == 1) began_ns_ = 0;
 }
 

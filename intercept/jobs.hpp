@@ -115,6 +115,7 @@ class Jobs {
   void open_transparent() noexcept;
   void close_transparent() noexcept;
   void open_one() noexcept;
+  void open_explicit() noexcept;
   void close_one() noexcept;
   void hold_below(std::uint64_t now_ns) noexcept;
   void release_below(std::uint64_t took_ns) noexcept;

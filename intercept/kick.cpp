@@ -1,17 +1,14 @@
 #include "intercept/kick.hpp"
 
-#include <time.h>
-
 #include <array>
 #include <atomic>
 
 #include "intercept/capture.hpp"
 #include "intercept/client.hpp"
-#include "intercept/no_cancel.hpp"
+#include "intercept/driver_wait.hpp"
 #include "intercept/primary_context.hpp"
 #include "intercept/process.hpp"
 #include "intercept/question.hpp"
-#include "shm/clock.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -24,7 +21,6 @@ constexpr const char* kNothing = R"(.version 6.0
 
 struct Loaded {
   std::atomic<bool> beginning{false};  ///< Some thread is about to load it.
-  std::atomic<CUcontext> context{nullptr};
   std::atomic<CUstream> stream{nullptr};
   std::atomic<CUfunction> nothing{nullptr};  ///< Written last; null where there is no kick.
 };
@@ -56,7 +52,6 @@ void load(Loaded& loaded, CUcontext context) noexcept {
   if (calls.cuModuleLoadData(&module, kNothing) == CUDA_SUCCESS &&
       calls.cuModuleGetFunction(&nothing, module, "sluice_kick") == CUDA_SUCCESS &&
       calls.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
-    loaded.context.store(context);
     loaded.stream.store(stream);
     loaded.nothing.store(nothing);
   }
@@ -86,12 +81,7 @@ void RetainPrimary::retained(CUcontext context) noexcept {
     return;
   }
   constexpr std::uint64_t kLongestNs = 2'000'000'000;
-  const NoCancel whole;
-  const std::uint64_t begin = shm::monotonic_ns();
-  while (loaded->beginning.load() && shm::monotonic_ns() - begin < kLongestNs) {
-    const timespec nap{0, 50'000};
-    nanosleep(&nap, nullptr);
-  }
+  nap_while([loaded] { return loaded->beginning.load(); }, kLongestNs);
 }
 
 /// A client that is held would cut into the job that holds it; and with a full queue behind its
@@ -103,12 +93,12 @@ bool Kick::may_kick() const noexcept {
 void Kick::operator()() noexcept {
   Loaded* const loaded = loaded_on(client_.device());
   if (loaded == nullptr || loaded->nothing.load() == nullptr || !may_kick()) return;
-  const CUcontext context = loaded->context.load();
+  const CUcontext context = primary_context(client_.device());
   // About a stream that is none of the program's: nobody but who ends the context waits for it.
   const Question question(context, loaded->stream.load());
   const CUfunction nothing = loaded->nothing.load();
   // It may have gone, and another one come.
-  if (!question || nothing == nullptr || loaded->context.load() != context ||
+  if (!question || nothing == nullptr || primary_context(client_.device()) != context ||
       !primary_is_active(client_.device())) {
     return;
   }
@@ -120,8 +110,9 @@ void Kick::operator()() noexcept {
 }
 
 void Kick::forget_context(CUcontext context) noexcept {
-  for (Loaded& loaded : g_loaded) {
-    if (context == nullptr || loaded.context.load() == context) loaded.nothing.store(nullptr);
+  for (std::size_t i = 0; i < g_loaded.size(); ++i) {
+    const bool ends = context == nullptr || primary_context(static_cast<CUdevice>(i)) == context;
+    if (ends) g_loaded[i].nothing.store(nullptr);
   }
 }
 

@@ -1,13 +1,10 @@
 #include "intercept/question.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 
 #include "intercept/driver_wait.hpp"
-#include "shm/clock.hpp"
 
 namespace sluice::intercept {
 /// A place for each thread that asks, or the end of one's question would be taken for the end of
@@ -53,17 +50,11 @@ namespace {
 
 template <class InTheWay>
 void forbid(InTheWay in_the_way, std::uint64_t longest_ns) noexcept {
-  const NoCancel whole;
   g_forbidden.fetch_add(1);
-  const std::uint64_t begin = shm::monotonic_ns();
   const auto waits_for = [in_the_way](const Note& note) {
     return note.asking.load() && in_the_way(note);
   };
-  while (std::any_of(g_notes.begin(), g_notes.end(), waits_for) &&
-         shm::monotonic_ns() - begin < longest_ns) {
-    const timespec nap{0, 20'000};
-    nanosleep(&nap, nullptr);
-  }
+  nap_while([&] { return std::any_of(g_notes.begin(), g_notes.end(), waits_for); }, longest_ns);
 }
 
 }  // namespace

@@ -35,7 +35,6 @@ static inline void* sluice_lookup(void** cache, int* known, const char* name) {
  * only what ends in time, shortly before it they are held, and the GPU switches to this process.
  * Announce as soon as the job is known; a few milliseconds ahead are enough. An announcement
  * lapses 10 ms after start_ns.
- * Announce the warm-up jobs too: the first announcement may load a module, which takes 10 ms.
  * Returns an id for sluice_job_begin() or sluice_job_cancel(); 0 when not preloaded, or when 64
  * announced jobs have not begun yet.
  * Thread-safe. Never fails. */

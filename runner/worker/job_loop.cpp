@@ -50,7 +50,7 @@ class JobLoop {
   }
 
   /// First row of the CSV, and not in the log. Announced like the others: the first announcement of
-  /// a process makes what it needs on the GPU.
+  /// a process starts a thread.
   void warm_up() {
     const GpuTime time(options_.time_scale, shm::monotonic_ns());
     write_csv(run_job(false, prepare(time, 0)));

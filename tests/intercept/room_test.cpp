@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <vector>
 
 #include "shm/clock.hpp"
 #include "tests/intercept/session.hpp"
@@ -27,6 +28,16 @@ class Room : public Session {
     }
     return order;
   }
+  /// How much room was waited for, ns.
+  static std::vector<std::uint64_t> rooms() {
+    std::vector<std::uint64_t> rooms;
+    for (const fake::Call& call : fake::calls()) {
+      const bool waits = call.id == Id::cuStreamWaitValue64_v2;
+      if (waits && call.arguments[3] == CU_STREAM_WAIT_VALUE_GEQ)
+        rooms.push_back(call.arguments[2]);
+    }
+    return rooms;
+  }
 };
 
 // The gate is read last: it is closed when there is room again.
@@ -43,11 +54,7 @@ TEST_F(Room, LongLaunchesWaitForRoomThenForTheGate) {
   fake::clear();
   kernel(1);
   EXPECT_EQ(order(), "RGK");
-  for (const fake::Call& call : fake::calls()) {
-    if (call.id == Id::cuStreamWaitValue64_v2 && call.arguments[3] == CU_STREAM_WAIT_VALUE_GEQ) {
-      EXPECT_EQ(call.arguments[2], 500'000U);
-    }
-  }
+  EXPECT_EQ(rooms(), std::vector<std::uint64_t>{500'000});
   fake::clear();
   kernel(2);
   kernel(2);
@@ -103,11 +110,8 @@ TEST_F(Room, UnknownLaunchesWaitForNearJobsOnly) {
   fake::clear();
   kernel(2);
   EXPECT_EQ(order(), "RGK");
-  for (const fake::Call& call : fake::calls()) {
-    if (call.id == Id::cuStreamWaitValue64_v2 && call.arguments[3] == CU_STREAM_WAIT_VALUE_GEQ) {
-      EXPECT_LE(call.arguments[2], 1000 * kMs);
-    }
-  }
+  ASSERT_EQ(rooms().size(), 1U);
+  EXPECT_LE(rooms()[0], 1000 * kMs);
 }
 
 }  // namespace
