@@ -44,9 +44,9 @@ BE_ALONE = Cell("be-alone", critical=False)
 BE_ALONE_DEVICE = Cell(f"be-alone:{DEVICE}", DEVICE, critical=False)
 
 _DEVICE_CELLS = (Cell(DEVICE, DEVICE), Cell(f"{DEVICE}+notice", DEVICE, notice_ms=NOTICE_MS))
-_TIME_SLICED = (ALONE, BE_ALONE, *_DEVICE_CELLS,
+_TIME_SLICED = (ALONE, BE_ALONE, BE_ALONE_DEVICE, *_DEVICE_CELLS,
                 *(Cell(policy, policy) for policy in ("none", "event:1", "event:2", "gate", "sync:1")))
-_PRIORITIES = (ALONE, BE_ALONE, Cell(f"priority+{DEVICE}", DEVICE),
+_PRIORITIES = (ALONE, BE_ALONE, BE_ALONE_DEVICE, Cell(f"priority+{DEVICE}", DEVICE),
                Cell(f"priority+{DEVICE}+notice", DEVICE, notice_ms=NOTICE_MS),
                Cell("priority"), Cell("priority+event:1", "event:1"))
 _VARIED = tuple(
@@ -54,10 +54,6 @@ _VARIED = tuple(
     for load, arrivals in ((0.5, "periodic"), (LOAD, "poisson"))
     for name, policy in (("alone", "none"), (DEVICE, DEVICE), ("none", "none"),
                          ("event:2", "event:2")))
-
-# The last cell of a group: the next programs may be imported beside it, since nothing waits for the
-# host in it.
-_LAST = (BE_ALONE_DEVICE,)
 
 
 @dataclass(frozen=True)
@@ -81,13 +77,13 @@ class Group:
 
 def cell_names() -> list:
     """What --policies may name."""
-    return list(dict.fromkeys(cell.name for cell in (*_TIME_SLICED, *_PRIORITIES, *_LAST)))
+    return list(dict.fromkeys(cell.name for cell in (*_TIME_SLICED, *_PRIORITIES)))
 
 
 def _cells(pair: str, mode: str) -> tuple:
     if mode == "MPS":
-        return _PRIORITIES + _LAST
-    return _TIME_SLICED + (_VARIED if pair == VARIED else ()) + _LAST
+        return _PRIORITIES
+    return _TIME_SLICED + (_VARIED if pair == VARIED else ())
 
 
 def _chosen(cells: tuple, policies) -> tuple:

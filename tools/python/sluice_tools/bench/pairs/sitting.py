@@ -95,19 +95,11 @@ class Sitting:
             base_ms = self._records.base_ms(group.pair) or stage.base_ms()
             for number, cell in cells:
                 self._need_time(cell, group, 0)
-                if after and not cell.critical and cell is cells[-1][1]:
-                    coming = self._stage(after[0], index)
-                    if coming is not None:
-                        coming.wait_for_imports()
                 self._measure(stage, group, cell, number, base_ms)
-            if after and coming is None:  # it imports while the programs here end
+            if after:  # it imports while the programs here end, and beside nothing that is measured
                 coming = self._stage(after[0], index)
         except _FAILURES as error:
             self._fail(group, cell, error)
-        except BaseException:  # the time is up, or Ctrl-C
-            if coming is not None:
-                coming.close()
-            raise
         finally:
             if stage is not None:
                 stage.close()
@@ -117,7 +109,7 @@ class Sitting:
         if self._end is None:
             return
         base_ms = self._records.base_ms(group.pair) or _ABOUT_MS[group.critical]
-        lasting = 3.0
+        lasting = 6.0
         if cell.critical:
             lasting = 1 + min(self._options.cell_s, self._options.jobs * base_ms / cell.load / 1e3)
         if time.monotonic() + lasting + more_s > self._end:

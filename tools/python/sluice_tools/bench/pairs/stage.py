@@ -1,6 +1,5 @@
 """The two programs of a group of cells, and the measuring of one cell with them."""
 
-import os
 import sys
 import time
 from contextlib import ExitStack
@@ -12,9 +11,8 @@ from sluice_tools.bench.programs import mps
 from sluice_tools.bench.session import session
 
 _LOADING_S = 150  # the first import on a fresh machine reads gigabytes
-_PREPARING_S = 5  # what `sluice exec` does before it becomes the program
 _SKIPPED_S = 0.3
-_BE_ALONE_S = 2.0
+_BE_ALONE_S = 4.0
 # A policy in time goes by lengths that it learns while nobody else runs.
 _LEARNING_S = 1.0
 
@@ -49,16 +47,6 @@ class Stage:
         program = self._session.start(command, priority, policy, environment, Talker)
         program.name = f"{model} ({module.replace('_', ' ')})"
         return program
-
-    def wait_for_imports(self):
-        """Until both have begun to import: from then on they leave the GPU alone, while `sluice
-        exec` asks the driver, and so may start a server of MPS."""
-        python = os.path.realpath(sys.executable)
-        deadline = time.monotonic() + _PREPARING_S
-        for program in (self._critical, self._best_effort):
-            while time.monotonic() < deadline and program.process.poll() is None and \
-                    os.path.realpath(f"/proc/{program.process.pid}/exe") != python:
-                time.sleep(0.02)
 
     def load(self):
         programs = (self._critical, self._best_effort)
