@@ -124,9 +124,7 @@ void Pacer::tell_status(const Length* length, bool graph) noexcept {
 /// Behind the wait, so that time at a closed gate is in no sample.
 bool Pacer::begin_sample(Stream& state, Length* length, CUstream stream) noexcept {
   note_known(length == nullptr || length->settled());
-  if (length == nullptr || !state.sampler.begin(*length, stream)) return false;
-  wake_poller();
-  return true;
+  return length != nullptr && state.sampler.begin(*length, stream);
 }
 
 /// Lengths are learned as long as something new comes, also while nobody outranks us: the first
@@ -180,7 +178,10 @@ void Pacer::after(const Turn& turn, CUstream stream) noexcept {
   const shm::Policy policy = turn.policy;
   Stream& state = *turn.state;
   const std::lock_guard lock(state.mutex);
-  if (turn.sampled) state.sampler.end(stream);
+  if (turn.sampled) {
+    state.sampler.end(stream);
+    wake_poller();  // not before: it would look, find nothing, and sleep again
+  }
   if (policy.n == 0 || turn.number % policy.n != 0) return;
   if (policy.kind == PolicyKind::kEvent) {
     const std::size_t parity = (turn.number - 1) / policy.n % 2;
