@@ -27,8 +27,13 @@ void Length::Extremes::add(std::uint32_t ns) noexcept {
   most = std::max(most, ns);
 }
 
-void Length::add_sample(std::uint32_t ns) noexcept {
+void Length::add_sample(std::uint32_t ns, bool behind_work) noexcept {
+  if (Length* const kind = kind_.load()) kind->add_sample(ns, behind_work);
   std::uint32_t count = count_.load();
+  if (count == 0) behind_work_ = false;
+  if (behind_work_ && !behind_work) return;
+  if (behind_work && !behind_work_) count = 0;
+  behind_work_ = behind_work;
   if (count % kSamples == 0) {
     before_ = count == 0 ? Extremes{} : now_;
     now_ = {};
@@ -48,7 +53,6 @@ void Length::add_sample(std::uint32_t ns) noexcept {
   if (differ) split_.store(true);
   longest_.store(longest);
   length_.store(differ && count < kSamples ? kUnbounded : longest);
-  if (Length* const kind = kind_.load()) kind->add_sample(ns);
 }
 
 void Length::assume(Length& kind) noexcept {

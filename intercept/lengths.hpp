@@ -70,8 +70,9 @@ class Length {
   [[nodiscard]] bool is_sampled() const noexcept {
     return sampled_.load(std::memory_order_relaxed);
   }
-  /// For one thread.
-  void add_sample(std::uint32_t ns) noexcept;
+  /// For one thread. A sample that was not taken `behind_work` may hold some of the host's time: the
+  /// GPU had nothing to do when the launch came. Such ones count until there is one that was.
+  void add_sample(std::uint32_t ns, bool behind_work = true) noexcept;
   /// The lengths of this one's kind, as long as there is no sample; each is one of the kind, too.
   void assume(Length& kind) noexcept;
   /// Whether the samples that count differ by more than 2 x.
@@ -100,7 +101,8 @@ class Length {
   std::atomic<std::uint32_t> length_{kUnbounded};
   std::atomic<std::uint32_t> longest_{kUnbounded};
   std::atomic<std::uint64_t> frozen_{0};  ///< 0: not asked for yet; else longest_ and length_.
-  Extremes now_;                          ///< Of the thread that adds samples, as is:
+  bool behind_work_ = false;              ///< Of the thread that adds samples, as are:
+  Extremes now_;
   Extremes before_;                       ///< of the kSamples before those.
 };
 

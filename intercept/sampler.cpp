@@ -91,7 +91,8 @@ void Sampler::take_in(const Pair& pair, std::optional<std::uint64_t> now) noexce
   }
   constexpr float kNsPerMs = 1e6F;
   constexpr auto kMost = static_cast<float>(std::numeric_limits<std::int32_t>::max());
-  pair.length->add_sample(static_cast<std::uint32_t>(std::clamp(ms * kNsPerMs, 1.0F, kMost)));
+  pair.length->add_sample(static_cast<std::uint32_t>(std::clamp(ms * kNsPerMs, 1.0F, kMost)),
+                          pair.host_ns == 0);
 }
 
 void Sampler::end_stream(bool gone) noexcept {

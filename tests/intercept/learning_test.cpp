@@ -124,6 +124,28 @@ TEST_F(Learning, NothingIsLearnedWhileAnotherClientRuns) {
   EXPECT_EQ(slot().unknown_launches.load(), 20U);
 }
 
+// Seen to fail where all samples counted alike.
+TEST_F(Learning, ASampleOfAnIdleGpuDoesNotCountBesideOneBehindWork) {
+  attach("device:200us");
+  outrank();
+  learn(kLong, 0.5F);
+  fake::set_elapsed(0.09F);
+  fake::pause();
+  kernel(kShort);  // the GPU has not come to it when its second event is recorded
+  fake::resume();
+  ASSERT_TRUE(eventually(settled));
+  fake::set_elapsed(0.15F);
+  fake::clear();
+  ASSERT_TRUE(eventually([] {
+    for (int i = 0; i < 16; ++i) kernel(kShort);
+    std::this_thread::sleep_for(5ms);
+    return fake::count(Id::cuEventElapsedTime) >= 3;
+  }));
+  begin_anew();
+  for (int i = 0; i < 4; ++i) kernel(kShort);
+  EXPECT_EQ(order_of_calls(), "W11W11");
+}
+
 // A green context ends, and with it what is kept of all streams, while a launch that is measured is
 // on its way. Seen to fail, its kind unknown for ever, without the look at ended_ in
 // Sampler::end().
