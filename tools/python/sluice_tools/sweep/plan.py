@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sluice_tools.errors import usage_error
 
-_POLICY = re.compile(r"none|gate|(sync|event|device):[1-9][0-9]*|device:[1-9][0-9]*(us|ms)")
+_POLICY = re.compile(r"none|gate|(sync|event|device):[1-9][0-9]*|device:[1-9][0-9]*us")
 
 
 def read_experiment(file: Path) -> dict:
@@ -46,7 +46,7 @@ def values(patterns: list) -> list:
         for policy in some:
             if not _POLICY.fullmatch(policy):
                 raise usage_error(
-                    f"--policy: '{policy}' is none, for instance 'sync:{{1,2,4}}', device:4 or device:200us"
+                    f"--policy: '{policy}' is no policy, such as 'sync:{{1,2,4}}', device:4 or device:200us"
                 )
         found += some
     return list(dict.fromkeys(found))
@@ -56,13 +56,12 @@ def number(policy: str):
     """N of a policy, or T in us; None for none and gate."""
     if ":" not in policy:
         return None
-    value = policy.split(":")[1]
-    return int(value.removesuffix("us").removesuffix("ms")) * (1000 if value.endswith("ms") else 1)
+    return int(policy.split(":")[1].removesuffix("us"))
 
 
 def in_time(policy: str) -> bool:
     """Whether its number is a time, and not one of launches."""
-    return policy.endswith(("us", "ms"))
+    return policy.endswith("us")
 
 
 def form(policy: str) -> str:
