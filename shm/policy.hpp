@@ -11,7 +11,7 @@ enum class PolicyKind : std::uint8_t { kNone, kGate, kSync, kEvent, kDevice };
 
 /// A policy as users write it: `none`, `gate`, `sync:N`, `event:N`, `device:N`, with N the number
 /// of launches of one stream between two sync points, in one event group, or between two waits;
-/// or `device:Nus`, with N the GPU time between two waits.
+/// or `device:Tus`, with T the GPU time between two waits.
 struct Policy {
   PolicyKind kind = PolicyKind::kNone;
   std::uint32_t n = 0;   ///< 1 to kMaxN for sync, event and device; 0 otherwise.
@@ -44,9 +44,9 @@ struct Policy {
 /// The policy of a client that names none.
 inline constexpr Policy kDefaultPolicy{PolicyKind::kDevice, 200, true};
 
-/// What parse_policy() accepts, for error messages.
+/// What parse_policy() accepts, for help and error messages.
 inline constexpr std::string_view kPolicyForms =
-    "none, gate, sync:N, event:N, device:N, device:Nus (N 1-1000000)";
+    "none, gate, sync:N, event:N, device:N, device:Tus (N and T 1-1000000)";
 
 /// Allocation-free and exact: no spaces, no signs, no default N. Nothing for anything else.
 [[nodiscard]] std::optional<Policy> parse_policy(std::string_view text) noexcept;

@@ -38,7 +38,7 @@ std::string TraceBackend::describe() const {
 }
 
 /// Each sort of kernel is a function of its own, as in the model itself: traces show its name, and
-/// device:Nus learns its length (intercept/lengths.hpp).
+/// device:Tus learns its length (intercept/lengths.hpp).
 void TraceBackend::launch_kernel(const TraceKernel& kernel) {
   spin_.launch(stream_.get(), kernel.sort, std::min(kernel.blocks, one_wave_), kernel.threads,
                kernel.duration_ns);

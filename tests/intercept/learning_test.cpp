@@ -1,4 +1,4 @@
-// Policy device:Nus on the recording driver: what is learned, and where the waits go.
+// Policy device:Tus on the recording driver: what is learned, and where the waits go.
 #include <gtest/gtest.h>
 
 #include <thread>

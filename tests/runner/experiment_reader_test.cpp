@@ -233,7 +233,7 @@ TEST(ExperimentError, MissingParts) {
 TEST(ExperimentError, UnknownPolicyAndWhatIsNotInThisBuild) {
   EXPECT_EQ(error_with("/models/0/control/policy", "events:2"),
             "exp.json: /models/0/control/policy: found \"events:2\", allowed: none, gate, sync:N, "
-            "event:N, device:N, device:Nus (N 1-1000000)");
+            "event:N, device:N, device:Tus (N and T 1-1000000)");
   EXPECT_EQ(error_with("/models/0/backend", "torchscript"),
             "exp.json: /models/0/backend: model \"fasterrcnn_resnet50_fpn\" needs the LibTorch "
             "worker, which is not part of this build (./x torch, then build again); only \"trace\" "

@@ -26,7 +26,7 @@ TEST(SpinModule, NamesAreIdentifiersThatReadLikeTheRecordedOnes) {
              "sluice_spin_9", "sluice_spin_caf_x", "sluice_spin_kernel", "sluice_spin_kernel_2"}));
 }
 
-// Prevents: two kernels under one name, of which the driver compiles none, or device:Nus learns
+// Prevents: two kernels under one name, of which the driver compiles none, or device:Tus learns
 // one length for both.
 TEST(SpinModule, NamesDifferAndAreNumberedOnlyWhereNeeded) {
   EXPECT_EQ(spin_entry_names({"a", "a_2", "a", "a<", "b", "a_2"}),

@@ -82,6 +82,13 @@ TEST_F(Usage, ExecLooksForTheProgramFirst) {
   EXPECT_FALSE(std::filesystem::exists(board_file()));
 }
 
+// Prevents: a list of policies in which the default is missing.
+TEST_F(Usage, HelpNamesEveryPolicy) {
+  for (const char* command : {"exec", "set"}) {
+    EXPECT_NE(sluice({command, "--help"}).out.find("device:Tus"), std::string::npos) << command;
+  }
+}
+
 TEST_F(Usage, GpusAndStatus) {
   expect_error({"gpus", "--gpu", "fake"}, 2, "'fake' is none of auto, real, sim");
   expect_error({"gpus", "more"}, 2, "more");

@@ -59,7 +59,7 @@ void add_options(CLI::App& app, Options& options) {
       ->type_name("0-255")
       ->check(CLI::Range(0, 255));
   app.add_option("--policy", options.policy,
-                 "How it gives way to higher ones: none, gate, sync:N, event:N, device:N")
+                 "How it gives way to higher ones: " + std::string(shm::kPolicyForms))
       ->envname("SLUICE_POLICY")
       ->capture_default_str()
       ->type_name("POLICY")

@@ -6,6 +6,7 @@
 
 #include "shm/clock.hpp"
 #include "shm/mapping.hpp"
+#include "shm/policy.hpp"
 #include "shm/session.hpp"
 #include "tools/common/command_line.hpp"
 #include "tools/common/policy_text.hpp"
@@ -41,7 +42,7 @@ void add_options(CLI::App& app, Options& options) {
                  "Its pid, its slot, or a part of its command that no other has")
       ->required();
   app.add_option("--policy", options.policy,
-                 "How it gives way from now on: none, gate, sync:N, event:N, device:N")
+                 "How it gives way from now on: " + std::string(shm::kPolicyForms))
       ->type_name("POLICY")
       ->check(check_policy);
   app.add_option("--priority", options.priority, "0 is best effort; of two jobs the higher wins")
