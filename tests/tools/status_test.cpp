@@ -72,7 +72,7 @@ TEST_F(Status, SaysWhetherPredictionsPay) {
   client.predicted.store(1234);
   client.predicted_hits.store(1200);
   client.predicted_paid_ns.store(std::uint64_t{1234} * 210'000);
-  expect_says(text(), "predicts its jobs: 97 % of 1234 came, 210 us paid each");
+  expect_says(text(), "predicts its jobs: 97 % of 1234 came, 210 us of closed gates each");
   const auto json = nlohmann::json::parse(status_json(snapshot(), "s"));
   EXPECT_EQ(json["clients"][0]["predicted_hits"], 1200);
 }

@@ -70,7 +70,7 @@ std::string remarks(const ClientSnapshot& client) {
                     format_duration(client.bare_graph_ns)));
   }
   if (client.predicted != 0) {
-    add(fmt::format("predicts its jobs: {} % of {} came, {} paid each",
+    add(fmt::format("predicts its jobs: {} % of {} came, {} of closed gates each",
                     client.predicted_hits * 100 / client.predicted, client.predicted,
                     format_duration(client.predicted_paid_ns / client.predicted)));
   }
