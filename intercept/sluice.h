@@ -2,8 +2,9 @@
  *
  * Header only, C99 and C++. When the process was not started under Sluice every function is a
  * no-op that costs one load. From Python:
- *     sluice = ctypes.CDLL(None); sluice.sluice_v1_job_begin.restype = ctypes.c_uint64
- * (the sluice_v1_* symbols exist only in a process that Sluice is preloaded into).
+ *     begin = ctypes.CDLL(None).sluice_v1_job_begin  # AttributeError where Sluice is not preloaded
+ *     begin.restype, begin.argtypes = ctypes.c_uint64, [ctypes.c_uint64]
+ * and so on: times and ids have 64 bits, where ctypes takes int by itself.
  *
  * A program need not call any of this: without it, a job begins with the first launch or
  * host-to-device copy when the process is idle, and ends when the GPU work is seen to be done.
