@@ -1,5 +1,8 @@
 """Errors that end the command with one line: what was wrong, where, what to do."""
 
+import argparse
+import sys
+
 EXIT_FINE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -19,6 +22,12 @@ def usage_error(text: str) -> CommandError:
 
 def run_error(text: str) -> CommandError:
     return CommandError(EXIT_FAILED, text)
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
 
 
 def first_line(error: BaseException) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from sluice_tools.models import report
 from sluice_tools.errors import (
     EXIT_FINE,
-    EXIT_USAGE,
     CommandError,
+    Parser,
     run_error,
     usage_error,
 )
@@ -28,12 +28,6 @@ examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        sys.stderr.write(f"{self.prog}: {message}; {self.prog} --help says what it takes\n")
-        sys.exit(EXIT_USAGE)
-
-
 def _whole(low: int, high: int):
     def read(text: str) -> int:
         if not re.fullmatch(r"\d{1,9}", text) or not low <= int(text) <= high:
@@ -44,7 +38,7 @@ def _whole(low: int, high: int):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="sluice models",
         description="Put PyTorch models into the store from which `sluice run` takes them.",
         epilog=_EXAMPLES,

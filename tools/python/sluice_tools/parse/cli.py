@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from sluice_tools.command import need_packages, run_command
-from sluice_tools.errors import EXIT_FINE, usage_error
+from sluice_tools.errors import EXIT_FINE, Parser, usage_error
 
 _EXAMPLES = """\
 examples:
@@ -17,7 +17,7 @@ examples:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="sluice parse",
         description="Split a kernel trace by model: a table per model, counts and medians, queue "
                     "depth and delays, completion times, as CSV and as pictures (docs/traces.md).",

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from sluice_tools.command import need_packages, run_command
-from sluice_tools.errors import EXIT_FINE, run_error
+from sluice_tools.errors import EXIT_FINE, Parser, run_error
 
 _EXAMPLES = """\
 examples:
@@ -18,7 +18,7 @@ Exit code 0; 1 the page could not be written; 2 wrong usage, no run, or packages
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="sluice report",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

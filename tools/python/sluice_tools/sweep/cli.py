@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sluice_tools.bench import experiments
 from sluice_tools.bench.results import Results
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, run_error, usage_error
+from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, Parser, run_error, usage_error
 from sluice_tools.command import need_packages, run_command
 from sluice_tools.sweep import objective, plan
 
@@ -27,7 +27,7 @@ Called again with the same --out it goes on where it was stopped. Exit code 0; 1
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="sluice sweep",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

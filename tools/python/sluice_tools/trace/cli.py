@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from sluice_tools.command import need_packages, run_command
-from sluice_tools.errors import EXIT_FINE, run_error, usage_error
+from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
 
 _EXAMPLES = """\
 examples:
@@ -22,7 +22,7 @@ _ENDINGS = (".json", ".json.gz", ".perfetto-trace")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="sluice trace",
         description="Turn the trace of a run into a file for a viewer or for other tools, or say what it "
                     "holds (docs/traces.md).",
