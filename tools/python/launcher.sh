@@ -35,7 +35,6 @@ if ! command -v "$python" >/dev/null 2>&1; then
   exit 1
 fi
 PYTHONPATH=$package${PYTHONPATH:+:$PYTHONPATH}
-SLUICE_VENV=$recorded_venv
 SLUICE_PROGRAM=$here/../../bin/sluice
-export PYTHONPATH SLUICE_VENV SLUICE_PROGRAM
+export PYTHONPATH SLUICE_PROGRAM
 exec "$python" -m "$module" "$@"

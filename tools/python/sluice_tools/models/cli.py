@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import re
 import signal
 import sys
@@ -96,11 +95,10 @@ def _import_torch():
         import torch  # noqa: F401
         import torchvision  # noqa: F401
     except ImportError as error:
-        venv = os.environ.get("SLUICE_VENV", ".venv")
         raise run_error(
-            f"export needs torch and torchvision, and {sys.executable} lacks them ({error}); "
-            f"install them with: python3 -m venv {venv} && {venv}/bin/pip install "
-            "torch==2.11.0 torchvision==0.26.0 (or name a Python that has them in SLUICE_PYTHON)"
+            "this needs torch 2.11.0 and torchvision 0.26.0, and "
+            f"{sys.executable} lacks them ({error}): run ./x torch in the checkout, or name a Python "
+            "that has them with SLUICE_PYTHON"
         )
 
 
