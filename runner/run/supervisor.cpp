@@ -57,10 +57,10 @@ std::vector<std::string> worker_command(const RunContext& context, std::size_t i
   const bool trace = model.backend == "trace";
   const auto device = static_cast<std::size_t>(context.experiment.device_id);
   std::vector<std::string> args = exec_command(context, model);
-  args.insert(args.end(),
-              {context.layout.program(trace ? kTraceWorker : kTorchWorker), context.resolved_file,
-               "--model", std::to_string(index), "--config-name", context.experiment.file,
-               "--device-name", context.gpus.names.at(device)});
+  args.insert(args.end(), {context.layout.program(trace ? kTraceWorker : kTorchWorker), "--name",
+                           model.output_file_name, context.resolved_file, "--model",
+                           std::to_string(index), "--config-name", context.experiment.file,
+                           "--device-name", context.gpus.names.at(device)});
   if (trace) {
     add_trace_options(context, args);
   } else {

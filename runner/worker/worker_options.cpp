@@ -8,6 +8,8 @@ void add_worker_options(CLI::App& app, WorkerOptions& options) {
   app.add_option("experiment", options.experiment_file, "Experiment file")
       ->required()
       ->type_name("FILE");
+  app.add_option("--name", options.name, "Its name, for `sluice status` and `sluice set`")
+      ->type_name("NAME");
   app.add_option("--model", options.model_index, "Which of its models, from 0")->required();
   app.add_option("--config-name", options.config_name, "Name of the file in the log")
       ->type_name("FILE");

@@ -10,6 +10,7 @@ namespace sluice::runner {
 /// What the runner tells a worker on its command line. Everything about the model is in the
 /// experiment file, which the worker reads like the runner does.
 struct WorkerOptions {
+  std::string name;  ///< Read by nobody here: the board shows the beginning of a command line.
   std::string experiment_file;
   std::size_t model_index = 0;
   std::string config_name;  ///< The file the user gave, for the log; experiment_file if empty.

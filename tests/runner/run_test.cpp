@@ -49,6 +49,9 @@ TEST_F(RunTest, StatusSeesBothClientsHooked) {
   for (const json& client : status["clients"]) {
     EXPECT_EQ(client["policy"], "device:4");
     EXPECT_EQ(client["bypassed"], 0) << client;
+    // Prevents: workers that nobody can tell apart, nor name to `sluice set`.
+    const std::string model = client["priority"] == 0 ? "best_effort" : "critical";
+    EXPECT_NE(client["command"].get<std::string>().find(model), std::string::npos) << client;
   }
 }
 
