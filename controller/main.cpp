@@ -84,7 +84,7 @@ int parse(int argc, char** argv, Options& options) {
     refuse_bad_session_variable();
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    std::fprintf(stderr, "sluice controller: %s (see sluice controller --help)\n", error.what());
+    std::fprintf(stderr, "sluice controller: %s; see sluice controller --help\n", error.what());
     return kExitUsage;
   }
   options.daemon.max_hold_ns = static_cast<std::uint64_t>(max_hold_seconds * 1e9);

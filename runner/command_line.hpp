@@ -20,7 +20,8 @@ inline constexpr int kExitUsage = 2;
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    std::fprintf(stderr, "%s: %s; see --help\n", app.get_name().c_str(), error.what());
+    const std::string name = app.get_name();
+    std::fprintf(stderr, "%s: %s; see %s --help\n", name.c_str(), error.what(), name.c_str());
     return kExitUsage;
   }
 }

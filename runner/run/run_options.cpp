@@ -82,7 +82,7 @@ std::optional<int> parse_run_options(int argc, char** argv, RunOptions& options)
       "  sluice run -f exp.json --device 1 --session mine");
   if (const auto exit_code = parse(app, argc, argv)) return exit_code;
   if (options.experiment_file.empty()) {
-    throw ConfigError("no experiment file; see --help");
+    throw ConfigError("no experiment file; see sluice run --help");
   }
   take_session_variable(options);
   return std::nullopt;

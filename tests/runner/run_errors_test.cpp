@@ -21,7 +21,7 @@ class RunErrorTest : public test::RunTest {
 };
 
 TEST_F(RunErrorTest, MissingExperiment) {
-  expect_refused({}, "no experiment file; see --help");
+  expect_refused({}, "no experiment file; see sluice run --help");
   expect_refused({"none.json"}, "none.json: cannot be read: No such file or directory");
 }
 
