@@ -200,7 +200,7 @@ def wait_cdf(runs: list, colour: dict) -> Figure | None:
         return None
     caption = (
         "Share of waits for a closed gate that took at most so long: of a launching thread; under "
-        "device:N, of work outstanding while the gate was closed." + _thinned(len(l[1]) for l in lines)
+        "device, of work outstanding while the gate was closed." + _thinned(len(l[1]) for l in lines)
     )
     return Figure(
         "CDF of gate waits", caption, _cdf(lines, f"wait, ms{of_kind(runs[0])}", "waits"), wide=False

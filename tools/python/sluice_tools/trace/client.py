@@ -113,7 +113,7 @@ class Client:
                 and self._gpu_log.exists())
 
     def waits(self) -> pd.DataFrame:
-        """Where a stream of the simulated GPU stood at a wait, under device:N for a gate: begin_ns,
+        """Where a stream of the simulated GPU stood at a wait, under device for a gate: begin_ns,
         end_ns, stream. Empty on a real GPU, which does not tell."""
         if self._has_gpu_log:
             return simulated.waits(self._gpu_log, self.pid)
