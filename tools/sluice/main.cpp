@@ -34,7 +34,7 @@ constexpr std::array kCommands{
     Command{"parse", "split a kernel trace, of nsys or of our own, into tables by model"},
     Command{"report", "make one HTML page of a run, or of several to compare"},
     Command{"sweep", "run an experiment under many values of a policy, and name the best"},
-    Command{"bench", "measure the published pair and others under every policy"},
+    Command{"bench", "measure what sharing a GPU costs and gives, under every policy"},
     Command{"controller", "run a session's controller in the foreground"},
     Command{"gpus", "list the GPUs, and say whether they are real or simulated"},
 };
