@@ -75,10 +75,12 @@ void before_init() {
 
 void ask_address(const char* name, int version, cuuint64_t flags) {
   void* function = reinterpret_cast<void*>(1);
-  auto result = static_cast<CUdriverProcAddressQueryResult>(77);
+  unsigned result = 77;  // no value of the enumeration: whether it is written
   const std::string question = std::string("lookup '") + name + "' " + std::to_string(version) +
                                " flags " + std::to_string(flags);
-  say(question + ": status", cuGetProcAddress(name, &function, version, flags, &result));
+  say(question + ": status",
+      cuGetProcAddress(name, &function, version, flags,
+                       reinterpret_cast<CUdriverProcAddressQueryResult*>(&result)));
   say(question + ": result", result);
   say(question + ": address is null", function == nullptr);
   say(question + ": is cuGetProcAddress_v2",

@@ -200,6 +200,8 @@ TEST_F(Set, WithoutAControllerItChangesNothing) {
   while (controller_pid() == controller) usleep(1000);
   expect_error({std::to_string(program->pid()), "--policy", "gate"}, 1, "has no controller");
   EXPECT_EQ(status_of(*program)["requested_policy"], "device:4");
+  // Another controller, which removes the board when the program is killed.
+  EXPECT_EQ(sluice({"exec", "--priority", "0", "--gpu", "sim", "--", "true"}).exit_code, 0);
 }
 
 }  // namespace
