@@ -116,6 +116,14 @@ def test_without_a_gate_none_is_named(tmp_path):
     assert "which had started before the job began" in text
 
 
+def test_a_job_that_the_end_of_the_run_cut_off_may_have_run(tmp_path):
+    """It is in no log."""
+    jobs = [(0, 1.0), (150, 3.0)]
+    models = [{"log": "A", "jobs": [(0, 90.0)]}, {"log": "B", "priority": 1, "jobs": jobs}]
+    text = answer.explain(read(write_run(tmp_path, models))).line()
+    assert "No job of A" not in text and "ends before" in text
+
+
 def test_under_device_the_wait_is_of_outstanding_work(tmp_path):
     """There the thread is not held, so holds alone would show no wait at all."""
     run = read(traced_pair(tmp_path))

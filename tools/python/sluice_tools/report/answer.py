@@ -7,7 +7,7 @@ import numpy as np
 from sluice_tools.report import waiting
 from sluice_tools.report.stored import Spans
 
-_HOW = "What the GPU did meanwhile takes a trace: sluice run ... --trace."
+_HOW = "Only a trace tells what the GPU did meanwhile: sluice run ... --trace."
 
 
 @dataclass
@@ -98,7 +98,11 @@ def _from_logs(model, job: int, run) -> list:
             continue
         beside = Spans(other.start_ns, other.end_ns).within(begin, end)
         if not len(beside):
-            texts.append(f"No job of {other.log} ran at the time.")
+            texts.append(
+                f"The log of {other.log} ends before: a job that the end of the run cut off is not in it."
+                if begin >= int(other.end_ns.max())
+                else f"No job of {other.log} ran at the time."
+            )
             continue
         many = len(beside) > 1
         before = "the first of which had begun" if many else "which had begun"
