@@ -27,7 +27,8 @@ int status(int argc, char** argv) {
   app.add_flag("--json", json, "Print JSON, coverage included");
   app.add_flag("--coverage", coverage, "Also print the launches per driver entry");
   app.footer(
-      "Exit code 1: no such session is running.\n\nExamples:\n"
+      "docs/top.md explains every column and key. Exit code 1: no such session is running.\n\n"
+      "Examples:\n"
       "  sluice status\n"
       "  watch -n 1 sluice status --session b\n"
       "  sluice status --json | jq '.clients[] | select(.state == \"held\") | .held_by'");
