@@ -39,6 +39,23 @@ CUresult let_go_of_primary(CUdevice device, Call call) noexcept {
   return result;
 }
 
+/// Null if the driver does not know it.
+CUcontext context_of(CUgreenCtx green) noexcept {
+  CUcontext context = nullptr;
+  const bool known = driver().cuCtxFromGreenCtx != nullptr &&
+                     driver().cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS;
+  return known ? context : nullptr;
+}
+
+CUdevice device_of(CUcontext context) noexcept {
+  CUdevice device = -1;
+  if (context != nullptr && driver().cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+    driver().cuCtxGetDevice(&device);
+    driver().cuCtxPopCurrent_v2(&context);
+  }
+  return device;
+}
+
 template <class Call>
 CUresult destroy_stream(CUstream stream, Call call) noexcept {
   const NoQuestions quiet = NoQuestions::about_stream(stream);
@@ -218,8 +235,12 @@ SLUICE_END_CONTEXT(cuCtxDestroy)
 SLUICE_END_CONTEXT(cuCtxDestroy_v2)
 SLUICE_END_CONTEXT(cuCtxDetach)
 
-SLUICE_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx context) {
-  return end_context(nullptr, [&] { return call_real(driver().cuGreenCtxDestroy, context); });
+/// It holds the primary context, and may be the last that does.
+SLUICE_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
+  const CUcontext context = context_of(green);
+  return let_go_of_primary(device_of(context), [&] {
+    return end_context(context, [&] { return call_real(driver().cuGreenCtxDestroy, green); });
+  });
 }
 
 #define SLUICE_RELEASE_PRIMARY(name)                                                    \

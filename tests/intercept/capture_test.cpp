@@ -273,6 +273,25 @@ TEST_F(Capturing, ACaptureEndsWithItsStream) {
   EXPECT_TRUE(eventually([this] { return !shm::is_active(slot().job.load()); }));
 }
 
+// Seen to fail, the capture broken by a question for its stream's id, where every open capture was
+// given up with any green context.
+TEST_F(Capturing, AGreenContextEndsNoOthersCapture) {
+  attach("device:2");
+  outrank();
+  CUcontext primary = nullptr;
+  CUgreenCtx green = nullptr;
+  ::cuDevicePrimaryCtxRetain(&primary, 0);
+  ASSERT_EQ(::cuGreenCtxCreate(&green, nullptr, 0, 0), CUDA_SUCCESS);
+  CUstream stream = make_stream();
+  begin(stream);
+  launch(stream);
+  ASSERT_EQ(::cuGreenCtxDestroy(green), CUDA_SUCCESS);
+  launch(stream);
+  const CUgraph graph = end(stream);
+  ASSERT_NE(graph, nullptr);
+  EXPECT_EQ(fake::nodes(graph), "WKK");
+}
+
 // The poll of a job asks about its streams; a capture that begins in the middle would be broken.
 TEST_F(Capturing, ACaptureWaitsForAQuestionAboutItsStream) {
   attach("gate", 5);

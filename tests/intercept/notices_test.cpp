@@ -243,6 +243,20 @@ TEST_F(Kicks, ItIsLoadedWhenTheContextBeginsOrNever) {
   EXPECT_EQ(order(), "MKM") << "its function ended with the context";
 }
 
+// Seen to fail where it was forgotten with any green context.
+TEST_F(Kicks, ItOutlivesAGreenContext) {
+  attach_above_with_context();
+  CUgreenCtx green = nullptr;
+  ASSERT_EQ(::cuGreenCtxCreate(&green, nullptr, 0, 0), CUDA_SUCCESS);
+  ASSERT_EQ(::cuGreenCtxDestroy(green), CUDA_SUCCESS);
+  EXPECT_TRUE(eventually([] {
+    const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns());
+    std::this_thread::sleep_for(1ms);
+    sluice_job_cancel(announced);
+    return kicked();
+  }));
+}
+
 // Another thread, too, gives it work only then. Seen to fail without the loop in retained().
 TEST_F(Kicks, NobodyGetsTheContextWhileItIsLoaded) {
   choose("gate", 5);

@@ -335,6 +335,24 @@ TEST_F(Pacing, ADeviceResetRegistersTheBoardAgain) {
   EXPECT_EQ(fake::count(Id::cuMemHostRegister_v2), 1U);
 }
 
+// Seen to fail without the look at the primary context in cuGreenCtxDestroy.
+TEST_F(Pacing, AGreenContextMayBeTheLastToHoldThePrimaryOne) {
+  attach("device:1");
+  outrank();
+  CUcontext primary = nullptr;
+  CUgreenCtx green = nullptr;
+  ASSERT_EQ(::cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+  ASSERT_EQ(::cuGreenCtxCreate(&green, nullptr, 0, 0), CUDA_SUCCESS);
+  launch();
+  ASSERT_EQ(::cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+  ASSERT_TRUE(fake::registered());
+  ASSERT_EQ(::cuGreenCtxDestroy(green), CUDA_SUCCESS);
+  ASSERT_FALSE(fake::registered());
+  ASSERT_EQ(::cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+  launch();
+  EXPECT_TRUE(fake::registered());
+}
+
 TEST_F(Pacing, TheBoardIsRegisteredOnce) {
   attach("device:1");
   outrank();

@@ -212,6 +212,32 @@ inline CUresult release_primary(CUdevice device) {
 }
 SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxRelease, CUdevice device) { return release_primary(device); }
 SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxRelease_v2, CUdevice device) { return release_primary(device); }
+/// A green context is a context of its own here, and holds the primary one.
+SLUICE_FAKE_ENTRY(cuGreenCtxCreate, CUgreenCtx* green, CUdevResourceDesc, CUdevice device,
+                  unsigned) {
+  state().contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{device, false, true, 0}));
+  *green = reinterpret_cast<CUgreenCtx>(state().contexts.back().get());
+  ++state().primary_of(device)->retained;
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuCtxFromGreenCtx, CUcontext* context, CUgreenCtx green) {
+  const auto wanted = reinterpret_cast<CUcontext>(green);
+  const auto& made = state().contexts;
+  const bool known = std::any_of(made.begin(), made.end(), [wanted](const auto& one) {
+    return one.get() == wanted && one->alive;
+  });
+  *context = wanted;
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+SLUICE_FAKE_ENTRY(cuGreenCtxDestroy, CUgreenCtx green) {
+  CUcontext context = nullptr;
+  // Else an invented handle of a routing test.
+  if (behave(Tag<Id::cuCtxFromGreenCtx>{}, lock, &context, green) != CUDA_SUCCESS) {
+    return CUDA_SUCCESS;
+  }
+  end_context(context);
+  return release_primary(context->device);
+}
 SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxGetState, CUdevice device, unsigned*, int* active) {
   *active = state().primary.count(device) != 0 ? 1 : 0;
   return CUDA_SUCCESS;
