@@ -77,7 +77,12 @@ Length* Lengths::find_in_turn(const Work& work, std::uint64_t& previous) noexcep
   const std::uint64_t key = key_of(work);
   const std::uint64_t behind = std::exchange(previous, key);
   Length* const length = find_by(key, work);
-  if (length == nullptr || work.graph != nullptr || !length->is_split()) return length;
+  if (length == nullptr) return nullptr;
+  if (work.graph != nullptr) {
+    length->graph_.store(true, std::memory_order_relaxed);
+    return length;
+  }
+  if (!length->is_split()) return length;
   Length* const own = find_in(table_, mix(key, behind));
   if (own == nullptr) return length;  // that of its function is shared with kinds that are longer
   if (!own->known()) own->assume(*length);

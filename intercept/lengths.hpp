@@ -41,9 +41,11 @@ class Length {
   [[nodiscard]] bool settled() const noexcept {
     return known() || tried_.load(std::memory_order_relaxed) >= kTries;
   }
-  /// Whether there are fewer samples than shall count, or they differ: some may have been wrong.
+  /// Whether there are fewer samples than shall count, or they differ: some may have been wrong. Or
+  /// it is a graph: its launches are rare and long, and it may have been updated.
   [[nodiscard]] bool wants_samples() const noexcept {
-    return count_.load(std::memory_order_relaxed) < kSamples || differs();
+    return count_.load(std::memory_order_relaxed) < kSamples || differs() ||
+           graph_.load(std::memory_order_relaxed);
   }
   /// A graph with waits inside.
   [[nodiscard]] bool preemptible() const noexcept {
@@ -70,8 +72,8 @@ class Length {
   [[nodiscard]] bool is_sampled() const noexcept {
     return sampled_.load(std::memory_order_relaxed);
   }
-  /// For one thread. A sample that was not taken `behind_work` may hold some of the host's time: the
-  /// GPU had nothing to do when the launch came. Such ones count until there is one that was.
+  /// For one thread. A sample that was not taken `behind_work` may hold some of the host's time:
+  /// the GPU had nothing to do when the launch came. Such ones count until there is one that was.
   void add_sample(std::uint32_t ns, bool behind_work = true) noexcept;
   /// The lengths of this one's kind, as long as there is no sample; each is one of the kind, too.
   void assume(Length& kind) noexcept;
@@ -94,6 +96,7 @@ class Length {
   std::atomic<std::uint32_t> count_{0};
   std::atomic<std::uint32_t> tried_{0};
   std::atomic<bool> sampled_{false};
+  std::atomic<bool> graph_{false};
   std::atomic<bool> preemptible_{false};
   std::atomic<bool> differ_{false};
   std::atomic<bool> split_{false};
@@ -103,7 +106,7 @@ class Length {
   std::atomic<std::uint64_t> frozen_{0};  ///< 0: not asked for yet; else longest_ and length_.
   bool behind_work_ = false;              ///< Of the thread that adds samples, as are:
   Extremes now_;
-  Extremes before_;                       ///< of the kSamples before those.
+  Extremes before_;  ///< of the kSamples before those.
 };
 
 /// The lengths of what one client launches. Found without a lock, never forgotten. A program that
