@@ -31,9 +31,10 @@ void Length::add_sample(std::uint32_t ns, bool behind_work) noexcept {
   if (Length* const kind = kind_.load()) kind->add_sample(ns, behind_work);
   std::uint32_t count = count_.load();
   if (count == 0) behind_work_ = false;
-  if (behind_work_ && !behind_work) return;
+  const std::uint32_t known = longest_.load();
+  if (behind_work_ && !behind_work && ns > known && ns <= known + kMostHostNs) return;
   if (behind_work && !behind_work_) count = 0;
-  behind_work_ = behind_work;
+  behind_work_ = behind_work_ || behind_work;
   if (count % kSamples == 0) {
     before_ = count == 0 ? Extremes{} : now_;
     now_ = {};

@@ -29,6 +29,8 @@ class Length {
   static constexpr std::size_t kFew = 8;
   /// Below this, differences are those of the measurement.
   static constexpr std::uint32_t kFloorNs = 20'000;
+  /// As much of a sample may be the host's time.
+  static constexpr std::uint32_t kMostHostNs = 30'000;
   /// Longer than any spacing: of launches whose time is not known, or differs in too few samples.
   static constexpr std::uint32_t kUnbounded = 0xffff'ffff;
 
@@ -73,7 +75,8 @@ class Length {
     return sampled_.load(std::memory_order_relaxed);
   }
   /// For one thread. A sample that was not taken `behind_work` may hold some of the host's time:
-  /// the GPU had nothing to do when the launch came. Such ones count until there is one that was.
+  /// the GPU had nothing to do when the launch came. Such ones count until there is one that was;
+  /// from then on not those that are longer by no more than that.
   void add_sample(std::uint32_t ns, bool behind_work = true) noexcept;
   /// The lengths of this one's kind, as long as there is no sample; each is one of the kind, too.
   void assume(Length& kind) noexcept;

@@ -85,7 +85,7 @@ bool Sampler::collect(std::optional<std::uint64_t> before,
 
 void Sampler::take_in(const Pair& pair, std::optional<std::uint64_t> now) noexcept {
   float ms = 0;
-  if (!now || pair.quiet != now || pair.host_ns > kMostHostNs ||
+  if (!now || pair.quiet != now || pair.host_ns > Length::kMostHostNs ||
       driver().cuEventElapsedTime(&ms, pair.before, pair.after) != CUDA_SUCCESS) {
     return;
   }

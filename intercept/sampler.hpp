@@ -35,15 +35,13 @@ class Sampler {
   /// samples, then for what may have changed.
   static constexpr std::uint32_t kSoon = 16;
   static constexpr std::uint32_t kAgain = 256;
-  /// If the stream had nothing to do, a sample holds the host's time between the two records.
-  static constexpr std::uint64_t kMostHostNs = 30'000;
 
   struct Pair {
     CUevent before = nullptr;
     CUevent after = nullptr;
     Length* length = nullptr;
-    std::uint64_t host_ns = 0;
-    bool started = false;                ///< `before` was seen to have happened,
+    std::uint64_t host_ns = 0;  ///< Between the two records; 0 where the sample holds none of it.
+    bool started = false;       ///< `before` was seen to have happened,
     std::optional<std::uint64_t> quiet;  ///< and this was the number when it had not yet.
   };
   [[nodiscard]] bool draw(std::uint32_t one_in) noexcept;

@@ -86,6 +86,19 @@ TEST(Lengths, SamplesWithTheHostsTimeCountUntilThereIsOneWithout) {
   EXPECT_EQ(length.ns(), 56'000U);
 }
 
+// A persistent kernel of a program that launches to an idle GPU but now and then. Seen to fail,
+// with no wait in front of 5 ms ever, where nothing counted beside a sample behind work.
+TEST(Lengths, WhatTheHostsTimeDoesNotExplainCounts) {
+  Lengths lengths;
+  Length& length = *lengths.find(kernel(1));
+  length.add_sample(50'000);
+  length.add_sample(5'000'000, false);
+  EXPECT_EQ(length.ns(), Length::kUnbounded) << "differs in two samples";
+  EXPECT_EQ(length.longest_ns(), 5'000'000U);
+  for (std::size_t i = 0; i < 2 * Length::kSamples; ++i) length.add_sample(40'000, false);
+  EXPECT_EQ(length.ns(), 40'000U) << "nor do short ones hold more than there is";
+}
+
 // A persistent kernel has one grid for problems of every size.
 TEST(Lengths, FewSamplesThatDifferSayNothing) {
   Lengths lengths;
