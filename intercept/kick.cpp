@@ -104,7 +104,12 @@ void Kick::operator()() noexcept {
   }
   const RelaxedCapture relaxed;
   if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
-  driver().cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, loaded->stream.load(), nullptr, nullptr);
+  // One at a time: where the GPU comes to none for long they would fill their queue, and then the
+  // driver blocks.
+  const CUstream stream = loaded->stream.load();
+  if (driver().cuStreamQuery(stream) != CUDA_ERROR_NOT_READY) {
+    driver().cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
+  }
   CUcontext popped = nullptr;
   driver().cuCtxPopCurrent_v2(&popped);
 }
