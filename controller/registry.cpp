@@ -64,6 +64,7 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.room.store(shm::kRoomOpen);
   slot.noticed.store(0);
   slot.room_until_ns.store(0);
+  slot.job_until_ns.store(0);
   slot.job_since_ns.store(0);
   slot.fail_reason.store(0);
   slot.unhooked_asked.store(0);

@@ -32,7 +32,11 @@ const void* this_thread() noexcept {
 void Jobs::open_one() noexcept {
   if (open_++ != 0) return;
   began_ns_ = shm::monotonic_ns();
-  if (!std::exchange(ahead_, false)) hold_below(began_ns_);
+  if (std::exchange(ahead_, false)) {
+    say_until(0);
+  } else {
+    hold_below(began_ns_);
+  }
   // After the gates are closed: what is learned is for the next job.
   if (hold_others()) learn_begin(began_ns_);
 }
@@ -40,6 +44,7 @@ void Jobs::open_one() noexcept {
 void Jobs::hold_below(std::uint64_t now) noexcept {
   auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
   slot.job_since_ns.store(now);
+  slot.job_until_ns.store(0);
   shm::BoardView view(board_);
   shm::begin_job(view, slot_);
   if (Trace* traced = trace()) {
@@ -107,6 +112,7 @@ std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lea
       ahead_ = true;
       prediction_.closed(now);
       hold_below(now);
+      say_until(expected->lapse_ns);
     }
   }
   return Ahead{*expected, ahead_};
@@ -141,7 +147,19 @@ void Jobs::hold_for_announced() noexcept {
 
 void Jobs::announced_begins() noexcept {
   const std::lock_guard lock(mutex_);
-  if (began_ns_ == 0) began_ns_ = shm::monotonic_ns();
+  if (began_ns_ != 0) return;
+  say_until(0);
+  began_ns_ = shm::monotonic_ns();
+}
+
+void Jobs::announced_until(std::uint64_t until_ns) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (began_ns_ == 0) say_until(until_ns);
+}
+
+/// So that those below need not trust that this process runs on until then.
+void Jobs::say_until(std::uint64_t until_ns) noexcept {
+  board_.slots[static_cast<std::size_t>(slot_)].job_until_ns.store(until_ns);
 }
 
 void Jobs::end() noexcept {

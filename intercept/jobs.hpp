@@ -35,6 +35,8 @@ class Jobs {
   /// announced_begins(), or ends without having been one.
   void hold_for_announced() noexcept;
   void announced_begins() noexcept;
+  /// If none has begun: then they are called off.
+  void announced_until(std::uint64_t until_ns) noexcept;
 
   /// Work is about to be given to `stream`, and has been counted already. Costs two thread-local
   /// compares and one load while the same thread goes on with the same stream in the same job.
@@ -119,6 +121,7 @@ class Jobs {
   void close_one() noexcept;
   void hold_below(std::uint64_t now_ns) noexcept;
   void release_below(std::uint64_t took_ns) noexcept;
+  void say_until(std::uint64_t until_ns) noexcept;
   void learn_begin(std::uint64_t now_ns) noexcept;
   void show_predictions() noexcept;
   [[nodiscard]] bool nothing_since(std::uint64_t before) noexcept;

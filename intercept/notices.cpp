@@ -155,6 +155,7 @@ Process::Next Process::step_notices() noexcept {
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
   Next next{kNever, false};
   bool closed_one = false;
+  std::uint64_t closed_until_ns = 0;
   std::uint64_t start_ns = kNever;  // of the next whose gates are open
   for (Notices::Notice& notice : notices_.waiting()) {
     if (!notice.closed && now + lead >= notice.start_ns) {
@@ -164,9 +165,17 @@ Process::Next Process::step_notices() noexcept {
         for_each_client([](Client& client) { client.jobs().hold_for_announced(); });
       }
     }
-    if (!notice.closed) start_ns = std::min(start_ns, notice.start_ns);
-    if (notice.closed) next.look_ns = now + kNoticeStepNs;
+    if (notice.closed) {
+      next.look_ns = now + kNoticeStepNs;
+      closed_until_ns = std::max(closed_until_ns, notice.start_ns + Notices::kLapseNs);
+    } else {
+      start_ns = std::min(start_ns, notice.start_ns);
+    }
     next.kick = next.kick || now + handover >= notice.start_ns;
+  }
+  if (closed_one) {
+    for_each_client(
+        [closed_until_ns](Client& client) { client.jobs().announced_until(closed_until_ns); });
   }
   if (start_ns - now <= Notices::kNearNs) {
     next.look_ns = now + kNoticeStepNs;

@@ -22,6 +22,8 @@ constexpr std::uint64_t kLookNs = 500'000'000;
 constexpr int kReconnectTimeoutMs = 50;
 constexpr std::uint64_t kTakeNs = 1'000'000'000;
 constexpr std::uint64_t kLetThroughNs = 5'000'000;
+/// A process that does not call off in time a job that has not begun is taken for stopped.
+constexpr std::uint64_t kStoppedNs = 100'000'000;
 
 constexpr short kHungUp = POLLHUP | POLLRDHUP | POLLERR | POLLNVAL;
 
@@ -247,22 +249,25 @@ void Watcher::reconnect(Watched& watched) noexcept {
 }
 
 /// A hold has an end: one job may keep this gate closed for max_hold, then it opens for that job.
+/// At once for one that has not begun in its time: its process is stopped, or would have said so.
 void Watcher::enforce_max_hold(Watched& watched, std::uint64_t now) noexcept {
   Client& client = *watched.client;
   shm::Board& board = client.seat().board;
   const std::uint64_t limit = board.max_hold_ns.load();
   const std::uint64_t gate = client.slot().gate.load();
-  if (limit == 0 || gate == 0) return;
+  if (gate == 0) return;
   shm::for_each_other(gate, client.seat().slot, [&](int holder) {
     const shm::Slot& other = board.slots[static_cast<std::size_t>(holder)];
     const std::uint64_t job = other.job.load();
     Hold& hold = watched.holds[static_cast<std::size_t>(holder)];
     if (hold.job != job) hold = {job, now};
-    if (now - hold.since_ns < limit) return;
+    const std::uint64_t until = other.job_until_ns.load();  // after the number of its job
+    const bool is_void = until != 0 && now > until + kStoppedNs;
+    if (!is_void && (limit == 0 || now - hold.since_ns < limit)) return;
     shm::BoardView view(board);
     shm::waive(view, client.seat().slot, holder, job);
     client.slot().max_hold_opened.fetch_add(1);
-    Line(Level::kWarn) << "held for " << limit / 1'000'000 << " ms by pid "
+    Line(Level::kWarn) << "held for " << (now - hold.since_ns) / 1'000'000 << " ms by pid "
                        << std::uint64_t{other.pid.load()} << " (" << other.command.data()
                        << "); running on without waiting for that job";
   });

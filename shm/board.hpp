@@ -115,7 +115,8 @@ struct alignas(kLine) Slot {
   HalfWord outranked;    ///< 1 while a client of higher priority lives on the device.
   HalfWord noticed;      ///< 1 once told of a job: long launches look at `room` from then on.
   Word room_until_ns;    ///< From then on `room` is void, and the owner opens it.
-  std::array<std::uint8_t, 56> reserved_gate;
+  Word job_until_ns;     ///< If not 0: the job that holds others has not begun, and is void then.
+  std::array<std::uint8_t, 48> reserved_gate;
 
   // What the owner writes.
   alignas(kLine) Word job;  ///< Odd while the client is active: first begin and last end count.
@@ -189,6 +190,7 @@ static_assert(offsetof(Slot, wake) == 16 && offsetof(Slot, waiters) == 20);
 static_assert(offsetof(Slot, closed_since_ns) == 24 && offsetof(Slot, closed_ns) == 32);
 static_assert(offsetof(Slot, room) == 40 && offsetof(Slot, outranked) == 48);
 static_assert(offsetof(Slot, noticed) == 52 && offsetof(Slot, room_until_ns) == 56);
+static_assert(offsetof(Slot, job_until_ns) == 64);
 static_assert(offsetof(Slot, job) == 128 && offsetof(Slot, job_since_ns) == 136);
 static_assert(offsetof(Slot, policy) == 144 && offsetof(Slot, fail_reason) == 152);
 static_assert(offsetof(Slot, unhooked_asked) == 156 && offsetof(Slot, predicted) == 160);

@@ -83,6 +83,25 @@ TEST_F(Notices, TheRoomThatIsLeftIsTold) {
   sluice_job_end(job);
 }
 
+// If this process is stopped before the job begins, those below must not wait for it. Seen to fail,
+// 0 or the time of the first, without announced_until().
+TEST_F(Notices, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
+  attach_above();
+  std::uint64_t announced = 0;
+  EXPECT_TRUE(eventually([&] {
+    sluice_job_cancel(announced);
+    const std::uint64_t start = shm::monotonic_ns() + 5 * kMs;
+    announced = sluice_job_announce(start);
+    const std::uint64_t next = sluice_job_announce(start + 1);
+    std::this_thread::sleep_for(5ms);
+    const std::uint64_t until = slot().job_until_ns.load();
+    sluice_job_cancel(next);
+    return closed() && until == start + 1 + 10 * kMs;
+  }));
+  sluice_job_begin(announced);
+  EXPECT_EQ(slot().job_until_ns.load(), 0U) << "it has begun";
+}
+
 // The time before it is no part of a job. Seen to fail without announced_begins().
 TEST_F(Notices, AJobIsAsLongAsItTook) {
   attach_above();

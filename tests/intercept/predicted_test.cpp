@@ -88,6 +88,21 @@ TEST_F(Predicted, TransparentJobsFindTheGateClosed) {
   EXPECT_FALSE(closed()) << "open after the job";
 }
 
+// If this process is stopped before the job begins, those below must not wait for it. Seen to fail
+// where only announced jobs said until when they may come.
+TEST_F(Predicted, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
+  attach_above();
+  static const shm::Word* until = nullptr;
+  static std::uint64_t said = 0;
+  until = &slot().job_until_ns;
+  ASSERT_TRUE(some_job_is_predicted([] {
+    said = until->load();
+    explicit_job();
+  }));
+  EXPECT_NE(said, 0U);
+  EXPECT_EQ(until->load(), 0U) << "it has begun";
+}
+
 // Seen to fail without open_room() in get_ready().
 TEST_F(Predicted, BetweenJobsLongLaunchesAreFree) {
   attach_above();

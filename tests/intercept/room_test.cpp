@@ -100,6 +100,27 @@ TEST_F(Room, WhatFindsNoRoomGoesOnAfterMaxHold) {
   EXPECT_GE(shm::monotonic_ns() - begin, 150 * kMs);
 }
 
+// Who closed the gate ahead of a job may be stopped before that begins. Seen to fail, held until
+// max_hold, without the look at job_until_ns in Watcher::enforce_max_hold().
+TEST_F(Room, AGateThatIsClosedForAJobThatDoesNotBeginOpens) {
+  attach("device:200us");
+  Critical& critical = outrank();
+  shm::Slot& above = board().slots[static_cast<std::size_t>(critical.slot())];
+  const std::uint64_t begin = shm::monotonic_ns();
+  above.job_until_ns.store(begin + 50 * kMs);
+  critical.begin();
+  EXPECT_NE(slot().gate.load(), 0U);
+  EXPECT_TRUE(eventually([&] { return slot().gate.load() == 0; }));
+  EXPECT_GE(shm::monotonic_ns(), begin + 50 * kMs);
+  EXPECT_LT(shm::monotonic_ns(), begin + 5000 * kMs);
+  critical.end();
+  above.job_until_ns.store(0);
+  critical.begin();
+  EXPECT_NE(slot().gate.load(), 0U) << "for that job only";
+  std::this_thread::sleep_for(200ms);
+  EXPECT_NE(slot().gate.load(), 0U) << "a job that has begun";
+}
+
 // A job that is announced an hour ahead must not hold what was never launched before until then.
 // Seen to fail where unknown launches waited until no job was announced.
 TEST_F(Room, UnknownLaunchesWaitForNearJobsOnly) {
