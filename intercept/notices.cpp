@@ -35,6 +35,12 @@ void for_each_below(const Client& client, Visit visit) noexcept {
   });
 }
 
+bool has_anyone_below(const Client& client) noexcept {
+  bool has = false;
+  for_each_below(client, [&has](const shm::Slot&) { has = true; });
+  return has;
+}
+
 }  // namespace
 
 Notices::Taken Notices::take(std::uint64_t job) noexcept {
@@ -148,7 +154,9 @@ Process::Next Process::step_notices() noexcept {
   const std::uint64_t now = shm::monotonic_ns();
   std::uint64_t lead = 0;
   std::uint64_t handover = 0;
+  bool anyone_below = false;
   for_each_client([&](Client& client) {
+    anyone_below = anyone_below || has_anyone_below(client);
     lead = std::max(lead, lead_of(client));
     handover = std::max(handover, client.to_real_ns(handover_ns(client)));
   });
@@ -177,13 +185,14 @@ Process::Next Process::step_notices() noexcept {
     for_each_client(
         [closed_until_ns](Client& client) { client.jobs().announced_until(closed_until_ns); });
   }
-  if (start_ns - now <= Notices::kNearNs) {
+  const std::uint64_t near_ns = anyone_below ? Notices::kNearNs : lead;
+  if (start_ns - now <= near_ns) {
     next.look_ns = now + kNoticeStepNs;
     for_each_client(
         [start_ns](Client& client) { tell_room(client, start_ns, start_ns + Notices::kLapseNs); });
     return next;
   }
-  if (start_ns != kNever) next.look_ns = std::min(next.look_ns, start_ns - Notices::kNearNs);
+  if (start_ns != kNever) next.look_ns = std::min(next.look_ns, start_ns - near_ns);
   if (closed_one) open_room();  // the gates hold now; who parks behind the room is to read them
   return next;
 }

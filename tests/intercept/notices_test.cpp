@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -34,6 +37,22 @@ class Notices : public Session {
   std::uint64_t last_job_ns() {
     const std::uint64_t job = slot().job.load() / 2;
     return slot().recent_jobs_ns[(job - 1) % shm::kRecentJobs].load();
+  }
+
+  /// How often the notice thread has slept.
+  static int wake_ups() {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream file(task.path() / "status");
+      std::string word;
+      int number = -1;
+      file >> word >> word;
+      if (word != "sluice-notice") continue;
+      while (file >> word) {
+        if (word == "voluntary_ctxt_switches:") file >> number;
+      }
+      return number;
+    }
+    return -1;
   }
 
   std::optional<Critical> low_;
@@ -182,6 +201,18 @@ TEST_F(Notices, AnAnnouncementLapses) {
   EXPECT_TRUE(closed());
   sluice_job_end(job);
   EXPECT_FALSE(closed());
+}
+
+// Seen to fail, with 600 wake-ups, where the room was told every 50 us to nobody.
+TEST_F(Notices, WhereNobodyIsBelowTheThreadSleeps) {
+  attach_above();
+  low_.reset();
+  const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns() + 95 * kMs);
+  std::this_thread::sleep_for(5ms);
+  const int before = wake_ups();
+  std::this_thread::sleep_for(50ms);
+  EXPECT_LT(wake_ups() - before, 20);
+  sluice_job_cancel(announced);
 }
 
 // One of a wrong clock, say, must cost nobody anything.
