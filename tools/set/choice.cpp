@@ -61,12 +61,9 @@ Clients candidates(const Snapshot& snapshot, const std::string& text) {
   if (view.starts_with("slot:")) {
     if (const auto slot = number_in(view.substr(5))) return those(snapshot, slot_is(*slot));
   }
-  if (const auto number = number_in(text)) {
-    Clients found = those(snapshot, [&](const ClientSnapshot& client) {
-      return pid_is(*number)(client) || slot_is(*number)(client);
-    });
-    if (!found.empty()) return found;
-  }
+  // Nothing else: a number is most likely a pid, and one that has just gone must not be found in
+  // the command of another.
+  if (const auto pid = number_in(text)) return those(snapshot, pid_is(*pid));
   return those(snapshot, [&](const ClientSnapshot& client) {
     return client.command.find(text) != std::string::npos;
   });
