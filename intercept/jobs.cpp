@@ -29,22 +29,24 @@ const void* this_thread() noexcept {
 
 }  // namespace
 
-void Jobs::open_one() noexcept {
+void Jobs::open_one(std::uint64_t until_ns) noexcept {
   if (open_++ != 0) return;
   began_ns_ = shm::monotonic_ns();
   if (std::exchange(ahead_, false)) {
-    say_until(0);
+    say_until(until_ns);
   } else {
-    hold_below(began_ns_);
+    hold_below(began_ns_, until_ns);
   }
   // After the gates are closed: what is learned is for the next job.
   if (hold_others()) learn_begin(began_ns_);
 }
 
-void Jobs::hold_below(std::uint64_t now) noexcept {
+/// `until_ns` is not 0 where no job has begun yet. It is said first: this process may be stopped as
+/// soon as the gates are closed.
+void Jobs::hold_below(std::uint64_t now, std::uint64_t until_ns) noexcept {
   auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
   slot.job_since_ns.store(now);
-  slot.job_until_ns.store(0);
+  say_until(until_ns);
   shm::BoardView view(board_);
   shm::begin_job(view, slot_);
   if (Trace* traced = trace()) {
@@ -111,8 +113,7 @@ std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lea
     } else {
       ahead_ = true;
       prediction_.closed(now);
-      hold_below(now);
-      say_until(expected->lapse_ns);
+      hold_below(now, expected->lapse_ns);
     }
   }
   return Ahead{*expected, ahead_};
@@ -134,15 +135,19 @@ void Jobs::begin() noexcept {
 }
 
 /// What was found to be a job is part of this one.
-void Jobs::open_explicit() noexcept {
-  open_one();
+void Jobs::open_explicit(std::uint64_t until_ns) noexcept {
+  open_one(until_ns);
   if (transparent_) close_transparent();
 }
 
-void Jobs::hold_for_announced() noexcept {
+void Jobs::hold_for_announced(bool first, std::uint64_t until_ns) noexcept {
   const std::lock_guard lock(mutex_);
-  open_explicit();
-  if (open_ == 1) began_ns_ = 0;
+  if (first) {
+    open_explicit(until_ns);
+    if (open_ == 1) began_ns_ = 0;
+  }
+  const shm::Slot& slot = board_.slots[static_cast<std::size_t>(slot_)];
+  if (began_ns_ == 0) say_until(std::max(until_ns, slot.job_until_ns.load()));
 }
 
 void Jobs::announced_begins() noexcept {
@@ -150,11 +155,6 @@ void Jobs::announced_begins() noexcept {
   if (began_ns_ != 0) return;
   say_until(0);
   began_ns_ = shm::monotonic_ns();
-}
-
-void Jobs::announced_until(std::uint64_t until_ns) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (began_ns_ == 0) say_until(until_ns);
 }
 
 /// So that those below need not trust that this process runs on until then.

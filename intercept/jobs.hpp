@@ -31,12 +31,11 @@ class Jobs {
   /// Explicit begin and end. Calls must balance.
   void begin() noexcept;
   void end() noexcept;
-  /// In the place of begin(): the gates must close for a job that is announced. It begins at
-  /// announced_begins(), or ends without having been one.
-  void hold_for_announced() noexcept;
+  /// In the place of begin(): the gates must close for a job that is announced, and that is called
+  /// off at `until_ns`. It begins at announced_begins(), or ends without having been one. `first`:
+  /// no job of the process is open.
+  void hold_for_announced(bool first, std::uint64_t until_ns) noexcept;
   void announced_begins() noexcept;
-  /// If none has begun: then they are called off.
-  void announced_until(std::uint64_t until_ns) noexcept;
 
   /// Work is about to be given to `stream`, and has been counted already. Costs two thread-local
   /// compares and one load while the same thread goes on with the same stream in the same job.
@@ -116,10 +115,10 @@ class Jobs {
   [[nodiscard]] bool hold_others() const noexcept;
   void open_transparent() noexcept;
   void close_transparent() noexcept;
-  void open_one() noexcept;
-  void open_explicit() noexcept;
+  void open_one(std::uint64_t until_ns = 0) noexcept;
+  void open_explicit(std::uint64_t until_ns = 0) noexcept;
   void close_one() noexcept;
-  void hold_below(std::uint64_t now_ns) noexcept;
+  void hold_below(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
   void release_below(std::uint64_t took_ns) noexcept;
   void say_until(std::uint64_t until_ns) noexcept;
   void learn_begin(std::uint64_t now_ns) noexcept;

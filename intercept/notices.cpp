@@ -163,27 +163,18 @@ Process::Next Process::step_notices() noexcept {
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
   Next next{kNever, false};
   bool closed_one = false;
-  std::uint64_t closed_until_ns = 0;
   std::uint64_t start_ns = kNever;  // of the next whose gates are open
   for (Notices::Notice& notice : notices_.waiting()) {
     if (!notice.closed && now + lead >= notice.start_ns) {
       notice.closed = closed_one = true;
       open_jobs_.insert(notice.job);
-      if (open_jobs_.size() == 1) {
-        for_each_client([](Client& client) { client.jobs().hold_for_announced(); });
-      }
+      const bool first = open_jobs_.size() == 1;
+      const std::uint64_t until_ns = notice.start_ns + Notices::kLapseNs;
+      for_each_client([=](Client& client) { client.jobs().hold_for_announced(first, until_ns); });
     }
-    if (notice.closed) {
-      next.look_ns = now + kNoticeStepNs;
-      closed_until_ns = std::max(closed_until_ns, notice.start_ns + Notices::kLapseNs);
-    } else {
-      start_ns = std::min(start_ns, notice.start_ns);
-    }
+    if (!notice.closed) start_ns = std::min(start_ns, notice.start_ns);
+    if (notice.closed) next.look_ns = now + kNoticeStepNs;
     next.kick = next.kick || now + handover >= notice.start_ns;
-  }
-  if (closed_one) {
-    for_each_client(
-        [closed_until_ns](Client& client) { client.jobs().announced_until(closed_until_ns); });
   }
   const std::uint64_t near_ns = anyone_below ? Notices::kNearNs : lead;
   if (start_ns - now <= near_ns) {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -23,6 +24,10 @@ int main() {
     if (order == "exit") std::exit(0);
     if (order == "exec") execl("/bin/sleep", "sleep", "60", nullptr);
     if (order == "begin") sluice_job_begin(0);
+    if (order == "announce") {
+      const auto now = std::chrono::steady_clock::now().time_since_epoch();
+      sluice_job_announce(static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count()));
+    }
     if (order == "launch-and-exit") {
       std::thread(launch).detach();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it is held by now

@@ -151,6 +151,34 @@ TEST_F(Lifecycle, AKilledClientGivesItsSlotBack) {
   EXPECT_TRUE(eventually([&] { return used() == 0; }));
 }
 
+// Seen to fail, 10 s by max_hold, without the look at job_until_ns in Watcher::enforce_max_hold(),
+// and where that was written when the gates were closed already.
+TEST_F(Lifecycle, AnAnnouncerThatIsStoppedHoldsNobodyForLong) {
+  attach("gate");
+  choose("gate", 5);
+  auto above = client();
+  const auto held = [this] { return slot().gate.load() != 0; };
+  ASSERT_TRUE(eventually([&] { return !held(); })) << "its launch at the start was a job";
+  ASSERT_TRUE(eventually([&] {
+    above->write_line("announce");
+    above->read_line();
+    const auto end = std::chrono::steady_clock::now() + 100ms;
+    while (!held() && std::chrono::steady_clock::now() < end) continue;
+    above->signal(SIGSTOP);
+    std::this_thread::sleep_for(30ms);
+    if (held()) return true;  // else it has called the job off
+    above->signal(SIGCONT);
+    return false;
+  }));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(eventually([&] { return !held(); }));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  above->signal(SIGCONT);
+  above->write_line("begin");
+  EXPECT_EQ(above->read_line(), "ok");
+  EXPECT_TRUE(eventually(held)) << "its next job";
+}
+
 TEST_F(Lifecycle, TheLastClientRemovesWhatAKilledControllerLeft) {
   choose("gate");
   start_controller();

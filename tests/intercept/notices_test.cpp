@@ -103,7 +103,7 @@ TEST_F(Notices, TheRoomThatIsLeftIsTold) {
 }
 
 // If this process is stopped before the job begins, those below must not wait for it. Seen to fail,
-// 0 or the time of the first, without announced_until().
+// the time of the first, where hold_for_announced() told that of the first alone.
 TEST_F(Notices, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
   attach_above();
   std::uint64_t announced = 0;
