@@ -62,6 +62,15 @@ def test_mps_without_priorities_has_programs_of_its_own():
                                     for group in plain)
 
 
+def test_prediction_has_programs_of_its_own():
+    predicting = [group for group in plan.groups(repeats=1) if group.predicts]
+    assert [(group.pair, group.mode) for group in predicting] == [
+        (pair, mode) for pair in plan.NAMED for mode in plan.MODES]
+    assert all(cell.name.endswith("+predicted") for group in predicting for cell in group.cells)
+    assert not any(cell.name.endswith("+predicted") for group in plan.groups(repeats=1)
+                   for cell in group.cells if not group.predicts)
+
+
 def test_chosen_policies_bring_what_they_are_held_against():
     (group,) = plan.groups(("bert+bert",), ("time-sliced",), ["event:1"], 1)
     assert [cell.name for cell in group.cells] == ["alone", "be-alone", "event:1"]

@@ -38,19 +38,19 @@ def gone(pids):
 def test_a_pair_is_measured_and_not_measured_again(bench):
     code, said = bench("--pairs", "bert+bert", "--modes", "time-sliced")
     assert code == 0, said.err
-    assert "[3/10] bert+bert, time-sliced, be-alone:device:200us" in said.err
+    assert "[3/11] bert+bert, time-sliced, be-alone:device:200us" in said.err
     rows = {row["cell"]: row for row in Records(bench.out).rows}
-    assert len(rows) == 10 and rows["gate"]["n"] == "5" and rows["gate"]["p99_is_max"] == "1"
+    assert len(rows) == 11 and rows["gate"]["n"] == "5" and rows["gate"]["p99_is_max"] == "1"
     assert float(rows["alone"]["p50_ms"]) >= 1 and rows["alone"]["be_jobs_per_s"] == ""
     assert 1 < float(rows["be-alone"]["be_jobs_per_s"]) < 500
     assert float(rows["none"]["be_launches_per_s"]) == pytest.approx(1000, rel=0.3)
     assert rows["none"]["sluice"] == "9.9" and rows["none"]["gpu"] == "stand-in"
     assert (bench.out / "pairs.png").exists()
-    # In the order of the cells; three of them have `device:200us`.
+    # In the order of the cells; three of them have `device:200us`, and programs of its own a fourth.
     assert bench.stand_ins.policies_set() == ["device:200us", "none", "event:1", "event:2", "gate",
-                                              "sync:1"]
+                                              "sync:1", "device:200us"]
     pids = bench.stand_ins.client_pids()
-    assert len(pids) == 2 and gone(pids)
+    assert len(pids) == 4 and gone(pids)
     assert bench("--pairs", "bert+bert", "--modes", "time-sliced")[0] == 0
     assert bench.stand_ins.client_pids() == pids
 
@@ -105,7 +105,7 @@ def test_the_programs_of_mps_get_a_daemon_that_ends(bench):
 
 def test_nothing_is_begun_that_would_end_after_the_limit(bench):
     code, said = bench("--pairs", "bert+bert", "--limit-s", "10")
-    assert code == 0 and "18 cells are left" in said.err
+    assert code == 0 and "20 cells are left" in said.err
     assert not bench.stand_ins.client_pids()
 
 

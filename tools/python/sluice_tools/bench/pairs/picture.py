@@ -9,7 +9,8 @@ from sluice_tools.bench.pairs.summary import middle
 _LOOK = {
     "none": ("#000000", "X"), "gate": ("#999999", "P"), "sync:1": ("#E69F00", "^"),
     "event:1": ("#56B4E9", "v"), "event:2": ("#0072B2", "<"), "device:200us": ("#D55E00", "o"),
-    "device:200us+notice": ("#009E73", "D"), "priority": ("#CC79A7", "s"),
+    "device:200us+notice": ("#009E73", "D"), "device:200us+predicted": ("#F0E442", "d"),
+    "priority": ("#CC79A7", "s"),
 }
 _FILLED = {"time-sliced": True, "MPS": False}
 _COLUMNS = 4

@@ -49,6 +49,8 @@ _TIME_SLICED = (ALONE, BE_ALONE, BE_ALONE_DEVICE, *_DEVICE_CELLS,
 _PRIORITIES = (ALONE, BE_ALONE, BE_ALONE_DEVICE, Cell(f"priority+{DEVICE}", DEVICE),
                Cell(f"priority+{DEVICE}+notice", DEVICE, notice_ms=NOTICE_MS),
                Cell("priority"), Cell("priority+event:1", "event:1"))
+_PREDICTED = {"time-sliced": (Cell(f"{DEVICE}+predicted", DEVICE),),
+              "MPS": (Cell(f"priority+{DEVICE}+predicted", DEVICE),)}
 _VARIED = tuple(
     Cell(name, policy, best_effort=name != "alone", load=load, arrivals=arrivals)
     for load, arrivals in ((0.5, "periodic"), (LOAD, "poisson"))
@@ -65,6 +67,7 @@ class Group:
     repeat: int
     cells: tuple
     priorities: bool = True  # under MPS: the best-effort program's client priority is the lower
+    predicts: bool = False   # whether the critical program's jobs, which come regularly, are predicted
 
     @property
     def critical(self) -> str:
@@ -77,7 +80,8 @@ class Group:
 
 def cell_names() -> list:
     """What --policies may name."""
-    return list(dict.fromkeys(cell.name for cell in (*_TIME_SLICED, *_PRIORITIES)))
+    return list(dict.fromkeys(cell.name for cell in (*_TIME_SLICED, *_PRIORITIES,
+                                                   *sum(_PREDICTED.values(), ()))))
 
 
 def _cells(pair: str, mode: str) -> tuple:
@@ -98,7 +102,7 @@ def _chosen(cells: tuple, policies) -> tuple:
 
 def groups(pairs=PAIRS, modes=MODES, policies=(), repeats: int = 3) -> list:
     """The most valuable first: the named pairs once, the rest once, then the named pairs again.
-    MPS without client priorities needs programs of its own and comes last in each turn."""
+    MPS without client priorities, and prediction, need programs of their own and come last."""
     named = [pair for pair in PAIRS if pair in pairs and pair in NAMED]
     rest = [pair for pair in PAIRS if pair in pairs and pair not in NAMED]
     turns = [(named, 1), (rest, 1)] + [(named, repeat) for repeat in range(2, repeats + 1)]
@@ -109,4 +113,6 @@ def groups(pairs=PAIRS, modes=MODES, policies=(), repeats: int = 3) -> list:
         if "MPS" in modes and (not policies or "none" in policies):
             found += [Group(pair, "MPS", repeat, (Cell("none"),), priorities=False)
                       for pair in turn]
+        found += [Group(pair, mode, repeat, _chosen(_PREDICTED[mode], policies), predicts=True)
+                  for pair in turn if pair in NAMED for mode in MODES if mode in modes]
     return [group for group in found if group.cells]

@@ -35,8 +35,9 @@ class Stage:
             self._best_effort = self._start("best_effort", group.best_effort, 0, "none",
                                             environment(group.priorities))
             # Without notice is to mean without: the jobs are periodic.
+            predict = {"SLUICE_PREDICT": str(int(group.predicts))}
             self._critical = self._start("critical", group.critical, 1, "gate",
-                                         environment(False) | {"SLUICE_PREDICT": "0"})
+                                         environment(False) | predict)
             self._stack = stack.pop_all()
 
     def _start(self, module: str, model: str, priority: int, policy: str, environment: dict):

@@ -169,7 +169,7 @@ def goals(pair: str, entries: list) -> list:
     beaten, compared = [], 0
     for entry in device:
         others = [other for other in own if other["mode"] == entry["mode"] and other["share"] and
-                  other["p50_x"] and other["cell"] not in (e["cell"] for e in device + notice)]
+                  other["p50_x"] and DEVICE not in other["cell"]]
         compared += len(others)
         beaten += _beaten(entry, others)
     found.append({"goal": f"no other policy is better than {DEVICE} on both axes",
