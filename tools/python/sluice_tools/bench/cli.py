@@ -11,6 +11,7 @@ from pathlib import Path
 from sluice_tools.bench import coverage, experiments, outputs, parked, programs
 from sluice_tools.bench.pairs import cli as pairs
 from sluice_tools.bench.results import Results, markdown, table
+from sluice_tools.errors import Parser
 
 _EXAMPLES = """\
 examples:
@@ -18,7 +19,7 @@ examples:
   sluice bench published --part python --repeats 1
   sluice bench published --out results/h200       goes on where an earlier call was stopped
   sluice bench checks --part coverage             does every launch pass the gate
-  sluice bench pairs --help                       the benchmark of the field has its own options
+  sluice bench pairs --help                       critical beside best effort, every policy: it has its own options
 """
 
 _PARTS = {"published": ("published", "large", "python"),
@@ -28,7 +29,7 @@ _MODES = ("time-sliced", "MPS")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="sluice bench",
         description="Measure what sharing a GPU costs and gives. `published`: the published pair of "
                     "FasterRCNN models under every policy (part published), the same with a "
@@ -40,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
                     "beside a parked one (parked). `pairs`: a critical program beside a "
                     "best-effort one under every policy.",
         epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bench", choices=tuple(_PARTS), metavar="published|checks|pairs")
+    parser.add_argument("bench", choices=(*_PARTS, "pairs"), metavar="published|checks|pairs")
     parser.add_argument("--part", choices=sum(_PARTS.values(), ()), action="append",
                         help="only this part; may be given again")
     parser.add_argument("--mode", choices=_MODES, action="append",
@@ -62,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
 def _options():
     parser = _parser()
     options = parser.parse_args()
+    if options.bench == "pairs":
+        parser.error("pairs comes first: sluice bench pairs [OPTIONS]")
     own = _PARTS[options.bench]
     for part in options.part or ():
         if part not in own:

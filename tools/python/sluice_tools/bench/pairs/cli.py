@@ -16,7 +16,7 @@ from sluice_tools.bench.pairs.sitting import Sitting
 from sluice_tools.bench.pairs.summary import goals, summary
 from sluice_tools.bench.pairs.table import table
 from sluice_tools.command import run_command
-from sluice_tools.errors import usage_error
+from sluice_tools.errors import Parser, usage_error
 
 _EXAMPLES = """\
 examples:
@@ -42,7 +42,7 @@ def _list_of(known: tuple):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="sluice bench pairs",
         description="Measure a critical PyTorch program beside a best-effort one under every "
                     "policy, time-sliced and under MPS. What is in the CSV of --out already is not "
