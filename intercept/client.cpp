@@ -18,7 +18,7 @@ constexpr std::uint64_t kRecheckNs = 10'000'000;
 /// A watcher that has not run for this long will not enforce max_hold either.
 constexpr std::uint64_t kWatcherLostNs = 2'000'000'000;
 
-/// In the place of device:N, where the device cannot.
+/// In the place of policy device, where the device cannot.
 constexpr shm::Policy kFallback{shm::PolicyKind::kEvent, 2};
 
 bool holds_on_host(shm::Policy policy) noexcept {

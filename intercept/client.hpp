@@ -56,7 +56,7 @@ class Client {
   /// tick. Allocation-free. Launches under way end under the policy that they began with.
   void take_policy() noexcept;
 
-  /// The device cannot wait on the gate: from now on event:2 is in force instead of device:N.
+  /// The device cannot wait on the gate: from now on event:2 is in force instead.
   void fall_back() noexcept;
 
   /// Whether this client obeys its gate. False after failing open.

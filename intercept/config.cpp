@@ -44,8 +44,8 @@ Config read_config() noexcept {
     if (const auto policy = shm::parse_policy(*text)) {
       config.policy = *policy;
     } else {
-      Line(Level::kWarn) << "SLUICE_POLICY=" << *text << " is none of " << shm::kPolicyForms
-                         << "; using the default";
+      Line(Level::kWarn) << "SLUICE_POLICY=" << *text << " is no policy: " << shm::kPolicyForms
+                         << "; using " << shm::to_string(shm::kDefaultPolicy).c_str();
     }
   }
   if (const auto text = variable("SLUICE_PREDICT")) {
