@@ -124,7 +124,9 @@ void Pacer::tell_status(const Length* length, bool graph) noexcept {
 /// Behind the wait, so that time at a closed gate is in no sample.
 bool Pacer::begin_sample(Stream& state, Length* length, CUstream stream) noexcept {
   note_known(length == nullptr || length->settled());
-  return length != nullptr && state.sampler.begin(*length, stream);
+  if (length == nullptr || !state.sampler.begin(*length, stream)) return false;
+  state.sampler.begun_while(client_.others_quiet());
+  return true;
 }
 
 /// Lengths are learned as long as something new comes, also while nobody outranks us: the first

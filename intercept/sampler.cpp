@@ -47,6 +47,10 @@ bool Sampler::begin(Length& length, CUstream stream) noexcept {
   return true;
 }
 
+void Sampler::begun_while(std::optional<std::uint64_t> quiet) noexcept {
+  pairs_[made_.load(std::memory_order_relaxed) % kPairs].begun = quiet;
+}
+
 void Sampler::end(CUstream stream) noexcept {
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   Pair& pair = pairs_[made % kPairs];
@@ -85,7 +89,7 @@ bool Sampler::collect(std::optional<std::uint64_t> before,
 
 void Sampler::take_in(const Pair& pair, std::optional<std::uint64_t> now) noexcept {
   float ms = 0;
-  if (!now || pair.quiet != now || pair.host_ns > Length::kMostHostNs ||
+  if (!now || (pair.quiet != now && pair.begun != now) || pair.host_ns > Length::kMostHostNs ||
       driver().cuEventElapsedTime(&ms, pair.before, pair.after) != CUDA_SUCCESS) {
     return;
   }

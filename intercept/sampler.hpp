@@ -16,6 +16,8 @@ class Sampler {
  public:
   /// Whether the launch that comes is worth a sample, and a pair is free. Then end() must follow.
   [[nodiscard]] bool begin(Length& length, CUstream stream) noexcept;
+  /// Between the two: the number that collect() takes as `now`, from just now.
+  void begun_while(std::optional<std::uint64_t> quiet) noexcept;
   void end(CUstream stream) noexcept;
 
   /// For the polling thread, again and again. A number that stays the same while no other client of
@@ -41,7 +43,8 @@ class Sampler {
     CUevent after = nullptr;
     Length* length = nullptr;
     std::uint64_t host_ns = 0;  ///< Between the two records; 0 where the sample holds none of it.
-    bool started = false;       ///< `before` was seen to have happened,
+    std::optional<std::uint64_t> begun;  ///< The number when it was made.
+    bool started = false;                ///< `before` was seen to have happened,
     std::optional<std::uint64_t> quiet;  ///< and this was the number when it had not yet.
   };
   [[nodiscard]] bool draw(std::uint32_t one_in) noexcept;
