@@ -208,8 +208,10 @@ void Pacer::wait_for_room(const Length* length, bool graph, CUstream stream,
 }
 
 bool Pacer::put_room_wait(CUstream stream, std::uint32_t ns) noexcept {
-  // What is unknown is taken for very long, but a job that is further away does not hold it.
-  constexpr std::uint64_t kUnknownNs = 100'000'000;
+  // What is unknown is taken for longer than most kernels of large models are. If for more, it
+  // would hardly ever run, and so stay unknown, beside a program that always has the next job
+  // announced.
+  constexpr std::uint64_t kUnknownNs = 2'000'000;
   const std::uint64_t room = client_.to_real_ns(ns == Length::kUnbounded ? kUnknownNs : ns);
   const CUdeviceptr gate = gate_address_.load(std::memory_order_relaxed);
   if (gate == 0) return false;
