@@ -308,16 +308,19 @@ void Pacer::forget(CUstream stream) noexcept {
   if (any_capture_open() && is_capturing(stream)) return;
   unsigned long long id = 0;
   if (driver().cuStreamGetId(stream, &id) != CUDA_SUCCESS) return;
-  const std::lock_guard lock(mutex_);
-  const auto found = streams_.find(id);
-  if (found == streams_.end()) return;
-  Stream& state = *found->second;
-  state.sampler.end_stream(false);
-  for (const CUevent event : state.group_end) {
+  std::shared_ptr<Stream> state;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = streams_.find(id);
+    if (found == streams_.end()) return;
+    state = std::move(found->second);
+    streams_.erase(found);
+  }
+  run_ns_.fetch_sub(state->run_ns.exchange(0));
+  state->sampler.end_stream(false);
+  for (const CUevent event : state->group_end) {
     if (event != nullptr) driver().cuEventDestroy_v2(event);
   }
-  run_ns_.fetch_sub(state.run_ns.exchange(0));
-  streams_.erase(found);
 }
 
 void Pacer::forget_context(CUcontext context) noexcept {
