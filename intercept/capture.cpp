@@ -91,7 +91,8 @@ Waits waits_before(Capture& capture, Client& client, const shm::Policy& policy, 
     ns = frozen.ns;
     due = due || capture.run_ns + ns > policy.time_ns();
     // What was unknown once would be held by every notice for as long as the graph lives.
-    const bool long_one = frozen.longest_ns > policy.time_ns();
+    const bool waits_inside = work.graph != nullptr && length != nullptr && length->preemptible();
+    const bool long_one = !waits_inside && frozen.longest_ns > policy.time_ns();
     if (long_one && frozen.longest_ns != Length::kUnbounded) waits.for_room_ns = frozen.longest_ns;
   } else {
     due = due || run.launches >= policy.n;
