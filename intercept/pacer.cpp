@@ -1,6 +1,10 @@
 #include "intercept/pacer.hpp"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <utility>
 
@@ -34,14 +38,43 @@ Waited Pacer::wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept
 std::shared_ptr<Pacer::Stream> Pacer::find(CUstream stream) {
   unsigned long long id = 0;
   if (driver().cuStreamGetId(stream, &id) != CUDA_SUCCESS) return nullptr;
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<Stream>& state = streams_[id];
-  if (state == nullptr) {
-    state = std::make_shared<Stream>();
-    state->handle = stream;
-    driver().cuCtxGetCurrent(&state->context);
+  std::vector<std::shared_ptr<Stream>> ended;
+  std::shared_ptr<Stream> found;
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Stream>& state = streams_[id];
+    if (state == nullptr) {
+      state = std::make_shared<Stream>();
+      state->handle = stream;
+      if (stream == CU_STREAM_PER_THREAD) state->thread = gettid();
+      driver().cuCtxGetCurrent(&state->context);
+    }
+    found = state;
+    if (streams_.size() >= many_streams_) ended = take_out_ended();
   }
-  return state;
+  for (const std::shared_ptr<Stream>& each : ended) end(*each);
+  return found;
+}
+
+/// Default streams of threads end with their threads, and no call tells.
+std::vector<std::shared_ptr<Pacer::Stream>> Pacer::take_out_ended() {
+  std::vector<std::shared_ptr<Stream>> ended;
+  std::erase_if(streams_, [&](const auto& entry) {
+    const pid_t thread = entry.second->thread;
+    if (thread == 0 || tgkill(getpid(), thread, 0) == 0 || errno != ESRCH) return false;
+    ended.push_back(entry.second);
+    return true;
+  });
+  many_streams_ = std::max(many_streams_, 2 * streams_.size());
+  return ended;
+}
+
+void Pacer::end(Stream& state) noexcept {
+  run_ns_.fetch_sub(state.run_ns.exchange(0));
+  state.sampler.end_stream(false);
+  for (const CUevent event : state.group_end) {
+    if (event != nullptr) driver().cuEventDestroy_v2(event);
+  }
 }
 
 Pacer::Turn Pacer::before(Entry entry, CUstream stream, const Work& work, bool held) noexcept {
@@ -316,11 +349,7 @@ void Pacer::forget(CUstream stream) noexcept {
     state = std::move(found->second);
     streams_.erase(found);
   }
-  run_ns_.fetch_sub(state->run_ns.exchange(0));
-  state->sampler.end_stream(false);
-  for (const CUevent event : state->group_end) {
-    if (event != nullptr) driver().cuEventDestroy_v2(event);
-  }
+  end(*state);
 }
 
 void Pacer::forget_context(CUcontext context) noexcept {

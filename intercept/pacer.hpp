@@ -1,4 +1,6 @@
 #pragma once
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -30,6 +32,7 @@ class Pacer {
     std::mutex mutex;
     CUcontext context = nullptr;
     CUstream handle = nullptr;
+    pid_t thread = 0;    ///< Whose default stream it is; 0: it is nobody's, and ends by forget().
     shm::Policy policy;  ///< Under which `launches` counts: another one begins anew.
     std::uint64_t launches = 0;
     std::array<CUevent, 2> group_end{};  ///< Of even and odd groups; null until first used.
@@ -79,6 +82,8 @@ class Pacer {
 
  private:
   std::shared_ptr<Stream> find(CUstream stream);
+  [[nodiscard]] std::vector<std::shared_ptr<Stream>> take_out_ended();
+  void end(Stream& state) noexcept;
   void begin_group(Stream& state, std::uint64_t group, shm::Policy policy) noexcept;
   template <class Query>
   Waited wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept;
@@ -104,6 +109,7 @@ class Pacer {
   Client& client_;
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Stream>> streams_;
+  std::size_t many_streams_ = 64;  ///< So many make it look for those whose threads have ended.
   std::atomic<CUdeviceptr> gate_address_{0};  ///< 0: the board is not registered.
   std::atomic<CUcontext> registered_in_{nullptr};
 

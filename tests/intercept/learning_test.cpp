@@ -161,6 +161,18 @@ TEST_F(Learning, AContextMayEndBesideAMeasuredLaunch) {
   learn(kShort, 0.05F);
 }
 
+// A server that has a thread for each request. Seen to fail, all of them kept for ever, without
+// Pacer::take_out_ended().
+TEST_F(Learning, WhatIsKeptOfThreadsEndsWithThem) {
+  attach("device:200us");
+  outrank();
+  constexpr std::uintptr_t kThreads = 100;
+  for (std::uintptr_t function = 1; function <= kThreads; ++function) {
+    std::thread([=] { kernel(function, CU_STREAM_PER_THREAD); }).join();
+  }
+  EXPECT_GE(fake::count(Id::cuEventDestroy_v2), 100U) << "two for each of the first 63";
+}
+
 // Beside a critical program there is a job between any two launches of a program that waits for its
 // results. Seen to fail, its kind unknown for ever, without begun_while().
 TEST_F(Learning, AJobThatWasOverBeforeTheLaunchSpoilsNoSample) {
