@@ -32,6 +32,7 @@ const void* this_thread() noexcept {
 void Jobs::open_one(std::uint64_t until_ns) noexcept {
   if (open_++ != 0) return;
   began_ns_ = shm::monotonic_ns();
+  call_off_late(began_ns_);
   if (std::exchange(ahead_, false)) {
     say_until(until_ns);
   } else {
@@ -121,6 +122,11 @@ std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lea
 
 void Jobs::lapse(std::uint64_t now) noexcept {
   const std::lock_guard lock(mutex_);
+  call_off_late(now);
+}
+
+/// Also when a job begins after all: those below may have waived the one that was expected.
+void Jobs::call_off_late(std::uint64_t now) noexcept {
   const auto& expected = prediction_.expected();
   if (!ahead_ || !expected || now < expected->lapse_ns) return;
   ahead_ = false;

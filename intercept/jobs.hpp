@@ -120,6 +120,7 @@ class Jobs {
   void close_one() noexcept;
   void hold_below(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
   void release_below(std::uint64_t took_ns) noexcept;
+  void call_off_late(std::uint64_t now_ns) noexcept;
   void say_until(std::uint64_t until_ns) noexcept;
   void learn_begin(std::uint64_t now_ns) noexcept;
   void show_predictions() noexcept;

@@ -136,6 +136,11 @@ void Process::open_room() noexcept {
 /// Also called by the watcher: the notice thread may be inside the driver.
 void Process::lapse_notices() noexcept {
   const std::lock_guard lock(jobs_mutex_);
+  call_off_late();
+}
+
+void Process::call_off_late() noexcept {
+  if (notices_.waiting().empty()) return;
   const std::uint64_t now = shm::monotonic_ns();
   const auto lapses = [&](const Notices::Notice& notice) {
     const bool over = now > notice.start_ns && now - notice.start_ns > Notices::kLapseNs;

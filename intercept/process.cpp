@@ -241,6 +241,7 @@ std::uint64_t Process::begin_job(std::uint64_t announced) noexcept {
   g_explicit_jobs.store(true);
   client_of(nullptr);  // attach before the first launch where the thread has a context
   const std::lock_guard lock(jobs_mutex_);
+  call_off_late();  // those below may have waived it
   const Notices::Taken taken = notices_.take(announced);
   const std::uint64_t job = taken == Notices::Taken::kUnknown ? ++last_job_ : announced;
   const bool opens = open_jobs_.empty();

@@ -85,6 +85,7 @@ class Process {
   void refuse(std::string_view why) noexcept;
   void publish(std::unique_ptr<Client> client) noexcept;
   // Under the lock of the jobs.
+  void call_off_late() noexcept;
   void close_job(std::uint64_t job) noexcept;
   void open_room() noexcept;
   struct Next {
