@@ -13,6 +13,7 @@
 
 #include "intercept/sluice.h"
 #include "shm/clock.hpp"
+#include "shm/policy.hpp"
 #include "tests/intercept/session.hpp"
 
 namespace sluice::intercept::test {
@@ -60,6 +61,8 @@ class Notices : public Session {
 
 TEST_F(Notices, GatesCloseBeforeTheStartAndStayClosedForTheJob) {
   attach_above();
+  // Closes 1 ms earlier than one of policy none, which a thread that wakes late may miss.
+  below().policy.store(shm::parse_policy("gate")->pack());
   std::uint64_t announced = 0;
   // Again if the machine stood still for so long that the announcement lapsed unseen.
   for (int attempt = 0; attempt < 3 && !closed(); ++attempt) {
