@@ -31,13 +31,13 @@ CUcontext State::current() {
 CUstream_st* State::find_stream(CUstream handle) {
   if (handle == nullptr || handle == CU_STREAM_LEGACY) return &legacy;
   if (handle == CU_STREAM_PER_THREAD) {
-    auto& stream = this_thread().stream;
+    CUstream_st*& stream = this_thread().stream;
     if (stream == nullptr) {
-      stream = std::make_unique<CUstream_st>();
+      stream = per_thread.emplace_back(std::make_unique<CUstream_st>()).get();
       stream->id = next_stream_id++;
       stream->context = current();
     }
-    return stream.get();
+    return stream;
   }
   const bool known = std::any_of(streams.begin(), streams.end(),
                                  [&](const auto& stream) { return stream.get() == handle; });

@@ -95,6 +95,7 @@ struct State {
   std::vector<std::unique_ptr<CUctx_st>> contexts;
   std::map<CUdevice, CUcontext> primary;
   std::vector<std::unique_ptr<CUstream_st>> streams;
+  std::vector<std::unique_ptr<CUstream_st>> per_thread;  ///< Events may outlive their threads.
   std::vector<CUstream> free_streams;
   std::set<CUevent> events;
   std::vector<std::unique_ptr<CUevent_st>> event_memory;
@@ -124,7 +125,7 @@ State& state();
 struct Thread {
   std::vector<CUcontext> contexts;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  std::unique_ptr<CUstream_st> stream;  ///< The per-thread default stream.
+  CUstream_st* stream = nullptr;  ///< The per-thread default stream: of per_thread.
 };
 Thread& this_thread();
 
