@@ -2,16 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <optional>
-#include <string>
 #include <thread>
 
 #include "intercept/sluice.h"
 #include "shm/clock.hpp"
 #include "shm/policy.hpp"
-#include "tests/intercept/session.hpp"
+#include "tests/intercept/above.hpp"
 
 namespace sluice::intercept::test {
 namespace {
@@ -23,8 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPeriod = 60ms;
 constexpr int kPatience = 150;
 
-/// This process is the critical one; another client is below it.
-class Predicted : public Session {
+class Predicted : public Above {
  protected:
   void attach_above(const char* policy_below = "device:200us") {
     attach("gate", 5);
@@ -32,24 +27,13 @@ class Predicted : public Session {
     below().policy.store(shm::parse_policy(policy_below)->pack());
     due_ = Clock::now();
   }
-  shm::Slot& below() { return board().slots[static_cast<std::size_t>(low_->slot())]; }
-  bool closed() { return below().gate.load() != 0; }
 
   /// Nothing is to be paid where nothing can be won: no thread that wakes, and no closed gate.
   void expect_nothing_done() {
     EXPECT_FALSE(some_job_is_predicted(explicit_job, 25));
-    EXPECT_FALSE(has_notice_thread());
+    EXPECT_FALSE(notice_thread());
     EXPECT_EQ(slot().predicted.load(), 0U);
   }
-  static bool has_notice_thread() {
-    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-      std::ifstream file(task.path() / "comm");
-      std::string name;
-      if (std::getline(file, name) && name == "sluice-notice") return true;
-    }
-    return false;
-  }
-
   static void explicit_job() { sluice_job_end(sluice_job_begin(0)); }
   static void transparent_job() {
     launch();
@@ -68,7 +52,6 @@ class Predicted : public Session {
     return false;
   }
 
-  std::optional<Critical> low_;
   Clock::time_point due_;
 };
 
@@ -182,7 +165,7 @@ TEST_F(Predicted, OnlyWhereThePeriodIsLongEnough) {
     std::this_thread::sleep_until(due_ += 8ms);
     explicit_job();
   }
-  EXPECT_FALSE(has_notice_thread());
+  EXPECT_FALSE(notice_thread());
   EXPECT_EQ(slot().predicted.load(), 0U);
 }
 
@@ -197,7 +180,7 @@ TEST_F(Predicted, OnlyWhereSomebodyIsBelow) {
     ASSERT_EQ(slot().job.load() % 2, 0U);
     explicit_job();
   }
-  EXPECT_FALSE(has_notice_thread());
+  EXPECT_FALSE(notice_thread());
   EXPECT_EQ(slot().predicted.load(), 0U);
   low_.emplace(session_, 0);
   below().policy.store(shm::parse_policy("device:200us")->pack());

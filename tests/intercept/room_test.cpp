@@ -14,8 +14,6 @@ namespace {
 using namespace std::chrono_literals;
 using fake::Id;
 
-constexpr std::uint64_t kMs = 1'000'000;
-
 class Room : public Session {
  protected:
   /// R: for room, G: for the gate, K: a launch.

@@ -1,6 +1,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,9 @@ namespace sluice::intercept::test {
 
 using controller::test::Child;
 using controller::test::eventually;
+
+/// In ns.
+inline constexpr std::uint64_t kMs = 1'000'000;
 
 /// A client of higher priority on the same device, without a GPU.
 class Critical {
