@@ -35,9 +35,10 @@ void for_each_below(const Client& client, Visit visit) noexcept {
   });
 }
 
-bool has_anyone_below(const Client& client) noexcept {
+template <class Which>
+bool has_below(const Client& client, Which which) noexcept {
   bool has = false;
-  for_each_below(client, [&has](const shm::Slot&) { has = true; });
+  for_each_below(client, [&](const shm::Slot& below) { has = has || which(below); });
   return has;
 }
 
@@ -89,12 +90,9 @@ void tell_no_job(const Client& client) noexcept {
 }
 
 bool has_device_work_below(const Client& client) noexcept {
-  bool has = false;
-  for_each_below(client, [&has](const shm::Slot& below) {
-    const auto policy = shm::Policy::unpack(below.policy.load());
-    has = has || policy.kind == shm::PolicyKind::kDevice;
+  return has_below(client, [](const shm::Slot& below) {
+    return shm::Policy::unpack(below.policy.load()).kind == shm::PolicyKind::kDevice;
   });
-  return has;
 }
 
 bool Process::start_notices() noexcept {
@@ -161,7 +159,7 @@ Process::Next Process::step_notices() noexcept {
   std::uint64_t handover = 0;
   bool anyone_below = false;
   for_each_client([&](Client& client) {
-    anyone_below = anyone_below || has_anyone_below(client);
+    anyone_below = anyone_below || has_below(client, [](const shm::Slot&) { return true; });
     lead = std::max(lead, lead_of(client));
     handover = std::max(handover, client.to_real_ns(handover_ns(client)));
   });
