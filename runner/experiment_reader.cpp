@@ -9,6 +9,7 @@
 
 #include "runner/config_error.hpp"
 #include "runner/json_node.hpp"
+#include "runner/policy_text.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -20,8 +21,13 @@ constexpr double kMaxSeconds = 1e6;
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 
 shm::Policy read_policy(const JsonNode& node) {
-  const auto policy = shm::parse_policy(node.as_text());
-  if (!policy) node.refuse(std::string(shm::kPolicyForms));
+  const std::string text = node.as_text();
+  const auto policy = shm::parse_policy(text);
+  const std::string meant = policy ? "" : policy_meant_by(text);
+  if (!policy) {
+    node.refuse(std::string(shm::kPolicyForms) +
+                (meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
+  }
   return *policy;
 }
 

@@ -118,10 +118,17 @@ TEST(Experiment, PublishedConfigurationsRunOnTheLibTorchWorkerWhereThereIsOne) {
     const Experiment experiment = read_experiment(file, Backends{SLUICE_TEST_TRACES, true});
     for (const Model& model : experiment.models) EXPECT_EQ(model.backend, "torchscript") << file;
   }
-  // A trace that is asked for stays one.
-  const std::string replay = std::string(SLUICE_TEST_CONFIGS) + "/replay/input.json";
-  const Experiment experiment = read_experiment(replay, Backends{SLUICE_TEST_TRACES, true});
-  for (const Model& model : experiment.models) EXPECT_EQ(model.backend, "trace");
+}
+
+TEST(Experiment, ReplaysStayReplaysWhereThereIsALibTorchWorker) {
+  std::size_t files = 0;
+  for (const auto& file :
+       std::filesystem::directory_iterator(std::string(SLUICE_TEST_CONFIGS) + "/replay")) {
+    ++files;
+    const Experiment experiment = read_experiment(file.path(), Backends{SLUICE_TEST_TRACES, true});
+    for (const Model& model : experiment.models) EXPECT_EQ(model.backend, "trace") << file.path();
+  }
+  EXPECT_EQ(files, 6U);
 }
 
 TEST(Policy, FollowsThePublishedBooleansUnlessOneIsNamed) {
@@ -233,7 +240,7 @@ TEST(ExperimentError, MissingParts) {
 TEST(ExperimentError, UnknownPolicyAndWhatIsNotInThisBuild) {
   EXPECT_EQ(error_with("/models/0/control/policy", "events:2"),
             "exp.json: /models/0/control/policy: found \"events:2\", allowed: none, gate, sync:N, "
-            "event:N, device:N, device:Tus (N and T 1-1000000)");
+            "event:N, device:N, device:Tus (N and T 1-1000000); did you mean \"event:2\"?");
   EXPECT_EQ(error_with("/models/0/backend", "torchscript"),
             "exp.json: /models/0/backend: model \"fasterrcnn_resnet50_fpn\" needs the LibTorch "
             "worker, which is not part of this build (./x torch, then build again); only \"trace\" "

@@ -21,6 +21,16 @@ TEST(Nearest, NamesTheKeyThatWasMeantAndNothingFarOff) {
   EXPECT_EQ(nearest("controlsnyc", keys), "controlsync");
   EXPECT_EQ(nearest("zebra", keys), "");
   EXPECT_EQ(nearest("x", keys), "");
+  EXPECT_EQ(nearest("", keys), "");
+}
+
+TEST(Nearest, NamesTheCommandThatWasMeantToo) {
+  const std::vector<std::string> commands{"exec", "status", "run", "gpus"};
+  EXPECT_EQ(nearest("stats", commands), "status");
+  EXPECT_EQ(nearest("gpsu", commands), "gpus");
+  EXPECT_EQ(nearest("ru", commands), "run");
+  EXPECT_EQ(nearest("exce", commands), "exec");
+  EXPECT_EQ(nearest("replicate", commands), "");
 }
 
 }  // namespace

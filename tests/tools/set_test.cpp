@@ -8,7 +8,6 @@
 #include "tests/tools/board_test.hpp"
 #include "tests/tools/command.hpp"
 #include "tools/common/command_line.hpp"
-#include "tools/common/policy_text.hpp"
 #include "tools/set/choice.hpp"
 
 namespace sluice::tools {
@@ -79,23 +78,6 @@ TEST_F(Choice, TakesAllDevicesOfAProcessAndNoneThatEnded) {
   expect_refused("162", "client '162' has ended: pid 162, slot 3");
   board_->used.store(0);
   expect_refused("train", "it has none");
-}
-
-TEST(PolicyText, SaysWhatWasMeant) {
-  EXPECT_EQ(check_policy("device:4"), "");
-  const auto expect_meant = [](const char* text, const char* meant) {
-    const std::string said = check_policy(text);
-    EXPECT_NE(said.find("did you mean '" + std::string(meant) + "'?"), std::string::npos) << said;
-  };
-  expect_meant("devise:8", "device:8");
-  expect_meant("devise:50us", "device:50us");
-  expect_meant("device", "device:200us");
-  expect_meant("device:0", "device:200us");
-  expect_meant("event", "event:4");
-  expect_meant("gates", "gate");
-  expect_meant("gate:3", "gate");
-  expect_meant("nome", "none");
-  EXPECT_EQ(check_policy("fast").find("did you mean"), std::string::npos);
 }
 
 using test::lines_in;

@@ -13,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
+#include "runner/policy_text.hpp"
 #include "shm/policy.hpp"
 #include "shm/session.hpp"
 #include "tools/common/command_line.hpp"
 #include "tools/common/install.hpp"
-#include "tools/common/policy_text.hpp"
 #include "tools/exec/controller.hpp"
 #include "tools/exec/environment.hpp"
 #include "tools/exec/gpu.hpp"
@@ -63,7 +63,7 @@ void add_options(CLI::App& app, Options& options) {
       ->envname("SLUICE_POLICY")
       ->capture_default_str()
       ->type_name("POLICY")
-      ->check(check_policy);
+      ->check(runner::check_policy);
   add_session_option(app, options.session);
   add_gpu_option(app, options.gpu);
   app.add_option("--log-level", options.log_level,

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "runner/policy_text.hpp"
 #include "shm/clock.hpp"
 #include "shm/mapping.hpp"
 #include "shm/policy.hpp"
 #include "shm/session.hpp"
 #include "tools/common/command_line.hpp"
-#include "tools/common/policy_text.hpp"
 #include "tools/common/sessions.hpp"
 #include "tools/set/choice.hpp"
 #include "tools/set/request.hpp"
@@ -44,7 +44,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--policy", options.policy,
                  "How it gives way from now on: " + std::string(shm::kPolicyForms))
       ->type_name("POLICY")
-      ->check(check_policy);
+      ->check(runner::check_policy);
   app.add_option("--priority", options.priority, "0 is best effort; of two jobs the higher wins")
       ->type_name("0-255")
       ->check(CLI::Range(0, 255));

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "runner/nearest.hpp"
 #include "tools/common/command_line.hpp"
 #include "tools/common/install.hpp"
-#include "tools/common/nearest.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -58,12 +58,12 @@ void print_help() {
 }
 
 [[noreturn]] void refuse_unknown(const std::string& name) {
-  std::vector<std::string_view> names;
-  for (const Command& command : kCommands) names.push_back(command.name);
-  const std::string_view meant = nearest(name, names);
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  const std::string meant = runner::nearest(name, names);
   throw CommandError(kExitUsage,
                      "unknown command '" + name + "'" +
-                         (meant.empty() ? "" : ", did you mean '" + std::string(meant) + "'?") +
+                         (meant.empty() ? "" : ", did you mean '" + meant + "'?") +
                          "; sluice --help lists the commands");
 }
 
