@@ -90,6 +90,26 @@ TEST_F(Status, NamesEveryState) {
   expect_says(text(), "no clients");
 }
 
+// Two workers of a run differ behind the name of their program.
+TEST_F(Status, CommandsAreCutToTheColumnsThereAre) {
+  const std::string command = "sluice-worker-torch --name critical /tmp/run/experiment.json";
+  add_client(0, 0, command.c_str());
+  const auto row = [&](std::size_t columns) {
+    std::istringstream lines(status_text(snapshot(), "s", columns));
+    std::string line;
+    while (std::getline(lines, line) && line.find("sluice-worker") == std::string::npos) {
+    }
+    return line;
+  };
+  for (const std::size_t columns : {100U, 120U}) {
+    EXPECT_EQ(row(columns).size(), columns);
+    EXPECT_TRUE(row(columns).ends_with("...")) << row(columns);
+  }
+  EXPECT_EQ(row(40), row(100));
+  EXPECT_TRUE(row(1000).ends_with(command)) << row(1000);
+  expect_says(coverage_text(snapshot(), 1000), command);
+}
+
 // A held time that stood still while a client is held would hide the one case that matters.
 TEST_F(Status, HeldTimeRunsOnDuringAHold) {
   shm::Slot& client = add_client(0, 0, "a");

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -6,10 +7,11 @@
 
 namespace sluice::tools {
 
-/// For people: fits 100 columns as long as commands are cut.
-std::string status_text(const Snapshot& snapshot, const std::string& session);
+/// For people. Commands are cut so that lines fit `columns`, from 100 on.
+std::string status_text(const Snapshot& snapshot, const std::string& session,
+                        std::size_t columns = 100);
 /// Launches per driver entry and client.
-std::string coverage_text(const Snapshot& snapshot);
+std::string coverage_text(const Snapshot& snapshot, std::size_t columns = 100);
 /// Everything in the snapshot, coverage included.
 std::string status_json(const Snapshot& snapshot, const std::string& session);
 

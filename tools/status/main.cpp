@@ -7,6 +7,7 @@
 #include "shm/session.hpp"
 #include "tools/common/command_line.hpp"
 #include "tools/common/sessions.hpp"
+#include "tools/common/terminal.hpp"
 #include "tools/status/format.hpp"
 #include "tools/status/snapshot.hpp"
 
@@ -39,7 +40,10 @@ int status(int argc, char** argv) {
     if (json) {
       std::cout << status_json(snapshot, session);
     } else {
-      std::cout << status_text(snapshot, session) << (coverage ? coverage_text(snapshot) : "");
+      constexpr std::size_t kUncut = 1000;
+      const std::size_t columns = terminal_columns().value_or(kUncut);
+      std::cout << status_text(snapshot, session, columns)
+                << (coverage ? coverage_text(snapshot, columns) : "");
     }
   } catch (const shm::NoBoard&) {
     report_no_session(session, json);

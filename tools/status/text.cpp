@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "tools/status/format.hpp"
@@ -7,7 +8,9 @@
 namespace sluice::tools {
 namespace {
 
-constexpr std::size_t kCommandWidth = 22;
+constexpr std::size_t kBesideCommand = 78;  ///< Columns of a line that are not a command's.
+constexpr std::size_t kLeastCommand = 22;
+constexpr std::size_t kHolderCommand = 40;
 
 std::string shortened(const std::string& text, std::size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 3) + "...";
@@ -37,18 +40,23 @@ std::string explain(const ClientSnapshot& client) {
     if (&holder != &client.holders.front()) text += " and";
     text += holder.pid == 0 ? std::string(" the controller")
                             : fmt::format(" pid {} (priority {}, {})", holder.pid, holder.priority,
-                                          shortened(holder.command, kCommandWidth + 18));
+                                          shortened(holder.command, kHolderCommand));
   }
   return text;
 }
 
-std::string client_row(const ClientSnapshot& client) {
+std::string command_of(const ClientSnapshot& client, std::size_t columns) {
+  const std::size_t width = std::max(columns, kBesideCommand + kLeastCommand) - kBesideCommand;
+  return shortened(client.command, width);
+}
+
+std::string client_row(const ClientSnapshot& client, std::size_t columns) {
   std::string state = state_name(client);
   if (state == "active") state += " " + format_duration(client.active_ns);
   return fmt::format("{:>8} {:>4} {:>3}  {:<14} {:<13} {:>10} {:>8} {:>8}  {}\n", client.pid,
                      client.priority, client.device, client.policy, state, client.launches,
                      client.waits, format_duration(client.held_total_ns),
-                     shortened(client.command, kCommandWidth));
+                     command_of(client, columns));
 }
 
 std::string remarks(const ClientSnapshot& client) {
@@ -112,7 +120,8 @@ std::string policy_note(const ClientSnapshot& client) {
                      device ? "its device cannot do" : "it has not taken up yet");
 }
 
-std::string status_text(const Snapshot& snapshot, const std::string& session) {
+std::string status_text(const Snapshot& snapshot, const std::string& session,
+                        std::size_t columns) {
   std::string text = fmt::format("session {}: {}\n", session, describe_controller(snapshot));
   for (const DeviceSnapshot& device : snapshot.devices) {
     text += fmt::format("GPU {}: {}, {}\n", device.index, device.name, device.uuid);
@@ -123,16 +132,16 @@ std::string status_text(const Snapshot& snapshot, const std::string& session) {
   text += fmt::format("{:>8} {:>4} {:>3}  {:<14} {:<13} {:>10} {:>8} {:>8}  {}\n", "PID", "PRIO",
                       "GPU", "POLICY", "STATE", "LAUNCHES", "WAITS", "HELD", "COMMAND");
   for (const ClientSnapshot& client : snapshot.clients) {
-    text += client_row(client) + remarks(client);
+    text += client_row(client, columns) + remarks(client);
   }
   return text;
 }
 
-std::string coverage_text(const Snapshot& snapshot) {
+std::string coverage_text(const Snapshot& snapshot, std::size_t columns) {
   std::string text;
   for (const ClientSnapshot& client : snapshot.clients) {
     text += fmt::format("\npid {} ({}, priority {}, {}): {} launches, {} bypassed\n", client.pid,
-                        shortened(client.command, kCommandWidth), client.priority, client.policy,
+                        command_of(client, columns), client.priority, client.policy,
                         client.launches, client.bypassed);
     if (!client.entries.empty()) {
       text += fmt::format("  {:<31} {:>9} {:>9} {:>8} {:>8} {:>7}  {}\n", "DRIVER ENTRY",

@@ -1,6 +1,5 @@
 // `sluice top`: the session as it runs.
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <clocale>
-#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -19,6 +17,7 @@
 #include "shm/session.hpp"
 #include "tools/common/command_line.hpp"
 #include "tools/common/sessions.hpp"
+#include "tools/common/terminal.hpp"
 #include "tools/top/frame.hpp"
 #include "tools/top/json.hpp"
 #include "tools/top/screen.hpp"
@@ -67,14 +66,6 @@ class Looks {
   std::optional<Snapshot> before_;
 };
 
-std::size_t plain_width() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const char* columns = std::getenv("COLUMNS");
-  const long asked = columns != nullptr ? std::strtol(columns, nullptr, 10) : 0;
-  return asked >= 40 && asked <= 1000 ? static_cast<std::size_t>(asked) : 80;
-}
-
 Frame frame_of(const std::variant<View, std::string>& seen, const std::string& session,
                FrameSize size) {
   if (const auto* view = std::get_if<View>(&seen)) return make_frame(*view, session, size);
@@ -87,8 +78,9 @@ int print_once(const Options& options) {
   looks.look();
   std::this_thread::sleep_for(Seconds(options.interval_s));
   const View view = looks.look();
+  const FrameSize size{terminal_columns().value_or(80), 0};
   std::cout << (options.json ? top_json(view, options.session)
-                             : plain_text(make_frame(view, options.session, {plain_width(), 0})));
+                             : plain_text(make_frame(view, options.session, size)));
   return kExitFine;
 }
 
@@ -133,7 +125,8 @@ int show_live(const Options& options) {
     if (screen != nullptr) {
       screen->show(frame_of(seen, options.session, screen->size()));
     } else {
-      std::cout << plain_text(frame_of(seen, options.session, {plain_width(), 0})) << std::endl;
+      const FrameSize size{terminal_columns().value_or(80), 0};
+      std::cout << plain_text(frame_of(seen, options.session, size)) << std::endl;
     }
     if (!pass_time(screen.get(), signals, deadline, keys, seen, options)) return kExitFine;
     seen = looks.look_or_wait();
