@@ -8,9 +8,9 @@
 namespace sluice::runner {
 
 std::string policy_meant_by(const std::string& text) {
-  static const std::vector<std::string> names{"none", "gate", "sync", "event", "device"};
+  static const std::vector<std::string> kNames{"none", "gate", "sync", "event", "device"};
   const std::size_t colon = text.find(':');
-  const std::string name = nearest(text.substr(0, colon), names);
+  const std::string name = nearest(text.substr(0, colon), kNames);
   if (name.empty()) return {};
   // With the user's own N where there is one that will do.
   const std::string own = colon == std::string::npos ? "" : text.substr(colon);

@@ -61,10 +61,9 @@ void print_help() {
   std::vector<std::string> names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
   const std::string meant = runner::nearest(name, names);
-  throw CommandError(kExitUsage,
-                     "unknown command '" + name + "'" +
-                         (meant.empty() ? "" : ", did you mean '" + meant + "'?") +
-                         "; sluice --help lists the commands");
+  throw CommandError(kExitUsage, "unknown command '" + name + "'" +
+                                     (meant.empty() ? "" : ", did you mean '" + meant + "'?") +
+                                     "; sluice --help lists the commands");
 }
 
 /// Replaces this process; returns only by throwing.

@@ -120,8 +120,7 @@ std::string policy_note(const ClientSnapshot& client) {
                      device ? "its device cannot do" : "it has not taken up yet");
 }
 
-std::string status_text(const Snapshot& snapshot, const std::string& session,
-                        std::size_t columns) {
+std::string status_text(const Snapshot& snapshot, const std::string& session, std::size_t columns) {
   std::string text = fmt::format("session {}: {}\n", session, describe_controller(snapshot));
   for (const DeviceSnapshot& device : snapshot.devices) {
     text += fmt::format("GPU {}: {}, {}\n", device.index, device.name, device.uuid);
