@@ -2,10 +2,11 @@
 
 import csv
 import json
-import subprocess
 from types import SimpleNamespace
 
-from sluice_tools.bench import coverage, experiments, outputs, programs
+import pytest
+
+from sluice_tools.bench import cli, coverage, experiments, outputs, programs
 from sluice_tools.bench.results import Results, table
 
 
@@ -45,29 +46,57 @@ def test_the_published_pair_is_that_of_the_published_files():
     assert len(experiments.experiment("B alone", {}, mps=False)["models"]) == 1
 
 
+def sluice_that(folder, *lines):
+    fake = folder / "sluice"
+    fake.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    fake.chmod(0o755)
+    return fake
+
+
+def test_a_run_that_fails_says_why(tmp_path):
+    fake = sluice_that(tmp_path, "echo loading", "echo 'sluice run: no such model' >&2", "exit 1")
+    with pytest.raises(RuntimeError, match=r"exited with 1: sluice run: no such model \(.*run\.txt\)$"):
+        experiments.run(options(fake), tmp_path / "run", {"models": []})
+
+
+@pytest.mark.parametrize("bench", ["published", "checks", "pairs"])
+def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys, bench):
+    """Else each of a hundred cells fails by itself."""
+    fake = sluice_that(tmp_path, "echo 'sluice gpus: no NVIDIA driver' >&2", "exit 1")
+    monkeypatch.setenv("SLUICE_PROGRAM", str(fake))
+    monkeypatch.setattr("sys.argv", ["sluice bench", bench, "--out", str(tmp_path / "out")])
+    assert cli.main() == 1
+    assert capsys.readouterr().err == (
+        "sluice bench: it needs an NVIDIA GPU: no NVIDIA driver; --gpu sim tries the command on "
+        "the CPU\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_missing_beside_a_gpu(tmp_path, monkeypatch, capsys):
+    fake = sluice_that(tmp_path, """echo '{"devices": [{}, {}]}'""")
+    monkeypatch.setenv("SLUICE_PROGRAM", str(fake))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def refused(*arguments):
+        monkeypatch.setattr("sys.argv", ["sluice bench", *arguments, "--out", str(tmp_path / "o")])
+        assert cli.main() == 2
+        return capsys.readouterr().err
+
+    assert "--device 2: of 2 GPUs here the last is 1" in refused("pairs", "--device", "2")
+    for arguments in (["published"], ["published", "--mode", "MPS"], ["checks", "--part", "parked"]):
+        assert "PATH; --mode time-sliced does without" in refused(*arguments)
+    assert "PATH; --modes time-sliced does without" in refused("pairs")
+
+
 def test_rows_come_from_the_results_of_the_run(tmp_path):
-    fake = tmp_path / "sluice"
     model = {"log": "A", "pid": 7, "jobs": 3, "mean_ms": 2.0, "p50_ms": 2.0, "p99_ms": 2.5,
              "throughput_per_s": 9.0, "collided": {"mean_ms": 4.0}, "uncollided": None}
     client = {"pid": 7, "bypassed": 5, "policy": "gate"}
-    fake.write_text(
-        "#!/bin/sh\n"
-        f"echo '{json.dumps({'models': [model]})}' > results.json\n"
-        f"echo '{json.dumps({'clients': [client]})}' > status.json\n")
-    fake.chmod(0o755)
+    fake = sluice_that(tmp_path,
+                       f"echo '{json.dumps({'models': [model]})}' > results.json",
+                       f"echo '{json.dumps({'clients': [client]})}' > status.json")
     (found,) = experiments.run(options(fake), tmp_path / "run", {"models": []})
     assert (found["collided_ms"], found["uncollided_ms"], found["bypassed"]) == (4.0, None, 5)
-
-
-def test_a_run_that_fails_is_an_error(tmp_path):
-    fake = tmp_path / "sluice"
-    fake.write_text("#!/bin/sh\nexit 1\n")
-    fake.chmod(0o755)
-    try:
-        experiments.run(options(fake), tmp_path / "run", {"models": []})
-    except subprocess.CalledProcessError:
-        return
-    raise AssertionError("a failed run gave rows")
 
 
 def test_the_time_of_a_step_is_that_between_two_moments():

@@ -81,6 +81,7 @@ def test_policies_and_counters_are_those_of_sluice(bench, monkeypatch):
     """With the real `sluice exec`, `set` and `status`, and kernels on the simulated GPU."""
     monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
     monkeypatch.setattr(stage, "_LEARNING_S", 0.2)
+    monkeypatch.setattr(cli, "need_gpu", lambda *_: None)  # the simulated one will do
     code, said = bench("--programs", str(PACKAGE / "tests" / "pairs_simulated"), "--pairs",
                        "bert+bert", "--modes", "time-sliced", "--jobs", "10", "--policies",
                        "none,gate,device:200us,device:200us+notice")

@@ -3,14 +3,15 @@
 import argparse
 import csv
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from sluice_tools.bench import coverage, experiments, outputs, parked, programs
+from sluice_tools.bench.needs import need_gpu, need_mps
 from sluice_tools.bench.pairs import cli as pairs
 from sluice_tools.bench.results import Results, markdown, table
+from sluice_tools.command import run_command
 from sluice_tools.errors import Parser
 
 _EXAMPLES = """\
@@ -150,12 +151,19 @@ def _checks(options) -> int:
     return failed
 
 
+def _run(options) -> int:
+    if options.gpu == "real":
+        need_gpu(options.sluice, options.device)
+    # Without --mode, the parts of which a half runs under MPS.
+    if "MPS" in (options.mode or ()) or (not options.mode and {"python", "outputs", "parked"} &
+                                         set(options.parts)):
+        need_mps("--mode time-sliced")
+    options.out.mkdir(parents=True, exist_ok=True)
+    return _published(options) if options.bench == "published" else _checks(options)
+
+
 def main() -> int:
     if sys.argv[1:2] == ["pairs"]:
         return pairs.main(sys.argv[2:])
     options = _options()
-    if options.mode and "MPS" in options.mode and not shutil.which("nvidia-cuda-mps-control"):
-        print("sluice bench: nvidia-cuda-mps-control is in no folder of PATH", file=sys.stderr)
-        return 2
-    options.out.mkdir(parents=True, exist_ok=True)
-    return _published(options) if options.bench == "published" else _checks(options)
+    return run_command("bench", lambda: _run(options))

@@ -31,6 +31,15 @@ def experiment(cell: str, changes: dict, mps: bool) -> dict:
 CELLS = ("A alone", "B alone", "no hook", *POLICIES)
 
 
+class RunFailed(RuntimeError):
+    """`sluice run` ended with `code`; the text is the last line that it said, and where the rest is."""
+
+    def __init__(self, code: int, log: Path):
+        said = log.read_text(errors="replace").strip().splitlines()[-1:]
+        super().__init__(f"sluice run exited with {code}: {' '.join(said)} ({log})")
+        self.code = code
+
+
 def clients_of(folder: Path) -> list:
     """What `sluice status` said at the end of the run; empty where nothing was hooked."""
     try:
@@ -41,15 +50,17 @@ def clients_of(folder: Path) -> list:
 
 def run_models(options, folder: Path, content: dict, *flags: str):
     """Runs an experiment in `folder`, with the models it lacks exported first. Raises
-    CalledProcessError; what the run said is in run.txt."""
+    RunFailed; what the run said is in run.txt."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "experiment.json"
     file.write_text(json.dumps(content, indent=2))
     command = [options.sluice, "run", file.name, "--out", ".", "--gpu", options.gpu, "--device",
                str(options.device), "--duration", str(options.seconds), "--export", *flags]
     with (folder / "run.txt").open("w") as log:
-        subprocess.run(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, check=True,
-                       stdin=subprocess.DEVNULL)
+        done = subprocess.run(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT,
+                              stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise RunFailed(done.returncode, folder / "run.txt")
 
 
 def run(options, folder: Path, content: dict) -> list:

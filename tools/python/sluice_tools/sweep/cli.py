@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -122,24 +121,19 @@ class _Sweep:
                 flush=True,
             )
             folder = self.out / name.replace(" ", "-").replace(":", "-") / str(repeat)
-            rows = self._try(name, folder, lambda: experiments.run(self.how, folder, content))
+            rows = self._try(name, lambda: experiments.run(self.how, folder, content))
             fine &= rows is not None
             if rows:
                 self.results.add([{**self.key, "cell": name, "repeat": repeat, **row} for row in rows])
         return fine
 
-    def _try(self, name: str, folder: Path, job):
+    def _try(self, name: str, job):
         """What the job gives, or None where its run failed, which is said."""
         try:
             return job()
-        except subprocess.CalledProcessError as error:
-            said = (folder / "run.txt").read_text(errors="replace").strip().splitlines()[-1:]
-            print(
-                f"sluice sweep: {name}: sluice run exited with {error.returncode}: {' '.join(said)} "
-                f"({folder}/run.txt)",
-                file=sys.stderr,
-            )
-            if error.returncode == 2:
+        except experiments.RunFailed as error:
+            print(f"sluice sweep: {name}: {error}", file=sys.stderr)
+            if error.code == 2:
                 # So would every other run.
                 raise usage_error("the experiment was refused, see the line above")
             return None
@@ -153,7 +147,7 @@ class _Sweep:
             print("what is queued: one traced run under gate", file=sys.stderr, flush=True)
             content = plan.together(self.content, self.swept, "gate")
             self._try(
-                "queue", folder, lambda: experiments.run_models(self.how, folder, content, "--trace")
+                "queue", lambda: experiments.run_models(self.how, folder, content, "--trace")
             )
         if not (folder / "results.json").exists():
             return None

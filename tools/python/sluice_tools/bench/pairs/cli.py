@@ -4,11 +4,11 @@ import argparse
 import importlib.util
 import json
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
 
+from sluice_tools.bench.needs import need_gpu, need_mps
 from sluice_tools.bench.pairs import plan
 from sluice_tools.bench.pairs.picture import draw
 from sluice_tools.bench.pairs.records import Records
@@ -94,21 +94,17 @@ def _show(options, records: Records, pictures: bool):
     print(f"rows: {records.file}", file=sys.stderr)
 
 
-def _check(options):
-    if "MPS" in options.modes and options.gpu == "real" and \
-            not shutil.which("nvidia-cuda-mps-control"):
-        raise usage_error("nvidia-cuda-mps-control is in no folder of PATH; "
-                          "--modes time-sliced does without")
-
-
 def _run(options) -> int:
     if options.table:
         if not (options.table / "pairs.csv").is_file():
             raise usage_error(f"no pairs.csv in {options.table}")
         _show(options, Records(options.table), pictures=True)
         return 0
-    _check(options)
     options.sluice = os.environ["SLUICE_PROGRAM"]
+    if options.gpu == "real":
+        need_gpu(options.sluice, options.device)
+        if "MPS" in options.modes:
+            need_mps("--modes time-sliced")
     options.torch_device = f"cuda:{options.device}" if options.gpu == "real" else "cpu"
     options.out.mkdir(parents=True, exist_ok=True)
     records = Records(options.out)
