@@ -146,21 +146,21 @@ void Jobs::open_explicit(std::uint64_t until_ns) noexcept {
   if (transparent_) close_transparent();
 }
 
-void Jobs::hold_for_announced(bool first, std::uint64_t until_ns) noexcept {
+void Jobs::hold_for_announced(std::uint64_t until_ns) noexcept {
   const std::lock_guard lock(mutex_);
-  if (first) {
-    open_explicit(until_ns);
-    if (open_ == 1) began_ns_ = 0;
-  }
-  const shm::Slot& slot = board_.slots[static_cast<std::size_t>(slot_)];
-  if (began_ns_ == 0) say_until(std::max(until_ns, slot.job_until_ns.load()));
+  open_explicit(until_ns);
+  if (open_ == 1) began_ns_ = 0;
+}
+
+void Jobs::none_has_begun(std::uint64_t until_ns) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (open_ == 1) say_until(until_ns);
 }
 
 void Jobs::announced_begins() noexcept {
   const std::lock_guard lock(mutex_);
-  if (began_ns_ != 0) return;
   say_until(0);
-  began_ns_ = shm::monotonic_ns();
+  if (began_ns_ == 0) began_ns_ = shm::monotonic_ns();
 }
 
 /// So that those below need not trust that this process runs on until then.

@@ -32,9 +32,10 @@ class Jobs {
   void begin() noexcept;
   void end() noexcept;
   /// In the place of begin(): the gates must close for a job that is announced, and that is called
-  /// off at `until_ns`. It begins at announced_begins(), or ends without having been one. `first`:
-  /// no job of the process is open.
-  void hold_for_announced(bool first, std::uint64_t until_ns) noexcept;
+  /// off at `until_ns`. It begins at announced_begins(), or ends without having been one.
+  void hold_for_announced(std::uint64_t until_ns) noexcept;
+  /// The gates stay closed for announced jobs alone, the last of which is called off at `until_ns`.
+  void none_has_begun(std::uint64_t until_ns) noexcept;
   void announced_begins() noexcept;
 
   /// Work is about to be given to `stream`, and has been counted already. Costs two thread-local

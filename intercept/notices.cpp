@@ -117,6 +117,7 @@ void Process::cancel_job(std::uint64_t announced) noexcept {
   if (in_forked_child()) return;
   const std::lock_guard lock(jobs_mutex_);
   if (notices_.take(announced) == Notices::Taken::kClosed) close_job(announced);
+  say_if_none_has_begun();
   open_room();
 }
 
@@ -145,7 +146,22 @@ void Process::call_off_late() noexcept {
     if (over && notice.closed) close_job(notice.job);
     return over;
   };
-  if (std::erase_if(notices_.waiting(), lapses) != 0) open_room();
+  if (std::erase_if(notices_.waiting(), lapses) == 0) return;
+  say_if_none_has_begun();
+  open_room();
+}
+
+/// Who is held by jobs alone that have not begun need not trust that this process runs on.
+void Process::say_if_none_has_begun() noexcept {
+  std::size_t closed = 0;
+  std::uint64_t until_ns = 0;
+  for (const Notices::Notice& notice : notices_.waiting()) {
+    if (!notice.closed || !open_jobs_.contains(notice.job)) continue;
+    ++closed;
+    until_ns = std::max(until_ns, notice.start_ns + Notices::kLapseNs);
+  }
+  if (closed == 0 || closed != open_jobs_.size()) return;
+  for_each_client([=](Client& client) { client.jobs().none_has_begun(until_ns); });
 }
 
 /// Closes gates in time. Returns when to look again, and whether the GPU is to be switched to this
@@ -171,14 +187,16 @@ Process::Next Process::step_notices() noexcept {
     if (!notice.closed && now + lead >= notice.start_ns) {
       notice.closed = closed_one = true;
       open_jobs_.insert(notice.job);
-      const bool first = open_jobs_.size() == 1;
-      const std::uint64_t until_ns = notice.start_ns + Notices::kLapseNs;
-      for_each_client([=](Client& client) { client.jobs().hold_for_announced(first, until_ns); });
+      if (open_jobs_.size() == 1) {
+        const std::uint64_t until_ns = notice.start_ns + Notices::kLapseNs;
+        for_each_client([=](Client& client) { client.jobs().hold_for_announced(until_ns); });
+      }
     }
     if (!notice.closed) start_ns = std::min(start_ns, notice.start_ns);
     if (notice.closed) next.look_ns = now + kNoticeStepNs;
     next.kick = next.kick || now + handover >= notice.start_ns;
   }
+  if (closed_one) say_if_none_has_begun();
   const std::uint64_t near_ns = anyone_below ? Notices::kNearNs : lead;
   if (start_ns - now <= near_ns) {
     next.look_ns = now + kNoticeStepNs;

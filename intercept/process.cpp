@@ -257,6 +257,7 @@ void Process::end_job(std::uint64_t job) noexcept {
   if (in_forked_child()) return;
   const std::lock_guard lock(jobs_mutex_);
   close_job(job);
+  say_if_none_has_begun();
 }
 
 void Process::close_job(std::uint64_t job) noexcept {

@@ -87,6 +87,7 @@ class Process {
   // Under the lock of the jobs.
   void call_off_late() noexcept;
   void close_job(std::uint64_t job) noexcept;
+  void say_if_none_has_begun() noexcept;
   void open_room() noexcept;
   struct Next {
     std::uint64_t look_ns;

@@ -103,6 +103,25 @@ TEST_F(Notices, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
   EXPECT_EQ(slot().job_until_ns.load(), 0U) << "it has begun";
 }
 
+// The same where another job was over in between. Seen to fail, none until max_hold.
+TEST_F(Notices, AJobThatEndsBesideOneThatHasNotBegunLeavesItsTime) {
+  attach_above();
+  EXPECT_TRUE(eventually([&] {
+    const std::uint64_t start = shm::monotonic_ns() + 5 * kMs;
+    const std::uint64_t next = sluice_job_announce(start);
+    const std::uint64_t job = sluice_job_begin(0);
+    std::this_thread::sleep_for(7ms);
+    const bool runs = slot().job_until_ns.load() == 0;
+    sluice_job_end(job);
+    const std::uint64_t until = slot().job_until_ns.load();
+    const bool kept = closed();
+    sluice_job_begin(next);
+    const bool began = slot().job_until_ns.load() == 0;
+    sluice_job_end(next);
+    return runs && kept && until == start + 10 * kMs && began && !closed();
+  }));
+}
+
 // The time before it is no part of a job. Seen to fail without announced_begins().
 TEST_F(Notices, AJobIsAsLongAsItTook) {
   attach_above();
