@@ -38,7 +38,7 @@ Waited Pacer::wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept
 std::shared_ptr<Pacer::Stream> Pacer::find(CUstream stream) {
   unsigned long long id = 0;
   if (driver().cuStreamGetId(stream, &id) != CUDA_SUCCESS) return nullptr;
-  std::vector<std::shared_ptr<Stream>> ended;
+  std::vector<Streams::value_type> ended;
   std::shared_ptr<Stream> found;
   {
     const std::lock_guard lock(mutex_);
@@ -50,23 +50,35 @@ std::shared_ptr<Pacer::Stream> Pacer::find(CUstream stream) {
       driver().cuCtxGetCurrent(&state->context);
     }
     found = state;
-    if (streams_.size() >= many_streams_) ended = take_out_ended();
+    if (streams_.size() >= many_streams_) ended = of_ended_threads();
   }
-  for (const std::shared_ptr<Stream>& each : ended) end(*each);
+  for (const Streams::value_type& each : ended) end_of_thread(each);
   return found;
 }
 
 /// Default streams of threads end with their threads, and no call tells.
-std::vector<std::shared_ptr<Pacer::Stream>> Pacer::take_out_ended() {
-  std::vector<std::shared_ptr<Stream>> ended;
-  std::erase_if(streams_, [&](const auto& entry) {
-    const pid_t thread = entry.second->thread;
-    if (thread == 0 || tgkill(getpid(), thread, 0) == 0 || errno != ESRCH) return false;
-    ended.push_back(entry.second);
-    return true;
-  });
-  many_streams_ = std::max(many_streams_, 2 * streams_.size());
+std::vector<Pacer::Streams::value_type> Pacer::of_ended_threads() {
+  std::vector<Streams::value_type> ended;
+  for (const Streams::value_type& kept : streams_) {
+    const pid_t thread = kept.second->thread;
+    if (thread != 0 && tgkill(getpid(), thread, 0) != 0 && errno == ESRCH) ended.push_back(kept);
+  }
+  many_streams_ = std::max(many_streams_, 2 * (streams_.size() - ended.size()));
   return ended;
+}
+
+/// Its context may be destroyed by another thread: not before the answer, and what it took along is
+/// kept no more.
+void Pacer::end_of_thread(const Streams::value_type& kept) noexcept {
+  const Question question(kept.second->context, kept.second->handle);
+  if (!question) return;  // at the next look
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = streams_.find(kept.first);
+    if (found == streams_.end() || found->second != kept.second) return;
+    streams_.erase(found);
+  }
+  end(*kept.second);
 }
 
 void Pacer::end(Stream& state) noexcept {

@@ -81,8 +81,10 @@ class Pacer {
   void forget_context(CUcontext context) noexcept;
 
  private:
+  using Streams = std::unordered_map<std::uint64_t, std::shared_ptr<Stream>>;
   std::shared_ptr<Stream> find(CUstream stream);
-  [[nodiscard]] std::vector<std::shared_ptr<Stream>> take_out_ended();
+  [[nodiscard]] std::vector<Streams::value_type> of_ended_threads();
+  void end_of_thread(const Streams::value_type& kept) noexcept;
   void end(Stream& state) noexcept;
   void begin_group(Stream& state, std::uint64_t group, shm::Policy policy) noexcept;
   template <class Query>
@@ -108,7 +110,7 @@ class Pacer {
 
   Client& client_;
   std::mutex mutex_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Stream>> streams_;
+  Streams streams_;
   std::size_t many_streams_ = 64;  ///< So many make it look for those whose threads have ended.
   std::atomic<CUdeviceptr> gate_address_{0};  ///< 0: the board is not registered.
   std::atomic<CUcontext> registered_in_{nullptr};

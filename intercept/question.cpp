@@ -8,7 +8,7 @@
 
 namespace sluice::intercept {
 /// A place for each thread that asks, or the end of one's question would be taken for the end of
-/// the other's.
+/// the other's. Launches that end what is kept of threads share the third.
 struct Note {
   std::atomic<bool> taken{false};
   std::atomic<bool> asking{false};
@@ -21,7 +21,7 @@ namespace {
 // A question is noted before it looks at g_forbidden, and g_forbidden is raised before the note is
 // looked at: so one of the two sees the other.
 constinit std::atomic<int> g_forbidden{0};
-constinit std::array<Note, 2> g_notes{};
+constinit std::array<Note, 3> g_notes{};
 
 }  // namespace
 

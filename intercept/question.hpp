@@ -8,10 +8,12 @@ struct Note;
 /// A question about a stream that a thread of ours (the one that polls, the one of notices) has put
 /// to the driver and that is not yet answered. It may take long: asked about a stream whose queue
 /// is full behind a wait, the driver blocks. So no lock is held over it, and nobody waits for the
-/// answer but who is about to end what it is about.
+/// answer but who is about to end what it is about. A launch that destroys the events of threads
+/// that have ended asks in the same sense: their context must not end meanwhile.
 class Question {
  public:
-  /// False, and nothing may be asked, while some thread of the program ends or captures something.
+  /// False, and nothing may be asked, while some thread of the program ends or captures something,
+  /// or three others ask.
   Question(CUcontext context, CUstream stream) noexcept;
   ~Question();
   Question(const Question&) = delete;

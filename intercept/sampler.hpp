@@ -57,7 +57,7 @@ class Sampler {
   std::uint32_t random_ = 0;
   bool open_ = false;     ///< Between begin() and end(), which may be those of different threads.
   bool spoiled_ = false;  ///< Another launch came in between.
-  std::mutex ending_;     ///< Never taken by a launch.
+  std::mutex ending_;     ///< Of this stream's launches none takes it.
   std::atomic<bool> ended_{false};
 };
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <vector>
 
 #include "tests/intercept/session.hpp"
 
@@ -171,6 +172,36 @@ TEST_F(Learning, WhatIsKeptOfThreadsEndsWithThem) {
     std::thread([=] { kernel(function, CU_STREAM_PER_THREAD); }).join();
   }
   EXPECT_GE(fake::count(Id::cuEventDestroy_v2), 100U) << "two for each of the first 63";
+}
+
+// The context of such a thread may be destroyed by another one meanwhile. Seen to fail, with some
+// hundred events destroyed that had gone with it, without the Question in Pacer::end_of_thread().
+TEST_F(Learning, AContextEndsBesideALaunchThatEndsWhatIsKeptOfItsThreads) {
+  attach("device:200us");
+  outrank();
+  CUcontext context = nullptr;
+  CUcontext popped = nullptr;
+  ASSERT_EQ(::cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+  ::cuCtxPopCurrent_v2(&popped);
+  for (std::uintptr_t function = 1; function <= 60; ++function) {
+    std::thread([=] {
+      ::cuCtxSetCurrent(context);
+      kernel(function, CU_STREAM_PER_THREAD);
+    }).join();
+  }
+  fake::stall(Id::cuEventDestroy_v2);
+  std::vector<CUstream> streams(10);
+  for (CUstream& stream : streams) stream = make_stream();
+  std::thread launching([&] {
+    for (CUstream stream : streams) kernel(kShort, stream);
+  });
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  std::thread ending([&] { EXPECT_EQ(::cuCtxDestroy_v2(context), CUDA_SUCCESS); });
+  std::this_thread::sleep_for(50ms);
+  fake::unstall();
+  launching.join();
+  ending.join();
+  EXPECT_EQ(fake::uses_of_dead_events(), 0U);
 }
 
 // Beside a critical program there is a job between any two launches of a program that waits for its

@@ -127,10 +127,12 @@ SLUICE_FAKE_ENTRY(cuEventCreate, CUevent* event, unsigned) {
   return CUDA_SUCCESS;
 }
 SLUICE_FAKE_ENTRY(cuEventDestroy_v2, CUevent event) {
-  return state().events.erase(event) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  if (!state().is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+  state().events.erase(event);
+  return CUDA_SUCCESS;
 }
 SLUICE_FAKE_ENTRY(cuEventRecord, CUevent event, CUstream handle) {
-  if (state().events.count(event) == 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (!state().is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
   CUstream_st& stream = state().stream_of(handle);
   event->stream = &stream;
   event->mark = stream.submitted;
@@ -140,7 +142,7 @@ SLUICE_FAKE_ENTRY(cuEventRecord, CUevent event, CUstream handle) {
 }
 SLUICE_FAKE_ENTRY(cuEventQuery, CUevent event) {
   if (state().unsafe_call()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (state().events.count(event) == 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (!state().is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
   const bool done = event->stream == nullptr || event->stream->done >= event->mark;
   return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }

@@ -96,6 +96,8 @@ SLUICE_FAKE_API bool is_chain(CUgraphExec exec);
 
 /// Events that exist now.
 SLUICE_FAKE_API std::size_t living_events();
+/// Calls that named an event that had been destroyed: a real driver reads freed memory.
+SLUICE_FAKE_API std::size_t uses_of_dead_events();
 /// Whether the page of `address` is registered.
 SLUICE_FAKE_API bool registered();
 

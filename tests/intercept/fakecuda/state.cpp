@@ -49,6 +49,12 @@ CUstream_st& State::stream_of(CUstream handle) {
   return found == nullptr ? legacy : *found;  // tests of routing pass invented handles
 }
 
+bool State::is_event(CUevent event) {
+  const bool exists = events.count(event) != 0;
+  if (!exists) ++uses_of_dead_events;
+  return exists;
+}
+
 bool State::unsafe_call() {
   const CUstreamCaptureMode mode = this_thread().mode;
   if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
@@ -259,6 +265,11 @@ bool is_chain(CUgraphExec exec) { return exec->chain; }
 std::size_t living_events() {
   const std::lock_guard lock(state().mutex);
   return state().events.size();
+}
+
+std::size_t uses_of_dead_events() {
+  const std::lock_guard lock(state().mutex);
+  return state().uses_of_dead_events;
 }
 
 bool registered() {

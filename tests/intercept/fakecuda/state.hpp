@@ -98,6 +98,7 @@ struct State {
   std::vector<std::unique_ptr<CUstream_st>> per_thread;  ///< Events may outlive their threads.
   std::vector<CUstream> free_streams;
   std::set<CUevent> events;
+  std::size_t uses_of_dead_events = 0;
   std::vector<std::unique_ptr<CUevent_st>> event_memory;
   std::vector<std::unique_ptr<CUgraph_st>> graphs;
   std::vector<std::unique_ptr<CUgraphExec_st>> execs;
@@ -107,6 +108,8 @@ struct State {
   CUcontext current();
   CUstream_st& stream_of(CUstream handle);
   CUstream_st* find_stream(CUstream handle);
+  /// Whether it exists; counts where one is named that does not any more.
+  bool is_event(CUevent event);
 
   /// Whether an unsafe call of this thread would break a capture; breaks it.
   bool unsafe_call();
