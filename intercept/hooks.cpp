@@ -56,8 +56,14 @@ CUdevice device_of(CUcontext context) noexcept {
   return device;
 }
 
+/// One that the driver does not destroy.
+bool is_default(CUstream stream) noexcept {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
 template <class Call>
 CUresult destroy_stream(CUstream stream, Call call) noexcept {
+  if (is_default(stream)) return call();
   const NoQuestions quiet = NoQuestions::about_stream(stream);
   Process::instance().for_each_client([stream](Client& client) {
     client.jobs().forget(stream);

@@ -204,6 +204,20 @@ TEST_F(Learning, AContextEndsBesideALaunchThatEndsWhatIsKeptOfItsThreads) {
   EXPECT_EQ(fake::uses_of_dead_events(), 0U);
 }
 
+// The driver refuses it; but programs do ask. Seen to fail, an event of the launch destroyed before
+// it was recorded.
+TEST_F(Learning, ADefaultStreamThatIsNotDestroyedKeepsItsEvents) {
+  attach("device:200us");
+  outrank();
+  fake::stall(Id::cuLaunchKernel);
+  std::thread other([] { kernel(kShort); });
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  EXPECT_NE(::cuStreamDestroy_v2(nullptr), CUDA_SUCCESS);
+  fake::unstall();
+  other.join();
+  EXPECT_EQ(fake::uses_of_dead_events(), 0U);
+}
+
 // Beside a critical program there is a job between any two launches of a program that waits for its
 // results. Seen to fail, its kind unknown for ever, without begun_while().
 TEST_F(Learning, AJobThatWasOverBeforeTheLaunchSpoilsNoSample) {
