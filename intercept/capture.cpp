@@ -109,13 +109,15 @@ Waits waits_before(Capture& capture, Client& client, const shm::Policy& policy, 
   return waits;
 }
 
-/// Forgets captures that can no longer be ended.
 template <class Which>
-void abandon(Which which) noexcept {
-  if (!any_capture_open() || in_forked_child()) return;
+CaptureIds open_where(Which which) noexcept {
+  CaptureIds ids;
+  if (!any_capture_open() || in_forked_child()) return ids;
   const std::lock_guard lock(captures().mutex);
-  g_open_captures.fetch_sub(static_cast<int>(
-      std::erase_if(captures().open, [which](const auto& open) { return which(open.second); })));
+  for (const auto& [id, capture] : captures().open) {
+    if (which(capture)) ids.push_back(id);
+  }
+  return ids;
 }
 
 }  // namespace
@@ -139,14 +141,22 @@ void capture_begun(CUstream stream, bool into_graph) noexcept {
   capture.context = context;
 }
 
-void capture_ended_with(CUstream stream) noexcept {
-  abandon([stream](const Capture& capture) { return capture.origin == stream; });
+CaptureIds captures_of(CUstream stream) noexcept {
+  return open_where([stream](const Capture& capture) { return capture.origin == stream; });
 }
 
-void captures_ended_with(CUcontext context) noexcept {
-  abandon([context](const Capture& capture) {
+CaptureIds captures_of(CUcontext context) noexcept {
+  return open_where([context](const Capture& capture) {
     return context == nullptr || capture.context == context;
   });
+}
+
+void captures_abandoned(const CaptureIds& ids) noexcept {
+  if (ids.empty()) return;
+  const std::lock_guard lock(captures().mutex);
+  for (const cuuint64_t id : ids) {
+    g_open_captures.fetch_sub(static_cast<int>(captures().open.erase(id)));
+  }
 }
 
 Ending capture_ending(CUstream stream) noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 #include <atomic>
+#include <vector>
 
 #include "intercept/driver.hpp"
 #include "intercept/lengths.hpp"
@@ -57,9 +58,13 @@ void capture_ended(const Ending& ending, CUstream stream, CUgraph graph) noexcep
 /// the graphs of a client whom nobody may hold: they would slow the critical job itself.
 void record_launch(Client& client, Entry entry, CUstream stream, const Work& work) noexcept;
 
-/// A stream, or a context (null: perhaps any), has been destroyed, and its capture with it.
-void capture_ended_with(CUstream stream) noexcept;
-void captures_ended_with(CUcontext context) noexcept;
+/// The captures that end with a stream, or a context (null: perhaps any), that is about to be
+/// destroyed. Asked for before it is: at once its handle may be that of another one.
+using CaptureIds = std::vector<cuuint64_t>;
+[[nodiscard]] CaptureIds captures_of(CUstream stream) noexcept;
+[[nodiscard]] CaptureIds captures_of(CUcontext context) noexcept;
+/// It has been: nobody can end them any more.
+void captures_abandoned(const CaptureIds& ids) noexcept;
 
 /// For a graph that could not be instantiated: takes our wait nodes out of it and its children.
 /// False if it holds none.

@@ -10,8 +10,8 @@ using namespace sluice::intercept;
 namespace {
 
 /// A context (null: perhaps any) has ended, with all it held; no question is asked meanwhile.
-void context_ended(CUcontext context) noexcept {
-  captures_ended_with(context);
+void context_ended(CUcontext context, const CaptureIds& captures) noexcept {
+  captures_abandoned(captures);
   Process::instance().for_each_client([context](Client& client) {
     client.jobs().forget_context(context);
     client.pacer().forget_context(context);
@@ -22,8 +22,9 @@ void context_ended(CUcontext context) noexcept {
 template <class Call>
 CUresult end_context(CUcontext context, Call call) noexcept {
   const NoQuestions quiet = NoQuestions::about_context(context);
+  const CaptureIds captures = captures_of(context);
   const CUresult result = call();
-  if (result == CUDA_SUCCESS) context_ended(context);
+  if (result == CUDA_SUCCESS) context_ended(context, captures);
   return result;
 }
 
@@ -34,8 +35,11 @@ CUresult let_go_of_primary(CUdevice device, Call call) noexcept {
   const CUcontext context = primary_context(device);
   const NoQuestions quiet = NoQuestions::about_context(context);
   const bool was_active = primary_is_active(device);
+  const CaptureIds captures = captures_of(context);
   const CUresult result = call();
-  if (result == CUDA_SUCCESS && was_active && !primary_is_active(device)) context_ended(context);
+  if (result == CUDA_SUCCESS && was_active && !primary_is_active(device)) {
+    context_ended(context, captures);
+  }
   return result;
 }
 
@@ -69,8 +73,9 @@ CUresult destroy_stream(CUstream stream, Call call) noexcept {
     client.jobs().forget(stream);
     client.pacer().forget(stream);
   });
+  const CaptureIds captures = captures_of(stream);
   const CUresult result = call();
-  if (result == CUDA_SUCCESS) capture_ended_with(stream);
+  if (result == CUDA_SUCCESS) captures_abandoned(captures);
   return result;
 }
 

@@ -273,6 +273,28 @@ TEST_F(Capturing, ACaptureEndsWithItsStream) {
   EXPECT_TRUE(eventually([this] { return !shm::is_active(slot().job.load()); }));
 }
 
+// The driver gives the handle of a stream that it has destroyed to another thread at once. Seen to
+// fail, the capture in that stream broken by a question for its id, where the captures of a handle
+// were given up after the call.
+TEST_F(Capturing, ACaptureDoesNotEndWithTheStreamThatHadItsHandle) {
+  attach("device:2");
+  outrank();
+  CUstream before = make_stream();
+  fake::stall_return(Id::cuStreamDestroy_v2);
+  std::thread destroying([before] { ::cuStreamDestroy_v2(before); });
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  CUstream stream = make_stream();
+  EXPECT_EQ(stream, before);
+  begin(stream);
+  launch(stream);
+  fake::unstall();
+  destroying.join();
+  launch(stream);
+  const CUgraph graph = end(stream);
+  ASSERT_NE(graph, nullptr);
+  EXPECT_EQ(fake::nodes(graph), "WKK");
+}
+
 // Seen to fail, the capture broken by a question for its stream's id, where every open capture was
 // given up with any green context.
 TEST_F(Capturing, AGreenContextEndsNoOthersCapture) {

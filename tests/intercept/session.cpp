@@ -58,6 +58,7 @@ void Session::SetUp() {
 }
 
 void Session::TearDown() {
+  EXPECT_EQ(fake::uses_of_dead_events(), 0U);
   fake::resume();
   critical_.reset();
   board_.reset();  // or this process would count as a user of the board

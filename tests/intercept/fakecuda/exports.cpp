@@ -64,14 +64,12 @@ struct Stub<id, CUresult (*)(Args...)> {
     if (state().recording) {
       state().calls.push_back({id, static_cast<int>(sizeof...(Args)), {word(args)...}});
     }
-    if (state().stalled == id) {
-      ++state().stalled_threads;
-      state().unstalled.wait(lock, [] { return state().stalled != id; });
-      --state().stalled_threads;
-    }
+    state().stand(lock, state().stalled, id);
     const auto forced = state().answers.find(id);
     if (forced != state().answers.end()) return forced->second;
-    return behave(Tag<plain_of(id)>{}, lock, named<is_per_thread(id)>(args)...);
+    const CUresult result = behave(Tag<plain_of(id)>{}, lock, named<is_per_thread(id)>(args)...);
+    state().stand(lock, state().stalled_return, id);
+    return result;
   }
 };
 

@@ -67,6 +67,8 @@ SLUICE_FAKE_API void answer(Id id, CUresult result);
 /// From now on `id` blocks its callers, until unstall(); as a real driver does with a stream whose
 /// queue is full. Threads that it blocks now.
 SLUICE_FAKE_API void stall(Id id);
+/// The same when it has done its work: the caller does not know yet, and other threads do.
+SLUICE_FAKE_API void stall_return(Id id);
 SLUICE_FAKE_API void unstall();
 SLUICE_FAKE_API int stalled_threads();
 

@@ -153,6 +153,13 @@ void State::wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream) 
   changed.wait(lock, [&] { return stream.done >= until; });
 }
 
+void State::stand(std::unique_lock<std::mutex>& lock, const std::optional<Id>& at, Id id) {
+  if (at != id) return;
+  ++stalled_threads;
+  unstalled.wait(lock, [&] { return at != id; });
+  --stalled_threads;
+}
+
 std::vector<Call> calls() {
   const std::lock_guard lock(state().mutex);
   return state().calls;
@@ -178,9 +185,14 @@ void stall(Id id) {
   const std::lock_guard lock(state().mutex);
   state().stalled = id;
 }
+void stall_return(Id id) {
+  const std::lock_guard lock(state().mutex);
+  state().stalled_return = id;
+}
 void unstall() {
   const std::lock_guard lock(state().mutex);
   state().stalled.reset();
+  state().stalled_return.reset();
   state().unstalled.notify_all();
 }
 int stalled_threads() {

@@ -80,6 +80,7 @@ struct State {
   bool recording = true;
   std::map<Id, CUresult> answers;
   std::optional<Id> stalled;
+  std::optional<Id> stalled_return;
   int stalled_threads = 0;
   std::condition_variable unstalled;
 
@@ -121,6 +122,7 @@ struct State {
   CUgraphNode add_node(CUgraph graph, char kind, std::vector<CUgraphNode> dependencies);
   CUresult instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags);
   void wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream);
+  void stand(std::unique_lock<std::mutex>& lock, const std::optional<Id>& at, Id id);
 };
 
 State& state();
