@@ -152,7 +152,7 @@ TEST_F(Faults, AdoptionFinishesWhatWasHalfDone) {
   Client lower(session_, 0);
   Client high(session_, 1);
   // Stopped: what is right in the end was made right by the controller.
-  for (Client* client : {&low, &lower}) client->process().signal(SIGSTOP);
+  for (Client* client : {&low, &lower}) client->process().stop();
   high.order("begin");
   controller->signal(SIGKILL);
   controller->wait();

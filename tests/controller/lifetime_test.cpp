@@ -26,7 +26,7 @@ TEST_F(Lifetime, SigtermOpensAllGatesAndRemovesEverything) {
   const Look look(session_);
   high.order("begin");
   ASSERT_NE(look.gate(low.slot()), 0U);
-  low.process().signal(SIGSTOP);  // it cannot open its gate by itself
+  low.process().stop();  // it cannot open its gate by itself
   controller->signal(SIGTERM);
   EXPECT_EQ(controller->wait(), 0);
   EXPECT_EQ(look.gate(low.slot()), 0U);
