@@ -249,7 +249,7 @@ void Watcher::reconnect(Watched& watched) noexcept {
 }
 
 /// A hold has an end: one job may keep this gate closed for max_hold, then it opens for that job.
-/// At once for one that has not begun in its time: its process is stopped, or would have said so.
+/// For one that has not begun, 0.1 s after its time: its process is stopped, or would have said so.
 void Watcher::enforce_max_hold(Watched& watched, std::uint64_t now) noexcept {
   Client& client = *watched.client;
   shm::Board& board = client.seat().board;
