@@ -52,7 +52,7 @@ CUresult launch(Entry entry, CUstream stream, Describe describe, Call call) noex
   if (traced != nullptr) [[unlikely]] {
     traced->after_launch(entry, stream, describe().function, result);
   }
-  if (turn.state != nullptr) client->pacer().after(turn, stream);
+  if (turn.state != nullptr) client->pacer().after(turn, stream, result);
   // Again: while this launch was held, another thread's synchronise may have ended the job.
   client->jobs().touch(stream);
   if (stream == CU_STREAM_PER_THREAD) client->jobs().mark_per_thread();

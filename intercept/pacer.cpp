@@ -221,12 +221,12 @@ void Pacer::begin_group(Stream& state, std::uint64_t group, shm::Policy policy) 
   if (waited == Waited::kFailed) end = nullptr;  // its context is gone, and the event with it
 }
 
-void Pacer::after(const Turn& turn, CUstream stream) noexcept {
+void Pacer::after(const Turn& turn, CUstream stream, CUresult launched) noexcept {
   const shm::Policy policy = turn.policy;
   Stream& state = *turn.state;
   const std::lock_guard lock(state.mutex);
   if (turn.sampled) {
-    state.sampler.end(stream);
+    state.sampler.end(stream, launched == CUDA_SUCCESS);
     wake_poller();  // not before: it would look, find nothing, and sleep again
   }
   if (policy.n == 0 || turn.number % policy.n != 0) return;

@@ -58,7 +58,7 @@ class Pacer {
   /// `held`: on the host until now, by a policy that is gone; then a wait is due whatever was
   /// spent.
   Turn before(Entry entry, CUstream stream, const Work& work, bool held = false) noexcept;
-  void after(const Turn& turn, CUstream stream) noexcept;
+  void after(const Turn& turn, CUstream stream, CUresult launched) noexcept;
 
   /// What is known of the lengths of launches.
   [[nodiscard]] Lengths& lengths() noexcept { return lengths_; }

@@ -51,11 +51,11 @@ void Sampler::begun_while(std::optional<std::uint64_t> quiet) noexcept {
   pairs_[made_.load(std::memory_order_relaxed) % kPairs].begun = quiet;
 }
 
-void Sampler::end(CUstream stream) noexcept {
+void Sampler::end(CUstream stream, bool launched) noexcept {
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   Pair& pair = pairs_[made % kPairs];
   open_ = false;
-  if (spoiled_ || driver().cuEventRecord(pair.after, stream) != CUDA_SUCCESS) {
+  if (spoiled_ || !launched || driver().cuEventRecord(pair.after, stream) != CUDA_SUCCESS) {
     return pair.length->end_sample();
   }
   // Where the GPU has not come to the first record yet, the host's time is not in the sample.

@@ -18,7 +18,8 @@ class Sampler {
   [[nodiscard]] bool begin(Length& length, CUstream stream) noexcept;
   /// Between the two: the number that collect() takes as `now`, from just now.
   void begun_while(std::optional<std::uint64_t> quiet) noexcept;
-  void end(CUstream stream) noexcept;
+  /// `launched`: it did not fail. Else there is nothing to measure.
+  void end(CUstream stream, bool launched) noexcept;
 
   /// For the polling thread, again and again. A number that stays the same while no other client of
   /// the device runs a job, and is nothing while one does: `before` from the last call, `now` from

@@ -147,6 +147,22 @@ TEST_F(Learning, ASampleOfAnIdleGpuDoesNotCountBesideOneBehindWork) {
   EXPECT_EQ(order_of_calls(), "W11W11");
 }
 
+// It would be known as short: of no length, in fact. Seen to fail where what the call returned was
+// not looked at.
+TEST_F(Learning, ALaunchThatFailsIsNoSample) {
+  attach("device:200us");
+  outrank();
+  fake::set_elapsed(0.001F);
+  fake::answer(Id::cuLaunchKernel, CUDA_ERROR_INVALID_VALUE);
+  for (int i = 0; i < 20; ++i) {
+    kernel(kLong);
+    std::this_thread::sleep_for(2ms);
+  }
+  fake::answer(Id::cuLaunchKernel, CUDA_SUCCESS);
+  EXPECT_EQ(slot().unknown_launches.load(), 20U);
+  learn(kLong, 0.5F);
+}
+
 // A context that cannot be told ends, and with it what is kept of all streams, while a launch that
 // is measured is on its way. Seen to fail, its kind unknown for ever, without the look at ended_ in
 // Sampler::end().
