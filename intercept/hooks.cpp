@@ -43,6 +43,14 @@ CUresult let_go_of_primary(CUdevice device, Call call) noexcept {
   return result;
 }
 
+/// It ends nothing where the program uses contexts of its own alone.
+template <class Call>
+CUresult reset_primary(CUdevice device, Call call) noexcept {
+  const CUcontext context = primary_context(device);
+  if (context == nullptr && !primary_is_active(device)) return call();
+  return end_context(context, call);
+}
+
 /// Null if the driver does not know it.
 CUcontext context_of(CUgreenCtx green) noexcept {
   CUcontext context = nullptr;
@@ -261,9 +269,9 @@ SLUICE_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
 SLUICE_RELEASE_PRIMARY(cuDevicePrimaryCtxRelease)
 SLUICE_RELEASE_PRIMARY(cuDevicePrimaryCtxRelease_v2)
 
-#define SLUICE_RESET_PRIMARY(name)                                                                 \
-  SLUICE_EXPORT CUresult name(CUdevice device) {                                                   \
-    return end_context(primary_context(device), [&] { return call_real(driver().name, device); }); \
+#define SLUICE_RESET_PRIMARY(name)                                                  \
+  SLUICE_EXPORT CUresult name(CUdevice device) {                                    \
+    return reset_primary(device, [&] { return call_real(driver().name, device); }); \
   }
 SLUICE_RESET_PRIMARY(cuDevicePrimaryCtxReset)
 SLUICE_RESET_PRIMARY(cuDevicePrimaryCtxReset_v2)

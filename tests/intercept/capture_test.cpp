@@ -314,6 +314,23 @@ TEST_F(Capturing, AGreenContextEndsNoOthersCapture) {
   EXPECT_EQ(fake::nodes(graph), "WKK");
 }
 
+// A library may reset the device to which the program has a context of its own. Seen to fail, the
+// capture broken, where a primary context that nobody had begun was taken for any.
+TEST_F(Capturing, AResetOfAnUnusedPrimaryContextEndsNoCapture) {
+  choose("device:2");
+  CUcontext own = nullptr;
+  ASSERT_EQ(::cuCtxCreate_v2(&own, 0, 0), CUDA_SUCCESS);
+  start_controller();
+  ASSERT_EQ(launch(), CUDA_SUCCESS);
+  outrank();
+  CUstream stream = make_stream();
+  begin(stream);
+  launch(stream);
+  ASSERT_EQ(::cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+  launch(stream);
+  EXPECT_NE(end(stream), nullptr);
+}
+
 // The poll of a job asks about its streams; a capture that begins in the middle would be broken.
 TEST_F(Capturing, ACaptureWaitsForAQuestionAboutItsStream) {
   attach("gate", 5);
