@@ -219,6 +219,10 @@ def test_a_page_that_cannot_be_written(tmp_path, report):
     assert "cannot write" in one_line(
         report(tmp_path / "run", "-o", tmp_path / "file" / "page.html"), 1
     )
+    (tmp_path / "folder").mkdir()
+    line = one_line(report(tmp_path / "run", "-o", tmp_path / "folder"), 1)
+    assert line.endswith(f"cannot write {tmp_path / 'folder'}: Is a directory")
+    assert not list(tmp_path.glob("*.part"))
 
 
 def test_a_killed_runner(tmp_path, report):

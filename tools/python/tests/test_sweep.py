@@ -171,6 +171,7 @@ def sweep(tmp_path, monkeypatch, capsys):
     script = tmp_path / "sluice"
     script.write_text(f"""#!{sys.executable}
 import json, sys
+if sys.argv[1] == "gpus": sys.exit("sluice gpus: no NVIDIA driver")
 content = json.load(open("experiment.json"))
 open({str(log)!r}, "a").write(" ".join(sys.argv[1:]) + "\\n")
 low = content["models"][0].get("control", {{}}).get("policy", "")
@@ -245,6 +246,7 @@ def test_a_run_that_fails_does_not_end_the_sweep(sweep):
         ("--policy", "sink:1"),
         ("--policy", "sync:1", "--objective", "speed"),
         ("--policy", "sync:1", "--repeats", "0"),
+        ("--policy", "sync:1", "--duration", "0"),
         ("--policy", "sync:1", "--model", "C"),
     ],
 )
@@ -252,3 +254,12 @@ def test_wrong_usage_runs_nothing(sweep, args):
     code, said, runs = sweep(*args)
     assert (code, runs) == (2, [])
     assert len(said.err.strip().splitlines()) == 1
+
+
+def test_a_missing_gpu_is_said_once(sweep):
+    """Not by every run of the sweep."""
+    code, said, runs = sweep("--policy", "sync:{1,2}", "--gpu", "real")
+    assert (code, runs) == (1, [])
+    assert said.err == (
+        "sluice sweep: it needs an NVIDIA GPU: no NVIDIA driver; --gpu sim takes the simulated one\n"
+    )

@@ -1,5 +1,6 @@
 """The page: one HTML file that holds everything it shows."""
 
+import contextlib
 import datetime
 from pathlib import Path
 
@@ -186,7 +187,13 @@ def _table(rows: list) -> dict:
 
 def write(page: Path, text: str) -> None:
     """Renamed into place, so that a browser never opens half a page."""
-    page.parent.mkdir(parents=True, exist_ok=True)
     part = page.with_name(page.name + ".part")
-    part.write_text(text)
-    part.replace(page)
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text)
+        part.replace(page)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        error.filename = str(page)  # which the user named
+        raise

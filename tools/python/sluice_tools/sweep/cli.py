@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from sluice_tools.bench import experiments
+from sluice_tools.bench.needs import need_gpu
 from sluice_tools.bench.results import Results
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, Parser, run_error, usage_error
 from sluice_tools.command import need_packages, run_command
@@ -77,7 +78,7 @@ class _Sweep:
         self.swept = swept["output_file_name"]
         self.critical = plan.critical(self.content, swept)["output_file_name"]
         self.repeats = options.repeats
-        seconds = options.duration or self.content.get("exp_dur")
+        seconds = self.content.get("exp_dur") if options.duration is None else options.duration
         if not seconds or seconds <= 0 or self.repeats < 1:
             raise usage_error("--duration (or exp_dur) and --repeats must be above 0")
         device = self.content.get("device_id", 0) if options.device is None else options.device
@@ -111,6 +112,8 @@ class _Sweep:
             for name, content in plan.cells(self.content, self.swept, self.policies)
             if not self.results.has(*self.key.values(), name, repeat)
         ]
+        if todo and self.how.gpu == "real":
+            need_gpu(self.how.sluice, self.how.device, "--gpu sim takes the simulated one")
         fine, begun = True, time.monotonic()
         for index, (repeat, name, content) in enumerate(todo):
             left = (time.monotonic() - begun) / index * (len(todo) - index) if index else 0

@@ -115,6 +115,10 @@ def _run(options) -> int:
     if options.out and not options.out.name.endswith(_ENDINGS):
         raise usage_error(f"-o {options.out}: the name must end with {', '.join(_ENDINGS[:2])} or "
                           f"{_ENDINGS[2]}")
+    if options.since >= options.until:
+        raise usage_error(f"--from {options.since:g} --to {options.until:g}: nothing lies between them")
+    if not options.out and (options.since > 0 or options.until < float("inf")):
+        raise usage_error("--from and --to are for -o FILE, and none is given")
     need_packages("trace", "numpy", "pandas")
     if options.out and options.out.name.endswith(_ENDINGS[2]):
         try:
