@@ -67,6 +67,21 @@ TEST_F(Choice, NeverGuesses) {
   expect_refused("", "no client");
 }
 
+// Prevents: a client that nobody can name by its name, because that is part of another's.
+TEST_F(Choice, AWholeWordBeforeAPartOfOne) {
+  add_client(4, 1, "worker --name critical exp.json");
+  add_client(5, 2, "worker --name most_critical exp.json");
+  add_client(6, 0, "python /home/me/tune.py --fast");
+  add_client(7, 0, "python finetune.py --fast");
+  EXPECT_EQ(slot_of("critical"), 4);
+  EXPECT_EQ(slot_of("name critical"), 4);
+  EXPECT_EQ(slot_of("most_critical"), 5);
+  EXPECT_EQ(slot_of("tune.py"), 6);
+  EXPECT_EQ(slot_of("finetune"), 7);
+  expect_refused("tune.p", "'tune.p' is ambiguous");
+  expect_refused("exp.json", "'exp.json' is ambiguous");
+}
+
 TEST_F(Choice, TakesAllDevicesOfAProcessAndNoneThatEnded) {
   slot(3).pid.store(162);
   EXPECT_EQ(choose("162").size(), 2U);

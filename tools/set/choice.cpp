@@ -46,6 +46,16 @@ std::string list_of(const Clients& clients) {
   return text;
 }
 
+/// Whether `text` stands in the command as one or more whole words, or as the end of a path.
+bool holds_whole(const std::string& command, const std::string& text) {
+  for (auto at = command.find(text); at != std::string::npos; at = command.find(text, at + 1)) {
+    const std::size_t end = at + text.size();
+    const bool begins = at == 0 || command[at - 1] == ' ' || command[at - 1] == '/';
+    if (begins && (end == command.size() || command[end] == ' ')) return true;
+  }
+  return false;
+}
+
 /// All that `text` could mean, in whatever way.
 Clients candidates(const Snapshot& snapshot, const std::string& text) {
   const auto pid_is = [](std::uint32_t pid) {
@@ -91,6 +101,11 @@ std::vector<ClientSnapshot> choose_clients(const Snapshot& snapshot, const std::
     throw CommandError(kExitUsage, "client '" + text + "' has ended: " + list_of(found));
   }
   if (!of_one_process(living)) {
+    // "critical" names that worker beside one called most_critical, and train.py not pretrain.py.
+    Clients whole;
+    std::copy_if(living.begin(), living.end(), std::back_inserter(whole),
+                 [&](const ClientSnapshot& client) { return holds_whole(client.command, text); });
+    if (!whole.empty() && of_one_process(whole)) return whole;
     throw CommandError(kExitUsage, "'" + text + "' is ambiguous: " + list_of(living) +
                                        "; name one by pid:N or slot:N");
   }

@@ -7,8 +7,8 @@
 namespace sluice::tools {
 
 /// The clients that `text` names: a pid (with all devices of that process), `slot:N`, or a part of
-/// a command that only one process has. A number is a pid, as is `pid:N`. Throws CommandError, with
-/// the clients there are, if it names none or more than one process.
+/// a command that only one process has, or has as whole words. A number is a pid, as is `pid:N`.
+/// Throws CommandError, with the clients there are, if it names none or more than one process.
 [[nodiscard]] std::vector<ClientSnapshot> choose_clients(const Snapshot& snapshot,
                                                          const std::string& text);
 

@@ -39,7 +39,7 @@ struct UsageOfSet : CLI::Formatter {
 void add_options(CLI::App& app, Options& options) {
   app.formatter(std::make_shared<UsageOfSet>());
   app.add_option("CLIENT", options.client,
-                 "Its pid, slot:N, or a part of its command that no other has")
+                 "Its pid, slot:N, or a part of its command that no other has (as whole words)")
       ->required();
   app.add_option("--policy", options.policy,
                  "How it gives way from now on: " + std::string(shm::kPolicyForms))
