@@ -118,8 +118,8 @@ int demo(int argc, char** argv) {
   table.gpus = query_gpus(layout, options.gpu, "demo-" + std::to_string(getpid()));
   table.device = options.device;
   if (static_cast<std::size_t>(options.device) >= table.gpus.names.size()) {
-    throw ConfigError(fmt::format("--device: found {}, but there are {} GPUs here", options.device,
-                                  table.gpus.names.size()));
+    throw ConfigError(fmt::format("--device: found {}, and the last GPU here is {}", options.device,
+                                  table.gpus.names.size() - 1));
   }
   table.seconds_per_phase =
       options.seconds_per_phase.value_or(table.gpus.simulated ? kSimulatedSeconds : kRealSeconds);

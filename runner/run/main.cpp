@@ -48,10 +48,11 @@ void check_device(const RunOptions& options, const Experiment& experiment, const
   const auto count = static_cast<int>(gpus.names.size());
   if (experiment.device_id < count) return;
   const std::string where = options.device ? "--device" : experiment.file + ": /device_id";
-  throw ConfigError(fmt::format("{}: found {}, allowed: {} ({} {} GPU{} here)", where,
+  throw ConfigError(fmt::format("{}: found {}, allowed: {} ({} {} GPU{} here){}", where,
                                 experiment.device_id,
                                 count == 1 ? "0" : fmt::format("0 to {}", count - 1), count,
-                                gpus.simulated ? "simulated" : "real", count == 1 ? "" : "s"));
+                                gpus.simulated ? "simulated" : "real", count == 1 ? "" : "s",
+                                options.device ? "" : "; --device N takes another"));
 }
 
 void write_models_pid(const Experiment& experiment, const Supervisor& supervisor) {
@@ -64,13 +65,17 @@ void write_models_pid(const Experiment& experiment, const Supervisor& supervisor
   LineFile(fs::path(run_folder(experiment)) / kModelsPidFile).write(text);
 }
 
-/// While the workers still live: what the hooks did in each of them.
-void print_status(const RunContext& context) {
+/// Whether any worker has the hook: only those are gated, counted and traced.
+bool any_hooked(const RunContext& context) {
   const auto& models = context.experiment.models;
-  const bool hooked = std::any_of(models.begin(), models.end(), [&](const Model& model) {
+  return std::any_of(models.begin(), models.end(), [&](const Model& model) {
     return model.control.hooked && !runs_on_cpu(model, context.gpus);
   });
-  if (!hooked) return;
+}
+
+/// While the workers still live: what the hooks did in each of them.
+void print_status(const RunContext& context) {
+  if (!any_hooked(context)) return;
   const std::string program = context.layout.program("sluice-status");
   print("\n");
   run_to_end({program, "--coverage", "--session", context.session});
@@ -99,12 +104,16 @@ RunResult collect(const RunContext& context, const Supervisor& supervisor, Super
   return result;
 }
 
-void report(const RunResult& result, const std::string& folder, bool traced) {
+void report(const RunResult& result, const RunContext& context) {
+  const std::string folder = run_folder(context.experiment);
   LineFile(fs::path(folder) / "results.json").write(results_json(result).dump(2) + "\n");
   LineFile(fs::path(folder) / "results.csv").write(results_csv(result));
   print("\n" + results_table(result));
   print("logs and results: " + folder + "\n");
-  if (traced) {
+  if (context.trace.empty()) return;
+  if (!any_hooked(context)) {
+    print("no trace: no model of this run has the hook (control false, or on the CPU)\n");
+  } else {
     print(fmt::format("trace: sluice report {0}, or sluice trace {0} -o run.json\n", folder));
   }
 }
@@ -138,7 +147,7 @@ int execute(const RunContext& context) {
   const Supervisor::Stop stop = supervisor.run(*experiment.exp_dur_s);
   if (stop != Supervisor::Stop::kAllDied) print_status(context);
   supervisor.kill_all();
-  report(collect(context, supervisor, stop), run_folder(experiment), !context.trace.empty());
+  report(collect(context, supervisor, stop), context);
   return exit_code_of(supervisor);
 }
 

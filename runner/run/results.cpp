@@ -59,8 +59,17 @@ std::string remarks(const RunResult& result) {
     text +=
         fmt::format("ended early, by {}, after {:.1f} s\n", result.stopped_by, result.duration_s);
   }
-  const bool few = std::any_of(result.models.begin(), result.models.end(),
-                               [](const ModelResult& model) { return model.all.jobs < kFewJobs; });
+  std::string none;
+  for (const ModelResult& model : result.models) {
+    if (model.all.jobs == 0 && model.died.empty()) none += (none.empty() ? "" : ", ") + model.log;
+  }
+  if (!none.empty()) {
+    text += fmt::format("no job of {} ended in {:.3g} s: give it longer (--duration)\n", none,
+                        result.duration_s);
+  }
+  const bool few = std::any_of(
+      result.models.begin(), result.models.end(),
+      [](const ModelResult& model) { return model.all.jobs > 0 && model.all.jobs < kFewJobs; });
   if (few) {
     text += fmt::format(
         "fewer than {} jobs of a model: its p99 is little more than its slowest job (--duration)\n",

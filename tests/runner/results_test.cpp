@@ -41,6 +41,22 @@ TEST(Results, NoJobIsNullAndADashButNeverZero) {
   EXPECT_NE(results_table(result).find(" -  "), std::string::npos) << results_table(result);
 }
 
+// Prevents: a table of dashes, with a remark on p99, for a run that was too short for its model.
+TEST(Results, SayThatARunWasTooShortForAnyJob) {
+  Model model;
+  model.output_file_path = "/nonexistent";
+  model.output_file_name = "slow";
+  RunResult result = result_of(summarise(model, 1, 1, true, ""), true);
+  result.duration_s = 20;
+  const std::string table = results_table(result);
+  EXPECT_NE(table.find("no job of slow ended in 20 s: give it longer (--duration)\n"),
+            std::string::npos)
+      << table;
+  EXPECT_EQ(table.find("fewer than"), std::string::npos) << table;
+  result.models.front().died = "exited with 1";
+  EXPECT_EQ(results_table(result).find("give it longer"), std::string::npos);
+}
+
 TEST(Results, SayWhetherTheyAreSimulated) {
   EXPECT_NE(results_table(result_of({}, true)).find("simulated GPU, real time / 10"),
             std::string::npos);

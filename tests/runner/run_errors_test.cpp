@@ -29,7 +29,9 @@ TEST_F(RunErrorTest, DeviceIndexOutOfRange) {
   json experiment = two_models();
   experiment["device_id"] = 1;
   write_experiment(experiment);
-  expect_refused({"exp.json"}, "exp.json: /device_id: found 1, allowed: 0 (1 simulated GPU here)");
+  expect_refused(
+      {"exp.json"},
+      "exp.json: /device_id: found 1, allowed: 0 (1 simulated GPU here); --device N takes another");
   expect_refused({"exp.json", "--device", "3"},
                  "--device: found 3, allowed: 0 (1 simulated GPU here)");
 }

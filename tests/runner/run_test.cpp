@@ -95,9 +95,12 @@ TEST_F(RunTest, UnhookedModelsRunWithoutAController) {
   json experiment = two_models();
   for (json& model : experiment["models"]) model["control"] = {{"control", false}};
   write_experiment(experiment);
-  const Captured got = run("sluice-run", {"exp.json", "--gpu", "sim"});
+  const Captured got = run("sluice-run", {"exp.json", "--gpu", "sim", "--trace"});
   EXPECT_EQ(got.exit_code, 0) << got.err;
   EXPECT_EQ(got.out.find("controller"), std::string::npos) << got.out;
+  // Naming commands that then say there is none would help nobody.
+  EXPECT_NE(got.out.find("no trace: no model"), std::string::npos) << got.out;
+  EXPECT_EQ(got.out.find("sluice trace"), std::string::npos) << got.out;
   EXPECT_EQ(read("logs/critical.log").find("kernelGroup"), std::string::npos);
   EXPECT_GT(jobs("critical"), 0U);
   expect_nothing_left();
