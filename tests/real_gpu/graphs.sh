@@ -22,6 +22,7 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 rm -f "$out"/*.txt "$out"/status.json "$out"/warm
 sluice=$PWD/build/bin/sluice
+"$sluice" gpus --gpu $gpu >/dev/null || { echo "graphs.sh: no such GPU; --sim takes the simulated one" >&2; exit 1; }
 cases=$PWD/build/tests/real_gpu/graphs/graph_cases
 rival=$PWD/build/tests/real_gpu/graphs/graph_rival
 program=("$cases" --rounds "$rounds")

@@ -16,6 +16,8 @@ sluice=$PWD/build/bin/sluice
 counts=tests/real_gpu/trace_counts.py
 experiment=exp_configs/replay/input_device.json
 
+"$sluice" gpus --gpu real >/dev/null || { echo "trace.sh: no real GPU" >&2; exit 1; }
+
 echo "== the machine"
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader || exit
 date -u +%Y-%m-%d
