@@ -1,5 +1,6 @@
 // `sluice status` on boards made here: every state it has to tell apart.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "shm/policy.hpp"
 #include "tests/tools/board_test.hpp"
 #include "tools/status/format.hpp"
+#include "tools/status/look.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -35,6 +37,27 @@ TEST_F(Status, SaysWhetherItIsWorkingAtAll) {
   expect_says(text(), "controller pid 7 is dead or stopped (last heartbeat 3.0 s ago)");
   board_->controller_pid.store(0);
   expect_says(text(), "no controller (it left): clients run ungated");
+}
+
+// Prevents: clients that have been gone for long, said to run, on a board that nobody removed.
+TEST_F(Status, KnowsADesertedBoardFromOneWithoutAController) {
+  add_client(0, 0, "python train.py");
+  add_client(3, 100, "python serve.py");
+  set_state(0, shm::SlotState::kFailedOpen, 0);
+  Snapshot beating = snapshot();
+  EXPECT_TRUE(somebody_is_left(beating, [](std::uint32_t) { return false; }));
+  EXPECT_EQ(beating.clients[1].state, shm::SlotState::kLive) << "a controller buries the dead";
+  board_->heartbeat_ns.store(kNow - 3000 * kMs);
+  Snapshot silent = snapshot();
+  EXPECT_TRUE(somebody_is_left(silent, [](std::uint32_t pid) { return pid == 7; }));
+  board_->controller_pid.store(0);
+  Snapshot one = snapshot();
+  EXPECT_TRUE(somebody_is_left(one, [](std::uint32_t pid) { return pid == 103; }));
+  expect_says(status_text(one, "s"), "dead");
+  EXPECT_EQ(status_text(one, "s").find("runs ungated:"), std::string::npos);
+  Snapshot none = snapshot();
+  EXPECT_FALSE(somebody_is_left(none, [](std::uint32_t) { return false; }));
+  EXPECT_TRUE(process_exists(static_cast<std::uint32_t>(getpid())));
 }
 
 TEST_F(Status, SaysWhyAClientWaits) {

@@ -7,13 +7,14 @@
 namespace sluice::tools {
 namespace {
 
-/// Names of this user's sessions that have a board, comma-separated.
-std::string other_sessions() {
+/// Names of this user's sessions that have a board, comma-separated, without `session`.
+std::string other_sessions(const std::string& session) {
   const std::string prefix = shm::board_name("");
   std::string names;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
     const std::string name = entry.path().filename();
+    if (name == prefix + session) continue;  // a board that nobody uses
     if (!name.starts_with(prefix) || !shm::valid_session_name(name.substr(prefix.size()))) continue;
     names += (names.empty() ? "" : ", ") + name.substr(prefix.size());
   }
@@ -23,7 +24,7 @@ std::string other_sessions() {
 }  // namespace
 
 CommandError no_session(const std::string& session) {
-  const std::string others = other_sessions();
+  const std::string others = other_sessions(session);
   return {kExitFailed, "no session " + session + " is running" +
                            (others.empty() ? "" : " (there are: " + others + ")") +
                            "; `sluice exec --priority 0 -- PROGRAM` or `sluice controller` "

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "runner/policy_text.hpp"
-#include "shm/clock.hpp"
 #include "shm/mapping.hpp"
 #include "shm/policy.hpp"
 #include "shm/session.hpp"
@@ -14,6 +13,7 @@
 #include "tools/set/choice.hpp"
 #include "tools/set/request.hpp"
 #include "tools/status/format.hpp"
+#include "tools/status/look.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -116,8 +116,7 @@ int set(int argc, char** argv) {
   }
   Json told{{"session", options.session}, {"clients", Json::array()}};
   try {
-    const shm::BoardMapping mapping = shm::BoardMapping::inspect(options.session);
-    const Snapshot snapshot = take_snapshot(mapping.board(), shm::monotonic_ns());
+    const Snapshot snapshot = look_at(options.session);
     for (const ClientSnapshot& client : choose_clients(snapshot, options.client)) {
       set_one(options, settings, snapshot.board_id, client, told["clients"]);
     }

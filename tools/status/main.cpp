@@ -2,14 +2,13 @@
 #include <iostream>
 #include <string>
 
-#include "shm/clock.hpp"
 #include "shm/mapping.hpp"
 #include "shm/session.hpp"
 #include "tools/common/command_line.hpp"
 #include "tools/common/sessions.hpp"
 #include "tools/common/terminal.hpp"
 #include "tools/status/format.hpp"
-#include "tools/status/snapshot.hpp"
+#include "tools/status/look.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -35,8 +34,7 @@ int status(int argc, char** argv) {
       "  sluice status --json | jq '.clients[] | select(.state == \"held\") | .held_by'");
   if (const auto exit_code = parse(app, argc, argv)) return *exit_code;
   try {
-    const shm::BoardMapping mapping = shm::BoardMapping::inspect(session);
-    const Snapshot snapshot = take_snapshot(mapping.board(), shm::monotonic_ns());
+    const Snapshot snapshot = look_at(session);
     if (json) {
       std::cout << status_json(snapshot, session);
     } else {

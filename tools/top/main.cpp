@@ -12,12 +12,12 @@
 #include <thread>
 #include <variant>
 
-#include "shm/clock.hpp"
 #include "shm/mapping.hpp"
 #include "shm/session.hpp"
 #include "tools/common/command_line.hpp"
 #include "tools/common/sessions.hpp"
 #include "tools/common/terminal.hpp"
+#include "tools/status/look.hpp"
 #include "tools/top/frame.hpp"
 #include "tools/top/json.hpp"
 #include "tools/top/screen.hpp"
@@ -43,8 +43,7 @@ class Looks {
 
   /// Throws BoardError.
   View look() {
-    const shm::BoardMapping mapping = shm::BoardMapping::inspect(session_);
-    Snapshot now = take_snapshot(mapping.board(), shm::monotonic_ns());
+    Snapshot now = look_at(session_);
     View view = make_view(before_, now);
     before_ = std::move(now);
     return view;
