@@ -179,7 +179,7 @@ TEST_F(Learning, AContextMayEndBesideAMeasuredLaunch) {
 }
 
 // A server that has a thread for each request. Seen to fail, all of them kept for ever, without
-// Pacer::take_out_ended().
+// Pacer::of_ended_threads().
 TEST_F(Learning, WhatIsKeptOfThreadsEndsWithThem) {
   attach("device:200us");
   outrank();
@@ -190,8 +190,8 @@ TEST_F(Learning, WhatIsKeptOfThreadsEndsWithThem) {
   EXPECT_GE(fake::count(Id::cuEventDestroy_v2), 100U) << "two for each of the first 63";
 }
 
-// The context of such a thread may be destroyed by another one meanwhile. Seen to fail, with some
-// hundred events destroyed that had gone with it, without the Question in Pacer::end_of_thread().
+// The context of such a thread may be destroyed by another one meanwhile. Seen to fail, with events
+// destroyed that had gone with it, without the Question in Pacer::end_of_thread().
 TEST_F(Learning, AContextEndsBesideALaunchThatEndsWhatIsKeptOfItsThreads) {
   attach("device:200us");
   outrank();

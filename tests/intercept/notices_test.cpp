@@ -85,7 +85,7 @@ TEST_F(Notices, TheRoomThatIsLeftIsTold) {
 }
 
 // If this process is stopped before the job begins, those below must not wait for it. Seen to fail,
-// the time of the first, where hold_for_announced() told that of the first alone.
+// the time of the first, without say_if_none_has_begun() in step_notices().
 TEST_F(Notices, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
   attach_above();
   std::uint64_t announced = 0;
