@@ -58,6 +58,15 @@ TEST_F(Exec, KeepsWhatTheUserHasSet) {
   EXPECT_EQ(variable(result, "LD_LIBRARY_PATH"), SLUICE_TEST_SIMGPU_FOLDER ":/one:/two");
 }
 
+// Prevents: PyTorch's "Error 500: named symbol not found" as the only word on why it sees no GPU.
+TEST_F(Exec, SaysWhatTheSimulatedGpuIsNotFor) {
+  if (sluice({"gpus", "--gpu", "real"}).exit_code == 0) GTEST_SKIP() << "there is a real GPU";
+  const Result result = sluice({"exec", "--priority", "0", "--", "true"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_NE(result.err.find("(PyTorch) cannot use: no NVIDIA driver"), std::string::npos)
+      << result.err;
+}
+
 // In a shell under `sluice exec`, another one changes the priority and piles nothing up.
 TEST_F(Exec, Nests) {
   Args inner = sluice_command(under_exec({"--priority", "9"}, {"env"}));

@@ -152,7 +152,11 @@ int exec(int argc, char** argv) {
   const std::string program = find_program(options.program[0]);
   const GpuDecision gpu = decide_gpu(install, options.gpu);
   set_simulated_gpu(install, gpu.simulated);
-  if (!gpu.reason.empty()) warn(options, "using the simulated GPU: " + gpu.reason);
+  if (!gpu.reason.empty()) {
+    warn(options,
+         "using the simulated GPU, which programs of the CUDA runtime (PyTorch) cannot use: " +
+             gpu.reason);
+  }
   // Also without interception: the simulated GPU is one per session.
   setenv("SLUICE_SESSION", options.session.c_str(), 1);
   if (options.intercept) {
