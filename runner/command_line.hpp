@@ -20,7 +20,7 @@ inline constexpr int kExitUsage = 2;
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    const std::string name = app.get_name();
+    const std::string& name = app.get_name();
     std::fprintf(stderr, "%s: %s; see %s --help\n", name.c_str(), error.what(), name.c_str());
     return kExitUsage;
   }
