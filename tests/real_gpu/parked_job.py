@@ -15,6 +15,9 @@ import time
 import torch
 import torchvision
 
+if not torch.cuda.is_available():
+    sys.exit("parked_job.py: torch finds no NVIDIA GPU")
+
 _JOBS = 200
 _GAP_S = 0.005
 # How many forward passes of ResNet-152 stand behind the wait; 3 fill the launch queue, so that the

@@ -15,6 +15,9 @@ import sys
 
 import torch
 
+if not torch.cuda.is_available():
+    sys.exit("wait_cost.py: torch finds no NVIDIA GPU")
+
 _ROUNDS, _KERNELS = 15, 400
 _KERNEL_CYCLES = 40_000  # about 20 us
 _GEQ, _EQ = 0, 1  # CU_STREAM_WAIT_VALUE_*
