@@ -17,6 +17,12 @@ def need_packages(command: str, *names: str) -> None:
         )
 
 
+def nobody_reads() -> int:
+    """After `| head` what is still to be flushed has nowhere to go. The exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_FAILED
+
+
 def run_command(command: str, job) -> int:
     try:
         code = job()
@@ -25,9 +31,8 @@ def run_command(command: str, job) -> int:
     except CommandError as error:
         print(f"sluice {command}: {error}", file=sys.stderr)
         return error.code
-    except BrokenPipeError:  # `| head`; also what is still to be flushed has nowhere to go
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
+    except BrokenPipeError:
+        return nobody_reads()
     except OSError as error:  # a full disk, a folder that may not be written
         print(f"sluice {command}: {error.filename or ''}: {error.strerror}", file=sys.stderr)
         return EXIT_FAILED

@@ -108,3 +108,16 @@ def test_the_launcher_finds_package_and_python(tmp_path):
                             capture_output=True, text=True)
     assert result.returncode == 2
     assert result.stderr == "sluice models: SLUICE_PYTHON names /none, which is no program\n"
+
+
+def test_a_pipe_that_nobody_reads(tmp_path):
+    """`sluice models list | head`, which is no error of the user's."""
+    read, write = os.pipe()
+    os.close(read)
+    code = "import sys; from sluice_tools.models.cli import main; sys.exit(main())"
+    called = subprocess.run(
+        [sys.executable, "-c", code, "list", "--store", str(tmp_path)],
+        stdout=write, stderr=subprocess.PIPE, text=True, env=environment(),
+    )
+    os.close(write)
+    assert (called.returncode, called.stderr) == (1, "")

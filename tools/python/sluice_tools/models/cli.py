@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+from sluice_tools.command import nobody_reads
 from sluice_tools.models import report
 from sluice_tools.errors import (
     EXIT_FINE,
@@ -165,10 +166,13 @@ def main(argv: list[str] | None = None) -> int:
     old = signal.signal(signal.SIGTERM, _interrupt)  # so that a work folder is removed
     try:
         {"export": _export, "list": _list, "show": _show}[args.command](args, store)
+        sys.stdout.flush()
         return EXIT_FINE
     except CommandError as error:
         print(f"sluice models: {error}", file=sys.stderr)
         return error.code
+    except BrokenPipeError:
+        return nobody_reads()
     except OSError as error:
         print(f"sluice models: {error}", file=sys.stderr)
         return 1
