@@ -114,20 +114,26 @@ bool Supervisor::wait(int limit_ms) {
 bool Supervisor::load(double limit_s) {
   constexpr int kLookMs = 200;
   const std::uint64_t start = shm::monotonic_ns();
+  ProgressLine progress;
   for (;;) {
-    bool all_ready = true;
+    std::string loading;
     for (WorkerProcess& worker : workers_) {
       worker.look();
       if (worker.ended()) throw RunError("while loading, " + describe_death(worker));
-      all_ready = all_ready && worker.ready();
-      if (worker.ready() || seconds_since(start) < limit_s) continue;
+      if (worker.ready()) continue;
+      loading += (loading.empty() ? "" : ", ") + worker.name();
+      if (seconds_since(start) < limit_s) continue;
       std::string lines;
       for (const std::string& line : worker.last_lines(kLastLines)) lines += "\n    " + line;
       throw RunError(fmt::format("{} (pid {}) has not loaded within {:g} s{}{}", worker.name(),
                                  worker.pid(), limit_s,
                                  lines.empty() ? "" : "; its last lines:", lines));
     }
-    if (all_ready) return true;
+    if (loading.empty()) return true;
+    const double elapsed_s = seconds_since(start);
+    if (progress.due(elapsed_s)) {
+      progress.show(elapsed_s, fmt::format("{:.0f} s, still loading: {}", elapsed_s, loading));
+    }
     if (wait(kLookMs)) return false;
   }
 }

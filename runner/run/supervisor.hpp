@@ -34,7 +34,7 @@ class Supervisor {
 
   /// Waits until every worker has loaded and said so. False if a signal came first. Throws RunError
   /// if one ended or took longer than `limit_s`, with its last lines.
-  [[nodiscard]] bool load(double limit_s = 120);
+  [[nodiscard]] bool load(double limit_s = 300);
 
   enum class Stop : std::uint8_t { kTime, kSignal, kAllDied };
   /// Releases all workers and waits `duration_s` real seconds. A worker that ends by itself is

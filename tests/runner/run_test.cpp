@@ -1,6 +1,7 @@
 // `sluice run` as a whole: workers as processes of their own, through the real hooks, board and
 // controller, on the simulated GPU.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <cstring>
@@ -217,6 +218,21 @@ TEST_F(RunTest, AWorkerThatCannotLoadEndsTheRunWithItsLastLines) {
                           "last lines:\n.*logs/critical.csv: cannot be made: Is a directory")))
       << got.err;
   EXPECT_EQ(jobs("best_effort"), 0U);  // no worker starts before all have loaded
+  expect_nothing_left();
+}
+
+TEST_F(RunTest, SaysWhoIsStillLoading) {
+  write_experiment(two_models());
+  std::filesystem::create_directories(folder_.path() / "logs");
+  // Whoever opens it to write waits for a reader.
+  ASSERT_EQ(mkfifo((folder_.path() / "logs/critical.csv").c_str(), 0600), 0);
+  const pid_t pid = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  const auto said = [&] { return read("stderr.txt"); };
+  EXPECT_TRUE(eventually([&] {
+    return said().find(" s, still loading: critical\n") != std::string::npos;
+  })) << said();
+  kill(pid, SIGINT);
+  EXPECT_EQ(wait_for(pid), 128 + SIGINT);
   expect_nothing_left();
 }
 
