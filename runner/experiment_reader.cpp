@@ -22,13 +22,10 @@ constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 
 shm::Policy read_policy(const JsonNode& node) {
   const std::string text = node.as_text();
-  const auto policy = shm::parse_policy(text);
-  const std::string meant = policy ? "" : policy_meant_by(text);
-  if (!policy) {
-    node.refuse(std::string(shm::kPolicyForms) +
-                (meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
-  }
-  return *policy;
+  if (const auto policy = shm::parse_policy(text)) return *policy;
+  const std::string meant = policy_meant_by(text);
+  node.refuse(std::string(shm::kPolicyForms) +
+              (meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
 }
 
 /// N of "queue_limit"; an error at `control` where the policy needs it and it is missing.

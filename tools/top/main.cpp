@@ -65,6 +65,9 @@ class Looks {
   std::optional<Snapshot> before_;
 };
 
+/// Of a frame that is printed, one after the other.
+FrameSize plain_size() { return {terminal_columns().value_or(80), 0}; }
+
 Frame frame_of(const std::variant<View, std::string>& seen, const std::string& session,
                FrameSize size) {
   if (const auto* view = std::get_if<View>(&seen)) return make_frame(*view, session, size);
@@ -77,9 +80,8 @@ int print_once(const Options& options) {
   looks.look();
   std::this_thread::sleep_for(Seconds(options.interval_s));
   const View view = looks.look();
-  const FrameSize size{terminal_columns().value_or(80), 0};
   std::cout << (options.json ? top_json(view, options.session)
-                             : plain_text(make_frame(view, options.session, size)));
+                             : plain_text(make_frame(view, options.session, plain_size())));
   return kExitFine;
 }
 
@@ -124,8 +126,7 @@ int show_live(const Options& options) {
     if (screen != nullptr) {
       screen->show(frame_of(seen, options.session, screen->size()));
     } else {
-      const FrameSize size{terminal_columns().value_or(80), 0};
-      std::cout << plain_text(frame_of(seen, options.session, size)) << std::endl;
+      std::cout << plain_text(frame_of(seen, options.session, plain_size())) << std::endl;
     }
     if (!pass_time(screen.get(), signals, deadline, keys, seen, options)) return kExitFine;
     seen = looks.look_or_wait();

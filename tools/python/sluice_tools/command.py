@@ -17,12 +17,6 @@ def need_packages(command: str, *names: str) -> None:
         )
 
 
-def nobody_reads() -> int:
-    """After `| head` what is still to be flushed has nowhere to go. The exit code."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return EXIT_FAILED
-
-
 def run_command(command: str, job) -> int:
     try:
         code = job()
@@ -31,10 +25,12 @@ def run_command(command: str, job) -> int:
     except CommandError as error:
         print(f"sluice {command}: {error}", file=sys.stderr)
         return error.code
-    except BrokenPipeError:
-        return nobody_reads()
-    except OSError as error:  # a full disk, a folder that may not be written
-        print(f"sluice {command}: {error.filename or ''}: {error.strerror}", file=sys.stderr)
+    except BrokenPipeError:  # `| head`; also what is still to be flushed has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except OSError as error:  # a full disk, a folder that may not be written, no network
+        said = f"{error.filename}: {error.strerror}" if error.filename else error
+        print(f"sluice {command}: {said}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
         return 130

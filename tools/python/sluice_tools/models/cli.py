@@ -7,11 +7,10 @@ import signal
 import sys
 from pathlib import Path
 
-from sluice_tools.command import nobody_reads
+from sluice_tools.command import run_command
 from sluice_tools.models import report
 from sluice_tools.errors import (
     EXIT_FINE,
-    CommandError,
     Parser,
     run_error,
     usage_error,
@@ -160,24 +159,20 @@ def _interrupt(_signal, _frame):
     raise KeyboardInterrupt
 
 
-def main(argv: list[str] | None = None) -> int:
-    args = _parser().parse_args(argv)
+def _run(args) -> int:
     store = Store(Path(args.store) if args.store else default_store())
-    old = signal.signal(signal.SIGTERM, _interrupt)  # so that a work folder is removed
     try:
         {"export": _export, "list": _list, "show": _show}[args.command](args, store)
-        sys.stdout.flush()
         return EXIT_FINE
-    except CommandError as error:
-        print(f"sluice models: {error}", file=sys.stderr)
-        return error.code
-    except BrokenPipeError:
-        return nobody_reads()
-    except OSError as error:
-        print(f"sluice models: {error}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("sluice models: interrupted; nothing was left in the store", file=sys.stderr)
         return 130
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    old = signal.signal(signal.SIGTERM, _interrupt)  # so that a work folder is removed
+    try:
+        return run_command("models", lambda: _run(args))
     finally:
         signal.signal(signal.SIGTERM, old)
