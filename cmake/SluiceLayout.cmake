@@ -1,7 +1,7 @@
 # The build tree has the shape of the install tree, so that every program finds its neighbours by
 # the same relative path in both:
 #   bin/sluice   libexec/sluice/*   lib/sluice/libsluice_intercept.so   lib/sluice/simgpu/libcuda.so.1
-#   include/sluice/sluice.h         share/sluice/{exp_configs,traces}
+#   include/sluice/sluice.h         share/sluice/{exp_configs,recordings}
 set(SLUICE_LIBEXEC_DIR libexec/sluice)
 set(SLUICE_LIB_DIR lib/sluice)
 set(SLUICE_SIMGPU_DIR lib/sluice/simgpu)

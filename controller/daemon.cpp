@@ -15,8 +15,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/clock.hpp"
 #include "controller/repair.hpp"
-#include "shm/clock.hpp"
 #include "shm/session.hpp"
 
 namespace sluice::controller {
@@ -30,8 +30,8 @@ constexpr int kNicer = 5;
 constexpr std::uint64_t kTakeDownNs = 2'000'000'000;
 constexpr std::uint64_t kLastSignsOfLifeNs = 30'000'000;
 
-Fd make_timer() {
-  Fd timer(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+base::Fd make_timer() {
+  base::Fd timer(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
   itimerspec period{};
   period.it_interval.tv_nsec = static_cast<long>(shm::kHeartbeatPeriodNs);
   period.it_value = period.it_interval;
@@ -60,21 +60,16 @@ bool somebody_lives(const shm::Board& board) {
 
 }  // namespace
 
-sigset_t blocked_end_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+base::SignalFd end_signals() {
   struct sigaction hang_up {};
   sigaction(SIGHUP, nullptr, &hang_up);
-  if (hang_up.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
+  if (hang_up.sa_handler == SIG_IGN) return {SIGTERM, SIGINT};
+  return {SIGTERM, SIGINT, SIGHUP};
 }
 
 OwnedBoard::OwnedBoard(const std::string& session, std::uint64_t max_hold_ns)
     : adoption_(shm::BoardMapping::adopt_or_create(session)) {
-  board().heartbeat_ns.store(shm::monotonic_ns());
+  board().heartbeat_ns.store(base::monotonic_ns());
   board().controller_pid.store(static_cast<std::uint32_t>(getpid()));
   board().controller_starts.fetch_add(1);
   board().max_hold_ns.store(max_hold_ns);
@@ -82,17 +77,17 @@ OwnedBoard::OwnedBoard(const std::string& session, std::uint64_t max_hold_ns)
 
 OwnedBoard::~OwnedBoard() {
   board().controller_pid.store(0);
-  const std::uint64_t start = shm::monotonic_ns();
+  const std::uint64_t start = base::monotonic_ns();
   // Clients that live on remove the board themselves. Those that are being taken down cannot; one
   // that was killed just now may still look alive.
   for (std::uint64_t waited = 0; !adoption_.mapping.remove_if_unused();
-       waited = shm::monotonic_ns() - start) {
+       waited = base::monotonic_ns() - start) {
     if (waited > kTakeDownNs || (waited > kLastSignsOfLifeNs && somebody_lives(board()))) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 
-Daemon::Daemon(const DaemonOptions& options, const sigset_t& end_signals)
+Daemon::Daemon(const DaemonOptions& options, const base::SignalFd& end_signals)
     : options_(options),
       owned_(options.session, options.max_hold_ns),
       clients_(owned_.board(), tally_),
@@ -100,21 +95,21 @@ Daemon::Daemon(const DaemonOptions& options, const sigset_t& end_signals)
       listener_(options.session),
       server_(listener_.fd(), registry_, tally_),
       timer_(make_timer()),
-      signals_(signalfd(-1, &end_signals, SFD_NONBLOCK | SFD_CLOEXEC)),
-      started_ns_(shm::monotonic_ns()) {
+      signals_(end_signals),
+      started_ns_(base::monotonic_ns()) {
   if (owned_.adopted()) adopt(clients_, started_ns_);
   raise_own_priority();
 }
 
 Daemon::~Daemon() {
-  repair(clients_, shm::monotonic_ns());
+  repair(clients_, base::monotonic_ns());
   open_all_gates(clients_);
 }
 
 void Daemon::run() {
   while (running_) {
     std::array<pollfd, 3> ready{
-        {{timer_.get(), POLLIN, 0}, {server_.fd(), POLLIN, 0}, {signals_.get(), POLLIN, 0}}};
+        {{timer_.get(), POLLIN, 0}, {server_.fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}}};
     if (poll(ready.data(), ready.size(), -1) < 0) continue;
     if (ready[1].revents != 0) server_.serve();
     if (ready[0].revents != 0) beat();
@@ -126,7 +121,7 @@ void Daemon::beat() {
   // However many periods have passed, one beat is due.
   std::uint64_t periods = 0;
   if (read(timer_.get(), &periods, sizeof(periods)) != sizeof(periods)) return;
-  const std::uint64_t now = shm::monotonic_ns();
+  const std::uint64_t now = base::monotonic_ns();
   owned_.board().heartbeat_ns.store(now);
   repair(clients_, now);
   commands_.deliver(clients_);
@@ -147,10 +142,10 @@ bool Daemon::idle_for_long(std::uint64_t now_ns) {
 }
 
 bool Daemon::end_signal_came() {
-  signalfd_siginfo signal{};
-  if (read(signals_.get(), &signal, sizeof(signal)) != sizeof(signal)) return false;
-  spdlog::info("{} from pid {}; opening all gates and leaving",
-               strsignal(static_cast<int>(signal.ssi_signo)), signal.ssi_pid);
+  const base::SignalFd::Received received = signals_.next();
+  if (received.signal == 0) return false;
+  spdlog::info("{} from pid {}; opening all gates and leaving", strsignal(received.signal),
+               received.sender_pid);
   return true;
 }
 

@@ -3,9 +3,10 @@
 #include <cstdint>
 #include <string>
 
+#include "base/fd.hpp"
+#include "base/signal_fd.hpp"
 #include "controller/clients.hpp"
 #include "controller/command_reader.hpp"
-#include "controller/fd.hpp"
 #include "controller/leases.hpp"
 #include "controller/listener.hpp"
 #include "controller/registry.hpp"
@@ -23,7 +24,7 @@ struct DaemonOptions {
 
 /// The signals that end the controller in good order. They are blocked in every thread and read
 /// by the loop; a SIGHUP that is ignored (nohup) stays ignored.
-sigset_t blocked_end_signals();
+[[nodiscard]] base::SignalFd end_signals();
 
 /// The session's board, owned: adopted or made new, with this process named as its controller.
 /// Given back last of all, so that whatever else has the session's name is gone before another
@@ -48,7 +49,7 @@ class OwnedBoard {
 class Daemon {
  public:
   /// Takes the session. Throws shm::BoardError or std::runtime_error, one line, where it cannot.
-  Daemon(const DaemonOptions& options, const sigset_t& end_signals);
+  Daemon(const DaemonOptions& options, const base::SignalFd& end_signals);
 
   /// Leaves in good order: opens all gates, then hangs up, removes the socket, and the board if
   /// nobody uses it.
@@ -77,8 +78,8 @@ class Daemon {
   Registry registry_;
   Listener listener_;
   Server server_;
-  Fd timer_;
-  Fd signals_;
+  base::Fd timer_;
+  const base::SignalFd& signals_;
   std::uint64_t started_ns_;
   std::uint64_t idle_since_ns_ = 0;
   bool running_ = true;

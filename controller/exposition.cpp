@@ -8,7 +8,7 @@
 
 #include "controller/clients.hpp"
 #include "controller/metrics_text.hpp"
-#include "intercept/entry_names.hpp"
+#include "shm/entry_names.hpp"
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
 
@@ -129,9 +129,9 @@ void write_slots(MetricsText& out, const std::vector<Row>& rows) {
 template <class Visit>
 void for_each_entry(const std::vector<Row>& rows, Visit visit) {
   for (const Row& row : rows) {
-    for (std::size_t i = 0; i < intercept::kEntryNames.size(); ++i) {
+    for (std::size_t i = 0; i < shm::kEntryNames.size(); ++i) {
       const shm::EntryCounters& counters = row.slot.entries[i];
-      if (counters.launches() != 0) visit(row, intercept::kEntryNames[i], counters);
+      if (counters.launches() != 0) visit(row, shm::kEntryNames[i], counters);
     }
   }
 }

@@ -52,7 +52,7 @@ Listener::Listener(std::string_view session)
   const sockaddr_un address = address_of(path_);
   int tries = 0;
   do {
-    shm::ensure_runtime_dir();
+    base::ensure_runtime_dir();
     remove_stale(path_);
     if (bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) break;
     // Another session's controller may just have removed the folder that it left empty.
@@ -71,7 +71,7 @@ Listener::~Listener() {
   const bool ours =
       lstat(path_.c_str(), &now) == 0 && now.st_ino == bound_.st_ino && now.st_dev == bound_.st_dev;
   if (ours) unlink(path_.c_str());
-  shm::remove_runtime_dir_if_empty();
+  base::remove_runtime_dir_if_empty();
 }
 
 }  // namespace sluice::controller

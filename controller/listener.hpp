@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "controller/fd.hpp"
+#include "base/fd.hpp"
 
 namespace sluice::controller {
 
@@ -24,7 +24,7 @@ class Listener {
 
  private:
   std::string path_;
-  Fd fd_;
+  base::Fd fd_;
   struct stat bound_ {};
 };
 

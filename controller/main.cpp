@@ -8,18 +8,17 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.hpp"
+#include "base/command_line.hpp"
 #include "controller/daemon.hpp"
 #include "controller/exposition.hpp"
 #include "controller/http_server.hpp"
 #include "controller/log.hpp"
 #include "controller/metrics_address.hpp"
-#include "shm/clock.hpp"
 #include "shm/session.hpp"
 
 namespace {
 
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
 constexpr double kMaxHoldLimitSeconds = 1e9;
 
 constexpr const char* kExamples = R"(
@@ -37,36 +36,20 @@ struct Options {
   std::string metrics;  ///< Empty: none.
 };
 
-std::string session_fault(const std::string& name) {
-  if (sluice::shm::valid_session_name(name)) return {};
-  return "'" + name + "' is no session name: 1 to 32 of A-Z a-z 0-9 _ - and inner dots";
-}
-
-/// Some versions of CLI11 pass over a variable whose value is not valid.
-void refuse_bad_session_variable() {
-  const char* name = std::getenv("SLUICE_SESSION");
-  if (name == nullptr || *name == '\0') return;
-  const std::string fault = session_fault(name);
-  if (!fault.empty()) throw CLI::ValidationError("SLUICE_SESSION", fault);
-}
-
 std::string metrics_fault(const std::string& address) {
   if (sluice::controller::parse_metrics_address(address)) return {};
   return "'" + address +
          "' is not served: loopback only, as in 127.0.0.1:9464, localhost:9464 or [::1]:9464";
 }
 
-/// The exit code, or -1 to go on.
-int parse(int argc, char** argv, Options& options) {
-  CLI::App app{"The daemon of a session: gives clients their slots, opens what the dead held."};
-  app.name("sluice controller");
+/// Nothing, or the exit code with which to end at once.
+std::optional<int> parse(int argc, char** argv, Options& options) {
+  CLI::App app("The daemon of a session: gives clients their slots, opens what the dead held.",
+               "sluice controller");
   app.footer(kExamples);
   double max_hold_seconds = 10;
-  options.daemon.session = sluice::shm::kDefaultSession;
-  app.add_option("--session", options.daemon.session, "Name of the session")
-      ->envname("SLUICE_SESSION")
-      ->check(session_fault)
-      ->capture_default_str();
+  options.daemon.session = sluice::base::kDefaultSession;
+  sluice::base::add_session_option(app, options.daemon.session);
   app.add_option("--log-level", options.log_level, "What is logged to stderr")
       ->check(CLI::IsMember({"off", "error", "warn", "info", "debug"}))
       ->capture_default_str();
@@ -79,26 +62,19 @@ int parse(int argc, char** argv, Options& options) {
       ->check(metrics_fault);
   app.add_flag("--exit-when-idle", options.daemon.exit_when_idle,
                "Leave when the last client has gone");
-  try {
-    app.parse(argc, argv);
-    refuse_bad_session_variable();
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    std::fprintf(stderr, "sluice controller: %s; see sluice controller --help\n", error.what());
-    return kExitUsage;
-  }
+  if (const auto exit_code = sluice::base::parse(app, argc, argv)) return exit_code;
   options.daemon.max_hold_ns = static_cast<std::uint64_t>(max_hold_seconds * 1e9);
-  return -1;
+  return std::nullopt;
 }
 
-void serve(const Options& options, const sigset_t& end_signals) {
+void serve(const Options& options, const sluice::base::SignalFd& end_signals) {
   using namespace sluice;
   controller::Daemon daemon(options.daemon, end_signals);
   std::optional<controller::HttpServer> http;
   std::string metrics_url;
   if (!options.metrics.empty()) {
     http.emplace(*controller::parse_metrics_address(options.metrics), [&daemon] {
-      return controller::exposition(daemon.board(), daemon.tally(), shm::monotonic_ns());
+      return controller::exposition(daemon.board(), daemon.tally(), base::monotonic_ns());
     });
     metrics_url = " metrics=http://" + options.metrics.substr(0, options.metrics.rfind(':') + 1) +
                   std::to_string(http->port()) + "/metrics";
@@ -114,10 +90,9 @@ void serve(const Options& options, const sigset_t& end_signals) {
 
 int main(int argc, char** argv) {
   Options options;
-  const int status = parse(argc, argv, options);
-  if (status >= 0) return status;
+  if (const auto exit_code = parse(argc, argv, options)) return *exit_code;
   // Before the first thread, so that every thread has them blocked.
-  const sigset_t end_signals = sluice::controller::blocked_end_signals();
+  const sluice::base::SignalFd end_signals = sluice::controller::end_signals();
   signal(SIGPIPE, SIG_IGN);  // a log pipe whose reader has gone
   signal(SIGTTOU, SIG_IGN);  // in the background of a terminal with `stty tostop`
   sluice::controller::start_log(options.log_level);
@@ -125,7 +100,7 @@ int main(int argc, char** argv) {
     serve(options, end_signals);
   } catch (const std::exception& error) {
     sluice::controller::announce(std::string("sluice controller: ") + error.what());
-    sluice::controller::flush_log_and_exit(kExitFailed);
+    sluice::controller::flush_log_and_exit(sluice::base::kExitFailed);
   }
   sluice::controller::flush_log_and_exit(0);
 }

@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <sstream>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -25,7 +25,7 @@ int pidfd_open(pid_t pid) noexcept {
 
 std::string read_proc(pid_t pid, const char* file, std::size_t max_bytes) {
   const std::string path = "/proc/" + std::to_string(pid) + "/" + file;
-  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const base::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text(max_bytes, '\0');
   const ssize_t size = fd ? read(fd.get(), text.data(), text.size()) : 0;
   text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
@@ -56,9 +56,9 @@ Process Process::peer_of(int socket, pid_t pid) noexcept {
   int fd = -1;
   socklen_t size = sizeof(fd);
   if (pid > 0 && getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &fd, &size) == 0) {
-    process.pidfd_ = Fd(fd);
+    process.pidfd_ = base::Fd(fd);
   } else if (errno == ENOPROTOOPT) {  // before Linux 6.5; any other error: the peer is gone
-    process.pidfd_ = Fd(pidfd_open(pid));
+    process.pidfd_ = base::Fd(pidfd_open(pid));
   }
   return process;
 }
@@ -66,7 +66,7 @@ Process Process::peer_of(int socket, pid_t pid) noexcept {
 Process Process::with_pid(pid_t pid) noexcept {
   Process process;
   process.pid_ = pid;
-  process.pidfd_ = Fd(pidfd_open(pid));
+  process.pidfd_ = base::Fd(pidfd_open(pid));
   return process;
 }
 
@@ -89,8 +89,8 @@ std::optional<std::uint64_t> started_ns(pid_t pid) {
   if (!(fields >> ticks)) return std::nullopt;
   const auto ticks_per_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
   const std::uint64_t boottime = ticks * (1'000'000'000U / ticks_per_second);
-  const std::uint64_t monotonic = shm::monotonic_ns();  // first: the difference is never negative
-  const std::uint64_t suspended = shm::clock_ns(CLOCK_BOOTTIME) - monotonic;
+  const std::uint64_t monotonic = base::monotonic_ns();  // first: the difference is never negative
+  const std::uint64_t suspended = base::clock_ns(CLOCK_BOOTTIME) - monotonic;
   return boottime > suspended ? boottime - suspended : 0;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "controller/fd.hpp"
+#include "base/fd.hpp"
 
 namespace sluice::controller {
 
@@ -30,7 +30,7 @@ class Process {
 
  private:
   pid_t pid_ = 0;
-  Fd pidfd_;
+  base::Fd pidfd_;
 };
 
 /// When the process with `pid` started, on CLOCK_MONOTONIC in ns, never too late. Nothing if there

@@ -4,7 +4,7 @@
 
 #include <bit>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 #include "shm/policy.hpp"
 
 namespace sluice::controller {
@@ -97,7 +97,7 @@ Reply Registry::answer(Connection& from, const Request& request) {
 bool Registry::told_lately(pid_t pid) {
   constexpr std::uint64_t kQuietNs = 10'000'000'000;
   constexpr std::size_t kMostRemembered = 256;
-  const std::uint64_t now = shm::monotonic_ns();
+  const std::uint64_t now = base::monotonic_ns();
   const auto [known, is_new] = told_ns_.try_emplace(pid, now);
   if (!is_new && now - known->second < kQuietNs) return true;
   known->second = now;
@@ -163,7 +163,7 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
   clear_counters(slot);
   clear_owner_fields(slot);
   slot.pid.store(static_cast<std::uint32_t>(from.process->pid()));
-  slot.attached_ns.store(shm::monotonic_ns());
+  slot.attached_ns.store(base::monotonic_ns());
   slot.requested_policy.store(request.policy);
   slot.policy.store(request.policy);
   store_text(slot.command.data(), slot.command.size(), short_name(from.process->pid()));

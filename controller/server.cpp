@@ -11,7 +11,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -82,7 +82,7 @@ void Server::serve() {
 
 void Server::accept_all() {
   for (int i = 0; i < kAcceptsPerRound; ++i) {
-    Fd fd(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    base::Fd fd(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) {
       accept_one(std::move(fd));
     } else if (errno == EINTR || errno == ECONNABORTED) {
@@ -98,7 +98,7 @@ void Server::accept_all() {
   }
 }
 
-void Server::accept_one(Fd fd) {
+void Server::accept_one(base::Fd fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return;
@@ -113,7 +113,7 @@ void Server::accept_one(Fd fd) {
   if (connections_.size() >= kMaxConnections && !make_room()) return;
   connection.process =
       std::make_shared<const Process>(Process::peer_of(connection.fd.get(), peer.pid));
-  connection.since_ns = shm::monotonic_ns();
+  connection.since_ns = base::monotonic_ns();
   connections_.push_back(std::move(connection));
   epoll_event event{};
   event.events = EPOLLIN;

@@ -3,7 +3,7 @@
 #include <list>
 #include <memory>
 
-#include "controller/fd.hpp"
+#include "base/fd.hpp"
 #include "controller/process.hpp"
 #include "controller/tally.hpp"
 #include "shm/messages.hpp"
@@ -12,7 +12,7 @@ namespace sluice::controller {
 
 /// One connection of a process of this user.
 struct Connection {
-  Fd fd;
+  base::Fd fd;
   std::shared_ptr<const Process> process;
   std::uint64_t since_ns = 0;
   bool greeted = false;     ///< It has sent a request of the right form.
@@ -49,7 +49,7 @@ class Server {
 
  private:
   void accept_all();
-  void accept_one(Fd fd);
+  void accept_one(base::Fd fd);
   void read_from(Connection& connection);
   void close_connection(Connection& connection);
   bool make_room();
@@ -58,7 +58,7 @@ class Server {
   int listener_;
   RequestHandler& handler_;
   Tally& tally_;
-  Fd epoll_;
+  base::Fd epoll_;
   std::list<Connection> connections_;  // oldest first; addresses are epoll's keys
   bool accepting_ = true;
 };

@@ -103,20 +103,20 @@ std::optional<std::uint64_t> Client::others_quiet() const noexcept {
 
 void Client::hold(Entry entry) noexcept {
   if (!holds_on_host(policy())) return;
-  const std::uint64_t begin = shm::monotonic_ns();
+  const std::uint64_t begin = base::monotonic_ns();
   const std::uint64_t gate = slot_.gate.load();
   slot_.waiters.fetch_add(1);
   while (obeys() && holds_on_host(policy())) {
     const std::uint32_t openings = slot_.wake.load();
     if (slot_.gate.load() == 0) break;
-    shm::futex_wait(slot_.wake, openings, kRecheckNs);
-    const std::uint64_t now = shm::monotonic_ns();
+    base::futex_wait(slot_.wake, openings, kRecheckNs);
+    const std::uint64_t now = base::monotonic_ns();
     const std::uint64_t beat = slot_.watcher_beat_ns.load();
     if (now > beat && now - beat > kWatcherLostNs) break;
   }
   slot_.waiters.fetch_sub(1);
   counter(entry, shm::Count::kWaited).fetch_add(1);
-  counter(entry, shm::Count::kHeldNs).fetch_add(shm::monotonic_ns() - begin);
+  counter(entry, shm::Count::kHeldNs).fetch_add(base::monotonic_ns() - begin);
   if (Trace* traced = trace()) {
     const auto holder = static_cast<std::size_t>(std::countr_zero(gate));
     const std::uint32_t pid = holder < shm::kSlots ? seat_.board.slots[holder].pid.load() : 0;

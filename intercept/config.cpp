@@ -24,10 +24,14 @@ std::optional<std::string_view> variable(const char* name) noexcept {
 }  // namespace
 
 Config read_config() noexcept {
-  Config config{
-      std::string(shm::kDefaultSession), 0, shm::kDefaultPolicy, true, {}, kDefaultTraceMiB << 20U};
+  Config config{std::string(base::kDefaultSession),
+                0,
+                shm::kDefaultPolicy,
+                true,
+                {},
+                kDefaultTraceMiB << 20U};
   if (const auto text = variable("SLUICE_SESSION")) {
-    if (shm::valid_session_name(*text)) {
+    if (base::valid_session_name(*text)) {
       config.session = *text;
     } else {
       Line(Level::kWarn) << "SLUICE_SESSION=" << *text << " is no session name; using default";

@@ -2,10 +2,10 @@
 #include <sched.h>
 #include <time.h>
 
+#include "base/clock.hpp"
 #include "intercept/capture.hpp"
 #include "intercept/driver.hpp"
 #include "intercept/no_cancel.hpp"
-#include "shm/clock.hpp"
 
 namespace sluice::intercept {
 
@@ -13,8 +13,8 @@ namespace sluice::intercept {
 template <class Condition>
 void nap_while(Condition holds, std::uint64_t longest_ns) noexcept {
   const NoCancel whole;
-  const std::uint64_t begin = shm::monotonic_ns();
-  while (holds() && shm::monotonic_ns() - begin < longest_ns) {
+  const std::uint64_t begin = base::monotonic_ns();
+  while (holds() && base::monotonic_ns() - begin < longest_ns) {
     const timespec nap{0, 20'000};
     nanosleep(&nap, nullptr);
   }
@@ -34,14 +34,14 @@ Waited wait_for_driver(Query query, Excused excused) noexcept {
   constexpr std::uint64_t kYieldNs = 500'000;
   const RelaxedCapture relaxed;
   const NoCancel whole;
-  const std::uint64_t begin = shm::monotonic_ns();
+  const std::uint64_t begin = base::monotonic_ns();
   std::uint64_t last = begin;
   std::uint64_t excused_ns = 0;
   for (;;) {
     const CUresult state = query();
     if (state == CUDA_SUCCESS) return Waited::kDone;
     if (state != CUDA_ERROR_NOT_READY) return Waited::kFailed;
-    const std::uint64_t now = shm::monotonic_ns();
+    const std::uint64_t now = base::monotonic_ns();
     if (excused()) excused_ns += now - last;
     last = now;
     const std::uint64_t waited = now - begin;

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "base/clock.hpp"
 #include "intercept/capture.hpp"
 #include "intercept/poller.hpp"
 #include "intercept/process.hpp"
 #include "intercept/question.hpp"
 #include "intercept/trace.hpp"
-#include "shm/clock.hpp"
 #include "shm/view.hpp"
 
 namespace sluice::intercept {
@@ -31,7 +31,7 @@ const void* this_thread() noexcept {
 
 void Jobs::open_one(std::uint64_t until_ns) noexcept {
   if (open_++ != 0) return;
-  began_ns_ = shm::monotonic_ns();
+  began_ns_ = base::monotonic_ns();
   call_off_late(began_ns_);
   if (std::exchange(ahead_, false)) {
     say_until(until_ns);
@@ -59,7 +59,7 @@ void Jobs::hold_below(std::uint64_t now, std::uint64_t until_ns) noexcept {
 
 void Jobs::close_one() noexcept {
   if (open_ == 0 || --open_ != 0) return;
-  const std::uint64_t now = shm::monotonic_ns();
+  const std::uint64_t now = base::monotonic_ns();
   prediction_.ended(now);
   release_below(began_ns_ == 0 ? 0 : std::max<std::uint64_t>(now - began_ns_, 1));
 }
@@ -160,7 +160,7 @@ void Jobs::none_has_begun(std::uint64_t until_ns) noexcept {
 void Jobs::announced_begins() noexcept {
   const std::lock_guard lock(mutex_);
   say_until(0);
-  if (began_ns_ == 0) began_ns_ = shm::monotonic_ns();
+  if (began_ns_ == 0) began_ns_ = base::monotonic_ns();
 }
 
 /// So that those below need not trust that this process runs on until then.

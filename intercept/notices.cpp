@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "base/clock.hpp"
 #include "intercept/process.hpp"
 #include "intercept/quiet_thread.hpp"
-#include "shm/clock.hpp"
 #include "shm/gates.hpp"
 
 namespace sluice::intercept {
@@ -69,7 +69,7 @@ std::uint64_t lead_of(const Client& client) noexcept {
 }
 
 void tell_room(const Client& client, std::uint64_t start_ns, std::uint64_t until_ns) noexcept {
-  const std::uint64_t now = shm::monotonic_ns();
+  const std::uint64_t now = base::monotonic_ns();
   const std::uint64_t end_ns = start_ns - client.to_real_ns(handover_ns(client));
   for_each_below(client, [=](shm::Slot& below) {
     // That of another process may be nearer; if its room is opened, ours is told a step later.
@@ -123,7 +123,7 @@ void Process::cancel_job(std::uint64_t announced) noexcept {
 
 /// Unless another notice still needs it.
 void Process::open_room() noexcept {
-  const std::uint64_t now = shm::monotonic_ns();
+  const std::uint64_t now = base::monotonic_ns();
   const auto needs_it = [now](const Notices::Notice& notice) {
     return !notice.closed && notice.start_ns <= now + Notices::kNearNs;
   };
@@ -140,7 +140,7 @@ void Process::lapse_notices() noexcept {
 
 void Process::call_off_late() noexcept {
   if (notices_.waiting().empty()) return;
-  const std::uint64_t now = shm::monotonic_ns();
+  const std::uint64_t now = base::monotonic_ns();
   const auto lapses = [&](const Notices::Notice& notice) {
     const bool over = now > notice.start_ns && now - notice.start_ns > Notices::kLapseNs;
     if (over && notice.closed) close_job(notice.job);
@@ -170,7 +170,7 @@ void Process::say_if_none_has_begun() noexcept {
 Process::Next Process::step_notices() noexcept {
   lapse_notices();
   const std::lock_guard lock(jobs_mutex_);
-  const std::uint64_t now = shm::monotonic_ns();
+  const std::uint64_t now = base::monotonic_ns();
   std::uint64_t lead = 0;
   std::uint64_t handover = 0;
   bool anyone_below = false;
@@ -215,15 +215,15 @@ void Process::keep_notices() noexcept {
   for (;;) {
     const std::uint32_t changes = notices_.changes().load();
     if (g_leaving.load()) {
-      shm::futex_wait(never, 0, kNoticeIdleNs);
+      base::futex_wait(never, 0, kNoticeIdleNs);
       continue;
     }
     const std::uint64_t look_ns = step_predictions();
     const Next next = step_notices();
     if (next.kick) for_each_client([](Client& client) { client.kick()(); });
-    const std::uint64_t now = shm::monotonic_ns();
+    const std::uint64_t now = base::monotonic_ns();
     const std::uint64_t until = std::min({look_ns, next.look_ns, now + kNoticeIdleNs});
-    if (until > now) shm::futex_wait(notices_.changes(), changes, until - now);
+    if (until > now) base::futex_wait(notices_.changes(), changes, until - now);
   }
 }
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "shm/futex.hpp"
+#include "base/futex.hpp"
 
 namespace sluice::intercept {
 
@@ -54,7 +54,7 @@ class Notices {
   }
   void wake() noexcept {
     changes_.fetch_add(1);
-    shm::futex_wake_all(changes_);
+    base::futex_wake_all(changes_);
   }
   /// The job begins now, or is called off.
   [[nodiscard]] Taken take(std::uint64_t job) noexcept;

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "intercept/notices.hpp"
 #include "intercept/process.hpp"
-#include "shm/clock.hpp"
 #include "shm/gates.hpp"
 
 namespace sluice::intercept {
@@ -63,7 +63,7 @@ void Process::expect_job(int slot, const Prediction& prediction, bool first) noe
 }
 
 std::uint64_t Process::step_predictions() noexcept {
-  const std::uint64_t now = shm::monotonic_ns();
+  const std::uint64_t now = base::monotonic_ns();
   std::uint64_t look_ns = now + kNoticeIdleNs;
   for_each_client(
       [&](Client& client) { look_ns = std::min(look_ns, act_on_prediction(client, now)); });

@@ -27,7 +27,7 @@ using shm::PolicyKind;
 template <class Query>
 Waited Pacer::wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept {
   Trace* const traced = trace();
-  const std::uint64_t begin = traced == nullptr ? 0 : shm::monotonic_ns();
+  const std::uint64_t begin = traced == nullptr ? 0 : base::monotonic_ns();
   const Waited waited =
       wait_for_driver([&] { return client_.is_under(policy) ? query() : CUDA_SUCCESS; },
                       [&] { return client_.obeys() && client_.gate_closed(); });
@@ -143,7 +143,7 @@ bool Pacer::spend(Stream& state, const Length* length, bool graph,
 /// behind a wait of its own. Else it would count for ever, and each launch elsewhere get a wait.
 void Pacer::write_off_idle() noexcept {
   constexpr std::uint64_t kLongNs = 100'000'000;
-  const std::uint64_t now = shm::monotonic_ns();
+  const std::uint64_t now = base::monotonic_ns();
   std::uint64_t last = written_off_ns_.load();
   if (client_.gate_closed()) return written_off_ns_.store(now);  // it may run when that opens
   if (now - last < kLongNs || !written_off_ns_.compare_exchange_strong(last, now)) return;

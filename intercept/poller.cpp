@@ -3,10 +3,10 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/clock.hpp"
+#include "base/futex.hpp"
 #include "intercept/process.hpp"
 #include "intercept/quiet_thread.hpp"
-#include "shm/clock.hpp"
-#include "shm/futex.hpp"
 #include "shm/gates.hpp"
 
 namespace sluice::intercept {
@@ -38,14 +38,14 @@ constinit std::atomic<bool> g_started{false};
       sampling = client.pacer().collect_samples() || sampling;
       active = active || client.jobs().need_polling();
     });
-    const std::uint64_t now = shm::monotonic_ns();
+    const std::uint64_t now = base::monotonic_ns();
     if (active) last_active_ns = now;
     if (sampling || now - last_active_ns < kStayAwakeNs) {
-      shm::futex_wait(never, 0, sampling ? kSamplingPeriodNs : kPeriodNs);
+      base::futex_wait(never, 0, sampling ? kSamplingPeriodNs : kPeriodNs);
       continue;
     }
     g_asleep.store(true);
-    shm::futex_wait(g_opened, opened, kIdleNs);
+    base::futex_wait(g_opened, opened, kIdleNs);
     g_asleep.store(false);
   }
 }
@@ -57,7 +57,7 @@ void wake_poller() noexcept {
   if (!g_started.exchange(true)) {
     if (!start_quiet_thread("sluice-poll", run)) g_started.store(false);
   } else if (g_asleep.load()) {
-    shm::futex_wake_all(g_opened);
+    base::futex_wake_all(g_opened);
   }
 }
 

@@ -281,7 +281,7 @@ void Process::leave_at_exit() noexcept {
   forbid_questions_for_good();
   // With the controller gone, the last of the session puts out the light.
   if (process.mapping_ && process.mapping_->remove_if_unused(process.socket_path_)) {
-    shm::remove_runtime_dir_if_empty();
+    base::remove_runtime_dir_if_empty();
   }
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/clock.hpp"
 #include "intercept/capture.hpp"
-#include "shm/clock.hpp"
 
 namespace sluice::intercept {
 
@@ -37,7 +37,7 @@ bool Sampler::begin(Length& length, CUstream stream) noexcept {
   if (length.known() && !draw(length.wants_samples() ? kSoon : kAgain)) return false;
   Pair& pair = pairs_[made % kPairs];
   if (!has_events(pair)) return false;
-  pair.host_ns = shm::monotonic_ns();
+  pair.host_ns = base::monotonic_ns();
   if (driver().cuEventRecord(pair.before, stream) != CUDA_SUCCESS) return false;
   length.begin_sample();
   pair.length = &length;
@@ -61,7 +61,7 @@ void Sampler::end(CUstream stream, bool launched) noexcept {
   // Where the GPU has not come to the first record yet, the host's time is not in the sample.
   const RelaxedCapture relaxed;
   const bool behind_work = driver().cuEventQuery(pair.before) == CUDA_ERROR_NOT_READY;
-  pair.host_ns = behind_work ? 0 : shm::monotonic_ns() - pair.host_ns;
+  pair.host_ns = behind_work ? 0 : base::monotonic_ns() - pair.host_ns;
   made_.store(made + 1);
   if (ended_.load()) pair.length->end_sample();  // nobody will take it in
 }

@@ -11,13 +11,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/futex.hpp"
 #include "intercept/client.hpp"
 #include "intercept/collector.h"
 #include "intercept/dlsym.hpp"
 #include "intercept/log.hpp"
 #include "intercept/process.hpp"
 #include "intercept/quiet_thread.hpp"
-#include "shm/futex.hpp"
 
 namespace sluice::intercept {
 
@@ -58,8 +58,8 @@ shm::TraceHeader header_of(const Client& client) noexcept {
   header.record_size = sizeof(shm::TraceRecord);
   header.pid = static_cast<std::uint32_t>(getpid());
   header.priority = info.priority;
-  header.begin_monotonic_ns = shm::monotonic_ns();
-  header.begin_realtime_ns = shm::clock_ns(CLOCK_REALTIME);
+  header.begin_monotonic_ns = base::monotonic_ns();
+  header.begin_realtime_ns = base::clock_ns(CLOCK_REALTIME);
   put(header.policy, shm::to_string(client.policy()));
   put(header.command, slot.command.data());
   header.device_uuid = device.uuid;
@@ -132,13 +132,13 @@ void Trace::before_launch() noexcept {
   t_last_launch = t_next_launch != 0 ? t_next_launch : correlations_.fetch_add(1) + 1;
   t_next_launch = 0;
   if (collect_begin_ != nullptr) collect_begin_(t_last_launch);
-  t_launch_began_ns = shm::monotonic_ns();
+  t_launch_began_ns = base::monotonic_ns();
 }
 
 void Trace::after_launch(Entry entry, CUstream stream, CUfunction function,
                          CUresult result) noexcept {
   shm::TraceRecord record{};
-  record.end_ns = shm::monotonic_ns();
+  record.end_ns = base::monotonic_ns();
   record.begin_ns = t_launch_began_ns;
   unsigned long long id = 0;
   driver().cuStreamGetId(stream, &id);
@@ -187,7 +187,7 @@ void Trace::hold(shm::TraceHold why, std::uint64_t begin_ns, std::uint64_t gate,
   record.flags = static_cast<std::uint16_t>(why);
   record.thread = this_thread();
   record.begin_ns = begin_ns;
-  record.end_ns = shm::monotonic_ns();
+  record.end_ns = base::monotonic_ns();
   record.a = gate;
   record.b = holder_pid;
   file_.write(TraceKind::kHold, record);
@@ -206,7 +206,7 @@ void Trace::job_end(std::uint64_t job, std::uint64_t closed_ns, std::uint64_t be
   shm::TraceRecord record{};
   record.thread = this_thread();
   record.begin_ns = closed_ns;
-  record.end_ns = shm::monotonic_ns();
+  record.end_ns = base::monotonic_ns();
   record.correlation = job;
   record.a = began_ns;
   file_.write(TraceKind::kJobEnd, record);
@@ -239,18 +239,18 @@ void Trace::run() noexcept {
       put(file_.header().note, full);
       Line(Level::kWarn) << "the trace ends here: " << full;
     }
-    const std::uint64_t now = shm::monotonic_ns();
+    const std::uint64_t now = base::monotonic_ns();
     if (now >= next_clock_ns) {
       next_clock_ns = now + kClockNs;
       shm::TraceRecord record{};
-      record.begin_ns = shm::monotonic_ns();
-      record.end_ns = shm::clock_ns(CLOCK_REALTIME);
+      record.begin_ns = base::monotonic_ns();
+      record.end_ns = base::clock_ns(CLOCK_REALTIME);
       file_.write(TraceKind::kClock, record);
     }
     if (collect_flush_ != nullptr) collect_flush_();
-    shm::futex_wait(never, 0, kTendNs);
+    base::futex_wait(never, 0, kTendNs);
   }
-  for (;;) shm::futex_wait(never, 0, kClockNs);
+  for (;;) base::futex_wait(never, 0, kClockNs);
 }
 
 }  // namespace sluice::intercept

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/clock.hpp"
 #include "intercept/driver.hpp"
 #include "intercept/trace_file.hpp"
-#include "shm/clock.hpp"
 
 namespace sluice::intercept {
 

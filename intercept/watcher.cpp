@@ -58,12 +58,12 @@ bool Watcher::take(Client& client, int connection) noexcept {
   connect(watched, connection);
   offered_.store(index + 1);
   if (!ensure_running()) return false;
-  const std::uint64_t deadline = shm::monotonic_ns() + kTakeNs;
+  const std::uint64_t deadline = base::monotonic_ns() + kTakeNs;
   for (std::uint32_t done = welcomed_.load(); done != static_cast<std::uint32_t>(index + 1);
        done = welcomed_.load()) {
-    const std::uint64_t now = shm::monotonic_ns();
+    const std::uint64_t now = base::monotonic_ns();
     if (now >= deadline) break;
-    shm::futex_wait(welcomed_, done, deadline - now);
+    base::futex_wait(welcomed_, done, deadline - now);
   }
   return true;  // a late watcher makes it live a little later: the program need not wait
 }
@@ -88,9 +88,9 @@ void Watcher::run() noexcept {
     for (std::uint32_t i = welcomed_.load(); i < offered; ++i) {
       welcome(watched_[i]);
       welcomed_.store(i + 1);
-      shm::futex_wake_all(welcomed_);
+      base::futex_wake_all(welcomed_);
     }
-    const std::uint64_t now = shm::monotonic_ns();
+    const std::uint64_t now = base::monotonic_ns();
     for (std::uint32_t i = 0; i < offered; ++i) tick(watched_[i], now);
     Process::instance().lapse_notices();
     if (looking_.load()) look(now);
@@ -119,7 +119,7 @@ void Watcher::disconnect(Watched& watched) noexcept {
 
 void Watcher::welcome(Watched& watched) noexcept {
   Client& client = *watched.client;
-  client.slot().watcher_beat_ns.store(shm::monotonic_ns());
+  client.slot().watcher_beat_ns.store(base::monotonic_ns());
   if (!client.slot().alive.take()) {
     Line(Level::kWarn) << "slot " << client.seat().slot << " is somebody else's; running ungated";
     return;
@@ -182,7 +182,7 @@ void Watcher::tend_room(Watched& watched, std::uint64_t now) noexcept {
   } else if (limit != 0 && now - watched.room_since_ns >= limit) {
     watched.room_since_ns = now;
     // The announcer repeats itself every 50 us; two time slices of the GPU are to see it open.
-    while (shm::monotonic_ns() - now < kLetThroughNs) slot.room.store(shm::kRoomOpen);
+    while (base::monotonic_ns() - now < kLetThroughNs) slot.room.store(shm::kRoomOpen);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model_spec.hpp"
 #include "shm/policy.hpp"
 
 namespace sluice::runner {
@@ -31,24 +32,14 @@ struct Arrival {
 };
 
 /// One entry of "models". Times are those of the GPU, which on a simulated one pass more slowly.
-struct Model {
-  std::string model_name;
-  std::string model_weight;
+struct Model : engine::ModelSpec {
   double sleep_s = 0;
-  double prepare_ms = 0;  ///< The input of a job is being prepared so long: the job is announced.
-  std::string input_file_path;
+  double announce_ms = 0;  ///< The input of a job is being prepared so long: the job is announced.
   std::string output_file_path = "./logs";
   std::string output_file_name;
   int priority = 0;
-  std::optional<std::pair<int, int>> resize;  ///< Height and width.
   Control control;
-  std::string backend = "trace";
-  int batch_size = 1;
-  bool cuda_graph = false;
   Arrival arrival;
-  std::string trace_file;  ///< Path of the trace that is replayed.
-  double host_gap_us = 0;  ///< Pause between two launches.
-  bool host_gap_from_trace = false;
   nlohmann::json source;  ///< The entry as it stands in the file.
 
   /// The name in models_pid.json: the model's, with `_HEIGHT` where the input is resized.

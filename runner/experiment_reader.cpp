@@ -7,43 +7,44 @@
 #include <limits>
 #include <map>
 
-#include "runner/config_error.hpp"
-#include "runner/json_node.hpp"
-#include "runner/policy_text.hpp"
+#include "base/error.hpp"
+#include "base/json_node.hpp"
+#include "shm/policy_text.hpp"
 
 namespace sluice::runner {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMaxPrepareMs = 1000;
+constexpr double kMaxAnnounceMs = 1000;
 constexpr double kMaxSeconds = 1e6;
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 
-shm::Policy read_policy(const JsonNode& node) {
+shm::Policy read_policy(const base::JsonNode& node) {
   const std::string text = node.as_text();
   if (const auto policy = shm::parse_policy(text)) return *policy;
-  const std::string meant = policy_meant_by(text);
+  const std::string meant = shm::policy_meant_by(text);
   node.refuse(std::string(shm::kPolicyForms) +
               (meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
 }
 
 /// N of "queue_limit"; an error at `control` where the policy needs it and it is missing.
-std::optional<std::uint32_t> read_limit(const std::optional<JsonNode>& limits, const char* key) {
+std::optional<std::uint32_t> read_limit(const std::optional<base::JsonNode>& limits,
+                                        const char* key) {
   if (!limits) return std::nullopt;
   const auto node = limits->find(key);
   if (!node) return std::nullopt;
   return static_cast<std::uint32_t>(node->as_integer(1, shm::Policy::kMaxN));
 }
 
-bool read_bool(const JsonNode& node, const char* key, bool otherwise) {
+bool read_bool(const base::JsonNode& node, const char* key, bool otherwise) {
   const auto found = node.find(key);
   return found ? found->as_bool() : otherwise;
 }
 
 /// The published booleans and our own policy string, made one policy. Everything is checked, also
 /// what the result does not depend on.
-Control read_control(const JsonNode& node) {
+Control read_control(const base::JsonNode& node) {
   node.expect_object({"control", "controlsync", "controlEvent", "queue_limit", "policy"});
   const bool hooked = read_bool(node, "control", true);
   const bool sync = read_bool(node, "controlsync", false);
@@ -69,9 +70,9 @@ Control read_control(const JsonNode& node) {
   return {true, policy};
 }
 
-Arrival read_arrival(const JsonNode& node, double sleep_s) {
+Arrival read_arrival(const base::JsonNode& node, double sleep_s) {
   node.expect_object({"kind", "period_ms", "jitter", "rate_per_s", "seed"});
-  const JsonNode kind = node.member("kind");
+  const base::JsonNode kind = node.member("kind");
   const std::string name = kind.as_text();
   Arrival arrival;
   const auto refuse_keys = [&](std::initializer_list<const char*> keys) {
@@ -105,7 +106,7 @@ Arrival read_arrival(const JsonNode& node, double sleep_s) {
   return arrival;
 }
 
-std::optional<std::pair<int, int>> read_resize(const JsonNode& node) {
+std::optional<std::pair<int, int>> read_resize(const base::JsonNode& node) {
   constexpr std::int64_t kMaxSide = 65536;
   const bool resize = read_bool(node, "resize", false);
   std::optional<std::pair<int, int>> size;
@@ -121,25 +122,25 @@ std::optional<std::pair<int, int>> read_resize(const JsonNode& node) {
   return size;
 }
 
-void read_host_gap(const JsonNode& node, Model& model) {
+void read_host_gap(const base::JsonNode& node, Model& model) {
   const auto pause = node.find("host_gap_us");
   const auto source = node.find("host_gap");
   if (pause) model.host_gap_us = pause->as_number(0, 1e6);
   if (source) {
     const std::string name = source->as_text();
-    if (name != "none" && name != "trace") source->refuse("\"none\" or \"trace\"");
-    model.host_gap_from_trace = name == "trace";
+    if (name != "none" && name != "recording") source->refuse("\"none\" or \"recording\"");
+    model.host_gap_from_recording = name == "recording";
   }
-  if (model.host_gap_from_trace && pause) {
-    pause->complain("host_gap \"trace\" and host_gap_us exclude each other");
+  if (model.host_gap_from_recording && pause) {
+    pause->complain("host_gap \"recording\" and host_gap_us exclude each other");
   }
-  if (model.cuda_graph && (model.host_gap_from_trace || model.host_gap_us > 0)) {
+  if (model.cuda_graph && (model.host_gap_from_recording || model.host_gap_us > 0)) {
     node.complain("a CUDA graph is one launch: it has no host gap between its kernels");
   }
 }
 
 /// Texts and numbers that stand alone in the entry.
-void read_plain_keys(const JsonNode& node, Model& model) {
+void read_plain_keys(const base::JsonNode& node, Model& model) {
   const auto text = [&](const char* key, std::string& into) {
     if (const auto found = node.find(key)) into = found->as_text();
   };
@@ -147,14 +148,14 @@ void read_plain_keys(const JsonNode& node, Model& model) {
   text("model_weight", model.model_weight);
   text("input_file_path", model.input_file_path);
   text("output_file_path", model.output_file_path);
-  const JsonNode log = node.member("output_file_name");
+  const base::JsonNode log = node.member("output_file_name");
   model.output_file_name = log.as_text();
   if (model.output_file_name.find('/') != std::string::npos) {
     log.refuse("a file name; its folder is output_file_path");
   }
   if (const auto sleep = node.find("sleep_time")) model.sleep_s = sleep->as_number(0, kMaxSeconds);
-  if (const auto prepare = node.find("prepare_ms")) {
-    model.prepare_ms = prepare->as_number(0, kMaxPrepareMs);
+  if (const auto announce = node.find("announce_ms")) {
+    model.announce_ms = announce->as_number(0, kMaxAnnounceMs);
   }
   if (const auto priority = node.find("priority")) {
     model.priority = static_cast<int>(priority->as_integer(0, 255));
@@ -165,10 +166,10 @@ void read_plain_keys(const JsonNode& node, Model& model) {
   model.cuda_graph = read_bool(node, "cuda_graph", false);
 }
 
-Model read_model(const JsonNode& node, const Backends& backends) {
-  node.expect_object({"model_name", "model_weight", "sleep_time", "prepare_ms", "input_file_path",
+Model read_model(const base::JsonNode& node, const Backends& backends) {
+  node.expect_object({"model_name", "model_weight", "sleep_time", "announce_ms", "input_file_path",
                       "output_file_path", "output_file_name", "priority", "resize", "resize_size",
-                      "control", "backend", "batch_size", "cuda_graph", "arrival", "trace",
+                      "control", "backend", "batch_size", "cuda_graph", "arrival", "recording",
                       "host_gap_us", "host_gap"});
   Model model;
   read_plain_keys(node, model);
@@ -188,8 +189,8 @@ Model read_model(const JsonNode& node, const Backends& backends) {
 Experiment read_experiment(const std::string& file, const Backends& backends) {
   Experiment experiment;
   experiment.file = file;
-  experiment.source = parse_json_file(file);
-  const JsonNode root(file, experiment.source);
+  experiment.source = base::parse_json_file(file);
+  const base::JsonNode root(file, experiment.source);
   root.expect_object({"models", "exp_dur", "device_id", "mps"});
   if (const auto mps = root.find("mps")) experiment.mps = mps->as_bool();
   if (const auto duration = root.find("exp_dur")) {
@@ -198,10 +199,10 @@ Experiment read_experiment(const std::string& file, const Backends& backends) {
   if (const auto device = root.find("device_id")) {
     experiment.device_id = static_cast<int>(device->as_integer(0, kMaxInt));
   }
-  const JsonNode models = root.member("models");
+  const base::JsonNode models = root.member("models");
   const auto nodes = models.elements("a list of models");
   if (nodes.empty()) models.refuse("a list of at least one model");
-  for (const JsonNode& node : nodes) experiment.models.push_back(read_model(node, backends));
+  for (const base::JsonNode& node : nodes) experiment.models.push_back(read_model(node, backends));
   refuse_shared_logs(experiment);
   return experiment;
 }
@@ -212,8 +213,8 @@ void refuse_shared_logs(const Experiment& experiment) {
     const std::string log = experiment.models[i].output_file(".log");
     const auto [owner, fresh] = owners.emplace(fs::absolute(log).lexically_normal().string(), i);
     if (fresh) continue;
-    throw ConfigError(fmt::format("{}: /models/{}: the same log file as /models/{}: {}",
-                                  experiment.file, i, owner->second, log));
+    throw base::UsageError(fmt::format("{}: /models/{}: the same log file as /models/{}: {}",
+                                       experiment.file, i, owner->second, log));
   }
 }
 

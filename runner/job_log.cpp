@@ -2,25 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-
-#include "runner/config_error.hpp"
-
 namespace sluice::runner {
-
-LineFile::LineFile(std::string path)
-    : path_(std::move(path)), file_(std::fopen(path_.c_str(), "we")) {
-  if (!file_) throw RunError(fmt::format("{}: cannot be made: {}", path_, std::strerror(errno)));
-}
-
-void LineFile::write(const std::string& text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() &&
-                       std::fflush(file_.get()) == 0;
-  if (!written) {
-    throw RunError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
-  }
-}
 
 JobLog::JobLog(const std::string& path, int priority, const std::vector<std::string>& header)
     : file_(path), priority_(priority) {

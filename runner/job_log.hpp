@@ -1,26 +1,11 @@
 #pragma once
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/line_file.hpp"
+
 namespace sluice::runner {
-
-/// A file that is written line by line; what was written is with the kernel when write() returns,
-/// so that a SIGKILL loses nothing. Throws RunError if it cannot be made or written.
-class LineFile {
- public:
-  explicit LineFile(std::string path);
-  void write(const std::string& text);
-
- private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
-};
 
 /// One finished job. Realtime stamps are CLOCK_REALTIME ns and always real; jct_ms is in the time
 /// of the GPU.
@@ -40,7 +25,7 @@ class JobLog {
   void job(const JobRecord& record);
 
  private:
-  LineFile file_;
+  base::LineFile file_;
   int priority_;
 };
 
@@ -51,7 +36,7 @@ class JobCsv {
   void job(const JobRecord& record, std::uint64_t allocated_bytes, std::uint64_t reserved_bytes);
 
  private:
-  LineFile file_;
+  base::LineFile file_;
 };
 
 /// The header line of the CSV log.

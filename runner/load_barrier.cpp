@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runner/config_error.hpp"
+#include "base/error.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -23,7 +23,7 @@ std::uint64_t WorkerBarrier::wait_for_start() const {
     if (got == static_cast<ssize_t>(sizeof(start))) return start;
     if (got < 0 && errno == EINTR) got = 1;
   }
-  throw RunError("the runner is gone");
+  throw base::RunError("the runner is gone");
 }
 
 bool worker_is_ready(int fd) {

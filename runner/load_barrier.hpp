@@ -9,7 +9,7 @@ class WorkerBarrier {
  public:
   explicit WorkerBarrier(int fd) : fd_(fd) {}
   /// Says "ready" and waits. Returns the common start of all workers, CLOCK_MONOTONIC ns. Throws
-  /// RunError if the runner is gone.
+  /// base::RunError if the runner is gone.
   [[nodiscard]] std::uint64_t wait_for_start() const;
 
  private:

@@ -7,7 +7,7 @@
 #include "shm/robust_mutex.hpp"
 
 /// The board: the one piece of memory that the processes of a session share. Plain fixed-width
-/// data of a stated layout; what may be written by whom is said in gates.hpp and README.md.
+/// data of a stated install; what may be written by whom is said in gates.hpp and README.md.
 namespace sluice::shm {
 
 inline constexpr std::uint64_t kBoardMagic = 0x4452'4f42'4543'4c53;  // "SLCEBORD"
@@ -183,7 +183,7 @@ struct alignas(kLine) Board {
   std::array<Slot, kSlots> slots;
 };
 
-// The layout is a contract between processes built at different times: a change of any line
+// The install is a contract between processes built at different times: a change of any line
 // below needs a new kLayoutVersion.
 static_assert(offsetof(Slot, gate) == 0 && offsetof(Slot, info) == 8);
 static_assert(offsetof(Slot, wake) == 16 && offsetof(Slot, waiters) == 20);

@@ -14,7 +14,7 @@
 #include <new>
 #include <thread>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 #include "shm/session.hpp"
 
 namespace sluice::shm {
@@ -67,7 +67,7 @@ std::string fault_of(const ipc::shared_memory_object& object, const ipc::mapped_
   const auto& board = *static_cast<const Board*>(region.get_address());
   if (board.magic.load() != kBoardMagic) return "is not a board";
   if (board.layout_version.load() != kLayoutVersion || board.size.load() != sizeof(Board)) {
-    return "has layout version " + std::to_string(board.layout_version.load()) +
+    return "has install version " + std::to_string(board.layout_version.load()) +
            ", this program has " + std::to_string(kLayoutVersion);
   }
   return {};
@@ -84,10 +84,11 @@ std::string fault_of(const ipc::shared_memory_object& object) {
 void initialise(Board& board) {
   for (Slot& slot : board.slots) slot.alive.initialise();
   std::uint64_t board_id = 0;
-  if (getrandom(&board_id, sizeof(board_id), 0) != sizeof(board_id)) board_id = monotonic_ns();
+  if (getrandom(&board_id, sizeof(board_id), 0) != sizeof(board_id))
+    board_id = base::monotonic_ns();
   board.board_id.store(board_id | 1U);
   board.max_hold_ns.store(kDefaultMaxHoldNs);
-  board.heartbeat_ns.store(monotonic_ns());
+  board.heartbeat_ns.store(base::monotonic_ns());
   board.layout_version.store(kLayoutVersion);
   board.size.store(sizeof(Board));
   board.magic.store(kBoardMagic);

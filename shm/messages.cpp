@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 
 namespace sluice::shm {
 
@@ -38,10 +38,10 @@ int connect_controller(const char* socket_path) noexcept {
 int ask(int fd, const Request& request, Reply& reply, int timeout_ms) noexcept {
   if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) != sizeof(request)) return -errno;
   const std::uint64_t deadline =
-      monotonic_ns() + static_cast<std::uint64_t>(timeout_ms) * 1'000'000U;
+      base::monotonic_ns() + static_cast<std::uint64_t>(timeout_ms) * 1'000'000U;
   pollfd wait{fd, POLLIN, 0};
   for (;;) {
-    const std::uint64_t now = monotonic_ns();
+    const std::uint64_t now = base::monotonic_ns();
     const std::uint64_t left_ms = now < deadline ? (deadline - now + 999'999U) / 1'000'000U : 0;
     const int ready = poll(&wait, 1, static_cast<int>(left_ms));
     if (ready > 0) break;

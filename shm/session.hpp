@@ -2,27 +2,14 @@
 #include <string>
 #include <string_view>
 
+#include "base/session.hpp"
+
 namespace sluice::shm {
 
-inline constexpr std::string_view kDefaultSession = "default";
-
-/// Whether `name` can name a session: 1 to 32 of A-Z a-z 0-9 _ - and inner dots.
-[[nodiscard]] bool valid_session_name(std::string_view name) noexcept;
-
-/// Name of the board below /dev/shm: `sluice.<uid>.<session>`.
+/// Name of the session's board in /dev/shm: `sluice.<uid>.<session>`.
 [[nodiscard]] std::string board_name(std::string_view session);
 
-/// Folder of the session's sockets: $XDG_RUNTIME_DIR/sluice, else /tmp/sluice-<uid>.
-[[nodiscard]] std::string runtime_dir();
-
-/// Path of the controller's socket: `<runtime_dir>/<session>.sock`.
+/// Path of the controller's socket: `<base::runtime_dir()>/<session>.sock`.
 [[nodiscard]] std::string socket_path(std::string_view session);
-
-/// Makes runtime_dir() with mode 0700 where it is missing. Throws std::runtime_error, one line,
-/// if it cannot be made, is not a folder of this user, or is open to others.
-void ensure_runtime_dir();
-
-/// Removes runtime_dir() if it is empty. Quiet.
-void remove_runtime_dir_if_empty() noexcept;
 
 }  // namespace sluice::shm

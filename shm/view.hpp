@@ -1,7 +1,7 @@
 #pragma once
+#include "base/clock.hpp"
+#include "base/futex.hpp"
 #include "shm/board.hpp"
-#include "shm/clock.hpp"
-#include "shm/futex.hpp"
 #include "shm/gates.hpp"
 
 namespace sluice::shm {
@@ -36,17 +36,17 @@ class BoardView {
     return BoardWord(slot(target).waived[static_cast<std::size_t>(holder)]);
   }
 
-  void closed(int s) noexcept { slot(s).closed_since_ns.store(monotonic_ns()); }
+  void closed(int s) noexcept { slot(s).closed_since_ns.store(base::monotonic_ns()); }
 
   void opened(int s) noexcept {
     Slot& opened_slot = slot(s);
     const std::uint64_t since = opened_slot.closed_since_ns.exchange(0);
     // Closed time counts only while the client had work outstanding.
     if (since != 0 && is_active(opened_slot.job.load())) {
-      opened_slot.closed_ns.fetch_add(monotonic_ns() - since);
+      opened_slot.closed_ns.fetch_add(base::monotonic_ns() - since);
     }
     opened_slot.wake.fetch_add(1);
-    if (opened_slot.waiters.load() != 0) futex_wake_all(opened_slot.wake);
+    if (opened_slot.waiters.load() != 0) base::futex_wake_all(opened_slot.wake);
   }
 
  private:

@@ -20,10 +20,10 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/clock.hpp"
 #include "intercept/cupti/buffers.hpp"
 #include "intercept/cupti/by_call.hpp"
 #include "intercept/cupti/cupti_library.hpp"
-#include "shm/clock.hpp"
 
 namespace sluice::collector {
 namespace {
@@ -115,7 +115,7 @@ void CUPTIAPI on_complete(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
   if (Collector* collector = g_collector.load()) collector->read_buffer(buffer, used);
 }
 
-std::uint64_t CUPTIAPI now() { return shm::monotonic_ns(); }
+std::uint64_t CUPTIAPI now() { return base::monotonic_ns(); }
 
 /// The launch that this thread is making; 0 for none.
 constinit thread_local std::uint64_t t_launch = 0;

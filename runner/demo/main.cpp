@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "runner/command_line.hpp"
+#include "base/command_line.hpp"
 #include "runner/demo/demo_table.hpp"
 #include "runner/demo/phase_run.hpp"
 #include "runner/demo/phases.hpp"
@@ -57,7 +57,7 @@ std::optional<int> parse_demo_options(int argc, char** argv, DemoOptions& option
       "  cd DIR/device-4 && sluice run experiment.json\n\nExamples:\n"
       "  sluice demo\n"
       "  sluice demo --gpu sim --seconds-per-phase 3 --out /tmp/demo");
-  return parse(app, argc, argv);
+  return base::parse(app, argc, argv);
 }
 
 std::string make_folder(const DemoOptions& options) {
@@ -66,18 +66,18 @@ std::string make_folder(const DemoOptions& options) {
                                                  : options.out;
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw ConfigError("--out: " + folder + " cannot be made: " + error.message());
+  if (error) throw base::UsageError("--out: " + folder + " cannot be made: " + error.message());
   return folder;
 }
 
-/// Runs one phase. Throws RunError if it failed; nothing is returned if a signal ended it.
-std::optional<PhaseResult> run_one(const Phase& phase, const Layout& layout, const Gpus& gpus,
-                                   const std::string& folder, const SignalFd& signals,
-                                   int& exit_code) {
-  exit_code = run_phase(layout, gpus.simulated ? "sim" : "real", folder, signals);
+/// Runs one phase. Throws base::RunError if it failed; nothing is returned if a signal ended it.
+std::optional<PhaseResult> run_one(const Phase& phase, const base::Install& install,
+                                   const Gpus& gpus, const std::string& folder,
+                                   const base::SignalFd& signals, int& exit_code) {
+  exit_code = run_phase(install, gpus.simulated ? "sim" : "real", folder, signals);
   if (exit_code > 128) return std::nullopt;
   if (exit_code != 0) {
-    throw RunError(
+    throw base::RunError(
         fmt::format("{} failed with {}: see {}/output.txt", phase.title, exit_code, folder));
   }
   return read_phase_result(folder);
@@ -86,7 +86,7 @@ std::optional<PhaseResult> run_one(const Phase& phase, const Layout& layout, con
 void add_to_table(const Phase& phase, const PhaseResult& result, DemoTable& table) {
   const bool complete = result.critical.has_value() == phase.critical &&
                         result.best_effort.has_value() == phase.best_effort;
-  if (!complete) throw RunError(phase.name + ": results.json lacks a model");
+  if (!complete) throw base::RunError(phase.name + ": results.json lacks a model");
   if (!phase.policy.empty()) {
     table.rows.push_back({phase.policy, phase.notice_ms, result});
   } else if (result.critical) {
@@ -113,45 +113,44 @@ int demo(int argc, char** argv) {
   constexpr double kRealSeconds = 5;
   DemoOptions options;
   if (const auto exit_code = parse_demo_options(argc, argv, options)) return *exit_code;
-  const Layout layout = Layout::of_this_program();
+  const base::Install install = base::Install::of_this_program();
   DemoTable table;
-  table.gpus = query_gpus(layout, options.gpu, "demo-" + std::to_string(getpid()));
+  table.gpus = query_gpus(install, options.gpu, "demo-" + std::to_string(getpid()));
   table.device = options.device;
   if (static_cast<std::size_t>(options.device) >= table.gpus.names.size()) {
-    throw ConfigError(fmt::format("--device: found {}, and the last GPU here is {}", options.device,
-                                  table.gpus.names.size() - 1));
+    throw base::UsageError(fmt::format("--device: found {}, and the last GPU here is {}",
+                                       options.device, table.gpus.names.size() - 1));
   }
   table.seconds_per_phase =
       options.seconds_per_phase.value_or(table.gpus.simulated ? kSimulatedSeconds : kRealSeconds);
   const std::string folder = make_folder(options);
   print(describe_gpu(table.gpus, table.device) + "\nresults: " + folder + "\n");
-  const SignalFd signals{SIGINT, SIGTERM, SIGHUP, SIGCHLD};
+  const base::SignalFd signals{SIGINT, SIGTERM, SIGHUP, SIGCHLD};
   const auto phases = demo_phases();
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const Phase& phase = phases[i];
     const std::string phase_folder = folder + "/" + phase.name;
     fs::create_directories(phase_folder);
-    LineFile(phase_folder + "/experiment.json")
+    base::LineFile(phase_folder + "/experiment.json")
         .write(demo_experiment(phase, table.seconds_per_phase, table.device).dump(2) + "\n");
     print(fmt::format("[{}/{}] {} ({:g} s)\n", i + 1, phases.size(), phase.title,
                       table.seconds_per_phase));
     int exit_code = 0;
-    const auto result = run_one(phase, layout, table.gpus, phase_folder, signals, exit_code);
+    const auto result = run_one(phase, install, table.gpus, phase_folder, signals, exit_code);
     if (!result) return exit_code;
     print(summary_of(*result));
     add_to_table(phase, *result, table);
   }
   const std::string text = demo_text(table);
-  LineFile(folder + "/table.txt").write(text);
-  LineFile(folder + "/results.json").write(demo_json(table).dump(2) + "\n");
+  base::LineFile(folder + "/table.txt").write(text);
+  base::LineFile(folder + "/results.json").write(demo_json(table).dump(2) + "\n");
   print("\n" + text + "\nlogs, models_pid.json and results: " + folder + "\n");
-  return kExitFine;
+  return base::kExitFine;
 }
 
 }  // namespace
 }  // namespace sluice::runner
 
 int main(int argc, char** argv) {
-  return sluice::runner::run_program("sluice demo",
-                                     [&] { return sluice::runner::demo(argc, argv); });
+  return sluice::base::run_program("sluice demo", [&] { return sluice::runner::demo(argc, argv); });
 }

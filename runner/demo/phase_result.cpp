@@ -2,9 +2,9 @@
 
 #include <filesystem>
 
-#include "runner/config_error.hpp"
+#include "base/error.hpp"
+#include "base/json_node.hpp"
 #include "runner/demo/phases.hpp"
-#include "runner/json_node.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -15,8 +15,8 @@ ModelFigures figures_of(const json& model) {
   ModelFigures figures;
   figures.jobs = model.at("jobs").get<std::uint64_t>();
   if (figures.jobs == 0) {
-    throw RunError("no job of " + model.at("log").get<std::string>() +
-                   " ended in this phase; try a larger --seconds-per-phase");
+    throw base::RunError("no job of " + model.at("log").get<std::string>() +
+                         " ended in this phase; try a larger --seconds-per-phase");
   }
   figures.mean_ms = model.at("mean_ms").get<double>();
   figures.p50_ms = model.at("p50_ms").get<double>();
@@ -46,19 +46,19 @@ PhaseResult read_phase_result(const std::string& folder) {
   PhaseResult result;
   long best_effort_pid = 0;
   try {
-    const json results = parse_json_file(path / "results.json");
+    const json results = base::parse_json_file(path / "results.json");
     for (const json& model : results.at("models")) {
       const bool critical = model.at("log") == kCritical;
       (critical ? result.critical : result.best_effort) = figures_of(model);
       if (!critical) best_effort_pid = model.at("pid").get<long>();
     }
     if (std::filesystem::exists(path / "status.json")) {
-      result.hooks = hook_counts(parse_json_file(path / "status.json"), best_effort_pid);
+      result.hooks = hook_counts(base::parse_json_file(path / "status.json"), best_effort_pid);
     }
   } catch (const json::exception& error) {
-    throw RunError(folder + ": results are not understood: " + error.what());
-  } catch (const ConfigError& error) {
-    throw RunError(error.what());
+    throw base::RunError(folder + ": results are not understood: " + error.what());
+  } catch (const base::UsageError& error) {
+    throw base::RunError(error.what());
   }
   return result;
 }

@@ -29,7 +29,7 @@ struct PhaseResult {
 };
 
 /// From what `sluice run` left in a folder: results.json, and status.json where there were hooks.
-/// Throws RunError if there are no usable figures in it.
+/// Throws base::RunError if there are no usable figures in it.
 [[nodiscard]] PhaseResult read_phase_result(const std::string& folder);
 
 }  // namespace sluice::runner

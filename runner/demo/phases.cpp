@@ -16,21 +16,21 @@ Json control(const Phase& phase) {
 Json critical(const Phase& phase) {
   // Jitter: with an exact period, jobs would meet the GPU's time slices always at the same place.
   Json model{{"model_name", "resnet50_b1"},
-             {"backend", "trace"},
+             {"backend", "recording"},
              {"output_file_path", "."},
              {"output_file_name", kCritical},
              {"priority", 1},
              {"cuda_graph", true},
              {"arrival", {{"kind", "periodic"}, {"period_ms", 6}, {"jitter", 0.3}, {"seed", 1}}},
              {"control", control(phase)}};
-  if (phase.notice_ms != 0) model["prepare_ms"] = phase.notice_ms;
+  if (phase.notice_ms != 0) model["announce_ms"] = phase.notice_ms;
   return model;
 }
 
 /// Batch work that takes all the GPU gives it.
 Json best_effort(const Phase& phase) {
-  return {{"model_name", "resnet152_b256"},  {"backend", "trace"}, {"output_file_path", "."},
-          {"output_file_name", kBestEffort}, {"priority", 0},      {"sleep_time", 0},
+  return {{"model_name", "resnet152_b256"},  {"backend", "recording"}, {"output_file_path", "."},
+          {"output_file_name", kBestEffort}, {"priority", 0},          {"sleep_time", 0},
           {"control", control(phase)}};
 }
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "runner/config_error.hpp"
-#include "runner/run/child.hpp"
+#include "base/child.hpp"
+#include "base/error.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -36,26 +36,28 @@ Gpus parse_gpus(const std::string& json) {
       gpus.names.push_back(device.at("name").get<std::string>());
       gpus.archs.push_back(device.value("arch", ""));
     }
-    if (gpus.names.empty()) throw RunError("sluice gpus lists no device");
+    if (gpus.names.empty()) throw base::RunError("sluice gpus lists no device");
     if (gpus.simulated) gpus.time_scale = scale_in_name(gpus.names.front());
     return gpus;
   } catch (const nlohmann::json::exception& error) {
-    throw RunError(std::string("the answer of sluice gpus is not understood: ") + error.what());
+    throw base::RunError(std::string("the answer of sluice gpus is not understood: ") +
+                         error.what());
   }
 }
 
-Gpus query_gpus(const Layout& layout, const std::string& choice, const std::string& session) {
-  const Captured answer = capture({layout.program("sluice-gpus"), "--gpu", choice, "--json"},
-                                  {"SLUICE_SESSION=" + session});
+Gpus query_gpus(const base::Install& install, const std::string& choice,
+                const std::string& session) {
+  const base::Captured answer = base::capture(
+      {install.program("sluice-gpus"), "--gpu", choice, "--json"}, {"SLUICE_SESSION=" + session});
   if (answer.exit_code != 0) {
-    throw RunError(answer.err.empty() ? "sluice gpus failed without a word"
-                                      : first_line(answer.err));
+    throw base::RunError(answer.err.empty() ? "sluice gpus failed without a word"
+                                            : first_line(answer.err));
   }
   return parse_gpus(answer.out);
 }
 
 bool runs_on_cpu(const Model& model, const Gpus& gpus) {
-  return model.backend != "trace" && gpus.simulated;
+  return model.backend != "recording" && gpus.simulated;
 }
 
 double time_scale_of(const Model& model, const Gpus& gpus) {

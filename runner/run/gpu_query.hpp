@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
+#include "base/install.hpp"
 #include "runner/experiment.hpp"
-#include "runner/layout.hpp"
 
 namespace sluice::runner {
 
@@ -16,12 +16,12 @@ struct Gpus {
   std::vector<std::string> archs;  ///< By index: "sm_90"; empty where `sluice gpus` says none.
 };
 
-/// Asks `sluice gpus`, which alone decides this. choice: auto, real or sim. Throws RunError with
-/// its one line if there is no such GPU.
-[[nodiscard]] Gpus query_gpus(const Layout& layout, const std::string& choice,
+/// Asks `sluice gpus`, which alone decides this. choice: auto, real or sim. Throws base::RunError
+/// with its one line if there is no such GPU.
+[[nodiscard]] Gpus query_gpus(const base::Install& install, const std::string& choice,
                               const std::string& session);
 
-/// What `sluice gpus --json` printed, made Gpus. Throws RunError if it is something else.
+/// What `sluice gpus --json` printed, made Gpus. Throws base::RunError if it is something else.
 [[nodiscard]] Gpus parse_gpus(const std::string& json);
 
 /// Whether a model runs on the CPU: LibTorch cannot use the simulated GPU.

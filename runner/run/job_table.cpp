@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include "runner/statistics.hpp"
+#include "base/statistics.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -33,7 +33,7 @@ void read_arrivals(const std::string& file, JobTable& table) {
     if (std::sscanf(row.c_str(), "%lf,%lf", &due, &waited) == 2) queued.push_back(waited);
   }
   if (queued.empty()) return;
-  table.mean_queued_ms = mean(queued);
+  table.mean_queued_ms = base::mean(queued);
   table.late = static_cast<std::uint64_t>(
       std::count_if(queued.begin(), queued.end(), [](double ms) { return ms > kOnTimeMs; }));
 }

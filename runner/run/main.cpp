@@ -7,11 +7,12 @@
 #include <filesystem>
 #include <optional>
 
-#include "runner/command_line.hpp"
+#include "base/child.hpp"
+#include "base/command_line.hpp"
+#include "engine/recording/recording.hpp"
+#include "engine/store/model_store.hpp"
 #include "runner/experiment_reader.hpp"
 #include "runner/job_log.hpp"
-#include "runner/model_store.hpp"
-#include "runner/run/child.hpp"
 #include "runner/run/models_pid.hpp"
 #include "runner/run/mps.hpp"
 #include "runner/run/output_folders.hpp"
@@ -20,7 +21,6 @@
 #include "runner/run/session_end.hpp"
 #include "runner/run/supervisor.hpp"
 #include "runner/run/torch_models.hpp"
-#include "runner/trace.hpp"
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
 
@@ -34,12 +34,14 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
-/// Everything that is wrong with the experiment on this machine is found here. Throws ConfigError.
-Experiment load_experiment(const RunOptions& options, const Layout& layout) {
-  Experiment experiment = read_experiment(options.experiment_file, layout.backends());
+/// Everything that is wrong with the experiment on this machine is found here. Throws
+/// base::UsageError.
+Experiment load_experiment(const RunOptions& options, const base::Install& install) {
+  Experiment experiment = read_experiment(options.experiment_file, available_backends(install));
   apply_options(options, experiment);
   for (const Model& model : experiment.models) {
-    if (model.backend == "trace") static_cast<void>(read_trace(model.trace_file));
+    if (model.backend == "recording")
+      static_cast<void>(engine::read_recording(model.recording_file));
   }
   return experiment;
 }
@@ -48,11 +50,11 @@ void check_device(const RunOptions& options, const Experiment& experiment, const
   const auto count = static_cast<int>(gpus.names.size());
   if (experiment.device_id < count) return;
   const std::string where = options.device ? "--device" : experiment.file + ": /device_id";
-  throw ConfigError(fmt::format("{}: found {}, allowed: {} ({} {} GPU{} here){}", where,
-                                experiment.device_id,
-                                count == 1 ? "0" : fmt::format("0 to {}", count - 1), count,
-                                gpus.simulated ? "simulated" : "real", count == 1 ? "" : "s",
-                                options.device ? "" : "; --device N takes another"));
+  throw base::UsageError(fmt::format("{}: found {}, allowed: {} ({} {} GPU{} here){}", where,
+                                     experiment.device_id,
+                                     count == 1 ? "0" : fmt::format("0 to {}", count - 1), count,
+                                     gpus.simulated ? "simulated" : "real", count == 1 ? "" : "s",
+                                     options.device ? "" : "; --device N takes another"));
 }
 
 void write_models_pid(const Experiment& experiment, const Supervisor& supervisor) {
@@ -61,8 +63,8 @@ void write_models_pid(const Experiment& experiment, const Supervisor& supervisor
     pids.emplace_back(experiment.models[i].display_name(), supervisor.workers()[i].pid());
   }
   const std::string text = models_pid_text(pids);
-  LineFile(kModelsPidFile).write(text);
-  LineFile(fs::path(run_folder(experiment)) / kModelsPidFile).write(text);
+  base::LineFile(kModelsPidFile).write(text);
+  base::LineFile(fs::path(run_folder(experiment)) / kModelsPidFile).write(text);
 }
 
 /// Whether any worker has the hook: only those are gated, counted and traced.
@@ -76,11 +78,11 @@ bool any_hooked(const RunContext& context) {
 /// While the workers still live: what the hooks did in each of them.
 void print_status(const RunContext& context) {
   if (!any_hooked(context)) return;
-  const std::string program = context.layout.program("sluice-status");
+  const std::string program = context.install.program("sluice-status");
   print("\n");
-  run_to_end({program, "--coverage", "--session", context.session});
-  const Captured json = capture({program, "--json", "--session", context.session});
-  LineFile(fs::path(run_folder(context.experiment)) / "status.json").write(json.out);
+  base::run_to_end({program, "--coverage", "--session", context.session});
+  const base::Captured json = base::capture({program, "--json", "--session", context.session});
+  base::LineFile(fs::path(run_folder(context.experiment)) / "status.json").write(json.out);
 }
 
 RunResult collect(const RunContext& context, const Supervisor& supervisor, Supervisor::Stop stop) {
@@ -106,8 +108,8 @@ RunResult collect(const RunContext& context, const Supervisor& supervisor, Super
 
 void report(const RunResult& result, const RunContext& context) {
   const std::string folder = run_folder(context.experiment);
-  LineFile(fs::path(folder) / "results.json").write(results_json(result).dump(2) + "\n");
-  LineFile(fs::path(folder) / "results.csv").write(results_csv(result));
+  base::LineFile(fs::path(folder) / "results.json").write(results_json(result).dump(2) + "\n");
+  base::LineFile(fs::path(folder) / "results.csv").write(results_csv(result));
   print("\n" + results_table(result));
   print("logs and results: " + folder + "\n");
   if (context.trace.empty()) return;
@@ -123,7 +125,7 @@ int exit_code_of(const Supervisor& supervisor) {
   if (supervisor.signal() != 0) return kSignalBase + supervisor.signal();
   const bool died = std::any_of(supervisor.workers().begin(), supervisor.workers().end(),
                                 [](const WorkerProcess& worker) { return !worker.end().empty(); });
-  return died ? kExitFailed : kExitFine;
+  return died ? base::kExitFailed : base::kExitFine;
 }
 
 /// From the start of the workers to their end. Returns the exit code.
@@ -163,47 +165,48 @@ void leave_session(const std::string& session) {
 /// for it, else the run's own.
 std::string choose_session(const RunOptions& options, const std::string& own) {
   if (!options.session.empty()) return options.session;
-  const std::string common(shm::kDefaultSession);
-  const Fd controller(shm::connect_controller(shm::socket_path(common).c_str()));
+  const std::string common(base::kDefaultSession);
+  const base::Fd controller(shm::connect_controller(shm::socket_path(common).c_str()));
   return controller.get() >= 0 ? common : own;
 }
 
 int run(int argc, char** argv) {
   RunOptions options;
   if (const auto exit_code = parse_run_options(argc, argv, options)) return *exit_code;
-  const Layout layout = Layout::of_this_program();
-  const Experiment experiment = load_experiment(options, layout);
+  const base::Install install = base::Install::of_this_program();
+  const Experiment experiment = load_experiment(options, install);
   const std::string own_session = "run-" + std::to_string(getpid());
   const std::string session = choose_session(options, own_session);
   const std::string trace = prepare_trace(experiment, options.trace);
   // For the simulated GPU, which alone knows what ran when, and is started by its first client.
   if (!trace.empty()) setenv("SLUICE_SIM_LOG", (fs::path(trace) / kGpuLog).c_str(), 1);
-  const Gpus gpus = query_gpus(layout, options.gpu, session);
+  const Gpus gpus = query_gpus(install, options.gpu, session);
   check_device(options, experiment, gpus);
-  check_torch_models(options, experiment, layout, gpus);
+  check_torch_models(options, experiment, install, gpus);
   if (experiment.mps && gpus.simulated) {
-    throw ConfigError(experiment.file + ": /mps: MPS is NVIDIA's, and there is no real GPU here (" +
-                      gpus.why_simulated + "); remove the key or set false");
+    throw base::UsageError(experiment.file +
+                           ": /mps: MPS is NVIDIA's, and there is no real GPU here (" +
+                           gpus.why_simulated + "); remove the key or set false");
   }
   const std::string mps_control = experiment.mps ? find_mps_control() : "";
   prepare_output(experiment);
   print(describe_places(experiment, gpus) + "session " + session + "\n");
-  RunContext context{layout,
+  RunContext context{install,
                      experiment,
                      gpus,
                      session,
                      write_resolved_experiment(experiment),
-                     model_store(options.store).folder,
+                     engine::model_store(options.store).folder,
                      options.digest,
                      trace,
                      nullptr};
-  int exit_code = kExitFailed;
+  int exit_code = base::kExitFailed;
   try {
     std::optional<MpsDaemon> mps;
     if (experiment.mps) mps.emplace(mps_control, fs::path(run_folder(experiment)) / "mps");
     context.mps = mps ? &*mps : nullptr;
     exit_code = execute(context);
-  } catch (const RunError& error) {
+  } catch (const base::RunError& error) {
     std::fprintf(stderr, "sluice run: %s\n", error.what());
   }
   if (session == own_session) leave_session(session);
@@ -214,5 +217,5 @@ int run(int argc, char** argv) {
 }  // namespace sluice::runner
 
 int main(int argc, char** argv) {
-  return sluice::runner::run_program("sluice run", [&] { return sluice::runner::run(argc, argv); });
+  return sluice::base::run_program("sluice run", [&] { return sluice::runner::run(argc, argv); });
 }

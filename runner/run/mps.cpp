@@ -14,8 +14,8 @@
 #include <sstream>
 #include <thread>
 
-#include "runner/config_error.hpp"
-#include "runner/run/child.hpp"
+#include "base/child.hpp"
+#include "base/error.hpp"
 #include "shm/session.hpp"
 
 namespace sluice::runner {
@@ -42,7 +42,7 @@ bool eventually(Condition condition) {
 /// Runs that were killed leave their pipes behind.
 void remove_pipes_of_the_dead() {
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(shm::runtime_dir(), ignored)) {
+  for (const auto& entry : fs::directory_iterator(base::runtime_dir(), ignored)) {
     const std::string name = entry.path().filename();
     if (name.rfind(kFolder, 0) != 0) continue;
     const char* digits = name.data() + std::strlen(kFolder);
@@ -72,21 +72,21 @@ std::string find_mps_control() {
     const fs::path program = fs::path(folder) / kProgram;
     if (access(program.c_str(), X_OK) == 0) return program;
   }
-  throw ConfigError(std::string("\"mps\": true needs ") + kProgram +
-                    ", which comes with the NVIDIA driver and is in no folder of PATH");
+  throw base::UsageError(std::string("\"mps\": true needs ") + kProgram +
+                         ", which comes with the NVIDIA driver and is in no folder of PATH");
 }
 
 MpsDaemon::MpsDaemon(const std::string& program, const std::string& log_folder)
-    : pipes_(shm::runtime_dir() + "/" + kFolder + std::to_string(getpid())),
+    : pipes_(base::runtime_dir() + "/" + kFolder + std::to_string(getpid())),
       log_folder_(fs::absolute(log_folder)) {
-  shm::ensure_runtime_dir();
+  base::ensure_runtime_dir();
   remove_pipes_of_the_dead();
   fs::create_directories(pipes_);
   fs::create_directories(log_folder_);
-  const Fd output(
+  const base::Fd output(
       open((log_folder_ + "/control.out").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (output.get() < 0) throw RunError(log_folder_ + "/control.out: " + std::strerror(errno));
-  ChildOptions options;
+  if (output.get() < 0) throw base::RunError(log_folder_ + "/control.out: " + std::strerror(errno));
+  base::ChildOptions options;
   options.args = {program, "-f"};
   options.environment = environment(false);
   options.stdout_fd = output.get();
@@ -94,7 +94,7 @@ MpsDaemon::MpsDaemon(const std::string& program, const std::string& log_folder)
   // SIGTERM ends its server too, SIGKILL of it does not always.
   options.signal_when_we_die = SIGTERM;
   options.own_group = true;
-  pid_ = start_child(options);
+  pid_ = base::start_child(options);
   try {
     wait_until_ready();
   } catch (...) {
@@ -114,9 +114,9 @@ void MpsDaemon::wait_until_ready() {
   if (ended) pid_ = -1;
   if (ready && !ended) return;
   const std::string said = last_line(log_folder_ + "/control.out");
-  throw RunError(std::string("the MPS daemon ") +
-                 (ended ? "ended at once" : "takes no clients after 10 s") +
-                 (said.empty() ? "" : ": " + said));
+  throw base::RunError(std::string("the MPS daemon ") +
+                       (ended ? "ended at once" : "takes no clients after 10 s") +
+                       (said.empty() ? "" : ": " + said));
 }
 
 void MpsDaemon::stop() noexcept {
@@ -131,7 +131,7 @@ void MpsDaemon::stop() noexcept {
   }
   std::error_code ignored;
   fs::remove_all(pipes_, ignored);
-  shm::remove_runtime_dir_if_empty();
+  base::remove_runtime_dir_if_empty();
 }
 
 std::vector<std::string> MpsDaemon::environment(bool below_normal) const {

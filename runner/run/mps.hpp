@@ -12,7 +12,7 @@ namespace sluice::runner {
 class MpsDaemon {
  public:
   /// Starts it, with its log in `log_folder`, and waits until it takes clients. `program` is
-  /// nvidia-cuda-mps-control. Throws RunError with its last line.
+  /// nvidia-cuda-mps-control. Throws base::RunError with its last line.
   MpsDaemon(const std::string& program, const std::string& log_folder);
   /// Ends it and its server, within 10 s. Its clients should have ended before.
   ~MpsDaemon();
@@ -31,7 +31,7 @@ class MpsDaemon {
   pid_t pid_ = -1;
 };
 
-/// The path of nvidia-cuda-mps-control. Throws ConfigError where there is none.
+/// The path of nvidia-cuda-mps-control. Throws base::UsageError where there is none.
 [[nodiscard]] std::string find_mps_control();
 
 }  // namespace sluice::runner

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "runner/config_error.hpp"
+#include "base/error.hpp"
+#include "base/fd.hpp"
 #include "runner/job_log.hpp"
-#include "runner/run/fd.hpp"
 #include "runner/run/models_pid.hpp"
 
 namespace sluice::runner {
@@ -18,9 +18,10 @@ namespace {
 namespace fs = std::filesystem;
 
 void prove_writable(const std::string& where, const std::string& path) {
-  const Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  const base::Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   if (file.get() >= 0) return;
-  throw ConfigError(fmt::format("{}: {} cannot be written: {}", where, path, std::strerror(errno)));
+  throw base::UsageError(
+      fmt::format("{}: {} cannot be written: {}", where, path, std::strerror(errno)));
 }
 
 }  // namespace
@@ -32,8 +33,8 @@ void prepare_output(const Experiment& experiment) {
     std::error_code error;
     fs::create_directories(model.output_file_path, error);
     if (error) {
-      throw ConfigError(fmt::format("{}: the folder {} cannot be made: {}", where,
-                                    model.output_file_path, error.message()));
+      throw base::UsageError(fmt::format("{}: the folder {} cannot be made: {}", where,
+                                         model.output_file_path, error.message()));
     }
     prove_writable(where, model.output_file(".log"));
   }
@@ -55,7 +56,7 @@ std::string prepare_trace(const Experiment& experiment, bool wanted) {
   if (!wanted) return {};
   fs::create_directories(folder, error);
   if (error) {
-    throw ConfigError(
+    throw base::UsageError(
         fmt::format("the folder {} cannot be made: {}", folder.string(), error.message()));
   }
   return folder;
@@ -63,7 +64,7 @@ std::string prepare_trace(const Experiment& experiment, bool wanted) {
 
 std::string write_resolved_experiment(const Experiment& experiment) {
   const std::string path = fs::path(run_folder(experiment)) / "experiment.resolved.json";
-  LineFile(path).write(experiment.source.dump(2) + "\n");
+  base::LineFile(path).write(experiment.source.dump(2) + "\n");
   return path;
 }
 

@@ -6,7 +6,7 @@
 namespace sluice::runner {
 
 /// Makes the folders of all logs and proves, by opening the files, that the logs and
-/// models_pid.json can be written, before anything starts. Throws ConfigError.
+/// models_pid.json can be written, before anything starts. Throws base::UsageError.
 void prepare_output(const Experiment& experiment);
 
 /// The folder of what belongs to the run as a whole: that of the first model's log.
@@ -16,7 +16,7 @@ void prepare_output(const Experiment& experiment);
 inline constexpr const char* kGpuLog = "gpu.log";
 
 /// Removes the traces of an earlier run. Where they are wanted, returns the absolute path of their
-/// folder, trace/ of the run, else nothing. Throws ConfigError.
+/// folder, trace/ of the run, else nothing. Throws base::UsageError.
 [[nodiscard]] std::string prepare_trace(const Experiment& experiment, bool wanted);
 
 /// Writes the experiment as it is run, options applied, for the workers to read. Returns its path.

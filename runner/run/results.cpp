@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runner/statistics.hpp"
+#include "base/statistics.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -89,7 +89,8 @@ std::string remarks(const RunResult& result) {
 }
 
 JobFigures figures(const std::vector<double>& jct_ms) {
-  return {jct_ms.size(), mean(jct_ms), percentile(jct_ms, 0.5), percentile(jct_ms, 0.99)};
+  return {jct_ms.size(), base::mean(jct_ms), base::percentile(jct_ms, 0.5),
+          base::percentile(jct_ms, 0.99)};
 }
 
 /// Null where the model has none of higher priority to collide with.

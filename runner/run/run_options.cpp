@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "runner/command_line.hpp"
+#include "base/command_line.hpp"
 #include "runner/experiment_reader.hpp"
 #include "shm/session.hpp"
 
@@ -13,7 +13,7 @@ namespace {
 constexpr double kMaxDurationS = 1e6;
 
 std::string check_session(const std::string& name) {
-  if (shm::valid_session_name(name)) return {};
+  if (base::valid_session_name(name)) return {};
   return "'" + name + "' is no session name: 1 to 32 of A-Z a-z 0-9 _ - and inner dots";
 }
 
@@ -22,7 +22,7 @@ void take_session_variable(RunOptions& options) {
   const char* name = std::getenv("SLUICE_SESSION");
   if (!options.session.empty() || name == nullptr || *name == '\0') return;
   const std::string fault = check_session(name);
-  if (!fault.empty()) throw ConfigError("SLUICE_SESSION: " + fault);
+  if (!fault.empty()) throw base::UsageError("SLUICE_SESSION: " + fault);
   options.session = name;
 }
 
@@ -80,9 +80,9 @@ std::optional<int> parse_run_options(int argc, char** argv, RunOptions& options)
       "  sluice run exp.json --gpu sim --duration 10 --out results/today\n"
       "  sluice run exp.json --trace --out results/seen\n"
       "  sluice run -f exp.json --device 1 --session mine");
-  if (const auto exit_code = parse(app, argc, argv)) return exit_code;
+  if (const auto exit_code = base::parse(app, argc, argv)) return exit_code;
   if (options.experiment_file.empty()) {
-    throw ConfigError("no experiment file; see sluice run --help");
+    throw base::UsageError("no experiment file; see sluice run --help");
   }
   take_session_variable(options);
   return std::nullopt;
@@ -92,11 +92,12 @@ void apply_options(const RunOptions& options, Experiment& experiment) {
   nlohmann::json& source = experiment.source;
   if (options.duration_s) experiment.exp_dur_s = options.duration_s;
   if (!experiment.exp_dur_s) {
-    throw ConfigError(experiment.file + ": /: \"exp_dur\" is missing, and there is no --duration");
+    throw base::UsageError(experiment.file +
+                           ": /: \"exp_dur\" is missing, and there is no --duration");
   }
   if (options.device) experiment.device_id = *options.device;
   if (options.input && *options.input != "synthetic" && !std::filesystem::exists(*options.input)) {
-    throw ConfigError("--input: there is no file " + *options.input);
+    throw base::UsageError("--input: there is no file " + *options.input);
   }
   source["exp_dur"] = *experiment.exp_dur_s;
   source["device_id"] = experiment.device_id;

@@ -26,7 +26,7 @@ struct RunOptions {
 [[nodiscard]] std::optional<int> parse_run_options(int argc, char** argv, RunOptions& options);
 
 /// Puts the options into the experiment, also into its JSON, so that the copy which workers read
-/// says what is run. Throws ConfigError: no duration, input file missing, two
+/// says what is run. Throws base::UsageError: no duration, input file missing, two
 /// models with one log.
 void apply_options(const RunOptions& options, Experiment& experiment);
 

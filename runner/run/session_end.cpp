@@ -13,7 +13,7 @@ std::vector<std::string> wait_for_session_end(const std::string& session, double
   const auto deadline = Clock::now() + std::chrono::duration<double>(limit_s);
   const std::vector<std::string> traces{"/dev/shm/" + shm::board_name(session),
                                         shm::socket_path(session),
-                                        shm::runtime_dir() + "/" + session + ".simgpu"};
+                                        base::runtime_dir() + "/" + session + ".simgpu"};
   for (;;) {
     std::vector<std::string> left;
     for (const std::string& path : traces) {

@@ -9,9 +9,10 @@
 #include <numeric>
 #include <utility>
 
-#include "runner/config_error.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "runner/model_backend.hpp"
 #include "runner/run/progress.hpp"
-#include "shm/clock.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -19,15 +20,15 @@ namespace {
 constexpr std::size_t kLastLines = 10;
 
 double seconds_since(std::uint64_t start_ns) {
-  return static_cast<double>(shm::monotonic_ns() - start_ns) / 1e9;
+  return static_cast<double>(base::monotonic_ns() - start_ns) / 1e9;
 }
 
 /// What becomes the worker: `sluice exec` prepares the process. Empty for a model on the CPU, in
 /// whose process there is nothing to prepare.
 std::vector<std::string> exec_command(const RunContext& context, const Model& model) {
   if (runs_on_cpu(model, context.gpus)) return {};
-  std::vector<std::string> args{context.layout.program("sluice-exec"), "--session", context.session,
-                                "--gpu", context.gpus.simulated ? "sim" : "real"};
+  std::vector<std::string> args{context.install.program("sluice-exec"), "--session",
+                                context.session, "--gpu", context.gpus.simulated ? "sim" : "real"};
   if (model.control.hooked) {
     args.insert(args.end(), {"--priority", std::to_string(model.priority), "--policy",
                              shm::to_string(model.control.policy)});
@@ -54,11 +55,11 @@ void add_torch_options(const RunContext& context, const Model& model,
 /// The whole command of a worker.
 std::vector<std::string> worker_command(const RunContext& context, std::size_t index) {
   const Model& model = context.experiment.models[index];
-  const bool trace = model.backend == "trace";
+  const bool trace = model.backend == "recording";
   const auto device = static_cast<std::size_t>(context.experiment.device_id);
   std::vector<std::string> args = exec_command(context, model);
-  args.insert(args.end(), {context.layout.program(trace ? kTraceWorker : kTorchWorker), "--name",
-                           model.output_file_name, context.resolved_file, "--model",
+  args.insert(args.end(), {context.install.program(trace ? kRecordingWorker : kTorchWorker),
+                           "--name", model.output_file_name, context.resolved_file, "--model",
                            std::to_string(index), "--config-name", context.experiment.file,
                            "--device-name", context.gpus.names.at(device)});
   if (trace) {
@@ -105,7 +106,7 @@ bool Supervisor::wait(int limit_ms) {
     if (!worker.ready() && !worker.ended()) sources.push_back({worker.barrier_fd(), POLLIN, 0});
   }
   poll(sources.data(), sources.size(), std::max(0, limit_ms));
-  for (int signal = signals_.next(); signal != 0; signal = signals_.next()) {
+  for (int signal = signals_.next().signal; signal != 0; signal = signals_.next().signal) {
     if (signal != SIGCHLD) signal_ = signal;
   }
   return signal_ != 0;
@@ -113,21 +114,21 @@ bool Supervisor::wait(int limit_ms) {
 
 bool Supervisor::load(double limit_s) {
   constexpr int kLookMs = 200;
-  const std::uint64_t start = shm::monotonic_ns();
+  const std::uint64_t start = base::monotonic_ns();
   ProgressLine progress;
   for (;;) {
     std::string loading;
     for (WorkerProcess& worker : workers_) {
       worker.look();
-      if (worker.ended()) throw RunError("while loading, " + describe_death(worker));
+      if (worker.ended()) throw base::RunError("while loading, " + describe_death(worker));
       if (worker.ready()) continue;
       loading += (loading.empty() ? "" : ", ") + worker.name();
       if (seconds_since(start) < limit_s) continue;
       std::string lines;
       for (const std::string& line : worker.last_lines(kLastLines)) lines += "\n    " + line;
-      throw RunError(fmt::format("{} (pid {}) has not loaded within {:g} s{}{}", worker.name(),
-                                 worker.pid(), limit_s,
-                                 lines.empty() ? "" : "; its last lines:", lines));
+      throw base::RunError(fmt::format("{} (pid {}) has not loaded within {:g} s{}{}",
+                                       worker.name(), worker.pid(), limit_s,
+                                       lines.empty() ? "" : "; its last lines:", lines));
     }
     if (loading.empty()) return true;
     const double elapsed_s = seconds_since(start);
@@ -157,7 +158,7 @@ Supervisor::Stop Supervisor::run(double duration_s) {
     csv_files.push_back(model.output_file(".csv"));
   }
   Progress progress(duration_s, names, csv_files);
-  const std::uint64_t start = shm::monotonic_ns();
+  const std::uint64_t start = base::monotonic_ns();
   for (const WorkerProcess& worker : workers_) worker.release(start);
   const auto all_ended = [this] {
     return std::all_of(workers_.begin(), workers_.end(), [](const auto& w) { return w.ended(); });

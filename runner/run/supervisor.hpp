@@ -2,19 +2,19 @@
 #include <string>
 #include <vector>
 
+#include "base/install.hpp"
+#include "base/signal_fd.hpp"
 #include "runner/experiment.hpp"
-#include "runner/layout.hpp"
 #include "runner/run/gpu_query.hpp"
 #include "runner/run/mps.hpp"
 #include "runner/run/progress.hpp"
-#include "runner/run/signal_fd.hpp"
 #include "runner/run/worker_process.hpp"
 
 namespace sluice::runner {
 
 /// What a run needs to know beside the experiment.
 struct RunContext {
-  const Layout& layout;
+  const base::Install& install;
   const Experiment& experiment;
   const Gpus& gpus;
   std::string session;
@@ -29,11 +29,11 @@ struct RunContext {
 /// still live are killed with it.
 class Supervisor {
  public:
-  /// Starts all workers. Throws RunError.
+  /// Starts all workers. Throws base::RunError.
   explicit Supervisor(const RunContext& context);
 
-  /// Waits until every worker has loaded and said so. False if a signal came first. Throws RunError
-  /// if one ended or took longer than `limit_s`, with its last lines.
+  /// Waits until every worker has loaded and said so. False if a signal came first. Throws
+  /// base::RunError if one ended or took longer than `limit_s`, with its last lines.
   [[nodiscard]] bool load(double limit_s = 300);
 
   enum class Stop : std::uint8_t { kTime, kSignal, kAllDied };
@@ -57,7 +57,7 @@ class Supervisor {
   [[nodiscard]] bool wait(int limit_ms);
 
   const RunContext& context_;
-  SignalFd signals_;
+  base::SignalFd signals_;
   std::vector<WorkerProcess> workers_;
   int signal_ = 0;
   double elapsed_s_ = 0;

@@ -14,18 +14,18 @@
 #include <fstream>
 #include <thread>
 
-#include "runner/config_error.hpp"
+#include "base/error.hpp"
 #include "runner/load_barrier.hpp"
 
 namespace sluice::runner {
 namespace {
 
-std::array<Fd, 2> barrier_sockets() {
+std::array<base::Fd, 2> barrier_sockets() {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    throw RunError(std::string("no socket: ") + std::strerror(errno));
+    throw base::RunError(std::string("no socket: ") + std::strerror(errno));
   }
-  return {Fd(ends[0]), Fd(ends[1])};
+  return {base::Fd(ends[0]), base::Fd(ends[1])};
 }
 
 }  // namespace
@@ -33,11 +33,11 @@ std::array<Fd, 2> barrier_sockets() {
 WorkerProcess::WorkerProcess(std::string name, std::vector<std::string> args,
                              std::vector<std::string> environment, std::string output_file)
     : name_(std::move(name)), output_file_(std::move(output_file)) {
-  const Fd output(
+  const base::Fd output(
       open(output_file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
-  if (output.get() < 0) throw RunError(output_file_ + ": " + std::strerror(errno));
+  if (output.get() < 0) throw base::RunError(output_file_ + ": " + std::strerror(errno));
   auto sockets = barrier_sockets();
-  ChildOptions options;
+  base::ChildOptions options;
   options.args = std::move(args);
   options.environment = std::move(environment);
   options.args.insert(options.args.end(), {"--barrier-fd", std::to_string(sockets[1].get())});
@@ -46,7 +46,7 @@ WorkerProcess::WorkerProcess(std::string name, std::vector<std::string> args,
   options.inherited_fd = sockets[1].get();
   options.signal_when_we_die = SIGKILL;
   options.own_group = true;
-  pid_ = start_child(options);
+  pid_ = base::start_child(options);
   barrier_ = std::move(sockets[0]);
 }
 
@@ -61,7 +61,7 @@ void WorkerProcess::look() {
   int status = 0;
   if (waitpid(pid_, &status, WNOHANG) != pid_) return;
   ended_ = true;
-  end_ = describe_end(status);
+  end_ = base::describe_end(status);
 }
 
 void WorkerProcess::release(std::uint64_t start_monotonic_ns) const {

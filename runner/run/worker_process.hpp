@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runner/run/child.hpp"
-#include "runner/run/fd.hpp"
+#include "base/child.hpp"
+#include "base/fd.hpp"
 
 namespace sluice::runner {
 
@@ -14,7 +14,7 @@ namespace sluice::runner {
 class WorkerProcess {
  public:
   /// Starts it. `args` is the whole command but the barrier's descriptor; `environment`
-  /// as in ChildOptions; its output goes to `output_file`. Throws RunError.
+  /// as in base::ChildOptions; its output goes to `output_file`. Throws base::RunError.
   WorkerProcess(std::string name, std::vector<std::string> args,
                 std::vector<std::string> environment, std::string output_file);
   WorkerProcess(WorkerProcess&&) = default;
@@ -41,7 +41,7 @@ class WorkerProcess {
  private:
   std::string name_;
   std::string output_file_;
-  Fd barrier_;
+  base::Fd barrier_;
   pid_t pid_ = -1;
   bool ready_ = false;
   bool ended_ = false;

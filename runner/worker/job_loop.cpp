@@ -6,18 +6,18 @@
 #include <filesystem>
 #include <optional>
 
-#include "intercept/sluice.h"
+#include "base/clock.hpp"
+#include "engine/gpu_time.hpp"
 #include "runner/arrivals.hpp"
 #include "runner/job_log.hpp"
 #include "runner/load_barrier.hpp"
-#include "runner/worker/gpu_time.hpp"
-#include "shm/clock.hpp"
+#include "sluice/sluice.h"
 
 namespace sluice::runner {
 namespace {
 
 std::vector<std::string> header(const Model& model, const WorkerOptions& options,
-                                const Backend& backend, int device) {
+                                const engine::Backend& backend, int device) {
   std::string gpu = fmt::format("device: {} {}", device, options.device_name);
   if (options.cpu) {
     gpu = "device: CPU (no real GPU here: nothing is gated; JCT is real time)";
@@ -35,10 +35,10 @@ std::vector<std::string> header(const Model& model, const WorkerOptions& options
 /// One model's jobs and what is written of them.
 class JobLoop {
  public:
-  JobLoop(const Model& model, const WorkerOptions& options, Backend& backend, int device)
+  JobLoop(const Model& model, const WorkerOptions& options, engine::Backend& backend, int device)
       : options_(options),
         backend_(backend),
-        prepare_ns_(static_cast<std::uint64_t>(model.prepare_ms * 1e6)),
+        announce_ns_(static_cast<std::uint64_t>(model.announce_ms * 1e6)),
         marks_groups_(model.control.hooked && model.priority > 0),
         log_(model.output_file(".log"), model.priority, header(model, options, backend, device)),
         csv_(model.output_file(".csv")),
@@ -52,12 +52,12 @@ class JobLoop {
   /// First row of the CSV, and not in the log. Announced like the others: the first announcement of
   /// a process starts a thread.
   void warm_up() {
-    const GpuTime time(options_.time_scale, shm::monotonic_ns());
+    const engine::GpuTime time(options_.time_scale, base::monotonic_ns());
     write_csv(run_job(false, prepare(time, 0)));
   }
 
   void run(std::uint64_t start_monotonic_ns) {
-    const GpuTime time(options_.time_scale, start_monotonic_ns);
+    const engine::GpuTime time(options_.time_scale, start_monotonic_ns);
     time.sleep_until(0);
     for (std::uint64_t done = 0; options_.jobs == 0 || done < options_.jobs; ++done) {
       const std::uint64_t due = arrivals_.next_ns(time.now_ns());
@@ -75,50 +75,51 @@ class JobLoop {
 
  private:
   /// The job is known, and its input is being made ready. Returns the announcement, or 0.
-  std::uint64_t prepare(const GpuTime& time, std::uint64_t now_ns) const {
-    if (prepare_ns_ == 0) return 0;
-    const std::uint64_t real_ns = time.to_real_ns(prepare_ns_);
-    const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns() + real_ns);
-    time.wait_until(now_ns + prepare_ns_);
+  std::uint64_t prepare(const engine::GpuTime& time, std::uint64_t now_ns) const {
+    if (announce_ns_ == 0) return 0;
+    const std::uint64_t real_ns = time.to_real_ns(announce_ns_);
+    const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + real_ns);
+    time.wait_until(now_ns + announce_ns_);
     return announced;
   }
 
   JobRecord run_job(bool logged, std::uint64_t announced) {
     const bool mark = logged && marks_groups_;
     JobRecord record;
-    record.start_realtime_ns = shm::clock_ns(CLOCK_REALTIME);
-    const std::uint64_t start = shm::monotonic_ns();
-    if (mark) log_.group_start(shm::clock_ns(CLOCK_REALTIME));
+    record.start_realtime_ns = base::clock_ns(CLOCK_REALTIME);
+    const std::uint64_t start = base::monotonic_ns();
+    if (mark) log_.group_start(base::clock_ns(CLOCK_REALTIME));
     const std::uint64_t job = sluice_job_begin(announced);
     backend_.launch_job();
-    if (mark) log_.group_end(shm::clock_ns(CLOCK_REALTIME));
+    if (mark) log_.group_end(base::clock_ns(CLOCK_REALTIME));
     backend_.wait_for_job();
     sluice_job_end(job);
-    const std::uint64_t end = shm::monotonic_ns();
-    record.end_realtime_ns = shm::clock_ns(CLOCK_REALTIME);
+    const std::uint64_t end = base::monotonic_ns();
+    record.end_realtime_ns = base::clock_ns(CLOCK_REALTIME);
     record.jct_ms = static_cast<double>(end - start) / 1e6 / options_.time_scale;
     backend_.after_job();
     return record;
   }
 
   void write_csv(const JobRecord& record) {
-    const Backend::Memory memory = backend_.peak_memory();
+    const engine::Backend::Memory memory = backend_.peak_memory();
     csv_.job(record, memory.allocated_bytes, memory.reserved_bytes);
   }
 
   const WorkerOptions& options_;
-  Backend& backend_;
-  std::uint64_t prepare_ns_;  ///< Of the GPU's time.
+  engine::Backend& backend_;
+  std::uint64_t announce_ns_;  ///< Of the GPU's time.
   bool marks_groups_;
   JobLog log_;
   JobCsv csv_;
   Arrivals arrivals_;
-  std::optional<LineFile> queueing_;
+  std::optional<base::LineFile> queueing_;
 };
 
 }  // namespace
 
-void run_jobs(const Model& model, const WorkerOptions& options, Backend& backend, int device) {
+void run_jobs(const Model& model, const WorkerOptions& options, engine::Backend& backend,
+              int device) {
   // Made by the runner, but not where a worker is started by hand; a failure shows at the log.
   std::error_code ignored;
   std::filesystem::create_directories(model.output_file_path, ignored);
@@ -127,7 +128,7 @@ void run_jobs(const Model& model, const WorkerOptions& options, Backend& backend
   JobLoop loop(model, options, backend, device);
   loop.warm_up();
   const std::uint64_t start = options.barrier_fd < 0
-                                  ? shm::monotonic_ns()
+                                  ? base::monotonic_ns()
                                   : WorkerBarrier(options.barrier_fd).wait_for_start();
   loop.run(start);
 }

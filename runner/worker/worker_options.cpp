@@ -1,6 +1,6 @@
 #include "runner/worker/worker_options.hpp"
 
-#include "runner/config_error.hpp"
+#include "base/error.hpp"
 
 namespace sluice::runner {
 
@@ -23,8 +23,8 @@ const Model& chosen_model(const Experiment& experiment, const WorkerOptions& opt
   if (options.model_index < experiment.models.size()) {
     return experiment.models[options.model_index];
   }
-  throw ConfigError(options.experiment_file + ": has no model " +
-                    std::to_string(options.model_index));
+  throw base::UsageError(options.experiment_file + ": has no model " +
+                         std::to_string(options.model_index));
 }
 
 }  // namespace sluice::runner

@@ -25,7 +25,7 @@ struct WorkerOptions {
 /// Adds the options that every worker takes.
 void add_worker_options(CLI::App& app, WorkerOptions& options);
 
-/// The model that the options name. Throws ConfigError if the experiment has no such.
+/// The model that the options name. Throws base::UsageError if the experiment has no such.
 [[nodiscard]] const Model& chosen_model(const Experiment& experiment, const WorkerOptions& options);
 
 }  // namespace sluice::runner

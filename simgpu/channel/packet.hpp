@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "simgpu/channel/fd.hpp"
+#include "base/fd.hpp"
 
 namespace sluice::simgpu {
 
@@ -37,7 +37,7 @@ bool send_packet(int socket, const T& packet, int fd = -1) {
 // Receives one packet. Returns 1, 0 when nothing is there yet (a non-blocking socket or a
 // receive timeout), -1 when the other side is gone or sent something else.
 template <typename T>
-int receive_packet(int socket, T& packet, Fd& fd) {
+int receive_packet(int socket, T& packet, base::Fd& fd) {
   iovec data{&packet, sizeof packet};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -55,7 +55,7 @@ int receive_packet(int socket, T& packet, Fd& fd) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     int raw = -1;
     std::memcpy(&raw, CMSG_DATA(header), sizeof raw);
-    fd = Fd(raw);
+    fd = base::Fd(raw);
   }
   return received == static_cast<ssize_t>(sizeof packet) ? 1 : -1;
 }

@@ -15,20 +15,20 @@ namespace sluice::simgpu {
 std::string socket_path() {
   const char* variable = std::getenv("SLUICE_SESSION");
   const std::string session =
-      variable != nullptr && *variable != 0 ? variable : std::string(shm::kDefaultSession);
-  const std::string path = shm::runtime_dir() + "/" + session + ".simgpu";
+      variable != nullptr && *variable != 0 ? variable : std::string(base::kDefaultSession);
+  const std::string path = base::runtime_dir() + "/" + session + ".simgpu";
   const bool usable =
-      shm::valid_session_name(session) && path.size() < sizeof(sockaddr_un::sun_path);
+      base::valid_session_name(session) && path.size() < sizeof(sockaddr_un::sun_path);
   return usable ? path : std::string();
 }
 
-Fd lock_runtime_dir() {
+base::Fd lock_runtime_dir() {
   try {
-    shm::ensure_runtime_dir();
+    base::ensure_runtime_dir();
   } catch (const std::exception&) {
     return {};  // the driver has only an error code to say it with
   }
-  Fd dir(open(shm::runtime_dir().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  base::Fd dir(open(base::runtime_dir().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!dir) return {};
   while (flock(dir.get(), LOCK_EX) != 0) {
     if (errno != EINTR) return {};

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "simgpu/channel/fd.hpp"
+#include "base/fd.hpp"
 
 namespace sluice::simgpu {
 
@@ -14,6 +14,6 @@ std::string socket_path();
 // Makes the runtime folder and returns a descriptor of it that holds an exclusive flock, so that
 // one process at a time starts or ends a GPU process. Empty when the folder is not ours or open to
 // others.
-Fd lock_runtime_dir();
+base::Fd lock_runtime_dir();
 
 }  // namespace sluice::simgpu

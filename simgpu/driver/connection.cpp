@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "shm/futex.hpp"
+#include "base/futex.hpp"
 #include "simgpu/channel/packet.hpp"
 #include "simgpu/driver/start_gpu.hpp"
 
@@ -19,8 +19,8 @@ constexpr std::uint64_t kLivenessPeriod = 100'000'000;
 
 }  // namespace
 
-Fd make_shared_file(std::size_t bytes) {
-  Fd file(memfd_create("sluice-simgpu", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+base::Fd make_shared_file(std::size_t bytes) {
+  base::Fd file(memfd_create("sluice-simgpu", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return {};
   if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) return {};
   return file;
@@ -39,7 +39,7 @@ bool Connection::open() {
 }
 
 bool Connection::greet() {
-  const Fd file = make_shared_file(sizeof(Area));
+  const base::Fd file = make_shared_file(sizeof(Area));
   if (!file) return false;
   mapping_ = Mapping(file.get(), sizeof(Area), 0);
   if (!mapping_) return false;
@@ -50,7 +50,7 @@ bool Connection::greet() {
   return exchange(hello, file.get(), gpu_, doorbell_) && gpu_.status == 0 && doorbell_;
 }
 
-bool Connection::exchange(const Request& request, int file, Reply& reply, Fd& received) {
+bool Connection::exchange(const Request& request, int file, Reply& reply, base::Fd& received) {
   if (lost()) return false;
   if (send_packet(socket_.get(), request, file) &&
       receive_packet(socket_.get(), reply, received) == 1) {
@@ -63,7 +63,7 @@ bool Connection::exchange(const Request& request, int file, Reply& reply, Fd& re
 bool Connection::request(const Request& request, int file) {
   const std::lock_guard lock(mutex_);
   Reply reply;
-  Fd none;
+  base::Fd none;
   return exchange(request, file, reply, none) && reply.status == 0;
 }
 
@@ -88,7 +88,7 @@ bool Connection::wait_completed(Channel& channel, std::uint64_t sequence) {
     while (wanted > sequence && !channel.wanted.compare_exchange_weak(wanted, sequence)) {
     }
     if (channel.completed.load() >= sequence) break;
-    shm::futex_wait(channel.wake, seen, kLivenessPeriod);
+    base::futex_wait(channel.wake, seen, kLivenessPeriod);
     if (channel.completed.load() < sequence && channel.wake.load() == seen && check_lost()) {
       return false;
     }
@@ -98,8 +98,8 @@ bool Connection::wait_completed(Channel& channel, std::uint64_t sequence) {
 
 void Connection::abandon() {
   lost_ = true;
-  socket_ = Fd();
-  doorbell_ = Fd();
+  socket_ = base::Fd();
+  doorbell_ = base::Fd();
 }
 
 std::uint32_t Connection::name_index(std::string_view name) {

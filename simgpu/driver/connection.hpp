@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "simgpu/channel/fd.hpp"
+#include "base/fd.hpp"
 #include "simgpu/channel/layout.hpp"
 #include "simgpu/channel/mapping.hpp"
 #include "simgpu/channel/messages.hpp"
@@ -41,11 +41,11 @@ class Connection {
 
  private:
   bool greet();
-  bool exchange(const Request& request, int file, Reply& reply, Fd& received);
+  bool exchange(const Request& request, int file, Reply& reply, base::Fd& received);
 
   std::mutex mutex_;
-  Fd socket_;
-  Fd doorbell_;
+  base::Fd socket_;
+  base::Fd doorbell_;
   Mapping mapping_;
   Reply gpu_;
   std::atomic<bool> lost_ = false;
@@ -54,6 +54,6 @@ class Connection {
 };
 
 // A sealed memfd of `bytes` zeros; empty on failure.
-Fd make_shared_file(std::size_t bytes);
+base::Fd make_shared_file(std::size_t bytes);
 
 }  // namespace sluice::simgpu

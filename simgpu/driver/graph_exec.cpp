@@ -20,7 +20,7 @@ CUresult upload(const Graph& graph, std::uint64_t& number) {
   std::vector<Work> works;
   flatten(graph, works);
   const std::size_t bytes = works.size() * sizeof(Work);
-  const Fd file = make_shared_file(std::max<std::size_t>(bytes, 1));
+  const sluice::base::Fd file = make_shared_file(std::max<std::size_t>(bytes, 1));
   if (!file) return CUDA_ERROR_OUT_OF_MEMORY;
   if (pwrite(file.get(), works.data(), bytes, 0) != static_cast<ssize_t>(bytes)) {
     return CUDA_ERROR_OUT_OF_MEMORY;

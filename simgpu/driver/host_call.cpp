@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "shm/futex.hpp"
+#include "base/futex.hpp"
 #include "simgpu/driver/driver.hpp"
 #include "simgpu/driver/enqueue.hpp"
 
@@ -51,7 +51,7 @@ void HostCalls::serve() {
   for (;;) {
     std::atomic<std::uint32_t>& calls = driver().connection.area().host_calls;
     const std::uint32_t seen = calls.load();
-    if (!run_due()) shm::futex_wait(calls, seen, kSecond);
+    if (!run_due()) sluice::base::futex_wait(calls, seen, kSecond);
   }
 }
 

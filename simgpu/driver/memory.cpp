@@ -44,7 +44,7 @@ CUresult Memory::allocate(const Context& context, MemoryKind kind, std::size_t b
   const std::uint64_t rounded = (bytes + kPage - 1) / kPage * kPage;
   const bool device = kind == MemoryKind::kDevice;
   if (device && device_bytes_ + rounded > kDeviceMemoryBytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  const Fd file = make_shared_file(rounded);
+  const sluice::base::Fd file = make_shared_file(rounded);
   if (!file) return CUDA_ERROR_OUT_OF_MEMORY;
   Mapping mapping(file.get(), rounded, 0);
   if (!mapping) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -44,33 +44,34 @@ bool parse(const std::string& text, Line& line) {
   return true;
 }
 
-bool is_same_file(const Fd& file, const Line& line) {
+bool is_same_file(const base::Fd& file, const Line& line) {
   struct stat status {};
   return file && fstat(file.get(), &status) == 0 && status.st_ino == line.inode &&
          major(status.st_dev) == line.major && minor(status.st_dev) == line.minor;
 }
 
-Fd open_again(const std::string& path, const Line& line) {
-  Fd file(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  return is_same_file(file, line) ? std::move(file) : Fd();
+base::Fd open_again(const std::string& path, const Line& line) {
+  base::Fd file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  return is_same_file(file, line) ? std::move(file) : base::Fd();
 }
 
 // A memfd or a file without a name: this process may still have it open.
-Fd find_among_open(const Line& line) {
+base::Fd find_among_open(const Line& line) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
   if (!folder) return {};
   while (const dirent* entry = readdir(folder.get())) {
-    if (Fd file = open_again(std::string("/proc/self/fd/") + entry->d_name, line)) return file;
+    if (base::Fd file = open_again(std::string("/proc/self/fd/") + entry->d_name, line))
+      return file;
   }
   return {};
 }
 
-Fd open_file_of(const Line& line) {
-  if (Fd file = open_again(line.path, line)) return file;
+base::Fd open_file_of(const Line& line) {
+  if (base::Fd file = open_again(line.path, line)) return file;
   char range[64];
   std::snprintf(range, sizeof range, "/proc/self/map_files/%lx-%lx",
                 static_cast<unsigned long>(line.start), static_cast<unsigned long>(line.end));
-  if (Fd file = open_again(range, line)) return file;
+  if (base::Fd file = open_again(range, line)) return file;
   return find_among_open(line);
 }
 

@@ -2,13 +2,13 @@
 
 #include <cstdint>
 
-#include "simgpu/channel/fd.hpp"
+#include "base/fd.hpp"
 
 namespace sluice::simgpu {
 
 // The file behind shared memory of this process, so that another process can map the same pages.
 struct SharedPages {
-  Fd file;  // empty: private memory, or a file that cannot be opened again
+  base::Fd file;  // empty: private memory, or a file that cannot be opened again
   std::uint64_t offset = 0;
 };
 SharedPages find_shared_pages(std::uint64_t address, std::uint64_t bytes);

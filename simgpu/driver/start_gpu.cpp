@@ -27,8 +27,8 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
-Fd connect_to(const std::string& path) {
-  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+base::Fd connect_to(const std::string& path) {
+  base::Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const sockaddr_un address = address_of(path);
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);
   if (!socket || connect(socket.get(), generic, sizeof address) != 0) return {};
@@ -95,7 +95,7 @@ bool spawn(const std::string& program, const std::string& socket_name, int liste
 // to wait until the new process is ready.
 bool start(const std::string& path) {
   unlink(path.c_str());  // left by one that was killed
-  const Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const base::Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const sockaddr_un address = address_of(path);
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);
   if (!listener || bind(listener.get(), generic, sizeof address) != 0) return false;
@@ -106,13 +106,13 @@ bool start(const std::string& path) {
 
 }  // namespace
 
-Fd connect_to_gpu() {
+base::Fd connect_to_gpu() {
   const std::string path = socket_path();
   if (path.empty()) return {};
-  if (Fd socket = connect_to(path)) return socket;
-  const Fd lock = lock_runtime_dir();
+  if (base::Fd socket = connect_to(path)) return socket;
+  const base::Fd lock = lock_runtime_dir();
   if (!lock) return {};
-  if (Fd socket = connect_to(path)) return socket;
+  if (base::Fd socket = connect_to(path)) return socket;
   if (!start(path)) return {};
   return connect_to(path);
 }

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 #include "simgpu/driver/capture.hpp"
 #include "simgpu/driver/driver.hpp"
 #include "simgpu/driver/enqueue.hpp"
@@ -101,7 +101,7 @@ CUresult Stream::submit_one(const Work& work) {
   }
   Command& command = channel->ring.at((sequence - 1) % kRingSize);
   command.work = work;
-  command.submit_ns = shm::monotonic_ns();
+  command.submit_ns = base::monotonic_ns();
   command.order = context->next_order++;
   channel->submitted.store(sequence);
   // While something is outstanding here the GPU process will look at this channel anyway.

@@ -29,7 +29,7 @@ void survive_truncated_files() {
 }
 
 bool AddressSpace::map(std::uint64_t address, std::size_t bytes, std::uint64_t offset,
-                       const Fd& file) {
+                       const base::Fd& file) {
   Region region;
   region.bytes = bytes;
   if (file) {

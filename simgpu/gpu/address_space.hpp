@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <map>
 
-#include "simgpu/channel/fd.hpp"
+#include "base/fd.hpp"
 #include "simgpu/channel/mapping.hpp"
 
 namespace sluice::simgpu {
@@ -18,7 +18,7 @@ class AddressSpace {
  public:
   explicit AddressSpace(pid_t pid) : pid_(pid) {}
 
-  bool map(std::uint64_t address, std::size_t bytes, std::uint64_t offset, const Fd& file);
+  bool map(std::uint64_t address, std::size_t bytes, std::uint64_t offset, const base::Fd& file);
   void unmap(std::uint64_t address);
 
   // One aligned word of 4 or 8 bytes, read or written at once. False: no such memory.

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "simgpu/channel/fd.hpp"
+#include "base/fd.hpp"
 #include "simgpu/gpu/model.hpp"
 
 namespace sluice::simgpu {
@@ -27,7 +27,7 @@ class EventLog {
   void line(const char* kind, const Client& client, std::uint64_t stream, std::uint64_t sequence,
             Nanoseconds start, Nanoseconds end, const std::string& name);
 
-  Fd file_;
+  base::Fd file_;
   std::string buffer_;
 };
 

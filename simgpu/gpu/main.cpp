@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
 
   const double scale = number_from("SLUICE_SIM_SCALE", 10, 0.1, 10'000);
   const auto devices = static_cast<unsigned>(number_from("SLUICE_SIM_DEVICES", 1, 1, 16));
-  sluice::simgpu::Server server(sluice::simgpu::Fd(kListener), argv[1],
+  sluice::simgpu::Server server(sluice::base::Fd(kListener), argv[1],
                                 sluice::simgpu::Simulation(scale, devices, std::move(log)));
   server.run(stop_requested);
 }

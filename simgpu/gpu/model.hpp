@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "simgpu/channel/fd.hpp"
+#include "base/fd.hpp"
 #include "simgpu/channel/layout.hpp"
 #include "simgpu/channel/mapping.hpp"
 #include "simgpu/gpu/address_space.hpp"
@@ -59,11 +59,12 @@ struct Stream {
 };
 
 struct Client {
-  Client(pid_t peer, Fd connection) : pid(peer), socket(std::move(connection)), memory(peer) {}
+  Client(pid_t peer, base::Fd connection)
+      : pid(peer), socket(std::move(connection)), memory(peer) {}
 
   pid_t pid;
-  Fd socket;
-  Fd process;  // pidfd
+  base::Fd socket;
+  base::Fd process;  // pidfd
   Mapping area_mapping;
   AddressSpace memory;
   std::map<std::uint32_t, std::unique_ptr<Context>> contexts;

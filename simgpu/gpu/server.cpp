@@ -11,7 +11,7 @@
 #include <array>
 #include <cerrno>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 #include "shm/session.hpp"
 #include "simgpu/channel/packet.hpp"
 #include "simgpu/channel/runtime_dir.hpp"
@@ -24,35 +24,35 @@ constexpr Nanoseconds kStayWithoutClients = 1'000 * kMillisecond;
 
 }  // namespace
 
-Server::Server(Fd listener, std::string path, Simulation simulation)
+Server::Server(base::Fd listener, std::string path, Simulation simulation)
     : listener_(std::move(listener)),
       path_(std::move(path)),
       simulation_(std::move(simulation)),
       doorbell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      empty_since_(shm::monotonic_ns()) {}
+      empty_since_(base::monotonic_ns()) {}
 
 void Server::run(const volatile std::sig_atomic_t& stop) {
   while (stop == 0) {
-    if (known_.empty() && shm::monotonic_ns() - empty_since_ > kStayWithoutClients && close_shop())
+    if (known_.empty() && base::monotonic_ns() - empty_since_ > kStayWithoutClients && close_shop())
       return;
-    sleep(simulation_.advance(shm::monotonic_ns()));
+    sleep(simulation_.advance(base::monotonic_ns()));
   }
   close_shop();
 }
 
 bool Server::close_shop() {
-  const Fd lock = lock_runtime_dir();
+  const base::Fd lock = lock_runtime_dir();
   accept_clients();
   if (!known_.empty()) return false;
   unlink(path_.c_str());
-  shm::remove_runtime_dir_if_empty();
+  base::remove_runtime_dir_if_empty();
   return true;
 }
 
 // How long nothing can happen that needs this process. Polling becomes slower the longer a stream
 // has been parked: the first milliseconds decide about latencies, later ones only about CPU time.
 Nanoseconds Server::pause_before(const Simulation::Outlook& outlook) const {
-  const Nanoseconds now = shm::monotonic_ns();
+  const Nanoseconds now = base::monotonic_ns();
   Nanoseconds pause = 60'000 * kMillisecond;
   if (known_.empty()) {
     const Nanoseconds until = empty_since_ + kStayWithoutClients;
@@ -95,34 +95,34 @@ void Server::sleep(const Simulation::Outlook& outlook) {
     }
   }
   if (known_.empty()) {
-    if (!asked.empty()) empty_since_ = shm::monotonic_ns();
+    if (!asked.empty()) empty_since_ = base::monotonic_ns();
   }
   if (polled[0].revents != 0) accept_clients();
 }
 
 void Server::accept_clients() {
   for (;;) {
-    Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    base::Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return;
     ucred peer{};
     socklen_t size = sizeof peer;
     if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) continue;
     if (peer.uid != getuid()) continue;
     auto client = std::make_unique<Client>(peer.pid, std::move(socket));
-    client->process = Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+    client->process = base::Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
     known_.push_back(&simulation_.add_client(std::move(client)));
   }
 }
 
 void Server::answer(Client& client) {
   Request request;
-  Fd file;
+  base::Fd file;
   const int got = receive_packet(client.socket.get(), request, file);
   if (got == 0) return;
   if (got > 0) {
     // What was submitted before the request must be carried out before it, a graph dropped after
     // its last launch for one.
-    simulation_.advance(shm::monotonic_ns());
+    simulation_.advance(base::monotonic_ns());
     Reply reply;
     reply.gpu_pid = getpid();
     reply.devices = simulation_.devices();
@@ -136,7 +136,7 @@ void Server::answer(Client& client) {
   simulation_.drop_client(client);
 }
 
-bool Server::attach_area(Client& client, const Request& request, const Fd& file) {
+bool Server::attach_area(Client& client, const Request& request, const base::Fd& file) {
   struct stat status {};
   const bool shrinks = (fcntl(file.get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0;
   if (request.a != kProtocolVersion || shrinks || fstat(file.get(), &status) != 0) return false;
@@ -145,7 +145,7 @@ bool Server::attach_area(Client& client, const Request& request, const Fd& file)
   return client.area() != nullptr;
 }
 
-bool Server::take_graph(Client& client, const Request& request, const Fd& file) {
+bool Server::take_graph(Client& client, const Request& request, const base::Fd& file) {
   auto graph = std::make_shared<GraphWork>(request.b);
   const auto bytes = static_cast<ssize_t>(request.b * sizeof(Work));
   if (pread(file.get(), graph->data(), static_cast<std::size_t>(bytes), 0) != bytes) return false;
@@ -153,7 +153,7 @@ bool Server::take_graph(Client& client, const Request& request, const Fd& file) 
   return true;
 }
 
-bool Server::handle(Client& client, const Request& request, Fd& file, Reply&) {
+bool Server::handle(Client& client, const Request& request, base::Fd& file, Reply&) {
   if (client.area() == nullptr && request.kind != RequestKind::kHello) return false;
   switch (request.kind) {
     case RequestKind::kHello:

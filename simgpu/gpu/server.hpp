@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "simgpu/channel/fd.hpp"
+#include "base/fd.hpp"
 #include "simgpu/channel/messages.hpp"
 #include "simgpu/gpu/simulation.hpp"
 
@@ -14,7 +14,7 @@ namespace sluice::simgpu {
 class Server {
  public:
   // `listener` is bound to `path` and listens.
-  Server(Fd listener, std::string path, Simulation simulation);
+  Server(base::Fd listener, std::string path, Simulation simulation);
 
   // Until a second after the last client has gone, or until `stop` is set.
   void run(const volatile std::sig_atomic_t& stop);
@@ -22,18 +22,18 @@ class Server {
  private:
   void accept_clients();
   void answer(Client& client);
-  bool handle(Client& client, const Request& request, Fd& file, Reply& reply);
-  static bool attach_area(Client& client, const Request& request, const Fd& file);
-  static bool take_graph(Client& client, const Request& request, const Fd& file);
+  bool handle(Client& client, const Request& request, base::Fd& file, Reply& reply);
+  static bool attach_area(Client& client, const Request& request, const base::Fd& file);
+  static bool take_graph(Client& client, const Request& request, const base::Fd& file);
   void sleep(const Simulation::Outlook& outlook);
   Nanoseconds pause_before(const Simulation::Outlook& outlook) const;
   // Removes the socket unless somebody has connected meanwhile.
   bool close_shop();
 
-  Fd listener_;
+  base::Fd listener_;
   std::string path_;
   Simulation simulation_;
-  Fd doorbell_;
+  base::Fd doorbell_;
   Nanoseconds empty_since_;
   std::vector<Client*> known_;
 };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shm/futex.hpp"
+#include "base/futex.hpp"
 
 namespace sluice::simgpu {
 
@@ -53,7 +53,7 @@ void Simulation::destroy_context(Client& client, std::uint32_t id) {
     channel.completed = channel.submitted.load();
     channel.wanted = kNothingWanted;
     channel.wake.fetch_add(1);
-    shm::futex_wake_all(channel.wake);
+    base::futex_wake_all(channel.wake);
   }
   const auto found = client.contexts.find(id);
   if (found == client.contexts.end()) return;

@@ -1,7 +1,7 @@
 // The commands of one stream, in order.
 #include <algorithm>
 
-#include "shm/futex.hpp"
+#include "base/futex.hpp"
 #include "simgpu/gpu/costs.hpp"
 #include "simgpu/gpu/simulation.hpp"
 
@@ -187,7 +187,7 @@ void Simulation::call_host(Stream& stream) {
   channel.host_due.fetch_add(1);
   Area& area = *stream.client->area();
   area.host_calls.fetch_add(1);
-  shm::futex_wake_all(area.host_calls);
+  base::futex_wake_all(area.host_calls);
 }
 
 bool Simulation::value_is_there(Stream& stream) {
@@ -260,7 +260,7 @@ void Simulation::finish_command(Stream& stream, Nanoseconds at) {
   if (channel.wanted.load() > done) return;
   channel.wanted = kNothingWanted;
   channel.wake.fetch_add(1);
-  shm::futex_wake_all(channel.wake);
+  base::futex_wake_all(channel.wake);
 }
 
 }  // namespace sluice::simgpu

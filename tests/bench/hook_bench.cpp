@@ -71,7 +71,7 @@ std::atomic<std::uint64_t>* shared_time(int fd) {
   auto& ran = *shared_time(fd);
   for (;;) {
     launch();
-    ran.store(shm::monotonic_ns());
+    ran.store(base::monotonic_ns());
   }
 }
 
@@ -95,7 +95,7 @@ void end_to_running_again(benchmark::State& state) {
     critical.begin();
     while (slot.waiters.load() == 0) std::this_thread::yield();
     usleep(1000);  // it sleeps by now
-    const std::uint64_t ended = shm::monotonic_ns();
+    const std::uint64_t ended = base::monotonic_ns();
     critical.end();
     while (ran.load() < ended) {
     }

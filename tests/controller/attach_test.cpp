@@ -23,7 +23,7 @@ class Attach : public RunningControllerTest {};
 // Prevents: a client that obeys a slot which does not say who and what it is.
 TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   const Look look(session_);
-  const Fd connection = connect_to(session_);
+  const base::Fd connection = connect_to(session_);
   shm::Request request = good_request(7, 3);
   request.policy = shm::Policy{shm::PolicyKind::kSync, 5}.pack();
   std::strcpy(request.device_name.data(), "Some GPU");
@@ -52,7 +52,7 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
 // Prevents: ordinals of CUDA_VISIBLE_DEVICES taken for devices; one slot for two devices.
 TEST_F(Attach, OneSlotPerDeviceOfAProcess) {
   const Look look(session_);
-  const Fd connection = connect_to(session_);
+  const base::Fd connection = connect_to(session_);
   const shm::Reply first = ask_controller(connection.get(), good_request(0, 1));
   const shm::Reply second = ask_controller(connection.get(), good_request(0, 2));
   const shm::Reply third = ask_controller(connection.get(), good_request(0, 1));
@@ -67,16 +67,16 @@ TEST_F(Attach, OneSlotPerDeviceOfAProcess) {
 // Prevents: clients that pace although nobody ranks above them, or that do not although one does.
 TEST_F(Attach, OutrankedFollowsWhoLives) {
   const Look look(session_);
-  const Fd low_connection = connect_to(session_);
+  const base::Fd low_connection = connect_to(session_);
   const int low = ask_controller(low_connection.get(), good_request(1, 1)).slot;
   EXPECT_EQ(look.slot(low).outranked.load(), 0U);
-  const Fd equal = connect_to(session_);
+  const base::Fd equal = connect_to(session_);
   ask_controller(equal.get(), good_request(1, 1));
-  const Fd elsewhere = connect_to(session_);
+  const base::Fd elsewhere = connect_to(session_);
   ask_controller(elsewhere.get(), good_request(9, 2));
   EXPECT_EQ(look.slot(low).outranked.load(), 0U) << "an equal, and one on another device";
   {
-    const Fd above = connect_to(session_);
+    const base::Fd above = connect_to(session_);
     const int high = ask_controller(above.get(), good_request(2, 1)).slot;
     EXPECT_EQ(look.slot(low).outranked.load(), 1U);
     EXPECT_EQ(look.slot(high).outranked.load(), 0U);
@@ -87,7 +87,7 @@ TEST_F(Attach, OutrankedFollowsWhoLives) {
 // Prevents: a session that is full refuses without a word, or hands out a slot twice.
 TEST_F(Attach, The64thClientIsRefusedAndAFreedSlotGivenOutAgain) {
   const Look look(session_);
-  std::vector<Fd> connections;
+  std::vector<base::Fd> connections;
   std::uint64_t slots = 0;
   for (int i = 0; i < shm::kSlots; ++i) {
     connections.push_back(connect_to(session_));
@@ -102,9 +102,9 @@ TEST_F(Attach, The64thClientIsRefusedAndAFreedSlotGivenOutAgain) {
             "refused 1 all 63 slots are taken; end a client, or use another session");
 
   const std::uint32_t generation = shm::SlotInfo::unpack(look.slot(17).info.load()).generation;
-  connections[17] = Fd();
+  connections[17] = base::Fd();
   ASSERT_TRUE(eventually([&] { return look.state(17) == SlotState::kFree; }));
-  const Fd again = connect_to(session_);
+  const base::Fd again = connect_to(session_);
   const shm::Reply reply = ask_controller(again.get(), good_request());
   EXPECT_EQ(reply.slot, 17);
   EXPECT_GT(reply.generation, generation);
@@ -112,17 +112,17 @@ TEST_F(Attach, The64thClientIsRefusedAndAFreedSlotGivenOutAgain) {
 
 // Prevents: the 33rd device gets the gates of another one.
 TEST_F(Attach, The33rdDeviceIsRefusedAndAnUnusedOneReplaced) {
-  std::vector<Fd> connections;
+  std::vector<base::Fd> connections;
   for (int device = 0; device < shm::kMaxDevices; ++device) {
     connections.push_back(connect_to(session_));
     ASSERT_EQ(ask_controller(connections.back().get(), good_request(0, device)).status,
               ReplyStatus::kOk);
   }
-  const Fd late = connect_to(session_);
+  const base::Fd late = connect_to(session_);
   const shm::Reply refused = ask_controller(late.get(), good_request(0, 100));
   EXPECT_EQ(refused.status, ReplyStatus::kSessionFull);
   EXPECT_STRNE(refused.text.data(), "");
-  connections[5] = Fd();
+  connections[5] = base::Fd();
   EXPECT_TRUE(eventually(
       [&] { return ask_controller(late.get(), good_request(0, 100)).status == ReplyStatus::kOk; }));
 }
@@ -157,13 +157,13 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
 
 // Prevents: a process takes the slot of another one, of another board, or of its own past.
 TEST_F(Attach, AttachesAgainOnlyToItsOwnSlot) {
-  const Fd connection = connect_to(session_);
+  const base::Fd connection = connect_to(session_);
   shm::Request request = good_request();
   const shm::Reply given = ask_controller(connection.get(), request);
   request.slot = given.slot;
   request.generation = given.generation;
   request.board_id = given.board_id;
-  const Fd again = connect_to(session_);
+  const base::Fd again = connect_to(session_);
   const shm::Reply same = ask_controller(again.get(), request);
   EXPECT_EQ(same.status, ReplyStatus::kOk);
   EXPECT_EQ(same.slot, given.slot);
@@ -189,15 +189,15 @@ TEST_F(Attach, AttachesAgainOnlyToItsOwnSlot) {
 // Prevents: the slot that moved to a second connection is freed when the first one closes.
 TEST_F(Attach, TheOldConnectionMayCloseAfterAttachingAgain) {
   const Look look(session_);
-  Fd connection = connect_to(session_);
+  base::Fd connection = connect_to(session_);
   shm::Request request = good_request();
   const shm::Reply given = ask_controller(connection.get(), request);
   request.slot = given.slot;
   request.generation = given.generation;
   request.board_id = given.board_id;
-  const Fd again = connect_to(session_);
+  const base::Fd again = connect_to(session_);
   ASSERT_EQ(ask_controller(again.get(), request).status, ReplyStatus::kOk);
-  connection = Fd();
+  connection = base::Fd();
   ask_controller(connect_to(session_).get(), good_request());  // a round trip behind the close
   const std::uint64_t beat = look.board().heartbeat_ns.load();
   ASSERT_TRUE(eventually([&] { return look.board().heartbeat_ns.load() > beat + 1; }));
@@ -209,7 +209,7 @@ TEST_F(Attach, SocketAndFolderAreTheOwnersOnly) {
   struct stat found {};
   ASSERT_EQ(stat(shm::socket_path(session_).c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777U, 0600U);
-  ASSERT_EQ(stat(shm::runtime_dir().c_str(), &found), 0);
+  ASSERT_EQ(stat(base::runtime_dir().c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777U, 0700U);
 }
 
@@ -218,7 +218,7 @@ TEST_F(Attach, AnotherUserIsRefused) {
   constexpr uid_t kNobody = 65534;
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   chmod(directory_.c_str(), 0711);
-  chmod(shm::runtime_dir().c_str(), 0711);
+  chmod(base::runtime_dir().c_str(), 0711);
   chmod(shm::socket_path(session_).c_str(), 0666);
   ASSERT_EQ(seteuid(kNobody), 0);
   // Not by connect_controller(), which would refuse first.
@@ -226,7 +226,7 @@ TEST_F(Attach, AnotherUserIsRefused) {
   address.sun_family = AF_UNIX;
   (directory_ + "/sluice/" + session_ + ".sock")
       .copy(address.sun_path, sizeof(address.sun_path) - 1);
-  const Fd connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const base::Fd connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const int connected =
       connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   ASSERT_EQ(seteuid(0), 0);

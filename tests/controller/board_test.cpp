@@ -68,7 +68,7 @@ TEST_F(FoundBoard, AnotherLayoutVersionIsReplacedOnlyWhenNobodyUsesIt) {
     const shm::BoardMapping user = shm::BoardMapping::attach(session_);
     user.board().layout_version.store(shm::kLayoutVersion + 1);
     const std::string said = refused_with();
-    EXPECT_NE(said.find("layout version " + std::to_string(shm::kLayoutVersion + 1)),
+    EXPECT_NE(said.find("install version " + std::to_string(shm::kLayoutVersion + 1)),
               std::string::npos)
         << said;
     EXPECT_EQ(user.board().layout_version.load(), shm::kLayoutVersion + 1) << "left alone";
@@ -103,36 +103,36 @@ TEST_F(FoundBoard, TheLastUserRemovesItEvenWhereTwoLeaveTogether) {
   shm::BoardMapping third = shm::BoardMapping::attach(session_);
   EXPECT_FALSE(other.remove_if_unused()) << "there is a third";
   EXPECT_TRUE(third.remove_if_unused());
-  std::filesystem::remove_all(shm::runtime_dir());
+  std::filesystem::remove_all(base::runtime_dir());
 }
 
 // Prevents: another user plants a board, or a folder, that we then trust.
 TEST_F(FoundBoard, AnotherUsersBoardOrFolderIsRefused) {
   constexpr uid_t kNobody = 65534;
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's file";
-  Fd(open(board_file().c_str(), O_CREAT | O_RDWR, 0600));
+  base::Fd(open(board_file().c_str(), O_CREAT | O_RDWR, 0600));
   ASSERT_EQ(chown(board_file().c_str(), kNobody, kNobody), 0);
   std::string said = refused_with();
   EXPECT_NE(said.find("belongs to another user"), std::string::npos) << said;
   EXPECT_TRUE(std::filesystem::exists(board_file())) << "it is not ours to remove";
   std::filesystem::remove(board_file());
 
-  std::filesystem::create_directory(shm::runtime_dir());
-  ASSERT_EQ(chown(shm::runtime_dir().c_str(), kNobody, kNobody), 0);
+  std::filesystem::create_directory(base::runtime_dir());
+  ASSERT_EQ(chown(base::runtime_dir().c_str(), kNobody, kNobody), 0);
   said = refused_with();
   EXPECT_NE(said.find("belongs to another user"), std::string::npos) << said;
   EXPECT_FALSE(std::filesystem::exists(board_file())) << "a start that failed leaves nothing";
-  std::filesystem::remove(shm::runtime_dir());
+  std::filesystem::remove(base::runtime_dir());
 }
 
 // Prevents: a file of the user's is deleted because it has the socket's name.
 TEST_F(FoundBoard, WhatIsNoSocketIsNotReplaced) {
-  shm::ensure_runtime_dir();
-  Fd(open(shm::socket_path(session_).c_str(), O_CREAT | O_RDWR, 0600));
+  base::ensure_runtime_dir();
+  base::Fd(open(shm::socket_path(session_).c_str(), O_CREAT | O_RDWR, 0600));
   const std::string said = refused_with();
   EXPECT_NE(said.find("is not a socket"), std::string::npos) << said;
   EXPECT_TRUE(std::filesystem::exists(shm::socket_path(session_)));
-  std::filesystem::remove_all(shm::runtime_dir());
+  std::filesystem::remove_all(base::runtime_dir());
 }
 
 }  // namespace

@@ -224,10 +224,10 @@ TEST_F(Faults, ExecInsideAJobOpensTheGateAndFreesTheSlot) {
 TEST_F(Faults, AClientThatNeverGoesLiveGivesItsSlotBack) {
   const auto controller = start_controller();
   const Look look(session_);
-  Fd connection = connect_to(session_);
+  base::Fd connection = connect_to(session_);
   const shm::Reply reply = ask_controller(connection.get(), good_request());
   ASSERT_EQ(look.state(reply.slot), SlotState::kReserved);
-  connection = Fd();
+  connection = base::Fd();
   EXPECT_TRUE(eventually([&] { return look.board().used.load() == 0; }));
   controller->signal(SIGTERM);
   EXPECT_EQ(controller->wait(), 0);
@@ -264,11 +264,11 @@ TEST_F(Faults, AStoppedControllerGoesOn) {
   const Look look(session_);
   controller->signal(SIGSTOP);
   ASSERT_TRUE(eventually([&] {
-    return shm::monotonic_ns() - look.board().heartbeat_ns.load() > 2 * shm::kHeartbeatLostNs;
+    return base::monotonic_ns() - look.board().heartbeat_ns.load() > 2 * shm::kHeartbeatLostNs;
   }));
   controller->signal(SIGCONT);
   EXPECT_TRUE(eventually([&] {
-    return shm::monotonic_ns() - look.board().heartbeat_ns.load() < shm::kHeartbeatLostNs;
+    return base::monotonic_ns() - look.board().heartbeat_ns.load() < shm::kHeartbeatLostNs;
   }));
   EXPECT_EQ(look.state(low.slot()), SlotState::kLive);
   low.order("leave");

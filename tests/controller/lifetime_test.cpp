@@ -31,7 +31,7 @@ TEST_F(Lifetime, SigtermOpensAllGatesAndRemovesEverything) {
   EXPECT_EQ(controller->wait(), 0);
   EXPECT_EQ(look.gate(low.slot()), 0U);
   EXPECT_EQ(look.board().controller_pid.load(), 0U);
-  EXPECT_FALSE(std::filesystem::exists(shm::runtime_dir()));
+  EXPECT_FALSE(std::filesystem::exists(base::runtime_dir()));
   EXPECT_TRUE(std::filesystem::exists(board_file())) << "clients still use it";
   low.process().signal(SIGCONT);
   for (Client* client : {&low, &high}) {
@@ -67,8 +67,8 @@ TEST_F(Lifetime, ExitWhenIdleWaitsForTheLastClient) {
   const Look look(session_);
   Client client(session_, 0);
   // Past the first three seconds; shown by the lapse of time on the board's own clock.
-  const std::uint64_t start = shm::monotonic_ns();
-  ASSERT_TRUE(eventually([&] { return shm::monotonic_ns() > start + 4'500'000'000; }));
+  const std::uint64_t start = base::monotonic_ns();
+  ASSERT_TRUE(eventually([&] { return base::monotonic_ns() > start + 4'500'000'000; }));
   EXPECT_NE(look.board().controller_pid.load(), 0U);
   client.order("leave");
   EXPECT_EQ(controller->wait(), 0);
@@ -82,8 +82,8 @@ TEST_F(Lifetime, ALeaseLastsAsLongAsItsProcess) {
   auto holder = std::make_unique<Child>(
       std::vector<std::string>{SLUICE_FAKE_CLIENT_PROGRAM, session_, "lease", "0"});
   EXPECT_EQ(holder->read_line(), "leased");
-  const std::uint64_t start = shm::monotonic_ns();
-  ASSERT_TRUE(eventually([&] { return shm::monotonic_ns() > start + 4'500'000'000; }));
+  const std::uint64_t start = base::monotonic_ns();
+  ASSERT_TRUE(eventually([&] { return base::monotonic_ns() > start + 4'500'000'000; }));
   EXPECT_NE(look.board().controller_pid.load(), 0U);
   holder.reset();
   EXPECT_EQ(controller->wait(), 0);
@@ -118,7 +118,7 @@ TEST_F(Lifetime, ABadSessionVariableIsAUsageError) {
   setenv("SLUICE_SESSION", "../etc", 1);
   EXPECT_EQ(Child({SLUICE_CONTROLLER_PROGRAM}, log_path()).wait(), 2);
   unsetenv("SLUICE_SESSION");
-  EXPECT_NE(log().find("'../etc' is no session name"), std::string::npos) << log();
+  EXPECT_NE(log().find("'../etc' cannot name a session"), std::string::npos) << log();
 }
 
 // Prevents: a terminal that is stopped, or a log that nobody reads, stops the heartbeat and with
@@ -126,13 +126,13 @@ TEST_F(Lifetime, ABadSessionVariableIsAUsageError) {
 TEST_F(Lifetime, AFullLogPipeStopsNeitherHeartbeatNorExit) {
   const std::string pipe = directory_ + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  const Fd reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const base::Fd reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   fcntl(reader.get(), F_SETPIPE_SZ, 4096);
   Child controller({SLUICE_CONTROLLER_PROGRAM, "--session", session_, "--log-level", "debug"},
                    pipe);
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(shm::socket_path(session_)); }));
   const Look look(session_);
-  const Fd connection = connect_to(session_);
+  const base::Fd connection = connect_to(session_);
   shm::Request request = good_request();
   request.priority = 1000;
   for (int i = 0; i < 2000; ++i) {  // a line each
@@ -148,7 +148,7 @@ TEST_F(Lifetime, AFullLogPipeStopsNeitherHeartbeatNorExit) {
 
 // Prevents: a client that the controller cannot watch holds gates that nobody opens.
 TEST_F(Lifetime, AClientOfAnotherPidNamespaceIsRefused) {
-  const Fd own(open("/proc/self/ns/pid_for_children", O_RDONLY | O_CLOEXEC));
+  const base::Fd own(open("/proc/self/ns/pid_for_children", O_RDONLY | O_CLOEXEC));
   if (!own || unshare(CLONE_NEWPID) != 0) GTEST_SKIP() << "may not make a pid namespace";
   const auto controller = launch_controller();
   ASSERT_EQ(setns(own.get(), CLONE_NEWPID), 0);

@@ -146,8 +146,8 @@ class MetricsServer : public ControllerTest {
     ControllerTest::TearDown();
   }
 
-  Fd connect_http() const {
-    Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  base::Fd connect_http() const {
+    base::Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(port_));
@@ -159,7 +159,7 @@ class MetricsServer : public ControllerTest {
   }
 
   std::string fetch(const std::string& head) const {
-    const Fd fd = connect_http();
+    const base::Fd fd = connect_http();
     const std::string request = head + " HTTP/1.1\r\nHost: x\r\n\r\n";
     send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL);
     std::string answer;
@@ -191,7 +191,7 @@ TEST_F(MetricsServer, ServesThePageAndNothingElse) {
 // Prevents: one client of the page that says nothing keeps all others from it, or the loop from
 // its heartbeat.
 TEST_F(MetricsServer, SilentAndBrokenPeersStopNobody) {
-  std::vector<Fd> silent;
+  std::vector<base::Fd> silent;
   for (int i = 0; i < 10; ++i) silent.push_back(connect_http());
   send(silent[0].get(), "\x16\x03garbage", 9, MSG_NOSIGNAL);
   EXPECT_TRUE(fetch("GET /metrics").starts_with("HTTP/1.1 200 "));

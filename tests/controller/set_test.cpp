@@ -24,7 +24,7 @@ class Set : public RunningControllerTest {
     return request;
   }
   [[nodiscard]] shm::Reply ask(const shm::Request& request) const {
-    const Fd connection = connect_to(session_);
+    const base::Fd connection = connect_to(session_);
     return ask_controller(connection.get(), request);
   }
   [[nodiscard]] ReplyStatus set_priority(const Client& client, unsigned priority) const {

@@ -48,8 +48,8 @@ Child::Child(const std::vector<std::string>& command, const std::string& log) {
   posix_spawn_file_actions_destroy(&actions);
   close(in[0]);
   close(out[1]);
-  to_ = Fd(in[1]);
-  from_ = Fd(out[0]);
+  to_ = base::Fd(in[1]);
+  from_ = base::Fd(out[0]);
   if (error != 0) throw std::runtime_error("cannot start " + command.front());
 }
 
@@ -107,7 +107,8 @@ void ControllerTest::SetUp() {
 
 void ControllerTest::TearDown() {
   EXPECT_FALSE(std::filesystem::exists(board_file())) << "the board was left behind";
-  EXPECT_FALSE(std::filesystem::exists(shm::runtime_dir())) << "the runtime folder was left behind";
+  EXPECT_FALSE(std::filesystem::exists(base::runtime_dir()))
+      << "the runtime folder was left behind";
   if (HasFailure()) std::fprintf(stderr, "--- log of the controller\n%s---\n", log().c_str());
   std::filesystem::remove(board_file());
   std::filesystem::remove_all(directory_);
@@ -163,8 +164,8 @@ void stop_with_fresh_heartbeat(const Child& controller, const std::string& sessi
       std::numeric_limits<std::uint64_t>::max());
 }
 
-Fd connect_to(const std::string& session) {
-  Fd fd(shm::connect_controller(shm::socket_path(session).c_str()));
+base::Fd connect_to(const std::string& session) {
+  base::Fd fd(shm::connect_controller(shm::socket_path(session).c_str()));
   EXPECT_TRUE(fd) << "cannot connect";
   return fd;
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/fd.hpp"
+#include "base/fd.hpp"
 #include "shm/mapping.hpp"
 #include "shm/messages.hpp"
 #include "shm/view.hpp"
@@ -50,8 +50,8 @@ class Child {
  private:
   pid_t pid_ = -1;
   std::optional<int> status_;
-  Fd to_;
-  Fd from_;
+  base::Fd to_;
+  base::Fd from_;
 };
 
 /// A fresh session in a runtime directory of its own. At its end nothing may be left of it.
@@ -143,7 +143,7 @@ class Look {
 void stop_with_fresh_heartbeat(const Child& controller, const std::string& session);
 
 /// A bare connection to the session's controller.
-Fd connect_to(const std::string& session);
+base::Fd connect_to(const std::string& session);
 
 /// A request that a controller accepts, for device UUID `device`.
 shm::Request good_request(int priority = 0, int device = 1);

@@ -20,7 +20,7 @@ class Wire : public RunningControllerTest {
  protected:
   /// Sends bytes on a new connection. The reply's status, or nothing if it just hung up.
   std::optional<ReplyStatus> send_bytes(const std::vector<unsigned char>& bytes) {
-    const Fd connection = connect_to(session_);
+    const base::Fd connection = connect_to(session_);
     send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     pollfd ready{connection.get(), POLLIN, 0};
     EXPECT_EQ(poll(&ready, 1, static_cast<int>(kPatience.count())), 1);
@@ -52,7 +52,7 @@ TEST_F(Wire, WrongSizesAndVersionsAreNamed) {
 
 // Prevents: a value out of range reaches the board.
 TEST_F(Wire, ValuesOutOfRangeAreRefused) {
-  const Fd connection = connect_to(session_);
+  const base::Fd connection = connect_to(session_);
   const auto status_of = [&](auto change) {
     shm::Request wrong = good_request();
     change(wrong);
@@ -93,15 +93,15 @@ TEST_F(Wire, GarbageHarmsNobody) {
 // Prevents: peers that never read, never ask or never close stop the heartbeat, or keep others out.
 TEST_F(Wire, SlowPeersStopNobody) {
   const Look look(session_);
-  const Fd deaf = connect_to(session_);
+  const base::Fd deaf = connect_to(session_);
   shm::Request request = good_request();
   request.priority = 999;
   for (int i = 0; i < 5000; ++i) {
     send(deaf.get(), &request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
-  std::vector<Fd> mute;
+  std::vector<base::Fd> mute;
   while (mute.size() < 400) {  // more than the controller keeps
-    Fd fd(shm::connect_controller(shm::socket_path(session_).c_str()));
+    base::Fd fd(shm::connect_controller(shm::socket_path(session_).c_str()));
     if (fd) mute.push_back(std::move(fd));  // else its queue is full just now
   }
   const std::uint64_t beat = look.board().heartbeat_ns.load();

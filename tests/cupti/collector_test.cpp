@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 #include "tests/cupti/fakecupti.hpp"
 
 namespace {
@@ -109,10 +109,10 @@ TEST_F(CollectorTest, AKernelIsReportedUnderItsLaunch) {
 
 TEST_F(CollectorTest, TimesAreOfTheMonotonicClock) {
   start();
-  const std::uint64_t before = sluice::shm::monotonic_ns();
+  const std::uint64_t before = sluice::base::monotonic_ns();
   const std::uint64_t now = fake_->now();
   EXPECT_LE(before, now);
-  EXPECT_LE(now, sluice::shm::monotonic_ns());
+  EXPECT_LE(now, sluice::base::monotonic_ns());
 }
 
 // A launch that CUPTI has no time for (no room on the GPU) must not become an execution at time 0.

@@ -13,8 +13,8 @@
 #include <sstream>
 #include <string>
 
-#include "intercept/sluice.h"
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
+#include "sluice/sluice.h"
 #include "workers.hpp"
 
 namespace sluice::endtoend {
@@ -25,7 +25,7 @@ void answer(const std::string& text = {}) {
   std::fflush(stdout);
 }
 
-std::string now() { return std::to_string(shm::monotonic_ns()); }
+std::string now() { return std::to_string(base::monotonic_ns()); }
 
 class Commands {
  public:
@@ -122,13 +122,13 @@ class Commands {
   /// The stream stands still until a word is set, and the program sets it only after `count` more
   /// launches: who waits for one of them to end waits for ever.
   void wait_for_own_later_launch(std::uint64_t count) {
-    const std::uint64_t start = shm::monotonic_ns();
+    const std::uint64_t start = base::monotonic_ns();
     gpu_.progress().release.store(0);
     gpu_.hold(stream_);
     for (std::uint64_t i = 0; i < count; ++i) check(gpu_.launch(stream_, 10), "cuLaunchKernel");
     gpu_.progress().release.store(1);
     check(cuStreamSynchronize(stream_), "cuStreamSynchronize");
-    answer(std::to_string((shm::monotonic_ns() - start) / 1'000'000));
+    answer(std::to_string((base::monotonic_ns() - start) / 1'000'000));
   }
 
   /// Forks, without exec; the child does as told. Answers with its pid and, if it ended, how.

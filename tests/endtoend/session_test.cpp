@@ -67,7 +67,7 @@ void SessionTest::TearDown() {
   controller_.reset();
   end_gpu();
   EXPECT_EQ(left_over(), std::vector<std::string>());
-  if (HasFailure()) fs::remove_all(shm::runtime_dir());
+  if (HasFailure()) fs::remove_all(base::runtime_dir());
   ControllerTest::TearDown();
 }
 
@@ -77,9 +77,9 @@ std::vector<std::string> SessionTest::left_over() const {
     const bool ours = entry.path().filename().string().find(session_) != std::string::npos;
     if (ours) found.push_back(entry.path());
   }
-  if (fs::exists(shm::runtime_dir())) {
-    found.push_back(shm::runtime_dir());
-    for (const fs::directory_entry& entry : fs::directory_iterator(shm::runtime_dir())) {
+  if (fs::exists(base::runtime_dir())) {
+    found.push_back(base::runtime_dir());
+    for (const fs::directory_entry& entry : fs::directory_iterator(base::runtime_dir())) {
       found.push_back(entry.path());
     }
   }

@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
-#include "intercept/sluice.h"
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
+#include "sluice/sluice.h"
 
 namespace sluice::endtoend {
 namespace {
@@ -13,7 +13,7 @@ constexpr useconds_t kNapUs = 200;
 
 void note_return(Lane& lane) {
   const std::uint64_t count = lane.launched.load();
-  lane.returned_ns[count % kTimes].store(shm::monotonic_ns());
+  lane.returned_ns[count % kTimes].store(base::monotonic_ns());
   lane.launched.store(count + 1);
 }
 

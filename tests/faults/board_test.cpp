@@ -1,4 +1,4 @@
-// Boards that cannot be used: of another layout, truncated, stale; and what stays behind.
+// Boards that cannot be used: of another install, truncated, stale; and what stays behind.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ class Boards : public SessionTest {
 TEST_F(Boards, OfAnotherLayoutVersion) {
   start_controller();
   write_at(offsetof(shm::Board, layout_version), shm::kLayoutVersion + 1);
-  expect_ungated_with("has layout version " + std::to_string(shm::kLayoutVersion + 1));
+  expect_ungated_with("has install version " + std::to_string(shm::kLayoutVersion + 1));
   // With nobody left who uses it, the next controller makes a new one.
   kill_controller();
   start_controller();

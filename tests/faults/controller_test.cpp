@@ -156,7 +156,7 @@ TEST_F(ControllerFaults, ComesUpAfterThePrograms) {
 TEST_F(ControllerFaults, SessionIsFull) {
   start_controller();
   // 63 slots that are asked for and not taken: the controller cannot tell them from slow starters.
-  std::vector<controller::Fd> seats;
+  std::vector<base::Fd> seats;
   for (int i = 0; i < shm::kSlots; ++i) {
     seats.push_back(controller::test::connect_to(session_));
     const auto request = controller::test::good_request();

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "intercept/sluice.h"
+#include "sluice/sluice.h"
 #include "tests/intercept/session.hpp"
 
 namespace sluice::intercept::test {

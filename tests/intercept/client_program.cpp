@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "intercept/cuda_driver.hpp"
-#include "intercept/sluice.h"
+#include "sluice/sluice.h"
 
 namespace {
 

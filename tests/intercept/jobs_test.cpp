@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "intercept/sluice.h"
+#include "sluice/sluice.h"
 #include "tests/intercept/session.hpp"
 
 namespace sluice::intercept::test {

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "intercept/sluice.h"
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
+#include "sluice/sluice.h"
 #include "tests/intercept/above.hpp"
 
 namespace sluice::intercept::test {
@@ -51,7 +51,7 @@ class Kicks : public Above {
 
 TEST_F(Kicks, TheGpuIsSwitchedBeforeTheJob) {
   attach_above_with_context();
-  const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns() + 2 * kMs);
+  const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 2 * kMs);
   EXPECT_TRUE(eventually([] { return kicked(); }));
   sluice_job_cancel(announced);
 }
@@ -78,7 +78,7 @@ TEST_F(Kicks, ItOutlivesAGreenContext) {
   ASSERT_EQ(::cuGreenCtxCreate(&green, nullptr, 0, 0), CUDA_SUCCESS);
   ASSERT_EQ(::cuGreenCtxDestroy(green), CUDA_SUCCESS);
   EXPECT_TRUE(eventually([] {
-    const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns());
+    const std::uint64_t announced = sluice_job_announce(base::monotonic_ns());
     std::this_thread::sleep_for(1ms);
     sluice_job_cancel(announced);
     return kicked();
@@ -130,7 +130,7 @@ TEST_F(Kicks, PriorityZeroHasNone) {
 TEST_F(Kicks, WithoutAKickTheGatesCloseAllTheSame) {
   fake::answer(Id::cuModuleLoadData, CUDA_ERROR_NO_BINARY_FOR_GPU);
   attach_above_with_context();
-  sluice_job_announce(shm::monotonic_ns());
+  sluice_job_announce(base::monotonic_ns());
   EXPECT_TRUE(eventually([&] { return closed(); }));
   EXPECT_TRUE(eventually([&] { return !closed(); }));
   EXPECT_EQ(order(), "");
@@ -143,7 +143,7 @@ TEST_F(Kicks, WhoIsHeldDoesNotKick) {
   outrank().begin();
   ASSERT_TRUE(eventually([&] { return slot().gate.load() != 0; }));
   const std::uint64_t job = slot().job.load();
-  sluice_job_announce(shm::monotonic_ns());
+  sluice_job_announce(base::monotonic_ns());
   EXPECT_TRUE(eventually([&] { return slot().job.load() == job + 2; })) << "it lapses";
   EXPECT_FALSE(kicked());
 }
@@ -155,7 +155,7 @@ TEST_F(Kicks, AnAnnouncementLapsesBesideOneThatBlocks) {
   fake::stall(Id::cuLaunchKernel);
   // Again if the machine stood still for so long that it lapsed before the kick.
   ASSERT_TRUE(eventually([&] {
-    if (!shm::is_active(slot().job.load())) sluice_job_announce(shm::monotonic_ns() + 2 * kMs);
+    if (!shm::is_active(slot().job.load())) sluice_job_announce(base::monotonic_ns() + 2 * kMs);
     std::this_thread::sleep_for(4ms);
     return fake::stalled_threads() == 1;
   }));
@@ -171,13 +171,13 @@ TEST_F(Kicks, NoneIsPutBehindOneThatHasNotRun) {
   attach_above_with_context();
   fake::pause();
   const std::uint64_t job = slot().job.load();
-  sluice_job_announce(shm::monotonic_ns() + 2 * kMs);
+  sluice_job_announce(base::monotonic_ns() + 2 * kMs);
   EXPECT_TRUE(eventually([&] { return slot().job.load() == job + 2; })) << "it lapses";
   EXPECT_LE(kicks(), 1);
   fake::resume();
   fake::clear();
   EXPECT_TRUE(eventually([&] {
-    if (!shm::is_active(slot().job.load())) sluice_job_announce(shm::monotonic_ns() + 2 * kMs);
+    if (!shm::is_active(slot().job.load())) sluice_job_announce(base::monotonic_ns() + 2 * kMs);
     return kicks() > 1;
   }));
 }
@@ -186,11 +186,11 @@ TEST_F(Kicks, AStreamEndsBesideOneThatBlocks) {
   attach_above_with_context();
   CUstream stream = make_stream();
   fake::stall(Id::cuLaunchKernel);
-  sluice_job_announce(shm::monotonic_ns());
+  sluice_job_announce(base::monotonic_ns());
   ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
-  const std::uint64_t begin = shm::monotonic_ns();
+  const std::uint64_t begin = base::monotonic_ns();
   EXPECT_EQ(::cuStreamDestroy_v2(stream), CUDA_SUCCESS);
-  EXPECT_LT(shm::monotonic_ns() - begin, 3000 * kMs);
+  EXPECT_LT(base::monotonic_ns() - begin, 3000 * kMs);
   fake::unstall();
 }
 

@@ -18,9 +18,9 @@
 #include <set>
 #include <thread>
 
-#include "intercept/sluice.h"
 #include "shm/policy.hpp"
 #include "shm/session.hpp"
+#include "sluice/sluice.h"
 #include "tests/intercept/session.hpp"
 
 namespace sluice::intercept::test {
@@ -264,9 +264,9 @@ TEST_F(Lifecycle, AStoppedControllerDelaysOneLaunchOfASecondDeviceToo) {
     return std::distance(Folder("/proc/self/fd"), Folder());
   };
   const auto before = files();
-  const std::uint64_t start = shm::monotonic_ns();
+  const std::uint64_t start = base::monotonic_ns();
   for (int i = 0; i < 20; ++i) launch(there);
-  EXPECT_LT(shm::monotonic_ns() - start, 900'000'000U);
+  EXPECT_LT(base::monotonic_ns() - start, 900'000'000U);
   EXPECT_EQ(files(), before);
   controller_->signal(SIGCONT);
   EXPECT_TRUE(eventually([&] {

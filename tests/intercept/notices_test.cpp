@@ -6,9 +6,9 @@
 #include <string>
 #include <thread>
 
-#include "intercept/sluice.h"
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 #include "shm/policy.hpp"
+#include "sluice/sluice.h"
 #include "tests/intercept/above.hpp"
 
 namespace sluice::intercept::test {
@@ -45,12 +45,12 @@ TEST_F(Notices, GatesCloseBeforeTheStartAndStayClosedForTheJob) {
   std::uint64_t announced = 0;
   // Again if the machine stood still for so long that the announcement lapsed unseen.
   for (int attempt = 0; attempt < 3 && !closed(); ++attempt) {
-    const std::uint64_t start = shm::monotonic_ns() + 300 * kMs;
+    const std::uint64_t start = base::monotonic_ns() + 300 * kMs;
     announced = sluice_job_announce(start);
     ASSERT_NE(announced, 0U);
     std::this_thread::sleep_for(20ms);
     EXPECT_FALSE(closed()) << "closed all the time of the notice";
-    while (!closed() && shm::monotonic_ns() < start) continue;
+    while (!closed() && base::monotonic_ns() < start) continue;
   }
   EXPECT_TRUE(closed()) << "not closed before the start";
   EXPECT_EQ(sluice_job_begin(announced), announced);
@@ -62,11 +62,11 @@ TEST_F(Notices, GatesCloseBeforeTheStartAndStayClosedForTheJob) {
 // It would make gates close 1 ms earlier for others. Seen to fail without the return in lead_of().
 TEST_F(Notices, WhoHasNoGateMakesNoneCloseEarly) {
   attach_above();
-  const std::uint64_t start = shm::monotonic_ns() + 100 * kMs;
+  const std::uint64_t start = base::monotonic_ns() + 100 * kMs;
   const std::uint64_t announced = sluice_job_announce(start);
-  while (!closed() && shm::monotonic_ns() < start + 10 * kMs) continue;
+  while (!closed() && base::monotonic_ns() < start + 10 * kMs) continue;
   EXPECT_TRUE(closed());
-  EXPECT_GT(shm::monotonic_ns() + kMs / 2, start);
+  EXPECT_GT(base::monotonic_ns() + kMs / 2, start);
   sluice_job_cancel(announced);
 }
 
@@ -74,7 +74,7 @@ TEST_F(Notices, WhoHasNoGateMakesNoneCloseEarly) {
 TEST_F(Notices, TheRoomThatIsLeftIsTold) {
   attach_above();
   EXPECT_EQ(below().room.load(), shm::kRoomOpen);
-  const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns() + 200 * kMs);
+  const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 200 * kMs);
   EXPECT_TRUE(eventually([&] { return below().room.load() < 150 * kMs; }));
   EXPECT_EQ(below().noticed.load(), 1U);
   EXPECT_FALSE(closed());
@@ -91,7 +91,7 @@ TEST_F(Notices, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
   std::uint64_t announced = 0;
   EXPECT_TRUE(eventually([&] {
     sluice_job_cancel(announced);
-    const std::uint64_t start = shm::monotonic_ns() + 5 * kMs;
+    const std::uint64_t start = base::monotonic_ns() + 5 * kMs;
     announced = sluice_job_announce(start);
     const std::uint64_t next = sluice_job_announce(start + 1);
     std::this_thread::sleep_for(5ms);
@@ -107,7 +107,7 @@ TEST_F(Notices, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
 TEST_F(Notices, AJobThatEndsBesideOneThatHasNotBegunLeavesItsTime) {
   attach_above();
   EXPECT_TRUE(eventually([&] {
-    const std::uint64_t start = shm::monotonic_ns() + 5 * kMs;
+    const std::uint64_t start = base::monotonic_ns() + 5 * kMs;
     const std::uint64_t next = sluice_job_announce(start);
     const std::uint64_t job = sluice_job_begin(0);
     std::this_thread::sleep_for(7ms);
@@ -125,19 +125,19 @@ TEST_F(Notices, AJobThatEndsBesideOneThatHasNotBegunLeavesItsTime) {
 // The time before it is no part of a job. Seen to fail without announced_begins().
 TEST_F(Notices, AJobIsAsLongAsItTook) {
   attach_above();
-  const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns());
+  const std::uint64_t announced = sluice_job_announce(base::monotonic_ns());
   EXPECT_TRUE(eventually([&] { return closed(); }));
   std::this_thread::sleep_for(5ms);
-  const std::uint64_t before = shm::monotonic_ns();
+  const std::uint64_t before = base::monotonic_ns();
   sluice_job_end(sluice_job_begin(announced));
-  const std::uint64_t took = shm::monotonic_ns() - before;
+  const std::uint64_t took = base::monotonic_ns() - before;
   EXPECT_LE(last_job_ns(), took);
   EXPECT_GT(last_job_ns(), 0U);
 }
 
 TEST_F(Notices, AJobBesideOneThatIsCalledOffIsAJob) {
   attach_above();
-  const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns());
+  const std::uint64_t announced = sluice_job_announce(base::monotonic_ns());
   EXPECT_TRUE(eventually([&] { return closed(); }));
   const std::uint64_t job = sluice_job_begin(0);
   sluice_job_cancel(announced);
@@ -150,8 +150,8 @@ TEST_F(Notices, AJobBesideOneThatIsCalledOffIsAJob) {
 // Seen to fail where the room stayed closed for the next job, however far: until it was void.
 TEST_F(Notices, AFarJobBehindANearOneKeepsNoRoom) {
   attach_above();
-  const std::uint64_t far = sluice_job_announce(shm::monotonic_ns() + 3'600'000 * kMs);
-  const std::uint64_t near = sluice_job_announce(shm::monotonic_ns() + 20 * kMs);
+  const std::uint64_t far = sluice_job_announce(base::monotonic_ns() + 3'600'000 * kMs);
+  const std::uint64_t near = sluice_job_announce(base::monotonic_ns() + 20 * kMs);
   EXPECT_TRUE(eventually([&] { return below().room.load() != shm::kRoomOpen; }));
   const std::uint64_t job = sluice_job_begin(near);
   EXPECT_EQ(below().room.load(), shm::kRoomOpen);
@@ -163,9 +163,9 @@ TEST_F(Notices, AFarJobBehindANearOneKeepsNoRoom) {
 // Seen to fail where the last to write won.
 TEST_F(Notices, OfTwoAnnouncersTheNearerJobCounts) {
   attach_above();
-  below().room_until_ns.store(shm::monotonic_ns() + 60 * kMs);  // as the other would
+  below().room_until_ns.store(base::monotonic_ns() + 60 * kMs);  // as the other would
   below().room.store(5);
-  const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns() + 95 * kMs);
+  const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 95 * kMs);
   std::this_thread::sleep_for(5ms);
   EXPECT_EQ(below().room.load(), 5U);
   EXPECT_TRUE(eventually([&] { return below().room.load() != 5; })) << "when that is over";
@@ -175,10 +175,10 @@ TEST_F(Notices, OfTwoAnnouncersTheNearerJobCounts) {
 
 TEST_F(Notices, WhatIsCalledOffHoldsNobody) {
   attach_above();
-  const std::uint64_t early = sluice_job_announce(shm::monotonic_ns() + 5000 * kMs);
+  const std::uint64_t early = sluice_job_announce(base::monotonic_ns() + 5000 * kMs);
   sluice_job_cancel(early);
   EXPECT_EQ(below().room.load(), shm::kRoomOpen);
-  const std::uint64_t late = sluice_job_announce(shm::monotonic_ns());
+  const std::uint64_t late = sluice_job_announce(base::monotonic_ns());
   EXPECT_TRUE(eventually([&] { return closed(); }));
   sluice_job_cancel(late);
   EXPECT_FALSE(closed());
@@ -191,7 +191,7 @@ TEST_F(Notices, WhatIsCalledOffHoldsNobody) {
 // Seen to fail without std::erase_if in step_notices().
 TEST_F(Notices, AnAnnouncementLapses) {
   attach_above();
-  const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns() + 2 * kMs);
+  const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 2 * kMs);
   EXPECT_TRUE(eventually([&] { return closed(); }));
   EXPECT_TRUE(eventually([&] { return !closed(); }));
   EXPECT_EQ(below().room.load(), shm::kRoomOpen);
@@ -209,7 +209,7 @@ TEST_F(Notices, WhereNobodyIsBelowTheThreadSleeps) {
   attach_above();
   low_.reset();
   EXPECT_TRUE(eventually([] {  // again if the machine stood still until the job was due
-    const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns() + 95 * kMs);
+    const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 95 * kMs);
     std::this_thread::sleep_for(5ms);
     const int before = wake_ups();
     std::this_thread::sleep_for(30ms);
@@ -222,10 +222,10 @@ TEST_F(Notices, WhereNobodyIsBelowTheThreadSleeps) {
 // One of a wrong clock, say, must cost nobody anything.
 TEST_F(Notices, AFarJobIsNotToldOfYet) {
   attach_above();
-  const std::uint64_t far = sluice_job_announce(shm::monotonic_ns() + 3'600'000 * kMs);
+  const std::uint64_t far = sluice_job_announce(base::monotonic_ns() + 3'600'000 * kMs);
   std::this_thread::sleep_for(5ms);
   EXPECT_EQ(below().room.load(), shm::kRoomOpen);
-  const std::uint64_t near = sluice_job_announce(shm::monotonic_ns() + 2 * kMs);
+  const std::uint64_t near = sluice_job_announce(base::monotonic_ns() + 2 * kMs);
   EXPECT_TRUE(eventually([&] { return closed(); })) << "the notice thread slept on";
   sluice_job_cancel(near);
   sluice_job_cancel(far);
@@ -237,7 +237,7 @@ TEST_F(Notices, AFarJobIsNotToldOfYet) {
 TEST_F(Notices, AnotherJobThatRunsMeanwhileKeepsTheGate) {
   attach_above();
   const std::uint64_t running = sluice_job_begin(0);
-  const std::uint64_t announced = sluice_job_announce(shm::monotonic_ns());
+  const std::uint64_t announced = sluice_job_announce(base::monotonic_ns());
   std::this_thread::sleep_for(5ms);
   sluice_job_cancel(announced);
   EXPECT_TRUE(closed());

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <thread>
 
-#include "intercept/sluice.h"
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 #include "shm/policy.hpp"
+#include "sluice/sluice.h"
 #include "tests/intercept/above.hpp"
 
 namespace sluice::intercept::test {
@@ -141,7 +141,7 @@ TEST_F(Predicted, AJobIsAsLongAsItTook) {
 TEST_F(Predicted, WhoAnnouncesIsNotPredicted) {
   attach_above();
   ASSERT_TRUE(some_job_is_predicted(explicit_job));
-  sluice_job_cancel(sluice_job_announce(shm::monotonic_ns() + 10'000'000'000));
+  sluice_job_cancel(sluice_job_announce(base::monotonic_ns() + 10'000'000'000));
   EXPECT_FALSE(some_job_is_predicted(explicit_job, 20));
 }
 

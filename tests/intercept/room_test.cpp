@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 #include "tests/intercept/session.hpp"
 
 namespace sluice::intercept::test {
@@ -67,17 +67,17 @@ TEST_F(Room, LongLaunchesWaitForRoomThenForTheGate) {
 TEST_F(Room, ARoomThatIsVoidIsOpened) {
   attach("device:200us");
   outrank();
-  slot().room_until_ns.store(shm::monotonic_ns() + 50 * kMs);
+  slot().room_until_ns.store(base::monotonic_ns() + 50 * kMs);
   slot().room.store(5);
   EXPECT_TRUE(eventually([&] { return slot().room.load() == shm::kRoomOpen; }));
-  EXPECT_GE(shm::monotonic_ns(), slot().room_until_ns.load());
+  EXPECT_GE(base::monotonic_ns(), slot().room_until_ns.load());
 }
 
 // Who announced may be below us by now, and then tells us no more.
 // Seen to fail without the look at outranked() in Watcher::tend_room().
 TEST_F(Room, ARoomThatNobodyMayTellIsOpened) {
   attach("device:200us");
-  slot().room_until_ns.store(shm::monotonic_ns() + 3'600'000 * kMs);
+  slot().room_until_ns.store(base::monotonic_ns() + 3'600'000 * kMs);
   slot().room.store(5);
   EXPECT_TRUE(eventually([&] { return slot().room.load() == shm::kRoomOpen; }));
 }
@@ -88,14 +88,14 @@ TEST_F(Room, WhatFindsNoRoomGoesOnAfterMaxHold) {
   attach("device:200us");
   outrank();
   board().max_hold_ns.store(200 * kMs);
-  const std::uint64_t begin = shm::monotonic_ns();
+  const std::uint64_t begin = base::monotonic_ns();
   EXPECT_TRUE(eventually([&] {
-    slot().room_until_ns.store(shm::monotonic_ns() + 1000 * kMs);
+    slot().room_until_ns.store(base::monotonic_ns() + 1000 * kMs);
     slot().room.store(5);
     std::this_thread::sleep_for(1ms);
     return slot().room.load() == shm::kRoomOpen;
   }));
-  EXPECT_GE(shm::monotonic_ns() - begin, 150 * kMs);
+  EXPECT_GE(base::monotonic_ns() - begin, 150 * kMs);
 }
 
 // Who closed the gate ahead of a job may be stopped before that begins. Seen to fail, held until
@@ -104,13 +104,13 @@ TEST_F(Room, AGateThatIsClosedForAJobThatDoesNotBeginOpens) {
   attach("device:200us");
   Critical& critical = outrank();
   shm::Slot& above = board().slots[static_cast<std::size_t>(critical.slot())];
-  const std::uint64_t begin = shm::monotonic_ns();
+  const std::uint64_t begin = base::monotonic_ns();
   above.job_until_ns.store(begin + 50 * kMs);
   critical.begin();
   EXPECT_NE(slot().gate.load(), 0U);
   EXPECT_TRUE(eventually([&] { return slot().gate.load() == 0; }));
-  EXPECT_GE(shm::monotonic_ns(), begin + 50 * kMs);
-  EXPECT_LT(shm::monotonic_ns(), begin + 5000 * kMs);
+  EXPECT_GE(base::monotonic_ns(), begin + 50 * kMs);
+  EXPECT_LT(base::monotonic_ns(), begin + 5000 * kMs);
   critical.end();
   above.job_until_ns.store(0);
   critical.begin();

@@ -9,9 +9,9 @@
 #include <sstream>
 #include <thread>
 
-#include "intercept/sluice.h"
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
+#include "sluice/sluice.h"
 
 namespace sluice::intercept::test {
 

@@ -13,7 +13,7 @@ using nlohmann::json;
 class DemoTest : public test::RunTest {};
 
 TEST_F(DemoTest, EndsWithATableOfAllPolicies) {
-  const Captured got =
+  const base::Captured got =
       run("sluice-demo", {"--gpu", "sim", "--seconds-per-phase", "3", "--out", "demo"});
   ASSERT_EQ(got.exit_code, 0) << got.err << got.out;
   const json results = json::parse(read("demo/results.json"));

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "runner/config_error.hpp"
-#include "tests/runner/temp_folder.hpp"
+#include "base/error.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -26,23 +26,23 @@ json published_model(const std::string& log = "model_A") {
             {"controlsync", true},
             {"controlEvent", false},
             {"queue_limit", {{"sync", 1}, {"event_group", 2}}}}},
-          {"trace", "fasterrcnn_1440"}};
+          {"recording", "fasterrcnn_1440"}};
 }
 
 json published() { return {{"models", {published_model()}}, {"exp_dur", 30}, {"device_id", 1}}; }
 
 Experiment read_text(const std::string& text) {
-  const test::TempFolder folder;
-  return read_experiment(folder.write("exp.json", text), Backends{SLUICE_TEST_TRACES});
+  const sluice::test::TempFolder folder;
+  return read_experiment(folder.write("exp.json", text), Backends{SLUICE_TEST_RECORDINGS});
 }
 Experiment read(const json& document) { return read_text(document.dump(2)); }
 
 /// The error, without the folder in front of the file name.
 std::string error_of_text(const std::string& text) {
-  const test::TempFolder folder;
+  const sluice::test::TempFolder folder;
   try {
-    (void)read_experiment(folder.write("exp.json", text), Backends{SLUICE_TEST_TRACES});
-  } catch (const ConfigError& error) {
+    (void)read_experiment(folder.write("exp.json", text), Backends{SLUICE_TEST_RECORDINGS});
+  } catch (const base::UsageError& error) {
     return std::string(error.what()).substr(folder.path().string().size() + 1);
   }
   return "no error";
@@ -82,7 +82,8 @@ TEST(Experiment, ConfigurationsOfTheTreeAreSound) {
   const std::string folder = std::string(SLUICE_TEST_CONFIGS) + "/replay/";
   const auto policies = [&](const std::string& name) {
     std::string text;
-    for (const Model& model : read_experiment(folder + name, Backends{SLUICE_TEST_TRACES}).models) {
+    for (const Model& model :
+         read_experiment(folder + name, Backends{SLUICE_TEST_RECORDINGS}).models) {
       text += model.control.hooked ? shm::to_string(model.control.policy) + " " : "unhooked ";
     }
     return text;
@@ -100,11 +101,11 @@ TEST(Experiment, PublishedConfigurationsSayThatTheyNeedLibTorch) {
   for (const char* name : {"input", "input_control", "input_controlsync", "input_controlevent"}) {
     const std::string file = std::string(SLUICE_TEST_CONFIGS) + "/" + name + ".json";
     try {
-      (void)read_experiment(file, Backends{SLUICE_TEST_TRACES});
+      (void)read_experiment(file, Backends{SLUICE_TEST_RECORDINGS});
       ADD_FAILURE() << file << " was accepted";
-    } catch (const ConfigError& error) {
+    } catch (const base::UsageError& error) {
       const std::string what = error.what();
-      EXPECT_NE(what.find("/models/0/model_name: no trace named \"fasterrcnn_resnet50_fpn\""),
+      EXPECT_NE(what.find("/models/0/model_name: no recording named \"fasterrcnn_resnet50_fpn\""),
                 std::string::npos)
           << what;
       EXPECT_NE(what.find("LibTorch worker, which is not part of this build"), std::string::npos);
@@ -115,7 +116,7 @@ TEST(Experiment, PublishedConfigurationsSayThatTheyNeedLibTorch) {
 TEST(Experiment, PublishedConfigurationsRunOnTheLibTorchWorkerWhereThereIsOne) {
   for (const char* name : {"input", "input_control", "input_controlsync", "input_controlevent"}) {
     const std::string file = std::string(SLUICE_TEST_CONFIGS) + "/" + name + ".json";
-    const Experiment experiment = read_experiment(file, Backends{SLUICE_TEST_TRACES, true});
+    const Experiment experiment = read_experiment(file, Backends{SLUICE_TEST_RECORDINGS, true});
     for (const Model& model : experiment.models) EXPECT_EQ(model.backend, "torchscript") << file;
   }
 }
@@ -125,8 +126,10 @@ TEST(Experiment, ReplaysStayReplaysWhereThereIsALibTorchWorker) {
   for (const auto& file :
        std::filesystem::directory_iterator(std::string(SLUICE_TEST_CONFIGS) + "/replay")) {
     ++files;
-    const Experiment experiment = read_experiment(file.path(), Backends{SLUICE_TEST_TRACES, true});
-    for (const Model& model : experiment.models) EXPECT_EQ(model.backend, "trace") << file.path();
+    const Experiment experiment =
+        read_experiment(file.path(), Backends{SLUICE_TEST_RECORDINGS, true});
+    for (const Model& model : experiment.models)
+      EXPECT_EQ(model.backend, "recording") << file.path();
   }
   EXPECT_EQ(files, 6U);
 }
@@ -152,11 +155,11 @@ TEST(Policy, WithoutControlTheProcessIsLeftAlone) {
 }
 
 TEST(ExperimentError, MissingFileFolderAndSyntax) {
-  const test::TempFolder folder;
+  const sluice::test::TempFolder folder;
   const auto error_of_file = [](const std::string& file) -> std::string {
     try {
-      (void)read_experiment(file, Backends{SLUICE_TEST_TRACES});
-    } catch (const ConfigError& error) {
+      (void)read_experiment(file, Backends{SLUICE_TEST_RECORDINGS});
+    } catch (const base::UsageError& error) {
       return error.what();
     }
     return "no error";
@@ -211,8 +214,8 @@ TEST(ExperimentError, NegativeAndOutOfRange) {
   EXPECT_EQ(error_with("/models/0/sleep_time", -0.1),
             "exp.json: /models/0/sleep_time: found -0.1, allowed: a number of at least 0 and at "
             "most 1e+06");
-  EXPECT_EQ(error_with("/models/0/prepare_ms", 1001),
-            "exp.json: /models/0/prepare_ms: found 1001, allowed: a number of at least 0 and at "
+  EXPECT_EQ(error_with("/models/0/announce_ms", 1001),
+            "exp.json: /models/0/announce_ms: found 1001, allowed: a number of at least 0 and at "
             "most 1000");
   EXPECT_EQ(error_with("/exp_dur", 0),
             "exp.json: /exp_dur: found 0, allowed: a number above 0 and at most 1e+06");
@@ -241,20 +244,22 @@ TEST(ExperimentError, UnknownPolicyAndWhatIsNotInThisBuild) {
   EXPECT_EQ(error_with("/models/0/control/policy", "events:2"),
             "exp.json: /models/0/control/policy: found \"events:2\", allowed: none, gate, sync:N, "
             "event:N, device:N, device:Tus (N and T 1-1000000); did you mean \"event:2\"?");
-  EXPECT_EQ(error_with("/models/0/backend", "torchscript"),
-            "exp.json: /models/0/backend: model \"fasterrcnn_resnet50_fpn\" needs the LibTorch "
-            "worker, which is not part of this build (./x torch, then build again); only \"trace\" "
-            "is");
-  EXPECT_EQ(error_with("/models/0/backend", "onnx"),
-            "exp.json: /models/0/backend: found \"onnx\", allowed: \"trace\", \"torchscript\" or "
-            "\"aoti\"");
+  EXPECT_EQ(
+      error_with("/models/0/backend", "torchscript"),
+      "exp.json: /models/0/backend: model \"fasterrcnn_resnet50_fpn\" needs the LibTorch "
+      "worker, which is not part of this build (./x torch, then build again); only \"recording\" "
+      "is");
+  EXPECT_EQ(
+      error_with("/models/0/backend", "onnx"),
+      "exp.json: /models/0/backend: found \"onnx\", allowed: \"recording\", \"torchscript\" or "
+      "\"aoti\"");
   EXPECT_EQ(error_with("/mps", true), "no error");
   EXPECT_EQ(error_with("/mps", 1), "exp.json: /mps: found 1, allowed: true or false");
-  const std::string wrong_trace = error_with("/models/0/trace", "fasterrcnn_1404");
+  const std::string wrong_recording = error_with("/models/0/recording", "fasterrcnn_1404");
   EXPECT_TRUE(
-      wrong_trace.starts_with("exp.json: /models/0/trace: no trace named "
-                              "\"fasterrcnn_1404\", did you mean \"fasterrcnn_1440\"?;"))
-      << wrong_trace;
+      wrong_recording.starts_with("exp.json: /models/0/recording: no recording named "
+                                  "\"fasterrcnn_1404\", did you mean \"fasterrcnn_1440\"?;"))
+      << wrong_recording;
 }
 
 TEST(ExperimentError, ModelsThatWouldWriteOneLog) {
@@ -296,7 +301,7 @@ TEST(ExperimentError, ArrivalsAndHostGaps) {
       "set sleep_time to 0");
   json graph = published();
   graph["models"][0]["cuda_graph"] = true;
-  graph["models"][0]["host_gap"] = "trace";
+  graph["models"][0]["host_gap"] = "recording";
   EXPECT_EQ(error_of(graph),
             "exp.json: /models/0: a CUDA graph is one launch: it has no host gap between its "
             "kernels");

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runner/config_error.hpp"
+#include "base/error.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -27,9 +27,9 @@ TEST(Gpus, RealOneHasRealTime) {
 }
 
 TEST(Gpus, AnswersThatAreNoneAreRefused) {
-  EXPECT_THROW((void)parse_gpus(""), RunError);
-  EXPECT_THROW((void)parse_gpus("{}"), RunError);
-  EXPECT_THROW((void)parse_gpus(R"({"kind":"real","devices":[]})"), RunError);
+  EXPECT_THROW((void)parse_gpus(""), base::RunError);
+  EXPECT_THROW((void)parse_gpus("{}"), base::RunError);
+  EXPECT_THROW((void)parse_gpus(R"({"kind":"real","devices":[]})"), base::RunError);
 }
 
 }  // namespace

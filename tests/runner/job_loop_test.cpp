@@ -4,15 +4,15 @@
 
 #include <regex>
 
+#include "base/clock.hpp"
 #include "runner/run/job_table.hpp"
-#include "shm/clock.hpp"
-#include "tests/runner/temp_folder.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace sluice::runner {
 namespace {
 
 /// Stands in for a GPU, and notes in which order it is used.
-class FakeBackend : public Backend {
+class FakeBackend : public engine::Backend {
  public:
   [[nodiscard]] std::string describe() const override { return "nothing"; }
   void launch_job() override { calls += "L"; }
@@ -34,9 +34,11 @@ class JobLoopTest : public ::testing::Test {
     options.device_name = "GPU";
     options.jobs = 2;
   }
-  [[nodiscard]] std::string log() const { return test::read_file(folder.file("model_B.log")); }
+  [[nodiscard]] std::string log() const {
+    return sluice::test::read_file(folder.file("model_B.log"));
+  }
 
-  test::TempFolder folder;
+  sluice::test::TempFolder folder;
   Model model;
   WorkerOptions options;
   FakeBackend backend;
@@ -56,10 +58,10 @@ TEST_F(JobLoopTest, WritesThePublishedLog) {
 
 // A job is announced when its preparation begins; its JCT counts from the job's own begin.
 TEST_F(JobLoopTest, PreparationComesBeforeTheJob) {
-  model.prepare_ms = 20;
-  const std::uint64_t begin = shm::monotonic_ns();
+  model.announce_ms = 20;
+  const std::uint64_t begin = base::monotonic_ns();
   run_jobs(model, options, backend, 0);
-  EXPECT_GE(shm::monotonic_ns() - begin, 3 * 20'000'000U) << "the warm-up is prepared too";
+  EXPECT_GE(base::monotonic_ns() - begin, 3 * 20'000'000U) << "the warm-up is prepared too";
   std::smatch jct;
   const std::string text = log();
   ASSERT_TRUE(std::regex_search(text, jct, std::regex("JCT \\d{19} 1 (\\d+\\.\\d{6})")));
@@ -78,7 +80,7 @@ TEST_F(JobLoopTest, GroupLinesOnlyForHookedModelsAbovePriorityZero) {
 
 TEST_F(JobLoopTest, CsvBeginsWithTheWarmUp) {
   run_jobs(model, options, backend, 0);
-  const std::string csv = test::read_file(folder.file("model_B.csv"));
+  const std::string csv = sluice::test::read_file(folder.file("model_B.csv"));
   const std::regex expected(
       "start_timestamp_ns,end_timestamp_ns,jct_ms,max_allocated_gpu_memory_allocated_byte,"
       "max_reserved_gpu_memory_byte\n"
@@ -99,7 +101,7 @@ TEST_F(JobLoopTest, OpenLoopNotesHowLongJobsWaited) {
   // Due all at once: every job but the first is late by the jobs before it.
   model.arrival = {.kind = Arrival::Kind::kPeriodic, .period_ms = 1e-6};
   run_jobs(model, options, backend, 0);
-  const std::string arrivals = test::read_file(folder.file("model_B.arrivals.csv"));
+  const std::string arrivals = sluice::test::read_file(folder.file("model_B.arrivals.csv"));
   EXPECT_TRUE(std::regex_match(
       arrivals, std::regex("arrival_ms,queued_ms\n(\\d+\\.\\d{6},\\d+\\.\\d{6}\n){2}")))
       << arrivals;

@@ -10,16 +10,16 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runner/config_error.hpp"
+#include "base/error.hpp"
 #include "shm/session.hpp"
-#include "tests/runner/temp_folder.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace sluice::runner {
 namespace {
 
 namespace fs = std::filesystem;
-using test::read_file;
-using test::TempFolder;
+using sluice::test::read_file;
+using sluice::test::TempFolder;
 
 class Mps : public testing::Test {
  protected:
@@ -54,12 +54,12 @@ TEST_F(Mps, StartsInTheForegroundAndEndsWithTheObject) {
     EXPECT_EQ(called(), "-f " + logs + "\n");
     const auto normal = mps.environment(false);
     const auto below = mps.environment(true);
-    EXPECT_EQ(normal[0].rfind("CUDA_MPS_PIPE_DIRECTORY=" + shm::runtime_dir(), 0), 0U);
+    EXPECT_EQ(normal[0].rfind("CUDA_MPS_PIPE_DIRECTORY=" + base::runtime_dir(), 0), 0U);
     EXPECT_EQ(normal[2], "CUDA_MPS_CLIENT_PRIORITY=0");
     EXPECT_EQ(below[2], "CUDA_MPS_CLIENT_PRIORITY=1");
   }
   EXPECT_EQ(called(), "-f " + logs + "\nended\n");
-  EXPECT_TRUE(empty(shm::runtime_dir())) << "pipes were left behind";
+  EXPECT_TRUE(empty(base::runtime_dir())) << "pipes were left behind";
 }
 
 TEST_F(Mps, ADaemonThatCannotStartIsAFailureWithItsOwnWords) {
@@ -67,10 +67,10 @@ TEST_F(Mps, ADaemonThatCannotStartIsAFailureWithItsOwnWords) {
   try {
     const MpsDaemon mps(program, folder_.file("mps"));
     FAIL();
-  } catch (const RunError& error) {
+  } catch (const base::RunError& error) {
     EXPECT_STREQ(error.what(), "the MPS daemon ended at once: an MPS daemon is running already");
   }
-  EXPECT_TRUE(empty(shm::runtime_dir()));
+  EXPECT_TRUE(empty(base::runtime_dir()));
 }
 
 TEST_F(Mps, ARunThatIsKilledTakesItsDaemonAlongAndTheNextOneCleansUp) {
@@ -83,15 +83,15 @@ TEST_F(Mps, ARunThatIsKilledTakesItsDaemonAlongAndTheNextOneCleansUp) {
   waitpid(run, nullptr, 0);
   for (int i = 0; i < 3000 && called().find("ended") == std::string::npos; ++i) usleep(10'000);
   EXPECT_NE(called().find("ended"), std::string::npos);
-  EXPECT_FALSE(empty(shm::runtime_dir()));
+  EXPECT_FALSE(empty(base::runtime_dir()));
   { const MpsDaemon next(program, folder_.file("mps")); }
-  EXPECT_TRUE(empty(shm::runtime_dir()));
+  EXPECT_TRUE(empty(base::runtime_dir()));
 }
 
 TEST_F(Mps, WithoutNvidiasProgramItIsSaidWhatIsMissing) {
   const std::string before = std::getenv("PATH");
   setenv("PATH", folder_.path().c_str(), 1);
-  EXPECT_THROW(static_cast<void>(find_mps_control()), ConfigError);
+  EXPECT_THROW(static_cast<void>(find_mps_control()), base::UsageError);
   const std::string program = script("exit 0\n");
   EXPECT_EQ(find_mps_control(), program);
   setenv("PATH", before.c_str(), 1);

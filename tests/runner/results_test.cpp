@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "runner/job_log.hpp"
-#include "tests/runner/temp_folder.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -19,7 +19,7 @@ RunResult result_of(ModelResult model, bool simulated) {
 }
 
 TEST(Results, ThroughputIsInTheTimeOfTheGpu) {
-  const test::TempFolder folder;
+  const sluice::test::TempFolder folder;
   Model model;
   model.output_file_path = folder.path();
   model.output_file_name = "m";

@@ -12,7 +12,7 @@ class RunErrorTest : public test::RunTest {
  protected:
   void expect_refused(std::vector<std::string> args, const std::string& line) {
     args.insert(args.end(), {"--gpu", "sim"});
-    const Captured got = run("sluice-run", args);
+    const base::Captured got = run("sluice-run", args);
     EXPECT_EQ(got.exit_code, 2) << got.err;
     EXPECT_EQ(got.err, "sluice run: " + line + "\n");
     EXPECT_FALSE(std::filesystem::exists(folder_.path() / "models_pid.json"));
@@ -49,7 +49,7 @@ TEST_F(RunErrorTest, OutputFolderNotWritable) {
 
 TEST_F(RunErrorTest, BrokenTrace) {
   json experiment = two_models();
-  experiment["models"][1]["trace"] = "./broken.json";
+  experiment["models"][1]["recording"] = "./broken.json";
   write_experiment(experiment);
   expect_refused({"exp.json"}, "./broken.json: cannot be read: No such file or directory");
   static_cast<void>(folder_.write("broken.json", R"({"model": "m", "rows": []})"));

@@ -19,7 +19,7 @@ constexpr auto kPatience = std::chrono::seconds(30);
 
 /// A zombie that nobody waits for, as in containers without an init, counts as dead.
 bool lives(pid_t pid) {
-  const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string stat = sluice::test::read_file("/proc/" + std::to_string(pid) + "/stat");
   const std::size_t name_end = stat.rfind(") ");
   return name_end != std::string::npos && stat.at(name_end + 2) != 'Z';
 }
@@ -39,13 +39,13 @@ json RunTest::two_models() {
   return {{"exp_dur", 1},
           {"models",
            {{{"model_name", "resnet152_b1"},
-             {"backend", "trace"},
+             {"backend", "recording"},
              {"output_file_path", "logs"},
              {"output_file_name", "best_effort"},
              {"priority", 0},
              {"control", hooked}},
             {{"model_name", "resnet50_b1"},
-             {"backend", "trace"},
+             {"backend", "recording"},
              {"output_file_path", "logs"},
              {"output_file_name", "critical"},
              {"priority", 1},
@@ -58,25 +58,26 @@ void RunTest::write_experiment(const json& experiment) const {
   static_cast<void>(folder_.write("exp.json", experiment.dump(2)));
 }
 
-Captured RunTest::run(const std::string& program, std::vector<std::string> args) {
+base::Captured RunTest::run(const std::string& program, std::vector<std::string> args) {
   const pid_t pid = start(program, std::move(args));
   return {wait_for(pid), read("stdout.txt"), read("stderr.txt")};
 }
 
 pid_t RunTest::start(const std::string& program, std::vector<std::string> args) {
   const auto output = [this](const char* name) {
-    return Fd(open(folder_.file(name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    return base::Fd(
+        open(folder_.file(name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   };
-  const Fd out = output("stdout.txt");
-  const Fd err = output("stderr.txt");
-  ChildOptions options;
+  const base::Fd out = output("stdout.txt");
+  const base::Fd err = output("stderr.txt");
+  base::ChildOptions options;
   options.args = {std::string(SLUICE_TEST_PROGRAMS) + "/" + program};
   options.args.insert(options.args.end(), args.begin(), args.end());
   options.folder = folder_.path();
   options.stdout_fd = out.get();
   options.stderr_fd = err.get();
   options.signal_when_we_die = SIGTERM;
-  last_started_ = start_child(options);
+  last_started_ = base::start_child(options);
   return last_started_;
 }
 
@@ -110,7 +111,9 @@ std::vector<pid_t> RunTest::worker_pids() const {
   return pids;
 }
 
-std::string RunTest::read(const std::string& file) const { return read_file(folder_.file(file)); }
+std::string RunTest::read(const std::string& file) const {
+  return sluice::test::read_file(folder_.file(file));
+}
 
 void RunTest::expect_nothing_left() const {
   for (const pid_t pid : worker_pids()) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runner/run/child.hpp"
-#include "tests/runner/temp_folder.hpp"
+#include "base/child.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace sluice::runner::test {
 
@@ -24,7 +24,7 @@ class RunTest : public ::testing::Test {
   void write_experiment(const nlohmann::json& experiment) const;
 
   /// Runs `program args` in the folder, to its end.
-  [[nodiscard]] Captured run(const std::string& program, std::vector<std::string> args);
+  [[nodiscard]] base::Captured run(const std::string& program, std::vector<std::string> args);
   /// Starts it, its outputs in stdout.txt and stderr.txt.
   [[nodiscard]] pid_t start(const std::string& program, std::vector<std::string> args);
   /// Exit code, 128 + signal if it was killed.
@@ -43,7 +43,7 @@ class RunTest : public ::testing::Test {
   /// Whether `condition` comes true within a generous time.
   [[nodiscard]] static bool eventually(const std::function<bool()>& condition);
 
-  TempFolder folder_;
+  sluice::test::TempFolder folder_;
 
  private:
   pid_t last_started_ = 0;

@@ -96,7 +96,7 @@ TEST_F(RunTest, UnhookedModelsRunWithoutAController) {
   json experiment = two_models();
   for (json& model : experiment["models"]) model["control"] = {{"control", false}};
   write_experiment(experiment);
-  const Captured got = run("sluice-run", {"exp.json", "--gpu", "sim", "--trace"});
+  const base::Captured got = run("sluice-run", {"exp.json", "--gpu", "sim", "--trace"});
   EXPECT_EQ(got.exit_code, 0) << got.err;
   EXPECT_EQ(got.out.find("controller"), std::string::npos) << got.out;
   // Naming commands that then say there is none would help nobody.
@@ -110,14 +110,14 @@ TEST_F(RunTest, UnhookedModelsRunWithoutAController) {
 // Prevents: a run beside the programs that a user started under a controller, in a session where
 // neither gives way to the other.
 TEST_F(RunTest, JoinsTheDefaultSessionIfItHasAController) {
-  const std::string session(shm::kDefaultSession);
+  const std::string session(base::kDefaultSession);
   if (std::filesystem::exists("/dev/shm/" + shm::board_name(session))) {
     GTEST_SKIP() << "this user's default session is in use";
   }
   write_experiment(two_models());
   const pid_t controller = start("sluice-controller", {});
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(shm::socket_path(session)); }));
-  const Captured got = run("sluice-run", {"exp.json", "--gpu", "sim"});
+  const base::Captured got = run("sluice-run", {"exp.json", "--gpu", "sim"});
   EXPECT_EQ(got.exit_code, 0) << got.err;
   EXPECT_EQ(json::parse(read("logs/results.json"))["session"], session);
   EXPECT_EQ(json::parse(read("logs/status.json"))["clients"].size(), 2U);
@@ -143,8 +143,8 @@ TEST_F(RunTest, OptionsWinOverTheFile) {
   experiment["exp_dur"] = 3000;
   experiment["device_id"] = 7;
   write_experiment(experiment);
-  const Captured got = run("sluice-run", {"-f", "exp.json", "--gpu", "sim", "--device", "0",
-                                          "--duration", "0.5", "--out", "elsewhere"});
+  const base::Captured got = run("sluice-run", {"-f", "exp.json", "--gpu", "sim", "--device", "0",
+                                                "--duration", "0.5", "--out", "elsewhere"});
   EXPECT_EQ(got.exit_code, 0) << got.err;
   EXPECT_NE(read("elsewhere/critical.log").find("\nJCT "), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "logs"));
@@ -211,7 +211,7 @@ TEST_F(RunTest, WorkersDieWithARunnerThatIsKilled) {
 TEST_F(RunTest, AWorkerThatCannotLoadEndsTheRunWithItsLastLines) {
   write_experiment(two_models());
   std::filesystem::create_directories(folder_.path() / "logs/critical.csv");
-  const Captured got = run("sluice-run", {"exp.json", "--gpu", "sim"});
+  const base::Captured got = run("sluice-run", {"exp.json", "--gpu", "sim"});
   EXPECT_EQ(got.exit_code, 1);
   EXPECT_TRUE(std::regex_search(
       got.err, std::regex("sluice run: while loading, critical \\(pid \\d+\\) exited with 1; its "

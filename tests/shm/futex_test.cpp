@@ -1,24 +1,24 @@
-#include "shm/futex.hpp"
+#include "base/futex.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cerrno>
 
+#include "base/clock.hpp"
 #include "shm/board.hpp"
-#include "shm/clock.hpp"
 #include "tests/shm/support.hpp"
 
-namespace sluice::shm {
+namespace sluice::base {
 namespace {
 
-using test::Child;
-using test::Shared;
+using shm::test::Child;
+using shm::test::Shared;
 
 constexpr std::uint64_t kMs = 1'000'000;
 
 TEST(Futex, DoesNotSleepOnAnotherValue) {
-  const HalfWord word{1};
+  const shm::HalfWord word{1};
   const std::uint64_t start = monotonic_ns();
   futex_wait(word, 0, 60'000 * kMs);
   EXPECT_LT(monotonic_ns() - start, 30'000 * kMs);
@@ -26,14 +26,14 @@ TEST(Futex, DoesNotSleepOnAnotherValue) {
 
 // Every wait is bounded: nobody may be there to wake us.
 TEST(Futex, EndsByItself) {
-  const HalfWord word{0};
+  const shm::HalfWord word{0};
   const std::uint64_t start = monotonic_ns();
   futex_wait(word, 0, 20 * kMs);
   EXPECT_GE(monotonic_ns() - start, 19 * kMs);
 }
 
 TEST(Futex, LeavesErrnoAlone) {
-  const HalfWord word{0};
+  const shm::HalfWord word{0};
   errno = 4711;
   futex_wait(word, 0, 1);
   futex_wake_all(word);
@@ -42,9 +42,9 @@ TEST(Futex, LeavesErrnoAlone) {
 
 // The original woke one waiter of several.
 TEST(Futex, WakesEveryProcess) {
-  const Shared<std::array<HalfWord, 2>> words;
-  HalfWord& word = (*words)[0];
-  HalfWord& asleep = (*words)[1];
+  const Shared<std::array<shm::HalfWord, 2>> words;
+  shm::HalfWord& word = (*words)[0];
+  shm::HalfWord& asleep = (*words)[1];
   const auto sleeper = [&] {
     asleep.fetch_add(1);
     const std::uint64_t start = monotonic_ns();
@@ -56,7 +56,7 @@ TEST(Futex, WakesEveryProcess) {
   };
   Child first(sleeper);
   Child second(sleeper);
-  ASSERT_TRUE(test::eventually([&] { return asleep.load() == 2; }));
+  ASSERT_TRUE(shm::test::eventually([&] { return asleep.load() == 2; }));
   word.store(1);
   futex_wake_all(word);
   EXPECT_EQ(first.wait(), 0);
@@ -64,4 +64,4 @@ TEST(Futex, WakesEveryProcess) {
 }
 
 }  // namespace
-}  // namespace sluice::shm
+}  // namespace sluice::base

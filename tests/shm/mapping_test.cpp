@@ -158,7 +158,7 @@ TEST(BoardMapping, OtherLayoutIsRefusedWhileItsClientsLive) {
   ASSERT_TRUE(client.attached());
   made->mapping.board().layout_version.store(kLayoutVersion + 1);
   made.reset();
-  const std::string version = "layout version " + std::to_string(kLayoutVersion + 1);
+  const std::string version = "install version " + std::to_string(kLayoutVersion + 1);
   for (const auto& use : {+[](const std::string& name) { BoardMapping::attach(name); },
                           +[](const std::string& name) { BoardMapping::inspect(name); },
                           +[](const std::string& name) { BoardMapping::adopt_or_create(name); }}) {

@@ -13,8 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 #include "tests/shm/support.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace sluice::shm {
 namespace {
@@ -53,8 +54,8 @@ class Messages : public testing::Test {
     return result;
   }
 
-  const test::Folder folder;
-  const std::string path = folder.path() + "/s.sock";
+  const sluice::test::TempFolder folder;
+  const std::string path = folder.file("s.sock");
   int listener = -1;
   Reply reply;
 };
@@ -76,9 +77,9 @@ TEST_F(Messages, WrongSizeIsRefused) {
 TEST_F(Messages, StoppedPeerTimesOut) {
   const int fd = connect_controller(path.c_str());
   ASSERT_GE(fd, 0);
-  const std::uint64_t start = monotonic_ns();
+  const std::uint64_t start = base::monotonic_ns();
   EXPECT_EQ(ask(fd, Request{}, reply, 20), -ETIMEDOUT);
-  EXPECT_GE(monotonic_ns() - start, 19'000'000U);
+  EXPECT_GE(base::monotonic_ns() - start, 19'000'000U);
   close(fd);
 }
 
@@ -119,7 +120,7 @@ TEST_F(Messages, SignalDoesNotEndTheWait) {
 }
 
 TEST_F(Messages, MissingSocketIsSaid) {
-  EXPECT_EQ(connect_controller((folder.path() + "/none.sock").c_str()), -ENOENT);
+  EXPECT_EQ(connect_controller((folder.file("none.sock")).c_str()), -ENOENT);
   EXPECT_EQ(connect_controller(std::string(200, 'a').c_str()), -ENAMETOOLONG);
 }
 

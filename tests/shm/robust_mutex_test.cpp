@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 #include "tests/shm/support.hpp"
 
 namespace sluice::shm {
@@ -21,10 +21,10 @@ using test::Signal;
 
 /// Spins until the mutex is not held; the time that took, or nothing after 10 s.
 std::optional<std::uint64_t> time_to_release(RobustMutex& mutex, Found& found) {
-  const std::uint64_t start = monotonic_ns();
+  const std::uint64_t start = base::monotonic_ns();
   for (;;) {
     found = mutex.probe();
-    const std::uint64_t now = monotonic_ns();
+    const std::uint64_t now = base::monotonic_ns();
     if (found != Found::kHeld) return now - start;
     if (now - start > 10'000'000'000) return std::nullopt;
   }

@@ -7,17 +7,18 @@
 #include <cstdlib>
 
 #include "tests/shm/support.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace sluice::shm {
 namespace {
 
 TEST(SessionName, IsSafeAsAFileName) {
   for (const char* name : {"default", "a", "A-1_b.c", "0123456789012345678901234567890x"}) {
-    EXPECT_TRUE(valid_session_name(name)) << name;
+    EXPECT_TRUE(base::valid_session_name(name)) << name;
   }
   for (const char* name : {"", ".", "..", ".a", "a.", "a/b", "../a", "a b", "a\n", "\xc3\xa4",
                            "01234567890123456789012345678901x"}) {
-    EXPECT_FALSE(valid_session_name(name)) << name;
+    EXPECT_FALSE(base::valid_session_name(name)) << name;
   }
 }
 
@@ -38,58 +39,59 @@ class RuntimeDir : public testing::Test {
       setenv("XDG_RUNTIME_DIR", old_.c_str(), 1);
     }
   }
-  test::Folder folder_;
+  sluice::test::TempFolder folder_;
   std::string old_;
 };
 
 TEST_F(RuntimeDir, IsMadeForItsUserOnly) {
-  ensure_runtime_dir();
+  base::ensure_runtime_dir();
   struct stat found {};
-  ASSERT_EQ(stat(runtime_dir().c_str(), &found), 0);
+  ASSERT_EQ(stat(base::runtime_dir().c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777U, 0700U);
-  EXPECT_NO_THROW(ensure_runtime_dir());
-  EXPECT_EQ(socket_path("s"), folder_.path() + "/sluice/s.sock");
-  remove_runtime_dir_if_empty();
-  EXPECT_NE(access(runtime_dir().c_str(), F_OK), 0);
+  EXPECT_NO_THROW(base::ensure_runtime_dir());
+  EXPECT_EQ(socket_path("s"), folder_.file("sluice/s.sock"));
+  base::remove_runtime_dir_if_empty();
+  EXPECT_NE(access(base::runtime_dir().c_str(), F_OK), 0);
 }
 
 TEST_F(RuntimeDir, FallsBackToTmp) {
   const std::string fallback = "/tmp/sluice-" + std::to_string(geteuid());
   setenv("XDG_RUNTIME_DIR", "relative/path", 1);
-  EXPECT_EQ(runtime_dir(), fallback);
+  EXPECT_EQ(base::runtime_dir(), fallback);
   setenv("XDG_RUNTIME_DIR", "", 1);
-  EXPECT_EQ(runtime_dir(), fallback);
+  EXPECT_EQ(base::runtime_dir(), fallback);
   unsetenv("XDG_RUNTIME_DIR");
-  EXPECT_EQ(runtime_dir(), fallback);
+  EXPECT_EQ(base::runtime_dir(), fallback);
 }
 
 // In /tmp anybody can make our folder first: a socket in it would be his.
 TEST_F(RuntimeDir, OpenToOthersIsRefused) {
-  ASSERT_EQ(mkdir(runtime_dir().c_str(), 0700), 0);
-  ASSERT_EQ(chmod(runtime_dir().c_str(), 0750), 0);
-  EXPECT_THROW(ensure_runtime_dir(), std::runtime_error);
+  ASSERT_EQ(mkdir(base::runtime_dir().c_str(), 0700), 0);
+  ASSERT_EQ(chmod(base::runtime_dir().c_str(), 0750), 0);
+  EXPECT_THROW(base::ensure_runtime_dir(), std::runtime_error);
 }
 
 TEST_F(RuntimeDir, LinkIsRefused) {
-  test::Folder elsewhere;
-  ASSERT_EQ(symlink(elsewhere.path().c_str(), runtime_dir().c_str()), 0);
-  EXPECT_THROW(ensure_runtime_dir(), std::runtime_error);
+  sluice::test::TempFolder elsewhere;
+  ASSERT_EQ(symlink(elsewhere.path().c_str(), base::runtime_dir().c_str()), 0);
+  EXPECT_THROW(base::ensure_runtime_dir(), std::runtime_error);
 }
 
 TEST_F(RuntimeDir, AnotherUsersIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can make another user's folder";
-  ASSERT_EQ(mkdir(runtime_dir().c_str(), 0700), 0);
-  ASSERT_EQ(chown(runtime_dir().c_str(), 12345, 12345), 0);
-  EXPECT_THROW(ensure_runtime_dir(), std::runtime_error);
+  ASSERT_EQ(mkdir(base::runtime_dir().c_str(), 0700), 0);
+  ASSERT_EQ(chown(base::runtime_dir().c_str(), 12345, 12345), 0);
+  EXPECT_THROW(base::ensure_runtime_dir(), std::runtime_error);
 }
 
 TEST_F(RuntimeDir, MissingBaseIsSaid) {
-  setenv("XDG_RUNTIME_DIR", (folder_.path() + "/missing").c_str(), 1);
+  setenv("XDG_RUNTIME_DIR", (folder_.file("missing")).c_str(), 1);
   try {
-    ensure_runtime_dir();
+    base::ensure_runtime_dir();
     FAIL() << "made a folder below a missing one";
   } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find(runtime_dir()), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(base::runtime_dir()), std::string::npos)
+        << error.what();
   }
 }
 

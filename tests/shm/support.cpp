@@ -74,14 +74,6 @@ Session::~Session() { unlink(board_path().c_str()); }
 std::string Session::board_path() const { return "/dev/shm/" + board_name(name_); }
 bool Session::has_board() const { return access(board_path().c_str(), F_OK) == 0; }
 
-Folder::Folder() : path_((std::filesystem::temp_directory_path() / "sluice-test-XXXXXX").string()) {
-  if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no temporary folder");
-}
-Folder::~Folder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 bool eventually(const std::function<bool()>& condition) {
   using namespace std::chrono_literals;
   const auto deadline = std::chrono::steady_clock::now() + 10s;

@@ -78,19 +78,6 @@ class Session {
   std::string name_;
 };
 
-/// A temporary folder, removed with all it holds.
-class Folder {
- public:
-  Folder();
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder();
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 /// Polls until `condition` holds, at most 10 s.
 bool eventually(const std::function<bool()>& condition);
 

@@ -47,10 +47,10 @@ TEST_F(View, ClosedTimeCountsOnlyBesideWork) {
   hold();
   EXPECT_EQ(low().closed_ns.load(), 0U);
   begin_job(view, 1);
-  const std::uint64_t before = monotonic_ns();
+  const std::uint64_t before = base::monotonic_ns();
   hold();
   EXPECT_GE(low().closed_ns.load(), 2'000'000U);
-  EXPECT_LE(low().closed_ns.load(), monotonic_ns() - before);
+  EXPECT_LE(low().closed_ns.load(), base::monotonic_ns() - before);
 }
 
 // The gate stays closed until the last holder ends; only then are waiters woken.
@@ -70,13 +70,13 @@ TEST_F(View, OpensWithTheLastHolder) {
 TEST_F(View, WakesTheWaitersOfAnotherProcess) {
   begin_job(view, 0);
   Child waiter([&] {
-    const std::uint64_t start = monotonic_ns();
+    const std::uint64_t start = base::monotonic_ns();
     low().waiters.fetch_add(1);
     for (;;) {
       const std::uint32_t openings = low().wake.load();
       if (low().gate.load() == 0) break;
-      futex_wait(low().wake, openings, 60'000'000'000);
-      if (monotonic_ns() - start > 30'000'000'000) return 1;
+      base::futex_wait(low().wake, openings, 60'000'000'000);
+      if (base::monotonic_ns() - start > 30'000'000'000) return 1;
     }
     low().waiters.fetch_sub(1);
     return 0;

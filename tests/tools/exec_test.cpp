@@ -140,7 +140,7 @@ TEST_F(Exec, SeveralAtOnceStartOneController) {
 class AnswerOnce {
  public:
   AnswerOnce(shm::ReplyStatus status, const std::string& text) {
-    shm::ensure_runtime_dir();
+    base::ensure_runtime_dir();
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::strncpy(address.sun_path, path_.c_str(), sizeof(address.sun_path) - 1);
@@ -161,7 +161,7 @@ class AnswerOnce {
     stop();
     close(listener_);
     unlink(path_.c_str());
-    shm::remove_runtime_dir_if_empty();
+    base::remove_runtime_dir_if_empty();
   }
   AnswerOnce(const AnswerOnce&) = delete;
   AnswerOnce& operator=(const AnswerOnce&) = delete;

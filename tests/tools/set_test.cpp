@@ -5,9 +5,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/command_line.hpp"
 #include "tests/tools/board_test.hpp"
 #include "tests/tools/command.hpp"
-#include "tools/common/command_line.hpp"
 #include "tools/set/choice.hpp"
 
 namespace sluice::tools {
@@ -22,8 +22,8 @@ class Choice : public test::BoardTest {
     add_client(3, 100, "python serve.py");
     add_client(62, 1, "python serve.py --port 8080");
   }
-  [[nodiscard]] std::vector<ClientSnapshot> choose(const std::string& text) const {
-    return choose_clients(take_snapshot(*board_, kNow), text);
+  [[nodiscard]] std::vector<shm::ClientSnapshot> choose(const std::string& text) const {
+    return choose_clients(shm::take_snapshot(*board_, kNow), text);
   }
   /// The slot of the only one, or -1.
   [[nodiscard]] int slot_of(const std::string& text) const {
@@ -34,8 +34,7 @@ class Choice : public test::BoardTest {
     try {
       static_cast<void>(choose(text));
       ADD_FAILURE() << "'" << text << "' is taken";
-    } catch (const CommandError& error) {
-      EXPECT_EQ(error.exit_code(), kExitUsage);
+    } catch (const base::UsageError& error) {
       EXPECT_NE(std::string(error.what()).find(said), std::string::npos) << error.what();
       EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
     }

@@ -20,7 +20,7 @@ using test::kNow;
 
 class Status : public test::BoardTest {
  protected:
-  [[nodiscard]] Snapshot snapshot() const { return take_snapshot(*board_, kNow); }
+  [[nodiscard]] shm::Snapshot snapshot() const { return shm::take_snapshot(*board_, kNow); }
   [[nodiscard]] std::string text() const { return status_text(snapshot(), "s"); }
   [[nodiscard]] std::string coverage() const { return coverage_text(snapshot()); }
 };
@@ -44,18 +44,18 @@ TEST_F(Status, KnowsADesertedBoardFromOneWithoutAController) {
   add_client(0, 0, "python train.py");
   add_client(3, 100, "python serve.py");
   set_state(0, shm::SlotState::kFailedOpen, 0);
-  Snapshot beating = snapshot();
+  shm::Snapshot beating = snapshot();
   EXPECT_TRUE(somebody_is_left(beating, [](std::uint32_t) { return false; }));
   EXPECT_EQ(beating.clients[1].state, shm::SlotState::kLive) << "a controller buries the dead";
   board_->heartbeat_ns.store(kNow - 3000 * kMs);
-  Snapshot silent = snapshot();
+  shm::Snapshot silent = snapshot();
   EXPECT_TRUE(somebody_is_left(silent, [](std::uint32_t pid) { return pid == 7; }));
   board_->controller_pid.store(0);
-  Snapshot one = snapshot();
+  shm::Snapshot one = snapshot();
   EXPECT_TRUE(somebody_is_left(one, [](std::uint32_t pid) { return pid == 103; }));
   expect_says(status_text(one, "s"), "dead");
   EXPECT_EQ(status_text(one, "s").find("runs ungated:"), std::string::npos);
-  Snapshot none = snapshot();
+  shm::Snapshot none = snapshot();
   EXPECT_FALSE(somebody_is_left(none, [](std::uint32_t) { return false; }));
   EXPECT_TRUE(process_exists(static_cast<std::uint32_t>(getpid())));
 }
@@ -154,7 +154,7 @@ TEST_F(Status, CoverageAddsUpAndNamesTheReasons) {
   client.entries[6][shm::Count::kBypassFailedOpen].store(1);
   client.unhooked_asked.store(2);
   std::strcpy(client.unhooked_name.data(), "cuLaunchGrid");
-  const Snapshot taken = snapshot();
+  const shm::Snapshot taken = snapshot();
   EXPECT_EQ(taken.clients[0].launches, 100U);
   EXPECT_EQ(taken.clients[0].bypassed, 5U);
   EXPECT_EQ(taken.clients[0].waits, 20U);

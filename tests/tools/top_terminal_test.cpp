@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
 #include "shm/mapping.hpp"
 #include "shm/policy.hpp"
 #include "shm/view.hpp"
@@ -31,7 +31,7 @@ class TopTerminal : public SessionTest {
     mapping_.emplace(std::move(made.mapping));
     shm::Board& board = mapping_->board();
     board.controller_pid.store(7);
-    board.heartbeat_ns.store(shm::monotonic_ns());
+    board.heartbeat_ns.store(base::monotonic_ns());
     shm::Slot& slot = board.slots[0];
     slot.pid.store(4711);
     slot.policy.store(shm::kDefaultPolicy.pack());

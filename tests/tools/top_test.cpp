@@ -19,7 +19,9 @@ using test::kNow;
 
 class Top : public test::BoardTest {
  protected:
-  [[nodiscard]] Snapshot at(std::uint64_t now_ns) const { return take_snapshot(*board_, now_ns); }
+  [[nodiscard]] shm::Snapshot at(std::uint64_t now_ns) const {
+    return shm::take_snapshot(*board_, now_ns);
+  }
   /// Of a board that did not change for half a second.
   [[nodiscard]] View view() const { return make_view(at(kNow - 500 * kMs), at(kNow)); }
   [[nodiscard]] std::string text(FrameSize size = {}) const {
@@ -67,7 +69,7 @@ TEST_F(Top, RatesAreThoseBetweenTwoLooks) {
   client.entries[6][shm::Count::kGated].store(10);
   client.job.store(20);
   client.closed_ns.store(700 * kMs);
-  const Snapshot before = at(kNow - 500 * kMs);
+  const shm::Snapshot before = at(kNow - 500 * kMs);
   client.entries[0][shm::Count::kGated].store(1100);
   client.entries[6][shm::Count::kGated].store(15);
   client.job.store(26);
@@ -83,14 +85,14 @@ TEST_F(Top, AnotherClientOfTheSlotBeginsAnew) {
   shm::Slot& client = add_client(0, 0, "a");
   client.entries[0][shm::Count::kGated].store(1000);
   client.closed_ns.store(400 * kMs);
-  const Snapshot before = at(kNow - 500 * kMs);
+  const shm::Snapshot before = at(kNow - 500 * kMs);
   client.info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, 2}.pack());
   client.entries[0][shm::Count::kGated].store(20);
   client.closed_ns.store(0);
   client.attached_ns.store(kNow - 100 * kMs);
   EXPECT_DOUBLE_EQ(make_view(before, at(kNow)).rates[0].launches_per_s, 200);
   // Nor those of another board.
-  Snapshot other = at(kNow - 500 * kMs);
+  shm::Snapshot other = at(kNow - 500 * kMs);
   other.board_id = 77;
   EXPECT_DOUBLE_EQ(make_view(other, at(kNow)).rates[0].launches_per_s, 200);
   EXPECT_EQ(make_view(other, at(kNow)).span_ns, 0U);
@@ -101,11 +103,11 @@ TEST_F(Top, TheHeldShareStaysAShare) {
   shm::Slot& client = add_client(0, 0, "a");
   add_client(1, 1, "b");
   hold(1, 0, kNow - 5000 * kMs);
-  const Snapshot before = at(kNow - 500 * kMs);
+  const shm::Snapshot before = at(kNow - 500 * kMs);
   client.job.store(1);
   const View now_active = make_view(before, at(kNow));
   EXPECT_DOUBLE_EQ(now_active.rates[0].held_share, 1);
-  const Snapshot active = at(kNow);
+  const shm::Snapshot active = at(kNow);
   client.job.store(2);
   EXPECT_DOUBLE_EQ(make_view(active, at(kNow + 500 * kMs)).rates[0].held_share, 0);
 }

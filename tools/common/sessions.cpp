@@ -15,7 +15,8 @@ std::string other_sessions(const std::string& session) {
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
     const std::string name = entry.path().filename();
     if (name == prefix + session) continue;  // a board that nobody uses
-    if (!name.starts_with(prefix) || !shm::valid_session_name(name.substr(prefix.size()))) continue;
+    if (!name.starts_with(prefix) || !base::valid_session_name(name.substr(prefix.size())))
+      continue;
     names += (names.empty() ? "" : ", ") + name.substr(prefix.size());
   }
   return names;
@@ -23,12 +24,12 @@ std::string other_sessions(const std::string& session) {
 
 }  // namespace
 
-CommandError no_session(const std::string& session) {
+base::RunError no_session(const std::string& session) {
   const std::string others = other_sessions(session);
-  return {kExitFailed, "no session " + session + " is running" +
-                           (others.empty() ? "" : " (there are: " + others + ")") +
-                           "; `sluice exec --priority 0 -- PROGRAM` or `sluice controller` "
-                           "starts one"};
+  return base::RunError(
+      "no session " + session + " is running" +
+      (others.empty() ? "" : " (there are: " + others + ")") +
+      "; `sluice exec --priority 0 -- PROGRAM` or `sluice controller` starts one");
 }
 
 }  // namespace sluice::tools

@@ -1,11 +1,11 @@
 #pragma once
 #include <string>
 
-#include "tools/common/command_line.hpp"
+#include "base/error.hpp"
 
 namespace sluice::tools {
 
 /// That no such session is running, which ones are, and how one is started.
-[[nodiscard]] CommandError no_session(const std::string& session);
+[[nodiscard]] base::RunError no_session(const std::string& session);
 
 }  // namespace sluice::tools

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <thread>
 
+#include "base/command_line.hpp"
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
-#include "tools/common/command_line.hpp"
 #include "tools/exec/daemon.hpp"
 
 namespace sluice::tools {
@@ -59,7 +59,7 @@ std::string complaint_of(const Daemon& daemon) {
 }
 
 /// Nobody listened: starts a controller and takes the lease as soon as it answers.
-LeaseResult start_and_take_lease(const Install& install, const std::string& session,
+LeaseResult start_and_take_lease(const base::Install& install, const std::string& session,
                                  const std::string& log_level, bool log_to_stderr) {
   Daemon daemon({install.subcommand("controller"), "--session", session, "--exit-when-idle",
                  "--log-level", log_level},
@@ -75,9 +75,8 @@ LeaseResult start_and_take_lease(const Install& install, const std::string& sess
       deadline = Clock::now() + kOtherControllerLimit;
     }
     if (Clock::now() > deadline) {
-      throw CommandError(kExitFailed, "the controller of session " + session +
-                                          " could not be started: " +
-                                          (ended ? complaint_of(daemon) : "it does not answer"));
+      throw base::RunError("the controller of session " + session + " could not be started: " +
+                           (ended ? complaint_of(daemon) : "it does not answer"));
     }
     std::this_thread::sleep_for(2ms);
   }
@@ -85,7 +84,7 @@ LeaseResult start_and_take_lease(const Install& install, const std::string& sess
 
 }  // namespace
 
-std::string ensure_controller(const Install& install, const std::string& session,
+std::string ensure_controller(const base::Install& install, const std::string& session,
                               const std::string& log_level, bool log_to_stderr) {
   LeaseResult result = take_lease(shm::socket_path(session));
   if (!result.answered && nobody_listens(result.error)) {

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "tools/common/install.hpp"
+#include "base/install.hpp"
 
 namespace sluice::tools {
 
@@ -10,9 +10,9 @@ namespace sluice::tools {
 /// none; a daemon's log goes where ours goes if `log_to_stderr`, else to an unnamed file that
 /// /proc/PID/fd/2 shows.
 ///
-/// Throws CommandError if none can be started. Returns a warning, or nothing, where one runs but
+/// Throws base::RunError if none can be started. Returns a warning, or nothing, where one runs but
 /// does not answer, or cannot watch this process: the program then runs ungated.
-std::string ensure_controller(const Install& install, const std::string& session,
+std::string ensure_controller(const base::Install& install, const std::string& session,
                               const std::string& log_level, bool log_to_stderr);
 
 }  // namespace sluice::tools

@@ -13,7 +13,7 @@
 #include <csignal>
 #include <cstring>
 
-#include "tools/common/command_line.hpp"
+#include "base/command_line.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -67,7 +67,7 @@ Daemon::Daemon(std::vector<std::string> args, bool log_to_stderr) {
   argv.push_back(nullptr);
   std::array<int, 2> report{};
   if (pipe2(report.data(), O_CLOEXEC) != 0) {
-    throw CommandError(kExitFailed, std::string("no pipe: ") + std::strerror(errno));
+    throw base::RunError(std::string("no pipe: ") + std::strerror(errno));
   }
   if (!log_to_stderr) log_ = memfd_create("sluice-controller-log", MFD_CLOEXEC);
   if (log_ >= 0) fcntl(log_, F_SETFL, O_APPEND);
@@ -82,7 +82,7 @@ Daemon::Daemon(std::vector<std::string> args, bool log_to_stderr) {
   }
   close(report[0]);
   if (error != 0) {
-    throw CommandError(kExitFailed, "cannot start " + args[0] + ": " + std::strerror(error));
+    throw base::RunError("cannot start " + args[0] + ": " + std::strerror(error));
   }
 }
 

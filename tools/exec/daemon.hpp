@@ -10,7 +10,7 @@ namespace sluice::tools {
 /// program that `sluice exec` becomes never finds a child that it did not start.
 class Daemon {
  public:
-  /// Throws CommandError if args[0] cannot be started.
+  /// Throws base::RunError if args[0] cannot be started.
   Daemon(std::vector<std::string> args, bool log_to_stderr);
   ~Daemon();
   Daemon(const Daemon&) = delete;

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "tools/common/command_line.hpp"
+#include "base/command_line.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -47,23 +47,23 @@ std::string with_in_front(std::string_view list, const std::filesystem::path& pa
   return rest.empty() ? path.native() : path.native() + ":" + rest;
 }
 
-std::string preload_with_interposer(const Install& install) {
+std::string preload_with_interposer(const base::Install& install) {
   const std::filesystem::path library = install.interposer();
   if (!std::filesystem::exists(library)) {
-    throw CommandError(kExitUsage, library.string() + " is missing; build or install it again");
+    throw base::UsageError(library.string() + " is missing; build or install it again");
   }
   if (library.native().find_first_of(kPreloadSeparators) != std::string::npos) {
-    throw CommandError(kExitUsage, "LD_PRELOAD cannot name a path with a blank or a colon: '" +
-                                       library.string() + "'; install elsewhere");
+    throw base::UsageError("LD_PRELOAD cannot name a path with a blank or a colon: '" +
+                           library.string() + "'; install elsewhere");
   }
   return with_in_front(current(kPreload), library, kPreloadSeparators);
 }
 
-void remove_interposer(const Install& install) {
+void remove_interposer(const base::Install& install) {
   set_list(kPreload, without(current(kPreload), install.interposer(), kPreloadSeparators));
 }
 
-void set_simulated_gpu(const Install& install, bool simulated) {
+void set_simulated_gpu(const base::Install& install, bool simulated) {
   const std::filesystem::path folder = install.simgpu_folder();
   const std::string list = current(kLibraryPath);
   set_list(kLibraryPath, simulated ? with_in_front(list, folder, kLibraryPathSeparators)

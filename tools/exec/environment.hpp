@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "tools/common/install.hpp"
+#include "base/install.hpp"
 
 /// What a process's environment must say for the interposer and the simulated GPU to be loaded.
 namespace sluice::tools {
@@ -17,14 +17,14 @@ namespace sluice::tools {
 [[nodiscard]] std::string without(std::string_view list, const std::filesystem::path& path,
                                   std::string_view separators);
 
-/// LD_PRELOAD with the interposer in front. Throws CommandError, exit code 2, if the library is
+/// LD_PRELOAD with the interposer in front. Throws base::UsageError if the library is
 /// missing or lies where LD_PRELOAD cannot name it.
-[[nodiscard]] std::string preload_with_interposer(const Install& install);
+[[nodiscard]] std::string preload_with_interposer(const base::Install& install);
 
 /// Takes the interposer out of this process's LD_PRELOAD.
-void remove_interposer(const Install& install);
+void remove_interposer(const base::Install& install);
 
 /// Makes this process's successor find the simulated driver, or not find it.
-void set_simulated_gpu(const Install& install, bool simulated);
+void set_simulated_gpu(const base::Install& install, bool simulated);
 
 }  // namespace sluice::tools

@@ -22,10 +22,10 @@ struct Output {
 };
 
 /// Runs `sluice gpus --gpu CHOICE` and returns what it printed to either stream.
-Output ask_gpus(const Install& install, GpuChoice choice) {
+Output ask_gpus(const base::Install& install, base::GpuChoice choice) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw CommandError(kExitFailed, std::string("no pipe: ") + std::strerror(errno));
+    throw base::RunError(std::string("no pipe: ") + std::strerror(errno));
   }
   const std::string program = install.subcommand("gpus");
   const char* wanted = to_string(choice);
@@ -33,7 +33,7 @@ Output ask_gpus(const Install& install, GpuChoice choice) {
   if (child == 0) {
     // A real driver that was asked for is not to be looked for in our own folder, and the
     // interposer has nothing to do with the question.
-    if (choice == GpuChoice::kReal) set_simulated_gpu(install, false);
+    if (choice == base::GpuChoice::kReal) set_simulated_gpu(install, false);
     remove_interposer(install);
     dup2(ends[1], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
@@ -64,13 +64,13 @@ std::string line_after(std::string_view start, const std::string& text) {
 
 }  // namespace
 
-GpuDecision decide_gpu(const Install& install, GpuChoice choice) {
-  if (choice == GpuChoice::kSim) return {true, ""};
+GpuDecision decide_gpu(const base::Install& install, base::GpuChoice choice) {
+  if (choice == base::GpuChoice::kSim) return {true, ""};
   const Output output = ask_gpus(install, choice);
   if (output.exit_code != 0) {
-    throw CommandError(kExitFailed, output.text.empty() ? install.subcommand("gpus").string() +
-                                                              " could not be run; build it again"
-                                                        : line_after("", output.text));
+    throw base::RunError(output.text.empty() ? install.subcommand("gpus").string() +
+                                                   " could not be run; build it again"
+                                             : line_after("", output.text));
   }
   return {output.text.starts_with("simulated"), line_after("why simulated: ", output.text)};
 }

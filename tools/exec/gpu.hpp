@@ -1,8 +1,8 @@
 #pragma once
 #include <string>
 
-#include "tools/common/command_line.hpp"
-#include "tools/common/install.hpp"
+#include "base/command_line.hpp"
+#include "base/install.hpp"
 
 namespace sluice::tools {
 
@@ -13,8 +13,8 @@ struct GpuDecision {
 };
 
 /// Asks `sluice gpus`, a process of its own, because an
-/// initialised driver leaves threads and files behind in its process. Throws CommandError with what
-/// that says if there is no such GPU.
-GpuDecision decide_gpu(const Install& install, GpuChoice choice);
+/// initialised driver leaves threads and files behind in its process. Throws base::RunError with
+/// what that says if there is no such GPU.
+GpuDecision decide_gpu(const base::Install& install, base::GpuChoice choice);
 
 }  // namespace sluice::tools

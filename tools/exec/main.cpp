@@ -13,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
-#include "runner/policy_text.hpp"
+#include "base/command_line.hpp"
+#include "base/install.hpp"
 #include "shm/policy.hpp"
+#include "shm/policy_text.hpp"
 #include "shm/session.hpp"
-#include "tools/common/command_line.hpp"
-#include "tools/common/install.hpp"
 #include "tools/exec/controller.hpp"
 #include "tools/exec/environment.hpp"
 #include "tools/exec/gpu.hpp"
@@ -31,8 +31,8 @@ constexpr const char* kName = "sluice exec";
 struct Options {
   std::optional<int> priority;
   std::string policy = shm::to_string(shm::kDefaultPolicy);
-  std::string session{shm::kDefaultSession};
-  GpuChoice gpu = GpuChoice::kAuto;
+  std::string session{base::kDefaultSession};
+  base::GpuChoice gpu = base::GpuChoice::kAuto;
   std::string log_level = "warn";
   std::string trace;  ///< Folder; empty for none.
   bool intercept = true;
@@ -63,9 +63,9 @@ void add_options(CLI::App& app, Options& options) {
       ->envname("SLUICE_POLICY")
       ->capture_default_str()
       ->type_name("POLICY")
-      ->check(runner::check_policy);
-  add_session_option(app, options.session);
-  add_gpu_option(app, options.gpu);
+      ->check(shm::check_policy);
+  base::add_session_option(app, options.session);
+  base::add_gpu_option(app, options.gpu);
   app.add_option("--log-level", options.log_level,
                  "Of the interposer, on stderr: off, warn, info, debug")
       ->envname("SLUICE_LOG")
@@ -103,20 +103,21 @@ std::optional<int> parse_command_line(int argc, char** argv, Options& options) {
       argv + 1, dashes, [](std::string_view arg) { return arg == "-h" || arg == "--help"; });
   // First of all: without the --, the program would be reported as an option that we do not know.
   if (end - dashes < 2 && !help) {
-    throw CommandError(kExitUsage,
-                       "no program: it comes after --, as in sluice exec --priority 0 "
-                       "-- python train.py");
+    throw base::UsageError(
+        "no program: it comes after --, as in sluice exec --priority 0 "
+        "-- python train.py");
   }
-  if (const auto exit_code = parse(app, static_cast<int>(dashes - argv), argv)) return exit_code;
+  if (const auto exit_code = base::parse(app, static_cast<int>(dashes - argv), argv))
+    return exit_code;
   options.program.assign(dashes + 1, end);
   if (options.intercept && !options.priority) {
-    throw CommandError(kExitUsage, "--priority is required (0-255, 0 is best effort)");
+    throw base::UsageError("--priority is required (0-255, 0 is best effort)");
   }
   return std::nullopt;
 }
 
 void warn(const Options& options, const std::string& line) {
-  if (options.log_level != "off") print_error(kName, line);
+  if (options.log_level != "off") base::print_error(kName, line);
 }
 
 /// The program may change its working directory: the path is absolute.
@@ -125,13 +126,12 @@ std::string make_folder(const std::string& name) {
   const std::filesystem::path folder = std::filesystem::absolute(name);
   std::filesystem::create_directories(folder, error);
   if (error) {
-    throw CommandError(kExitUsage,
-                       "--trace: " + folder.string() + " cannot be made: " + error.message());
+    throw base::UsageError("--trace: " + folder.string() + " cannot be made: " + error.message());
   }
   return folder;
 }
 
-void prepare_interception(const Options& options, const Install& install) {
+void prepare_interception(const Options& options, const base::Install& install) {
   const std::string preload = preload_with_interposer(install);
   // The controller is started before LD_PRELOAD is set: it needs no interposer.
   const bool log_to_stderr = options.log_level == "info" || options.log_level == "debug";
@@ -148,7 +148,7 @@ void prepare_interception(const Options& options, const Install& install) {
 int exec(int argc, char** argv) {
   Options options;
   if (const auto exit_code = parse_command_line(argc, argv, options)) return *exit_code;
-  const Install install = Install::of_this_program();
+  const base::Install install = base::Install::of_this_program();
   const std::string program = find_program(options.program[0]);
   const GpuDecision gpu = decide_gpu(install, options.gpu);
   set_simulated_gpu(install, gpu.simulated);
@@ -168,12 +168,12 @@ int exec(int argc, char** argv) {
   for (std::string& arg : options.program) args.push_back(arg.data());
   args.push_back(nullptr);
   execv(program.c_str(), args.data());
-  throw CommandError(kExitFailed, "cannot run " + program + ": " + std::strerror(errno));
+  throw base::RunError("cannot run " + program + ": " + std::strerror(errno));
 }
 
 }  // namespace
 }  // namespace sluice::tools
 
 int main(int argc, char** argv) {
-  return sluice::tools::run_command("sluice exec", [&] { return sluice::tools::exec(argc, argv); });
+  return sluice::base::run_program("sluice exec", [&] { return sluice::tools::exec(argc, argv); });
 }

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "tools/common/command_line.hpp"
+#include "base/command_line.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -24,9 +24,8 @@ std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     if (runnable(name)) return name;
     std::error_code ignored;
-    throw CommandError(kExitUsage, fs::exists(name, ignored)
-                                       ? "'" + name + "' is not an executable file"
-                                       : "no such program: '" + name + "'");
+    throw base::UsageError(fs::exists(name, ignored) ? "'" + name + "' is not an executable file"
+                                                     : "no such program: '" + name + "'");
   }
   const char* search = std::getenv("PATH");
   std::istringstream folders(search != nullptr ? search : "/usr/local/bin:/usr/bin:/bin");
@@ -34,7 +33,7 @@ std::string find_program(const std::string& name) {
     const fs::path candidate = fs::path(folder.empty() ? "." : folder) / name;
     if (runnable(candidate)) return candidate;
   }
-  throw CommandError(kExitUsage, "no such program: '" + name + "' (not in any folder of PATH)");
+  throw base::UsageError("no such program: '" + name + "' (not in any folder of PATH)");
 }
 
 }  // namespace sluice::tools

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstring>
 
-#include "tools/common/uuid.hpp"
+#include "base/uuid.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -63,7 +63,7 @@ GpuDevice describe_device(const Driver& driver, int index) {
   driver.call<decltype(cuDeviceGetUuid)>("cuDeviceGetUuid_v2", &uuid, device);
   std::array<std::uint8_t, 16> bytes{};
   std::memcpy(bytes.data(), uuid.bytes, bytes.size());
-  return {index, name.data(), format_uuid(bytes),
+  return {index, name.data(), base::format_uuid(bytes),
           "sm_" + std::to_string(major) + std::to_string(minor)};
 }
 

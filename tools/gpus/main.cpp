@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tools/common/command_line.hpp"
-#include "tools/common/install.hpp"
+#include "base/command_line.hpp"
+#include "base/install.hpp"
 #include "tools/gpus/driver.hpp"
 
 namespace sluice::tools {
@@ -15,7 +15,7 @@ struct Answer {
   std::string why_simulated;  ///< For auto: what kept the real driver from being used.
 };
 
-GpuInventory ask_real(const Install& install) {
+GpuInventory ask_real(const base::Install& install) {
   GpuInventory inventory = ask_driver("libcuda.so.1", install.simgpu_folder());
   if (inventory.simulated) {
     throw NoGpu("the libcuda.so.1 found first is the simulated one (LD_LIBRARY_PATH names it)");
@@ -23,7 +23,7 @@ GpuInventory ask_real(const Install& install) {
   return inventory;
 }
 
-GpuInventory ask_simulated(const Install& install) {
+GpuInventory ask_simulated(const base::Install& install) {
   const std::filesystem::path library = install.simgpu_folder() / "libcuda.so.1";
   if (!std::filesystem::exists(library)) {
     throw NoGpu("the simulated GPU is missing, build or install it again: " + library.string());
@@ -31,12 +31,12 @@ GpuInventory ask_simulated(const Install& install) {
   return ask_driver(library, install.simgpu_folder());
 }
 
-Answer choose(GpuChoice choice, const Install& install) {
-  if (choice == GpuChoice::kSim) return {ask_simulated(install), "asked for by --gpu sim"};
+Answer choose(base::GpuChoice choice, const base::Install& install) {
+  if (choice == base::GpuChoice::kSim) return {ask_simulated(install), "asked for by --gpu sim"};
   try {
     return {ask_real(install), ""};
   } catch (const NoGpu& error) {
-    if (choice == GpuChoice::kReal) throw;
+    if (choice == base::GpuChoice::kReal) throw;
     return {ask_simulated(install), error.what()};
   }
 }
@@ -70,27 +70,27 @@ void print_text(const Answer& answer) {
 
 int gpus(int argc, char** argv) {
   CLI::App app("List the GPUs, and say whether they are real or simulated.", "sluice gpus");
-  GpuChoice choice = GpuChoice::kAuto;
+  base::GpuChoice choice = base::GpuChoice::kAuto;
   bool json = false;
-  add_gpu_option(app, choice);
+  base::add_gpu_option(app, choice);
   app.add_flag("--json", json, "Print JSON");
   app.footer(
       "Exit code 1: there is no such GPU.\n\nExamples:\n"
       "  sluice gpus              the real GPUs, or the simulated one and why\n"
       "  sluice gpus --gpu real   fails where no NVIDIA driver finds a device");
-  if (const auto exit_code = parse(app, argc, argv)) return *exit_code;
-  const Answer answer = choose(choice, Install::of_this_program());
+  if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
+  const Answer answer = choose(choice, base::Install::of_this_program());
   if (json) {
     print_json(answer);
   } else {
     print_text(answer);
   }
-  return kExitFine;
+  return base::kExitFine;
 }
 
 }  // namespace
 }  // namespace sluice::tools
 
 int main(int argc, char** argv) {
-  return sluice::tools::run_command("sluice gpus", [&] { return sluice::tools::gpus(argc, argv); });
+  return sluice::base::run_program("sluice gpus", [&] { return sluice::tools::gpus(argc, argv); });
 }

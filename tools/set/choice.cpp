@@ -6,27 +6,27 @@
 #include <iterator>
 #include <optional>
 
-#include "tools/common/command_line.hpp"
+#include "base/command_line.hpp"
 
 namespace sluice::tools {
 namespace {
 
-using Clients = std::vector<ClientSnapshot>;
-using Which = std::function<bool(const ClientSnapshot&)>;
+using Clients = std::vector<shm::ClientSnapshot>;
+using Which = std::function<bool(const shm::ClientSnapshot&)>;
 
-bool lives(const ClientSnapshot& client) {
+bool lives(const shm::ClientSnapshot& client) {
   return client.state == shm::SlotState::kReserved || client.state == shm::SlotState::kLive ||
          client.state == shm::SlotState::kFailedOpen;
 }
 
-Clients those(const Snapshot& snapshot, const Which& which) {
+Clients those(const shm::Snapshot& snapshot, const Which& which) {
   Clients found;
   std::copy_if(snapshot.clients.begin(), snapshot.clients.end(), std::back_inserter(found), which);
   return found;
 }
 
 bool of_one_process(const Clients& clients) {
-  return std::all_of(clients.begin(), clients.end(), [&](const ClientSnapshot& client) {
+  return std::all_of(clients.begin(), clients.end(), [&](const shm::ClientSnapshot& client) {
     return client.pid == clients.front().pid;
   });
 }
@@ -40,7 +40,7 @@ std::optional<std::uint32_t> number_in(std::string_view text) {
 
 std::string list_of(const Clients& clients) {
   std::string text;
-  for (const ClientSnapshot& client : clients) {
+  for (const shm::ClientSnapshot& client : clients) {
     text += (text.empty() ? "" : "; ") + describe(client);
   }
   return text;
@@ -57,12 +57,13 @@ bool holds_whole(const std::string& command, const std::string& text) {
 }
 
 /// All that `text` could mean, in whatever way.
-Clients candidates(const Snapshot& snapshot, const std::string& text) {
+Clients candidates(const shm::Snapshot& snapshot, const std::string& text) {
   const auto pid_is = [](std::uint32_t pid) {
-    return [pid](const ClientSnapshot& client) { return client.pid == pid; };
+    return [pid](const shm::ClientSnapshot& client) { return client.pid == pid; };
   };
   const auto slot_is = [](std::uint32_t slot) {
-    return [slot](const ClientSnapshot& client) { return client.slot == static_cast<int>(slot); };
+    return
+        [slot](const shm::ClientSnapshot& client) { return client.slot == static_cast<int>(slot); };
   };
   const std::string_view view = text;
   if (view.starts_with("pid:")) {
@@ -74,40 +75,41 @@ Clients candidates(const Snapshot& snapshot, const std::string& text) {
   // Nothing else: a number is most likely a pid, and one that has just gone must not be found in
   // the command of another.
   if (const auto pid = number_in(text)) return those(snapshot, pid_is(*pid));
-  return those(snapshot, [&](const ClientSnapshot& client) {
+  return those(snapshot, [&](const shm::ClientSnapshot& client) {
     return client.command.find(text) != std::string::npos;
   });
 }
 
 }  // namespace
 
-std::string describe(const ClientSnapshot& client) {
+std::string describe(const shm::ClientSnapshot& client) {
   return "pid " + std::to_string(client.pid) + ", slot " + std::to_string(client.slot) + " (" +
          client.command + ")";
 }
 
-std::vector<ClientSnapshot> choose_clients(const Snapshot& snapshot, const std::string& text) {
-  if (text.empty()) throw CommandError(kExitUsage, "no client is named by ''");
+std::vector<shm::ClientSnapshot> choose_clients(const shm::Snapshot& snapshot,
+                                                const std::string& text) {
+  if (text.empty()) throw base::UsageError("no client is named by ''");
   const Clients found = candidates(snapshot, text);
   Clients living;
   std::copy_if(found.begin(), found.end(), std::back_inserter(living), lives);
   if (found.empty()) {
     const Clients all = those(snapshot, lives);
-    throw CommandError(kExitUsage,
-                       "no client '" + text + "' in this session; " +
+    throw base::UsageError("no client '" + text + "' in this session; " +
                            (all.empty() ? "it has none" : "there are: " + list_of(all)));
   }
   if (living.empty()) {
-    throw CommandError(kExitUsage, "client '" + text + "' has ended: " + list_of(found));
+    throw base::UsageError("client '" + text + "' has ended: " + list_of(found));
   }
   if (!of_one_process(living)) {
     // "critical" names that worker beside one called most_critical, and train.py not pretrain.py.
     Clients whole;
-    std::copy_if(living.begin(), living.end(), std::back_inserter(whole),
-                 [&](const ClientSnapshot& client) { return holds_whole(client.command, text); });
+    std::copy_if(
+        living.begin(), living.end(), std::back_inserter(whole),
+        [&](const shm::ClientSnapshot& client) { return holds_whole(client.command, text); });
     if (!whole.empty() && of_one_process(whole)) return whole;
-    throw CommandError(kExitUsage, "'" + text + "' is ambiguous: " + list_of(living) +
-                                       "; name one by pid:N or slot:N");
+    throw base::UsageError("'" + text + "' is ambiguous: " + list_of(living) +
+                           "; name one by pid:N or slot:N");
   }
   return living;
 }

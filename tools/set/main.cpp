@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "runner/policy_text.hpp"
+#include "base/command_line.hpp"
 #include "shm/mapping.hpp"
 #include "shm/policy.hpp"
+#include "shm/policy_text.hpp"
 #include "shm/session.hpp"
-#include "tools/common/command_line.hpp"
 #include "tools/common/sessions.hpp"
 #include "tools/set/choice.hpp"
 #include "tools/set/request.hpp"
@@ -26,7 +26,7 @@ struct Options {
   std::string client;
   std::optional<int> priority;
   std::string policy;
-  std::string session{shm::kDefaultSession};
+  std::string session{base::kDefaultSession};
   bool json = false;
 };
 
@@ -44,11 +44,11 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--policy", options.policy,
                  "How it gives way from now on: " + std::string(shm::kPolicyForms))
       ->type_name("POLICY")
-      ->check(runner::check_policy);
+      ->check(shm::check_policy);
   app.add_option("--priority", options.priority, "0 is best effort; of two jobs the higher wins")
       ->type_name("0-255")
       ->check(CLI::Range(0, 255));
-  add_session_option(app, options.session);
+  base::add_session_option(app, options.session);
   app.add_flag("--json", options.json, "Print JSON");
   app.footer(
       "No launch is lost or reordered: launches under way end under the old policy, the next are\n"
@@ -66,7 +66,7 @@ std::string change(const std::string& what, const std::string& before, const std
   return ", " + what + " " + (before == after ? after : before + " -> " + after);
 }
 
-std::string line_of(const ClientSnapshot& before, const ClientSnapshot& after) {
+std::string line_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after) {
   std::string line =
       describe(after) +
       change("priority", std::to_string(before.priority), std::to_string(after.priority)) +
@@ -75,7 +75,7 @@ std::string line_of(const ClientSnapshot& before, const ClientSnapshot& after) {
   return line + "\n";
 }
 
-Json json_of(const ClientSnapshot& before, const ClientSnapshot& after) {
+Json json_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after) {
   return {{"slot", after.slot},
           {"pid", after.pid},
           {"command", after.command},
@@ -88,13 +88,12 @@ Json json_of(const ClientSnapshot& before, const ClientSnapshot& after) {
 
 /// One client: asked, waited for, told.
 void set_one(const Options& options, const Settings& settings, std::uint64_t board_id,
-             const ClientSnapshot& client, Json& told) {
+             const shm::ClientSnapshot& client, Json& told) {
   ask_for(options.session, board_id, client, settings);
   const auto after = wait_until_taken(options.session, board_id, client, kPatienceMs);
   if (!after) {
-    throw CommandError(kExitFailed, "asked for, but not taken up within " +
-                                        std::to_string(kPatienceMs) +
-                                        " ms (is it stopped?): " + describe(client));
+    throw base::RunError("asked for, but not taken up within " + std::to_string(kPatienceMs) +
+                         " ms (is it stopped?): " + describe(client));
   }
   if (options.json) {
     told.push_back(json_of(client, *after));
@@ -107,31 +106,31 @@ int set(int argc, char** argv) {
   CLI::App app("Give a running client another priority or policy.", "sluice set");
   Options options;
   add_options(app, options);
-  if (const auto exit_code = parse(app, argc, argv)) return *exit_code;
+  if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
   Settings settings;
   settings.priority = options.priority;
   if (!options.policy.empty()) settings.policy = shm::parse_policy(options.policy);
   if (!settings.priority && !settings.policy) {
-    throw CommandError(kExitUsage, "nothing to change: give --policy, --priority or both");
+    throw base::UsageError("nothing to change: give --policy, --priority or both");
   }
   Json told{{"session", options.session}, {"clients", Json::array()}};
   try {
-    const Snapshot snapshot = look_at(options.session);
-    for (const ClientSnapshot& client : choose_clients(snapshot, options.client)) {
+    const shm::Snapshot snapshot = look_at(options.session);
+    for (const shm::ClientSnapshot& client : choose_clients(snapshot, options.client)) {
       set_one(options, settings, snapshot.board_id, client, told["clients"]);
     }
   } catch (const shm::NoBoard&) {
-    throw CommandError(kExitUsage, no_session(options.session).what());
+    throw base::UsageError(no_session(options.session).what());
   }
   if (options.json) {
     std::cout << told.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
   }
-  return kExitFine;
+  return base::kExitFine;
 }
 
 }  // namespace
 }  // namespace sluice::tools
 
 int main(int argc, char** argv) {
-  return sluice::tools::run_command("sluice set", [&] { return sluice::tools::set(argc, argv); });
+  return sluice::base::run_program("sluice set", [&] { return sluice::tools::set(argc, argv); });
 }

@@ -6,11 +6,11 @@
 #include <chrono>
 #include <thread>
 
-#include "shm/clock.hpp"
+#include "base/clock.hpp"
+#include "base/command_line.hpp"
 #include "shm/mapping.hpp"
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
-#include "tools/common/command_line.hpp"
 #include "tools/set/choice.hpp"
 
 namespace sluice::tools {
@@ -18,21 +18,16 @@ namespace {
 
 constexpr int kAnswerMs = 2000;
 
-/// Refused requests are the user's input; all else is a run that failed.
-int exit_code_of(shm::ReplyStatus status) {
-  return status == shm::ReplyStatus::kWrongVersion ? kExitFailed : kExitUsage;
+base::UsageError ended(const shm::ClientSnapshot& client) {
+  return base::UsageError("the client has ended: " + describe(client));
 }
 
-CommandError ended(const ClientSnapshot& client) {
-  return {kExitUsage, "the client has ended: " + describe(client)};
-}
-
-std::optional<ClientSnapshot> look_for(const std::string& session, std::uint64_t board_id,
-                                       const ClientSnapshot& client) {
+std::optional<shm::ClientSnapshot> look_for(const std::string& session, std::uint64_t board_id,
+                                            const shm::ClientSnapshot& client) {
   const shm::BoardMapping mapping = shm::BoardMapping::inspect(session);
-  const Snapshot now = take_snapshot(mapping.board(), shm::monotonic_ns());
+  const shm::Snapshot now = shm::take_snapshot(mapping.board(), base::monotonic_ns());
   if (now.board_id != board_id) return std::nullopt;
-  for (const ClientSnapshot& candidate : now.clients) {
+  for (const shm::ClientSnapshot& candidate : now.clients) {
     if (candidate.slot == client.slot && candidate.generation == client.generation) {
       return candidate;
     }
@@ -41,13 +36,13 @@ std::optional<ClientSnapshot> look_for(const std::string& session, std::uint64_t
 }
 
 /// device:N asked for, and something else in force: its device cannot wait.
-bool fell_back(const ClientSnapshot& client) {
+bool fell_back(const shm::ClientSnapshot& client) {
   return client.requested_policy.starts_with("device") && client.policy == "event:2";
 }
 
 }  // namespace
 
-void ask_for(const std::string& session, std::uint64_t board_id, const ClientSnapshot& client,
+void ask_for(const std::string& session, std::uint64_t board_id, const shm::ClientSnapshot& client,
              const Settings& settings) {
   shm::Request request;
   request.kind = shm::RequestKind::kSet;
@@ -59,27 +54,30 @@ void ask_for(const std::string& session, std::uint64_t board_id, const ClientSna
   request.policy = settings.policy ? settings.policy->pack() : shm::kKeepPolicy;
   const int connection = shm::connect_controller(shm::socket_path(session).c_str());
   if (connection < 0) {
-    throw CommandError(kExitFailed, "session " + session +
-                                        " has no controller, so nothing can be changed; start "
-                                        "one: sluice controller --session " +
-                                        session);
+    throw base::RunError("session " + session +
+                         " has no controller, so nothing can be changed; start "
+                         "one: sluice controller --session " +
+                         session);
   }
   shm::Reply reply;
   const int error = shm::ask(connection, request, reply, kAnswerMs);
   close(connection);
   if (error != 0) {
-    throw CommandError(kExitFailed, "the controller of session " + session +
-                                        " does not answer (is it stopped?); nothing is known of "
-                                        "the change");
+    throw base::RunError("the controller of session " + session +
+                         " does not answer (is it stopped?); nothing is known of "
+                         "the change");
   }
   if (reply.status != shm::ReplyStatus::kOk) {
-    throw CommandError(exit_code_of(reply.status),
-                       std::string("the controller refuses: ") + reply.text.data());
+    const std::string line = std::string("the controller refuses: ") + reply.text.data();
+    if (reply.status == shm::ReplyStatus::kWrongVersion) throw base::RunError(line);
+    throw base::UsageError(line);
   }
 }
 
-std::optional<ClientSnapshot> wait_until_taken(const std::string& session, std::uint64_t board_id,
-                                               const ClientSnapshot& client, int patience_ms) {
+std::optional<shm::ClientSnapshot> wait_until_taken(const std::string& session,
+                                                    std::uint64_t board_id,
+                                                    const shm::ClientSnapshot& client,
+                                                    int patience_ms) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const auto patience = std::chrono::milliseconds(patience_ms);

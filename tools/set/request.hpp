@@ -4,7 +4,7 @@
 #include <string>
 
 #include "shm/policy.hpp"
-#include "tools/status/snapshot.hpp"
+#include "shm/snapshot.hpp"
 
 namespace sluice::tools {
 
@@ -14,17 +14,17 @@ struct Settings {
   std::optional<shm::Policy> policy;
 };
 
-/// Asks the session's controller to change a client. Throws CommandError if there is no controller
-/// that answers, or if it refuses.
-void ask_for(const std::string& session, std::uint64_t board_id, const ClientSnapshot& client,
+/// Asks the session's controller to change a client. Throws base::RunError if there is no
+/// controller that answers, or if it refuses.
+void ask_for(const std::string& session, std::uint64_t board_id, const shm::ClientSnapshot& client,
              const Settings& settings);
 
 /// The client as it is once its process has taken up the policy asked for, or shown that its
-/// device cannot. Nothing if it is not taken up within `patience_ms`. Throws CommandError if the
-/// client ends meanwhile.
-[[nodiscard]] std::optional<ClientSnapshot> wait_until_taken(const std::string& session,
-                                                             std::uint64_t board_id,
-                                                             const ClientSnapshot& client,
-                                                             int patience_ms);
+/// device cannot. Nothing if it is not taken up within `patience_ms`. Throws base::UsageError if
+/// the client ends meanwhile.
+[[nodiscard]] std::optional<shm::ClientSnapshot> wait_until_taken(const std::string& session,
+                                                                  std::uint64_t board_id,
+                                                                  const shm::ClientSnapshot& client,
+                                                                  int patience_ms);
 
 }  // namespace sluice::tools

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "runner/nearest.hpp"
-#include "tools/common/command_line.hpp"
-#include "tools/common/install.hpp"
+#include "base/command_line.hpp"
+#include "base/install.hpp"
+#include "base/nearest.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -60,19 +60,19 @@ void print_help() {
 [[noreturn]] void refuse_unknown(const std::string& name) {
   std::vector<std::string> names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
-  const std::string meant = runner::nearest(name, names);
-  throw CommandError(kExitUsage, "unknown command '" + name + "'" +
-                                     (meant.empty() ? "" : ", did you mean '" + meant + "'?") +
-                                     "; sluice --help lists the commands");
+  const std::string meant = base::nearest(name, names);
+  throw base::UsageError("unknown command '" + name + "'" +
+                         (meant.empty() ? "" : ", did you mean '" + meant + "'?") +
+                         "; sluice --help lists the commands");
 }
 
 /// Replaces this process; returns only by throwing.
 [[noreturn]] void become(const std::string& name, std::vector<std::string> args) {
-  const std::filesystem::path program = Install::of_this_program().subcommand(name);
+  const std::filesystem::path program = base::Install::of_this_program().subcommand(name);
   if (!std::filesystem::exists(program)) {
     for (const Command& command : kCommands) {
       if (command.name != name) continue;
-      throw CommandError(kExitFailed, program.string() + " is missing; build or install it again");
+      throw base::RunError(program.string() + " is missing; build or install it again");
     }
     refuse_unknown(name);
   }
@@ -80,18 +80,18 @@ void print_help() {
   for (std::string& arg : args) argv.push_back(arg.data());
   argv.push_back(nullptr);
   execv(program.c_str(), argv.data());
-  throw CommandError(kExitFailed, "cannot run " + program.string() + ": " + std::strerror(errno));
+  throw base::RunError("cannot run " + program.string() + ": " + std::strerror(errno));
 }
 
 int dispatch(const std::vector<std::string>& args) {
   if (args.empty() || args[0] == "-h" || args[0] == "--help" ||
       (args[0] == "help" && args.size() == 1)) {
     print_help();
-    return kExitFine;
+    return base::kExitFine;
   }
   if (args[0] == "--version") {
     std::cout << "sluice " SLUICE_VERSION "\n";
-    return kExitFine;
+    return base::kExitFine;
   }
   if (args[0] == "help") become(args[1], {"--help"});
   // A name with a slash would reach outside of libexec.
@@ -103,7 +103,7 @@ int dispatch(const std::vector<std::string>& args) {
 }  // namespace sluice::tools
 
 int main(int argc, char** argv) {
-  return sluice::tools::run_command("sluice", [&] {
+  return sluice::base::run_program("sluice", [&] {
     return sluice::tools::dispatch(std::vector<std::string>(argv + 1, argv + argc));
   });
 }

@@ -7,11 +7,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json entry_json(const EntrySnapshot& entry) {
+Json entry_json(const shm::EntrySnapshot& entry) {
   Json bypassed = Json::object();
   for (auto i = static_cast<std::size_t>(shm::Count::kBypassPolicyNone);
        i < static_cast<std::size_t>(shm::Count::kLaunchKinds); ++i) {
-    bypassed[bypass_name(static_cast<shm::Count>(i))] = entry.counts[i];
+    bypassed[shm::bypass_name(static_cast<shm::Count>(i))] = entry.counts[i];
   }
   return {{"entry", entry.name},
           {"launches", entry.launches},
@@ -22,14 +22,14 @@ Json entry_json(const EntrySnapshot& entry) {
           {"bypassed", bypassed}};
 }
 
-Json client_json(const ClientSnapshot& client) {
+Json client_json(const shm::ClientSnapshot& client) {
   Json holders = Json::array();
-  for (const Holder& holder : client.holders) {
+  for (const shm::Holder& holder : client.holders) {
     holders.push_back(
         {{"pid", holder.pid}, {"priority", holder.priority}, {"command", holder.command}});
   }
   Json coverage = Json::array();
-  for (const EntrySnapshot& entry : client.entries) coverage.push_back(entry_json(entry));
+  for (const shm::EntrySnapshot& entry : client.entries) coverage.push_back(entry_json(entry));
   return {{"slot", client.slot},
           {"pid", client.pid},
           {"command", client.command},
@@ -37,7 +37,7 @@ Json client_json(const ClientSnapshot& client) {
           {"priority", client.priority},
           {"policy", client.policy},
           {"requested_policy", client.requested_policy},
-          {"state", state_name(client)},
+          {"state", shm::state_name(client)},
           {"fail_reason", client.fail_reason},
           {"active", client.active},
           {"active_ns", client.active_ns},
@@ -61,7 +61,7 @@ Json client_json(const ClientSnapshot& client) {
 
 }  // namespace
 
-Json status_object(const Snapshot& snapshot, const std::string& session) {
+Json status_object(const shm::Snapshot& snapshot, const std::string& session) {
   Json json;
   json["session"] = session;
   json["controller"] = {{"pid", snapshot.controller_pid},
@@ -70,12 +70,12 @@ Json status_object(const Snapshot& snapshot, const std::string& session) {
                         {"starts", snapshot.controller_starts},
                         {"max_hold_ns", snapshot.max_hold_ns}};
   json["devices"] = Json::array();
-  for (const DeviceSnapshot& device : snapshot.devices) {
+  for (const shm::DeviceSnapshot& device : snapshot.devices) {
     json["devices"].push_back(
         {{"index", device.index}, {"name", device.name}, {"uuid", device.uuid}});
   }
   json["clients"] = Json::array();
-  for (const ClientSnapshot& client : snapshot.clients) {
+  for (const shm::ClientSnapshot& client : snapshot.clients) {
     json["clients"].push_back(client_json(client));
   }
   return json;
@@ -86,7 +86,7 @@ std::string json_text(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string status_json(const Snapshot& snapshot, const std::string& session) {
+std::string status_json(const shm::Snapshot& snapshot, const std::string& session) {
   return json_text(status_object(snapshot, session));
 }
 

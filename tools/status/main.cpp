@@ -2,11 +2,11 @@
 #include <iostream>
 #include <string>
 
+#include "base/command_line.hpp"
+#include "base/terminal.hpp"
 #include "shm/mapping.hpp"
 #include "shm/session.hpp"
-#include "tools/common/command_line.hpp"
 #include "tools/common/sessions.hpp"
-#include "tools/common/terminal.hpp"
 #include "tools/status/format.hpp"
 #include "tools/status/look.hpp"
 
@@ -20,10 +20,10 @@ namespace {
 
 int status(int argc, char** argv) {
   CLI::App app("Who runs, who waits, and why.", "sluice status");
-  std::string session(shm::kDefaultSession);
+  std::string session(base::kDefaultSession);
   bool json = false;
   bool coverage = false;
-  add_session_option(app, session);
+  base::add_session_option(app, session);
   app.add_flag("--json", json, "Print JSON, coverage included");
   app.add_flag("--coverage", coverage, "Also print the launches per driver entry");
   app.footer(
@@ -32,27 +32,27 @@ int status(int argc, char** argv) {
       "  sluice status\n"
       "  watch -n 1 sluice status --session b\n"
       "  sluice status --json | jq '.clients[] | select(.state == \"held\") | .held_by'");
-  if (const auto exit_code = parse(app, argc, argv)) return *exit_code;
+  if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
   try {
-    const Snapshot snapshot = look_at(session);
+    const shm::Snapshot snapshot = look_at(session);
     if (json) {
       std::cout << status_json(snapshot, session);
     } else {
       constexpr std::size_t kUncut = 1000;
-      const std::size_t columns = terminal_columns().value_or(kUncut);
+      const std::size_t columns = base::terminal_columns().value_or(kUncut);
       std::cout << status_text(snapshot, session, columns)
                 << (coverage ? coverage_text(snapshot, columns) : "");
     }
   } catch (const shm::NoBoard&) {
     report_no_session(session, json);
   }
-  return kExitFine;
+  return base::kExitFine;
 }
 
 }  // namespace
 }  // namespace sluice::tools
 
 int main(int argc, char** argv) {
-  return sluice::tools::run_command("sluice status",
-                                    [&] { return sluice::tools::status(argc, argv); });
+  return sluice::base::run_program("sluice status",
+                                   [&] { return sluice::tools::status(argc, argv); });
 }

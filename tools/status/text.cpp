@@ -16,7 +16,7 @@ std::string shortened(const std::string& text, std::size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 3) + "...";
 }
 
-std::string describe_controller(const Snapshot& snapshot) {
+std::string describe_controller(const shm::Snapshot& snapshot) {
   if (snapshot.controller_pid == 0) {
     return "no controller (it left): clients run ungated until one starts";
   }
@@ -30,13 +30,13 @@ std::string describe_controller(const Snapshot& snapshot) {
 }
 
 /// Why this client is where it is, or nothing if its state says all.
-std::string explain(const ClientSnapshot& client) {
+std::string explain(const shm::ClientSnapshot& client) {
   if (client.state == shm::SlotState::kFailedOpen) {
     return "runs ungated: " + client.fail_reason;
   }
   if (client.holders.empty() || client.state != shm::SlotState::kLive) return {};
   std::string text = fmt::format("held for {} by", format_duration(client.held_ns));
-  for (const Holder& holder : client.holders) {
+  for (const shm::Holder& holder : client.holders) {
     if (&holder != &client.holders.front()) text += " and";
     text += holder.pid == 0 ? std::string(" the controller")
                             : fmt::format(" pid {} (priority {}, {})", holder.pid, holder.priority,
@@ -45,13 +45,13 @@ std::string explain(const ClientSnapshot& client) {
   return text;
 }
 
-std::string command_of(const ClientSnapshot& client, std::size_t columns) {
+std::string command_of(const shm::ClientSnapshot& client, std::size_t columns) {
   const std::size_t width = std::max(columns, kBesideCommand + kLeastCommand) - kBesideCommand;
   return shortened(client.command, width);
 }
 
-std::string client_row(const ClientSnapshot& client, std::size_t columns) {
-  std::string state = state_name(client);
+std::string client_row(const shm::ClientSnapshot& client, std::size_t columns) {
+  std::string state = shm::state_name(client);
   if (state == "active") state += " " + format_duration(client.active_ns);
   return fmt::format("{:>8} {:>4} {:>3}  {:<14} {:<13} {:>10} {:>8} {:>8}  {}\n", client.pid,
                      client.priority, client.device, client.policy, state, client.launches,
@@ -59,7 +59,7 @@ std::string client_row(const ClientSnapshot& client, std::size_t columns) {
                      command_of(client, columns));
 }
 
-std::string remarks(const ClientSnapshot& client) {
+std::string remarks(const shm::ClientSnapshot& client) {
   std::string text;
   auto add = [&](const std::string& line) { text += "           " + line + "\n"; };
   if (const std::string why = explain(client); !why.empty()) add("^ " + why);
@@ -88,13 +88,13 @@ std::string remarks(const ClientSnapshot& client) {
   return text;
 }
 
-std::string entry_row(const EntrySnapshot& entry) {
+std::string entry_row(const shm::EntrySnapshot& entry) {
   std::string bypassed;
   for (auto i = static_cast<std::size_t>(shm::Count::kBypassPolicyNone);
        i < static_cast<std::size_t>(shm::Count::kLaunchKinds); ++i) {
     if (entry.counts[i] == 0) continue;
     bypassed += fmt::format("{}{} {}", bypassed.empty() ? "" : ", ", entry.counts[i],
-                            bypass_name(static_cast<shm::Count>(i)));
+                            shm::bypass_name(static_cast<shm::Count>(i)));
   }
   return fmt::format("  {:<31} {:>9} {:>9} {:>8} {:>8} {:>7}  {}\n", entry.name, entry.launches,
                      entry.count(shm::Count::kGated), entry.count(shm::Count::kCaptured),
@@ -114,15 +114,16 @@ std::string format_duration(std::uint64_t ns) {
   return fmt::format("{:.0f} min", value / 60e9);
 }
 
-std::string policy_note(const ClientSnapshot& client) {
+std::string policy_note(const shm::ClientSnapshot& client) {
   const bool device = client.requested_policy.starts_with("device");
   return fmt::format("asked for policy {}, which {}", client.requested_policy,
                      device ? "its device cannot do" : "it has not taken up yet");
 }
 
-std::string status_text(const Snapshot& snapshot, const std::string& session, std::size_t columns) {
+std::string status_text(const shm::Snapshot& snapshot, const std::string& session,
+                        std::size_t columns) {
   std::string text = fmt::format("session {}: {}\n", session, describe_controller(snapshot));
-  for (const DeviceSnapshot& device : snapshot.devices) {
+  for (const shm::DeviceSnapshot& device : snapshot.devices) {
     text += fmt::format("GPU {}: {}, {}\n", device.index, device.name, device.uuid);
   }
   if (snapshot.clients.empty()) {
@@ -130,15 +131,15 @@ std::string status_text(const Snapshot& snapshot, const std::string& session, st
   }
   text += fmt::format("{:>8} {:>4} {:>3}  {:<14} {:<13} {:>10} {:>8} {:>8}  {}\n", "PID", "PRIO",
                       "GPU", "POLICY", "STATE", "LAUNCHES", "WAITS", "HELD", "COMMAND");
-  for (const ClientSnapshot& client : snapshot.clients) {
+  for (const shm::ClientSnapshot& client : snapshot.clients) {
     text += client_row(client, columns) + remarks(client);
   }
   return text;
 }
 
-std::string coverage_text(const Snapshot& snapshot, std::size_t columns) {
+std::string coverage_text(const shm::Snapshot& snapshot, std::size_t columns) {
   std::string text;
-  for (const ClientSnapshot& client : snapshot.clients) {
+  for (const shm::ClientSnapshot& client : snapshot.clients) {
     text += fmt::format("\npid {} ({}, priority {}, {}): {} launches, {} bypassed\n", client.pid,
                         command_of(client, columns), client.priority, client.policy,
                         client.launches, client.bypassed);
@@ -146,7 +147,7 @@ std::string coverage_text(const Snapshot& snapshot, std::size_t columns) {
       text += fmt::format("  {:<31} {:>9} {:>9} {:>8} {:>8} {:>7}  {}\n", "DRIVER ENTRY",
                           "LAUNCHES", "GATED", "CAPTURED", "WAITED", "HELD", "BYPASSED");
     }
-    for (const EntrySnapshot& entry : client.entries) text += entry_row(entry);
+    for (const shm::EntrySnapshot& entry : client.entries) text += entry_row(entry);
     if (client.unhooked_asked != 0) {
       text += fmt::format("  asked {} times for entries that are not hooked, last {}\n",
                           client.unhooked_asked, client.unhooked_name);

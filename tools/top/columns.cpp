@@ -13,24 +13,24 @@ constexpr std::size_t kWide = 100;      ///< From here on there is room for ever
 constexpr std::size_t kVeryWide = 120;  ///< And for the command of the holder.
 constexpr std::size_t kLeastCommand = 6;
 
-std::string state_cell(const ClientSnapshot& client) {
-  const std::string state = state_name(client);
+std::string state_cell(const shm::ClientSnapshot& client) {
+  const std::string state = shm::state_name(client);
   if (state == "active") return state + " " + coarse_duration(client.active_ns);
   if (state == "held") return state + " " + coarse_duration(client.held_ns);
   return state;
 }
 
-std::string policy_cell(const ClientSnapshot& client, std::size_t width) {
+std::string policy_cell(const shm::ClientSnapshot& client, std::size_t width) {
   const std::string text = client.policy + (fell_back(client) ? "*" : "");
   return text.size() <= width ? text : text.substr(0, width - 1) + "+";
 }
 
 /// The holder of the highest priority stands for all: it is the one that will hold longest.
-std::string holder_cell(const ClientSnapshot& client, bool with_command) {
+std::string holder_cell(const shm::ClientSnapshot& client, bool with_command) {
   if (client.holders.empty()) return {};
-  const Holder& first =
-      *std::max_element(client.holders.begin(), client.holders.end(),
-                        [](const Holder& a, const Holder& b) { return a.priority < b.priority; });
+  const shm::Holder& first = *std::max_element(
+      client.holders.begin(), client.holders.end(),
+      [](const shm::Holder& a, const shm::Holder& b) { return a.priority < b.priority; });
   std::string text = first.pid == 0 ? "ctrl" : std::to_string(first.pid);
   if (client.holders.size() > 1) text += "+";
   if (with_command) text += " " + first.command;
@@ -45,7 +45,7 @@ std::string jobs_cell(const ClientRates& rates, std::uint64_t ns) {
 
 std::size_t pid_width(const View& view) {
   std::size_t width = 5;  // five at least, so that the first long one does not move everything
-  for (const ClientSnapshot& client : view.now.clients) {
+  for (const shm::ClientSnapshot& client : view.now.clients) {
     width = std::max(width, std::to_string(client.pid).size());
   }
   return width;
@@ -53,7 +53,7 @@ std::size_t pid_width(const View& view) {
 
 std::size_t policy_width(const View& view, std::size_t most) {
   std::size_t width = 8;
-  for (const ClientSnapshot& client : view.now.clients) {
+  for (const shm::ClientSnapshot& client : view.now.clients) {
     width = std::max(width, client.policy.size() + (fell_back(client) ? 1 : 0));
   }
   return std::min(width, most);
@@ -76,12 +76,12 @@ void make_room(std::vector<Column>& columns, std::size_t most,
 
 }  // namespace
 
-bool fell_back(const ClientSnapshot& client) {
+bool fell_back(const shm::ClientSnapshot& client) {
   return client.policy != client.requested_policy && client.state != shm::SlotState::kReserved;
 }
 
 std::vector<Column> choose_columns(const View& view, std::size_t columns) {
-  using C = const ClientSnapshot&;
+  using C = const shm::ClientSnapshot&;
   using R = const ClientRates&;
   const bool wide = columns >= kWide;
   const bool very_wide = columns >= kVeryWide;

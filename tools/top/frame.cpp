@@ -14,7 +14,7 @@ namespace sluice::tools {
 namespace {
 
 /// The bad news first: the end of the line may be cut.
-Line controller_line(const Snapshot& snapshot) {
+Line controller_line(const shm::Snapshot& snapshot) {
   const std::string beat = format_duration(snapshot.heartbeat_age_ns);
   if (snapshot.controller_lives) {
     return {fmt::format("controller pid {}, heartbeat {} ago", snapshot.controller_pid, beat), {}};
@@ -27,14 +27,14 @@ Line controller_line(const Snapshot& snapshot) {
           Style::kWarning};
 }
 
-Style style_of(const ClientSnapshot& client) {
-  const std::string state = state_name(client);
+Style style_of(const shm::ClientSnapshot& client) {
+  const std::string state = shm::state_name(client);
   if (state == "held") return Style::kHeld;
   if (state == "active") return Style::kActive;
   return state == "failed open" || state == "dead" ? Style::kWarning : Style::kPlain;
 }
 
-Line client_line(const std::vector<Column>& columns, const ClientSnapshot& client,
+Line client_line(const std::vector<Column>& columns, const shm::ClientSnapshot& client,
                  const ClientRates& rates) {
   std::string text;
   for (const Column& column : columns) {
@@ -50,7 +50,7 @@ Line header_line(const std::vector<Column>& columns) {
 }
 
 /// Who outranks whom shows from top to bottom.
-std::vector<std::size_t> order_of(const std::vector<ClientSnapshot>& clients) {
+std::vector<std::size_t> order_of(const std::vector<shm::ClientSnapshot>& clients) {
   std::vector<std::size_t> order(clients.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -60,7 +60,7 @@ std::vector<std::size_t> order_of(const std::vector<ClientSnapshot>& clients) {
   return order;
 }
 
-void add_notes(const ClientSnapshot& client, Frame& notes) {
+void add_notes(const shm::ClientSnapshot& client, Frame& notes) {
   auto add = [&](const std::string& text) {
     notes.push_back({fmt::format("pid {} {}", client.pid, text), Style::kWarning});
   };
@@ -82,7 +82,7 @@ Frame head_of(const View& view, const std::string& session) {
                           clients == 1 ? "" : "s"),
               Style::kTitle},
              controller_line(view.now)};
-  for (const DeviceSnapshot& device : view.now.devices) {
+  for (const shm::DeviceSnapshot& device : view.now.devices) {
     head.push_back({fmt::format("GPU {}: {}, {}", device.index, device.name, device.uuid), {}});
   }
   head.push_back({});
@@ -98,7 +98,7 @@ void fit_all(Frame& frame, FrameSize size) {
 
 Frame make_frame(const View& view, const std::string& session, FrameSize size) {
   Frame frame = head_of(view, session);
-  const std::vector<ClientSnapshot>& clients = view.now.clients;
+  const std::vector<shm::ClientSnapshot>& clients = view.now.clients;
   if (clients.empty()) {
     frame.push_back({"no clients: a program shows up at its first call to the driver", {}});
   } else {

@@ -12,16 +12,16 @@
 #include <thread>
 #include <variant>
 
+#include "base/command_line.hpp"
+#include "base/signal_fd.hpp"
+#include "base/terminal.hpp"
 #include "shm/mapping.hpp"
 #include "shm/session.hpp"
-#include "tools/common/command_line.hpp"
 #include "tools/common/sessions.hpp"
-#include "tools/common/terminal.hpp"
 #include "tools/status/look.hpp"
 #include "tools/top/frame.hpp"
 #include "tools/top/json.hpp"
 #include "tools/top/screen.hpp"
-#include "tools/top/signals.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 struct Options {
-  std::string session{shm::kDefaultSession};
+  std::string session{base::kDefaultSession};
   double interval_s = 0.5;
   bool json = false;
 };
@@ -43,7 +43,7 @@ class Looks {
 
   /// Throws BoardError.
   View look() {
-    Snapshot now = look_at(session_);
+    shm::Snapshot now = look_at(session_);
     View view = make_view(before_, now);
     before_ = std::move(now);
     return view;
@@ -62,11 +62,11 @@ class Looks {
 
  private:
   std::string session_;
-  std::optional<Snapshot> before_;
+  std::optional<shm::Snapshot> before_;
 };
 
 /// Of a frame that is printed, one after the other.
-FrameSize plain_size() { return {terminal_columns().value_or(80), 0}; }
+FrameSize plain_size() { return {base::terminal_columns().value_or(80), 0}; }
 
 Frame frame_of(const std::variant<View, std::string>& seen, const std::string& session,
                FrameSize size) {
@@ -82,13 +82,13 @@ int print_once(const Options& options) {
   const View view = looks.look();
   std::cout << (options.json ? top_json(view, options.session)
                              : plain_text(make_frame(view, options.session, plain_size())));
-  return kExitFine;
+  return base::kExitFine;
 }
 
 enum class Woken { kTime, kKey, kEnd };
 
 /// Until `deadline`, a key, or what ends the view.
-Woken wait_until(Clock::time_point deadline, const EndSignals& signals, bool keys) {
+Woken wait_until(Clock::time_point deadline, const base::SignalFd& signals, bool keys) {
   std::array<pollfd, 2> waits{{{signals.fd(), POLLIN, 0}, {keys ? STDIN_FILENO : -1, POLLIN, 0}}};
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
   const int count =
@@ -101,7 +101,7 @@ Woken wait_until(Clock::time_point deadline, const EndSignals& signals, bool key
 }
 
 /// What woke us, until the next look is due: true to go on.
-bool pass_time(Screen* screen, const EndSignals& signals, Clock::time_point deadline, bool keys,
+bool pass_time(Screen* screen, const base::SignalFd& signals, Clock::time_point deadline, bool keys,
                const std::variant<View, std::string>& seen, const Options& options) {
   for (;;) {
     const Woken woken = wait_until(deadline, signals, keys);
@@ -118,7 +118,7 @@ bool pass_time(Screen* screen, const EndSignals& signals, Clock::time_point dead
 int show_live(const Options& options) {
   Looks looks(options.session);
   std::variant<View, std::string> seen = looks.look();  // throws where there is no session
-  const EndSignals signals;
+  const base::SignalFd signals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
   const std::unique_ptr<Screen> screen = Screen::open();
   const bool keys = screen != nullptr && isatty(STDIN_FILENO) != 0;
   const auto interval = std::chrono::duration_cast<Clock::duration>(Seconds(options.interval_s));
@@ -128,7 +128,7 @@ int show_live(const Options& options) {
     } else {
       std::cout << plain_text(frame_of(seen, options.session, plain_size())) << std::endl;
     }
-    if (!pass_time(screen.get(), signals, deadline, keys, seen, options)) return kExitFine;
+    if (!pass_time(screen.get(), signals, deadline, keys, seen, options)) return base::kExitFine;
     seen = looks.look_or_wait();
     if (deadline + interval < Clock::now()) deadline = Clock::now();  // was stopped meanwhile
   }
@@ -138,7 +138,7 @@ int top(int argc, char** argv) {
   CLI::App app("The session as it runs: who is active, who is held and by whom, how fast.",
                "sluice top");
   Options options;
-  add_session_option(app, options.session);
+  base::add_session_option(app, options.session);
   app.add_option("--interval", options.interval_s, "Seconds between two looks")
       ->capture_default_str()
       ->type_name("SECONDS")
@@ -153,7 +153,7 @@ int top(int argc, char** argv) {
       "  sluice top --session b --interval 2\n"
       "  sluice top | cat\n"
       "  sluice top --json | jq '.clients[] | {pid, launches_per_s, recent_jobs}'");
-  if (const auto exit_code = parse(app, argc, argv)) return *exit_code;
+  if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
   std::setlocale(LC_CTYPE, "");
   try {
     return options.json || isatty(STDOUT_FILENO) == 0 ? print_once(options) : show_live(options);
@@ -169,5 +169,5 @@ int top(int argc, char** argv) {
 }  // namespace sluice::tools
 
 int main(int argc, char** argv) {
-  return sluice::tools::run_command("sluice top", [&] { return sluice::tools::top(argc, argv); });
+  return sluice::base::run_program("sluice top", [&] { return sluice::tools::top(argc, argv); });
 }

@@ -4,16 +4,16 @@
 #include <cmath>
 #include <utility>
 
-#include "runner/statistics.hpp"
+#include "base/statistics.hpp"
 
 namespace sluice::tools {
 namespace {
 
-const ClientSnapshot* same_client(const std::optional<Snapshot>& before,
-                                  const ClientSnapshot& client) {
+const shm::ClientSnapshot* same_client(const std::optional<shm::Snapshot>& before,
+                                       const shm::ClientSnapshot& client) {
   if (!before) return nullptr;
   const auto found = std::find_if(
-      before->clients.begin(), before->clients.end(), [&](const ClientSnapshot& earlier) {
+      before->clients.begin(), before->clients.end(), [&](const shm::ClientSnapshot& earlier) {
         return earlier.slot == client.slot && earlier.generation == client.generation &&
                earlier.pid == client.pid;
       });
@@ -25,7 +25,8 @@ double per_second(std::uint64_t now, std::uint64_t then, double seconds) {
   return now > then && seconds > 0 ? static_cast<double>(now - then) / seconds : 0.0;
 }
 
-ClientRates rates_of(const ClientSnapshot& client, const ClientSnapshot* earlier, double span_s) {
+ClientRates rates_of(const shm::ClientSnapshot& client, const shm::ClientSnapshot* earlier,
+                     double span_s) {
   ClientRates rates;
   const double since_attach_s = static_cast<double>(client.attached_ns) / 1e9;
   const double seconds = earlier != nullptr ? span_s : since_attach_s;
@@ -45,19 +46,19 @@ ClientRates rates_of(const ClientSnapshot& client, const ClientSnapshot* earlier
   rates.jobs = client.recent_jobs_ns.size();
   if (rates.jobs == 0) return rates;
   const std::vector<double> sample(client.recent_jobs_ns.begin(), client.recent_jobs_ns.end());
-  rates.p50_ns = static_cast<std::uint64_t>(std::llround(runner::percentile(sample, 0.5)));
-  rates.p99_ns = static_cast<std::uint64_t>(std::llround(runner::percentile(sample, 0.99)));
+  rates.p50_ns = static_cast<std::uint64_t>(std::llround(base::percentile(sample, 0.5)));
+  rates.p99_ns = static_cast<std::uint64_t>(std::llround(base::percentile(sample, 0.99)));
   return rates;
 }
 
 }  // namespace
 
-View make_view(const std::optional<Snapshot>& before, Snapshot now) {
+View make_view(const std::optional<shm::Snapshot>& before, shm::Snapshot now) {
   View view;
   const bool same_board = before && before->board_id == now.board_id;
   if (same_board) view.span_ns = now.taken_ns - before->taken_ns;
   const double span_s = static_cast<double>(view.span_ns) / 1e9;
-  for (const ClientSnapshot& client : now.clients) {
+  for (const shm::ClientSnapshot& client : now.clients) {
     view.rates.push_back(
         rates_of(client, same_board ? same_client(before, client) : nullptr, span_s));
   }

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "tools/status/snapshot.hpp"
+#include "shm/snapshot.hpp"
 
 namespace sluice::tools {
 
@@ -20,13 +20,13 @@ struct ClientRates {
 
 /// One look at a board, and what changed since the one before.
 struct View {
-  Snapshot now;
+  shm::Snapshot now;
   std::vector<ClientRates> rates;  ///< In the order of now.clients.
   std::uint64_t span_ns = 0;       ///< Between the two looks; 0: rates are since a client attached.
 };
 
 /// `before`: an earlier look, or nothing. A client that was not there then, or a look at another
 /// board, counts from when the client attached.
-[[nodiscard]] View make_view(const std::optional<Snapshot>& before, Snapshot now);
+[[nodiscard]] View make_view(const std::optional<shm::Snapshot>& before, shm::Snapshot now);
 
 }  // namespace sluice::tools

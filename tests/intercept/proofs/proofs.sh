@@ -25,7 +25,8 @@ same() {
     complain "$3 has, but should not:" "$only"
 }
 
-hooks() { sed -n 's/^SLUICE_HOOK(\([A-Za-z0-9_]*\), *[A-Za-z]*)$/\1/p' "$source/intercept/hooks.def"; }
+launches() { sed -n 's/^SLUICE_LAUNCH_ENTRY(\([A-Za-z0-9_]*\))$/\1/p' "$source/shm/launch_entries.def"; }
+hooks() { launches; sed -n 's/^SLUICE_HOOK(\([A-Za-z0-9_]*\), *[A-Za-z]*)$/\1/p' "$source/intercept/hooks.def"; }
 calls() { sed -n 's/^SLUICE_CALL(\([A-Za-z0-9_]*\))$/\1/p' "$source/intercept/calls.def"; }
 exported() { nm -D --defined-only --format=posix "$library" | awk '{print $1}'; }
 
@@ -107,8 +108,8 @@ prove_tls() {
 
 prove_table() {
   local declared name twins
-  [[ $(hooks | wc -l) == $(grep -c '^SLUICE_HOOK' "$source/intercept/hooks.def") ]] ||
-    complain "hooks.def has a line that is not SLUICE_HOOK(name, kind)"
+  [[ $(hooks | wc -l) == $(cat "$source"/{shm/launch_entries,intercept/hooks}.def | grep -cE '^SLUICE_(HOOK|LAUNCH_ENTRY)') ]] ||
+    complain "a hook table has a line that is not SLUICE_HOOK(name, kind) or SLUICE_LAUNCH_ENTRY(name)"
   [[ -z $(hooks | sort | uniq -d) ]] ||
     complain "twice in hooks.def:" "$(hooks | sort | uniq -d)"
   [[ -z $(comm -12 <(hooks | sort) <(calls | sort)) ]] ||
@@ -128,14 +129,15 @@ prove_table() {
   calls | grep -E '_pt(sz|ds)$' >&2 &&
     complain "calls.def names a per-thread form: our calls name the stream"
   # Launches come first, because their order is the order of Slot::entries.
-  local kinds launches room
-  kinds=$(sed -n 's/^SLUICE_HOOK([A-Za-z0-9_]*, *\([A-Za-z]*\))$/\1/p' "$source/intercept/hooks.def")
-  launches=$(grep -cx Launch <<<"$kinds")
-  [[ $(head -n "$launches" <<<"$kinds" | sort -u) == Launch ]] ||
+  local first room
+  first=$(grep -m1 -nE '^SLUICE_HOOK' "$source/intercept/hooks.def" | cut -d: -f1)
+  [[ $(grep -nF launch_entries.def "$source/intercept/hooks.def" | cut -d: -f1) -lt $first ]] ||
     complain "the launch entries do not come first"
+  grep -qE '^SLUICE_HOOK\([A-Za-z0-9_]*, *Launch\)' "$source/intercept/hooks.def" &&
+    complain "hooks.def has a launch entry of its own, which no slot counts"
   room=$(grep -A2 'kMaxEntries =' "$source/shm/board.hpp" | grep -oE '[0-9]+' | head -n1)
-  ((launches <= room)) ||
-    complain "$launches launch entries, but a slot has room for $room"
+  (($(launches | wc -l) <= room)) ||
+    complain "$(launches | wc -l) launch entries, but a slot has room for $room"
 }
 
 # RTLD_NEXT and RTLD_DEFAULT are resolved from the return address: the way out must be a jump.

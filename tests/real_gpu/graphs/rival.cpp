@@ -7,7 +7,7 @@
 #include <random>
 #include <thread>
 
-#include "intercept/sluice.h"
+#include "sluice/sluice.h"
 #include "tests/real_gpu/graphs/kernels.hpp"
 
 namespace sluice::graphs {

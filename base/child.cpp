@@ -1,0 +1,147 @@
+#include "base/child.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace sluice::base {
+namespace {
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  for (std::string& text : strings) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+std::vector<std::string> merged_environment(const std::vector<std::string>& changes) {
+  std::vector<std::string> all = changes;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::string name = text.substr(0, text.find('=') + 1);
+    const bool replaced = std::any_of(changes.begin(), changes.end(), [&](const auto& change) {
+      return change.compare(0, name.size(), name) == 0;
+    });
+    if (!replaced) all.push_back(text);
+  }
+  return all;
+}
+
+/// Between fork and exec: only async-signal-safe calls.
+[[noreturn]] void become(char* const* argv, char* const* envp, const ChildOptions& options,
+                         pid_t parent) {
+  if (options.own_group) setpgid(0, 0);
+  if (options.signal_when_we_die != 0) {
+    prctl(PR_SET_PDEATHSIG, static_cast<unsigned long>(options.signal_when_we_die));
+    // The parent may have died before the line above, and then no signal comes.
+    if (getppid() != parent) _exit(127);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (options.stdout_fd >= 0) dup2(options.stdout_fd, STDOUT_FILENO);
+  if (options.stderr_fd >= 0) dup2(options.stderr_fd, STDERR_FILENO);
+  if (options.inherited_fd >= 0) fcntl(options.inherited_fd, F_SETFD, 0);
+  const bool there = options.folder.empty() || chdir(options.folder.c_str()) == 0;
+  if (there) execve(argv[0], argv, envp);
+  const char* why = std::strerror(errno);
+  for (const char* part : {static_cast<const char*>(argv[0]), " cannot be run: ", why, "\n"}) {
+    if (write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
+  }
+  _exit(127);
+}
+
+int wait_for(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+struct Pipe {
+  Fd read;
+  Fd write;
+  Pipe() {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+      throw RunError(std::string("no pipe: ") + std::strerror(errno));
+    }
+    read = Fd(ends[0]);
+    write = Fd(ends[1]);
+  }
+};
+
+/// Reads two pipes to their ends, whichever has something first.
+void drain(int out_fd, std::string& out, int err_fd, std::string& err) {
+  std::array<pollfd, 2> pipes{pollfd{out_fd, POLLIN, 0}, pollfd{err_fd, POLLIN, 0}};
+  const std::array<std::string*, 2> texts{&out, &err};
+  std::array<char, 4096> chunk{};
+  while (pipes[0].fd >= 0 || pipes[1].fd >= 0) {
+    if (poll(pipes.data(), pipes.size(), -1) < 0 && errno != EINTR) return;
+    for (std::size_t i = 0; i < pipes.size(); ++i) {
+      if (pipes[i].fd < 0 || pipes[i].revents == 0) continue;
+      const ssize_t got = read(pipes[i].fd, chunk.data(), chunk.size());
+      if (got > 0) {
+        texts[i]->append(chunk.data(), static_cast<std::size_t>(got));
+      } else if (got == 0 || errno != EINTR) {
+        pipes[i].fd = -1;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+pid_t start_child(const ChildOptions& options) {
+  std::vector<std::string> args = options.args;
+  std::vector<std::string> environment = merged_environment(options.environment);
+  const auto argv = pointers(args);
+  const auto envp = pointers(environment);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) become(argv.data(), envp.data(), options, parent);
+  if (pid < 0) throw RunError(std::string("no new process: ") + std::strerror(errno));
+  // Also here, so that the group is there whoever runs first.
+  if (options.own_group) setpgid(pid, pid);
+  return pid;
+}
+
+std::string describe_end(int wait_status) {
+  if (WIFEXITED(wait_status)) return "exited with " + std::to_string(WEXITSTATUS(wait_status));
+  const int signal = WTERMSIG(wait_status);
+  return "was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
+}
+
+Captured capture(std::vector<std::string> args, std::vector<std::string> environment) {
+  Pipe out;
+  Pipe err;
+  ChildOptions options;
+  options.args = std::move(args);
+  options.environment = std::move(environment);
+  options.stdout_fd = out.write.get();
+  options.stderr_fd = err.write.get();
+  const pid_t pid = start_child(options);
+  out.write.reset();
+  err.write.reset();
+  Captured captured;
+  drain(out.read.get(), captured.out, err.read.get(), captured.err);
+  captured.exit_code = wait_for(pid);
+  return captured;
+}
+
+int run_to_end(std::vector<std::string> args) {
+  ChildOptions options;
+  options.args = std::move(args);
+  return wait_for(start_child(options));
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,78 @@
+#pragma once
+#include <cuda.h>
+
+#include <utility>
+
+#include "engine/recording/cuda_call.hpp"
+
+namespace sluice::engine {
+
+/// Owner of a driver handle. A failure to destroy is ignored: nothing is left to do about it.
+template <class Handle, CUresult (*Destroy)(Handle)>
+class CudaObject {
+ public:
+  CudaObject() = default;
+  explicit CudaObject(Handle handle) : handle_(handle) {}
+  CudaObject(CudaObject&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  CudaObject& operator=(CudaObject&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  CudaObject(const CudaObject&) = delete;
+  CudaObject& operator=(const CudaObject&) = delete;
+  ~CudaObject() {
+    if (handle_ != nullptr) Destroy(handle_);
+  }
+  [[nodiscard]] Handle get() const { return handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+
+using CudaModule = CudaObject<CUmodule, cuModuleUnload>;
+using CudaStream = CudaObject<CUstream, cuStreamDestroy>;
+using CudaEvent = CudaObject<CUevent, cuEventDestroy>;
+using CudaGraph = CudaObject<CUgraph, cuGraphDestroy>;
+using CudaGraphExec = CudaObject<CUgraphExec, cuGraphExecDestroy>;
+
+/// The primary context of a device, current in the thread that made this.
+class CudaContext {
+ public:
+  explicit CudaContext(int index) {
+    SLUICE_CUDA(cuInit(0));
+    SLUICE_CUDA(cuDeviceGet(&device_, index));
+    CUcontext context = nullptr;
+    SLUICE_CUDA(cuDevicePrimaryCtxRetain(&context, device_));
+    retained_ = true;
+    SLUICE_CUDA(cuCtxSetCurrent(context));
+  }
+  CudaContext(const CudaContext&) = delete;
+  CudaContext& operator=(const CudaContext&) = delete;
+  ~CudaContext() {
+    if (retained_) cuDevicePrimaryCtxRelease(device_);
+  }
+
+  [[nodiscard]] int attribute(CUdevice_attribute which) const {
+    int value = 0;
+    SLUICE_CUDA(cuDeviceGetAttribute(&value, which, device_));
+    return value;
+  }
+
+ private:
+  CUdevice device_ = 0;
+  bool retained_ = false;
+};
+
+[[nodiscard]] inline CudaStream make_stream() {
+  CUstream stream = nullptr;
+  SLUICE_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  return CudaStream(stream);
+}
+
+[[nodiscard]] inline CudaEvent make_event() {
+  CUevent event = nullptr;
+  SLUICE_CUDA(cuEventCreate(&event, CU_EVENT_DEFAULT));
+  return CudaEvent(event);
+}
+
+}  // namespace sluice::engine

@@ -1,0 +1,46 @@
+#include "engine/torch/captured_network.hpp"
+
+#include <ATen/cuda/CUDAGraph.h>
+#include <fmt/format.h>
+
+#include "engine/torch/cuda_device.hpp"
+#include "engine/torch/torch_error.hpp"
+
+namespace sluice::engine {
+namespace {
+
+class CapturedNetwork : public Network {
+ public:
+  explicit CapturedNetwork(std::unique_ptr<Network> network) : network_(std::move(network)) {
+    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    outputs_ = network_->run();
+    graph_.capture_end();
+  }
+
+  c10::IValue run() override {
+    graph_.replay();
+    return outputs_;
+  }
+
+ private:
+  std::unique_ptr<Network> network_;
+  at::cuda::CUDAGraph graph_;
+  c10::IValue outputs_;  // In the graph's own memory.
+};
+
+}  // namespace
+
+std::unique_ptr<Network> capture(std::unique_ptr<Network> network) {
+  // What is made on first use (handles, workspaces, compiled kernels) cannot be made in a capture.
+  constexpr int kWarmUps = 3;
+  for (int i = 0; i < kWarmUps; ++i) static_cast<void>(network->run());
+  synchronise_stream();
+  try {
+    return std::make_unique<CapturedNetwork>(std::move(network));
+  } catch (const std::exception& error) {
+    rethrow_torch_error(error,
+                        "the model cannot be captured into a CUDA graph (remove \"cuda_graph\")");
+  }
+}
+
+}  // namespace sluice::engine

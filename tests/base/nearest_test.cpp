@@ -1,0 +1,37 @@
+#include "base/nearest.hpp"
+
+#include <gtest/gtest.h>
+
+namespace sluice::base {
+namespace {
+
+TEST(EditDistance, CountsInsertionDeletionReplacementAndSwap) {
+  EXPECT_EQ(edit_distance("", "abc"), 3U);
+  EXPECT_EQ(edit_distance("abc", ""), 3U);
+  EXPECT_EQ(edit_distance("same", "same"), 0U);
+  EXPECT_EQ(edit_distance("priorty", "priority"), 1U);
+  EXPECT_EQ(edit_distance("prioirty", "priority"), 1U);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
+  EXPECT_EQ(edit_distance("controlevent", "controlEvent"), 0U);
+}
+
+TEST(Nearest, NamesTheKeyThatWasMeantAndNothingFarOff) {
+  const std::vector<std::string> keys{"control", "controlsync", "controlEvent", "priority"};
+  EXPECT_EQ(nearest("prioritty", keys), "priority");
+  EXPECT_EQ(nearest("controlsnyc", keys), "controlsync");
+  EXPECT_EQ(nearest("zebra", keys), "");
+  EXPECT_EQ(nearest("x", keys), "");
+  EXPECT_EQ(nearest("", keys), "");
+}
+
+TEST(Nearest, NamesTheCommandThatWasMeantToo) {
+  const std::vector<std::string> commands{"exec", "status", "run", "gpus"};
+  EXPECT_EQ(nearest("stats", commands), "status");
+  EXPECT_EQ(nearest("gpsu", commands), "gpus");
+  EXPECT_EQ(nearest("ru", commands), "run");
+  EXPECT_EQ(nearest("exce", commands), "exec");
+  EXPECT_EQ(nearest("replicate", commands), "");
+}
+
+}  // namespace
+}  // namespace sluice::base
