@@ -46,6 +46,8 @@ TraceFile* TraceFile::create(const std::string& path, const shm::TraceHeader& he
   // Never destroyed: threads of the program may write until the very end.
   std::unique_ptr<TraceFile> file(new TraceFile(fd, mapping, limit));
   *file->header_ = header;
+  std::memcpy(static_cast<char*>(mapping) + shm::kTraceSchemaOffset, shm::kTraceSchema.data(),
+              shm::kTraceSchema.size());
   file->tend();
   return file.release();
 }

@@ -3,14 +3,18 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
-/// The file that a traced client writes: a header, then records of one size. Read by
-/// tools/python/sluice_tools/trace/reader.py; described for users in docs/tracing.md.
+/// The file that a traced client writes: a header page, then records of one size. The page
+/// describes itself and the records in text (kTraceSchema), so that a reader types no list of
+/// fields again. Read by tools/python/sluice_tools/trace/reader.py; described for users in
+/// docs/tracing.md.
 namespace sluice::shm {
 
-inline constexpr std::array<char, 8> kTraceMagic{'S', 'L', 'T', 'R', 'A', 'C', 'E', '1'};
-inline constexpr std::uint32_t kTraceVersion = 1;
+inline constexpr std::array<char, 8> kTraceMagic{'S', 'L', 'T', 'R', 'A', 'C', 'E', '2'};
+inline constexpr std::uint32_t kTraceVersion = 2;
 inline constexpr std::size_t kTraceHeaderSize = 4096;
+inline constexpr std::size_t kTraceSchemaOffset = 1024;
 
 /// Where the times of execution on the GPU come from.
 enum class ExecSource : std::uint32_t {
@@ -19,25 +23,100 @@ enum class ExecSource : std::uint32_t {
   kSimulator,  ///< The lines of gpu.log in the same folder.
 };
 
+/// FIELD(type, numpy type, name), in the order of the file:
+/// - priority; simulated: 1 on the simulated GPU; exec_source: ExecSource
+/// - time_scale: real time per time of the GPU, so divide by it
+/// - lost: records for which there was no room
+/// - note: why there is no time of execution, for instance
+/// - device_uuid: of the first device that the process used
+#define SLUICE_TRACE_HEADER(FIELD)                    \
+  FIELD(SLUICE_TRACE_ARRAY(char, 8), S8, magic)       \
+  FIELD(std::uint32_t, u4, version)                   \
+  FIELD(std::uint32_t, u4, record_size)               \
+  FIELD(std::uint32_t, u4, pid)                       \
+  FIELD(std::uint32_t, u4, priority)                  \
+  FIELD(std::uint32_t, u4, simulated)                 \
+  FIELD(std::uint32_t, u4, exec_source)               \
+  FIELD(double, f8, time_scale)                       \
+  FIELD(std::uint64_t, u8, begin_monotonic_ns)        \
+  FIELD(std::uint64_t, u8, begin_realtime_ns)         \
+  FIELD(std::uint64_t, u8, lost)                      \
+  FIELD(SLUICE_TRACE_ARRAY(char, 64), S64, policy)    \
+  FIELD(SLUICE_TRACE_ARRAY(char, 256), S256, command) \
+  FIELD(SLUICE_TRACE_ARRAY(char, 128), S128, note)    \
+  FIELD(SLUICE_TRACE_ARRAY(std::uint8_t, 16), V16, device_uuid)
+
+/// The fields of a record. Times are ns of CLOCK_MONOTONIC. `kind` is written last.
+/// - correlation: number of the launch in its process, from 1
+/// - stream: the driver's id, which it never uses twice
+/// - name: of the kernel; 0: not known
+#define SLUICE_TRACE_RECORD(FIELD)            \
+  FIELD(std::atomic<std::uint16_t>, u2, kind) \
+  FIELD(std::uint16_t, u2, flags)             \
+  FIELD(std::uint32_t, u4, thread)            \
+  FIELD(std::uint64_t, i8, begin_ns)          \
+  FIELD(std::uint64_t, i8, end_ns)            \
+  FIELD(std::uint64_t, u8, correlation)       \
+  FIELD(std::uint64_t, u8, stream)            \
+  FIELD(std::uint64_t, u8, a)                 \
+  FIELD(std::uint64_t, u8, b)                 \
+  FIELD(std::uint64_t, u8, name)
+
+/// The fields of a record of kName: piece `part` of a name of `length` bytes, cut into pieces of
+/// kTraceNamePiece.
+#define SLUICE_TRACE_NAME(FIELD)                         \
+  FIELD(std::atomic<std::uint16_t>, u2, kind)            \
+  FIELD(std::uint16_t, u2, part)                         \
+  FIELD(std::uint32_t, u4, thread)                       \
+  FIELD(SLUICE_TRACE_ARRAY(char, 16), V16, text)         \
+  FIELD(std::uint64_t, u8, length)                       \
+  FIELD(SLUICE_TRACE_ARRAY(char, 24), V24, text_goes_on) \
+  FIELD(std::uint64_t, u8, name)
+
+// A comma inside a macro's argument would end it.
+#define SLUICE_TRACE_ARRAY(type, size) std::array<type SLUICE_TRACE_COMMA size>
+#define SLUICE_TRACE_COMMA ,
+#define SLUICE_TRACE_MEMBER(type, code, name) type name;
+#define SLUICE_TRACE_TEXT(type, code, name) " " #name ":" #code
+#define SLUICE_LAUNCH_ENTRY(name) " " #name
+
 struct TraceHeader {
-  std::array<char, 8> magic;
-  std::uint32_t version;
-  std::uint32_t record_size;
-  std::uint32_t pid;
-  std::uint32_t priority;
-  std::uint32_t simulated;  ///< 1 on the simulated GPU.
-  std::uint32_t exec_source;
-  double time_scale;  ///< Real time per time of the GPU: divide by it.
-  std::uint64_t begin_monotonic_ns;
-  std::uint64_t begin_realtime_ns;
-  std::uint64_t lost;  ///< Records for which there was no room.
-  std::array<char, 64> policy;
-  std::array<char, 256> command;
-  std::array<char, 128> note;                ///< Why there is no time of execution, for instance.
-  std::array<std::uint8_t, 16> device_uuid;  ///< Of the first device that the process used.
+  SLUICE_TRACE_HEADER(SLUICE_TRACE_MEMBER)
 };
-static_assert(sizeof(TraceHeader) == 528 && offsetof(TraceHeader, policy) == 64 &&
-              offsetof(TraceHeader, device_uuid) == 512);
+struct TraceRecord {
+  SLUICE_TRACE_RECORD(SLUICE_TRACE_MEMBER)
+};
+struct TraceName {
+  SLUICE_TRACE_NAME(SLUICE_TRACE_MEMBER)
+};
+
+/// A line each: the fields of the header, of a record and of a name, and the entries that the flags
+/// of a launch number.
+inline constexpr std::string_view kTraceSchema =
+    "header" SLUICE_TRACE_HEADER(SLUICE_TRACE_TEXT) "\n"
+    "record" SLUICE_TRACE_RECORD(SLUICE_TRACE_TEXT) "\n"
+    "name" SLUICE_TRACE_NAME(SLUICE_TRACE_TEXT) "\n"
+    "entries"
+#include "shm/launch_entries.def"
+    "\n";
+
+#undef SLUICE_LAUNCH_ENTRY
+#undef SLUICE_TRACE_TEXT
+#undef SLUICE_TRACE_MEMBER
+#undef SLUICE_TRACE_COMMA
+#undef SLUICE_TRACE_ARRAY
+#undef SLUICE_TRACE_NAME
+#undef SLUICE_TRACE_RECORD
+#undef SLUICE_TRACE_HEADER
+
+inline constexpr std::size_t kTraceNamePiece =
+    sizeof(TraceName::text) + sizeof(TraceName::text_goes_on);
+// No padding: readers take the fields as they follow one another.
+static_assert(sizeof(TraceHeader) == 528 && offsetof(TraceHeader, device_uuid) == 512);
+static_assert(sizeof(TraceHeader) <= kTraceSchemaOffset &&
+              kTraceSchemaOffset + kTraceSchema.size() < kTraceHeaderSize);
+static_assert(sizeof(TraceRecord) == 64 && offsetof(TraceRecord, name) == 56);
+static_assert(sizeof(TraceName) == 64 && offsetof(TraceName, name) == 56);
 
 enum class TraceKind : std::uint16_t {
   kNothing,  ///< Not written: the process died in the middle, or the end of the file.
@@ -56,36 +135,5 @@ enum class TraceJob : std::uint16_t { kExplicit = 1, kTransparent };
 
 /// The job that gates were closed for did not come.
 inline constexpr std::uint64_t kTraceNoJob = ~std::uint64_t{0};
-
-/// Times: CLOCK_MONOTONIC ns. `kind` is written last.
-struct TraceRecord {
-  std::atomic<std::uint16_t> kind;
-  std::uint16_t flags;
-  std::uint32_t thread;
-  std::uint64_t begin_ns;
-  std::uint64_t end_ns;
-  std::uint64_t correlation;  ///< Number of the launch in its process, from 1.
-  std::uint64_t stream;       ///< The driver's id, never used twice.
-  std::uint64_t a;
-  std::uint64_t b;
-  std::uint64_t name;  ///< Of the kernel; 0: not known.
-};
-
-/// A record of kName. Piece `part` of `length` bytes in pieces of kTraceNamePiece.
-struct TraceName {
-  std::atomic<std::uint16_t> kind;
-  std::uint16_t part;
-  std::uint32_t thread;
-  std::array<char, 16> text;
-  std::uint64_t length;
-  std::array<char, 24> text_goes_on;
-  std::uint64_t name;
-};
-inline constexpr std::size_t kTraceNamePiece = 40;
-static_assert(sizeof(TraceRecord) == 64 && sizeof(TraceName) == 64);
-static_assert(offsetof(TraceRecord, begin_ns) == 8 && offsetof(TraceRecord, correlation) == 24 &&
-              offsetof(TraceRecord, a) == 40 && offsetof(TraceRecord, name) == 56);
-static_assert(offsetof(TraceName, length) == 24 && offsetof(TraceName, text_goes_on) == 32 &&
-              offsetof(TraceName, name) == 56);
 
 }  // namespace sluice::shm

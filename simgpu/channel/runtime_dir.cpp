@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <exception>
 
-#include "shm/session.hpp"
+#include "base/session.hpp"
 
 namespace sluice::simgpu {
 

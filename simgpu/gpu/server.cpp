@@ -12,7 +12,7 @@
 #include <cerrno>
 
 #include "base/clock.hpp"
-#include "shm/session.hpp"
+#include "base/session.hpp"
 #include "simgpu/channel/packet.hpp"
 #include "simgpu/channel/runtime_dir.hpp"
 

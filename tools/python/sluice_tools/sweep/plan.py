@@ -25,9 +25,9 @@ def read_experiment(file: Path) -> dict:
     if len(set(names)) != len(names):
         raise usage_error(f"{file}: two models have one output_file_name")
     for model in models:
-        for key in ("input_file_path", "trace"):
+        for key in ("input_file_path", "recording"):
             path = model.get(key, "")
-            if Path(path).is_file() and ("/" in path or path.endswith(".json") or key != "trace"):
+            if Path(path).is_file() and ("/" in path or path.endswith(".json") or key != "recording"):
                 model[key] = str(Path(path).resolve())
     return content
 

@@ -56,11 +56,11 @@ class Client:
 
     @functools.cached_property
     def _overview(self) -> Overview:
-        return Overview(self.path, self.header.begin_monotonic_ns)
+        return Overview(self.path, self.header)
 
     @functools.cached_property
     def names(self) -> Names:
-        return Names(self._overview.few(fmt.NAME_KIND))
+        return Names(self._overview.few(fmt.NAME_KIND), self.header.schema)
 
     @functools.cached_property
     def clock(self) -> Clock:
@@ -78,18 +78,25 @@ class Client:
                 "holds": int(kinds[fmt.HOLD]), "jobs": int(kinds[fmt.JOB_BEGIN]),
                 "unwritten": self._overview.unwritten, "lost": self.lost}
 
+    @property
+    def _record(self) -> np.dtype:
+        return self.header.schema.record
+
+    def _select(self, kinds: tuple[int, ...]) -> Iterator[np.ndarray]:
+        return select(self.path, self.header.schema, kinds)
+
     def _records(self, kind: int) -> np.ndarray:
-        parts = list(select(self.path, (kind,)))
-        return np.concatenate(parts) if parts else np.empty(0, fmt.RECORD)
+        parts = list(self._select((kind,)))
+        return np.concatenate(parts) if parts else np.empty(0, self._record)
 
     def launches(self) -> pd.DataFrame:
         """The driver's calls on the host, after any hold: begin_ns, end_ns, tid, correlation (the
         number of the launch in its process, from 1), stream, name, flags (which entry: see
-        trace.format.ENTRIES), graph, result (CUresult; 0 unless the launch failed)."""
+        header.schema.entries), graph, result (CUresult; 0 unless the launch failed)."""
         records = self._records(fmt.LAUNCH)
         graph = records["a"] == 1
         return pd.DataFrame({
-            "begin_ns": records["begin_ns"], "end_ns": records["end_ns"], "tid": records["tid"],
+            "begin_ns": records["begin_ns"], "end_ns": records["end_ns"], "tid": records["thread"],
             "correlation": records["correlation"].astype(np.int64),
             "stream": records["stream"].astype(np.int64),
             "name": self.names.categorical(records["name"], np.where(graph, "(graph)", "?")),
@@ -102,7 +109,7 @@ class Client:
         Those of the simulated GPU come from gpu.log beside the trace (trace.simulated)."""
         if self.exec_source == fmt.EXEC_SIMULATOR:
             if not self._has_gpu_log:
-                return _execs(np.empty(0, fmt.RECORD), pd.Categorical([]))
+                return _execs(np.empty(0, self._record), pd.Categorical([]))
             return simulated.executions(self._gpu_log, self.pid, self.launches())
         records = self._records(fmt.EXEC)
         return _execs(records, self.names.categorical(records["name"], "?"))
@@ -122,13 +129,13 @@ class Client:
     def by_launch(self) -> Iterator[np.ndarray]:
         """The records of launches and executions by correlation, a launch before its executions and
         these by begin, all of a launch in one piece. Those of the simulated GPU are joined in memory."""
-        rows = Sorter(fmt.RECORD, "correlation", "kind", "begin_ns")
-        for records in select(self.path, (fmt.LAUNCH, fmt.EXEC)):
+        rows = Sorter(self._record, "correlation", "kind", "begin_ns")
+        for records in self._select((fmt.LAUNCH, fmt.EXEC)):
             rows.add(records)
         if self.exec_source == fmt.EXEC_SIMULATOR:
             execs = self.execs()
             rows.add(columns(
-                fmt.RECORD, len(execs), kind=fmt.EXEC, begin_ns=execs["begin_ns"],
+                self._record, len(execs), kind=fmt.EXEC, begin_ns=execs["begin_ns"],
                 end_ns=execs["end_ns"], correlation=execs["correlation"], stream=execs["stream"],
                 a=execs["node"], name=self.names.add(execs["name"].cat.categories)[execs["name"].cat.codes]))
         return counted(f"joining {self.path.name}", len(rows), rows.chunks())
@@ -136,16 +143,16 @@ class Client:
     def kernels(self) -> pd.DataFrame:
         """execs(), by begin, with what is told of their launches: issue_begin_ns, issue_end_ns, tid,
         flags, graph. Without those of which the launch was not recorded."""
-        parts = [kernels_of(rows) for rows in self.by_launch()] or [kernels_of(np.empty(0, fmt.RECORD))]
+        parts = [kernels_of(rows) for rows in self.by_launch()] or [kernels_of(np.empty(0, self._record))]
         execs, launches = (np.concatenate(part) for part in zip(*parts))
         frame = _execs(execs, self.names.categorical(execs["name"], "?")).assign(
             issue_begin_ns=launches["begin_ns"], issue_end_ns=launches["end_ns"],
-            tid=launches["tid"], flags=launches["flags"], graph=launches["a"] == 1)
+            tid=launches["thread"], flags=launches["flags"], graph=launches["a"] == 1)
         return frame.sort_values("begin_ns", kind="stable", ignore_index=True)
 
     def iter_holds(self) -> Iterator[pd.DataFrame]:
         """holds(), some at a time."""
-        return map(_holds, select(self.path, (fmt.HOLD,)))
+        return map(_holds, self._select((fmt.HOLD,)))
 
     def holds(self) -> pd.DataFrame:
         """What held a launching thread on the host: begin_ns, end_ns, tid, correlation (of the
@@ -214,7 +221,7 @@ def kernels_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _holds(records: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({
-        "begin_ns": records["begin_ns"], "end_ns": records["end_ns"], "tid": records["tid"],
+        "begin_ns": records["begin_ns"], "end_ns": records["end_ns"], "tid": records["thread"],
         "correlation": records["correlation"].astype(np.int64), "flags": records["flags"],
         "reason": _texts_of(records["flags"], fmt.HOLDS), "gate": records["a"],
         "holder_pid": records["b"].astype(np.int64)})
@@ -231,6 +238,6 @@ def _execs(records: np.ndarray, names) -> pd.DataFrame:
 def _jobs(records: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({
         "job": records["correlation"].astype(np.int64), "begin_ns": records["begin_ns"],
-        "end_ns": records["end_ns"], "tid": records["tid"].astype(np.int64),
+        "end_ns": records["end_ns"], "tid": records["thread"].astype(np.int64),
         "began_ns": records["a"].astype(np.int64),
         "flags": records["flags"].astype(np.int64)}).drop_duplicates("job")

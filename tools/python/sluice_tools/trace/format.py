@@ -1,4 +1,8 @@
-"""The file a traced client writes (shm/trace_format.hpp): a header, then records of one size."""
+"""The file a traced client writes (shm/trace_format.hpp): a header page, then records of one size.
+
+The page describes the header, the records and the launch entries in text, so nothing of them is
+typed here again. What the numbers of a record mean is in the enums of trace_format.hpp.
+"""
 
 import dataclasses
 import re
@@ -8,28 +12,9 @@ import numpy as np
 
 from sluice_tools.errors import run_error
 
-MAGIC = b"SLTRACE1"
-VERSION = 1
+MAGIC = b"SLTRACE2"
 HEADER_SIZE = 4096
-
-HEADER = np.dtype({
-    "names": ["magic", "version", "record_size", "pid", "priority", "simulated", "exec_source",
-              "time_scale", "begin_monotonic_ns", "begin_realtime_ns", "lost", "policy", "command",
-              "note", "device_uuid"],
-    "formats": ["S8", "<u4", "<u4", "<u4", "<u4", "<u4", "<u4", "<f8", "<u8", "<u8", "<u8", "S64",
-                "S256", "S128", "V16"],
-    "offsets": [0, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 128, 384, 512],
-    "itemsize": HEADER_SIZE,
-})
-RECORD = np.dtype([
-    ("kind", "<u2"), ("flags", "<u2"), ("tid", "<u4"), ("begin_ns", "<i8"), ("end_ns", "<i8"),
-    ("correlation", "<u8"), ("stream", "<u8"), ("a", "<u8"), ("b", "<u8"), ("name", "<u8")])
-# A piece of a name; `flags` of RECORD is its number.
-NAME = np.dtype({
-    "names": ["kind", "part", "text", "length", "text_goes_on", "name"],
-    "formats": ["<u2", "<u2", "V16", "<u8", "V24", "<u8"],
-    "offsets": [0, 2, 8, 24, 32, 56], "itemsize": 64})
-NAME_PIECE = 40
+SCHEMA_OFFSET = 1024
 
 LAUNCH, EXEC, NAME_KIND, HOLD, JOB_BEGIN, JOB_END, CLOCK = 1, 2, 3, 4, 6, 7, 8
 NO_JOB = -1  # kTraceNoJob
@@ -37,14 +22,44 @@ KINDS = (LAUNCH, EXEC, NAME_KIND, HOLD, JOB_BEGIN, JOB_END, CLOCK)
 
 EXEC_NONE, EXEC_CUPTI, EXEC_SIMULATOR = 0, 1, 2
 HOLDS = {1: "gate", 2: "event group", 3: "sync point"}
-# The launch entries in the order of intercept/hooks.def.
-ENTRIES = ("cuLaunchKernel", "cuLaunchKernel_ptsz", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz",
-           "cuLaunchCooperativeKernel", "cuLaunchCooperativeKernel_ptsz", "cuGraphLaunch",
-           "cuGraphLaunch_ptsz")
+
+
+@dataclasses.dataclass(frozen=True)
+class Schema:
+    """What a header page says of itself and of the file behind it."""
+
+    header: np.dtype
+    record: np.dtype
+    name: np.dtype  # a record that holds a piece of a name; as large as `record`
+    entries: tuple[str, ...]  # the driver entry of a launch, by its flags
+
+    @classmethod
+    def parse(cls, text: str) -> "Schema":
+        """Raises ValueError where the text describes no such file."""
+        lines = dict(line.split(" ", 1) for line in text.splitlines())
+        try:
+            dtypes = {key: cls._dtype(lines[key]) for key in ("header", "record", "name")}
+            entries = tuple(lines["entries"].split())
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no description of {error}") from None
+        if dtypes["record"].itemsize != dtypes["name"].itemsize:
+            raise ValueError("records and names of different sizes")
+        return cls(entries=entries, **dtypes)
+
+    @staticmethod
+    def _dtype(text: str) -> np.dtype:
+        fields = [field.rsplit(":", 1) for field in text.split()]
+        return np.dtype([(name, code if code[0] in "SV" else "<" + code) for name, code in fields])
+
+    @property
+    def name_piece(self) -> int:
+        """Bytes of a name in one record."""
+        return self.name["text"].itemsize + self.name["text_goes_on"].itemsize
 
 
 @dataclasses.dataclass(frozen=True)
 class Header:
+    schema: Schema
     pid: int
     priority: int
     simulated: bool
@@ -73,20 +88,24 @@ def read_header(path: Path) -> Header:
         raise run_error(f"{path} is no trace: {len(head)} bytes, shorter than its header of "
                         f"{HEADER_SIZE}; remove it to read the others")
     if head[:8] != MAGIC:
-        # The digit tells versions of the header apart.
+        # The digit tells versions of the page apart.
         other = re.fullmatch(rb"SLTRACE[0-9]", head[:8])
         what = f"has the layout {head[:8].decode()}, not {MAGIC.decode()}" if other else \
             f"is no trace: it begins with {head[:8]!r}, not {MAGIC!r}"
         raise run_error(f"{path} {what}; " + ("read it with the Sluice that wrote it" if other else
                                              "remove it to read the others"))
-    fields = np.frombuffer(head, HEADER)[0]
-    if fields["version"] != VERSION or fields["record_size"] != RECORD.itemsize:
-        raise run_error(f"{path} is of version {fields['version']} with records of "
-                        f"{fields['record_size']} bytes, not {VERSION} with {RECORD.itemsize}; read "
-                        "it with the Sluice that wrote it")
+    try:
+        schema = Schema.parse(_text(head[SCHEMA_OFFSET:]))
+        fields = np.frombuffer(head, schema.header, 1)[0]
+        if fields["record_size"] != schema.record.itemsize:
+            raise ValueError(f"records of {fields['record_size']} bytes, described as of "
+                             f"{schema.record.itemsize}")
+    except ValueError as error:
+        raise run_error(f"{path} does not describe its records ({error}); remove it to read the "
+                        "others") from None
     scale = float(fields["time_scale"])
     return Header(
-        pid=int(fields["pid"]), priority=int(fields["priority"]),
+        schema=schema, pid=int(fields["pid"]), priority=int(fields["priority"]),
         simulated=bool(fields["simulated"]), exec_source=int(fields["exec_source"]),
         time_scale=scale if np.isfinite(scale) and scale > 0 else 1.0,
         begin_monotonic_ns=int(fields["begin_monotonic_ns"]),

@@ -53,7 +53,7 @@ def _rows(number: int, client: Client, zero_ns: int, execs: np.ndarray,
         api=scaled(launches["end_ns"] - launches["begin_ns"]),
         kernel_start=scaled(execs["begin_ns"] - zero_ns),
         kernel=scaled(execs["end_ns"] - execs["begin_ns"]),
-        client=number, tid=launches["tid"], entry=launches["flags"], name=execs["name"])
+        client=number, tid=launches["thread"], entry=launches["flags"], name=execs["name"])
 
 
 def csv_chunks(run: Run) -> Iterator[str]:
@@ -62,7 +62,6 @@ def csv_chunks(run: Run) -> Iterator[str]:
     clients = require_executions(run)
     yield HEADS + "\n"
     pids = np.array([client.pid for client in clients])
-    entries = np.array([*fmt.ENTRIES, "?"])
     for rows in sorted_rows(clients, run.begin_ns):
         issued = pd.Series(rows["start"] + rows["api"])
         queued = rows["kernel_start"] > issued
@@ -73,9 +72,18 @@ def csv_chunks(run: Run) -> Iterator[str]:
             "Kernel Start": rows["kernel_start"], "Kernel Dur": rows["kernel"],
             "Total Dur": rows["kernel_start"] + rows["kernel"] - rows["start"],
             "PID": pids[rows["client"]], "TID": rows["tid"], "DevId": 0,
-            "API Function": entries[np.minimum(rows["entry"], len(fmt.ENTRIES))],
+            "API Function": _entries(clients, rows),
             "GridXYZ": "", "BlockXYZ": "", "Kernel Name": _names(clients, rows),
         }).to_csv(header=False, index=False, lineterminator="\n")
+
+
+def _entries(clients: list[Client], rows: np.ndarray) -> np.ndarray:
+    entries = np.empty(len(rows), object)
+    for number in np.unique(rows["client"]):
+        mine = rows["client"] == number
+        names = np.array([*clients[number].header.schema.entries, "?"])
+        entries[mine] = names[np.minimum(rows["entry"][mine], len(names) - 1)]
+    return entries
 
 
 def _names(clients: list[Client], rows: np.ndarray) -> np.ndarray:

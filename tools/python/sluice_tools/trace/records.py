@@ -12,7 +12,7 @@ CHUNK_RECORDS = 1 << 18  # 16 MiB: what is held of a file at a time
 _FIRST_ADDED = 1 << 62  # no process has so many names
 
 
-def iter_chunks(path: Path) -> Iterator[np.ndarray]:
+def iter_chunks(path: Path, schema: fmt.Schema) -> Iterator[np.ndarray]:
     """All records of the file in order. The last of a killed process may be cut off: whole records
     only, and those that were never written (kind 0) come as they are.
 
@@ -20,18 +20,18 @@ def iter_chunks(path: Path) -> Iterator[np.ndarray]:
     """
     with path.open("rb") as file:
         file.seek(fmt.HEADER_SIZE)
-        total = (path.stat().st_size - fmt.HEADER_SIZE) // fmt.RECORD.itemsize
-        yield from counted(f"reading {path.name}", total, _chunks(file))
+        total = (path.stat().st_size - fmt.HEADER_SIZE) // schema.record.itemsize
+        yield from counted(f"reading {path.name}", total, _chunks(file, schema.record))
 
 
-def _chunks(file) -> Iterator[np.ndarray]:
-    while len(chunk := np.fromfile(file, fmt.RECORD, CHUNK_RECORDS)):
+def _chunks(file, record: np.dtype) -> Iterator[np.ndarray]:
+    while len(chunk := np.fromfile(file, record, CHUNK_RECORDS)):
         yield chunk
 
 
-def select(path: Path, kinds: tuple[int, ...]) -> Iterator[np.ndarray]:
+def select(path: Path, schema: fmt.Schema, kinds: tuple[int, ...]) -> Iterator[np.ndarray]:
     """Arrays of the records of these kinds, a chunk at a time."""
-    for chunk in iter_chunks(path):
+    for chunk in iter_chunks(path, schema):
         chosen = chunk[np.isin(chunk["kind"], kinds)]
         if len(chosen):
             yield chosen
@@ -43,12 +43,12 @@ class Overview:
 
     _FEW = (fmt.NAME_KIND, fmt.JOB_BEGIN, fmt.JOB_END, fmt.CLOCK)
 
-    def __init__(self, path: Path, begin_ns: int):
+    def __init__(self, path: Path, header: fmt.Header):
         self.counts = np.zeros(max(fmt.KINDS) + 1, np.int64)
-        self.last_ns = begin_ns
-        few = [np.empty(0, fmt.RECORD)]
+        self.last_ns = header.begin_monotonic_ns
+        few = [np.empty(0, header.schema.record)]
         position, last, written = 0, -1, 0
-        for chunk in iter_chunks(path):
+        for chunk in iter_chunks(path, header.schema):
             places = np.flatnonzero(np.isin(chunk["kind"], fmt.KINDS))
             if len(places):
                 last = position + int(places[-1])
@@ -75,11 +75,12 @@ class Overview:
 class Names:
     """Texts by number. A kernel's number may be used before, and long before, its text is written."""
 
-    def __init__(self, records: np.ndarray):
+    def __init__(self, records: np.ndarray, schema: fmt.Schema):
         """`records`: those of names."""
+        self._piece = schema.name_piece
         pieces: dict[int, dict[int, bytes]] = {}
         lengths: dict[int, int] = {}
-        for piece in records.view(fmt.NAME):
+        for piece in records.view(schema.name):
             number = int(piece["name"])
             text = bytes(piece["text"]) + bytes(piece["text_goes_on"])
             pieces.setdefault(number, {})[int(piece["part"])] = text
@@ -95,11 +96,10 @@ class Names:
                 self._texts[self._added[text]] = text
         return np.array([self._added[text] for text in texts], np.uint64)
 
-    @staticmethod
-    def _join(parts: dict[int, bytes], length: int) -> str:
+    def _join(self, parts: dict[int, bytes], length: int) -> str:
         """With ... from the first piece that was not written."""
         text = b""
-        for part in range(-(-length // fmt.NAME_PIECE)):
+        for part in range(-(-length // self._piece)):
             if part not in parts:
                 return text.decode("utf-8", "replace") + "..."
             text += parts[part]

@@ -138,7 +138,7 @@ def _add_work(tracks: _Tracks, client: Client, base: int) -> None:
         arrow = _arrows(rows, base)
         names = client.names.categorical(
             rows["name"], np.where((rows["kind"] == fmt.LAUNCH) & (rows["a"] == 1), "(graph)", "?"))
-        for tid, chosen in _groups(rows, fmt.LAUNCH, "tid"):
+        for tid, chosen in _groups(rows, fmt.LAUNCH, "thread"):
             mine = rows[chosen]
             tracks.add((3, tid), f"thread {tid}: launches", mine, names[chosen], arrow[chosen], True,
                        correlation=mine["correlation"], stream=mine["stream"], result=mine["b"])

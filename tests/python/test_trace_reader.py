@@ -11,7 +11,7 @@ from sluice_tools.errors import CommandError
 from sluice_tools.trace import format as fmt
 from sluice_tools.trace import records, spill
 from sluice_tools.trace.reader import Client, read_run
-from trace_files import BEGIN_NS, REALTIME_NS, TraceFile, log_line
+from trace_files import BEGIN_NS, REALTIME_NS, SCHEMA, TraceFile, header_page, log_line
 
 
 def refused(code, call, *args) -> str:
@@ -117,10 +117,11 @@ def test_names_long_late_lost_and_alike(tmp_path):
 
 @pytest.mark.parametrize("content, says", [
     (b"", "0 bytes"),
-    (b"SLTRACE1", "8 bytes"),
+    (b"SLTRACE2", "8 bytes"),
     (b"PK\3\4" + bytes(5000), "no trace"),
-    (b"SLTRACE2" + bytes(5000), "SLTRACE2"),
-    (b"SLTRACE1" + (7).to_bytes(4, "little") + bytes(5000), "version 7"),
+    (b"SLTRACE1" + bytes(5000), "SLTRACE1, not SLTRACE2"),
+    (b"SLTRACE2" + bytes(5000), "does not describe its records"),
+    (header_page(np.zeros(1, SCHEMA.header)).replace(bytes(8), b"SLTRACE2", 1), "records of 0 bytes"),
 ])
 def test_other_files_are_refused_in_one_line(tmp_path, content, says):
     path = tmp_path / "1.sltrace"

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_policies_and_counters_are_those_of_sluice(bench, monkeypatch):
     monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
     monkeypatch.setattr(stage, "_LEARNING_S", 0.2)
     monkeypatch.setattr(cli, "need_gpu", lambda *_: None)  # the simulated one will do
-    code, said = bench("--programs", str(PACKAGE / "tests" / "pairs_simulated"), "--pairs",
+    code, said = bench("--programs", str(Path(__file__).parent / "pairs_simulated"), "--pairs",
                        "bert+bert", "--modes", "time-sliced", "--jobs", "10", "--policies",
                        "none,gate,device:200us,device:200us+notice")
     assert code == 0, said.err

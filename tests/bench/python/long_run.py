@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "tools" / "python"), str(ROOT / "tests" / "python")]
 
 from sluice_tools.trace import format as fmt  # noqa: E402
+from trace_files import SCHEMA, header_page  # noqa: E402
 
 _PERIOD_NS = 10_000_000
 _COLLECTED = 5  # periods after which executions are written, as CUPTI hands them over
@@ -21,9 +23,9 @@ _NAMES = ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFun
 
 
 def _name(number: int, text: str) -> bytes:
-    pieces = np.zeros(-(-len(text) // fmt.NAME_PIECE), fmt.NAME)
+    pieces = np.zeros(-(-len(text) // SCHEMA.name_piece), SCHEMA.name)
     for part, piece in enumerate(pieces):
-        data = text[part * fmt.NAME_PIECE:][:fmt.NAME_PIECE].encode().ljust(fmt.NAME_PIECE, b"\0")
+        data = text[part * SCHEMA.name_piece:][:SCHEMA.name_piece].encode().ljust(SCHEMA.name_piece, b"\0")
         piece["text"], piece["text_goes_on"] = np.void(data[:16]), np.void(data[16:])
         piece["kind"], piece["part"] = fmt.NAME_KIND, part
         piece["name"], piece["length"] = number, len(text)
@@ -44,13 +46,13 @@ class _Client:
         return 2 * self.launches + (2 if self.priority else 1)
 
     def head(self) -> bytes:
-        header = np.zeros(1, fmt.HEADER)
+        header = np.zeros(1, SCHEMA.header)
         for name, value in (
-                ("magic", fmt.MAGIC), ("version", fmt.VERSION), ("pid", self.pid), ("time_scale", 1),
-                ("record_size", fmt.RECORD.itemsize), ("exec_source", fmt.EXEC_CUPTI), ("policy", b"gate"),
+                ("magic", fmt.MAGIC), ("version", 2), ("pid", self.pid), ("time_scale", 1),
+                ("record_size", SCHEMA.record.itemsize), ("exec_source", fmt.EXEC_CUPTI), ("policy", b"gate"),
                 ("priority", self.priority), ("begin_realtime_ns", _REALTIME_NS)):
             header[name] = value
-        return header.tobytes() + b"".join(_name(number, text) for number, text in enumerate(_NAMES, 1))
+        return header_page(header) + b"".join(_name(number, text) for number, text in enumerate(_NAMES, 1))
 
     def block(self, first: int, rng: np.random.Generator) -> np.ndarray:
         """Of _BLOCK periods. By group of _COLLECTED periods: launches, then their executions."""
@@ -58,9 +60,9 @@ class _Client:
         launch = period[:, None] * self.launches + np.arange(self.launches)
         issue = (period[:, None] * _PERIOD_NS + np.arange(self.launches) * self._step
                  + rng.integers(0, 2_000, launch.shape))
-        of_launch = np.zeros((_BLOCK, self.launches, 2), fmt.RECORD)
+        of_launch = np.zeros((_BLOCK, self.launches, 2), SCHEMA.record)
         of_launch["kind"] = fmt.LAUNCH, fmt.EXEC
-        of_launch["tid"] = self.pid
+        of_launch["thread"] = self.pid
         of_launch["correlation"] = launch[:, :, None] + 1
         of_launch["name"] = launch[:, :, None] % len(_NAMES) + 1
         of_launch["stream"] = launch[:, :, None] % self._streams + 7
@@ -73,8 +75,8 @@ class _Client:
 
     def _of_period(self, period: np.ndarray, end_ns: int) -> np.ndarray:
         begin, end = period * _PERIOD_NS, period * _PERIOD_NS + 1_500_000
-        rows = np.zeros((len(period), 2 if self.priority else 1), fmt.RECORD)
-        rows["tid"] = self.pid
+        rows = np.zeros((len(period), 2 if self.priority else 1), SCHEMA.record)
+        rows["thread"] = self.pid
         rows["begin_ns"], rows["end_ns"] = begin[:, None], end[:, None]
         rows["correlation"] = period[:, None] + 1
         if self.priority:
@@ -88,7 +90,7 @@ class _Client:
 def write_run(folder: Path, size: int) -> int:
     """Of `size` bytes of trace, into a new folder. Returns the number of kernels."""
     low, high = _Client(11, 0, 100, 80_000, 70_000, 400_000, 2), _Client(12, 1, 40, 10_000, 25_000, 20_000, 1)
-    periods = size // ((low.records + high.records) * fmt.RECORD.itemsize) // _BLOCK * _BLOCK
+    periods = size // ((low.records + high.records) * SCHEMA.record.itemsize) // _BLOCK * _BLOCK
     rng = np.random.default_rng(0)
     (folder / "trace").mkdir(parents=True)
     for client in (low, high):

@@ -14,16 +14,16 @@ EXPERIMENT = {
     "models": [
         {
             "model_name": "resnet152",
-            "backend": "trace",
-            "trace": "resnet152_b256",
+            "backend": "recording",
+            "recording": "resnet152_b256",
             "priority": 0,
             "output_file_name": "A",
             "control": {"control": True, "policy": "gate"},
         },
         {
             "model_name": "resnet50",
-            "backend": "trace",
-            "trace": "resnet50_b1",
+            "backend": "recording",
+            "recording": "resnet50_b1",
             "priority": 1,
             "output_file_name": "B",
             "control": {"control": True},

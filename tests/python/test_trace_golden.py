@@ -14,9 +14,9 @@ pd = pytest.importorskip("pandas", reason="./x reports fetches it")
 SLUICE = os.environ.get("SLUICE_TEST_PROGRAM")
 pytestmark = pytest.mark.skipif(not SLUICE, reason="SLUICE_TEST_PROGRAM names no sluice; ctest does")
 
-RECORDING = Path(__file__).resolve().parents[3] / "runner" / "traces" / "resnet50_b1.json"
+RECORDING = Path(__file__).resolve().parents[2] / "engine" / "recording" / "recordings" / "resnet50_b1.json"
 EXPERIMENT = {"exp_dur": 1, "device_id": 0, "models": [{
-    "model_name": "resnet50", "backend": "trace", "trace": "resnet50_b1", "sleep_time": 0,
+    "model_name": "resnet50", "backend": "recording", "recording": "resnet50_b1", "sleep_time": 0,
     "input_file_path": "none.png", "output_file_path": "./seen", "output_file_name": "model_A",
     "priority": 1, "control": {"control": True, "policy": "none"}}]}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = Path(__file__).resolve().parents[3] / "tools" / "python"
 sys.path.insert(0, str(PACKAGE))
 
 from sluice_tools.trace.kernel_table import HEADS  # noqa: E402

@@ -1,6 +1,6 @@
 """Makes the pictures of docs/images of runs on the simulated GPU:
 
-.venv/bin/python tools/python/screenshots.py build/bin/sluice docs/images
+.venv/bin/python docs/images/screenshots.py build/bin/sluice docs/images
 """
 
 import json
@@ -11,20 +11,20 @@ from pathlib import Path
 
 from PIL import Image
 
-sys.path.insert(0, str(Path(__file__).parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "python"))
 import browser  # noqa: E402
 
 _LOW = {
     "model_name": "resnet152",
-    "backend": "trace",
-    "trace": "resnet152_b256",
+    "backend": "recording",
+    "recording": "resnet152_b256",
     "priority": 0,
     "output_file_name": "train",
 }
 _HIGH = {
     "model_name": "resnet50",
-    "backend": "trace",
-    "trace": "resnet50_b1",
+    "backend": "recording",
+    "recording": "resnet50_b1",
     "priority": 1,
     "output_file_name": "serve",
     "arrival": {"kind": "periodic", "period_ms": 6, "jitter": 0.3, "seed": 1},

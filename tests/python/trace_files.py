@@ -7,8 +7,25 @@ import numpy as np
 
 from sluice_tools.trace import format as fmt
 
+# As shm/trace_format.hpp has it; test_trace_golden.py reads files that a real client wrote.
+SCHEMA_TEXT = (
+    "header magic:S8 version:u4 record_size:u4 pid:u4 priority:u4 simulated:u4 exec_source:u4 "
+    "time_scale:f8 begin_monotonic_ns:u8 begin_realtime_ns:u8 lost:u8 policy:S64 command:S256 "
+    "note:S128 device_uuid:V16\n"
+    "record kind:u2 flags:u2 thread:u4 begin_ns:i8 end_ns:i8 correlation:u8 stream:u8 a:u8 b:u8 "
+    "name:u8\n"
+    "name kind:u2 part:u2 thread:u4 text:V16 length:u8 text_goes_on:V24 name:u8\n"
+    "entries cuLaunchKernel cuLaunchKernel_ptsz cuLaunchKernelEx cuLaunchKernelEx_ptsz "
+    "cuLaunchCooperativeKernel cuLaunchCooperativeKernel_ptsz cuGraphLaunch cuGraphLaunch_ptsz\n")
+SCHEMA = fmt.Schema.parse(SCHEMA_TEXT)
+
 BEGIN_NS = 1_000_000_000_000  # CLOCK_MONOTONIC of the header
 REALTIME_NS = 1_795_000_000_000_000_000
+
+
+def header_page(header: np.ndarray) -> bytes:
+    page = header.tobytes().ljust(fmt.SCHEMA_OFFSET, b"\0") + SCHEMA_TEXT.encode()
+    return page.ljust(fmt.HEADER_SIZE, b"\0")
 
 
 class TraceFile:
@@ -17,12 +34,12 @@ class TraceFile:
     def __init__(self, pid: int, priority: int = 0, policy: str = "gate", **header):
         self.pid = pid
         fields = dict(
-            magic=fmt.MAGIC, version=fmt.VERSION, record_size=fmt.RECORD.itemsize, pid=pid,
+            magic=fmt.MAGIC, version=2, record_size=SCHEMA.record.itemsize, pid=pid,
             priority=priority, simulated=0, exec_source=fmt.EXEC_CUPTI, time_scale=1.0,
             begin_monotonic_ns=BEGIN_NS, begin_realtime_ns=REALTIME_NS, lost=0,
             policy=policy.encode(), command=f"program-{pid} --flag".encode(), note=b"",
             device_uuid=b"\1" * 16) | header
-        self.header = np.zeros(1, fmt.HEADER)
+        self.header = np.zeros(1, SCHEMA.header)
         for name, value in fields.items():
             self.header[name] = value if name != "device_uuid" else np.void(value)
         self.records: list[bytes] = []
@@ -38,7 +55,7 @@ class TraceFile:
 
     def hole(self, count: int = 1):
         """Records that were reserved and never written."""
-        self.records.append(bytes(fmt.RECORD.itemsize * count))
+        self.records.append(bytes(SCHEMA.record.itemsize * count))
         return self
 
     def name(self, text: str, number: int | None = None) -> int:
@@ -46,8 +63,8 @@ class TraceFile:
             return self.names[text]
         number = self.names[text] = number or len(self.names) + 1
         data = text.encode()[:1000]
-        for part in range(-(-len(data) // fmt.NAME_PIECE)):
-            piece = data[part * fmt.NAME_PIECE:][:fmt.NAME_PIECE].ljust(fmt.NAME_PIECE, b"\0")
+        for part in range(-(-len(data) // SCHEMA.name_piece)):
+            piece = data[part * SCHEMA.name_piece:][:SCHEMA.name_piece].ljust(SCHEMA.name_piece, b"\0")
             self.records.append(struct.pack("<HHI16sQ24sQ", fmt.NAME_KIND, part, self.pid, piece[:16],
                                             len(data), piece[16:], number))
         return number
@@ -94,8 +111,8 @@ class TraceFile:
     def write(self, folder: Path, tail: int = 10, cut: int = 0) -> Path:
         """tail: records of zeros at the end; cut: bytes missing there."""
         folder.mkdir(parents=True, exist_ok=True)
-        data = self.header.tobytes() + b"".join(self.records)
-        data += bytes(tail * fmt.RECORD.itemsize)
+        data = header_page(self.header) + b"".join(self.records)
+        data += bytes(tail * SCHEMA.record.itemsize)
         path = folder / f"{self.pid}.sltrace"
         path.write_bytes(data[:len(data) - cut])
         return path

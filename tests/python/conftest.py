@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = Path(__file__).resolve().parents[2] / "tools" / "python"
 sys.path.insert(0, str(PACKAGE))
 
 from sluice_tools.models.cli import main  # noqa: E402

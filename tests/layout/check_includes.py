@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Checks that includes follow the layout: arrows between folders point down only.
+
+usage: check_includes.py [ROOT]
+
+Three rules, over every C and C++ file of the tree:
+- a folder includes only itself and the folders that ARROWS lists for it;
+- a library that belongs to some folders only (LIBRARIES) is included nowhere else;
+- the units of a folder (x.hpp and x.cpp are one unit) form no circle, except those of CIRCLES,
+  a list that must shrink: a unit that is in no circle any more may not stay on it.
+Each fault is one line that names the file. Exit codes: 0 none, 1 faults, 2 wrong usage.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+# folder: the other folders that it may include.
+ARROWS = {
+    "include": (),
+    "base": (),
+    "shm": ("base",),
+    "simgpu": ("base",),
+    "intercept": ("include", "shm", "base"),
+    "controller": ("shm", "base"),
+    "engine": ("base",),
+    "scheduler": (),
+    "runner": ("include", "engine", "shm", "base"),
+    "predictor": ("engine", "base"),
+    "profiler": ("engine", "base"),
+    "server": ("include", "scheduler", "engine", "shm", "base"),
+    "tools": ("include", "shm", "base"),
+}
+# Tests and their helpers may include everything.
+FREE = ("tests",)
+
+# header pattern: the places that may include it.
+LIBRARIES = {
+    r"(ATen|c10|torch|caffe2)/": ("engine/torch/", "predictor/train/", "runner/worker/torch_main.cpp"),
+    r"cuda(_runtime.*)?\.h$": ("intercept/", "simgpu/", "engine/", "profiler/", "tools/gpus/"),
+    r"boost/interprocess/": ("shm/",),
+}
+
+# Units that include one another in a circle. The reorganisation of intercept/ empties its list; in
+# simgpu/ the parts of the driver and the object that holds them name each other.
+CIRCLES = {
+    "intercept": {
+        "capture", "client", "dlsym", "driver", "driver_wait", "hook", "hooks", "jobs", "kick",
+        "launch", "lengths", "notices", "pacer", "poller", "primary_context", "process", "question",
+        "sampler", "trace", "wait_nodes", "watcher",
+    },
+    "simgpu": {
+        "driver/capture", "driver/context", "driver/context_table", "driver/driver",
+        "driver/enqueue", "driver/event", "driver/graph", "driver/host_call", "driver/memory",
+        "driver/module", "driver/staging", "driver/stream",
+    },
+}
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+_SUFFIXES = {".h", ".hpp", ".hpp.in", ".cpp", ".cu", ".def", ".c"}
+
+
+def _files(root: Path):
+    for folder in (*ARROWS, *FREE):
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file() and (path.suffix in _SUFFIXES or path.name.endswith(".hpp.in")):
+                yield path
+
+
+def _folder_of(include: str) -> str:
+    """The folder of an include written "folder/...": the C API is included as "sluice/sluice.h"."""
+    top = include.split("/", 1)[0]
+    return "include" if top == "sluice" else top
+
+
+def _unit(path: Path, root: Path) -> str:
+    """The name without its suffix, below its top folder."""
+    inner = path.relative_to(root).parts[1:]
+    return "/".join(inner).split(".", 1)[0]
+
+
+def _circles(edges: dict) -> list:
+    """Strongly connected components of more than one unit (Tarjan's algorithm)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(unit):
+        index[unit] = low[unit] = len(index)
+        stack.append(unit)
+        for other in edges.get(unit, ()):
+            if other not in index:
+                visit(other)
+                low[unit] = min(low[unit], low[other])
+            elif other in stack:
+                low[unit] = min(low[unit], index[other])
+        if low[unit] == index[unit]:
+            at = stack.index(unit)
+            if len(stack) - at > 1:
+                found.append(set(stack[at:]))
+            del stack[at:]
+
+    for unit in sorted(edges):
+        if unit not in index:
+            visit(unit)
+    return found
+
+
+def faults(root: Path) -> list:
+    found = []
+    edges = {folder: {} for folder in ARROWS}
+    for path in _files(root):
+        name = str(path.relative_to(root))
+        folder = name.split("/", 1)[0]
+        for bracket, include in _INCLUDE.findall(path.read_text(errors="replace")):
+            for pattern, places in LIBRARIES.items():
+                outside = folder not in FREE and not name.startswith(places)
+                if outside and re.match(pattern, include):
+                    found.append(f"{name}: includes {include}, which belongs to {', '.join(places)}")
+            if bracket == "<" or folder in FREE:
+                continue
+            other = _folder_of(include)
+            if other == folder:
+                unit = _unit(path, root)
+                target = _unit(root / include, root)
+                if unit != target:
+                    edges[folder].setdefault(unit, set()).add(target)
+            elif other in FREE or other not in ARROWS[folder]:
+                allowed = ", ".join(ARROWS[folder]) or "no other folder"
+                found.append(f"{name}: includes {include}, but {folder}/ may use {allowed} only")
+    for folder, units in edges.items():
+        known = CIRCLES.get(folder, set())
+        circles = _circles(units)
+        for circle in circles:
+            new = sorted(circle - known)
+            if new:
+                found.append(f"{folder}/: {', '.join(new)} are in a circle of includes: "
+                             f"{', '.join(sorted(circle))}")
+        for unit in sorted(known.difference(*circles)):
+            found.append(f"tests/layout/check_includes.py: {folder}/{unit} is in no circle any "
+                         "more; take it off CIRCLES")
+    return found
+
+
+def main() -> int:
+    if len(sys.argv) > 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    root = Path(sys.argv[1] if len(sys.argv) == 2 else Path(__file__).parents[2]).resolve()
+    lines = faults(root)
+    for line in lines:
+        print(line, file=sys.stderr)
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

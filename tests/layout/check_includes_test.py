@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""The include check itself: it must notice each kind of fault, in trees made for it.
+
+Prevents: a check that passes because it reads nothing, or no longer understands an include.
+"""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import check_includes
+
+
+class CheckIncludes(unittest.TestCase):
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self._folder.cleanup)
+        self.root = Path(self._folder.name)
+        # Units that are listed as circles must be in one.
+        for folder, units in check_includes.CIRCLES.items():
+            ring = sorted(units)
+            for unit, after in zip(ring, ring[1:] + ring[:1]):
+                self.write(f"{folder}/{unit}.cpp", f'#include "{folder}/{after}.hpp"\n')
+
+    def write(self, name: str, text: str):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def faults(self) -> list:
+        return check_includes.faults(self.root)
+
+    def test_a_tree_that_keeps_the_rules_has_no_fault(self):
+        self.write("runner/a.cpp", '#include "engine/b.hpp"\n#include "sluice/sluice.h"\n')
+        self.write("tests/a.cpp", '#include "runner/a.hpp"\n#include <torch/torch.h>\n')
+        self.assertEqual(self.faults(), [])
+
+    def test_an_arrow_that_points_up_names_the_file(self):
+        self.write("base/a.hpp", '  #  include "shm/board.hpp"\n')
+        self.assertEqual(len(self.faults()), 1)
+        self.assertIn("base/a.hpp: includes shm/board.hpp", self.faults()[0])
+
+    def test_nothing_includes_the_interposer(self):
+        for folder in check_includes.ARROWS:
+            if folder != "intercept":
+                self.write(f"{folder}/z.cpp", '#include "intercept/client.hpp"\n')
+        self.assertEqual(len(self.faults()), len(check_includes.ARROWS) - 1)
+
+    def test_libtorch_stays_in_its_places(self):
+        self.write("engine/torch/a.cpp", "#include <ATen/ATen.h>\n")
+        self.write("runner/run/a.cpp", "#include <ATen/ATen.h>\n")
+        self.assertEqual(len(self.faults()), 1)
+        self.assertIn("runner/run/a.cpp", self.faults()[0])
+
+    def test_a_new_circle_is_found(self):
+        self.write("shm/a.hpp", '#include "shm/b.hpp"\n')
+        self.write("shm/b.cpp", '#include "shm/a.hpp"\n')
+        self.assertEqual(len(self.faults()), 1)
+        self.assertIn("a, b are in a circle", self.faults()[0])
+
+    def test_a_header_and_its_source_are_one_unit(self):
+        self.write("shm/a.cpp", '#include "shm/a.hpp"\n')
+        self.assertEqual(self.faults(), [])
+
+    def test_a_unit_joins_no_listed_circle_unnoticed(self):
+        self.write("intercept/fresh.cpp", '#include "intercept/client.hpp"\n')
+        self.write("intercept/client.hpp", '#include "intercept/fresh.hpp"\n')
+        self.assertIn("intercept/: fresh are in a circle", self.faults()[0])
+
+    def test_the_list_of_circles_only_shrinks(self):
+        folder, units = next(iter(check_includes.CIRCLES.items()))
+        for unit in units:
+            self.write(f"{folder}/{unit}.cpp", "")
+        self.assertEqual(len(self.faults()), len(units))
+
+
+if __name__ == "__main__":
+    unittest.main()
