@@ -72,8 +72,8 @@ std::string find_mps_control() {
     const fs::path program = fs::path(folder) / kProgram;
     if (access(program.c_str(), X_OK) == 0) return program;
   }
-  throw base::UsageError(std::string("\"mps\": true needs ") + kProgram +
-                         ", which comes with the NVIDIA driver and is in no folder of PATH");
+  throw base::UsageError(std::string("no MPS: ") + kProgram +
+                         ", which comes with the NVIDIA driver, is in no folder of PATH");
 }
 
 MpsDaemon::MpsDaemon(const std::string& program, const std::string& log_folder)

@@ -23,6 +23,12 @@ if args[0] == "--version":
 if args[0] == "gpus":
     print('{{"devices": [{{"index": 0}}]}}')
     sys.exit()
+if args[0] == "mps":
+    with open(os.path.join(state, "daemons.txt"), "a") as file:
+        file.write(str(os.getpid()) + "\\n")
+    print("CUDA_MPS_PIPE_DIRECTORY=x\\n", flush=True)
+    sys.stdin.read()
+    sys.exit()
 folder = os.path.join(state, option("--session"))
 if args[0] == "set":
     pid = args[1].removeprefix("pid:")
@@ -37,8 +43,9 @@ if args[0] == "status":
     entry = {{"entry": "cuLaunchKernel", "launches": launches, "gated": launches // 2, "captured": 0,
              "waited": 7, "held_ns": 0, "bypassed": {{"failed_open": 0}}}}
     print(json.dumps({{"clients": [
-        {{"pid": int(pid), "launches": launches, "max_hold_opened": 0, "longest_ns": 1500,
-         "coverage": [entry]}} for pid in os.listdir(folder)]}}))
+        {{"pid": int(pid), "launches": launches, "bypassed": 0, "max_hold_opened": 0, "longest_ns": 1500,
+         "unknown_launches": 0, "bare_graph_ns": 0, "coverage": [entry]}}
+        for pid in os.listdir(folder)]}}))
 """
 
 _CRITICAL = """\
@@ -90,16 +97,6 @@ def obey(commands):
 sys.exit(run_program(obey))
 """
 
-_DAEMON = """\
-#!{python}
-import os, time
-open(os.path.join(os.environ["CUDA_MPS_PIPE_DIRECTORY"], "control"), "w").close()
-with open({log!r}, "a") as file:
-    file.write(str(os.getpid()) + "\\n")
-time.sleep(60)
-"""
-
-
 def _program(path: Path, text: str):
     path.write_text(text)
     path.chmod(0o755)
@@ -116,9 +113,7 @@ class StandIns:
         _program(self.sluice, _SLUICE.format(python=sys.executable, state=str(self.state)))
         _program(self.programs / "critical.py", _CRITICAL)
         _program(self.programs / "best_effort.py", _BEST_EFFORT)
-        self._daemons = folder / "daemons.txt"
-        _program(folder / "nvidia-cuda-mps-control",
-                 _DAEMON.format(python=sys.executable, log=str(self._daemons)))
+        _program(folder / "nvidia-cuda-mps-control", "")
 
     def policies_set(self) -> list:
         file = self.state / "set.txt"
@@ -129,4 +124,4 @@ class StandIns:
                 for file in session.iterdir()]
 
     def daemon_pids(self) -> list:
-        return [int(pid) for pid in self._daemons.read_text().split()]
+        return [int(pid) for pid in (self.state / "daemons.txt").read_text().split()]

@@ -10,7 +10,7 @@ import pytest
 from conftest import PACKAGE
 from pairs_stand_ins import StandIns
 from sluice_tools.bench.pairs import cli, stage, talker
-from sluice_tools.bench.pairs.records import Records
+from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Rows
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def bench(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SLUICE_PROGRAM", str(stand_ins.sluice))
     monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
     monkeypatch.setenv("PATH", f"{stand_ins.folder}:{os.environ['PATH']}")
-    for name, seconds in (("_SKIPPED_S", 0.02), ("_BE_ALONE_S", 0.1), ("_LEARNING_S", 0.01)):
+    for name, seconds in (("_SKIPPED_S", 0.02), ("_BEST_EFFORT_ALONE_S", 0.1), ("_LEARNING_S", 0.01)):
         monkeypatch.setattr(stage, name, seconds)
 
     def run(*arguments):
@@ -36,17 +36,25 @@ def gone(pids):
     return not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
+def rows_of(bench) -> Rows:
+    return Rows(bench.out / "pairs.csv")
+
+
+def by_cell(bench, role) -> dict:
+    return {row["cell"]: row for row in rows_of(bench).rows if row["role"] == role}
+
+
 def test_a_pair_is_measured_and_not_measured_again(bench):
     code, said = bench("--pairs", "bert+bert", "--modes", "time-sliced")
     assert code == 0, said.err
-    assert "[3/11] bert+bert, time-sliced, be-alone:device:200us" in said.err
-    rows = {row["cell"]: row for row in Records(bench.out).rows}
-    assert len(rows) == 11 and rows["gate"]["n"] == "5" and rows["gate"]["p99_is_max"] == "1"
-    assert float(rows["alone"]["p50_ms"]) >= 1 and rows["alone"]["be_jobs_per_s"] == ""
-    assert 1 < float(rows["be-alone"]["be_jobs_per_s"]) < 500
-    assert float(rows["none"]["be_launches_per_s"]) == pytest.approx(1000, rel=0.3)
-    assert rows["none"]["sluice"] == "9.9" and rows["none"]["gpu"] == "stand-in"
-    assert (bench.out / "pairs.png").exists()
+    assert "[3/11] bert+bert, time-sliced, best effort alone, device:200us" in said.err
+    critical, best_effort = by_cell(bench, CRITICAL), by_cell(bench, BEST_EFFORT)
+    assert len(critical) == 9 and critical["gate"]["jobs"] == "5" and critical["gate"]["p99_ms"] == ""
+    assert float(critical["alone"]["p50_ms"]) >= 1 and "alone" not in best_effort
+    assert 1 < float(best_effort["best effort alone"]["per_s"]) < 500
+    assert int(best_effort["none"]["launches"]) > 0 and best_effort["none"]["gated"] != ""
+    assert critical["none"]["sluice"] == "9.9" and critical["none"]["gpu"] == "stand-in"
+    assert (bench.out / "pairs.html").exists()
     # In the order of the cells; three of them have `device:200us`, and programs of its own a fourth.
     assert bench.stand_ins.policies_set() == ["device:200us", "none", "event:1", "event:2", "gate",
                                               "sync:1", "device:200us"]
@@ -61,20 +69,19 @@ def test_a_program_that_dies_fails_its_pair_only(bench, monkeypatch):
     code, said = bench("--pairs", "resnet50+training,bert+bert", "--modes", "time-sliced",
                        "--policies", "none")
     assert code == 1 and "resnet50 (critical) ended before 'measuring'" in said.err
-    records = Records(bench.out)
-    assert [(row["pair"], row["cell"]) for row in records.errors] == [("resnet50+training", "alone")]
-    assert {row["pair"] for row in records.rows} == {"bert+bert"}
+    rows = rows_of(bench)
+    assert [(row["subject"], row["cell"]) for row in rows.errors] == [("resnet50+training", "alone")]
+    assert {row["subject"] for row in rows.rows} == {"bert+bert"}
     assert gone(bench.stand_ins.client_pids())
 
 
 def test_a_cell_that_cannot_be_measured_leaves_the_others(bench, monkeypatch):
     monkeypatch.setenv("STAND_IN_OLD", "1")
-    code, said = bench("--pairs", "bert+bert", "--modes", "time-sliced", "--policies",
-                       "device:200us+notice,none")
+    code, said = bench("--pairs", "bert+bert", "--modes", "time-sliced", "--policies", "announced,none")
     assert code == 1 and "no sluice_v1_job_announce" in said.err
-    records = Records(bench.out)
-    assert [row["cell"] for row in records.errors] == ["device:200us+notice"]
-    assert "none" in [row["cell"] for row in records.rows]
+    rows = rows_of(bench)
+    assert [row["cell"] for row in rows.errors] == ["device:200us, announced"]
+    assert "none" in [row["cell"] for row in rows.rows]
 
 
 @pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
@@ -82,33 +89,35 @@ def test_policies_and_counters_are_those_of_sluice(bench, monkeypatch):
     """With the real `sluice exec`, `set` and `status`, and kernels on the simulated GPU."""
     monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
     monkeypatch.setattr(stage, "_LEARNING_S", 0.2)
-    monkeypatch.setattr(cli, "need_gpu", lambda *_: None)  # the simulated one will do
-    code, said = bench("--programs", str(Path(__file__).parent / "pairs_simulated"), "--pairs",
-                       "bert+bert", "--modes", "time-sliced", "--jobs", "10", "--policies",
-                       "none,gate,device:200us,device:200us+notice")
+    monkeypatch.setattr(cli, "gpus", lambda *_: None)  # the simulated one will do
+    code, said = bench("--programs", str(Path(__file__).parent / "pairs_simulated"), "--exec-gpu", "sim",
+                       "--pairs", "bert+bert", "--modes", "time-sliced", "--jobs", "10", "--policies",
+                       "none,gate,device:200us,announced")
     assert code == 0, said.err
-    rows = {row["cell"]: row for row in Records(bench.out).rows}
-    launches = {cell: int(row["be_launches"]) for cell, row in rows.items() if row["be_launches"]}
-    assert launches.keys() == rows.keys() - {"alone"} and min(launches.values()) > 0
-    assert rows["none"]["be_gated"] == "0" and int(rows["gate"]["be_gated"]) > 0
-    for cell in ("device:200us", "device:200us+notice"):
-        assert int(rows[cell]["be_waited"]) > 0
-    assert all(row["be_unattached"] in ("", "0") for row in rows.values())
+    best_effort = by_cell(bench, BEST_EFFORT)
+    assert best_effort.keys() == {"best effort alone", "none", "gate", "device:200us",
+                                  "device:200us, announced"}
+    assert min(int(row["launches"]) for row in best_effort.values()) > 0
+    assert best_effort["none"]["gated"] == "0" and int(best_effort["gate"]["gated"]) > 0
+    for cell in ("device:200us", "device:200us, announced"):
+        assert int(best_effort[cell]["waited"]) > 0
+        assert best_effort[cell]["bypassed"] == "0"
 
 
 def test_the_programs_of_mps_get_a_daemon_that_ends(bench):
-    code, said = bench("--pairs", "bert+bert", "--modes", "MPS", "--policies", "none,priority")
+    code, said = bench("--pairs", "bert+bert", "--modes", "MPS + priority,MPS", "--policies", "none")
     assert code == 0, said.err
-    assert [row["cell"] for row in Records(bench.out).rows] == ["alone", "be-alone", "priority",
-                                                               "none"]
+    found = [(row["mode"], row["cell"]) for row in rows_of(bench).rows if row["role"] == CRITICAL]
+    assert found == [("MPS + priority", "alone"), ("MPS + priority", "none"), ("MPS", "alone"),
+                     ("MPS", "none")]
     daemons = bench.stand_ins.daemon_pids()
     assert len(daemons) == 2 and gone(daemons) and gone(bench.stand_ins.client_pids())
 
 
 def test_nothing_is_begun_that_would_end_after_the_limit(bench):
     code, said = bench("--pairs", "bert+bert", "--limit-s", "10")
-    assert code == 0 and "20 cells are left" in said.err
-    assert not bench.stand_ins.client_pids()
+    assert code == 0 and "cells are left" in said.err
+    assert not rows_of(bench).rows
 
 
 def test_a_signal_ends_the_programs(bench, tmp_path):
@@ -116,12 +125,12 @@ def test_a_signal_ends_the_programs(bench, tmp_path):
         [sys.executable, "-m", "sluice_tools.bench", "pairs", "--programs",
          str(bench.stand_ins.programs), "--pairs", "bert+bert", "--out", str(bench.out)],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    assert "cells to measure, 0 are there" in process.stderr.readline()
     assert "[1/" in process.stderr.readline()
+    assert "critical:" in process.stderr.readline()
     process.terminate()
     process.communicate(timeout=30)
     assert process.returncode == 143
-    assert gone(bench.stand_ins.client_pids()) and len(Records(bench.out).rows) == 1
+    assert gone(bench.stand_ins.client_pids()) and len(rows_of(bench).rows) == 1
 
 
 def test_a_program_that_does_not_answer_is_an_error():

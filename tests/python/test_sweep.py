@@ -9,6 +9,7 @@ from report_runs import MS, traced_pair
 from trace_files import TraceFile
 
 from sluice_tools.errors import CommandError
+from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
 from sluice_tools.sweep import cli, delay, objective, outcome, plan
 
 EXPERIMENT = {
@@ -45,10 +46,11 @@ def test_values():
 
 
 def test_the_cells_change_one_model_only():
-    cells = dict(plan.cells(EXPERIMENT, "model_A", ["sync:4"]))
-    assert list(cells) == ["model_A alone", "model_B alone", "sync:4"]
-    assert [m["output_file_name"] for m in cells["model_B alone"]["models"]] == ["model_B"]
-    assert cells["model_B alone"]["models"][0]["control"] == {"control": False}
+    cells = dict(plan.cells(EXPERIMENT, "model_A", "model_B", ["sync:4"]))
+    assert list(cells) == ["alone", "best effort alone", "sync:4"]
+    assert [m["output_file_name"] for m in cells["alone"]["models"]] == ["model_B"]
+    assert [m["output_file_name"] for m in cells["best effort alone"]["models"]] == ["model_A"]
+    assert cells["alone"]["models"][0]["control"] == {"control": False}
     low, high = cells["sync:4"]["models"]
     assert low["control"] == {"control": True, "policy": "sync:4"}
     assert high == EXPERIMENT["models"][1]
@@ -112,24 +114,23 @@ def test_a_trace_without_executions_gives_no_queue(tmp_path):
     assert delay.measured_queue(tmp_path, "A", "B") is None
 
 
-def rows(policies):
+def rows(policies, jobs=100):
     """B: 1 ms alone, + 0.1 ms for each of min(N, 5); A: 10 ms alone, + 4 ms / N."""
 
-    def row(cell, model, mean, repeat):
+    def row(cell, role, mean, repeat):
         return {
-            "cell": cell,
-            "model": model,
-            "repeat": repeat,
+            "subject": "A", "mode": "", "cell": cell, "role": role, "repeat": str(repeat), "note": "",
+            "jobs": str(jobs), "per_s": str(1000 / mean), "unit": "jobs",
             **{f"{name}_ms": str(mean) for name in ("mean", "p50", "p99")},
         }
 
     for repeat in (1, 2):
-        yield row("A alone", "A", 10, repeat)
-        yield row("B alone", "B", 1, repeat)
+        yield row("best effort alone", BEST_EFFORT, 10, repeat)
+        yield row("alone", CRITICAL, 1, repeat)
         for policy in policies:
             n = plan.number(policy) or 1000
-            yield row(policy, "A", 10 + 4 / n + 0.001 * repeat, repeat)
-            yield row(policy, "B", 1 + 0.1 * min(n, 5), repeat)
+            yield row(policy, BEST_EFFORT, 10 + 4 / n + 0.001 * repeat, repeat)
+            yield row(policy, CRITICAL, 1 + 0.1 * min(n, 5), repeat)
 
 
 def test_the_outcome():
@@ -143,9 +144,17 @@ def test_the_outcome():
     assert found.execution[0] == pytest.approx(4)
     assert "gate" not in found.predicted
     text = outcome.markdown(found, "kind")
-    assert "| sync:2 (best) | 1.200 | 1.20 |" in text
-    assert "12.001 [12.001-12.002]" not in text
+    assert "| sync:2 | 100 | 1.200 [1.200-1.200] | 1.20 |" in text
+    assert "Best for 'slowdown with p50 <= 1.2': sync:2" in text
     assert "off by 0.0 %" in text
+
+
+def test_no_value_is_named_best_from_a_few_jobs():
+    policies = ["sync:1", "sync:2", "sync:4"]
+    found = outcome.judge(
+        list(rows(policies, jobs=1)), "A", "B", policies, objective.parse(objective.DEFAULT), None
+    )
+    assert found.answer().startswith("No value is named best: a cell has 1 job of a model")
 
 
 def test_a_cell_in_which_no_job_ended(tmp_path):
@@ -153,15 +162,15 @@ def test_a_cell_in_which_no_job_ended(tmp_path):
     some = [
         row
         | (
-            {"p50_ms": "None", "mean_ms": "None", "p99_ms": "None"}
-            if (row["cell"], row["model"]) == ("sync:2", "B")
+            {"p50_ms": "", "mean_ms": "", "p99_ms": "", "jobs": "0"}
+            if (row["cell"], row["role"]) == ("sync:2", CRITICAL)
             else {}
         )
         for row in rows(policies)
     ]
     found = outcome.judge(some, "A", "B", policies, objective.parse(objective.DEFAULT), None)
     assert (found.best, found.errors) == ("sync:1", None)
-    assert "| sync:2 | - | - |" in outcome.markdown(found, "kind")
+    assert "| sync:2 | 0 | - | - |" in outcome.markdown(found, "kind")
 
 
 @pytest.fixture
@@ -178,8 +187,12 @@ low = content["models"][0].get("control", {{}}).get("policy", "")
 if low == "sync:666": sys.exit(1)
 models = [{{"log": m["output_file_name"], "model": m["model_name"], "pid": i, "jobs": 3, "priority": i,
            "policy": "gate", "mean_ms": 2.0, "p50_ms": 2.0, "p99_ms": 2.5, "throughput_per_s": 9.0,
-           "collided": None, "uncollided": None}} for i, m in enumerate(content["models"])]
-json.dump({{"models": models, "simulated": True, "time_scale": 10}}, open("results.json", "w"))
+           "collided": None, "uncollided": None, "on_cpu": False,
+           "log_file": m["output_file_name"] + ".log"}} for i, m in enumerate(content["models"])]
+for model in models:
+    open(model["log"] + ".csv", "w").write("jct_ms\\n" + "9.0\\n" + "2.0\\n" * 30)
+json.dump({{"models": models, "simulated": True, "time_scale": 10, "real_duration_s": 5,
+           "gpu": {{"name": "Some GPU"}}}}, open("results.json", "w"))
 """)
     script.chmod(0o755)
     monkeypatch.setenv("SLUICE_PROGRAM", str(script))
@@ -236,8 +249,8 @@ def test_a_run_that_fails_does_not_end_the_sweep(sweep):
     assert code == 1
     assert "sync:666: sluice run exited with 1" in said.err
     text = (sweep.folder / "out" / "sweep.md").read_text()
-    assert "| sync:666 | - |" in text
-    assert "| sync:2 | 2.000 |" in text or "| sync:2 (best) | 2.000 |" in text
+    assert "Not measured: sync:666" in text
+    assert "| sync:2 | 30 | 2.000 |" in text
 
 
 @pytest.mark.parametrize(
@@ -261,5 +274,5 @@ def test_a_missing_gpu_is_said_once(sweep):
     code, said, runs = sweep("--policy", "sync:{1,2}", "--gpu", "real")
     assert (code, runs) == (1, [])
     assert said.err == (
-        "sluice sweep: it needs an NVIDIA GPU: no NVIDIA driver; --gpu sim takes the simulated one\n"
+        "sluice sweep: no NVIDIA GPU can be used: no NVIDIA driver; --gpu sim takes the simulated one\n"
     )

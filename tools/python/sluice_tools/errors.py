@@ -6,6 +6,7 @@ import sys
 EXIT_FINE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130  # Ctrl-C
 
 
 class CommandError(Exception):

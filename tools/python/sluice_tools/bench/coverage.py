@@ -4,8 +4,8 @@ import sys
 import time
 from pathlib import Path
 
-from sluice_tools.bench import experiments
-from sluice_tools.bench.session import session
+from sluice_tools.measure import experiments
+from sluice_tools.measure.programs import session
 
 FIELDS = ("program", "role", "entry", "launches", "gated", "captured", "waited", "bypassed",
           "unhooked")
@@ -37,6 +37,10 @@ def _rows(program: str, clients: list) -> list:
     return rows
 
 
+def _how(options) -> experiments.How:
+    return experiments.How(options.sluice, options.gpu, options.device, options.seconds)
+
+
 def _experiment(options, name: str, changes: dict) -> list:
     model = {"model_name": "resnet50", "input_file_path": "synthetic", **changes}
     models = [
@@ -45,14 +49,14 @@ def _experiment(options, name: str, changes: dict) -> list:
         {**model, "output_file_name": "high", "priority": 1, "sleep_time": 0.01,
          "control": {"control": True, "policy": "gate"}}]
     folder = options.out / "coverage" / name.replace(", ", "-").replace(" ", "-")
-    experiments.run_models(options, folder, {"models": models})
+    experiments.run_models(_how(options), folder, {"models": models})
     return _rows(name, experiments.clients_of(folder))
 
 
 def _program(options, name: str, flags: list) -> list:
     serve = str(Path(__file__).resolve().parents[3] / "examples" / "serve.py")
     command = [sys.executable, serve, "--device", f"cuda:{options.device}", "--seconds", "600"]
-    with session(options.sluice) as opened:
+    with session(options.sluice, options.gpu) as opened:
         started = [opened.start([*command, "--period-ms", "0", *flags], 0, "device:4", {}),
                    opened.start([*command, "--period-ms", "10", *flags], 1, "gate", {})]
         for program in started:

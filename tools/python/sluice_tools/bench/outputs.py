@@ -1,14 +1,15 @@
 """Whether the outputs of two models are bitwise the same alone and together under the gate."""
 
-from sluice_tools.bench import experiments
+from sluice_tools.bench import published
+from sluice_tools.measure import experiments
 
 FIELDS = ("pair", "model", "mode", "jobs alone", "jobs together", "outputs alone",
           "outputs together", "equal")
 
 _CONTROL = {"control": True, "policy": "device:4"}
 _PAIRS = {
-    "published": [{**experiments.LOW, "control": _CONTROL},
-                  {**experiments.HIGH, "sleep_time": 0.1, "control": _CONTROL}],
+    "published": [{**published.LOW, "control": _CONTROL},
+                  {**published.HIGH, "sleep_time": 0.1, "control": _CONTROL}],
     "ResNet-152 b64 and ResNet-50, CUDA graphs": [
         {"model_name": "resnet152", "backend": "torchscript", "input_file_path": "synthetic",
          "output_file_name": "A", "priority": 0, "batch_size": 64, "cuda_graph": True,
@@ -21,7 +22,8 @@ _PAIRS = {
 
 def _digests(options, folder, models: list, mps: bool) -> dict:
     """Hashes of every job's outputs, by model."""
-    experiments.run_models(options, folder, {"models": models, "mps": mps}, "--digest")
+    how = experiments.How(options.sluice, options.gpu, options.device, options.seconds)
+    experiments.run_models(how, folder, {"models": models, "mps": mps}, "--digest")
     return {model["output_file_name"]:
             [line.split()[1] for line in
              (folder / f"{model['output_file_name']}.digest").read_text().splitlines()]

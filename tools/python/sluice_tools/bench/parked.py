@@ -4,8 +4,7 @@ import sys
 import time
 from pathlib import Path
 
-from sluice_tools.bench.programs import mps
-from sluice_tools.bench.session import session
+from sluice_tools.measure.programs import mps, session
 
 FIELDS = ("mode", "beside", "call", "n", "p50_us", "max_us")
 
@@ -25,7 +24,7 @@ def _cell(options, mode: str, beside: str) -> list:
     train = Path(__file__).resolve().parents[3] / "examples" / "train.py"
     probe = [sys.executable, "-m", "sluice_tools.bench.parked_probe", "--device",
              str(options.device), "--seconds", str(options.seconds)]
-    with mps(mode == "MPS") as environment, session(options.sluice) as opened:
+    with mps(options.sluice, mode == "MPS") as environment, session(options.sluice) as opened:
         if beside != "nobody":
             training = opened.start(
                 [sys.executable, str(train), "--device", f"cuda:{options.device}", "--amp", "bf16",

@@ -1,13 +1,14 @@
-"""What a sweep found: medians over the repeats, the best value, and the delay model beside them."""
+"""What a sweep found: the best value, and the delay model of the original experiment beside it."""
 
-import statistics
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from sluice_tools.measure import table
+from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, number
+from sluice_tools.measure.statistics import ENOUGH_TO_JUDGE
+from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, middle, summarize
 from sluice_tools.sweep import delay, objective, plan
-
-FIGURES = ("mean", "p50", "p99")
 
 
 @dataclass
@@ -16,31 +17,41 @@ class Outcome:
     critical: str
     policies: list
     objective: objective.Objective
-    alone: dict  # by model: figure: ms
-    cells: dict  # by policy: model: figure: (median, least, most) in ms
-    words: dict  # by policy: p50, p99, mean, slowdown; × alone
+    entries: dict[str, Entry]  # by cell
+    means: dict  # by role: cell: mean JCTs in ms, a value per repeat
+    words: dict = field(default_factory=dict)  # by policy: p50, p99, mean, slowdown; × alone
     best: str | None = None
     kept: bool = False
-    queue: object = None
+    queue: delay.Queue | None = None
     execution: tuple | None = None  # a and b, ms
     predicted: dict = field(default_factory=dict)  # by policy: (critical mean, swept mean) in ms
     errors: tuple | None = None  # percent, of each
     depth: float | None = None  # queued kernels, fitted to the measurement
     depth_error: float | None = None
 
-    def answer(self) -> list:
+    def answer(self) -> str:
+        if few := self._few_jobs():
+            return few
         if self.best is None:
-            return ["No value could be judged: a model ended no job in a cell (--duration)."]
+            return "No value could be judged: a model ended no job in a cell (--duration)."
         one, mine = self.words[self.best], self.objective.text()
-        head = (
-            f"Best for '{mine}': {self.best}"
-            if self.kept
-            else f"No value keeps '{mine}'; {self.best} misses it least"
-        )
-        return [
-            f"{head}: {self.critical} p50 {one['p50']:.2f} × alone, p99 {one['p99']:.2f} ×; "
-            f"{self.swept} {one['slowdown']:.3f} × alone."
-        ]
+        head = (f"Best for '{mine}': {self.best}" if self.kept else
+                f"No value keeps '{mine}'; {self.best} misses it least")
+        p99 = "" if one["p99"] is None else f", p99 {one['p99']:.2f} ×"
+        text = (f"{head}: {self.critical} p50 {one['p50']:.2f} × alone{p99}; "
+                f"{self.swept} {one['slowdown']:.3f} × alone.")
+        if max(entry.repeats for entry in self.entries.values()) == 1:
+            text += " One repeat: differences of a few percent may be chance (--repeats 3)."
+        return text
+
+    def _few_jobs(self) -> str:
+        """A value is called best only on jobs enough of both models in every cell."""
+        fewest = min((min([*entry.jobs, *entry.best_effort_jobs], default=0)
+                      for policy in self.policies if (entry := self.entries.get(policy))), default=0)
+        if fewest >= ENOUGH_TO_JUDGE:
+            return ""
+        return (f"No value is named best: a cell has {fewest} job{'' if fewest == 1 else 's'} of a "
+                f"model, and it takes at least {ENOUGH_TO_JUDGE} (--duration).")
 
     def model_text(self) -> list:
         if not self.errors:
@@ -48,17 +59,18 @@ class Outcome:
         a, b = self.execution
         texts = [
             f"Execution delay of {self.swept} = {a:.3g} ms / N {'+' if b >= 0 else '-'} {abs(b):.3g} ms, by "
-            f"least squares: off by {percent(self.errors[1])} of its mean JCT, on average."
-        ]
+            f"least squares: off by {percent(self.errors[1])} of its mean JCT, on average."]
         if self.queue is None:
-            return texts + ["No preemption delay: the traced run holds no times of execution."]
+            return [*texts, "No preemption delay: the traced run holds no times of execution."]
         return [
             f"Preemption delay of {self.critical} = min(N, queued) × {self.queue.kernel_ms:.3g} ms (mean "
             f"kernel of {self.swept}), with what was queued when each job of a traced run under gate began "
             f"(mean {self.queue.depths.mean():.0f}): off by {percent(self.errors[0])} of its mean JCT, on "
             f"average. With the number queued fitted ({self.depth:.1f}): off by "
-            f"{percent(self.depth_error)}."
-        ] + texts
+            f"{percent(self.depth_error)}.", *texts]
+
+    def mean(self, role: str, cell: str) -> float | None:
+        return middle(self.means[role].get(cell, []))
 
 
 def percent(value: float) -> str:
@@ -67,52 +79,34 @@ def percent(value: float) -> str:
 
 def judge(rows: list, swept: str, critical: str, policies: list, wanted, queue) -> Outcome:
     """rows: of the sweep's CSV."""
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    alone = {
-        name: {one: _spread(rows, f"{name} alone", name, one)[0] for one in FIGURES} for name in models
-    }
-    cells = {
-        policy: {name: {one: _spread(rows, policy, name, one) for one in FIGURES} for name in models}
-        for policy in policies
-    }
-    found = Outcome(swept, critical, policies, wanted, alone, cells, {}, queue=queue)
-    for policy, cell in cells.items():
-        words = {one: _times(cell[critical][one][0], alone[critical][one]) for one in FIGURES}
-        found.words[policy] = words | {"slowdown": _times(cell[swept]["mean"][0], alone[swept]["mean"])}
-    found.best, found.kept = objective.best(
-        {policy: one for policy, one in found.words.items() if None not in one.values()}, wanted
-    )
+    entries = {entry.cell: entry for entry in summarize(rows)}
+    means: dict = {CRITICAL: {}, BEST_EFFORT: {}}
+    for row in rows:
+        value = number(row, "mean_ms")
+        if row["role"] in means and value is not None:
+            means[row["role"]].setdefault(row["cell"], []).append(value)
+    found = Outcome(swept, critical, policies, wanted, entries, means, queue=queue)
+    alone = found.mean(BEST_EFFORT, BEST_EFFORT_ALONE)
+    for policy in policies:
+        x = entries[policy].x if policy in entries else {}
+        slow = found.mean(BEST_EFFORT, policy)
+        found.words[policy] = {name: middle(x.get(name, [])) for name in ("p50", "p99", "mean")}
+        found.words[policy]["slowdown"] = slow / alone if slow and alone else None
+    found.best, found.kept = objective.best(found.words, wanted)
     _predict(found)
     return found
 
 
-def _spread(rows: list, cell: str, model: str, figure: str) -> tuple:
-    values = [
-        float(row[f"{figure}_ms"])
-        for row in rows
-        if (row["cell"], row["model"]) == (cell, model) and row[f"{figure}_ms"] not in ("", "None")
-    ]
-    return (statistics.median(values), min(values), max(values)) if values else (None, None, None)
-
-
-def _times(value, base):
-    return value / base if value is not None and base else None
-
-
 def _predict(found: Outcome) -> None:
-    usable = [
-        policy
-        for policy in found.policies
-        if plan.number(policy) and not plan.in_time(policy) and None not in found.words[policy].values()
-    ]
+    usable = [policy for policy in found.policies
+              if plan.number(policy) and not plan.in_time(policy)
+              and None not in (found.words[policy]["mean"], found.words[policy]["slowdown"])]
     if len(usable) < 3:
         return
     n = np.array([plan.number(policy) for policy in usable])
-    high, low = (
-        np.array([found.cells[policy][name]["mean"][0] for policy in usable])
-        for name in (found.critical, found.swept)
-    )
-    base_high, base_low = (found.alone[name]["mean"] for name in (found.critical, found.swept))
+    high, low = (np.array([found.mean(role, policy) for policy in usable])
+                 for role in (CRITICAL, BEST_EFFORT))
+    base_high, base_low = found.mean(CRITICAL, ALONE), found.mean(BEST_EFFORT, BEST_EFFORT_ALONE)
     found.execution = delay.execution_fit(n, low - base_low)
     expected_low = base_low + found.execution[0] / n + found.execution[1]
     expected_high = base_high + found.queue.delay_ms(n) if found.queue else np.full(len(n), np.nan)
@@ -120,72 +114,20 @@ def _predict(found: Outcome) -> None:
     if found.queue:
         found.depth = delay.fitted_depth(n, high - base_high, found.queue.kernel_ms)
         found.depth_error = delay.error_percent(
-            base_high + np.minimum(n, found.depth) * found.queue.kernel_ms, high
-        )
-    found.predicted = {
-        policy: (float(a), float(b)) for policy, a, b in zip(usable, expected_high, expected_low)
-    }
+            base_high + np.minimum(n, found.depth) * found.queue.kernel_ms, high)
+    found.predicted = {policy: (float(a), float(b))
+                       for policy, a, b in zip(usable, expected_high, expected_low)}
 
 
-def table(found: Outcome) -> dict:
-    """Heads and rows of texts, for the page and for Markdown."""
-    head = [
-        "policy",
-        f"{found.critical} p50 ms",
-        "× alone",
-        "p99 ms",
-        "× alone",
-        "mean ms",
-        "× alone",
-        "predicted",
-        f"{found.swept} mean ms",
-        "× alone",
-        "predicted",
-    ]
-    base = found.alone[found.critical]
-    rows = [
-        [
-            "alone",
-            *(text for one in ("p50", "p99", "mean") for text in (_text(base[one]), "1.00")),
-            "-",
-            _text(found.alone[found.swept]["mean"]),
-            "1.00",
-            "-",
-        ]
-    ]
-    for policy in found.policies:
-        cell, words = found.cells[policy], found.words[policy]
-        said = found.predicted.get(policy, (None, None))
-        row = [policy + (" (best)" if policy == found.best and found.kept else "")]
-        for one in ("p50", "p99", "mean"):
-            row += [_range(cell[found.critical][one]), _text(words[one], 2)]
-        rows.append(
-            row
-            + [
-                _text(said[0]),
-                _range(cell[found.swept]["mean"]),
-                _text(words["slowdown"], 2),
-                _text(said[1]),
-            ]
-        )
-    return {"head": head, "rows": rows}
-
-
-def _text(value, digits: int = 3) -> str:
-    if value is None or np.isnan(value):
-        return "-"
-    return f"{value:.{digits if digits == 2 or value < 10 else 1}f}"
-
-
-def _range(spread: tuple) -> str:
-    middle, least, most = spread
-    if middle is None or least == most:
-        return _text(middle)
-    return f"{_text(middle)} [{_text(least)}-{_text(most)}]"
-
-
-def markdown(found: Outcome, kind: str) -> str:
-    shown = table(found)
-    lines = [shown["head"], ["---"] * len(shown["head"]), *shown["rows"]]
-    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return "\n\n".join([kind, text, *found.answer(), *found.model_text()]) + "\n"
+def markdown(found: Outcome, kind: str, failures: tuple = ()) -> str:
+    entries = list(found.entries.values())
+    parts = [kind, table.markdown(entries), " ".join(table.notes(entries)), *failures, found.answer()]
+    if found.predicted:
+        head = ("policy", f"{found.critical} mean ms", "predicted", f"{found.swept} mean ms", "predicted")
+        lines = [head, ("---",) * len(head)]
+        for policy, (high, low) in found.predicted.items():
+            values = (found.mean(CRITICAL, policy), high, found.mean(BEST_EFFORT, policy), low)
+            lines.append((policy, *("-" if np.isnan(ms) else f"{ms:.{table.digits(ms)}f}"
+                                    for ms in values)))
+        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join([*parts, *found.model_text()]) + "\n"

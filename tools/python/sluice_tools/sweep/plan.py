@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from sluice_tools.errors import usage_error
+from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
 _POLICY = re.compile(r"none|gate|(sync|event|device):[1-9][0-9]*|device:[1-9][0-9]*us")
 
@@ -113,9 +114,10 @@ def together(content: dict, log: str, policy: str) -> dict:
     return changed
 
 
-def cells(content: dict, log: str, policies: list) -> list:
+def cells(content: dict, swept: str, high: str, policies: list) -> list:
     """(name of the cell, experiment)."""
-    names = [model["output_file_name"] for model in content["models"]]
-    return [(f"{name} alone", alone(content, name)) for name in names] + [
-        (policy, together(content, log, policy)) for policy in policies
+    return [
+        (ALONE, alone(content, high)),
+        (BEST_EFFORT_ALONE, alone(content, swept)),
+        *((policy, together(content, swept, policy)) for policy in policies),
     ]

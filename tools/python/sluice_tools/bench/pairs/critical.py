@@ -1,6 +1,6 @@
 """The critical program of `sluice bench pairs`: plain PyTorch, one job per arrival.
 
-Commands: load; calibrate (jobs); run (jobs, seconds, skip_s, period_ms, arrivals, seed, notice_ms);
+Commands: load; calibrate (jobs); run (jobs, seconds, skip_s, period_ms, arrivals, seed, announce_ms);
 quit. Run as `python -m sluice_tools.bench.pairs.critical --model resnet50 --device cuda:0`.
 """
 

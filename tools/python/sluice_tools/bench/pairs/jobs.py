@@ -61,10 +61,10 @@ class _Tally:
         self.active_ns = self.dropped = 0
 
 
-def _one(work, sluice: Sluice, due: int, notice_ns: int):
+def _one(work, sluice: Sluice, due: int, announce_ns: int):
     announced = 0
-    if notice_ns:
-        wait_until(due - notice_ns)
+    if announce_ns:
+        wait_until(due - announce_ns)
         if time.monotonic_ns() < due:
             announced = sluice.announce(due)
     wait_until(due)
@@ -78,10 +78,10 @@ def _one(work, sluice: Sluice, due: int, notice_ns: int):
 
 def _serve(work, sluice, request, measuring) -> dict:
     period_ns = request["period_ms"] * 1e6
-    notice_ns = round(request.get("notice_ms", 0) * 1e6)
+    announce_ns = round(request.get("announce_ms", 0) * 1e6)
     kind = request.get("arrivals", "periodic")
     patience_ns = _PATIENCE[kind] * period_ns
-    start = time.monotonic_ns() + notice_ns
+    start = time.monotonic_ns() + announce_ns
     counted_from = start + round(request.get("skip_s", 0) * 1e9)
     limit_ns = request["seconds"] * 1e9
     tally, window = _Tally(), None
@@ -96,7 +96,7 @@ def _serve(work, sluice, request, measuring) -> dict:
         if time.monotonic_ns() - due > patience_ns:
             tally.dropped += window is not None
             continue
-        began, done = _one(work, sluice, due, notice_ns)
+        began, done = _one(work, sluice, due, announce_ns)
         if window is not None:
             tally.latency_ns.append(done - due)
             tally.late_ns.append(began - due)

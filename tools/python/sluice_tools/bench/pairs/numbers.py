@@ -1,24 +1,11 @@
-"""From what was seen in a cell to the figures of its row."""
+"""From what two programs answered to the figures of their rows."""
 
 from bisect import bisect_right
 
-# With fewer jobs, the 99th percentile is one of the two or three slowest: the slowest stands in.
-ENOUGH_FOR_P99 = 300
+from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
+from sluice_tools.measure.statistics import latency_figures, percentile
 
-_COUNTS = ("gated", "captured", "waited", "held_ns")
-_BYPASSES = ("failed_open", "unattached", "foreign_capture")
-
-
-def quantile(values: list, share: float):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
-
-
-def tail(values: list) -> tuple:
-    """The 99th percentile, and whether the maximum stands in for it."""
-    if len(values) < ENOUGH_FOR_P99:
-        return max(values, default=None), True
-    return quantile(values, 0.99), False
+_SUMMED = ("gated", "captured", "waited", "held_ns")
 
 
 def jobs_between(ends_ns: list, begin_ns: int, end_ns: int) -> float:
@@ -36,50 +23,34 @@ def jobs_between(ends_ns: list, begin_ns: int, end_ns: int) -> float:
 
 
 def counters(client: dict) -> dict:
-    """Of all launch entries of a client of `sluice status --json` together."""
-    sums = {name: sum(entry.get(name, 0) for entry in client["coverage"]) for name in _COUNTS}
-    for name in _BYPASSES:
-        sums[name] = sum(entry["bypassed"].get(name, 0) for entry in client["coverage"])
-    sums |= {name: client.get(name, 0) for name in ("launches", "max_hold_opened",
-                                                    "unknown_launches")}
-    return sums
+    """The counters of a client of `sluice status --json`, over all launch entries."""
+    sums = {name: sum(entry[name] for entry in client["coverage"]) for name in _SUMMED}
+    return sums | {name: client[name] for name in
+                   ("launches", "bypassed", "max_hold_opened", "unknown_launches")}
 
 
-def rounded(value, digits: int):
-    return "" if value is None else round(value, digits)
-
-
-def critical_figures(done: dict) -> dict:
+def critical_row(done: dict, client: str, period_ms: float) -> dict:
     """done: the answer `done` of the critical program."""
-    latency = done["latency_ms"]
-    window_ms = (done["end_ns"] - done["begin_ns"]) / 1e6
-    p99, is_max = tail(latency)
+    window_s = (done["end_ns"] - done["begin_ns"]) / 1e9
     return {
-        "n": len(latency), "window_s": round(window_ms / 1e3, 3),
-        "p50_ms": rounded(quantile(latency, 0.5), 4), "p99_ms": rounded(p99, 4),
-        "p99_is_max": int(is_max), "max_ms": rounded(max(latency, default=None), 4),
-        "mean_ms": rounded(sum(latency) / len(latency) if latency else None, 4),
-        "late_p99_ms": rounded(quantile(done["late_ms"], 0.99), 4), "dropped": done["dropped"],
-        "active_share": rounded(done["active_ms"] / window_ms, 5),
-    }
+        "client": client, "role": CRITICAL, "window_s": window_s, "period_ms": period_ms,
+        "per_s": len(done["latency_ms"]) / window_s, "unit": "jobs",
+        "late_p99_ms": percentile(done["late_ms"], 0.99), "dropped": done["dropped"],
+        "active_share": done["active_ms"] / 1e3 / window_s,
+    } | latency_figures(done["latency_ms"])
 
 
-def best_effort_figures(ends_ns: list, begin_ns: int, end_ns: int, before, after) -> dict:
-    """before, after: (monotonic seconds, counters(), client) at both ends of the window, or None."""
+def best_effort_row(ends_ns: list, begin_ns: int, end_ns: int, client: str, policy: str, before,
+                    after) -> dict:
+    """before, after: the client of `sluice status --json` at both ends of the window, or None."""
     seconds = (end_ns - begin_ns) / 1e9
-    figures = {"be_jobs_per_s": round(jobs_between(ends_ns, begin_ns, end_ns) / seconds, 5)}
+    jobs = jobs_between(ends_ns, begin_ns, end_ns)
+    row = {"client": client, "role": BEST_EFFORT, "policy": policy, "window_s": seconds,
+           "jobs": int(jobs), "per_s": jobs / seconds, "unit": "jobs"}
     if before is None or after is None:
-        return figures
-    (at, first, _), (until, last, client) = before, after
+        return row
+    first, last = counters(before), counters(after)
     more = {name: last[name] - first[name] for name in last}
-    return figures | {
-        "be_launches": more["launches"],
-        "be_launches_per_s": round(more["launches"] / (until - at), 2),
-        "be_gated": more["gated"], "be_captured": more["captured"], "be_waited": more["waited"],
-        "be_held_ms": round(more["held_ns"] / 1e6, 3), "be_failed_open": more["failed_open"],
-        "be_unattached": more["unattached"], "be_foreign_capture": more["foreign_capture"],
-        "be_max_hold_opened": more["max_hold_opened"],
-        "be_unknown_launches": more["unknown_launches"],
-        "be_longest_us": client.get("longest_ns", 0) / 1e3,
-        "be_bare_graph_us": client.get("bare_graph_ns", 0) / 1e3,
-    }
+    more["held_ms"] = more.pop("held_ns") / 1e6
+    return row | more | {"longest_us": after["longest_ns"] / 1e3,
+                         "ungated_graph_us": after["bare_graph_ns"] / 1e3}

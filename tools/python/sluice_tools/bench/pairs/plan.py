@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
+
 CRITICAL = {
     "resnet50": "ResNet-50, batch 1, one CUDA graph",
     "bert": "BERT-large-like encoder, batch 1, 128 tokens, one CUDA graph",
@@ -19,55 +21,72 @@ PAIRS = NAMED + tuple(
     pair for pair in (f"{critical}+{other}" for critical in CRITICAL for other in BEST_EFFORT)
     if pair not in NAMED)
 
-MODES = ("time-sliced", "MPS")
+TIME_SLICED, MPS_PRIORITY, MPS = "time-sliced", "MPS + priority", "MPS"
+MODES = (TIME_SLICED, MPS_PRIORITY, MPS)
 LOAD = 0.15
 DEVICE = "device:200us"
-NOTICE_MS = 2.0
-
+ANNOUNCED, PREDICTED = f"{DEVICE}, announced", f"{DEVICE}, predicted"
+BEST_EFFORT_ALONE_DEVICE = f"{BEST_EFFORT_ALONE}, {DEVICE}"
+ANNOUNCE_MS = 2.0
 # The pair that is also measured at another load and with other arrivals.
 VARIED = "resnet50+resnet152"
 
 
 @dataclass(frozen=True)
-class Cell:
+class Condition:
+    """What runs in a cell. Both programs are always loaded."""
+
     name: str
-    policy: str = "none"
-    critical: bool = True     # whether critical jobs arrive,
-    best_effort: bool = True  # and whether best-effort jobs run: both programs are there always
-    notice_ms: float = 0.0
-    load: float = LOAD
-    arrivals: str = "periodic"
+    policy: str = "none"  # of the best-effort program
+
+    @property
+    def critical(self) -> bool:
+        """Whether critical jobs arrive."""
+        return not self.name.startswith(BEST_EFFORT_ALONE)
+
+    @property
+    def best_effort(self) -> bool:
+        """Whether best-effort jobs run."""
+        return self.name != ALONE
+
+    @property
+    def announce_ms(self) -> float:
+        return ANNOUNCE_MS if self.name == ANNOUNCED else 0.0
 
 
-ALONE = Cell("alone", best_effort=False)
-BE_ALONE = Cell("be-alone", critical=False)
-BE_ALONE_DEVICE = Cell(f"be-alone:{DEVICE}", DEVICE, critical=False)
-
-_DEVICE_CELLS = (Cell(DEVICE, DEVICE), Cell(f"{DEVICE}+notice", DEVICE, notice_ms=NOTICE_MS))
-_TIME_SLICED = (ALONE, BE_ALONE, BE_ALONE_DEVICE, *_DEVICE_CELLS,
-                *(Cell(policy, policy) for policy in ("none", "event:1", "event:2", "gate", "sync:1")))
-_PRIORITIES = (ALONE, BE_ALONE, BE_ALONE_DEVICE, Cell(f"priority+{DEVICE}", DEVICE),
-               Cell(f"priority+{DEVICE}+notice", DEVICE, notice_ms=NOTICE_MS),
-               Cell("priority"), Cell("priority+event:1", "event:1"))
-_PREDICTED = {"time-sliced": (Cell(f"{DEVICE}+predicted", DEVICE),),
-              "MPS": (Cell(f"priority+{DEVICE}+predicted", DEVICE),)}
-_VARIED = tuple(
-    Cell(name, policy, best_effort=name != "alone", load=load, arrivals=arrivals)
-    for load, arrivals in ((0.5, "periodic"), (LOAD, "poisson"))
-    for name, policy in (("alone", "none"), (DEVICE, DEVICE), ("none", "none"),
-                         ("event:2", "event:2")))
+_CONDITIONS = {
+    condition.name: condition for condition in (
+        Condition(ALONE), Condition(BEST_EFFORT_ALONE),
+        Condition(BEST_EFFORT_ALONE_DEVICE, DEVICE), Condition(DEVICE, DEVICE),
+        Condition(ANNOUNCED, DEVICE), Condition(PREDICTED, DEVICE),
+        *(Condition(policy, policy) for policy in ("none", "event:1", "event:2", "gate", "sync:1")))}
+_OF_MODE = {
+    TIME_SLICED: (ALONE, BEST_EFFORT_ALONE, BEST_EFFORT_ALONE_DEVICE, DEVICE, ANNOUNCED, "none",
+                  "event:1", "event:2", "gate", "sync:1"),
+    MPS_PRIORITY: (ALONE, BEST_EFFORT_ALONE, BEST_EFFORT_ALONE_DEVICE, DEVICE, ANNOUNCED, "none",
+                   "event:1"),
+    MPS: (ALONE, BEST_EFFORT_ALONE, "none"),
+}
+CONDITIONS = tuple(_CONDITIONS)
 
 
 @dataclass(frozen=True)
-class Group:
-    """Cells that are measured with the same two processes."""
+class Variant:
+    """Conditions that are measured with the same two processes."""
 
     pair: str
     mode: str
     repeat: int
-    cells: tuple
-    priorities: bool = True  # under MPS: the best-effort program's client priority is the lower
-    predicts: bool = False   # whether the critical program's jobs, which come regularly, are predicted
+    conditions: tuple[Condition, ...]
+    load: float = LOAD
+    arrivals: str = "periodic"
+    predicts: bool = False  # whether regular jobs are predicted, as is the interposer's default
+
+    @property
+    def subject(self) -> str:
+        if self.arrivals == "poisson":
+            return f"{self.pair}, Poisson arrivals"
+        return self.pair if self.load == LOAD else f"{self.pair}, load {self.load:.0%}"
 
     @property
     def critical(self) -> str:
@@ -78,41 +97,33 @@ class Group:
         return self.pair.split("+")[1]
 
 
-def cell_names() -> list:
-    """What --policies may name."""
-    return list(dict.fromkeys(cell.name for cell in (*_TIME_SLICED, *_PRIORITIES,
-                                                   *sum(_PREDICTED.values(), ()))))
+def _chosen(names: tuple, policies) -> tuple:
+    """Those asked for, and what they are compared with."""
+    kept = [name for name in names if not policies or name in policies]
+    wanted = {*kept, ALONE, BEST_EFFORT_ALONE} if kept else set()
+    return tuple(_CONDITIONS[name] for name in names if name in wanted)
 
 
-def _cells(pair: str, mode: str) -> tuple:
-    if mode == "MPS":
-        return _PRIORITIES
-    return _TIME_SLICED + (_VARIED if pair == VARIED else ())
+def _varied(repeat: int, policies) -> list[Variant]:
+    names = (ALONE, BEST_EFFORT_ALONE, DEVICE, "none", "event:2")
+    return [Variant(VARIED, TIME_SLICED, repeat, _chosen(names, policies), load, arrivals)
+            for load, arrivals in ((0.5, "periodic"), (LOAD, "poisson"))]
 
 
-def _chosen(cells: tuple, policies) -> tuple:
-    """Those asked for, and what they are held against."""
-    kept = [cell for cell in cells if not policies or cell.name in policies]
-    if not kept:
-        return ()
-    variants = {(cell.load, cell.arrivals) for cell in kept}
-    return tuple(cell for cell in cells if cell in kept or cell == BE_ALONE or
-                 (cell.name == ALONE.name and (cell.load, cell.arrivals) in variants))
-
-
-def groups(pairs=PAIRS, modes=MODES, policies=(), repeats: int = 3) -> list:
-    """The most valuable first: the named pairs once, the rest once, then the named pairs again.
-    MPS without client priorities, and prediction, need programs of their own and come last."""
+def variants(pairs=PAIRS, modes=MODES, policies=(), repeats: int = 3) -> list[Variant]:
+    """The most valuable first: the named pairs once, the rest once, then the named pairs again."""
     named = [pair for pair in PAIRS if pair in pairs and pair in NAMED]
     rest = [pair for pair in PAIRS if pair in pairs and pair not in NAMED]
-    turns = [(named, 1), (rest, 1)] + [(named, repeat) for repeat in range(2, repeats + 1)]
-    found = []
-    for turn, repeat in turns:
-        found += [Group(pair, mode, repeat, _chosen(_cells(pair, mode), policies))
-                  for pair in turn for mode in MODES if mode in modes]
-        if "MPS" in modes and (not policies or "none" in policies):
-            found += [Group(pair, "MPS", repeat, (Cell("none"),), priorities=False)
-                      for pair in turn]
-        found += [Group(pair, mode, repeat, _chosen(_PREDICTED[mode], policies), predicts=True)
-                  for pair in turn if pair in NAMED for mode in MODES if mode in modes]
-    return [group for group in found if group.cells]
+    found: list[Variant] = []
+    for turn, repeat in [(named, 1), (rest, 1)] + [(named, n) for n in range(2, repeats + 1)]:
+        for pair in turn:
+            found += [Variant(pair, mode, repeat, _chosen(_OF_MODE[mode], policies))
+                      for mode in MODES if mode in modes]
+            if pair == VARIED and TIME_SLICED in modes:
+                found += _varied(repeat, policies)
+        # Prediction is switched when a process starts, so it needs processes of its own.
+        if not policies or PREDICTED in policies:
+            found += [Variant(pair, mode, repeat, (_CONDITIONS[PREDICTED],), predicts=True)
+                      for pair in turn if pair in NAMED for mode in (TIME_SLICED, MPS_PRIORITY)
+                      if mode in modes]
+    return [variant for variant in found if variant.conditions]

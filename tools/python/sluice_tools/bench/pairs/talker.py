@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 
-from sluice_tools.bench.programs import Program
+from sluice_tools.measure.programs import Program
 
 ANSWER_S = 60
 _QUIT_S = 10

@@ -1,0 +1,61 @@
+"""`sluice demo` as a whole, with phases too short for its figures to mean anything."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from sluice_tools.demo.plan import DEFAULT, PHASES, experiment
+from sluice_tools.measure.rows import BEST_EFFORT, Rows
+
+pytestmark = pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
+
+
+def demo(folder, *arguments) -> subprocess.Popen:
+    return subprocess.Popen(
+        [os.environ["SLUICE_TEST_PROGRAM"], "demo", "--gpu", "sim", "--out", str(folder), *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder.parent)
+
+
+def test_it_ends_with_a_table_of_all_policies_and_a_verdict(tmp_path):
+    process = demo(tmp_path / "demo", "--seconds-per-phase", "3")
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    assert max(map(len, out.splitlines())) <= 100
+    assert "SIMULATED" in out and "\nnext: sluice report" in out
+    assert f"Under {DEFAULT} the critical p50 falls from" in out
+    rows = Rows(tmp_path / "demo" / "rows.csv").rows
+    assert all(int(row["jobs"]) > 0 for row in rows)
+    hooked = {row["cell"]: row for row in rows if row["role"] == BEST_EFFORT and row["launches"]}
+    assert list(hooked) == [phase.name for phase in PHASES if phase.policy]
+    for cell, row in hooked.items():
+        assert f"\n{cell} " in out
+        # Every launch is either subject to the gate or bypassed for a reason. The counters are read
+        # one after the other while the process launches on.
+        counted = int(row["gated"]) + int(row["bypassed"])
+        assert int(row["launches"]) == pytest.approx(counted, abs=5)
+        assert (row["bypassed"] == "0") == (cell != "none")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo"]
+
+
+def test_ctrl_c_prints_the_finished_phases_and_leaves_nothing(tmp_path):
+    process = demo(tmp_path / "demo", "--seconds-per-phase", "2")
+    log = tmp_path / "demo" / "best-effort-alone" / "best_effort.log"
+    deadline = time.monotonic() + 60
+    while not (log.exists() and "\nJCT " in log.read_text()):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "\nalone " in out and "best effort alone" not in out
+    pids = json.loads((log.parent / "models_pid.json").read_text())
+    assert not any(os.path.exists(f"/proc/{pid}") for _, pid in pids)
+
+
+def test_an_announced_phase_announces():
+    models = [experiment(phase)["models"][-1].get("announce_ms") for phase in PHASES]
+    assert models == [None] * (len(PHASES) - 1) + [2]

@@ -1,0 +1,1 @@
+"""`sluice compare`: two commands of the user, alone, without gating, and under policies."""

@@ -1,0 +1,197 @@
+"""The command line of `sluice compare`."""
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import re
+import signal
+import sys
+from pathlib import Path
+
+from sluice_tools.command import run_command
+from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, Parser, usage_error
+from sluice_tools.measure import page, table, verdict
+from sluice_tools.measure.commands import Commands, Timing
+from sluice_tools.measure.experiments import sluice_program
+from sluice_tools.measure.needs import gpus, need_mps
+from sluice_tools.measure.programs import mps
+from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, output_folder
+from sluice_tools.measure.sitting import Group, Sitting
+from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, summarize
+
+_USAGE = "sluice compare [OPTIONS] -- CRITICAL COMMAND -- BEST-EFFORT COMMAND"
+_EXAMPLES = """\
+Both commands must run until they are ended (SIGTERM), and are started anew for every cell. They need
+no change: a job of the critical command begins with its first launch when idle and ends when its GPU
+work is done; a program that calls sluice_job_begin() and sluice_job_end() says so itself. The speed of
+the best-effort command is its launches per second.
+
+examples:
+  sluice compare -- python serve.py -- python train.py
+  sluice compare --target p99=20ms --seconds 30 -- ./server --port 8000 -- python train.py
+  sluice compare --policy device:200us --policy event:2 --mps -- python serve.py -- python train.py
+  sluice compare --gpu sim --seconds 5 -- sluice-example-spin --period-ms 20 -- sluice-example-spin
+
+Called again with the same --out it goes on where it was stopped. Exit codes: 0; 1 a cell failed;
+2 wrong usage; 130 ended by Ctrl-C (prints what is measured)
+"""
+BARE = "bare"
+DEFAULT = "device:200us"
+_POLICIES = ("device:100us", DEFAULT, "device:500us", "device:2000us")
+_POLICY = re.compile(r"gate|(sync|event|device):[1-9][0-9]*|device:[1-9][0-9]*us")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="sluice compare", usage=_USAGE, epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Measure two programs of your own on one GPU: each alone, both bare (nothing gated), "
+                    "both under the default policy and other values of T. Ends with a table, a verdict "
+                    "and a page.")
+    parser.add_argument("--policy", action="append", metavar="P",
+                        help="a policy of the best-effort command; may be given again (default: "
+                             f"{', '.join(_POLICIES)})")
+    parser.add_argument("--target", metavar="T",
+                        help="what is good enough, as p99=20ms or p99=1.2x: chooses T for it")
+    parser.add_argument("--seconds", type=float, default=15.0, metavar="S",
+                        help="measured time of a cell (default 15)")
+    parser.add_argument("--warm-up", type=float, default=5.0, metavar="S",
+                        help="time between the first work and the measured time (default 5)")
+    parser.add_argument("--start-limit", type=float, default=300.0, metavar="S",
+                        help="the longest that a command may load (default 300)")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="default 3")
+    parser.add_argument("--mps", action="store_true",
+                        help="under an MPS daemon of its own, best effort with the lower client priority")
+    parser.add_argument("--gpu", choices=("real", "sim"), default="real",
+                        help="sim: the simulated GPU, for programs of the driver API")
+    parser.add_argument("--out", type=Path, default=Path("results/compare"), metavar="DIR",
+                        help="default results/compare")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    return parser
+
+
+def split(arguments: list) -> tuple[list, list, list]:
+    """Options, critical command, best-effort command. Raises CommandError."""
+    parts: list[list] = [[]]
+    for word in arguments:
+        if word == "--" and len(parts) < 3:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    if len(parts) < 3 or not parts[1] or not parts[2]:
+        raise usage_error(f"two commands are needed, each after --, as in: {_USAGE}")
+    return parts[0], parts[1], parts[2]
+
+
+def _options(arguments: list):
+    parser = _parser()
+    if {"-h", "--help"} & set(arguments[:arguments.index("--") if "--" in arguments else None]):
+        parser.parse_args(["--help"])
+    own, critical, best_effort = split(arguments)
+    options = parser.parse_args(own)
+    options.commands = {CRITICAL: critical, BEST_EFFORT: best_effort}
+    options.policies = list(dict.fromkeys(options.policy or _POLICIES))
+    for policy in options.policies:
+        if not _POLICY.fullmatch(policy):
+            raise usage_error(f"--policy: '{policy}' is no policy, such as device:200us or event:2 "
+                              "(without gating is always measured)")
+    options.wanted = verdict.parse_target(options.target) if options.target else None
+    if min(options.seconds, options.start_limit) <= 0 or options.warm_up < 0 or options.repeats < 1:
+        raise usage_error("--seconds, --start-limit and --repeats must be above 0")
+    return options
+
+
+def _group(options, sluice: str, folder: Path, mode: str) -> Group:
+    """All cells before the next repeat, so that a drift of the machine shows as range."""
+    timing = Timing(options.seconds, options.warm_up, options.start_limit)
+    shown = {ALONE: (CRITICAL,), BEST_EFFORT_ALONE: (BEST_EFFORT,)}
+    lasting = options.seconds + options.warm_up
+
+    @contextlib.contextmanager
+    def opened():
+        with mps(sluice, options.mps) as environment:
+            commands = Commands(sluice, options.gpu, options.commands, timing, folder / "output",
+                                environment)
+
+            def measure(cell: Cell) -> list:
+                roles = shown.get(cell.name, (CRITICAL, BEST_EFFORT))
+                policy = "none" if cell.name in (*shown, BARE) else cell.name
+                return commands.measure(roles, policy, f"{cell.name}-{cell.repeat}".replace(" ", "-"))
+
+            yield measure
+
+    return Group([Cell("", mode, name, repeat, lasting)
+                  for repeat in range(1, options.repeats + 1)
+                  for name in (*shown, BARE, *options.policies)], opened)
+
+
+def _claim(options, folder: Path) -> None:
+    """Rows of other commands in one CSV would be compared as if they were the same."""
+    file = folder / "commands.json"
+    text = json.dumps(options.commands | {"gpu": options.gpu, "seconds": options.seconds}, indent=2) + "\n"
+    if file.exists() and file.read_text() != text:
+        raise usage_error(f"{folder} holds the comparison of other commands, or of another --seconds; "
+                          "give another --out")
+    file.write_text(text)
+
+
+def answers(options, entries: list[Entry]) -> list[str]:
+    """The verdict, the most important sentence first."""
+    by_cell = {entry.cell: entry for entry in entries}
+    found = []
+    if BARE in by_cell:
+        judged = [policy for policy in dict.fromkeys((DEFAULT, *options.policies)) if policy in by_cell]
+        found += [verdict.judge(by_cell[BARE], by_cell[policy]) for policy in judged[:1]]
+    return [text for text in (*found, verdict.choose_spacing(entries, options.wanted)) if text]
+
+
+def _about(name: str, options, mode: str) -> list[str]:
+    simulated = " SIMULATED: times are the simulated GPU's, stretched." if options.gpu == "sim" else ""
+    return [f"{name}, {mode}.{simulated}",
+            f"critical: {' '.join(options.commands[CRITICAL])}",
+            f"best effort: {' '.join(options.commands[BEST_EFFORT])}",
+            f"{BARE}: policy none, so Sluice observes both and gates nothing."]
+
+
+def _show(options, rows: Rows, folder: Path, name: str, mode: str) -> None:
+    entries = summarize([row for row in rows.rows if row["mode"] == mode])
+    about, said = _about(name, options, mode), answers(options, entries)
+    failures = table.failures(rows.errors)
+    markdown = "\n\n".join(["\n".join(about), table.markdown(entries), *table.notes(entries), *failures,
+                            *said])
+    (folder / "compare.md").write_text(markdown + "\n")
+    has_page = all(importlib.util.find_spec(package) for package in page.PACKAGES)
+    if has_page:
+        page.write(folder / "compare.html", "compare", "Sluice: two programs on one GPU",
+                   [(about[0], options.gpu == "sim")], entries, said, closing=about[1:] + failures)
+    if options.json:
+        print(json.dumps({"gpu": name, "mode": mode, "cells": [vars(entry) for entry in entries],
+                          "verdict": said, "failed": failures}, indent=2))
+        return
+    print(table.wrapped([*about, "", table.text(entries), *table.notes(entries), *failures, "", *said]))
+    print(f"\npage: {folder / 'compare.html'}" if has_page else
+          "\nno page: this Python lacks plotly or jinja2 (./x reports)")
+
+
+def _run(options) -> int:
+    sluice = sluice_program()
+    name = gpus(sluice, options.gpu)["devices"][0]["name"]
+    if options.mps:
+        need_mps("time slicing (without --mps)")
+    mode = "MPS + priority" if options.mps else "time-sliced"
+    with output_folder(options.out) as folder:
+        _claim(options, folder)
+        rows = Rows(folder / "compare.csv")
+        result = Sitting("sluice compare", rows, [_group(options, sluice, folder, mode)],
+                         machine={"gpu": name}).run()
+        _show(options, rows, folder, name, mode)
+    if result.interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_FAILED if result.failed else EXIT_FINE
+
+
+def main() -> int:
+    # The programs end with this one, as they do with Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    return run_command("compare", lambda: _run(_options(sys.argv[1:])))

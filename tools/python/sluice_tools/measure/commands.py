@@ -1,0 +1,195 @@
+"""Cells that are commands of the user: started under `sluice exec`, watched through the board.
+
+Nothing is asked of the programs. A job of the critical program is what Sluice takes for one: between
+sluice_job_begin() and sluice_job_end(), or from the first launch to the end of its GPU work.
+"""
+
+import contextlib
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluice_tools.measure.programs import Program, Session, session
+from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
+from sluice_tools.measure.sitting import CellError
+from sluice_tools.measure.statistics import latency_figures
+
+_PRIORITY = {CRITICAL: 1, BEST_EFFORT: 0}
+_STEP_S = 0.1  # between two looks at the programs
+_COUNTERS = ("launches", "held_ns", "waits", "bypassed")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds: `warm_up` after both programs work, then `window`; `start` is the longest for loading."""
+
+    window: float
+    warm_up: float
+    start: float
+
+
+class Watch:
+    """What `sluice top --json --follow` sees of a session, from a thread of its own."""
+
+    def __init__(self, sluice: str, name: str):
+        self._process = subprocess.Popen(
+            [sluice, "top", "--json", "--follow", "--interval", "0.02", "--session", name],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self._lock = threading.Lock()
+        self._jobs: dict[int, list] = {priority: [] for priority in _PRIORITY.values()}
+        self._missed = 0
+        self._last: dict[int, dict] = {}  # by pid
+        self._gone = dict.fromkeys(_PRIORITY.values(), 0)  # launches of clients that have ended
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        for line in self._process.stdout:
+            with contextlib.suppress(ValueError):
+                self._take(json.loads(line))
+
+    def _take(self, line: dict) -> None:
+        with self._lock:
+            seen = {client["pid"]: client for client in line.get("clients", ())}
+            for pid, client in self._last.items():
+                if pid not in seen:
+                    self._gone[client["priority"]] += client["launches"]
+            self._last = seen
+            for client in seen.values():
+                self._missed += client["jobs_missed"]
+                self._jobs.setdefault(client["priority"], []).extend(client["jobs_ns"])
+
+    def clear(self) -> None:
+        """Forgets the jobs so far: the window begins."""
+        with self._lock:
+            for jobs in self._jobs.values():
+                jobs.clear()
+            self._missed = 0
+
+    def jobs_ms(self, role: str) -> list:
+        with self._lock:
+            return [ns / 1e6 for ns in self._jobs[_PRIORITY[role]]]
+
+    @property
+    def missed(self) -> int:
+        with self._lock:
+            return self._missed
+
+    def counters(self, role: str) -> dict:
+        """Summed over the clients of the role: a program may be several processes."""
+        priority = _PRIORITY[role]
+        with self._lock:
+            clients = [client for client in self._last.values() if client["priority"] == priority]
+            sums = {name: sum(client[name] for client in clients) for name in _COUNTERS}
+            sums["launches"] += self._gone[priority]
+            return sums
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+        self._thread.join()
+        self._process.stdout.close()
+
+
+class Commands:
+    """Measures cells of two commands. commands: by role. folder: for what the programs print."""
+
+    def __init__(self, sluice: str, gpu: str, commands: dict, timing: Timing, folder: Path,
+                 environment=lambda below: {}):
+        self._sluice = sluice
+        self._gpu = gpu
+        self._commands = commands
+        self._timing = timing
+        self._folder = folder
+        self._environment = environment
+
+    def measure(self, roles: tuple, policy: str, label: str) -> list:
+        """Starts the commands of `roles`, measures them together, and returns a row each.
+
+        policy: of the best-effort command; "none" means that nothing is gated, only observed. The
+        critical command has the same policy, which matters only where something outranks it.
+        """
+        with session(self._sluice, self._gpu) as opened:
+            programs = {role: self._start(opened, role, policy, label) for role in roles}
+            with self._watch(opened) as watch:
+                self._wait_until_working(programs, watch)
+                self._sleep(programs, self._timing.warm_up)
+                watch.clear()
+                before = {role: watch.counters(role) for role in roles}
+                began = time.monotonic()
+                self._sleep(programs, self._timing.window)
+                seconds = time.monotonic() - began
+                return [self._row(role, policy, watch, before[role], seconds) for role in roles]
+
+    def _start(self, opened: Session, role: str, policy: str, label: str) -> Program:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = role.replace(" ", "-")
+        return opened.start(self._commands[role], _PRIORITY[role], policy,
+                            self._environment(role == BEST_EFFORT), options=("--name", name),
+                            log=self._folder / f"{label}-{name}.log")
+
+    @contextlib.contextmanager
+    def _watch(self, opened: Session) -> Iterator[Watch]:
+        watch = Watch(self._sluice, opened.name)
+        try:
+            yield watch
+        finally:
+            watch.end()
+
+    def _wait_until_working(self, programs: dict, watch: Watch) -> None:
+        """The critical command has ended a job, and the best-effort command launches."""
+        deadline = time.monotonic() + self._timing.start
+        while True:
+            waiting = [role for role in programs if not self._works(role, watch)]
+            if not waiting:
+                return
+            self._check(programs)
+            if time.monotonic() > deadline:
+                raise CellError(self._why_idle(waiting[0], programs[waiting[0]], watch))
+            time.sleep(_STEP_S)
+
+    @staticmethod
+    def _works(role: str, watch: Watch) -> bool:
+        return bool(watch.jobs_ms(role)) if role == CRITICAL else watch.counters(role)["launches"] > 0
+
+    def _why_idle(self, role: str, program: Program, watch: Watch) -> str:
+        launches = watch.counters(role)["launches"]
+        what = (f"launched {launches} times, but ended no job" if launches else
+                "has launched nothing on the GPU")
+        return (f"the {role} command {what} within {self._timing.start:g} s (--start-limit): "
+                f"{program.said()}")
+
+    def _sleep(self, programs: dict, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._check(programs)
+            time.sleep(min(left, _STEP_S))
+
+    @staticmethod
+    def _check(programs: dict) -> None:
+        for role, program in programs.items():
+            if how := program.describe_end():
+                raise CellError(f"the {role} command {how}; it must run until it is ended")
+
+    def _row(self, role: str, policy: str, watch: Watch, before: dict, seconds: float) -> dict:
+        jobs_ms = watch.jobs_ms(role)
+        after = watch.counters(role)
+        more = {name: after[name] - before[name] for name in before}
+        row = {
+            "client": " ".join(self._commands[role])[:200], "role": role, "policy": policy,
+            "window_s": seconds, "launches": more["launches"], "bypassed": more["bypassed"],
+            "waited": more["waits"], "held_ms": more["held_ns"] / 1e6}
+        if role == CRITICAL:
+            row |= latency_figures(jobs_ms) | {
+                "per_s": len(jobs_ms) / seconds, "unit": "jobs",
+                "active_share": sum(jobs_ms) / 1e3 / seconds}
+            if watch.missed:
+                row["note"] = f"{watch.missed} jobs were too short to be seen one by one."
+        else:
+            # Jobs of a best-effort program are what it says they are, or nothing: launches are exact.
+            row |= {"per_s": more["launches"] / seconds, "unit": "launches"}
+        return row

@@ -1,0 +1,51 @@
+"""The one figure of every measurement: critical latency against best-effort speed. Needs plotly."""
+
+import plotly.graph_objects as go
+
+from sluice_tools.measure.summary import Entry, middle
+from sluice_tools.report.figures import GREY, PALETTE, Figure, base
+
+# Above it, one point would press all others together: it is drawn at the edge and named there.
+_HIGHEST = 6.0
+_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "cross", "star", "hexagon")
+
+
+def tradeoff(entries: list[Entry], kind: str = "", title: str = "") -> Figure | None:
+    """A point per condition: x is best-effort speed, y is latency times alone (p50, and a bar up to
+    p99, or to the slowest job where there are too few for a p99). Bars along x are the repeats.
+
+    None where no cell has both. kind: a suffix for the axes, ", simulated" for instance.
+    """
+    drawn = [entry for entry in entries if entry.together and entry.share and entry.x["p50"]]
+    if not drawn:
+        return None
+    figure = base(430, f"best-effort speed, % of its own alone{kind}", f"critical latency, × alone{kind}")
+    for index, entry in enumerate(drawn):
+        figure.add_trace(_point(entry, index))
+    figure.add_hline(y=1, line={"color": GREY, "dash": "dot", "width": 1})
+    figure.update_yaxes(type="log", range=[-0.03, 0.8], tickvals=[1, 1.2, 1.5, 2, 3, 4, 6])
+    figure.update_xaxes(rangemode="tozero", ticksuffix=" %")
+    figure.update_layout(showlegend=True)
+    return Figure(
+        title,
+        "Best is bottom right. The marker is p50, the bar reaches to p99 (to the slowest job where fewer "
+        "than 100 jobs were measured). Median over the repeats.",
+        figure)
+
+
+def _point(entry: Entry, index: int) -> go.Scatter:
+    share = [100 * value for value in entry.share]
+    x, p50 = middle(share), middle(entry.x["p50"])
+    last = middle(entry.x["p99"] or entry.x["max"]) or p50
+    shown = min(p50, _HIGHEST)
+    return go.Scatter(
+        x=[x], y=[shown], name=entry.cell + (f" (p50 {p50:.0f} ×)" if p50 > _HIGHEST else ""),
+        mode="markers",
+        marker={"size": 11, "symbol": _SYMBOLS[index % len(_SYMBOLS)],
+                "color": PALETTE[index % len(PALETTE)]},
+        error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 5,
+                 "array": [max(min(last, _HIGHEST) - shown, 0)], "arrayminus": [0]},
+        error_x={"type": "data", "symmetric": False, "thickness": 1, "width": 3,
+                 "array": [max(share) - x], "arrayminus": [x - min(share)]},
+        hovertemplate=f"{entry.cell}<br>best effort %{{x:.1f}} %<br>p50 {p50:.2f} ×, p99 {last:.2f} ×"
+                      "<extra></extra>")

@@ -1,0 +1,33 @@
+"""What a measurement needs of the machine, asked before it begins: a cell that cannot run costs minutes."""
+
+import json
+import shutil
+import subprocess
+
+from sluice_tools.errors import run_error, usage_error
+
+ON_CPU = "--gpu sim tries the command on the CPU"
+SIMULATED = "--gpu sim takes the simulated one"
+
+
+def gpus(sluice: str, kind: str, index: int = 0, instead: str = SIMULATED) -> dict:
+    """What `sluice gpus --json` says. kind: auto, real or sim.
+
+    Raises CommandError where there is no such GPU, or none of this index; `instead` is what to do then.
+    """
+    said = subprocess.run([sluice, "gpus", "--gpu", kind, "--json"], capture_output=True, text=True,
+                          check=False)
+    if said.returncode != 0:
+        why = said.stderr.strip().removeprefix("sluice gpus: ")
+        raise run_error(f"no NVIDIA GPU can be used: {why}; {instead}")
+    found = json.loads(said.stdout)
+    last = len(found["devices"]) - 1
+    if not 0 <= index <= last:
+        raise usage_error(f"--device: found {index}, and the last GPU here is {last}")
+    return found
+
+
+def need_mps(instead: str) -> None:
+    """Raises CommandError without the MPS daemon's program; `instead` does without it."""
+    if not shutil.which("nvidia-cuda-mps-control"):
+        raise usage_error(f"nvidia-cuda-mps-control is in no folder of PATH; {instead} does without")

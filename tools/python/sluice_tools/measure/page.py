@@ -1,0 +1,48 @@
+"""The page of a measurement: the verdict, the figure, the table. Needs plotly and jinja2."""
+
+from pathlib import Path
+
+from sluice_tools.errors import run_error
+from sluice_tools.measure import table
+from sluice_tools.measure.figure import tradeoff
+from sluice_tools.measure.summary import Entry
+
+PACKAGES = ("numpy", "plotly", "jinja2")
+
+
+def write(file: Path, command: str, title: str, kinds: list, entries: list[Entry], answers: list,
+          groups: tuple = (), closing: tuple = ()) -> None:
+    """kinds: (text, doubtful), as in report.page; groups: further figures, likewise.
+
+    answers: sentences, the most important first. Raises CommandError if the page cannot be written.
+    """
+    from sluice_tools.report import page
+
+    kind = ", simulated" if any("imulated" in text for text, _ in kinds) else ""
+    blocks: dict[tuple, list] = {}
+    for entry in entries:
+        blocks.setdefault((entry.subject, entry.mode), []).append(entry)
+    drawn = [tradeoff(block, kind, ", ".join(filter(None, key)) if len(blocks) > 1 else "")
+             for key, block in blocks.items()]
+    text = page.render(
+        command, title, kinds,
+        [("Latency against best-effort speed", "", drawn, len(drawn) > 1), *groups],
+        heading="What came out?", answers=[("", answers[0], answers[1:])] if answers else [],
+        table=_table(entries), closing=list(closing))
+    try:
+        page.write(file, text)
+    except OSError as error:
+        raise run_error(f"cannot write {error.filename}: {error.strerror}") from error
+
+
+def _table(entries: list[Entry]) -> dict:
+    rows, before = [], None
+    several = len({(entry.subject, entry.mode) for entry in entries}) > 1
+    for entry in entries:
+        key = (entry.subject, entry.mode)
+        texts = [", ".join(filter(None, key)), *table.cells(entry)]
+        rows.append({"first": key != before,
+                     "cells": [{"text": text, "none": text == "-"} for text in texts[not several:]]})
+        before = key
+    head = ["what", *table.HEAD][not several:]
+    return {"head": head, "left": 1 + several, "rows": rows, "caption": " ".join(table.notes(entries))}

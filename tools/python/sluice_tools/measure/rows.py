@@ -1,0 +1,143 @@
+"""The CSV of a measurement: one row per client, cell and repeat, on the disk as soon as it is known."""
+
+import contextlib
+import csv
+import fcntl
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluice_tools.errors import run_error, usage_error
+
+CRITICAL, BEST_EFFORT = "critical", "best effort"
+KEY = ("subject", "mode", "cell", "repeat")
+_FIELDS = (
+    *KEY, "client", "role", "policy",
+    # Latency of the jobs that ended in the window. p99_ms is empty where there are too few jobs.
+    "jobs", "window_s", "mean_ms", "p50_ms", "p99_ms", "max_ms",
+    # Speed; its unit is "jobs" or "launches".
+    "per_s", "unit",
+    # Share of the window in which a job of the client was active.
+    "active_share", "period_ms", "late_p99_ms", "dropped", "collided_ms", "uncollided_ms",
+    # What the interposer counted in the window.
+    "launches", "gated", "captured", "waited", "bypassed", "held_ms", "max_hold_opened",
+    "unknown_launches", "longest_us", "ungated_graph_us",
+    "gpu", "driver", "torch", "sluice", "date", "note", "error",
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One condition of one repeat. `seconds`: about how long it takes to measure."""
+
+    subject: str
+    mode: str
+    name: str
+    repeat: int = 1
+    seconds: float = 0.0
+
+    @property
+    def key(self) -> tuple:
+        return self.subject, self.mode, self.name, str(self.repeat)
+
+
+def number(row: dict, name: str) -> float | None:
+    """None where the row has no such figure."""
+    return float(row[name]) if row.get(name) not in (None, "") else None
+
+
+class Rows:
+    """The rows of one CSV. A cell that failed has one row with an error, which a later row replaces."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        self._cells: dict[tuple, list] = {}
+        if file.exists():
+            self._read()
+
+    def _read(self) -> None:
+        with self.file.open(newline="") as text:
+            reader = csv.DictReader(text)
+            if tuple(reader.fieldnames or ()) != _FIELDS:
+                raise usage_error(f"{self.file} has other columns than this version writes; name "
+                                  "another folder with --out")
+            for row in reader:
+                if None not in row.values() and None not in row:  # else the write was cut off
+                    self._keep(row)
+
+    def _keep(self, row: dict) -> None:
+        key = tuple(row[name] for name in KEY)
+        kept = self._cells.get(key, [])
+        if row["error"]:
+            if all(one["error"] for one in kept):
+                self._cells[key] = [row]
+        else:
+            self._cells[key] = [one for one in kept if not one["error"]] + [row]
+
+    def has(self, cell: Cell) -> bool:
+        return any(not row["error"] for row in self._cells.get(cell.key, ()))
+
+    def of(self, cell: Cell) -> list:
+        return [row for row in self._cells.get(cell.key, ()) if not row["error"]]
+
+    @property
+    def rows(self) -> list:
+        return [row for rows in self._cells.values() for row in rows if not row["error"]]
+
+    @property
+    def errors(self) -> list:
+        return [row for rows in self._cells.values() for row in rows if row["error"]]
+
+    def add(self, cell: Cell, measured: list) -> None:
+        """All rows of a cell at once, so that half a cell is never in the file.
+
+        The rows are on the disk when this returns: the machine may be taken away the next moment.
+        """
+        rows = []
+        for figures in measured:
+            unknown = set(figures) - set(_FIELDS)
+            assert not unknown, f"no such column: {', '.join(sorted(unknown))}"
+            row = {name: _text(figures.get(name)) for name in _FIELDS} | dict(zip(KEY, cell.key))
+            rows.append(row)
+        text = io.StringIO()
+        writer = csv.DictWriter(text, _FIELDS, lineterminator="\n")
+        if not self.file.exists() or self.file.stat().st_size == 0:
+            writer.writeheader()
+        elif not self.file.read_bytes().endswith(b"\n"):
+            text.write("\n")
+        writer.writerows(rows)
+        with self.file.open("a", newline="") as file:
+            file.write(text.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        for row in rows:
+            self._keep(row)
+
+    def fail(self, cell: Cell, why: str) -> None:
+        self.add(cell, [{"error": " ".join(why.split()) or "failed"}])
+
+
+def _text(value) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+@contextlib.contextmanager
+def output_folder(folder: Path) -> Iterator[Path]:
+    """Makes the folder and locks it: two measurements in one folder would mix their rows.
+
+    The kernel releases the lock with the process, so a killed measurement blocks nothing.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise usage_error(f"--out: {folder} is in use by another measurement") from None
+            yield folder
+    except OSError as error:
+        raise run_error(f"--out: cannot write {error.filename or folder}: {error.strerror}") from error

@@ -1,0 +1,140 @@
+"""One call of a measuring command: the cells that are not measured yet, in order."""
+
+import contextlib
+import datetime
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sluice_tools.measure import summary
+from sluice_tools.measure.rows import Cell, Rows
+
+_FAILURES = (RuntimeError, OSError, ValueError, KeyError, subprocess.SubprocessError)
+
+
+class CellError(RuntimeError):
+    """This cell cannot be measured; the others of its group can."""
+
+
+@dataclass
+class Group:
+    """Cells that share what `open` makes: an MPS daemon, or programs that stay loaded.
+
+    `open()` gives a context manager; entering it gives a function that measures one cell and returns
+    its rows, as dictionaries of figures.
+    """
+
+    cells: list[Cell]
+    open: Callable[[], contextlib.AbstractContextManager]
+
+
+@dataclass
+class Outcome:
+    left: int = 0
+    failed: int = 0
+    interrupted: bool = False
+
+
+class Sitting:
+    """Measures groups of cells, with progress on standard error.
+
+    `limit_s`: begins no cell that would end later. `machine`: columns that every row gets.
+    """
+
+    def __init__(self, command: str, rows: Rows, groups: list[Group], limit_s: float | None = None,
+                 machine: dict | None = None):
+        self._command = command
+        self._rows = rows
+        self._groups = groups
+        self._machine = machine or {}
+        self._begin = time.monotonic()
+        self._end = self._begin + limit_s if limit_s else None
+        self._cells = [cell for group in groups for cell in group.cells]
+        self._todo = [cell for cell in self._cells if not rows.has(cell)]
+        self._spent = 0.0  # seconds, on cells that were to take self._planned
+        self._planned = 0.0
+        self._failed = 0
+
+    @property
+    def missing(self) -> int:
+        """How many cells are to be measured."""
+        return len(self._todo)
+
+    def run(self) -> Outcome:
+        if len(self._todo) < len(self._cells):
+            self._say(f"{len(self._cells) - len(self._todo)} of {len(self._cells)} cells are measured "
+                      "already")
+        interrupted = False
+        try:
+            for group in self._groups:
+                cells = [cell for cell in group.cells if not self._rows.has(cell)]
+                if cells and not self._measure_group(group, cells):
+                    break
+        except KeyboardInterrupt:
+            interrupted = True
+        return Outcome(len(self._todo), self._failed, interrupted)
+
+    def _measure_group(self, group: Group, cells: list[Cell]) -> bool:
+        """False once the time is up. A failure that is not the cell's own ends the group."""
+        cell = cells[0]
+        if self._too_late(cell):
+            return False
+        try:
+            with group.open() as measure:
+                for cell in cells:
+                    if self._too_late(cell):
+                        return False
+                    self._measure(measure, cell)
+        except _FAILURES as error:
+            self._fail(cell, error)
+        return True
+
+    def _measure(self, measure, cell: Cell) -> None:
+        self._say(f"[{self._place(cell)}/{len(self._cells)}] {_title(cell)}{self._time_left()}")
+        began = time.monotonic()
+        try:
+            measured = measure(cell)
+        except CellError as error:
+            return self._fail(cell, error)
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        self._rows.add(cell, [self._machine | figures | {"date": now} for figures in measured])
+        self._spent += time.monotonic() - began
+        self._planned += cell.seconds
+        self._todo.remove(cell)
+        self._say("    " + summary.one_line(self._rows.of(cell), self._rows.rows))
+
+    def _fail(self, cell: Cell, error: Exception) -> None:
+        self._failed += 1
+        if cell in self._todo:  # else it is measured, and what failed came after it
+            self._todo.remove(cell)
+            self._rows.fail(cell, str(error) or type(error).__name__)
+        self._say(f"{_title(cell)}: {error}")
+
+    def _place(self, cell: Cell) -> int:
+        return self._cells.index(cell) + 1
+
+    def _pace(self) -> float:
+        """Real seconds per planned second, loading included."""
+        return self._spent / self._planned if self._planned else 1.0
+
+    def _time_left(self) -> str:
+        seconds = self._pace() * sum(cell.seconds for cell in self._todo)
+        if seconds < 1:
+            return ""
+        text = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+        return f" (about {text} left)"
+
+    def _too_late(self, cell: Cell) -> bool:
+        return self._end is not None and time.monotonic() + self._pace() * cell.seconds > self._end
+
+    def _say(self, text: str) -> None:
+        print(f"{self._command}: {text}", file=sys.stderr, flush=True)
+
+
+def _title(cell: Cell) -> str:
+    parts = [cell.subject, cell.mode, cell.name]
+    if cell.repeat > 1:
+        parts.append(f"repeat {cell.repeat}")
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,136 @@
+"""What rows say together: each cell against both clients alone, over the repeats."""
+
+import statistics
+from dataclasses import dataclass, field
+
+from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, number
+
+ALONE, BEST_EFFORT_ALONE = "alone", "best effort alone"
+# Above this share of time with an active critical job, the ideal says nothing.
+_MOST_ACTIVE = 0.9
+_LATENCIES = ("p50", "p99", "mean", "max")
+
+
+@dataclass
+class Entry:
+    """One cell of a subject. Every figure is a list with a value per repeat, empty if not measured.
+
+    ms: latency of the critical client by figure (p50, p99, mean, max). x: the same, times alone.
+    speed: best-effort jobs (or launches) per second. share: speed against best effort alone.
+    of_ideal: share against the part of time in which no critical job was active.
+    """
+
+    subject: str
+    mode: str
+    cell: str
+    repeats: int = 0
+    jobs: list = field(default_factory=list)
+    best_effort_jobs: list = field(default_factory=list)
+    ms: dict = field(default_factory=lambda: {name: [] for name in _LATENCIES})
+    x: dict = field(default_factory=lambda: {name: [] for name in _LATENCIES})
+    speed: list = field(default_factory=list)
+    share: list = field(default_factory=list)
+    of_ideal: list = field(default_factory=list)
+    dropped: int = 0
+    notes: list = field(default_factory=list)
+
+    @property
+    def together(self) -> bool:
+        return self.cell not in (ALONE, BEST_EFFORT_ALONE)
+
+    @property
+    def fewest_jobs(self) -> int:
+        return min(self.jobs, default=0)
+
+
+def middle(values: list) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def summarize(rows: list) -> list[Entry]:
+    """One entry per subject, mode and cell, in the order in which they were first measured."""
+    found: dict[tuple, Entry] = {}
+    repeats: dict[tuple, set] = {}
+    for row in rows:
+        key = (row["subject"], row["mode"], row["cell"])
+        entry = found.setdefault(key, Entry(*key))
+        repeats.setdefault(key, set()).add(row["repeat"])
+        entry.repeats = len(repeats[key])
+        if row["role"] == CRITICAL:
+            _add_critical(entry, row, rows)
+        elif row["role"] == BEST_EFFORT:
+            _add_best_effort(entry, row, rows)
+        if row["note"] and row["note"] not in entry.notes:
+            entry.notes.append(row["note"])
+    return list(found.values())
+
+
+def _add_critical(entry: Entry, row: dict, rows: list) -> None:
+    entry.jobs.append(int(number(row, "jobs") or 0))
+    entry.dropped += int(number(row, "dropped") or 0)
+    for name in _LATENCIES:
+        ms = number(row, f"{name}_ms")
+        if ms is None:
+            continue
+        entry.ms[name].append(ms)
+        alone = _reference(row, rows, ALONE, lambda other, name=name: number(other, f"{name}_ms"))
+        if alone:
+            entry.x[name].append(ms / alone)
+
+
+def _add_best_effort(entry: Entry, row: dict, rows: list) -> None:
+    jobs, speed = number(row, "jobs"), number(row, "per_s")
+    if jobs is not None:
+        entry.best_effort_jobs.append(int(jobs))
+    if speed is None:
+        return
+    entry.speed.append(speed)
+    alone = _reference(row, rows, BEST_EFFORT_ALONE, lambda other: number(other, "per_s"))
+    if not alone:
+        return
+    share = speed / alone
+    entry.share.append(share)
+    active = _active_share(row, rows)
+    if active is not None and active <= _MOST_ACTIVE:
+        entry.of_ideal.append(share / (1 - active))
+
+
+def _active_share(row: dict, rows: list) -> float | None:
+    for other in rows:
+        same = all(other[name] == row[name] for name in ("subject", "mode", "cell", "repeat"))
+        if same and other["role"] == CRITICAL:
+            return number(other, "active_share")
+    return None
+
+
+def _reference(row: dict, rows: list, cell: str, figure) -> float | None:
+    """The figure of the cell `cell`: of the same repeat, else the median over the repeats."""
+    same = [other for other in rows if other["cell"] == cell and
+            all(other[name] == row[name] for name in ("subject", "mode", "role"))]
+    same = [other for other in same if other["repeat"] == row["repeat"]] or same
+    return middle([value for other in same if (value := figure(other)) is not None])
+
+
+def one_line(measured: list, rows: list) -> str:
+    """For the progress: what has just been measured."""
+    parts = []
+    for row in measured:
+        entry = Entry("", "", row["cell"])
+        if row["role"] == CRITICAL:
+            _add_critical(entry, row, rows)
+            last = "p99" if entry.ms["p99"] else "max"
+            parts.append(f"critical: {entry.fewest_jobs} jobs" + "".join(
+                f", {name} {value[0]:.3g} ms{times(entry.x[name])}"
+                for name in ("p50", last) if (value := entry.ms[name])))
+        elif row["role"] == BEST_EFFORT:
+            _add_best_effort(entry, row, rows)
+            if entry.share and row["cell"] != BEST_EFFORT_ALONE:
+                parts.append(f"best effort: {entry.share[0]:.0%} of alone")
+            elif entry.speed:
+                parts.append(f"best effort: {entry.speed[0]:.3g} {row['unit']}/s")
+    return "; ".join(parts)
+
+
+def times(values: list) -> str:
+    value = middle(values)
+    return "" if value is None else f" ({value:.2f} × alone)"

@@ -1,0 +1,134 @@
+"""The table of a measurement: for a terminal (at most 100 columns) and as Markdown."""
+
+import re
+import textwrap
+
+from sluice_tools.measure.statistics import ENOUGH_FOR_P99
+from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, middle
+
+HEAD = ("condition", "jobs", "p50 ms", "× alone", "p99 ms", "× alone", "best effort", "of ideal")
+_COLUMNS = 100
+_RANGE = re.compile(r" \[[^\]]*\]")
+_LEFT = 1  # columns that are aligned to the left
+LEGEND = (
+    "Latency is that of the critical client's jobs. best effort: speed of the best-effort client, "
+    "against its own alone; of ideal: against the share of time that critical jobs leave it (more than "
+    "100 %: it also ran during critical jobs).")
+_SPREAD = "Median over the repeats [least-greatest]."
+_FEW = (f"max: fewer than {ENOUGH_FOR_P99} jobs are too few for a p99, so the slowest job stands in "
+        "its place.")
+_DROPPED = "†: the critical client did not keep up, and so many of its jobs were dropped."
+
+
+def digits(ms: float) -> int:
+    return 3 if ms < 10 else 2 if ms < 100 else 1 if ms < 1000 else 0
+
+
+def spread(values: list, form) -> str:
+    """The median, and the range behind it where there are several values. form: value -> text."""
+    if not values:
+        return "-"
+    text = form(middle(values))
+    if len(values) > 1:
+        text += f" [{form(min(values))}-{form(max(values))}]"
+    return text
+
+
+def _ms(values: list) -> str:
+    places = digits(middle(values)) if values else 0
+    return spread(values, lambda value: f"{value:.{places}f}")
+
+
+def _x(values: list) -> str:
+    value = middle(values)
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _percent(values: list) -> str:
+    return spread(values, lambda value: f"{100 * value:.0f}") + (" %" if values else "")
+
+
+def _jobs(entry: Entry) -> str:
+    if not entry.jobs:
+        return "-"
+    fewest, most = min(entry.jobs), max(entry.jobs)
+    return str(fewest) if fewest == most else f"{fewest}-{most}"
+
+
+def cells(entry: Entry) -> tuple:
+    """The texts of one line of the table."""
+    few = bool(entry.ms["max"]) and len(entry.ms["p99"]) < len(entry.ms["max"])
+    last = "max" if few else "p99"
+    tail = _ms(entry.ms[last]) + (" max" if few else "")
+    together = entry.together
+    name = entry.cell + (f" † {entry.dropped}" if entry.dropped else "")
+    share = _percent(entry.share) if together else "100 %" if entry.cell == BEST_EFFORT_ALONE else "-"
+    return (name, _jobs(entry), _ms(entry.ms["p50"]), _x(entry.x["p50"]), tail, _x(entry.x[last]),
+            share, _percent(entry.of_ideal) if together else "-")
+
+
+def _blocks(entries: list[Entry]) -> list:
+    """((subject, mode), the entries of one table), the conditions that are compared with first."""
+    order = {ALONE: 0, BEST_EFFORT_ALONE: 1}
+    blocks: dict[tuple, list] = {}
+    for entry in entries:
+        blocks.setdefault((entry.subject, entry.mode), []).append(entry)
+    return [(key, sorted(block, key=lambda entry: order.get(entry.cell, 2)))
+            for key, block in blocks.items()]
+
+
+def notes(entries: list[Entry]) -> list[str]:
+    """The sentences below a table, as far as they concern it."""
+    found = [LEGEND]
+    if any(entry.repeats > 1 for entry in entries):
+        found.append(_SPREAD)
+    if any(entry.ms["max"] and not entry.ms["p99"] for entry in entries):
+        found.append(_FEW)
+    if any(entry.dropped for entry in entries):
+        found.append(_DROPPED)
+    return found + list(dict.fromkeys(note for entry in entries for note in entry.notes))
+
+
+def failures(errors: list) -> list[str]:
+    """A sentence per cell that failed; errors: its rows."""
+    return [f"Not measured: {row['cell']}" + (f" ({_title((row['subject'], row['mode']))})"
+            if row["subject"] else "") + f": {row['error']}" for row in errors]
+
+
+def _title(key: tuple) -> str:
+    return ", ".join(part for part in key if part)
+
+
+def text(entries: list[Entry]) -> str:
+    """For a terminal: columns that say nothing are left out, and ranges where there is no room."""
+    lines = []
+    for key, block in _blocks(entries):
+        rows = [HEAD, *map(cells, block)]
+        drawn = _columns(rows)
+        if max(map(len, drawn)) > _COLUMNS:
+            drawn = _columns([tuple(_RANGE.sub("", text) for text in row) for row in rows])
+        lines += [*filter(None, [_title(key)]), *drawn, ""]
+    return "\n".join(lines)
+
+
+def _columns(rows: list[tuple]) -> list[str]:
+    kept = [column for column in range(len(HEAD)) if any(row[column] != "-" for row in rows[1:])]
+    widths = [max(len(row[column]) for row in rows) for column in kept]
+    return ["  ".join(row[column].ljust(width) if column < _LEFT else row[column].rjust(width)
+                      for column, width in zip(kept, widths)).rstrip() for row in rows]
+
+
+def wrapped(lines: list[str]) -> str:
+    """Lines for a terminal: sentences are broken at 100 columns, tables are left as they are."""
+    return "\n".join("\n".join(textwrap.wrap(line, _COLUMNS)) if len(line) > _COLUMNS and "\n" not in line
+                     else line for line in lines)
+
+
+def markdown(entries: list[Entry]) -> str:
+    parts = []
+    for key, block in _blocks(entries):
+        lines = [f"### {_title(key)}\n"] if _title(key) else []
+        lines += [f"| {' | '.join(row)} |" for row in (HEAD, ("---",) * len(HEAD))]
+        lines += [f"| {' | '.join(cells(entry))} |" for entry in block]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)

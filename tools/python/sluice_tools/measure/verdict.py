@@ -1,0 +1,115 @@
+"""What a measurement says in a sentence: against no gating, against a target, and which T to take."""
+
+import re
+from dataclasses import dataclass
+
+from sluice_tools.errors import usage_error
+from sluice_tools.measure.statistics import ENOUGH_TO_JUDGE
+from sluice_tools.measure.summary import Entry, middle
+from sluice_tools.measure.table import digits
+
+_SPACING = re.compile(r"device:([0-9]+)us")
+# Differences below these are said to be none, also where the repeats agree to the digit.
+_SAME_LATENCY, _SAME_SPEED = 0.02, 0.01
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is good enough: a latency in ms, or a slowdown (times alone)."""
+
+    figure: str  # p50, p99, mean or max
+    limit: float
+    relative: bool
+
+    def text(self) -> str:
+        return f"{self.figure} <= {self.limit:g}{' × alone' if self.relative else ' ms'}"
+
+    def values(self, entry: Entry) -> list:
+        return (entry.x if self.relative else entry.ms)[self.figure]
+
+
+def parse_target(text: str) -> Target:
+    """p99=50ms, p99=0.05s or p50=1.2x. Raises CommandError."""
+    found = re.fullmatch(r"(p50|p99|mean|max)=([0-9]*\.?[0-9]+)(us|ms|s|x)", text)
+    if not found or float(found[2]) <= 0:
+        raise usage_error(f"--target: '{text}' is not like p99=50ms or p99=1.2x")
+    scale = {"us": 1e-3, "ms": 1.0, "s": 1e3, "x": 1.0}[found[3]]
+    return Target(found[1], float(found[2]) * scale, found[3] == "x")
+
+
+def latency_figure(*entries: Entry) -> str:
+    """The figure that these cells are compared by: p99 where all have enough jobs for one."""
+    return "p99" if all(entry.ms["p99"] for entry in entries) else "p50"
+
+
+def _ms(value: float) -> str:
+    return f"{value:.{digits(value)}f} ms"
+
+
+def _differs(one: list, other: list, at_least: float) -> int:
+    """-1, 0 or 1: whether `one` lies below, within or above `other`, beyond the spread of both."""
+    a, b = middle(one), middle(other)
+    if a is None or b is None or abs(a - b) <= at_least * max(a, b):
+        return 0
+    if a < b:
+        return -1 if max(one) < min(other) else 0
+    return 1 if min(one) > max(other) else 0
+
+
+def judge(bare: Entry, entry: Entry) -> str:
+    """How `entry` compares with `bare`, in which nothing is gated."""
+    fewest = min(bare.fewest_jobs, entry.fewest_jobs)
+    if fewest < ENOUGH_TO_JUDGE:
+        return (f"Too few critical jobs to judge {entry.cell} ({fewest}; at least {ENOUGH_TO_JUDGE} "
+                "in each cell): measure for longer.")
+    figure = latency_figure(bare, entry)
+    before, after = bare.ms[figure], entry.ms[figure]
+    latency = _differs(after, before, _SAME_LATENCY)
+    speed = _differs(entry.share, bare.share, _SAME_SPEED)
+    alone = f" ({middle(entry.x[figure]):.2f} × alone)" if entry.x[figure] else ""
+    text = f"Under {entry.cell} the critical {figure} "
+    if latency:
+        text += (f"{'falls' if latency < 0 else 'RISES'} from {_ms(middle(before))} to "
+                 f"{_ms(middle(after))}{alone}")
+    else:
+        text += f"stays at {_ms(middle(after))}{alone}, within the spread"
+    if entry.share and bare.share:
+        now, then = (f"{100 * middle(values):.0f} %" for values in (entry.share, bare.share))
+        text += (f"; best effort keeps {now} of its own speed" +
+                 (f", {'less' if speed < 0 else 'more'} than the {then} without gating" if speed else
+                  ", as without gating"))
+    worse = latency > 0 or (latency == 0 and speed < 0)
+    return text + (". Gating does not pay here: use policy none." if worse else ".")
+
+
+def spacing_us(entry: Entry) -> int | None:
+    """T of device:Tus."""
+    found = _SPACING.fullmatch(entry.cell)
+    return int(found[1]) if found else None
+
+
+def choose_spacing(entries: list[Entry], target: Target | None) -> str:
+    """Which T to take: the largest that keeps the target; without one, the largest whose latency is
+    within the spread of the best. Empty where fewer than two values of T were measured."""
+    spaced = sorted((entry for entry in entries if spacing_us(entry)), key=spacing_us)
+    if len(spaced) < 2 or min(entry.fewest_jobs for entry in spaced) < ENOUGH_TO_JUDGE:
+        return ""
+    if target:
+        known = [entry for entry in spaced if target.values(entry)]
+        kept = [entry for entry in known if max(target.values(entry)) <= target.limit]
+        if not known:
+            return f"No cell has enough jobs for a {target.figure}: measure for longer."
+        if not kept:
+            nearest = min(known, key=lambda entry: middle(target.values(entry)))
+            return (f"No measured T keeps {target.text()}; {nearest.cell} comes nearest. Announce jobs, "
+                    "or make the best-effort kernels shorter.")
+        return f"For {target.text()}: T = {spacing_us(kept[-1])} us{_kept(kept[-1])}."
+    figure = latency_figure(*spaced)
+    best = min(spaced, key=lambda entry: middle(entry.ms[figure]))
+    equal = [entry for entry in spaced if _differs(entry.ms[figure], best.ms[figure], 0.05) <= 0]
+    return (f"T = {spacing_us(equal[-1])} us is the largest measured T at the lowest {figure}"
+            f"{_kept(equal[-1])}.")
+
+
+def _kept(entry: Entry) -> str:
+    return f" (best effort keeps {100 * middle(entry.share):.0f} %)" if entry.share else ""
