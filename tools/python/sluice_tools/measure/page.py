@@ -19,15 +19,13 @@ def write(file: Path, command: str, title: str, kinds: list, entries: list[Entry
     from sluice_tools.report import page
 
     kind = ", simulated" if any("imulated" in text for text, _ in kinds) else ""
-    blocks: dict[tuple, list] = {}
-    for entry in entries:
-        blocks.setdefault((entry.subject, entry.mode), []).append(entry)
-    drawn = [tradeoff(block, kind, ", ".join(filter(None, key)) if len(blocks) > 1 else "")
-             for key, block in blocks.items()]
+    blocks = table.blocks(entries)
+    several = len(blocks) > 1
+    drawn = [tradeoff(block, kind, ", ".join(filter(None, key)) if several else "")
+             for key, block in blocks]
     text = page.render(
-        command, title, kinds,
-        [("Latency against best-effort speed", "", drawn, len(drawn) > 1), *groups],
-        heading="What came out?", answers=[("", answers[0], answers[1:])] if answers else [],
+        command, title, kinds, list(groups),
+        lead=[("Latency against best-effort speed", "", drawn, several)], heading="What came out?", answers=[("", answers[0], answers[1:])] if answers else [],
         table=_table(entries), closing=list(closing))
     try:
         page.write(file, text)
@@ -36,13 +34,12 @@ def write(file: Path, command: str, title: str, kinds: list, entries: list[Entry
 
 
 def _table(entries: list[Entry]) -> dict:
-    rows, before = [], None
-    several = len({(entry.subject, entry.mode) for entry in entries}) > 1
-    for entry in entries:
-        key = (entry.subject, entry.mode)
-        texts = [", ".join(filter(None, key)), *table.cells(entry)]
-        rows.append({"first": key != before,
-                     "cells": [{"text": text, "none": text == "-"} for text in texts[not several:]]})
-        before = key
+    rows = []
+    several = len(table.blocks(entries)) > 1
+    for key, block in table.blocks(entries):
+        for place, entry in enumerate(block):
+            texts = [", ".join(filter(None, key)), *table.cells(entry)][not several:]
+            rows.append({"first": place == 0,
+                         "cells": [{"text": text, "none": text == "-"} for text in texts]})
     head = ["what", *table.HEAD][not several:]
     return {"head": head, "left": 1 + several, "rows": rows, "caption": " ".join(table.notes(entries))}

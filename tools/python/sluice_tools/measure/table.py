@@ -67,7 +67,7 @@ def cells(entry: Entry) -> tuple:
             share, _percent(entry.of_ideal) if together else "-")
 
 
-def _blocks(entries: list[Entry]) -> list:
+def blocks(entries: list[Entry]) -> list:
     """((subject, mode), the entries of one table), the conditions that are compared with first."""
     order = {ALONE: 0, BEST_EFFORT_ALONE: 1}
     blocks: dict[tuple, list] = {}
@@ -102,7 +102,7 @@ def _title(key: tuple) -> str:
 def text(entries: list[Entry]) -> str:
     """For a terminal: columns that say nothing are left out, and ranges where there is no room."""
     lines = []
-    for key, block in _blocks(entries):
+    for key, block in blocks(entries):
         rows = [HEAD, *map(cells, block)]
         drawn = _columns(rows)
         if max(map(len, drawn)) > _COLUMNS:
@@ -126,7 +126,7 @@ def wrapped(lines: list[str]) -> str:
 
 def markdown(entries: list[Entry]) -> str:
     parts = []
-    for key, block in _blocks(entries):
+    for key, block in blocks(entries):
         lines = [f"### {_title(key)}\n"] if _title(key) else []
         lines += [f"| {' | '.join(row)} |" for row in (HEAD, ("---",) * len(HEAD))]
         lines += [f"| {' | '.join(cells(entry))} |" for entry in block]

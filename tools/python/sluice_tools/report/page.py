@@ -18,11 +18,11 @@ NO_TRACE = (
 )
 
 
-def render(command: str, title: str, kinds: list, groups: list, **parts) -> str:
+def render(command: str, title: str, kinds: list, groups: list, lead: list = (), **parts) -> str:
     """groups: (title, text, figures, pair); a group or figure that is None or empty is left out.
-    kinds: (text, doubtful)."""
+    lead: groups that come before the table. kinds: (text, doubtful)."""
     shown, everything = [], []
-    for heading, text, drawn, pair in groups:
+    for place, (heading, text, drawn, pair) in enumerate([*lead, *groups]):
         found = [figure for figure in drawn if figure is not None]
         if found:
             shown.append(
@@ -30,6 +30,7 @@ def render(command: str, title: str, kinds: list, groups: list, **parts) -> str:
                     "title": heading,
                     "text": text,
                     "pair": pair,
+                    "lead": place < len(lead),
                     "figures": [
                         {
                             "title": one.title,

@@ -160,7 +160,7 @@ def _show(options, rows: Rows, folder: Path) -> None:
     if all(importlib.util.find_spec(name) for name in page.PACKAGES):
         page.write(folder / "pairs.html", "bench pairs", "Pairs of PyTorch programs",
                    [(text, False) for text in _measured_on(rows.rows)], entries,
-                   [f"{pair}: {line}" for pair in pairs for line in goals.lines(pair, entries)])
+                   goals.overview(pairs, entries))
     else:
         print("sluice bench: no page: this Python lacks plotly or jinja2 (./x reports); sluice bench "
               f"pairs --table {folder} makes it later", file=sys.stderr)

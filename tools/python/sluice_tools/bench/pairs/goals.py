@@ -11,7 +11,8 @@ _MARKS = {True: "met", False: "**not met**", None: "not measured"}
 
 
 def _figures(entry: Entry) -> list:
-    return [middle(entry.x["p50"]), middle(entry.x["p99"]), middle(entry.of_ideal)]
+    """Where there are too few jobs for a p99, the slowest job has to meet its goal."""
+    return [middle(entry.x["p50"]), middle(entry.x["p99"] or entry.x["max"]), middle(entry.of_ideal)]
 
 
 def _meets(entry: Entry, goal: tuple) -> bool | None:
@@ -74,6 +75,16 @@ def goals(pair: str, entries: list[Entry]) -> list:
                   "met": min(shares.values()) >= BEST_EFFORT_ALONE if shares else None,
                   "seen": "; ".join(f"{mode} {1 - share:.1%} slower" for mode, share in shares.items())})
     return found
+
+
+def overview(pairs: list, entries: list[Entry]) -> list[str]:
+    """A sentence per goal: by how many pairs it is met."""
+    results: dict[str, list] = {}
+    for pair in pairs:
+        for goal in goals(pair, entries):
+            results.setdefault(goal["goal"], []).append(goal["met"])
+    return [f"{met.count(True)} of {len(met) - met.count(None)} pairs: {goal}"
+            for goal, met in results.items()]
 
 
 def lines(pair: str, entries: list[Entry]) -> list[str]:
