@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/uuid.hpp"
 #include "controller/clients.hpp"
 #include "controller/metrics_text.hpp"
 #include "shm/entry_names.hpp"
@@ -34,34 +35,30 @@ struct Row {
   shm::SlotInfo info;
   std::string index;
   std::string pid;
-  std::uint64_t jobs;  ///< Begun by this client.
+  std::string name;
+
+  /// The labels of every sample of this client, and more of them.
+  [[nodiscard]] MetricsText::Labels labels(MetricsText::Labels more = {}) const {
+    MetricsText::Labels all{{"slot", index}, {"pid", pid}, {"name", name}};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
 };
 
-std::vector<Row> read_rows(const shm::Board& board, const Tally& tally) {
+std::vector<Row> read_rows(const shm::Board& board) {
   std::vector<Row> rows;
   for (std::size_t i = 0; i < board.slots.size(); ++i) {
     const shm::Slot& slot = board.slots[i];
     const auto info = shm::SlotInfo::unpack(slot.info.load());
     if (info.state == SlotState::kFree) continue;
-    // Odd while active: a job that has begun counts.
-    const std::uint64_t jobs = (slot.job.load() + 1) / 2 - (tally.first_job[i].load() + 1) / 2;
-    rows.push_back({slot, info, std::to_string(i), std::to_string(slot.pid.load()), jobs});
+    rows.push_back({slot, info, std::to_string(i), std::to_string(slot.pid.load()),
+                    load_text(slot.name.data(), slot.name.size())});
   }
   return rows;
 }
 
 std::string device_name(const shm::Board& board, std::uint8_t index) {
-  constexpr std::array<std::size_t, 4> kDashesBefore{4, 6, 8, 10};
-  if (index >= board.devices.size()) return "unknown";
-  std::string text = "GPU-";
-  const auto& uuid = board.devices[index].uuid;
-  for (std::size_t i = 0; i < uuid.size(); ++i) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    if (std::count(kDashesBefore.begin(), kDashesBefore.end(), i) != 0) text += '-';
-    text += kDigits[uuid[i] >> 4U];
-    text += kDigits[uuid[i] & 0xfU];
-  }
-  return text;
+  return index < board.devices.size() ? base::format_uuid(board.devices[index].uuid) : "unknown";
 }
 
 void write_clients(MetricsText& out, const shm::Board& board, const std::vector<Row>& rows) {
@@ -72,19 +69,17 @@ void write_clients(MetricsText& out, const shm::Board& board, const std::vector<
     const auto count = std::count_if(rows.begin(), rows.end(), [&](const Row& row) {
       return static_cast<std::size_t>(row.info.state) == state;
     });
-    out.sample({{"state", kStateNames[state]}}, static_cast<double>(count));
+    out.sample({{"state", std::string(kStateNames[state])}}, static_cast<double>(count));
   }
   out.family("sluice_client_info", "gauge", "One per client: who it is and how it is treated.");
   for (const Row& row : rows) {
     const auto state =
         std::min<std::size_t>(static_cast<std::size_t>(row.info.state), kStateNames.size() - 1);
-    out.sample({{"slot", row.index},
-                {"pid", row.pid},
-                {"command", load_text(row.slot.command.data(), row.slot.command.size())},
-                {"device", device_name(board, row.info.device)},
-                {"priority", std::to_string(row.info.priority)},
-                {"policy", shm::to_string(shm::Policy::unpack(row.slot.policy.load()))},
-                {"state", kStateNames[state]}},
+    out.sample(row.labels({{"command", load_text(row.slot.command.data(), row.slot.command.size())},
+                           {"device", device_name(board, row.info.device)},
+                           {"priority", std::to_string(row.info.priority)},
+                           {"policy", shm::to_string(shm::Policy::unpack(row.slot.policy.load()))},
+                           {"state", std::string(kStateNames[state])}}),
                1);
   }
 }
@@ -100,9 +95,8 @@ void write_slots(MetricsText& out, const std::vector<Row>& rows) {
   constexpr std::array<Family, 7> kFamilies{{
       {"sluice_client_active", "gauge", "1 while a job of the client runs.",
        [](const Row& row) { return shm::is_active(row.slot.job.load()) ? 1.0 : 0.0; }},
-      {"sluice_jobs_total", "counter",
-       "Jobs begun since the client or this controller came, whichever was later.",
-       [](const Row& row) { return static_cast<double>(row.jobs); }},
+      {"sluice_jobs_total", "counter", "Jobs that the client has ended.",
+       [](const Row& row) { return static_cast<double>(row.slot.job_times.ended.load()); }},
       {"sluice_gate_closed", "gauge", "1 while a job of higher priority holds the client.",
        [](const Row& row) { return row.slot.gate.load() != 0 ? 1.0 : 0.0; }},
       {"sluice_gate_holders", "gauge", "Clients that hold the client now.",
@@ -120,8 +114,27 @@ void write_slots(MetricsText& out, const std::vector<Row>& rows) {
   for (const Family& family : kFamilies) {
     out.family(family.name, family.type, family.help);
     for (const Row& row : rows) {
-      out.sample({{"slot", row.index}, {"pid", row.pid}}, family.value(row));
+      out.sample(row.labels(), family.value(row));
     }
+  }
+}
+
+/// The latency of each client's jobs.
+void write_job_times(MetricsText& out, const std::vector<Row>& rows) {
+  using shm::JobTimes;
+  out.family("sluice_job_duration_seconds", "histogram", "From the begin of a job to its end.");
+  for (const Row& row : rows) {
+    const JobTimes& times = row.slot.job_times;
+    double jobs = 0;  // buckets are cumulative in this format
+    for (std::size_t i = 0; i < times.buckets.size(); ++i) {
+      jobs += static_cast<double>(times.buckets[i].load());
+      const std::string bound = i < JobTimes::kBoundsNs.size()
+                                    ? MetricsText::number(seconds(JobTimes::kBoundsNs[i]))
+                                    : "+Inf";
+      out.sample("_bucket", row.labels({{"le", bound}}), jobs);
+    }
+    out.sample("_sum", row.labels(), seconds(times.total_ns.load()));
+    out.sample("_count", row.labels(), jobs);
   }
 }
 
@@ -160,14 +173,14 @@ void write_entries(MetricsText& out, const std::vector<Row>& rows) {
   for (const Family& family : kFamilies) {
     out.family(family.name, "counter", family.help);
     for_each_entry(rows, [&](const Row& row, std::string_view entry, const Counters& counters) {
-      out.sample({{"slot", row.index}, {"pid", row.pid}, {"entry", entry}}, family.value(counters));
+      out.sample(row.labels({{"entry", std::string(entry)}}), family.value(counters));
     });
   }
   out.family("sluice_launches_bypassed_total", "counter",
              "Launches that went to the driver without passing the gate.");
   for_each_entry(rows, [&](const Row& row, std::string_view entry, const Counters& counters) {
     for (const auto& [count, reason] : kBypassReasons) {
-      out.sample({{"slot", row.index}, {"pid", row.pid}, {"entry", entry}, {"reason", reason}},
+      out.sample(row.labels({{"entry", std::string(entry)}, {"reason", std::string(reason)}}),
                  static_cast<double>(counters[count].load()));
     }
   });
@@ -209,11 +222,12 @@ void write_controller(MetricsText& out, const shm::Board& board, const Tally& ta
 }  // namespace
 
 std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_t now_ns) {
-  const std::vector<Row> rows = read_rows(board, tally);
+  const std::vector<Row> rows = read_rows(board);
   MetricsText out;
   write_controller(out, board, tally, now_ns);
   write_clients(out, board, rows);
   write_slots(out, rows);
+  write_job_times(out, rows);
   write_entries(out, rows);
   return out.take();
 }

@@ -25,15 +25,18 @@ void MetricsText::family(std::string_view name, std::string_view type, std::stri
   text_ += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", name, help, type);
 }
 
-void MetricsText::sample(std::initializer_list<Label> labels, double value) {
+std::string MetricsText::number(double value) { return fmt::format("{}", value); }
+
+void MetricsText::sample(std::string_view suffix, const Labels& labels, double value) {
   text_ += name_;
+  text_ += suffix;
   char separator = '{';
   for (const auto& [name, content] : labels) {
     text_ += fmt::format("{}{}=\"{}\"", separator, name, escaped(content));
     separator = ',';
   }
-  if (labels.size() != 0) text_ += '}';
-  text_ += fmt::format(" {}\n", value);
+  if (!labels.empty()) text_ += '}';
+  text_ += " " + number(value) + "\n";
 }
 
 }  // namespace sluice::controller

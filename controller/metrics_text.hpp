@@ -1,20 +1,25 @@
 #pragma once
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace sluice::controller {
 
 /// Writes the Prometheus text format, version 0.0.4: a family's head, then all of its samples.
 class MetricsText {
  public:
-  using Label = std::pair<std::string_view, std::string_view>;
+  using Labels = std::vector<std::pair<std::string_view, std::string>>;
 
   void family(std::string_view name, std::string_view type, std::string_view help);
   /// A sample of the family begun last. Label values are escaped here.
-  void sample(std::initializer_list<Label> labels, double value);
-  void sample(double value) { sample({}, value); }
+  void sample(const Labels& labels, double value) { sample("", labels, value); }
+  void sample(double value) { sample("", {}, value); }
+  /// With a suffix to the family's name: a part of a histogram.
+  void sample(std::string_view suffix, const Labels& labels, double value);
+
+  /// A number as the format writes it, for the value of a label.
+  [[nodiscard]] static std::string number(double value);
 
   [[nodiscard]] std::string take() { return std::move(text_); }
 

@@ -17,7 +17,8 @@ using shm::RequestKind;
 using shm::SlotInfo;
 using shm::SlotState;
 
-std::string_view text_of(const std::array<char, 40>& field) {
+template <std::size_t kSize>
+std::string_view text_of(const std::array<char, kSize>& field) {
   const std::string_view all(field.data(), field.size());
   return all.substr(0, all.find('\0'));
 }
@@ -76,7 +77,7 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.predicted.store(0);
   slot.predicted_hits.store(0);
   slot.predicted_paid_ns.store(0);
-  for (shm::Word& took : slot.recent_jobs_ns) took.store(0);
+  slot.job_times.clear();
   store_text(slot.unhooked_name.data(), slot.unhooked_name.size(), "");
 }
 
@@ -146,7 +147,6 @@ Reply Registry::attach(Connection& from, const Request& request) {
   fill_slot(slot, from, request);
   Tenant& tenant = clients_.tenant(slot);
   tenant = Tenant{from.process, false, 0};
-  clients_.tally.first_job[static_cast<std::size_t>(slot)].store(clients_.slot(slot).job.load());
   shm::reserve(clients_.view, slot, static_cast<std::uint8_t>(request.priority), *device);
   update_outranked(clients_);
   clients_.tally.attached.fetch_add(1);
@@ -166,7 +166,10 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
   slot.attached_ns.store(base::monotonic_ns());
   slot.requested_policy.store(request.policy);
   slot.policy.store(request.policy);
-  store_text(slot.command.data(), slot.command.size(), short_name(from.process->pid()));
+  const std::string process = short_name(from.process->pid());
+  const std::string name = printable(text_of(request.name), slot.name.size() - 1);
+  store_text(slot.name.data(), slot.name.size(), name.empty() ? process : name);
+  store_text(slot.command.data(), slot.command.size(), process);
 }
 
 Reply Registry::attach_again(Connection& from, const Request& request) {

@@ -141,7 +141,6 @@ void adopt(Clients& clients, std::uint64_t now_ns) {
       clients.tally.deaths_repaired.fetch_add(1);
       release_slot(clients, slot);
     }
-    clients.tally.first_job[static_cast<std::size_t>(slot)].store(clients.view.job(slot).load());
   }
   repair(clients, now_ns);
   for (int target = 0; target < shm::kSlots; ++target) {

@@ -1,11 +1,16 @@
 #include "intercept/config.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
 
+#include "base/fd.hpp"
 #include "intercept/log.hpp"
+#include "shm/client_name.hpp"
 #include "shm/session.hpp"
 
 namespace sluice::intercept {
@@ -21,6 +26,14 @@ std::optional<std::string_view> variable(const char* name) noexcept {
   return value;
 }
 
+std::string own_command_line() noexcept {
+  std::string text(4096, '\0');
+  const base::Fd file(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
+  const ssize_t size = file ? read(file.get(), text.data(), text.size()) : 0;
+  text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  return text;
+}
+
 }  // namespace
 
 Config read_config() noexcept {
@@ -29,7 +42,8 @@ Config read_config() noexcept {
                 shm::kDefaultPolicy,
                 true,
                 {},
-                kDefaultTraceMiB << 20U};
+                kDefaultTraceMiB << 20U,
+                {}};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (base::valid_session_name(*text)) {
       config.session = *text;
@@ -58,6 +72,8 @@ Config read_config() noexcept {
       Line(Level::kWarn) << "SLUICE_PREDICT=" << *text << " is not 0 or 1; using 1";
     }
   }
+  const auto name = variable("SLUICE_NAME");
+  config.name = name ? std::string(*name) : shm::client_name(own_command_line());
   if (const auto text = variable("SLUICE_TRACE")) config.trace = *text;
   if (const auto text = variable("SLUICE_TRACE_LIMIT_MIB")) {
     std::uint64_t mib = 0;

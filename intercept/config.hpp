@@ -14,6 +14,7 @@ struct Config {
   bool predict = true;        ///< SLUICE_PREDICT
   std::string trace;          ///< SLUICE_TRACE: a folder; empty for no trace.
   std::uint64_t trace_limit;  ///< SLUICE_TRACE_LIMIT_MIB, in bytes.
+  std::string name;           ///< SLUICE_NAME, else shm::client_name() of this process.
 };
 
 /// Reads the SLUICE_* variables. What cannot be read is reported on one

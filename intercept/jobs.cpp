@@ -72,7 +72,7 @@ void Jobs::release_below(std::uint64_t took_ns) noexcept {
   shm::BoardView view(board_);
   shm::end_job(view, slot_);
   // After the gates are open: those below need not wait for a note to people.
-  slot.recent_jobs_ns[(job - 1) % shm::kRecentJobs].store(took_ns, std::memory_order_relaxed);
+  if (took_ns != 0) slot.job_times.add(took_ns);
   if (Trace* traced = trace()) {
     traced->job_end(job, since, took_ns != 0 ? began_ns_ : shm::kTraceNoJob);
   }

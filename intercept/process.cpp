@@ -128,6 +128,7 @@ std::optional<Seat> Process::ask_for_seat(CUdevice device, int& connection) noex
   std::memcpy(request.device_uuid.data(), uuid.bytes, sizeof(uuid.bytes));
   driver().cuDeviceGetName(request.device_name.data(), static_cast<int>(request.device_name.size()),
                            device);
+  config_.name.copy(request.name.data(), request.name.size() - 1);
   if (mapping_) request.board_id = mapping_->board().board_id.load();
   shm::Reply reply;
   const int result = shm::ask(connection, request, reply, kAttachTimeoutMs);

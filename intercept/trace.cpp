@@ -62,6 +62,7 @@ shm::TraceHeader header_of(const Client& client) noexcept {
   header.begin_realtime_ns = base::clock_ns(CLOCK_REALTIME);
   put(header.policy, shm::to_string(client.policy()));
   put(header.command, slot.command.data());
+  put(header.name, slot.name.data());
   header.device_uuid = device.uuid;
   header.time_scale = client.time_scale();
   if (client.simulated()) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shm/job_times.hpp"
 #include "shm/robust_mutex.hpp"
 
 /// The board: the one piece of memory that the processes of a session share. Plain fixed-width
@@ -11,7 +12,7 @@
 namespace sluice::shm {
 
 inline constexpr std::uint64_t kBoardMagic = 0x4452'4f42'4543'4c53;  // "SLCEBORD"
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 
 inline constexpr int kSlots = 63;          ///< Bit 63 of a gate is the controller's own.
 inline constexpr int kControllerBit = 63;  ///< Lets the controller hold a client by itself.
@@ -19,7 +20,7 @@ inline constexpr int kMaxDevices = 32;
 inline constexpr int kMaxEntries =
     16;  ///< Counted driver entries: the launch lines of the hook table.
 inline constexpr std::size_t kLine = 128;
-inline constexpr std::size_t kRecentJobs = 64;  ///< Job durations kept per client.
+inline constexpr std::size_t kNameSize = 64;  ///< Of a client's name, its final NUL included.
 
 /// One beat every 20 ms; a client that sees none for 150 ms takes the controller for gone.
 inline constexpr std::uint64_t kHeartbeatPeriodNs = 20'000'000;
@@ -140,16 +141,15 @@ struct alignas(kLine) Slot {
   HalfWord pid;
   HalfWord requested_reserved;
   Word attached_ns;
-  Word requested_policy;         ///< Policy::pack(), as the user asked for it.
-  std::array<char, 64> command;  ///< NUL-terminated /proc/PID/comm and first arguments.
+  Word requested_policy;                         ///< Policy::pack(), as the user asked for it.
+  std::array<char, kNameSize> name;              ///< What users call the client. NUL-terminated.
+  alignas(kLine) std::array<char, 128> command;  ///< The command line, cut. NUL-terminated.
 
   /// waived[h] = job counter of holder h for which max_hold has opened this gate. The owner writes.
   alignas(kLine) std::array<Word, 64> waived;
 
-  /// How long the last jobs of this client took: the job that began with the counter at `job` is at
-  /// [job / 2 % kRecentJobs]. 0: none yet. The owner writes, one relaxed store a job, after the
-  /// gates below are open; for people to read, no rule depends on it.
-  alignas(kLine) std::array<Word, kRecentJobs> recent_jobs_ns;
+  /// The owner writes, after the gates below are open.
+  alignas(kLine) JobTimes job_times;
 
   alignas(kLine) std::array<EntryCounters, kMaxEntries> entries;
 };
@@ -200,10 +200,12 @@ static_assert(offsetof(Slot, bare_graph_ns) == 224 && offsetof(Slot, unknown_lau
 static_assert(offsetof(Slot, predicted_hits) == 240 && offsetof(Slot, predicted_paid_ns) == 248);
 static_assert(offsetof(Slot, alive) == 256 && sizeof(RobustMutex) == 40);
 static_assert(offsetof(Slot, pid) == 296 && offsetof(Slot, attached_ns) == 304);
-static_assert(offsetof(Slot, requested_policy) == 312 && offsetof(Slot, command) == 320);
-static_assert(offsetof(Slot, waived) == 384 && offsetof(Slot, recent_jobs_ns) == 896);
-static_assert(sizeof(Slot::recent_jobs_ns) == 512 && offsetof(Slot, entries) == 1408);
-static_assert(sizeof(Slot) == 3456 && sizeof(Slot) % kLine == 0);
+static_assert(offsetof(Slot, requested_policy) == 312 && offsetof(Slot, name) == 320);
+static_assert(offsetof(Slot, command) == 384 && offsetof(Slot, waived) == 512);
+static_assert(offsetof(Slot, job_times) == 1024 && sizeof(JobTimes) == 672);
+static_assert(offsetof(JobTimes, buckets) == 16 && offsetof(JobTimes, last_ns) == 152);
+static_assert(offsetof(Slot, entries) == 1792);
+static_assert(sizeof(Slot) == 3840 && sizeof(Slot) % kLine == 0);
 static_assert(offsetof(Board, magic) == 0 && offsetof(Board, layout_version) == 8);
 static_assert(offsetof(Board, size) == 12 && offsetof(Board, board_id) == 16);
 static_assert(offsetof(Board, max_hold_ns) == 24 && offsetof(Board, heartbeat_ns) == 128);

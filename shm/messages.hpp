@@ -4,12 +4,14 @@
 #include <string_view>
 #include <type_traits>
 
+#include "shm/board.hpp"
+
 /// What clients and the controller say to each other: one fixed-size request, one fixed-size
 /// reply, over a SOCK_SEQPACKET unix socket. The connection then stays open as the sign that the
 /// controller lives. Nothing on a launch or job path sends a message.
 namespace sluice::shm {
 
-inline constexpr std::uint32_t kWireVersion = 1;
+inline constexpr std::uint32_t kWireVersion = 2;
 
 enum class RequestKind : std::uint32_t {
   kAttach = 1,  ///< Give me a slot, or my old one back (slot, generation, board_id).
@@ -32,6 +34,8 @@ struct Request {
   std::uint64_t policy = 0;    ///< Policy::pack()
   std::array<std::uint8_t, 16> device_uuid{};
   std::array<char, 40> device_name{};
+  std::array<char, kNameSize>
+      name{};  ///< What users call the client; empty: the name of its process.
 };
 
 enum class ReplyStatus : std::uint32_t {
@@ -52,7 +56,7 @@ struct Reply {
   std::array<char, 104> text{};  ///< One line for people, NUL-terminated; empty when kOk.
 };
 
-static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 96);
+static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 160);
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
 
 /// Connects to the controller of `session`. Returns a close-on-exec file descriptor or -errno.

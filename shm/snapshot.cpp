@@ -40,10 +40,11 @@ std::vector<Holder> holders_of(const Board& board, std::uint64_t gate) {
   std::vector<Holder> holders;
   for_each_other(gate, kControllerBit, [&](int index) {
     const Slot& slot = board.slots[static_cast<std::size_t>(index)];
-    holders.push_back(
-        {slot.pid.load(), SlotInfo::unpack(slot.info.load()).priority, text_of(slot.command)});
+    holders.push_back({slot.pid.load(), SlotInfo::unpack(slot.info.load()).priority,
+                       text_of(slot.name), text_of(slot.command)});
   });
-  if ((gate & bit(kControllerBit)) != 0) holders.push_back({0, 0, "the controller"});
+  if ((gate & bit(kControllerBit)) != 0)
+    holders.push_back({0, 0, "the controller", "the controller"});
   return holders;
 }
 
@@ -68,6 +69,7 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.slot = index;
   client.generation = info.generation;
   client.pid = slot.pid.load();
+  client.name = text_of(slot.name);
   client.command = text_of(slot.command);
   client.device = info.device;
   client.priority = info.priority;
@@ -79,11 +81,9 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   const std::uint64_t job = slot.job.load();
   client.active = is_active(job);
   client.attached_ns = age(now_ns, slot.attached_ns.load());
-  client.jobs = job / 2;
-  for (const Word& took : slot.recent_jobs_ns) {
-    const std::uint64_t ns = took.load(std::memory_order_relaxed);
-    if (ns != 0) client.recent_jobs_ns.push_back(ns);
-  }
+  JobTimes::Recent recent = slot.job_times.recent();
+  client.jobs_ended = recent.ended;
+  client.recent_jobs_ns = std::move(recent.ns);
   if (client.active) client.active_ns = age(now_ns, slot.job_since_ns.load());
   // Under policy none the gate closes too, and nobody heeds it: that is no hold.
   if (policy.kind != PolicyKind::kNone) {

@@ -14,6 +14,7 @@ namespace sluice::shm {
 struct Holder {
   std::uint32_t pid = 0;  ///< 0: the controller itself.
   int priority = 0;
+  std::string name;
   std::string command;
 };
 
@@ -32,6 +33,7 @@ struct ClientSnapshot {
   int slot = 0;
   std::uint32_t generation = 0;  ///< Tells its process from the earlier ones of the slot.
   std::uint32_t pid = 0;
+  std::string name;  ///< What users call it.
   std::string command;
   int device = 0;
   int priority = 0;
@@ -42,8 +44,8 @@ struct ClientSnapshot {
   bool active = false;
   std::uint64_t active_ns = 0;
   std::uint64_t attached_ns = 0;              ///< For how long it has been a client.
-  std::uint64_t jobs = 0;                     ///< Ended, by it and the earlier ones of the slot.
-  std::vector<std::uint64_t> recent_jobs_ns;  ///< Durations of its last jobs, in no order.
+  std::uint64_t jobs_ended = 0;               ///< By this client alone.
+  std::vector<std::uint64_t> recent_jobs_ns;  ///< Durations of the last of them, oldest first.
   std::vector<Holder> holders;                ///< Not empty: its gate is closed.
   std::uint64_t held_ns = 0;                  ///< For how long its gate has been closed now.
   std::uint64_t held_total_ns = 0;

@@ -29,22 +29,24 @@ enum class ExecSource : std::uint32_t {
 /// - lost: records for which there was no room
 /// - note: why there is no time of execution, for instance
 /// - device_uuid: of the first device that the process used
-#define SLUICE_TRACE_HEADER(FIELD)                    \
-  FIELD(SLUICE_TRACE_ARRAY(char, 8), S8, magic)       \
-  FIELD(std::uint32_t, u4, version)                   \
-  FIELD(std::uint32_t, u4, record_size)               \
-  FIELD(std::uint32_t, u4, pid)                       \
-  FIELD(std::uint32_t, u4, priority)                  \
-  FIELD(std::uint32_t, u4, simulated)                 \
-  FIELD(std::uint32_t, u4, exec_source)               \
-  FIELD(double, f8, time_scale)                       \
-  FIELD(std::uint64_t, u8, begin_monotonic_ns)        \
-  FIELD(std::uint64_t, u8, begin_realtime_ns)         \
-  FIELD(std::uint64_t, u8, lost)                      \
-  FIELD(SLUICE_TRACE_ARRAY(char, 64), S64, policy)    \
-  FIELD(SLUICE_TRACE_ARRAY(char, 256), S256, command) \
-  FIELD(SLUICE_TRACE_ARRAY(char, 128), S128, note)    \
-  FIELD(SLUICE_TRACE_ARRAY(std::uint8_t, 16), V16, device_uuid)
+/// - name: what users call the process
+#define SLUICE_TRACE_HEADER(FIELD)                              \
+  FIELD(SLUICE_TRACE_ARRAY(char, 8), S8, magic)                 \
+  FIELD(std::uint32_t, u4, version)                             \
+  FIELD(std::uint32_t, u4, record_size)                         \
+  FIELD(std::uint32_t, u4, pid)                                 \
+  FIELD(std::uint32_t, u4, priority)                            \
+  FIELD(std::uint32_t, u4, simulated)                           \
+  FIELD(std::uint32_t, u4, exec_source)                         \
+  FIELD(double, f8, time_scale)                                 \
+  FIELD(std::uint64_t, u8, begin_monotonic_ns)                  \
+  FIELD(std::uint64_t, u8, begin_realtime_ns)                   \
+  FIELD(std::uint64_t, u8, lost)                                \
+  FIELD(SLUICE_TRACE_ARRAY(char, 64), S64, policy)              \
+  FIELD(SLUICE_TRACE_ARRAY(char, 256), S256, command)           \
+  FIELD(SLUICE_TRACE_ARRAY(char, 128), S128, note)              \
+  FIELD(SLUICE_TRACE_ARRAY(std::uint8_t, 16), V16, device_uuid) \
+  FIELD(SLUICE_TRACE_ARRAY(char, 64), S64, name)
 
 /// The fields of a record. Times are ns of CLOCK_MONOTONIC. `kind` is written last.
 /// - correlation: number of the launch in its process, from 1
@@ -112,7 +114,7 @@ inline constexpr std::string_view kTraceSchema =
 inline constexpr std::size_t kTraceNamePiece =
     sizeof(TraceName::text) + sizeof(TraceName::text_goes_on);
 // No padding: readers take the fields as they follow one another.
-static_assert(sizeof(TraceHeader) == 528 && offsetof(TraceHeader, device_uuid) == 512);
+static_assert(sizeof(TraceHeader) == 592 && offsetof(TraceHeader, name) == 528);
 static_assert(sizeof(TraceHeader) <= kTraceSchemaOffset &&
               kTraceSchemaOffset + kTraceSchema.size() < kTraceHeaderSize);
 static_assert(sizeof(TraceRecord) == 64 && offsetof(TraceRecord, name) == 56);

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "runner/model_backend.hpp"
 #include "runner/run/progress.hpp"
+#include "shm/board.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -23,6 +24,12 @@ double seconds_since(std::uint64_t start_ns) {
   return static_cast<double>(base::monotonic_ns() - start_ns) / 1e9;
 }
 
+/// The log's name, which tells the models of an experiment apart; cut to what a client may be
+/// called.
+std::string client_name_of(const Model& model) {
+  return model.output_file_name.substr(0, shm::kNameSize - 1);
+}
+
 /// What becomes the worker: `sluice exec` prepares the process. Empty for a model on the CPU, in
 /// whose process there is nothing to prepare.
 std::vector<std::string> exec_command(const RunContext& context, const Model& model) {
@@ -30,6 +37,7 @@ std::vector<std::string> exec_command(const RunContext& context, const Model& mo
   std::vector<std::string> args{context.install.program("sluice-exec"), "--session",
                                 context.session, "--gpu", context.gpus.simulated ? "sim" : "real"};
   if (model.control.hooked) {
+    args.insert(args.end(), {"--name", client_name_of(model)});
     args.insert(args.end(), {"--priority", std::to_string(model.priority), "--policy",
                              shm::to_string(model.control.policy)});
     if (!context.trace.empty()) args.insert(args.end(), {"--trace", context.trace});

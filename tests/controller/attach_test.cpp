@@ -27,6 +27,7 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   shm::Request request = good_request(7, 3);
   request.policy = shm::Policy{shm::PolicyKind::kSync, 5}.pack();
   std::strcpy(request.device_name.data(), "Some GPU");
+  std::strcpy(request.name.data(), "a\nname");
   const shm::Reply reply = ask_controller(connection.get(), request);
   ASSERT_EQ(reply.status, ReplyStatus::kOk);
   EXPECT_EQ(reply.slot, 0);
@@ -41,12 +42,15 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   EXPECT_EQ(slot.policy.load(), request.policy);
   EXPECT_EQ(slot.requested_policy.load(), request.policy);
   EXPECT_NE(slot.attached_ns.load(), 0U);
+  EXPECT_STREQ(slot.name.data(), "a?name");
   EXPECT_STREQ(look.board().devices[info.device].name.data(), "Some GPU");
   EXPECT_EQ(look.board().devices[info.device].uuid, request.device_uuid);
   // The full command line follows, read where nobody waits for it.
   EXPECT_TRUE(eventually([&] {
     return std::strncmp(slot.command.data(), "sluice_controller_test", 22) == 0;
   })) << slot.command.data();
+  const shm::Reply nameless = ask_controller(connection.get(), good_request());
+  EXPECT_STREQ(look.slot(nameless.slot).name.data(), "sluice_controll") << "its process's";
 }
 
 // Prevents: ordinals of CUDA_VISIBLE_DEVICES taken for devices; one slot for two devices.
@@ -140,7 +144,7 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
     slot.max_hold_opened.store(6);
     slot.closed_ns.store(7);
     slot.waived[3].store(8);
-    slot.recent_jobs_ns[2].store(9);
+    slot.job_times.add(9);
     client.order("leave");
   }
   ASSERT_TRUE(eventually([&] { return mapping.board().used.load() == 0; }));
@@ -151,7 +155,8 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
   EXPECT_EQ(slot.max_hold_opened.load(), 0U);
   EXPECT_EQ(slot.closed_ns.load(), 0U);
   EXPECT_EQ(slot.waived[3].load(), 0U);
-  EXPECT_EQ(slot.recent_jobs_ns[2].load(), 0U);
+  EXPECT_EQ(slot.job_times.ended.load(), 0U);
+  EXPECT_TRUE(slot.job_times.recent().ns.empty());
   EXPECT_EQ(slot.job.load(), 2U);
 }
 

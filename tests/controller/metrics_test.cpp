@@ -28,6 +28,7 @@ std::map<std::string, double> parse(const std::string& text) {
   std::map<std::string, double> samples;
   std::set<std::string> families;
   std::string family;
+  bool histogram = false;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     std::smatch match;
@@ -37,11 +38,19 @@ std::map<std::string, double> parse(const std::string& text) {
       }
       if (match[1] == "TYPE") {
         const bool total = match[2].str().ends_with("_total");
-        EXPECT_EQ(match[3], total ? "counter" : "gauge") << line;
+        histogram = match[2].str().ends_with("_duration_seconds");
+        EXPECT_EQ(match[3], total ? "counter" : histogram ? "histogram" : "gauge") << line;
       }
       family = match[2];
     } else if (std::regex_match(line, match, kSample)) {
-      EXPECT_EQ(match[1], family) << line;
+      if (histogram) {
+        EXPECT_TRUE(match[1] == family + "_bucket" || match[1] == family + "_sum" ||
+                    match[1] == family + "_count")
+            << line;
+        EXPECT_EQ(match[1] == family + "_bucket", line.find("le=\"") != std::string::npos) << line;
+      } else {
+        EXPECT_EQ(match[1], family) << line;
+      }
       EXPECT_TRUE(samples.emplace(line.substr(0, line.rfind(' ')), std::stod(match[5])).second)
           << line;
     } else {
@@ -66,6 +75,9 @@ std::unique_ptr<shm::Board> example_board() {
   slot.gate.store(shm::bit(1) | shm::bit(7));
   slot.closed_ns.store(1'500'000'000);
   slot.job.store(13);
+  for (const std::uint64_t ns : {50'000U, 800'000U, 800'000U, 3'000'000U}) slot.job_times.add(ns);
+  slot.job_times.add(30'000'000'000);
+  std::strcpy(slot.name.data(), "train \"x\"");
   slot.max_hold_opened.store(2);
   slot.entries[0][shm::Count::kGated].store(30);
   slot.entries[0][shm::Count::kCaptured].store(10);
@@ -79,10 +91,9 @@ std::unique_ptr<shm::Board> example_board() {
 TEST(Metrics, TheNumbersAreTheBoards) {
   const auto board = example_board();
   Tally tally;
-  tally.first_job[4].store(4);
   tally.deaths_repaired.store(5);
   auto samples = parse(exposition(*board, tally, 1'040'000'000));
-  const std::string who = R"(slot="4",pid="4711")";
+  const std::string who = R"(slot="4",pid="4711",name="train \"x\"")";
   const std::string entry = "{" + who + R"(,entry="cuLaunchKernel")";
   EXPECT_EQ(samples[R"(sluice_clients{state="live"})"], 1);
   EXPECT_EQ(samples[R"(sluice_clients{state="dead"})"], 0);
@@ -96,7 +107,15 @@ TEST(Metrics, TheNumbersAreTheBoards) {
   EXPECT_EQ(samples["sluice_gate_holders{" + who + "}"], 2);
   EXPECT_EQ(samples["sluice_gate_closed_seconds_total{" + who + "}"], 1.5);
   EXPECT_EQ(samples["sluice_client_active{" + who + "}"], 1);
-  EXPECT_EQ(samples["sluice_jobs_total{" + who + "}"], 5) << "7 begun, 2 by an earlier client";
+  EXPECT_EQ(samples["sluice_jobs_total{" + who + "}"], 5) << "not the slot's 6";
+  const std::string jobs = "sluice_job_duration_seconds";
+  EXPECT_EQ(samples[jobs + "_bucket{" + who + R"(,le="0.0001"})"], 1);
+  EXPECT_EQ(samples[jobs + "_bucket{" + who + R"(,le="0.0005"})"], 1);
+  EXPECT_EQ(samples[jobs + "_bucket{" + who + R"(,le="0.001"})"], 3) << "buckets add up";
+  EXPECT_EQ(samples[jobs + "_bucket{" + who + R"(,le="10"})"], 4);
+  EXPECT_EQ(samples[jobs + "_bucket{" + who + R"(,le="+Inf"})"], 5);
+  EXPECT_EQ(samples[jobs + "_count{" + who + "}"], 5);
+  EXPECT_DOUBLE_EQ(samples[jobs + "_sum{" + who + "}"], 30.00465);
   EXPECT_EQ(samples["sluice_max_hold_openings_total{" + who + "}"], 2);
   EXPECT_EQ(samples["sluice_launches_total" + entry + "}"], 42);
   EXPECT_EQ(samples["sluice_launches_gated_total" + entry + "}"], 30);

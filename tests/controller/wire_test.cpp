@@ -39,13 +39,13 @@ std::vector<unsigned char> bytes_of(const shm::Request& request, std::size_t siz
 // Prevents: a message read past its end, or a library of another build taken for garbage.
 TEST_F(Wire, WrongSizesAndVersionsAreNamed) {
   const shm::Request good = good_request();
-  for (const std::size_t size : {1U, 4U, 95U, 97U, 200U, 60000U}) {
+  for (const std::size_t size : {1U, 4U, 96U, 159U, 161U, 200U, 60000U}) {
     EXPECT_EQ(send_bytes(bytes_of(good, size)), ReplyStatus::kBadRequest) << size;
   }
   EXPECT_EQ(send_bytes({}), std::nullopt) << "an empty message is a hang-up";
   shm::Request other = good;
   other.version = shm::kWireVersion + 1;
-  for (const std::size_t size : {96U, 100U}) {
+  for (const std::size_t size : {96U, 160U, 100U}) {
     EXPECT_EQ(send_bytes(bytes_of(other, size)), ReplyStatus::kWrongVersion) << size;
   }
 }

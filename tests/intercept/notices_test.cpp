@@ -20,8 +20,8 @@ using fake::Id;
 class Notices : public Above {
  protected:
   std::uint64_t last_job_ns() {
-    const std::uint64_t job = slot().job.load() / 2;
-    return slot().recent_jobs_ns[(job - 1) % shm::kRecentJobs].load();
+    const auto recent = slot().job_times.recent().ns;
+    return recent.empty() ? 0 : recent.back();
   }
 
   /// How often the notice thread has slept.
@@ -192,10 +192,11 @@ TEST_F(Notices, WhatIsCalledOffHoldsNobody) {
 TEST_F(Notices, AnAnnouncementLapses) {
   attach_above();
   const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 2 * kMs);
+  const std::uint64_t ended = slot().job_times.ended.load();
   EXPECT_TRUE(eventually([&] { return closed(); }));
   EXPECT_TRUE(eventually([&] { return !closed(); }));
   EXPECT_EQ(below().room.load(), shm::kRoomOpen);
-  EXPECT_EQ(last_job_ns(), 0U) << "it was no job";
+  EXPECT_EQ(slot().job_times.ended.load(), ended) << "it was no job";
   // Taken after that it is a job like any other.
   const std::uint64_t job = sluice_job_begin(announced);
   EXPECT_NE(job, 0U);

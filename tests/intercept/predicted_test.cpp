@@ -130,8 +130,7 @@ TEST_F(Predicted, AJobIsAsLongAsItTook) {
   below().policy.store(shm::parse_policy("device:4")->pack());
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(some_job_is_predicted(explicit_job));
-    const std::uint64_t job = slot().job.load() / 2;
-    const std::uint64_t took = slot().recent_jobs_ns[(job - 1) % shm::kRecentJobs].load();
+    const std::uint64_t took = slot().job_times.recent().ns.back();
     if (took < 1'000'000) return;  // else this machine was busy
   }
   FAIL() << "every job took longer than the notice";

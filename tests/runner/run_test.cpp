@@ -7,6 +7,7 @@
 #include <cstring>
 #include <regex>
 
+#include "shm/board.hpp"
 #include "shm/session.hpp"
 #include "shm/trace_format.hpp"
 #include "tests/runner/run_fixture.hpp"
@@ -53,6 +54,7 @@ TEST_F(RunTest, StatusSeesBothClientsHooked) {
     // Prevents: workers that nobody can tell apart, nor name to `sluice set`.
     const std::string model = client["priority"] == 0 ? "best_effort" : "critical";
     EXPECT_NE(client["command"].get<std::string>().find(model), std::string::npos) << client;
+    EXPECT_EQ(client["name"], model);
   }
 }
 
@@ -65,6 +67,8 @@ TEST_F(RunTest, TraceHasEveryLaunchOfEveryWorker) {
     const std::string bytes =
         read("logs/trace/" + std::to_string(client["pid"].get<pid_t>()) + ".sltrace");
     ASSERT_GT(bytes.size(), shm::kTraceHeaderSize);
+    const std::string name = bytes.substr(offsetof(shm::TraceHeader, name), shm::kNameSize);
+    EXPECT_EQ(name.c_str(), client["name"].get<std::string>());
     std::uint64_t launches = 0;
     for (std::size_t at = shm::kTraceHeaderSize; at < bytes.size();
          at += sizeof(shm::TraceRecord)) {

@@ -38,9 +38,8 @@ class Top : public test::BoardTest {
     return {};
   }
   void set_recent(int index, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      slot(index).recent_jobs_ns[i].store((i + 1) * kMs);
-    }
+    slot(index).job_times.clear();
+    for (std::size_t i = 0; i < count; ++i) slot(index).job_times.add((i + 1) * kMs);
   }
   /// The widest client there can be, in all slots.
   void fill_board() {
@@ -52,7 +51,7 @@ class Top : public test::BoardTest {
       client.attached_ns.store(kNow - 100 * kMs);
       client.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kControllerSilent));
       client.max_hold_opened.store(1'000'000);
-      for (shm::Word& took : client.recent_jobs_ns) took.store(3'599'000 * kMs);
+      for (std::size_t i = 0; i < shm::JobTimes::kKept; ++i) client.job_times.add(3'599'000 * kMs);
     }
     for (int index = 1; index < shm::kSlots; ++index) hold(index, 0, kNow - 100 * kMs);
     set_state(1, shm::SlotState::kFailedOpen, 255);
@@ -67,12 +66,13 @@ TEST_F(Top, RatesAreThoseBetweenTwoLooks) {
   shm::Slot& client = add_client(0, 0, "a");
   client.entries[0][shm::Count::kGated].store(1000);
   client.entries[6][shm::Count::kGated].store(10);
-  client.job.store(20);
+  client.job_times.ended.store(10);
   client.closed_ns.store(700 * kMs);
   const shm::Snapshot before = at(kNow - 500 * kMs);
   client.entries[0][shm::Count::kGated].store(1100);
   client.entries[6][shm::Count::kGated].store(15);
-  client.job.store(26);
+  client.job.store(1);
+  client.job_times.ended.store(13);
   client.closed_ns.store(800 * kMs);
   const View view = make_view(before, at(kNow));
   EXPECT_DOUBLE_EQ(view.rates[0].launches_per_s, 210);
@@ -120,7 +120,7 @@ TEST_F(Top, PercentilesAreOfTheJobsThereWere) {
   EXPECT_EQ(view().rates[0].p50_ns, 2 * kMs);
   EXPECT_EQ(view().rates[0].p99_ns, 2'980'000U);
   expect_says(line_of(text(), 100), "2.00ms 2.98ms  3 a");
-  set_recent(0, shm::kRecentJobs);
+  set_recent(0, shm::JobTimes::kKept);
   EXPECT_EQ(view().rates[0].jobs, 64U);
   EXPECT_EQ(view().rates[0].p50_ns, 32'500'000U);
 }

@@ -25,13 +25,16 @@ Json entry_json(const shm::EntrySnapshot& entry) {
 Json client_json(const shm::ClientSnapshot& client) {
   Json holders = Json::array();
   for (const shm::Holder& holder : client.holders) {
-    holders.push_back(
-        {{"pid", holder.pid}, {"priority", holder.priority}, {"command", holder.command}});
+    holders.push_back({{"pid", holder.pid},
+                       {"priority", holder.priority},
+                       {"name", holder.name},
+                       {"command", holder.command}});
   }
   Json coverage = Json::array();
   for (const shm::EntrySnapshot& entry : client.entries) coverage.push_back(entry_json(entry));
   return {{"slot", client.slot},
           {"pid", client.pid},
+          {"name", client.name},
           {"command", client.command},
           {"device", client.device},
           {"priority", client.priority},

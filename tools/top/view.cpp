@@ -32,12 +32,8 @@ ClientRates rates_of(const shm::ClientSnapshot& client, const shm::ClientSnapsho
   const double seconds = earlier != nullptr ? span_s : since_attach_s;
   rates.launches_per_s =
       per_second(client.launches, earlier != nullptr ? earlier->launches : 0, seconds);
-  if (earlier != nullptr) {
-    rates.jobs_per_s = per_second(client.jobs, earlier->jobs, seconds);
-  } else if (client.recent_jobs_ns.size() < shm::kRecentJobs) {
-    // The job counter goes on from the slot's earlier clients; the durations are its own.
-    rates.jobs_per_s = per_second(client.recent_jobs_ns.size(), 0, seconds);
-  }
+  rates.jobs_per_s =
+      per_second(client.jobs_ended, earlier != nullptr ? earlier->jobs_ended : 0, seconds);
   // A hold that began before its client had work counts from its begin at once.
   const double held_s =
       per_second(client.held_total_ns, earlier != nullptr ? earlier->held_total_ns : 0, seconds) /
