@@ -37,7 +37,8 @@ FREE = ("tests",)
 # header pattern: the places that may include it.
 LIBRARIES = {
     r"(ATen|c10|torch|caffe2)/": ("engine/torch/", "predictor/train/", "runner/worker/torch_main.cpp"),
-    r"cuda(_runtime.*)?\.h$": ("intercept/", "simgpu/", "engine/", "profiler/", "tools/gpus/"),
+    r"cuda(_runtime.*)?\.h$": ("intercept/", "simgpu/", "engine/", "profiler/", "tools/gpus/",
+                            "tools/examples/"),
     r"boost/interprocess/": ("shm/",),
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/command_line.hpp"
 #include "base/install.hpp"
+#include "shm/client_name.hpp"
 #include "shm/policy.hpp"
 #include "shm/policy_text.hpp"
 #include "shm/session.hpp"
@@ -35,6 +36,7 @@ struct Options {
   base::GpuChoice gpu = base::GpuChoice::kAuto;
   std::string log_level = "warn";
   std::string trace;  ///< Folder; empty for none.
+  std::string name;   ///< Empty: the interposer chooses one.
   bool intercept = true;
   std::vector<std::string> program;
 };
@@ -64,6 +66,11 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str()
       ->type_name("POLICY")
       ->check(shm::check_policy);
+  app.add_option("--name", options.name,
+                 "What status, top, set and metrics call it (default: the script or the program)")
+      ->envname("SLUICE_NAME")
+      ->type_name("NAME")
+      ->check(shm::check_client_name);
   base::add_session_option(app, options.session);
   base::add_gpu_option(app, options.gpu);
   app.add_option("--log-level", options.log_level,
@@ -142,6 +149,7 @@ void prepare_interception(const Options& options, const base::Install& install) 
   setenv("SLUICE_PRIORITY", std::to_string(*options.priority).c_str(), 1);
   setenv("SLUICE_POLICY", options.policy.c_str(), 1);
   setenv("SLUICE_LOG", options.log_level.c_str(), 1);
+  if (!options.name.empty()) setenv("SLUICE_NAME", options.name.c_str(), 1);
   if (!options.trace.empty()) setenv("SLUICE_TRACE", make_folder(options.trace).c_str(), 1);
 }
 
@@ -149,7 +157,7 @@ int exec(int argc, char** argv) {
   Options options;
   if (const auto exit_code = parse_command_line(argc, argv, options)) return *exit_code;
   const base::Install install = base::Install::of_this_program();
-  const std::string program = find_program(options.program[0]);
+  const std::string program = find_program(install, options.program[0]);
   const GpuDecision gpu = decide_gpu(install, options.gpu);
   set_simulated_gpu(install, gpu.simulated);
   if (!gpu.reason.empty()) {

@@ -20,7 +20,7 @@ bool runnable(const fs::path& path) {
 
 }  // namespace
 
-std::string find_program(const std::string& name) {
+std::string find_program(const base::Install& install, const std::string& name) {
   if (name.find('/') != std::string::npos) {
     if (runnable(name)) return name;
     std::error_code ignored;
@@ -33,6 +33,8 @@ std::string find_program(const std::string& name) {
     const fs::path candidate = fs::path(folder.empty() ? "." : folder) / name;
     if (runnable(candidate)) return candidate;
   }
+  const fs::path example = install.program(name);
+  if (name.starts_with("sluice-example-") && runnable(example)) return example;
   throw base::UsageError("no such program: '" + name + "' (not in any folder of PATH)");
 }
 

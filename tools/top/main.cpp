@@ -19,6 +19,7 @@
 #include "shm/session.hpp"
 #include "tools/common/sessions.hpp"
 #include "tools/status/look.hpp"
+#include "tools/top/follow.hpp"
 #include "tools/top/frame.hpp"
 #include "tools/top/json.hpp"
 #include "tools/top/screen.hpp"
@@ -33,6 +34,7 @@ struct Options {
   std::string session{base::kDefaultSession};
   double interval_s = 0.5;
   bool json = false;
+  bool follow = false;
 };
 
 /// Looks at the session again and again. The board is opened each time: a session may end, and
@@ -142,8 +144,12 @@ int top(int argc, char** argv) {
   app.add_option("--interval", options.interval_s, "Seconds between two looks")
       ->capture_default_str()
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 3600.0));
-  app.add_flag("--json", options.json, "Print one look as JSON and exit");
+      ->check(CLI::Range(0.02, 3600.0));
+  auto* json = app.add_flag("--json", options.json, "Print one look as JSON and exit");
+  app.add_flag("--follow", options.follow,
+               "With --json: print a line per interval until it is stopped, with the duration of "
+               "every job that ended; waits for the session to begin")
+      ->needs(json);
   app.footer(
       "Keys: q quits. Into a pipe it prints one look as text, of COLUMNS columns (80), and exits.\n"
       "HELD: part of the last interval in which the client had work and was held. P50, P99: of\n"
@@ -152,8 +158,13 @@ int top(int argc, char** argv) {
       "  sluice top\n"
       "  sluice top --session b --interval 2\n"
       "  sluice top | cat\n"
-      "  sluice top --json | jq '.clients[] | {pid, launches_per_s, recent_jobs}'");
+      "  sluice top --json | jq '.clients[] | {pid, launches_per_s, recent_jobs}'\n"
+      "  sluice top --json --follow --interval 0.02 | jq -c '.clients[] | {name, job_ns}'");
   if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
+  if (options.follow) {
+    follow_session(options.session, options.interval_s);
+    return base::kExitFine;
+  }
   std::setlocale(LC_CTYPE, "");
   try {
     return options.json || isatty(STDOUT_FILENO) == 0 ? print_once(options) : show_live(options);

@@ -1,0 +1,188 @@
+// sluice-example-spin: a small program with a GPU, for trying `sluice exec` and `sluice compare`.
+// It speaks the CUDA driver API, so it runs on a real GPU and under `sluice exec --gpu sim`.
+#include <cuda.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/command_line.hpp"
+#include "base/statistics.hpp"
+#include "sluice/sluice.h"
+
+namespace {
+
+using sluice::base::monotonic_ns;
+
+// The simulated GPU takes the duration of a kernel called sluice_spin from its first argument; a
+// real one counts the cycles.
+constexpr const char* kModule = R"(.version 6.0
+.target sm_70
+.address_size 64
+.visible .entry sluice_spin(.param .u64 duration_ns, .param .u64 cycles) {
+  .reg .pred %p;
+  .reg .b64 %start, %now, %limit;
+  mov.u64 %start, %clock64;
+  ld.param.u64 %limit, [cycles];
+SPIN:
+  mov.u64 %now, %clock64;
+  sub.s64 %now, %now, %start;
+  setp.lt.s64 %p, %now, %limit;
+  @%p bra SPIN;
+  ret;
+}
+)";
+
+struct Options {
+  std::uint64_t kernels = 100;
+  double kernel_us = 50;
+  double period_ms = 0;
+  bool poisson = false;
+  bool mark = false;
+  double announce_ms = 0;
+  double seconds = 0;
+  std::uint64_t jobs = 0;
+};
+
+std::sig_atomic_t volatile g_stop = 0;
+
+void require(CUresult result, const char* call) {
+  if (result == CUDA_SUCCESS) return;
+  const char* name = nullptr;
+  cuGetErrorName(result, &name);
+  throw sluice::base::RunError(std::string(call) + ": " + (name != nullptr ? name : "error"));
+}
+#define SPIN_REQUIRE(call) require(call, #call)
+
+/// The first GPU, with a kernel that keeps it busy for a given time.
+class Gpu {
+ public:
+  Gpu() {
+    SPIN_REQUIRE(cuInit(0));
+    SPIN_REQUIRE(cuDevicePrimaryCtxRetain(&context_, 0));
+    SPIN_REQUIRE(cuCtxSetCurrent(context_));
+    SPIN_REQUIRE(cuModuleLoadData(&module_, kModule));
+    SPIN_REQUIRE(cuModuleGetFunction(&spin_, module_, "sluice_spin"));
+    SPIN_REQUIRE(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    SPIN_REQUIRE(cuDeviceGetName(name_.data(), static_cast<int>(name_.size()), 0));
+    int khz = 0;
+    if (cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 0) == CUDA_SUCCESS && khz > 0) {
+      cycles_per_ns_ = khz / 1e6;
+    }
+    const char* scale = std::strstr(name_.data(), "(scale ");
+    if (scale != nullptr) time_scale_ = std::atof(scale + std::strlen("(scale "));
+  }
+
+  void launch(std::uint64_t ns) const {
+    auto cycles = static_cast<std::uint64_t>(static_cast<double>(ns) * cycles_per_ns_);
+    std::array<void*, 2> arguments{&ns, &cycles};
+    SPIN_REQUIRE(cuLaunchKernel(spin_, 1, 1, 1, 32, 1, 1, 0, stream_, arguments.data(), nullptr));
+  }
+  void wait() const { SPIN_REQUIRE(cuStreamSynchronize(stream_)); }
+  [[nodiscard]] const char* name() const { return name_.data(); }
+  /// Real time per time of the GPU: the simulated one is slower.
+  [[nodiscard]] double time_scale() const { return time_scale_; }
+
+ private:
+  CUcontext context_ = nullptr;
+  CUmodule module_ = nullptr;
+  CUfunction spin_ = nullptr;
+  CUstream stream_ = nullptr;
+  std::array<char, 256> name_{};
+  double cycles_per_ns_ = 1;
+  double time_scale_ = 1;
+};
+
+std::uint64_t to_real_ns(const Gpu& gpu, double ms) {
+  return static_cast<std::uint64_t>(ms * 1e6 * gpu.time_scale());
+}
+
+void sleep_until(std::uint64_t ns) {
+  const std::uint64_t now = monotonic_ns();
+  if (ns > now) std::this_thread::sleep_for(std::chrono::nanoseconds(ns - now));
+}
+
+/// Runs one job. Returns its duration in ms of the GPU's time.
+double run_job(const Gpu& gpu, const Options& options) {
+  std::uint64_t announced = 0;
+  if (options.announce_ms > 0) {
+    const std::uint64_t start = monotonic_ns() + to_real_ns(gpu, options.announce_ms);
+    announced = sluice_job_announce(start);
+    sleep_until(start);
+  }
+  const std::uint64_t begin = monotonic_ns();
+  const std::uint64_t job = options.mark ? sluice_job_begin(announced) : 0;
+  for (std::uint64_t i = 0; i < options.kernels; ++i) {
+    gpu.launch(static_cast<std::uint64_t>(options.kernel_us * 1e3));
+  }
+  gpu.wait();
+  if (options.mark) sluice_job_end(job);
+  return static_cast<double>(monotonic_ns() - begin) / 1e6 / gpu.time_scale();
+}
+
+int run(const Options& options) {
+  const Gpu gpu;
+  std::mt19937_64 random(1);
+  std::exponential_distribution<double> gap;
+  std::vector<double> took_ms;
+  const std::uint64_t start = monotonic_ns();
+  const std::uint64_t end =
+      options.seconds > 0 ? start + to_real_ns(gpu, options.seconds * 1e3) : ~std::uint64_t{0};
+  for (std::uint64_t due = start; g_stop == 0 && due < end;) {
+    sleep_until(due);
+    if (g_stop != 0 || monotonic_ns() >= end) break;
+    took_ms.push_back(run_job(gpu, options));
+    if (took_ms.size() == options.jobs) break;
+    const double factor = options.poisson ? gap(random) : 1;
+    due =
+        options.period_ms > 0 ? due + to_real_ns(gpu, options.period_ms * factor) : monotonic_ns();
+  }
+  const double seconds = static_cast<double>(monotonic_ns() - start) / 1e9 / gpu.time_scale();
+  std::printf("%zu jobs in %.2f s: %.2f jobs/s, p50 %.3f ms, p99 %.3f ms, on %s\n", took_ms.size(),
+              seconds, static_cast<double>(took_ms.size()) / seconds,
+              sluice::base::percentile(took_ms, 0.5), sluice::base::percentile(took_ms, 0.99),
+              gpu.name());
+  return sluice::base::kExitFine;
+}
+
+void add_options(CLI::App& app, Options& options) {
+  app.add_option("--kernels", options.kernels, "Kernels of one job")->capture_default_str();
+  app.add_option("--kernel-us", options.kernel_us, "Microseconds of one kernel")
+      ->capture_default_str();
+  app.add_option("--period-ms", options.period_ms, "A job every so often; 0: one after the other");
+  app.add_flag("--poisson", options.poisson, "At random times, --period-ms on average");
+  app.add_flag("--mark", options.mark, "Call sluice_job_begin() and sluice_job_end()");
+  app.add_option("--announce-ms", options.announce_ms, "Announce each job so long before it");
+  app.add_option("--seconds", options.seconds, "End after so long; 0: on Ctrl-C or SIGTERM");
+  app.add_option("--jobs", options.jobs, "End after so many jobs; 0: no limit");
+  app.footer(
+      "All times are the GPU's: on the simulated one they pass more slowly than on the wall.\n\n"
+      "Examples:\n"
+      "  sluice exec --gpu sim --priority 0 -- sluice-example-spin --kernels 400\n"
+      "  sluice exec --gpu sim --priority 1 -- sluice-example-spin --kernels 20 --period-ms 6");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("A small program with a GPU: jobs of kernels that only take time.",
+               "sluice-example-spin");
+  Options options;
+  add_options(app, options);
+  if (const auto exit_code = sluice::base::parse(app, argc, argv)) return *exit_code;
+  options.mark = options.mark || options.announce_ms > 0;
+  std::signal(SIGINT, [](int) { g_stop = 1; });
+  std::signal(SIGTERM, [](int) { g_stop = 1; });
+  return sluice::base::run_program("sluice-example-spin", [&] { return run(options); });
+}
