@@ -1,4 +1,5 @@
-// `sluice mps`: a private MPS daemon for the measuring tools, which start their programs themselves.
+// `sluice mps`: a private MPS daemon for the measuring tools, which start their programs
+// themselves.
 #include <poll.h>
 #include <unistd.h>
 
@@ -30,8 +31,9 @@ int mps(int argc, char** argv) {
                "sluice mps");
   std::string log;
   app.add_option("--log", log, "Folder for the daemon's logs")->type_name("DIR")->required();
-  app.footer("Prints the variables that a client needs, and then an empty line.\n\nExample:\n"
-             "  sleep 60 | sluice mps --log /tmp/mps");
+  app.footer(
+      "Prints the variables that a client needs, and then an empty line.\n\nExample:\n"
+      "  sleep 60 | sluice mps --log /tmp/mps");
   if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
   const base::SignalFd signals{SIGINT, SIGTERM, SIGHUP};
   const MpsDaemon daemon(find_mps_control(), log);

@@ -146,6 +146,29 @@ TEST_F(FollowCommand, WaitsForTheSessionAndReportsItsJobs) {
 }
 
 // Prevents: a follower that lives on for ever behind a harness that was killed.
+/// Prevents: the end of the follower that reads a board which its controller is just making.
+TEST_F(FollowCommand, ABoardThatIsBeingMadeIsWaitedFor) {
+  std::ofstream(board_file()).close();
+  test::Process follower(follow());
+  for (int line = 0; line < 3; ++line) {
+    EXPECT_TRUE(json::parse(follower.read_line())["controller"].is_null());
+  }
+  std::filesystem::remove(board_file());
+  kill(follower.pid(), SIGTERM);
+  EXPECT_EQ(follower.finish().exit_code, 0);
+}
+
+TEST_F(FollowCommand, ABoardThatStaysUnreadableIsAnError) {
+  std::ofstream(board_file()).close();
+  test::Process follower(follow());
+  while (!follower.read_line().empty()) {
+  }
+  std::filesystem::remove(board_file());
+  const test::Result result = follower.finish();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.err.find(board_file()), std::string::npos) << result.err;
+}
+
 TEST_F(FollowCommand, EndsWhenNobodyReadsOn) {
   const std::string command = std::string(SLUICE_TEST_PROGRAM) +
                               " top --json --follow --interval 3600 | head -n 1 > /dev/null; "

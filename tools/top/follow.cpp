@@ -66,16 +66,34 @@ std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string next_line(JobFollower& follower, const std::string& session) {
-  try {
-    const auto mapping = shm::BoardMapping::inspect(session);
-    shm::Snapshot now = shm::take_snapshot(mapping.board(), base::monotonic_ns());
-    if (somebody_is_left(now, process_exists)) return follower.line(mapping.board(), now);
-  } catch (const shm::NoBoard&) {
-    // Waits for the session, as for one that its processes have left.
+/// Throws shm::BoardError if the board cannot be read for kUnreadableNs on end.
+class LineReader {
+ public:
+  explicit LineReader(const std::string& session) : session_(session), follower_(session) {}
+
+  std::string next() {
+    const std::uint64_t now_ns = base::monotonic_ns();
+    try {
+      const auto mapping = shm::BoardMapping::inspect(session_);
+      shm::Snapshot now = shm::take_snapshot(mapping.board(), now_ns);
+      readable_ns_ = now_ns;
+      if (somebody_is_left(now, process_exists)) return follower_.line(mapping.board(), now);
+    } catch (const shm::NoBoard&) {
+      // Waits for the session, as for one that its processes have left.
+      readable_ns_ = now_ns;
+    } catch (const shm::BoardError&) {
+      // A controller that is just making the board has not filled it yet.
+      if (now_ns - readable_ns_ > kUnreadableNs) throw;
+    }
+    return follower_.line_without_board(now_ns);
   }
-  return follower.line_without_board(base::monotonic_ns());
-}
+
+ private:
+  static constexpr std::uint64_t kUnreadableNs = 2'000'000'000;
+  std::string session_;
+  JobFollower follower_;
+  std::uint64_t readable_ns_ = base::monotonic_ns();
+};
 
 /// False if the reader has gone.
 bool print_line(std::string_view line) {
@@ -143,9 +161,9 @@ void follow_session(const std::string& session, double interval_s) {
   signal(SIGPIPE, SIG_IGN);
   const auto interval =
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(interval_s));
-  JobFollower follower(session);
+  LineReader reader(session);
   for (auto deadline = Clock::now() + interval;; deadline += interval) {
-    if (!print_line(next_line(follower, session)) || !wait_until(deadline, signals)) return;
+    if (!print_line(reader.next()) || !wait_until(deadline, signals)) return;
     if (deadline + interval < Clock::now()) deadline = Clock::now();  // it was stopped meanwhile
   }
 }

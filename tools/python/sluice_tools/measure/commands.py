@@ -20,7 +20,7 @@ from sluice_tools.measure.statistics import latency_figures
 
 _PRIORITY = {CRITICAL: 1, BEST_EFFORT: 0}
 _STEP_S = 0.1  # between two looks at the programs
-_COUNTERS = ("launches", "held_ns", "waits", "bypassed")
+_COUNTERS = ("launches", "held_ns", "waits")
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Watch:
     def __init__(self, sluice: str, name: str):
         self._process = subprocess.Popen(
             [sluice, "top", "--json", "--follow", "--interval", "0.02", "--session", name],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self._lock = threading.Lock()
         self._jobs: dict[int, list] = {priority: [] for priority in _PRIORITY.values()}
         self._missed = 0
-        self._last: dict[int, dict] = {}  # by pid
-        self._gone = dict.fromkeys(_PRIORITY.values(), 0)  # launches of clients that have ended
+        # The last line of each client, also of those that are gone: a client is one process.
+        self._clients: dict[tuple, dict] = {}
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -54,14 +54,10 @@ class Watch:
 
     def _take(self, line: dict) -> None:
         with self._lock:
-            seen = {client["pid"]: client for client in line.get("clients", ())}
-            for pid, client in self._last.items():
-                if pid not in seen:
-                    self._gone[client["priority"]] += client["launches"]
-            self._last = seen
-            for client in seen.values():
-                self._missed += client["jobs_missed"]
-                self._jobs.setdefault(client["priority"], []).extend(client["jobs_ns"])
+            for client in line.get("clients", ()):
+                self._clients[client["slot"], client["generation"]] = client
+                self._missed += client["missed"]
+                self._jobs.setdefault(client["priority"], []).extend(client["job_ns"])
 
     def clear(self) -> None:
         """Forgets the jobs so far: the window begins."""
@@ -81,18 +77,22 @@ class Watch:
 
     def counters(self, role: str) -> dict:
         """Summed over the clients of the role: a program may be several processes."""
-        priority = _PRIORITY[role]
         with self._lock:
-            clients = [client for client in self._last.values() if client["priority"] == priority]
-            sums = {name: sum(client[name] for client in clients) for name in _COUNTERS}
-            sums["launches"] += self._gone[priority]
-            return sums
+            clients = [client for client in self._clients.values()
+                       if client["priority"] == _PRIORITY[role]]
+            return {name: sum(client[name] for client in clients) for name in _COUNTERS}
+
+    def check(self) -> None:
+        """Raises RuntimeError if nothing is seen any more."""
+        if self._process.poll() is not None:
+            raise RuntimeError(self._process.stderr.read().strip() or "sluice top has ended")
 
     def end(self) -> None:
         self._process.terminate()
         self._process.wait()
         self._thread.join()
-        self._process.stdout.close()
+        for stream in (self._process.stdout, self._process.stderr):
+            stream.close()
 
 
 class Commands:
@@ -123,6 +123,7 @@ class Commands:
                 began = time.monotonic()
                 self._sleep(programs, self._timing.window)
                 seconds = time.monotonic() - began
+                watch.check()
                 return [self._row(role, policy, watch, before[role], seconds) for role in roles]
 
     def _start(self, opened: Session, role: str, policy: str, label: str) -> Program:
@@ -148,6 +149,7 @@ class Commands:
             if not waiting:
                 return
             self._check(programs)
+            watch.check()
             if time.monotonic() > deadline:
                 raise CellError(self._why_idle(waiting[0], programs[waiting[0]], watch))
             time.sleep(_STEP_S)
@@ -181,8 +183,7 @@ class Commands:
         more = {name: after[name] - before[name] for name in before}
         row = {
             "client": " ".join(self._commands[role])[:200], "role": role, "policy": policy,
-            "window_s": seconds, "launches": more["launches"], "bypassed": more["bypassed"],
-            "waited": more["waits"], "held_ms": more["held_ns"] / 1e6}
+            "window_s": seconds, "launches": more["launches"], "waited": more["waits"], "held_ms": more["held_ns"] / 1e6}
         if role == CRITICAL:
             row |= latency_figures(jobs_ms) | {
                 "per_s": len(jobs_ms) / seconds, "unit": "jobs",
