@@ -14,7 +14,7 @@ from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, Parser
 from sluice_tools.measure import page, table, verdict
 from sluice_tools.measure.commands import Commands, Timing
 from sluice_tools.measure.experiments import sluice_program
-from sluice_tools.measure.needs import gpus, need_mps
+from sluice_tools.measure.needs import gpus, need_mps, time_scale
 from sluice_tools.measure.programs import mps
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
@@ -102,7 +102,7 @@ def _options(arguments: list):
     return options
 
 
-def _group(options, sluice: str, folder: Path, mode: str) -> Group:
+def _group(options, sluice: str, folder: Path, mode: str, scale: float) -> Group:
     """All cells before the next repeat, so that a drift of the machine shows as range."""
     timing = Timing(options.seconds, options.warm_up, options.start_limit)
     shown = {ALONE: (CRITICAL,), BEST_EFFORT_ALONE: (BEST_EFFORT,)}
@@ -112,7 +112,7 @@ def _group(options, sluice: str, folder: Path, mode: str) -> Group:
     def opened():
         with mps(sluice, options.mps) as environment:
             commands = Commands(sluice, options.gpu, options.commands, timing, folder / "output",
-                                environment)
+                                environment, scale)
 
             def measure(cell: Cell) -> list:
                 roles = shown.get(cell.name, (CRITICAL, BEST_EFFORT))
@@ -147,7 +147,7 @@ def answers(options, entries: list[Entry]) -> list[str]:
 
 
 def _about(name: str, options, mode: str) -> list[str]:
-    simulated = " SIMULATED: times are the simulated GPU's, stretched." if options.gpu == "sim" else ""
+    simulated = " SIMULATED: times are the simulated GPU's." if options.gpu == "sim" else ""
     return [f"{name}, {mode}.{simulated}",
             f"critical: {' '.join(options.commands[CRITICAL])}",
             f"best effort: {' '.join(options.commands[BEST_EFFORT])}",
@@ -183,7 +183,7 @@ def _run(options) -> int:
     with output_folder(options.out) as folder:
         _claim(options, folder)
         rows = Rows(folder / "compare.csv")
-        result = Sitting("sluice compare", rows, [_group(options, sluice, folder, mode)],
+        result = Sitting("sluice compare", rows, [_group(options, sluice, folder, mode, time_scale(name))],
                          machine={"gpu": name}).run()
         _show(options, rows, folder, name, mode)
     if result.interrupted:

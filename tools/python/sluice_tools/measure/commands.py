@@ -96,16 +96,20 @@ class Watch:
 
 
 class Commands:
-    """Measures cells of two commands. commands: by role. folder: for what the programs print."""
+    """Measures cells of two commands. commands: by role. folder: for what the programs print.
+
+    time_scale: real time per time of the GPU. Rows are in the GPU's time.
+    """
 
     def __init__(self, sluice: str, gpu: str, commands: dict, timing: Timing, folder: Path,
-                 environment=lambda below: {}):
+                 environment=lambda below: {}, time_scale: float = 1.0):
         self._sluice = sluice
         self._gpu = gpu
         self._commands = commands
         self._timing = timing
         self._folder = folder
         self._environment = environment
+        self._scale = time_scale
 
     def measure(self, roles: tuple, policy: str, label: str) -> list:
         """Starts the commands of `roles`, measures them together, and returns a row each.
@@ -178,12 +182,13 @@ class Commands:
                 raise CellError(f"the {role} command {how}; it must run until it is ended")
 
     def _row(self, role: str, policy: str, watch: Watch, before: dict, seconds: float) -> dict:
-        jobs_ms = watch.jobs_ms(role)
+        seconds /= self._scale
+        jobs_ms = [ms / self._scale for ms in watch.jobs_ms(role)]
         after = watch.counters(role)
         more = {name: after[name] - before[name] for name in before}
         row = {
             "client": " ".join(self._commands[role])[:200], "role": role, "policy": policy,
-            "window_s": seconds, "launches": more["launches"], "waited": more["waits"], "held_ms": more["held_ns"] / 1e6}
+            "window_s": seconds, "launches": more["launches"], "waited": more["waits"], "held_ms": more["held_ns"] / 1e6 / self._scale}
         if role == CRITICAL:
             row |= latency_figures(jobs_ms) | {
                 "per_s": len(jobs_ms) / seconds, "unit": "jobs",

@@ -10,21 +10,23 @@ _HIGHEST = 6.0
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "cross", "star", "hexagon")
 
 
-def tradeoff(entries: list[Entry], kind: str = "", title: str = "") -> Figure | None:
+def tradeoff(entries: list[Entry], names: list[str], kind: str = "", title: str = "") -> Figure | None:
     """A point per condition: x is best-effort speed, y is latency times alone (p50, and a bar up to
     p99, or to the slowest job where there are too few for a p99). Bars along x are the repeats.
 
-    None where no cell has both. kind: a suffix for the axes, ", simulated" for instance.
+    names: of the conditions, in an order that is the same in all figures of a page: it gives them
+    colour and shape. None where no cell has both figures. kind: a suffix for the axes, ", simulated" for instance.
     """
     drawn = [entry for entry in entries if entry.together and entry.share and entry.x["p50"]]
     if not drawn:
         return None
     figure = base(430, f"best-effort speed, % of its own alone{kind}", f"critical latency, × alone{kind}")
-    for index, entry in enumerate(drawn):
-        figure.add_trace(_point(entry, index))
+    for entry in drawn:
+        figure.add_trace(_point(entry, names.index(entry.cell)))
     figure.add_hline(y=1, line={"color": GREY, "dash": "dot", "width": 1})
     figure.update_yaxes(type="log", range=[-0.03, 0.8], tickvals=[1, 1.2, 1.5, 2, 3, 4, 6])
-    figure.update_xaxes(rangemode="tozero", ticksuffix=" %")
+    least = 100 * min(min(entry.share) for entry in drawn)
+    figure.update_xaxes(range=[max(0, least - 20), 104], ticksuffix=" %")
     figure.update_layout(showlegend=True)
     return Figure(
         title,

@@ -1,6 +1,7 @@
 """What a measurement needs of the machine, asked before it begins: a cell that cannot run costs minutes."""
 
 import json
+import re
 import shutil
 import subprocess
 
@@ -25,6 +26,12 @@ def gpus(sluice: str, kind: str, index: int = 0, instead: str = SIMULATED) -> di
     if not 0 <= index <= last:
         raise usage_error(f"--device: found {index}, and the last GPU here is {last}")
     return found
+
+
+def time_scale(name: str) -> float:
+    """How much slower than life the time of the GPU of this name passes: 1 on a real one."""
+    found = re.search(r"simulated GPU \(scale ([0-9.]+)\)", name)
+    return float(found[1]) if found else 1.0
 
 
 def need_mps(instead: str) -> None:

@@ -21,7 +21,8 @@ def write(file: Path, command: str, title: str, kinds: list, entries: list[Entry
     kind = ", simulated" if any("imulated" in text for text, _ in kinds) else ""
     blocks = table.blocks(entries)
     several = len(blocks) > 1
-    drawn = [tradeoff(block, kind, ", ".join(filter(None, key)) if several else "")
+    names = list(dict.fromkeys(entry.cell for entry in entries if entry.together))
+    drawn = [tradeoff(block, names, kind, ", ".join(filter(None, key)) if several else "")
              for key, block in blocks]
     text = page.render(
         command, title, kinds, list(groups),
