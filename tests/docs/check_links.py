@@ -149,7 +149,8 @@ def mention_faults(root: Path) -> list:
     """Pages that source files, help texts and READMEs name without a link, and that do not exist."""
     found = []
     for path in _files(root):
-        if path.suffix not in _SOURCES and path.name != "x":
+        named = path.suffix in _SOURCES or path.name == "x"
+        if not named or path.name == "check_links_test.py":  # its pages are made up
             continue
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             for mention in _MENTION.findall(line):
