@@ -43,11 +43,12 @@ def _beaten(entry: Entry, others: list[Entry]) -> list:
     """Names of the cells that have both lower latency and more best-effort work."""
     found = []
     for other in others:
-        for last in ("p50", "p99"):
-            mine, its = middle(entry.x[last]), middle(other.x[last])
-            share, its_share = middle(entry.share), middle(other.share)
+        share, its_share = middle(entry.share), middle(other.share)
+        tail = "p99" if entry.x["p99"] and other.x["p99"] else "max"
+        for figure in ("p50", tail):
+            mine, its = middle(entry.x[figure]), middle(other.x[figure])
             if None not in (mine, its, share, its_share) and its < mine and its_share > share:
-                found.append(f"{other.cell} ({entry.mode}, {last})")
+                found.append(f"{other.cell} ({entry.mode}, {figure})")
     return found
 
 
