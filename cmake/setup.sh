@@ -97,9 +97,8 @@ fetch_cuda_headers() {
   trap - EXIT
 }
 
-# setup_build: what every subcommand that builds needs. Sets cuda_include for ./x.
-# shellcheck disable=SC2034
-setup_build() {
+# What a build of the programs needs.
+need_for_programs() {
   need g++ "the compiler" have g++
   need cmake "the build system, $kCmakeMin or later" have cmake
   need ninja-build "runs the build" have ninja
@@ -107,15 +106,33 @@ setup_build() {
   need libspdlog-dev "logs of the controller" have_header spdlog/spdlog.h
   need nlohmann-json3-dev "experiment files" have_header nlohmann/json.hpp
   need libcli11-dev "command lines" have_header CLI/CLI.hpp
-  need libgtest-dev "tests" have_header gtest/gtest.h
-  need libgmock-dev "tests" have_header gmock/gmock.h
-  want libncurses-dev "the live view of sluice top" have_header ncursesw/curses.h
+  need python3 "the measuring tools" have python3
+}
+
+# Sets cuda_include for ./x.
+# shellcheck disable=SC2034
+install_for_build() {
   if ! cuda_include=$(find_cuda_headers); then
     fetch_cuda_headers
     cuda_include=$(find_cuda_headers) || die "cuda.h is not in the wheel of cmake/cuda-headers.txt"
   fi
   install_packages
   check_versions
+}
+
+# setup_demo: what `./x demo` builds with.
+setup_demo() {
+  need_for_programs
+  install_for_build
+}
+
+# setup_build: the same for a build of everything.
+setup_build() {
+  need_for_programs
+  need libgtest-dev "tests" have_header gtest/gtest.h
+  need libgmock-dev "tests" have_header gmock/gmock.h
+  want libncurses-dev "the live view of sluice top" have_header ncursesw/curses.h
+  install_for_build
 }
 
 # has_torch PYTHON: whether it has what cmake/torch-requirements.txt names, torch in the wanted version.
