@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/pipe.hpp"
 
 namespace sluice::base {
 namespace {
@@ -48,6 +49,7 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& chan
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (options.stdin_fd >= 0) dup2(options.stdin_fd, STDIN_FILENO);
   if (options.stdout_fd >= 0) dup2(options.stdout_fd, STDOUT_FILENO);
   if (options.stderr_fd >= 0) dup2(options.stderr_fd, STDERR_FILENO);
   if (options.inherited_fd >= 0) fcntl(options.inherited_fd, F_SETFD, 0);
@@ -64,21 +66,8 @@ int wait_for(pid_t pid) {
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return exit_code(status);
 }
-
-struct Pipe {
-  Fd read;
-  Fd write;
-  Pipe() {
-    std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-      throw RunError(std::string("no pipe: ") + std::strerror(errno));
-    }
-    read = Fd(ends[0]);
-    write = Fd(ends[1]);
-  }
-};
 
 /// Reads two pipes to their ends, whichever has something first.
 void drain(int out_fd, std::string& out, int err_fd, std::string& err) {
@@ -115,6 +104,10 @@ pid_t start_child(const ChildOptions& options) {
   return pid;
 }
 
+int exit_code(int wait_status) {
+  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
+
 std::string describe_end(int wait_status) {
   if (WIFEXITED(wait_status)) return "exited with " + std::to_string(WEXITSTATUS(wait_status));
   const int signal = WTERMSIG(wait_status);
@@ -138,9 +131,10 @@ Captured capture(std::vector<std::string> args, std::vector<std::string> environ
   return captured;
 }
 
-int run_to_end(std::vector<std::string> args) {
+int run_to_end(std::vector<std::string> args, std::vector<std::string> environment) {
   ChildOptions options;
   options.args = std::move(args);
+  options.environment = std::move(environment);
   return wait_for(start_child(options));
 }
 

@@ -12,15 +12,19 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 
+#include "base/child.hpp"
+#include "base/clock.hpp"
 #include "intercept/cuda_driver.hpp"
-#include "tests/bench/session.hpp"
+#include "tests/support/attached_client.hpp"
+#include "tests/support/controller.hpp"
 
 namespace {
 
 using namespace sluice;
-using bench::Client;
+using test::AttachedClient;
 
 CUresult launch() {
   return ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
@@ -80,16 +84,31 @@ double percentile(std::vector<double>& values, double part) {
   return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1))];
 }
 
+/// The slot of a process, when it is live.
+shm::Slot& slot_of(shm::Board& board, pid_t pid) {
+  const auto found = [&] {
+    return std::find_if(board.slots.begin(), board.slots.end(), [&](const shm::Slot& slot) {
+      return shm::SlotInfo::unpack(slot.info.load()).state == shm::SlotState::kLive &&
+             slot.pid.load() == static_cast<std::uint32_t>(pid);
+    });
+  };
+  if (!test::eventually([&] { return found() != board.slots.end(); })) {
+    throw std::runtime_error("the held process does not attach");
+  }
+  return *found();
+}
+
 void end_to_running_again(benchmark::State& state) {
   const int fd = memfd_create("time", 0);
   if (ftruncate(fd, 4096) != 0) std::abort();
   const auto& ran = *shared_time(fd);
   const char* session = std::getenv("SLUICE_SESSION");
-  Client critical(session, 5);
-  const pid_t held = bench::spawn({"/proc/self/exe"}, {"SLUICE_BENCH_HELD=" + std::to_string(fd),
-                                                       "LD_PRELOAD=" SLUICE_INTERCEPT_LIBRARY,
-                                                       "SLUICE_POLICY=gate", "SLUICE_PRIORITY=0"});
-  shm::Slot& slot = critical.slot_of(held);
+  AttachedClient critical(session, 5);
+  const test::Process held({"/proc/self/exe"},
+                           {.environment = {"SLUICE_BENCH_HELD=" + std::to_string(fd),
+                                            "LD_PRELOAD=" SLUICE_INTERCEPT_LIBRARY,
+                                            "SLUICE_POLICY=gate", "SLUICE_PRIORITY=0"}});
+  shm::Slot& slot = slot_of(critical.board(), held.pid());
   std::vector<double> times;
   for (auto _ : state) {
     critical.begin();
@@ -104,8 +123,6 @@ void end_to_running_again(benchmark::State& state) {
   }
   state.counters["p50_us"] = percentile(times, 0.5) * 1e6;
   state.counters["p99_us"] = percentile(times, 0.99) * 1e6;
-  kill(held, SIGKILL);
-  bench::wait_for(held);
   close(fd);
 }
 
@@ -127,20 +144,19 @@ int measure(const char* name, int argc, char** argv) {
 }
 
 int run_mode(const Mode& mode, const std::vector<std::string>& command) {
-  std::optional<bench::Session> session;
-  std::unique_ptr<Client> above;
+  std::optional<test::Session> session;
+  std::unique_ptr<test::Process> controller;
+  std::unique_ptr<AttachedClient> above;
   std::vector<std::string> variables{std::string("SLUICE_BENCH_MODE=") + mode.name,
                                      "SLUICE_LOG=off",
                                      "SLUICE_PRIORITY=" + std::to_string(mode.priority)};
-  if (mode.controller) session.emplace();
-  if (mode.outranked) above = std::make_unique<Client>(session->name(), 200);
+  if (mode.controller) controller = test::start_controller(session.emplace("bench"));
+  if (mode.outranked) above = std::make_unique<AttachedClient>(session->name(), 200);
   if (mode.policy != nullptr) {
     variables.push_back("LD_PRELOAD=" SLUICE_INTERCEPT_LIBRARY);
     variables.push_back(std::string("SLUICE_POLICY=") + mode.policy);
   }
-  const int result = bench::wait_for(bench::spawn(command, variables));
-  above.reset();
-  return result;
+  return base::run_to_end(command, variables);
 }
 
 }  // namespace
@@ -152,7 +168,8 @@ int main(int argc, char** argv) {
   command.front() = "/proc/self/exe";
   int failed = 0;
   for (const Mode& mode : kModes) failed |= run_mode(mode, command);
-  const bench::Session session;
-  failed |= bench::wait_for(bench::spawn(command, {"SLUICE_BENCH_MODE=release"}));
+  const test::Session session("bench");
+  const auto controller = test::start_controller(session);
+  failed |= base::run_to_end(command, {"SLUICE_BENCH_MODE=release"});
   return failed == 0 ? 0 : 1;
 }

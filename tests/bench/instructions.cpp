@@ -10,8 +10,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/child.hpp"
 #include "intercept/cuda_driver.hpp"
-#include "tests/bench/session.hpp"
+#include "tests/support/controller.hpp"
 
 namespace {
 
@@ -43,7 +44,10 @@ bool before_breakpoint(pid_t child) {
 }
 
 int count_instructions(const char* label, const std::vector<std::string>& variables) {
-  const pid_t child = bench::spawn({"/proc/self/exe"}, variables);
+  base::ChildOptions options;
+  options.args = {"/proc/self/exe"};
+  options.environment = variables;
+  const pid_t child = base::start_child(options);
   // It asks to be traced itself, then stops.
   if (!stopped_by(child, SIGSTOP)) {
     std::fprintf(stderr, "cannot trace (is ptrace allowed here?); not counted\n");
@@ -68,7 +72,8 @@ int count_instructions(const char* label, const std::vector<std::string>& variab
 
 int main() {
   if (std::getenv("SLUICE_TRACED") != nullptr) return run_traced();
-  const bench::Session session;
+  const test::Session session("bench");
+  const auto controller = test::start_controller(session);
   const std::string preload = "LD_PRELOAD=" SLUICE_INTERCEPT_LIBRARY;
   std::printf("one cuLaunchKernel, the call and the driver's own few included\n");
   return count_instructions("direct call", {"SLUICE_TRACED=1"}) |

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "tests/bench/session.hpp"
+#include "base/child.hpp"
 
 namespace {
 
@@ -15,7 +15,7 @@ void start_program(benchmark::State& state, std::vector<std::string> variables) 
   int threads = 0;
   for (auto _ : state) {
     const auto begin = std::chrono::steady_clock::now();
-    threads = bench::wait_for(bench::spawn({SLUICE_EMPTY_PROGRAM}, variables));
+    threads = base::run_to_end({SLUICE_EMPTY_PROGRAM}, variables);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     times.push_back(took.count());
     state.SetIterationTime(times.back());

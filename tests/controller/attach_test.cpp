@@ -1,4 +1,5 @@
 // How clients get slots, and who does not.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -8,11 +9,15 @@
 #include <cstring>
 #include <vector>
 
+#include "shm/gates.hpp"
 #include "shm/policy.hpp"
 #include "shm/session.hpp"
-#include "support.hpp"
+#include "tests/support/controller.hpp"
+#include "tests/support/fake_client.hpp"
+#include "tests/support/look.hpp"
+#include "tests/support/requests.hpp"
 
-namespace sluice::controller::test {
+namespace sluice::test {
 namespace {
 
 using shm::ReplyStatus;
@@ -100,7 +105,7 @@ TEST_F(Attach, The64thClientIsRefusedAndAFreedSlotGivenOutAgain) {
     slots |= shm::bit(reply.slot);
   }
   EXPECT_EQ(slots, ~shm::bit(63));
-  const Client late(session_, 0);
+  const FakeClient late(session_, 0);
   EXPECT_FALSE(late.attached());
   EXPECT_EQ(late.greeting(),
             "refused 1 all 63 slots are taken; end a client, or use another session");
@@ -136,7 +141,7 @@ TEST_F(Attach, The33rdDeviceIsRefusedAndAnUnusedOneReplaced) {
 TEST_F(Attach, ANewClientStartsFromCleanCounters) {
   shm::BoardMapping mapping = shm::BoardMapping::attach(session_);
   {
-    Client client(session_, 1);
+    FakeClient client(session_, 1);
     client.order("begin");
     client.order("end");
     shm::Slot& slot = mapping.board().slots[0];
@@ -148,7 +153,7 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
     client.order("leave");
   }
   ASSERT_TRUE(eventually([&] { return mapping.board().used.load() == 0; }));
-  const Client next(session_, 0);
+  const FakeClient next(session_, 0);
   ASSERT_EQ(next.slot(), 0);
   const shm::Slot& slot = mapping.board().slots[0];
   EXPECT_EQ(slot.entries[0].launches(), 0U);
@@ -174,7 +179,7 @@ TEST_F(Attach, AttachesAgainOnlyToItsOwnSlot) {
   EXPECT_EQ(same.slot, given.slot);
   EXPECT_EQ(same.generation, given.generation);
 
-  const Client other(session_, 0);
+  const FakeClient other(session_, 0);
   const auto status_of = [&](auto change) {
     shm::Request wrong = request;
     change(wrong);
@@ -222,14 +227,14 @@ TEST_F(Attach, SocketAndFolderAreTheOwnersOnly) {
 TEST_F(Attach, AnotherUserIsRefused) {
   constexpr uid_t kNobody = 65534;
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
-  chmod(directory_.c_str(), 0711);
-  chmod(base::runtime_dir().c_str(), 0711);
-  chmod(shm::socket_path(session_).c_str(), 0666);
+  const std::string path = shm::socket_path(session_);
+  chmod(path.c_str(), 0666);
+  const base::Fd opened(open(path.c_str(), O_PATH | O_CLOEXEC));
   ASSERT_EQ(seteuid(kNobody), 0);
-  // Not by connect_controller(), which would refuse first.
+  // Not by connect_controller(), which would refuse first; nor by the folder, which others use too.
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  (directory_ + "/sluice/" + session_ + ".sock")
+  ("/proc/self/fd/" + std::to_string(opened.get()))
       .copy(address.sun_path, sizeof(address.sun_path) - 1);
   const base::Fd connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const int connected =
@@ -243,4 +248,4 @@ TEST_F(Attach, AnotherUserIsRefused) {
 }
 
 }  // namespace
-}  // namespace sluice::controller::test
+}  // namespace sluice::test

@@ -8,9 +8,11 @@
 #include <filesystem>
 
 #include "shm/session.hpp"
-#include "support.hpp"
+#include "tests/support/controller.hpp"
+#include "tests/support/look.hpp"
+#include "tests/support/requests.hpp"
 
-namespace sluice::controller::test {
+namespace sluice::test {
 namespace {
 
 class FoundBoard : public ControllerTest {
@@ -24,12 +26,12 @@ class FoundBoard : public ControllerTest {
     return said;
   }
 
-  void kill_controller(Child& controller) {
+  void kill_controller(Process& controller) {
     controller.signal(SIGKILL);
     controller.wait();
   }
 
-  void stop(Child& controller) {
+  void stop(Process& controller) {
     controller.signal(SIGTERM);
     EXPECT_EQ(controller.wait(), 0);
   }
@@ -103,7 +105,7 @@ TEST_F(FoundBoard, TheLastUserRemovesItEvenWhereTwoLeaveTogether) {
   shm::BoardMapping third = shm::BoardMapping::attach(session_);
   EXPECT_FALSE(other.remove_if_unused()) << "there is a third";
   EXPECT_TRUE(third.remove_if_unused());
-  std::filesystem::remove_all(base::runtime_dir());
+  std::filesystem::remove(shm::socket_path(session_));
 }
 
 // Prevents: another user plants a board, or a folder, that we then trust.
@@ -132,8 +134,8 @@ TEST_F(FoundBoard, WhatIsNoSocketIsNotReplaced) {
   const std::string said = refused_with();
   EXPECT_NE(said.find("is not a socket"), std::string::npos) << said;
   EXPECT_TRUE(std::filesystem::exists(shm::socket_path(session_)));
-  std::filesystem::remove_all(base::runtime_dir());
+  std::filesystem::remove(shm::socket_path(session_));
 }
 
 }  // namespace
-}  // namespace sluice::controller::test
+}  // namespace sluice::test

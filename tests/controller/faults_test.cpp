@@ -6,19 +6,19 @@
 #include <chrono>
 #include <filesystem>
 
-#include "support.hpp"
+#include "base/clock.hpp"
+#include "shm/gates.hpp"
+#include "tests/support/controller.hpp"
+#include "tests/support/fake_client.hpp"
+#include "tests/support/look.hpp"
+#include "tests/support/requests.hpp"
 
-namespace sluice::controller::test {
+namespace sluice::test {
 namespace {
 
 using shm::SlotState;
 
 class Faults : public ControllerTest {};
-
-double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
-}
 
 /// Writes to the board as a client could; counts as one of its users while it lives.
 shm::BoardMapping use_board(const std::string& session) {
@@ -28,9 +28,9 @@ shm::BoardMapping use_board(const std::string& session) {
 // Prevents: launches wait for a job that will not come, because who announced it was killed.
 TEST_F(Faults, WhatAKilledClientAnnouncedIsCalledOff) {
   const auto controller = start_controller();
-  Client low(session_, 0);
-  Client high(session_, 1);
-  Client other(session_, 2);  // lives on, so that low stays outranked
+  FakeClient low(session_, 0);
+  FakeClient high(session_, 1);
+  FakeClient other(session_, 2);  // lives on, so that low stays outranked
   ASSERT_TRUE(low.attached() && high.attached() && other.attached());
   {
     const shm::BoardMapping mapping = use_board(session_);
@@ -41,7 +41,7 @@ TEST_F(Faults, WhatAKilledClientAnnouncedIsCalledOff) {
     EXPECT_TRUE(eventually([&] { return slot.room.load() == shm::kRoomOpen; }));
     high.process().wait();
   }
-  for (Client* client : {&low, &other}) client->order("leave");
+  for (FakeClient* client : {&low, &other}) client->order("leave");
   controller->signal(SIGTERM);
   EXPECT_EQ(controller->wait(), 0);
 }
@@ -51,8 +51,8 @@ TEST_F(Faults, WhatAKilledClientAnnouncedIsCalledOff) {
 TEST_F(Faults, KilledHolderOpensTheGatesBelow) {
   constexpr double kBoundMs = 100;
   const auto controller = start_controller();
-  Client low(session_, 0);
-  Client high(session_, 1);
+  FakeClient low(session_, 0);
+  FakeClient high(session_, 1);
   ASSERT_TRUE(low.attached() && high.attached());
   const Look look(session_);
   high.order("touch 512");
@@ -62,10 +62,10 @@ TEST_F(Faults, KilledHolderOpensTheGatesBelow) {
   const auto killed = std::chrono::steady_clock::now();
   high.process().signal(SIGKILL);
   ASSERT_TRUE(eventually([&] { return look.gate(low.slot()) == 0; }));
-  const double took = milliseconds_since(killed);
+  const double took = ms_since(killed);
   high.process().wait();
   std::printf("gate open %.1f ms after SIGKILL, process gone after %.1f ms\n", took,
-              milliseconds_since(killed));
+              ms_since(killed));
   EXPECT_LT(took, kBoundMs);
   EXPECT_TRUE(eventually([&] { return look.state(high.slot()) == SlotState::kFree; }));
   EXPECT_TRUE(eventually([&] {
@@ -87,8 +87,8 @@ ino_t board_inode(const std::string& file) {
 // lie in the GPU's queue and in graphs; or forgets what was held.
 TEST_F(Faults, ARestartedControllerAdoptsTheBoard) {
   auto controller = start_controller();
-  Client low(session_, 0);
-  Client high(session_, 1);
+  FakeClient low(session_, 0);
+  FakeClient high(session_, 1);
   const Look look(session_);
   high.order("begin");
   ASSERT_EQ(look.gate(low.slot()), shm::bit(high.slot()));
@@ -101,7 +101,7 @@ TEST_F(Faults, ARestartedControllerAdoptsTheBoard) {
   const auto restarted = std::chrono::steady_clock::now();
   controller = start_controller();
   ASSERT_TRUE(eventually([&] { return look.gate(low.slot()) == shm::bit(high.slot()); }));
-  std::printf("held again %.1f ms after the restart\n", milliseconds_since(restarted));
+  std::printf("held again %.1f ms after the restart\n", ms_since(restarted));
   EXPECT_EQ(board_inode(board_file()), board);
   EXPECT_EQ(look.board().board_id.load(), low.board_id());
   EXPECT_EQ(look.board().controller_starts.load(), 2U);
@@ -115,7 +115,7 @@ TEST_F(Faults, ARestartedControllerAdoptsTheBoard) {
 
   high.order("end");
   EXPECT_EQ(look.gate(low.slot()), 0U);
-  for (Client* client : {&low, &high}) client->order("leave");
+  for (FakeClient* client : {&low, &high}) client->order("leave");
   controller->signal(SIGTERM);
   EXPECT_EQ(controller->wait(), 0);
 }
@@ -123,8 +123,8 @@ TEST_F(Faults, ARestartedControllerAdoptsTheBoard) {
 // Prevents: what a holder held when it died beside its controller stays held for ever.
 TEST_F(Faults, ControllerAndHolderKilledTogether) {
   auto controller = start_controller();
-  Client low(session_, 0);
-  Client high(session_, 1);
+  FakeClient low(session_, 0);
+  FakeClient high(session_, 1);
   const Look look(session_);
   high.order("begin");
   controller->signal(SIGKILL);
@@ -148,11 +148,11 @@ TEST_F(Faults, AdoptionFinishesWhatWasHalfDone) {
   constexpr int kKilled = 41;
   constexpr std::uint32_t kNoPid = 0x3fffffff;
   auto controller = start_controller();
-  Client low(session_, 0);
-  Client lower(session_, 0);
-  Client high(session_, 1);
+  FakeClient low(session_, 0);
+  FakeClient lower(session_, 0);
+  FakeClient high(session_, 1);
   // Stopped: what is right in the end was made right by the controller.
-  for (Client* client : {&low, &lower}) client->process().stop();
+  for (FakeClient* client : {&low, &lower}) client->process().stop();
   high.order("begin");
   controller->signal(SIGKILL);
   controller->wait();
@@ -177,8 +177,8 @@ TEST_F(Faults, AdoptionFinishesWhatWasHalfDone) {
   EXPECT_EQ(look.board().used.load(),
             shm::bit(low.slot()) | shm::bit(lower.slot()) | shm::bit(high.slot()));
   EXPECT_EQ(look.state(kKilled), SlotState::kFree);
-  for (Client* client : {&low, &lower}) client->process().signal(SIGCONT);
-  for (Client* client : {&low, &lower, &high}) client->order("leave");
+  for (FakeClient* client : {&low, &lower}) client->process().signal(SIGCONT);
+  for (FakeClient* client : {&low, &lower, &high}) client->order("leave");
   controller->signal(SIGTERM);
   EXPECT_EQ(controller->wait(), 0);
 }
@@ -190,7 +190,7 @@ TEST_F(Faults, AdoptionDoesNotTakeAReusedPidForTheClient) {
   const shm::BoardMapping user = use_board(session_);
   controller->signal(SIGKILL);
   controller->wait();
-  Child stranger({"/bin/sleep", "600"});
+  Process stranger({"/bin/sleep", "600"});
   shm::Slot& slot = user.board().slots[kOld];
   slot.info.store(shm::SlotInfo{SlotState::kReserved, 0, 0, 1}.pack());
   slot.attached_ns.store(1);  // long before the stranger started
@@ -206,8 +206,8 @@ TEST_F(Faults, AdoptionDoesNotTakeAReusedPidForTheClient) {
 // Prevents: exec inside a job leaves the gate closed, and its slot taken while the pid lives on.
 TEST_F(Faults, ExecInsideAJobOpensTheGateAndFreesTheSlot) {
   const auto controller = start_controller();
-  Client low(session_, 0);
-  Client high(session_, 1);
+  FakeClient low(session_, 0);
+  FakeClient high(session_, 1);
   const Look look(session_);
   high.order("begin");
   ASSERT_NE(look.gate(low.slot()), 0U);
@@ -237,7 +237,7 @@ TEST_F(Faults, AClientThatNeverGoesLiveGivesItsSlotBack) {
 // dropped its connection still name it.
 TEST_F(Faults, WithoutAConnectionASlotIsKeptUntilTheProcessIsGone) {
   const auto controller = start_controller();
-  Client low(session_, 0);
+  FakeClient low(session_, 0);
   const Look look(session_);
   const auto beats_pass = [&] {
     const std::uint64_t beat = look.board().heartbeat_ns.load();
@@ -260,7 +260,7 @@ TEST_F(Faults, WithoutAConnectionASlotIsKeptUntilTheProcessIsGone) {
 // Prevents: a stopped controller that goes on thinks the clients dead, or stays behind.
 TEST_F(Faults, AStoppedControllerGoesOn) {
   const auto controller = start_controller();
-  Client low(session_, 0);
+  FakeClient low(session_, 0);
   const Look look(session_);
   controller->signal(SIGSTOP);
   ASSERT_TRUE(eventually([&] {
@@ -277,4 +277,4 @@ TEST_F(Faults, AStoppedControllerGoesOn) {
 }
 
 }  // namespace
-}  // namespace sluice::controller::test
+}  // namespace sluice::test

@@ -9,11 +9,15 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/clock.hpp"
 #include "shm/policy.hpp"
 #include "shm/session.hpp"
-#include "support.hpp"
+#include "tests/support/controller.hpp"
+#include "tests/support/fake_client.hpp"
+#include "tests/support/look.hpp"
+#include "tests/support/requests.hpp"
 
-namespace sluice::controller::test {
+namespace sluice::test {
 namespace {
 
 class Lifetime : public ControllerTest {};
@@ -21,8 +25,8 @@ class Lifetime : public ControllerTest {};
 // Prevents: clients stay held by a controller that was told to leave; files left behind.
 TEST_F(Lifetime, SigtermOpensAllGatesAndRemovesEverything) {
   const auto controller = start_controller();
-  Client low(session_, 0);
-  Client high(session_, 1);
+  FakeClient low(session_, 0);
+  FakeClient high(session_, 1);
   const Look look(session_);
   high.order("begin");
   ASSERT_NE(look.gate(low.slot()), 0U);
@@ -31,10 +35,10 @@ TEST_F(Lifetime, SigtermOpensAllGatesAndRemovesEverything) {
   EXPECT_EQ(controller->wait(), 0);
   EXPECT_EQ(look.gate(low.slot()), 0U);
   EXPECT_EQ(look.board().controller_pid.load(), 0U);
-  EXPECT_FALSE(std::filesystem::exists(base::runtime_dir()));
+  EXPECT_FALSE(std::filesystem::exists(shm::socket_path(session_)));
   EXPECT_TRUE(std::filesystem::exists(board_file())) << "clients still use it";
   low.process().signal(SIGCONT);
-  for (Client* client : {&low, &high}) {
+  for (FakeClient* client : {&low, &high}) {
     client->order("leave");
     client->process().wait();
   }
@@ -43,7 +47,7 @@ TEST_F(Lifetime, SigtermOpensAllGatesAndRemovesEverything) {
 // Prevents: clients that are being taken down when the controller leaves keep the board for ever.
 TEST_F(Lifetime, TheBoardOfDyingClientsIsRemoved) {
   const auto controller = start_controller();
-  Client client(session_, 0);
+  FakeClient client(session_, 0);
   client.order("touch 512");
   const Look look(session_);
   client.process().signal(SIGKILL);
@@ -65,7 +69,7 @@ TEST_F(Lifetime, SigintAndSighupLeaveInGoodOrder) {
 TEST_F(Lifetime, ExitWhenIdleWaitsForTheLastClient) {
   const auto controller = start_controller({"--exit-when-idle"});
   const Look look(session_);
-  Client client(session_, 0);
+  FakeClient client(session_, 0);
   // Past the first three seconds; shown by the lapse of time on the board's own clock.
   const std::uint64_t start = base::monotonic_ns();
   ASSERT_TRUE(eventually([&] { return base::monotonic_ns() > start + 4'500'000'000; }));
@@ -79,8 +83,8 @@ TEST_F(Lifetime, ExitWhenIdleWaitsForTheLastClient) {
 TEST_F(Lifetime, ALeaseLastsAsLongAsItsProcess) {
   const auto controller = start_controller({"--exit-when-idle"});
   const Look look(session_);
-  auto holder = std::make_unique<Child>(
-      std::vector<std::string>{SLUICE_FAKE_CLIENT_PROGRAM, session_, "lease", "0"});
+  std::optional<Process> holder(
+      std::in_place, std::vector<std::string>{SLUICE_FAKE_CLIENT_PROGRAM, session_, "lease", "0"});
   EXPECT_EQ(holder->read_line(), "leased");
   const std::uint64_t start = base::monotonic_ns();
   ASSERT_TRUE(eventually([&] { return base::monotonic_ns() > start + 4'500'000'000; }));
@@ -106,7 +110,7 @@ TEST_F(Lifetime, UsageErrorsAreOneLineAndCode2) {
     const std::size_t before = log().size();
     std::vector<std::string> command{SLUICE_CONTROLLER_PROGRAM};
     command.insert(command.end(), options.begin(), options.end());
-    EXPECT_EQ(Child(command, log_path()).wait(), 2) << options[0];
+    EXPECT_EQ(Process(command, {.err = log_path()}).wait(), 2) << options[0];
     const std::string said = log().substr(before);
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
     EXPECT_NE(said.find(options[0]), std::string::npos) << said;
@@ -116,7 +120,7 @@ TEST_F(Lifetime, UsageErrorsAreOneLineAndCode2) {
 // Prevents: a misspelt variable that quietly means the default session.
 TEST_F(Lifetime, ABadSessionVariableIsAUsageError) {
   setenv("SLUICE_SESSION", "../etc", 1);
-  EXPECT_EQ(Child({SLUICE_CONTROLLER_PROGRAM}, log_path()).wait(), 2);
+  EXPECT_EQ(Process({SLUICE_CONTROLLER_PROGRAM}, {.err = log_path()}).wait(), 2);
   unsetenv("SLUICE_SESSION");
   EXPECT_NE(log().find("'../etc' cannot name a session"), std::string::npos) << log();
 }
@@ -124,12 +128,12 @@ TEST_F(Lifetime, ABadSessionVariableIsAUsageError) {
 // Prevents: a terminal that is stopped, or a log that nobody reads, stops the heartbeat and with
 // it every client's gate; or keeps the controller from leaving.
 TEST_F(Lifetime, AFullLogPipeStopsNeitherHeartbeatNorExit) {
-  const std::string pipe = directory_ + "/pipe";
+  const std::string pipe = own_session_.file("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const base::Fd reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   fcntl(reader.get(), F_SETPIPE_SZ, 4096);
-  Child controller({SLUICE_CONTROLLER_PROGRAM, "--session", session_, "--log-level", "debug"},
-                   pipe);
+  Process controller({SLUICE_CONTROLLER_PROGRAM, "--session", session_, "--log-level", "debug"},
+                     {.err = pipe});
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(shm::socket_path(session_)); }));
   const Look look(session_);
   const base::Fd connection = connect_to(session_);
@@ -150,15 +154,17 @@ TEST_F(Lifetime, AFullLogPipeStopsNeitherHeartbeatNorExit) {
 TEST_F(Lifetime, AClientOfAnotherPidNamespaceIsRefused) {
   const base::Fd own(open("/proc/self/ns/pid_for_children", O_RDONLY | O_CLOEXEC));
   if (!own || unshare(CLONE_NEWPID) != 0) GTEST_SKIP() << "may not make a pid namespace";
-  const auto controller = launch_controller();
+  // Without signal_when_we_die: over there the parent has no pid to compare.
+  Process controller({SLUICE_CONTROLLER_PROGRAM, "--session", session_},
+                     {.err = log_path(), .signal_when_we_die = 0});
   ASSERT_EQ(setns(own.get(), CLONE_NEWPID), 0);
   ASSERT_TRUE(eventually([&] { return log().find("ready") != std::string::npos; }));
   const shm::Reply reply = ask_controller(connect_to(session_).get(), good_request());
   EXPECT_EQ(reply.status, shm::ReplyStatus::kCannotWatch);
   EXPECT_STRNE(reply.text.data(), "");
-  controller->signal(SIGTERM);
-  EXPECT_EQ(controller->wait(), 0);
+  controller.signal(SIGTERM);
+  EXPECT_EQ(controller.wait(), 0);
 }
 
 }  // namespace
-}  // namespace sluice::controller::test
+}  // namespace sluice::test

@@ -13,11 +13,19 @@
 #include "controller/exposition.hpp"
 #include "controller/metrics_address.hpp"
 #include "controller/process.hpp"
+#include "shm/gates.hpp"
 #include "shm/policy.hpp"
-#include "support.hpp"
+#include "tests/support/controller.hpp"
+#include "tests/support/fake_client.hpp"
+#include "tests/support/look.hpp"
 
-namespace sluice::controller::test {
+namespace sluice::test {
 namespace {
+
+using controller::exposition;
+using controller::parse_metrics_address;
+using controller::printable;
+using controller::Tally;
 
 /// Samples by name and labels, as they stand in the text. Fails on a line that the format does not
 /// know, on a sample outside its family, and on a sample that stands twice.
@@ -153,7 +161,6 @@ TEST(Metrics, LoopbackAddressesOnly) {
 class MetricsServer : public ControllerTest {
  protected:
   void SetUp() override {
-    ControllerTest::SetUp();
     controller_ = start_controller({"--metrics", "127.0.0.1:0"});
     const std::string said = log();
     const std::string mark = "metrics=http://127.0.0.1:";
@@ -189,12 +196,12 @@ class MetricsServer : public ControllerTest {
     return answer;
   }
 
-  std::unique_ptr<Child> controller_;
+  std::unique_ptr<Process> controller_;
   int port_ = 0;
 };
 
 TEST_F(MetricsServer, ServesThePageAndNothingElse) {
-  const Client client(session_, 5);
+  const FakeClient client(session_, 5);
   const std::string answer = fetch("GET /metrics");
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer;
   EXPECT_NE(answer.find("text/plain; version=0.0.4"), std::string::npos);
@@ -223,13 +230,13 @@ TEST_F(MetricsServer, SilentAndBrokenPeersStopNobody) {
 // Prevents: a port that is taken leaves half a controller behind.
 TEST_F(MetricsServer, ATakenPortIsAnErrorThatLeavesNothing) {
   const std::string other = session_ + "b";
-  Child second({SLUICE_CONTROLLER_PROGRAM, "--session", other, "--metrics",
-                "127.0.0.1:" + std::to_string(port_)},
-               log_path());
+  Process second({SLUICE_CONTROLLER_PROGRAM, "--session", other, "--metrics",
+                  "127.0.0.1:" + std::to_string(port_)},
+                 {.err = log_path()});
   EXPECT_EQ(second.wait(), 1);
   EXPECT_NE(log().find("cannot serve metrics on 127.0.0.1 port"), std::string::npos) << log();
   EXPECT_THROW(shm::BoardMapping::inspect(other), shm::NoBoard);
 }
 
 }  // namespace
-}  // namespace sluice::controller::test
+}  // namespace sluice::test

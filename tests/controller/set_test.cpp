@@ -1,10 +1,14 @@
 // What `sluice set` asks for: another priority or policy for a client that runs.
 #include <signal.h>
 
+#include "shm/gates.hpp"
 #include "shm/policy.hpp"
-#include "support.hpp"
+#include "tests/support/controller.hpp"
+#include "tests/support/fake_client.hpp"
+#include "tests/support/look.hpp"
+#include "tests/support/requests.hpp"
 
-namespace sluice::controller::test {
+namespace sluice::test {
 namespace {
 
 using shm::ReplyStatus;
@@ -13,7 +17,7 @@ using shm::RequestKind;
 class Set : public RunningControllerTest {
  protected:
   /// Of a client, that changes nothing yet.
-  static shm::Request change_of(const Client& client) {
+  static shm::Request change_of(const FakeClient& client) {
     shm::Request request;
     request.kind = RequestKind::kSet;
     request.slot = client.slot();
@@ -27,7 +31,7 @@ class Set : public RunningControllerTest {
     const base::Fd connection = connect_to(session_);
     return ask_controller(connection.get(), request);
   }
-  [[nodiscard]] ReplyStatus set_priority(const Client& client, unsigned priority) const {
+  [[nodiscard]] ReplyStatus set_priority(const FakeClient& client, unsigned priority) const {
     shm::Request request = change_of(client);
     request.priority = priority;
     return ask(request).status;
@@ -38,9 +42,9 @@ class Set : public RunningControllerTest {
 // do not space their work though somebody has come above them.
 TEST_F(Set, APriorityMovesTheGatesOfAllAtOnce) {
   const Look look(session_);
-  Client low(session_, 0);
-  Client middle(session_, 5);
-  Client elsewhere(session_, 0, 2);
+  FakeClient low(session_, 0);
+  FakeClient middle(session_, 5);
+  FakeClient elsewhere(session_, 0, 2);
   middle.order("begin");
   ASSERT_EQ(look.gate(low.slot()), shm::bit(middle.slot()));
   EXPECT_EQ(look.slot(low.slot()).outranked.load(), 1U);
@@ -68,7 +72,7 @@ TEST_F(Set, APriorityMovesTheGatesOfAllAtOnce) {
 // The client itself puts it in force: the controller does not know when it may.
 TEST_F(Set, APolicyIsAskedForOnTheBoard) {
   const Look look(session_);
-  const Client client(session_, 3);
+  const FakeClient client(session_, 3);
   const shm::Slot& slot = look.slot(client.slot());
   const std::uint64_t in_force = slot.policy.load();
   shm::Request request = change_of(client);
@@ -85,7 +89,7 @@ TEST_F(Set, APolicyIsAskedForOnTheBoard) {
 // whoever has the slot now; garbage on the board.
 TEST_F(Set, RefusesWhatItCannotDo) {
   const Look look(session_);
-  Client client(session_, 3);
+  FakeClient client(session_, 3);
   const auto info = look.slot(client.slot()).info.load();
   const auto policy = look.slot(client.slot()).requested_policy.load();
   const auto refused = [&](ReplyStatus status, auto change) {
@@ -113,4 +117,4 @@ TEST_F(Set, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace sluice::controller::test
+}  // namespace sluice::test

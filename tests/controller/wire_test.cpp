@@ -8,10 +8,14 @@
 #include <random>
 #include <vector>
 
+#include "shm/gates.hpp"
 #include "shm/session.hpp"
-#include "support.hpp"
+#include "tests/support/controller.hpp"
+#include "tests/support/fake_client.hpp"
+#include "tests/support/look.hpp"
+#include "tests/support/requests.hpp"
 
-namespace sluice::controller::test {
+namespace sluice::test {
 namespace {
 
 using shm::ReplyStatus;
@@ -72,7 +76,7 @@ TEST_F(Wire, ValuesOutOfRangeAreRefused) {
 
 // Prevents: some sequence of bytes ends the controller or damages the board.
 TEST_F(Wire, GarbageHarmsNobody) {
-  const Client bystander(session_, 0);
+  const FakeClient bystander(session_, 0);
   const Look look(session_);
   std::mt19937 random(20261120);
   for (int round = 0; round < 500; ++round) {
@@ -111,4 +115,4 @@ TEST_F(Wire, SlowPeersStopNobody) {
 }
 
 }  // namespace
-}  // namespace sluice::controller::test
+}  // namespace sluice::test

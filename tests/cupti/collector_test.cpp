@@ -4,8 +4,6 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -18,9 +16,13 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "tests/cupti/fakecupti.hpp"
+#include "base/pipe.hpp"
+#include "tests/support/forked_child.hpp"
+#include "tests/support/standins/fakecupti.hpp"
 
 namespace {
+
+using sluice::test::ForkedChild;
 
 struct Reported {
   std::uint64_t begin_ns;
@@ -37,22 +39,6 @@ void report(std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t correlat
             std::uint64_t stream, std::uint64_t node, const char* name) {
   const std::lock_guard lock(g_mutex);
   g_reported.push_back({begin_ns, end_ns, correlation, stream, node, name});
-}
-
-/// Its exit status, or -1 for a child that hangs or is killed.
-int exit_status(pid_t child) {
-  constexpr int kPatienceMs = 20000;
-  int status = 0;
-  pid_t gone = 0;
-  for (int waited = 0; gone == 0 && waited < kPatienceMs; waited += 10) {
-    gone = waitpid(child, &status, WNOHANG);
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  if (gone == 0) {
-    kill(child, SIGKILL);
-    waitpid(child, &status, 0);
-  }
-  return gone == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 class CollectorTest : public testing::Test {
@@ -224,31 +210,29 @@ TEST_F(CollectorTest, LaunchesOfManyThreadsAreReportedOnceEach) {
 
 // exit() of a program whose launches are parked must not wait for CUPTI.
 TEST_F(CollectorTest, AFlushThatDoesNotComeBackDoesNotHoldUpTheExit) {
-  const pid_t child = fork();
-  if (child == 0) {
+  ForkedChild child([this] {
     start();
     fake_->block_flushes(true);
     std::thread([this] { flush_(); }).detach();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::exit(42);
-  }
-  EXPECT_EQ(exit_status(child), 42);
+    return 0;
+  });
+  EXPECT_EQ(child.wait(), 42);
 }
 
 // What the program has waited for before it left is in the trace.
 TEST_F(CollectorTest, ExitWaitsForTheNextFlush) {
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
+  sluice::base::Pipe pipe;
   static int out = -1;
-  out = ends[1];
-  const pid_t child = fork();
-  if (child == 0) {
-    ASSERT_EQ(start_([](std::uint64_t, std::uint64_t, std::uint64_t correlation, std::uint64_t,
-                        std::uint64_t, const char*) {
-                const auto byte = static_cast<char>(correlation);
-                if (write(out, &byte, 1) != 1) _exit(1);
-              }),
-              nullptr);
+  out = pipe.write.get();
+  const ForkedChild child([this] {
+    const auto send = [](std::uint64_t, std::uint64_t, std::uint64_t correlation, std::uint64_t,
+                         std::uint64_t, const char*) {
+      const auto byte = static_cast<char>(correlation);
+      if (write(out, &byte, 1) != 1) _exit(1);
+    };
+    if (start_(send) != nullptr) return 1;
     std::thread([this] {
       for (;;) {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -258,25 +242,24 @@ TEST_F(CollectorTest, ExitWaitsForTheNextFlush) {
     std::this_thread::sleep_for(std::chrono::milliseconds(70));
     fake_->kernel(launch(9), 1, 2, 7, 0, "k");
     std::exit(0);
-  }
-  close(ends[1]);
+    return 0;
+  });
+  pipe.write.reset();
   char byte = 0;
-  EXPECT_EQ(read(ends[0], &byte, 1), 1);
+  EXPECT_EQ(read(pipe.read.get(), &byte, 1), 1);
   EXPECT_EQ(byte, 9);
-  waitpid(child, nullptr, 0);
 }
 
 // In a forked child CUPTI does not work: a flush there may hang.
 TEST_F(CollectorTest, AForkedChildDoesNotTouchCupti) {
   start();
   fake_->block_flushes(true);
-  const pid_t child = fork();
-  if (child == 0) {
+  ForkedChild child([this] {
     launch(1);
     flush_();
-    _exit(42);
-  }
-  EXPECT_EQ(exit_status(child), 42);
+    return 42;
+  });
+  EXPECT_EQ(child.wait(), 42);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ class ModelStoreTest : public ::testing::Test {
   }
   [[nodiscard]] ModelStore place() const { return {folder_.path(), named_}; }
 
-  sluice::test::TempFolder folder_;
+  test::TempFolder folder_;
   bool named_ = false;
 };
 

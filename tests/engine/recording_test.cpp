@@ -11,7 +11,7 @@ namespace sluice::engine {
 namespace {
 
 std::string error_of(const std::string& text) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   const std::string file = folder.write("t.json", text);
   try {
     (void)read_recording(file);
@@ -28,7 +28,7 @@ std::string recording_of(const std::string& rows) {
 }
 
 TEST(Recording, KeepsKernelsInOrderAndCountsTheRest) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   const std::string file = folder.write(
       "t.json", recording_of(R"(["kernel","a",[2,3,4],[32,2,1],1500,-100],)"
                              R"(["memset","b",null,null,700,0],["memcpy","c",null,null,300,1],)"
@@ -48,7 +48,7 @@ TEST(Recording, KeepsKernelsInOrderAndCountsTheRest) {
 
 // Prevents: kernels shown under another's name, or of two grids taken for one.
 TEST(Recording, KernelsOfOneNameGridAndBlockAreOneSort) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   const Recording recording = read_recording(folder.write(
       "t.json",
       recording_of(R"(["kernel","a",[2,1,1],[32,1,1],1,0],["kernel","b",[2,1,1],[32,1,1],2,1],)"

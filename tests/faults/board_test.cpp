@@ -5,15 +5,15 @@
 
 #include <filesystem>
 
-#include "session_test.hpp"
 #include "shm/session.hpp"
+#include "tests/support/end_to_end_test.hpp"
 
-namespace sluice::endtoend {
+namespace sluice::test {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Boards : public SessionTest {
+class Boards : public EndToEndTest {
  protected:
   /// Writes to the board's file, as a process of another version would have.
   void write_at(off_t offset, std::uint32_t value) const {
@@ -24,7 +24,7 @@ class Boards : public SessionTest {
 
   /// A program runs on ungated after one warning with these words.
   void expect_ungated_with(const std::string& words) {
-    Program& program = start_unattached({0, "device:4", {}});
+    Program& program = start_unattached({0, "device:4"});
     program.ask("loop 1 100 8");
     EXPECT_TRUE(flows(program));
     EXPECT_EQ(count_of(program.said(), words), 1U) << program.said();
@@ -135,4 +135,4 @@ TEST_F(Boards, NothingStaysBehindAKilledController) {
 }
 
 }  // namespace
-}  // namespace sluice::endtoend
+}  // namespace sluice::test

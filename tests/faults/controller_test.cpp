@@ -5,20 +5,17 @@
 #include <filesystem>
 #include <thread>
 
-#include "session_test.hpp"
 #include "shm/session.hpp"
+#include "tests/support/end_to_end_test.hpp"
+#include "tests/support/requests.hpp"
 
-namespace sluice::endtoend {
+namespace sluice::test {
 namespace {
 
 using shm::SlotState;
 using Clock = std::chrono::steady_clock;
 
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-class ControllerFaults : public SessionTest {
+class ControllerFaults : public EndToEndTest {
  protected:
   void hold(const std::string& policy) {
     best_effort_ = &start_best_effort(policy);
@@ -119,7 +116,7 @@ TEST_F(ControllerFaults, SocketMissing) {
   start_controller();
   hold("device:4");
   std::filesystem::remove(shm::socket_path(session_));
-  Program& late = start_unattached({0, "device:4", {}});
+  Program& late = start_unattached({0, "device:4"});
   late.ask("loop 1 100 8");
   EXPECT_TRUE(flows(late)) << "runs ungated";
   EXPECT_EQ(count_of(late.said(), "no controller"), 1U) << late.said();
@@ -132,7 +129,7 @@ TEST_F(ControllerFaults, SocketMissing) {
 // Seen to fail without look_for_controller(): never attaches; and as the one above: 8 warnings.
 TEST_F(ControllerFaults, ComesUpAfterThePrograms) {
   constexpr double kAttachBoundMs = 1500;
-  Program& program = start_unattached({0, "device:4", {}});
+  Program& program = start_unattached({0, "device:4"});
   program.ask("loop 1 100 8");
   EXPECT_TRUE(flows(program));
   EXPECT_EQ(count_of(program.said(), "warning:"), 1U) << program.said();
@@ -158,12 +155,11 @@ TEST_F(ControllerFaults, SessionIsFull) {
   // 63 slots that are asked for and not taken: the controller cannot tell them from slow starters.
   std::vector<base::Fd> seats;
   for (int i = 0; i < shm::kSlots; ++i) {
-    seats.push_back(controller::test::connect_to(session_));
-    const auto request = controller::test::good_request();
-    ASSERT_EQ(controller::test::ask_controller(seats.back().get(), request).status,
-              shm::ReplyStatus::kOk);
+    seats.push_back(connect_to(session_));
+    const auto request = good_request();
+    ASSERT_EQ(ask_controller(seats.back().get(), request).status, shm::ReplyStatus::kOk);
   }
-  Program& program = start_unattached({0, "device:4", {}});
+  Program& program = start_unattached({0, "device:4"});
   program.ask("loop 1 100 8");
   EXPECT_TRUE(flows(program)) << "runs ungated";
   EXPECT_EQ(count_of(program.said(), "all 63 slots are taken"), 1U) << program.said();
@@ -174,4 +170,4 @@ TEST_F(ControllerFaults, SessionIsFull) {
 }
 
 }  // namespace
-}  // namespace sluice::endtoend
+}  // namespace sluice::test

@@ -2,9 +2,9 @@
 // memory, which the kernel takes some 25 ms to take down: who waits for that is seen.
 #include <signal.h>
 
-#include "session_test.hpp"
+#include "tests/support/end_to_end_test.hpp"
 
-namespace sluice::endtoend {
+namespace sluice::test {
 namespace {
 
 constexpr double kDeathBoundMs = 100;
@@ -12,11 +12,11 @@ constexpr int kTouchedMib = 320;
 
 std::string touch() { return "touch " + std::to_string(kTouchedMib); }
 
-class Deaths : public SessionTest, public testing::WithParamInterface<std::string> {
+class Deaths : public EndToEndTest, public testing::WithParamInterface<std::string> {
  protected:
   /// A held best-effort program and a critical one inside a job that lasts, with work going on.
   void SetUp() override {
-    SessionTest::SetUp();
+    EndToEndTest::SetUp();
     start_controller();
     best_effort_ = &start_best_effort(GetParam());
     critical_ = &start_critical();
@@ -104,4 +104,4 @@ INSTANTIATE_TEST_SUITE_P(, Deaths, testing::Values("gate", "sync:1", "event:2", 
                          });
 
 }  // namespace
-}  // namespace sluice::endtoend
+}  // namespace sluice::test

@@ -1,12 +1,14 @@
 // A program that waits for its own later launch: a stream stands still on a word that the program
 // sets only after it has launched more. Under a policy that waits for launches to end it would
 // wait for ever.
-#include "session_test.hpp"
+#include "tests/support/end_to_end_test.hpp"
 
-namespace sluice::endtoend {
+namespace sluice::test {
 namespace {
 
-class OwnLaterLaunch : public SessionTest, public testing::WithParamInterface<std::string> {};
+using SessionTest = EndToEndTest;
+
+class OwnLaterLaunch : public EndToEndTest, public testing::WithParamInterface<std::string> {};
 
 // Prevents: Sluice hangs a program that runs without it.
 // Seen to fail without the bound in wait_for_driver(): hangs.
@@ -53,11 +55,11 @@ TEST_F(SessionTest, OwnLaterLaunchUnderDeviceAndGate) {
 // Seen to fail where the kick was loaded before the first launch: hangs.
 TEST_F(SessionTest, OwnLaterLaunchBeforeAnyOther) {
   start_controller();
-  Program& program = start_unattached({1, "device:4", {}});
+  Program& program = start_unattached({1, "device:4"});
   program.ask("own-later-launch 6");
   EXPECT_EQ(program.said(), "");
   EXPECT_EQ(state_of(program), shm::SlotState::kLive);
 }
 
 }  // namespace
-}  // namespace sluice::endtoend
+}  // namespace sluice::test

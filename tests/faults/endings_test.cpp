@@ -5,15 +5,15 @@
 #include <filesystem>
 #include <thread>
 
-#include "session_test.hpp"
+#include "tests/support/end_to_end_test.hpp"
 
-namespace sluice::endtoend {
+namespace sluice::test {
 namespace {
 
 constexpr double kDeathBoundMs = 100;
 constexpr double kExitBoundMs = 2000;
 
-class Endings : public SessionTest {
+class Endings : public EndToEndTest {
  protected:
   /// A best-effort program under `policy` held by a critical one.
   void hold(const std::string& policy, const std::string& loop = "loop 1 100 64") {
@@ -39,11 +39,6 @@ class Endings : public SessionTest {
   Program* best_effort_ = nullptr;
   Program* critical_ = nullptr;
 };
-
-double ms_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
-}
 
 // Prevents: a program that ends while it is parked hangs in its own exit, behind waits that are
 // opened only after it; or takes others with it.
@@ -178,4 +173,4 @@ TEST_F(Endings, ForkedChildOutlivesItsKilledParent) {
 }
 
 }  // namespace
-}  // namespace sluice::endtoend
+}  // namespace sluice::test

@@ -33,8 +33,8 @@ using shm::Count;
 class Lifecycle : public Session {
  protected:
   /// A client process of the session; it attaches, says so, and obeys orders.
-  std::unique_ptr<Child> client() {
-    auto child = std::make_unique<Child>(std::vector<std::string>{SLUICE_CLIENT_PROGRAM});
+  std::unique_ptr<Process> client() {
+    auto child = std::make_unique<Process>(std::vector<std::string>{SLUICE_CLIENT_PROGRAM});
     EXPECT_EQ(child->read_line(), "attached");
     return child;
   }

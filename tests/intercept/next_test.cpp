@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "tests/intercept/second_interposer.hpp"
 #include "tests/intercept/snippets.hpp"
+#include "tests/support/standins/second_interposer.hpp"
 
 namespace sluice::intercept::test {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <set>
 
-#include "tests/intercept/constructor_library.hpp"
 #include "tests/intercept/snippets.hpp"
+#include "tests/support/standins/constructor_library.hpp"
 
 namespace sluice::intercept::test {
 namespace {

@@ -3,58 +3,18 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
-#include "shm/messages.hpp"
-#include "shm/session.hpp"
 #include "sluice/sluice.h"
 
 namespace sluice::intercept::test {
-
-Critical::Critical(const std::string& session, int priority)
-    : connection_(shm::connect_controller(shm::socket_path(session).c_str())),
-      mapping_(shm::BoardMapping::attach(session)) {
-  shm::Request request;
-  request.priority = static_cast<std::uint32_t>(priority);
-  request.device_uuid.fill(1);  // the fake driver's device 0
-  shm::Reply reply;
-  EXPECT_EQ(shm::ask(connection_, request, reply, 10'000), 0);
-  EXPECT_EQ(reply.status, shm::ReplyStatus::kOk) << reply.text.data();
-  slot_ = reply.slot;
-  EXPECT_TRUE(mapping_.board().slots[static_cast<std::size_t>(slot_)].alive.take());
-  shm::BoardView view(mapping_.board());
-  EXPECT_TRUE(shm::go_live(view, slot_));
-}
-
-Critical::~Critical() {
-  shm::BoardView view(mapping_.board());
-  shm::leave(view, slot_);
-  close(connection_);
-}
-
-void Critical::begin() {
-  shm::BoardView view(mapping_.board());
-  shm::begin_job(view, slot_);
-}
-
-void Critical::end() {
-  shm::BoardView view(mapping_.board());
-  shm::end_job(view, slot_);
-}
 
 void Session::SetUp() {
   static bool used = false;
   if (used) GTEST_SKIP() << "one test per process: run these through ctest";
   used = true;
-  session_ = "hook-" + std::to_string(getpid());
-  directory_ = std::filesystem::temp_directory_path() / ("sluice-" + session_);
-  std::filesystem::create_directory(directory_);
-  setenv("XDG_RUNTIME_DIR", directory_.c_str(), 1);
-  setenv("SLUICE_SESSION", session_.c_str(), 1);
 }
 
 void Session::TearDown() {
@@ -68,11 +28,9 @@ void Session::TearDown() {
     controller_->wait();
   }
   if (HasFailure()) {
-    std::ifstream log(directory_ + "/controller.log");
-    std::cerr << "--- log of the controller\n" << log.rdbuf() << "---\n";
+    const std::string log = sluice::test::read_file(own_session_.file("log"));
+    std::fprintf(stderr, "--- log of the controller\n%s---\n", log.c_str());
   }
-  std::filesystem::remove_all(directory_);
-  // The board goes with this process, the last client; where it never attached, it is gone.
 }
 
 void Session::choose(const std::string& policy, int priority) {
@@ -80,17 +38,7 @@ void Session::choose(const std::string& policy, int priority) {
   setenv("SLUICE_PRIORITY", std::to_string(priority).c_str(), 1);
 }
 
-void Session::start_controller() {
-  controller_ = std::make_unique<Child>(
-      std::vector<std::string>{SLUICE_CONTROLLER_PROGRAM, "--session", session_},
-      directory_ + "/controller.log");
-  const bool there = eventually([&] {
-    const int fd = shm::connect_controller(shm::socket_path(session_).c_str());
-    if (fd >= 0) close(fd);
-    return fd >= 0;
-  });
-  if (!there) throw std::runtime_error("the controller does not come up");
-}
+void Session::start_controller() { controller_ = sluice::test::start_controller(own_session_); }
 
 CUresult Session::launch(CUstream stream) { return kernel(0, stream); }
 
@@ -132,7 +80,7 @@ void Session::learn(std::uintptr_t function, float ms) {
 }
 
 void Session::stop_with_fresh_heartbeat() {
-  controller::test::stop_with_fresh_heartbeat(*controller_, session_);
+  sluice::test::stop_with_fresh_heartbeat(*controller_, session_);
   EXPECT_TRUE(eventually(
       [this] { return shm::SlotInfo::unpack(slot().info.load()).state == shm::SlotState::kLive; }));
 }
@@ -167,15 +115,11 @@ std::uint64_t Session::launches() {
 }
 
 void Session::catch_errors() {
-  const int file = open((directory_ + "/errors").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  const int file = open(own_session_.file("errors").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   dup2(file, STDERR_FILENO);
   close(file);
 }
 
-std::string Session::errors() const {
-  std::ostringstream text;
-  text << std::ifstream(directory_ + "/errors").rdbuf();
-  return text.str();
-}
+std::string Session::errors() const { return sluice::test::read_file(own_session_.file("errors")); }
 
 }  // namespace sluice::intercept::test

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/intercept/fakecuda/fakecuda.hpp"
+#include "tests/support/standins/fakecuda/fakecuda.hpp"
 
 namespace sluice::intercept::test {
 

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <array>
 
-#include "session_test.hpp"
 #include "shm/messages.hpp"
 #include "shm/policy.hpp"
+#include "tests/support/end_to_end_test.hpp"
+#include "tests/support/requests.hpp"
 
-namespace sluice::endtoend {
+namespace sluice::test {
 namespace {
 
 class PolicyChanges : public SimulatedSessionTest {
@@ -21,8 +22,8 @@ class PolicyChanges : public SimulatedSessionTest {
     request.board_id = board.board().board_id.load();
     request.priority = shm::kKeepPriority;
     request.policy = shm::parse_policy(policy)->pack();
-    const auto connection = controller::test::connect_to(session_);
-    const shm::Reply reply = controller::test::ask_controller(connection.get(), request);
+    const auto connection = connect_to(session_);
+    const shm::Reply reply = ask_controller(connection.get(), request);
     EXPECT_EQ(reply.status, shm::ReplyStatus::kOk) << reply.text.data();
     const auto& in_force = board.slot(request.slot).policy;
     EXPECT_TRUE(eventually([&] { return in_force.load() == request.policy; })) << policy;
@@ -90,4 +91,4 @@ TEST_F(PolicyChanges, InsideAJobTheNewPolicyHoldsAndTheNextLetsGo) {
 }
 
 }  // namespace
-}  // namespace sluice::endtoend
+}  // namespace sluice::test

@@ -1,7 +1,7 @@
 // device:N: the GPU itself reads the gate, when a kernel is about to start.
-#include "session_test.hpp"
+#include "tests/support/end_to_end_test.hpp"
 
-namespace sluice::endtoend {
+namespace sluice::test {
 namespace {
 
 class DevicePolicy : public SimulatedSessionTest, public testing::WithParamInterface<int> {
@@ -77,4 +77,4 @@ INSTANTIATE_TEST_SUITE_P(N, DevicePolicy, testing::Values(1, 4),
                          [](const auto& param_info) { return std::to_string(param_info.param); });
 
 }  // namespace
-}  // namespace sluice::endtoend
+}  // namespace sluice::test

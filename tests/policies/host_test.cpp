@@ -1,9 +1,9 @@
 // The policies that hold, or do not hold, in the launching thread: none, gate, sync:N, event:N.
 #include <algorithm>
 
-#include "session_test.hpp"
+#include "tests/support/end_to_end_test.hpp"
 
-namespace sluice::endtoend {
+namespace sluice::test {
 namespace {
 
 class HostPolicies : public SimulatedSessionTest {
@@ -140,4 +140,4 @@ TEST_F(HostPolicies, NobodyWaitsWhileNobodyOutranks) {
 }
 
 }  // namespace
-}  // namespace sluice::endtoend
+}  // namespace sluice::test

@@ -1,14 +1,15 @@
 // Where a job begins and ends: explicit jobs that overlap in one process, and jobs of programs
 // that say nothing.
-#include "session_test.hpp"
+#include "shm/gates.hpp"
+#include "tests/support/end_to_end_test.hpp"
 
-namespace sluice::endtoend {
+namespace sluice::test {
 namespace {
 
-class JobsOfAProgram : public SessionTest {
+class JobsOfAProgram : public EndToEndTest {
  protected:
   void SetUp() override {
-    SessionTest::SetUp();
+    EndToEndTest::SetUp();
     start_controller();
     critical_ = &start_critical();
     held_ = &start_best_effort("device:4");
@@ -94,4 +95,4 @@ TEST_F(JobsOfAProgram, TransparentOnesEndByThePoll) {
 }
 
 }  // namespace
-}  // namespace sluice::endtoend
+}  // namespace sluice::test

@@ -1,21 +1,22 @@
 // Who holds whom: priorities, several critical processes, several devices.
 #include <cstdlib>
 
-#include "session_test.hpp"
+#include "shm/gates.hpp"
+#include "tests/support/end_to_end_test.hpp"
 
-namespace sluice::endtoend {
+namespace sluice::test {
 namespace {
 
 using shm::bit;
 
-class Priorities : public SessionTest {
+class Priorities : public EndToEndTest {
  protected:
   void SetUp() override {
-    SessionTest::SetUp();
+    EndToEndTest::SetUp();
     start_controller();
   }
   Program& start_working(int priority) {
-    Program& program = start({priority, "device:4", {}});
+    Program& program = start({priority, "device:4"});
     program.ask("loop 1 100 64");
     EXPECT_TRUE(flows(program));
     return program;
@@ -27,7 +28,7 @@ class Priorities : public SessionTest {
 TEST_F(Priorities, TheMiddleIsHeldAndHolds) {
   Program& top = start_critical(2);
   Program& bottom = start_working(0);
-  Program& middle = start({1, "device:4", {}});
+  Program& middle = start({1, "device:4"});
   middle.ask("begin");
   middle.ask("loop 1 100 64");
   EXPECT_TRUE(becomes_held(bottom));
@@ -91,4 +92,4 @@ TEST_F(Priorities, DevicesDoNotInteract) {
 }
 
 }  // namespace
-}  // namespace sluice::endtoend
+}  // namespace sluice::test

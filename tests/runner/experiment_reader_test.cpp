@@ -32,14 +32,14 @@ json published_model(const std::string& log = "model_A") {
 json published() { return {{"models", {published_model()}}, {"exp_dur", 30}, {"device_id", 1}}; }
 
 Experiment read_text(const std::string& text) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   return read_experiment(folder.write("exp.json", text), Backends{SLUICE_TEST_RECORDINGS});
 }
 Experiment read(const json& document) { return read_text(document.dump(2)); }
 
 /// The error, without the folder in front of the file name.
 std::string error_of_text(const std::string& text) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   try {
     (void)read_experiment(folder.write("exp.json", text), Backends{SLUICE_TEST_RECORDINGS});
   } catch (const base::UsageError& error) {
@@ -155,7 +155,7 @@ TEST(Policy, WithoutControlTheProcessIsLeftAlone) {
 }
 
 TEST(ExperimentError, MissingFileFolderAndSyntax) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   const auto error_of_file = [](const std::string& file) -> std::string {
     try {
       (void)read_experiment(file, Backends{SLUICE_TEST_RECORDINGS});

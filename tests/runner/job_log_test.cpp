@@ -11,14 +11,14 @@ namespace {
 const JobRecord kJob{1680298829249521013, 1680298829288750242, 39.229305};
 
 TEST(JobLog, IsTheFormatThatPublishedParsersRead) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   const std::string path = folder.file("model_B.log");
   JobLog log(path, 1, {"device: 0 GPU", "{}"});
   log.group_start(1680298829249579999);
   log.group_end(1680298829288629000);
   log.job(kJob);
   // Read while the log is still open: what is written must survive a SIGKILL of the writer.
-  EXPECT_EQ(sluice::test::read_file(path),
+  EXPECT_EQ(test::read_file(path),
             "device: 0 GPU\n"
             "{}\n"
             "1680298829249579 kernelGroupStart\n\n"
@@ -27,24 +27,24 @@ TEST(JobLog, IsTheFormatThatPublishedParsersRead) {
 }
 
 TEST(JobLog, WritesShortTimesWithAllDigits) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   JobLog log(folder.file("a.log"), 0, {});
   log.job({0, 5, 0.5});
-  EXPECT_EQ(sluice::test::read_file(folder.file("a.log")), "JCT 5 0 0.500000\n\n");
+  EXPECT_EQ(test::read_file(folder.file("a.log")), "JCT 5 0 0.500000\n\n");
 }
 
 TEST(JobCsv, HasThePublishedColumns) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   JobCsv csv(folder.file("a.csv"));
   csv.job(kJob, 1024, 2048);
-  EXPECT_EQ(sluice::test::read_file(folder.file("a.csv")),
+  EXPECT_EQ(test::read_file(folder.file("a.csv")),
             "start_timestamp_ns,end_timestamp_ns,jct_ms,max_allocated_gpu_memory_allocated_byte,"
             "max_reserved_gpu_memory_byte\n"
             "1680298829249521013,1680298829288750242,39.229305,1024,2048\n");
 }
 
 TEST(LineFile, SaysWhichFileCannotBeMade) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   try {
     base::LineFile file(folder.file("no/such/folder.log"));
     FAIL() << "was made";

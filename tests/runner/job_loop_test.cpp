@@ -34,11 +34,9 @@ class JobLoopTest : public ::testing::Test {
     options.device_name = "GPU";
     options.jobs = 2;
   }
-  [[nodiscard]] std::string log() const {
-    return sluice::test::read_file(folder.file("model_B.log"));
-  }
+  [[nodiscard]] std::string log() const { return test::read_file(folder.file("model_B.log")); }
 
-  sluice::test::TempFolder folder;
+  test::TempFolder folder;
   Model model;
   WorkerOptions options;
   FakeBackend backend;
@@ -80,7 +78,7 @@ TEST_F(JobLoopTest, GroupLinesOnlyForHookedModelsAbovePriorityZero) {
 
 TEST_F(JobLoopTest, CsvBeginsWithTheWarmUp) {
   run_jobs(model, options, backend, 0);
-  const std::string csv = sluice::test::read_file(folder.file("model_B.csv"));
+  const std::string csv = test::read_file(folder.file("model_B.csv"));
   const std::regex expected(
       "start_timestamp_ns,end_timestamp_ns,jct_ms,max_allocated_gpu_memory_allocated_byte,"
       "max_reserved_gpu_memory_byte\n"
@@ -101,7 +99,7 @@ TEST_F(JobLoopTest, OpenLoopNotesHowLongJobsWaited) {
   // Due all at once: every job but the first is late by the jobs before it.
   model.arrival = {.kind = Arrival::Kind::kPeriodic, .period_ms = 1e-6};
   run_jobs(model, options, backend, 0);
-  const std::string arrivals = sluice::test::read_file(folder.file("model_B.arrivals.csv"));
+  const std::string arrivals = test::read_file(folder.file("model_B.arrivals.csv"));
   EXPECT_TRUE(std::regex_match(
       arrivals, std::regex("arrival_ms,queued_ms\n(\\d+\\.\\d{6},\\d+\\.\\d{6}\n){2}")))
       << arrivals;

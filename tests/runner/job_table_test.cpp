@@ -12,7 +12,7 @@ std::string csv(const std::string& rows) { return std::string(kJobCsvHeader) + "
 
 TEST(JobTable, LeavesOutTheWarmUpAndATornLastLine) {
   // The warm-up holds loading costs; the torn line is what SIGKILL may leave.
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   const std::string file = folder.write("a.csv", csv("100,900,99.5,0,0\n"
                                                      "1000000000,1500000000,1.5,0,0\n"
                                                      "2000000000,3000000000,2.5,0,0\n"
@@ -23,7 +23,7 @@ TEST(JobTable, LeavesOutTheWarmUpAndATornLastLine) {
 }
 
 TEST(JobTable, CountsJobsThatStartedLate) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   const std::string jobs = folder.write("a.csv", csv("1,2,1,0,0\n"));
   const std::string arrivals =
       folder.write("a.arrivals.csv", "arrival_ms,queued_ms\n0.0,0.05\n6.0,1.15\n12.0,3.0\n");
@@ -39,7 +39,7 @@ TEST(JobTable, AMissingFileIsNoJob) {
 }
 
 TEST(JobCounter, FollowsAGrowingLog) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   JobCsv log(folder.file("a.csv"));
   JobCounter counter(folder.file("a.csv"));
   EXPECT_EQ(counter.count(), 0U);

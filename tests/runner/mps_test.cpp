@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -12,29 +11,26 @@
 
 #include "base/error.hpp"
 #include "shm/session.hpp"
+#include "tests/support/forked_child.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::runner {
 namespace {
 
 namespace fs = std::filesystem;
-using sluice::test::read_file;
-using sluice::test::TempFolder;
+using test::read_file;
+using test::TempFolder;
 
 class Mps : public testing::Test {
  protected:
-  Mps() {
-    fs::create_directory(folder_.path() / "runtime");
-    fs::permissions(folder_.path() / "runtime", fs::perms::owner_all);
-    setenv("XDG_RUNTIME_DIR", folder_.file("runtime").c_str(), 1);
-  }
+  Mps() { setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1); }
 
   std::string script(const std::string& body) {
     const std::string path = folder_.write("nvidia-cuda-mps-control", "#!/bin/sh\n" + body);
     chmod(path.c_str(), 0755);
     return path;
   }
-  /// Notes how it was called and ended, and takes clients.
+  /// A daemon that takes clients, and notes how it was called and that it ended.
   std::string daemon() {
     return script("echo \"$* $CUDA_MPS_LOG_DIRECTORY\" > " + folder_.file("called") +
                   "\ntrap 'echo ended >> " + folder_.file("called") +
@@ -42,7 +38,10 @@ class Mps : public testing::Test {
                   "while :; do sleep 0.01; done\n");
   }
   std::string called() { return read_file(folder_.file("called")); }
-  static bool empty(const std::string& path) { return !fs::exists(path) || fs::is_empty(path); }
+  /// Whether the pipes of a run are there.
+  static bool has_pipes(pid_t run) {
+    return fs::exists(base::runtime_dir() + "/mps-" + std::to_string(run));
+  }
 
   TempFolder folder_;
 };
@@ -59,7 +58,7 @@ TEST_F(Mps, StartsInTheForegroundAndEndsWithTheObject) {
     EXPECT_EQ(below[2], "CUDA_MPS_CLIENT_PRIORITY=1");
   }
   EXPECT_EQ(called(), "-f " + logs + "\nended\n");
-  EXPECT_TRUE(empty(base::runtime_dir())) << "pipes were left behind";
+  EXPECT_FALSE(has_pipes(getpid())) << "pipes were left behind";
 }
 
 TEST_F(Mps, ADaemonThatCannotStartIsAFailureWithItsOwnWords) {
@@ -70,22 +69,21 @@ TEST_F(Mps, ADaemonThatCannotStartIsAFailureWithItsOwnWords) {
   } catch (const base::RunError& error) {
     EXPECT_STREQ(error.what(), "the MPS daemon ended at once: an MPS daemon is running already");
   }
-  EXPECT_TRUE(empty(base::runtime_dir()));
+  EXPECT_FALSE(has_pipes(getpid()));
 }
 
 TEST_F(Mps, ARunThatIsKilledTakesItsDaemonAlongAndTheNextOneCleansUp) {
   const std::string program = daemon();
-  const pid_t run = fork();
-  if (run == 0) {
+  test::ForkedChild run([&] {
     const MpsDaemon mps(program, folder_.file("mps"));
-    raise(SIGKILL);
-  }
-  waitpid(run, nullptr, 0);
-  for (int i = 0; i < 3000 && called().find("ended") == std::string::npos; ++i) usleep(10'000);
-  EXPECT_NE(called().find("ended"), std::string::npos);
-  EXPECT_FALSE(empty(base::runtime_dir()));
+    return raise(SIGKILL);
+  });
+  EXPECT_EQ(run.wait(test::kProgramPatience), 128 + SIGKILL);
+  EXPECT_TRUE(test::eventually([&] { return called().find("ended") != std::string::npos; },
+                               test::kProgramPatience));
+  EXPECT_TRUE(has_pipes(run.pid()));
   { const MpsDaemon next(program, folder_.file("mps")); }
-  EXPECT_TRUE(empty(base::runtime_dir()));
+  EXPECT_FALSE(has_pipes(run.pid()));
 }
 
 TEST_F(Mps, WithoutNvidiasProgramItIsSaidWhatIsMissing) {

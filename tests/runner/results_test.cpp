@@ -19,7 +19,7 @@ RunResult result_of(ModelResult model, bool simulated) {
 }
 
 TEST(Results, ThroughputIsInTheTimeOfTheGpu) {
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   Model model;
   model.output_file_path = folder.path();
   model.output_file_name = "m";

@@ -1,25 +1,17 @@
 #include "tests/runner/run_fixture.hpp"
 
-#include <fcntl.h>
-#include <sys/wait.h>
-
-#include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <thread>
 
-#include "shm/session.hpp"
+#include "tests/support/session.hpp"
 
-namespace sluice::runner::test {
+namespace sluice::test {
 namespace {
 
 using nlohmann::json;
 
-constexpr auto kPatience = std::chrono::seconds(30);
-
 /// A zombie that nobody waits for, as in containers without an init, counts as dead.
 bool lives(pid_t pid) {
-  const std::string stat = sluice::test::read_file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
   const std::size_t name_end = stat.rfind(") ");
   return name_end != std::string::npos && stat.at(name_end + 2) != 'Z';
 }
@@ -27,9 +19,7 @@ bool lives(pid_t pid) {
 }  // namespace
 
 RunTest::RunTest() {
-  std::filesystem::create_directory(folder_.path() / "runtime");
-  std::filesystem::permissions(folder_.path() / "runtime", std::filesystem::perms::owner_all);
-  setenv("XDG_RUNTIME_DIR", folder_.file("runtime").c_str(), 1);
+  setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1);
   // No figure matters here, so the simulated GPU may be nearly as fast as a real one.
   setenv("SLUICE_SIM_SCALE", "2", 1);
 }
@@ -59,33 +49,20 @@ void RunTest::write_experiment(const json& experiment) const {
 }
 
 base::Captured RunTest::run(const std::string& program, std::vector<std::string> args) {
-  const pid_t pid = start(program, std::move(args));
-  return {wait_for(pid), read("stdout.txt"), read("stderr.txt")};
+  const int exit_code = start(program, std::move(args))->wait(kRunPatience);
+  return {exit_code, read("stdout.txt"), read("stderr.txt")};
 }
 
-pid_t RunTest::start(const std::string& program, std::vector<std::string> args) {
-  const auto output = [this](const char* name) {
-    return base::Fd(
-        open(folder_.file(name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  };
-  const base::Fd out = output("stdout.txt");
-  const base::Fd err = output("stderr.txt");
-  base::ChildOptions options;
-  options.args = {std::string(SLUICE_TEST_PROGRAMS) + "/" + program};
-  options.args.insert(options.args.end(), args.begin(), args.end());
-  options.folder = folder_.path();
-  options.stdout_fd = out.get();
-  options.stderr_fd = err.get();
-  options.signal_when_we_die = SIGTERM;
-  last_started_ = base::start_child(options);
-  return last_started_;
-}
-
-int RunTest::wait_for(pid_t pid) {
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+std::unique_ptr<Process> RunTest::start(const std::string& program, std::vector<std::string> args) {
+  args.insert(args.begin(), std::string(SLUICE_TEST_PROGRAMS) + "/" + program);
+  const ProcessOptions options{.folder = folder_.path(),
+                               .out = folder_.file("stdout.txt"),
+                               .err = folder_.file("stderr.txt"),
+                               .signal_when_we_die = SIGTERM};  // so that it ends its workers
+  for (const std::string& old : {options.out, options.err}) std::filesystem::remove(old);
+  auto process = std::make_unique<Process>(std::move(args), options);
+  last_started_ = process->pid();
+  return process;
 }
 
 std::size_t RunTest::jobs(const std::string& model) const {
@@ -99,7 +76,7 @@ std::size_t RunTest::jobs(const std::string& model) const {
 }
 
 void RunTest::wait_for_jobs(const std::string& model, std::size_t count) const {
-  ASSERT_TRUE(eventually([&] { return jobs(model) >= count; }))
+  ASSERT_TRUE(eventually([&] { return jobs(model) >= count; }, kProgramPatience))
       << model << " has no jobs: " << read("stderr.txt") << read("logs/" + model + ".out");
 }
 
@@ -112,29 +89,29 @@ std::vector<pid_t> RunTest::worker_pids() const {
 }
 
 std::string RunTest::read(const std::string& file) const {
-  return sluice::test::read_file(folder_.file(file));
+  return test::read_file(folder_.file(file));
+}
+
+std::vector<std::string> RunTest::sessions() const {
+  std::vector<std::string> names{"run-" + std::to_string(last_started_)};
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
+    if (entry.path().filename() != "results.json") continue;
+    const json results = json::parse(read_file(entry.path()), nullptr, false);
+    if (results.contains("session")) names.push_back(results["session"]);
+  }
+  return names;
 }
 
 void RunTest::expect_nothing_left() const {
   for (const pid_t pid : worker_pids()) {
-    EXPECT_TRUE(eventually([&] { return !lives(pid); })) << "worker " << pid << " lives";
+    EXPECT_TRUE(eventually([&] { return !lives(pid); }, kProgramPatience))
+        << "worker " << pid << " lives";
     if (lives(pid)) kill(pid, SIGKILL);
   }
-  const std::string board = "/dev/shm/" + shm::board_name("run-" + std::to_string(last_started_));
-  EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(board); })) << board << " is left";
-  EXPECT_TRUE(eventually([&] {
-    return !std::filesystem::exists(folder_.path() / "runtime" / "sluice") ||
-           std::filesystem::is_empty(folder_.path() / "runtime" / "sluice");
-  })) << "something is left in the runtime folder";
-}
-
-bool RunTest::eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (const std::string& session : sessions()) {
+    EXPECT_TRUE(eventually([&] { return files_of_session(session).empty(); }, kProgramPatience))
+        << testing::PrintToString(files_of_session(session)) << " are left";
   }
-  return true;
 }
 
-}  // namespace sluice::runner::test
+}  // namespace sluice::test

@@ -119,14 +119,15 @@ TEST_F(RunTest, JoinsTheDefaultSessionIfItHasAController) {
     GTEST_SKIP() << "this user's default session is in use";
   }
   write_experiment(two_models());
-  const pid_t controller = start("sluice-controller", {});
-  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(shm::socket_path(session)); }));
+  const auto controller = start("sluice-controller", {});
+  ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(shm::socket_path(session)); },
+                               test::kProgramPatience));
   const base::Captured got = run("sluice-run", {"exp.json", "--gpu", "sim"});
   EXPECT_EQ(got.exit_code, 0) << got.err;
   EXPECT_EQ(json::parse(read("logs/results.json"))["session"], session);
   EXPECT_EQ(json::parse(read("logs/status.json"))["clients"].size(), 2U);
-  kill(controller, SIGTERM);
-  EXPECT_EQ(wait_for(controller), 0);
+  controller->signal(SIGTERM);
+  EXPECT_EQ(controller->wait(), 0);
   expect_nothing_left();
 }
 
@@ -158,10 +159,10 @@ TEST_F(RunTest, CtrlCEndsWorkersAndKeepsLogs) {
   json experiment = two_models();
   experiment["exp_dur"] = 3000;
   write_experiment(experiment);
-  const pid_t pid = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
   wait_for_jobs("critical");
-  kill(pid, SIGINT);
-  EXPECT_EQ(wait_for(pid), 130) << read("stderr.txt");
+  process->signal(SIGINT);
+  EXPECT_EQ(process->wait(test::kProgramPatience), 130) << read("stderr.txt");
   EXPECT_EQ(json::parse(read("logs/results.json"))["stopped_by"], "a signal");
   EXPECT_GT(jobs("critical"), 0U);
   expect_nothing_left();
@@ -171,18 +172,19 @@ TEST_F(RunTest, AWorkerThatDiesIsReportedAndTheOthersGoOn) {
   json experiment = two_models();
   experiment["exp_dur"] = 3000;
   write_experiment(experiment);
-  const pid_t pid = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
   wait_for_jobs("critical");
   const auto workers = worker_pids();
   ASSERT_EQ(workers.size(), 2U);
   kill(workers[1], SIGKILL);
   const std::string line =
       "sluice run: critical (pid " + std::to_string(workers[1]) + ") was killed by signal 9";
-  EXPECT_TRUE(eventually([&] { return read("stderr.txt").find(line) != std::string::npos; }))
+  EXPECT_TRUE(test::eventually([&] { return read("stderr.txt").find(line) != std::string::npos; },
+                               test::kProgramPatience))
       << read("stderr.txt");
   wait_for_jobs("best_effort", jobs("best_effort") + 3);
-  kill(pid, SIGTERM);
-  EXPECT_EQ(wait_for(pid), 143);
+  process->signal(SIGTERM);
+  EXPECT_EQ(process->wait(test::kProgramPatience), 143);
   EXPECT_EQ(json::parse(read("logs/results.json"))["models"][1]["died"],
             "was killed by signal 9 (Killed)");
   expect_nothing_left();
@@ -192,10 +194,10 @@ TEST_F(RunTest, ARunWhoseWorkersAllDieFails) {
   json experiment = two_models();
   experiment["exp_dur"] = 3000;
   write_experiment(experiment);
-  const pid_t pid = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
   wait_for_jobs("critical");
   for (const pid_t worker : worker_pids()) kill(worker, SIGKILL);
-  EXPECT_EQ(wait_for(pid), 1);
+  EXPECT_EQ(process->wait(test::kProgramPatience), 1);
   expect_nothing_left();
 }
 
@@ -204,10 +206,10 @@ TEST_F(RunTest, WorkersDieWithARunnerThatIsKilled) {
   json experiment = two_models();
   experiment["exp_dur"] = 3000;
   write_experiment(experiment);
-  const pid_t pid = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
   wait_for_jobs("critical");
-  kill(pid, SIGKILL);
-  EXPECT_EQ(wait_for(pid), 137);
+  process->signal(SIGKILL);
+  EXPECT_EQ(process->wait(test::kProgramPatience), 137);
   expect_nothing_left();
   EXPECT_GT(jobs("critical"), 0U);
 }
@@ -230,13 +232,14 @@ TEST_F(RunTest, SaysWhoIsStillLoading) {
   std::filesystem::create_directories(folder_.path() / "logs");
   // Whoever opens it to write waits for a reader.
   ASSERT_EQ(mkfifo((folder_.path() / "logs/critical.csv").c_str(), 0600), 0);
-  const pid_t pid = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
   const auto said = [&] { return read("stderr.txt"); };
-  EXPECT_TRUE(eventually([&] {
+  const auto warned = [&] {
     return said().find(" s, still loading: critical\n") != std::string::npos;
-  })) << said();
-  kill(pid, SIGINT);
-  EXPECT_EQ(wait_for(pid), 128 + SIGINT);
+  };
+  EXPECT_TRUE(test::eventually(warned, test::kProgramPatience)) << said();
+  process->signal(SIGINT);
+  EXPECT_EQ(process->wait(test::kProgramPatience), 128 + SIGINT);
   expect_nothing_left();
 }
 

@@ -2,18 +2,20 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
 
-#include "shm/session.hpp"
-#include "tests/shm/support.hpp"
+#include "tests/support/forked_child.hpp"
+#include "tests/support/session.hpp"
+#include "tests/support/signal.hpp"
 
 namespace sluice::shm {
 namespace {
 
-using test::Child;
+using test::ForkedChild;
 using test::Session;
 using test::Signal;
 
@@ -47,14 +49,14 @@ class Client {
     return attached_.wait();
   }
   void kill() {
-    child_.kill();
+    child_.signal(SIGKILL);
     child_.wait();
   }
 
  private:
   Signal go_;
   Signal attached_;
-  Child child_;
+  ForkedChild child_;
 };
 
 TEST(BoardMapping, NewBoardIsMadeForItsUserOnly) {
@@ -67,7 +69,7 @@ TEST(BoardMapping, NewBoardIsMadeForItsUserOnly) {
   EXPECT_NE(board.board_id.load(), 0U);
   EXPECT_EQ(board.used.load(), 0U);
   struct stat found {};
-  ASSERT_EQ(stat(session.board_path().c_str(), &found), 0);
+  ASSERT_EQ(stat(session.board_file().c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777U, 0600U);
   EXPECT_EQ(static_cast<std::size_t>(found.st_size), sizeof(Board));
 }
@@ -76,7 +78,7 @@ TEST(BoardMapping, ProcessesSeeTheSameBoard) {
   const Session session;
   const auto made = BoardMapping::adopt_or_create(session.name());
   made.mapping.board().used.store(5);
-  Child child([&] {
+  ForkedChild child([&] {
     const BoardMapping mapping = BoardMapping::attach(session.name());
     mapping.board().slots[3].gate.store(7);
     return mapping.board().used.load() == 5 ? 0 : 1;
@@ -138,7 +140,7 @@ TEST(BoardMapping, ForkedChildDoesNotCount) {
     auto client = std::make_unique<BoardMapping>(BoardMapping::attach(session.name()));
     const Signal ready;
     controller.reset();
-    const Child child([&] {
+    const ForkedChild child([&] {
       if (abandons) client->abandon_in_child();
       ready.raise();
       for (;;) pause();
@@ -171,7 +173,7 @@ TEST(BoardMapping, OtherLayoutIsRefusedWhileItsClientsLive) {
 
 TEST(BoardMapping, TruncatedBoardIsRefusedThenReplaced) {
   const Session session;
-  const int fd = open(session.board_path().c_str(), O_CREAT | O_RDWR, 0600);
+  const int fd = open(session.board_file().c_str(), O_CREAT | O_RDWR, 0600);
   ASSERT_GE(fd, 0);
   ASSERT_EQ(ftruncate(fd, 100), 0);
   close(fd);
@@ -184,7 +186,7 @@ TEST(BoardMapping, TruncatedBoardIsRefusedThenReplaced) {
 
 TEST(BoardMapping, SomethingElseUnderOurNameIsNoBoard) {
   const Session session;
-  const int fd = open(session.board_path().c_str(), O_CREAT | O_RDWR, 0600);
+  const int fd = open(session.board_file().c_str(), O_CREAT | O_RDWR, 0600);
   ASSERT_GE(fd, 0);
   ASSERT_EQ(ftruncate(fd, sizeof(Board)), 0);
   close(fd);
@@ -204,7 +206,7 @@ void expect_refused(const Session& session) {
 TEST(BoardMapping, BoardOpenToOthersIsRefused) {
   const Session session;
   { const auto made = BoardMapping::adopt_or_create(session.name()); }
-  ASSERT_EQ(chmod(session.board_path().c_str(), 0666), 0);
+  ASSERT_EQ(chmod(session.board_file().c_str(), 0666), 0);
   expect_refused(session);
 }
 
@@ -212,7 +214,7 @@ TEST(BoardMapping, AnotherUsersBoardIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can make another user's board";
   const Session session;
   { const auto made = BoardMapping::adopt_or_create(session.name()); }
-  ASSERT_EQ(chown(session.board_path().c_str(), 12345, 12345), 0);
+  ASSERT_EQ(chown(session.board_file().c_str(), 12345, 12345), 0);
   expect_refused(session);
 }
 
@@ -227,7 +229,7 @@ TEST(BoardMapping, LastUserRemoves) {
   controller.reset();
   EXPECT_FALSE(first.remove_if_unused()) << "removed under another client";
   second.kill();
-  const std::string socket = session.board_path() + ".sock";
+  const std::string socket = session.board_file() + ".sock";
   std::ofstream(socket) << "";
   EXPECT_TRUE(test::eventually([&] { return first.remove_if_unused(socket); }));
   EXPECT_FALSE(session.has_board());

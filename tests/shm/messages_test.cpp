@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "tests/shm/support.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::shm {
@@ -54,7 +53,7 @@ class Messages : public testing::Test {
     return result;
   }
 
-  const sluice::test::TempFolder folder;
+  const test::TempFolder folder;
   const std::string path = folder.file("s.sock");
   int listener = -1;
   Reply reply;

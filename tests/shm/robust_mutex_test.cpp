@@ -1,6 +1,7 @@
 #include "shm/robust_mutex.hpp"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <iostream>
@@ -9,13 +10,15 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "tests/shm/support.hpp"
+#include "tests/support/forked_child.hpp"
+#include "tests/support/shared.hpp"
+#include "tests/support/signal.hpp"
 
 namespace sluice::shm {
 namespace {
 
 using Found = RobustMutex::Found;
-using test::Child;
+using test::ForkedChild;
 using test::Shared;
 using test::Signal;
 
@@ -43,7 +46,7 @@ TEST(RobustMutex, IsTakenOnce) {
   mutex->initialise();
   EXPECT_EQ(mutex->probe(), Found::kFree);
   ASSERT_TRUE(mutex->take());
-  Child other([&] { return mutex->take() || mutex->probe() != Found::kHeld ? 1 : 0; });
+  ForkedChild other([&] { return mutex->take() || mutex->probe() != Found::kHeld ? 1 : 0; });
   EXPECT_EQ(other.wait(), 0);
   mutex->release();
   EXPECT_EQ(mutex->probe(), Found::kFree);
@@ -54,7 +57,7 @@ TEST(RobustMutex, SigkillReleases) {
   const Shared<RobustMutex> mutex;
   mutex->initialise();
   const Signal taken;
-  Child holder([&] {
+  ForkedChild holder([&] {
     // Touched memory that the kernel has to tear down: the mutex must not wait for that.
     std::vector<char> memory(64 << 20, 1);
     hold(*mutex, taken);
@@ -63,7 +66,7 @@ TEST(RobustMutex, SigkillReleases) {
   });
   ASSERT_TRUE(taken.wait());
   EXPECT_EQ(mutex->probe(), Found::kHeld);
-  holder.kill();
+  holder.signal(SIGKILL);
   Found found{};
   const auto took = time_to_release(*mutex, found);
   ASSERT_TRUE(took) << "held by a dead process";
@@ -80,7 +83,7 @@ TEST(RobustMutex, ExecReleases) {
   mutex->initialise();
   const Signal taken;
   const Signal go;
-  const Child holder([&] {
+  const ForkedChild holder([&] {
     hold(*mutex, taken);
     if (!go.wait()) return 1;
     return execl("/bin/sleep", "sleep", "60", nullptr);
@@ -99,10 +102,10 @@ TEST(RobustMutex, ExecReleases) {
 TEST(RobustMutex, IsTakenFromTheDead) {
   const Shared<RobustMutex> mutex;
   mutex->initialise();
-  Child holder([&] { return mutex->take() ? 0 : 1; });
+  ForkedChild holder([&] { return mutex->take() ? 0 : 1; });
   EXPECT_EQ(holder.wait(), 0);
   EXPECT_TRUE(mutex->take());
-  Child other([&] { return mutex->probe() == Found::kHeld ? 0 : 1; });
+  ForkedChild other([&] { return mutex->probe() == Found::kHeld ? 0 : 1; });
   EXPECT_EQ(other.wait(), 0);
   mutex->release();
 }

@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 
-#include "tests/shm/support.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::shm {
@@ -39,7 +38,7 @@ class RuntimeDir : public testing::Test {
       setenv("XDG_RUNTIME_DIR", old_.c_str(), 1);
     }
   }
-  sluice::test::TempFolder folder_;
+  test::TempFolder folder_;
   std::string old_;
 };
 
@@ -72,7 +71,7 @@ TEST_F(RuntimeDir, OpenToOthersIsRefused) {
 }
 
 TEST_F(RuntimeDir, LinkIsRefused) {
-  sluice::test::TempFolder elsewhere;
+  test::TempFolder elsewhere;
   ASSERT_EQ(symlink(elsewhere.path().c_str(), base::runtime_dir().c_str()), 0);
   EXPECT_THROW(base::ensure_runtime_dir(), std::runtime_error);
 }

@@ -5,12 +5,13 @@
 #include <thread>
 
 #include "shm/gates.hpp"
-#include "tests/shm/support.hpp"
+#include "tests/support/forked_child.hpp"
+#include "tests/support/shared.hpp"
 
 namespace sluice::shm {
 namespace {
 
-using test::Child;
+using test::ForkedChild;
 using test::Shared;
 
 /// Slot 0 of priority 1 above slot 1 of priority 0, both live.
@@ -69,7 +70,7 @@ TEST_F(View, OpensWithTheLastHolder) {
 
 TEST_F(View, WakesTheWaitersOfAnotherProcess) {
   begin_job(view, 0);
-  Child waiter([&] {
+  ForkedChild waiter([&] {
     const std::uint64_t start = base::monotonic_ns();
     low().waiters.fetch_add(1);
     for (;;) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/simgpu/session.hpp"
+#include "tests/support/session.hpp"
 
 namespace {
 
@@ -18,8 +18,8 @@ std::vector<std::string> lines_of(std::istream& in) {
 }
 
 TEST(Answers, AreThoseOfTheRealDriver) {
-  const sluice::simgpu::test::Session session;
-  const std::string file = session.folder() + "/answers.txt";
+  const sluice::test::Session session("simgpu");
+  const std::string file = session.file("answers.txt");
   ASSERT_EQ(std::system((std::string(SLUICE_DRIVER_PROBE) + " > " + file).c_str()), 0);
   std::ifstream asked(file);
   std::ifstream recorded(SLUICE_ANSWERS_H200);

@@ -4,25 +4,24 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <thread>
 #include <vector>
 
-#include "tests/simgpu/session.hpp"
+#include "tests/simgpu/gpu.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/gpu_log.hpp"
+#include "tests/support/session.hpp"
 
 namespace {
 
 using sluice::simgpu::test::Gpu;
-using sluice::simgpu::test::Session;
+using sluice::test::eventually;
+using sluice::test::ms_since;
 using Clock = std::chrono::steady_clock;
 
-Session session;
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
+const sluice::test::Session session("simgpu");
+const std::string gpu_log = session.log_gpu();
 
 class Basics : public ::testing::Test {
  protected:
@@ -67,17 +66,13 @@ TEST_F(Basics, KernelsNamedLikeTheSpinTakeTheirLengthTooAndAreLoggedByName) {
   EXPECT_GE(ms_since(start), 10.0);
   std::map<std::string, double> real_ms;
   // The log is written when the GPU has a moment to spare.
-  while (real_ms.count("a_sluice_spin") == 0 && ms_since(start) < 10'000) {
-    std::ifstream log(session.log());
-    for (std::string line; std::getline(log, line);) {
-      std::istringstream in(line);
-      std::string kind, pid, stream_id, sequence, name;
-      std::uint64_t begin = 0;
-      std::uint64_t end = 0;
-      in >> kind >> pid >> stream_id >> sequence >> begin >> end >> name;
-      real_ms[name] = static_cast<double>(end - begin) / 1e6;
+  EXPECT_TRUE(eventually([&] {
+    const sluice::test::GpuLog log(gpu_log);
+    for (const auto& work : log.all()) {
+      real_ms[work.name] = static_cast<double>(work.end_ns - work.start_ns) / 1e6;
     }
-  }
+    return real_ms.count("a_sluice_spin") != 0;
+  }));
   EXPECT_NEAR(real_ms[logged], 10.0, 0.001);  // cut to 127 characters
   EXPECT_LT(real_ms["a_sluice_spin"], 1.0);
   EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
@@ -140,7 +135,7 @@ TEST_F(Basics, AStreamWaitFollowsRegisteredPrivateMemory) {
 
 // The board of a session is a file; a truncated one must not take the GPU of everybody with it.
 TEST_F(Basics, AFileTruncatedUnderAParkedWaitReadsAsZero) {
-  const std::string path = session.folder() + "/board";
+  const std::string path = session.file("board");
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   ASSERT_EQ(ftruncate(file, 8192), 0);
   auto* words =

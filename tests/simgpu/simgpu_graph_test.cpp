@@ -6,14 +6,14 @@
 #include <thread>
 #include <vector>
 
-#include "tests/simgpu/session.hpp"
+#include "tests/simgpu/gpu.hpp"
+#include "tests/support/session.hpp"
 
 namespace {
 
 using sluice::simgpu::test::Gpu;
-using sluice::simgpu::test::Session;
 
-Session session;
+const sluice::test::Session session("simgpu");
 
 class Graphs : public ::testing::Test {
  protected:

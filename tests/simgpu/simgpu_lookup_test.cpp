@@ -1,9 +1,9 @@
+#include <cuda.h>
 #include <dlfcn.h>
+#include <gtest/gtest.h>
 
 #include <set>
 #include <string>
-
-#include "tests/simgpu/session.hpp"
 
 namespace {
 

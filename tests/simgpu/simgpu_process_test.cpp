@@ -1,91 +1,49 @@
 // Several processes on one simulated GPU. The test process itself makes no driver call: its
 // children do, each after its fork.
-#include <poll.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <fstream>
-#include <functional>
+#include <filesystem>
+#include <list>
 #include <map>
-#include <set>
-#include <sstream>
 #include <thread>
 #include <vector>
 
-#include "tests/simgpu/session.hpp"
+#include "base/clock.hpp"
+#include "base/session.hpp"
+#include "tests/simgpu/gpu.hpp"
+#include "tests/support/forked_child.hpp"
+#include "tests/support/gpu_log.hpp"
+#include "tests/support/session.hpp"
+#include "tests/support/shared.hpp"
 
 namespace {
 
+using sluice::base::monotonic_ns;
 using sluice::simgpu::test::Gpu;
-using sluice::simgpu::test::Session;
-using Clock = std::chrono::steady_clock;
+using sluice::test::eventually;
+using sluice::test::ForkedChild;
+using sluice::test::LoggedWork;
 
-std::uint64_t now_ns() {
-  return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
-}
-
-struct Shared {
+struct Words {
   std::atomic<std::uint64_t> gate;
   std::atomic<std::uint64_t> progress;
   std::atomic<std::uint32_t> ready;
   std::atomic<int> pids[16];
 };
 
-pid_t start(const std::function<int()>& body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  return child;
-}
-
-// The exit status, or -1 when the child was killed or did not end in time.
-int result_of(pid_t child) {
-  for (int i = 0; i < 1000; ++i) {
-    int status = 0;
-    if (waitpid(child, &status, WNOHANG) == child) {
-      return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
-  return -1;
-}
-
-bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 1000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
-
-struct Line {
-  std::string kind;
-  int pid = 0;
-  std::uint64_t stream = 0;
-  std::uint64_t sequence = 0;
-  std::uint64_t start = 0;
-  std::uint64_t end = 0;
-  std::string name;
-};
-
 class Processes : public ::testing::Test {
  protected:
-  Processes()
-      : shared(*new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared) {
-    setenv("SLUICE_SIM_SCALE", "2", 1);
-  }
-  ~Processes() override { munmap(&shared, sizeof shared); }
+  Processes() { setenv("SLUICE_SIM_SCALE", "2", 1); }
 
-  [[nodiscard]] std::string socket_file() const { return session.folder() + "/sluice/test.simgpu"; }
+  [[nodiscard]] std::string socket_file() const {
+    return sluice::base::runtime_dir() + "/" + session.name() + ".simgpu";
+  }
 
   // The pid of the GPU process that answers; 0 when none does.
   [[nodiscard]] int gpu_pid() const {
@@ -130,39 +88,30 @@ class Processes : public ::testing::Test {
     return 0;
   }
 
-  [[nodiscard]] std::vector<Line> log() const {
-    std::vector<Line> lines;
-    std::ifstream file(session.log());
-    for (std::string text; std::getline(file, text);) {
-      std::istringstream in(text);
-      Line line;
-      in >> line.kind >> line.pid >> line.stream >> line.sequence >> line.start >> line.end >>
-          line.name;
-      lines.push_back(line);
-    }
-    return lines;
-  }
+  [[nodiscard]] std::vector<LoggedWork> log() const { return sluice::test::GpuLog(gpu_log).all(); }
 
-  Session session;
-  Shared& shared;
+  const sluice::test::Session session{"simgpu"};
+  const std::string gpu_log = session.log_gpu();
+  const sluice::test::Shared<Words> page;
+  Words& shared = *page;
 };
 
 TEST_F(Processes, AKilledClientDisturbsNobody) {
   shared.gate = 1;
-  const pid_t worker = start([&] { return count_kernels_until(200); });
-  const pid_t victim = start([&] { return fill_queue_and_block(); });
+  ForkedChild worker([&] { return count_kernels_until(200); });
+  ForkedChild victim([&] { return fill_queue_and_block(); });
   EXPECT_TRUE(eventually([&] { return shared.ready > 1000 && shared.progress > 20; }));
   const std::uint64_t before = shared.progress;
-  kill(victim, SIGKILL);
-  waitpid(victim, nullptr, 0);
+  victim.signal(SIGKILL);
+  victim.wait();
   EXPECT_TRUE(eventually([&] { return shared.progress > before + 50; }));
   shared.progress = 200;
-  EXPECT_EQ(result_of(worker), 0);
+  EXPECT_EQ(worker.wait(), 0);
 }
 
 // A client that hangs with its GPU would hang whatever waits for it.
 TEST_F(Processes, WhenTheGpuProcessIsKilledCallsFailAndNoneHangs) {
-  const pid_t client = start([&] {
+  ForkedChild client([&] {
     const Gpu gpu;
     CUstream stream = nullptr;
     cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
@@ -173,7 +122,7 @@ TEST_F(Processes, WhenTheGpuProcessIsKilledCallsFailAndNoneHangs) {
     CUdeviceptr memory = 0;
     return cuMemAlloc(&memory, 64) == CUDA_ERROR_DEVICE_UNAVAILABLE ? 0 : 5;
   });
-  const pid_t blocked = start([&] {
+  ForkedChild blocked([&] {
     shared.gate = 1;
     return fill_queue_and_block();
   });
@@ -181,48 +130,48 @@ TEST_F(Processes, WhenTheGpuProcessIsKilledCallsFailAndNoneHangs) {
   ASSERT_TRUE(eventually([&] { return shared.ready > 1000 && shared.progress == 1; }));
   ASSERT_GT(gpu_pid(), 0);
   kill(gpu_pid(), SIGKILL);
-  EXPECT_EQ(result_of(client), 0);
-  EXPECT_EQ(result_of(blocked), 3);
+  EXPECT_EQ(client.wait(), 0);
+  EXPECT_EQ(blocked.wait(), 3);
 }
 
 TEST_F(Processes, AfterAKilledGpuProcessTheNextClientGetsANewOne) {
-  ASSERT_EQ(result_of(start([&] { return count_kernels_until(1); })), 0);
+  ASSERT_EQ(ForkedChild([&] { return count_kernels_until(1); }).wait(), 0);
   const int first = gpu_pid();
   ASSERT_GT(first, 0);
   kill(first, SIGKILL);
   ASSERT_TRUE(eventually([&] { return gpu_pid() == 0; }));
   shared.progress = 0;
-  EXPECT_EQ(result_of(start([&] { return count_kernels_until(1); })), 0);
+  EXPECT_EQ(ForkedChild([&] { return count_kernels_until(1); }).wait(), 0);
   EXPECT_NE(gpu_pid(), first);
 }
 
 TEST_F(Processes, ExitWithParkedWorkReturnsAtOnce) {
   shared.gate = 1;
-  const pid_t child = fork();
-  if (child == 0) {
+  ForkedChild child([&] {
     std::thread([&] { fill_queue_and_block(); }).detach();
     while (shared.ready < 1000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     exit(7);  // NOLINT: with the exit handlers, and a thread inside the driver
-  }
-  EXPECT_EQ(result_of(child), 7);
+    return 0;
+  });
+  EXPECT_EQ(child.wait(), 7);
 }
 
 TEST_F(Processes, ClientsThatComeTogetherShareOneGpuWhichEndsAfterThem) {
-  std::vector<pid_t> children;
+  std::list<ForkedChild> children;
   for (int i = 0; i < 8; ++i) {
-    children.push_back(start([&, i] {
+    children.emplace_back([&, i] {
       if (cuInit(0) != CUDA_SUCCESS) return 3;
       shared.pids[i] = gpu_pid();
       ++shared.ready;
       return eventually([&] { return shared.ready == 8; }) ? 0 : 4;
-    }));
+    });
   }
-  for (const pid_t child : children) EXPECT_EQ(result_of(child), 0);
+  for (ForkedChild& child : children) EXPECT_EQ(child.wait(), 0);
   for (int i = 1; i < 8; ++i) EXPECT_EQ(shared.pids[i], shared.pids[0]);
   EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(socket_file()); }));
   EXPECT_TRUE(eventually([&] { return kill(shared.pids[0], 0) != 0; }) ||
               gpu_pid() == 0);  // a container's first process may leave it as a zombie
-  EXPECT_FALSE(std::filesystem::exists(session.folder() + "/sluice"));
+  EXPECT_TRUE(sluice::test::files_of_session(session.name()).empty());
 }
 
 TEST_F(Processes, VisibleDevicesChangeOrdinalsAndNotUuids) {
@@ -232,19 +181,19 @@ TEST_F(Processes, VisibleDevicesChangeOrdinalsAndNotUuids) {
     cuDeviceGetUuid(&uuid, ordinal);
     return static_cast<int>(uuid.bytes[15]);
   };
-  const pid_t all = start([&] {
+  ForkedChild all([&] {
     int count = 0;
     if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&count) != CUDA_SUCCESS) return 100;
     return count * 10 + last_byte(2);
   });
-  EXPECT_EQ(result_of(all), 33);
+  EXPECT_EQ(all.wait(), 33);
   setenv("CUDA_VISIBLE_DEVICES", "2,0", 1);
-  const pid_t some = start([&] {
+  ForkedChild some([&] {
     int count = 0;
     if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&count) != CUDA_SUCCESS) return 100;
     return count * 10 + last_byte(0);
   });
-  EXPECT_EQ(result_of(some), 23);
+  EXPECT_EQ(some.wait(), 23);
   unsetenv("CUDA_VISIBLE_DEVICES");
   unsetenv("SLUICE_SIM_DEVICES");
 }
@@ -261,27 +210,27 @@ TEST_F(Processes, TwoBusyContextsTakeTurns) {
     for (int i = 0; i < 40; ++i) gpu.launch(stream, 900'000);
     return cuStreamSynchronize(stream) == CUDA_SUCCESS ? 0 : 3;
   };
-  const pid_t first = start(busy);
-  const pid_t second = start(busy);
-  EXPECT_EQ(result_of(first), 0);
-  EXPECT_EQ(result_of(second), 0);
+  ForkedChild first(busy);
+  ForkedChild second(busy);
+  EXPECT_EQ(first.wait(), 0);
+  EXPECT_EQ(second.wait(), 0);
   ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(socket_file()); }));
 
   std::map<int, std::uint64_t> last_end;
-  std::vector<Line> switches;
-  for (const Line& line : log()) {
+  std::vector<LoggedWork> switches;
+  for (const LoggedWork& line : log()) {
     if (line.kind == "kernel") {
-      EXPECT_GE(line.end - line.start, 1'800'000U);
-      EXPECT_GE(line.start, last_end[line.pid]);
-      last_end[line.pid] = line.end;
+      EXPECT_GE(line.end_ns - line.start_ns, 1'800'000U);
+      EXPECT_GE(line.start_ns, last_end[line.pid]);
+      last_end[line.pid] = line.end_ns;
     }
     if (line.kind == "switch") switches.push_back(line);
   }
   // 72 ms of work in slices of 2.2 ms; the first and the last may be shorter.
   ASSERT_GE(switches.size(), 30U);
   for (std::size_t i = 2; i + 2 < switches.size(); ++i) {
-    EXPECT_EQ(switches[i].end - switches[i].start, 240'000U);
-    EXPECT_EQ(switches[i + 1].start - switches[i].end, 4'400'000U);
+    EXPECT_EQ(switches[i].end_ns - switches[i].start_ns, 240'000U);
+    EXPECT_EQ(switches[i + 1].start_ns - switches[i].end_ns, 4'400'000U);
     EXPECT_NE(switches[i].pid, switches[i + 1].pid);
   }
 }
@@ -289,7 +238,7 @@ TEST_F(Processes, TwoBusyContextsTakeTurns) {
 // The property device gating rests on: a wait in front of each kernel, and none starts while the
 // word is closed, however many are queued.
 TEST_F(Processes, NoGatedKernelStartsWhileTheGateIsClosed) {
-  const pid_t child = start([&] {
+  ForkedChild child([&] {
     const Gpu gpu;
     CUstream stream = nullptr;
     CUdeviceptr gate = 0;
@@ -307,19 +256,19 @@ TEST_F(Processes, NoGatedKernelStartsWhileTheGateIsClosed) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> closed;
   for (int i = 0; i < 8; ++i) {
     shared.gate = 1;
-    const std::uint64_t from = now_ns();
+    const std::uint64_t from = monotonic_ns();
     std::this_thread::sleep_for(std::chrono::milliseconds(4));
-    closed.emplace_back(from, now_ns());
+    closed.emplace_back(from, monotonic_ns());
     shared.gate = 0;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  EXPECT_EQ(result_of(child), 0);
+  EXPECT_EQ(child.wait(), 0);
   ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(socket_file()); }));
   int kernels = 0;
-  for (const Line& line : log()) {
+  for (const LoggedWork& line : log()) {
     if (line.kind != "kernel") continue;
     ++kernels;
-    for (const auto& [from, to] : closed) EXPECT_FALSE(line.start > from && line.start < to);
+    for (const auto& [from, to] : closed) EXPECT_FALSE(line.start_ns > from && line.start_ns < to);
   }
   EXPECT_EQ(kernels, 400);
 }

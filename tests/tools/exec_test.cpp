@@ -15,12 +15,12 @@
 #include "shm/session.hpp"
 #include "tests/tools/command.hpp"
 
-namespace sluice::tools::test {
+namespace sluice::test {
 namespace {
 
 using Args = std::vector<std::string>;
 
-class Exec : public SessionTest {
+class Exec : public CommandTest {
  protected:
   static Args under_exec(Args options, const Args& program) {
     options.insert(options.begin(), {"exec", "--gpu", "sim"});
@@ -28,10 +28,10 @@ class Exec : public SessionTest {
     options.insert(options.end(), program.begin(), program.end());
     return options;
   }
-  static Result exec(const Args& options, const Args& program) {
+  static base::Captured exec(const Args& options, const Args& program) {
     return sluice(under_exec(options, program));
   }
-  static std::string variable(const Result& result, const std::string& name) {
+  static std::string variable(const base::Captured& result, const std::string& name) {
     const std::string out = "\n" + result.out;
     const std::size_t start = out.find("\n" + name + "=");
     if (start == std::string::npos) return "(not set)";
@@ -41,10 +41,10 @@ class Exec : public SessionTest {
 };
 
 TEST_F(Exec, PreparesTheEnvironment) {
-  const Result result = exec({"--priority", "7", "--policy", "event:2"}, {"env"});
+  const base::Captured result = exec({"--priority", "7", "--policy", "event:2"}, {"env"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
-  EXPECT_EQ(variable(result, "SLUICE_SESSION"), session());
+  EXPECT_EQ(variable(result, "SLUICE_SESSION"), session_);
   EXPECT_EQ(variable(result, "SLUICE_PRIORITY"), "7");
   EXPECT_EQ(variable(result, "SLUICE_POLICY"), "event:2");
   EXPECT_EQ(variable(result, "SLUICE_LOG"), "warn");
@@ -54,14 +54,14 @@ TEST_F(Exec, PreparesTheEnvironment) {
 
 TEST_F(Exec, KeepsWhatTheUserHasSet) {
   setenv("LD_LIBRARY_PATH", "/one:/two", 1);
-  const Result result = exec({"--priority", "0"}, {"env"});
+  const base::Captured result = exec({"--priority", "0"}, {"env"});
   EXPECT_EQ(variable(result, "LD_LIBRARY_PATH"), SLUICE_TEST_SIMGPU_FOLDER ":/one:/two");
 }
 
 // Prevents: PyTorch's "Error 500: named symbol not found" as the only word on why it sees no GPU.
 TEST_F(Exec, SaysWhatTheSimulatedGpuIsNotFor) {
   if (sluice({"gpus", "--gpu", "real"}).exit_code == 0) GTEST_SKIP() << "there is a real GPU";
-  const Result result = sluice({"exec", "--priority", "0", "--", "true"});
+  const base::Captured result = sluice({"exec", "--priority", "0", "--", "true"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_NE(result.err.find("(PyTorch) cannot use: no NVIDIA driver"), std::string::npos)
       << result.err;
@@ -70,7 +70,7 @@ TEST_F(Exec, SaysWhatTheSimulatedGpuIsNotFor) {
 // In a shell under `sluice exec`, another one changes the priority and piles nothing up.
 TEST_F(Exec, Nests) {
   Args inner = sluice_command(under_exec({"--priority", "9"}, {"env"}));
-  const Result result = exec({"--priority", "0", "--policy", "gate"}, inner);
+  const base::Captured result = exec({"--priority", "0", "--policy", "gate"}, inner);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(variable(result, "SLUICE_PRIORITY"), "9");
   EXPECT_EQ(variable(result, "SLUICE_POLICY"), "gate");
@@ -80,17 +80,18 @@ TEST_F(Exec, Nests) {
 
 TEST_F(Exec, WithoutInterceptionOnlyChoosesTheGpu) {
   setenv("LD_PRELOAD", SLUICE_TEST_INTERPOSER, 1);  // as in a shell under `sluice exec`
-  const Result result = exec({"--no-intercept"}, {"env"});
+  const base::Captured result = exec({"--no-intercept"}, {"env"});
   unsetenv("LD_PRELOAD");
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(variable(result, "LD_PRELOAD"), "(not set)");
   EXPECT_EQ(variable(result, "LD_LIBRARY_PATH"), SLUICE_TEST_SIMGPU_FOLDER);
-  EXPECT_EQ(variable(result, "SLUICE_SESSION"), session());
+  EXPECT_EQ(variable(result, "SLUICE_SESSION"), session_);
   EXPECT_EQ(controller_pid(), 0);
 }
 
 TEST_F(Exec, PassesArgumentsExitCodeAndPidThrough) {
-  const Result result = exec({"--priority", "0"}, {"printf", "%s|", "--priority", "--", "a b", ""});
+  const base::Captured result =
+      exec({"--priority", "0"}, {"printf", "%s|", "--priority", "--", "a b", ""});
   EXPECT_EQ(result.out, "--priority|--|a b||");
   EXPECT_EQ(exec({"--priority", "0"}, {"sh", "-c", "exit 42"}).exit_code, 42);
   Process process(sluice_command(under_exec({"--priority", "0"}, {"sh", "-c", "echo $$"})));
@@ -111,7 +112,7 @@ TEST_F(Exec, TheControllerIsNoChildOfTheProgram) {
 // `sluice exec ... | tee` must end with the program, though the controller it started lives on.
 TEST_F(Exec, TheControllerHoldsNoStreamOfTheUsersOpen) {
   Process first(sluice_command(under_exec({"--priority", "0"}, {"sh", "-c", "read line"})));
-  const Result second = exec({"--priority", "0"}, {"true"});
+  const base::Captured second = exec({"--priority", "0"}, {"true"});
   EXPECT_EQ(second.exit_code, 0);
   const pid_t controller = controller_pid();
   ASSERT_NE(controller, 0);
@@ -194,7 +195,7 @@ TEST_F(Exec, TakesALeaseForItsOwnPid) {
 
 TEST_F(Exec, RunsTheProgramThoughTheControllerRefuses) {
   AnswerOnce controller(shm::ReplyStatus::kCannotWatch, "it lives in another pid namespace");
-  const Result result = exec({"--priority", "0"}, {"echo", "ran"});
+  const base::Captured result = exec({"--priority", "0"}, {"echo", "ran"});
   EXPECT_EQ(result.out, "ran\n");
   EXPECT_EQ(lines_in(result.err), 1) << result.err;
   EXPECT_NE(result.err.find("refuses: it lives in another pid namespace; the program runs ungated"),
@@ -205,7 +206,7 @@ TEST_F(Exec, RunsTheProgramThoughTheControllerRefuses) {
 TEST_F(Exec, SaysWhyNoControllerCouldBeStarted) {
   std::ofstream(board_file()) << "somebody else's";
   std::filesystem::permissions(board_file(), std::filesystem::perms::all);
-  const Result result = exec({"--priority", "0"}, {"true"});
+  const base::Captured result = exec({"--priority", "0"}, {"true"});
   std::filesystem::remove(board_file());
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(lines_in(result.err), 1) << result.err;
@@ -221,7 +222,7 @@ TEST_F(Exec, RunsTheProgramThoughTheControllerIsStopped) {
   const pid_t controller = controller_pid();
   ASSERT_GT(controller, 0);
   kill(controller, SIGSTOP);
-  const Result second = exec({"--priority", "0"}, {"echo", "ran"});
+  const base::Captured second = exec({"--priority", "0"}, {"echo", "ran"});
   kill(controller, SIGCONT);
   EXPECT_EQ(second.exit_code, 0);
   EXPECT_EQ(second.out, "ran\n");
@@ -242,7 +243,7 @@ TEST_F(Exec, StatusShowsWhoIsHeldByWhom) {
   }
   high.write_line("launch 100000000");  // 1 s on the simulated GPU
   ASSERT_EQ(high.read_line(), "ok");
-  const Result result = sluice({"status", "--coverage"});
+  const base::Captured result = sluice({"status", "--coverage"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("held for"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("by pid " + std::to_string(high.pid()) + " (priority 100"),
@@ -254,4 +255,4 @@ TEST_F(Exec, StatusShowsWhoIsHeldByWhom) {
 }
 
 }  // namespace
-}  // namespace sluice::tools::test
+}  // namespace sluice::test

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/tools/board_test.hpp"
+#include "tests/support/board_test.hpp"
 #include "tests/tools/command.hpp"
 
 namespace sluice::tools {
@@ -98,7 +98,7 @@ TEST_F(Follow, ASessionThatComesLaterIsSeenFromItsBegin) {
   EXPECT_EQ(line()["clients"][0]["job_ns"], (Durations{8}));
 }
 
-class FollowCommand : public test::SessionTest {
+class FollowCommand : public test::CommandTest {
  protected:
   static std::vector<std::string> follow() {
     return test::sluice_command({"top", "--json", "--follow", "--interval", "0.02"});
@@ -175,13 +175,13 @@ TEST_F(FollowCommand, EndsWhenNobodyReadsOn) {
   const std::string command = std::string(SLUICE_TEST_PROGRAM) +
                               " top --json --follow --interval 3600 | head -n 1 > /dev/null; "
                               "echo ended";
-  test::Process shell({"sh", "-c", command});
+  test::Process shell({"/bin/sh", "-c", command});
   EXPECT_EQ(shell.read_line(), "ended");
   EXPECT_EQ(shell.finish().exit_code, 0);
 }
 
 TEST_F(FollowCommand, IsForProgramsOnly) {
-  const test::Result result = test::sluice({"top", "--follow"});
+  const base::Captured result = test::sluice({"top", "--follow"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.err.find("--json"), std::string::npos) << result.err;
 }

@@ -4,13 +4,13 @@
 
 #include "tests/tools/command.hpp"
 
-namespace sluice::tools::test {
+namespace sluice::test {
 namespace {
 
-class Gpus : public SessionTest {};
+class Gpus : public CommandTest {};
 
 TEST_F(Gpus, TheSimulatedOneCanAlwaysBeAskedFor) {
-  const Result result = sluice({"gpus", "--gpu", "sim", "--json"});
+  const base::Captured result = sluice({"gpus", "--gpu", "sim", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json["kind"], "simulated");
@@ -22,7 +22,7 @@ TEST_F(Gpus, TheSimulatedOneCanAlwaysBeAskedFor) {
 
 TEST_F(Gpus, SaysHowManyThereAre) {
   setenv("SLUICE_SIM_DEVICES", "2", 1);
-  const Result result = sluice({"gpus", "--gpu", "sim"});
+  const base::Captured result = sluice({"gpus", "--gpu", "sim"});
   unsetenv("SLUICE_SIM_DEVICES");
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(result.out.starts_with("simulated GPU, driver for CUDA ")) << result.out;
@@ -32,17 +32,17 @@ TEST_F(Gpus, SaysHowManyThereAre) {
 // Figures of a simulated GPU taken for real ones are the worst mistake this command can make.
 TEST_F(Gpus, TheSimulatedDriverIsNeverTakenForARealOne) {
   setenv("LD_LIBRARY_PATH", SLUICE_TEST_SIMGPU_FOLDER, 1);
-  const Result real = sluice({"gpus", "--gpu", "real"});
+  const base::Captured real = sluice({"gpus", "--gpu", "real"});
   EXPECT_EQ(real.exit_code, 1);
   EXPECT_NE(real.err.find("is the simulated one"), std::string::npos) << real.err;
-  const Result any = sluice({"gpus"});
+  const base::Captured any = sluice({"gpus"});
   EXPECT_EQ(any.exit_code, 0);
   EXPECT_TRUE(any.out.starts_with("simulated")) << any.out;
 }
 
 TEST_F(Gpus, AutoIsTheRealOneWhereThereIsOne) {
-  const Result real = sluice({"gpus", "--gpu", "real"});
-  const Result any = sluice({"gpus"});
+  const base::Captured real = sluice({"gpus", "--gpu", "real"});
+  const base::Captured any = sluice({"gpus"});
   ASSERT_EQ(any.exit_code, 0) << any.err;
   if (real.exit_code == 0) {
     EXPECT_EQ(any.out, real.out);
@@ -56,4 +56,4 @@ TEST_F(Gpus, AutoIsTheRealOneWhereThereIsOne) {
 }
 
 }  // namespace
-}  // namespace sluice::tools::test
+}  // namespace sluice::test

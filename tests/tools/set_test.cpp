@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/command_line.hpp"
-#include "tests/tools/board_test.hpp"
+#include "tests/support/board_test.hpp"
 #include "tests/tools/command.hpp"
 #include "tools/set/choice.hpp"
 
@@ -96,10 +96,9 @@ TEST_F(Choice, TakesAllDevicesOfAProcessAndNoneThatEnded) {
 
 using test::lines_in;
 using test::Process;
-using test::Result;
 using test::sluice;
 
-class Set : public test::SessionTest {
+class Set : public test::CommandTest {
  protected:
   /// A program under the interposer, on the simulated GPU, that has launched.
   static std::unique_ptr<Process> start(const std::string& policy, const std::string& priority) {
@@ -125,7 +124,7 @@ class Set : public test::SessionTest {
   }
   static void expect_error(std::vector<std::string> args, int exit_code, const std::string& said) {
     args.insert(args.begin(), "set");
-    const Result result = sluice(args);
+    const base::Captured result = sluice(args);
     EXPECT_EQ(result.exit_code, exit_code) << testing::PrintToString(args);
     EXPECT_EQ(lines_in(result.err), 1) << result.err;
     EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
@@ -137,7 +136,7 @@ TEST_F(Set, ChangesAProgramThatRuns) {
   const auto program = start("device:4", "0");
   const auto critical = start("device:4", "9");
   const std::string pid = std::to_string(program->pid());
-  const Result result = sluice({"set", pid, "--policy", "event:3"});
+  const base::Captured result = sluice({"set", pid, "--policy", "event:3"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("priority 0, policy device:4 -> event:3"), std::string::npos)
       << result.out;
@@ -146,7 +145,8 @@ TEST_F(Set, ChangesAProgramThatRuns) {
   EXPECT_NE(sluice({"status"}).out.find("event:3"), std::string::npos);
   launch(*program);
 
-  const Result both = sluice({"set", "pid:" + pid, "--policy=none", "--priority=12", "--json"});
+  const base::Captured both =
+      sluice({"set", "pid:" + pid, "--policy=none", "--priority=12", "--json"});
   EXPECT_EQ(both.exit_code, 0) << both.err;
   const auto told = nlohmann::json::parse(both.out);
   EXPECT_EQ(told["clients"][0]["priority"], 12);
@@ -169,13 +169,13 @@ TEST_F(Set, AStoppedProgramTakesItUpLater) {
   EXPECT_NE(sluice({"status"}).out.find("asked for policy gate, which it has not taken up yet"),
             std::string::npos);
   kill(program->pid(), SIGCONT);
-  const Result result = sluice({"set", std::to_string(program->pid()), "--priority", "1"});
+  const base::Captured result = sluice({"set", std::to_string(program->pid()), "--priority", "1"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(status_of(*program)["policy"], "gate");
 }
 
 TEST_F(Set, EachWrongLineSaysWhatIsWrong) {
-  expect_error({"x", "--policy", "gate"}, 2, "no session " + session() + " is running");
+  expect_error({"x", "--policy", "gate"}, 2, "no session " + session_ + " is running");
   const auto program = start("device:4", "0");
   const std::string pid = std::to_string(program->pid());
   expect_error({}, 2, "CLIENT");

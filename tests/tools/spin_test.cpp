@@ -1,17 +1,16 @@
 // The example program that users try `sluice exec` with.
 #include <signal.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include "tests/tools/command.hpp"
 
-namespace sluice::tools::test {
+namespace sluice::test {
 namespace {
 
-class Spin : public SessionTest {
+class Spin : public CommandTest {
  protected:
-  static Result spin(std::vector<std::string> options) {
+  static base::Captured spin(std::vector<std::string> options) {
     std::vector<std::string> args{
         "exec", "--gpu", "sim", "--priority", "1", "--", "sluice-example-spin"};
     args.insert(args.end(), options.begin(), options.end());
@@ -20,7 +19,7 @@ class Spin : public SessionTest {
 };
 
 TEST_F(Spin, RunsJobsAndSaysHowFast) {
-  const Result result = spin({"--jobs", "5", "--kernels", "3", "--kernel-us", "100"});
+  const base::Captured result = spin({"--jobs", "5", "--kernels", "3", "--kernel-us", "100"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(result.out.starts_with("5 jobs in ")) << result.out;
   const std::size_t at = result.out.find("p50 ");
@@ -33,17 +32,17 @@ TEST_F(Spin, AnnouncesAndEndsOnASignalWithItsFigures) {
       sluice_command({"exec", "--gpu", "sim", "--priority", "1", "--", "sluice-example-spin",
                       "--kernels", "2", "--announce-ms", "1", "--period-ms", "5", "--poisson"}));
   nlohmann::json client;
-  for (int i = 0; i < 1000 && !(client.is_object() && client["launches"] > 6); ++i) {
-    usleep(10'000);
+  EXPECT_TRUE(eventually([&] {
     const auto status = nlohmann::json::parse(sluice({"status", "--json"}).out, nullptr, false);
     if (status.is_object() && !status["clients"].empty()) client = status["clients"][0];
-  }
+    return client.is_object() && client["launches"] > 6;
+  })) << client;
   EXPECT_EQ(client["name"], "sluice-example-spin") << client;
   kill(process.pid(), SIGTERM);
-  const Result result = process.finish();
+  const base::Captured result = process.finish();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find(" jobs/s, p50 "), std::string::npos) << result.out;
 }
 
 }  // namespace
-}  // namespace sluice::tools::test
+}  // namespace sluice::test

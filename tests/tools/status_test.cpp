@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "shm/policy.hpp"
-#include "tests/tools/board_test.hpp"
+#include "tests/support/board_test.hpp"
 #include "tools/status/format.hpp"
 #include "tools/status/look.hpp"
 

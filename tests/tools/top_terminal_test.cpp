@@ -8,10 +8,10 @@
 #include "shm/mapping.hpp"
 #include "shm/policy.hpp"
 #include "shm/view.hpp"
+#include "tests/support/terminal.hpp"
 #include "tests/tools/command.hpp"
-#include "tests/tools/terminal.hpp"
 
-namespace sluice::tools::test {
+namespace sluice::test {
 namespace {
 
 #ifdef SLUICE_TEST_CURSES
@@ -24,10 +24,10 @@ constexpr bool kLive = false;
 constexpr const char* kRestored = "\x1b[?1049l";
 
 /// The test makes the board itself, in the place of a controller.
-class TopTerminal : public SessionTest {
+class TopTerminal : public CommandTest {
  protected:
   void make_board() {
-    auto made = shm::BoardMapping::adopt_or_create(session());
+    auto made = shm::BoardMapping::adopt_or_create(session_);
     mapping_.emplace(std::move(made.mapping));
     shm::Board& board = mapping_->board();
     board.controller_pid.store(7);
@@ -45,7 +45,7 @@ class TopTerminal : public SessionTest {
   }
   void TearDown() override {
     if (mapping_) remove_board();
-    SessionTest::TearDown();
+    CommandTest::TearDown();
   }
   void need_curses() {
     if (!kLive) GTEST_SKIP() << "built without curses";
@@ -122,11 +122,11 @@ TEST_F(TopTerminal, OnATerminalOfUnknownKindItPrintsLineByLine) {
 
 TEST_F(TopTerminal, IntoAPipeItPrintsOnePicture) {
   make_board();
-  const Result text = sluice({"top"});
+  const base::Captured text = sluice({"top"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_NE(text.out.find("4711   3 device:200us"), std::string::npos) << text.out;
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
-  const Result json = sluice({"top", "--json", "--interval", "0.2"});
+  const base::Captured json = sluice({"top", "--json", "--interval", "0.2"});
   EXPECT_EQ(json.exit_code, 0) << json.err;
   const auto read = nlohmann::json::parse(json.out);
   EXPECT_EQ(read["clients"][0]["pid"], 4711);
@@ -135,10 +135,10 @@ TEST_F(TopTerminal, IntoAPipeItPrintsOnePicture) {
 
 TEST_F(TopTerminal, WithoutASessionItSaysSoInOneLine) {
   for (const bool json : {false, true}) {
-    const Result result = json ? sluice({"top", "--json"}) : sluice({"top"});
+    const base::Captured result = json ? sluice({"top", "--json"}) : sluice({"top"});
     EXPECT_EQ(result.exit_code, sluice({"status"}).exit_code);
     EXPECT_EQ(lines_in(result.err), 1) << result.err;
-    EXPECT_NE(result.err.find("sluice top: no session " + session() + " is running"),
+    EXPECT_NE(result.err.find("sluice top: no session " + session_ + " is running"),
               std::string::npos)
         << result.err;
   }
@@ -146,11 +146,11 @@ TEST_F(TopTerminal, WithoutASessionItSaysSoInOneLine) {
   EXPECT_TRUE(terminal.shows("is running"));
   EXPECT_EQ(terminal.finish(), 1);
   for (const char* interval : {"0", "-1", "soon", "1e9"}) {
-    const Result result = sluice({"top", "--interval", interval});
+    const base::Captured result = sluice({"top", "--interval", interval});
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_EQ(lines_in(result.err), 1) << result.err;
   }
 }
 
 }  // namespace
-}  // namespace sluice::tools::test
+}  // namespace sluice::test

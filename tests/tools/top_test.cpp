@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/tools/board_test.hpp"
+#include "tests/support/board_test.hpp"
 #include "tools/top/frame.hpp"
 #include "tools/top/json.hpp"
 #include "tools/top/text.hpp"

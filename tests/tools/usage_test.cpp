@@ -5,15 +5,15 @@
 
 #include "tests/tools/command.hpp"
 
-namespace sluice::tools::test {
+namespace sluice::test {
 namespace {
 
 using Args = std::vector<std::string>;
 
-class Usage : public SessionTest {
+class Usage : public CommandTest {
  protected:
   static void expect_error(const Args& args, int exit_code, const std::string& said) {
-    const Result result = sluice(args);
+    const base::Captured result = sluice(args);
     EXPECT_EQ(result.exit_code, exit_code) << testing::PrintToString(args);
     EXPECT_EQ(lines_in(result.err), 1) << result.err;
     EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
@@ -23,7 +23,7 @@ class Usage : public SessionTest {
 
 TEST_F(Usage, TheDispatcherHelpsAndRefuses) {
   for (const Args& args : {Args{}, Args{"--help"}, Args{"-h"}, Args{"help"}}) {
-    const Result result = sluice(args);
+    const base::Captured result = sluice(args);
     EXPECT_EQ(result.exit_code, 0);
     for (const char* word : {"exec", "status", "top", "set", "run", "demo", "controller", "gpus",
                              "models", "bench", "Examples"}) {
@@ -94,7 +94,7 @@ TEST_F(Usage, GpusAndStatus) {
   expect_error({"gpus", "more"}, 2, "more");
   expect_error({"status", "more"}, 2, "more");
   expect_error({"status", "--session", "a/b"}, 2, "cannot name a session");
-  expect_error({"status"}, 1, "no session " + session() + " is running");
+  expect_error({"status"}, 1, "no session " + session_ + " is running");
   setenv("SLUICE_SESSION", "a/b", 1);
   expect_error({"status"}, 2, "cannot name a session");
 }
@@ -111,4 +111,4 @@ TEST_F(Usage, StatusRefusesABoardItCannotRead) {
 }
 
 }  // namespace
-}  // namespace sluice::tools::test
+}  // namespace sluice::test

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -16,6 +15,10 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "base/pipe.hpp"
+#include "tests/support/forked_child.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -49,22 +52,14 @@ struct Read {
 
 class TraceFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ =
-        std::filesystem::temp_directory_path() / ("sluice-trace-test-" + std::to_string(getpid()));
-    std::filesystem::create_directories(folder_);
-    path_ = folder_ / "1.sltrace";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   TraceFile* create(std::uint64_t limit = kLimit) const {
     shm::TraceHeader header{};
     header.magic = shm::kTraceMagic;
     return TraceFile::create(path_, header, limit);
   }
 
-  std::filesystem::path folder_;
-  std::string path_;
+  const test::TempFolder folder_;
+  std::string path_ = folder_.file("1.sltrace");
 };
 
 /// Every field says the same number, so that a torn record shows.
@@ -116,27 +111,24 @@ TEST_F(TraceFileTest, RecordsOfManyThreadsAreAllThere) {
 // A killed process has written whole records, all that it counted before it died.
 TEST_F(TraceFileTest, KilledProcessLeavesWholeRecords) {
   for (int round = 0; round < 10; ++round) {
-    std::array<int, 2> pipe_ends{};
-    ASSERT_EQ(pipe(pipe_ends.data()), 0);
-    const pid_t child = fork();
-    if (child == 0) {
+    base::Pipe pipe;
+    test::ForkedChild child([&] {
       TraceFile* file = create();
       for (std::uint64_t i = 1;; ++i) {
         write_number(*file, i);
         if (i % 64 == 0) file->tend();
-        if (write(pipe_ends[1], &i, sizeof(i)) != sizeof(i)) _exit(1);
+        if (write(pipe.write.get(), &i, sizeof(i)) != sizeof(i)) return 1;
       }
-    }
-    close(pipe_ends[1]);
+    });
+    pipe.write.reset();
     std::uint64_t told = 0;
     for (int i = 0; i < 200 + 37 * round; ++i) {
-      ASSERT_EQ(read(pipe_ends[0], &told, sizeof(told)), static_cast<ssize_t>(sizeof(told)));
+      ASSERT_EQ(read(pipe.read.get(), &told, sizeof(told)), static_cast<ssize_t>(sizeof(told)));
     }
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-    while (read(pipe_ends[0], &told, sizeof(told)) == static_cast<ssize_t>(sizeof(told))) {
+    child.signal(SIGKILL);
+    child.wait();
+    while (read(pipe.read.get(), &told, sizeof(told)) == static_cast<ssize_t>(sizeof(told))) {
     }
-    close(pipe_ends[0]);
     const std::set<std::uint64_t> numbers = numbers_in(Read(path_));
     ASSERT_GE(numbers.size(), told);
     EXPECT_EQ(*numbers.rbegin(), numbers.size()) << "a record in the middle is missing";
@@ -163,23 +155,19 @@ TEST_F(TraceFileTest, WhatIsOverTheLimitIsCounted) {
 // Beyond its size limit a process gets SIGXFSZ, and on a full disk SIGBUS, if it writes all the
 // same.
 TEST_F(TraceFileTest, NoRoomForTheFileKillsNobody) {
-  const pid_t child = fork();
-  if (child == 0) {
+  test::ForkedChild child([this] {
     const rlimit limit{6U << 20U, 6U << 20U};
     setrlimit(RLIMIT_FSIZE, &limit);
     TraceFile* file = create();
-    if (file == nullptr) _exit(2);
+    if (file == nullptr) return 2;
     for (std::uint64_t i = 1; i <= 3 * TraceFile::kChunkRecords; ++i) {
       write_number(*file, i);
       if (i % 1000 == 0) file->tend();
     }
     file->tend();
-    _exit(file->full() != nullptr && file->header().lost > 0 ? 0 : 3);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+    return file->full() != nullptr && file->header().lost > 0 ? 0 : 3;
+  });
+  EXPECT_EQ(child.wait(), 0) << "128 + the signal that killed it";
 }
 
 TEST_F(TraceFileTest, LongNamesComeInPieces) {
@@ -204,7 +192,7 @@ TEST_F(TraceFileTest, LongNamesComeInPieces) {
 }
 
 TEST_F(TraceFileTest, FolderThatIsNotThereIsToldByErrno) {
-  path_ = folder_ / "missing" / "1.sltrace";
+  path_ = folder_.file("missing/1.sltrace");
   errno = 0;
   EXPECT_EQ(create(), nullptr);
   EXPECT_EQ(errno, ENOENT);

@@ -2,7 +2,7 @@
 
 #include <sstream>
 
-namespace sluice::runner::test {
+namespace sluice::test {
 
 using nlohmann::json;
 
@@ -44,4 +44,4 @@ std::string TorchTest::image(const std::string& name) {
   return std::string(SLUICE_TEST_DATA) + "/images/" + name;
 }
 
-}  // namespace sluice::runner::test
+}  // namespace sluice::test

@@ -1,7 +1,7 @@
 #pragma once
 #include "tests/runner/run_fixture.hpp"
 
-namespace sluice::runner::test {
+namespace sluice::test {
 
 /// Runs tiny models with the LibTorch worker, on the CPU. Skipped where there is no such worker.
 class TorchTest : public RunTest {
@@ -22,4 +22,4 @@ class TorchTest : public RunTest {
   base::Captured worker_;
 };
 
-}  // namespace sluice::runner::test
+}  // namespace sluice::test

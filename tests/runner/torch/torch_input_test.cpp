@@ -77,7 +77,7 @@ TEST_F(TorchInput, APackageOfAotInductorLeavesNothingUnpackedWhenItsWorkerIsKill
   const base::Captured got = sluice_run();
   EXPECT_EQ(got.exit_code, 0) << got.err;
   EXPECT_GT(jobs("m"), 0U);
-  EXPECT_TRUE(eventually([] { return !something_is_unpacked(); }));
+  EXPECT_TRUE(test::eventually([] { return !something_is_unpacked(); }, test::kProgramPatience));
 }
 
 }  // namespace

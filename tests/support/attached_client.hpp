@@ -1,0 +1,30 @@
+#pragma once
+#include <string>
+
+#include "base/fd.hpp"
+#include "shm/mapping.hpp"
+
+namespace sluice::test {
+
+/// A client without a GPU, in this process: attached by hand, live, and without a watcher, so it
+/// obeys no gate and notices no death.
+class AttachedClient {
+ public:
+  /// On the device whose UUID consists of the byte `device`. Throws if the controller refuses.
+  AttachedClient(const std::string& session, int priority, int device = 1);
+  ~AttachedClient();
+  AttachedClient(const AttachedClient&) = delete;
+  AttachedClient& operator=(const AttachedClient&) = delete;
+
+  void begin();
+  void end();
+  [[nodiscard]] int slot() const { return slot_; }
+  [[nodiscard]] shm::Board& board() const { return mapping_.board(); }
+
+ private:
+  base::Fd connection_;
+  shm::BoardMapping mapping_;
+  int slot_ = -1;
+};
+
+}  // namespace sluice::test

@@ -1,0 +1,53 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+
+#include "shm/gates.hpp"
+#include "shm/policy.hpp"
+
+/// Boards made by a test, in the memory of its process, as of the moment kNow.
+namespace sluice::test {
+
+inline constexpr std::uint64_t kNow = 1'000'000'000'000;
+inline constexpr std::uint64_t kMs = 1'000'000;
+
+/// A board with a living controller (pid 7) and one device.
+class BoardTest : public testing::Test {
+ protected:
+  BoardTest() : board_(std::make_unique<shm::Board>()) {
+    board_->controller_pid.store(7);
+    board_->heartbeat_ns.store(kNow - 5 * kMs);
+    board_->devices[0].used.store(1);
+    std::strcpy(board_->devices[0].name.data(), "Some GPU");
+  }
+
+  shm::Slot& add_client(int index, int priority, const char* command) {
+    shm::Slot& client = slot(index);
+    client.pid.store(static_cast<std::uint32_t>(100 + index));
+    std::strncpy(client.command.data(), command, client.command.size());
+    client.policy.store(shm::kDefaultPolicy.pack());
+    client.requested_policy.store(shm::kDefaultPolicy.pack());
+    set_state(index, shm::SlotState::kLive, priority);
+    board_->used.fetch_or(shm::bit(index));
+    return client;
+  }
+
+  void set_state(int index, shm::SlotState state, int priority) {
+    slot(index).info.store(shm::SlotInfo{state, static_cast<std::uint8_t>(priority), 0, 1}.pack());
+  }
+
+  void hold(int holder, int target, std::uint64_t since_ns) {
+    slot(holder).job.store(1);
+    slot(holder).job_since_ns.store(since_ns);
+    slot(target).gate.fetch_or(shm::bit(holder));
+    slot(target).closed_since_ns.store(since_ns);
+  }
+
+  shm::Slot& slot(int index) { return board_->slots[static_cast<std::size_t>(index)]; }
+
+  std::unique_ptr<shm::Board> board_;
+};
+
+}  // namespace sluice::test

@@ -1,0 +1,95 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/controller.hpp"
+#include "tests/support/gpu_log.hpp"
+#include "tests/support/look.hpp"
+#include "tests/support/program.hpp"
+
+namespace sluice::test {
+
+/// Real processes: programs under the preloaded interposer, the controller and a GPU. The GPU is
+/// simulated unless SLUICE_TEST_LIBCUDA_DIR names the folder of a real libcuda.so.1. At the end
+/// everything is taken down in good order.
+class EndToEndTest : public ControllerTest {
+ protected:
+  EndToEndTest() : ControllerTest("e2e") {}
+  void SetUp() override;
+  void TearDown() override;
+
+  /// Starts the session's controller. It replaces the one before, which must have ended.
+  void start_controller(const std::vector<std::string>& more = {});
+  [[nodiscard]] Process& controller() const { return *controller_; }
+  /// See stop_with_fresh_heartbeat(). Waits until no program finds the controller silent any more.
+  void stop_controller_with_fresh_heartbeat() const;
+  /// Kills the controller and waits for its end.
+  void kill_controller();
+
+  /// A program that has launched nothing yet, and so has no slot.
+  Program& start_unattached(const ProgramOptions& options);
+  /// A program with a slot.
+  Program& start(const ProgramOptions& options);
+  Program& start_best_effort(const std::string& policy) { return start({0, policy}); }
+  /// A best-effort program that launches from the start, even while a job holds it.
+  Program& start_looping(const std::string& policy);
+  Program& start_critical(int priority = 1) { return start({priority, "device:4"}); }
+
+  /// Ends everything in good order: exit() in every living program, then SIGTERM to the controller.
+  void end_all();
+  /// Ends the simulated GPU, so that its log is complete. False on a real GPU.
+  bool end_gpu();
+  [[nodiscard]] GpuLog gpu_log() const { return GpuLog(gpu_log_file_); }
+  [[nodiscard]] static bool on_real_gpu();
+
+  /// The board that has the session's name now.
+  [[nodiscard]] Look look() const { return Look(session_); }
+  /// The slot of a process, or -1.
+  [[nodiscard]] static int slot_of(const Look& look, pid_t pid);
+  [[nodiscard]] int slot_of(const Program& program) const;
+  [[nodiscard]] std::uint64_t gate_of(const Program& program) const;
+  [[nodiscard]] shm::SlotState state_of(const Program& program) const;
+  /// A counter, summed over all launch entries.
+  [[nodiscard]] std::uint64_t counted(const Program& program, shm::Count count) const;
+
+  /// Whether the program's gate gets closed and then none of its work ends on the GPU any more.
+  [[nodiscard]] bool becomes_held(const Program& program) const;
+  /// Whether work of a looping program goes on being done.
+  [[nodiscard]] static bool flows(const Program& program);
+  /// Milliseconds from `act` until work of the program is done again. Negative: never.
+  [[nodiscard]] static double ms_until_flow(const Program& program,
+                                            const std::function<void()>& act);
+  /// Prints a time with its bound, and fails the test if the time exceeds it. The bound is
+  /// multiplied by SLUICE_TEST_TIME_FACTOR, for a loaded machine.
+  static void expect_within(const std::string& what, double ms, double bound_ms);
+
+  /// Files and GPU processes of the session.
+  [[nodiscard]] std::vector<std::string> left_over() const;
+
+ private:
+  const std::string gpu_log_file_ = own_session_.log_gpu();
+  std::unique_ptr<Process> controller_;
+  std::vector<std::unique_ptr<Program>> programs_;
+};
+
+/// A test of the simulated GPU's log, with a critical program. Skipped on a real GPU.
+class SimulatedSessionTest : public EndToEndTest {
+ protected:
+  void SetUp() override {
+    if (on_real_gpu()) GTEST_SKIP() << "reads the log of the simulated GPU";
+    EndToEndTest::SetUp();
+    start_controller();
+    critical_ = &start_critical();
+  }
+  void TearDown() override {
+    if (!on_real_gpu()) EndToEndTest::TearDown();
+  }
+
+  Program* critical_ = nullptr;
+};
+
+}  // namespace sluice::test

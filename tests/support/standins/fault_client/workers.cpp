@@ -1,0 +1,100 @@
+#include "workers.hpp"
+
+#include <unistd.h>
+
+#include "base/clock.hpp"
+#include "sluice/sluice.h"
+
+namespace sluice::test {
+namespace {
+
+/// Polling memory, not the driver: while a stream is parked on the gate, most calls block.
+constexpr useconds_t kNapUs = 200;
+
+void note_return(Lane& lane) {
+  const std::uint64_t count = lane.launched.load();
+  lane.returned_ns[count % kTimes].store(base::monotonic_ns());
+  lane.launched.store(count + 1);
+}
+
+CUgraphExec capture(const Gpu& gpu, CUstream stream, std::uint64_t kernels, std::uint64_t us) {
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  check(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
+  for (std::uint64_t i = 0; i < kernels; ++i) check(gpu.launch(stream, us), "captured launch");
+  check(cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+  check(cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiateWithFlags");
+  return exec;
+}
+
+}  // namespace
+
+Workers::~Workers() { stop(); }
+
+void Workers::stop() {
+  stop_.store(true);
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  stop_.store(false);
+}
+
+void Workers::start_loops(std::size_t lanes, std::uint64_t us, std::uint64_t depth) {
+  for (std::size_t i = 0; i < lanes && i < kLanes; ++i) {
+    threads_.emplace_back([this, i, us, depth] { loop(gpu_.progress().lanes[i], us, depth); });
+  }
+}
+
+void Workers::loop(Lane& lane, std::uint64_t us, std::uint64_t depth) {
+  gpu_.enter();
+  CUstream stream = Gpu::new_stream();
+  while (!stop_.load()) {
+    if (depth != 0 && lane.launched.load() - lane.done.load() >= depth) {
+      usleep(kNapUs);
+      continue;
+    }
+    check(gpu_.launch(stream, us), "cuLaunchKernel");
+    note_return(lane);
+    Gpu::stamp(stream, lane.done, lane.launched.load());
+  }
+}
+
+void Workers::start_graph(std::uint64_t kernels, std::uint64_t us) {
+  CUstream stream = Gpu::new_stream();
+  CUgraphExec exec = capture(gpu_, stream, kernels, us);
+  threads_.emplace_back(
+      [this, stream, exec] { launch_graph(gpu_.progress().lanes[0], stream, exec); });
+}
+
+void Workers::launch_graph(Lane& lane, CUstream stream, CUgraphExec exec) {
+  constexpr std::uint64_t kDepth = 2;
+  gpu_.enter();
+  while (!stop_.load()) {
+    if (lane.launched.load() - lane.done.load() >= kDepth) {
+      usleep(kNapUs);
+      continue;
+    }
+    check(cuGraphLaunch(exec, stream), "cuGraphLaunch");
+    note_return(lane);
+    Gpu::stamp(stream, lane.done, lane.launched.load());
+  }
+}
+
+void Workers::start_jobs(std::uint64_t us) {
+  threads_.emplace_back([this, us] { do_jobs(gpu_.progress().lanes[0], us); });
+}
+
+void Workers::do_jobs(Lane& lane, std::uint64_t us) {
+  gpu_.enter();
+  CUstream stream = Gpu::new_stream();
+  while (!stop_.load()) {
+    const std::uint64_t job = sluice_job_begin(0);
+    check(gpu_.launch(stream, us), "cuLaunchKernel");
+    check(cuStreamSynchronize(stream), "cuStreamSynchronize");
+    sluice_job_end(job);
+    note_return(lane);
+    lane.done.store(lane.launched.load());
+    usleep(kNapUs);
+  }
+}
+
+}  // namespace sluice::test
