@@ -7,7 +7,7 @@
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
 
-/// Boards made by a test, in the memory of its process, as of the moment kNow.
+/// Boards that a test makes in its own memory. All their times are relative to kNow.
 namespace sluice::test {
 
 inline constexpr std::uint64_t kNow = 1'000'000'000'000;

@@ -9,7 +9,7 @@
 
 namespace sluice::test {
 
-/// A folder of its own for one test, removed with all that is in it.
+/// A folder for one test, which is removed with its content.
 class TempFolder {
  public:
   TempFolder() {

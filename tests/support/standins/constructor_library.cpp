@@ -1,4 +1,4 @@
-// A library of the program that uses the driver from its constructor, before main().
+// A library that uses the driver in its constructor, before main().
 #include "tests/support/standins/constructor_library.hpp"
 
 #include <dlfcn.h>

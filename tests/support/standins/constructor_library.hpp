@@ -3,7 +3,7 @@
 
 namespace sluice::intercept::test {
 
-/// What went wrong with the calls that the library's constructor made; empty if nothing.
+/// The faults of the calls that the library's constructor made. Empty if there were none.
 __attribute__((visibility("default"))) std::string complaints_of_constructor();
 __attribute__((visibility("default"))) int calls_of_constructor();
 

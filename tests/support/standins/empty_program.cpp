@@ -6,5 +6,5 @@ int main() {
   int entries = 0;
   while (readdir(tasks) != nullptr) ++entries;
   closedir(tasks);
-  return entries - 2;  // less . and ..
+  return entries - 2;  // without . and ..
 }

@@ -1,5 +1,6 @@
-// A client without a GPU: attaches, holds its mutex in a watcher thread, and runs the protocol of
-// the board as a real one does. Obeys one word per line on stdin and answers one line each.
+// A client without a GPU. It attaches, holds its mutex in a watcher thread, and follows the
+// protocol of the board as a real client does. It obeys a word per line of stdin and answers a line
+// to each.
 //
 //   fake_client SESSION PRIORITY DEVICE     DEVICE: a byte that fills the UUID
 //   fake_client SESSION lease 0             takes a lease instead
@@ -40,7 +41,7 @@ class FakeClient {
     std::strcpy(request_.device_name.data(), "Fake GPU");
   }
 
-  /// Attaches; the reply says how it went.
+  /// Attaches. The reply says whether the client got a slot.
   Reply attach() {
     Reply reply;
     fd_ = connect_controller(path_.c_str());
@@ -53,7 +54,7 @@ class FakeClient {
     return reply;
   }
 
-  /// Where no controller is left to do it.
+  /// Removes the board if no controller is left to do so.
   void remove_board_if_last() { mapping_->remove_if_unused(); }
 
   void start_watcher() {
@@ -110,7 +111,7 @@ class FakeClient {
   std::atomic<bool> reconnects_{true};
 };
 
-/// Memory that the kernel has to tear down after a SIGKILL, before a pidfd tells of it.
+/// Memory that the kernel tears down after a SIGKILL, before a pidfd reports the death.
 void touch_memory(std::size_t mib) {
   void* memory = mmap(nullptr, mib * kMiB, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -147,7 +148,7 @@ void obey(FakeClient& client, const std::string& word) {
   std::cout << "ok" << std::endl;
 }
 
-/// As `sluice exec` does: asks, closes the connection, becomes another program.
+/// Does as `sluice exec` does: asks, closes the connection and becomes another program.
 int take_lease(const char* session) {
   Request request;
   request.kind = RequestKind::kLease;

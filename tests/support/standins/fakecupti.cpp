@@ -35,7 +35,7 @@ struct State {
 };
 State g_state;
 
-/// With the lock held. Hands a buffer over, as CUPTI does: outside its own locks.
+/// Called with the lock held. Hands a buffer over without the lock, as CUPTI does.
 void hand_over(std::unique_lock<std::mutex>& lock) {
   std::uint8_t* const buffer = g_state.buffer;
   const std::size_t size = g_state.size;
@@ -131,7 +131,7 @@ SLUICE_EXPORT const FakeCupti* fake_cupti() {
 }
 
 SLUICE_EXPORT CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc now) {
-  // As CUPTI documents it: records made before would have another clock.
+  // CUPTI documents this: earlier records would have another clock.
   if (!g_state.kinds.empty()) return CUPTI_ERROR_INVALID_OPERATION;
   g_state.clock = now;
   return CUPTI_SUCCESS;

@@ -1,21 +1,20 @@
 #pragma once
 #include <cstdint>
 
-/// How a test drives the recorded libcupti.so.13 that stands in for NVIDIA's.
+/// How a test drives the libcupti.so.13 that stands in for NVIDIA's.
 struct FakeCupti {
-  /// Behaves as on a machine that does not allow it: no kind of record can be enabled.
+  /// Behaves as on a machine that does not allow profiling: no kind of record can be enabled.
   void (*refuse)(bool refuse);
-  /// A launch in the driver by the calling thread: CUPTI's callbacks for it. Returns the call's
-  /// number.
+  /// Calls CUPTI's callbacks for a launch by the calling thread. Returns the number of the call.
   std::uint32_t (*call)();
-  /// A kernel of that call has ended; node 0 for one that is in no graph.
+  /// Reports the end of a kernel of that call. `node` is 0 for a kernel outside of graphs.
   void (*kernel)(std::uint32_t call, std::uint64_t begin_ns, std::uint64_t end_ns,
                  std::uint32_t stream, std::uint64_t node, const char* name);
-  /// Until false again, a flush does not come back, as on a driver that is busy.
+  /// From true to false, a flush does not return, as on a busy driver.
   void (*block_flushes)(bool block);
-  /// Until false again, no buffer is handed over, as while the kernels in them wait.
+  /// From true to false, no buffer is handed over, as while the kernels in them wait.
   void (*hold_buffers)(bool hold);
-  /// The clock that was registered.
+  /// The time of the registered clock.
   std::uint64_t (*now)();
   std::uint64_t (*dropped)();  ///< Records for which no buffer was given.
   int (*subscribers)();

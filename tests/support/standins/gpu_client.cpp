@@ -1,5 +1,5 @@
-// A program with a GPU, as plain as can be: obeys one line of stdin after the other and answers
-// each with `ok`, or with the driver's error. Knows nothing of Sluice.
+// The simplest program on a GPU. It obeys the lines of stdin and answers each with `ok`, or with
+// the driver's error. It knows nothing of Sluice.
 //   launch NS     one kernel of that length on the default stream
 //   sync          waits for the GPU
 //   children      whether this process has any child (`none` or `some`)

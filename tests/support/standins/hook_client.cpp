@@ -1,4 +1,4 @@
-// A client process for lifecycle_test.cpp: attaches with a first launch, then obeys orders.
+// A client on the recording driver. It attaches with a first launch, then obeys the lines of stdin.
 #include <unistd.h>
 
 #include <chrono>
@@ -30,7 +30,8 @@ int main() {
     }
     if (order == "launch-and-exit") {
       std::thread(launch).detach();
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it is held by now
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(50));  // the gate holds the thread by now
       std::exit(0);
     }
     std::cout << "ok" << std::endl;

@@ -1,4 +1,4 @@
-// A libcuda.so.1 whose every call returns at once, so that what is measured is our own cost.
+// A libcuda.so.1 whose calls return at once, so that a benchmark measures only the cost of Sluice.
 #include <cstring>
 #include <type_traits>
 
@@ -6,7 +6,7 @@
 
 namespace {
 
-/// Fills what the interposer reads back; everything else is success and nothing more.
+/// Fills what the interposer reads back. All other output stays as it is.
 void fill(CUuuid* uuid) { std::memset(uuid->bytes, 1, sizeof(uuid->bytes)); }
 void fill(int* device_or_attribute) { *device_or_attribute = 1; }
 void fill(unsigned long long* id_or_address) { *id_or_address = 1; }

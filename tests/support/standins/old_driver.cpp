@@ -1,4 +1,4 @@
-// A libcuda.so.1 of a driver older than the interposer needs: few entries, and none of the rest.
+// The libcuda.so.1 of a driver that is too old for the interposer: it lacks most entries.
 #include "intercept/cuda_driver.hpp"
 
 #define SLUICE_VISIBLE extern "C" __attribute__((visibility("default")))

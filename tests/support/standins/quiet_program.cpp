@@ -1,4 +1,4 @@
-// A program without CUDA. Says what a program can see of itself: threads, files, output.
+// A program without CUDA. It prints what a program can see of itself: threads and files.
 #include <dirent.h>
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-/// How many files lie there, of those whose names end like this.
+/// Prints how many files of the folder have names with this ending.
 static void list(const char* folder, const std::string& ending = "") {
   std::set<std::string> names;
   DIR* open = opendir(folder);

@@ -1,4 +1,4 @@
-// Another preloaded tool that wraps the driver, as tracers do: looks the next one up by RTLD_NEXT.
+// Another preloaded tool that wraps the driver as tracers do. It finds the next one by RTLD_NEXT.
 #include "tests/support/standins/second_interposer.hpp"
 
 #include <dlfcn.h>

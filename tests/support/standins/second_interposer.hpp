@@ -2,5 +2,5 @@
 
 /// Launches that the second interposer saw.
 extern "C" int second_launches();
-/// What RTLD_NEXT finds for it.
+/// What RTLD_NEXT finds for the second interposer.
 extern "C" void* second_next(const char* name);

@@ -4,9 +4,9 @@
 
 #include "state.hpp"
 
-/// What each entry answers: an overload of behave() per entry, of the plain form where there is a
-/// per-thread one. An entry without an overload says CUDA_SUCCESS and does nothing. All run under
-/// the state's lock.
+/// What each entry does: one overload of behave() per entry. An entry with a per-thread form has
+/// the overload of its plain form. An entry without an overload returns CUDA_SUCCESS and does
+/// nothing. All overloads run under the state's lock.
 namespace fake {
 
 template <Id id>
@@ -23,7 +23,7 @@ CUresult behave(Tag<id> /*entry*/, Lock /*lock*/, Args... /*arguments*/) {
   inline CUresult behave(Tag<Id::name> /*entry*/, \
                          [[maybe_unused]] Lock lock __VA_OPT__(, ) __VA_ARGS__)
 
-// --- Launches and copies ------------------------------------------------------------------------
+// Launches and copies
 
 SLUICE_FAKE_ENTRY(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
                   unsigned, unsigned, CUstream stream, void**, void**) {
@@ -51,13 +51,13 @@ SLUICE_FAKE_ENTRY(cuStreamWaitValue64_v2, CUstream stream, CUdeviceptr address, 
 SLUICE_FAKE_ENTRY(cuModuleLoadData, CUmodule*, const void*) {
   return state().unsafe_call() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
-/// One function, of the one module that is ever loaded here.
+/// There is one function, of the one module that is ever loaded here.
 SLUICE_FAKE_ENTRY(cuModuleGetFunction, CUfunction* function, CUmodule, const char*) {
   *function = reinterpret_cast<CUfunction>(kLoadedFunction);
   return CUDA_SUCCESS;
 }
 
-// --- Streams and events -------------------------------------------------------------------------
+// Streams and events
 
 SLUICE_FAKE_ENTRY(cuStreamCreate, CUstream* made, unsigned) {
   State& s = state();
@@ -153,7 +153,7 @@ SLUICE_FAKE_ENTRY(cuEventElapsedTime, float* ms, CUevent before, CUevent after) 
   *ms = state().elapsed_ms;
   return CUDA_SUCCESS;
 }
-/// Inside a capture, the way a second stream joins it.
+/// Inside a capture this is how a second stream joins it.
 SLUICE_FAKE_ENTRY(cuStreamWaitEvent, CUstream handle, CUevent event, unsigned) {
   CUstream_st& stream = state().stream_of(handle);
   if (event->capture == nullptr) return CUDA_SUCCESS;
@@ -162,7 +162,7 @@ SLUICE_FAKE_ENTRY(cuStreamWaitEvent, CUstream handle, CUevent event, unsigned) {
   return CUDA_SUCCESS;
 }
 
-// --- Contexts and devices -----------------------------------------------------------------------
+// Contexts and devices
 
 SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxRetain, CUcontext* context, CUdevice device) {
   *context = state().primary_of(device);
@@ -189,7 +189,7 @@ SLUICE_FAKE_ENTRY(cuCtxCreate_v4, CUcontext* context, CUctxCreateParams*, unsign
                   CUdevice device) {
   return make_context(context, device);
 }
-/// Streams, events and registrations go with their context.
+/// Destroys the streams, events and registrations of the context too.
 inline CUresult end_context(CUcontext context) {
   State& s = state();
   const bool known = std::any_of(s.contexts.begin(), s.contexts.end(),
@@ -214,7 +214,7 @@ inline CUresult release_primary(CUdevice device) {
 }
 SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxRelease, CUdevice device) { return release_primary(device); }
 SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxRelease_v2, CUdevice device) { return release_primary(device); }
-/// A green context is a context of its own here, and holds the primary one.
+/// A green context is a context of its own here and retains the primary one.
 SLUICE_FAKE_ENTRY(cuGreenCtxCreate, CUgreenCtx* green, CUdevResourceDesc, CUdevice device,
                   unsigned) {
   state().contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{device, false, true, 0}));
@@ -233,7 +233,7 @@ SLUICE_FAKE_ENTRY(cuCtxFromGreenCtx, CUcontext* context, CUgreenCtx green) {
 }
 SLUICE_FAKE_ENTRY(cuGreenCtxDestroy, CUgreenCtx green) {
   CUcontext context = nullptr;
-  // Else an invented handle of a routing test.
+  // Otherwise a routing test has invented the handle.
   if (behave(Tag<Id::cuCtxFromGreenCtx>{}, lock, &context, green) != CUDA_SUCCESS) {
     return CUDA_SUCCESS;
   }
@@ -287,7 +287,7 @@ SLUICE_FAKE_ENTRY(cuDeviceGetName, char* name, int size, CUdevice) {
   return CUDA_SUCCESS;
 }
 
-// --- Host memory --------------------------------------------------------------------------------
+// Host memory
 
 SLUICE_FAKE_ENTRY(cuMemHostRegister_v2, void*, std::size_t, unsigned) {
   if (state().unsafe_call()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

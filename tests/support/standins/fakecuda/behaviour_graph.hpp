@@ -3,7 +3,7 @@
 
 namespace fake {
 
-// --- Capture ------------------------------------------------------------------------------------
+// Capture
 
 inline CUresult begin_capture(CUstream handle, CUgraph graph, CUstreamCaptureMode mode) {
   State& s = state();
@@ -68,7 +68,7 @@ SLUICE_FAKE_ENTRY(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode* mode) 
   return CUDA_SUCCESS;
 }
 
-// --- Graphs -------------------------------------------------------------------------------------
+// Graphs
 
 SLUICE_FAKE_ENTRY(cuGraphInstantiate, CUgraphExec* exec, CUgraph graph, CUgraphNode*, char*,
                   std::size_t) {

@@ -1,5 +1,5 @@
-// The exported entries. Each is one jump through a table to Stub::call, whose arguments come from
-// the entry's declaration in cuda.h, so that a new line in hooks.def needs no new code here.
+// The exported entries. Each jumps through a table to Stub::call, whose argument types come from
+// the entry's declaration in cuda.h. So a new line in hooks.def needs no new code here.
 #include <type_traits>
 
 #include "lookup.hpp"
@@ -27,7 +27,7 @@ constexpr bool is_per_thread(Id id) {
   return plain_name(name) != name;
 }
 
-/// The form whose behave() is to run.
+/// The form that has the behave() of this entry.
 constexpr Id plain_of(Id id) {
   const Id plain = find_id(plain_name(kNames[static_cast<std::size_t>(id)]));
   return plain == Id::kCount ? id : plain;
@@ -44,7 +44,7 @@ std::uint64_t word(Argument argument) {
   }
 }
 
-/// Stream 0 of a per-thread entry is the thread's own.
+/// Stream 0 of a per-thread entry is the thread's own stream.
 template <bool per_thread, class Argument>
 Argument named(Argument argument) {
   if constexpr (per_thread && std::is_same_v<Argument, CUstream>) {
@@ -61,9 +61,7 @@ template <Id id, class... Args>
 struct Stub<id, CUresult (*)(Args...)> {
   static CUresult call(Args... args) {
     std::unique_lock lock(state().mutex);
-    if (state().recording) {
-      state().calls.push_back({id, static_cast<int>(sizeof...(Args)), {word(args)...}});
-    }
+    state().calls.push_back({id, static_cast<int>(sizeof...(Args)), {word(args)...}});
     state().stand(lock, state().stalled, id);
     const auto forced = state().answers.find(id);
     if (forced != state().answers.end()) return forced->second;

@@ -23,7 +23,7 @@ void* exported(const std::string& name) {
   return nullptr;
 }
 
-/// First CUDA version that hands out this exported name, where the tests care.
+/// The first CUDA version that has this exported name, as far as the tests need it.
 int first_version(std::string_view name) {
   if (name == "cuGetProcAddress_v2" || name.starts_with("cuGraphInstantiateWithParams")) {
     return 12000;
@@ -36,8 +36,8 @@ int first_version(std::string_view name) {
 
 }  // namespace
 
-/// The newest form that `version` may see, the per-thread form where asked for, and exact exported
-/// names too, as the driver has it.
+/// As the driver does, finds the newest form that `version` may see, the per-thread form on
+/// request, and exact exported names too.
 CUresult find_entry(const char* symbol, void** found, int version, cuuint64_t flags) {
   if (symbol == nullptr || found == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *found = nullptr;

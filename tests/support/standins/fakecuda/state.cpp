@@ -176,11 +176,6 @@ void clear() {
   state().calls.clear();
 }
 
-void record(bool on) {
-  const std::lock_guard lock(state().mutex);
-  state().recording = on;
-}
-
 void stall(Id id) {
   const std::lock_guard lock(state().mutex);
   state().stalled = id;

@@ -23,8 +23,8 @@ struct CUgraphNode_st {
   char kind = 'K';
   CUgraph graph = nullptr;
   std::vector<CUgraphNode> dependencies;
-  CUgraph child = nullptr;               ///< Of a graph inside the graph.
-  CUstreamBatchMemOpParams operation{};  ///< Of a wait.
+  CUgraph child = nullptr;               ///< The graph inside the graph.
+  CUstreamBatchMemOpParams operation{};  ///< For a wait.
 };
 
 struct CUgraph_st {
@@ -64,20 +64,19 @@ struct CUevent_st {
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   std::uint64_t mark = 0;
-  std::shared_ptr<fake::Capture> capture;  ///< Recorded inside it.
+  std::shared_ptr<fake::Capture> capture;  ///< The capture that recorded it.
   std::vector<CUgraphNode> tail;
 };
 
 namespace fake {
 
-/// All there is, behind one lock. Handles live until the process ends, so that a test of a stale
-/// handle reads memory that exists; a destroyed stream's handle is given out again at once.
+/// All state, behind one lock. Handles live until the process ends, so that a test with a stale
+/// handle reads memory that exists. The handle of a destroyed stream is given out again at once.
 struct State {
   std::mutex mutex;
   std::condition_variable changed;
 
   std::vector<Call> calls;
-  bool recording = true;
   std::map<Id, CUresult> answers;
   std::optional<Id> stalled;
   std::optional<Id> stalled_return;
@@ -109,13 +108,13 @@ struct State {
   CUcontext current();
   CUstream_st& stream_of(CUstream handle);
   CUstream_st* find_stream(CUstream handle);
-  /// Whether it exists; counts where one is named that does not any more.
+  /// Whether the event exists. Counts the uses of events that no longer exist.
   bool is_event(CUevent event);
 
-  /// Whether an unsafe call of this thread would break a capture; breaks it.
+  /// Whether an unsafe call of this thread breaks a capture. Breaks it.
   bool unsafe_call();
 
-  /// One operation given to the stream: done at once, later, or recorded.
+  /// Gives the stream an operation, which is done at once, done later, or captured.
   CUresult submit(CUstream handle, char kind);
   CUresult submit_wait(CUstream handle, CUdeviceptr address, cuuint64_t value, unsigned flags);
   CUgraph clone(CUgraph graph);
@@ -130,7 +129,7 @@ State& state();
 struct Thread {
   std::vector<CUcontext> contexts;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  CUstream_st* stream = nullptr;  ///< The per-thread default stream: of per_thread.
+  CUstream_st* stream = nullptr;  ///< Its per-thread default stream.
 };
 Thread& this_thread();
 

@@ -1,6 +1,6 @@
-// fault_client PROGRESS_FILE: a program on the GPU that does as the lines on its standard input
-// say, and answers each with one line that begins with `ok`. It knows nothing of Sluice but the
-// C API. `fault_client idle` is what it becomes under exec: a program without a GPU.
+// fault_client PROGRESS_FILE: a program on the GPU that obeys the lines of stdin and answers each
+// with one line that begins with `ok`. It knows nothing of Sluice but the C API.
+// fault_client idle: a program without a GPU, which the first one becomes by exec.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -61,12 +61,12 @@ class Commands {
     if (command == "halt") return workers_.stop(), answer();
     if (command == "fork") return fork_child(line.substr(line.find(' ') + 1));
     if (command == "exec") execl(program_, program_, "idle", nullptr);
-    if (command == "exit") std::exit(0);  // with threads in the driver: the point of it
+    if (command == "exit") std::exit(0);  // while threads are in the driver
     std::printf("error unknown command %s\n", command.c_str());
     std::fflush(stdout);
   }
 
-  /// A first launch, so that the process has its slot. Says whether it has.
+  /// Makes a first launch, so that the process gets its slot. Answers whether it has one.
   void attach() {
     check(gpu_.launch(stream_, 1), "cuLaunchKernel");
     check(cuStreamSynchronize(stream_), "cuStreamSynchronize");
@@ -102,7 +102,7 @@ class Commands {
     answer();
   }
 
-  /// A whole explicit job: when it had begun, and when it was about to end.
+  /// Does a whole explicit job. Answers when it had begun, and when it was about to end.
   void job(std::uint64_t count, std::uint64_t us) {
     const std::uint64_t id = sluice_job_begin(0);
     const std::string begun = now();
@@ -113,14 +113,14 @@ class Commands {
     answer(begun + " " + ending);
   }
 
-  /// What is launched from here on waits on the GPU until the test sets Progress::release.
+  /// Launches from here on wait on the GPU until the test sets Progress::release.
   void hold() {
     gpu_.hold(stream_);
     answer();
   }
 
-  /// The stream stands still until a word is set, and the program sets it only after `count` more
-  /// launches: who waits for one of them to end waits for ever.
+  /// Stops the stream until the program itself sets a word, after `count` more launches. Anything
+  /// that waits for the end of one of these launches waits indefinitely.
   void wait_for_own_later_launch(std::uint64_t count) {
     const std::uint64_t start = base::monotonic_ns();
     gpu_.progress().release.store(0);
@@ -131,7 +131,7 @@ class Commands {
     answer(std::to_string((base::monotonic_ns() - start) / 1'000'000));
   }
 
-  /// Forks, without exec; the child does as told. Answers with its pid and, if it ended, how.
+  /// Forks without exec. Answers with the pid of the child and, unless it stays, its wait status.
   void fork_child(const std::string& what) {
     const pid_t child = fork();
     if (child == 0) be_child(what);
@@ -141,14 +141,14 @@ class Commands {
   }
 
   [[noreturn]] void be_child(const std::string& what) {
-    alarm(20);  // a child that hangs is ended, and seen to have been
+    alarm(20);  // ends a child that hangs, which its status then shows
     if (what == "exit") std::exit(0);
     if (what == "stay") {
       close(STDOUT_FILENO);
       pause();
     }
     if (what == "launch") {
-      // CUDA does not work in a forked child: the driver's refusal has to come through.
+      // CUDA does not work in a forked child: the driver's refusal must reach the program.
       const std::uint64_t id = sluice_job_begin(0);
       const bool refused = gpu_.launch(stream_, 10) != CUDA_SUCCESS;
       sluice_job_end(id);
@@ -185,5 +185,5 @@ int main(int argc, char** argv) {
   Commands commands(gpu, argv[0]);
   answer();
   commands.run();
-  std::exit(0);  // the test is gone: its threads may be in the driver for ever
+  std::exit(0);  // the test is gone, and the threads may never leave the driver
 }

@@ -10,7 +10,7 @@
 namespace sluice::test {
 namespace {
 
-// The simulated GPU knows the kernel by its name; a real one runs it.
+// The simulated GPU knows the kernel by its name. A real GPU runs the code.
 constexpr const char* kModule = R"(.version 7.0
 .target sm_70
 .address_size 64
@@ -50,7 +50,7 @@ CUdeviceptr address_of(std::atomic<std::uint64_t>& word) {
 
 void check(CUresult result, const char* call) {
   if (result == CUDA_SUCCESS) return;
-  // The process is at exit(), and a real driver refuses the other threads from here on.
+  // The process is in exit(), where a real driver refuses the other threads.
   if (result == CUDA_ERROR_DEINITIALIZED) {
     for (;;) pause();
   }

@@ -6,16 +6,16 @@
 
 #include "progress.hpp"
 
-/// The driver API as the client uses it. Every call that fails ends the process with a line.
+/// The driver API as the client uses it. A failed call ends the process with a line.
 namespace sluice::test {
 
-/// A call that did not succeed: one line on stdout and stderr, exit code 3.
+/// Ends the process with exit code 3 and a line on stdout and stderr if the call failed.
 void check(CUresult result, const char* call);
 
 /// The context of device 0 and the kernel that runs for as long as its argument says.
 class Gpu {
  public:
-  /// Makes the device's primary context current; `path`: file of the Progress.
+  /// Makes the device's primary context current. `path` is the file of the Progress.
   explicit Gpu(const std::string& path);
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -23,11 +23,11 @@ class Gpu {
   /// Makes the context current in the calling thread.
   void enter() const;
   [[nodiscard]] static CUstream new_stream();
-  /// Launches a kernel of `us` microseconds. What the driver said, for a forked child.
+  /// Launches a kernel of `us` microseconds. Returns the result, which a forked child checks.
   CUresult launch(CUstream stream, std::uint64_t us) const;
-  /// The stream writes `value` to a word of the progress when it gets there.
+  /// Makes the stream write `value` to a word of the progress.
   static void stamp(CUstream stream, std::atomic<std::uint64_t>& word, std::uint64_t value);
-  /// The stream waits until Progress::release is not 0.
+  /// Makes the stream wait until Progress::release is not 0.
   void hold(CUstream stream) const;
 
   [[nodiscard]] Progress& progress() const { return *progress_; }

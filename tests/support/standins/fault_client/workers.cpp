@@ -8,7 +8,7 @@
 namespace sluice::test {
 namespace {
 
-/// Polling memory, not the driver: while a stream is parked on the gate, most calls block.
+/// For polling memory. While a stream is parked on the gate, most driver calls would block.
 constexpr useconds_t kNapUs = 200;
 
 void note_return(Lane& lane) {

@@ -8,7 +8,7 @@
 
 namespace sluice::test {
 
-/// Threads that give the GPU work until they are told to stop; each stamps its lane.
+/// Threads that launch work until they are told to stop. Each thread stamps its lane.
 class Workers {
  public:
   explicit Workers(const Gpu& gpu) : gpu_(gpu) {}
@@ -16,18 +16,19 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// `lanes` threads, each launching kernels of `us` with at most `depth` of them outstanding;
-  /// 0: as many as the driver takes.
+  /// Starts `lanes` threads that launch kernels of `us`, each with at most `depth` outstanding.
+  /// With depth 0 each has as many outstanding as the driver takes.
   void start_loops(std::size_t lanes, std::uint64_t us, std::uint64_t depth);
 
-  /// One thread that launches, for ever, one captured graph of `kernels` kernels of `us`; two
-  /// graphs are outstanding at a time. Returns when the graph has been captured.
+  /// Captures a graph of `kernels` kernels of `us` and starts a thread that launches it again and
+  /// again, two outstanding at a time.
   void start_graph(std::uint64_t kernels, std::uint64_t us);
 
-  /// One thread that does explicit jobs of one kernel of `us` back to back; a lane counts jobs.
+  /// Starts a thread that does explicit jobs of one kernel of `us` back to back. The lane counts
+  /// jobs.
   void start_jobs(std::uint64_t us);
 
-  /// Waits until the threads have ended: for ever if the driver blocks them.
+  /// Waits until the threads have ended, which is never if the driver blocks them.
   void stop();
 
  private:
