@@ -109,7 +109,7 @@ void write_slots(MetricsText& out, const std::vector<Row>& rows) {
        [](const Row& row) { return static_cast<double>(row.slot.max_hold_opened.load()); }},
       {"sluice_unhooked_lookups_total", "counter",
        "Times the program asked the driver for a work entry that is not hooked.",
-       [](const Row& row) { return static_cast<double>(row.slot.unhooked_asked.load()); }},
+       [](const Row& row) { return static_cast<double>(row.slot.unhooked_lookups.load()); }},
   }};
   for (const Family& family : kFamilies) {
     out.family(family.name, family.type, family.help);

@@ -62,21 +62,21 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.waiters.store(0);  // a hint that killed waiters left; nobody sleeps here now
   slot.closed_since_ns.store(0);
   slot.closed_ns.store(0);
-  slot.room.store(shm::kRoomOpen);
-  slot.noticed.store(0);
-  slot.room_until_ns.store(0);
-  slot.job_until_ns.store(0);
+  slot.slack_ns.store(shm::kUnlimitedSlack);
+  slot.announced.store(0);
+  slot.slack_until_ns.store(0);
+  slot.early_hold_until_ns.store(0);
   slot.job_since_ns.store(0);
   slot.fail_reason.store(0);
-  slot.unhooked_asked.store(0);
+  slot.unhooked_lookups.store(0);
   slot.max_hold_opened.store(0);
   slot.watcher_beat_ns.store(0);
-  slot.longest_ns.store(0);
-  slot.bare_graph_ns.store(0);
+  slot.longest_launch_ns.store(0);
+  slot.ungated_graph_ns.store(0);
   slot.unknown_launches.store(0);
-  slot.predicted.store(0);
-  slot.predicted_hits.store(0);
-  slot.predicted_paid_ns.store(0);
+  slot.predictions.store(0);
+  slot.prediction_hits.store(0);
+  slot.prediction_cost_ns.store(0);
   slot.job_times.clear();
   store_text(slot.unhooked_name.data(), slot.unhooked_name.size(), "");
 }

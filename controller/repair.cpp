@@ -38,9 +38,9 @@ std::string describe_all(Clients& clients, std::uint64_t slots) {
 void open_rooms(Clients& clients, int dead) {
   const std::uint8_t device = clients.info(dead).device;
   for (int slot = 0; slot < shm::kSlots; ++slot) {
-    shm::Word& room = clients.slot(slot).room;
-    const bool told = clients.info(slot).device == device && room.load() != shm::kRoomOpen;
-    if (told && slot != dead) room.store(shm::kRoomOpen);
+    shm::Word& room = clients.slot(slot).slack_ns;
+    const bool told = clients.info(slot).device == device && room.load() != shm::kUnlimitedSlack;
+    if (told && slot != dead) room.store(shm::kUnlimitedSlack);
   }
 }
 

@@ -83,19 +83,19 @@ Waits waits_before(Capture& capture, Client& client, const shm::Policy& policy, 
   Waits waits;
   std::uint64_t ns = 0;
   bool due = run.launches == 0;
-  if (policy.in_time) {
+  if (policy.spacing.is_time()) {
     Length* const length = client.pacer().lengths().find(work);
     const Length::Frozen frozen = length == nullptr
                                       ? Length::Frozen{Length::kUnbounded, Length::kUnbounded}
                                       : length->frozen();
     ns = frozen.ns;
-    due = due || capture.run_ns + ns > policy.time_ns();
+    due = due || capture.run_ns + ns > policy.spacing.ns();
     // What was unknown once would be held by every notice for as long as the graph lives.
     const bool waits_inside = work.graph != nullptr && length != nullptr && length->preemptible();
-    const bool long_one = !waits_inside && frozen.longest_ns > policy.time_ns();
+    const bool long_one = !waits_inside && frozen.longest_ns > policy.spacing.ns();
     if (long_one && frozen.longest_ns != Length::kUnbounded) waits.for_room_ns = frozen.longest_ns;
   } else {
-    due = due || run.launches >= policy.n;
+    due = due || run.launches >= policy.spacing.count;
   }
   waits.for_gate = due;
   if (!may_wait(stream, work)) waits = {};

@@ -51,7 +51,7 @@ Client::Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
       simulated_scale_(simulated_scale(device)),
       under_mps_(is_under_mps(device)),
       policy_(policy.pack()),
-      learning_(policy.in_time),
+      learning_(policy.spacing.is_time()),
       jobs_(seat.board, seat.slot),
       pacer_(*this),
       kick_(*this) {}
@@ -70,7 +70,7 @@ void Client::take_policy() noexcept {
       policy_.store(policy.pack());
       changed = true;
     }
-    if (changed) learning_.store(policy.in_time);
+    if (changed) learning_.store(policy.spacing.is_time());
     if (slot_.policy.load() != policy.pack()) slot_.policy.store(policy.pack());
     if (slot_.requested_policy.load() == requested && cannot_wait_.load() == cannot_wait) return;
   }

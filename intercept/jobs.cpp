@@ -91,9 +91,9 @@ void Jobs::show_predictions() noexcept {
   const Prediction::Tally& tally = prediction_.tally();
   if (tally.made == 0) return;
   auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
-  slot.predicted.store(tally.made, std::memory_order_relaxed);
-  slot.predicted_hits.store(tally.hits, std::memory_order_relaxed);
-  slot.predicted_paid_ns.store(tally.paid_ns, std::memory_order_relaxed);
+  slot.predictions.store(tally.made, std::memory_order_relaxed);
+  slot.prediction_hits.store(tally.hits, std::memory_order_relaxed);
+  slot.prediction_cost_ns.store(tally.paid_ns, std::memory_order_relaxed);
 }
 
 std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lead) noexcept {
@@ -165,7 +165,7 @@ void Jobs::announced_begins() noexcept {
 
 /// So that those below need not trust that this process runs on until then.
 void Jobs::say_until(std::uint64_t until_ns) noexcept {
-  board_.slots[static_cast<std::size_t>(slot_)].job_until_ns.store(until_ns);
+  board_.slots[static_cast<std::size_t>(slot_)].early_hold_until_ns.store(until_ns);
 }
 
 void Jobs::end() noexcept {

@@ -63,7 +63,7 @@ std::uint64_t lead_of(const Client& client) noexcept {
   for_each_below(client, [&lead](const shm::Slot& below) {
     const auto policy = shm::Policy::unpack(below.policy.load());
     if (policy.kind == shm::PolicyKind::kNone) return;  // no gate holds it
-    lead = std::max(lead, policy.in_time ? policy.time_ns() : kUnboundedNs);
+    lead = std::max(lead, policy.spacing.is_time() ? policy.spacing.ns() : kUnboundedNs);
   });
   return client.to_real_ns(lead + handover_ns(client));
 }
@@ -73,19 +73,20 @@ void tell_room(const Client& client, std::uint64_t start_ns, std::uint64_t until
   const std::uint64_t end_ns = start_ns - client.to_real_ns(handover_ns(client));
   for_each_below(client, [=](shm::Slot& below) {
     // That of another process may be nearer; if its room is opened, ours is told a step later.
-    const std::uint64_t told_until = below.room_until_ns.load();
-    if (below.room.load() != shm::kRoomOpen && now < told_until && told_until < until_ns) return;
-    below.room_until_ns.store(until_ns);
-    below.room.store(end_ns > now ? end_ns - now : 0);
-    below.noticed.store(1);
+    const std::uint64_t told_until = below.slack_until_ns.load();
+    if (below.slack_ns.load() != shm::kUnlimitedSlack && now < told_until && told_until < until_ns)
+      return;
+    below.slack_until_ns.store(until_ns);
+    below.slack_ns.store(end_ns > now ? end_ns - now : 0);
+    below.announced.store(1);
   });
 }
 
 void tell_no_job(const Client& client) noexcept {
   for_each_below(client, [](shm::Slot& below) {
-    below.room_until_ns.store(0);
-    below.room.store(shm::kRoomOpen);
-    below.noticed.store(1);
+    below.slack_until_ns.store(0);
+    below.slack_ns.store(shm::kUnlimitedSlack);
+    below.announced.store(1);
   });
 }
 

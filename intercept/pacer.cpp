@@ -91,7 +91,7 @@ void Pacer::end(Stream& state) noexcept {
 
 Pacer::Turn Pacer::before(Entry entry, CUstream stream, const Work& work, bool held) noexcept {
   const shm::Policy policy = client_.policy();
-  std::shared_ptr<Stream> state = policy.n == 0 ? nullptr : find(stream);
+  std::shared_ptr<Stream> state = policy.spacing.count == 0 ? nullptr : find(stream);
   if (state == nullptr) return {};
   const std::lock_guard lock(state->mutex);
   if (state->policy != policy) {
@@ -99,24 +99,25 @@ Pacer::Turn Pacer::before(Entry entry, CUstream stream, const Work& work, bool h
     state->launches = 0;  // so that a wait, or a look at the last group, comes first
   }
   Turn turn{state, ++state->launches, false, policy};
-  const bool due = (turn.number - 1) % policy.n == 0;
+  const bool due = (turn.number - 1) % policy.spacing.count == 0;
   if (policy.kind == PolicyKind::kEvent && due) {
-    begin_group(*state, (turn.number - 1) / policy.n, policy);
+    begin_group(*state, (turn.number - 1) / policy.spacing.count, policy);
   }
   if (policy.kind != PolicyKind::kDevice) return turn;
   const bool graph = work.graph != nullptr;
-  Length* const length = policy.in_time ? lengths_.find_in_turn(work, state->previous) : nullptr;
-  const bool wanted = policy.in_time
+  Length* const length =
+      policy.spacing.is_time() ? lengths_.find_in_turn(work, state->previous) : nullptr;
+  const bool wanted = policy.spacing.is_time()
                           ? client_.outranked() && spend(*state, length, graph || held, policy)
                           // A graph is many kernels: it never shares a spacing.
                           : due || graph || held;
   // First: behind it the gate is read, which closes before there is room again.
-  if (policy.in_time && client_.outranked()) wait_for_room(length, graph, stream, policy);
+  if (policy.spacing.is_time() && client_.outranked()) wait_for_room(length, graph, stream, policy);
   if (wanted && put_wait(stream)) {
     client_.counter(entry, shm::Count::kWaited).fetch_add(1);
-    if (graph && !policy.in_time) state->launches = turn.number = 0;
+    if (graph && !policy.spacing.is_time()) state->launches = turn.number = 0;
   }
-  if (policy.in_time) turn.sampled = begin_sample(*state, length, stream);
+  if (policy.spacing.is_time()) turn.sampled = begin_sample(*state, length, stream);
   return turn;
 }
 
@@ -124,7 +125,7 @@ Pacer::Turn Pacer::before(Entry entry, CUstream stream, const Work& work, bool h
 /// been given since its last wait. A graph always gets a wait: its own may be far inside.
 bool Pacer::spend(Stream& state, const Length* length, bool graph,
                   const shm::Policy& policy) noexcept {
-  const std::uint64_t spacing_ns = policy.time_ns();
+  const std::uint64_t spacing_ns = policy.spacing.ns();
   tell_status(length, graph);
   const std::uint64_t ns = std::min<std::uint64_t>(
       length == nullptr ? Length::kUnbounded : length->ns(), spacing_ns + 1);
@@ -161,8 +162,8 @@ void Pacer::tell_status(const Length* length, bool graph) noexcept {
   if (length == nullptr || length->ns() == Length::kUnbounded) {
     slot.unknown_launches.fetch_add(1, std::memory_order_relaxed);
   } else if (!length->preemptible()) {
-    raise(slot.longest_ns, length->ns());
-    if (graph) raise(slot.bare_graph_ns, length->ns());
+    raise(slot.longest_launch_ns, length->ns());
+    if (graph) raise(slot.ungated_graph_ns, length->ns());
   }
 }
 
@@ -229,9 +230,9 @@ void Pacer::after(const Turn& turn, CUstream stream, CUresult launched) noexcept
     state.sampler.end(stream, launched == CUDA_SUCCESS);
     wake_poller();  // not before: it would look, find nothing, and sleep again
   }
-  if (policy.n == 0 || turn.number % policy.n != 0) return;
+  if (policy.spacing.count == 0 || turn.number % policy.spacing.count != 0) return;
   if (policy.kind == PolicyKind::kEvent) {
-    const std::size_t parity = (turn.number - 1) / policy.n % 2;
+    const std::size_t parity = (turn.number - 1) / policy.spacing.count % 2;
     const CUevent end = state.group_end[parity];
     state.recorded[parity] = end != nullptr && driver().cuEventRecord(end, stream) == CUDA_SUCCESS;
   }
@@ -246,10 +247,10 @@ void Pacer::after(const Turn& turn, CUstream stream, CUresult launched) noexcept
 /// launches are within the time by which the gate closes early.
 void Pacer::wait_for_room(const Length* length, bool graph, CUstream stream,
                           const shm::Policy& policy) noexcept {
-  if (client_.slot().noticed.load(std::memory_order_relaxed) == 0) return;
+  if (client_.slot().announced.load(std::memory_order_relaxed) == 0) return;
   if (graph && length != nullptr && length->preemptible()) return;
   const std::uint32_t ns = length == nullptr ? Length::kUnbounded : length->longest_ns();
-  if (ns > policy.time_ns()) put_room_wait(stream, ns);
+  if (ns > policy.spacing.ns()) put_room_wait(stream, ns);
 }
 
 bool Pacer::put_room_wait(CUstream stream, std::uint32_t ns) noexcept {
@@ -265,7 +266,7 @@ bool Pacer::put_room_wait(CUstream stream, std::uint32_t ns) noexcept {
 }
 
 CUdeviceptr Pacer::room_beside(CUdeviceptr gate) noexcept {
-  return gate - offsetof(shm::Slot, gate) + offsetof(shm::Slot, room);
+  return gate - offsetof(shm::Slot, gate) + offsetof(shm::Slot, slack_ns);
 }
 
 bool Pacer::waits_at(CUdeviceptr address) const noexcept {

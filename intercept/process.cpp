@@ -216,7 +216,7 @@ void Process::adopt_counts(Client& client) noexcept {
   }
   const std::lock_guard lock(unhooked_mutex_);
   client.slot().unhooked_name = unhooked_name_;
-  client.slot().unhooked_asked.store(unhooked_asked_);
+  client.slot().unhooked_lookups.store(unhooked_asked_);
 }
 
 void Process::note_unhooked(std::string_view name) noexcept {
@@ -226,7 +226,7 @@ void Process::note_unhooked(std::string_view name) noexcept {
   name.copy(unhooked_name_.data(), unhooked_name_.size() - 1);
   for_each_client([&](Client& client) {
     client.slot().unhooked_name = unhooked_name_;
-    client.slot().unhooked_asked.store(unhooked_asked_);
+    client.slot().unhooked_lookups.store(unhooked_asked_);
   });
 }
 
@@ -270,7 +270,7 @@ void Process::leave(Client& client) noexcept {
   client.set_obeys(false);
   shm::BoardView view(client.seat().board);
   shm::leave(view, client.seat().slot);
-  client.slot().room.store(shm::kRoomOpen);
+  client.slot().slack_ns.store(shm::kUnlimitedSlack);
 }
 
 void Process::leave_at_exit() noexcept {

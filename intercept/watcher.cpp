@@ -171,18 +171,18 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
 void Watcher::tend_room(Watched& watched, std::uint64_t now) noexcept {
   const Client& client = *watched.client;
   shm::Slot& slot = client.slot();
-  if (slot.room.load() == shm::kRoomOpen) {
+  if (slot.slack_ns.load() == shm::kUnlimitedSlack) {
     watched.room_since_ns = 0;
     return;
   }
   if (watched.room_since_ns == 0) watched.room_since_ns = now;
   const std::uint64_t limit = client.seat().board.max_hold_ns.load();
-  if (now > slot.room_until_ns.load() || !client.obeys() || !client.outranked()) {
-    slot.room.store(shm::kRoomOpen);
+  if (now > slot.slack_until_ns.load() || !client.obeys() || !client.outranked()) {
+    slot.slack_ns.store(shm::kUnlimitedSlack);
   } else if (limit != 0 && now - watched.room_since_ns >= limit) {
     watched.room_since_ns = now;
     // The announcer repeats itself every 50 us; two time slices of the GPU are to see it open.
-    while (base::monotonic_ns() - now < kLetThroughNs) slot.room.store(shm::kRoomOpen);
+    while (base::monotonic_ns() - now < kLetThroughNs) slot.slack_ns.store(shm::kUnlimitedSlack);
   }
 }
 
@@ -261,7 +261,7 @@ void Watcher::enforce_max_hold(Watched& watched, std::uint64_t now) noexcept {
     const std::uint64_t job = other.job.load();
     Hold& hold = watched.holds[static_cast<std::size_t>(holder)];
     if (hold.job != job) hold = {job, now};
-    const std::uint64_t until = other.job_until_ns.load();  // after the number of its job
+    const std::uint64_t until = other.early_hold_until_ns.load();  // after the number of its job
     const bool is_void = until != 0 && now > until + kStoppedNs;
     if (!is_void && (limit == 0 || now - hold.since_ns < limit)) return;
     shm::BoardView view(board);

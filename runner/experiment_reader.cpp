@@ -34,7 +34,7 @@ std::optional<std::uint32_t> read_limit(const std::optional<base::JsonNode>& lim
   if (!limits) return std::nullopt;
   const auto node = limits->find(key);
   if (!node) return std::nullopt;
-  return static_cast<std::uint32_t>(node->as_integer(1, shm::Policy::kMaxN));
+  return static_cast<std::uint32_t>(node->as_integer(1, shm::Spacing::kMax));
 }
 
 bool read_bool(const base::JsonNode& node, const char* key, bool otherwise) {

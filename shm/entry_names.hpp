@@ -6,8 +6,7 @@
 
 namespace sluice::shm {
 
-/// Names of the driver entries that launches are counted by: kEntryNames[i] is counted in
-/// Slot::entries[i].
+/// Names of the driver entries that give the GPU work. Slot::entries[i] counts kEntryNames[i].
 inline constexpr auto kEntryNames = std::to_array<std::string_view>({
 #define SLUICE_LAUNCH_ENTRY(name) #name,
 #include "shm/launch_entries.def"

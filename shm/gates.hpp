@@ -6,28 +6,30 @@
 
 #include "shm/board.hpp"
 
-/// The gate protocol: who closes whose gate, and when.
+/// The gate protocol: which process closes which gate, and when.
 ///
 ///   Invariant: when everything in flight has finished, a gate holds exactly the bits of the
-///   active, living, higher-priority clients of its device (less those that max_hold waived).
+///   active, living, higher-priority clients of its device, except the bits that max_hold waived.
 ///
-/// One bit (holder h, target t) has three kinds of writers: h at begin and end of a job, the owner
-/// of t, and the controller. They never lock. Each follows one rule, settle(): write what the
-/// inputs ask for, then read the inputs again, and repeat until they did not change meanwhile. So
-/// whoever writes last has seen inputs that were current after its write, and a writer that was
-/// overtaken corrects itself. Inputs are changed before the bits that depend on them, and all
-/// accesses are sequentially consistent: of a change and a concurrent settle(), one sees the other.
+/// The bit of holder h in the gate of target t has three kinds of writers: h at the begin and end
+/// of a job, the owner of t, and the controller. They take no locks. Each writer follows one rule,
+/// settle(): write the bit that the inputs ask for, read the inputs again, and repeat until they
+/// did not change. So the last writer has seen inputs that were current after its write, and a
+/// writer that was overtaken corrects itself. Inputs change before the bits that depend on them,
+/// and every access is sequentially consistent. So for a change of an input and a concurrent
+/// settle(), at least one of the two sees the other.
 ///
-/// The functions are templates over a View of the board so that the model checker in tests/ runs
-/// these very lines. A View has: info(s), job(s), gate(s), waived(target, holder), used(): words
-/// with load(), store(), fetch_or(), fetch_and(), fetch_add(), compare_exchange(); and the
-/// notifications closed(s) and opened(s), called after a gate changed from open or to open.
+/// The functions are templates over a View of the board, so that the model checker in
+/// tests/protocol runs exactly this code. A View has the words info(s), job(s), gate(s),
+/// waived(target, holder) and used(), with load(), store(), fetch_or(), fetch_and(), fetch_add()
+/// and compare_exchange(). It also has two notifications: closed(s) after a gate changed from open
+/// to closed, and opened(s) after it changed back.
 namespace sluice::shm {
 
 constexpr std::uint64_t bit(int index) noexcept { return std::uint64_t{1} << index; }
 constexpr bool is_active(std::uint64_t job) noexcept { return (job & 1U) != 0; }
 
-/// Whether a holder in state `h` with counter `job` is to keep the gate of `t` closed.
+/// Whether a holder in state `h` with job counter `job` must keep the gate of `t` closed.
 constexpr bool holds(SlotInfo h, std::uint64_t job, SlotInfo t) noexcept {
   const bool lives = h.state == SlotState::kLive || h.state == SlotState::kFailedOpen;
   return lives && is_active(job) && t.state == SlotState::kLive && h.device == t.device &&
@@ -46,7 +48,7 @@ void close_bit(View& board, int target, int holder) {
   if (board.gate(target).fetch_or(bit(holder)) == 0) board.closed(target);
 }
 
-/// Makes the bit of `holder` in the gate of `target` what it is to be. For any writer.
+/// Sets or clears the bit of `holder` in the gate of `target`. Any writer may call it.
 template <class View>
 void settle(View& board, int holder, int target) {
   for (;;) {
@@ -66,7 +68,7 @@ void settle(View& board, int holder, int target) {
   }
 }
 
-/// Calls `visit(slot)` for each set bit of `used`, itself left out.
+/// Calls `visit(slot)` for each set bit of `used` except `self` and the controller's bit.
 template <class Visit>
 void for_each_other(std::uint64_t used, int self, Visit visit) {
   for (used &= ~bit(self) & ~bit(kControllerBit); used != 0; used &= used - 1) {
@@ -74,20 +76,20 @@ void for_each_other(std::uint64_t used, int self, Visit visit) {
   }
 }
 
-/// First begin of overlapping jobs of `self`: it becomes active. The caller serialises begin and
-/// end inside its process.
+/// The first begin of overlapping jobs of `self`, which becomes active. The caller serialises begin
+/// and end inside its process.
 template <class View>
 void begin_job(View& board, int self) {
   board.job(self).fetch_add(1);
   for_each_other(board.used().load(), self, [&](int target) {
-    // A look first: most slots are not below us, and a look keeps their line shared.
+    // Read first: most slots need no change, and a read keeps their cache line shared.
     const SlotInfo t = SlotInfo::unpack(board.info(target).load());
     const SlotInfo h = SlotInfo::unpack(board.info(self).load());
     if (holds(h, 1, t)) settle(board, self, target);
   });
 }
 
-/// Last end of overlapping jobs of `self`.
+/// The last end of overlapping jobs of `self`.
 template <class View>
 void end_job(View& board, int self) {
   board.job(self).fetch_add(1);
@@ -95,20 +97,20 @@ void end_job(View& board, int self) {
                  [&](int target) { open_bits(board, target, bit(self)); });
 }
 
-/// Makes every bit in the gate of `self` right. After `self` became live, or changed priority.
+/// Corrects every bit in the gate of `self`. Call after `self` goes live or changes priority.
 template <class View>
 void settle_own_gate(View& board, int self) {
   for_each_other(board.used().load(), self, [&](int holder) { settle(board, holder, self); });
 }
 
-/// Makes the bit of `self` right in every other gate. After `self` changed priority.
+/// Corrects the bit of `self` in every other gate. Call after `self` changes priority.
 template <class View>
 void settle_held_gates(View& board, int self) {
   for_each_other(board.used().load(), self, [&](int target) { settle(board, self, target); });
 }
 
-/// Moves a slot from any of the states `from` to `to` in one step; keeps the other fields. False
-/// if it is in none of them.
+/// Moves a slot from any of the states `from` to `to` in one step and keeps the other fields.
+/// Returns false if the slot is in another state.
 template <class View>
 bool change_state(View& board, int slot, std::initializer_list<SlotState> from, SlotState to) {
   std::uint64_t word = board.info(slot).load();
@@ -120,8 +122,8 @@ bool change_state(View& board, int slot, std::initializer_list<SlotState> from, 
   }
 }
 
-/// For the owner: the client is ready to obey its gate (first attach, or return after failing
-/// open). A job may have begun before. False if it was in neither state.
+/// For the owner: starts to obey the gate, at the first attach or after failing open. A job may
+/// already have begun. Returns false if the slot is in another state.
 template <class View>
 bool go_live(View& board, int self) {
   if (!change_state(board, self, {SlotState::kReserved, SlotState::kFailedOpen},
@@ -134,21 +136,21 @@ bool go_live(View& board, int self) {
 }
 
 /// For the owner, on every tick of its watcher while it is leaving or has failed open: a holder
-/// that had seen it live may still have closed its gate.
+/// that saw the slot live may still close the gate.
 template <class View>
 void keep_open(View& board, int self) {
   open_bits(board, self, ~std::uint64_t{0});
 }
 
-/// For the owner, on any thread: run on ungated. False if it was not live.
+/// For the owner, on any thread: runs on ungated. Returns false if the slot was not live.
 template <class View>
 bool fail_open(View& board, int self) {
   if (!change_state(board, self, {SlotState::kLive}, SlotState::kFailedOpen)) return false;
-  settle_own_gate(board, self);  // not keep_open: another thread may have gone live again
+  settle_own_gate(board, self);  // not keep_open(): another thread may have gone live again
   return true;
 }
 
-/// For the owner, once, at exit, on any thread: nothing of it is held, and it holds nobody.
+/// For the owner, once at exit, on any thread: opens its gate and every gate that it holds.
 template <class View>
 void leave(View& board, int self) {
   change_state(board, self, {SlotState::kReserved, SlotState::kLive, SlotState::kFailedOpen},
@@ -158,18 +160,17 @@ void leave(View& board, int self) {
                  [&](int target) { open_bits(board, target, bit(self)); });
 }
 
-/// For the owner: max_hold has passed. Opens its gate for this one job of `holder`.
+/// For the owner, after max_hold: opens its gate for this one job of `holder`.
 template <class View>
 void waive(View& board, int self, int holder, std::uint64_t job) {
   board.waived(self, holder).store(job);
   settle(board, holder, self);
 }
 
-/// For the controller. Takes a dead client out: opens what it held. Called again on every
-/// heartbeat until the process is gone, because a thread of it may still be running for a moment
-/// after the watcher's mutex was released, and its last write may come after ours.
-/// Every slot is looked at, not only those in use: a dead holder may have stopped with its bit
-/// in the gate of a slot that was freed meanwhile.
+/// For the controller: takes a dead client out and opens the gates that it held. The controller
+/// repeats this on every heartbeat until the process is gone: a thread of the process may run for a
+/// moment after the kernel released the watcher's mutex, and may write last. All slots are visited,
+/// not only the used ones: the dead holder may have set its bit in a slot that was freed meanwhile.
 template <class View>
 void bury(View& board, int slot) {
   change_state(
@@ -180,7 +181,7 @@ void bury(View& board, int slot) {
   keep_open(board, slot);
 }
 
-/// For the controller, when the process of a buried slot is gone: gives the slot back.
+/// For the controller, when the process of a buried slot is gone: frees the slot.
 template <class View>
 void release(View& board, int slot) {
   bury(board, slot);
@@ -191,7 +192,7 @@ void release(View& board, int slot) {
 }
 
 /// For the controller: gives a free slot to a new client. `used` is set before the client can go
-/// live, so that a job that begins meanwhile either sees it or is seen by it.
+/// live, so that a job that begins meanwhile sees the client or is seen by it.
 template <class View>
 void reserve(View& board, int slot, std::uint8_t priority, std::uint8_t device) {
   const SlotInfo old = SlotInfo::unpack(board.info(slot).load());
@@ -200,7 +201,7 @@ void reserve(View& board, int slot, std::uint8_t priority, std::uint8_t device) 
   board.info(slot).store(SlotInfo{SlotState::kReserved, priority, device, old.generation}.pack());
 }
 
-/// For the controller: a client gets another priority.
+/// For the controller: changes the priority of a client.
 template <class View>
 void change_priority(View& board, int slot, std::uint8_t priority) {
   std::uint64_t word = board.info(slot).load();

@@ -40,7 +40,7 @@ int descriptor(const ipc::shared_memory_object& object) {
 
 void refuse_foreign(int fd, const std::string& name) {
   struct stat found {};
-  if (fstat(fd, &found) != 0) throw BoardError("cannot look at /dev/shm/" + name);
+  if (fstat(fd, &found) != 0) throw BoardError("cannot examine /dev/shm/" + name);
   if (found.st_uid != geteuid() || (found.st_mode & 077U) != 0) {
     throw BoardError("/dev/shm/" + name +
                      " belongs to another user or is open to others; not used. Remove it or "
@@ -48,8 +48,8 @@ void refuse_foreign(int fd, const std::string& name) {
   }
 }
 
-/// Whether the name still leads to the object behind `fd`: it may have been removed between
-/// opening and locking.
+/// Whether the name still leads to the object behind `fd`. Another process may have removed the
+/// name between open and lock.
 bool still_named(int fd, const std::string& name) {
   struct stat opened {};
   struct stat named {};
@@ -57,7 +57,7 @@ bool still_named(int fd, const std::string& name) {
          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
-/// Empty if the mapped board can be used, else what is wrong with it.
+/// The fault that makes the board unusable; empty if there is none.
 std::string fault_of(const ipc::shared_memory_object& object, const ipc::mapped_region& region) {
   ipc::offset_t size = 0;
   if (!object.get_size(size) || size < static_cast<ipc::offset_t>(sizeof(Board))) {
@@ -67,7 +67,7 @@ std::string fault_of(const ipc::shared_memory_object& object, const ipc::mapped_
   const auto& board = *static_cast<const Board*>(region.get_address());
   if (board.magic.load() != kBoardMagic) return "is not a board";
   if (board.layout_version.load() != kLayoutVersion || board.size.load() != sizeof(Board)) {
-    return "has install version " + std::to_string(board.layout_version.load()) +
+    return "has layout version " + std::to_string(board.layout_version.load()) +
            ", this program has " + std::to_string(kLayoutVersion);
   }
   return {};
@@ -94,7 +94,7 @@ void initialise(Board& board) {
   board.magic.store(kBoardMagic);
 }
 
-/// Says who the controller is, or nothing where the lock's holder is only clearing up.
+/// Describes the controller; empty if the holder of the lock is only removing the board.
 std::string controller_of(const ipc::shared_memory_object& object) {
   if (!fault_of(object).empty()) return "a controller of another version";
   const ipc::mapped_region region(object, ipc::read_only);
@@ -158,7 +158,7 @@ BoardMapping BoardMapping::inspect(std::string_view session) {
 BoardMapping::Adoption BoardMapping::adopt_or_create(std::string_view session) {
   using namespace std::chrono_literals;
   const std::string name = board_name(session);
-  // A few rounds: a board may be removed by its last user under our hands.
+  // Several rounds: the last user of a board may remove it meanwhile.
   for (int round = 0; round < 50; ++round, std::this_thread::sleep_for(10ms)) {
     Adoption result;
     BoardMapping& mapping = result.mapping;
@@ -184,11 +184,11 @@ BoardMapping::Adoption BoardMapping::adopt_or_create(std::string_view session) {
     const std::string fault = fault_of(mapping.mapped_->object);
     if (!unused && !fault.empty()) {
       throw BoardError("/dev/shm/" + name + " " + fault +
-                       " and processes of it still live; end them first");
+                       "; processes still use it: end them first");
     }
     ipc::offset_t size = 0;
     if (unused && mapping.mapped_->object.get_size(size) && size != 0) {
-      ipc::shared_memory_object::remove(name.c_str());  // stale: nobody of it lives
+      ipc::shared_memory_object::remove(name.c_str());  // stale: no process uses it
       continue;
     }
     if (unused) mapping.mapped_->object.truncate(sizeof(Board));
@@ -205,14 +205,14 @@ bool BoardMapping::remove_if_unused(const std::string& socket) noexcept {
   constexpr int kTries = 20;
   const int fd = descriptor(mapped_->object);
   if (fd < 0) return false;
-  // Its own use first, and some tries: two last users that leave together would else each see
-  // only that the other is still there.
+  // Give up our own use first, and retry: otherwise two last users that leave at the same time
+  // would each see only the other.
   lock_byte(fd, kUserByte, F_UNLCK);
   for (int i = 0; i < kTries; ++i, std::this_thread::yield()) {
     if (!lock_byte(fd, kControllerByte, F_WRLCK)) continue;
     const bool unused = lock_byte(fd, kUserByte, F_WRLCK) && still_named(fd, name_);
     if (unused) {
-      // The name last: from then on a new controller may make a board, and a socket of its own.
+      // The name goes last: after that a new controller may create a board and a socket.
       if (!socket.empty()) unlink(socket.c_str());
       ipc::shared_memory_object::remove(name_.c_str());
     }
@@ -224,8 +224,8 @@ bool BoardMapping::remove_if_unused(const std::string& socket) noexcept {
 
 void BoardMapping::abandon_in_child() noexcept {
   mapped_->object = {};
-  // The mapping too keeps the file description, and with it its lock. The child gets memory of its
-  // own at the same address, so that a pointer into the board stays harmless.
+  // The mapping keeps the file description alive, and with it the lock. The child gets private
+  // memory at the same address, so that pointers into the board stay harmless.
   static_cast<void>(mmap(mapped_->region.get_address(), mapped_->region.get_size(),
                          PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 }

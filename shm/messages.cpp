@@ -17,7 +17,7 @@ int connect_controller(const char* socket_path) noexcept {
   address.sun_family = AF_UNIX;
   if (std::strlen(socket_path) >= sizeof(address.sun_path)) return -ENAMETOOLONG;
   std::strcpy(address.sun_path, socket_path);
-  // Non-blocking: a controller that is stopped must not stop whoever connects to it.
+  // Non-blocking: a stopped controller must not block the process that connects.
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -errno;
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
@@ -25,7 +25,7 @@ int connect_controller(const char* socket_path) noexcept {
     close(fd);
     return -error;
   }
-  // Where the runtime folder does not exist yet, anybody may have made it.
+  // Another user may have created the runtime folder before us.
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) {
@@ -46,9 +46,9 @@ int ask(int fd, const Request& request, Reply& reply, int timeout_ms) noexcept {
     const int ready = poll(&wait, 1, static_cast<int>(left_ms));
     if (ready > 0) break;
     if (ready == 0) return -ETIMEDOUT;
-    if (errno != EINTR) return -errno;  // signals are the program's: no reason to give up
+    if (errno != EINTR) return -errno;  // a signal for the program is no reason to give up
   }
-  // MSG_TRUNC: the true size, so that a longer reply is not taken for one of ours.
+  // MSG_TRUNC returns the true size, so that a longer reply is not mistaken for a Reply.
   const ssize_t size = recv(fd, &reply, sizeof(reply), MSG_TRUNC);
   if (size < 0) return -errno;
   if (size != sizeof(reply)) return -EPIPE;

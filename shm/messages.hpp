@@ -6,20 +6,21 @@
 
 #include "shm/board.hpp"
 
-/// What clients and the controller say to each other: one fixed-size request, one fixed-size
-/// reply, over a SOCK_SEQPACKET unix socket. The connection then stays open as the sign that the
-/// controller lives. Nothing on a launch or job path sends a message.
+/// The messages between clients and the controller: one fixed-size request and one fixed-size reply
+/// over a SOCK_SEQPACKET unix socket. The connection then stays open, and its hang-up shows that
+/// the controller ended. No launch and no job sends a message.
 namespace sluice::shm {
 
 inline constexpr std::uint32_t kWireVersion = 2;
 
 enum class RequestKind : std::uint32_t {
-  kAttach = 1,  ///< Give me a slot, or my old one back (slot, generation, board_id).
-  kLease = 2,   ///< Live until the sending process has ended, or has attached and left.
-  kSet = 3,  ///< Another priority, or policy, for the client of `slot`. Anybody of the user asks.
+  kAttach = 1,  ///< Give me a slot, or my previous one (slot, generation, board_id).
+  kLease = 2,   ///< Keep running until the sender has ended, or has attached and left.
+  kSet = 3,  ///< Change the priority or policy of the client in `slot`. Any process of the user may
+             ///< ask.
 };
 
-/// In a kSet: leave it as it is.
+/// Values of a kSet request that keep the current priority or policy.
 inline constexpr std::uint32_t kKeepPriority = 0xffff'ffff;
 inline constexpr std::uint64_t kKeepPolicy = ~std::uint64_t{0};
 
@@ -27,10 +28,10 @@ struct Request {
   std::uint32_t version = kWireVersion;
   RequestKind kind = RequestKind::kAttach;
   std::uint32_t priority = 0;    ///< 0-255
-  std::int32_t slot = -1;        ///< The old slot, or -1. Of kSet: the client's.
-  std::uint32_t generation = 0;  ///< Of that slot.
+  std::int32_t slot = -1;        ///< The previous slot, or -1; for kSet, the client's slot.
+  std::uint32_t generation = 0;  ///< The generation of `slot`.
   std::uint32_t reserved = 0;
-  std::uint64_t board_id = 0;  ///< Of the mapped board, or 0.
+  std::uint64_t board_id = 0;  ///< The id of the mapped board, or 0.
   std::uint64_t policy = 0;    ///< Policy::pack()
   std::array<std::uint8_t, 16> device_uuid{};
   std::array<char, 40> device_name{};
@@ -40,10 +41,10 @@ struct Request {
 
 enum class ReplyStatus : std::uint32_t {
   kOk = 0,
-  kSessionFull,   ///< All slots are taken.
-  kCannotWatch,   ///< The process is not visible from the controller (another pid namespace).
-  kOtherBoard,    ///< The slot is another client's, or of a board that is no more.
-  kWrongVersion,  ///< Library and controller are of different builds.
+  kSessionFull,   ///< No slot is free.
+  kCannotWatch,   ///< The controller cannot see the process, which has another pid namespace.
+  kOtherBoard,    ///< The slot belongs to another client, or to a board that no longer exists.
+  kWrongVersion,  ///< The library and the controller have different wire versions.
   kBadRequest,
 };
 
@@ -53,17 +54,18 @@ struct Reply {
   std::int32_t slot = -1;
   std::uint32_t generation = 0;
   std::uint64_t board_id = 0;
-  std::array<char, 104> text{};  ///< One line for people, NUL-terminated; empty when kOk.
+  std::array<char, 104> text{};  ///< One line for the user, NUL-terminated; empty for kOk.
 };
 
 static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 160);
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
 
-/// Connects to the controller of `session`. Returns a close-on-exec file descriptor or -errno.
-/// Allocation-free when given the path; never waits longer than a full accept queue needs.
+/// Connects to a controller's socket. Returns a close-on-exec file descriptor or -errno. Does not
+/// allocate and does not block.
 int connect_controller(const char* socket_path) noexcept;
 
-/// Sends a request and waits for its reply, at most `timeout_ms`. 0 or -errno. Allocation-free.
+/// Sends a request and waits at most `timeout_ms` for the reply. Returns 0 or -errno. Does not
+/// allocate.
 int ask(int fd, const Request& request, Reply& reply, int timeout_ms) noexcept;
 
 }  // namespace sluice::shm

@@ -9,7 +9,7 @@ namespace {
 struct Form {
   std::string_view name;
   PolicyKind kind;
-  bool takes_n;
+  bool spaced;
 };
 
 constexpr std::string_view kMicroseconds = "us";
@@ -27,19 +27,19 @@ std::optional<Policy> parse_policy(std::string_view text) noexcept {
   const std::string_view name = text.substr(0, colon);
   for (const Form& form : kForms) {
     if (form.name != name) continue;
-    if (!form.takes_n) {
+    if (!form.spaced) {
       if (colon != std::string_view::npos) return std::nullopt;
-      return Policy{form.kind, 0};
+      return Policy{form.kind};
     }
     if (colon == std::string_view::npos) return std::nullopt;
     std::string_view digits = text.substr(colon + 1);
-    const bool in_time = form.kind == PolicyKind::kDevice && digits.ends_with(kMicroseconds);
-    if (in_time) digits.remove_suffix(kMicroseconds.size());
-    std::uint32_t n = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+    const bool is_time = form.kind == PolicyKind::kDevice && digits.ends_with(kMicroseconds);
+    if (is_time) digits.remove_suffix(kMicroseconds.size());
+    std::uint32_t count = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
     if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
-    if (n < 1 || n > Policy::kMaxN) return std::nullopt;
-    return Policy{form.kind, n, in_time};
+    if (count < 1 || count > Spacing::kMax) return std::nullopt;
+    return Policy{form.kind, is_time ? Spacing::microseconds(count) : Spacing::launches(count)};
   }
   return std::nullopt;
 }
@@ -48,8 +48,8 @@ std::string to_string(const Policy& policy) {
   for (const Form& form : kForms) {
     if (form.kind != policy.kind) continue;
     std::string text(form.name);
-    if (form.takes_n) text += ":" + std::to_string(policy.n);
-    if (policy.in_time) text += kMicroseconds;
+    if (form.spaced) text += ":" + std::to_string(policy.spacing.count);
+    if (policy.spacing.is_time()) text += kMicroseconds;
     return text;
   }
   return "unknown";

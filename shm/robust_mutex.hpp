@@ -3,26 +3,26 @@
 
 namespace sluice::shm {
 
-/// Proof of life. A client's watcher thread holds the mutex for as long as its process lives; the
-/// kernel releases it within 0.1 ms of a SIGKILL, and on exec, whereas a pidfd or a socket tells
-/// of the death only after the memory is torn down (69 ms at 1 GiB, measured on one H200 host).
+/// Proof of life. A client's watcher thread holds the mutex while its process lives. The kernel
+/// releases the mutex within 0.1 ms of a SIGKILL, and on exec. A pidfd or a socket reports the
+/// death only after the process's memory is torn down: 69 ms at 1 GiB, measured on one H200 host.
 ///
-/// Lies in shared memory: plain data, made valid by initialise(), never destroyed.
+/// The mutex is plain data in shared memory, made valid by initialise() and never destroyed.
 class RobustMutex {
  public:
   enum class Found { kHeld, kOwnerDied, kFree };
 
-  /// For memory that nobody else uses yet.
+  /// Only for memory that no other process uses yet.
   void initialise() noexcept;
 
-  /// Takes the mutex for the calling thread. False if another thread holds it.
+  /// Takes the mutex for the calling thread. Returns false if another thread holds the mutex.
   bool take() noexcept;
 
-  /// For its holder.
+  /// Only for the thread that holds the mutex.
   void release() noexcept;
 
-  /// Says whether somebody holds the mutex, and leaves it as usable as before: what a dead owner
-  /// left is recovered, so that the answer is kOwnerDied once and kFree from then on.
+  /// Reports whether a thread holds the mutex, and leaves the mutex usable. A dead owner's mutex is
+  /// recovered: the first probe returns kOwnerDied, later ones kFree.
   Found probe() noexcept;
 
  private:

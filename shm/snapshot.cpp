@@ -12,7 +12,7 @@
 namespace sluice::shm {
 namespace {
 
-/// Text that another process may be writing just now: never read past the field.
+/// Another process may be writing the text: never read past the field.
 template <std::size_t kSize>
 std::string text_of(const std::array<char, kSize>& field) {
   return {field.begin(), std::find(field.begin(), field.end(), '\0')};
@@ -85,22 +85,23 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.jobs_ended = recent.ended;
   client.recent_jobs_ns = std::move(recent.ns);
   if (client.active) client.active_ns = age(now_ns, slot.job_since_ns.load());
-  // Under policy none the gate closes too, and nobody heeds it: that is no hold.
+  // Under policy none the gate closes too, but the client ignores it: that is no hold.
   if (policy.kind != PolicyKind::kNone) {
     client.holders = holders_of(board, slot.gate.load());
     if (!client.holders.empty()) client.held_ns = age(now_ns, slot.closed_since_ns.load());
-    // The board counts a hold when it ends, and only with work outstanding; so do we for this one.
+    // The board counts a hold when it ends, and only if work was outstanding. The current hold
+    // counts by the same rule.
     client.held_total_ns = slot.closed_ns.load() + (client.active ? client.held_ns : 0);
   }
   client.max_hold_opened = slot.max_hold_opened.load();
-  client.unhooked_asked = slot.unhooked_asked.load();
+  client.unhooked_lookups = slot.unhooked_lookups.load();
   client.unhooked_name = text_of(slot.unhooked_name);
-  client.longest_ns = slot.longest_ns.load();
-  client.bare_graph_ns = slot.bare_graph_ns.load();
+  client.longest_launch_ns = slot.longest_launch_ns.load();
+  client.ungated_graph_ns = slot.ungated_graph_ns.load();
   client.unknown_launches = slot.unknown_launches.load();
-  client.predicted = slot.predicted.load();
-  client.predicted_hits = slot.predicted_hits.load();
-  client.predicted_paid_ns = slot.predicted_paid_ns.load();
+  client.predictions = slot.predictions.load();
+  client.prediction_hits = slot.prediction_hits.load();
+  client.prediction_cost_ns = slot.prediction_cost_ns.load();
   add_entries(slot, client);
   return client;
 }

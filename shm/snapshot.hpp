@@ -6,13 +6,13 @@
 
 #include "shm/board.hpp"
 
-/// What a board says at one moment, in a form for people. Reading is not atomic over the whole
-/// board: a job may begin between two slots. Times are in ns of CLOCK_MONOTONIC or lengths in ns.
+/// The state of a board at one moment, for status output. Reading is not atomic over the whole
+/// board: a job may begin between two slots. Times are CLOCK_MONOTONIC ns, durations ns.
 namespace sluice::shm {
 
-/// One process that keeps a gate closed.
+/// A process that keeps a gate closed.
 struct Holder {
-  std::uint32_t pid = 0;  ///< 0: the controller itself.
+  std::uint32_t pid = 0;  ///< 0: the controller.
   int priority = 0;
   std::string name;
   std::string command;
@@ -31,41 +31,41 @@ struct EntrySnapshot {
 
 struct ClientSnapshot {
   int slot = 0;
-  std::uint32_t generation = 0;  ///< Tells its process from the earlier ones of the slot.
+  std::uint32_t generation = 0;  ///< Distinguishes this process from earlier ones in the slot.
   std::uint32_t pid = 0;
   std::string name;  ///< What users call it.
   std::string command;
   int device = 0;
   int priority = 0;
-  std::string policy;            ///< In force.
-  std::string requested_policy;  ///< Differs where the device could not do what was asked for.
+  std::string policy;            ///< The policy in force.
+  std::string requested_policy;  ///< Differs from `policy` after a fallback.
   SlotState state = SlotState::kFree;
-  std::string fail_reason;  ///< Empty, or why it runs ungated.
+  std::string fail_reason;  ///< Why the client runs ungated; empty if it does not.
   bool active = false;
   std::uint64_t active_ns = 0;
-  std::uint64_t attached_ns = 0;              ///< For how long it has been a client.
-  std::uint64_t jobs_ended = 0;               ///< By this client alone.
-  std::vector<std::uint64_t> recent_jobs_ns;  ///< Durations of the last of them, oldest first.
-  std::vector<Holder> holders;                ///< Not empty: its gate is closed.
-  std::uint64_t held_ns = 0;                  ///< For how long its gate has been closed now.
+  std::uint64_t attached_ns = 0;              ///< Time since the client attached.
+  std::uint64_t jobs_ended = 0;               ///< Ended jobs of this client alone.
+  std::vector<std::uint64_t> recent_jobs_ns;  ///< Durations of the last jobs, oldest first.
+  std::vector<Holder> holders;                ///< Not empty: the gate is closed.
+  std::uint64_t held_ns = 0;                  ///< Time for which the gate has been closed now.
   std::uint64_t held_total_ns = 0;
   std::uint64_t launches = 0;
   std::uint64_t bypassed = 0;
   std::uint64_t waits = 0;
   std::uint64_t max_hold_opened = 0;
-  std::uint64_t unhooked_asked = 0;
+  std::uint64_t unhooked_lookups = 0;
   std::string unhooked_name;
-  std::uint64_t longest_ns = 0;         ///< Longest learned launch without a wait inside, GPU time.
-  std::uint64_t bare_graph_ns = 0;      ///< The same of graphs alone.
-  std::uint64_t unknown_launches = 0;   ///< Paced as if they were longer than any spacing.
-  std::uint64_t predicted = 0;          ///< Jobs of its that were expected at some time,
-  std::uint64_t predicted_hits = 0;     ///< those that came then,
-  std::uint64_t predicted_paid_ns = 0;  ///< and the time that others were held for them in vain.
-  std::vector<EntrySnapshot> entries;   ///< Those with any launch.
+  std::uint64_t longest_launch_ns = 0;   ///< Longest known launch without a wait inside, GPU time.
+  std::uint64_t ungated_graph_ns = 0;    ///< Longest known graph without a wait inside, GPU time.
+  std::uint64_t unknown_launches = 0;    ///< Paced as if they were longer than any spacing.
+  std::uint64_t predictions = 0;         ///< Predictions whose outcome is known (hit or miss).
+  std::uint64_t prediction_hits = 0;     ///< Predictions that came true.
+  std::uint64_t prediction_cost_ns = 0;  ///< Time for which others were held and no job ran.
+  std::vector<EntrySnapshot> entries;    ///< Entries with at least one launch.
 };
 
 struct DeviceSnapshot {
-  int index = 0;  ///< On the board.
+  int index = 0;  ///< Index on the board.
   std::string name;
   std::string uuid;
 };
@@ -74,7 +74,7 @@ struct Snapshot {
   std::uint64_t taken_ns = 0;
   std::uint64_t board_id = 0;
   std::uint32_t controller_pid = 0;
-  bool controller_lives = false;  ///< Its heart has beaten lately.
+  bool controller_lives = false;  ///< Its last heartbeat is recent.
   std::uint64_t heartbeat_age_ns = 0;
   std::uint32_t controller_starts = 0;
   std::uint64_t max_hold_ns = 0;
@@ -82,10 +82,10 @@ struct Snapshot {
   std::vector<ClientSnapshot> clients;
 };
 
-/// Reads `board` as of `now_ns`.
+/// Reads `board`. `now_ns` is the time from which ages are computed.
 Snapshot take_snapshot(const Board& board, std::uint64_t now_ns);
 
-/// How a bypass is called in the output.
+/// The name of a bypass in the output.
 std::string bypass_name(Count count);
 
 /// active, held, idle, failed open, starting, leaving or dead.

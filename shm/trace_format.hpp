@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <string_view>
 
-/// The file that a traced client writes: a header page, then records of one size. The page
-/// describes itself and the records in text (kTraceSchema), so that a reader types no list of
-/// fields again. Read by tools/python/sluice_tools/trace/reader.py; described for users in
-/// docs/tracing.md.
+/// The file that a traced client writes: a header page, then records of one size. The page contains
+/// the fields of header and records as text (kTraceSchema), so that readers need no field list of
+/// their own. tools/python/sluice_tools/trace/reader.py reads the file; docs/tracing.md describes
+/// it for users.
 namespace sluice::shm {
 
 inline constexpr std::array<char, 8> kTraceMagic{'S', 'L', 'T', 'R', 'A', 'C', 'E', '2'};
@@ -16,20 +16,21 @@ inline constexpr std::uint32_t kTraceVersion = 2;
 inline constexpr std::size_t kTraceHeaderSize = 4096;
 inline constexpr std::size_t kTraceSchemaOffset = 1024;
 
-/// Where the times of execution on the GPU come from.
+/// The source of the execution times on the GPU.
 enum class ExecSource : std::uint32_t {
   kNone,
-  kCupti,      ///< kExec records of this file.
-  kSimulator,  ///< The lines of gpu.log in the same folder.
+  kCupti,      ///< The kExec records of this file.
+  kSimulator,  ///< gpu.log in the same folder.
 };
 
 /// FIELD(type, numpy type, name), in the order of the file:
-/// - priority; simulated: 1 on the simulated GPU; exec_source: ExecSource
-/// - time_scale: real time per time of the GPU, so divide by it
-/// - lost: records for which there was no room
-/// - note: why there is no time of execution, for instance
-/// - device_uuid: of the first device that the process used
-/// - name: what users call the process
+/// - simulated: 1 on the simulated GPU
+/// - exec_source: ExecSource
+/// - time_scale: real time per GPU time; divide a time by it
+/// - lost: records that did not fit into the file
+/// - note: a remark for the reader, such as why execution times are missing
+/// - device_uuid: the first device that the process used
+/// - name: the process's name for users
 #define SLUICE_TRACE_HEADER(FIELD)                              \
   FIELD(SLUICE_TRACE_ARRAY(char, 8), S8, magic)                 \
   FIELD(std::uint32_t, u4, version)                             \
@@ -48,10 +49,10 @@ enum class ExecSource : std::uint32_t {
   FIELD(SLUICE_TRACE_ARRAY(std::uint8_t, 16), V16, device_uuid) \
   FIELD(SLUICE_TRACE_ARRAY(char, 64), S64, name)
 
-/// The fields of a record. Times are ns of CLOCK_MONOTONIC. `kind` is written last.
+/// The fields of a record. Times are CLOCK_MONOTONIC ns. `kind` is written last.
 /// - correlation: number of the launch in its process, from 1
-/// - stream: the driver's id, which it never uses twice
-/// - name: of the kernel; 0: not known
+/// - stream: the driver's stream id, which is never reused
+/// - name: id of the kernel's name; 0: unknown
 #define SLUICE_TRACE_RECORD(FIELD)            \
   FIELD(std::atomic<std::uint16_t>, u2, kind) \
   FIELD(std::uint16_t, u2, flags)             \
@@ -64,8 +65,8 @@ enum class ExecSource : std::uint32_t {
   FIELD(std::uint64_t, u8, b)                 \
   FIELD(std::uint64_t, u8, name)
 
-/// The fields of a record of kName: piece `part` of a name of `length` bytes, cut into pieces of
-/// kTraceNamePiece.
+/// The fields of a kName record: piece `part` of a name of `length` bytes, cut into pieces of
+/// kTraceNamePiece bytes.
 #define SLUICE_TRACE_NAME(FIELD)                         \
   FIELD(std::atomic<std::uint16_t>, u2, kind)            \
   FIELD(std::uint16_t, u2, part)                         \
@@ -75,7 +76,7 @@ enum class ExecSource : std::uint32_t {
   FIELD(SLUICE_TRACE_ARRAY(char, 24), V24, text_goes_on) \
   FIELD(std::uint64_t, u8, name)
 
-// A comma inside a macro's argument would end it.
+// A comma inside a macro argument would end the argument.
 #define SLUICE_TRACE_ARRAY(type, size) std::array<type SLUICE_TRACE_COMMA size>
 #define SLUICE_TRACE_COMMA ,
 #define SLUICE_TRACE_MEMBER(type, code, name) type name;
@@ -92,8 +93,8 @@ struct TraceName {
   SLUICE_TRACE_NAME(SLUICE_TRACE_MEMBER)
 };
 
-/// A line each: the fields of the header, of a record and of a name, and the entries that the flags
-/// of a launch number.
+/// One line each: the fields of the header, of a record and of a name, and the entries that the
+/// flags of a launch index.
 inline constexpr std::string_view kTraceSchema =
     "header" SLUICE_TRACE_HEADER(SLUICE_TRACE_TEXT) "\n"
     "record" SLUICE_TRACE_RECORD(SLUICE_TRACE_TEXT) "\n"
@@ -113,7 +114,7 @@ inline constexpr std::string_view kTraceSchema =
 
 inline constexpr std::size_t kTraceNamePiece =
     sizeof(TraceName::text) + sizeof(TraceName::text_goes_on);
-// No padding: readers take the fields as they follow one another.
+// No padding: readers expect the fields without gaps.
 static_assert(sizeof(TraceHeader) == 592 && offsetof(TraceHeader, name) == 528);
 static_assert(sizeof(TraceHeader) <= kTraceSchemaOffset &&
               kTraceSchemaOffset + kTraceSchema.size() < kTraceHeaderSize);
@@ -121,21 +122,23 @@ static_assert(sizeof(TraceRecord) == 64 && offsetof(TraceRecord, name) == 56);
 static_assert(sizeof(TraceName) == 64 && offsetof(TraceName, name) == 56);
 
 enum class TraceKind : std::uint16_t {
-  kNothing,  ///< Not written: the process died in the middle, or the end of the file.
-  kLaunch,   ///< The driver's call on the host. flags: Entry; a: 1 for a graph; b: CUresult.
-  kExec,     ///< On the GPU. a: node of the graph that was launched, or 0.
+  kNothing,  ///< Not written: the process died while writing, or the file ends here.
+  kLaunch,   ///< A driver call on the host. flags: index of the entry; a: 1 for a graph; b:
+             ///< CUresult.
+  kExec,     ///< Execution on the GPU. a: node of the launched graph, or 0.
   kName,     ///< A piece of a kernel's name: see TraceName.
   kHold,     ///< A launching thread was held. flags: TraceHold; a: the gate; b: pid of a holder.
   kJobBegin = 6,  ///< Gates close. correlation: the client's job, from 1. flags: TraceJob.
-  kJobEnd,        ///< begin: of that record. a: when the program began the job, later than the
-                  ///< closing of the gates where it was announced or predicted; or kTraceNoJob.
-  kClock,         ///< begin: CLOCK_MONOTONIC; end: CLOCK_REALTIME at that moment.
+  kJobEnd,  ///< begin: the begin of the kJobBegin record. a: the time when the program began the
+            ///< job, which is later than the closing of the gates for an announced or predicted
+            ///< job; or kTraceNoJob.
+  kClock,   ///< begin: CLOCK_MONOTONIC; end: CLOCK_REALTIME at the same moment.
 };
 
 enum class TraceHold : std::uint16_t { kGate = 1, kEventGroup, kSyncPoint };
 enum class TraceJob : std::uint16_t { kExplicit = 1, kTransparent };
 
-/// The job that gates were closed for did not come.
+/// Field a of kJobEnd when gates were closed for a job that did not begin.
 inline constexpr std::uint64_t kTraceNoJob = ~std::uint64_t{0};
 
 }  // namespace sluice::shm

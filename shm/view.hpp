@@ -6,7 +6,7 @@
 
 namespace sluice::shm {
 
-/// A word of the board as gates.hpp wants it: every access sequentially consistent.
+/// A word of the board for gates.hpp: every access is sequentially consistent.
 class BoardWord {
  public:
   explicit BoardWord(Word& word) noexcept : word_(word) {}
@@ -23,7 +23,7 @@ class BoardWord {
   Word& word_;
 };
 
-/// The View of gates.hpp over a real board. Wakes waiters and keeps the closed time.
+/// The View of gates.hpp for a real board. Wakes waiters and adds up the closed time.
 class BoardView {
  public:
   explicit BoardView(Board& board) noexcept : board_(board) {}
@@ -41,7 +41,7 @@ class BoardView {
   void opened(int s) noexcept {
     Slot& opened_slot = slot(s);
     const std::uint64_t since = opened_slot.closed_since_ns.exchange(0);
-    // Closed time counts only while the client had work outstanding.
+    // Closed time counts only if the client had work outstanding.
     if (since != 0 && is_active(opened_slot.job.load())) {
       opened_slot.closed_ns.fetch_add(base::monotonic_ns() - since);
     }

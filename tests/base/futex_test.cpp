@@ -19,14 +19,14 @@ using Word = std::atomic<std::uint32_t>;
 
 constexpr std::uint64_t kMs = 1'000'000;
 
-TEST(Futex, DoesNotSleepOnAnotherValue) {
+TEST(Futex, ReturnsAtOnceForAnotherValue) {
   const Word word{1};
   const std::uint64_t start = monotonic_ns();
   futex_wait(word, 0, 60'000 * kMs);
   EXPECT_LT(monotonic_ns() - start, 30'000 * kMs);
 }
 
-// Every wait is bounded: nobody may be there to wake us.
+// Every wait must be bounded: a waker may never come.
 TEST(Futex, EndsByItself) {
   const Word word{0};
   const std::uint64_t start = monotonic_ns();
@@ -34,7 +34,7 @@ TEST(Futex, EndsByItself) {
   EXPECT_GE(monotonic_ns() - start, 19 * kMs);
 }
 
-TEST(Futex, LeavesErrnoAlone) {
+TEST(Futex, KeepsErrno) {
   const Word word{0};
   errno = 4711;
   futex_wait(word, 0, 1);
@@ -42,7 +42,7 @@ TEST(Futex, LeavesErrnoAlone) {
   EXPECT_EQ(errno, 4711);
 }
 
-// The original woke one waiter of several.
+// An earlier version woke only one of several waiters.
 TEST(Futex, WakesEveryProcess) {
   const Shared<std::array<Word, 2>> words;
   Word& word = (*words)[0];

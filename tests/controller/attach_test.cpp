@@ -30,7 +30,7 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   const Look look(session_);
   const base::Fd connection = connect_to(session_);
   shm::Request request = good_request(7, 3);
-  request.policy = shm::Policy{shm::PolicyKind::kSync, 5}.pack();
+  request.policy = shm::Policy{shm::PolicyKind::kSync, shm::Spacing::launches(5)}.pack();
   std::strcpy(request.device_name.data(), "Some GPU");
   std::strcpy(request.name.data(), "a\nname");
   const shm::Reply reply = ask_controller(connection.get(), request);

@@ -70,7 +70,7 @@ TEST_F(FoundBoard, AnotherLayoutVersionIsReplacedOnlyWhenNobodyUsesIt) {
     const shm::BoardMapping user = shm::BoardMapping::attach(session_);
     user.board().layout_version.store(shm::kLayoutVersion + 1);
     const std::string said = refused_with();
-    EXPECT_NE(said.find("install version " + std::to_string(shm::kLayoutVersion + 1)),
+    EXPECT_NE(said.find("layout version " + std::to_string(shm::kLayoutVersion + 1)),
               std::string::npos)
         << said;
     EXPECT_EQ(user.board().layout_version.load(), shm::kLayoutVersion + 1) << "left alone";

@@ -35,10 +35,10 @@ TEST_F(Faults, WhatAKilledClientAnnouncedIsCalledOff) {
   {
     const shm::BoardMapping mapping = use_board(session_);
     shm::Slot& slot = mapping.board().slots[static_cast<std::size_t>(low.slot())];
-    slot.room_until_ns.store(~std::uint64_t{0});
-    slot.room.store(5);
+    slot.slack_until_ns.store(~std::uint64_t{0});
+    slot.slack_ns.store(5);
     high.process().signal(SIGKILL);
-    EXPECT_TRUE(eventually([&] { return slot.room.load() == shm::kRoomOpen; }));
+    EXPECT_TRUE(eventually([&] { return slot.slack_ns.load() == shm::kUnlimitedSlack; }));
     high.process().wait();
   }
   for (FakeClient* client : {&low, &other}) client->order("leave");

@@ -79,7 +79,7 @@ std::unique_ptr<shm::Board> example_board() {
   shm::Slot& slot = board->slots[4];
   slot.info.store(shm::SlotInfo{shm::SlotState::kLive, 3, 2, 1}.pack());
   slot.pid.store(4711);
-  slot.policy.store(shm::Policy{shm::PolicyKind::kDevice, 4}.pack());
+  slot.policy.store(shm::Policy{shm::PolicyKind::kDevice, shm::Spacing::launches(4)}.pack());
   slot.gate.store(shm::bit(1) | shm::bit(7));
   slot.closed_ns.store(1'500'000'000);
   slot.job.store(13);

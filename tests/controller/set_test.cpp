@@ -76,7 +76,7 @@ TEST_F(Set, APolicyIsAskedForOnTheBoard) {
   const shm::Slot& slot = look.slot(client.slot());
   const std::uint64_t in_force = slot.policy.load();
   shm::Request request = change_of(client);
-  request.policy = shm::Policy{shm::PolicyKind::kSync, 7}.pack();
+  request.policy = shm::Policy{shm::PolicyKind::kSync, shm::Spacing::launches(7)}.pack();
   EXPECT_EQ(ask(request).status, ReplyStatus::kOk);
   EXPECT_EQ(slot.requested_policy.load(), request.policy);
   EXPECT_EQ(slot.policy.load(), in_force);
@@ -95,7 +95,7 @@ TEST_F(Set, RefusesWhatItCannotDo) {
   const auto refused = [&](ReplyStatus status, auto change) {
     shm::Request request = change_of(client);
     request.priority = 9;
-    request.policy = shm::Policy{shm::PolicyKind::kGate, 0}.pack();
+    request.policy = shm::Policy{shm::PolicyKind::kGate}.pack();
     change(request);
     const shm::Reply reply = ask(request);
     EXPECT_EQ(reply.status, status) << reply.text.data();

@@ -40,7 +40,7 @@ class Boards : public EndToEndTest {
 TEST_F(Boards, OfAnotherLayoutVersion) {
   start_controller();
   write_at(offsetof(shm::Board, layout_version), shm::kLayoutVersion + 1);
-  expect_ungated_with("has install version " + std::to_string(shm::kLayoutVersion + 1));
+  expect_ungated_with("has layout version " + std::to_string(shm::kLayoutVersion + 1));
   // With nobody left who uses it, the next controller makes a new one.
   kill_controller();
   start_controller();
@@ -57,7 +57,7 @@ TEST_F(Boards, OfAnotherLayoutVersionWithLivingClients) {
   kill_controller();
   write_at(offsetof(shm::Board, layout_version), shm::kLayoutVersion + 1);
   EXPECT_EQ(launch_controller()->wait(), 1);
-  EXPECT_EQ(count_of(log(), "processes of it still live; end them first"), 1U) << log();
+  EXPECT_EQ(count_of(log(), "processes still use it: end them first"), 1U) << log();
   EXPECT_TRUE(flows(program));
   write_at(offsetof(shm::Board, layout_version), shm::kLayoutVersion);
 }

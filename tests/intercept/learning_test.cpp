@@ -60,7 +60,7 @@ TEST_F(Learning, WaitsAreSpacedByLearnedTime) {
   begin_anew();
   for (int i = 0; i < 9; ++i) kernel(kShort);
   EXPECT_EQ(order_of_calls(), "W1111W1111W1");
-  EXPECT_EQ(slot().longest_ns.load(), 500'000U);
+  EXPECT_EQ(slot().longest_launch_ns.load(), 500'000U);
 }
 
 TEST_F(Learning, ALongLaunchHasAWaitInFrontAndBehind) {
@@ -314,7 +314,7 @@ TEST_F(Learning, AGraphWithoutWaitsIsTold) {
   EXPECT_TRUE(eventually([&] {
     ::cuGraphLaunch(graph, nullptr);
     std::this_thread::sleep_for(1ms);
-    return slot().bare_graph_ns.load() == 3'000'000;
+    return slot().ungated_graph_ns.load() == 3'000'000;
   }));
   fake::clear();
   ::cuGraphLaunch(graph, nullptr);

@@ -151,8 +151,8 @@ TEST_F(Lifecycle, AKilledClientGivesItsSlotBack) {
   EXPECT_TRUE(eventually([&] { return used() == 0; }));
 }
 
-// Seen to fail, 10 s by max_hold, without the look at job_until_ns in Watcher::enforce_max_hold(),
-// and where that was written when the gates were closed already.
+// Seen to fail, 10 s by max_hold, without the look at early_hold_until_ns in
+// Watcher::enforce_max_hold(), and where that was written when the gates were closed already.
 TEST_F(Lifecycle, AnAnnouncerThatIsStoppedHoldsNobodyForLong) {
   attach("gate");
   choose("gate", 5);
@@ -244,9 +244,9 @@ TEST_F(Lifecycle, AStoppedControllerDelaysOneLaunchOnly) {
 
 TEST_F(Lifecycle, AWorkEntryThatIsNotHookedIsShown) {
   attach("gate");
-  EXPECT_EQ(slot().unhooked_asked.load(), 0U);
+  EXPECT_EQ(slot().unhooked_lookups.load(), 0U);
   EXPECT_NE(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchGrid"), nullptr);
-  EXPECT_EQ(slot().unhooked_asked.load(), 1U);
+  EXPECT_EQ(slot().unhooked_lookups.load(), 1U);
   EXPECT_STREQ(slot().unhooked_name.data(), "cuLaunchGrid");
 }
 

@@ -73,13 +73,13 @@ TEST_F(Notices, WhoHasNoGateMakesNoneCloseEarly) {
 // Long launches must be able to see how much time is left, and find it open when all is over.
 TEST_F(Notices, TheRoomThatIsLeftIsTold) {
   attach_above();
-  EXPECT_EQ(below().room.load(), shm::kRoomOpen);
+  EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
   const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 200 * kMs);
-  EXPECT_TRUE(eventually([&] { return below().room.load() < 150 * kMs; }));
-  EXPECT_EQ(below().noticed.load(), 1U);
+  EXPECT_TRUE(eventually([&] { return below().slack_ns.load() < 150 * kMs; }));
+  EXPECT_EQ(below().announced.load(), 1U);
   EXPECT_FALSE(closed());
   const std::uint64_t job = sluice_job_begin(announced);
-  EXPECT_EQ(below().room.load(), shm::kRoomOpen);
+  EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
   EXPECT_TRUE(closed()) << "a job that comes before its time";
   sluice_job_end(job);
 }
@@ -95,12 +95,12 @@ TEST_F(Notices, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
     announced = sluice_job_announce(start);
     const std::uint64_t next = sluice_job_announce(start + 1);
     std::this_thread::sleep_for(5ms);
-    const std::uint64_t until = slot().job_until_ns.load();
+    const std::uint64_t until = slot().early_hold_until_ns.load();
     sluice_job_cancel(next);
     return closed() && until == start + 1 + 10 * kMs;
   }));
   sluice_job_begin(announced);
-  EXPECT_EQ(slot().job_until_ns.load(), 0U) << "it has begun";
+  EXPECT_EQ(slot().early_hold_until_ns.load(), 0U) << "it has begun";
 }
 
 // The same where another job was over in between. Seen to fail, none until max_hold.
@@ -111,12 +111,12 @@ TEST_F(Notices, AJobThatEndsBesideOneThatHasNotBegunLeavesItsTime) {
     const std::uint64_t next = sluice_job_announce(start);
     const std::uint64_t job = sluice_job_begin(0);
     std::this_thread::sleep_for(7ms);
-    const bool runs = slot().job_until_ns.load() == 0;
+    const bool runs = slot().early_hold_until_ns.load() == 0;
     sluice_job_end(job);
-    const std::uint64_t until = slot().job_until_ns.load();
+    const std::uint64_t until = slot().early_hold_until_ns.load();
     const bool kept = closed();
     sluice_job_begin(next);
-    const bool began = slot().job_until_ns.load() == 0;
+    const bool began = slot().early_hold_until_ns.load() == 0;
     sluice_job_end(next);
     return runs && kept && until == start + 10 * kMs && began && !closed();
   }));
@@ -152,9 +152,9 @@ TEST_F(Notices, AFarJobBehindANearOneKeepsNoRoom) {
   attach_above();
   const std::uint64_t far = sluice_job_announce(base::monotonic_ns() + 3'600'000 * kMs);
   const std::uint64_t near = sluice_job_announce(base::monotonic_ns() + 20 * kMs);
-  EXPECT_TRUE(eventually([&] { return below().room.load() != shm::kRoomOpen; }));
+  EXPECT_TRUE(eventually([&] { return below().slack_ns.load() != shm::kUnlimitedSlack; }));
   const std::uint64_t job = sluice_job_begin(near);
-  EXPECT_EQ(below().room.load(), shm::kRoomOpen);
+  EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
   sluice_job_end(job);
   sluice_job_cancel(far);
 }
@@ -163,21 +163,21 @@ TEST_F(Notices, AFarJobBehindANearOneKeepsNoRoom) {
 // Seen to fail where the last to write won.
 TEST_F(Notices, OfTwoAnnouncersTheNearerJobCounts) {
   attach_above();
-  below().room_until_ns.store(base::monotonic_ns() + 60 * kMs);  // as the other would
-  below().room.store(5);
+  below().slack_until_ns.store(base::monotonic_ns() + 60 * kMs);  // as the other would
+  below().slack_ns.store(5);
   const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 95 * kMs);
   std::this_thread::sleep_for(5ms);
-  EXPECT_EQ(below().room.load(), 5U);
-  EXPECT_TRUE(eventually([&] { return below().room.load() != 5; })) << "when that is over";
+  EXPECT_EQ(below().slack_ns.load(), 5U);
+  EXPECT_TRUE(eventually([&] { return below().slack_ns.load() != 5; })) << "when that is over";
   sluice_job_cancel(announced);
-  EXPECT_EQ(below().room.load(), shm::kRoomOpen);
+  EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
 }
 
 TEST_F(Notices, WhatIsCalledOffHoldsNobody) {
   attach_above();
   const std::uint64_t early = sluice_job_announce(base::monotonic_ns() + 5000 * kMs);
   sluice_job_cancel(early);
-  EXPECT_EQ(below().room.load(), shm::kRoomOpen);
+  EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
   const std::uint64_t late = sluice_job_announce(base::monotonic_ns());
   EXPECT_TRUE(eventually([&] { return closed(); }));
   sluice_job_cancel(late);
@@ -195,7 +195,7 @@ TEST_F(Notices, AnAnnouncementLapses) {
   const std::uint64_t ended = slot().job_times.ended.load();
   EXPECT_TRUE(eventually([&] { return closed(); }));
   EXPECT_TRUE(eventually([&] { return !closed(); }));
-  EXPECT_EQ(below().room.load(), shm::kRoomOpen);
+  EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
   EXPECT_EQ(slot().job_times.ended.load(), ended) << "it was no job";
   // Taken after that it is a job like any other.
   const std::uint64_t job = sluice_job_begin(announced);
@@ -225,7 +225,7 @@ TEST_F(Notices, AFarJobIsNotToldOfYet) {
   attach_above();
   const std::uint64_t far = sluice_job_announce(base::monotonic_ns() + 3'600'000 * kMs);
   std::this_thread::sleep_for(5ms);
-  EXPECT_EQ(below().room.load(), shm::kRoomOpen);
+  EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
   const std::uint64_t near = sluice_job_announce(base::monotonic_ns() + 2 * kMs);
   EXPECT_TRUE(eventually([&] { return closed(); })) << "the notice thread slept on";
   sluice_job_cancel(near);

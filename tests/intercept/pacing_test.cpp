@@ -258,7 +258,8 @@ TEST_F(Pacing, ADeviceWithoutStreamWaitsFallsBackToEvents) {
     EXPECT_TRUE(launcher.stops_after(4)) << "event:2";
     fake::resume();
   }
-  EXPECT_EQ(shm::Policy::unpack(slot().policy.load()), (shm::Policy{shm::PolicyKind::kEvent, 2}));
+  EXPECT_EQ(shm::Policy::unpack(slot().policy.load()),
+            (shm::Policy{shm::PolicyKind::kEvent, shm::Spacing::launches(2)}));
   const std::string said = errors();
   EXPECT_NE(said.find("using event:2"), std::string::npos) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;

@@ -32,7 +32,7 @@ class Predicted : public Above {
   void expect_nothing_done() {
     EXPECT_FALSE(some_job_is_predicted(explicit_job, 25));
     EXPECT_FALSE(notice_thread());
-    EXPECT_EQ(slot().predicted.load(), 0U);
+    EXPECT_EQ(slot().predictions.load(), 0U);
   }
   static void explicit_job() { sluice_job_end(sluice_job_begin(0)); }
   static void transparent_job() {
@@ -59,10 +59,10 @@ TEST_F(Predicted, ExplicitJobsFindTheGateClosed) {
   attach_above();
   EXPECT_TRUE(some_job_is_predicted(explicit_job));
   EXPECT_FALSE(closed()) << "open after the job";
-  EXPECT_GE(slot().predicted.load(), 1U);
-  EXPECT_GE(slot().predicted_hits.load(), 1U);
-  EXPECT_GT(slot().predicted_paid_ns.load(), 0U);
-  EXPECT_EQ(below().noticed.load(), 1U) << "long launches must look at the room";
+  EXPECT_GE(slot().predictions.load(), 1U);
+  EXPECT_GE(slot().prediction_hits.load(), 1U);
+  EXPECT_GT(slot().prediction_cost_ns.load(), 0U);
+  EXPECT_EQ(below().announced.load(), 1U) << "long launches must look at the room";
 }
 
 TEST_F(Predicted, TransparentJobsFindTheGateClosed) {
@@ -77,7 +77,7 @@ TEST_F(Predicted, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
   attach_above();
   static const shm::Word* until = nullptr;
   static std::uint64_t said = 0;
-  until = &slot().job_until_ns;
+  until = &slot().early_hold_until_ns;
   ASSERT_TRUE(some_job_is_predicted([] {
     said = until->load();
     explicit_job();
@@ -92,7 +92,7 @@ TEST_F(Predicted, BetweenJobsLongLaunchesAreFree) {
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(some_job_is_predicted(explicit_job));
     std::this_thread::sleep_for(kPeriod / 3);
-    if (below().room.load() == shm::kRoomOpen) return;  // else this machine was busy
+    if (below().slack_ns.load() == shm::kUnlimitedSlack) return;  // else this machine was busy
   }
   FAIL() << "told of a job all the time";
 }
@@ -104,7 +104,7 @@ TEST_F(Predicted, AJobThatDoesNotComeHoldsNobody) {
   std::this_thread::sleep_for(3 * kPeriod);
   for (auto until = Clock::now() + 5 * kPeriod; Clock::now() < until;) {
     ASSERT_FALSE(closed());
-    ASSERT_EQ(below().room.load(), shm::kRoomOpen);
+    ASSERT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
     std::this_thread::sleep_for(1ms);
   }
   EXPECT_EQ(slot().job.load() % 2, 0U) << "shown as active";
@@ -165,7 +165,7 @@ TEST_F(Predicted, OnlyWhereThePeriodIsLongEnough) {
     explicit_job();
   }
   EXPECT_FALSE(notice_thread());
-  EXPECT_EQ(slot().predicted.load(), 0U);
+  EXPECT_EQ(slot().predictions.load(), 0U);
 }
 
 // Jobs are regular long before somebody comes whom they are predicted for. Seen to fail where the
@@ -180,7 +180,7 @@ TEST_F(Predicted, OnlyWhereSomebodyIsBelow) {
     explicit_job();
   }
   EXPECT_FALSE(notice_thread());
-  EXPECT_EQ(slot().predicted.load(), 0U);
+  EXPECT_EQ(slot().predictions.load(), 0U);
   low_.emplace(session_, 0);
   below().policy.store(shm::parse_policy("device:200us")->pack());
   due_ = Clock::now();

@@ -48,7 +48,7 @@ TEST_F(Room, LongLaunchesWaitForRoomThenForTheGate) {
   fake::clear();
   kernel(1);
   EXPECT_EQ(order(), "GK") << "nobody ever announced a job";
-  slot().noticed.store(1);
+  slot().announced.store(1);
   fake::clear();
   kernel(1);
   EXPECT_EQ(order(), "RGK");
@@ -63,23 +63,23 @@ TEST_F(Room, LongLaunchesWaitForRoomThenForTheGate) {
 }
 
 // Who announced may be killed before the job begins.
-// Seen to fail without the look at room_until_ns in Watcher::tick().
+// Seen to fail without the look at slack_until_ns in Watcher::tick().
 TEST_F(Room, ARoomThatIsVoidIsOpened) {
   attach("device:200us");
   outrank();
-  slot().room_until_ns.store(base::monotonic_ns() + 50 * kMs);
-  slot().room.store(5);
-  EXPECT_TRUE(eventually([&] { return slot().room.load() == shm::kRoomOpen; }));
-  EXPECT_GE(base::monotonic_ns(), slot().room_until_ns.load());
+  slot().slack_until_ns.store(base::monotonic_ns() + 50 * kMs);
+  slot().slack_ns.store(5);
+  EXPECT_TRUE(eventually([&] { return slot().slack_ns.load() == shm::kUnlimitedSlack; }));
+  EXPECT_GE(base::monotonic_ns(), slot().slack_until_ns.load());
 }
 
 // Who announced may be below us by now, and then tells us no more.
 // Seen to fail without the look at outranked() in Watcher::tend_room().
 TEST_F(Room, ARoomThatNobodyMayTellIsOpened) {
   attach("device:200us");
-  slot().room_until_ns.store(base::monotonic_ns() + 3'600'000 * kMs);
-  slot().room.store(5);
-  EXPECT_TRUE(eventually([&] { return slot().room.load() == shm::kRoomOpen; }));
+  slot().slack_until_ns.store(base::monotonic_ns() + 3'600'000 * kMs);
+  slot().slack_ns.store(5);
+  EXPECT_TRUE(eventually([&] { return slot().slack_ns.load() == shm::kUnlimitedSlack; }));
 }
 
 // Prevents: where one announced job follows the other, a launch that is longer than they leave room
@@ -90,29 +90,29 @@ TEST_F(Room, WhatFindsNoRoomGoesOnAfterMaxHold) {
   board().max_hold_ns.store(200 * kMs);
   const std::uint64_t begin = base::monotonic_ns();
   EXPECT_TRUE(eventually([&] {
-    slot().room_until_ns.store(base::monotonic_ns() + 1000 * kMs);
-    slot().room.store(5);
+    slot().slack_until_ns.store(base::monotonic_ns() + 1000 * kMs);
+    slot().slack_ns.store(5);
     std::this_thread::sleep_for(1ms);
-    return slot().room.load() == shm::kRoomOpen;
+    return slot().slack_ns.load() == shm::kUnlimitedSlack;
   }));
   EXPECT_GE(base::monotonic_ns() - begin, 150 * kMs);
 }
 
 // Who closed the gate ahead of a job may be stopped before that begins. Seen to fail, held until
-// max_hold, without the look at job_until_ns in Watcher::enforce_max_hold().
+// max_hold, without the look at early_hold_until_ns in Watcher::enforce_max_hold().
 TEST_F(Room, AGateThatIsClosedForAJobThatDoesNotBeginOpens) {
   attach("device:200us");
   Critical& critical = outrank();
   shm::Slot& above = board().slots[static_cast<std::size_t>(critical.slot())];
   const std::uint64_t begin = base::monotonic_ns();
-  above.job_until_ns.store(begin + 50 * kMs);
+  above.early_hold_until_ns.store(begin + 50 * kMs);
   critical.begin();
   EXPECT_NE(slot().gate.load(), 0U);
   EXPECT_TRUE(eventually([&] { return slot().gate.load() == 0; }));
   EXPECT_GE(base::monotonic_ns(), begin + 50 * kMs);
   EXPECT_LT(base::monotonic_ns(), begin + 5000 * kMs);
   critical.end();
-  above.job_until_ns.store(0);
+  above.early_hold_until_ns.store(0);
   critical.begin();
   EXPECT_NE(slot().gate.load(), 0U) << "for that job only";
   std::this_thread::sleep_for(200ms);
@@ -125,7 +125,7 @@ TEST_F(Room, UnknownLaunchesWaitForNearJobsOnly) {
   attach("device:200us");
   outrank().begin();  // nothing is learned
   kernel(1);
-  slot().noticed.store(1);
+  slot().announced.store(1);
   fake::clear();
   kernel(2);
   EXPECT_EQ(order(), "RGK");

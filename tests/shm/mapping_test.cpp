@@ -28,12 +28,12 @@ std::string error_of(const std::function<void()>& action) {
   return {};
 }
 
-bool says(const std::string& text, const std::string& part) {
+bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// A process that uses the board of `session` from attached() until it is killed. To be made
-/// before the test has a board of its own: a forked child would inherit that.
+/// A process that uses the board of `session` from attached() until it is killed. Create it before
+/// the test maps a board: a forked child would inherit the mapping.
 class Client {
  public:
   explicit Client(const Session& session)
@@ -59,7 +59,7 @@ class Client {
   ForkedChild child_;
 };
 
-TEST(BoardMapping, NewBoardIsMadeForItsUserOnly) {
+TEST(BoardMapping, NewBoardIsPrivate) {
   const Session session;
   const auto made = BoardMapping::adopt_or_create(session.name());
   EXPECT_FALSE(made.adopted);
@@ -93,17 +93,17 @@ TEST(BoardMapping, MissingBoardIsNoBoard) {
   EXPECT_THROW(BoardMapping::inspect(session.name()), NoBoard);
 }
 
-// Two controllers on one board would give the same slot to two clients.
+// With two controllers on one board, two clients could get the same slot.
 TEST(BoardMapping, SecondControllerIsRefusedByPid) {
   const Session session;
   const auto first = BoardMapping::adopt_or_create(session.name());
   first.mapping.board().controller_pid.store(static_cast<std::uint32_t>(getpid()));
   const std::string error = error_of([&] { BoardMapping::adopt_or_create(session.name()); });
-  EXPECT_TRUE(says(error, "pid " + std::to_string(getpid()))) << error;
-  EXPECT_TRUE(says(error, session.name())) << error;
+  EXPECT_TRUE(contains(error, "pid " + std::to_string(getpid()))) << error;
+  EXPECT_TRUE(contains(error, session.name())) << error;
 }
 
-// Pending stream waits and captured graphs of a living client point into its board.
+// Pending stream waits and captured graphs of a living client contain addresses of its board.
 TEST(BoardMapping, BoardOfALivingClientIsAdopted) {
   const Session session;
   Client client(session);
@@ -131,7 +131,7 @@ TEST(BoardMapping, BoardOfADeadClientIsReplaced) {
   EXPECT_NE(second.mapping.board().board_id.load(), id);
 }
 
-// A forked child of a client must not keep a board alive that its parent has left.
+// A forked child of a client must not keep the board in use after its parent has left.
 TEST(BoardMapping, ForkedChildDoesNotCount) {
   for (const bool abandons : {true, false}) {
     const Session session;
@@ -160,12 +160,12 @@ TEST(BoardMapping, OtherLayoutIsRefusedWhileItsClientsLive) {
   ASSERT_TRUE(client.attached());
   made->mapping.board().layout_version.store(kLayoutVersion + 1);
   made.reset();
-  const std::string version = "install version " + std::to_string(kLayoutVersion + 1);
+  const std::string version = "layout version " + std::to_string(kLayoutVersion + 1);
   for (const auto& use : {+[](const std::string& name) { BoardMapping::attach(name); },
                           +[](const std::string& name) { BoardMapping::inspect(name); },
                           +[](const std::string& name) { BoardMapping::adopt_or_create(name); }}) {
     const std::string error = error_of([&] { use(session.name()); });
-    EXPECT_TRUE(says(error, version)) << error;
+    EXPECT_TRUE(contains(error, version)) << error;
   }
   client.kill();
   EXPECT_FALSE(BoardMapping::adopt_or_create(session.name()).adopted);
@@ -178,27 +178,27 @@ TEST(BoardMapping, TruncatedBoardIsRefusedThenReplaced) {
   ASSERT_EQ(ftruncate(fd, 100), 0);
   close(fd);
   const std::string error = error_of([&] { BoardMapping::attach(session.name()); });
-  EXPECT_TRUE(says(error, "truncated (100 of")) << error;
+  EXPECT_TRUE(contains(error, "truncated (100 of")) << error;
   const auto made = BoardMapping::adopt_or_create(session.name());
   EXPECT_FALSE(made.adopted);
   EXPECT_NO_THROW(BoardMapping::attach(session.name()));
 }
 
-TEST(BoardMapping, SomethingElseUnderOurNameIsNoBoard) {
+TEST(BoardMapping, OtherObjectUnderOurNameIsRefused) {
   const Session session;
   const int fd = open(session.board_file().c_str(), O_CREAT | O_RDWR, 0600);
   ASSERT_GE(fd, 0);
   ASSERT_EQ(ftruncate(fd, sizeof(Board)), 0);
   close(fd);
   const std::string error = error_of([&] { BoardMapping::attach(session.name()); });
-  EXPECT_TRUE(says(error, "is not a board")) << error;
+  EXPECT_TRUE(contains(error, "is not a board")) << error;
 }
 
 void expect_refused(const Session& session) {
   for (const auto& use : {+[](const std::string& name) { BoardMapping::attach(name); },
                           +[](const std::string& name) { BoardMapping::adopt_or_create(name); }}) {
     const std::string error = error_of([&] { use(session.name()); });
-    EXPECT_TRUE(says(error, "another user")) << error;
+    EXPECT_TRUE(contains(error, "another user")) << error;
   }
   EXPECT_TRUE(session.has_board()) << "another user's object was removed";
 }
@@ -234,7 +234,7 @@ TEST(BoardMapping, LastUserRemoves) {
   EXPECT_TRUE(test::eventually([&] { return first.remove_if_unused(socket); }));
   EXPECT_FALSE(session.has_board());
   EXPECT_NE(access(socket.c_str(), F_OK), 0) << "the socket outlived the board";
-  first.board().used.store(1);  // still mapped
+  first.board().used.store(1);  // the mapping is still valid
 }
 
 }  // namespace

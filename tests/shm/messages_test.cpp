@@ -19,7 +19,7 @@
 namespace sluice::shm {
 namespace {
 
-/// A socket that listens, with a backlog of one, and answers as the test tells it.
+/// A listening socket with a backlog of one. The test decides what the server sends.
 class Messages : public testing::Test {
  protected:
   void SetUp() override {
@@ -34,7 +34,7 @@ class Messages : public testing::Test {
   }
   void TearDown() override { close(listener); }
 
-  /// Asks a server that reads one request and sends `size` bytes; a hang-up if that is 0.
+  /// Sends a request to a server that replies with `size` bytes, or hangs up if `size` is 0.
   int ask_server_that_sends(std::size_t size) {
     std::thread server([this, size] {
       const int peer = accept(listener, nullptr, nullptr);
@@ -61,18 +61,18 @@ class Messages : public testing::Test {
 
 TEST_F(Messages, ReplyArrives) {
   EXPECT_EQ(ask_server_that_sends(sizeof(Reply)), 0);
-  EXPECT_EQ(reply.text.back(), '\0') << "text of a foreign process is not ended by us";
+  EXPECT_EQ(reply.text.back(), '\0') << "the text of another process is not terminated";
   EXPECT_EQ(reply.text.front(), '?') << "control characters reach the terminal";
 }
 
-// A controller of another build: its reply must not be taken for one of ours.
+// A reply of a controller from another build must not be mistaken for a Reply.
 TEST_F(Messages, WrongSizeIsRefused) {
   EXPECT_EQ(ask_server_that_sends(sizeof(Reply) - 1), -EPIPE);
   EXPECT_EQ(ask_server_that_sends(sizeof(Reply) + 1), -EPIPE);
   EXPECT_EQ(ask_server_that_sends(0), -EPIPE);
 }
 
-// A stopped controller must not stop whoever starts a program.
+// A stopped controller must not block the start of a program.
 TEST_F(Messages, StoppedPeerTimesOut) {
   const int fd = connect_controller(path.c_str());
   ASSERT_GE(fd, 0);
@@ -93,7 +93,7 @@ TEST_F(Messages, FullBacklogOfAStoppedPeerDoesNotBlock) {
   for (const int fd : connected) close(fd);
 }
 
-// Attach runs on the program's own threads, whose signals are the program's.
+// Attach runs on the program's own threads, and their signals belong to the program.
 TEST_F(Messages, SignalDoesNotEndTheWait) {
   struct sigaction action {};
   struct sigaction old {};
@@ -118,7 +118,7 @@ TEST_F(Messages, SignalDoesNotEndTheWait) {
   sigaction(SIGUSR1, &old, nullptr);
 }
 
-TEST_F(Messages, MissingSocketIsSaid) {
+TEST_F(Messages, MissingSocketIsReported) {
   EXPECT_EQ(connect_controller((folder.file("none.sock")).c_str()), -ENOENT);
   EXPECT_EQ(connect_controller(std::string(200, 'a').c_str()), -ENAMETOOLONG);
 }
@@ -129,9 +129,9 @@ TEST_F(Messages, SocketOfADeadControllerIsRefused) {
   EXPECT_EQ(connect_controller(path.c_str()), -ECONNREFUSED);
 }
 
-// Where the runtime folder lies in /tmp, another user may have made it first.
+// If the runtime folder is in /tmp, another user may have created it first.
 TEST_F(Messages, SocketOfAnotherUserIsRefused) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user for a while";
+  if (geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
   close(listener);
   unlink(path.c_str());
   ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);

@@ -6,17 +6,19 @@ namespace sluice::shm {
 namespace {
 
 TEST(Policy, ReadsEveryForm) {
-  EXPECT_EQ(parse_policy("none"), (Policy{PolicyKind::kNone, 0}));
-  EXPECT_EQ(parse_policy("gate"), (Policy{PolicyKind::kGate, 0}));
-  EXPECT_EQ(parse_policy("sync:1"), (Policy{PolicyKind::kSync, 1}));
-  EXPECT_EQ(parse_policy("event:2"), (Policy{PolicyKind::kEvent, 2}));
-  EXPECT_EQ(parse_policy("device:4"), (Policy{PolicyKind::kDevice, 4}));
-  EXPECT_EQ(parse_policy("device:200us"), (Policy{PolicyKind::kDevice, 200, true}));
-  EXPECT_EQ(parse_policy("device:1000000"), (Policy{PolicyKind::kDevice, Policy::kMaxN}));
+  EXPECT_EQ(parse_policy("none"), (Policy{PolicyKind::kNone}));
+  EXPECT_EQ(parse_policy("gate"), (Policy{PolicyKind::kGate}));
+  EXPECT_EQ(parse_policy("sync:1"), (Policy{PolicyKind::kSync, Spacing::launches(1)}));
+  EXPECT_EQ(parse_policy("event:2"), (Policy{PolicyKind::kEvent, Spacing::launches(2)}));
+  EXPECT_EQ(parse_policy("device:4"), (Policy{PolicyKind::kDevice, Spacing::launches(4)}));
+  EXPECT_EQ(parse_policy("device:200us"),
+            (Policy{PolicyKind::kDevice, Spacing::microseconds(200)}));
+  EXPECT_EQ(parse_policy("device:1000000"),
+            (Policy{PolicyKind::kDevice, Spacing::launches(Spacing::kMax)}));
 }
 
-// A policy that is read as something else than what was meant runs an experiment for nothing.
-TEST(Policy, RefusesEverythingElse) {
+// An experiment with a misread policy is worthless.
+TEST(Policy, RefusesOtherText) {
   for (const char* text : {"",
                            "None",
                            "gates",
@@ -50,7 +52,7 @@ TEST(Policy, RefusesEverythingElse) {
   }
 }
 
-TEST(Policy, TextAndWordGoThereAndBack) {
+TEST(Policy, SurvivesTextAndWord) {
   for (const char* text : {"none", "gate", "sync:1", "event:2", "device:1000000", "device:200us"}) {
     const Policy policy = parse_policy(text).value();
     EXPECT_EQ(to_string(policy), text);
@@ -58,7 +60,7 @@ TEST(Policy, TextAndWordGoThereAndBack) {
   }
 }
 
-// A board of a later build may hold a kind that this program does not know.
+// A board of a later build may contain a policy kind that this program does not know.
 TEST(Policy, UnknownKindHasAText) {
   EXPECT_EQ(to_string(Policy::unpack(std::uint64_t{200} << 32U)), "unknown");
 }

@@ -5,7 +5,7 @@
 namespace sluice::shm {
 namespace {
 
-TEST(PolicyText, SaysWhatWasMeant) {
+TEST(PolicyText, SuggestsTheNearestPolicy) {
   EXPECT_EQ(check_policy("device:4"), "");
   const auto expect_meant = [](const char* text, const char* meant) {
     const std::string said = check_policy(text);

@@ -22,7 +22,7 @@ using test::ForkedChild;
 using test::Shared;
 using test::Signal;
 
-/// Spins until the mutex is not held; the time that took, or nothing after 10 s.
+/// Spins until the mutex is free. Returns the time that took, or nothing after 10 s.
 std::optional<std::uint64_t> time_to_release(RobustMutex& mutex, Found& found) {
   const std::uint64_t start = base::monotonic_ns();
   for (;;) {
@@ -33,7 +33,7 @@ std::optional<std::uint64_t> time_to_release(RobustMutex& mutex, Found& found) {
   }
 }
 
-/// In a child: holds the mutex as a client does, from a thread of its own, for ever.
+/// For a child: holds the mutex indefinitely on a thread of its own, as a client does.
 void hold(RobustMutex& mutex, const Signal& taken) {
   std::thread([&] {
     if (mutex.take()) taken.raise();
@@ -52,13 +52,13 @@ TEST(RobustMutex, IsTakenOnce) {
   EXPECT_EQ(mutex->probe(), Found::kFree);
 }
 
-// The controller learns of a death by this and by nothing slower.
+// The controller learns of a death through this mutex, and through nothing slower.
 TEST(RobustMutex, SigkillReleases) {
   const Shared<RobustMutex> mutex;
   mutex->initialise();
   const Signal taken;
   ForkedChild holder([&] {
-    // Touched memory that the kernel has to tear down: the mutex must not wait for that.
+    // The kernel has to tear down this touched memory, and the mutex must not wait for that.
     std::vector<char> memory(64 << 20, 1);
     hold(*mutex, taken);
     for (;;) pause();
@@ -77,7 +77,7 @@ TEST(RobustMutex, SigkillReleases) {
   mutex->release();
 }
 
-// exec ends the client while its pid lives on.
+// exec ends the client, although its pid lives on.
 TEST(RobustMutex, ExecReleases) {
   const Shared<RobustMutex> mutex;
   mutex->initialise();
@@ -93,13 +93,13 @@ TEST(RobustMutex, ExecReleases) {
   go.raise();
   Found found{};
   const auto took = time_to_release(*mutex, found);
-  ASSERT_TRUE(took) << "held by a program that is no more";
-  std::cout << "released " << *took / 1000 << " us after the call of exec\n";
+  ASSERT_TRUE(took) << "held by a program that no longer exists";
+  std::cout << "released " << *took / 1000 << " us after exec\n";
   EXPECT_EQ(found, Found::kOwnerDied);
 }
 
-// A client may die before the controller has noticed the death of the one before.
-TEST(RobustMutex, IsTakenFromTheDead) {
+// A client may die before the controller has seen the death of the previous one.
+TEST(RobustMutex, IsTakenFromADeadOwner) {
   const Shared<RobustMutex> mutex;
   mutex->initialise();
   ForkedChild holder([&] { return mutex->take() ? 0 : 1; });

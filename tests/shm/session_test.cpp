@@ -42,7 +42,7 @@ class RuntimeDir : public testing::Test {
   std::string old_;
 };
 
-TEST_F(RuntimeDir, IsMadeForItsUserOnly) {
+TEST_F(RuntimeDir, IsPrivate) {
   base::ensure_runtime_dir();
   struct stat found {};
   ASSERT_EQ(stat(base::runtime_dir().c_str(), &found), 0);
@@ -63,7 +63,7 @@ TEST_F(RuntimeDir, FallsBackToTmp) {
   EXPECT_EQ(base::runtime_dir(), fallback);
 }
 
-// In /tmp anybody can make our folder first: a socket in it would be his.
+// In /tmp another user can create our folder first, and would then own the socket in it.
 TEST_F(RuntimeDir, OpenToOthersIsRefused) {
   ASSERT_EQ(mkdir(base::runtime_dir().c_str(), 0700), 0);
   ASSERT_EQ(chmod(base::runtime_dir().c_str(), 0750), 0);
@@ -83,11 +83,11 @@ TEST_F(RuntimeDir, AnotherUsersIsRefused) {
   EXPECT_THROW(base::ensure_runtime_dir(), std::runtime_error);
 }
 
-TEST_F(RuntimeDir, MissingBaseIsSaid) {
+TEST_F(RuntimeDir, MissingBaseIsReported) {
   setenv("XDG_RUNTIME_DIR", (folder_.file("missing")).c_str(), 1);
   try {
     base::ensure_runtime_dir();
-    FAIL() << "made a folder below a missing one";
+    FAIL() << "created a folder inside a missing one";
   } catch (const std::runtime_error& error) {
     EXPECT_NE(std::string(error.what()).find(base::runtime_dir()), std::string::npos)
         << error.what();

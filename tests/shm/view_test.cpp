@@ -14,7 +14,7 @@ namespace {
 using test::ForkedChild;
 using test::Shared;
 
-/// Slot 0 of priority 1 above slot 1 of priority 0, both live.
+/// Slot 0 (priority 1) above slot 1 (priority 0), both live.
 class View : public testing::Test {
  protected:
   View() {
@@ -38,8 +38,8 @@ TEST_F(View, JobClosesTheGateBelow) {
   EXPECT_EQ(low().closed_since_ns.load(), 0U);
 }
 
-// Held time is what the held client lost: nothing, where it had no work.
-TEST_F(View, ClosedTimeCountsOnlyBesideWork) {
+// Closed time is time lost, so it counts only while the client had work.
+TEST_F(View, ClosedTimeCountsOnlyWithWork) {
   const auto hold = [&] {
     begin_job(view, 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -54,7 +54,7 @@ TEST_F(View, ClosedTimeCountsOnlyBesideWork) {
   EXPECT_LE(low().closed_ns.load(), base::monotonic_ns() - before);
 }
 
-// The gate stays closed until the last holder ends; only then are waiters woken.
+// The gate stays closed until the last holder's job ends, and only then wakes its waiters.
 TEST_F(View, OpensWithTheLastHolder) {
   reserve(view, 2, 2, 0);
   go_live(view, 2);
@@ -87,7 +87,7 @@ TEST_F(View, WakesTheWaitersOfAnotherProcess) {
   EXPECT_EQ(waiter.wait(), 0);
 }
 
-// A waiter of a dead holder's gate sleeps on unless repair wakes it.
+// Without a wake-up by repair, a waiter at a dead holder's gate would sleep on.
 TEST_F(View, RepairWakes) {
   begin_job(view, 0);
   const std::uint32_t openings = low().wake.load();
@@ -96,7 +96,7 @@ TEST_F(View, RepairWakes) {
   EXPECT_EQ(low().wake.load(), openings + 1);
 }
 
-// All 63 slots: the model checker knows four.
+// All 63 slots: the model checker covers only four.
 TEST_F(View, EverySlotIsReached) {
   for (int slot = 2; slot < kSlots; ++slot) {
     reserve(view, slot, 0, 0);

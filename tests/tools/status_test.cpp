@@ -84,7 +84,8 @@ TEST_F(Status, SaysWhyAClientRunsUngated) {
 }
 
 TEST_F(Status, TellsThePolicyInForceFromTheOneAskedFor) {
-  add_client(0, 0, "a").policy.store(shm::Policy{shm::PolicyKind::kEvent, 2}.pack());
+  add_client(0, 0, "a").policy.store(
+      shm::Policy{shm::PolicyKind::kEvent, shm::Spacing::launches(2)}.pack());
   expect_says(text(), "event:2");
   expect_says(text(), "asked for policy device:200us, which its device cannot do");
 }
@@ -92,9 +93,9 @@ TEST_F(Status, TellsThePolicyInForceFromTheOneAskedFor) {
 TEST_F(Status, SaysWhetherPredictionsPay) {
   shm::Slot& client = add_client(0, 9, "a");
   EXPECT_EQ(text().find("predicts"), std::string::npos);
-  client.predicted.store(1234);
-  client.predicted_hits.store(1200);
-  client.predicted_paid_ns.store(std::uint64_t{1234} * 210'000);
+  client.predictions.store(1234);
+  client.prediction_hits.store(1200);
+  client.prediction_cost_ns.store(std::uint64_t{1234} * 210'000);
   expect_says(text(), "predicts its jobs: 97 % of 1234 came, 210 us of closed gates each");
   const auto json = nlohmann::json::parse(status_json(snapshot(), "s"));
   EXPECT_EQ(json["clients"][0]["predicted_hits"], 1200);
@@ -152,7 +153,7 @@ TEST_F(Status, CoverageAddsUpAndNamesTheReasons) {
   client.entries[0][shm::Count::kBypassUnattached].store(4);
   client.entries[6][shm::Count::kCaptured].store(5);
   client.entries[6][shm::Count::kBypassFailedOpen].store(1);
-  client.unhooked_asked.store(2);
+  client.unhooked_lookups.store(2);
   std::strcpy(client.unhooked_name.data(), "cuLaunchGrid");
   const shm::Snapshot taken = snapshot();
   EXPECT_EQ(taken.clients[0].launches, 100U);
@@ -171,8 +172,8 @@ TEST_F(Status, TellsWhatWasLearned) {
   shm::Slot& client = add_client(0, 0, "a");
   client.unknown_launches.store(12);
   expect_says(text(), "12 launches of unknown length got a wait each");
-  client.longest_ns.store(1400 * 1000);
-  client.bare_graph_ns.store(72 * kMs);
+  client.longest_launch_ns.store(1400 * 1000);
+  client.ungated_graph_ns.store(72 * kMs);
   expect_says(text(), "longest launch 1.4 ms, as learned");
   expect_says(text(), "72 ms");
 }
@@ -180,8 +181,8 @@ TEST_F(Status, TellsWhatWasLearned) {
 TEST_F(Status, JsonHoldsAllOfIt) {
   shm::Slot& first = add_client(0, 0, "caf\xc3");  // cut in a character
   first.entries[0][shm::Count::kGated].store(3);
-  first.longest_ns.store(5);
-  first.bare_graph_ns.store(6);
+  first.longest_launch_ns.store(5);
+  first.ungated_graph_ns.store(6);
   first.unknown_launches.store(7);
   add_client(1, 1, "b");
   hold(1, 0, kNow - kMs);
@@ -205,7 +206,8 @@ TEST_F(Status, LinesFitATerminal) {
   for (const int index : {0, 62}) {
     shm::Slot& client = add_client(index, 255, long_command.c_str());
     client.pid.store(4194304);
-    client.policy.store(shm::Policy{shm::PolicyKind::kDevice, 1'000'000}.pack());
+    client.policy.store(
+        shm::Policy{shm::PolicyKind::kDevice, shm::Spacing::launches(1'000'000)}.pack());
     client.requested_policy.store(client.policy.load());
     for (shm::EntryCounters& entry : client.entries) {
       entry[shm::Count::kGated].store(99'999'999);

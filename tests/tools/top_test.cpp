@@ -46,7 +46,8 @@ class Top : public test::BoardTest {
     for (int index = 0; index < shm::kSlots; ++index) {
       shm::Slot& client = add_client(index, index % 256, std::string(80, 'x').c_str());
       client.pid.store(4194304);
-      client.policy.store(shm::Policy{shm::PolicyKind::kDevice, 1'000'000}.pack());
+      client.policy.store(
+          shm::Policy{shm::PolicyKind::kDevice, shm::Spacing::launches(1'000'000)}.pack());
       client.entries[0][shm::Count::kGated].store(99'999'999'999);
       client.attached_ns.store(kNow - 100 * kMs);
       client.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kControllerSilent));
@@ -143,7 +144,7 @@ TEST_F(Top, ShowsWhoIsHeldByWhom) {
 
 TEST_F(Top, SaysWhatIsWrongBelowTheClients) {
   shm::Slot& client = add_client(0, 0, "a");
-  client.policy.store(shm::Policy{shm::PolicyKind::kEvent, 2}.pack());
+  client.policy.store(shm::Policy{shm::PolicyKind::kEvent, shm::Spacing::launches(2)}.pack());
   expect_says(text(), "event:2*");
   expect_says(text(), "pid 100 * asked for policy device:200us, which its device cannot do");
   set_state(0, shm::SlotState::kFailedOpen, 0);

@@ -51,14 +51,14 @@ Json client_json(const shm::ClientSnapshot& client) {
           {"bypassed", client.bypassed},
           {"waits", client.waits},
           {"max_hold_opened", client.max_hold_opened},
-          {"unhooked_asked", client.unhooked_asked},
+          {"unhooked_asked", client.unhooked_lookups},
           {"unhooked_name", client.unhooked_name},
-          {"longest_ns", client.longest_ns},
-          {"bare_graph_ns", client.bare_graph_ns},
+          {"longest_ns", client.longest_launch_ns},
+          {"bare_graph_ns", client.ungated_graph_ns},
           {"unknown_launches", client.unknown_launches},
-          {"predicted", client.predicted},
-          {"predicted_hits", client.predicted_hits},
-          {"predicted_paid_ns", client.predicted_paid_ns},
+          {"predicted", client.predictions},
+          {"predicted_hits", client.prediction_hits},
+          {"predicted_paid_ns", client.prediction_cost_ns},
           {"coverage", coverage}};
 }
 

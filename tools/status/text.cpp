@@ -66,21 +66,21 @@ std::string remarks(const shm::ClientSnapshot& client) {
   if (client.policy != client.requested_policy && client.state != shm::SlotState::kReserved) {
     add("^ " + policy_note(client));
   }
-  if (client.longest_ns != 0) {
+  if (client.longest_launch_ns != 0) {
     add(fmt::format("longest launch {:.1f} ms, as learned",
-                    static_cast<double>(client.longest_ns) / 1e6));
+                    static_cast<double>(client.longest_launch_ns) / 1e6));
   }
   if (client.unknown_launches != 0) {
     add(fmt::format("{} launches of unknown length got a wait each", client.unknown_launches));
   }
-  if (client.bare_graph_ns != 0) {
+  if (client.ungated_graph_ns != 0) {
     add(fmt::format("a graph of {} holds no waits: critical jobs may wait so long",
-                    format_duration(client.bare_graph_ns)));
+                    format_duration(client.ungated_graph_ns)));
   }
-  if (client.predicted != 0) {
+  if (client.predictions != 0) {
     add(fmt::format("predicts its jobs: {} % of {} came, {} of closed gates each",
-                    client.predicted_hits * 100 / client.predicted, client.predicted,
-                    format_duration(client.predicted_paid_ns / client.predicted)));
+                    client.prediction_hits * 100 / client.predictions, client.predictions,
+                    format_duration(client.prediction_cost_ns / client.predictions)));
   }
   if (client.max_hold_opened != 0) {
     add(fmt::format("^ max_hold opened its gate {} times", client.max_hold_opened));
@@ -148,9 +148,9 @@ std::string coverage_text(const shm::Snapshot& snapshot, std::size_t columns) {
                           "LAUNCHES", "GATED", "CAPTURED", "WAITED", "HELD", "BYPASSED");
     }
     for (const shm::EntrySnapshot& entry : client.entries) text += entry_row(entry);
-    if (client.unhooked_asked != 0) {
+    if (client.unhooked_lookups != 0) {
       text += fmt::format("  asked {} times for entries that are not hooked, last {}\n",
-                          client.unhooked_asked, client.unhooked_name);
+                          client.unhooked_lookups, client.unhooked_name);
     }
   }
   return text;

@@ -71,7 +71,7 @@ void add_notes(const shm::ClientSnapshot& client, Frame& notes) {
   if (client.max_hold_opened != 0) {
     add(fmt::format("was let go by max_hold {} times", client.max_hold_opened));
   }
-  if (client.unhooked_asked != 0) {
+  if (client.unhooked_lookups != 0) {
     add(fmt::format("asked for a work entry that is not hooked: {}", client.unhooked_name));
   }
 }
