@@ -1,8 +1,8 @@
 #pragma once
 #include "tests/protocol/model.hpp"
 
-/// The functions of shm/gates.hpp, instantiated for the model. calls.cpp is the only file that
-/// includes gates.hpp: it alone is compiled again to test a mutation of it.
+/// The functions of shm/gates.hpp, instantiated for the model. Only calls.cpp includes gates.hpp,
+/// so only calls.cpp is compiled again for each mutation.
 namespace sluice::protocol::calls {
 
 void settle(ModelView& board, int holder, int target);

@@ -10,7 +10,7 @@
 namespace sluice::protocol {
 namespace {
 
-/// Explores one scenario and prints a line about it.
+/// Explores one scenario and prints one line about it.
 Result check(const Scenario& scenario) {
   const auto start = std::chrono::steady_clock::now();
   Result result = explore(with_tick(scenario));
@@ -24,8 +24,8 @@ Result check(const Scenario& scenario) {
   return result;
 }
 
-/// 0 if some scenario finds a violation. The first states of each are tried first: most
-/// violations are near.
+/// Returns 0 if some scenario finds a violation. Explores only the first states of every scenario
+/// at first, because most violations appear early.
 int expect_violation() {
   for (const std::size_t most : {5'000U, 100'000U, 4'000'000U}) {
     for (const Scenario& scenario : all_scenarios()) {
@@ -35,15 +35,15 @@ int expect_violation() {
       return 0;
     }
   }
-  std::printf("no scenario noticed this mutation\n");
+  std::printf("no scenario found a violation\n");
   return 1;
 }
 
 }  // namespace
 }  // namespace sluice::protocol
 
-/// `protocol_check [NAME...]`: explores all or the named scenarios. 0 if all hold.
-/// `protocol_check --violated`: for a mutation of gates.hpp. 0 if one does not hold.
+/// `protocol_check [NAME...]` explores all or the named scenarios and returns 0 if all hold.
+/// `protocol_check --violated`, built with a mutated gates.hpp, returns 0 if one does not hold.
 int main(int argc, char** argv) {
   using namespace sluice::protocol;
   if (argc == 2 && std::string_view(argv[1]) == "--violated") return expect_violation();
@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
         std::any_of(scenarios.begin(), scenarios.end(),
                     [&](const Scenario& scenario) { return scenario.name == argv[i]; });
     if (known) continue;
-    // Exploring nothing must not look like a proof.
+    // A run that explores nothing must not look like a proof.
     std::fprintf(stderr,
                  "protocol_check: there is no scenario %s; without a name it explores all\n",
                  argv[i]);

@@ -25,14 +25,15 @@ class Stepper final : public Port {
  public:
   Stepper(Memory& memory, Thread& thread) : memory_(memory), thread_(thread) {}
 
-  /// Repeats the call as far as its log goes, makes one further access if `one_more`, and runs on
-  /// to the access after that, which is left in thread.next. True if the call ended instead.
+  /// Repeats the call as far as its log reaches, makes one further access if `one_more`, and runs
+  /// to the access after that, which it stores in thread.next. Returns true if the call ended
+  /// instead.
   bool run(const Call& call, bool one_more) {
     budget_ = one_more ? 1 : 0;
     cursor_ = 0;
     ModelView view(*this);
-    // The functions under test hold nothing but trivial locals, so that leaving them by longjmp is
-    // defined; an exception would do, at a hundred times the price.
+    // The tested functions have only trivial local variables, so leaving them by longjmp is
+    // defined. An exception would do the same a hundred times slower.
     if (setjmp(stop_) != 0) return false;
     thread_.previous = call.run(view, thread_.previous);
     return true;
@@ -71,7 +72,7 @@ class Stepper final : public Port {
   std::jmp_buf stop_{};
 };
 
-/// Which words the rest of each actor may read or write, learned by exploring.
+/// The words that each actor may still read or write, learned by exploring.
 struct Reach {
   std::vector<std::vector<WordSet>> read;     // [actor][call]: this call
   std::vector<std::vector<WordSet>> written;  // [actor][call]: this call
@@ -116,7 +117,7 @@ class Explorer {
 
  private:
   struct Step {
-    int actor;  // or -1 - process for the change of a process
+    int actor;  // or -1 - process when a process changes its life
     Access access;
     std::uint64_t value;
     std::uint8_t call;
@@ -172,13 +173,13 @@ class Explorer {
     enter_call(a);
   }
 
-  /// Whether the next access of `a` cannot be told apart, by anybody and at any time, from being
-  /// made later: then it is enough to make it now.
+  /// Whether a later time of the next access of `a` would never make a difference to any actor.
+  /// Then exploring it now is enough.
   bool alone(std::size_t a) {
     const Access& next = thread(a).next;
     if (next.word > kUsedWord) return false;
     const bool writes = next.kind != Kind::kLoad;
-    // A write that a death may prevent is seen at the end.
+    // A death may prevent a write, and the end state shows whether it did.
     if (writes && mortality(static_cast<std::size_t>(actor(a).process)) != Mortality::kNever) {
       return false;
     }
@@ -191,9 +192,9 @@ class Explorer {
     return true;
   }
 
-  /// Makes the step of `a`, goes on from there, takes it back. False if `only_quiet` and the step
-  /// ended a call that a death could have prevented, for which others may wait: then it is taken
-  /// back at once.
+  /// Takes the step of `a`, explores from there, and undoes the step. Returns false if `only_quiet`
+  /// and the step ended a call that a death could have prevented: other actors may wait for that
+  /// call, so the step is undone at once.
   bool descend(std::size_t a, bool only_quiet = false) {
     const Thread saved_thread = thread(a);
     const Memory saved_memory = world_.memory;
@@ -239,7 +240,7 @@ class Explorer {
     if (kind == Mortality::kNever || now == Life::kGone || now == Life::kStopped) return;
     Life next = Life::kGone;
     if (kind == Mortality::kStops) next = Life::kStopped;
-    if (kind == Mortality::kDies && now == Life::kLives) next = Life::kNoticed;
+    if (kind == Mortality::kDies && now == Life::kLives) next = Life::kFoundDead;
     const int word = life_word(static_cast<int>(process));
     path_.push_back(
         {-1 - static_cast<int>(process),
@@ -258,8 +259,8 @@ class Explorer {
   StateSet::Key key() {
     StateSet::Key key{world_.memory.hash(0), world_.memory.hash(1)};
     for (std::size_t a = 0; a < world_.threads.size(); ++a) {
-      // What a gone or stopped thread had in mind makes no difference any more; how far it had
-      // come does, to the `when` of others.
+      // The plans of a gone or stopped thread no longer matter. Its position does matter, to the
+      // `when` of other actors.
       const Thread& t = thread(a);
       const std::uint64_t place = t.call * 4U + (t.previous ? 2U : 0U) + 1U;
       key.absorb(place, place);
@@ -277,14 +278,15 @@ class Explorer {
   void check_end() {
     for (std::size_t a = 0; a < world_.threads.size(); ++a) {
       if (runs(a) && !actor(a).calls[thread(a).call].optional) {
-        return fail(actor(a).name + " waits for ever in " + actor(a).calls[thread(a).call].name);
+        return fail(actor(a).name + " waits indefinitely in " +
+                    actor(a).calls[thread(a).call].name);
       }
     }
     if (!ends_.insert({world_.memory.hash(0), world_.memory.hash(1)})) return;
-    // Between the notice of a death and the end of the process, its threads may still have
-    // something to write that the controller has not seen.
+    // After the death of a process is found and before it is gone, its threads may still write
+    // something that the controller has not seen.
     for (std::size_t p = 0; p < scenario_.processes.size(); ++p) {
-      if (life(static_cast<int>(p)) == Life::kNoticed) return;
+      if (life(static_cast<int>(p)) == Life::kFoundDead) return;
     }
     std::string broken = broken_invariant(world_.memory, scenario_, false);
     if (broken.empty()) {
@@ -306,7 +308,7 @@ class Explorer {
     text << scenario_.name << ": " << what << '\n';
     for (const Step& step : path_) {
       if (step.actor < 0) {
-        static constexpr std::array<const char*, 4> kChanges{"lives", "is noticed dead", "is gone",
+        static constexpr std::array<const char*, 4> kChanges{"lives", "is found dead", "is gone",
                                                              "is stopped"};
         text << "  " << scenario_.processes[static_cast<std::size_t>(-1 - step.actor)].name << ' '
              << kChanges[step.access.operand] << '\n';
@@ -325,7 +327,7 @@ class Explorer {
   }
 
  public:
-  /// For an exception out of explore().
+  /// The result for an exception from explore().
   Result failed(const std::string& what) {
     fail(what);
     return std::move(result_);
@@ -358,9 +360,10 @@ Thread& Thread::operator=(const Thread& other) {
 }
 
 Result explore(const Scenario& scenario, const Limits& limits) {
-  // The reduction needs to know who may ever touch which word. Start from "nobody", and repeat
-  // with what was met until nothing new is. Up to the first access outside of what is known an
-  // exploration is exact, so such an access is always met; a violation met is a real run.
+  // The reduction needs the words that each actor may ever touch. Start with no words, and repeat
+  // with the words met so far until no new ones appear. Up to the first access to an unknown word
+  // an exploration is exact, so it always finds such an access, and every violation it finds
+  // belongs to a real run.
   Reach known(scenario);
   for (;;) {
     Explorer explorer(scenario, limits, known);

@@ -3,11 +3,11 @@
 #include "tests/protocol/parts.hpp"
 #include "tests/protocol/scenarios.hpp"
 
-/// The checker itself: a checker that misses an interleaving proves nothing.
+/// Tests of the checker: a checker that misses an interleaving proves nothing.
 namespace sluice::protocol {
 namespace {
 
-/// `bits |= 1 << actor` by load and store, which loses updates, or by fetch_or, which does not.
+/// `bits |= 1 << actor`: with load and store, which lose updates, or with fetch_or, which does not.
 Scenario counters(int actors, bool atomic) {
   Scenario scenario{.name = "Counters", .processes = {{"all"}}};
   for (int a = 0; a < actors; ++a) {
@@ -25,7 +25,8 @@ Scenario counters(int actors, bool atomic) {
   return scenario;
 }
 
-// Three lost-update actors: what remains always holds the last writer's bit, and any others.
+// Three actors that lose updates: the result always contains the last writer's bit, and any of the
+// others.
 TEST(Explorer, FindsEveryLostUpdate) {
   for (const bool reduce : {true, false}) {
     EXPECT_EQ(explore(with_tick(counters(3, false)), {.reduce = reduce}).ends, 7U);
@@ -34,7 +35,7 @@ TEST(Explorer, FindsEveryLostUpdate) {
 }
 
 TEST(Explorer, CountsTheInterleavings) {
-  // Actors of one step each that commute: a state for each set of those that have run.
+  // Actors with one step each that commute: one state for each set of actors that have run.
   EXPECT_EQ(explore(with_tick(counters(2, true)), {.reduce = false}).states, 4U);
   EXPECT_EQ(explore(with_tick(counters(3, true)), {.reduce = false}).states, 8U);
 }
@@ -46,7 +47,7 @@ TEST(Explorer, KillsAtEveryStep) {
                                        return true;
                                      }}}}};
   scenario.setup = [](ModelView&) {};
-  // Ended and alive, or dead after 0 to 5 writes.
+  // Alive at the end, or dead after 0 to 5 writes.
   EXPECT_EQ(explore(with_tick(scenario)).ends, 7U);
 }
 
@@ -61,7 +62,7 @@ TEST(Explorer, ReportsACallThatDoesNotEnd) {
   EXPECT_TRUE(explore(with_tick(scenario)).violation);
 }
 
-TEST(Explorer, ReportsAnActorThatWaitsForEver) {
+TEST(Explorer, ReportsAnActorThatNeverGoesOn) {
   Scenario scenario{.name = "Wait", .processes = {{"all"}}};
   scenario.actors = {{"waiter", 0, {once(done(0, 1), begin_job(0))}}};
   scenario.setup = [](ModelView&) {};
@@ -78,7 +79,7 @@ TEST(Explorer, ReportsABrokenInvariant) {
   EXPECT_TRUE(explore(with_tick(scenario)).violation);
 }
 
-// The reduction leaves out interleavings, never an end state.
+// The reduction may omit interleavings, but never an end state.
 TEST(Explorer, ReductionKeepsEveryEndState) {
   int compared = 0;
   for (const Scenario& scenario : all_scenarios()) {

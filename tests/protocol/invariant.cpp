@@ -15,8 +15,8 @@ bool should_hold(const Memory& memory, int holder, int target) {
          memory[waived_word(target, holder)] != job;
 }
 
-/// Slots of which a writer is stopped, perhaps between two of its steps. A stopped controller may
-/// have been at work on any slot.
+/// Slots whose writers include a stopped process, which may have stopped between two steps. A
+/// stopped controller may have been changing any slot.
 std::uint64_t stopped_slots(const Memory& memory, const Scenario& scenario) {
   std::uint64_t slots = 0;
   for (std::size_t p = 0; p < scenario.processes.size(); ++p) {
@@ -27,7 +27,7 @@ std::uint64_t stopped_slots(const Memory& memory, const Scenario& scenario) {
   return slots;
 }
 
-/// What is wrong with the bit of `holder`; a writer of it being stopped if `stopped`.
+/// The fault of the bit of `holder`, or nothing. `stopped`: a writer of the bit is stopped.
 std::string broken_bit(const Memory& memory, int holder, int target, bool stopped) {
   const bool holds = (memory[gate_word(target)] >> holder) % 2 == 1;
   if (holds == (holder != target && should_hold(memory, holder, target))) return {};
@@ -46,7 +46,7 @@ std::string broken_invariant(const Memory& memory, const Scenario& scenario, boo
     if (memory.info(slot).state != SlotState::kFree) used |= std::uint64_t{1} << slot;
   }
   if (memory[kUsedWord] != used) return "used is not the set of slots that are not free";
-  // What a stopped writer left is put right by the owner's next tick, or by max_hold.
+  // The owner's next tick, or max_hold, corrects the bits that a stopped writer left.
   if (stopped != 0 && !after_tick) return {};
   for (int target = 0; target < kModelSlots; ++target) {
     const std::uint64_t gate = memory[gate_word(target)];

@@ -7,18 +7,18 @@
 
 #include "shm/board.hpp"
 
-/// A small board whose every access is a scheduling point, as a View for shm/gates.hpp.
+/// A small board for shm/gates.hpp. Every access to it is a scheduling point.
 namespace sluice::protocol {
 
 inline constexpr int kModelSlots = 4;
 inline constexpr int kMaxProcesses = 6;
 
-/// How a process is. Kept beside the words of the board, because the controller reads it.
+/// The life of a process. Stored among the model's words, because the controller reads it.
 enum class Life : std::uint8_t {
   kLives,
-  kNoticed,  ///< Its watcher's mutex was released; other threads of it may still run.
-  kGone,     ///< No thread of it runs any more.
-  kStopped,  ///< SIGSTOP for ever: it takes no step, and nobody learns of it.
+  kFoundDead,  ///< Its watcher's mutex was released; its other threads may still run.
+  kGone,       ///< None of its threads runs any more.
+  kStopped,    ///< SIGSTOP without SIGCONT: it takes no step, and no other process can see that.
 };
 
 // Indices of the model's words.
@@ -40,11 +40,11 @@ struct Access {
   Kind kind = Kind::kLoad;
   std::uint8_t word = 0;
   std::uint64_t operand = 0;
-  std::uint64_t expected = 0;  ///< Of kExchange.
+  std::uint64_t expected = 0;  ///< For kExchange.
 };
 std::string to_string(const Access& access, std::uint64_t before);
 
-/// The words, with a hash that follows every change.
+/// The words, with a hash that is updated on every change.
 class Memory {
  public:
   [[nodiscard]] std::uint64_t operator[](int word) const {
@@ -67,7 +67,7 @@ class Memory {
   std::array<std::uint64_t, 2> hash_{};
 };
 
-/// Where the accesses of a View go: to the explorer, or straight to a Memory.
+/// Receives the accesses of a View: the explorer, or a Memory.
 class Port {
  public:
   virtual std::uint64_t access(const Access& access) = 0;
@@ -93,7 +93,7 @@ class ModelWord {
 
  private:
   std::uint64_t go(Access::Kind kind, std::uint64_t operand, std::uint64_t expected = 0) const {
-    // Slots that the model leaves out: reserve() and bury() go through all 63.
+    // The model has fewer slots than the 63 that reserve() and bury() visit.
     if (word_ >= kWords) return 0;
     return port_.access({kind, word_, operand, expected});
   }
@@ -114,14 +114,14 @@ class ModelView {
   void closed(int /*slot*/) {}
   void opened(int /*slot*/) {}
 
-  /// What the controller can find out about a process (Life).
+  /// The Life of a process, as far as the controller can find it out.
   Life life(int process) { return static_cast<Life>(ModelWord(port_, life_word(process)).load()); }
 
  private:
   Port& port_;
 };
 
-/// Sends accesses straight to a memory: for preparing a scenario, and for ticks at its end.
+/// Sends accesses directly to a memory: for the setup of a scenario and the ticks at its end.
 class DirectPort final : public Port {
  public:
   explicit DirectPort(Memory& memory) : memory_(memory) {}

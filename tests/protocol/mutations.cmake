@@ -1,8 +1,8 @@
-# Each test has been seen to fail: every line of the gate protocol that does something is taken out
-# or turned round in a copy of shm/gates.hpp, and protocol_check must then find a violation. A
-# mutation that nothing notices is a line that is not needed, or a scenario that is missing.
+# Proof that the protocol tests can fail. Each mutation removes or reverses one line of a copy of
+# shm/gates.hpp, and protocol_check must then find a violation. A mutation without a violation means that
+# the line is not needed, or that a scenario is missing.
 #
-# The programs are built by the test protocol.mutations_build, not with the tree.
+# The test protocol.mutations_build builds the programs; the normal build leaves them out.
 set(gates ${PROJECT_SOURCE_DIR}/shm/gates.hpp)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${gates})
 file(READ ${gates} SLUICE_GATES)
@@ -12,12 +12,12 @@ add_test(NAME protocol.mutations_build COMMAND ${CMAKE_COMMAND} --build ${PROJEC
 set_tests_properties(protocol.mutations_build PROPERTIES
   FIXTURES_SETUP protocol_mutations LABELS protocol TIMEOUT 600 RUN_SERIAL TRUE)
 
-# sluice_mutation(NAME OLD NEW): OLD must occur once.
+# sluice_mutation(NAME OLD NEW): replaces OLD, which must occur exactly once, by NEW.
 function(sluice_mutation name old new)
   string(FIND "${SLUICE_GATES}" "${old}" first)
   string(FIND "${SLUICE_GATES}" "${old}" last REVERSE)
   if(first EQUAL -1 OR NOT first EQUAL last)
-    message(FATAL_ERROR "mutations.cmake, ${name}: its text is not once in ${gates}:\n${old}")
+    message(FATAL_ERROR "mutations.cmake, ${name}: this text must occur exactly once in ${gates}:\n${old}")
   endif()
   string(REPLACE "${old}" "${new}" mutated "${SLUICE_GATES}")
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/mutations/${name})
@@ -35,7 +35,7 @@ function(sluice_mutation name old new)
     FIXTURES_REQUIRED protocol_mutations LABELS protocol TIMEOUT 300)
 endfunction()
 
-# What is to be held.
+# holds(), open_bits()
 sluice_mutation(holds_other_devices " && h.device == t.device" "")
 sluice_mutation(holds_equal_priority "h.priority > t.priority" "h.priority >= t.priority")
 sluice_mutation(holds_failed_open_target "t.state == SlotState::kLive &&" "")
@@ -44,7 +44,7 @@ sluice_mutation(dead_holds "return lives && is_active" "return is_active")
 sluice_mutation(idle_holds "is_active(job) && t.state" "t.state")
 sluice_mutation(opens_every_bit "fetch_and(~bits)" "fetch_and(0)")
 
-# settle(): reads again everything it has read.
+# settle() reads all its inputs a second time.
 sluice_mutation(settle_reads_once "if (board.info(holder).load() == h &&" "if (true ||")
 sluice_mutation(settle_reads_holder_once "if (board.info(holder).load() == h &&" "if (")
 sluice_mutation(settle_reads_target_once "&& board.info(target).load() == t &&" "&&")
@@ -57,7 +57,7 @@ sluice_mutation(settle_ignores_waived " && waived != job) {" ") {")
 sluice_mutation(begin_counts_last
   [[  board.job(self).fetch_add(1);
   for_each_other(board.used().load(), self, [&](int target) {
-    // A look first: most slots are not below us, and a look keeps their line shared.
+    // Read first: most slots need no change, and a read keeps their cache line shared.
     const SlotInfo t = SlotInfo::unpack(board.info(target).load());
     const SlotInfo h = SlotInfo::unpack(board.info(self).load());
     if (holds(h, 1, t)) settle(board, self, target);
@@ -71,11 +71,11 @@ sluice_mutation(begin_counts_last
 sluice_mutation(begin_looks_before_it_counts
   [[  board.job(self).fetch_add(1);
   for_each_other(board.used().load(), self, [&](int target) {
-    // A]]
+    // Read]]
   [[  const std::uint64_t used = board.used().load();
   board.job(self).fetch_add(1);
   for_each_other(used, self, [&](int target) {
-    // A]])
+    // Read]])
 sluice_mutation(begin_does_not_settle
   "if (holds(h, 1, t)) settle(board, self, target);"
   "if (holds(h, 1, t)) close_bit(board, target, self);")
@@ -84,10 +84,10 @@ sluice_mutation(end_does_not_open
                  [&](int target) { open_bits(board, target, bit(self)); });
 }
 
-/// Makes every bit in the gate]]
+/// Corrects every bit in the gate]]
   [[}
 
-/// Makes every bit in the gate]])
+/// Corrects every bit in the gate]])
 sluice_mutation(end_counts_last
   [[  board.job(self).fetch_add(1);
   for_each_other(board.used().load(), self,

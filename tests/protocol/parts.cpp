@@ -26,10 +26,10 @@ bool half_made_or_dead(ModelView& board, int slot, const std::vector<Tenancy>& t
       calls::release(board, slot);
       return true;
     }
-    if (life == Life::kNoticed) calls::bury(board, slot);
+    if (life == Life::kFoundDead) calls::bury(board, slot);
     return false;
   }
-  calls::release(board, slot);  // its process never came to be
+  calls::release(board, slot);  // its process never started
   return true;
 }
 
@@ -84,8 +84,8 @@ Call if_ever(When when, Call call) {
   return call;
 }
 
-When noticed(int process) {
-  return [process](const World& world) { return world.noticed(process); };
+When found_dead(int process) {
+  return [process](const World& world) { return world.found_dead(process); };
 }
 When gone(int process) {
   return [process](const World& world) { return world.gone(process); };
@@ -98,7 +98,7 @@ When done(int actor, int calls) {
 }
 
 std::vector<Call> repair(int process, int slot) {
-  return {if_ever(noticed(process), bury(slot)), if_ever(gone(process), release(slot))};
+  return {if_ever(found_dead(process), bury(slot)), if_ever(gone(process), release(slot))};
 }
 
 Call adopt(std::vector<Tenancy> tenants) {
@@ -128,7 +128,7 @@ std::vector<Call> repair_adopted(Tenancy tenant) {
       if (its) act(board, tenant.slot);
     });
   };
-  return {if_ever(noticed(tenant.process), guarded("bury", calls::bury)),
+  return {if_ever(found_dead(tenant.process), guarded("bury", calls::bury)),
           if_ever(gone(tenant.process), guarded("release", calls::release))};
 }
 

@@ -8,14 +8,14 @@
 
 namespace sluice::protocol {
 
-/// For GoogleTest, which would print the bytes.
+/// GoogleTest would otherwise print the bytes.
 void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
 
 namespace {
 
 class Protocol : public testing::TestWithParam<Scenario> {};
 
-// Every interleaving of the scenario keeps the invariant of shm/gates.hpp, and ends.
+// Every interleaving keeps the invariant of shm/gates.hpp, and ends.
 TEST_P(Protocol, HoldsInEveryInterleaving) {
   const auto start = std::chrono::steady_clock::now();
   const Result result = explore(with_tick(GetParam()));

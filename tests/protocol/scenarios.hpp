@@ -5,11 +5,11 @@
 
 namespace sluice::protocol {
 
-std::vector<Scenario> job_scenarios();         ///< Jobs against attach; devices.
-std::vector<Scenario> priority_scenarios();    ///< Jobs against changes of priority.
-std::vector<Scenario> fail_open_scenarios();   ///< Jobs against failing open and leaving.
-std::vector<Scenario> death_scenarios();       ///< Deaths, repair, slots used again.
-std::vector<Scenario> controller_scenarios();  ///< Death of the controller, adoption.
+std::vector<Scenario> job_scenarios();         ///< Jobs during attach; several devices.
+std::vector<Scenario> priority_scenarios();    ///< Jobs during changes of priority.
+std::vector<Scenario> fail_open_scenarios();   ///< Jobs during failing open and leaving.
+std::vector<Scenario> death_scenarios();       ///< Deaths, repair, reuse of slots.
+std::vector<Scenario> controller_scenarios();  ///< Death of the controller; adoption.
 std::vector<Scenario> hold_scenarios();        ///< max_hold; stopped processes.
 
 inline std::vector<Scenario> all_scenarios() {

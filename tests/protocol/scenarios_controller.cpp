@@ -9,7 +9,7 @@ void two_live(ModelView& board) {
   attached(board, 1, 1);
 }
 
-/// A second controller, from when the first is gone.
+/// A second controller, which starts when the first is gone.
 Actor successor(int process, int first, std::vector<Tenancy> tenants) {
   std::vector<Call> calls{if_ever(gone(first), adopt(tenants))};
   for (const Tenancy& tenant : tenants) calls = calls + repair_adopted(tenant);
@@ -54,7 +54,7 @@ Scenario dies_changing_priority() {
           .setup = two_live};
 }
 
-// The target lives through it as it would: ungated while there is no controller.
+// The target fails open while there is no controller, as a real client does.
 Scenario dies_with_holder() {
   return {.name = "ControllerAndHolderDie",
           .processes = {{"holder", Mortality::kSudden, 0},

@@ -4,8 +4,8 @@
 namespace sluice::protocol {
 namespace {
 
-// Every death here is Mortality::kDies: noticed at any step, after which the other threads of the
-// process go on for any number of steps before it is gone.
+// Every death here is Mortality::kDies: found at any step, after which the other threads of the
+// process take any number of steps before it is gone.
 
 void two_live(ModelView& board) {
   attached(board, 0, 2);
@@ -27,7 +27,7 @@ Scenario holder_dies() {
           .setup = two_live};
 }
 
-// The slot of a dead holder goes to a process that is below the target, and held by it.
+// The slot of a dead holder goes to a client below the target, and the target holds it.
 Scenario holder_slot_reused() {
   return {.name = "HolderDiesSlotReused",
           .processes = {{"holder", Mortality::kDies, 0},
@@ -41,8 +41,8 @@ Scenario holder_slot_reused() {
           .setup = two_live};
 }
 
-// A holder stalls in the middle of settle() with a stale picture of a slot that dies and is used
-// again, by a client that it must not hold.
+// A holder stalls inside settle() with old values of a slot whose client dies. The slot goes to a
+// client that the holder must not hold.
 Scenario target_slot_reused(std::string name, std::uint8_t priority, std::uint8_t device) {
   return {.name = std::move(name),
           .processes = {{"holder", {}, 0},
@@ -59,7 +59,7 @@ Scenario target_slot_reused(std::string name, std::uint8_t priority, std::uint8_
           }};
 }
 
-// The same, seen from a second holder of the same target while the first one dies.
+// The same with a second holder of the same target while the first one dies.
 Scenario holder_dies_beside_holder() {
   return {.name = "HolderDiesBesideHolder",
           .processes = {{"high", {}, 0},
@@ -74,9 +74,9 @@ Scenario holder_dies_beside_holder() {
           .setup = three_live};
 }
 
-// A holder dies with a write on its way into the gate of a slot that was freed meanwhile. Two
-// actors for the one controller: it repairs in either order (and is given more freedom than it
-// has).
+// A holder dies with a pending write to the gate of a slot that is freed meanwhile. Two actors
+// represent the one controller, so that it repairs in either order; this allows more than a real
+// controller does.
 Scenario both_die() {
   return {.name = "BothDie",
           .processes = {{"holder", Mortality::kDies, 0},
@@ -89,7 +89,7 @@ Scenario both_die() {
           .setup = two_live};
 }
 
-// As before, and the freed slot is given out again.
+// The same, and the freed slot is given out again.
 Scenario both_die_and_reuse() {
   return {.name = "BothDieTargetSlotReused",
           .processes = {{"holder", Mortality::kSudden, 0},
@@ -112,7 +112,7 @@ Scenario dies_attaching() {
           .setup = [](ModelView& board) { attached(board, 0, 2); }};
 }
 
-// Two holders die together (`kill` of a whole service).
+// Two holders die together, as when a whole service is killed.
 Scenario two_holders_die() {
   return {.name = "TwoHoldersDie",
           .processes = {{"high", Mortality::kSudden, 0},

@@ -40,7 +40,7 @@ Scenario fails_open_for_good() {
           }};
 }
 
-// A client that failed open still closes the gates below it.
+// A client that has failed open still closes the gates of lower-priority clients.
 Scenario middle_fails_open() {
   return {.name = "MiddleFailsOpen",
           .processes = {{"high", {}, 0}, {"middle", {}, 1}, {"low", {}, 2}},
@@ -97,7 +97,8 @@ Scenario target_leaves_changing_priority() {
           .expect = [](const Memory& memory) { return left(memory, 1); }};
 }
 
-// A launching thread fails open (a driver wait took too long) while the watcher does, and returns.
+// A launching thread fails open (its driver wait took too long) while the watcher fails open and
+// comes back.
 Scenario fails_open_on_two_threads() {
   return {.name = "FailsOpenOnTwoThreads",
           .processes = kTwo,
@@ -107,7 +108,7 @@ Scenario fails_open_on_two_threads() {
           .setup = two_live};
 }
 
-// exit() runs on one thread while another launches its next job.
+// One thread runs exit() while another begins the next job.
 Scenario holder_leaves() {
   return {.name = "HolderLeavesInsideJob",
           .processes = kTwo,
@@ -118,7 +119,7 @@ Scenario holder_leaves() {
           .expect = [](const Memory& memory) { return left(memory, 0); }};
 }
 
-// exit() runs on one thread while the watcher finds the controller gone, or back.
+// One thread runs exit() while the watcher finds that the controller is gone or back.
 Scenario leaves_while_failing_open() {
   return {.name = "LeavesWhileFailingOpen",
           .processes = kTwo,
@@ -129,7 +130,7 @@ Scenario leaves_while_failing_open() {
           .expect = [](const Memory& memory) { return left(memory, 1); }};
 }
 
-// The threads of a process at exit are killed between any two steps; then the slot is repaired.
+// The threads of an exiting process are killed between any two steps; then the slot is repaired.
 Scenario leaves_and_is_gone() {
   return {.name = "HolderLeavesAndIsGone",
           .processes = {{"holder", Mortality::kDies, 0}, {"target", {}, 1}, {"controller"}},

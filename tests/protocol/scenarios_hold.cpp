@@ -14,7 +14,7 @@ void two_live_in_job(ModelView& board) {
   calls::begin_job(board, 0);
 }
 
-// max_hold opens for one job; the next one closes again.
+// max_hold opens the gate for one job; the next job closes it again.
 Scenario waive_and_next_job() {
   return {.name = "WaiveAndNextJob",
           .processes = {{"holder", {}, 0}, {"target", {}, 1}},
@@ -43,7 +43,7 @@ Scenario waive_and_priority() {
           .setup = two_live};
 }
 
-// What was waived of a dead holder says nothing about the next client of its slot.
+// A waived job of a dead holder has no effect on the next client of its slot.
 Scenario waived_holder_slot_reused() {
   return {.name = "WaivedHolderSlotReused",
           .processes = {{"holder", Mortality::kDies, 0},
@@ -59,7 +59,7 @@ Scenario waived_holder_slot_reused() {
             const shm::SlotInfo next = memory.info(0);
             if (next.generation == 0 || next.state != shm::SlotState::kLive) return {};
             const std::uint64_t job = memory[job_word(0)];
-            if (job % 2 == 0) return "the new client's job does not count as one";
+            if (job % 2 == 0) return "the new client's job is not counted";
             const bool waived = memory[waived_word(1, 0)] == job;  // the watcher was late
             return closed_by(memory, 1, 0) != waived ? "" : "the new client's job does not hold";
           }};
@@ -84,7 +84,7 @@ Scenario waiving_target_slot_reused() {
           }};
 }
 
-// SIGSTOP of a holder inside a job: until max_hold, then its targets run.
+// A holder is stopped inside a job. Its targets run after max_hold.
 Scenario holder_stopped() {
   return {.name = "HolderStopped",
           .processes = {{"holder", Mortality::kStops, 0}, {"target", {}, 1}, {"controller"}},
@@ -94,7 +94,7 @@ Scenario holder_stopped() {
           .setup = two_live};
 }
 
-// A holder stopped in the middle of settle() has perhaps closed a gate that must stay open.
+// A holder that is stopped inside settle() may have closed a gate that must stay open.
 Scenario holder_stopped_target_open() {
   return {.name = "HolderStoppedTargetOpen",
           .processes = {{"holder", Mortality::kStops, 0}, {"target", {}, 1}, {"leaver", {}, 2}},
@@ -123,7 +123,7 @@ Scenario holder_stopped_slot_reused() {
           .setup = two_live};
 }
 
-// SIGSTOP of the controller in the middle of anything: clients fail open, and stay so.
+// The controller is stopped at any step: clients fail open and stay so.
 Scenario controller_stopped() {
   return {.name = "ControllerStopped",
           .processes = {{"holder", {}, 0}, {"target", {}, 1}, {"controller", Mortality::kStops}},

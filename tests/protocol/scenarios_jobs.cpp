@@ -4,7 +4,7 @@
 namespace sluice::protocol {
 namespace {
 
-// A job that begins while a target attaches: either sees it or is seen by it.
+// A job begins while a target attaches: the job sees the target or the target sees the job.
 Scenario target_attaches() {
   return {.name = "TargetAttaches",
           .processes = {{"holder", {}, 0}, {"target", {}, 1}, {"controller"}},
@@ -36,7 +36,7 @@ Scenario both_attach() {
           .setup = [](ModelView&) {}};
 }
 
-// The first of two holders to end must not open the gate while the other runs.
+// The end of one holder's job must not open the gate while the other holder's job runs.
 Scenario two_holders() {
   return {.name = "TwoHolders",
           .processes = {{"high", {}, 0}, {"middle", {}, 1}, {"low", {}, 2}},
@@ -107,7 +107,7 @@ Scenario other_device_priority() {
           .always = elsewhere_open};
 }
 
-// The program launches its first work as soon as it has a slot, while the watcher goes live.
+// The program launches work as soon as it has a slot, while the watcher goes live.
 Scenario job_begins_before_live() {
   return {
       .name = "JobBeginsBeforeLive",

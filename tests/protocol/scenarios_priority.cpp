@@ -17,7 +17,7 @@ Scenario holder_changes(std::string name, std::uint8_t from, std::uint8_t to) {
           }};
 }
 
-// The third writer of the bit, the target's watcher, settles at the same time.
+// The target's watcher, the third writer of the bit, settles at the same time.
 Scenario holder_lowered_target_returns() {
   return {.name = "HolderLoweredTargetReturns",
           .processes = kTwo,
@@ -45,7 +45,8 @@ Scenario holder_raised_target_returns() {
           }};
 }
 
-// The target's own job closes the gate of the old holder as soon as it is above it.
+// When the target rises above its old holder, the target's own job closes the holder's gate at
+// once.
 Scenario target_raised_above() {
   return {.name = "TargetRaisedAboveHolder",
           .processes = kTwo,
@@ -58,7 +59,7 @@ Scenario target_raised_above() {
           }};
 }
 
-// A word that changes and changes back must not hide what was done in between.
+// A word that changes and changes back must not hide the changes in between.
 Scenario there_and_back(std::string name, std::uint8_t from, std::uint8_t to) {
   return {.name = std::move(name),
           .processes = kTwo,

@@ -5,8 +5,8 @@
 
 namespace sluice::protocol {
 
-/// A set of 128-bit hashes of states, open addressing. Two different states of ten million share
-/// a hash with a probability below 1e-24.
+/// A set of 128-bit state hashes with open addressing. Among ten million states, two share a hash
+/// with a probability below 1e-24.
 class StateSet {
  public:
   struct Key {
@@ -25,9 +25,9 @@ class StateSet {
 
   StateSet() : table_(1U << 10U) {}
 
-  /// False if it was there.
+  /// Returns false if the key was already in the set.
   bool insert(Key key) {
-    if (key == Key{}) key.low = 1;  // all zero marks a free place
+    if (key == Key{}) key.low = 1;  // a zero key marks a free place
     if (size_ * 10 > table_.size() * 7) grow();
     if (!place(key)) return false;
     ++size_;
