@@ -37,13 +37,13 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& chan
   return all;
 }
 
-/// Between fork and exec: only async-signal-safe calls.
+/// Runs in the child between fork and exec, where only async-signal-safe calls are allowed.
 [[noreturn]] void become(char* const* argv, char* const* envp, const ChildOptions& options,
                          pid_t parent) {
   if (options.own_group) setpgid(0, 0);
   if (options.signal_when_we_die != 0) {
     prctl(PR_SET_PDEATHSIG, static_cast<unsigned long>(options.signal_when_we_die));
-    // The parent may have died before the line above, and then no signal comes.
+    // If the parent died before the line above, no signal will come.
     if (getppid() != parent) _exit(127);
   }
   sigset_t none;
@@ -69,7 +69,7 @@ int wait_for(pid_t pid) {
   return exit_code(status);
 }
 
-/// Reads two pipes to their ends, whichever has something first.
+/// Reads two pipes to their ends, each as soon as it has data.
 void drain(int out_fd, std::string& out, int err_fd, std::string& err) {
   std::array<pollfd, 2> pipes{pollfd{out_fd, POLLIN, 0}, pollfd{err_fd, POLLIN, 0}};
   const std::array<std::string*, 2> texts{&out, &err};
@@ -98,8 +98,8 @@ pid_t start_child(const ChildOptions& options) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) become(argv.data(), envp.data(), options, parent);
-  if (pid < 0) throw RunError(std::string("no new process: ") + std::strerror(errno));
-  // Also here, so that the group is there whoever runs first.
+  if (pid < 0) throw RunError(std::string("cannot start a process: ") + std::strerror(errno));
+  // The child does the same, so that the group exists whichever of the two runs first.
   if (options.own_group) setpgid(pid, pid);
   return pid;
 }

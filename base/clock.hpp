@@ -5,7 +5,7 @@
 
 namespace sluice::base {
 
-/// Time of a clock in nanoseconds. Async-signal-safe, no system call where the vDSO serves it.
+/// The time of a clock in ns. Async-signal-safe; makes no system call if the vDSO has the clock.
 inline std::uint64_t clock_ns(clockid_t id) noexcept {
   timespec now{};
   clock_gettime(id, &now);
@@ -13,7 +13,7 @@ inline std::uint64_t clock_ns(clockid_t id) noexcept {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-/// The clock of everything on the board: CLOCK_MONOTONIC, ns, comparable between processes.
+/// The clock of every time on the board: CLOCK_MONOTONIC in ns, the same in all processes.
 inline std::uint64_t monotonic_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
 
 }  // namespace sluice::base

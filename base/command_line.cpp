@@ -10,8 +10,8 @@ namespace sluice::base {
 
 namespace {
 
-/// Some versions of CLI11 pass over a variable whose value is not valid; a user who set it is to
-/// hear of it.
+/// Some versions of CLI11 ignore an environment variable with an invalid value. The user who set
+/// the variable must learn of it.
 void refuse_bad_variables(CLI::App& app) {
   for (CLI::Option* option : app.get_options([](CLI::Option* o) { return o->count() == 0; })) {
     const std::string& name = option->get_envname();
@@ -78,13 +78,13 @@ void add_gpu_option(CLI::App& app, GpuChoice& choice) {
                     : text == "sim" ? GpuChoice::kSim
                                     : GpuChoice::kAuto;
          },
-         "Which GPU: auto is the real one where a driver finds a device, else the simulated one")
+         "Which GPU: auto is the real GPU if a driver finds a device, else the simulated one")
       ->default_str("auto")
       ->type_name("auto|real|sim")
       ->check([](const std::string& text) {
         return text == "auto" || text == "real" || text == "sim"
                    ? std::string()
-                   : "'" + text + "' is none of auto, real, sim";
+                   : "'" + text + "' is not one of auto, real, sim";
       });
 }
 

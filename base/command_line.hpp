@@ -6,11 +6,11 @@
 
 #include "base/error.hpp"
 
-/// What the command lines of all our programs have in common.
+/// Command-line parsing that all our programs share.
 namespace sluice::base {
 
-/// Parses the arguments. Returns nothing, or the exit code with which to end at once: --help prints
-/// the help (kExitFine), wrong usage prints one line (kExitUsage).
+/// Parses the arguments. Returns nothing, or the exit code with which to exit now: kExitFine after
+/// --help, kExitUsage after wrong usage. Prints the help or one line of error.
 [[nodiscard]] std::optional<int> parse(CLI::App& app, int argc, const char* const* argv);
 
 /// Runs the body of a program and returns its exit code. An exception becomes one line on stderr.
@@ -20,7 +20,7 @@ template <class Body>
 /// Prints `name: line` to stderr.
 void print_error(std::string_view name, std::string_view line);
 
-/// Adds --session, which SLUICE_SESSION can also set. `session` holds the default.
+/// Adds --session, with SLUICE_SESSION as its environment variable. `session` holds the default.
 void add_session_option(CLI::App& app, std::string& session);
 
 enum class GpuChoice { kAuto, kReal, kSim };

@@ -12,7 +12,7 @@ namespace sluice::base {
 
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
                 std::uint64_t timeout_ns) noexcept {
-  const int saved_errno = errno;  // called from inside hooked functions: errno is the program's
+  const int saved_errno = errno;  // the caller may be a hook, and errno belongs to the program
   timespec timeout{static_cast<time_t>(timeout_ns / 1'000'000'000U),
                    static_cast<long>(timeout_ns % 1'000'000'000U)};
   syscall(SYS_futex, &word, FUTEX_WAIT, expected, &timeout, nullptr, 0);

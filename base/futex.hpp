@@ -4,10 +4,9 @@
 
 namespace sluice::base {
 
-/// Sleeps while `word` holds `expected`, at most `timeout_ns`. Wakes early on a signal or by
-/// chance: callers re-check their condition in a loop. The word may lie in memory shared between
-/// processes. A futex instead of a pthread condition, because a condition can hang its
-/// broadcaster when a waiter was killed.
+/// Sleeps while `word` has the value `expected`, at most `timeout_ns`. May wake early, so callers
+/// check their condition in a loop. The word may be in memory shared between processes. A pthread
+/// condition is no alternative: it can hang its broadcaster after a waiter was killed.
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
                 std::uint64_t timeout_ns) noexcept;
 

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Line and column (from 1) of a byte of the text.
+/// Line and column of a byte in the text, both from 1.
 std::pair<std::size_t, std::size_t> line_and_column(const std::string& text, std::size_t byte) {
   std::size_t line = 1;
   std::size_t column = 1;
@@ -34,8 +34,8 @@ std::pair<std::size_t, std::size_t> line_and_column(const std::string& text, std
   return {line, column};
 }
 
-/// What a parser's message says after its own prefix: "[json.exception...] parse error at line 1,
-/// column 2: syntax error while ...".
+/// The part of a parser's message after its prefix, which is "[json.exception...] parse error at
+/// line 1, column 2: ".
 std::string reason_of(const std::string& message) {
   const std::size_t colon = message.find(": ");
   return colon == std::string::npos ? message : message.substr(colon + 2);
@@ -48,7 +48,7 @@ std::string shown(const json& value) {
   return text;
 }
 
-/// A key as a JSON pointer writes it.
+/// A key with the escapes of a JSON pointer.
 std::string escaped(const std::string& key) {
   std::string out;
   for (const char c : key) {
@@ -122,7 +122,7 @@ bool JsonNode::as_bool() const {
 
 std::string JsonNode::as_text() const {
   if (!value_->is_string() || value_->get_ref<const std::string&>().empty()) {
-    refuse("a text that is not empty");
+    refuse("a non-empty string");
   }
   return value_->get<std::string>();
 }

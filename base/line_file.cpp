@@ -9,7 +9,7 @@ namespace sluice::base {
 
 LineFile::LineFile(std::string path)
     : path_(std::move(path)), file_(std::fopen(path_.c_str(), "we")) {
-  if (!file_) throw RunError(path_ + ": cannot be made: " + std::strerror(errno));
+  if (!file_) throw RunError(path_ + ": cannot be created: " + std::strerror(errno));
 }
 
 void LineFile::write(const std::string& text) {

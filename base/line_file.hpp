@@ -5,8 +5,8 @@
 
 namespace sluice::base {
 
-/// A file that is written line by line. The kernel has the text when write() returns, so a SIGKILL
-/// loses nothing. Throws RunError if the file cannot be made or written.
+/// A file that is written line by line. When write() returns, the kernel has the text, so a SIGKILL
+/// loses nothing. Throws RunError if the file cannot be created or written.
 class LineFile {
  public:
   explicit LineFile(std::string path);

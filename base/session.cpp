@@ -28,7 +28,7 @@ std::string runtime_dir() {
 void ensure_runtime_dir() {
   const std::string dir = runtime_dir();
   if (mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw std::runtime_error("cannot make the folder " + dir + ": " + std::strerror(errno));
+    throw std::runtime_error("cannot create the folder " + dir + ": " + std::strerror(errno));
   }
   struct stat found {};
   if (lstat(dir.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) {

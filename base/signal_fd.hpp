@@ -12,8 +12,9 @@
 
 namespace sluice::base {
 
-/// Signals as something to poll. The constructor blocks them in this thread, so make it before the
-/// threads that must not get them. start_child() unblocks all signals in the child.
+/// Signals as a descriptor for poll(). The constructor blocks the signals in this thread, so create
+/// the object before any thread that must not receive them. start_child() unblocks all signals in
+/// the child.
 class SignalFd {
  public:
   struct Received {
@@ -27,12 +28,12 @@ class SignalFd {
     for (const int signal : signals) sigaddset(&set, signal);
     pthread_sigmask(SIG_BLOCK, &set, nullptr);
     fd_ = Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!fd_) throw RunError(std::string("no signalfd: ") + std::strerror(errno));
+    if (!fd_) throw RunError(std::string("cannot create a signalfd: ") + std::strerror(errno));
   }
 
   [[nodiscard]] int fd() const { return fd_.get(); }
 
-  /// The next signal that came. Does not wait.
+  /// The next pending signal. Does not wait.
   [[nodiscard]] Received next() const {
     signalfd_siginfo info{};
     if (read(fd_.get(), &info, sizeof(info)) != sizeof(info)) return {};

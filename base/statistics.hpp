@@ -4,8 +4,8 @@
 
 namespace sluice::base {
 
-/// The value below which the part `p` (0 to 1) of the sample lies, interpolated linearly between
-/// the two nearest ranks (as numpy does by default). NaN for an empty sample.
+/// The value below which the fraction `p` (0 to 1) of the sample lies. Interpolates linearly
+/// between the two nearest ranks, as numpy does by default. NaN for an empty sample.
 [[nodiscard]] double percentile(std::vector<double> sample, double p);
 
 /// NaN for an empty sample.

@@ -4,8 +4,8 @@
 
 namespace sluice::base {
 
-/// Columns that standard output has room for: those of its terminal, else COLUMNS (40 to 1000) as
-/// `watch` sets it; empty in a pipe or a file, where lines may be as long as they are.
+/// The width of standard output: that of its terminal, else COLUMNS (40 to 1000), which `watch`
+/// sets. Empty for a pipe or a file, where lines may have any length.
 [[nodiscard]] std::optional<std::size_t> terminal_columns();
 
 }  // namespace sluice::base

@@ -6,7 +6,7 @@
 
 namespace sluice::base {
 
-/// A device's UUID as nvidia-smi writes it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx.
+/// A device's UUID in the form of nvidia-smi: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx.
 inline std::string format_uuid(const std::array<std::uint8_t, 16>& bytes) {
   constexpr std::array<char, 17> kDigits{"0123456789abcdef"};
   std::string text = "GPU-";

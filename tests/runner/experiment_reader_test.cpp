@@ -194,7 +194,7 @@ TEST(ExperimentError, WrongTypes) {
   EXPECT_EQ(error_with("/models/0/control/control", 1),
             "exp.json: /models/0/control/control: found 1, allowed: true or false");
   EXPECT_EQ(error_with("/models/0/model_name", nullptr),
-            "exp.json: /models/0/model_name: found null, allowed: a text that is not empty");
+            "exp.json: /models/0/model_name: found null, allowed: a non-empty string");
   EXPECT_EQ(error_with("/models", 3), "exp.json: /models: found 3, allowed: a list of models");
   EXPECT_EQ(error_with("/models/0/resize_size", {720}),
             "exp.json: /models/0/resize_size: found [720], allowed: [height, width]");

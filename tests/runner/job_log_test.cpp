@@ -49,7 +49,7 @@ TEST(LineFile, SaysWhichFileCannotBeMade) {
     base::LineFile file(folder.file("no/such/folder.log"));
     FAIL() << "was made";
   } catch (const base::RunError& error) {
-    EXPECT_NE(std::string(error.what()).find("no/such/folder.log: cannot be made"),
+    EXPECT_NE(std::string(error.what()).find("no/such/folder.log: cannot be created"),
               std::string::npos)
         << error.what();
   }

@@ -221,7 +221,7 @@ TEST_F(RunTest, AWorkerThatCannotLoadEndsTheRunWithItsLastLines) {
   EXPECT_EQ(got.exit_code, 1);
   EXPECT_TRUE(std::regex_search(
       got.err, std::regex("sluice run: while loading, critical \\(pid \\d+\\) exited with 1; its "
-                          "last lines:\n.*logs/critical.csv: cannot be made: Is a directory")))
+                          "last lines:\n.*logs/critical.csv: cannot be created: Is a directory")))
       << got.err;
   EXPECT_EQ(jobs("best_effort"), 0U);  // no worker starts before all have loaded
   expect_nothing_left();

@@ -50,14 +50,14 @@ TEST_F(Usage, Exec) {
   }
   for (const char* policy : {"device", "device:0", "sync:-1", "gate:1", "fast", "event:1000001"}) {
     expect_error({"exec", "--priority", "0", "--policy", policy, "--", "true"}, 2,
-                 "'" + std::string(policy) + "' is no policy: none, gate, sync:N");
+                 "'" + std::string(policy) + "' is not a policy: none, gate, sync:N");
   }
   for (const char* session : {".a", "a/b", "a b", "123456789012345678901234567890123"}) {
     expect_error({"exec", "--priority", "0", "--session", session, "--", "true"}, 2,
                  "cannot name a session");
   }
   expect_error({"exec", "--priority", "0", "--gpu", "fake", "--", "true"}, 2,
-               "'fake' is none of auto, real, sim");
+               "'fake' is not one of auto, real, sim");
   expect_error({"exec", "--priority", "0", "--log-level", "trace", "--", "true"}, 2,
                "'trace' is none of off, warn, info, debug");
   expect_error({"exec", "--prioritty", "0", "--", "true"}, 2, "--prioritty");
@@ -68,7 +68,7 @@ TEST_F(Usage, ExecReadsVariablesAndRefusesThemAlike) {
   expect_error({"exec", "--gpu", "sim", "--", "true"}, 2, "much");
   unsetenv("SLUICE_PRIORITY");
   setenv("SLUICE_POLICY", "some", 1);
-  expect_error({"exec", "--priority", "0", "--", "true"}, 2, "'some' is no policy");
+  expect_error({"exec", "--priority", "0", "--", "true"}, 2, "'some' is not a policy");
 }
 
 // What cannot be run is said before a controller is started for it.
@@ -90,7 +90,7 @@ TEST_F(Usage, HelpNamesEveryPolicy) {
 }
 
 TEST_F(Usage, GpusAndStatus) {
-  expect_error({"gpus", "--gpu", "fake"}, 2, "'fake' is none of auto, real, sim");
+  expect_error({"gpus", "--gpu", "fake"}, 2, "'fake' is not one of auto, real, sim");
   expect_error({"gpus", "more"}, 2, "more");
   expect_error({"status", "more"}, 2, "more");
   expect_error({"status", "--session", "a/b"}, 2, "cannot name a session");
