@@ -4,8 +4,8 @@
 
 namespace sluice::engine {
 
-/// What a model's jobs are made of. A worker program brings one; the job loop does the rest.
-/// Used by one thread.
+/// The work of a model's jobs. Each worker program has one backend; the job loop does the rest. For
+/// one thread.
 class Backend {
  public:
   Backend() = default;
@@ -13,20 +13,20 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  /// One line for the log: what is run.
+  /// One line for the log that says what runs.
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// Gives the GPU all work of one job, in order. Asynchronous.
+  /// Gives the GPU all the work of one job, in order. Asynchronous.
   virtual void launch_job() = 0;
-  /// Returns when that work is done.
+  /// Waits until the GPU work of the last job has finished.
   virtual void wait_for_job() = 0;
-  /// Called after each job, outside what is measured.
+  /// Called after each job, outside the measured time.
   virtual void after_job() {}
 
   struct Memory {
     std::uint64_t allocated_bytes = 0;
     std::uint64_t reserved_bytes = 0;
   };
-  /// The most device memory this backend has held so far.
+  /// The maximum of device memory so far.
   [[nodiscard]] virtual Memory peak_memory() const { return {}; }
 };
 

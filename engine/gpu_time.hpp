@@ -7,10 +7,10 @@
 
 namespace sluice::engine {
 
-/// The GPU's time, ns since `start`: real time divided by the scale, which is 1 on a real GPU.
+/// GPU time in ns since `start`: real time divided by the scale, which is 1 on a real GPU.
 class GpuTime {
  public:
-  /// start_monotonic_ns: real, of base::monotonic_ns().
+  /// start_monotonic_ns: real time of base::monotonic_ns().
   GpuTime(double scale, std::uint64_t start_monotonic_ns)
       : scale_(scale), start_ns_(start_monotonic_ns) {}
 
@@ -18,13 +18,13 @@ class GpuTime {
     const std::uint64_t now = base::monotonic_ns();
     return now <= start_ns_ ? 0 : to_gpu_ns(now - start_ns_);
   }
-  /// Returns once now_ns() is at least `due_ns`.
+  /// Returns when now_ns() is at least `due_ns`.
   void sleep_until(std::uint64_t due_ns) const {
     const auto real = start_ns_ + to_real_ns(due_ns);
     std::this_thread::sleep_until(
         std::chrono::steady_clock::time_point(std::chrono::nanoseconds(real)));
   }
-  /// The same for short waits: the end of it is spun, since a sleep overshoots by its wake-up.
+  /// sleep_until() for short waits: spins for the last part, because a sleep ends late.
   void wait_until(std::uint64_t due_ns) const {
     constexpr std::uint64_t kSpinNs = 60'000;
     const std::uint64_t real = start_ns_ + to_real_ns(due_ns);

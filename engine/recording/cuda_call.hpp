@@ -8,8 +8,7 @@
 
 namespace sluice::engine {
 
-/// Throws base::RunError with the name of the entry that was called and the driver's word for the
-/// error.
+/// Throws base::RunError with the name of the called entry and the driver's name for the error.
 inline void check_cuda(CUresult result, std::string_view call) {
   if (result == CUDA_SUCCESS) return;
   const char* name = nullptr;
@@ -21,5 +20,5 @@ inline void check_cuda(CUresult result, std::string_view call) {
 
 }  // namespace sluice::engine
 
-/// SLUICE_CUDA(cuStreamSynchronize(stream)): the call, with its error made an exception.
+/// SLUICE_CUDA(cuStreamSynchronize(stream)): makes the call and throws if it fails.
 #define SLUICE_CUDA(call) ::sluice::engine::check_cuda((call), #call)

@@ -7,7 +7,7 @@
 
 namespace sluice::engine {
 
-/// Owner of a driver handle. A failure to destroy is ignored: nothing is left to do about it.
+/// Owner of a driver handle. Ignores a failure to destroy, which nobody could handle.
 template <class Handle, CUresult (*Destroy)(Handle)>
 class CudaObject {
  public:
@@ -35,7 +35,7 @@ using CudaEvent = CudaObject<CUevent, cuEventDestroy>;
 using CudaGraph = CudaObject<CUgraph, cuGraphDestroy>;
 using CudaGraphExec = CudaObject<CUgraphExec, cuGraphExecDestroy>;
 
-/// The primary context of a device, current in the thread that made this.
+/// The primary context of a device, current in the thread that created this object.
 class CudaContext {
  public:
   explicit CudaContext(int index) {

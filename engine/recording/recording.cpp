@@ -16,7 +16,7 @@ constexpr std::int64_t kMaxThreads = 1024;
 constexpr std::int64_t kMaxKernelNs = 60'000'000'000;
 constexpr std::int64_t kMaxLaunchNs = 3'600'000'000'000;
 
-/// Where each column that we need stands in a row.
+/// The index of each column in a row.
 struct Columns {
   std::size_t count = 0;
   std::size_t kind = 0;
@@ -32,18 +32,18 @@ Columns read_columns(const base::JsonNode& node) {
   for (const base::JsonNode& column : node.elements("a list of column names")) {
     names.push_back(column.as_text());
   }
-  const auto place = [&](const char* name) {
+  const auto index_of = [&](const char* name) {
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) node.complain(fmt::format("column \"{}\" is missing", name));
     return static_cast<std::size_t>(found - names.begin());
   };
   const auto name = std::find(names.begin(), names.end(), "name") - names.begin();
   return {names.size(),
-          place("kind"),
-          place("grid"),
-          place("block"),
-          place("duration_ns"),
-          place("launch_ns"),
+          index_of("kind"),
+          index_of("grid"),
+          index_of("block"),
+          index_of("duration_ns"),
+          index_of("launch_ns"),
           static_cast<std::size_t>(name)};
 }
 
@@ -60,11 +60,11 @@ std::uint32_t read_volume(const base::JsonNode& node, std::int64_t max) {
   return static_cast<std::uint32_t>(volume);
 }
 
-/// What tells one kernel from another, by the row it stands in.
-using Sorts = std::map<std::string, std::uint32_t>;
+/// The function of each kernel, by name, grid and block.
+using Functions = std::map<std::string, std::uint32_t>;
 
 void read_row(const base::JsonNode& node, const Columns& columns, Recording& recording,
-              Sorts& sorts) {
+              Functions& functions) {
   const auto cells = node.elements("a row, which is a list");
   if (cells.size() != columns.count) {
     node.complain(fmt::format("found {} cells, allowed: {}, as many as columns", cells.size(),
@@ -84,10 +84,10 @@ void read_row(const base::JsonNode& node, const Columns& columns, Recording& rec
   kernel.blocks = read_volume(cells[columns.grid], kMaxBlocks);
   kernel.threads = read_volume(cells[columns.block], kMaxThreads);
   const std::string name = columns.name < cells.size() ? cells[columns.name].as_text() : "";
-  const std::string sort = fmt::format("{} {} {}", kernel.blocks, kernel.threads, name);
-  const auto [at, added] = sorts.try_emplace(sort, static_cast<std::uint32_t>(sorts.size()));
+  const std::string key = fmt::format("{} {} {}", kernel.blocks, kernel.threads, name);
+  const auto [at, added] = functions.try_emplace(key, static_cast<std::uint32_t>(functions.size()));
   if (added) recording.names.push_back(name);
-  kernel.sort = at->second;
+  kernel.function = at->second;
   recording.kernels.push_back(kernel);
 }
 
@@ -108,15 +108,15 @@ Recording read_recording(const std::string& file) {
   if (const auto gpu = root.find("gpu")) recording.gpu = gpu->as_text();
   const Columns columns = read_columns(root.member("columns"));
   const base::JsonNode rows = root.member("rows");
-  Sorts sorts;
+  Functions functions;
   for (const base::JsonNode& row : rows.elements("a list of rows"))
-    read_row(row, columns, recording, sorts);
+    read_row(row, columns, recording, functions);
   if (recording.kernels.empty()) rows.complain("no kernel in this recording, nothing to replay");
 
   const std::int64_t first = recording.kernels.front().launch_ns;
   std::int64_t latest = 0;
   for (RecordedKernel& kernel : recording.kernels) {
-    // A row out of order is launched with the one before it: order counts, times only space it.
+    // Launch times must not decrease: a row that is out of order is launched with the previous row.
     latest = std::max(latest, kernel.launch_ns - first);
     kernel.launch_ns = latest;
   }

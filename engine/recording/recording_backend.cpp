@@ -37,10 +37,10 @@ std::string RecordingBackend::describe() const {
   return text;
 }
 
-/// Each sort of kernel is a function of its own, as in the model itself: traces show its name, and
-/// device:Tus learns its length (intercept/lengths.hpp).
+/// As in the model itself, kernels of different name, grid or block are different functions. So
+/// traces show the recorded names, and device:Tus learns a duration for each function.
 void RecordingBackend::launch_kernel(const RecordedKernel& kernel) {
-  spin_.launch(stream_.get(), kernel.sort, std::min(kernel.blocks, one_wave_), kernel.threads,
+  spin_.launch(stream_.get(), kernel.function, std::min(kernel.blocks, one_wave_), kernel.threads,
                kernel.duration_ns);
 }
 

@@ -9,12 +9,12 @@
 
 namespace sluice::engine {
 
-/// Replays a recorded job: kernels of the recorded lengths, in order, on one stream; one by one
-/// with the host's pauses, or as one captured CUDA graph. Grids are cut to one wave, so that a
-/// kernel's length is the recorded one.
+/// Replays a recorded job: kernels of the recorded durations, in order, on one stream. They are
+/// launched one by one with the host's pauses, or as one captured CUDA graph. Grids are limited to
+/// one wave, so that a kernel lasts as long as in the recording.
 class RecordingBackend : public Backend {
  public:
-  /// device: index of the GPU; time_scale: how much slower its time passes, 1 on a real one.
+  /// device: index of the GPU. time_scale: real time per GPU time, 1 on a real GPU.
   RecordingBackend(const ModelSpec& model, Recording recording, int device, double time_scale,
                    bool simulated);
 

@@ -9,13 +9,14 @@
 namespace sluice::engine {
 namespace {
 
-/// From start to end of a kernel that does nothing, which a spin adds to the time it is asked for.
-/// Long kernels do not notice. Chosen so that 218 kernels of 0.797 ms together take that as one
-/// graph on an H200 (driver 580, 2026-11; `sluice demo`): with 1000 they took 0.719.
+/// Duration of an empty kernel, which a spin kernel needs in addition to its spin time. Chosen so
+/// that 218 kernels of 0.797 ms in total take 0.797 ms as one graph on an H200 (driver 580,
+/// 2026-11, `sluice demo`). With 1000 they took 0.719 ms. The value hardly matters for long
+/// kernels.
 constexpr std::uint64_t kEmptyKernelNs = 600;
 
-/// Shortest time between two events around one kernel, in us: other processes' time slices only
-/// ever make it longer.
+/// The shortest time in us between two events around one kernel. The minimum is used because time
+/// slices of other processes can only make the time longer.
 template <class Launch>
 double shortest_us(CUstream stream, int repeats, Launch launch) {
   const CudaEvent before = make_event();
@@ -54,7 +55,7 @@ void SpinKernel::calibrate(CUstream stream) {
   constexpr int kRepeats = 30;
   cycles_per_us_ = 1000;
   own_ns_ = 0;
-  // The clock of an idle GPU is low: keep it busy until it has risen.
+  // The clock of an idle GPU is low. Keep the GPU busy until the clock has risen.
   for (int i = 0; i < 100; ++i) launch(unnamed_, stream, 1, 32, kLongNs);
   SLUICE_CUDA(cuStreamSynchronize(stream));
   const auto shortest_of = [&](std::uint64_t ns) {
@@ -62,8 +63,8 @@ void SpinKernel::calibrate(CUstream stream) {
   };
   const double short_us = shortest_of(kShortNs);
   const double long_us = shortest_of(kLongNs);
-  // At 1000 cycles per us both ran for as many cycles as they were given ns; what launching adds
-  // is the same for both and falls out of the difference.
+  // At 1000 cycles per us, both kernels ran for as many cycles as their durations have ns. The
+  // launch overhead is the same for both and cancels out.
   const double speed = static_cast<double>(kLongNs - kShortNs) / (long_us - short_us);
   cycles_per_us_ = static_cast<std::uint64_t>(std::clamp(speed, 1.0, 100'000.0) + 0.5);
   own_ns_ = kEmptyKernelNs;

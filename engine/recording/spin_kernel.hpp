@@ -7,18 +7,18 @@
 
 namespace sluice::engine {
 
-/// Kernels that keep the GPU busy for a given time, in the current context: `sluice_spin`, and the
-/// same under the name of each recorded kernel.
+/// Kernels that keep the GPU of the current context busy for a given time: `sluice_spin`, and
+/// copies of it under the names of recorded kernels.
 class SpinKernel {
  public:
-  /// recorded: a name for each kernel that launch() is to know, by number; names may be the same.
+  /// recorded: the names of the kernels that launch() takes by index; names may repeat.
   explicit SpinKernel(const std::vector<std::string>& recorded);
 
-  /// Measures how fast the GPU's clock runs and how long an empty kernel takes; without it (on the
-  /// simulated GPU, which takes the time itself) kernels are launched with their full length.
+  /// Measures the speed of the GPU's clock and the duration of an empty kernel. Without calibration
+  /// kernels are launched with their full duration, as the simulated GPU needs.
   void calibrate(CUstream stream);
 
-  /// Launches recorded kernel number `kernel` for `duration_ns` from start to end. Asynchronous.
+  /// Launches recorded kernel `kernel` to last `duration_ns` from start to end. Asynchronous.
   void launch(CUstream stream, std::uint32_t kernel, std::uint32_t blocks, std::uint32_t threads,
               std::uint64_t duration_ns);
 
@@ -29,7 +29,7 @@ class SpinKernel {
               std::uint64_t duration_ns);
 
   CudaModule module_;
-  CUfunction unnamed_ = nullptr;  // calibrates, and is in no recording
+  CUfunction unnamed_ = nullptr;  // for calibration only
   std::vector<CUfunction> functions_;
   std::uint64_t cycles_per_us_ = 1000;
   std::uint64_t own_ns_ = 0;

@@ -11,15 +11,15 @@ namespace sluice::engine {
 namespace {
 
 constexpr std::string_view kSpin = "sluice_spin";
-/// With prefix and number it fits the simulated GPU's log (simgpu/channel/layout.hpp).
-constexpr std::size_t kMostCharacters = 100;
+/// With prefix and number, a name fits into the simulated GPU's log (simgpu/channel/layout.hpp).
+constexpr std::size_t kMaxCharacters = 100;
 
-/// Not isalnum, which knows more letters than PTX in some locales.
+/// Not isalnum(), which accepts more letters than PTX in some locales.
 bool in_identifier(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/// One underscore for whatever stands between two runs of allowed characters.
+/// Replaces each run of other characters between two allowed ones by one underscore.
 std::string identifier(std::string_view name) {
   std::string text;
   bool gap = false;
@@ -30,7 +30,7 @@ std::string identifier(std::string_view name) {
     }
     gap = !in_identifier(c);
   }
-  text.resize(std::min(text.size(), kMostCharacters));
+  text.resize(std::min(text.size(), kMaxCharacters));
   return text.empty() ? "kernel" : text;
 }
 

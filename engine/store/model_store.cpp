@@ -24,7 +24,7 @@ std::string command_line(const std::vector<std::string>& args) {
   return fmt::format("sluice {}", fmt::join(args, " "));
 }
 
-/// One question to the store. Every way in which it can fail names the command that mends it.
+/// One search in the store. Every error names the command that solves it.
 class Search {
  public:
   Search(const ModelStore& store, const ModelSpec& model, const TorchTarget& target,
@@ -41,7 +41,7 @@ class Search {
     try {
       return choose(base::parse_json_file(description), folder);
     } catch (const json::exception& error) {
-      missing(fmt::format("{} is not understood ({})", description, error.what()), true);
+      missing(fmt::format("{} cannot be understood ({})", description, error.what()), true);
     }
   }
 
@@ -59,7 +59,7 @@ class Search {
     return found;
   }
 
-  /// Of those that fit, one of float32 if there is one.
+  /// Returns a matching variant, of type float32 if there is one.
   json matching(const json& variants, const std::string& task) {
     json best;
     for (const json& variant : variants) {
@@ -76,7 +76,7 @@ class Search {
   bool fits(const json& variant, const std::string& task) {
     if (variant.at("format") != model_.backend) return false;
     if (model_.backend == "aoti") return fits_compiled(variant);
-    // Where the experiment scales the input, the model's own resizing would undo it.
+    // If the experiment scales the input, the model's own resizing would undo that.
     return task != "detection" || variant.value("resizes", false) != model_.resize.has_value();
   }
 
@@ -95,7 +95,7 @@ class Search {
     if (!fs::exists(found.file)) missing("the store lacks " + found.file, true);
     if (found.format != "aoti") return;
     if (found.torch_version != target_.torch_version) {
-      missing(fmt::format("{} was compiled by torch {} and runs with no other, but this build has "
+      missing(fmt::format("{} was compiled by torch {} and works with no other, but this build has "
                           "{}",
                           found.file, found.torch_version, target_.torch_version),
               true);
@@ -134,7 +134,7 @@ class Search {
 
   [[noreturn]] void missing(const std::string& what, bool force = false) const {
     const auto args = export_args(force);
-    throw MissingModel(fmt::format("{}: {}; this makes it: {}", where_, what, command_line(args)),
+    throw MissingModel(fmt::format("{}: {}; create it with: {}", where_, what, command_line(args)),
                        args);
   }
 
@@ -142,7 +142,7 @@ class Search {
   const ModelSpec& model_;
   const TorchTarget& target_;
   std::string where_;
-  std::set<std::string> others_;  ///< Packages of the model for something else.
+  std::set<std::string> others_;  ///< Packages of this model for other targets.
 };
 
 }  // namespace

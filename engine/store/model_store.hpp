@@ -9,47 +9,48 @@
 
 namespace sluice::engine {
 
-/// The folder of exported models, one folder per model with a model.json that describes its
-/// variants. Written by `sluice models export`.
+/// The folder of exported models. Each model has a folder with a model.json that describes its
+/// variants. `sluice models export` writes the store.
 struct ModelStore {
   std::filesystem::path folder;
-  bool named = false;  ///< By --store, so that commands we propose have to name it too.
+  bool named = false;  ///< Named by --store, so suggested commands must name the store too.
 };
 
-/// `option` if it is given, else $SLUICE_MODELS, else sluice/models in the user's data folder.
+/// The store at `option` if that is not empty, else at $SLUICE_MODELS, else at sluice/models in the
+/// user's data folder.
 [[nodiscard]] ModelStore model_store(const std::string& option);
 
-/// Where a model is to run.
+/// The device and the LibTorch that will run a model.
 struct TorchTarget {
   bool cuda = false;
-  std::string gpu_arch;       ///< For instance "sm_90"; empty if unknown, then it is not compared.
-  std::string torch_version;  ///< Of the LibTorch that will run it, "2.11.0".
+  std::string gpu_arch;       ///< Such as "sm_90"; empty if unknown, and then not compared.
+  std::string torch_version;  ///< The LibTorch that will run the model, such as "2.11.0".
 };
 
-/// One variant of a model in the store: a file, and what it takes.
+/// One variant of a model in the store: its file and its requirements.
 struct StoredModel {
-  std::string file;  ///< Its path.
+  std::string file;  ///< The path.
   std::string format;
   std::string task;                 ///< classification, detection, segmentation or text.
-  std::vector<std::int64_t> input;  ///< Of one item of a batch; 0: any size.
+  std::vector<std::int64_t> input;  ///< Shape of one item of a batch; 0: any size.
   std::string dtype;
-  std::string torch_version;  ///< Of the export.
+  std::string torch_version;  ///< The torch that exported the model.
 };
 
-/// The store lacks what an experiment needs, and an export would make it.
+/// The store lacks a model that an experiment needs, and an export would create it.
 class MissingModel : public base::UsageError {
  public:
   MissingModel(const std::string& what, std::vector<std::string> export_args);
-  /// What follows `sluice` in the command that makes it.
+  /// The arguments of `sluice` for that export.
   [[nodiscard]] const std::vector<std::string>& export_args() const { return export_args_; }
 
  private:
   std::vector<std::string> export_args_;
 };
 
-/// The variant that runs `model` on `target`. `where` (file and JSON path) stands in front of
-/// errors. Throws MissingModel, or base::UsageError where the experiment asks for what no export
-/// makes.
+/// The variant that runs `model` on `target`. `where` (file and JSON path) comes first in error
+/// messages. Throws MissingModel, or base::UsageError if no export can create what the experiment
+/// asks for.
 [[nodiscard]] StoredModel find_stored_model(const ModelStore& store, const ModelSpec& model,
                                             const TorchTarget& target, const std::string& where);
 

@@ -38,8 +38,9 @@ class CompiledNetwork : public Network {
   }
 
  private:
-  /// The loader unpacks the package into /tmp/XXXXXX, and removes that in its destructor; but a
-  /// worker's usual end is SIGKILL. After the first run everything in there has been loaded.
+  /// Removes the folder /tmp/XXXXXX into which the loader unpacks the package. The loader removes
+  /// it in its destructor, which never runs because workers normally end by SIGKILL. After the
+  /// first run all files in the folder are loaded.
   void remove_unpacked() {
     unpacked_ = false;
     for (const fs::path library : loaded_libraries()) {

@@ -25,13 +25,14 @@ class CapturedNetwork : public Network {
  private:
   std::unique_ptr<Network> network_;
   at::cuda::CUDAGraph graph_;
-  c10::IValue outputs_;  // In the graph's own memory.
+  c10::IValue outputs_;  // in the graph's memory
 };
 
 }  // namespace
 
 std::unique_ptr<Network> capture(std::unique_ptr<Network> network) {
-  // What is made on first use (handles, workspaces, compiled kernels) cannot be made in a capture.
+  // Handles, workspaces and compiled kernels are created on first use, and cannot be created during
+  // a capture.
   constexpr int kWarmUps = 3;
   for (int i = 0; i < kWarmUps; ++i) static_cast<void>(network->run());
   synchronise_stream();

@@ -5,9 +5,9 @@
 
 namespace sluice::engine {
 
-/// `network`, captured into one CUDA graph on the current stream, which must not be the default
-/// one: run() replays it, and returns the same outputs every time. Throws base::RunError if the
-/// network cannot be captured (it waits for the GPU, or its work depends on what it computed).
+/// Captures `network` into one CUDA graph on the current stream, which must not be the default
+/// stream. run() then replays the graph and always returns the same outputs. Throws base::RunError
+/// if the network cannot be captured, for example because it waits for the GPU.
 [[nodiscard]] std::unique_ptr<Network> capture(std::unique_ptr<Network> network);
 
 }  // namespace sluice::engine

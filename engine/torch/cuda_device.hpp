@@ -7,19 +7,19 @@
 
 namespace sluice::engine {
 
-/// Makes a GPU the current one of this thread. Throws base::RunError if LibTorch cannot use it.
+/// Makes a GPU current in this thread. Throws base::RunError if LibTorch cannot use the GPU.
 void use_gpu(const c10::Device& device);
 
-/// Makes a stream of its own the current one of this thread: the default one cannot be captured.
+/// Makes a new stream current in this thread, because the default stream cannot be captured.
 void use_side_stream();
 
 /// Waits for the current stream.
 void synchronise_stream();
 
-/// What LibTorch's allocator has held at most on a GPU.
+/// The maximum of GPU memory that LibTorch's allocator has held.
 [[nodiscard]] Backend::Memory peak_gpu_memory(const c10::Device& device);
 
-/// Path of the library of LibTorch that is loaded.
+/// Path of the loaded LibTorch library.
 [[nodiscard]] std::string loaded_torch_library();
 
 }  // namespace sluice::engine

@@ -20,13 +20,13 @@ bool synthetic(const ModelSpec& model) {
   return model.input_file_path.empty() || model.input_file_path == "synthetic";
 }
 
-/// Tokens below every vocabulary in use.
+/// Token ids that are valid in every vocabulary in use.
 at::Tensor synthetic_text(const StoredModel& stored, const at::Generator& random) {
   constexpr std::int64_t kTokens = 1000;
   return at::randint(kTokens, stored.input, random, at::TensorOptions().dtype(at::kLong));
 }
 
-/// The size at which the model gets its image; nothing: as the image is.
+/// The size that the model expects; nothing if the image keeps its size.
 std::optional<Size> wanted_size(const ModelSpec& model, const StoredModel& stored) {
   if (model.resize) return Size{model.resize->first, model.resize->second};
   if (stored.input.at(1) > 0 && stored.input.at(2) > 0) {
@@ -42,15 +42,15 @@ at::Tensor scale(const at::Tensor& image, const Size& size) {
       .squeeze(0);
 }
 
-/// torchvision's presets for classification and segmentation. Its detection models do it
-/// themselves.
+/// The normalisation of torchvision's presets for classification and segmentation. Detection models
+/// normalise inside.
 at::Tensor normalise(const at::Tensor& image) {
   const auto mean = at::tensor({0.485F, 0.456F, 0.406F}).view({3, 1, 1});
   const auto deviation = at::tensor({0.229F, 0.224F, 0.225F}).view({3, 1, 1});
   return (image - mean) / deviation;
 }
 
-/// [3, height, width], values 0 to 1.
+/// Returns [3, height, width] with values from 0 to 1.
 at::Tensor make_image(const ModelSpec& model, const StoredModel& stored,
                       const at::Generator& random) {
   if (stored.input.size() != 3 || stored.input[0] != 3) {

@@ -6,7 +6,7 @@
 
 namespace sluice::engine {
 
-/// Marks the jobs for Nsight Systems; nothing where the NVTX headers were missing at the build.
+/// Marks the jobs for Nsight Systems. Does nothing if the build had no NVTX headers.
 inline void begin_job_range() {
 #ifdef SLUICE_HAS_NVTX
   nvtxRangePushA("sluice job");

@@ -7,7 +7,7 @@
 
 namespace sluice::engine {
 
-/// A loaded model together with its input. Used by one thread.
+/// A loaded model with its input. For one thread.
 class Network {
  public:
   Network() = default;
@@ -15,16 +15,16 @@ class Network {
   Network& operator=(const Network&) = delete;
   virtual ~Network() = default;
 
-  /// Computes the outputs, on the current stream. Asynchronous on a GPU.
+  /// Computes the outputs on the current stream. Asynchronous on a GPU.
   [[nodiscard]] virtual c10::IValue run() = 0;
 };
 
-/// A TorchScript file. `batch` has the batch as its first dimension; a detection model gets its
-/// items one by one, in a list.
+/// Loads a TorchScript file. The first dimension of `batch` is the batch; a detection model gets a
+/// list of the items.
 [[nodiscard]] std::unique_ptr<Network> load_scripted(const StoredModel& model,
                                                      const at::Tensor& batch);
 
-/// A package of AOTInductor, compiled for the device that `batch` is on.
+/// Loads an AOTInductor package, which must be compiled for the device of `batch`.
 [[nodiscard]] std::unique_ptr<Network> load_compiled(const StoredModel& model,
                                                      const at::Tensor& batch);
 

@@ -18,7 +18,7 @@ void be_deterministic() {
   auto& context = at::globalContext();
   context.setDeterministicCuDNN(true);
   context.setBenchmarkCuDNN(false);
-  // An operator without a deterministic form warns: the digests will show whether it matters.
+  // An operator without a deterministic form only warns; the digests show whether this matters.
   context.setDeterministicAlgorithms(true, /*warn_only=*/true);
 }
 
@@ -57,8 +57,8 @@ void TorchBackend::load() {
     network_ = capture(std::move(network_));
     return;
   }
-  // TorchScript compiles on its second run what it saw in the first. On a CPU nothing is measured
-  // that would be worth the time.
+  // TorchScript compiles in the second run what it profiled in the first. On a CPU nothing is
+  // measured, so warm-up runs would only cost time.
   constexpr int kWarmUps = 3;
   for (int i = 0; device_.is_cuda() && i < kWarmUps; ++i) outputs_ = network_->run();
 }

@@ -12,12 +12,12 @@
 
 namespace sluice::engine {
 
-/// A PyTorch model: every job is one inference on the same input, on a GPU or on the CPU.
+/// A PyTorch model. Every job is one inference on the same input, on a GPU or the CPU.
 class TorchBackend : public Backend {
  public:
-  /// Loads the model and its input. With a `digest_file` every job's outputs are hashed into it,
-  /// and LibTorch is set to deterministic algorithms. Throws base::RunError, OutOfMemory where the
-  /// GPU's memory does not suffice.
+  /// Loads the model and its input. If `digest_file` is not empty, the digest of every job's
+  /// outputs is written to it, and LibTorch uses deterministic algorithms. Throws base::RunError,
+  /// or OutOfMemory if the GPU has too little memory.
   TorchBackend(const ModelSpec& model, StoredModel stored, const c10::Device& device,
                const std::string& digest_file);
 
@@ -29,7 +29,7 @@ class TorchBackend : public Backend {
 
  private:
   void load();
-  /// Runs `step` with LibTorch's errors made ours.
+  /// Runs `step` and turns errors of LibTorch into base::RunError.
   template <class Step>
   void guarded(Step step) const;
 

@@ -33,7 +33,7 @@ std::string one_line(const std::exception& error) {
   for (std::string line; std::getline(lines, line);) {
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
     if (first.empty()) first = line;
-    // What the TorchScript interpreter puts after its trace.
+    // The line that the TorchScript interpreter prints after its trace.
     if (line.starts_with("RuntimeError: ") || line.starts_with("torch.")) last_error = line;
     if (says_out_of_memory(line)) return without_prefix(line);
   }

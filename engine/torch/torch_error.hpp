@@ -6,17 +6,17 @@
 
 namespace sluice::engine {
 
-/// The model and its input need more memory than the GPU has left. The run goes on without it.
+/// The model and its input need more memory than the GPU has left. The run goes on without the
+/// model.
 class OutOfMemory : public base::RunError {
  public:
   using base::RunError::RunError;
 };
 
-/// The sentence of an error of LibTorch that says what is wrong, without its traces of two stacks
-/// and of the model's source.
+/// The line of a LibTorch error that names the cause, without stack traces and source excerpts.
 [[nodiscard]] std::string one_line(const std::exception& error);
 
-/// Throws what LibTorch threw again as base::RunError, or OutOfMemory, with `what` in front.
+/// Rethrows a LibTorch error as base::RunError or OutOfMemory. `what` comes first in the message.
 [[noreturn]] void rethrow_torch_error(const std::exception& error, const std::string& what);
 
 }  // namespace sluice::engine

@@ -14,12 +14,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The torchvision beside the torch that this process has loaded, else where it was when this
-/// program was built.
+/// The torchvision next to the torch that this process has loaded, else the one found at build
+/// time.
 fs::path torchvision_folder() {
-  const fs::path beside_torch =
+  const fs::path next_to_torch =
       fs::path(loaded_torch_library()).parent_path() / "../../torchvision";
-  if (fs::exists(beside_torch)) return fs::canonical(beside_torch);
+  if (fs::exists(next_to_torch)) return fs::canonical(next_to_torch);
   return fs::path(SLUICE_SITE_PACKAGES) / "torchvision";
 }
 
@@ -27,8 +27,8 @@ void* open_globally(const std::string& library) {
   return dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
 }
 
-/// torchvision's libraries use Python's symbols without naming the library that has them: it has to
-/// be there before, for all to see.
+/// Loads libpython with global symbols. torchvision's libraries use symbols of Python but do not
+/// name libpython as a dependency.
 void load_python(const fs::path& torchvision) {
   const std::string recorded = SLUICE_PYTHON_LIBRARY;
   if (!recorded.empty() && open_globally(recorded) != nullptr) return;
@@ -48,12 +48,12 @@ void load(const char* name) {
   const fs::path library = folder / name;
   if (!fs::exists(library)) {
     throw base::RunError(
-        fmt::format("no torchvision beside torch: {} is missing (pip install "
+        fmt::format("no torchvision next to torch: {} is missing (pip install "
                     "torchvision==0.26.0 there)",
                     library.string()));
   }
   load_python(folder);
-  // Not in the loader's folders, so the library below would not find it by itself.
+  // Not in the loader's folders, so the library below would not find it.
   const fs::path bindings = fs::path(loaded_torch_library()).parent_path() / "libtorch_python.so";
   if (open_globally(bindings) != nullptr && open_globally(library) != nullptr) return;
   throw base::RunError(fmt::format("{} cannot be loaded: {}", library.string(), dlerror()));

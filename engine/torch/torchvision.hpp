@@ -2,8 +2,8 @@
 
 namespace sluice::engine {
 
-/// Makes torchvision's operators known to LibTorch: nms, roi_align and their like, which scripted
-/// detection models call. Throws base::RunError that says what is missing.
+/// Registers torchvision's operators with LibTorch, such as nms and roi_align, which scripted
+/// detection models call. Throws base::RunError that names the missing file.
 void load_detection_operators();
 
 /// The same for image::decode_image.

@@ -28,7 +28,7 @@ json compiled(const char* file, int batch, const char* device, const char* arch)
 
 class ModelStoreTest : public ::testing::Test {
  protected:
-  /// Writes STORE/net with the variants, whose files are there.
+  /// Writes the model STORE/net with the variants and their files.
   void store(const json& variants, const std::string& task = "classification") {
     std::filesystem::create_directories(folder_.path() / "net");
     const json description{{"task", task}, {"torch", "2.11.0"}, {"variants", variants}};
@@ -44,11 +44,11 @@ class ModelStoreTest : public ::testing::Test {
     model.batch_size = batch;
     return model;
   }
-  /// The file that is chosen, without its folder.
+  /// The name of the chosen file.
   [[nodiscard]] std::string chosen(const ModelSpec& model, const TorchTarget& target) const {
     return std::filesystem::path(find_stored_model(place(), model, target, "e").file).filename();
   }
-  /// The command of the export that is missing; empty if nothing is.
+  /// The arguments of the export that the error suggests; empty without an error.
   [[nodiscard]] std::string command(const ModelSpec& model, const TorchTarget& target) const {
     try {
       static_cast<void>(find_stored_model(place(), model, target, "e"));
@@ -68,19 +68,19 @@ class ModelStoreTest : public ::testing::Test {
   bool named_ = false;
 };
 
-TEST_F(ModelStoreTest, WhatIsMissingComesWithTheCommandThatMakesIt) {
+TEST_F(ModelStoreTest, ErrorForAMissingModelNamesTheExport) {
   EXPECT_EQ(command(model("torchscript"), kH200), "models export net ");
   EXPECT_EQ(command(model("aoti", 8), kH200),
             "models export net --format aoti --batch 8 --device cuda ");
   EXPECT_EQ(command(model("aoti"), kCpu),
             "models export net --format aoti --batch 1 --device cpu ");
-  // A command that writes to another store would not help.
+  // An export into another store would not help.
   named_ = true;
   EXPECT_EQ(command(model("torchscript"), kH200),
             "models export net --store " + folder_.path().string() + " ");
 }
 
-TEST_F(ModelStoreTest, ADetectionModelResizesItselfOnlyWhereTheInputIsNotScaled) {
+TEST_F(ModelStoreTest, DetectionModelResizesOnlyAnUnscaledInput) {
   store({torchscript("model.pt", true), torchscript("model_fixed.pt", false)}, "detection");
   ModelSpec scaled = model("torchscript");
   EXPECT_EQ(chosen(scaled, kH200), "model.pt");
@@ -99,7 +99,7 @@ TEST_F(ModelStoreTest, APackageIsForOneBatchDeviceAndArchitecture) {
 }
 
 TEST_F(ModelStoreTest, APackageOfAnotherTorchIsRefusedATorchScriptFileIsNot) {
-  // It would be loaded, and crash or compute nonsense.
+  // The package would load, and then crash or compute nonsense.
   store({compiled("b1.pt2", 1, "cuda", "sm_90"), torchscript("model.pt", false)});
   const TorchTarget newer{true, "sm_90", "2.12.0"};
   EXPECT_EQ(command(model("aoti"), newer),
@@ -114,7 +114,7 @@ TEST_F(ModelStoreTest, Float32IsPreferredToOtherTypes) {
   EXPECT_EQ(chosen(model("torchscript"), kH200), "half.pt");
 }
 
-TEST_F(ModelStoreTest, ADamagedStoreIsMendedByForce) {
+TEST_F(ModelStoreTest, ErrorForADamagedStoreNamesAForcedExport) {
   store(json::array({torchscript("model.pt", false)}));
   std::filesystem::remove(folder_.path() / "net/model.pt");
   EXPECT_EQ(command(model("torchscript"), kH200), "models export net --force ");

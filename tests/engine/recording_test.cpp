@@ -40,27 +40,27 @@ TEST(Recording, KeepsKernelsInOrderAndCountsTheRest) {
   EXPECT_EQ(recording.kernels[0].threads, 64U);
   EXPECT_EQ(recording.kernels[0].launch_ns, 0);
   EXPECT_EQ(recording.kernels[1].launch_ns, 1000);
-  EXPECT_EQ(recording.kernels[2].launch_ns, 1000);  // never before the launch in front of it
+  EXPECT_EQ(recording.kernels[2].launch_ns, 1000);  // never before the previous launch
   EXPECT_EQ(recording.left_out, 2U);
   EXPECT_EQ(recording.left_out_ns, 1000U);
   EXPECT_EQ(recording.kernels_ns(), 1530U);
 }
 
-// Prevents: kernels shown under another's name, or of two grids taken for one.
-TEST(Recording, KernelsOfOneNameGridAndBlockAreOneSort) {
+// Prevents: a kernel has the name of another one, or kernels of two grids count as one.
+TEST(Recording, KernelsOfOneNameGridAndBlockAreOneFunction) {
   const test::TempFolder folder;
   const Recording recording = read_recording(folder.write(
       "t.json",
       recording_of(R"(["kernel","a",[2,1,1],[32,1,1],1,0],["kernel","b",[2,1,1],[32,1,1],2,1],)"
                    R"(["kernel","a",[2,1,1],[32,1,1],3,2],["kernel","a",[3,1,1],[32,1,1],4,3],)"
                    R"(["kernel","a",[2,1,1],[64,1,1],5,4])")));
-  std::vector<std::uint32_t> sorts;
-  for (const RecordedKernel& kernel : recording.kernels) sorts.push_back(kernel.sort);
-  EXPECT_EQ(sorts, (std::vector<std::uint32_t>{0, 1, 0, 2, 3}));
+  std::vector<std::uint32_t> functions;
+  for (const RecordedKernel& kernel : recording.kernels) functions.push_back(kernel.function);
+  EXPECT_EQ(functions, (std::vector<std::uint32_t>{0, 1, 0, 2, 3}));
   EXPECT_EQ(recording.names, (std::vector<std::string>{"a", "b", "a", "a"}));
 }
 
-TEST(Recording, BrokenFilesAreRefusedByPlace) {
+TEST(Recording, ErrorsNameFileAndPosition) {
   EXPECT_EQ(error_of("{").substr(0, 34), "t.json: not JSON: line 1, column 2");
   EXPECT_EQ(error_of("[]"),
             "t.json: /: found [], allowed: an object with model, gpu, columns, rows");
@@ -80,7 +80,7 @@ TEST(Recording, BrokenFilesAreRefusedByPlace) {
             "t.json: /columns: column \"grid\" is missing");
 }
 
-TEST(Recording, AllTracesOfTheTreeAreSound) {
+TEST(Recording, AllRecordingsOfTheTreeAreValid) {
   const std::map<std::string, std::size_t> kernels{
       {"bert_large_b1_s128", 216}, {"bert_large_b8_s512", 216}, {"fasterrcnn_1440", 664},
       {"fasterrcnn_720", 644},     {"mobilenet_v2_b1", 157},    {"resnet152_b1", 656},

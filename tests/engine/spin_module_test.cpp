@@ -13,10 +13,10 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// What the simulated GPU's log holds of a name (simgpu/channel/layout.hpp).
+// The characters of a name that the simulated GPU logs (simgpu/channel/layout.hpp).
 constexpr std::size_t kLogged = 127;
 
-// Prevents: PTX that no driver compiles, or names in which the recorded one is not recognised.
+// Prevents: PTX that no driver compiles, or names that a reader cannot match to the recorded ones.
 TEST(SpinModule, NamesAreIdentifiersThatReadLikeTheRecordedOnes) {
   EXPECT_EQ(
       spin_entry_names({"nvjet_sm90_tst_64x32__h", "void at::(anonymous namespace)::f<4, a-b>(c*)",
@@ -26,8 +26,8 @@ TEST(SpinModule, NamesAreIdentifiersThatReadLikeTheRecordedOnes) {
              "sluice_spin_9", "sluice_spin_caf_x", "sluice_spin_kernel", "sluice_spin_kernel_2"}));
 }
 
-// Prevents: two kernels under one name, of which the driver compiles none, or device:Tus learns
-// one length for both.
+// Prevents: two kernels with one name. The driver would compile neither, or device:Tus would learn
+// one duration for both.
 TEST(SpinModule, NamesDifferAndAreNumberedOnlyWhereNeeded) {
   EXPECT_EQ(spin_entry_names({"a", "a_2", "a", "a<", "b", "a_2"}),
             (Names{"sluice_spin_a", "sluice_spin_a_2", "sluice_spin_a_3", "sluice_spin_a_4",
@@ -59,15 +59,17 @@ TEST(SpinModule, HasTheSameKernelUnderEachName) {
   EXPECT_EQ(text.find(".version"), text.rfind(".version"));
 }
 
-TEST(SpinModule, EverySortOfKernelInTheTreeHasAName) {
-  for (const std::string& trace_name : recording_names(SLUICE_TEST_RECORDINGS)) {
+TEST(SpinModule, EveryFunctionOfTheRecordingsHasAName) {
+  for (const std::string& recording_name : recording_names(SLUICE_TEST_RECORDINGS)) {
     const Recording recording =
-        read_recording(std::string(SLUICE_TEST_RECORDINGS) + "/" + trace_name + ".json");
-    std::uint32_t sorts = 0;
-    for (const RecordedKernel& kernel : recording.kernels) sorts = std::max(sorts, kernel.sort + 1);
+        read_recording(std::string(SLUICE_TEST_RECORDINGS) + "/" + recording_name + ".json");
+    std::uint32_t functions = 0;
+    for (const RecordedKernel& kernel : recording.kernels)
+      functions = std::max(functions, kernel.function + 1);
     const Names names = spin_entry_names(recording.names);
-    EXPECT_EQ(names.size(), sorts) << trace_name;
-    EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), sorts) << trace_name;
+    EXPECT_EQ(names.size(), functions) << recording_name;
+    EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), functions)
+        << recording_name;
     for (const std::string& name : names) {
       EXPECT_TRUE(std::regex_match(name, std::regex("sluice_spin_[A-Za-z0-9_]{2,}"))) << name;
       EXPECT_LE(name.size(), kLogged);

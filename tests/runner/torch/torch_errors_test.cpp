@@ -35,12 +35,12 @@ class TorchErrors : public test::TorchTest {
 };
 
 TEST_F(TorchErrors, AMissingModelNamesTheCommandThatMakesIt) {
-  expect_refused(model("resnet50", "m"), "this makes it: sluice models export resnet50 (or");
+  expect_refused(model("resnet50", "m"), "create it with: sluice models export resnet50 (or");
   json compiled = model("classifier", "m");
   compiled["backend"] = "aoti";
   compiled["batch_size"] = 8;
   expect_refused(compiled,
-                 "only for cpu batch 2; this makes it: sluice models export classifier --format "
+                 "only for cpu batch 2; create it with: sluice models export classifier --format "
                  "aoti --batch 8 --device cpu (or");
 }
 
@@ -60,7 +60,7 @@ TEST_F(TorchErrors, APackageOfAnotherTorchIsFoundBeforeAnythingStarts) {
   json compiled = model("classifier", "m");
   compiled["backend"] = "aoti";
   compiled["batch_size"] = 2;
-  expect_refused(compiled, "was compiled by torch 2.10.0 and runs with no other");
+  expect_refused(compiled, "was compiled by torch 2.10.0 and works with no other");
 }
 
 TEST_F(TorchErrors, AnInputOfTheWrongShapeIsTheModelsOwnError) {

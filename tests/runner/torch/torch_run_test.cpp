@@ -106,7 +106,7 @@ TEST_F(TorchRun, ExportsWhatTheStoreLacks) {
   const std::string command = "sluice models export bert_tiny --store " + store;
   const base::Captured refused = sluice_run({"--store", store});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.err.find("this makes it: " + command), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("create it with: " + command), std::string::npos) << refused.err;
   const base::Captured got = sluice_run({"--store", store, "--export"});
   EXPECT_EQ(got.exit_code, 0) << got.err;
   EXPECT_NE(got.err.find(command), std::string::npos) << got.err;
