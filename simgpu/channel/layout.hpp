@@ -1,4 +1,4 @@
-// The memory one client shares with the GPU process, and the commands that travel in it.
+// The memory that a client shares with the GPU process, and the commands in it.
 #pragma once
 
 #include <array>
@@ -9,19 +9,19 @@
 namespace sluice::simgpu {
 
 inline constexpr std::uint32_t kProtocolVersion = 2;
-// Commands of any kind that a stream holds before a submitting call blocks, and the places of the
-// ring for them. Measured on one H200 (driver 580): behind a wait, 1020 kernels, or 510 with a
-// wait in front of each, or 1020 event records.
+// The commands that a stream holds before a submitting call blocks, and the ring's places for them.
+// Measured on one H200 (driver 580): behind a wait, a stream holds 1020 kernels, or 510 kernels
+// with a wait in front of each, or 1020 event records.
 inline constexpr std::uint64_t kQueueDepth = 1021;
 inline constexpr std::uint64_t kRingSize = 1024;
 inline constexpr std::size_t kMaxChannels = 1024;
 inline constexpr std::size_t kMaxEvents = 65536;
 inline constexpr std::size_t kMaxNames = 4096;
-inline constexpr std::size_t kNameLength = 128;  // with the zero; the rest is cut
+inline constexpr std::size_t kNameLength = 128;  // including the zero; longer names are cut
 
 enum class Op : std::uint8_t {
   kNone,
-  kKernel,       // a: length in simulated ns; index: name
+  kKernel,       // a: duration in simulated ns; index: name
   kCopy,         // a: destination, b: source, c: bytes; flags: CopyKind
   kFill,         // a: destination, b: value, c: elements; width: bytes of one element
   kWaitValue,    // a: address, b: value; width 4 or 8; flags: CUstreamWaitValue_flags
@@ -35,7 +35,7 @@ enum class Op : std::uint8_t {
 enum CopyKind : std::uint8_t {
   kCopyOnDevice = 0,
   kCopyAcrossBus = 1,
-  kCopyTimeOnly = 2,  // bit: the caller moves the bytes itself once the copy has completed
+  kCopyTimeOnly = 2,  // flag: the caller moves the bytes after the copy has completed
 };
 
 struct Work {
@@ -53,21 +53,21 @@ static_assert(sizeof(Work) == 32);
 struct Command {
   Work work;
   std::uint64_t submit_ns = 0;  // CLOCK_MONOTONIC at the call
-  std::uint64_t order = 0;      // position among all commands of the context, see Channel::kind
+  std::uint64_t order = 0;      // position among all commands of the context
 };
 static_assert(sizeof(Command) == 48);
 
 enum class ChannelKind : std::uint32_t {
-  kBlocking,     // runs in turn with the legacy default stream
-  kNonBlocking,  // ignores it
-  kLegacy,       // the legacy default stream itself
+  kBlocking,     // waits for the legacy default stream, and the legacy stream waits for it
+  kNonBlocking,  // independent of the legacy default stream
+  kLegacy,       // the legacy default stream
 };
 
 enum class ChannelState : std::uint32_t { kFree, kOpen, kClosing };
 
-// A stream's queue: the client writes commands and `submitted`, the GPU process `completed`. A
-// command keeps its place until it has completed, so a full ring is a full launch queue.
-// Sequence numbers never start again, also when the channel is used by a later stream.
+// The queue of a stream. The client writes commands and `submitted`; the GPU process writes
+// `completed`. A command keeps its place until it has completed, so a full ring is a full launch
+// queue. Sequence numbers continue when a later stream uses the channel.
 struct alignas(128) Channel {
   std::atomic<ChannelState> state;
   std::atomic<ChannelKind> kind;
@@ -76,9 +76,9 @@ struct alignas(128) Channel {
   std::atomic<std::uint64_t> stream_id;
   alignas(128) std::atomic<std::uint64_t> submitted;
   alignas(128) std::atomic<std::uint64_t> completed;
-  std::atomic<std::uint64_t> wanted;  // smallest sequence number a thread sleeps for
+  std::atomic<std::uint64_t> wanted;  // the smallest sequence number that a thread waits for
   std::atomic<std::uint32_t> wake;    // futex
-  // A host function that is due: the client's helper thread runs it, then sets host_done.
+  // A host function that is due. The client's helper thread runs it and then sets host_done.
   std::atomic<std::uint64_t> host_due;
   std::atomic<std::uint64_t> host_done;
   std::atomic<std::uint64_t> host_function;
@@ -87,13 +87,13 @@ struct alignas(128) Channel {
 };
 
 struct EventSlot {
-  std::atomic<std::uint64_t> done;     // number of the last record that completed
-  std::atomic<std::uint64_t> time_ns;  // its CLOCK_MONOTONIC
+  std::atomic<std::uint64_t> done;     // number of the last completed record
+  std::atomic<std::uint64_t> time_ns;  // CLOCK_MONOTONIC of that record
 };
 
 struct Area {
   std::uint32_t version;
-  std::atomic<std::uint32_t> channels;    // channels from this index on have never been used
+  std::atomic<std::uint32_t> channels;    // number of channels that have ever been used
   std::atomic<std::uint32_t> host_calls;  // futex of the helper thread
   std::atomic<std::uint32_t> gone;        // set by the GPU process when it drops the client
   std::array<std::array<char, kNameLength>, kMaxNames> names;

@@ -7,7 +7,7 @@
 
 namespace sluice::simgpu {
 
-// Owns a shared mapping of a file.
+// Owner of a shared mapping of a file.
 class Mapping {
  public:
   Mapping() = default;

@@ -1,5 +1,5 @@
-// Requests of a client to the GPU process, over a SOCK_SEQPACKET unix socket. Every request is
-// answered by one Reply. Only set-up goes this way; work travels in the shared Area.
+// Requests of a client to the GPU process, over a SOCK_SEQPACKET unix socket. Each request gets one
+// Reply. Only set-up uses the socket; work travels in the shared Area.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 namespace sluice::simgpu {
 
 enum class RequestKind : std::uint32_t {
-  kHello = 1,       // a: kProtocolVersion; fd: the Area. Answer carries the doorbell eventfd
+  kHello = 1,       // a: kProtocolVersion; fd: the Area. The reply carries the doorbell, an eventfd
   kCreateContext,   // id: context, a: device
   kDestroyContext,  // id: context
   kMapMemory,       // a: address, b: bytes, c: offset in the file; fd: the file, or none
   kUnmapMemory,     // a: address
-  kUploadGraph,     // a: number of the graph, b: count of Work; fd: a memfd with them
+  kUploadGraph,     // a: number of the graph, b: number of Works; fd: a memfd with the Works
   kDropGraph,       // a: number of the graph
 };
 

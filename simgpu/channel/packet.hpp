@@ -1,4 +1,4 @@
-// Packets with at most one file descriptor over a unix socket.
+// Packets with at most one file descriptor, over a unix socket.
 #pragma once
 
 #include <sys/socket.h>
@@ -10,7 +10,7 @@
 
 namespace sluice::simgpu {
 
-// Sends one packet and, when `fd` is not -1, that descriptor. False when the other side is gone.
+// Sends one packet, with the descriptor `fd` unless that is -1. Returns false if the peer is gone.
 template <typename T>
 bool send_packet(int socket, const T& packet, int fd = -1) {
   iovec data{const_cast<T*>(&packet), sizeof packet};
@@ -34,8 +34,8 @@ bool send_packet(int socket, const T& packet, int fd = -1) {
   return sent == static_cast<ssize_t>(sizeof packet);
 }
 
-// Receives one packet. Returns 1, 0 when nothing is there yet (a non-blocking socket or a
-// receive timeout), -1 when the other side is gone or sent something else.
+// Receives one packet. Returns 1; 0 if there is no packet yet (non-blocking socket or receive
+// timeout); -1 if the peer is gone or sent a packet of another size.
 template <typename T>
 int receive_packet(int socket, T& packet, base::Fd& fd) {
   iovec data{&packet, sizeof packet};

@@ -26,7 +26,7 @@ base::Fd lock_runtime_dir() {
   try {
     base::ensure_runtime_dir();
   } catch (const std::exception&) {
-    return {};  // the driver has only an error code to say it with
+    return {};  // the driver can report this only as an error code
   }
   base::Fd dir(open(base::runtime_dir().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!dir) return {};

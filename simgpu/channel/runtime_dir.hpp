@@ -1,4 +1,4 @@
-// Where the processes of a session meet their GPU.
+// The place where the processes of a session find their GPU process.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace sluice::simgpu {
 
-// The GPU process's socket of the session in SLUICE_SESSION, <runtime folder>/<session>.simgpu;
-// empty when that is no session's name or too long for a socket.
+// The socket of the GPU process of the session in SLUICE_SESSION: <runtime
+// folder>/<session>.simgpu. Empty if that is not a session name, or too long for a socket.
 std::string socket_path();
 
-// Makes the runtime folder and returns a descriptor of it that holds an exclusive flock, so that
-// one process at a time starts or ends a GPU process. Empty when the folder is not ours or open to
-// others.
+// Creates the runtime folder and returns a descriptor of it with an exclusive flock, so that only
+// one process at a time starts or ends a GPU process. Empty if the folder belongs to another user
+// or is open to others.
 base::Fd lock_runtime_dir();
 
 }  // namespace sluice::simgpu

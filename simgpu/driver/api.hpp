@@ -1,5 +1,5 @@
-// cuda.h with every version of every entry declared under its exported name, the per-thread forms
-// included, and with those declarations visible outside the library.
+// cuda.h with every version of every entry declared under its exported name, per-thread forms
+// included. The declarations are visible outside the library.
 #pragma once
 
 #pragma GCC visibility push(default)

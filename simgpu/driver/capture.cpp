@@ -10,7 +10,7 @@ namespace {
 
 bool is_blocking(const Stream& stream) { return (stream.flags & CU_STREAM_NON_BLOCKING) == 0; }
 
-// The legacy stream would have to wait for the capture.
+// The capture for which the legacy stream would have to wait, or null.
 Capture* implicit_with(const Stream& stream) {
   if (stream.channel->kind != ChannelKind::kLegacy) return nullptr;
   for (const auto& capture : driver().graphs.captures) {

@@ -1,4 +1,4 @@
-// The calls that begin, end and look at captures.
+// The calls that begin, end and query captures.
 #include <algorithm>
 #include <set>
 
@@ -21,7 +21,7 @@ void reach(const Node& node, std::set<const Node*>& reached) {
   for (const Link& link : node.dependencies) reach(*link.node, reached);
 }
 
-// Every stream that joined must have been joined back.
+// Whether every stream that joined the capture was joined back.
 bool all_joined(const Capture& capture) {
   std::set<const Node*> reached;
   for (const Link& link : capture.origin->capture_links) reach(*link.node, reached);

@@ -4,7 +4,7 @@
 
 namespace sluice::simgpu {
 
-// The calling thread's mode, see cuThreadExchangeStreamCaptureMode.
+// The calling thread's mode; see cuThreadExchangeStreamCaptureMode.
 CUstreamCaptureMode thread_capture_mode();
 
 }  // namespace sluice::simgpu

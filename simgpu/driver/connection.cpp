@@ -27,7 +27,7 @@ base::Fd make_shared_file(std::size_t bytes) {
 }
 
 bool Connection::open() {
-  // A GPU process that is just ending accepts no more; then a new one is started.
+  // A GPU process that is about to end accepts no clients; then another one is started.
   for (int attempt = 0; attempt < 20; ++attempt) {
     lost_ = false;
     socket_ = connect_to_gpu();

@@ -1,4 +1,4 @@
-// The line to the GPU process.
+// The connection to the GPU process.
 #pragma once
 
 #include <atomic>
@@ -12,31 +12,32 @@
 
 namespace sluice::simgpu {
 
-// Thread-safe. Once the GPU process is gone the connection stays lost.
+// Thread-safe. After the GPU process has ended, the connection stays lost.
 class Connection {
  public:
-  // Finds the session's GPU process or starts one. False: neither worked.
+  // Finds or starts the session's GPU process. Returns false if both fail.
   bool open();
 
-  // Sends a request and waits for its answer; false when refused or lost, see lost().
+  // Sends a request and waits for the reply. Returns false if it was refused or the connection is
+  // lost.
   bool request(const Request& request, int file = -1);
 
   void ring() const;
 
-  // Looks whether the GPU process still lives; a system call, unless it is known to be lost.
+  // Checks whether the GPU process still lives. Makes a system call unless the connection is lost.
   bool check_lost();
   [[nodiscard]] bool lost() const { return lost_.load(std::memory_order_relaxed); }
 
-  // Sleeps until the channel has completed `sequence`. False: the GPU process is gone.
+  // Sleeps until the channel has completed `sequence`. Returns false if the GPU process is gone.
   bool wait_completed(Channel& channel, std::uint64_t sequence);
 
-  // After fork() in the child: gives up the line, which stays the parent's.
+  // For the child of a fork: gives up the connection, which still belongs to the parent.
   void abandon();
 
   [[nodiscard]] Area& area() const { return *static_cast<Area*>(mapping_.get()); }
   [[nodiscard]] const Reply& gpu() const { return gpu_; }
 
-  // The number under which the log knows a kernel.
+  // The number of a kernel's name in the log.
   std::uint32_t name_index(std::string_view name);
 
  private:
@@ -50,10 +51,10 @@ class Connection {
   Reply gpu_;
   std::atomic<bool> lost_ = false;
   std::mutex names_mutex_;
-  std::uint32_t names_ = 1;  // 0 is the name of none
+  std::uint32_t names_ = 1;  // number 0: no name
 };
 
-// A sealed memfd of `bytes` zeros; empty on failure.
+// A sealed memfd of `bytes` zeros; empty if it cannot be created.
 base::Fd make_shared_file(std::size_t bytes);
 
 }  // namespace sluice::simgpu

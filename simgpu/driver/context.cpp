@@ -88,7 +88,8 @@ void destroy_context(const std::shared_ptr<Context>& context) {
     const std::lock_guard lock(context->mutex);
     legacy.swap(context->legacy);
   }
-  // A primary context that is made again has its old handle, and those who hold it go on.
+  // A primary context that is created again has its old handle, and programs may still hold that
+  // handle.
   if (!context->primary) d.contexts.take(context->handle);
 }
 
@@ -142,7 +143,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   return CUDA_SUCCESS;
 }
 CUresult cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
-/// Nobody can attach a second time, so the first detach is the last.
+/// There is no call that attaches, so the first detach is the last.
 CUresult cuCtxDetach(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 
 CUresult cuGreenCtxCreate(CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned int) {

@@ -14,25 +14,25 @@ namespace sluice::simgpu {
 struct Stream;
 
 struct Context {
-  std::atomic<std::uint32_t> id = 0;  // never used twice in a process
+  std::atomic<std::uint32_t> id = 0;  // never reused in a process
   CUdevice device = 0;
   CUcontext handle = nullptr;
   unsigned flags = 0;
   bool primary = false;
   std::atomic<bool> destroyed = false;
-  std::atomic<std::uint64_t> next_order = 1;  // see Command::order
+  std::atomic<std::uint64_t> next_order = 1;  // for Command::order
 
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards the members below
   std::shared_ptr<Stream> legacy;
   std::vector<std::weak_ptr<Stream>> streams;
 
   std::vector<std::shared_ptr<Stream>> live_streams();
 
-  // Most calls that make, change or end something need every channel of the context for a moment,
-  // so they block while another thread is blocked in a launch on a full queue.
+  // Most calls that create, change or end something need every channel of the context for a moment.
+  // So they block while another thread is blocked in a launch on a full queue.
   void pass_all_channels();
 
-  // Until everything submitted so far has completed.
+  // Waits until everything submitted so far has completed.
   CUresult drain();
 };
 
@@ -46,7 +46,7 @@ struct PrimaryContexts {
   std::map<CUdevice, State> by_device;
 };
 
-// The calling thread's context; empty when there is none.
+// The calling thread's context; empty if there is none.
 std::shared_ptr<Context> current_context();
 
 }  // namespace sluice::simgpu

@@ -9,10 +9,10 @@ namespace sluice::simgpu {
 CUresult make_context(CUdevice device, unsigned flags, bool primary,
                       std::shared_ptr<Context>& context);
 
-// Brings a destroyed primary context back, empty.
+// Restores a destroyed primary context, empty.
 CUresult start_context(const std::shared_ptr<Context>& context);
 
-// Ends the context here and on the GPU, with everything that lives in it.
+// Ends the context here and on the GPU, with all objects in it.
 void destroy_context(const std::shared_ptr<Context>& context);
 
 }  // namespace sluice::simgpu

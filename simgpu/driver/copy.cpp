@@ -1,4 +1,4 @@
-// Copies and fills. They take time and really move the bytes, in stream order.
+// Copies and fills. They take time and move the bytes in stream order.
 #include <cstring>
 
 #include "simgpu/driver/driver.hpp"
@@ -10,10 +10,11 @@ namespace {
 
 enum class End { kDevice, kHost, kEither };
 
-// What the GPU has to know about one end of a copy.
+// One end of a copy.
 struct Place {
   std::uint64_t address = 0;
-  bool known = false;  // to the GPU: device memory, or host memory allocated or registered
+  bool known = false;  // the GPU process knows the memory: device memory, or host memory allocated
+                       // or registered
   bool on_device = false;
 };
 
@@ -36,7 +37,7 @@ Work copy_work(const Place& to, const Place& from, std::size_t bytes) {
   return work;
 }
 
-// Waits for the stream, then lets the caller move the bytes: its memory may be any.
+// Waits for the stream and then lets the caller move the bytes, which may be in any memory.
 CUresult copy_now(Stream& stream, Work work) {
   work.flags |= kCopyTimeOnly;
   std::uint64_t sequence = 0;
@@ -94,7 +95,8 @@ CUresult copy_asynchronously(const Copy& copy, CUstream handle) {
     status = find_stream(handle, stream);
     if (status != CUDA_SUCCESS) return status;
     const Work work = copy_work(to, from, copy.bytes);
-    // In a capture pageable memory too is left to the GPU, which reaches it in its own way.
+    // In a capture, pageable memory too is left to the GPU process, which reads it with
+    // process_vm_readv().
     if ((to.known && from.known) || stream->capturing)
       return enqueue(*stream, content_of(CU_GRAPH_NODE_TYPE_MEMCPY, work));
     return to.known ? copy_from_pageable(stream, work) : copy_now(*stream, work);

@@ -18,7 +18,7 @@ CUresult with_device(CUdevice device, F&& call) {
   return call(driver().visible[static_cast<std::size_t>(device)]);
 }
 
-// What an H200 answers, where a program of ours asks; 0 for every other attribute.
+// The values of an H200 for the attributes that our programs query; 0 for all others.
 const std::map<int, int>& attributes() {
   static const std::map<int, int> kValues = {
       {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
@@ -52,7 +52,7 @@ const std::map<int, int>& attributes() {
 CUresult device_uuid(CUuuid* uuid, CUdevice dev) {
   return with_device(dev, [&](unsigned physical) {
     if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    // "Sluice simulate" and the number of the device: never that of a real GPU.
+    // "Sluice simulate" and the device number, which no real GPU has.
     std::memcpy(uuid->bytes, "Sluice simulate", 15);
     uuid->bytes[15] = static_cast<char>(physical + 1);
     return CUDA_SUCCESS;

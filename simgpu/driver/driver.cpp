@@ -7,7 +7,7 @@
 namespace sluice::simgpu {
 namespace {
 
-// CUDA_VISIBLE_DEVICES: ordinals up to the first that is not one, as the real driver reads it.
+// CUDA_VISIBLE_DEVICES: ordinals up to the first invalid one, as the real driver reads it.
 std::vector<unsigned> visible_devices(unsigned count) {
   std::vector<unsigned> visible;
   const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -26,8 +26,8 @@ std::vector<unsigned> visible_devices(unsigned count) {
   return visible;
 }
 
-// The child of a fork has no driver; its calls fail as they do on the real one, and it must not
-// keep the parent's connection open.
+// The child of a fork has no driver: its calls fail as on the real driver, and it must not keep the
+// parent's connection open.
 void detach_child() {
   driver().ready = false;
   driver().forked = true;

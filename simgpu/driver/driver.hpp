@@ -1,4 +1,4 @@
-// The one object of the client library: devices, contexts and everything handles name.
+// The only global object of the library: devices, contexts, and all objects behind handles.
 #pragma once
 
 #include <atomic>
@@ -22,10 +22,10 @@
 namespace sluice::simgpu {
 
 struct Driver {
-  // What cuInit does. Thread-safe; success is kept, a failure may be tried again.
+  // Implements cuInit. Thread-safe. A success is permanent; a failed call may be repeated.
   CUresult initialise();
 
-  // CUDA_SUCCESS while calls can be carried out.
+  // Returns CUDA_SUCCESS while calls can be carried out.
   [[nodiscard]] CUresult usable() const {
     if (!ready.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
     return connection.lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
@@ -33,9 +33,9 @@ struct Driver {
 
   std::mutex init_mutex;
   std::atomic<bool> ready = false;
-  std::atomic<bool> forked = false;  // this is the child of a fork
+  std::atomic<bool> forked = false;  // this process is the child of a fork
   Connection connection;
-  // Device of the GPU process behind each ordinal that CUDA_VISIBLE_DEVICES leaves.
+  // Device numbers of the GPU process for the ordinals that CUDA_VISIBLE_DEVICES leaves.
   std::vector<unsigned> visible;
   PrimaryContexts primary;
   ChannelPool channels;
@@ -65,7 +65,7 @@ CUresult with_context(F&& call) {
   return call(*context);
 }
 
-// Runs `call(stream)` with the stream a handle means to the calling thread.
+// Runs `call(stream)` with the stream that the handle means in the calling thread.
 template <typename F>
 CUresult with_stream(CUstream handle, F&& call) {
   if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;

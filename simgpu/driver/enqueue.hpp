@@ -8,13 +8,13 @@
 
 namespace sluice::simgpu {
 
-// Gives the stream work: to its queue, or, while it captures, as a node to the graph.
+// Adds work to the stream's queue or, while the stream captures, a node to the graph.
 CUresult enqueue(Stream& stream, NodeContent content);
 
-// Gives the stream work that cannot be captured.
+// Adds work that cannot be captured.
 CUresult submit(Stream& stream, std::span<const Work> works, std::uint64_t* sequence = nullptr);
 
-// The content of a node of one command.
+// The content of a node with one command.
 inline NodeContent content_of(CUgraphNodeType type, const Work& work) {
   NodeContent content;
   content.type = type;

@@ -76,7 +76,7 @@ CUresult elapsed(float* milliseconds, CUevent start, CUevent end) {
       const EventSlot& a = slots.at(first.slot);
       const EventSlot& b = slots.at(second.slot);
       if (a.done < from.number || b.done < to.number) return CUDA_ERROR_NOT_READY;
-      // The GPU's own time: what a program learns of its kernels must not depend on the scale.
+      // GPU time: the durations that a program measures must not depend on the scale.
       const double ns = static_cast<double>(b.time_ns) - static_cast<double>(a.time_ns);
       *milliseconds = static_cast<float>(ns / driver().connection.gpu().scale / 1e6);
       return CUDA_SUCCESS;

@@ -18,7 +18,7 @@ struct Stream;
 
 class EventSlots {
  public:
-  // kMaxEvents: none left.
+  // Returns kMaxEvents if there is none left.
   std::size_t take();
   void give_back(std::size_t index);
 
@@ -34,7 +34,7 @@ struct Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  // The last record; number 0: never recorded.
+  // The last record. Number 0: never recorded.
   struct Record {
     std::uint64_t number = 0;
     std::uint64_t sequence = 0;
@@ -46,7 +46,7 @@ struct Event {
   unsigned flags = 0;
   std::shared_ptr<Context> context;
 
-  std::mutex mutex;  // of `record`; never held across a submission, which may block
+  std::mutex mutex;  // guards `record`; never held during a submission, which may block
   Record record;
 
   std::atomic<bool> in_capture = false;  // the last record was captured

@@ -34,7 +34,7 @@ CUresult upload(const Graph& graph, std::uint64_t& number) {
   return CUDA_SUCCESS;
 }
 
-// The GPU process forgets an upload only when no queued launch names it any more.
+// Drops an upload from the GPU process when no queued launch needs it any more.
 void drop_ended() {
   std::erase_if(driver().graphs.ended, [](const std::shared_ptr<GraphExec>& exec) {
     const bool done =
@@ -49,7 +49,7 @@ void drop_ended() {
   });
 }
 
-// Making and ending executable graphs is unsafe in captures and needs all channels.
+// Creating and ending executable graphs is unsafe during captures and needs all channels.
 CUresult take_turn() {
   if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
   if (const std::shared_ptr<Context> context = current_context()) context->pass_all_channels();
@@ -62,7 +62,7 @@ struct Instantiation {
   CUgraphNode error = nullptr;
 };
 
-// The first node that a graph launched by the device may not have.
+// The first node that a graph launched from the device must not contain.
 CUgraphNode not_for_device_launch(const Graph& graph) {
   for (const auto& node : graph.nodes) {
     const NodeContent& content = node->content;

@@ -1,4 +1,4 @@
-// Nodes added by hand.
+// Nodes that the application adds itself.
 #include "simgpu/driver/driver.hpp"
 #include "simgpu/driver/launch.hpp"
 #include "simgpu/driver/memop.hpp"

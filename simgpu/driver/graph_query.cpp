@@ -1,4 +1,4 @@
-// What an application can ask about a graph, and changes of its edges.
+// Queries about a graph, and changes of its edges.
 #include <functional>
 
 #include "simgpu/driver/driver.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 using NodeList = std::vector<CUgraphNode>;
 
-// As batch_works() took it.
+// The parameters from which batch_works() made the work.
 CUstreamBatchMemOpParams operation_of(const Work& work) {
   CUstreamBatchMemOpParams params{};
   const bool wide = work.width == 8;
@@ -45,8 +45,8 @@ CUresult with_node(CUgraphNode handle, F&& call) {
   return node ? call(*node) : CUDA_ERROR_INVALID_VALUE;
 }
 
-// The convention of all list queries: without an array only the count; with one, at most as many
-// as it holds, the rest of it null.
+// The convention of all list queries: without an array, only the count is returned; with an array,
+// as many entries as it holds, padded with null.
 CUresult give_nodes(const NodeList& found, CUgraphNode* out, std::size_t* count) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out != nullptr) {
@@ -61,7 +61,7 @@ CUresult give_nodes(const NodeList& found, CUgraphNode* out, std::size_t* count)
 CUresult give_links(const std::vector<Link>& links, CUgraphNode* out, CUgraphEdgeData* data,
                     bool may_drop_data, std::size_t* count) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::size_t room = *count;
+  const std::size_t capacity = *count;
   NodeList found;
   for (const Link& link : links) {
     if (out != nullptr && data == nullptr && !may_drop_data && !is_plain(link.data)) {
@@ -69,7 +69,7 @@ CUresult give_links(const std::vector<Link>& links, CUgraphNode* out, CUgraphEdg
     }
     found.push_back(link.node->handle);
   }
-  for (std::size_t i = 0; out != nullptr && data != nullptr && i < room; ++i) {
+  for (std::size_t i = 0; out != nullptr && data != nullptr && i < capacity; ++i) {
     data[i] = i < links.size() ? links[i].data : kPlainEdge;
   }
   return give_nodes(found, out, count);

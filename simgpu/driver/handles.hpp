@@ -8,12 +8,12 @@
 
 namespace sluice::simgpu {
 
-// Objects by opaque handle. The handle freed last is given out next, as a real driver's heap does,
-// so that code which takes a handle for an identity fails in tests. Thread-safe.
+// Objects by opaque handle. As in a real driver's heap, the last freed handle is given out first,
+// so that code which uses a handle as an identity fails in tests. Thread-safe.
 template <typename Handle, typename T>
 class HandleTable {
  public:
-  // `kind` keeps handles of different tables apart.
+  // `kind` makes handles of different tables differ.
   explicit HandleTable(std::uintptr_t kind) : base_(kind << 32) {}
 
   Handle add(std::shared_ptr<T> object) {
@@ -45,7 +45,7 @@ class HandleTable {
 
   template <typename Condition>
   void take_if(Condition&& condition) {
-    std::vector<std::shared_ptr<T>> taken;  // destroyed without the lock
+    std::vector<std::shared_ptr<T>> taken;  // destroyed after the lock is released
     const std::unique_lock lock(mutex_);
     for (std::size_t index = 0; index < objects_.size(); ++index) {
       if (!objects_[index] || !condition(*objects_[index])) continue;

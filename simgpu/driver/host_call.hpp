@@ -9,10 +9,10 @@ namespace sluice::simgpu {
 
 Work host_work(CUhostFn function, void* argument);
 
-// The thread that runs host functions when the GPU says they are due.
+// The thread that runs host functions when the GPU process reports them due.
 class HostCalls {
  public:
-  // Before the first command that contains a host function.
+  // Call before the first command with a host function.
   void start();
 
  private:

@@ -9,7 +9,7 @@
 namespace sluice::simgpu {
 namespace {
 
-// The first 8 bytes of the arguments; null: there are none.
+// The first 8 bytes of the arguments; null without arguments.
 const void* first_argument(void** parameters, void** extra) {
   if (parameters != nullptr) return parameters[0];
   const void* buffer = nullptr;
@@ -49,7 +49,8 @@ bool valid_shape(const CUDA_KERNEL_NODE_PARAMS_v2& kernel) {
          kernel.gridDimY <= 65535 && kernel.gridDimZ <= 65535;
 }
 
-// What a graph node made of this launch is told to be; the argument pointers end with the call.
+// The content of a graph node made from this launch. The argument pointers are valid only during
+// the call.
 NodeContent node_content(const CUDA_KERNEL_NODE_PARAMS_v2& kernel, const Work& work) {
   NodeContent content = content_of(CU_GRAPH_NODE_TYPE_KERNEL, work);
   content.kernel = kernel;

@@ -7,7 +7,7 @@ namespace sluice::simgpu {
 
 inline constexpr std::uint64_t kDefaultKernelNs = 2'000;
 
-// The command for a kernel with these arguments, in either of the two forms of cuLaunchKernel.
+// The command for a kernel with arguments in either of the two forms of cuLaunchKernel.
 CUresult kernel_work(const Function& function, void** parameters, void** extra, Work& work);
 
 }  // namespace sluice::simgpu

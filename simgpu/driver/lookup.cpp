@@ -9,7 +9,7 @@ struct Entry {
   const char* name;
   int version;
   void* plain;
-  void* per_thread;  // null: the entry has no such form
+  void* per_thread;  // null if the entry has no such form
 };
 
 template <typename F>
@@ -28,8 +28,7 @@ const Entry kEntries[] = {
 constexpr cuuint64_t kKnownFlags =
     CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
 
-// Success with a null address and a result that says why is how the real driver answers for a
-// name it does not have.
+// For an unknown name the real driver returns success, a null address, and the reason in `result`.
 CUresult look_up(const char* symbol, void** pfn, int version, cuuint64_t flags,
                  CUdriverProcAddressQueryResult& result) {
   if (symbol == nullptr || pfn == nullptr || flags > kKnownFlags) return CUDA_ERROR_INVALID_VALUE;
@@ -70,7 +69,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
   return status;
 }
 
-// The tables are the driver's private interface to NVIDIA's own libraries; none is simulated.
+// The export tables are the driver's private interface for NVIDIA's libraries. None is simulated.
 CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
   if (ppExportTable == nullptr || pExportTableId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *ppExportTable = nullptr;

@@ -1,4 +1,4 @@
-// Stream waits and writes of memory values.
+// Stream waits for memory values, and stream writes of memory values.
 #include "simgpu/driver/memop.hpp"
 
 #include <vector>
@@ -31,7 +31,7 @@ CUresult wait_work(CUdeviceptr address, std::uint64_t value, unsigned width, uns
 
 CUresult write_work(CUdeviceptr address, std::uint64_t value, unsigned width, unsigned flags,
                     Work& work) {
-  // CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER is refused by the real driver too.
+  // The real driver refuses CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER too.
   if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   work.op = Op::kWriteValue;
   work.width = static_cast<std::uint8_t>(width);
@@ -63,7 +63,7 @@ CUresult batch_works(unsigned count, const CUstreamBatchMemOpParams* operations,
         status = write_work(write.address, write.value64, 8, write.flags, work);
         break;
       case CU_STREAM_MEM_OP_BARRIER:
-        continue;  // commands of a stream are in order anyway
+        continue;  // the commands of a stream are in order anyway
       default:
         break;
     }
@@ -136,7 +136,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
   return batch(stream, count, paramArray, flags);
 }
 
-// The first versions of these calls differ in nothing that is simulated.
+// The first versions of these calls do not differ in anything that is simulated.
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                              unsigned int flags) {
   return wait(stream, addr, value, 4, flags);

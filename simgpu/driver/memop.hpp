@@ -8,7 +8,7 @@
 
 namespace sluice::simgpu {
 
-// Commands for memory operations, checked as the driver checks them.
+// The commands for memory operations, with the checks of the driver.
 CUresult wait_work(CUdeviceptr address, std::uint64_t value, unsigned width, unsigned flags,
                    Work& work);
 CUresult write_work(CUdeviceptr address, std::uint64_t value, unsigned width, unsigned flags,

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 
-bool announce(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset, int file) {
+bool map_on_gpu(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset, int file) {
   Request request;
   request.kind = RequestKind::kMapMemory;
   request.a = address;
@@ -20,7 +20,7 @@ bool announce(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset, 
   return driver().connection.request(request, file);
 }
 
-void revoke(std::uint64_t address) {
+void unmap_on_gpu(std::uint64_t address) {
   Request request;
   request.kind = RequestKind::kUnmapMemory;
   request.a = address;
@@ -49,7 +49,7 @@ CUresult Memory::allocate(const Context& context, MemoryKind kind, std::size_t b
   Mapping mapping(file.get(), rounded, 0);
   if (!mapping) return CUDA_ERROR_OUT_OF_MEMORY;
   at = reinterpret_cast<std::uint64_t>(mapping.get());
-  if (!announce(at, rounded, 0, file.get())) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!map_on_gpu(at, rounded, 0, file.get())) return CUDA_ERROR_OUT_OF_MEMORY;
   if (device) device_bytes_ += rounded;
   blocks_.insert_or_assign(at, Block{kind, rounded, context.id, std::move(mapping)});
   return CUDA_SUCCESS;
@@ -62,7 +62,7 @@ CUresult Memory::free(MemoryKind kind, std::uint64_t address) {
     return kind == MemoryKind::kRegistered ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
                                            : CUDA_ERROR_INVALID_VALUE;
   }
-  revoke(address);
+  unmap_on_gpu(address);
   if (kind == MemoryKind::kDevice) device_bytes_ -= found->second.bytes;
   blocks_.erase(found);
   return CUDA_SUCCESS;
@@ -73,12 +73,12 @@ CUresult Memory::register_host(const Context& context, std::uint64_t address, st
   if (address == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (overlaps(address, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   const SharedPages pages = find_shared_pages(address, bytes);
-  // Private memory the GPU process reads with process_vm_readv, which some kernels allow to
-  // strangers only by this.
+  // The GPU process reads private memory with process_vm_readv(). Some kernels allow that to an
+  // unrelated process only after this call.
   if (!pages.file) {
     prctl(PR_SET_PTRACER, static_cast<unsigned long>(driver().connection.gpu().gpu_pid), 0, 0, 0);
   }
-  if (!announce(address, bytes, pages.offset, pages.file.get())) return CUDA_ERROR_UNKNOWN;
+  if (!map_on_gpu(address, bytes, pages.offset, pages.file.get())) return CUDA_ERROR_UNKNOWN;
   blocks_.insert_or_assign(address, Block{MemoryKind::kRegistered, bytes, context.id, Mapping()});
   return CUDA_SUCCESS;
 }
@@ -88,7 +88,7 @@ void Memory::forget_context(std::uint32_t context) {
   std::erase_if(blocks_, [&](const auto& entry) {
     const auto& [address, block] = entry;
     if (block.context != context) return false;
-    revoke(address);
+    unmap_on_gpu(address);
     if (block.kind == MemoryKind::kDevice) device_bytes_ -= block.bytes;
     return true;
   });

@@ -13,10 +13,10 @@ struct Context;
 
 enum class MemoryKind { kDevice, kHost, kRegistered };
 
-inline constexpr std::uint64_t kDeviceMemoryBytes = 150'754'820'096;  // an H200's 140 GiB
+inline constexpr std::uint64_t kDeviceMemoryBytes = 150'754'820'096;  // 140 GiB, as an H200
 
-// Memory the GPU knows of, by address. Device memory is shared memory too, at the same address
-// here as its CUdeviceptr.
+// The memory that the GPU process knows, by address. Device memory is shared memory as well; its
+// address in this process is its CUdeviceptr.
 class Memory {
  public:
   CUresult allocate(const Context& context, MemoryKind kind, std::size_t bytes, std::uint64_t& at);
@@ -30,7 +30,7 @@ class Memory {
     std::uint64_t bytes_left = 0;  // from the address to the end of its block
   };
   Found find(std::uint64_t address);
-  // Of this process alone: device memory of others is not counted.
+  // Counts only the device memory of this process.
   std::uint64_t free_device_bytes();
 
  private:

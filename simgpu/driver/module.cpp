@@ -21,7 +21,7 @@ bool is_binary(const char* image) {
 
 bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; }
 
-// The names that follow `.entry` in PTX.
+// The names after `.entry` in PTX.
 std::set<std::string> entries_of(std::string_view ptx) {
   constexpr std::string_view kEntry = ".entry";
   std::set<std::string> names;

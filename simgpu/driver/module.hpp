@@ -16,7 +16,7 @@ struct Context;
 struct Function {
   std::string name;
   std::uint32_t name_index = 0;
-  bool length_in_argument = false;  // sluice_spin...
+  bool length_in_argument = false;  // the name begins with sluice_spin
   CUmodule module = nullptr;
   std::shared_ptr<Context> context;
 };
@@ -24,7 +24,7 @@ struct Function {
 struct Module {
   std::shared_ptr<Context> context;
   std::set<std::string> entries;
-  bool any_name = false;  // a binary image: its names are not read, every one is accepted
+  bool any_name = false;  // a binary image, whose names are not read: every name is accepted
   std::mutex mutex;
   std::map<std::string, CUfunction> functions;
 };

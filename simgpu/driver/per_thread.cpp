@@ -1,5 +1,5 @@
-// The _ptsz forms of calls on a stream: the same call, with handle 0 as the calling thread's own
-// default stream. The _ptds forms stand beside their calls in copy.cpp.
+// The _ptsz forms of stream calls: in them handle 0 means the calling thread's default stream. The
+// _ptds forms are next to their calls in copy.cpp.
 #include "simgpu/driver/stream.hpp"
 
 using sluice::simgpu::per_thread;

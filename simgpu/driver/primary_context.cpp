@@ -54,7 +54,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 }
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev) { return cuDevicePrimaryCtxRelease_v2(dev); }
 
-// References stay; the next retain brings the context back under its old handle.
+// The references stay. The next retain restores the context under its old handle.
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   return with_primary(dev, [](PrimaryContexts::State& state) {
     end(state);

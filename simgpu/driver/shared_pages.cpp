@@ -55,7 +55,7 @@ base::Fd open_again(const std::string& path, const Line& line) {
   return is_same_file(file, line) ? std::move(file) : base::Fd();
 }
 
-// A memfd or a file without a name: this process may still have it open.
+// Finds a memfd or unnamed file, which this process may still have open.
 base::Fd find_among_open(const Line& line) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
   if (!folder) return {};

@@ -6,9 +6,9 @@
 
 namespace sluice::simgpu {
 
-// The file behind shared memory of this process, so that another process can map the same pages.
+// The file behind shared memory of this process, with which another process can map the same pages.
 struct SharedPages {
-  base::Fd file;  // empty: private memory, or a file that cannot be opened again
+  base::Fd file;  // empty for private memory, or if the file cannot be opened again
   std::uint64_t offset = 0;
 };
 SharedPages find_shared_pages(std::uint64_t address, std::uint64_t bytes);

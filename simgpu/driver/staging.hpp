@@ -11,16 +11,17 @@ namespace sluice::simgpu {
 
 struct Stream;
 
-// Shared buffers for asynchronous copies out of memory the GPU does not know: the call copies the
-// bytes here and returns, as the real driver does.
+// Shared buffers for asynchronous copies from memory that the GPU process does not know. The call
+// copies the bytes into a buffer and returns, as in the real driver.
 class Staging {
  public:
   static constexpr std::size_t kSlots = 64;
   static constexpr std::size_t kSlotBytes = 65536;
 
-  // The address of a buffer with a copy of the bytes; 0: too many bytes, or all are in use.
+  // Copies the bytes into a buffer and returns its address. Returns 0 if there are too many bytes
+  // or no free buffer.
   std::uint64_t put(const void* from, std::size_t bytes);
-  // The buffer is in use until the stream has completed `sequence`.
+  // Keeps the buffer in use until the stream has completed `sequence`.
   void used_until(std::uint64_t at, std::shared_ptr<Stream> stream, std::uint64_t sequence);
 
  private:

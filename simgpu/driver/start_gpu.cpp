@@ -57,8 +57,9 @@ std::vector<char*> clean_environment() {
   return kept;
 }
 
-// posix_spawn and not fork: no handler of the application runs, and the cost does not grow with
-// its memory. The GPU process makes itself a daemon; the child here ends at once.
+// posix_spawn() instead of fork(): it runs no fork handlers of the application, and its cost does
+// not grow with the application's memory. The GPU process becomes a daemon, and the child ends at
+// once.
 bool spawn(const std::string& program, const std::string& socket_name, int listener) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -91,10 +92,10 @@ bool spawn(const std::string& program, const std::string& socket_name, int liste
   return true;
 }
 
-// The starter makes the socket and hands it over: from then on others can connect, and nobody has
-// to wait until the new process is ready.
+// The starter creates the socket and passes it on. So other clients can connect at once, and none
+// waits for the new process.
 bool start(const std::string& path) {
-  unlink(path.c_str());  // left by one that was killed
+  unlink(path.c_str());  // left by a killed GPU process
   const base::Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const sockaddr_un address = address_of(path);
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);

@@ -9,8 +9,8 @@ using namespace sluice::simgpu;
 
 namespace {
 
-// A loop of queries must end when the GPU process is gone; looking is a system call, so it is done
-// once in a while only.
+// A loop of queries must end when the GPU process is gone. The check is a system call, so only one
+// query in 64 makes it.
 bool lost_in_a_query_loop() {
   thread_local unsigned queries = 0;
   return ++queries % 64 == 0 && driver().connection.check_lost();
@@ -44,7 +44,7 @@ CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
   return cuStreamCreateWithPriority(phStream, Flags, 0);
 }
 
-// Queued work runs on; only the handle ends now.
+// Ends only the handle. Queued work continues.
 CUresult cuStreamDestroy_v2(CUstream hStream) {
   if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
   const std::shared_ptr<Stream> stream = driver().streams.take(hStream);
@@ -73,8 +73,8 @@ CUresult cuStreamSynchronize(CUstream hStream) {
 CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
   return with_stream(hStream, [&](Stream& stream) {
     if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    // Measured, surprising and true in every capture mode: asking a capturing stream for its id
-    // ends the capture.
+    // Measured, and true in every capture mode: querying the id of a capturing stream ends the
+    // capture.
     if (stream.capturing) return check_not_capturing(stream);
     *streamId = stream.id;
     return CUDA_SUCCESS;

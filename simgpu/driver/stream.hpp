@@ -16,12 +16,12 @@ namespace sluice::simgpu {
 struct Context;
 struct Capture;
 
-// The channels of the shared area that are in no stream's hands.
+// The channels of the shared area that no stream uses.
 class ChannelPool {
  public:
-  // The index of a channel whose queue is empty; kMaxChannels: none left.
+  // The index of a channel with an empty queue; kMaxChannels if there is none left.
   std::size_t take();
-  // Work that is still queued runs on; the channel is given out again when it has.
+  // Work that is still queued continues. The channel is given out again after that work.
   void give_back(std::size_t index);
 
  private:
@@ -35,11 +35,11 @@ struct Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // Queues the commands in one go and says which sequence number the last one got. Blocks while
-  // the queue is full, with `submitting` held, as the real driver does.
+  // Queues the commands together and stores the sequence number of the last one. While the queue is
+  // full, the call blocks and holds `submitting`, as the real driver does.
   CUresult submit(std::span<const Work> works, std::uint64_t* sequence = nullptr);
 
-  // What was submitted so far, seen with `submitting` held.
+  // The last submitted sequence number, read with `submitting` held.
   std::uint64_t last_submitted();
   [[nodiscard]] bool completed(std::uint64_t sequence) const {
     return channel->completed.load() >= sequence;
@@ -58,22 +58,22 @@ struct Stream {
   std::atomic<bool> capturing = false;
   // Guarded by Graphs::mutex:
   std::shared_ptr<Capture> capture;
-  std::vector<Link> capture_links;      // what the next node will depend on
-  std::vector<CUgraphNode> info_nodes;  // what cuStreamGetCaptureInfo handed out last
+  std::vector<Link> capture_links;      // dependencies of the next node
+  std::vector<CUgraphNode> info_nodes;  // the last answer of cuStreamGetCaptureInfo
   std::vector<CUgraphEdgeData> info_edges;
 
  private:
   CUresult submit_one(const Work& work);
 };
 
-// Makes a stream of `context`; null when there are too many.
+// Creates a stream of `context`; null if there are too many.
 std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, ChannelKind kind,
                                     int priority);
 
-// The stream that a handle, 0, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD means.
+// Finds the stream of a handle, of 0, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD.
 CUresult find_stream(CUstream handle, std::shared_ptr<Stream>& stream);
 
-// For the _ptsz forms: handle 0 is the calling thread's own default stream.
+// For the _ptsz forms, in which handle 0 means the calling thread's default stream.
 inline CUstream per_thread(CUstream handle) {
   return handle == nullptr ? CU_STREAM_PER_THREAD : handle;
 }

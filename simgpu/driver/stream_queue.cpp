@@ -1,4 +1,4 @@
-// A stream's channel: taking one, submitting, waiting.
+// The channel of a stream: allocation, submission, waiting.
 #include <algorithm>
 #include <map>
 
@@ -10,8 +10,8 @@
 namespace sluice::simgpu {
 namespace {
 
-// A call blocked on a full queue goes on when this many places are free: waking it for every
-// kernel would cost the small machine more than the kernels do.
+// A call that is blocked on a full queue continues when this many places are free. Waking it for
+// every kernel would cost a small machine more than the kernels do.
 constexpr std::uint64_t kRefill = 32;
 
 std::atomic<std::uint64_t> next_stream_id = 1;
@@ -104,7 +104,7 @@ CUresult Stream::submit_one(const Work& work) {
   command.submit_ns = base::monotonic_ns();
   command.order = context->next_order++;
   channel->submitted.store(sequence);
-  // While something is outstanding here the GPU process will look at this channel anyway.
+  // While earlier commands are outstanding, the GPU process will read this channel anyway.
   if (channel->completed.load() == sequence - 1) driver().connection.ring();
   return CUDA_SUCCESS;
 }
@@ -132,7 +132,7 @@ CUresult Stream::wait(std::uint64_t sequence) const {
 
 CUresult submit(Stream& stream, std::span<const Work> works, std::uint64_t* sequence) {
   const CUresult status = check_not_capturing(stream);
-  // The legacy stream has to look at all others.
+  // The legacy stream depends on all other streams.
   if (stream.channel->kind == ChannelKind::kLegacy) stream.context->pass_all_channels();
   return status == CUDA_SUCCESS ? stream.submit(works, sequence) : status;
 }

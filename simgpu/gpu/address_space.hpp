@@ -12,8 +12,9 @@
 
 namespace sluice::simgpu {
 
-// Addresses are the client's. Memory that came with a file is mapped here; all other memory is
-// reached by process_vm_readv/writev, which costs a system call an access.
+// The memory of one client, by the client's addresses. Memory that came with a file is mapped. All
+// other memory is read and written with process_vm_readv() and process_vm_writev(), which cost a
+// system call per access.
 class AddressSpace {
  public:
   explicit AddressSpace(pid_t pid) : pid_(pid) {}
@@ -21,7 +22,8 @@ class AddressSpace {
   bool map(std::uint64_t address, std::size_t bytes, std::uint64_t offset, const base::Fd& file);
   void unmap(std::uint64_t address);
 
-  // One aligned word of 4 or 8 bytes, read or written at once. False: no such memory.
+  // Reads or writes an aligned word of 4 or 8 bytes in one access. Returns false if the memory does
+  // not exist.
   bool load(std::uint64_t address, unsigned width, std::uint64_t& value);
   bool store(std::uint64_t address, unsigned width, std::uint64_t value);
 
@@ -32,7 +34,7 @@ class AddressSpace {
   struct Region {
     std::uint64_t bytes = 0;
     Mapping mapping;
-    std::size_t skew = 0;  // of the first byte in the mapping, which starts at a page
+    std::size_t skew = 0;  // offset of the first byte in the mapping, which starts at a page
   };
   [[nodiscard]] std::byte* find(std::uint64_t address, std::uint64_t bytes) const;
   bool read(std::uint64_t address, void* out, std::size_t bytes) const;
@@ -42,7 +44,8 @@ class AddressSpace {
   std::map<std::uint64_t, Region> regions_;
 };
 
-// From here on a file cut short under a mapping reads as zeros instead of ending the process.
+// After this call, a file that is truncated under a mapping reads as zeros instead of ending the
+// process.
 void survive_truncated_files();
 
 }  // namespace sluice::simgpu

@@ -7,7 +7,8 @@
 
 namespace sluice::simgpu {
 
-// The log of SLUICE_SIM_LOG: a line per piece of work when it ends; format in simgpu/README.md.
+// The log of SLUICE_SIM_LOG: one line per piece of work, when it ends. simgpu/README.md has the
+// format.
 class EventLog {
  public:
   EventLog() = default;

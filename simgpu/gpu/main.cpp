@@ -1,5 +1,5 @@
-// sluice-simgpu: the simulated GPU of one session. Started by the first client with the listening
-// socket as descriptor 3; not meant to be started by hand.
+// sluice-simgpu: the simulated GPU of one session. The first client starts it with the listening
+// socket as descriptor 3. Users do not start it.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ double number_from(const char* variable, double otherwise, double least, double 
   return *end == 0 ? std::clamp(value, least, most) : otherwise;
 }
 
-// True in the process that goes on.
+// Returns true in the process that continues.
 bool become_daemon() {
   if (fork() != 0) return false;
   setsid();
@@ -50,7 +50,8 @@ int main(int argc, char** argv) {
   std::signal(SIGTERM, [](int) { stop_requested = 1; });
   fcntl(kListener, F_SETFD, FD_CLOEXEC);
   fcntl(kListener, F_SETFL, O_NONBLOCK);
-  listen(kListener, 128);  // again, so that SO_PEERCRED names this process and not the starter
+  listen(kListener,
+         128);  // a second time, so that SO_PEERCRED names this process instead of the starter
   sluice::simgpu::survive_truncated_files();
 
   const double scale = number_from("SLUICE_SIM_SCALE", 10, 0.1, 10'000);

@@ -1,5 +1,5 @@
-// What the simulated GPU consists of. Plain data: timeline.cpp moves streams, scheduler.cpp
-// devices, both in real nanoseconds of CLOCK_MONOTONIC (simulated ones times the scale).
+// The parts of the simulated GPU, as plain data. timeline.cpp advances streams and scheduler.cpp
+// advances devices. Times are real CLOCK_MONOTONIC ns (simulated times multiplied by the scale).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace sluice::simgpu {
 using Nanoseconds = std::uint64_t;
 inline constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
 
-using GraphWork = std::vector<Work>;  // in an order that its edges allow
+using GraphWork = std::vector<Work>;  // in an order that the graph's edges allow
 
 struct Context {
   std::uint32_t id = 0;
@@ -28,22 +28,22 @@ struct Context {
 
 struct Client;
 
-// One stream of a client as the GPU sees it.
+// A stream of a client.
 struct Stream {
   enum class Phase {
-    kFetch,    // the next work, if there is one, has not begun
-    kTimed,    // work that needs no compute engine, until `until`
-    kParked,   // a wait whose value is not there yet
+    kFetch,    // the next work has not begun, if there is any
+    kTimed,    // work without the compute engine, until `until`
+    kParked,   // a wait whose value has not arrived
     kHost,     // a host function runs in the client
-    kCompute,  // a kernel wants the compute engine since `requested_at`
-    kRunning,  // a kernel has it
+    kCompute,  // a kernel has requested the compute engine at `requested_at`
+    kRunning,  // a kernel uses the compute engine
   };
 
   Client* client = nullptr;
   Channel* channel = nullptr;
   Phase phase = Phase::kFetch;
   bool fetched = false;      // `command` holds the head of the ring
-  bool was_blocked = false;  // the work's turn came while something else had to happen first
+  bool was_blocked = false;  // the work's turn came, but something else had to happen first
   Nanoseconds ready_at = 0;  // end of the previous work
   Nanoseconds begun_at = 0;
   Nanoseconds until = 0;

@@ -1,6 +1,6 @@
-// Which context, and which kernel of it, a device runs: one kernel at a time, contexts in time
-// slices. A context with nothing to run gives the device away at once; one that stays alone keeps
-// it loaded, so that it resumes without a switch.
+// Chooses the context and the kernel that a device runs: one kernel at a time, contexts in time
+// slices. A context without work gives the device away at once. While no other context wants the
+// device, the last one stays loaded and resumes without a switch.
 #include <algorithm>
 
 #include "simgpu/gpu/costs.hpp"
@@ -24,7 +24,7 @@ Stream* Simulation::earliest_request(const Device& device, bool of_loaded) {
     if (goes_before(stream, found)) found = &stream;
   });
   if (found == nullptr || !of_loaded) return found;
-  // Inside a context the stream priority decides among kernels that are ready together.
+  // Within a context, the stream priority decides between kernels that are ready at the same time.
   const Nanoseconds start = std::max(device.free_at, found->requested_at);
   for_each_stream([&](Stream& stream) {
     if (stream.phase != Stream::Phase::kCompute || stream.context != device.loaded) return;
@@ -34,15 +34,15 @@ Stream* Simulation::earliest_request(const Device& device, bool of_loaded) {
   return found;
 }
 
-// Slices run on while nobody else wants the device, so a request meets the current one at a
-// random point.
+// Slices continue while no other context wants the device, so a request arrives at a random point
+// of the current slice.
 Nanoseconds Simulation::slice_end_after(const Device& device, Nanoseconds request) const {
   const Nanoseconds slice = scaled(cost::kSlice);
   if (device.slice_end > request) return device.slice_end;
   return device.slice_end + ((request - device.slice_end) / slice + 1) * slice;
 }
 
-// The 2.4 us of a wait between two kernels are no reason to switch away.
+// A wait of 2.4 us between two kernels is no reason to switch contexts.
 bool Simulation::loaded_is_between_kernels(const Device& device) {
   bool between = false;
   for_each_stream([&](const Stream& stream) {
@@ -83,10 +83,10 @@ Simulation::Choice Simulation::choose_while_idle(const Device& device, Stream* o
   return {other_at, Choice::Action::kSwitch, other};
 }
 
-// A wait that is over begins the slice of its context anew while nobody else wants the device.
-// Inferred from the H200's figures: kernels of 1000 us with a wait before each delay another
-// context by 599 / 1129 us (p50 / p99), one kernel and a switch, never cut short by a slice's end
-// as kernels without waits are; free-running slices would give 490 us.
+// When a wait ends and no other context wants the device, the slice of the stream's context starts
+// again. This was inferred from the H200: 1000 us kernels with a wait before each delay another
+// context by 599 / 1129 us (p50 / p99), which is one kernel and a switch. They are never cut short
+// by the end of a slice, as kernels without waits are. Slices that run on would give 490 us.
 void Simulation::restart_slice(const Stream& stream, Nanoseconds at) {
   if (stream.context == nullptr) return;
   Device& device = devices_[stream.context->device];

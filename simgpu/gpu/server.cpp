@@ -33,14 +33,15 @@ Server::Server(base::Fd listener, std::string path, Simulation simulation)
 
 void Server::run(const volatile std::sig_atomic_t& stop) {
   while (stop == 0) {
-    if (known_.empty() && base::monotonic_ns() - empty_since_ > kStayWithoutClients && close_shop())
+    if (known_.empty() && base::monotonic_ns() - empty_since_ > kStayWithoutClients &&
+        end_if_unused())
       return;
     sleep(simulation_.advance(base::monotonic_ns()));
   }
-  close_shop();
+  end_if_unused();
 }
 
-bool Server::close_shop() {
+bool Server::end_if_unused() {
   const base::Fd lock = lock_runtime_dir();
   accept_clients();
   if (!known_.empty()) return false;
@@ -49,8 +50,8 @@ bool Server::close_shop() {
   return true;
 }
 
-// How long nothing can happen that needs this process. Polling becomes slower the longer a stream
-// has been parked: the first milliseconds decide about latencies, later ones only about CPU time.
+// The longest time for which this process has nothing to do. Polling slows down after a stream has
+// been parked for a while: the first milliseconds affect latencies, later ones only CPU time.
 Nanoseconds Server::pause_before(const Simulation::Outlook& outlook) const {
   const Nanoseconds now = base::monotonic_ns();
   Nanoseconds pause = 60'000 * kMillisecond;
@@ -120,8 +121,8 @@ void Server::answer(Client& client) {
   const int got = receive_packet(client.socket.get(), request, file);
   if (got == 0) return;
   if (got > 0) {
-    // What was submitted before the request must be carried out before it, a graph dropped after
-    // its last launch for one.
+    // Work that was submitted before the request must be carried out first. For example, the client
+    // may drop a graph after its last launch.
     simulation_.advance(base::monotonic_ns());
     Reply reply;
     reply.gpu_pid = getpid();

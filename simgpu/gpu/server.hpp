@@ -1,4 +1,4 @@
-// Connections of the GPU process: who comes, what they ask for, who has gone.
+// The connections of the GPU process: new clients, their requests, and their ends.
 #pragma once
 
 #include <csignal>
@@ -13,10 +13,10 @@ namespace sluice::simgpu {
 
 class Server {
  public:
-  // `listener` is bound to `path` and listens.
+  // `listener` is bound to `path` and listening.
   Server(base::Fd listener, std::string path, Simulation simulation);
 
-  // Until a second after the last client has gone, or until `stop` is set.
+  // Runs until a second after the last client has gone, or until `stop` is set.
   void run(const volatile std::sig_atomic_t& stop);
 
  private:
@@ -27,8 +27,8 @@ class Server {
   static bool take_graph(Client& client, const Request& request, const base::Fd& file);
   void sleep(const Simulation::Outlook& outlook);
   Nanoseconds pause_before(const Simulation::Outlook& outlook) const;
-  // Removes the socket unless somebody has connected meanwhile.
-  bool close_shop();
+  // Removes the socket, unless a client has connected meanwhile.
+  bool end_if_unused();
 
   base::Fd listener_;
   std::string path_;

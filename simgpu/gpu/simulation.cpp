@@ -77,8 +77,8 @@ Simulation::Outlook Simulation::advance(Nanoseconds now) {
         stream = &candidate;
       }
     });
-    // Of things at one instant streams go first: the kernel queued behind one that ends now must
-    // be seen before the device looks for other work.
+    // At equal times streams go first: the kernel queued behind one that ends now must be visible
+    // before the device chooses other work.
     Device* device = nullptr;
     Choice choice;
     for (Device& candidate : devices_) {

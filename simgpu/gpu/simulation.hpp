@@ -1,4 +1,4 @@
-// The simulated GPU: all clients, streams and devices, advanced to an instant.
+// The simulated GPU: all clients, streams and devices.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace sluice::simgpu {
 
-// Discrete-event: every start and end is computed from the instants of the calls and of the work
-// before it, never from when this process happened to run. One thread.
+// A discrete-event simulation: every start and end follows from the times of the calls and of
+// earlier work, never from the times at which this process ran. For one thread.
 class Simulation {
  public:
   Simulation(double scale, unsigned devices, EventLog log);
@@ -25,9 +25,9 @@ class Simulation {
   void destroy_context(Client& client, std::uint32_t id);
 
   struct Outlook {
-    Nanoseconds next = kNever;          // of the next known start or end
+    Nanoseconds next = kNever;          // time of the next known start or end
     bool parked = false;                // some stream polls memory
-    Nanoseconds parked_since = kNever;  // the latest of them
+    Nanoseconds parked_since = kNever;  // when the last of them parked
   };
   // Carries out everything up to `now`.
   Outlook advance(Nanoseconds now);
@@ -35,7 +35,7 @@ class Simulation {
   void flush_log() { log_.flush(); }
 
  private:
-  // timeline.cpp: one stream's commands in order
+  // timeline.cpp: the commands of one stream, in order
   void find_streams(Client& client);
   bool fetch(Stream& stream);
   Nanoseconds next_of(Stream& stream);
@@ -52,7 +52,7 @@ class Simulation {
   void call_host(Stream& stream);
   void poll_parked(Nanoseconds now);
 
-  // scheduler.cpp: who has a device's compute engine
+  // scheduler.cpp: the use of a device's compute engine
   struct Choice {
     Nanoseconds at = kNever;
     enum class Action { kNone, kRun, kSwitch, kPreempt, kEnd } action = Action::kNone;
@@ -84,7 +84,7 @@ class Simulation {
   std::vector<Device> devices_;
   std::vector<std::unique_ptr<Client>> clients_;
   EventLog log_;
-  Nanoseconds instant_ = 0;  // of the last thing carried out
+  Nanoseconds instant_ = 0;  // time of the last event carried out
   Nanoseconds latest_park_ = 0;
 };
 

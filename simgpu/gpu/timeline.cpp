@@ -8,7 +8,7 @@
 namespace sluice::simgpu {
 namespace {
 
-// CUstreamWaitValue_flags; cuda.h stays out of the GPU process.
+// Implements CUstreamWaitValue_flags, because the GPU process does not include cuda.h.
 bool holds(std::uint64_t found, std::uint64_t wanted, unsigned width, unsigned flags) {
   if (width == 4) {
     found &= 0xffffffffU;
@@ -101,8 +101,8 @@ bool Simulation::must_wait_for_another(Stream& stream) {
   return stream.node == 0 && behind_legacy_barrier(stream);
 }
 
-// The legacy default stream runs after everything submitted before it to the blocking streams of
-// its context, and they after it.
+// The legacy default stream runs after everything submitted earlier to the blocking streams of its
+// context, and the blocking streams run after everything submitted earlier to it.
 bool Simulation::behind_legacy_barrier(Stream& stream) {
   if (stream.kind == ChannelKind::kNonBlocking) return false;
   const std::uint32_t context = stream.channel->context;
@@ -167,7 +167,7 @@ void Simulation::begin(Stream& stream, Nanoseconds at) {
     case Op::kEventRecord:
       if (stream.work.index < kMaxEvents) {
         EventSlot& event = stream.client->area()->events.at(stream.work.index);
-        // The slot may belong to a later event already.
+        // The slot may already belong to a later event.
         if (event.done < stream.work.a) {
           event.time_ns = at;
           event.done = stream.work.a;
@@ -192,7 +192,7 @@ void Simulation::call_host(Stream& stream) {
 
 bool Simulation::value_is_there(Stream& stream) {
   std::uint64_t found = 0;
-  // Memory that has gone away must not park a stream for ever.
+  // Memory that no longer exists must not park a stream indefinitely.
   if (!stream.client->memory.load(stream.work.a, stream.work.width, found)) return true;
   return holds(found, stream.work.b, stream.work.width, stream.work.flags);
 }

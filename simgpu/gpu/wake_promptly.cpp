@@ -10,7 +10,7 @@
 namespace sluice::simgpu {
 namespace {
 
-// struct sched_attr of <linux/sched/types.h>, which cannot be included beside <sched.h>.
+// struct sched_attr of <linux/sched/types.h>, which cannot be included together with <sched.h>.
 struct SchedulingAttributes {
   std::uint32_t size;
   std::uint32_t policy;
@@ -27,9 +27,9 @@ struct SchedulingAttributes {
 void wake_promptly() {
   prctl(PR_SET_TIMERSLACK, 1);
   setpriority(PRIO_PROCESS, 0, -10);
-  // From Linux 6.12 on a task with a shorter slice preempts one with a longer when it wakes. A
-  // process that sleeps and wakes every 40 us otherwise waits for the end of the other's slice,
-  // 2.6 ms on a loaded machine.
+  // Since Linux 6.12, a task with a shorter slice preempts a task with a longer one when it wakes.
+  // Otherwise a process that sleeps and wakes every 40 us waits for the end of another task's
+  // slice, 2.6 ms on a loaded machine.
   SchedulingAttributes attributes{};
   attributes.size = sizeof attributes;
   attributes.nice = getpriority(PRIO_PROCESS, 0);

@@ -1,9 +1,10 @@
-// sluice-simgpu-table: how long one tiny critical kernel takes beside the queued kernels of another
-// process, time-sliced, with and without a wait in front of every kernel. Prints the rows of
-// simgpu/README.md. Needs nothing of Sluice: the gate is a word of shared memory that the critical
-// process sets around its kernel.
+// sluice-simgpu-table: measures how long a tiny critical kernel takes while another process has
+// kernels queued, time-sliced, with and without a wait in front of every kernel. Prints the rows of
+// simgpu/README.md. Uses no other part of Sluice: the gate is a word of shared memory that the
+// critical process sets around its kernel.
 //
-// Two figures: until the kernel's end on the simulated GPU's clock, which does not depend on how
+// Each row has two figures. The time to the kernel's end on the simulated GPU's clock does not
+// depend on how busy this machine is. The time to the return of synchronise does.
 // busy this machine is, and until synchronise returned, which does.
 #include <cuda.h>
 #include <signal.h>
@@ -34,7 +35,7 @@ constexpr const char* kModule =
     ".version 7.8\n.target sm_80\n.address_size 64\n"
     ".visible .entry sluice_spin(.param .u64 ns)\n{\n  ret;\n}\n";
 
-// Shared by the two processes.
+// Shared by both processes.
 struct Shared {
   std::atomic<std::uint64_t> gate;
   std::atomic<std::uint32_t> ready;
@@ -82,7 +83,7 @@ double scale_of_device() {
   return scale != nullptr ? std::atof(scale + std::strlen("(scale ")) : 1;
 }
 
-// Keeps `in_flight` kernels queued until killed.
+// Keeps `in_flight` kernels queued until this process is killed.
 [[noreturn]] void run_load(const Load& load, Shared& shared) {
   const Gpu gpu;
   SLUICE_REQUIRE(cuMemHostRegister(&shared, sizeof shared, CU_MEMHOSTREGISTER_PORTABLE));
@@ -127,7 +128,8 @@ std::vector<Sample> run_critical(const Gpu& gpu, double scale, int samples, Shar
   return taken;
 }
 
-// A child without a driver of its own yet: one process cannot go on with CUDA after a fork.
+// Starts the load in a child that has not used CUDA yet: a process cannot use CUDA on both sides of
+// a fork.
 pid_t start_load(const Load& load, Shared& shared) {
   shared.gate = 0;
   shared.ready = 0;
@@ -138,8 +140,8 @@ pid_t start_load(const Load& load, Shared& shared) {
   return child;
 }
 
-// The ends of this process's kernels on the GPU's clock, from the log. The last lines are written
-// when the GPU next has nothing to do.
+// The ends of this process's kernels on the GPU's clock, from the log. The GPU process writes the
+// last lines when it is next idle.
 std::vector<double> kernel_ends(const std::string& log, std::size_t count) {
   std::vector<double> ends;
   for (int i = 0; i < 200 && ends.size() < count; ++i) {
@@ -202,7 +204,7 @@ void measure_in_child(const Load& load, int samples, const std::string& log, Sha
   if (background > 0) waitpid(background, nullptr, 0);
 }
 
-// A session of its own, so that the GPU is idle otherwise, with a log.
+// A session for this run, with a log, so that the GPU is otherwise idle.
 std::string make_session() {
   std::string folder = "/tmp/sluice-simgpu-table-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) std::exit(1);
@@ -216,7 +218,7 @@ std::string make_session() {
 int main(int argc, char** argv) {
   const int samples = argc > 1 ? std::atoi(argv[1]) : 300;
   if (samples < 10) {
-    std::fputs("usage: sluice-simgpu-table [SAMPLES, at least 10 [PART OF A ROW'S NAME]]\n",
+    std::fputs("usage: sluice-simgpu-table [SAMPLES (at least 10) [PART OF A ROW'S NAME]]\n",
                stderr);
     return 2;
   }
@@ -225,7 +227,8 @@ int main(int argc, char** argv) {
   auto& shared = *new (memory) Shared;
   const std::string folder = make_session();
   std::puts("Latency of one 2 us kernel every 3-5 ms, in us, p50 / p99");
-  std::puts("| beside it | H200 | *simulated*, GPU clock | difference | *simulated*, as seen |");
+  std::puts(
+      "| other process | H200 | *simulated*, GPU clock | difference | *simulated*, as seen |");
   std::puts("| --- | --- | --- | --- | --- |");
   std::fflush(stdout);
   const Load loads[] = {

@@ -1,5 +1,5 @@
-// Asks a CUDA driver what it answers where the documentation leaves it open, one line an answer.
-// Runs on the real driver and on the simulated one alike; simgpu_answers_test compares the
+// Queries a CUDA driver about behaviour that the documentation leaves open, and prints one line per
+// answer. The probe runs on the real and on the simulated driver. simgpu_answers_test compares the
 // simulated answers with those recorded on an H200.
 #include <cuda.h>
 #include <sys/mman.h>
@@ -46,7 +46,7 @@ CUfunction spin;
 CUstream stream;
 CUstream other;
 CUstream blocking;
-CUevent recorded;  // outside any capture, completed
+CUevent recorded;  // recorded outside any capture, completed
 CUevent fresh;     // never recorded
 std::uint64_t* gate;
 CUdeviceptr gate_address;
@@ -75,7 +75,7 @@ void before_init() {
 
 void ask_address(const char* name, int version, cuuint64_t flags) {
   void* function = reinterpret_cast<void*>(1);
-  unsigned result = 77;  // no value of the enumeration: whether it is written
+  unsigned result = 77;  // not a value of the enumeration, to see whether the driver writes it
   const std::string question = std::string("lookup '") + name + "' " + std::to_string(version) +
                                " flags " + std::to_string(flags);
   say(question + ": status",
@@ -297,7 +297,7 @@ CUstreamCaptureStatus capture_status(CUstream of) {
   return found;
 }
 
-// Tries every call inside a capture of its own.
+// Tries every call, each inside a new capture.
 void calls_in_captures(const std::string& title, CUstream captured, CUstreamCaptureMode mode,
                        bool relaxed_thread, bool other_thread) {
   for (const Call& call : calls_to_try()) {
@@ -451,7 +451,7 @@ void graph_rules() {
   cuGraphDestroy(graph);
 }
 
-// Runs the call in a thread; says whether it came back while the gate was closed.
+// Runs the call in a thread and reports whether it returned while the gate was closed.
 void watch(const std::string& title, const Call& call) {
   auto done = std::make_shared<std::promise<CUresult>>();
   std::future<CUresult> answer = done->get_future();
@@ -578,7 +578,7 @@ void in_a_forked_child() {
 int main() {
   before_init();
   if (cuInit(0) != CUDA_SUCCESS) {
-    std::fputs("driver_probe: cuInit failed, is there a driver and a device?\n", stderr);
+    std::fputs("driver_probe: cuInit failed; is there a driver and a device?\n", stderr);
     return 1;
   }
   lookups();

@@ -1,3 +1,4 @@
+// The calls with which every test begins.
 #pragma once
 #include <cuda.h>
 #include <gtest/gtest.h>

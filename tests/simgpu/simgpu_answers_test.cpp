@@ -1,6 +1,6 @@
-// The simulated driver against the real one: driver_probe's lines, recorded on an H200 (driver
-// 580.159, CUDA 13.0, 2026-11), must come out the same here. A simulator that agrees with our own
-// mistakes proves nothing.
+// Compares the simulated driver with the real one: driver_probe must print the same lines as on an
+// H200 (driver 580.159, CUDA 13.0, 2026-11). A simulator that repeats our own mistakes proves
+// nothing.
 #include <cstdio>
 #include <fstream>
 #include <memory>

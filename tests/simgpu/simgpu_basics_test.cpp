@@ -33,8 +33,8 @@ class Basics : public ::testing::Test {
   CUstream stream = nullptr;
 };
 
-// A kernel that ends before its time makes every latency measured on the simulator too good.
-TEST_F(Basics, KernelsOfAStreamRunOneAfterTheOtherForTheirLength) {
+// If a kernel ended early, every latency measured on the simulator would be too good.
+TEST_F(Basics, KernelsOfAStreamRunInTurnForTheirDuration) {
   const auto start = Clock::now();
   for (int i = 0; i < 3; ++i) ASSERT_EQ(gpu.launch(stream, 1'000'000), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
@@ -43,9 +43,9 @@ TEST_F(Basics, KernelsOfAStreamRunOneAfterTheOtherForTheirLength) {
   EXPECT_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
 }
 
-// A replayed kernel has a name of its own; it must last as long as it says, and be told from
-// others.
-TEST_F(Basics, KernelsNamedLikeTheSpinTakeTheirLengthTooAndAreLoggedByName) {
+// A replayed kernel has its recorded name. It must still last for its duration, and appear in the
+// log under its own name.
+TEST_F(Basics, KernelsWithTheSpinPrefixKeepTheirDurationAndName) {
   const std::string logged = "sluice_spin_" + std::string(115, 'x');
   const std::string text = std::string(".version 8.0\n.visible .entry ") + logged +
                            "y(.param .u64 ns) { ret; }\n.visible .entry a_sluice_spin() { ret; }\n";
@@ -65,7 +65,7 @@ TEST_F(Basics, KernelsNamedLikeTheSpinTakeTheirLengthTooAndAreLoggedByName) {
   ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_GE(ms_since(start), 10.0);
   std::map<std::string, double> real_ms;
-  // The log is written when the GPU has a moment to spare.
+  // The GPU process writes the log when it is idle.
   EXPECT_TRUE(eventually([&] {
     const sluice::test::GpuLog log(gpu_log);
     for (const auto& work : log.all()) {
@@ -78,7 +78,7 @@ TEST_F(Basics, KernelsNamedLikeTheSpinTakeTheirLengthTooAndAreLoggedByName) {
   EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
 }
 
-TEST_F(Basics, EventsTellTheSimulatedTimeBetweenThem) {
+TEST_F(Basics, EventsMeasureSimulatedTime) {
   CUevent begin = nullptr;
   CUevent end = nullptr;
   ASSERT_EQ(cuEventCreate(&begin, CU_EVENT_DEFAULT), CUDA_SUCCESS);
@@ -92,12 +92,13 @@ TEST_F(Basics, EventsTellTheSimulatedTimeBetweenThem) {
   EXPECT_EQ(cuEventElapsedTime(&ms, begin, end), CUDA_ERROR_NOT_READY);
   ASSERT_EQ(cuEventSynchronize(end), CUDA_SUCCESS);
   ASSERT_EQ(cuEventElapsedTime(&ms, begin, end), CUDA_SUCCESS);
-  EXPECT_NEAR(ms, 0.5, 0.02);  // in the GPU's own time, from ideal instants
+  EXPECT_NEAR(ms, 0.5, 0.02);  // GPU time, from exact start and end times
   EXPECT_EQ(cuEventDestroy(begin), CUDA_SUCCESS);
   EXPECT_EQ(cuEventDestroy(end), CUDA_SUCCESS);
 }
 
-// A wait that does not read the memory another process writes would never open, or never close.
+// A wait must read memory that another process writes; otherwise it would never open or never
+// close.
 TEST_F(Basics, AStreamWaitFollowsRegisteredSharedMemory) {
   void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto& gate = *static_cast<std::atomic<std::uint64_t>*>(page);
@@ -117,7 +118,7 @@ TEST_F(Basics, AStreamWaitFollowsRegisteredSharedMemory) {
   munmap(page, 4096);
 }
 
-// Private memory cannot be mapped by the GPU process; it must be reached all the same.
+// The GPU process cannot map private memory, but must still read it.
 TEST_F(Basics, AStreamWaitFollowsRegisteredPrivateMemory) {
   std::vector<std::uint64_t> words(1024, 1);
   std::uint64_t& gate = words[512];
@@ -133,7 +134,8 @@ TEST_F(Basics, AStreamWaitFollowsRegisteredPrivateMemory) {
   EXPECT_EQ(cuMemHostUnregister(words.data()), CUDA_SUCCESS);
 }
 
-// The board of a session is a file; a truncated one must not take the GPU of everybody with it.
+// The board of a session is a file. If it is truncated, the GPU process must go on for the other
+// clients.
 TEST_F(Basics, AFileTruncatedUnderAParkedWaitReadsAsZero) {
   const std::string path = session.file("board");
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -232,8 +234,8 @@ TEST_F(Basics, WaitEventOrdersStreams) {
   EXPECT_EQ(cuStreamDestroy(other), CUDA_SUCCESS);
 }
 
-// Code that takes a stream's handle for its identity must fail here as it does on hardware.
-TEST_F(Basics, HandlesComeBackButStreamIdsDoNot) {
+// Code that uses a stream's handle as its identity must fail here as on hardware.
+TEST_F(Basics, HandlesAreReusedAndStreamIdsAreNot) {
   CUstream first = nullptr;
   CUstream second = nullptr;
   unsigned long long first_id = 0;

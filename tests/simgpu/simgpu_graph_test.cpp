@@ -67,7 +67,7 @@ class Graphs : public ::testing::Test {
   CUgraph graph = nullptr;
 };
 
-// Without this a captured graph would not be preemptible at its kernels, which device gating needs.
+// Device gating depends on this: it makes a captured graph preemptible at its kernels.
 TEST_F(Graphs, AWaitCapturedBetweenKernelsHoldsTheRestOfTheGraph) {
   CUdeviceptr memory = 0;
   ASSERT_EQ(cuMemAlloc(&memory, 4096), CUDA_SUCCESS);
@@ -91,7 +91,7 @@ TEST_F(Graphs, AWaitCapturedBetweenKernelsHoldsTheRestOfTheGraph) {
   ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(*reinterpret_cast<const char*>(memory), 2);
   ASSERT_EQ(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
-  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);  // while it is queued: runs to its end
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);  // still queued, and runs to its end
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree(memory), CUDA_SUCCESS);
@@ -124,7 +124,8 @@ TEST_F(Graphs, AStreamThatIsNotJoinedBackIsAnError) {
   EXPECT_EQ(status(), CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-// An interposer that queries an event during a capture breaks the application; it must see that.
+// An interposer that queries an event during a capture breaks the application, and must see that
+// here.
 TEST_F(Graphs, AnUnsafeCallOfAnyThreadEndsAGlobalCapture) {
   begin();
   CUresult result = CUDA_SUCCESS;
@@ -151,7 +152,7 @@ TEST_F(Graphs, ARelaxedThreadMayQueryAndAllocateDuringACapture) {
   EXPECT_EQ(cuMemFree(memory), CUDA_SUCCESS);
 }
 
-// A caller that adds waits of its own must be able to fall back to the graph without them.
+// A caller that adds waits must be able to fall back to the graph without them.
 TEST_F(Graphs, DeviceLaunchRefusesMemoryOperationsAndACloneWithoutThemIsAccepted) {
   begin();
   ASSERT_EQ(gpu.launch(stream, 1000), CUDA_SUCCESS);
@@ -180,7 +181,7 @@ TEST_F(Graphs, DeviceLaunchRefusesMemoryOperationsAndACloneWithoutThemIsAccepted
   EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 
-TEST_F(Graphs, UpdateTakesAGraphOfTheSameShapeOnly) {
+TEST_F(Graphs, UpdateAcceptsOnlyAGraphOfTheSameShape) {
   const auto capture = [&](int kernels) {
     begin();
     for (int i = 0; i < kernels; ++i) EXPECT_EQ(gpu.launch(stream, 1000), CUDA_SUCCESS);

@@ -26,8 +26,8 @@ void* library() { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); }
 
 using GetProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t);
 
-// An entry that one way of looking finds and another does not makes a hook that works in some
-// programs only.
+// If only one way of lookup finds an entry, a hook of that entry works in some programs and fails
+// in others.
 TEST(Lookup, EveryEntryIsExportedAndFoundByBothAbisAtItsOwnVersion) {
   ASSERT_NE(library(), nullptr);
   const auto first_abi = reinterpret_cast<GetProcAddress>(dlsym(library(), "cuGetProcAddress"));
@@ -50,7 +50,7 @@ TEST(Lookup, EveryEntryIsExportedAndFoundByBothAbisAtItsOwnVersion) {
   }
 }
 
-TEST(Lookup, ANameWithAVersionIsNotAName) {
+TEST(Lookup, NamesWithAVersionAreNotFound) {
   void* found = nullptr;
   CUdriverProcAddressQueryResult result{};
   EXPECT_EQ(cuGetProcAddress("cuMemAlloc_v2", &found, 13000, 0, &result), CUDA_SUCCESS);
@@ -58,7 +58,7 @@ TEST(Lookup, ANameWithAVersionIsNotAName) {
   EXPECT_EQ(result, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 }
 
-TEST(Lookup, PrivateTablesAreNotThere) {
+TEST(Lookup, PrivateTablesAreNotFound) {
   const void* table = nullptr;
   const CUuuid id{};
   EXPECT_EQ(cuGetExportTable(&table, &id), CUDA_ERROR_NOT_FOUND);

@@ -1,5 +1,5 @@
-// Several processes on one simulated GPU. The test process itself makes no driver call: its
-// children do, each after its fork.
+// Several processes on one simulated GPU. The test process makes no driver call: its children make
+// them, each after its fork.
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -45,7 +45,7 @@ class Processes : public ::testing::Test {
     return sluice::base::runtime_dir() + "/" + session.name() + ".simgpu";
   }
 
-  // The pid of the GPU process that answers; 0 when none does.
+  // The pid of the GPU process that answers; 0 if none does.
   [[nodiscard]] int gpu_pid() const {
     const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET, 0);
     sockaddr_un address{};
@@ -60,7 +60,7 @@ class Processes : public ::testing::Test {
     return peer.pid;
   }
 
-  // Launches kernels on a parked stream until the queue is full, then says so and blocks.
+  // Launches kernels on a parked stream until the queue is full, then reports that and blocks.
   int fill_queue_and_block() const {
     const Gpu gpu;
     CUdeviceptr gate = 0;
@@ -96,7 +96,7 @@ class Processes : public ::testing::Test {
   Words& shared = *page;
 };
 
-TEST_F(Processes, AKilledClientDisturbsNobody) {
+TEST_F(Processes, AKilledClientDisturbsNoOtherClient) {
   shared.gate = 1;
   ForkedChild worker([&] { return count_kernels_until(200); });
   ForkedChild victim([&] { return fill_queue_and_block(); });
@@ -109,7 +109,8 @@ TEST_F(Processes, AKilledClientDisturbsNobody) {
   EXPECT_EQ(worker.wait(), 0);
 }
 
-// A client that hangs with its GPU would hang whatever waits for it.
+// A client that hangs together with its GPU process would block everything that waits for the
+// client.
 TEST_F(Processes, WhenTheGpuProcessIsKilledCallsFailAndNoneHangs) {
   ForkedChild client([&] {
     const Gpu gpu;
@@ -126,7 +127,7 @@ TEST_F(Processes, WhenTheGpuProcessIsKilledCallsFailAndNoneHangs) {
     shared.gate = 1;
     return fill_queue_and_block();
   });
-  // Both, or the late one would meet a new GPU process and wait for its long kernel.
+  // Wait for both clients: a late one would start a new GPU process and wait for its long kernel.
   ASSERT_TRUE(eventually([&] { return shared.ready > 1000 && shared.progress == 1; }));
   ASSERT_GT(gpu_pid(), 0);
   kill(gpu_pid(), SIGKILL);
@@ -150,13 +151,13 @@ TEST_F(Processes, ExitWithParkedWorkReturnsAtOnce) {
   ForkedChild child([&] {
     std::thread([&] { fill_queue_and_block(); }).detach();
     while (shared.ready < 1000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    exit(7);  // NOLINT: with the exit handlers, and a thread inside the driver
+    exit(7);  // NOLINT: runs the exit handlers while a thread is inside the driver
     return 0;
   });
   EXPECT_EQ(child.wait(), 7);
 }
 
-TEST_F(Processes, ClientsThatComeTogetherShareOneGpuWhichEndsAfterThem) {
+TEST_F(Processes, ConcurrentFirstClientsShareOneGpuThatEndsAfterThem) {
   std::list<ForkedChild> children;
   for (int i = 0; i < 8; ++i) {
     children.emplace_back([&, i] {
@@ -170,7 +171,7 @@ TEST_F(Processes, ClientsThatComeTogetherShareOneGpuWhichEndsAfterThem) {
   for (int i = 1; i < 8; ++i) EXPECT_EQ(shared.pids[i], shared.pids[0]);
   EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(socket_file()); }));
   EXPECT_TRUE(eventually([&] { return kill(shared.pids[0], 0) != 0; }) ||
-              gpu_pid() == 0);  // a container's first process may leave it as a zombie
+              gpu_pid() == 0);  // the init process of a container may leave a zombie
   EXPECT_TRUE(sluice::test::files_of_session(session.name()).empty());
 }
 
@@ -198,8 +199,8 @@ TEST_F(Processes, VisibleDevicesChangeOrdinalsAndNotUuids) {
   unsetenv("SLUICE_SIM_DEVICES");
 }
 
-// One kernel at a time, in slices of 2.2 ms with 0.12 ms between them: what every latency measured
-// on the simulator rests on.
+// One kernel at a time, in slices of 2.2 ms with 0.12 ms between them. Every latency measured on
+// the simulator depends on this.
 TEST_F(Processes, TwoBusyContextsTakeTurns) {
   const auto busy = [&] {
     const Gpu gpu;
@@ -226,7 +227,7 @@ TEST_F(Processes, TwoBusyContextsTakeTurns) {
     }
     if (line.kind == "switch") switches.push_back(line);
   }
-  // 72 ms of work in slices of 2.2 ms; the first and the last may be shorter.
+  // 72 ms of work in slices of 2.2 ms. The first and the last slice may be shorter.
   ASSERT_GE(switches.size(), 30U);
   for (std::size_t i = 2; i + 2 < switches.size(); ++i) {
     EXPECT_EQ(switches[i].end_ns - switches[i].start_ns, 240'000U);
@@ -235,8 +236,8 @@ TEST_F(Processes, TwoBusyContextsTakeTurns) {
   }
 }
 
-// The property device gating rests on: a wait in front of each kernel, and none starts while the
-// word is closed, however many are queued.
+// The basis of device gating: with a wait in front of each kernel, no kernel starts while the word
+// is closed, however many are queued.
 TEST_F(Processes, NoGatedKernelStartsWhileTheGateIsClosed) {
   ForkedChild child([&] {
     const Gpu gpu;
