@@ -1,5 +1,5 @@
-# Run by `cmake --install`, before it copies anything: fails if a program or library is not built.
-# SLUICE_PLACED_FILE: their paths, one a line. SLUICE_BUILD_DIR: the build folder.
+# Runs at the start of `cmake --install` and fails if a program or library has not been built.
+# SLUICE_PLACED_FILE lists their paths, one per line. SLUICE_BUILD_DIR is the build folder.
 file(STRINGS ${SLUICE_PLACED_FILE} placed)
 set(missing "")
 foreach(file IN LISTS placed)

@@ -1,18 +1,20 @@
-# Finds LibTorch as it comes in the PyPI wheel `torch` (CUDA build) or unpacked on its own.
+# Finds LibTorch in the PyPI wheel `torch` (CUDA build), or unpacked on its own.
 #
-# torch's own CMake config is not used: with CMake 3.25 and CUDA 13 it fails on an unknown dialect,
-# and it wants nvcc. Only headers and libraries are needed here.
+# Does not use torch's own CMake config, which needs nvcc and which fails with CMake 3.25 and CUDA
+# 13 on an unknown dialect. Sluice needs only headers and libraries.
 #
-# Looked for, in order: LibTorch_ROOT and CMAKE_PREFIX_PATH (the folder that holds include/ and
-# lib/, or the site-packages around it), .venv of this checkout, python3's own torch.
+# Searches in this order: LibTorch_ROOT and CMAKE_PREFIX_PATH (the folder with include/ and lib/, or
+# the site-packages around it), .venv of this checkout, the torch of python3.
 #
-# Sets LibTorch_FOUND, LibTorch_VERSION, LibTorch_DIR_FOUND (the torch folder),
-# LibTorch_SITE_PACKAGES (where torchvision may be; empty for an unpacked LibTorch),
-# LibTorch_PYTHON and LibTorch_PYTHON_LIBRARY (the Python of that folder, and its libpython, which
-# torchvision's operators need; may be empty) and the targets LibTorch::c10, LibTorch::c10_cuda, LibTorch::torch_cpu,
-# LibTorch::torch_cuda, LibTorch::torch and LibTorch::LibTorch, which is all of them.
+# Sets
+# - LibTorch_FOUND, LibTorch_VERSION, LibTorch_DIR_FOUND (the torch folder)
+# - LibTorch_SITE_PACKAGES (the folder where torchvision may be; empty for an unpacked LibTorch)
+# - LibTorch_PYTHON and LibTorch_PYTHON_LIBRARY (the Python of that folder and its libpython, which
+#   torchvision's operators need; may be empty)
+# - the targets LibTorch::c10, LibTorch::c10_cuda, LibTorch::torch_cpu, LibTorch::torch_cuda,
+#   LibTorch::torch, and LibTorch::LibTorch for all of them
 
-# Runs python3 for one line of output; empty where it fails.
+# Runs a line of Python and returns its output; empty if it fails.
 function(_libtorch_python result program)
   execute_process(COMMAND ${program} -c "${ARGN}" OUTPUT_VARIABLE out ERROR_QUIET
                   OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
@@ -23,7 +25,7 @@ function(_libtorch_python result program)
 endfunction()
 
 file(GLOB _libtorch_venv ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
-# The folder without importing torch, which takes seconds.
+# Finds the folder without importing torch, which takes seconds.
 _libtorch_python(_libtorch_system python3
   "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])")
 find_path(LibTorch_INCLUDE_DIR torch/csrc/inductor/aoti_package/model_package_loader.h
@@ -44,8 +46,9 @@ if(LibTorch_INCLUDE_DIR)
   endif()
 endif()
 
-# The CUDA headers that torch's own include. Those of the wheel nvidia-cuda-runtime want crt/, which
-# is in a wheel that torch does not ask for; Triton, which it does ask for, has it too.
+# The CUDA headers that torch's headers include. The headers in the wheel nvidia-cuda-runtime need
+# crt/, which is in a wheel that torch does not require. Triton, which torch requires, also has
+# crt/.
 get_filename_component(_libtorch_parent "${LibTorch_DIR_FOUND}" DIRECTORY)
 set(_libtorch_cuda_hints ${_libtorch_parent}/nvidia/cu13 ENV CUDA_HOME ENV CUDA_PATH)
 find_path(LibTorch_CUDA_INCLUDE_DIR cuda_runtime_api.h
@@ -64,7 +67,8 @@ foreach(_library IN ITEMS c10 c10_cuda torch_cpu torch_cuda torch)
   list(APPEND _libtorch_required LibTorch_${_library}_LIBRARY)
   mark_as_advanced(LibTorch_${_library}_LIBRARY)
 endforeach()
-# Headers of c10 call the runtime from inline functions. A wheel has it under its full name only.
+# Inline functions in c10's headers call the CUDA runtime. A wheel has its library only under the
+# full name.
 find_library(LibTorch_cudart_LIBRARY NAMES cudart libcudart.so.13 NAMES_PER_DIR
   HINTS ${LibTorch_CUDA_INCLUDE_DIR}/.. PATH_SUFFIXES lib lib64)
 list(APPEND _libtorch_required LibTorch_cudart_LIBRARY)
@@ -99,8 +103,8 @@ if(NOT TARGET LibTorch::LibTorch)
     INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${_libtorch_cuda_includes}")
 endif()
 
-# What torchvision's operators are linked with. The Python of the folder's virtual environment knows
-# where its library is; a loader finds the usual ones by name.
+# torchvision's operators are linked with libpython. The Python of the folder's virtual environment
+# knows where its library is; the loader finds system libraries by name.
 set(LibTorch_SITE_PACKAGES "")
 set(LibTorch_PYTHON_LIBRARY "")
 set(LibTorch_PYTHON "")

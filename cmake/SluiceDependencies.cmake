@@ -6,8 +6,8 @@ if(BUILD_TESTING OR NOT DEFINED BUILD_TESTING)
   find_package(GTest REQUIRED)
 endif()
 
-# Only cuda.h is needed: the driver is met at run time. Taken from the toolkit, else from the
-# PyPI wheel nvidia-cuda-runtime unpacked into .cuda/ (`./x build` does that).
+# Only cuda.h is needed: the driver is loaded at run time. cuda.h comes from the toolkit, or from
+# the PyPI wheel nvidia-cuda-runtime, which `./x build` unpacks into .cuda/.
 find_path(SLUICE_CUDA_INCLUDE_DIR cuda.h
   HINTS ENV CUDA_HOME ENV CUDA_PATH
   PATHS /usr/local/cuda ${PROJECT_SOURCE_DIR}/.cuda/nvidia/cu13
@@ -16,15 +16,15 @@ find_path(SLUICE_CUDA_INCLUDE_DIR cuda.h
 add_library(sluice_cuda_headers INTERFACE)
 target_include_directories(sluice_cuda_headers SYSTEM INTERFACE ${SLUICE_CUDA_INCLUDE_DIR})
 
-# Only `sluice top` needs it, and without it prints its pictures one after the other.
+# Only `sluice top` uses curses. Without curses it prints its frames as text, one after the other.
 set(CURSES_NEED_WIDE TRUE)
 find_package(Curses QUIET)
 if(NOT CURSES_FOUND)
   message(NOTICE "-- sluice: no curses (libncurses-dev) found: `sluice top` prints text only")
 endif()
 
-# Only the worker that runs PyTorch models needs it. Not under a sanitizer: LibTorch is not
-# instrumented, and the processes in which it runs are not tested there.
+# Only the worker for PyTorch models needs LibTorch. Builds with a sanitizer leave it out: LibTorch
+# is not instrumented, and its processes are not tested there.
 set(SLUICE_TORCH_VERSION "")
 if(NOT SLUICE_SANITIZE)
   find_package(LibTorch 2.11 QUIET)
@@ -32,27 +32,28 @@ if(NOT SLUICE_SANITIZE)
     set(SLUICE_TORCH_VERSION ${LibTorch_VERSION})
   else()
     message(NOTICE "-- sluice: no LibTorch 2.11 found: built without sluice-worker-torch, so "
-                   "experiments replay traces but run no PyTorch models (./x torch fetches it)")
+                   "experiments replay recordings but run no PyTorch models (./x torch fetches it)")
   endif()
 endif()
 
-# Only for times of execution in traces, and met at run time too. Beside cuda.h in the wheels, in a
-# folder of its own in a toolkit.
+# Only execution times in traces need CUPTI, which is also loaded at run time. Its header is next to
+# cuda.h in the wheels, and in a folder of its own in a toolkit.
 find_path(SLUICE_CUPTI_INCLUDE_DIR cupti.h
   HINTS ${SLUICE_CUDA_INCLUDE_DIR} ${SLUICE_CUDA_INCLUDE_DIR}/../extras/CUPTI/include
         ${LibTorch_CUDA_INCLUDE_DIR} ENV CUDA_HOME ENV CUDA_PATH
   PATHS /usr/local/cuda PATH_SUFFIXES include extras/CUPTI/include
   DOC "Folder of cupti.h, version 12.5 or later")
-# What it includes lies beside cuda.h in a toolkit, in a wheel of its own (nvidia-cuda-crt) else.
+# cupti.h includes crt/, which is next to cuda.h in a toolkit, and in the wheel nvidia-cuda-crt
+# otherwise.
 find_path(SLUICE_CRT_INCLUDE_DIR crt/host_defines.h
   HINTS ${SLUICE_CUPTI_INCLUDE_DIR} ${SLUICE_CUPTI_INCLUDE_DIR}/../../../include
         ${SLUICE_CUDA_INCLUDE_DIR} ENV CUDA_HOME ENV CUDA_PATH
   PATHS /usr/local/cuda PATH_SUFFIXES include
   DOC "Folder of crt/host_defines.h")
 if(NOT SLUICE_CRT_INCLUDE_DIR)
-  set(SLUICE_CUPTI_INCLUDE_DIR "" CACHE PATH "Without crt/host_defines.h it is of no use" FORCE)
+  set(SLUICE_CUPTI_INCLUDE_DIR "" CACHE PATH "Not usable without crt/host_defines.h" FORCE)
 endif()
 if(NOT SLUICE_CUPTI_INCLUDE_DIR)
   message(NOTICE "-- sluice: no cupti.h found: built without libsluice_cupti.so, so traces of a "
-                 "real GPU have launches but no times of execution")
+                 "real GPU have launches but no execution times")
 endif()

@@ -1,4 +1,4 @@
-# The build tree has the shape of the install tree, so that every program finds its neighbours by
+# The build tree has the same shape as the install tree, so that every program finds the others by
 # the same relative path in both:
 #   bin/sluice   libexec/sluice/*   lib/sluice/libsluice_intercept.so   lib/sluice/simgpu/libcuda.so.1
 #   include/sluice/sluice.h         share/sluice/{exp_configs,recordings}
@@ -8,8 +8,8 @@ set(SLUICE_SIMGPU_DIR lib/sluice/simgpu)
 set(SLUICE_DATA_DIR share/sluice)
 set(SLUICE_INCLUDE_DIR include/sluice)
 
-# The first of all install steps. Without it the install of a build of some targets only would stop
-# half done, at the first program that is missing.
+# The first install step. Without it, installing a partial build would stop half way, at the first
+# missing program.
 set(SLUICE_PLACED_FILE ${PROJECT_BINARY_DIR}/sluice_placed.txt)
 install(CODE "set(SLUICE_PLACED_FILE \"${SLUICE_PLACED_FILE}\")
 set(SLUICE_BUILD_DIR \"${PROJECT_BINARY_DIR}\")")
@@ -22,7 +22,7 @@ function(sluice_list_placed)
 endfunction()
 cmake_language(DEFER DIRECTORY ${PROJECT_SOURCE_DIR} CALL sluice_list_placed)
 
-# sluice_place(TARGET DIR): puts a program or library at DIR below the build root and below the
+# sluice_place(TARGET DIR): puts a program or library into DIR below the build folder and below the
 # install prefix.
 function(sluice_place target dir)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${dir}

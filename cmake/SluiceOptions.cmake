@@ -20,9 +20,9 @@ if(SLUICE_SANITIZE)
   target_compile_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE}
                                                   -fno-sanitize-recover=all
                                                   -fno-omit-frame-pointer
-                         # GCC 12 sees uninitialised members in std::regex when it adds its checks.
+                         # With its own checks, GCC 12 reports uninitialised members in std::regex.
                          -Wno-error=maybe-uninitialized
-                         # Boost.Asio holds fences, which the thread sanitizer does not model.
+                         # Boost.Asio uses fences, which ThreadSanitizer does not model.
                          -Wno-error=tsan)
   target_link_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()

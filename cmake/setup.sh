@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Sourced by ./x: finds out what the build needs and lacks, and installs just that.
-# Things are looked for by their files, not by package: a cmake from pip or headers unpacked by
-# hand are as good, and where all is there neither root nor a network is needed.
+# Sourced by ./x: finds what the build needs and this machine lacks, and installs only that. The
+# search is for files, not packages, so a cmake from pip or unpacked headers are enough. If nothing
+# is missing, neither root nor a network is needed.
 
 readonly kCmakeMin=3.25 kGccMin=12 kCudaMin=12040
 
@@ -15,7 +15,7 @@ have_header() {
 # version_at_least HAVE WANT
 version_at_least() { [[ $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1) == "$2" ]]; }
 
-# need PACKAGE REASON CHECK...: notes the package as missing when the check fails.
+# need PACKAGE REASON CHECK...: records the package as missing if the check fails.
 missing_packages=() missing_reasons=()
 need() {
   local package=$1 reason=$2
@@ -25,11 +25,11 @@ need() {
   missing_reasons+=("$reason")
 }
 
-# want PACKAGE REASON CHECK...: the same for what the build can do without: installed along with what
-# is needed, never a reason to ask for root or the network.
+# want PACKAGE REASON CHECK...: the same for an optional package. It is installed together with
+# missing packages, but is never a reason to ask for root or the network.
 want() { ((${#missing_packages[@]} == 0)) || need "$@"; }
 
-# install_packages: installs what `need` noted, telling first.
+# install_packages: prints and installs the packages that `need` recorded.
 install_packages() {
   ((${#missing_packages[@]})) || return 0
   local i as_root=() apt=(env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o DPkg::Lock::Timeout=300)
@@ -59,11 +59,11 @@ check_versions() {
   version_at_least "$cmake_version" "$kCmakeMin" ||
     die "cmake $cmake_version is too old: $kCmakeMin or later is needed (pip install cmake has it)"
   gcc_version=$(g++ -dumpfullversion)
-  version_at_least "$gcc_version" "$kGccMin" ||
+    die "g++ $gcc_version is too old: $kGccMin or later is needed (for C++20)"
     die "g++ $gcc_version is too old: $kGccMin or later is needed (C++20)"
 }
 
-# Prints the folder of a cuda.h that is new enough; fails when there is none.
+# Prints the folder of a cuda.h that is new enough. Fails if there is none.
 find_cuda_headers() {
   local dir version nvcc=
   have nvcc && nvcc=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
@@ -75,7 +75,7 @@ find_cuda_headers() {
   return 1
 }
 
-# Headers, and CUPTI itself; the driver is met at run time.
+# Fetches headers and CUPTI. The driver is loaded at run time.
 fetch_cuda_headers() {
   local pip_works='python3 -m pip --version >/dev/null 2>&1'
   need python3 "to unpack cuda.h" have python3
@@ -84,7 +84,7 @@ fetch_cuda_headers() {
   echo "x: fetching cuda.h into .cuda/ from PyPI: $(sed '/^#/d;s/ .*//' cmake/cuda-headers.txt | xargs)"
   local work wheel
   work=$(mktemp -d)
-  # shellcheck disable=SC2064  # the folder's name of now is meant
+  # shellcheck disable=SC2064  # the name must expand now
   trap "rm -rf '$work'" EXIT
   python3 -m pip download --quiet --no-deps --only-binary :all: --require-hashes \
     --platform manylinux2014_x86_64 --platform manylinux_2_25_x86_64 -d "$work" -r cmake/cuda-headers.txt ||
@@ -97,7 +97,7 @@ fetch_cuda_headers() {
   trap - EXIT
 }
 
-# What a build of the programs needs.
+# The packages that a build of the programs needs.
 need_for_programs() {
   need g++ "the compiler" have g++
   need cmake "the build system, $kCmakeMin or later" have cmake
@@ -120,7 +120,7 @@ install_for_build() {
   check_versions
 }
 
-# setup_demo: what `./x demo` builds with.
+# setup_demo: installs the needs of the build for `./x demo`. Sets cuda_include for ./x.
 setup_demo() {
   need_for_programs
   install_for_build
@@ -135,8 +135,8 @@ setup_build() {
   install_for_build
 }
 
-# has_torch PYTHON: whether it has what cmake/torch-requirements.txt names, torch in the wanted version.
-# Without importing them, which takes seconds.
+# has_torch PYTHON: whether PYTHON has the packages of cmake/torch-requirements.txt, with torch in
+# the required version. Does not import them, which takes seconds.
 has_torch() {
   have "$1" && "$1" - 2>/dev/null <<'PYTHON'
 import importlib.metadata as m, sys
@@ -145,15 +145,15 @@ sys.exit(not (m.version("torch").startswith("2.11.") and m.version("torchvision"
 PYTHON
 }
 
-# setup_torch: LibTorch, for the worker that runs PyTorch models, and Python's torch, for exporting
-# them. Only where neither .venv nor python3 has it.
+# setup_torch: fetches LibTorch for the worker that runs PyTorch models, and Python's torch for
+# exporting models, unless .venv or python3 has it.
 setup_torch() {
   has_torch .venv/bin/python3 && return
   has_torch python3 && return
   local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
   need python3 "to fetch torch" have python3
   need python3-venv "to fetch torch into .venv" eval "$venv_works"
-  # torchvision's operators need the shared library, which a distribution packs apart.
+  # torchvision's operators need the shared library, which a distribution has in its own package.
   need libpython3-dev "the detection models of torchvision" has_libpython
   install_packages
   echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/torch-requirements.txt | xargs)" \
@@ -164,7 +164,8 @@ setup_torch() {
   fi
 }
 
-# has_reports PYTHON: whether it has what cmake/report-requirements.txt names, in any version.
+# has_reports PYTHON: whether PYTHON has the packages of cmake/report-requirements.txt, in any
+# version.
 has_reports() {
   have "$1" && "$1" - 2>/dev/null <<'PYTHON'
 import importlib.util as u, sys
@@ -173,7 +174,7 @@ sys.exit(not all(map(u.find_spec, wanted)))
 PYTHON
 }
 
-# setup_reports: the libraries of sluice report and its like, in .venv, beside torch if that is there.
+# setup_reports: fetches the libraries of the report tools into .venv.
 setup_reports() {
   has_reports .venv/bin/python3 && return
   local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
@@ -188,8 +189,9 @@ setup_reports() {
   fi
 }
 
-# setup_browser: for the test that opens a report. Debian's package only: Ubuntu's is a snap, which
-# needs a running snapd; there the test is skipped unless a Chromium or Chrome is installed.
+# setup_browser: for the test that opens a report. Installs only Debian's package. Ubuntu's package
+# is a snap and needs a running snapd, so there the test is skipped unless a Chromium or Chrome is
+# installed.
 setup_browser() {
   local program
   for program in chromium chromium-browser google-chrome; do
@@ -214,7 +216,7 @@ PYTHON
 
 setup_bench() { need libbenchmark-dev "benchmarks" have_header benchmark/benchmark.h; }
 
-# Version 14 of clang-format, because another version lays out the same code otherwise.
+# Only version 14 of clang-format: other versions format the same code differently.
 setup_lint() {
   need clang-format-14 "format check" have clang-format-14
   need clang-tidy "static analysis" have clang-tidy
