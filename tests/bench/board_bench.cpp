@@ -1,4 +1,5 @@
-// Begin and end of a critical job against so many lower clients: the board alone, no process.
+// Begin and end of a critical job with 1, 8 and 62 lower-priority clients: the board alone, without
+// other processes.
 #include <benchmark/benchmark.h>
 
 #include <memory>

@@ -1,6 +1,6 @@
-// What a launch costs with the interposer in front, against the direct call, on a driver that
-// returns at once. Each way of running needs a process of its own: this program starts itself with
-// the environment of each, and the child measures.
+// The cost of a launch through the interposer, compared with a direct call, on a driver that
+// returns immediately. Each mode needs a process of its own, so this program starts itself with the
+// environment of each mode, and the child measures.
 #include <benchmark/benchmark.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -42,11 +42,11 @@ void job_of_ten_launches(benchmark::State& state) {
   }
 }
 
-/// Ways to run. `outranked`: a client of higher priority lives, so that this one paces; else
-/// sync, event and device cost no more than gate.
+/// The modes. `outranked`: a client of higher priority lives, so this client paces its launches;
+/// otherwise sync, event and device cost as much as gate.
 struct Mode {
   const char* name;
-  const char* policy;  ///< Null: not preloaded.
+  const char* policy;  ///< Null: no preload.
   int priority;
   bool controller;
   bool outranked;
@@ -64,13 +64,13 @@ constexpr Mode kModes[] = {
     {"critical, transparent jobs", "gate", 5, true, false},
 };
 
-/// When the held process ran again, in memory shared with the one that ends the job.
+/// The time when the held process ran again, in memory shared with the process that ends the job.
 std::atomic<std::uint64_t>* shared_time(int fd) {
   void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return static_cast<std::atomic<std::uint64_t>*>(page);
 }
 
-/// In the held process: each launch that returns says when.
+/// For the held process: stores the time after each launch returns.
 [[noreturn]] void run_held(int fd) {
   auto& ran = *shared_time(fd);
   for (;;) {
@@ -113,7 +113,7 @@ void end_to_running_again(benchmark::State& state) {
   for (auto _ : state) {
     critical.begin();
     while (slot.waiters.load() == 0) std::this_thread::yield();
-    usleep(1000);  // it sleeps by now
+    usleep(1000);  // the process sleeps by now
     const std::uint64_t ended = base::monotonic_ns();
     critical.end();
     while (ran.load() < ended) {

@@ -1,5 +1,5 @@
-// Counts the instructions of one launch with an open gate, by stepping through it: a figure that
-// does not depend on the machine's load. Reported, not asserted.
+// Counts the instructions of one launch with an open gate by single-stepping. Unlike a time, the
+// count does not depend on the machine's load. It is printed, not asserted.
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
@@ -20,7 +20,7 @@ using namespace sluice;
 
 void launch() { ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr); }
 
-/// Between two breakpoints: one launch, after as many as it takes to be attached and warm.
+/// One launch between two breakpoints, after enough launches to be attached and warm.
 int run_traced() {
   for (int i = 0; i < 100; ++i) launch();
   ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
@@ -48,7 +48,7 @@ int count_instructions(const char* label, const std::vector<std::string>& variab
   options.args = {"/proc/self/exe"};
   options.environment = variables;
   const pid_t child = base::start_child(options);
-  // It asks to be traced itself, then stops.
+  // The child asks to be traced and then stops.
   if (!stopped_by(child, SIGSTOP)) {
     std::fprintf(stderr, "cannot trace (is ptrace allowed here?); not counted\n");
     kill(child, SIGKILL);
@@ -75,7 +75,7 @@ int main() {
   const test::Session session("bench");
   const auto controller = test::start_controller(session);
   const std::string preload = "LD_PRELOAD=" SLUICE_INTERCEPT_LIBRARY;
-  std::printf("one cuLaunchKernel, the call and the driver's own few included\n");
+  std::printf("one cuLaunchKernel, including the call and the driver's own few instructions\n");
   return count_instructions("direct call", {"SLUICE_TRACED=1"}) |
          count_instructions("attached, open gate",
                             {"SLUICE_TRACED=1", preload, "SLUICE_POLICY=gate"});

@@ -1,4 +1,5 @@
-// Start to end of a program without CUDA, with and without the preload, and its thread count.
+// The time from start to end of a program without CUDA, with and without the preload, and its
+// number of threads.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

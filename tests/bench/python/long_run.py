@@ -1,5 +1,5 @@
-"""A traced run of any size: a critical model, a job of 40 kernels every 10 ms, and one beside it that
-waits for its gate."""
+"""Writes a traced run of any size: a critical model with a job of 40 kernels every 10 ms, and a
+best-effort model that is held during those jobs."""
 
 import json
 import sys
@@ -14,8 +14,8 @@ from sluice_tools.trace import format as fmt  # noqa: E402
 from trace_files import SCHEMA, header_page  # noqa: E402
 
 _PERIOD_NS = 10_000_000
-_COLLECTED = 5  # periods after which executions are written, as CUPTI hands them over
-_BLOCK = 40  # of so many periods, written at once
+_COLLECTED = 5  # periods between writes of executions, which CUPTI delivers in batches
+_BLOCK = 40  # periods that are written at once
 _REALTIME_NS = 1_795_000_000_000_000_000
 _NAMES = ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)",
           "sm90_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage3",
@@ -33,7 +33,7 @@ def _name(number: int, text: str) -> bytes:
 
 
 class _Client:
-    """One process. `launches`: in a period; each `step_ns` after the one before, from `first_ns` on."""
+    """A traced process with `launches` launches in each period, one every `step_ns`."""
 
     def __init__(self, pid: int, priority: int, launches: int, step_ns: int, kernel_ns: int, delay_ns: int,
                  streams: int):
@@ -42,7 +42,7 @@ class _Client:
 
     @property
     def records(self) -> int:
-        """In a period: launches, executions, and begin and end of a job or a hold."""
+        """Records of a period: launches, executions, and either begin and end of a job or a hold."""
         return 2 * self.launches + (2 if self.priority else 1)
 
     def head(self) -> bytes:
@@ -55,7 +55,7 @@ class _Client:
         return header_page(header) + b"".join(_name(number, text) for number, text in enumerate(_NAMES, 1))
 
     def block(self, first: int, rng: np.random.Generator) -> np.ndarray:
-        """Of _BLOCK periods. By group of _COLLECTED periods: launches, then their executions."""
+        """Records of _BLOCK periods. Each group of _COLLECTED has its launches, then their executions."""
         period = np.arange(first, first + _BLOCK)
         launch = period[:, None] * self.launches + np.arange(self.launches)
         issue = (period[:, None] * _PERIOD_NS + np.arange(self.launches) * self._step
@@ -88,7 +88,7 @@ class _Client:
 
 
 def write_run(folder: Path, size: int) -> int:
-    """Of `size` bytes of trace, into a new folder. Returns the number of kernels."""
+    """Writes a run with `size` bytes of trace into a new folder. Returns the number of kernels."""
     low, high = _Client(11, 0, 100, 80_000, 70_000, 400_000, 2), _Client(12, 1, 40, 10_000, 25_000, 20_000, 1)
     periods = size // ((low.records + high.records) * SCHEMA.record.itemsize) // _BLOCK * _BLOCK
     rng = np.random.default_rng(0)

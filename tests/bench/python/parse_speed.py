@@ -1,7 +1,7 @@
-"""How long `sluice parse` takes for a CSV of the given size, and how much memory, against what pandas
-takes to read the same file: parse_speed.py [GIGABYTES]. Removes all it makes.
+"""Measures the time and the memory of `sluice parse` for a CSV of the given size, next to those of
+pandas for reading the same file: parse_speed.py [GIGABYTES]. Removes all its files.
 
-Each in a process of its own, in turn, so that the file is in the page cache for all of them."""
+The commands run one after the other in processes of their own, with the file in the page cache."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from sluice_tools.trace.kernel_table import HEADS  # noqa: E402
 
 REPEATS = 3
 TABLE = "| | s | peak MiB |\n| --- | --- | --- |"
-# As long as those that nsys prints for a network.
+# As long as the names that nsys prints for a network.
 NAMES = (
     '"void at::native::vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<float>, '
     'std::array<char *, (unsigned long)3>>(int, T2, T3)"',
@@ -29,7 +29,7 @@ NAMES = (
 
 
 def make_csv(path: Path, size: int) -> int:
-    """Two processes, kernels of 1 to 100 us. Returns the number of rows."""
+    """Writes kernels of 1 to 100 us from two processes. Returns the number of rows."""
     rng = np.random.default_rng(0)
     rows, at = 0, 0
     with path.open("w") as file:
@@ -51,7 +51,7 @@ def make_csv(path: Path, size: int) -> int:
 
 
 def measure(name: str, command: list[str], folder: Path, repeats: int = REPEATS) -> None:
-    """Prints a row of a table: median and range of seconds, and the most memory."""
+    """Prints a table row: median and range of seconds, and peak memory."""
     seconds, memory = [], []
     for _ in range(repeats):
         began = time.monotonic()

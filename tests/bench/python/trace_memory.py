@@ -1,5 +1,5 @@
-"""What the commands that read a trace take for one of the given size, and how much memory:
-trace_memory.py [GIGABYTES]. Works in TMPDIR, else /var/tmp, and removes all it makes."""
+"""Measures the time and the memory of the commands that read a trace of the given size:
+trace_memory.py [GIGABYTES]. Works in TMPDIR, else /var/tmp, and removes all its files."""
 
 import os
 import sys

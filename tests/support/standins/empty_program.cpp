@@ -1,4 +1,4 @@
-// A program without CUDA. Its exit code is the number of its threads.
+// A program without CUDA. Its exit code is its number of threads.
 #include <dirent.h>
 
 int main() {

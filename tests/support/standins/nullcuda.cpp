@@ -6,7 +6,7 @@
 
 namespace {
 
-/// Fills what the interposer reads back. All other output stays as it is.
+/// Sets the outputs that the interposer reads. All other calls only return success.
 void fill(CUuuid* uuid) { std::memset(uuid->bytes, 1, sizeof(uuid->bytes)); }
 void fill(int* device_or_attribute) { *device_or_attribute = 1; }
 void fill(unsigned long long* id_or_address) { *id_or_address = 1; }
