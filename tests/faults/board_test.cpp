@@ -1,4 +1,4 @@
-// Boards that cannot be used: of another install, truncated, stale; and what stays behind.
+// Boards that cannot be used (another layout, truncated, stale), and what a session leaves behind.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -15,14 +15,14 @@ namespace fs = std::filesystem;
 
 class Boards : public EndToEndTest {
  protected:
-  /// Writes to the board's file, as a process of another version would have.
+  /// Writes to the board's file, as a process of another version would.
   void write_at(off_t offset, std::uint32_t value) const {
     const int fd = open(board_file().c_str(), O_RDWR | O_CLOEXEC);
     EXPECT_EQ(pwrite(fd, &value, sizeof(value), offset), ssize_t{sizeof(value)});
     close(fd);
   }
 
-  /// A program runs on ungated after one warning with these words.
+  /// Expects a program to run on ungated after one warning with these words.
   void expect_ungated_with(const std::string& words) {
     Program& program = start_unattached({0, "device:4"});
     program.ask("loop 1 100 8");
@@ -35,20 +35,20 @@ class Boards : public EndToEndTest {
   }
 };
 
-// Prevents: a library and a controller of different builds read one board in two ways.
+// Prevents: a library and a controller of different builds interpret one board differently.
 // Seen to fail without the version in fault_of(): attached, no warning.
 TEST_F(Boards, OfAnotherLayoutVersion) {
   start_controller();
   write_at(offsetof(shm::Board, layout_version), shm::kLayoutVersion + 1);
   expect_ungated_with("has layout version " + std::to_string(shm::kLayoutVersion + 1));
-  // With nobody left who uses it, the next controller makes a new one.
+  // When no process uses the board any more, the next controller creates a new one.
   kill_controller();
   start_controller();
   Program& program = start_best_effort("device:4");
   EXPECT_EQ(state_of(program), shm::SlotState::kLive);
 }
 
-// Prevents: a controller takes the board of another version away from processes that live.
+// Prevents: a controller takes a board of another layout version away from living processes.
 // Seen to fail in the same way: the controller takes the board.
 TEST_F(Boards, OfAnotherLayoutVersionWithLivingClients) {
   start_controller();
@@ -72,7 +72,7 @@ TEST_F(Boards, Truncated) {
   ASSERT_EQ(ftruncate(fd, 4096), 0);
   close(fd);
   expect_ungated_with("is truncated (4096 of ");
-  // Found at start, with nobody who uses it, it is replaced.
+  // A controller that starts while no process uses the board replaces the board.
   kill_controller();
   fs::remove(whole);
   start_controller();
@@ -80,7 +80,7 @@ TEST_F(Boards, Truncated) {
   EXPECT_EQ(state_of(program), shm::SlotState::kLive);
 }
 
-// Prevents: a board that a killed controller left holds slots of programs that are no more.
+// Prevents: the board of a killed controller keeps slots of programs that no longer exist.
 // Seen to fail when adopt_or_create() adopts every board that it finds.
 TEST_F(Boards, StaleOfADeadController) {
   start_controller();
@@ -90,9 +90,10 @@ TEST_F(Boards, StaleOfADeadController) {
   kill_controller();
   program.signal(SIGKILL);
   program.wait();
-  ASSERT_TRUE(fs::exists(board_file())) << "nobody was left to remove it";
+  ASSERT_TRUE(fs::exists(board_file())) << "no process was left to remove it";
   start_controller();
-  // A real driver is still taking the dead process down: then its board is adopted, and cleaned.
+  // A real driver may still be tearing the dead process down. Then the controller adopts and cleans
+  // the board.
   if (!on_real_gpu()) {
     EXPECT_NE(look().board().board_id.load(), board_id);
   }
@@ -101,8 +102,8 @@ TEST_F(Boards, StaleOfADeadController) {
   EXPECT_EQ(slot_of(next), 0);
 }
 
-// Prevents: a name, a folder or a process stays behind when the last of a session leaves in good
-// order. (TearDown checks the same after every test, but ends the GPU process itself.)
+// Prevents: a name, a folder or a process stays behind after the last process of a session leaves
+// in good order. TearDown checks this after every test too, but ends the GPU process itself.
 // Seen to fail without remove_if_unused() in the controller.
 TEST_F(Boards, NothingStaysBehind) {
   start_controller();
@@ -116,7 +117,7 @@ TEST_F(Boards, NothingStaysBehind) {
   }));
 }
 
-// Prevents: the same, when the controller was killed before the last client ended.
+// Prevents: the same, if the controller was killed before the last client ended.
 // Seen to fail without remove_if_unused() in leave_at_exit().
 TEST_F(Boards, NothingStaysBehindAKilledController) {
   start_controller();
@@ -127,7 +128,7 @@ TEST_F(Boards, NothingStaysBehindAKilledController) {
   ASSERT_TRUE(flows(first));
   second.tell("exit");
   EXPECT_EQ(second.wait(), 0);
-  EXPECT_TRUE(fs::exists(board_file())) << "taken away from a client that lives";
+  EXPECT_TRUE(fs::exists(board_file())) << "removed although a client lives";
   first.tell("exit");
   EXPECT_EQ(first.wait(), 0);
   EXPECT_FALSE(fs::exists(board_file()));

@@ -1,4 +1,4 @@
-// The controller stopped, restarted, missing and refused, with programs at work.
+// The controller is stopped, restarted, missing or refused while programs run.
 #include <signal.h>
 
 #include <chrono>
@@ -32,9 +32,9 @@ class ControllerFaults : public EndToEndTest {
 
 class Stopped : public ControllerFaults, public testing::WithParamInterface<std::string> {};
 
-// Prevents: a controller that is stopped keeps its socket open, so nobody notices that there is
-// nobody to repair; and a client that has once failed open never obeys again.
-// Seen to fail with the age of the heartbeat ignored in Watcher::tick(): 9.8 s, by max_hold.
+// Prevents: a stopped controller keeps its socket open, so no client sees that repairs have
+// stopped; and a client that failed open never obeys its gate again.
+// Seen to fail when Watcher::tick() ignores the age of the heartbeat: 9.8 s, by max_hold.
 TEST_P(Stopped, OpensAndObeysAgain) {
   constexpr double kStopBoundMs = 200;
   start_controller();
@@ -44,7 +44,7 @@ TEST_P(Stopped, OpensAndObeysAgain) {
   EXPECT_TRUE(flows(*best_effort_));
   EXPECT_EQ(count_of(best_effort_->said(), "the controller is silent"), 1U);
   controller().signal(SIGCONT);
-  EXPECT_TRUE(becomes_held(*best_effort_)) << "the gate is not obeyed again";
+  EXPECT_TRUE(becomes_held(*best_effort_)) << "does not obey the gate again";
   critical_->ask("end 1");
   EXPECT_TRUE(flows(*best_effort_));
 }
@@ -54,9 +54,9 @@ INSTANTIATE_TEST_SUITE_P(, Stopped, testing::Values("gate", "device:4"),
                          });
 
 // Prevents: after a restart a client gets another slot, while the waits in the GPU's queue and in
-// its graphs go on polling the old one.
-// Seen to fail with every request answered as a first one: no client comes back; and without waits
-// in the graph: 20 kernels start in the job.
+// its graphs still poll the old one.
+// Seen to fail when every request is answered as a first one (no client comes back), and without
+// waits in the graph (20 kernels start in the job).
 TEST_F(ControllerFaults, RestartedGivesTheOldSlotsBackAndGraphsObey) {
   constexpr double kBackBoundMs = 1000;
   start_controller();
@@ -82,7 +82,7 @@ TEST_F(ControllerFaults, RestartedGivesTheOldSlotsBackAndGraphsObey) {
 
   ASSERT_TRUE(flows(graph));
   const std::vector<std::uint64_t> job = critical.ask_numbers("job 20 200");
-  EXPECT_TRUE(flows(graph)) << "the graph does not go on after the job";
+  EXPECT_TRUE(flows(graph)) << "the graph does not continue after the job";
   const pid_t graph_pid = graph.pid();
   const pid_t critical_pid = critical.pid();
   end_all();
@@ -90,10 +90,10 @@ TEST_F(ControllerFaults, RestartedGivesTheOldSlotsBackAndGraphsObey) {
   const GpuLog log = gpu_log();
   const Window window = log.until_last_kernel(critical_pid, {job.at(0), job.at(1)});
   ASSERT_GT(window.to_ns, window.from_ns);
-  EXPECT_LE(log.starts(graph_pid, window), 4U) << "the captured waits poll a gate of the past";
+  EXPECT_LE(log.starts(graph_pid, window), 4U) << "the captured waits poll an old gate";
 }
 
-// Prevents: two controllers that both repair one board.
+// Prevents: two controllers both repair one board.
 // Seen to fail without the lock of the controller byte in adopt_or_create().
 TEST_F(ControllerFaults, SecondOneIsRefused) {
   start_controller();
@@ -103,14 +103,14 @@ TEST_F(ControllerFaults, SecondOneIsRefused) {
   const std::string refusal =
       "session " + session_ + " has a controller, pid " + std::to_string(controller().pid());
   EXPECT_EQ(count_of(log(), refusal), 1U) << log();
-  EXPECT_TRUE(becomes_held(*best_effort_)) << "the refused one opened a gate";
+  EXPECT_TRUE(becomes_held(*best_effort_)) << "the refused controller opened a gate";
   critical_->ask("end 1");
   EXPECT_TRUE(flows(*best_effort_));
   EXPECT_TRUE(std::filesystem::exists(shm::socket_path(session_)));
 }
 
-// Prevents: a program whose controller's socket was cleaned away (tmp reapers do) hangs or fails;
-// or the clients that have their connection lose their gate.
+// Prevents: after something (a cleaner of /tmp) removed the controller's socket, a program hangs or
+// fails, or connected clients lose their gate.
 // Seen to fail when each launch asks for the controller and warns: 13 warnings.
 TEST_F(ControllerFaults, SocketMissing) {
   start_controller();
@@ -125,8 +125,10 @@ TEST_F(ControllerFaults, SocketMissing) {
   critical_->ask("end 1");
 }
 
-// Prevents: a program that comes first runs ungated for its whole life; or warns without end.
-// Seen to fail without look_for_controller(): never attaches; and as the one above: 8 warnings.
+// Prevents: a program that starts before the controller runs ungated for its whole life, or warns
+// repeatedly.
+// Seen to fail without look_for_controller() (never attaches), and like the previous test
+// (8 warnings).
 TEST_F(ControllerFaults, ComesUpAfterThePrograms) {
   constexpr double kAttachBoundMs = 1500;
   Program& program = start_unattached({0, "device:4"});
@@ -148,11 +150,11 @@ TEST_F(ControllerFaults, ComesUpAfterThePrograms) {
   EXPECT_EQ(count_of(program.said(), "warning:"), 1U) << program.said();
 }
 
-// Prevents: the 64th client gets the slot of another, an error, or no answer.
-// Seen to fail when a full session is taken for a final answer: never attaches.
+// Prevents: the 64th client gets another client's slot, an error, or no answer.
+// Seen to fail when "session full" is treated as a final answer: never attaches.
 TEST_F(ControllerFaults, SessionIsFull) {
   start_controller();
-  // 63 slots that are asked for and not taken: the controller cannot tell them from slow starters.
+  // Request 63 slots without using them. To the controller these clients look like slow starters.
   std::vector<base::Fd> seats;
   for (int i = 0; i < shm::kSlots; ++i) {
     seats.push_back(connect_to(session_));
@@ -165,7 +167,7 @@ TEST_F(ControllerFaults, SessionIsFull) {
   EXPECT_EQ(count_of(program.said(), "all 63 slots are taken"), 1U) << program.said();
   seats.clear();
   EXPECT_TRUE(eventually([&] { return state_of(program) == SlotState::kLive; }))
-      << "does not attach when there is room";
+      << "does not attach although a slot is free";
   EXPECT_EQ(count_of(program.said(), "warning:"), 1U) << program.said();
 }
 

@@ -1,5 +1,5 @@
-// Deaths by SIGKILL, with the victim inside a job or held. The victims hold 320 MiB of touched
-// memory, which the kernel takes some 25 ms to take down: who waits for that is seen.
+// Deaths by SIGKILL while the victim is inside a job or held. Each victim has 320 MiB of touched
+// memory, which the kernel needs some 25 ms to tear down, so a wait for that shows.
 #include <signal.h>
 
 #include "tests/support/end_to_end_test.hpp"
@@ -14,7 +14,7 @@ std::string touch() { return "touch " + std::to_string(kTouchedMib); }
 
 class Deaths : public EndToEndTest, public testing::WithParamInterface<std::string> {
  protected:
-  /// A held best-effort program and a critical one inside a job that lasts, with work going on.
+  /// A held best-effort program, and a critical program inside a long job with work going on.
   void SetUp() override {
     EndToEndTest::SetUp();
     start_controller();
@@ -28,7 +28,7 @@ class Deaths : public EndToEndTest, public testing::WithParamInterface<std::stri
     ASSERT_TRUE(becomes_held(*best_effort_));
   }
 
-  /// The critical process works on, and no launch of it has waited for anything.
+  /// The critical process continues, and none of its launches has waited.
   void expect_critical_undisturbed() {
     EXPECT_TRUE(flows(*critical_));
     EXPECT_EQ(counted(*critical_, shm::Count::kWaited), 0U);
@@ -39,8 +39,8 @@ class Deaths : public EndToEndTest, public testing::WithParamInterface<std::stri
   Program* critical_ = nullptr;
 };
 
-// Prevents: a critical process that is killed inside a job holds the others for ever.
-// Seen to fail without bury_dead() in repair.cpp the gate opens after 9.7 s, by max_hold.
+// Prevents: a critical process that is killed inside a job holds the others indefinitely.
+// Seen to fail without bury_dead() in repair.cpp: the gate opens after 9.7 s, by max_hold.
 TEST_P(Deaths, OfTheCriticalProcess) {
   const double ms = ms_until_flow(*best_effort_, [&] { critical_->signal(SIGKILL); });
   expect_within("critical process killed, " + GetParam(), ms, kDeathBoundMs);
@@ -48,9 +48,9 @@ TEST_P(Deaths, OfTheCriticalProcess) {
   EXPECT_TRUE(flows(*best_effort_));
 }
 
-// Prevents: who is killed while held (asleep on the host, or parked on the GPU) disturbs the one
-// that it was held for, or those held beside it, or takes its slot along.
-// Seen to fail without release_slot() in repair.cpp the next program gets slot 3.
+// Prevents: the death of a held process (asleep on the host, or parked on the GPU) disturbs its
+// holder or other held processes, or its slot is lost.
+// Seen to fail without release_slot() in repair.cpp: the next program gets slot 3.
 TEST_P(Deaths, OfAHeldProcess) {
   Program& other = start_looping(GetParam());
   ASSERT_TRUE(becomes_held(other));
@@ -62,17 +62,16 @@ TEST_P(Deaths, OfAHeldProcess) {
   EXPECT_TRUE(eventually([&] { return look().state(slot) == shm::SlotState::kFree; }));
   Program& next = start_looping(GetParam());
   EXPECT_TRUE(becomes_held(next));
-  EXPECT_EQ(slot_of(next), slot) << "the slot was not used again";
+  EXPECT_EQ(slot_of(next), slot) << "the slot was not reused";
   critical_->ask("halt");
   critical_->ask("end 1");
   EXPECT_TRUE(flows(other));
   EXPECT_TRUE(flows(next));
 }
 
-// Prevents: with nobody left to open it, a gate stays closed; and the critical process pays for
-// the death of a controller.
-// Seen to fail with the hang-up ignored in Watcher::tick() it takes 145-165 ms, until the heartbeat
-// is missed.
+// Prevents: a gate stays closed because no controller is left to open it, or the critical process
+// pays for the controller's death.
+// Seen to fail when Watcher::tick() ignores the hang-up: 145-165 ms, until the heartbeat is missed.
 TEST_P(Deaths, OfTheController) {
   const double ms = ms_until_flow(*best_effort_, [&] { controller().signal(SIGKILL); });
   expect_within("controller killed, " + GetParam(), ms, kDeathBoundMs);
@@ -85,8 +84,8 @@ TEST_P(Deaths, OfTheController) {
   end_all();  // the last client removes what the controller left: see TearDown
 }
 
-// Prevents: a repair that needs either of the two.
-// Seen to fail in the same way as the one above.
+// Prevents: a repair that needs the controller or the critical process.
+// Seen to fail in the same way as the previous test.
 TEST_P(Deaths, OfTheControllerAndTheCriticalProcess) {
   const double ms = ms_until_flow(*best_effort_, [&] {
     controller().signal(SIGKILL);

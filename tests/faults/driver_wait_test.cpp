@@ -1,6 +1,5 @@
-// A program that waits for its own later launch: a stream stands still on a word that the program
-// sets only after it has launched more. Under a policy that waits for launches to end it would
-// wait for ever.
+// A program waits for its own later launch: a stream waits for a word that the program sets only
+// after further launches. A policy that waits for launches to end would then wait indefinitely.
 #include "tests/support/end_to_end_test.hpp"
 
 namespace sluice::test {
@@ -14,14 +13,14 @@ class OwnLaterLaunch : public EndToEndTest, public testing::WithParamInterface<s
 // Seen to fail without the bound in wait_for_driver(): hangs.
 TEST_P(OwnLaterLaunch, RunsOnUngatedAfterFiveSeconds) {
   start_controller();
-  start_critical();  // paced only while somebody outranks it
+  start_critical();  // a program is paced only while another one outranks it
   Program& program = start_best_effort(GetParam());
   stop_controller_with_fresh_heartbeat();
   const std::size_t warnings = count_of(program.said(), "warning:");
   const std::vector<std::uint64_t> took = program.ask_numbers("own-later-launch 6");
   std::printf("[  TIMED   ] own later launch, %s: ran on after %lu ms\n", GetParam().c_str(),
               static_cast<unsigned long>(took.at(0)));
-  EXPECT_GE(took.at(0), 5000U) << "gave up at once: then every slow kernel would end the gating";
+  EXPECT_GE(took.at(0), 5000U) << "gave up early: then every slow kernel would end the gating";
   EXPECT_EQ(count_of(program.said(), "took more than 5 s"), 1U) << program.said();
   EXPECT_EQ(count_of(program.said(), "warning:"), warnings + 1) << program.said();
   EXPECT_EQ(state_of(program), shm::SlotState::kFailedOpen);
@@ -29,7 +28,7 @@ TEST_P(OwnLaterLaunch, RunsOnUngatedAfterFiveSeconds) {
   EXPECT_EQ(now.slot(slot_of(program)).fail_reason.load(),
             static_cast<std::uint32_t>(shm::FailReason::kDriverWait));
   program.ask("loop 1 100 8");
-  EXPECT_TRUE(flows(program)) << "does not run on";
+  EXPECT_TRUE(flows(program)) << "does not continue";
   EXPECT_GT(counted(program, shm::Count::kBypassFailedOpen), 0U);
 }
 INSTANTIATE_TEST_SUITE_P(, OwnLaterLaunch, testing::Values("sync:1", "event:1"),
@@ -37,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(, OwnLaterLaunch, testing::Values("sync:1", "event:1"),
                            return param_info.param.substr(0, param_info.param.find(':'));
                          });
 
-// Prevents: the policies whose waits are the GPU's, or none, fail such a program too.
+// Prevents: policies that wait only on the GPU, or not at all, fail such a program too.
 // Seen to fail when every policy but event synchronises: waits for 5 s.
 TEST_F(SessionTest, OwnLaterLaunchUnderDeviceAndGate) {
   start_controller();
@@ -50,9 +49,9 @@ TEST_F(SessionTest, OwnLaterLaunchUnderDeviceAndGate) {
   }
 }
 
-// Prevents: a program whose stream stands still when it makes its first launch hangs in it, because
-// we load a module there, and the driver returns from that only when the context has no work left.
-// Seen to fail where the kick was loaded before the first launch: hangs.
+// Prevents: a program whose stream is blocked hangs in its first launch, because we load a module
+// there and the driver returns from that only when the context has no work left.
+// Seen to fail when the early switch was loaded before the first launch: hangs.
 TEST_F(SessionTest, OwnLaterLaunchBeforeAnyOther) {
   start_controller();
   Program& program = start_unattached({1, "device:4"});

@@ -1,4 +1,4 @@
-// Programs that end, become another, fork or stop while they hold or are held.
+// Programs that exit, exec, fork or stop while they hold or are held.
 #include <signal.h>
 
 #include <chrono>
@@ -15,7 +15,7 @@ constexpr double kExitBoundMs = 2000;
 
 class Endings : public EndToEndTest {
  protected:
-  /// A best-effort program under `policy` held by a critical one.
+  /// A best-effort program under `policy`, held by a critical one.
   void hold(const std::string& policy, const std::string& loop = "loop 1 100 64") {
     best_effort_ = &start_best_effort(policy);
     critical_ = &start_critical();
@@ -25,8 +25,7 @@ class Endings : public EndToEndTest {
     ASSERT_TRUE(becomes_held(*best_effort_));
   }
 
-  /// Launches until the driver takes no more: the queue of a stream is full, and its thread
-  /// blocked inside the driver.
+  /// Waits until a stream's queue is full and the launching thread is blocked inside the driver.
   void expect_full_queue() const {
     ASSERT_TRUE(eventually([&] {
       const std::uint64_t before = best_effort_->launched();
@@ -40,10 +39,9 @@ class Endings : public EndToEndTest {
   Program* critical_ = nullptr;
 };
 
-// Prevents: a program that ends while it is parked hangs in its own exit, behind waits that are
-// opened only after it; or takes others with it.
-// Seen to fail with a context synchronise put into leave_at_exit() (the simulated driver crashes
-// there).
+// Prevents: a program that exits while parked hangs in its own exit, behind waits that open only
+// after it, or disturbs others.
+// Seen to fail with a context synchronise in leave_at_exit(), where the simulated driver crashes.
 TEST_F(Endings, ExitWhileParkedWithAFullQueue) {
   start_controller();
   hold("device:4", "loop 1 100 0");
@@ -54,14 +52,14 @@ TEST_F(Endings, ExitWhileParkedWithAFullQueue) {
   best_effort_->tell("exit");
   EXPECT_EQ(best_effort_->wait(), 0);
   expect_within("exit() while parked with a full queue", ms_since(start), kExitBoundMs);
-  EXPECT_TRUE(becomes_held(other)) << "the exit opened a gate that is not its own";
+  EXPECT_TRUE(becomes_held(other)) << "the exit opened another program's gate";
   critical_->ask("job 3 100");
   critical_->ask("end 1");
   EXPECT_TRUE(flows(other));
 }
 
-// Prevents: the same, with the signal that ends most programs.
-// Seen to fail without release_slot() in repair.cpp: its slot was not freed.
+// Prevents: the same with SIGTERM, the signal that ends most programs.
+// Seen to fail without release_slot() in repair.cpp: the slot was not freed.
 TEST_F(Endings, SigtermWhileParkedWithAFullQueue) {
   start_controller();
   hold("device:4", "loop 1 100 0");
@@ -75,7 +73,8 @@ TEST_F(Endings, SigtermWhileParkedWithAFullQueue) {
   EXPECT_TRUE(eventually([&] { return slot_of(*best_effort_) < 0; })) << "its slot was not freed";
 }
 
-// Prevents: the pid lives on under exec, so who waits for the process to die waits for ever.
+// Prevents: the pid survives an exec, so a process that waits for the death of the pid waits
+// indefinitely.
 // Seen to fail without bury_dead() in repair.cpp: 9.9 s, by max_hold.
 TEST_F(Endings, ExecInsideAJob) {
   start_controller();
@@ -90,9 +89,9 @@ TEST_F(Endings, ExecInsideAJob) {
   critical_->wait();
 }
 
-// Prevents: a critical process that stops inside a job (a debugger, Ctrl-Z) holds the others for
-// as long as it likes; or, once waived, is not obeyed any more.
-// Seen to fail without enforce_max_hold(); and with a waiver in settle() that holds for every job.
+// Prevents: a critical process that stops inside a job (in a debugger, by Ctrl-Z) holds the others
+// as long as it is stopped, or is no longer obeyed after a waiver.
+// Seen to fail without enforce_max_hold(), and when a waiver in settle() applies to every job.
 TEST_F(Endings, StoppedInsideAJob) {
   start_controller({"--max-hold", "1"});
   hold("device:4");
@@ -110,8 +109,8 @@ TEST_F(Endings, StoppedInsideAJob) {
 }
 
 // Prevents: the exit handlers of a forked child give up the parent's slot, gate and board.
-// Seen to fail only with all three protections of the child out: that it knows itself for one, the
-// pid compared at exit, and the private memory in the place of the board.
+// Seen to fail only without all three protections of the child: it knows that it is a child,
+// compares its pid at exit, and has private memory instead of the board.
 TEST_F(Endings, ForkedChildExits) {
   start_controller();
   best_effort_ = &start_best_effort("device:4");
@@ -130,8 +129,8 @@ TEST_F(Endings, ForkedChildExits) {
   EXPECT_EQ(best_effort_->said(), "");
 }
 
-// Prevents: a child that launches, which CUDA refuses, hangs in a lock of the interposer that a
-// thread of the parent held at the fork, or acts on the parent's slot.
+// Prevents: a forked child that launches, which CUDA refuses, hangs in a lock of the interposer
+// that a thread of the parent held at the fork, or acts on the parent's slot.
 // Seen to fail without in_forked_child() in begin_job(): the child gets a job.
 TEST_F(Endings, ForkedChildLaunches) {
   start_controller();
@@ -148,8 +147,8 @@ TEST_F(Endings, ForkedChildLaunches) {
   EXPECT_TRUE(flows(*best_effort_));
 }
 
-// Prevents: a child that outlives its parent keeps a file, a lock or a connection of it, and with
-// it the dead parent's slot, its hold on others, or the board.
+// Prevents: a child that outlives its parent keeps a file, a lock or a connection of the parent,
+// and thereby the dead parent's slot, its holds, or the board.
 // Seen to fail without abandon_in_child(): the child keeps the board.
 TEST_F(Endings, ForkedChildOutlivesItsKilledParent) {
   start_controller();
@@ -162,7 +161,8 @@ TEST_F(Endings, ForkedChildOutlivesItsKilledParent) {
   EXPECT_TRUE(eventually([&] { return look().state(slot) == shm::SlotState::kFree; }));
   best_effort_->ask("halt");
   end_all();
-  // With a real driver the child holds the driver's files, and those the dead parent's memory.
+  // With a real driver the child keeps the driver's files open, and they keep the dead parent's
+  // memory.
   if (on_real_gpu()) {
     kill(child, SIGKILL);
     std::filesystem::remove(board_file());

@@ -1,5 +1,5 @@
-// A program that is given another policy as it runs, on the simulated GPU: every launch is done
-// once and in order, gates hold it under the new policy, and nothing hangs.
+// A program gets another policy while it runs, on the simulated GPU. Every launch runs once and in
+// order, gates hold the program under the new policy, and nothing hangs.
 #include <algorithm>
 #include <array>
 
@@ -33,8 +33,8 @@ class PolicyChanges : public SimulatedSessionTest {
 constexpr std::array<const char*, 8> kPolicies{"device:200us", "gate",   "device:2", "event:3",
                                                "none",         "sync:2", "device:8", "event:1"};
 
-// Prevents: a launch that is dropped, done twice or out of order, or a thread that never returns,
-// where a wait of one policy meets the queue of another.
+// Prevents: when a wait of one policy meets the queue of another, a launch is lost, runs twice or
+// runs out of order, or a thread never returns.
 TEST_F(PolicyChanges, UnderLoadEveryLaunchIsDoneOnceAndInOrder) {
   constexpr std::size_t kThreads = 3;
   Program& program = start_best_effort("device:4");
@@ -43,7 +43,7 @@ TEST_F(PolicyChanges, UnderLoadEveryLaunchIsDoneOnceAndInOrder) {
   for (std::size_t i = 0; i < 4 * kPolicies.size(); ++i) {
     const std::uint64_t done = program.done(0);
     set(program, kPolicies[i % kPolicies.size()]);
-    EXPECT_TRUE(eventually([&] { return program.done(0) > done + 4; })) << "stands still";
+    EXPECT_TRUE(eventually([&] { return program.done(0) > done + 4; })) << "makes no progress";
   }
   critical_->ask("halt");
   program.ask("halt");
@@ -64,11 +64,11 @@ TEST_F(PolicyChanges, UnderLoadEveryLaunchIsDoneOnceAndInOrder) {
       ASSERT_LE(of_stream[i - 1].end_ns, of_stream[i].start_ns) << "of stream " << stream;
     }
   }
-  EXPECT_EQ(kernels, launched + 1) << "and the one that attached";
+  EXPECT_EQ(kernels, launched + 1) << "and the launch that attached";
 }
 
-// Prevents: an old policy's freedom that outlives it: what was not spaced under none must be under
-// device, and what waits in the stream under device must not hang the next policy.
+// Prevents: effects of an old policy that outlast it. Launches that were not spaced under none must
+// be spaced under device, and waits queued under device must not hang the next policy.
 TEST_F(PolicyChanges, InsideAJobTheNewPolicyHoldsAndTheNextLetsGo) {
   Program& program = start_best_effort("none");
   program.ask("loop 2 100 32");
@@ -80,13 +80,13 @@ TEST_F(PolicyChanges, InsideAJobTheNewPolicyHoldsAndTheNextLetsGo) {
     EXPECT_TRUE(becomes_held(program));
   }
   critical_->ask("end 1");
-  // What was queued under device has its waits still, and runs out of them.
+  // The work that was queued under device still has its waits and ends.
   const std::uint64_t done = program.done();
   EXPECT_TRUE(eventually([&] { return program.done() > done + 100; }));
   critical_->ask("begin");
   EXPECT_TRUE(becomes_held(program));
   set(program, "none");
-  EXPECT_TRUE(flows(program)) << "held on the host by a policy that it no longer has";
+  EXPECT_TRUE(flows(program)) << "held on the host by its previous policy";
   critical_->ask("end 2");
 }
 

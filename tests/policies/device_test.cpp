@@ -1,4 +1,4 @@
-// device:N: the GPU itself reads the gate, when a kernel is about to start.
+// device:N: the GPU itself reads the gate when a kernel is about to start.
 #include "tests/support/end_to_end_test.hpp"
 
 namespace sluice::test {
@@ -9,9 +9,9 @@ class DevicePolicy : public SimulatedSessionTest, public testing::WithParamInter
   [[nodiscard]] std::string policy() const { return "device:" + std::to_string(GetParam()); }
 };
 
-// Between begin and end no kernel of it starts but those of the current spacing, per stream,
-// whatever the depth of the queue; and no thread waits on the host.
-// Seen to fail without put_wait(); and, for the host, when hold() waits under every policy.
+// During a job, only the kernels of the current spacing of each stream start, whatever the depth of
+// the queue, and no thread waits on the host.
+// Seen to fail without put_wait(), and when hold() waits on the host under every policy.
 TEST_P(DevicePolicy, NoKernelStartsBeyondTheSpacing) {
   Program& program = start_best_effort(policy());
   program.ask("loop 2 100 250");
@@ -39,7 +39,7 @@ TEST_P(DevicePolicy, NoKernelStartsBeyondTheSpacing) {
   }
 }
 
-// The same inside a captured graph: it stops in the middle, and goes on.
+// A captured graph stops in the middle too, and goes on later.
 // Seen to fail without put_wait() in record_launch().
 TEST_P(DevicePolicy, ACapturedGraphStopsAtItsKernels) {
   constexpr std::size_t kKernels = 50;
@@ -70,7 +70,7 @@ TEST_P(DevicePolicy, ACapturedGraphStopsAtItsKernels) {
       }
     }
   }
-  EXPECT_GT(stopped_inside, 0) << "no job fell inside a graph: the test shows nothing";
+  EXPECT_GT(stopped_inside, 0) << "no job fell inside a graph, so the test proves nothing";
 }
 
 INSTANTIATE_TEST_SUITE_P(N, DevicePolicy, testing::Values(1, 4),

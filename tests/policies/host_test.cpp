@@ -1,4 +1,4 @@
-// The policies that hold, or do not hold, in the launching thread: none, gate, sync:N, event:N.
+// The policies that act in the launching thread: none, gate, sync:N, event:N.
 #include <algorithm>
 
 #include "tests/support/end_to_end_test.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 class HostPolicies : public SimulatedSessionTest {
  protected:
-  /// Launches of a lane that returned within the window.
+  /// The number of launches of a lane that returned within the window.
   static std::size_t returns(const Program& program, std::size_t lane, const Window& window) {
     const Lane& of = program.progress().lanes[lane];
     const std::uint64_t count = std::min<std::uint64_t>(of.launched.load(), kTimes);
@@ -17,12 +17,12 @@ class HostPolicies : public SimulatedSessionTest {
                       [&](const auto& time) { return window.holds(time.load()); }));
   }
 
-  /// The most launches of lane 0 that had returned and not ended on the GPU, at any return.
+  /// The maximum number of lane 0's launches that had returned but not ended on the GPU.
   static std::size_t most_outstanding(const Program& program, const GpuLog& log);
 };
 
 std::size_t HostPolicies::most_outstanding(const Program& program, const GpuLog& log) {
-  std::vector<LoggedWork> kernels;  // of the lane's stream: the one with the most
+  std::vector<LoggedWork> kernels;  // of the lane's stream, which has the most kernels
   for (const auto& [stream, of_stream] : log.of(program.pid())) {
     if (of_stream.size() > kernels.size()) kernels = of_stream;
   }
@@ -40,13 +40,13 @@ std::size_t HostPolicies::most_outstanding(const Program& program, const GpuLog&
   return most;
 }
 
-// none: nothing is held, whatever the gate.
+// none: no launch is held, even if the gate is closed.
 // Seen to fail when hold() waits under every policy.
 TEST_F(HostPolicies, NoneHoldsNothing) {
   Program& program = start_best_effort("none");
   program.ask("loop 2 100 32");
   critical_->ask("begin");
-  // Far more than was queued when the gate closed.
+  // Far more launches than were queued when the gate closed.
   EXPECT_TRUE(
       eventually([&, before = program.launched()] { return program.launched() > before + 100; }));
   EXPECT_EQ(counted(program, shm::Count::kWaited), 0U);
@@ -55,8 +55,8 @@ TEST_F(HostPolicies, NoneHoldsNothing) {
   critical_->ask("end 1");
 }
 
-// gate: between begin and end at most one launch per launching thread reaches the driver, and what
-// was queued runs on.
+// gate: during a job at most one launch per launching thread reaches the driver, and queued work
+// continues.
 // Seen to fail when hold() returns at once: 2500 launches in the job.
 TEST_F(HostPolicies, GateHoldsLaunchesAndNotTheQueue) {
   constexpr std::size_t kThreads = 2;
@@ -69,10 +69,10 @@ TEST_F(HostPolicies, GateHoldsLaunchesAndNotTheQueue) {
   Window job;
   job.from_ns = critical_->ask_numbers("begin").at(1);
   const std::uint64_t queued_at_begin = queued();
-  ASSERT_GT(queued_at_begin, 8U) << "no queue: the test shows nothing";
+  ASSERT_GT(queued_at_begin, 8U) << "no queue, so the test proves nothing";
   EXPECT_TRUE(eventually([&] {
     return queued() == 0 && look().slot(slot_of(program)).waiters.load() == kThreads;
-  })) << "what was queued does not run on, or a thread is not held";
+  })) << "queued work does not continue, or a thread is not held";
   job.to_ns = critical_->ask_numbers("end 1").at(0);
   EXPECT_TRUE(flows(program));
   EXPECT_LE(returns(program, 0, job), 1U);
@@ -85,7 +85,7 @@ TEST_F(HostPolicies, GateHoldsLaunchesAndNotTheQueue) {
 
 class Paced : public HostPolicies {
  protected:
-  /// Runs 200 launches and more of 100 us, with jobs in between; gives the most outstanding.
+  /// Runs at least 200 launches of 100 us with jobs in between. Returns the maximum outstanding.
   std::size_t most_outstanding_under(const std::string& policy, std::size_t most_in_a_job) {
     Program& program = start_best_effort(policy);
     program.ask("loop 1 100 0");
@@ -111,7 +111,7 @@ class Paced : public HostPolicies {
   }
 };
 
-// sync:N: at most N launches are outstanding, so at most N stand before a critical job.
+// sync:N: at most N launches are outstanding, so at most N are in front of a critical job.
 // Seen to fail without the wait in Pacer::after(): 511 outstanding.
 TEST_F(Paced, SyncBoundsTheQueueByN) {
   const std::size_t most = most_outstanding_under("sync:4", 4);
@@ -119,15 +119,15 @@ TEST_F(Paced, SyncBoundsTheQueueByN) {
   EXPECT_GE(most, 2U) << "synchronised after every launch";
 }
 
-// event:N: at most 2N launches are outstanding; and it runs ahead by more than one group.
+// event:N: at most 2N launches are outstanding, and more than one group is.
 // Seen to fail without begin_group(): 511 outstanding.
 TEST_F(Paced, EventBoundsTheQueueByTwoN) {
   const std::size_t most = most_outstanding_under("event:4", 8);
   EXPECT_LE(most, 8U);
-  EXPECT_GT(most, 4U) << "waits for the group before, not for the one two back";
+  EXPECT_GT(most, 4U) << "waits for the previous group instead of the one before it";
 }
 
-// Without anybody who outranks it a client is not slowed at all.
+// A client that no other client outranks is not slowed at all.
 // Seen to fail without `outranked` in must_pace().
 TEST_F(HostPolicies, NobodyWaitsWhileNobodyOutranks) {
   critical_->tell("exit");
@@ -136,7 +136,7 @@ TEST_F(HostPolicies, NobodyWaitsWhileNobodyOutranks) {
   ASSERT_TRUE(eventually([&] { return look().slot(slot_of(program)).outranked.load() == 0; }));
   program.ask("loop 1 100 0");
   EXPECT_TRUE(eventually([&] { return program.launched() > program.done() + 100; }))
-      << "waits after each launch for nobody";
+      << "waits after each launch although nobody outranks it";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Where a job begins and ends: explicit jobs that overlap in one process, and jobs of programs
-// that say nothing.
+// The begin and end of jobs: explicit jobs that overlap in one process, and jobs of programs that
+// report nothing.
 #include "shm/gates.hpp"
 #include "tests/support/end_to_end_test.hpp"
 
@@ -15,7 +15,7 @@ class JobsOfAProgram : public EndToEndTest {
     held_ = &start_best_effort("device:4");
     held_->ask("loop 1 100 64");
     ASSERT_TRUE(flows(*held_));
-    stop_controller_with_fresh_heartbeat();  // jobs need none
+    stop_controller_with_fresh_heartbeat();  // jobs need no controller
   }
   [[nodiscard]] std::uint64_t job_counter() const {
     return look().slot(slot_of(*critical_)).job.load();
@@ -25,8 +25,7 @@ class JobsOfAProgram : public EndToEndTest {
   Program* held_ = nullptr;
 };
 
-// The hold lasts from the first begin to the last end, whatever their order; an end too many
-// changes nothing.
+// The hold lasts from the first begin to the last end in any order. A surplus end has no effect.
 // Seen to fail when every end of a job ends the hold.
 TEST_F(JobsOfAProgram, ExplicitOnesOverlap) {
   const std::uint64_t before = job_counter();
@@ -47,7 +46,7 @@ TEST_F(JobsOfAProgram, ExplicitOnesOverlap) {
   EXPECT_EQ(job_counter(), before + 2);
 }
 
-// After the first explicit job launches begin no job.
+// After the first explicit job, launches begin no jobs.
 // Seen to fail without g_explicit_jobs in touch_slow().
 TEST_F(JobsOfAProgram, ExplicitOnesSwitchDetectionOff) {
   critical_->ask("begin");
@@ -58,7 +57,7 @@ TEST_F(JobsOfAProgram, ExplicitOnesSwitchDetectionOff) {
   EXPECT_EQ(job_counter(), before);
 }
 
-// A transparent job begins with the first launch and is over when a synchronise returns.
+// A transparent job begins with the first launch and ends when a synchronise returns.
 // Seen to fail when after_sync() ends nothing.
 TEST_F(JobsOfAProgram, TransparentOnesEndAfterASynchronise) {
   for (int i = 0; i < 20; ++i) {
@@ -79,7 +78,8 @@ TEST_F(JobsOfAProgram, TransparentOnesEndAfterASynchronise) {
   EXPECT_TRUE(flows(*held_));
 }
 
-// Without any call of the program it ends when its work is seen to be done, and not before.
+// Without a synchronising call, the job ends when the poll sees that the work has ended, not
+// before.
 // Seen to fail when poll() takes any answer for "done".
 TEST_F(JobsOfAProgram, TransparentOnesEndByThePoll) {
   const std::string said = critical_->said();

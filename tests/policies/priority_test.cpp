@@ -1,4 +1,4 @@
-// Who holds whom: priorities, several critical processes, several devices.
+// Which client holds which: priorities, several critical processes, several devices.
 #include <cstdlib>
 
 #include "shm/gates.hpp"
@@ -23,7 +23,7 @@ class Priorities : public EndToEndTest {
   }
 };
 
-// Three priorities: the middle one is held by the top and holds the bottom.
+// With three priorities, the top holds the middle and the middle holds the bottom.
 // Seen to fail when end_job() clears whole gates.
 TEST_F(Priorities, TheMiddleIsHeldAndHolds) {
   Program& top = start_critical(2);
@@ -43,15 +43,15 @@ TEST_F(Priorities, TheMiddleIsHeldAndHolds) {
 
   top.ask("end 1");
   EXPECT_TRUE(flows(middle));
-  EXPECT_TRUE(becomes_held(bottom)) << "opened by the end of one of its two holders";
+  EXPECT_TRUE(becomes_held(bottom)) << "the end of one of its two holders opened the gate";
   EXPECT_EQ(gate_of(bottom), bit(slot_of(middle)));
   middle.ask("end 1");
   EXPECT_TRUE(flows(bottom));
   EXPECT_TRUE(flows(middle));
 }
 
-// Of two critical processes whose jobs overlap, the first to end opens nothing.
-// Seen to fail in the same way; and when equals hold each other.
+// When the jobs of two critical processes overlap, the first end opens no gate.
+// Seen to fail in the same way, and when clients of equal priority hold each other.
 TEST_F(Priorities, TwoCriticalProcessesOverlap) {
   Program& first = start_critical(1);
   Program& second = start_critical(1);
@@ -68,7 +68,7 @@ TEST_F(Priorities, TwoCriticalProcessesOverlap) {
   EXPECT_TRUE(flows(held));
 }
 
-// A job holds the lower clients of its own device only.
+// A job holds only the lower-priority clients of its own device.
 // Seen to fail without the device in holds().
 TEST_F(Priorities, DevicesDoNotInteract) {
   if (on_real_gpu()) GTEST_SKIP() << "needs two devices";
