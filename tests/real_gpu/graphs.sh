@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# CUDA graphs of every kind (graphs/), once without Sluice and once as a best-effort process whose
-# gate is closed again and again by a critical one: kernels, copies and the driver's answers must
-# come out the same to the bit. Needs an NVIDIA GPU and a finished ./x build; about 20 seconds.
-# --torch: graphs_torch.py instead, graphs as PyTorch makes them; about 90 seconds, most of it
-#          compiling, less where Inductor's cache has them.
-# --sim:   on the simulated GPU, which computes nothing, so that only answers are compared.
+# Runs CUDA graphs of every kind (graphs/) once without Sluice, and once as a best-effort process whose
+# gate a critical process closes repeatedly. The results of kernels and copies and the driver's answers
+# must be the same bit for bit. Needs an NVIDIA GPU and a finished ./x build; about 20 seconds.
+# --torch: runs the graphs of PyTorch (graphs_torch.py) instead; about 90 seconds, mostly compiling,
+#          less if Inductor's cache has them.
+# --sim:   uses the simulated GPU, which computes nothing, so only the answers are compared.
 #
 #   tests/real_gpu/graphs.sh [--torch | --sim] [FOLDER FOR RESULTS]     POLICY=device:200us ROUNDS=2
 set -u
@@ -22,7 +22,7 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 rm -f "$out"/*.txt "$out"/status.json "$out"/warm
 sluice=$PWD/build/bin/sluice
-"$sluice" gpus --gpu $gpu >/dev/null || { echo "graphs.sh: no such GPU; --sim takes the simulated one" >&2; exit 1; }
+"$sluice" gpus --gpu $gpu >/dev/null || { echo "graphs.sh: no such GPU; --sim uses the simulated one" >&2; exit 1; }
 cases=$PWD/build/tests/real_gpu/graphs/graph_cases
 rival=$PWD/build/tests/real_gpu/graphs/graph_rival
 program=("$cases" --rounds "$rounds")
@@ -37,7 +37,7 @@ fail() {
   echo "graphs.sh: $*" >&2
   failed=1
 }
-# Until the file holds the text, the process has ended, or the time is up.
+# Waits until the file contains the text. Fails if the process ends or the time is up first.
 wait_for_text() {
   local tries=$((limit_s * 10))
   until grep -qs "$1" "$2"; do
@@ -51,18 +51,18 @@ timeout $limit_s "$sluice" exec --no-intercept --gpu $gpu -- "${program[@]}" \
   >"$out/alone.txt" 2>"$out/alone-errors.txt" ||
   fail "cases fail without Sluice: $(grep FAILED "$out/alone.txt")"
 if [ $gpu = real ] && [ -z "$torch" ]; then
-  nothing=$(grep 'nothing was computed' "$out/alone.txt") && fail "no proof: $nothing"
+  nothing=$(grep 'nothing was computed' "$out/alone.txt") && fail "this proves nothing: $nothing"
   "$sluice" exec --no-intercept --gpu $gpu -- "$cases" --rounds "$rounds" --lose --only capture. \
     >"$out/lost.txt"
   same=$(grep -xFf "$out/alone.txt" "$out/lost.txt" | grep -v '^end$\|three_threads') &&
-    fail "a launch that is left out makes no difference in: $same"
+    fail "a missing launch made no difference in: $same"
 fi
 
-echo "== under $policy, beside a process of priority 1"
+echo "== under $policy, next to a process of priority 1"
 "$sluice" exec --priority 1 --gpu $gpu -- "$rival" "$out/warm" >"$out/rival.txt" &
 rival_pid=$!
 wait_for_text '^ready, attached' "$out/rival.txt" $rival_pid ||
-  fail "the critical process did not come up"
+  fail "the critical process did not start"
 "$sluice" exec --priority 0 --policy "$policy" --gpu $gpu -- "${program[@]}" \
   --warm "$out/warm" >"$out/under.txt" 2>"$out/under-errors.txt" &
 cases_pid=$!
@@ -101,8 +101,8 @@ if [ -z "$torch" ]; then
   grep -q ' 0 wait nodes' "$out/alone-errors.txt" || fail "waits without Sluice"
 fi
 diff "$out/alone.txt" "$out/under.txt" >"$out/difference.txt" ||
-  fail "not the same without Sluice (<) and under it (>): $(cat "$out/difference.txt")"
+  fail "different without Sluice (<) and with it (>): $(cat "$out/difference.txt")"
 echo "$(grep -c ' [0-9a-f]\{16\}' "$out/under.txt") cases, $(grep -c skipped "$out/under.txt") skipped"
 sed -n 's/^\([^ ]*\) .*skipped: /  skipped \1: /p' "$out/under.txt"
-[ $failed = 0 ] && echo "graphs.sh: all the same"
+[ $failed = 0 ] && echo "graphs.sh: no difference"
 exit $failed

@@ -1,12 +1,12 @@
-"""CUDA graphs as unmodified PyTorch programs make them; knows nothing of Sluice.
+"""CUDA graphs of unmodified PyTorch programs, without any use of Sluice.
 
-Prints a line for each case: its name and a hash of what it computed, which must be the same with
-and without Sluice. Run by graphs.sh --torch.
+Prints a line for each case: its name and a hash of its results, which must be the same with and
+without Sluice. graphs.sh --torch runs this program.
 
     python3 graphs_torch.py [--only TEXT] [--warm FILE]
 
---warm: makes FILE when everything is compiled and warm, and at the end stays alive until FILE is
-gone. The first run compiles for about half a minute; later ones find it in Inductor's cache.
+--warm creates FILE when everything is compiled and warm, and keeps the process alive at the end
+until FILE is removed. The first run compiles for about half a minute; later runs use Inductor's cache.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 import time
 from functools import partial
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS: the same sum each time
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # makes cuBLAS deterministic
 
 import torch
 from torch import nn
@@ -30,7 +30,7 @@ def case(function):
 
 
 class Digest:
-    """Of everything a case computed, in order; waits for nothing before the end."""
+    """A hash of all results of a case, in order. Does not wait for the GPU before text()."""
 
     def __init__(self):
         self.kept = []
@@ -54,7 +54,7 @@ def random(*shape, source=None):
 
 
 class Mean(nn.Module):
-    """In place of a pooling layer whose backward pass adds in no fixed order."""
+    """Replaces a pooling layer, whose backward pass adds in no fixed order."""
 
     def forward(self, x):
         return x.mean((2, 3))
@@ -76,7 +76,7 @@ def network(width=64, dropout=0.0, norm=True):
 
 
 def on_side_stream(work, times=3):
-    """Before a capture: libraries allocate what they need, the allocator warms up."""
+    """Runs before a capture, so that libraries allocate their memory and the allocator warms up."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -193,7 +193,7 @@ def one_pool_for_two(digest):
 
 @case
 def captured_again_and_again(digest):
-    """Graphs that come and go, as servers make them for every shape."""
+    """Graphs with short lives: servers create one for every shape."""
     weight = random(512, 512) / 20
 
     def twice(value):
@@ -207,7 +207,7 @@ def captured_again_and_again(digest):
             graph.replay()
             static.copy_(output)
         digest.add(output)
-        torch.cuda.synchronize()  # its memory is given out again
+        torch.cuda.synchronize()  # the allocator reuses its memory
         del graph, output
 
 
@@ -278,7 +278,7 @@ def main():
     cases = [one for one in CASES if options.only in one.__name__]
     failed = False
     first = {}
-    for warm in (True, False):  # once to compile and to learn, once for the record
+    for warm in (True, False):  # the first pass compiles and learns, the second one counts
         began = time.monotonic()
         if not warm and options.warm:
             with open(options.warm, "w", encoding="ascii") as file:
@@ -286,7 +286,7 @@ def main():
         for one in cases:
             try:
                 text = run(one)
-            except Exception as error:  # noqa: BLE001  # the other cases are to run
+            except Exception as error:  # noqa: BLE001  # the other cases must run
                 text = f"FAILED: {type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
                 failed = True
             if not warm:

@@ -1,8 +1,8 @@
-"""An unmodified PyTorch program: no call to Sluice, no knowledge of it.
+"""An unmodified PyTorch program without any use of Sluice.
 
 Serves ResNet-50 at batch 1 (random weights, seed 0) about every 6 ms for some seconds, first
-eagerly, then as one CUDA graph, and prints the latency of a request in ms. Prints a checksum of
-its outputs, which must be the same with and without Sluice.
+eagerly, then as one CUDA graph. Prints the latency of a request in ms, and a checksum of the outputs,
+which must be the same with and without Sluice.
 
     python3 inference_loop.py [SECONDS]
 """

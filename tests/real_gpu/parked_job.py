@@ -1,9 +1,9 @@
-"""What a job costs beside a PyTorch process that is parked: a stream wait, and work behind it.
+"""The cost of a job next to a parked PyTorch process: one with a stream wait and work behind the wait.
 
     python3 tests/real_gpu/parked_job.py             # time-sliced; under MPS with a daemon running
 
-Without Sluice: whether parking itself costs anything. Prints p50 and p99 of 200 jobs, ResNet-50 at
-batch 1 as one CUDA graph: on the GPU (events) and on the host, ms. Needs torch and torchvision.
+Runs without Sluice, to see whether parking itself has a cost. Prints p50 and p99 in ms of 200 jobs
+(ResNet-50 at batch 1 as one CUDA graph), on the GPU (events) and on the host. Needs torch and torchvision.
 """
 
 import ctypes
@@ -20,8 +20,8 @@ if not torch.cuda.is_available():
 
 _JOBS = 200
 _GAP_S = 0.005
-# How many forward passes of ResNet-152 stand behind the wait; 3 fill the launch queue, so that the
-# launching thread blocks in the driver.
+# Forward passes of ResNet-152 behind the wait. 3 fill the launch queue, so that the launching thread
+# blocks in the driver.
 _STAGES = {"idle": None, "a wait": 0, "a wait, 1 pass behind it": 1, "a wait, 3 passes": 3}
 
 
@@ -57,7 +57,7 @@ def _measure(graph) -> str:
 
 
 class _Neighbour:
-    """In a process of its own; a line on stdin parks it or lets it go."""
+    """The other process. A line on its stdin parks it or lets it continue."""
 
     def __init__(self):
         self._process = subprocess.Popen([sys.executable, __file__, "--neighbour"], text=True,
@@ -113,7 +113,7 @@ def main():
     for stage, count in _STAGES.items():
         if count is not None:
             neighbour.ask(f"park {count}")
-        print(f"beside a process that is {'idle' if count is None else 'parked: ' + stage}: "
+        print(f"next to a process that is {'idle' if count is None else 'parked: ' + stage}: "
               f"{_measure(graph)}")
         if count is not None:
             neighbour.ask("go on")

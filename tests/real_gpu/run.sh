@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What only a real driver can show, in one go (about 7 minutes): where lookups lead, the fault list,
+# Runs everything that needs a real driver, in about 7 minutes: the results of lookups, the fault list,
 # CUDA graphs, the demo three times, and unmodified PyTorch programs with their coverage. Needs an
-# NVIDIA GPU and a finished ./x build; the PyTorch part is left out where python3 has no torchvision.
+# NVIDIA GPU and a finished ./x build. Skips the PyTorch part if python3 has no torchvision.
 #
 #   tests/real_gpu/run.sh [FOLDER FOR RESULTS]
 set -u
@@ -40,18 +40,18 @@ for round in 1 2 3; do
   sed -n '/^GPU 0.*time-sliced/,/^$/p; /^POLICY/,/^$/p' "$out/demo-$round.txt"
 done
 
-python3 -c 'import torchvision' 2>/dev/null || { echo "no torchvision: PyTorch left out"; exit $failed; }
+python3 -c 'import torchvision' 2>/dev/null || { echo "no torchvision: skipped PyTorch"; exit $failed; }
 echo "== CUDA graphs of PyTorch, with and without Sluice"
 tests/real_gpu/graphs.sh --torch "$out/graphs-torch" || failed=1
 echo "== PyTorch alone, without Sluice"
 python3 tests/real_gpu/inference_loop.py 4
 python3 tests/real_gpu/training_loop.py 6
-echo "== PyTorch alone, in turn without and under sluice exec"
+echo "== PyTorch alone, alternately without and with sluice exec"
 for round in 1 2 3; do
   python3 tests/real_gpu/inference_loop.py 2 || failed=1
   "$sluice" exec --priority 1 -- python3 tests/real_gpu/inference_loop.py 2 || failed=1
 done
-echo "== PyTorch under sluice exec: serving (priority 1) beside training (priority 0)"
+echo "== PyTorch under sluice exec: serving (priority 1) next to training (priority 0)"
 for policy in none event:2 device:4; do
   echo "-- $policy"
   "$sluice" exec --priority 0 --policy $policy -- python3 tests/real_gpu/training_loop.py 16 &

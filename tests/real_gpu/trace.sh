@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tracing on a real GPU, in about two minutes: whether every launch has its times of execution, in a
-# run that ends by SIGKILL and in one that ends by itself, and what tracing costs: each program
-# three times without and with it, in turn. Needs an NVIDIA GPU and a finished ./x build; the PyTorch
-# part is left out where python3 has no torchvision.
+# Tests tracing on a real GPU, in about two minutes. Checks that every launch has its execution times,
+# in a run that ends by SIGKILL and in one that ends normally. Measures the cost of tracing: runs each
+# program three times, alternately without and with tracing. Needs an NVIDIA GPU and a finished ./x
+# build. Skips the PyTorch part if python3 has no torchvision.
 #
 #   tests/real_gpu/trace.sh [FOLDER FOR RESULTS]
 set -u
@@ -21,9 +21,9 @@ experiment=exp_configs/replay/input_device.json
 echo "== the machine"
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader || exit
 date -u +%Y-%m-%d
-ls -l build/lib/sluice/libsluice_cupti.so || echo "built without CUPTI: no times of execution"
+ls -l build/lib/sluice/libsluice_cupti.so || echo "built without CUPTI: no execution times"
 
-echo "== $experiment, without and with --trace in turn (model: p50 ms, jobs)"
+echo "== $experiment, alternately without and with --trace (model: p50 ms, jobs)"
 run() {
   "$sluice" run "$experiment" --gpu real --duration 8 --out "$out/$1" "${@:2}" >"$out/$1.txt" 2>&1 ||
     failed=1
@@ -37,8 +37,8 @@ for round in 1 2 3; do
 done
 python3 $counts "$out/traced-1/trace" || failed=1
 
-python3 -c 'import torchvision' 2>/dev/null || { echo "no torchvision: PyTorch left out"; exit $failed; }
-echo "== unmodified PyTorch, without and with --trace in turn"
+python3 -c 'import torchvision' 2>/dev/null || { echo "no torchvision: skipped PyTorch"; exit $failed; }
+echo "== unmodified PyTorch, alternately without and with --trace"
 for round in 1 2 3; do
   "$sluice" exec --priority 1 -- python3 tests/real_gpu/inference_loop.py 2 || failed=1
   mkdir -p "$out/torch-$round"
@@ -46,5 +46,5 @@ for round in 1 2 3; do
     python3 tests/real_gpu/inference_loop.py 2 | sed 's/^/traced: /' || failed=1
 done
 python3 $counts "$out/torch-1" || failed=1
-[ $failed = 0 ] && echo "trace.sh: all is well"
+[ $failed = 0 ] && echo "trace.sh: passed"
 exit $failed

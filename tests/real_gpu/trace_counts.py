@@ -1,7 +1,7 @@
-"""What is in the traces of a run, counted from the bytes: python3 trace_counts.py RUN/trace
+"""Counts the records in the traces of a run: python3 trace_counts.py RUN/trace
 
-Reads the files by docs/tracing.md alone, without the reader of the tools, so that each checks the
-other. Exits 1 if a process that has times of execution lacks more than 1 % of them.
+Reads the files only by docs/tracing.md and not with the reader of the tools, so that each checks the
+other. Exits 1 if a process with execution times lacks more than 1 % of them.
 """
 
 import sys
@@ -14,7 +14,7 @@ RECORD = np.dtype([("kind", "<u2"), ("flags", "<u2"), ("thread", "<u4"), ("begin
                    ("b", "<u8"), ("name", "<u8")])
 HEADER = 4096
 LAUNCH, EXEC = 1, 2
-# Younger launches of a killed process may be on the GPU still, or with CUPTI.
+# Later launches of a killed process may still be on the GPU, or in CUPTI.
 TAIL_NS = 100_000_000
 
 
@@ -37,7 +37,7 @@ def show(file: Path) -> bool:
     launches, runs = (records[records["kind"] == kind] for kind in (LAUNCH, EXEC))
     source = ["none", "CUPTI", "the simulator"][number(header, 28)]
     print(f"{file.name}: {text(header, 128, 384)}\n  priority {number(header, 20)}, policy "
-          f"{text(header, 64, 128)}, times of execution: {source} {text(header, 384, 512)}")
+          f"{text(header, 64, 128)}, execution times: {source} {text(header, 384, 512)}")
     graphs = launches[launches["a"] == 1]
     print(f"  {len(launches)} launches ({len(graphs)} of graphs), {len(runs)} executions, "
           f"{int((launches['b'] != 0).sum())} launches refused by the driver")

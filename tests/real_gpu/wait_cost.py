@@ -1,11 +1,11 @@
-"""What stream waits cost the GPU: kernels of 20 us back to back, with and without waits between them.
+"""The GPU time of stream waits: kernels of 20 us back to back, with and without waits between them.
 
     python3 tests/real_gpu/wait_cost.py [--json]
 
-Without Sluice, on words that never hold. In a stream, and as one CUDA graph; on page-locked host
-memory, where the board lies, and on the GPU's own; one wait, two (for room and for the gate, in front
-of a long launch while jobs are announced), and two in one batch. Prints the us that each kernel takes
-longer than without, median and range of 15 rounds of 400. Needs torch with an NVIDIA GPU.
+Runs without Sluice, on words whose condition is always true. Measures a stream and one CUDA graph;
+page-locked host memory, which contains the board, and GPU memory; one wait, two waits (for slack and for
+the gate, in front of a long launch while jobs are announced), and two waits in one batch. Prints the
+additional us per kernel: median and range of 15 rounds of 400. Needs torch with an NVIDIA GPU.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ _driver = ctypes.CDLL("libcuda.so.1")
 
 
 class _Wait(ctypes.Structure):
-    """CUstreamBatchMemOpParams, of a wait."""
+    """CUstreamBatchMemOpParams of a wait."""
 
     _fields_ = [("operation", ctypes.c_int), ("address", ctypes.c_uint64),
                 ("value", ctypes.c_uint64), ("flags", ctypes.c_uint), ("alias", ctypes.c_uint64),
@@ -36,7 +36,7 @@ class _Wait(ctypes.Structure):
 
 def _check(result: int):
     if result != 0:
-        raise RuntimeError(f"the driver says {result}")
+        raise RuntimeError(f"the driver returned {result}")
 
 
 def _stream() -> ctypes.c_void_p:
@@ -54,7 +54,7 @@ def _batch(address: int):
 
 
 def _ways(host: int, device: int) -> dict:
-    """Name -> what is put in front of each kernel."""
+    """Maps each name to the waits in front of each kernel."""
     def two(address):
         _wait(address + 8, _GEQ)
         _wait(address, _EQ)
@@ -74,7 +74,7 @@ def _kernels(before):
 
 def _us_per_kernel(work) -> float:
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(20 * _KERNEL_CYCLES)  # so that the host is ahead
+    torch.cuda._sleep(20 * _KERNEL_CYCLES)  # keeps the host ahead of the GPU
     begin.record()
     work()
     end.record()
@@ -90,7 +90,7 @@ def _graph_of(before):
 
 
 def _measure(works: dict) -> dict:
-    """Name -> (median, least, most) us that a kernel takes longer than behind nothing."""
+    """Maps each name to (median, minimum, maximum) of the additional us per kernel."""
     seen = {name: [] for name in works}
     for round_ in range(_ROUNDS + 1):
         for name, work in works.items():
@@ -98,7 +98,7 @@ def _measure(works: dict) -> dict:
             if round_ > 0:
                 seen[name].append(us)
     base = statistics.median(seen.pop("nothing"))
-    print(f"{base:.2f} us a kernel", file=sys.stderr)
+    print(f"{base:.2f} us per kernel", file=sys.stderr)
     return {name: [round(of(us) - base, 2) for of in (statistics.median, min, max)]
             for name, us in seen.items()}
 

@@ -8,12 +8,12 @@
 
 namespace sluice::graphs {
 
-/// What a case works on: three buffers that begin as they began for the last case, and what it
-/// found out. Everything here is for the thread of the case unless it says otherwise.
+/// The workspace of a case: three buffers with the same content at each start, and the results. For
+/// the thread of the case unless stated otherwise.
 class Bench {
  public:
-  /// Buffers are of kWords words. round: a case is run several times. lose: its third graph launch
-  /// is left out, so that the comparison can be seen to fail.
+  /// Each buffer has kWords words. round: a case runs several times. lose: the third graph launch
+  /// is left out, so that the comparison must fail.
   Bench(std::span<const CUdeviceptr, 3> buffers, unsigned round, bool lose);
 
   [[nodiscard]] CUdeviceptr x() const { return buffers_[0]; }
@@ -21,15 +21,15 @@ class Bench {
   [[nodiscard]] CUdeviceptr z() const { return buffers_[2]; }
   [[nodiscard]] unsigned round() const { return round_; }
 
-  /// Adds an answer of the driver to what is compared.
+  /// Adds an answer of the driver to the compared results.
   void note(const std::string& what, CUresult result);
   void note(const std::string& what, std::size_t count);
-  /// Waits for the device and adds the buffers to what is compared.
+  /// Waits for the device and adds the buffers to the compared results.
   void look();
   void launch(CUgraphExec exec, CUstream stream);
   void launch(CUgraphExec exec, CUstream stream, int times);
 
-  /// Of everything looked at; notes are text behind it.
+  /// A hash of all results, followed by the notes as text.
   [[nodiscard]] std::string result() const;
   [[nodiscard]] bool changed() const { return changed_; }
 
@@ -59,25 +59,25 @@ std::span<const Case> node_cases();
 std::span<const Case> stream_cases();
 std::span<const Case> update_cases();
 
-/// The `number`th of a chain of launches: short, middling, long ones; multipliers are odd, so that
-/// nothing that was done to x is lost again. `seed` tells chains apart.
+/// Step `number` of a chain of launches with short, medium and long kernels. Multipliers are odd,
+/// so that no earlier effect on x is lost. Chains differ by `seed`.
 [[nodiscard]] Step link(CUdeviceptr x, std::uint32_t seed, std::uint32_t number);
-/// Launches `count` of them (1.1 ms for 8).
+/// Launches a chain of `count` steps (1.1 ms for 8).
 void chain(CUstream stream, CUdeviceptr x, std::uint32_t seed, std::uint32_t count = 8);
 void launch(CUstream stream, const Step& step);
 void launch(CUstream stream, const Combine& combine);
 
 void begin(CUstream stream, CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 [[nodiscard]] Graph end(CUstream stream);
-/// How many were found in what end() returned: the cases put none there. Thread-safe.
+/// The number of wait nodes in the graphs that end() returned. The cases add none. Thread-safe.
 [[nodiscard]] std::size_t wait_nodes();
-/// A chain, captured.
+/// A captured chain.
 [[nodiscard]] Graph captured(CUdeviceptr x, std::uint32_t seed, std::uint32_t count = 8);
 [[nodiscard]] Exec instantiate(CUgraph graph, unsigned long long flags = 0);
-/// `to` waits for what `from` has been given.
+/// Makes `to` wait for all earlier work of `from`.
 void join(CUstream to, CUstream from);
 
-/// Adds a kernel behind the nodes named.
+/// Adds a kernel node that depends on the nodes `behind`.
 CUgraphNode add(CUgraph graph, const std::vector<CUgraphNode>& behind, const Step& step);
 CUgraphNode add(CUgraph graph, const std::vector<CUgraphNode>& behind, const Combine& combine);
 [[nodiscard]] std::vector<CUgraphNode> nodes_of(CUgraph graph, CUgraphNodeType type);

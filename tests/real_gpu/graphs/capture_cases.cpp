@@ -1,4 +1,4 @@
-// Stream captures: whether what comes out of one is what went in.
+// Stream captures: the graph must contain exactly the captured work.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -24,7 +24,8 @@ void every_mode(Bench& bench) {
   bench.look();
 }
 
-// A wait in front of kernels that were never seen, and in front of each that differs in length.
+// Waits are due in front of kernels that were never seen, and in front of kernels whose durations
+// differ.
 void unseen_and_differing(Bench& bench) {
   const Stream stream = new_stream();
   begin(stream);
@@ -84,7 +85,7 @@ void two_at_once(Bench& bench) {
   bench.look();
 }
 
-/// In a thread of its own: captures, launches and says what went wrong.
+/// For a thread of its own: captures and launches, and returns the error.
 CUresult capture_in_thread(CUdeviceptr x, std::uint32_t seed) {
   try {
     enter_device();
@@ -117,12 +118,12 @@ void three_threads(Bench& bench) {
   bench.look();
 }
 
-// While a thread captures in the mode that forbids every thread unsafe calls, kernels of unknown
-// length run beside it: our samples and questions must not break the capture.
-void global_beside_launches(Bench& bench) {
+// One thread captures in the mode that forbids unsafe calls to every thread, while another runs
+// kernels of unknown duration. Our samples and queries must not break the capture.
+void global_during_launches(Bench& bench) {
   const Stream stream = new_stream();
   std::atomic<bool> stop{false};
-  CUresult beside = CUDA_SUCCESS;
+  CUresult other_thread = CUDA_SUCCESS;
   Graph graph;
   {
     const Stream other = new_stream();
@@ -136,7 +137,7 @@ void global_beside_launches(Bench& bench) {
         Step step{Kernel::kShort, bench.y(), 1, 0};
         step.threads = 32U << (i % 4);
         if (const CUresult result = Call(step).launch(other); result != CUDA_SUCCESS) {
-          beside = result;
+          other_thread = result;
         }
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       }
@@ -150,16 +151,16 @@ void global_beside_launches(Bench& bench) {
     graph = end(stream);
     stop.store(true);
   }
-  bench.note("beside", beside);
+  bench.note("other thread", other_thread);
   const Exec exec = instantiate(graph);
   bench.launch(exec, stream, 4);
   SLUICE_MUST(cuCtxSynchronize());
-  // How often the other thread launched is a matter of time.
+  // The number of launches of the other thread depends on timing.
   SLUICE_MUST(cuMemcpyDtoD(bench.y(), bench.x(), kWords * sizeof(std::uint32_t)));
   bench.look();
 }
 
-// A capture that is broken in the middle, in each mode; the stream works again afterwards.
+// A capture that is broken in the middle, in each mode. Afterwards the stream works again.
 void invalidated(Bench& bench) {
   const Stream stream = new_stream();
   for (const CUstreamCaptureMode mode :
@@ -180,7 +181,7 @@ void invalidated(Bench& bench) {
   bench.look();
 }
 
-// Captures that end with their stream, and a fork that is never joined; handles may come again.
+// Captures that end with their stream, and a fork that is never joined. Handles may be reused.
 void abandoned(Bench& bench) {
   for (std::uint32_t i = 0; i < 4; ++i) {
     Stream stream = new_stream();
@@ -212,7 +213,7 @@ constexpr Case kCases[] = {
     {"capture.forked_streams", forked_streams},
     {"capture.two_at_once", two_at_once},
     {"capture.three_threads", three_threads},
-    {"capture.global_beside_launches", global_beside_launches},
+    {"capture.global_during_launches", global_during_launches},
     {"capture.invalidated", invalidated},
     {"capture.abandoned", abandoned},
 };

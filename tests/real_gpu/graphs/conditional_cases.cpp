@@ -1,4 +1,4 @@
-// Conditional nodes. Their bodies may hold kernels, copies, fills and the like, and no waits.
+// Conditional nodes. Their bodies may contain kernels, copies and fills, but no waits.
 #include "tests/real_gpu/graphs/bench.hpp"
 
 namespace sluice::graphs {
@@ -7,7 +7,7 @@ namespace {
 struct Conditional {
   CUgraphConditionalHandle handle = 0;
   CUgraphNode node = nullptr;
-  CUgraph body = nullptr;  ///< Owned by the node.
+  CUgraph body = nullptr;  ///< Belongs to the node.
 };
 
 CUcontext context() {
@@ -48,7 +48,7 @@ CUgraphNode add_decide(CUgraph graph, const std::vector<CUgraphNode>& behind, De
   return node;
 }
 
-/// What `fill` launches becomes the body.
+/// Captures the launches of `fill` as the body.
 template <class Fill>
 void capture_body(CUgraph body, Fill fill) {
   const Stream stream = new_stream();
@@ -95,7 +95,7 @@ void if_by_kernel(Bench& bench) {
   bench.look();
 }
 
-/// A graph that runs its body three times for each launch.
+/// A graph that runs its body three times per launch.
 Graph looping(Bench& bench, std::uint32_t seed) {
   Graph graph;
   SLUICE_MUST(cuGraphCreate(graph.out(), 0));
@@ -162,7 +162,8 @@ void if_in_while(Bench& bench) {
   bench.look();
 }
 
-// As PyTorch does it: the condition is put into the capture by hand, the body captured beside it.
+// As in PyTorch: the condition is added to the capture by a call, and the body is captured
+// separately.
 void inside_a_capture(Bench& bench) {
   const Stream stream = new_stream();
   zero(bench.y());
@@ -189,7 +190,7 @@ void inside_a_capture(Bench& bench) {
   bench.look();
 }
 
-// A captured graph, with waits inside, is made part of a body, which may hold none.
+// A captured graph with waits becomes part of a body, which must not contain waits.
 void captured_child_in_body(Bench& bench) {
   const Stream stream = new_stream();
   zero(bench.y());

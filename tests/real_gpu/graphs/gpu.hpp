@@ -7,13 +7,13 @@
 
 namespace sluice::graphs {
 
-/// A driver call that a case cannot do without.
+/// A driver call failed that the case needs.
 class Failure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// What the case is about is not to be had here.
+/// This machine lacks what the case tests.
 class Skip : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -21,13 +21,13 @@ class Skip : public std::runtime_error {
 
 [[nodiscard]] std::string name_of(CUresult result);
 
-/// Throws Failure unless CUDA_SUCCESS.
+/// Throws Failure unless `result` is CUDA_SUCCESS.
 void must(CUresult result, const char* call, const char* file, int line);
 
-/// The driver's entry of that name and version; null if it has none.
+/// The driver's entry of this name and version; null if it has none.
 [[nodiscard]] void* look_up(const char* name, int version);
 
-/// A driver entry that may not be there: calling it then skips the case.
+/// An optional driver entry. Calling it skips the case if the driver lacks it.
 template <class Function>
 class Entry {
  public:
@@ -51,10 +51,10 @@ struct Newer {
 #undef SLUICE_NEWER
 };
 
-/// Looked up once, after cuInit.
+/// The optional entries, looked up once after cuInit.
 [[nodiscard]] const Newer& newer();
 
-/// Owner of a driver handle. A failure to destroy is ignored: nothing is left to do about it.
+/// Owner of a driver handle. Ignores a failure to destroy, which nobody could handle.
 template <class Handle, CUresult (*Destroy)(Handle)>
 class Object {
  public:
@@ -69,10 +69,10 @@ class Object {
   Object& operator=(const Object&) = delete;
   ~Object() { reset(); }
 
-  // Implicit: it stands for the handle in every call of the driver.
+  // Implicit, so that the object can be passed to every driver call.
   operator Handle() const { return handle_; }  // NOLINT(google-explicit-constructor)
   [[nodiscard]] Handle get() const { return handle_; }
-  /// Where a call puts a new handle.
+  /// The place for a new handle from a call.
   [[nodiscard]] Handle* out() {
     reset();
     return &handle_;
@@ -106,6 +106,6 @@ void enter_device();
 
 }  // namespace sluice::graphs
 
-/// SLUICE_MUST(cuStreamSynchronize(stream)): the call, with its error made a Failure that says
-/// where.
+/// SLUICE_MUST(cuStreamSynchronize(stream)): makes the call and throws Failure with its position if
+/// it fails.
 #define SLUICE_MUST(call) ::sluice::graphs::must((call), #call, __FILE__, __LINE__)

@@ -20,7 +20,7 @@ again:
   @%busy bra again;
 )";
 
-// The simulated GPU knows a kernel's length by its name and first argument; a real one runs it.
+// The simulated GPU takes a kernel's duration from its name and first argument; a real GPU runs it.
 constexpr const char* kStep = R"(
 .visible .entry $NAME(.param .u64 ns, .param .u64 x, .param .u32 words, .param .u32 a,
                       .param .u32 b) {
@@ -136,12 +136,12 @@ constexpr std::array<Usual, kKernels> kUsual{{{"sluice_spin_short", 4'000},
 
 const Usual& usual(Kernel kernel) { return kUsual.at(static_cast<std::size_t>(kernel)); }
 
-/// Functions of the one context; modules live as long as the process.
+/// Functions of the only context. Modules live as long as the process.
 struct Functions {
   std::array<CUfunction, kKernels> step{};
   CUfunction combine = nullptr;
   CUfunction decide = nullptr;
-  std::string no_decide;  ///< Why there is none.
+  std::string no_decide;  ///< Why there is no `decide`.
 };
 
 Functions& functions() {
@@ -176,7 +176,7 @@ void load_kernels() {
   }
   known.combine =
       find(load(header("sm_70") + filled(kCombine, "$SPIN", kSpin)), "sluice_spin_combine");
-  // A driver that does not know conditional nodes cannot load it.
+  // A driver without conditional nodes cannot load this kernel.
   CUmodule module = nullptr;
   const CUresult loaded =
       cuModuleLoadData(&module, (header("sm_70") + filled(kDecide, "$SPIN", kSpin)).c_str());

@@ -6,28 +6,29 @@
 
 namespace sluice::graphs {
 
-/// Words of a buffer; one thread a word.
+/// Words of a buffer; one thread per word.
 constexpr std::uint32_t kWords = 1U << 14U;
 
-/// Functions that do the same, so that each has a learned length of its own.
+/// Functions with the same code, so that each has its own learned duration.
 enum class Kernel : std::uint8_t {
   kShort,         ///< 4 us.
   kMid,           ///< 60 us.
   kLong,          ///< 400 us: longer than the spacing.
-  kMixed,         ///< 20 or 700 us: one key, two lengths.
+  kMixed,         ///< 20 or 700 us: one function, two durations.
   kUnseen,        ///< 30 us, never launched before the case.
-  kProgrammatic,  ///< 40 us; may start before the one in front has ended. sm_90.
+  kProgrammatic,  ///< 40 us; may start before the previous kernel has ended. sm_90.
 };
 constexpr std::size_t kKernels = 6;
 
-/// x = x * a + b + index of the word: two steps do not commute, and none can be left out or doubled
-/// without a trace. Loads, spins, then stores: a kernel that runs at the same time is overwritten.
+/// x = x * a + b + index of the word. Two steps do not commute, and a missing or repeated step
+/// changes the result. The kernel loads, spins and then stores, so it overwrites a concurrent
+/// kernel.
 struct Step {
   Kernel kernel = Kernel::kShort;
   CUdeviceptr x = 0;
   std::uint32_t a = 1;
   std::uint32_t b = 0;
-  std::uint64_t ns = 0;  ///< 0: as long as the kernel's name says.
+  std::uint64_t ns = 0;  ///< 0: the duration of the kernel's name.
   unsigned threads = 256;
 };
 
@@ -38,14 +39,14 @@ struct Combine {
   std::uint32_t a = 3;
 };
 
-/// Adds one to *counter and sets the condition to whether it is below `limit` then.
+/// Adds one to *counter, and sets the condition to whether *counter is then below `limit`.
 struct Decide {
   CUgraphConditionalHandle handle = 0;
   CUdeviceptr counter = 0;
   std::uint32_t limit = 0;
 };
 
-/// Function, shape and arguments of one launch, for every way to launch it.
+/// Function, shape and arguments of one launch, for every kind of launch.
 class Call {
  public:
   explicit Call(const Step& step);
@@ -61,7 +62,7 @@ class Call {
   /// With CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT: `event` is recorded when the kernel lets its
   /// dependents start.
   [[nodiscard]] CUresult launch_with_event(CUstream stream, CUevent event);
-  /// Good for as long as this lives.
+  /// Valid as long as this object lives.
   [[nodiscard]] CUDA_KERNEL_NODE_PARAMS node_params();
 
  private:
@@ -76,12 +77,12 @@ class Call {
   std::array<void*, 6> arguments_{};
 };
 
-/// Loads the kernels into the current context and launches each but the unseen one until its length
-/// is known.
+/// Loads the kernels into the current context.
 void load_kernels();
+/// Launches each kernel except the unseen one until its duration is known.
 void warm_up(CUdeviceptr scratch);
 
-/// What `b` of the Step behind such a node is; to find a node again in a captured graph.
+/// The `b` of the Step of such a node, to find a node in a captured graph.
 [[nodiscard]] std::uint32_t addend_of(const CUDA_KERNEL_NODE_PARAMS& params);
 
 }  // namespace sluice::graphs

@@ -1,4 +1,4 @@
-// How and where executable graphs are launched, and what may run inside them.
+// Launches of executable graphs, and the work inside them.
 #include <cstdio>
 
 #include "tests/real_gpu/graphs/bench.hpp"
@@ -19,7 +19,7 @@ void several_streams(Bench& bench) {
   bench.look();
 }
 
-// Two executables of one graph, in turn.
+// Two executables of one graph, launched in turn.
 void twice_instantiated(Bench& bench) {
   const Stream first = new_stream();
   const Stream second = new_stream();
@@ -55,8 +55,8 @@ void between_launches(Bench& bench) {
   bench.look();
 }
 
-// Graphs destroyed while they run, their handles used again for others: what was learned of the
-// first must not be believed of the second.
+// Graphs are destroyed while they run, and other graphs get their handles. What was learned about
+// the first must not apply to the second.
 void handles_used_again(Bench& bench) {
   const Stream stream = new_stream();
   for (std::uint32_t i = 0; i < 12; ++i) {
@@ -78,7 +78,7 @@ void handles_used_again(Bench& bench) {
   bench.look();
 }
 
-/// Instantiates for launch from the device, uploads; launched from the host.
+/// Instantiates a graph for launch from the device, uploads it, and launches it from the host.
 void launch_uploaded(Bench& bench, CUgraph graph) {
   const Stream stream = new_stream();
   Exec exec;
@@ -100,7 +100,7 @@ void for_the_device_by_hand(Bench& bench) {
   bench.look();
 }
 
-// With our waits inside it is refused; without them it is not.
+// The driver refuses this graph with our waits inside, and accepts it without them.
 void for_the_device_captured(Bench& bench) {
   const Stream stream = new_stream();
   const Stream fork = new_stream();
@@ -116,7 +116,7 @@ void for_the_device_captured(Bench& bench) {
   bench.look();
 }
 
-// The waits are in a graph inside it.
+// The waits are in a child graph.
 void for_the_device_with_child(Bench& bench) {
   Graph graph;
   SLUICE_MUST(cuGraphCreate(graph.out(), 0));
@@ -131,7 +131,7 @@ void for_the_device_with_child(Bench& bench) {
   bench.look();
 }
 
-// A copy of a captured graph, which nobody has seen being captured.
+// A clone of a captured graph, whose capture nobody observed.
 void for_the_device_cloned(Bench& bench) {
   const Graph graph = captured(bench.x(), 1);
   Graph clone;
@@ -141,7 +141,7 @@ void for_the_device_cloned(Bench& bench) {
   bench.look();
 }
 
-// One that has lost its waits takes up captures that still have them.
+// An executable that has lost its waits is updated from captures that still have theirs.
 void for_the_device_updated(Bench& bench) {
   const Stream stream = new_stream();
   const Graph first = captured(bench.x(), 1);
@@ -159,7 +159,7 @@ void for_the_device_updated(Bench& bench) {
   bench.look();
 }
 
-// By a host launch first; then the same graph for the device, and the first executable goes on.
+// First a host launch, then the same graph for the device; the first executable is used further.
 void for_both(Bench& bench) {
   const Stream stream = new_stream();
   const Graph graph = captured(bench.x(), 1);
@@ -177,7 +177,7 @@ void for_both(Bench& bench) {
   bench.look();
 }
 
-// Kernels that may start before the one in front has ended, in a graph and out of it.
+// Kernels that may start before the previous kernel has ended, in a graph and without one.
 void programmatic(Bench& bench) {
   const Stream stream = new_stream();
   const auto work = [&](std::uint32_t seed) {
@@ -202,8 +202,7 @@ void programmatic(Bench& bench) {
   bench.look();
 }
 
-// A fork that waits for an event which the kernel itself sets off: an edge that only a kernel may
-// stand behind.
+// A fork waits for an event that the kernel itself triggers. Only a kernel may follow that edge.
 void programmatic_event(Bench& bench) {
   const Stream stream = new_stream();
   const Stream fork = new_stream();

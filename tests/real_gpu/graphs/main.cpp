@@ -1,8 +1,8 @@
 // graph_cases [--rounds N] [--only TEXT] [--lose] [--warm FILE]: runs every case on the first GPU
-// and prints a line of each: its name, a hash of what its kernels computed, what the driver
-// answered.
-// --warm: makes FILE when the lengths of kernels have been learned, and at the end stays alive
-// until FILE is gone. Exit codes: 0, 1 a case failed, 2 usage.
+// and prints a line for each: its name, a hash of the results of its kernels, and the driver's
+// answers.
+// --warm creates FILE when the durations of the kernels have been learned, and keeps the process
+// alive at the end until FILE is removed. Exit codes: 0, 1 if a case failed, 2 for wrong usage.
 #include <unistd.h>
 
 #include <array>
@@ -46,7 +46,7 @@ bool parse(int argc, char** argv, Options& options) {
   return options.rounds > 0;
 }
 
-/// Whether the case went well.
+/// Returns whether the case passed.
 bool run(const Case& which, std::span<const CUdeviceptr, 3> buffers, const Options& options) {
   std::string line = which.name;
   bool good = true;

@@ -1,4 +1,4 @@
-// Graphs that allocate: nodes of such a graph can neither be removed nor cloned.
+// Graphs that allocate memory: their nodes can be neither removed nor cloned.
 #include "tests/real_gpu/graphs/bench.hpp"
 
 namespace sluice::graphs {
@@ -49,7 +49,7 @@ void nodes_by_hand(Bench& bench) {
   bench.look();
 }
 
-/// Captures a graph that works in memory of its own, on two streams.
+/// Captures a graph that allocates its memory and works on two streams.
 Graph capture_allocating(Bench& bench, CUstream stream, std::uint32_t seed) {
   const Stream fork = new_stream();
   begin(stream);
@@ -79,7 +79,8 @@ void captured_allocation(Bench& bench) {
   bench.look();
 }
 
-// What a program is refused on such a graph, it is refused by the same words; and the graph works.
+// The driver must refuse the same operations on such a graph with the same errors, and the graph
+// must still work.
 void refusals(Bench& bench) {
   need_pools();
   const Stream stream = new_stream();
@@ -94,7 +95,7 @@ void refusals(Bench& bench) {
   bench.look();
 }
 
-// Allocated by a graph, freed by the next launch of it (AUTO_FREE), or by the stream.
+// Memory that a graph allocates, and that the next launch (AUTO_FREE) or the stream frees.
 void freed_elsewhere(Bench& bench) {
   need_pools();
   const Stream stream = new_stream();
@@ -115,7 +116,7 @@ void freed_elsewhere(Bench& bench) {
   bench.look();
 }
 
-// The stream's own allocations between graphs.
+// Allocations of the stream between graphs.
 void in_the_stream(Bench& bench) {
   need_pools();
   const Stream stream = new_stream();

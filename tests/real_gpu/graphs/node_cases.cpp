@@ -1,4 +1,4 @@
-// Graphs put together node by node, and graphs inside graphs.
+// Graphs built node by node, and graphs inside graphs.
 #include <cstring>
 #include <utility>
 
@@ -21,7 +21,7 @@ CUgraphNode add_child(CUgraph graph, const std::vector<CUgraphNode>& behind, CUg
   return node;
 }
 
-/// A host function's: adds one to each word.
+/// A host function that adds one to each word.
 void CUDA_CB add_one(void* words) {
   for (std::uint32_t i = 0; i < kWords; ++i) ++static_cast<std::uint32_t*>(words)[i];
 }
@@ -41,7 +41,7 @@ class PinnedWords {
   void* words_ = nullptr;
 };
 
-// Not captured: one wait in front of the whole.
+// Not captured: one wait in front of the whole graph.
 void kernels_by_hand(Bench& bench) {
   const Stream stream = new_stream();
   Graph graph;
@@ -117,7 +117,7 @@ void captured_copies_and_host_calls(Bench& bench) {
   bench.look();
 }
 
-// A captured graph, waits and all, twice inside another.
+// A captured graph with its waits, twice inside another graph.
 void captured_children(Bench& bench) {
   const Stream stream = new_stream();
   Graph child = captured(bench.x(), 1);

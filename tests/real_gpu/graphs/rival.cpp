@@ -1,6 +1,6 @@
-// graph_rival FILE: a critical process beside graph_cases. From when FILE is there until it is gone
-// it runs a short job about every 2 ms, every second one announced 1 ms before. Prints "ready" when
-// it has a GPU, and at the end how many jobs it ran.
+// graph_rival FILE: a critical process next to graph_cases. While FILE exists, it runs a short job
+// about every 2 ms and announces every second job 1 ms in advance. Prints "ready" when it has a
+// GPU, and the number of jobs at the end.
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -36,11 +36,11 @@ void run_jobs(const std::filesystem::path& while_there) {
   std::printf("ready, %s\n", sluice_attached() != 0 ? "attached" : "not attached");
   std::fflush(stdout);
   while (!std::filesystem::exists(while_there)) std::this_thread::sleep_for(milliseconds(5));
-  std::mt19937 random(1);  // not in step with the cases
+  std::mt19937 random(1);  // random, so that jobs do not keep step with the cases
   std::uniform_int_distribution<int> pause_us(1200, 2800);
   unsigned jobs = 0;
   while (std::filesystem::exists(while_there)) {
-    // steady_clock is CLOCK_MONOTONIC, which announcements are in.
+    // steady_clock is CLOCK_MONOTONIC, the clock of announcements.
     const auto due = steady_clock::now() + microseconds(pause_us(random));
     std::uint64_t announced = 0;
     if (jobs % 2 == 1) {

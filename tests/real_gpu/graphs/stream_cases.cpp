@@ -1,10 +1,10 @@
-// Captures of other streams than those of cuStreamCreate, and into graphs that exist already.
+// Captures of streams that cuStreamCreate did not create, and captures into existing graphs.
 #include "tests/real_gpu/graphs/bench.hpp"
 
 namespace sluice::graphs {
 namespace {
 
-// The stream that every thread has, captured and launched on.
+// Every thread's own default stream, captured and launched on.
 void per_thread_stream(Bench& bench) {
   CUstream stream = CU_STREAM_PER_THREAD;
   begin(stream);
@@ -16,8 +16,8 @@ void per_thread_stream(Bench& bench) {
   bench.look();
 }
 
-// A stream that runs in turn with the legacy one, where a call of ours that touched the legacy
-// stream would end the capture.
+// A stream that takes turns with the legacy stream: a call of ours on the legacy stream would end
+// the capture.
 void blocking_stream(Bench& bench) {
   const Stream stream = new_stream(CU_STREAM_DEFAULT);
   chain(nullptr, bench.x(), 1, 3);
@@ -32,7 +32,7 @@ void blocking_stream(Bench& bench) {
   bench.look();
 }
 
-// What is in the graph before and behind a capture to it is the program's own.
+// The nodes before and after a capture into a graph belong to the program.
 void into_a_graph(Bench& bench) {
   const Stream stream = new_stream();
   Graph graph;
@@ -59,7 +59,7 @@ void into_a_graph(Bench& bench) {
   bench.look();
 }
 
-// A node that the program puts into the middle of its capture.
+// A node that the program adds in the middle of its capture.
 void node_by_hand(Bench& bench) {
   const Stream stream = new_stream();
   begin(stream);
@@ -80,7 +80,7 @@ void node_by_hand(Bench& bench) {
   bench.look();
 }
 
-// Events that are recorded and waited for each time the graph runs.
+// Events that are recorded and waited for on every run of the graph.
 void external_events(Bench& bench) {
   const Stream stream = new_stream();
   const Stream other = new_stream();
@@ -102,7 +102,7 @@ void external_events(Bench& bench) {
   bench.look();
 }
 
-// A graph that is launched into a capture becomes part of it.
+// A graph that is launched in a capture becomes part of the capture.
 void graph_into_capture(Bench& bench) {
   const Stream stream = new_stream();
   const Graph inner = captured(bench.x(), 1);

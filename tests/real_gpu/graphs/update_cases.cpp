@@ -1,4 +1,4 @@
-// Executable graphs that are changed after they were made.
+// Executable graphs that are changed after instantiation.
 #include <algorithm>
 
 #include "tests/real_gpu/graphs/bench.hpp"
@@ -6,7 +6,7 @@
 namespace sluice::graphs {
 namespace {
 
-/// Updates `exec`; if the driver will not, makes it anew, as programs do.
+/// Updates `exec`. If the driver refuses, instantiates again, as programs do.
 void update(Bench& bench, Exec& exec, CUgraph graph) {
   CUgraphExecUpdateResultInfo info{};
   bench.note("update", cuGraphExecUpdate(exec, graph, &info));
@@ -14,7 +14,7 @@ void update(Bench& bench, Exec& exec, CUgraph graph) {
   if (info.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) exec = instantiate(graph);
 }
 
-// A second capture of the same code must be the same graph, whatever was learned in between.
+// A second capture of the same code must give the same graph, whatever was learned in between.
 void same_code_other_arguments(Bench& bench) {
   const Stream stream = new_stream();
   const Graph first = captured(bench.x(), 1);
@@ -52,7 +52,7 @@ void with_forks(Bench& bench) {
   bench.look();
 }
 
-// Captured before the length of a kernel is known, updated from a capture after it is.
+// Captured before the duration of a kernel is known, and updated from a capture after that.
 void captured_before_learned(Bench& bench) {
   const Stream stream = new_stream();
   const auto capture = [&](std::uint32_t seed) {
@@ -80,7 +80,7 @@ void captured_before_learned(Bench& bench) {
   bench.look();
 }
 
-// The same kernels, of other lengths than those that were learned.
+// The same kernels with durations that differ from the learned ones.
 void other_lengths(Bench& bench) {
   const Stream stream = new_stream();
   const auto capture = [&](std::uint64_t ns) {
@@ -114,7 +114,7 @@ void other_topology(Bench& bench) {
   bench.look();
 }
 
-/// The kernel nodes of a captured chain, in its order.
+/// The kernel nodes of a captured chain, in the order of the chain.
 std::vector<CUgraphNode> chain_nodes(CUgraph graph) {
   std::vector<CUgraphNode> nodes = nodes_of(graph, CU_GRAPH_NODE_TYPE_KERNEL);
   std::ranges::sort(nodes, {}, [](CUgraphNode node) {
@@ -143,7 +143,7 @@ void set_in_executable(Bench& bench) {
   bench.look();
 }
 
-// In the graph itself: for executables made afterwards, and for updates from it.
+// Changes in the graph itself, for later executables and for updates from the graph.
 void set_in_graph(Bench& bench) {
   const Stream stream = new_stream();
   const Graph graph = captured(bench.x(), 1);
