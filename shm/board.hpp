@@ -20,7 +20,7 @@ inline constexpr int kMaxDevices = 32;
 /// Driver entries with counters of their own: the lines of launch_entries.def, and spare ones.
 inline constexpr int kMaxEntries = 16;
 inline constexpr std::size_t kLine = 128;
-inline constexpr std::size_t kNameSize = 64;  ///< Of a client's name, its final NUL included.
+inline constexpr std::size_t kNameSize = 64;  ///< Size of a client's name, with its final NUL.
 
 /// The controller beats every 20 ms. A client that sees no beat for 150 ms treats the controller as
 /// gone.
@@ -149,8 +149,7 @@ struct alignas(kLine) Slot {
   std::array<char, kNameSize> name;  ///< The client's name for users. NUL-terminated.
   alignas(kLine) std::array<char, 128> command;  ///< The command line, cut. NUL-terminated.
 
-  /// waived[h]: the job counter of holder h for which max_hold opened this gate. Written by the
-  /// owner.
+  /// waived[h]: the job counter of holder h for which max_hold opened this gate. The owner writes.
   alignas(kLine) std::array<Word, 64> waived;
 
   /// Written by the owner after it has opened the lower-priority gates.

@@ -10,7 +10,7 @@ namespace {
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-/// Takes the first argument off `rest`.
+/// Removes the first argument from `rest` and returns it.
 std::string_view next(std::string_view& rest) {
   const std::string_view argument = rest.substr(0, rest.find('\0'));
   rest.remove_prefix(std::min(argument.size() + 1, rest.size()));
@@ -33,7 +33,7 @@ std::string client_name(std::string_view command_line) {
     const std::string_view argument = next(command_line);
     if (argument == "-c") break;
     if (argument == "-m") return std::string(next(command_line));
-    // These take the next argument, as in `python -W ignore train.py`.
+    // These options take the next argument, as in `python -W ignore train.py`.
     if (argument == "-W" || argument == "-X") {
       next(command_line);
     } else if (!argument.starts_with('-')) {

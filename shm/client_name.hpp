@@ -4,12 +4,12 @@
 
 namespace sluice::shm {
 
-/// What users call a program that was given no name: its file name without the folder, or for an
-/// interpreter (python train.py, bash serve.sh, python -m torch.distributed.run) the script's or
-/// the module's name. `command_line` is as in /proc/PID/cmdline: each argument ends in a NUL.
+/// The name of a program without a name from the user: its file name without the folder. For an
+/// interpreter (python train.py, bash serve.sh, python -m torch.distributed.run), the name of the
+/// script or module. `command_line` has the form of /proc/PID/cmdline: each argument ends in a NUL.
 [[nodiscard]] std::string client_name(std::string_view command_line);
 
-/// What is wrong with a name that a user chose; empty if nothing.
+/// The error for a name from a user; empty if the name is valid.
 [[nodiscard]] std::string check_client_name(const std::string& name);
 
 }  // namespace sluice::shm

@@ -8,23 +8,24 @@
 
 namespace sluice::shm {
 
-/// How long the jobs of one client took. Only people read it: no rule of the board depends on it.
-/// The client's own process writes, one job at a time; any process may read at any time.
+/// The durations of one client's jobs. For status output only: no rule of the board depends on
+/// them. The client's process writes, one job at a time, and any process may read at any time.
 struct JobTimes {
   using Word = std::atomic<std::uint64_t>;
 
-  static constexpr std::size_t kKept = 64;  ///< Durations kept.
-  /// Upper bounds of the histogram's buckets, in ns; one more bucket holds what is longer.
+  static constexpr std::size_t kKept = 64;  ///< Number of durations that are kept.
+  /// Upper bounds of the histogram's buckets in ns. One more bucket has all longer jobs.
   static constexpr std::array<std::uint64_t, 16> kBoundsNs{
       100'000,       250'000,       500'000,       1'000'000,     2'500'000,   5'000'000,
       10'000'000,    25'000'000,    50'000'000,    100'000'000,   250'000'000, 500'000'000,
       1'000'000'000, 2'500'000'000, 5'000'000'000, 10'000'000'000};
 
   Word ended;     ///< Jobs that have ended since the client attached.
-  Word total_ns;  ///< Their durations, summed.
-  std::array<Word, kBoundsNs.size() + 1> buckets;  ///< Jobs by duration, each job in one bucket.
-  /// The duration of job i is at [i % size]. The job that is being written replaces one that is
-  /// older than the kKept that a reader takes.
+  Word total_ns;  ///< Sum of their durations.
+  std::array<Word, kBoundsNs.size() + 1>
+      buckets;  ///< Number of jobs by duration; each job is in one bucket.
+  /// The duration of job i is at [i % size]. The place that is being written belongs to a job that
+  /// is older than the kKept jobs a reader takes.
   std::array<Word, kKept + 1> last_ns;
 
   /// Adds a job. Only for the client's process, one call at a time.
@@ -48,8 +49,9 @@ struct JobTimes {
   }
 
   struct Recent {
-    std::uint64_t ended = 0;        ///< Jobs that have ended: the last of `ns` is number `ended`.
-    std::vector<std::uint64_t> ns;  ///< The last ones, at most kKept, the oldest first.
+    std::uint64_t ended =
+        0;  ///< Number of ended jobs, which is the number of the last job in `ns`.
+    std::vector<std::uint64_t> ns;  ///< The last durations, at most kKept, oldest first.
   };
   [[nodiscard]] Recent recent() const {
     Recent found;
@@ -58,7 +60,7 @@ struct JobTimes {
     for (std::uint64_t job = first; job < found.ended; ++job) {
       found.ns.push_back(last_ns[job % last_ns.size()].load(std::memory_order_relaxed));
     }
-    // Jobs that ended meanwhile may have replaced the oldest of these.
+    // Jobs that ended during the copy may have replaced the oldest durations.
     std::atomic_thread_fence(std::memory_order_acquire);
     const std::uint64_t now = ended.load(std::memory_order_relaxed);
     const std::uint64_t replaced = now > first + kKept ? now - first - kKept : 0;

@@ -35,8 +35,7 @@ struct Request {
   std::uint64_t policy = 0;    ///< Policy::pack()
   std::array<std::uint8_t, 16> device_uuid{};
   std::array<char, 40> device_name{};
-  std::array<char, kNameSize>
-      name{};  ///< What users call the client; empty: the name of its process.
+  std::array<char, kNameSize> name{};  ///< For users; empty: the name of the process.
 };
 
 enum class ReplyStatus : std::uint32_t {

@@ -33,7 +33,7 @@ struct ClientSnapshot {
   int slot = 0;
   std::uint32_t generation = 0;  ///< Distinguishes this process from earlier ones in the slot.
   std::uint32_t pid = 0;
-  std::string name;  ///< What users call it.
+  std::string name;  ///< The client's name for users.
   std::string command;
   int device = 0;
   int priority = 0;

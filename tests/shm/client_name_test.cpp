@@ -14,8 +14,8 @@ std::string name_of(const std::vector<std::string>& args) {
   return client_name(line);
 }
 
-// Prevents: rows that are all called python.
-TEST(ClientName, IsTheScriptsUnderAnInterpreter) {
+// Prevents: every row is called python.
+TEST(ClientName, IsTheScriptOfAnInterpreter) {
   EXPECT_EQ(name_of({"python", "train.py"}), "train.py");
   EXPECT_EQ(name_of({"/usr/bin/python3.11", "-u", "/home/me/serve.py", "--port", "80"}),
             "serve.py");
@@ -24,7 +24,7 @@ TEST(ClientName, IsTheScriptsUnderAnInterpreter) {
   EXPECT_EQ(name_of({"bash", "-e", "run.sh"}), "run.sh");
 }
 
-TEST(ClientName, IsTheProgramsOtherwise) {
+TEST(ClientName, IsOtherwiseTheProgram) {
   EXPECT_EQ(name_of({"/opt/bin/server", "config.py"}), "server");
   EXPECT_EQ(name_of({"python"}), "python");
   EXPECT_EQ(name_of({"python", "-c", "print(1)"}), "python");
@@ -32,7 +32,7 @@ TEST(ClientName, IsTheProgramsOtherwise) {
   EXPECT_EQ(name_of({}), "");
 }
 
-TEST(ClientName, WhatAUserChoosesFitsTheBoardAndATerminal) {
+TEST(ClientName, NameFromAUserFitsBoardAndTerminal) {
   for (const char* good : {"a", "ResNet-50 (critical)", "gr\xc3\xbc\xc3\x9f"}) {
     EXPECT_EQ(check_client_name(good), "") << good;
   }

@@ -34,8 +34,9 @@ TEST(JobTimes, KeepsTheLast64InOrder) {
   EXPECT_EQ(times->recent().ended, 1000U);
 }
 
-// Prevents: the duration of a later job, or of one 64 jobs ago, taken for that of another.
-TEST(JobTimes, AReaderNeverMixesJobsUp) {
+// Prevents: the duration of one job appears as that of another, such as a later job or the job 64
+// jobs ago.
+TEST(JobTimes, AReaderNeverConfusesJobs) {
   const auto times = std::make_unique<JobTimes>();
   std::atomic<bool> over{false};
   std::thread owner([&] {
