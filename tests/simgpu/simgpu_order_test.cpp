@@ -4,18 +4,17 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "tests/simgpu/session.hpp"
+#include "tests/simgpu/gpu.hpp"
+#include "tests/support/gpu_log.hpp"
+#include "tests/support/session.hpp"
 
 namespace {
 
 using sluice::simgpu::test::Gpu;
-using sluice::simgpu::test::Session;
 
 constexpr std::uint64_t kUs = 1000;
 constexpr std::uint64_t kMs = 1000 * kUs;
@@ -44,25 +43,16 @@ class Order : public testing::Test {
     constexpr double kScale = 10;
     for (int i = 0; i < 1000; ++i) {
       std::vector<Kernel> found;
-      std::uint64_t zero = 0;
-      std::ifstream log(session_.log());
-      for (std::string line; std::getline(log, line);) {
-        std::istringstream words(line);
-        std::string kind;
-        std::uint64_t pid = 0;
-        std::uint64_t stream = 0;
-        std::uint64_t sequence = 0;
-        std::uint64_t start = 0;
-        if (!(words >> kind >> pid >> stream >> sequence >> start) || kind != "kernel") continue;
-        if (found.empty() || start < zero) zero = start;
-        found.push_back({stream, static_cast<double>(start)});
+      const sluice::test::GpuLog log(log_);
+      for (const auto& work : log.all()) {
+        if (work.kind == "kernel")
+          found.push_back({work.stream, static_cast<double>(work.start_ns)});
       }
       if (found.size() >= count) {
-        for (Kernel& kernel : found) {
-          kernel.start_ms = (kernel.start_ms - static_cast<double>(zero)) / 1e6 / kScale;
-        }
         std::sort(found.begin(), found.end(),
                   [](const Kernel& a, const Kernel& b) { return a.start_ms < b.start_ms; });
+        const double zero = found.front().start_ms;
+        for (Kernel& kernel : found) kernel.start_ms = (kernel.start_ms - zero) / 1e6 / kScale;
         return found;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -71,7 +61,8 @@ class Order : public testing::Test {
     return std::vector<Kernel>(count);
   }
 
-  Session session_;
+  const sluice::test::Session session_{"simgpu"};
+  const std::string log_ = session_.log_gpu();
   Gpu gpu_;
 };
 

@@ -166,7 +166,7 @@ TEST_F(FollowCommand, ABoardThatStaysUnreadableIsAnError) {
   while (!follower.read_line().empty()) {
   }
   std::filesystem::remove(board_file());
-  const test::Result result = follower.finish();
+  const base::Captured result = follower.finish();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find(board_file()), std::string::npos) << result.err;
 }
