@@ -14,7 +14,7 @@ namespace sluice::controller {
 namespace {
 
 constexpr int kAcceptQueue = 128;
-constexpr int kBindTries = 5;
+constexpr int kBindTries = 50;
 
 [[noreturn]] void fail(const std::string& path, const char* what, int error) {
   throw std::runtime_error("cannot " + std::string(what) + " the socket " + path + ": " +
@@ -24,12 +24,7 @@ constexpr int kBindTries = 5;
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    throw std::runtime_error("the socket path " + path + " is longer than " +
-                             std::to_string(sizeof(address.sun_path) - 1) +
-                             " bytes; set XDG_RUNTIME_DIR to a shorter folder");
-  }
-  path.copy(address.sun_path, path.size());
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
   return address;
 }
 

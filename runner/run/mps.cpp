@@ -79,9 +79,11 @@ std::string find_mps_control() {
 MpsDaemon::MpsDaemon(const std::string& program, const std::string& log_folder)
     : pipes_(base::runtime_dir() + "/" + kFolder + std::to_string(getpid())),
       log_folder_(fs::absolute(log_folder)) {
-  base::ensure_runtime_dir();
-  remove_pipes_of_the_dead();
-  fs::create_directories(pipes_);
+  {
+    const base::Fd lock = base::lock_runtime_dir();
+    remove_pipes_of_the_dead();
+    fs::create_directory(pipes_);
+  }
   fs::create_directories(log_folder_);
   const base::Fd output(
       open((log_folder_ + "/control.out").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));

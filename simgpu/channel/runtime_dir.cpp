@@ -1,13 +1,11 @@
 #include "simgpu/channel/runtime_dir.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/un.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <exception>
 
+#include "base/runtime_dir.hpp"
 #include "base/session.hpp"
 
 namespace sluice::simgpu {
@@ -24,16 +22,10 @@ std::string socket_path() {
 
 base::Fd lock_runtime_dir() {
   try {
-    base::ensure_runtime_dir();
+    return base::lock_runtime_dir();
   } catch (const std::exception&) {
     return {};  // the driver can report this only as an error code
   }
-  base::Fd dir(open(base::runtime_dir().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!dir) return {};
-  while (flock(dir.get(), LOCK_EX) != 0) {
-    if (errno != EINTR) return {};
-  }
-  return dir;
 }
 
 }  // namespace sluice::simgpu

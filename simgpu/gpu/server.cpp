@@ -12,7 +12,7 @@
 #include <cerrno>
 
 #include "base/clock.hpp"
-#include "base/session.hpp"
+#include "base/runtime_dir.hpp"
 #include "simgpu/channel/packet.hpp"
 #include "simgpu/channel/runtime_dir.hpp"
 
@@ -42,10 +42,12 @@ void Server::run(const volatile std::sig_atomic_t& stop) {
 }
 
 bool Server::end_if_unused() {
-  const base::Fd lock = lock_runtime_dir();
-  accept_clients();
-  if (!known_.empty()) return false;
-  unlink(path_.c_str());
+  {
+    const base::Fd lock = lock_runtime_dir();
+    accept_clients();
+    if (!known_.empty()) return false;
+    unlink(path_.c_str());
+  }
   base::remove_runtime_dir_if_empty();
   return true;
 }

@@ -208,7 +208,7 @@ void measure_in_child(const Load& load, int samples, const std::string& log, Sha
 std::string make_session() {
   std::string folder = "/tmp/sluice-simgpu-table-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) std::exit(1);
-  setenv("XDG_RUNTIME_DIR", folder.c_str(), 1);
+  setenv("SLUICE_SESSION", ("table-" + std::to_string(getpid())).c_str(), 1);
   setenv("SLUICE_SIM_LOG", (folder + "/gpu.log").c_str(), 1);
   return folder;
 }

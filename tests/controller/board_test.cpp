@@ -9,6 +9,7 @@
 
 #include "shm/session.hpp"
 #include "tests/support/controller.hpp"
+#include "tests/support/forked_child.hpp"
 #include "tests/support/look.hpp"
 #include "tests/support/requests.hpp"
 
@@ -108,23 +109,39 @@ TEST_F(FoundBoard, TheLastUserRemovesItEvenWhereTwoLeaveTogether) {
   std::filesystem::remove(shm::socket_path(session_));
 }
 
-// Prevents: another user plants a board, or a folder, that we then trust.
-TEST_F(FoundBoard, AnotherUsersBoardOrFolderIsRefused) {
+// Prevents: another user plants a board that we then trust.
+TEST_F(FoundBoard, AnotherUsersBoardIsRefused) {
   constexpr uid_t kNobody = 65534;
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's file";
   base::Fd(open(board_file().c_str(), O_CREAT | O_RDWR, 0600));
   ASSERT_EQ(chown(board_file().c_str(), kNobody, kNobody), 0);
-  std::string said = refused_with();
+  const std::string said = refused_with();
   EXPECT_NE(said.find("belongs to another user"), std::string::npos) << said;
   EXPECT_TRUE(std::filesystem::exists(board_file())) << "it is not ours to remove";
   std::filesystem::remove(board_file());
+}
 
-  std::filesystem::create_directory(base::runtime_dir());
-  ASSERT_EQ(chown(base::runtime_dir().c_str(), kNobody, kNobody), 0);
-  said = refused_with();
-  EXPECT_NE(said.find("belongs to another user"), std::string::npos) << said;
-  EXPECT_FALSE(std::filesystem::exists(board_file())) << "a start that failed leaves nothing";
-  std::filesystem::remove(base::runtime_dir());
+// Prevents: another user plants the folder of our sockets. This user's own is in use by others, so
+// a user whom nobody else has gets one that belongs to root.
+TEST_F(FoundBoard, AnotherUsersFolderIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's folder";
+  const uid_t user = 1'000'000'000 + static_cast<uid_t>(getpid());
+  const std::string folder = "/dev/shm/sluice-" + std::to_string(user);
+  ASSERT_TRUE(std::filesystem::create_directory(folder));
+  ForkedChild controller([&] {
+    const base::Fd log(open(log_path().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    dup2(log.get(), STDERR_FILENO);
+    if (setresuid(user, user, user) != 0) return 126;
+    execl(SLUICE_CONTROLLER_PROGRAM, SLUICE_CONTROLLER_PROGRAM, "--session", session_.c_str(),
+          nullptr);
+    return 127;
+  });
+  const int exit_code = controller.wait();
+  std::filesystem::remove(folder);
+  if (exit_code == 127) GTEST_SKIP() << "other users cannot read this build";
+  EXPECT_EQ(exit_code, 1);
+  EXPECT_NE(log().find(folder + " belongs to another user"), std::string::npos) << log();
+  EXPECT_TRUE(files_of_session(session_).empty()) << "a start that failed leaves nothing";
 }
 
 // Prevents: a file of the user's is deleted because it has the socket's name.

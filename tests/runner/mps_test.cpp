@@ -23,8 +23,6 @@ using test::TempFolder;
 
 class Mps : public testing::Test {
  protected:
-  Mps() { setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1); }
-
   std::string script(const std::string& body) {
     const std::string path = folder_.write("nvidia-cuda-mps-control", "#!/bin/sh\n" + body);
     chmod(path.c_str(), 0755);

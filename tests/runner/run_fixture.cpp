@@ -19,7 +19,6 @@ bool lives(pid_t pid) {
 }  // namespace
 
 RunTest::RunTest() {
-  setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1);
   // No figure matters here, so the simulated GPU may be nearly as fast as a real one.
   setenv("SLUICE_SIM_SCALE", "2", 1);
 }

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/session.hpp"
+#include "base/runtime_dir.hpp"
 #include "tests/simgpu/gpu.hpp"
 #include "tests/support/forked_child.hpp"
 #include "tests/support/gpu_log.hpp"

@@ -38,7 +38,6 @@ std::vector<std::string> files_of_session(const std::string& name) {
 Session::Session(const std::string& prefix) {
   static int count = 0;
   name_ = prefix + "-" + std::to_string(getpid()) + "-" + std::to_string(++count);
-  setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1);
   setenv("SLUICE_SESSION", name_.c_str(), 1);
 }
 
