@@ -86,11 +86,9 @@ void JsonNode::expect_object(const std::vector<std::string>& known) const {
   for (const auto& item : value_->items()) {
     const std::string& key = item.key();
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    const std::string meant = nearest(key, known);
     const JsonNode child(*file_, item.value(), path_ + "/" + escaped(key));
-    child.complain(fmt::format("unknown key{}; allowed: {}",
-                               meant.empty() ? "" : fmt::format(", did you mean \"{}\"?", meant),
-                               fmt::join(known, ", ")));
+    child.complain(with_remark("unknown key" + did_you_mean(key, known, '"'),
+                               fmt::format("allowed: {}", fmt::join(known, ", "))));
   }
 }
 

@@ -6,6 +6,12 @@
 namespace sluice::base {
 namespace {
 
+/// "exp_duration" and "exp_dur", but not "e" and "exec".
+bool one_begins_the_other(std::string_view a, std::string_view b) {
+  constexpr std::size_t kLeast = 4;
+  return std::min(a.size(), b.size()) >= kLeast && (a.starts_with(b) || b.starts_with(a));
+}
+
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
 }  // namespace
@@ -37,12 +43,24 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
   for (const std::string& candidate : known) {
     const std::size_t distance = edit_distance(word, candidate);
     const std::size_t limit = std::max<std::size_t>(1, std::max(word.size(), candidate.size()) / 3);
-    if (distance <= limit && (best.empty() || distance < best_distance)) {
+    const bool near = distance <= limit || one_begins_the_other(word, candidate);
+    if (near && (best.empty() || distance < best_distance)) {
       best = candidate;
       best_distance = distance;
     }
   }
   return best;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known, char quote) {
+  const std::string meant = nearest(word, known);
+  return meant.empty() ? "" : std::string(", did you mean ") + quote + meant + quote + "?";
+}
+
+std::string with_remark(const std::string& line, std::string remark) {
+  if (!line.ends_with('?')) return line + "; " + remark;
+  remark.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(remark.front())));
+  return line + " " + remark;
 }
 
 }  // namespace sluice::base

@@ -23,9 +23,7 @@ constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 shm::Policy read_policy(const base::JsonNode& node) {
   const std::string text = node.as_text();
   if (const auto policy = shm::parse_policy(text)) return *policy;
-  const std::string meant = shm::policy_meant_by(text);
-  node.refuse(std::string(shm::kPolicyForms) +
-              (meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
+  node.refuse(std::string(shm::kPolicyForms) + shm::policy_hint(text, '"'));
 }
 
 /// N of "queue_limit"; an error at `control` where the policy needs it and it is missing.

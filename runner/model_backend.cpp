@@ -18,10 +18,11 @@ bool is_path(const std::string& text) {
 [[noreturn]] void refuse_name(const base::JsonNode& node, const std::string& name,
                               const fs::path& store, const std::string& hint) {
   const auto names = engine::recording_names(store);
-  const std::string meant = base::nearest(name, names);
-  node.complain(fmt::format("no recording named \"{}\"{}{}; recordings here: {}", name,
-                            meant.empty() ? "" : fmt::format(", did you mean \"{}\"?", meant), hint,
-                            names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  const std::string fault = fmt::format("no recording named \"{}\"{}{}", name, hint,
+                                        base::did_you_mean(name, names, '"'));
+  node.complain(base::with_remark(
+      fault, fmt::format("recordings here: {}",
+                         names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")))));
 }
 
 void choose_recording(const base::JsonNode& node, const fs::path& store, const std::string& hint,

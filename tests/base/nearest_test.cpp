@@ -24,6 +24,21 @@ TEST(Nearest, NamesTheKeyThatWasMeantAndNothingFarOff) {
   EXPECT_EQ(nearest("", keys), "");
 }
 
+// Prevents: no suggestion where a word was only written out, or cut off.
+TEST(Nearest, NamesAWordThatIsOnlyLongerOrShorter) {
+  EXPECT_EQ(nearest("exp_duration", {"models", "exp_dur"}), "exp_dur");
+  EXPECT_EQ(nearest("cont", {"priority", "controlsync"}), "controlsync");
+  EXPECT_EQ(nearest("con", {"controlsync"}), "");
+}
+
+// Prevents: "did you mean 'x'?; see" in a message.
+TEST(Nearest, ARemarkAfterAQuestionIsASentence) {
+  EXPECT_EQ(did_you_mean("stats", {"status"}), ", did you mean 'status'?");
+  EXPECT_EQ(did_you_mean("zebra", {"status"}), "");
+  EXPECT_EQ(with_remark("no 'a', did you mean 'b'?", "see c"), "no 'a', did you mean 'b'? See c");
+  EXPECT_EQ(with_remark("no 'a'", "see c"), "no 'a'; see c");
+}
+
 TEST(Nearest, NamesTheCommandThatWasMeantToo) {
   const std::vector<std::string> commands{"exec", "status", "run", "gpus"};
   EXPECT_EQ(nearest("stats", commands), "status");

@@ -178,11 +178,11 @@ TEST(ExperimentError, MissingFileFolderAndSyntax) {
 TEST(ExperimentError, UnknownKeyNamesTheNearest) {
   EXPECT_EQ(error_with("/models/0/control/queue_limit/event_gruop", 1),
             "exp.json: /models/0/control/queue_limit/event_gruop: unknown key, did you mean "
-            "\"event_group\"?; allowed: sync, event_group");
+            "\"event_group\"? Allowed: sync, event_group");
   EXPECT_EQ(error_with("/zebra", 0),
             "exp.json: /zebra: unknown key; allowed: models, exp_dur, device_id, mps");
   EXPECT_EQ(error_with("/exp_durr", 0),
-            "exp.json: /exp_durr: unknown key, did you mean \"exp_dur\"?; allowed: models, "
+            "exp.json: /exp_durr: unknown key, did you mean \"exp_dur\"? Allowed: models, "
             "exp_dur, device_id, mps");
 }
 
@@ -256,9 +256,9 @@ TEST(ExperimentError, UnknownPolicyAndWhatIsNotInThisBuild) {
   EXPECT_EQ(error_with("/mps", true), "no error");
   EXPECT_EQ(error_with("/mps", 1), "exp.json: /mps: found 1, allowed: true or false");
   const std::string wrong_recording = error_with("/models/0/recording", "fasterrcnn_1404");
-  EXPECT_TRUE(
-      wrong_recording.starts_with("exp.json: /models/0/recording: no recording named "
-                                  "\"fasterrcnn_1404\", did you mean \"fasterrcnn_1440\"?;"))
+  EXPECT_TRUE(wrong_recording.starts_with(
+      "exp.json: /models/0/recording: no recording named "
+      "\"fasterrcnn_1404\", did you mean \"fasterrcnn_1440\"? Recordings here: "))
       << wrong_recording;
 }
 

@@ -22,5 +22,28 @@ TEST(PolicyText, SuggestsTheNearestPolicy) {
   EXPECT_EQ(check_policy("fast").find("did you mean"), std::string::npos);
 }
 
+// Prevents: "did you mean 'device:200us'?" as the only word on a unit or a number.
+TEST(PolicyText, SaysWhatIsWrongWithANumber) {
+  const auto expect_said = [](const char* text, const std::string& end) {
+    EXPECT_TRUE(check_policy(text).ends_with("1-1000000)" + end)) << check_policy(text);
+  };
+  expect_said("device:200ms", "; the unit is us; did you mean 'device:200000us'?");
+  expect_said("device:200ns", "; the unit is us; did you mean 'device:200us'?");
+  expect_said("device:0us", "; T is at least 1; did you mean 'device:200us'?");
+  expect_said("event:0", "; N is at least 1; did you mean 'event:4'?");
+  expect_said("sync:1000001", "; N is at most 1000000; did you mean 'sync:4'?");
+  EXPECT_TRUE(policy_hint("device:2s", '"').ends_with("did you mean \"device:200us\"?"));
+}
+
+// Prevents: 200 launches between two waits where 200 microseconds were meant.
+TEST(PolicyText, WarnsOfAnAmountWithoutItsUnit) {
+  const auto warning_of = [](const char* text) { return policy_warning(*parse_policy(text)); };
+  EXPECT_EQ(warning_of("device:200"),
+            "device:200 waits once in 200 launches; did you mean device:200us (microseconds)?");
+  for (const char* usual : {"device:64", "device:200us", "event:200", "none"}) {
+    EXPECT_EQ(warning_of(usual), "") << usual;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::shm

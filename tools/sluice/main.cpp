@@ -47,23 +47,23 @@ void print_help() {
               << command.summary << '\n';
   }
   std::cout
-      << "\n`sluice COMMAND --help` says what a command takes.\n\n"
+      << "\n  help COMMAND, COMMAND --help   what a command takes\n"
+         "  --version                      the version of this installation\n\n"
          "Examples:\n"
-         "  sluice exec --priority 0   -- python train.py    best effort\n"
-         "  sluice exec --priority 100 -- python serve.py    critical: higher wins\n"
-         "  sluice status                                    is it working, who waits for whom\n"
-         "  sluice top                                       the same, live\n"
-         "  sluice set train.py --policy gate                change a client as it runs\n"
+         "  sluice exec --priority 0 -- python train.py    best effort\n"
+         "  sluice exec --priority 1 -- python serve.py    critical: the higher priority wins\n"
+         "  sluice status                                  is it working, who waits for whom\n"
+         "  sluice top                                     the same, live\n"
+         "  sluice set train.py --policy gate              change a client as it runs\n"
          "  sluice run exp_configs/replay/input_device.json\n";
 }
 
 [[noreturn]] void refuse_unknown(const std::string& name) {
   std::vector<std::string> names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
-  const std::string meant = base::nearest(name, names);
-  throw base::UsageError("unknown command '" + name + "'" +
-                         (meant.empty() ? "" : ", did you mean '" + meant + "'?") +
-                         "; sluice --help lists the commands");
+  throw base::UsageError(
+      base::with_remark("unknown command '" + name + "'" + base::did_you_mean(name, names),
+                        "`sluice --help` lists the commands"));
 }
 
 /// Replaces this process; returns only by throwing.
