@@ -1,9 +1,15 @@
 #include "base/command_line.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <iostream>
+#include <utility>
 
+#include "base/nearest.hpp"
 #include "base/session.hpp"
 
 namespace sluice::base {
@@ -23,6 +29,29 @@ void refuse_bad_variables(CLI::App& app) {
   }
 }
 
+/// The long and short options as they are typed.
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+/// What is wrong with the arguments that nothing takes; empty if there are none. An unknown option
+/// comes first: what follows it may only look like an argument too many.
+std::string fault_of_extras(const CLI::App& app) {
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) return {};
+  for (const std::string& extra : extras) {
+    if (!extra.starts_with('-')) continue;
+    const std::string name = extra.substr(0, extra.find('='));
+    return "unknown option " + name + did_you_mean(name, option_names(app));
+  }
+  return "unexpected argument '" + extras.front() + "'";
+}
+
 }  // namespace
 
 std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
@@ -34,15 +63,50 @@ std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
     std::cout << app.help() << '\n';
     return kExitFine;
   } catch (const CLI::ParseError& error) {
-    std::string line = error.what();
+    std::string line = fault_of_extras(app);
+    if (line.empty()) line = error.what();
     std::replace(line.begin(), line.end(), '\n', ' ');
-    print_error(app.get_name(), line + "; see " + app.get_name() + " --help");
+    print_error(app.get_name(), with_remark(line, "see " + app.get_name() + " --help"));
     return kExitUsage;
   }
 }
 
 void print_error(std::string_view name, std::string_view line) {
   std::cerr << name << ": " << line << '\n';
+}
+
+std::string printed_error(std::string_view name, const std::string& output) {
+  const std::string line = output.substr(0, output.find('\n'));
+  const std::string prefix = std::string(name) + ": ";
+  return line.starts_with(prefix) ? line.substr(prefix.size()) : line;
+}
+
+Check whole_number(std::int64_t min, std::int64_t max) {
+  return [min, max](const std::string& text) {
+    std::int64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, value);
+    const bool good = parsed.ec == std::errc{} && parsed.ptr == end && value >= min && value <= max;
+    return good ? std::string()
+                : fmt::format("'{}' is not a whole number from {} to {}", text, min, max);
+  };
+}
+
+Check number(double min, double max) {
+  return [min, max](const std::string& text) {
+    double value = 0;
+    const char* end = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, value);
+    const bool good = parsed.ec == std::errc{} && parsed.ptr == end && value >= min && value <= max;
+    return good ? std::string() : fmt::format("'{}' is not a number from {} to {}", text, min, max);
+  };
+}
+
+Check one_of(std::vector<std::string> words) {
+  return [words = std::move(words)](const std::string& text) {
+    if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
+    return fmt::format("'{}' is none of {}", text, fmt::join(words, ", "));
+  };
 }
 
 void add_session_option(CLI::App& app, std::string& session) {
@@ -58,18 +122,6 @@ void add_session_option(CLI::App& app, std::string& session) {
       });
 }
 
-const char* to_string(GpuChoice choice) {
-  switch (choice) {
-    case GpuChoice::kReal:
-      return "real";
-    case GpuChoice::kSim:
-      return "sim";
-    case GpuChoice::kAuto:
-      break;
-  }
-  return "auto";
-}
-
 void add_gpu_option(CLI::App& app, GpuChoice& choice) {
   app.add_option_function<std::string>(
          "--gpu",
@@ -81,11 +133,7 @@ void add_gpu_option(CLI::App& app, GpuChoice& choice) {
          "Which GPU: auto is the real GPU if a driver finds a device, else the simulated one")
       ->default_str("auto")
       ->type_name("auto|real|sim")
-      ->check([](const std::string& text) {
-        return text == "auto" || text == "real" || text == "sim"
-                   ? std::string()
-                   : "'" + text + "' is not one of auto, real, sim";
-      });
+      ->check(one_of({"auto", "real", "sim"}));
 }
 
 }  // namespace sluice::base

@@ -1,8 +1,11 @@
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.hpp"
 
@@ -20,11 +23,24 @@ template <class Body>
 /// Prints `name: line` to stderr.
 void print_error(std::string_view name, std::string_view line);
 
-/// Adds --session, with SLUICE_SESSION as its environment variable. `session` holds the default.
+/// The first line of what another program printed to stderr, without the name that print_error()
+/// puts in front, so that our own line has one name only.
+[[nodiscard]] std::string printed_error(std::string_view name, const std::string& output);
+
+/// Checks the text of an option. Returns what is wrong with it, or an empty text.
+using Check = std::function<std::string(const std::string&)>;
+
+/// A whole number from `min` to `max`.
+[[nodiscard]] Check whole_number(std::int64_t min, std::int64_t max);
+/// A number from `min` to `max`.
+[[nodiscard]] Check number(double min, double max);
+/// One of these words.
+[[nodiscard]] Check one_of(std::vector<std::string> words);
+
+/// Adds --session, which SLUICE_SESSION can also set. `session` holds the default.
 void add_session_option(CLI::App& app, std::string& session);
 
 enum class GpuChoice { kAuto, kReal, kSim };
-[[nodiscard]] const char* to_string(GpuChoice choice);
 
 /// Adds --gpu auto|real|sim.
 void add_gpu_option(CLI::App& app, GpuChoice& choice);

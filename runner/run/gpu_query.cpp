@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/child.hpp"
+#include "base/command_line.hpp"
 #include "base/error.hpp"
 
 namespace sluice::runner {
@@ -21,8 +22,6 @@ double scale_in_name(const std::string& name) {
   const double scale = std::strtod(name.c_str() + at + mark.size(), nullptr);
   return scale > 0 ? scale : kDefaultScale;
 }
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
 
@@ -50,8 +49,9 @@ Gpus query_gpus(const base::Install& install, const std::string& choice,
   const base::Captured answer = base::capture(
       {install.program("sluice-gpus"), "--gpu", choice, "--json"}, {"SLUICE_SESSION=" + session});
   if (answer.exit_code != 0) {
-    throw base::RunError(answer.err.empty() ? "sluice gpus failed without a word"
-                                            : first_line(answer.err));
+    const std::string why = base::printed_error("sluice gpus", answer.err);
+    throw base::RunError(why.empty() ? "sluice gpus could not be run; build or install it again"
+                                     : why + "; --gpu sim takes the simulated one");
   }
   return parse_gpus(answer.out);
 }

@@ -33,7 +33,7 @@ TEST_F(Spin, AnnouncesAndEndsOnASignalWithItsFigures) {
                       "--kernels", "2", "--announce-ms", "1", "--period-ms", "5", "--poisson"}));
   nlohmann::json client;
   EXPECT_TRUE(eventually([&] {
-    const auto status = nlohmann::json::parse(sluice({"status", "--json"}).out, nullptr, false);
+    auto status = nlohmann::json::parse(sluice({"status", "--json"}).out, nullptr, false);
     if (status.is_object() && !status["clients"].empty()) client = status["clients"][0];
     return client.is_object() && client["launches"] > 6;
   })) << client;

@@ -26,28 +26,31 @@ TEST_F(Usage, TheDispatcherHelpsAndRefuses) {
     const base::Captured result = sluice(args);
     EXPECT_EQ(result.exit_code, 0);
     for (const char* word : {"exec", "status", "top", "set", "run", "demo", "controller", "gpus",
-                             "models", "bench", "Examples"}) {
+                             "models", "bench", "help COMMAND", "--version", "Examples"}) {
       EXPECT_NE(result.out.find(word), std::string::npos) << word;
     }
   }
   EXPECT_EQ(sluice({"--version"}).out, "sluice " SLUICE_TEST_VERSION "\n");
   EXPECT_NE(sluice({"help", "exec"}).out.find("--priority"), std::string::npos);
-  expect_error({"stats"}, 2, "unknown command 'stats', did you mean 'status'?");
-  expect_error({"replicate"}, 2, "unknown command 'replicate'; sluice --help");
+  expect_error(
+      {"stats"}, 2,
+      "unknown command 'stats', did you mean 'status'? `sluice --help` lists the commands\n");
+  expect_error({"replicate"}, 2, "unknown command 'replicate'; `sluice --help`");
   expect_error({"--verbose"}, 2, "unknown command '--verbose'");
   // A path must not reach out of libexec.
   expect_error({"../sluice/sluice-exec"}, 2, "unknown command");
 }
 
 TEST_F(Usage, Exec) {
-  expect_error({"exec"}, 2, "no program: it comes after --");
+  expect_error({"exec"}, 2, "no program: it comes after the options");
   expect_error({"exec", "--priority", "0", "--"}, 2, "no program");
-  expect_error({"exec", "--priority", "0", "true"}, 2, "no program: it comes after --");
   expect_error({"exec", "--", "true"}, 2, "--priority is required");
   expect_error({"exec", "--priority", "--", "true"}, 2, "--priority");
-  for (const char* priority : {"256", "-1", "high", "1.5", ""}) {
-    expect_error({"exec", "--priority=" + std::string(priority), "--", "true"}, 2, "--priority");
+  for (const char* priority : {"256", "-1", "high", "1.5"}) {
+    expect_error({"exec", "--priority=" + std::string(priority), "--", "true"}, 2,
+                 "--priority: '" + std::string(priority) + "' is not a whole number from 0 to 255");
   }
+  expect_error({"exec", "--priority=", "--", "true"}, 2, "--priority");
   for (const char* policy : {"device", "device:0", "sync:-1", "gate:1", "fast", "event:1000001"}) {
     expect_error({"exec", "--priority", "0", "--policy", policy, "--", "true"}, 2,
                  "'" + std::string(policy) + "' is not a policy: none, gate, sync:N");
@@ -57,10 +60,14 @@ TEST_F(Usage, Exec) {
                  "cannot name a session");
   }
   expect_error({"exec", "--priority", "0", "--gpu", "fake", "--", "true"}, 2,
-               "'fake' is not one of auto, real, sim");
+               "'fake' is none of real, sim");
+  expect_error({"exec", "--priority", "0", "--name", "a\nb", "--", "true"}, 2,
+               "cannot name a client");
   expect_error({"exec", "--priority", "0", "--log-level", "trace", "--", "true"}, 2,
                "'trace' is none of off, warn, info, debug");
-  expect_error({"exec", "--prioritty", "0", "--", "true"}, 2, "--prioritty");
+  expect_error({"exec", "--prioritty", "0", "--", "true"}, 2,
+               "unknown option --prioritty, did you mean '--priority'? See sluice exec --help");
+  expect_error({"exec", "--prioritty=0", "--", "true"}, 2, "did you mean '--priority'?");
 }
 
 TEST_F(Usage, ExecReadsVariablesAndRefusesThemAlike) {

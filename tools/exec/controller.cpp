@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <string_view>
 #include <thread>
 
 #include "base/command_line.hpp"
@@ -52,13 +51,12 @@ LeaseResult take_lease(const std::string& socket) {
 bool nobody_listens(int error) { return error == ENOENT || error == ECONNREFUSED; }
 
 std::string complaint_of(const Daemon& daemon) {
-  constexpr std::string_view kItsName = "sluice controller: ";
-  std::string words = daemon.last_words();
-  if (words.starts_with(kItsName)) words.erase(0, kItsName.size());
-  return words.empty() ? "it ended without a word" : words;
+  const std::string words = base::printed_error("sluice controller", daemon.last_words());
+  return words.empty() ? "it ended without saying why" : words;
 }
 
-/// Nobody listened: starts a controller and takes the lease as soon as it answers.
+/// Nobody listened: starts a controller and takes the lease as soon as it answers. Throws
+/// base::RunError.
 LeaseResult start_and_take_lease(const base::Install& install, const std::string& session,
                                  const std::string& log_level, bool log_to_stderr) {
   Daemon daemon({install.subcommand("controller"), "--session", session, "--exit-when-idle",
@@ -75,10 +73,27 @@ LeaseResult start_and_take_lease(const base::Install& install, const std::string
       deadline = Clock::now() + kOtherControllerLimit;
     }
     if (Clock::now() > deadline) {
-      throw base::RunError("the controller of session " + session + " could not be started: " +
+      throw base::RunError("could not be started: " +
                            (ended ? complaint_of(daemon) : "it does not answer"));
     }
     std::this_thread::sleep_for(2ms);
+  }
+}
+
+/// What is wrong with the session's controller; empty if nothing is.
+std::string fault_of_controller(const base::Install& install, const std::string& session,
+                                const std::string& log_level, bool log_to_stderr) {
+  try {
+    LeaseResult result = take_lease(shm::socket_path(session));
+    if (!result.answered && nobody_listens(result.error)) {
+      result = start_and_take_lease(install, session, log_level, log_to_stderr);
+    }
+    if (!result.answered) {
+      return std::string("does not answer (") + std::strerror(result.error) + ")";
+    }
+    return result.complaint.empty() ? std::string() : "refuses: " + result.complaint;
+  } catch (const std::exception& error) {
+    return error.what();
   }
 }
 
@@ -86,19 +101,9 @@ LeaseResult start_and_take_lease(const base::Install& install, const std::string
 
 std::string ensure_controller(const base::Install& install, const std::string& session,
                               const std::string& log_level, bool log_to_stderr) {
-  LeaseResult result = take_lease(shm::socket_path(session));
-  if (!result.answered && nobody_listens(result.error)) {
-    result = start_and_take_lease(install, session, log_level, log_to_stderr);
-  }
-  if (!result.answered) {
-    return "the controller of session " + session + " does not answer (" +
-           std::strerror(result.error) + "): the program runs ungated until it does";
-  }
-  if (!result.complaint.empty()) {
-    return "the controller of session " + session + " refuses: " + result.complaint +
-           "; the program runs ungated";
-  }
-  return {};
+  const std::string fault = fault_of_controller(install, session, log_level, log_to_stderr);
+  if (fault.empty()) return {};
+  return "the controller of session " + session + " " + fault + "; the program runs ungated";
 }
 
 }  // namespace sluice::tools

@@ -82,7 +82,7 @@ Daemon::Daemon(std::vector<std::string> args, bool log_to_stderr) {
   }
   close(report[0]);
   if (error != 0) {
-    throw base::RunError("cannot start " + args[0] + ": " + std::strerror(error));
+    throw base::RunError(args[0] + " cannot be run: " + std::strerror(error));
   }
 }
 

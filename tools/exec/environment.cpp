@@ -50,11 +50,11 @@ std::string with_in_front(std::string_view list, const std::filesystem::path& pa
 std::string preload_with_interposer(const base::Install& install) {
   const std::filesystem::path library = install.interposer();
   if (!std::filesystem::exists(library)) {
-    throw base::UsageError(library.string() + " is missing; build or install it again");
+    throw base::RunError(library.string() + " is missing; build or install it again");
   }
   if (library.native().find_first_of(kPreloadSeparators) != std::string::npos) {
-    throw base::UsageError("LD_PRELOAD cannot name a path with a blank or a colon: '" +
-                           library.string() + "'; install elsewhere");
+    throw base::RunError("LD_PRELOAD cannot name a path with a blank or a colon: '" +
+                         library.string() + "'; install elsewhere");
   }
   return with_in_front(current(kPreload), library, kPreloadSeparators);
 }

@@ -17,8 +17,8 @@ namespace sluice::tools {
 [[nodiscard]] std::string without(std::string_view list, const std::filesystem::path& path,
                                   std::string_view separators);
 
-/// LD_PRELOAD with the interposer in front. Throws base::UsageError if the library is
-/// missing or lies where LD_PRELOAD cannot name it.
+/// LD_PRELOAD with the interposer in front. Throws base::RunError if the library is missing, or in
+/// a folder that LD_PRELOAD cannot name.
 [[nodiscard]] std::string preload_with_interposer(const base::Install& install);
 
 /// Takes the interposer out of this process's LD_PRELOAD.

@@ -1,20 +1,15 @@
 #pragma once
-#include <string>
-
-#include "base/command_line.hpp"
 #include "base/install.hpp"
 
 namespace sluice::tools {
 
-/// Whether the simulated GPU is to be used, and why if nobody asked for it.
-struct GpuDecision {
-  bool simulated = false;
-  std::string reason;
-};
+/// Makes this process's successor find the simulated driver. Throws base::RunError if it is
+/// missing.
+void use_simulated_gpu(const base::Install& install);
 
-/// Asks `sluice gpus`, a process of its own, because an
-/// initialised driver leaves threads and files behind in its process. Throws base::RunError with
-/// what that says if there is no such GPU.
-GpuDecision decide_gpu(const base::Install& install, base::GpuChoice choice);
+/// Makes this process's successor find the real driver. Asks `sluice gpus` whether it finds a
+/// device: another process, because an initialised driver leaves threads and files behind. Throws
+/// base::RunError if there is none.
+void use_real_gpu(const base::Install& install);
 
 }  // namespace sluice::tools

@@ -2,7 +2,6 @@
 // program, so the pid stays.
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -33,52 +32,50 @@ struct Options {
   std::optional<int> priority;
   std::string policy = shm::to_string(shm::kDefaultPolicy);
   std::string session{base::kDefaultSession};
-  base::GpuChoice gpu = base::GpuChoice::kAuto;
+  std::string name;  ///< Empty: the interposer chooses one.
+  std::string gpu;   ///< Empty: the one that the program would find by itself.
   std::string log_level = "warn";
   std::string trace;  ///< Folder; empty for none.
-  std::string name;   ///< Empty: the interposer chooses one.
   bool intercept = true;
   std::vector<std::string> program;
 };
 
 struct UsageOfExec : CLI::Formatter {
   std::string make_usage(const CLI::App* /*app*/, std::string name) const override {
-    return "Usage: " + name + " --priority N [OPTIONS] -- PROGRAM [ARGS]\n";
+    return "Usage: " + name + " --priority N [OPTIONS] [--] PROGRAM [ARGS]\n";
   }
 };
 
-std::string check_log_level(const std::string& text) {
-  for (const char* level : {"off", "warn", "info", "debug"}) {
-    if (text == level) return {};
-  }
-  return "'" + text + "' is none of off, warn, info, debug";
-}
-
 void add_options(CLI::App& app, Options& options) {
   app.formatter(std::make_shared<UsageOfExec>());
-  app.add_option("--priority", options.priority, "0 is best effort; of two jobs the higher wins")
+  app.add_option("--priority", options.priority,
+                 "Whose jobs go first: 0 is best effort, the higher number wins")
       ->envname("SLUICE_PRIORITY")
       ->type_name("0-255")
-      ->check(CLI::Range(0, 255));
+      ->check(base::whole_number(0, 255));
   app.add_option("--policy", options.policy,
-                 "How it gives way to higher ones: " + std::string(shm::kPolicyForms))
+                 "How it gives way to higher priorities: " + std::string(shm::kPolicyForms))
       ->envname("SLUICE_POLICY")
       ->capture_default_str()
       ->type_name("POLICY")
       ->check(shm::check_policy);
   app.add_option("--name", options.name,
-                 "What status, top, set and metrics call it (default: the script or the program)")
+                 "What status, top, set and the metrics call it (default: the script's or the "
+                 "program's name)")
       ->envname("SLUICE_NAME")
       ->type_name("NAME")
       ->check(shm::check_client_name);
   base::add_session_option(app, options.session);
-  base::add_gpu_option(app, options.gpu);
-  app.add_option("--log-level", options.log_level,
-                 "Of the interposer, on stderr: off, warn, info, debug")
+  app.add_option("--gpu", options.gpu,
+                 "sim: the simulated GPU, which PyTorch and other users of the CUDA runtime cannot "
+                 "use; real: fail unless there is a real one (default: whatever the program finds)")
+      ->type_name("real|sim")
+      ->check(base::one_of({"real", "sim"}));
+  app.add_option("--log-level", options.log_level, "What the interposer prints to stderr")
       ->envname("SLUICE_LOG")
       ->capture_default_str()
-      ->type_name("LEVEL")
-      ->check(check_log_level);
+      ->type_name("off|warn|info|debug")
+      ->check(base::one_of({"off", "warn", "info", "debug"}));
   app.add_option("--trace", options.trace,
                  "Record every launch into DIR/PID.sltrace (docs/tracing.md)")
       ->envname("SLUICE_TRACE")
@@ -87,36 +84,53 @@ void add_options(CLI::App& app, Options& options) {
       "--no-intercept", [&options] { options.intercept = false; },
       "Only choose the GPU: no preload, no controller");
   app.footer(
-      "Sets LD_PRELOAD and SLUICE_* (docs/environment.md), starts the session's controller if "
-      "there\n"
-      "is none, and becomes PROGRAM. With --log-level info or debug, a controller started here "
-      "logs\n"
-      "to the same stderr.\n\nExamples:\n"
+      "PROGRAM runs unchanged, with this process's pid. It runs ungated, after one warning, where\n"
+      "something is wrong with the session. Sets LD_PRELOAD and SLUICE_* (docs/environment.md), "
+      "and\n"
+      "starts the session's controller if there is none. With --log-level info or debug, a\n"
+      "controller started here logs to the same stderr.\n\n"
+      "Examples:\n"
       "  sluice exec --priority 0 -- python train.py\n"
-      "  sluice exec --priority 100 --session b -- ./server --port 80\n"
+      "  sluice exec --priority 1 --name api --session b -- ./server --port 80\n"
       "  sluice exec --priority 0 --trace seen -- python train.py\n"
-      "  sluice exec --priority 0 --policy gate --gpu sim -- PROGRAM\n\n"
+      "  sluice exec --priority 0 --gpu sim -- sluice-example-spin\n\n"
       "Exit codes: PROGRAM's own; before it is started, 1: no such GPU, or it cannot be run; 2: "
       "wrong\nusage, or no such program.");
 }
 
-/// Options are ours up to `--`, everything after it is the program's.
+/// Whether the option takes the argument behind it. Options that we do not know take none.
+bool takes_next(const CLI::App& app, const std::string& argument) {
+  if (argument.find('=') != std::string::npos) return false;
+  const CLI::Option* option = app.get_option_no_throw(argument);
+  return option != nullptr && option->get_expected_max() > 0;
+}
+
+/// The index of the first argument that is the program's: behind `--`, else the first that is no
+/// option of ours. `end_of_ours` is the index behind our last one.
+int find_program_arguments(const CLI::App& app, int argc, char** argv, int& end_of_ours) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    end_of_ours = i;
+    if (argument == "--") return i + 1;
+    if (!argument.starts_with('-')) return i;
+    if (takes_next(app, argument) && i + 1 < argc && std::string_view(argv[i + 1]) != "--") ++i;
+  }
+  end_of_ours = argc;
+  return argc;
+}
+
 std::optional<int> parse_command_line(int argc, char** argv, Options& options) {
   CLI::App app("Run any program, unchanged, with a priority and a policy.", kName);
   add_options(app, options);
-  char** const end = argv + argc;
-  char** const dashes = std::find(argv + 1, end, std::string_view("--"));
-  const bool help = std::any_of(
-      argv + 1, dashes, [](std::string_view arg) { return arg == "-h" || arg == "--help"; });
-  // First of all: without the --, the program would be reported as an option that we do not know.
-  if (end - dashes < 2 && !help) {
+  int end_of_ours = 0;
+  const int program = find_program_arguments(app, argc, argv, end_of_ours);
+  if (const auto exit_code = base::parse(app, end_of_ours, argv)) return exit_code;
+  options.program.assign(argv + program, argv + argc);
+  if (options.program.empty()) {
     throw base::UsageError(
-        "no program: it comes after --, as in sluice exec --priority 0 "
-        "-- python train.py");
+        "no program: it comes after the options, as in sluice exec --priority 0 -- python "
+        "train.py");
   }
-  if (const auto exit_code = base::parse(app, static_cast<int>(dashes - argv), argv))
-    return exit_code;
-  options.program.assign(dashes + 1, end);
   if (options.intercept && !options.priority) {
     throw base::UsageError("--priority is required (0-255, 0 is best effort)");
   }
@@ -124,7 +138,7 @@ std::optional<int> parse_command_line(int argc, char** argv, Options& options) {
 }
 
 void warn(const Options& options, const std::string& line) {
-  if (options.log_level != "off") base::print_error(kName, line);
+  if (options.log_level != "off" && !line.empty()) base::print_error(kName, line);
 }
 
 /// The program may change its working directory: the path is absolute.
@@ -139,18 +153,22 @@ std::string make_folder(const std::string& name) {
 }
 
 void prepare_interception(const Options& options, const base::Install& install) {
-  const std::string preload = preload_with_interposer(install);
+  std::string preload;
+  try {
+    preload = preload_with_interposer(install);
+  } catch (const base::RunError& error) {
+    warn(options, std::string(error.what()) + "; the program runs ungated");
+    return;
+  }
+  warn(options, shm::policy_warning(*shm::parse_policy(options.policy)));
   // The controller is started before LD_PRELOAD is set: it needs no interposer.
   const bool log_to_stderr = options.log_level == "info" || options.log_level == "debug";
-  const std::string warning =
-      ensure_controller(install, options.session, options.log_level, log_to_stderr);
-  if (!warning.empty()) warn(options, warning);
+  warn(options, ensure_controller(install, options.session, options.log_level, log_to_stderr));
   setenv("LD_PRELOAD", preload.c_str(), 1);
   setenv("SLUICE_PRIORITY", std::to_string(*options.priority).c_str(), 1);
   setenv("SLUICE_POLICY", options.policy.c_str(), 1);
   setenv("SLUICE_LOG", options.log_level.c_str(), 1);
   if (!options.name.empty()) setenv("SLUICE_NAME", options.name.c_str(), 1);
-  if (!options.trace.empty()) setenv("SLUICE_TRACE", make_folder(options.trace).c_str(), 1);
 }
 
 int exec(int argc, char** argv) {
@@ -158,20 +176,14 @@ int exec(int argc, char** argv) {
   if (const auto exit_code = parse_command_line(argc, argv, options)) return *exit_code;
   const base::Install install = base::Install::of_this_program();
   const std::string program = find_program(install, options.program[0]);
-  const GpuDecision gpu = decide_gpu(install, options.gpu);
-  set_simulated_gpu(install, gpu.simulated);
-  if (!gpu.reason.empty()) {
-    warn(options,
-         "using the simulated GPU, which programs of the CUDA runtime (PyTorch) cannot use: " +
-             gpu.reason);
-  }
+  // As in a shell that itself runs under `sluice exec`.
+  remove_interposer(install);
+  if (options.gpu == "sim") use_simulated_gpu(install);
+  if (options.gpu == "real") use_real_gpu(install);
   // Also without interception: the simulated GPU is one per session.
   setenv("SLUICE_SESSION", options.session.c_str(), 1);
-  if (options.intercept) {
-    prepare_interception(options, install);
-  } else {
-    remove_interposer(install);
-  }
+  if (!options.trace.empty()) setenv("SLUICE_TRACE", make_folder(options.trace).c_str(), 1);
+  if (options.intercept) prepare_interception(options, install);
   std::vector<char*> args;
   for (std::string& arg : options.program) args.push_back(arg.data());
   args.push_back(nullptr);

@@ -13,12 +13,20 @@
 namespace sluice::tools {
 namespace {
 
+/// For what dlopen() has just refused.
+std::string why_not_loaded(const std::string& library) {
+  const std::string said = dlerror();
+  if (said.ends_with("No such file or directory"))
+    return "no NVIDIA driver found (" + library + ")";
+  return "no usable NVIDIA driver: " + said;
+}
+
 /// The few entries needed, looked up by the names they are exported under.
 class Driver {
  public:
   explicit Driver(const std::string& library) : library_(library) {
     handle_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle_ == nullptr) throw NoGpu(std::string("no NVIDIA driver: ") + dlerror());
+    if (handle_ == nullptr) throw NoGpu(why_not_loaded(library));
     link_map* map = nullptr;
     if (dlinfo(handle_, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) library_ = map->l_name;
   }
