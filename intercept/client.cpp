@@ -71,7 +71,10 @@ void Client::take_policy() noexcept {
       changed = true;
     }
     if (changed) learning_.store(policy.spacing.is_time());
-    if (slot_.policy.load() != policy.pack()) slot_.policy.store(policy.pack());
+    if (slot_.policy.load() != policy.pack()) {
+      shm::BoardView(seat_.board).count_held(seat_.slot);
+      slot_.policy.store(policy.pack());
+    }
     if (slot_.requested_policy.load() == requested && cannot_wait_.load() == cannot_wait) return;
   }
 }

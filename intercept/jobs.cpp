@@ -70,6 +70,7 @@ void Jobs::release_below(std::uint64_t took_ns) noexcept {
   const std::uint64_t job = number_of(slot);
   const std::uint64_t since = slot.job_since_ns.load(std::memory_order_relaxed);
   shm::BoardView view(board_);
+  view.count_held(slot_);
   shm::end_job(view, slot_);
   // After the gates are open: those below need not wait for a note to people.
   if (took_ns != 0) slot.job_times.add(took_ns);

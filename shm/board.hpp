@@ -114,7 +114,7 @@ struct alignas(kLine) Slot {
   HalfWord wake;             ///< Futex: counts openings of the gate.
   HalfWord waiters;          ///< Threads asleep on `wake`. A hint: a killed waiter stays counted.
   Word closed_since_ns;      ///< Time when the gate last closed; 0 while open.
-  Word closed_ns;            ///< Total time closed while this client had work outstanding.
+  Word closed_ns;            ///< Total time that this client was held: see held_ns() in view.hpp.
   Word slack_ns;             ///< Time left until an announced job begins; else kUnlimitedSlack.
   HalfWord outranked;        ///< 1 while a client of higher priority lives on the device.
   HalfWord announced;        ///< 1 after the first announcement: long launches then wait for slack.

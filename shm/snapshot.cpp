@@ -8,6 +8,7 @@
 #include "shm/entry_names.hpp"
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
+#include "shm/view.hpp"
 
 namespace sluice::shm {
 namespace {
@@ -85,14 +86,11 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.jobs_ended = recent.ended;
   client.recent_jobs_ns = std::move(recent.ns);
   if (client.active) client.active_ns = age(now_ns, slot.job_since_ns.load());
-  // Under policy none the gate closes too, but the client ignores it: that is no hold.
-  if (policy.kind != PolicyKind::kNone) {
-    client.holders = holders_of(board, slot.gate.load());
-    if (!client.holders.empty()) client.held_ns = age(now_ns, slot.closed_since_ns.load());
-    // The board counts a hold when it ends, and only if work was outstanding. The current hold
-    // counts by the same rule.
-    client.held_total_ns = slot.closed_ns.load() + (client.active ? client.held_ns : 0);
-  }
+  const std::uint64_t closed_since_ns = slot.closed_since_ns.load();
+  client.held_total_ns = slot.closed_ns.load() + held_ns(slot, closed_since_ns, now_ns);
+  // Under policy none the gate closes too, and nobody heeds it: that is no hold.
+  if (policy.kind != PolicyKind::kNone) client.holders = holders_of(board, slot.gate.load());
+  if (!client.holders.empty()) client.held_ns = age(now_ns, closed_since_ns);
   client.max_hold_opened = slot.max_hold_opened.load();
   client.unhooked_lookups = slot.unhooked_lookups.load();
   client.unhooked_name = text_of(slot.unhooked_name);

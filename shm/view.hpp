@@ -1,12 +1,29 @@
 #pragma once
+#include <algorithm>
+
 #include "base/clock.hpp"
 #include "base/futex.hpp"
 #include "shm/board.hpp"
 #include "shm/gates.hpp"
+#include "shm/policy.hpp"
 
 namespace sluice::shm {
 
+<<<<<<< HEAD
 /// A word of the board for gates.hpp: every access is sequentially consistent.
+=======
+/// How long a client whose gate has been closed since `since_ns` has been held: with work
+/// outstanding, under a policy that heeds the gate. 0 for an open gate (since_ns 0).
+inline std::uint64_t held_ns(const Slot& slot, std::uint64_t since_ns,
+                             std::uint64_t now_ns) noexcept {
+  const bool heeds = Policy::unpack(slot.policy.load()).kind != PolicyKind::kNone;
+  if (since_ns == 0 || !heeds || !is_active(slot.job.load())) return 0;
+  const std::uint64_t from = std::max(since_ns, slot.job_since_ns.load());
+  return now_ns > from ? now_ns - from : 0;
+}
+
+/// A word of the board as gates.hpp wants it: every access sequentially consistent.
+>>>>>>> eae892c (shm: held time never goes back)
 class BoardWord {
  public:
   explicit BoardWord(Word& word) noexcept : word_(word) {}
@@ -41,12 +58,26 @@ class BoardView {
   void opened(int s) noexcept {
     Slot& opened_slot = slot(s);
     const std::uint64_t since = opened_slot.closed_since_ns.exchange(0);
+<<<<<<< HEAD
     // Closed time counts only if the client had work outstanding.
     if (since != 0 && is_active(opened_slot.job.load())) {
       opened_slot.closed_ns.fetch_add(base::monotonic_ns() - since);
     }
+=======
+    opened_slot.closed_ns.fetch_add(held_ns(opened_slot, since, base::monotonic_ns()));
+>>>>>>> eae892c (shm: held time never goes back)
     opened_slot.wake.fetch_add(1);
     if (opened_slot.waiters.load() != 0) base::futex_wake_all(opened_slot.wake);
+  }
+
+  /// For the owner, before its job ends or its policy changes: what it has been held until now
+  /// stays counted, and is not counted again.
+  void count_held(int s) noexcept {
+    Slot& own = slot(s);
+    const std::uint64_t now = base::monotonic_ns();
+    std::uint64_t since = own.closed_since_ns.load();
+    if (since == 0 || !own.closed_since_ns.compare_exchange_strong(since, now)) return;
+    own.closed_ns.fetch_add(held_ns(own, since, now));
   }
 
  private:

@@ -22,7 +22,13 @@ class View : public testing::Test {
     reserve(view, 1, 0, 0);
     go_live(view, 0);
     go_live(view, 1);
+    low().policy.store(kDefaultPolicy.pack());
   }
+  void set_policy(const Policy& policy) {
+    view.count_held(1);
+    low().policy.store(policy.pack());
+  }
+  static void pass_time() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
   Slot& low() { return board->slots[1]; }
 
   Shared<Board> board;
@@ -54,7 +60,51 @@ TEST_F(View, ClosedTimeCountsOnlyWithWork) {
   EXPECT_LE(low().closed_ns.load(), base::monotonic_ns() - before);
 }
 
-// The gate stays closed until the last holder's job ends, and only then wakes its waiters.
+// Prevents: a total that goes back when a held client's job ends before its gate opens.
+TEST_F(View, WhatAClientWasHeldStaysCountedWhenItsJobEnds) {
+  begin_job(view, 1);
+  low().job_since_ns.store(base::monotonic_ns());
+  begin_job(view, 0);
+  pass_time();
+  view.count_held(1);
+  end_job(view, 1);
+  const std::uint64_t held = low().closed_ns.load();
+  EXPECT_GE(held, 2'000'000U);
+  pass_time();
+  end_job(view, 0);
+  EXPECT_EQ(low().closed_ns.load(), held) << "it had no work then";
+}
+
+// A gate that closed before the client had work holds it from the begin of that work on.
+TEST_F(View, HeldTimeBeginsWithTheWork) {
+  begin_job(view, 0);
+  pass_time();
+  const std::uint64_t before = base::monotonic_ns();
+  low().job_since_ns.store(before);
+  begin_job(view, 1);
+  end_job(view, 0);
+  EXPECT_LE(low().closed_ns.load(), base::monotonic_ns() - before);
+}
+
+// Prevents: seconds of holds that nobody heeded, counted when the policy is changed back.
+TEST_F(View, UnderPolicyNoneNothingIsHeld) {
+  begin_job(view, 1);
+  begin_job(view, 0);
+  pass_time();
+  set_policy({PolicyKind::kNone, 0});
+  const std::uint64_t held = low().closed_ns.load();
+  EXPECT_GE(held, 2'000'000U) << "until then it was";
+  end_job(view, 0);
+  begin_job(view, 0);
+  pass_time();
+  const std::uint64_t before = base::monotonic_ns();
+  set_policy(kDefaultPolicy);
+  EXPECT_EQ(low().closed_ns.load(), held);
+  end_job(view, 0);
+  EXPECT_LE(low().closed_ns.load() - held, base::monotonic_ns() - before);
+}
+
+// The gate stays closed until the last holder ends; only then are waiters woken.
 TEST_F(View, OpensWithTheLastHolder) {
   reserve(view, 2, 2, 0);
   go_live(view, 2);

@@ -145,6 +145,19 @@ TEST_F(Status, HeldTimeRunsOnDuringAHold) {
   EXPECT_EQ(snapshot().clients[0].held_total_ns, 150 * kMs);
 }
 
+// Prevents: a total that is 0 under policy none and comes back with the next policy.
+TEST_F(Status, HeldTimeNeverGoesBack) {
+  shm::Slot& client = add_client(0, 0, "a");
+  add_client(1, 1, "b");
+  client.job.store(1);
+  client.closed_ns.store(100 * kMs);
+  hold(1, 0, kNow - 50 * kMs);
+  client.policy.store(0);
+  const shm::ClientSnapshot none = snapshot().clients[0];
+  EXPECT_EQ(none.held_total_ns, 100 * kMs);
+  EXPECT_TRUE(none.holders.empty()) << "nobody is held under policy none";
+}
+
 TEST_F(Status, CoverageAddsUpAndNamesTheReasons) {
   shm::Slot& client = add_client(0, 0, "a");
   client.entries[0][shm::Count::kGated].store(90);
