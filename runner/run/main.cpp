@@ -57,14 +57,15 @@ void check_device(const RunOptions& options, const Experiment& experiment, const
                                      options.device ? "" : "; --device N takes another"));
 }
 
-void write_models_pid(const Experiment& experiment, const Supervisor& supervisor) {
+void write_models_pid(const RunContext& context, const Supervisor& supervisor) {
+  const Experiment& experiment = context.experiment;
   std::vector<std::pair<std::string, pid_t>> pids;
   for (std::size_t i = 0; i < experiment.models.size(); ++i) {
     pids.emplace_back(experiment.models[i].display_name(), supervisor.workers()[i].pid());
   }
   const std::string text = models_pid_text(pids);
-  base::LineFile(kModelsPidFile).write(text);
   base::LineFile(fs::path(run_folder(experiment)) / kModelsPidFile).write(text);
+  if (!context.pid_file.empty()) base::LineFile(context.pid_file).write(text);
 }
 
 /// Whether any worker has the hook: only those are gated, counted and traced.
@@ -132,7 +133,7 @@ int exit_code_of(const Supervisor& supervisor) {
 int execute(const RunContext& context) {
   const Experiment& experiment = context.experiment;
   Supervisor supervisor(context);
-  write_models_pid(experiment, supervisor);
+  write_models_pid(context, supervisor);
   if (!supervisor.load()) return exit_code_of(supervisor);
   const std::size_t count = experiment.models.size();
   print(fmt::format("{} worker{} loaded; running for {:g} s", count, count == 1 ? "" : "s",
@@ -177,6 +178,7 @@ int run(int argc, char** argv) {
   const Experiment experiment = load_experiment(options, install);
   const std::string own_session = "run-" + std::to_string(getpid());
   const std::string session = choose_session(options, own_session);
+  const OutputFolders folders(experiment);
   const std::string trace = prepare_trace(experiment, options.trace);
   // For the simulated GPU, which alone knows what ran when, and is started by its first client.
   if (!trace.empty()) setenv("SLUICE_SIM_LOG", (fs::path(trace) / kGpuLog).c_str(), 1);
@@ -189,7 +191,10 @@ int run(int argc, char** argv) {
                            gpus.why_simulated + "); remove the key or set false");
   }
   const std::string mps_control = experiment.mps ? find_mps_control() : "";
-  prepare_output(experiment);
+  if (remove_former_run(experiment)) {
+    print("replacing the results of an earlier run in " + run_folder(experiment) + "\n");
+  }
+  prove_writable(experiment, options.pid_file);
   print(describe_places(experiment, gpus) + "session " + session + "\n");
   RunContext context{install,
                      experiment,
@@ -199,6 +204,7 @@ int run(int argc, char** argv) {
                      engine::model_store(options.store).folder,
                      options.digest,
                      trace,
+                     options.pid_file,
                      nullptr};
   int exit_code = base::kExitFailed;
   try {

@@ -7,7 +7,7 @@
 
 namespace sluice::runner {
 
-/// Written to the working directory, where published parsers look for it.
+/// In the run's folder. --pid-file names another place, for parsers that look elsewhere.
 inline constexpr const char* kModelsPidFile = "models_pid.json";
 
 /// The published text: a list of [name, pid], indent 4.

@@ -2,13 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.hpp"
-#include "base/fd.hpp"
 #include "runner/job_log.hpp"
 #include "runner/run/models_pid.hpp"
 
@@ -17,6 +20,44 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kLockFile = "run.lock";
+constexpr const char* kResolvedFile = "experiment.resolved.json";
+/// Of the run as a whole. `sluice report` makes its page of them.
+constexpr std::array kRunFiles{"results.json", "results.csv", "status.json",
+                               kModelsPidFile, kResolvedFile, "report.html"};
+constexpr std::array kModelFiles{".log", ".csv", ".arrivals.csv", ".digest", ".out"};
+
+bool still_named(int fd, const std::string& path) {
+  struct stat opened {};
+  struct stat named {};
+  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+/// The lock on a folder; empty where its file system has no such locks. Throws base::UsageError if
+/// another run has it.
+base::Fd lock(const std::string& path, const std::string& folder) {
+  for (;;) {
+    base::Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!file) return {};  // where nothing can be written, prove_writable() says so
+    if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) return {};
+      std::string pid;
+      std::getline(std::ifstream(path), pid);
+      throw base::UsageError(
+          fmt::format("{} is in use by another `sluice run`{}; name a folder of its own with --out",
+                      folder, pid.empty() ? "" : ", pid " + pid));
+    }
+    // The run before may have removed the file between our opening and locking it.
+    if (!still_named(file.get(), path)) continue;
+    const std::string pid = std::to_string(getpid()) + "\n";
+    const bool noted = ftruncate(file.get(), 0) == 0 && write(file.get(), pid.data(), pid.size()) ==
+                                                            static_cast<ssize_t>(pid.size());
+    static_cast<void>(noted);  // the pid is for people: the lock holds without it
+    return file;
+  }
+}
+
 void prove_writable(const std::string& where, const std::string& path) {
   const base::Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   if (file.get() >= 0) return;
@@ -24,21 +65,64 @@ void prove_writable(const std::string& where, const std::string& path) {
       fmt::format("{}: {} cannot be written: {}", where, path, std::strerror(errno)));
 }
 
+void remove_file(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_regular_file(path, ignored)) fs::remove(path, ignored);
+}
+
+void remove_logs_of_mps(const fs::path& folder) {
+  for (const char* name : {"control.out", "control.log", "server.log"}) remove_file(folder / name);
+  std::error_code ignored;
+  fs::remove(folder, ignored);  // only if it is empty
+}
+
 }  // namespace
 
-void prepare_output(const Experiment& experiment) {
+OutputFolders::OutputFolders(const Experiment& experiment) {
   for (std::size_t i = 0; i < experiment.models.size(); ++i) {
-    const Model& model = experiment.models[i];
-    const std::string where = fmt::format("{}: /models/{}/output_file_path", experiment.file, i);
+    const std::string& folder = experiment.models[i].output_file_path;
     std::error_code error;
-    fs::create_directories(model.output_file_path, error);
+    fs::create_directories(folder, error);
     if (error) {
-      throw base::UsageError(fmt::format("{}: the folder {} cannot be made: {}", where,
-                                         model.output_file_path, error.message()));
+      throw base::UsageError(
+          fmt::format("{}: /models/{}/output_file_path: the folder {} cannot be "
+                      "made: {}",
+                      experiment.file, i, folder, error.message()));
     }
-    prove_writable(where, model.output_file(".log"));
+    const std::string path = fs::canonical(folder, error) / kLockFile;
+    if (!locks_.contains(path)) locks_.emplace(path, lock(path, folder));
   }
-  prove_writable("working directory", kModelsPidFile);
+}
+
+OutputFolders::~OutputFolders() {
+  // The name first: from then on the next run makes a lock of its own.
+  for (const auto& [path, file] : locks_) {
+    if (file) unlink(path.c_str());
+  }
+}
+
+bool remove_former_run(const Experiment& experiment) {
+  const fs::path folder = run_folder(experiment);
+  std::ifstream file(folder / kResolvedFile);
+  if (!file) return false;
+  const nlohmann::json former = nlohmann::json::parse(file, nullptr, false);
+  if (former.contains("models")) {
+    for (const nlohmann::json& model : former["models"]) {
+      const std::string name = model.value("output_file_name", "");
+      for (const char* suffix : kModelFiles) remove_file(folder / (name + suffix));
+    }
+  }
+  for (const char* name : kRunFiles) remove_file(folder / name);
+  remove_logs_of_mps(folder / "mps");
+  return true;
+}
+
+void prove_writable(const Experiment& experiment, const std::string& pid_file) {
+  for (std::size_t i = 0; i < experiment.models.size(); ++i) {
+    prove_writable(fmt::format("{}: /models/{}/output_file_path", experiment.file, i),
+                   experiment.models[i].output_file(".log"));
+  }
+  if (!pid_file.empty()) prove_writable("--pid-file", pid_file);
 }
 
 std::string run_folder(const Experiment& experiment) {
@@ -53,7 +137,10 @@ std::string prepare_trace(const Experiment& experiment, bool wanted) {
       fs::remove(entry.path(), error);
     }
   }
-  if (!wanted) return {};
+  if (!wanted) {
+    fs::remove(folder, error);  // only if it is empty
+    return {};
+  }
   fs::create_directories(folder, error);
   if (error) {
     throw base::UsageError(
@@ -63,7 +150,7 @@ std::string prepare_trace(const Experiment& experiment, bool wanted) {
 }
 
 std::string write_resolved_experiment(const Experiment& experiment) {
-  const std::string path = fs::path(run_folder(experiment)) / "experiment.resolved.json";
+  const std::string path = fs::path(run_folder(experiment)) / kResolvedFile;
   base::LineFile(path).write(experiment.source.dump(2) + "\n");
   return path;
 }

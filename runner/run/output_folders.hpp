@@ -1,13 +1,33 @@
 #pragma once
+#include <map>
 #include <string>
 
+#include "base/fd.hpp"
 #include "runner/experiment.hpp"
 
 namespace sluice::runner {
 
-/// Makes the folders of all logs and proves, by opening the files, that the logs and
-/// models_pid.json can be written, before anything starts. Throws base::UsageError.
-void prepare_output(const Experiment& experiment);
+/// The folders that a run writes to, its own until this object ends: a second run that wants one of
+/// them is refused. The kernel lets go of them when this process dies.
+class OutputFolders {
+ public:
+  /// Makes the folders and locks them. Throws base::UsageError if one cannot be made, or is in use.
+  explicit OutputFolders(const Experiment& experiment);
+  ~OutputFolders();
+  OutputFolders(const OutputFolders&) = delete;
+  OutputFolders& operator=(const OutputFolders&) = delete;
+
+ private:
+  std::map<std::string, base::Fd> locks_;  ///< By the path of the lock file.
+};
+
+/// Removes what an earlier run left in the run's folder: its results, reports and logs, also those
+/// of models that this experiment does not have. True if there was a run.
+bool remove_former_run(const Experiment& experiment);
+
+/// Proves, by opening the files, that the logs and `pid_file`, if it is not empty, can be written,
+/// before anything starts. Throws base::UsageError.
+void prove_writable(const Experiment& experiment, const std::string& pid_file);
 
 /// The folder of what belongs to the run as a whole: that of the first model's log.
 [[nodiscard]] std::string run_folder(const Experiment& experiment);

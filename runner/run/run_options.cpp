@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 
 #include "base/command_line.hpp"
 #include "runner/experiment_reader.hpp"
@@ -33,19 +34,24 @@ void add_options(CLI::App& app, RunOptions& options) {
   named->excludes(positional);
   app.add_option("--gpu", options.gpu, "auto (real where there is one), real or sim")
       ->capture_default_str()
-      ->type_name("KIND")
-      ->check(CLI::IsMember({"auto", "real", "sim"}));
+      ->type_name("auto|real|sim")
+      ->check(base::one_of({"auto", "real", "sim"}));
   app.add_option("--device", options.device, "Index of the GPU")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(base::whole_number(0, std::numeric_limits<int>::max()));
   app.add_option("--input", options.input,
                  "Input of every job: a file, or synthetic; a replayed trace\n"
                  "reads none")
       ->type_name("FILE");
-  app.add_option("--out", options.out, "Folder for all logs and results")->type_name("DIR");
+  app.add_option("--out", options.out,
+                 "Folder for all logs and results; those of an earlier run there are replaced")
+      ->type_name("DIR");
+  app.add_option("--pid-file", options.pid_file,
+                 "Also write models_pid.json to FILE, for a parser that looks for it elsewhere")
+      ->type_name("FILE");
   app.add_option("--duration", options.duration_s, "Real seconds until the workers are killed")
       ->type_name("S")
-      ->check(CLI::Range(1e-3, kMaxDurationS));
+      ->check(base::number(1e-3, kMaxDurationS));
   app.add_option("--store", options.store,
                  "The store of exported models (default: $SLUICE_MODELS, else "
                  "~/.local/share/sluice/models)")

@@ -16,6 +16,7 @@ struct RunOptions {
   std::optional<std::string> input;
   std::optional<std::string> out;
   std::optional<double> duration_s;
+  std::string pid_file;         ///< Another place for models_pid.json; empty: none.
   std::string store;            ///< The model store; $SLUICE_MODELS or the default if empty.
   bool export_missing = false;  ///< Models that the store lacks are exported first.
   bool digest = false;          ///< Hashes of every job's outputs beside the logs.

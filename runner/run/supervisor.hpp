@@ -22,6 +22,7 @@ struct RunContext {
   std::string store;               ///< Folder of the model store.
   bool digest = false;             ///< Whether PyTorch models write hashes of their outputs.
   std::string trace;               ///< Folder for traces; empty for none.
+  std::string pid_file;            ///< Where else models_pid.json is written; empty for nowhere.
   const MpsDaemon* mps = nullptr;  ///< Null: time-sliced.
 };
 

@@ -76,7 +76,7 @@ def test_numbers_of_a_run_are_those_of_the_recording(tmp_path, capsys):
     # Whoever reads a trace learns which of the model's kernels ran.
     shown = pd.read_csv(tmp_path / "seen.csv").sort_values("Kernel Start (ns)")["Kernel Name"]
     assert shown.tolist()[:len(recorded)] == replayed_names(recorded)
-    assert parse(["-f", str(tmp_path / "seen.csv"), "-p", str(tmp_path / "models_pid.json"), *given]) == 0
+    assert parse(["-f", str(tmp_path / "seen.csv"), "-p", str(tmp_path / "seen" / "models_pid.json"), *given]) == 0
     again = json.loads(capsys.readouterr().out)["models"][0]
     same = [name for name in model if not name.startswith("j")]
     assert {name: again[name] for name in same} == {name: model[name] for name in same}

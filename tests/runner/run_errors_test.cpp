@@ -15,7 +15,7 @@ class RunErrorTest : public test::RunTest {
     const base::Captured got = run("sluice-run", args);
     EXPECT_EQ(got.exit_code, 2) << got.err;
     EXPECT_EQ(got.err, "sluice run: " + line + "\n");
-    EXPECT_FALSE(std::filesystem::exists(folder_.path() / "models_pid.json"));
+    EXPECT_FALSE(std::filesystem::exists(folder_.path() / "logs/models_pid.json"));
     expect_nothing_left();
   }
 };

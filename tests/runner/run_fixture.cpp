@@ -81,7 +81,7 @@ void RunTest::wait_for_jobs(const std::string& model, std::size_t count) const {
 
 std::vector<pid_t> RunTest::worker_pids() const {
   std::vector<pid_t> pids;
-  const json list = json::parse(read("models_pid.json"), nullptr, false);
+  const json list = json::parse(read("logs/models_pid.json"), nullptr, false);
   if (list.is_discarded()) return pids;
   for (const json& pair : list) pids.push_back(pair.at(1).get<pid_t>());
   return pids;

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstring>
 #include <regex>
+#include <set>
 
 #include "shm/board.hpp"
 #include "shm/session.hpp"
@@ -30,7 +31,14 @@ TEST_F(RunTest, LeavesLogsPidsAndResultsAndNothingElse) {
   EXPECT_EQ(results["models"][1]["jobs"], jobs("critical"));
   EXPECT_EQ(worker_pids(), (std::vector<pid_t>{results["models"][0]["pid"].get<pid_t>(),
                                                results["models"][1]["pid"].get<pid_t>()}));
-  EXPECT_EQ(read("models_pid.json"), read("logs/models_pid.json"));
+  EXPECT_EQ(results["models"][0]["pid"], json::parse(read("logs/models_pid.json"))[0][1]);
+  // Prevents: files in the working directory that nobody asked for.
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+    names.insert(entry.path().filename());
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"exp.json", "logs", "stderr.txt", "stdout.txt"}));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "logs/run.lock"));
   EXPECT_TRUE(std::regex_search(
       read("logs/critical.log"),
       std::regex("\n\\d{16} kernelGroupStart\n\n\\d{16} kernelGroupEnd\n\nJCT \\d{19} 1 ")));
@@ -153,6 +161,78 @@ TEST_F(RunTest, OptionsWinOverTheFile) {
   EXPECT_EQ(got.exit_code, 0) << got.err;
   EXPECT_NE(read("elsewhere/critical.log").find("\nJCT "), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "logs"));
+}
+
+// Prevents: a run that stops because it cannot write where it has nothing to write.
+TEST_F(RunTest, NeedsNoWritableWorkingDirectory) {
+  write_experiment(two_models());
+  test::Process process(
+      {std::string(SLUICE_TEST_PROGRAMS) + "/sluice-run", folder_.file("exp.json"), "--gpu", "sim",
+       "--duration", "0.3", "--out", folder_.file("logs")},
+      {.folder = "/proc"});  // not even root can write there
+  const base::Captured got = process.finish();
+  EXPECT_EQ(got.exit_code, 0) << got.err;
+  EXPECT_NE(read("logs/models_pid.json"), "");
+}
+
+TEST_F(RunTest, WritesThePidsWhereAnOldParserLooks) {
+  write_experiment(two_models());
+  const base::Captured got = run("sluice-run", {"exp.json", "--gpu", "sim", "--duration", "0.3",
+                                                "--pid-file", "models_pid.json"});
+  EXPECT_EQ(got.exit_code, 0) << got.err;
+  EXPECT_EQ(read("models_pid.json"), read("logs/models_pid.json"));
+  EXPECT_NE(read("models_pid.json"), "");
+}
+
+// Prevents: two runs that write the same logs, and a table of the jobs of both.
+TEST_F(RunTest, AFolderInUseIsRefusedAndThatOfADeadRunIsNot) {
+  json experiment = two_models();
+  experiment["exp_dur"] = 3000;
+  write_experiment(experiment);
+  const auto first = start("sluice-run", {"exp.json", "--gpu", "sim", "--out", "logs"});
+  wait_for_jobs("critical");
+  const std::string log = read("logs/critical.log");
+  test::Process second({std::string(SLUICE_TEST_PROGRAMS) + "/sluice-run", "exp.json", "--gpu",
+                        "sim", "--out", "../" + folder_.path().filename().string() + "/logs/"},
+                       {.folder = folder_.path()});
+  const base::Captured refused = second.finish();
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("is in use by another `sluice run`, pid " +
+                             std::to_string(first->pid()) + "; name a folder"),
+            std::string::npos)
+      << refused.err;
+  EXPECT_TRUE(read("logs/critical.log").starts_with(log)) << "the first one's log is its own";
+  first->signal(SIGKILL);
+  first->wait();
+  const base::Captured third =
+      run("sluice-run", {"exp.json", "--gpu", "sim", "--duration", "0.3", "--out", "logs"});
+  EXPECT_EQ(third.exit_code, 0) << third.err;
+  EXPECT_NE(third.out.find("replacing the results of an earlier run in logs\n"), std::string::npos)
+      << third.out;
+}
+
+// Prevents: the log of a model of the run before taken for one of this run.
+TEST_F(RunTest, OfARunThatIsReplacedNothingIsLeft) {
+  write_experiment(two_models());
+  const std::vector<std::string> args{"exp.json", "--gpu", "sim", "--duration", "0.3"};
+  std::vector<std::string> traced = args;
+  traced.emplace_back("--trace");
+  ASSERT_EQ(run("sluice-run", traced).exit_code, 0) << read("stderr.txt");
+  EXPECT_EQ(read("stdout.txt").find("replacing"), std::string::npos);
+  static_cast<void>(folder_.write("logs/report.html", "old"));
+  static_cast<void>(folder_.write("logs/notes.txt", "the user's own"));
+  json experiment = two_models();
+  experiment["models"].erase(1);
+  write_experiment(experiment);
+  ASSERT_EQ(run("sluice-run", args).exit_code, 0) << read("stderr.txt");
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path() / "logs")) {
+    names.insert(entry.path().filename());
+  }
+  EXPECT_EQ(names,
+            (std::set<std::string>{"best_effort.csv", "best_effort.log", "best_effort.out",
+                                   "experiment.resolved.json", "models_pid.json", "notes.txt",
+                                   "results.csv", "results.json", "status.json"}));
 }
 
 TEST_F(RunTest, CtrlCEndsWorkersAndKeepsLogs) {

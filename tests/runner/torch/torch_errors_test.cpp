@@ -19,7 +19,7 @@ class TorchErrors : public test::TorchTest {
     EXPECT_EQ(got.exit_code, 2) << got.err;
     EXPECT_TRUE(got.err.starts_with("sluice run: exp.json: /models/0")) << got.err;
     EXPECT_NE(got.err.find(part), std::string::npos) << got.err;
-    EXPECT_FALSE(std::filesystem::exists(folder_.path() / "models_pid.json"));
+    EXPECT_FALSE(std::filesystem::exists(folder_.path() / "logs/models_pid.json"));
   }
   /// The model's worker dies while loading, with a line that holds `part` as its last.
   void expect_not_loaded(const json& model, const std::string& part) {
