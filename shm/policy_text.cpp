@@ -72,8 +72,8 @@ std::string fault_of_amount(const std::string& text) {
   if (!amount.number || !(amount.unit.empty() || (device && amount.unit == "us"))) return {};
   const char* letter = amount.unit.empty() ? "N" : "T";
   if (*amount.number < 1) return std::string(letter) + " is at least 1";
-  if (*amount.number > Policy::kMaxN) {
-    return std::string(letter) + " is at most " + std::to_string(Policy::kMaxN);
+  if (*amount.number > Spacing::kMax) {
+    return std::string(letter) + " is at most " + std::to_string(Spacing::kMax);
   }
   return {};
 }
@@ -94,10 +94,12 @@ std::string policy_hint(const std::string& text, char quote) {
 }
 
 std::string policy_warning(const Policy& policy) {
-  if (policy.kind != PolicyKind::kDevice || policy.in_time || policy.n <= kManyLaunches) return {};
+  if (policy.kind != PolicyKind::kDevice || policy.spacing.is_time() ||
+      policy.spacing.count <= kManyLaunches)
+    return {};
   const std::string text = to_string(policy);
-  return text + " waits once in " + std::to_string(policy.n) + " launches; did you mean " + text +
-         "us (microseconds)?";
+  return text + " waits once in " + std::to_string(policy.spacing.count) +
+         " launches; did you mean " + text + "us (microseconds)?";
 }
 
 }  // namespace sluice::shm

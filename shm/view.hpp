@@ -9,9 +9,6 @@
 
 namespace sluice::shm {
 
-<<<<<<< HEAD
-/// A word of the board for gates.hpp: every access is sequentially consistent.
-=======
 /// How long a client whose gate has been closed since `since_ns` has been held: with work
 /// outstanding, under a policy that heeds the gate. 0 for an open gate (since_ns 0).
 inline std::uint64_t held_ns(const Slot& slot, std::uint64_t since_ns,
@@ -22,8 +19,7 @@ inline std::uint64_t held_ns(const Slot& slot, std::uint64_t since_ns,
   return now_ns > from ? now_ns - from : 0;
 }
 
-/// A word of the board as gates.hpp wants it: every access sequentially consistent.
->>>>>>> eae892c (shm: held time never goes back)
+/// A word of the board for gates.hpp: every access is sequentially consistent.
 class BoardWord {
  public:
   explicit BoardWord(Word& word) noexcept : word_(word) {}
@@ -58,14 +54,7 @@ class BoardView {
   void opened(int s) noexcept {
     Slot& opened_slot = slot(s);
     const std::uint64_t since = opened_slot.closed_since_ns.exchange(0);
-<<<<<<< HEAD
-    // Closed time counts only if the client had work outstanding.
-    if (since != 0 && is_active(opened_slot.job.load())) {
-      opened_slot.closed_ns.fetch_add(base::monotonic_ns() - since);
-    }
-=======
     opened_slot.closed_ns.fetch_add(held_ns(opened_slot, since, base::monotonic_ns()));
->>>>>>> eae892c (shm: held time never goes back)
     opened_slot.wake.fetch_add(1);
     if (opened_slot.waiters.load() != 0) base::futex_wake_all(opened_slot.wake);
   }
