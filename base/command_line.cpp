@@ -105,7 +105,7 @@ Check number(double min, double max) {
 Check one_of(std::vector<std::string> words) {
   return [words = std::move(words)](const std::string& text) {
     if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
-    return fmt::format("'{}' is none of {}", text, fmt::join(words, ", "));
+    return fmt::format("'{}' is not one of {}", text, fmt::join(words, ", "));
   };
 }
 

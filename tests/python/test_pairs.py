@@ -168,4 +168,4 @@ def test_wrong_names_are_usage_errors(capsys):
         with pytest.raises(SystemExit) as ended:
             cli.main(wrong)
         assert ended.value.code == 2
-    assert "is none of" in capsys.readouterr().err
+    assert "is not one of" in capsys.readouterr().err

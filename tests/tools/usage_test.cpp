@@ -60,11 +60,11 @@ TEST_F(Usage, Exec) {
                  "cannot name a session");
   }
   expect_error({"exec", "--priority", "0", "--gpu", "fake", "--", "true"}, 2,
-               "'fake' is none of real, sim");
+               "'fake' is not one of real, sim");
   expect_error({"exec", "--priority", "0", "--name", "a\nb", "--", "true"}, 2,
                "cannot name a client");
   expect_error({"exec", "--priority", "0", "--log-level", "trace", "--", "true"}, 2,
-               "'trace' is none of off, warn, info, debug");
+               "'trace' is not one of off, warn, info, debug");
   expect_error({"exec", "--prioritty", "0", "--", "true"}, 2,
                "unknown option --prioritty, did you mean '--priority'? See sluice exec --help");
   expect_error({"exec", "--prioritty=0", "--", "true"}, 2, "did you mean '--priority'?");

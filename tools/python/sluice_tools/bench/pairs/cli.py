@@ -38,7 +38,7 @@ def _list_of(known: tuple):
         names = [name.strip() for name in text.split(",")]
         for name in names:
             if name not in known:
-                raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(known)}")
+                raise argparse.ArgumentTypeError(f"'{name}' is not one of {', '.join(known)}")
         return names
 
     return read
