@@ -6,7 +6,9 @@
 
 #include <csignal>
 
+#include "base/pipe.hpp"
 #include "base/signal_fd.hpp"
+#include "tests/support/forked_child.hpp"
 
 namespace sluice::base {
 namespace {
@@ -44,30 +46,55 @@ TEST(StartChild, ChildDoesNotInheritBlockedSignals) {
 }
 
 TEST(StartChild, ChildDiesWithItsParent) {
-  // The grandchild prints its pid and would sleep; its parent, which started it, is SIGKILLed.
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  const pid_t parent = fork();
-  if (parent == 0) {
+  // The grandchild prints a line and would sleep. Its parent, which started it, is killed.
+  Pipe pipe;
+  test::ForkedChild parent([&] {
     ChildOptions options;
     options.args = {"/bin/sh", "-c", "echo up; exec sleep 60"};
-    options.stdout_fd = ends[1];
+    options.stdout_fd = pipe.write.get();
     options.signal_when_we_die = SIGKILL;
     static_cast<void>(start_child(options));
-    close(ends[0]);
-    close(ends[1]);
-    pause();
-    _exit(0);
-  }
-  close(ends[1]);
+    pipe.write.reset();
+    return pause();
+  });
+  pipe.write.reset();
   char text[8] = {};
-  ASSERT_EQ(read(ends[0], text, sizeof(text)), 3);
-  kill(parent, SIGKILL);
-  waitpid(parent, nullptr, 0);
-  // The pipe hangs up when the grandchild, the last one to hold it, is gone.
-  pollfd hang_up{ends[0], 0, 0};
+  ASSERT_EQ(read(pipe.read.get(), text, sizeof(text)), 3);
+  parent.signal(SIGKILL);
+  parent.wait();
+  // The pipe hangs up when the grandchild, the last process that has it open, is gone.
+  pollfd hang_up{pipe.read.get(), 0, 0};
   EXPECT_EQ(poll(&hang_up, 1, 20'000), 1);
-  close(ends[0]);
+}
+
+TEST(StartChild, ReadsFromTheGivenDescriptorInTheGivenFolder) {
+  Pipe in;
+  Pipe out;
+  ASSERT_EQ(write(in.write.get(), "pwd\n", 4), 4);
+  in.write.reset();
+  ChildOptions options;
+  options.args = {"/bin/sh"};
+  options.folder = "/";
+  options.stdin_fd = in.read.get();
+  options.stdout_fd = out.write.get();
+  int status = 0;
+  ASSERT_GT(waitpid(start_child(options), &status, 0), 0);
+  char text[8] = {};
+  EXPECT_EQ(read(out.read.get(), text, sizeof(text)), 2);
+  EXPECT_STREQ(text, "/\n");
+}
+
+// Prevents: a signal to the group of a child that goes to our own, because the child is not there.
+TEST(StartChild, AGroupOfItsOwnIsThereAtOnce) {
+  ChildOptions options;
+  options.args = {"/bin/sleep", "60"};
+  options.own_group = true;
+  const pid_t child = start_child(options);
+  EXPECT_EQ(getpgid(child), child);
+  EXPECT_EQ(kill(-child, SIGKILL), 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(exit_code(status), 128 + SIGKILL);
 }
 
 }  // namespace

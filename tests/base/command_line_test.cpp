@@ -1,0 +1,65 @@
+#include "base/command_line.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+namespace sluice::base {
+namespace {
+
+class CommandLine : public testing::Test {
+ protected:
+  CommandLine() { add_session_option(app_, session_); }
+  ~CommandLine() override { unsetenv("SLUICE_SESSION"); }
+
+  /// The exit code with which the program would end, or nothing. What it prints goes to err_.
+  std::optional<int> parse(std::vector<const char*> args) {
+    args.insert(args.begin(), "program");
+    testing::internal::CaptureStderr();
+    const auto code = base::parse(app_, static_cast<int>(args.size()), args.data());
+    err_ = testing::internal::GetCapturedStderr();
+    return code;
+  }
+
+  CLI::App app_{"A program", "program"};
+  std::string session_ = "default";
+  std::string err_;
+};
+
+TEST_F(CommandLine, AnOptionWinsOverItsVariable) {
+  setenv("SLUICE_SESSION", "variable", 1);
+  EXPECT_EQ(parse({}), std::nullopt);
+  EXPECT_EQ(session_, "variable");
+  EXPECT_EQ(parse({"--session", "option"}), std::nullopt);
+  EXPECT_EQ(session_, "option");
+  setenv("SLUICE_SESSION", "", 1);
+  EXPECT_EQ(parse({}), std::nullopt) << "as good as unset";
+}
+
+// Prevents: a bad variable that CLI11 passes over, so that the program uses the default.
+TEST_F(CommandLine, ABadVariableIsAUsageErrorOfOneLine) {
+  setenv("SLUICE_SESSION", "a/b", 1);
+  EXPECT_EQ(parse({}), kExitUsage);
+  EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+  EXPECT_NE(err_.find("'a/b' cannot name a session"), std::string::npos) << err_;
+  EXPECT_EQ(session_, "default");
+}
+
+TEST_F(CommandLine, WrongUsageIsOneLineThatNamesHelp) {
+  EXPECT_EQ(parse({"--sesion", "a"}), kExitUsage);
+  EXPECT_EQ(err_,
+            "program: unknown option --sesion, did you mean '--session'? See program --help\n");
+}
+
+TEST(RunProgram, EachErrorHasItsExitCode) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_program("p", [] { return 7; }), 7);
+  EXPECT_EQ(run_program("p", []() -> int { throw UsageError("wrong"); }), kExitUsage);
+  EXPECT_EQ(run_program("p", []() -> int { throw RunError("failed"); }), kExitFailed);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "p: wrong\np: failed\n");
+}
+
+}  // namespace
+}  // namespace sluice::base
