@@ -1,11 +1,11 @@
 """The GPU time of stream waits: kernels of 20 us back to back, with and without waits between them.
 
-    python3 tests/real_gpu/wait_cost.py [--json]
+    python3 tests/real_gpu/wait_cost.py [--json] [--rounds N]
 
 Runs without Sluice, on words whose condition is always true. Measures a stream and one CUDA graph;
 page-locked host memory, which contains the board, and GPU memory; one wait, two waits (for slack and for
 the gate, in front of a long launch while jobs are announced), and two waits in one batch. Prints the
-additional us per kernel: median and range of 15 rounds of 400. Needs torch with an NVIDIA GPU.
+additional us per kernel: median and range of N (15) rounds of 400. Needs torch with an NVIDIA GPU.
 """
 
 import ctypes
@@ -18,7 +18,8 @@ import torch
 if not torch.cuda.is_available():
     sys.exit("wait_cost.py: torch finds no NVIDIA GPU")
 
-_ROUNDS, _KERNELS = 15, 400
+_ROUNDS = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else 15
+_KERNELS = 400
 _KERNEL_CYCLES = 40_000  # about 20 us
 _GEQ, _EQ = 0, 1  # CU_STREAM_WAIT_VALUE_*
 _WAIT_64 = 4      # CU_STREAM_MEM_OP_WAIT_VALUE_64
