@@ -1,5 +1,8 @@
 """Wrong usage of the commands that argparse reads: one line that says where help is, exit code 2."""
 
+import subprocess
+import sys
+
 import pytest
 from sluice_tools.bench import cli as bench
 from sluice_tools.models import cli as models
@@ -19,3 +22,13 @@ def test_one_line(cli, capsys, monkeypatch):
     assert ended.value.code == 2
     assert line.startswith(f"{command}: ") and line.endswith(f"; see {command} --help\n"), line
     assert line.count("\n") == 1
+
+
+# Prevents: a command that measures without packages, and ends where they are missing.
+@pytest.mark.parametrize("command", ["bench", "compare", "demo", "models", "parse", "report", "sweep", "trace"])
+def test_help_needs_no_packages(command):
+    hide = f"import sys; sys.path[:] = {sys.path}; sys.modules |= dict.fromkeys(('numpy', 'pandas', 'plotly', 'jinja2', 'torch'));"
+    run = f"from sluice_tools.{command}.cli import main; sys.argv = ['sluice', '--help']; sys.exit(main())"
+    result = subprocess.run([sys.executable, "-c", f"{hide} {run}"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(f"usage: sluice {command}")

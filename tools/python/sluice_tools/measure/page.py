@@ -4,7 +4,6 @@ from pathlib import Path
 
 from sluice_tools.errors import run_error
 from sluice_tools.measure import table
-from sluice_tools.measure.figure import tradeoff
 from sluice_tools.measure.summary import Entry
 
 PACKAGES = ("numpy", "plotly", "jinja2")
@@ -16,6 +15,7 @@ def write(file: Path, command: str, title: str, kinds: list, entries: list[Entry
 
     answers: sentences, the most important first. Raises CommandError if the page cannot be written.
     """
+    from sluice_tools.measure.figure import tradeoff
     from sluice_tools.report import page
 
     kind = ", simulated" if any("imulated" in text for text, _ in kinds) else ""
