@@ -260,6 +260,9 @@ def test_the_largest_t_at_the_lowest_latency_is_chosen(tmp_path):
         "For p99 <= 3 × alone: T = 1000 us (best effort keeps 90 %).")
     assert "No measured T keeps p99 <= 1 ms; device:100us comes nearest" in verdict.choose_spacing(
         entries, verdict.parse_target("p99=1ms"))
+    # Prevents: best effort is slowed down for a target that is kept without Sluice.
+    assert verdict.choose_spacing(entries, target, entries[-1]) == (
+        "p99 <= 3 × alone is kept without gating (best effort keeps 90 %): use policy none.")
 
 
 @pytest.mark.parametrize("text, limit, relative", [

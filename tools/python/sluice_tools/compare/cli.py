@@ -143,7 +143,7 @@ def answers(options, entries: list[Entry]) -> list[str]:
     if BARE in by_cell:
         judged = [policy for policy in dict.fromkeys((DEFAULT, *options.policies)) if policy in by_cell]
         found += [verdict.judge(by_cell[BARE], by_cell[policy]) for policy in judged[:1]]
-    return [text for text in (*found, verdict.choose_spacing(entries, options.wanted)) if text]
+    return [text for text in (*found, verdict.choose_spacing(entries, options.wanted, by_cell.get(BARE))) if text]
 
 
 def _about(name: str, options, mode: str) -> list[str]:

@@ -9,6 +9,7 @@ from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, middle
 HEAD = ("condition", "jobs", "p50 ms", "× alone", "p99 ms", "× alone", "best effort", "of ideal")
 _COLUMNS = 100
 _RANGE = re.compile(r" \[[^\]]*\]")
+_RANGES = (7, 2, 6, 4)  # the columns that have ranges; the first loses its own first
 _LEFT = 1  # columns that are aligned to the left
 LEGEND = (
     "Latency is that of the critical client's jobs. best effort: speed of the best-effort client, "
@@ -105,8 +106,10 @@ def text(entries: list[Entry]) -> str:
     for key, block in blocks(entries):
         rows = [HEAD, *map(cells, block)]
         drawn = _columns(rows)
-        if max(map(len, drawn)) > _COLUMNS:
-            drawn = _columns([tuple(_RANGE.sub("", text) for text in row) for row in rows])
+        for column in _RANGES:
+            if max(map(len, drawn)) > _COLUMNS:
+                rows = [(*row[:column], _RANGE.sub("", row[column]), *row[column + 1:]) for row in rows]
+                drawn = _columns(rows)
         lines += [*filter(None, [_title(key)]), *drawn, ""]
     return "\n".join(lines)
 

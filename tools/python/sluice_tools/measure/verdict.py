@@ -88,9 +88,13 @@ def spacing_us(entry: Entry) -> int | None:
     return int(found[1]) if found else None
 
 
-def choose_spacing(entries: list[Entry], target: Target | None) -> str:
-    """Which T to take: the largest that keeps the target; without one, the largest whose latency is
-    within the spread of the best. Empty where fewer than two values of T were measured."""
+def choose_spacing(entries: list[Entry], target: Target | None, bare: Entry | None = None) -> str:
+    """Which T to take: none if the target is kept without gating, else the largest that keeps it;
+    without a target, the largest whose latency is within the spread of the best. Empty where fewer
+    than two values of T were measured."""
+    if target and bare and bare.fewest_jobs >= ENOUGH_TO_JUDGE and target.values(bare):
+        if max(target.values(bare)) <= target.limit:
+            return f"{target.text()} is kept without gating{_kept(bare)}: use policy none."
     spaced = sorted((entry for entry in entries if spacing_us(entry)), key=spacing_us)
     if len(spaced) < 2 or min(entry.fewest_jobs for entry in spaced) < ENOUGH_TO_JUDGE:
         return ""
