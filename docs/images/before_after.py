@@ -84,15 +84,17 @@ def main(folder: Path, target: Path) -> None:
     longest = max(end - begin for begin, end, _ in
                   (_median_job(max(run.clients, key=lambda client: client.priority)) for _, run in panels))
     window_ns = longest + 2 * _BEFORE_MS * 1e6
-    height = _TOP + 2 * _PANEL + 28
+    height = _TOP + 2 * _PANEL + 40
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
              f'height="{height}" font-family="system-ui, sans-serif" font-size="13">',
              "<title>One critical job next to training, without gating and with it</title>",
              f'<rect width="{_WIDTH}" height="{height}" rx="8" fill="#ffffff"/>']
     for number, (title, run) in enumerate(panels):
         parts += _panel(_TOP + number * _PANEL, title, run, window_ns)
-    parts.append(_text(_LEFT, height - 14, f"{about['server']} next to {about['training']}. {about['gpu']}. "
-                       "Bars: kernels on the GPU.", 'font-size="12"', _FAINT))
+    notes = (f"{about['gpu']}: {about['server']}, next to {about['training']}.",
+             "Bars are kernels on the GPU. The default also predicts regular jobs, so training stops just before.")
+    for line, note in enumerate(notes):
+        parts.append(_text(_LEFT, height - 30 + 17 * line, note, 'font-size="12"', _FAINT))
     target.write_text("\n".join([*parts, "</svg>"]) + "\n")
     print(f"{target}: {target.stat().st_size // 1024} KB")
 
