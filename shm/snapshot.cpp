@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <tuple>
 
 #include "base/uuid.hpp"
 #include "shm/entry_names.hpp"
@@ -104,7 +105,15 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   return client;
 }
 
+auto place_of(const ClientSnapshot& client) {
+  return std::tuple(client.device, -client.priority, client.pid);
+}
+
 }  // namespace
+
+bool same_client(const ClientSnapshot& a, const ClientSnapshot& b) {
+  return a.slot == b.slot && a.generation == b.generation && a.pid == b.pid;
+}
 
 Snapshot take_snapshot(const Board& board, std::uint64_t now_ns) {
   Snapshot snapshot;
@@ -127,6 +136,9 @@ Snapshot take_snapshot(const Board& board, std::uint64_t now_ns) {
     if (SlotInfo::unpack(word).state == SlotState::kFree) return;
     snapshot.clients.push_back(read_client(board, index, now_ns));
   });
+  std::stable_sort(
+      snapshot.clients.begin(), snapshot.clients.end(),
+      [](const ClientSnapshot& a, const ClientSnapshot& b) { return place_of(a) < place_of(b); });
   return snapshot;
 }
 

@@ -64,6 +64,9 @@ struct ClientSnapshot {
   std::vector<EntrySnapshot> entries;    ///< Entries with at least one launch.
 };
 
+/// Whether two snapshots are of the same process in the same slot.
+[[nodiscard]] bool same_client(const ClientSnapshot& a, const ClientSnapshot& b);
+
 struct DeviceSnapshot {
   int index = 0;  ///< Index on the board.
   std::string name;
@@ -79,7 +82,7 @@ struct Snapshot {
   std::uint32_t controller_starts = 0;
   std::uint64_t max_hold_ns = 0;
   std::vector<DeviceSnapshot> devices;
-  std::vector<ClientSnapshot> clients;
+  std::vector<ClientSnapshot> clients;  ///< By device, priority (highest first) and pid.
 };
 
 /// Reads `board`. `now_ns` is the time from which ages are computed.

@@ -1,9 +1,12 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string>
 
+#include "shm/client_name.hpp"
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
 
@@ -23,15 +26,23 @@ class BoardTest : public testing::Test {
     std::strcpy(board_->devices[0].name.data(), "Some GPU");
   }
 
+  /// The client has the name that the interposer would choose for the command.
   shm::Slot& add_client(int index, int priority, const char* command) {
     shm::Slot& client = slot(index);
     client.pid.store(static_cast<std::uint32_t>(100 + index));
     std::strncpy(client.command.data(), command, client.command.size());
+    std::string arguments(command);
+    std::replace(arguments.begin(), arguments.end(), ' ', '\0');
+    set_name(client, shm::client_name(arguments));
     client.policy.store(shm::kDefaultPolicy.pack());
     client.requested_policy.store(shm::kDefaultPolicy.pack());
     set_state(index, shm::SlotState::kLive, priority);
     board_->used.fetch_or(shm::bit(index));
     return client;
+  }
+
+  static void set_name(shm::Slot& client, const std::string& name) {
+    std::strncpy(client.name.data(), name.c_str(), client.name.size() - 1);
   }
 
   void set_state(int index, shm::SlotState state, int priority) {

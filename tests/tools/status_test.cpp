@@ -46,7 +46,7 @@ TEST_F(Status, KnowsADesertedBoardFromOneWithoutAController) {
   set_state(0, shm::SlotState::kFailedOpen, 0);
   shm::Snapshot beating = snapshot();
   EXPECT_TRUE(somebody_is_left(beating, [](std::uint32_t) { return false; }));
-  EXPECT_EQ(beating.clients[1].state, shm::SlotState::kLive) << "a controller buries the dead";
+  EXPECT_EQ(beating.clients[0].state, shm::SlotState::kLive) << "a controller buries the dead";
   board_->heartbeat_ns.store(kNow - 3000 * kMs);
   shm::Snapshot silent = snapshot();
   EXPECT_TRUE(somebody_is_left(silent, [](std::uint32_t pid) { return pid == 7; }));
@@ -64,11 +64,11 @@ TEST_F(Status, SaysWhyAClientWaits) {
   add_client(0, 0, "python train.py");
   add_client(3, 100, "python serve.py");
   hold(3, 0, kNow - 12 * kMs);
-  expect_says(text(), "held for 12 ms by pid 103 (priority 100, python serve.py)");
-  expect_says(text(), "active 12 ms");
+  expect_says(text(), "held for 12 ms by pid 103 (priority 100, serve.py)");
+  expect_says(text(), "active 12ms");
   add_client(62, 101, "other");
   hold(62, 0, kNow - 12 * kMs);
-  expect_says(text(), "python serve.py) and pid 162 (priority 101, other)");
+  expect_says(status_text(snapshot(), "s", 100), "serve.py) and pid 162 (priority 101, other)");
 }
 
 // A gate that a holder closed just before its client failed open is no reason for anything.
@@ -114,24 +114,47 @@ TEST_F(Status, NamesEveryState) {
   expect_says(text(), "no clients");
 }
 
-// Two workers of a run differ behind the name of their program.
-TEST_F(Status, CommandsAreCutToTheColumnsThereAre) {
+// Prevents: workers of a run that look alike because their commands are cut where they differ.
+TEST_F(Status, AtEightyColumnsEveryClientIsKnownByItsName) {
   const std::string command = "sluice-worker-torch --name critical /tmp/run/experiment.json";
-  add_client(0, 0, command.c_str());
-  const auto row = [&](std::size_t columns) {
-    std::istringstream lines(status_text(snapshot(), "s", columns));
-    std::string line;
-    while (std::getline(lines, line) && line.find("sluice-worker") == std::string::npos) {
-    }
-    return line;
-  };
-  for (const std::size_t columns : {100U, 120U}) {
-    EXPECT_EQ(row(columns).size(), columns);
-    EXPECT_TRUE(row(columns).ends_with("...")) << row(columns);
-  }
-  EXPECT_EQ(row(40), row(100));
-  EXPECT_TRUE(row(1000).ends_with(command)) << row(1000);
-  expect_says(coverage_text(snapshot(), 1000), command);
+  set_name(add_client(0, 0, command.c_str()), "best_effort");
+  set_name(add_client(1, 2, command.c_str()), "most_critical");
+  set_name(add_client(2, 1, command.c_str()), "critical");
+  const std::string narrow = status_text(snapshot(), "s", 80);
+  expect_says(narrow, "HELD  NAME\n");
+  expect_says(narrow, "0us  most_critical\n");
+  EXPECT_LT(narrow.find("most_critical\n"), narrow.find(" critical\n")) << narrow;
+  EXPECT_LT(narrow.find(" critical\n"), narrow.find("best_effort\n")) << narrow;
+  EXPECT_EQ(narrow.find("sluice-worker"), std::string::npos) << narrow;
+  expect_says(status_text(snapshot(), "s", 120),
+              "best_effort    sluice-worker-torch --name critical /tmp/...\n");
+  expect_says(status_text(snapshot(), "s", 1000), "best_effort    " + command + "\n");
+  expect_says(coverage(), "(most_critical, priority 2, device:200us): 0 launches");
+}
+
+TEST_F(Status, ClientsAreByDeviceThenPriorityThenPid) {
+  add_client(0, 0, "a").pid.store(900);
+  add_client(1, 9, "b").info.store(shm::SlotInfo{shm::SlotState::kLive, 9, 1, 1}.pack());
+  add_client(2, 0, "c");
+  add_client(3, 1, "d");
+  std::vector<std::string> names;
+  for (const shm::ClientSnapshot& client : snapshot().clients) names.push_back(client.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"d", "c", "a", "b"}));
+}
+
+// Prevents: starvation without a word, where one client does not pace and another one does.
+TEST_F(Status, WarnsOfAClientThatRunsUngatedNextToOneThatPaces) {
+  const std::string warning = "^ runs ungated: clients that pace wait longer next to it";
+  add_client(0, 0, "a").policy.store(shm::Policy{}.pack());
+  slot(0).requested_policy.store(shm::Policy{}.pack());
+  EXPECT_EQ(text().find(warning), std::string::npos) << "nobody is next to it";
+  shm::Slot& other = add_client(1, 1, "b");
+  expect_says(text(), warning);
+  other.policy.store(shm::Policy{shm::PolicyKind::kGate, {}}.pack());
+  EXPECT_EQ(text().find(warning), std::string::npos) << "a gate on the host does not pace";
+  other.policy.store(shm::kDefaultPolicy.pack());
+  other.info.store(shm::SlotInfo{shm::SlotState::kLive, 1, 1, 1}.pack());
+  EXPECT_EQ(text().find(warning), std::string::npos) << "on another GPU";
 }
 
 // A held time that stood still while a client is held would hide the one case that matters.
@@ -140,9 +163,9 @@ TEST_F(Status, HeldTimeRunsOnDuringAHold) {
   add_client(1, 1, "b");
   client.job.store(1);
   client.closed_ns.store(100 * kMs);
-  EXPECT_EQ(snapshot().clients[0].held_total_ns, 100 * kMs);
+  EXPECT_EQ(snapshot().clients[1].held_total_ns, 100 * kMs);
   hold(1, 0, kNow - 50 * kMs);
-  EXPECT_EQ(snapshot().clients[0].held_total_ns, 150 * kMs);
+  EXPECT_EQ(snapshot().clients[1].held_total_ns, 150 * kMs);
 }
 
 // Prevents: a total that is 0 under policy none and comes back with the next policy.
@@ -153,7 +176,7 @@ TEST_F(Status, HeldTimeNeverGoesBack) {
   client.closed_ns.store(100 * kMs);
   hold(1, 0, kNow - 50 * kMs);
   client.policy.store(0);
-  const shm::ClientSnapshot none = snapshot().clients[0];
+  const shm::ClientSnapshot none = snapshot().clients[1];
   EXPECT_EQ(none.held_total_ns, 100 * kMs);
   EXPECT_TRUE(none.holders.empty()) << "nobody is held under policy none";
 }
@@ -184,7 +207,9 @@ TEST_F(Status, CoverageAddsUpAndNamesTheReasons) {
 TEST_F(Status, TellsWhatWasLearned) {
   shm::Slot& client = add_client(0, 0, "a");
   client.unknown_launches.store(12);
-  expect_says(text(), "12 launches of unknown length got a wait each");
+  expect_says(text(), "12 launches of unknown duration got a wait each");
+  client.unknown_launches.store(1);
+  expect_says(text(), " 1 launch of unknown duration");
   client.longest_launch_ns.store(1400 * 1000);
   client.ungated_graph_ns.store(72 * kMs);
   expect_says(text(), "longest launch 1.4 ms, as learned");
@@ -203,14 +228,14 @@ TEST_F(Status, JsonHoldsAllOfIt) {
   EXPECT_EQ(json["session"], "s");
   EXPECT_EQ(json["controller"]["pid"], 7);
   EXPECT_EQ(json["controller"]["alive"], true);
-  EXPECT_EQ(json["clients"][0]["state"], "held");
-  EXPECT_EQ(json["clients"][0]["held_by"][0]["pid"], 101);
-  EXPECT_EQ(json["clients"][0]["coverage"][0]["entry"], "cuLaunchKernel");
-  EXPECT_EQ(json["clients"][0]["coverage"][0]["gated"], 3);
-  EXPECT_EQ(json["clients"][0]["longest_ns"], 5);
-  EXPECT_EQ(json["clients"][0]["bare_graph_ns"], 6);
-  EXPECT_EQ(json["clients"][0]["unknown_launches"], 7);
-  EXPECT_EQ(json["clients"][1]["state"], "active");
+  EXPECT_EQ(json["clients"][1]["state"], "held");
+  EXPECT_EQ(json["clients"][1]["held_by"][0]["pid"], 101);
+  EXPECT_EQ(json["clients"][1]["coverage"][0]["entry"], "cuLaunchKernel");
+  EXPECT_EQ(json["clients"][1]["coverage"][0]["gated"], 3);
+  EXPECT_EQ(json["clients"][1]["longest_ns"], 5);
+  EXPECT_EQ(json["clients"][1]["bare_graph_ns"], 6);
+  EXPECT_EQ(json["clients"][1]["unknown_launches"], 7);
+  EXPECT_EQ(json["clients"][0]["state"], "active");
 }
 
 // The output is for a terminal: a long command or a full field must not break its lines.
@@ -230,8 +255,10 @@ TEST_F(Status, LinesFitATerminal) {
   }
   set_state(0, shm::SlotState::kLive, 0);
   hold(62, 0, kNow - 10 * kMs);
-  std::istringstream lines(text() + coverage());
+  std::istringstream lines(status_text(snapshot(), "s", 100) + coverage());
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;
+  std::istringstream narrow(text());
+  for (std::string line; std::getline(narrow, line);) EXPECT_LE(line.size(), 80U) << line;
 }
 
 }  // namespace

@@ -93,6 +93,30 @@ TEST_F(TopTerminal, ShowsMoreInALargerTerminal) {
   EXPECT_EQ(terminal.finish(), 0);
 }
 
+TEST_F(TopTerminal, ChangesThePolicyOfAClient) {
+  need_curses();
+  if (IsSkipped()) return;
+  Process program(sluice_command(
+      {"exec", "--gpu", "sim", "--priority", "0", "--name", "my job", "--", SLUICE_TEST_CLIENT}));
+  ASSERT_EQ(program.read_line(), "ok");
+  program.write_line("launch 1000");
+  ASSERT_EQ(program.read_line(), "ok");
+  Terminal terminal(top());
+  ASSERT_TRUE(terminal.shows("my job")) << terminal.written();
+  terminal.type("p");
+  ASSERT_TRUE(terminal.shows("policy of my job")) << terminal.written();
+  terminal.type("gate\r");
+  EXPECT_TRUE(terminal.shows("policy device:200us -> gate")) << terminal.written();
+  terminal.type("?");
+  EXPECT_TRUE(terminal.shows("select a client"));
+  terminal.type("x\x1bOB");
+  EXPECT_TRUE(terminal.shows("my job")) << "the key of an arrow is no Escape";
+  terminal.type("q");
+  EXPECT_EQ(terminal.finish(), 0);
+  EXPECT_NE(sluice({"status", "--json"}).out.find("\"requested_policy\": \"gate\""),
+            std::string::npos);
+}
+
 TEST_F(TopTerminal, SurvivesTheEndOfItsSessionAndFindsTheNext) {
   need_curses();
   if (IsSkipped()) return;

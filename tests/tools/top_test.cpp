@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "tests/support/board_test.hpp"
+#include "tools/common/text.hpp"
 #include "tools/top/frame.hpp"
 #include "tools/top/json.hpp"
-#include "tools/top/text.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -107,10 +107,10 @@ TEST_F(Top, TheHeldShareStaysAShare) {
   const shm::Snapshot before = at(kNow - 500 * kMs);
   client.job.store(1);
   const View now_active = make_view(before, at(kNow));
-  EXPECT_DOUBLE_EQ(now_active.rates[0].held_share, 1);
+  EXPECT_DOUBLE_EQ(now_active.rates[1].held_share, 1);
   const shm::Snapshot active = at(kNow);
   client.job.store(2);
-  EXPECT_DOUBLE_EQ(make_view(active, at(kNow + 500 * kMs)).rates[0].held_share, 0);
+  EXPECT_DOUBLE_EQ(make_view(active, at(kNow + 500 * kMs)).rates[1].held_share, 0);
 }
 
 TEST_F(Top, PercentilesAreOfTheJobsThereWere) {
@@ -132,14 +132,157 @@ TEST_F(Top, ShowsWhoIsHeldByWhom) {
   add_client(4, 7, "other");
   hold(3, 0, kNow - 12 * kMs);
   const std::string picture = text();
-  expect_says(picture, "session s, 3 clients");
+  expect_says(picture, "session s, 3 clients\n");
   expect_says(picture, "controller pid 7, heartbeat 5 ms ago");
   expect_says(line_of(picture, 100), "held 12ms    103 ");
   expect_says(line_of(picture, 103), "active 12ms");
   EXPECT_LT(picture.find("  103 "), picture.find("  104 ")) << "not by priority:\n" << picture;
   hold(4, 0, kNow - 12 * kMs);
   expect_says(line_of(text(), 100), "103+");
-  expect_says(line_of(text({130, 0}), 100), "103+ python serve.py");
+  expect_says(line_of(text({130, 0}), 100), "103+ serve.py");
+}
+
+// The selected client, or -1.
+int selected_pid(const Controls& controls, const View& view) {
+  const auto row = controls.selected(view);
+  if (!row) return -1;
+  return static_cast<int>(view.now.clients[controls.rows(view)[*row]].pid);
+}
+
+void type(Controls& controls, const View& view, const std::string& keys) {
+  for (const char key : keys) EXPECT_EQ(controls.press(key, view), Controls::Action::kNone) << key;
+}
+
+TEST_F(Top, SortsByWhatTheUserChooses) {
+  slot(0).entries[0][shm::Count::kGated].store(5);
+  add_client(0, 0, "b").attached_ns.store(kNow - 1000 * kMs);
+  add_client(1, 1, "c").closed_ns.store(400 * kMs);
+  slot(1).attached_ns.store(kNow - 1000 * kMs);
+  add_client(2, 2, "a");
+  set_recent(0, 9);
+  set_recent(2, 3);
+  const View seen = make_view(std::nullopt, at(kNow));
+  const auto names = [&](Sort sort) {
+    std::string text;
+    for (const std::size_t i : rows_of(seen, sort, "")) text += seen.now.clients[i].name;
+    return text;
+  };
+  EXPECT_EQ(names(Sort::kPriority), "acb");
+  EXPECT_EQ(names(Sort::kName), "abc");
+  EXPECT_EQ(names(Sort::kHeld), "cab");
+  EXPECT_EQ(names(Sort::kLaunches), "bac");
+  EXPECT_EQ(names(Sort::kP99), "bac");
+  Controls controls;
+  for (int presses = 0; presses < 5; ++presses) type(controls, seen, "s");
+  EXPECT_EQ(controls.sort(), Sort::kPriority) << "the keys go round";
+  type(controls, seen, "s");
+  expect_says(plain_text(make_frame(seen, "s", {}, controls)), "3 clients, by name\n");
+}
+
+TEST_F(Top, TheFilterTakesNamesCommandsAndPids) {
+  add_client(0, 0, "python train.py");
+  add_client(3, 100, "python serve.py --port 8");
+  Controls controls;
+  for (const char* text : {"serve", "--port", "103"}) {
+    type(controls, view(), "/" + std::string(text) + "\n");
+    const std::string picture = plain_text(make_frame(view(), "s", {}, controls));
+    expect_says(picture, "2 clients, 1 with '" + std::string(text) + "'\n");
+    EXPECT_FALSE(line_of(picture, 103).empty());
+    EXPECT_TRUE(line_of(picture, 100).empty()) << picture;
+    type(controls, view(), "f\x1b");
+    EXPECT_EQ(controls.rows(view()).size(), 2U) << "Escape shows all again";
+  }
+  type(controls, view(), "fqs?px\x7f");
+  expect_says(plain_text(make_frame(view(), "s", {}, controls)), "filter: qs?p_\n");
+}
+
+// Prevents: the policy of another client changed because the rows have moved under the cursor.
+TEST_F(Top, TheSelectionStaysWithItsClient) {
+  add_client(0, 0, "a");
+  add_client(1, 5, "b");
+  add_client(2, 9, "c");
+  Controls controls;
+  EXPECT_EQ(selected_pid(controls, view()), -1);
+  for (const int pid : {102, 101, 100, 100}) {
+    controls.press(kDown, view());
+    EXPECT_EQ(selected_pid(controls, view()), pid);
+  }
+  controls.press(kUp, view());
+  set_state(1, shm::SlotState::kLive, 200);
+  EXPECT_EQ(selected_pid(controls, view()), 101) << "now the first row";
+  EXPECT_EQ(controls.selected(view()), 0U);
+  expect_says(plain_text(make_frame(view(), "s", {}, controls)), "pid 101: b\n");
+  slot(1).info.store(shm::SlotInfo{shm::SlotState::kLive, 200, 0, 2}.pack());
+  EXPECT_EQ(selected_pid(controls, view()), -1) << "another process in the slot";
+  // A small terminal shows the selected row.
+  for (int presses = 0; presses < 3; ++presses) controls.press(kDown, view());
+  const Frame small = make_frame(view(), "s", {80, 8}, controls);
+  EXPECT_TRUE(std::any_of(small.begin(), small.end(), [](const Line& line) {
+    return line.selected && line.text.starts_with("  100 ");
+  })) << plain_text(small);
+}
+
+TEST_F(Top, AsksForThePolicyOfTheSelectedClient) {
+  add_client(0, 0, "a");
+  add_client(1, 5, "b");
+  Controls controls;
+  controls.press('p', View{});
+  EXPECT_TRUE(controls.lines().empty()) << "there is no client to ask about";
+  controls.press(kDown, view());
+  controls.press(kDown, view());
+  type(controls, view(), "pqate");
+  const std::string question = "policy of a, pid 100 (now device:200us): qate_";
+  expect_says(plain_text(make_frame(view(), "s", {}, controls)), question);
+  EXPECT_EQ(controls.press(kEnter, view()), Controls::Action::kNone);
+  EXPECT_EQ(controls.lines()[0], question) << "an error asks again";
+  expect_says(controls.lines()[1], "'qate' is not a policy");
+  type(controls, view(), "\x7f\x7f\x7f\x7fgate");
+  EXPECT_EQ(controls.press(kEnter, view()), Controls::Action::kSetPolicy);
+  EXPECT_EQ(controls.policy(), "gate");
+  EXPECT_EQ(controls.client().pid, 100U);
+  controls.say("done");
+  EXPECT_EQ(controls.lines(), std::vector<std::string>{"done"});
+  controls.press(kNoKey, view());
+  EXPECT_EQ(controls.lines().size(), 1U) << "a resize is no key";
+  type(controls, view(), "pg\x1b");
+  EXPECT_TRUE(controls.lines().empty());
+  EXPECT_EQ(controls.press('q', view()), Controls::Action::kQuit);
+}
+
+TEST_F(Top, HelpShowsTheKeysUntilTheNextKey) {
+  add_client(0, 0, "a");
+  Controls controls;
+  type(controls, view(), "?");
+  const std::string help = plain_text(make_frame(view(), "s", {}, controls));
+  for (const char* word : {"up, down ", "p  ", "s  ", "f or /", "q, Ctrl-C"})
+    expect_says(help, word);
+  EXPECT_TRUE(line_of(help, 100).empty());
+  type(controls, view(), "p");
+  EXPECT_FALSE(line_of(plain_text(make_frame(view(), "s", {}, controls)), 100).empty());
+  EXPECT_TRUE(controls.lines().empty()) << "the key that leaves does nothing else";
+}
+
+TEST_F(Top, TotalsAreOfBestEffortAndOfCriticalClients) {
+  expect_says(text(), "best effort held -, critical p99 -\n");
+  for (int index = 0; index < 2; ++index) {
+    add_client(index, 0, "a").attached_ns.store(kNow - 1000 * kMs);
+    set_recent(index, 64);
+  }
+  slot(1).closed_ns.store(500 * kMs);
+  add_client(2, 1, "b");
+  add_client(3, 2, "c");
+  set_recent(2, 5);
+  set_recent(3, 2);
+  const View seen = make_view(std::nullopt, at(kNow));
+  expect_says(plain_text(make_frame(seen, "s", {})), "best effort held 25%, critical p99 4.96ms\n");
+}
+
+TEST_F(Top, HistoryIsShownWhereThereIsRoom) {
+  add_client(0, 0, "a");
+  for (const std::uint64_t ms : {7U, 1U, 3U, 5U, 7U, 0U}) slot(0).job_times.add(ms * kMs);
+  expect_says(line_of(text({120, 0}), 100), " 6 #.-+#_           a");
+  expect_says(text({100, 0}), "HISTORY");
+  EXPECT_EQ(text().find("HISTORY"), std::string::npos);
 }
 
 TEST_F(Top, SaysWhatIsWrongBelowTheClients) {
@@ -181,7 +324,9 @@ TEST_F(Top, At80ColumnsEverythingOfAClientIsThere) {
   add_client(0, 0, "python train.py");
   board_->used.store(1);
   const std::string usual = text();
-  for (const char* title : {"P50", " N COMMAND", "python "}) expect_says(usual, title);
+  for (const char* title : {"P50", " N NAME", "train.py"}) expect_says(usual, title);
+  set_name(slot(0), "most_critical");
+  expect_says(text(), "most_critical");
 }
 
 TEST_F(Top, JsonHoldsTheRatesToo) {
@@ -191,12 +336,12 @@ TEST_F(Top, JsonHoldsTheRatesToo) {
   const auto json = nlohmann::json::parse(top_json(view(), "s"));
   EXPECT_EQ(json["session"], "s");
   EXPECT_EQ(json["span_ns"], 500 * kMs);
-  EXPECT_EQ(json["clients"][0]["recent_jobs"]["n"], 0);
-  EXPECT_TRUE(json["clients"][0]["recent_jobs"]["p50_ns"].is_null());
-  EXPECT_EQ(json["clients"][1]["recent_jobs"]["p50_ns"], 2 * kMs);
-  EXPECT_EQ(json["clients"][1]["launches_per_s"], 0);
-  EXPECT_EQ(json["clients"][1]["held_share"], 0);
-  EXPECT_EQ(json["clients"][1]["policy"], "device:200us");
+  EXPECT_EQ(json["clients"][1]["recent_jobs"]["n"], 0);
+  EXPECT_TRUE(json["clients"][1]["recent_jobs"]["p50_ns"].is_null());
+  EXPECT_EQ(json["clients"][0]["recent_jobs"]["p50_ns"], 2 * kMs);
+  EXPECT_EQ(json["clients"][0]["launches_per_s"], 0);
+  EXPECT_EQ(json["clients"][0]["held_share"], 0);
+  EXPECT_EQ(json["clients"][0]["policy"], "device:200us");
 }
 
 // A number that is wider than its column would push the others aside.
@@ -217,6 +362,17 @@ TEST(TopText, NumbersKeepToTheirWidth) {
   EXPECT_EQ(coarse_duration(1'230'000), "1.2ms");
   EXPECT_EQ(short_number(0.5), "0.5");
   EXPECT_EQ(short_number(12'345), "12.3k");
+}
+
+TEST(TopText, BarsAreOfTheLastValues) {
+  EXPECT_EQ(sparkline({}, 4), "");
+  EXPECT_EQ(sparkline({0, 0}, 4), "__");
+  EXPECT_EQ(sparkline({100, 7, 1, 3}, 3), "#.-");
+}
+
+TEST(TopText, OneIsNotPlural) {
+  EXPECT_EQ(counted(0, "launch", "launches"), "0 launches");
+  EXPECT_EQ(counted(1, "launch", "launches"), "1 launch");
 }
 
 TEST(TopText, WhatCannotBePrintedCannotBreakTheScreen) {

@@ -19,9 +19,9 @@ bool lives(const shm::ClientSnapshot& client) {
          client.state == shm::SlotState::kFailedOpen;
 }
 
-Clients those(const shm::Snapshot& snapshot, const Which& which) {
+Clients those(const Clients& clients, const Which& which) {
   Clients found;
-  std::copy_if(snapshot.clients.begin(), snapshot.clients.end(), std::back_inserter(found), which);
+  std::copy_if(clients.begin(), clients.end(), std::back_inserter(found), which);
   return found;
 }
 
@@ -38,25 +38,26 @@ std::optional<std::uint32_t> number_in(std::string_view text) {
   return number;
 }
 
+/// One client a line.
 std::string list_of(const Clients& clients) {
   std::string text;
   for (const shm::ClientSnapshot& client : clients) {
-    text += (text.empty() ? "" : "; ") + describe(client);
+    text += "\n  " + describe(client) + ": " + client.command;
   }
   return text;
 }
 
-/// Whether `text` stands in the command as one or more whole words, or as the end of a path.
-bool holds_whole(const std::string& command, const std::string& text) {
-  for (auto at = command.find(text); at != std::string::npos; at = command.find(text, at + 1)) {
+/// Whether `field` contains `text` as one or more whole words, or as the end of a path.
+bool has_whole(const std::string& field, const std::string& text) {
+  for (auto at = field.find(text); at != std::string::npos; at = field.find(text, at + 1)) {
     const std::size_t end = at + text.size();
-    const bool begins = at == 0 || command[at - 1] == ' ' || command[at - 1] == '/';
-    if (begins && (end == command.size() || command[end] == ' ')) return true;
+    const bool begins = at == 0 || field[at - 1] == ' ' || field[at - 1] == '/';
+    if (begins && (end == field.size() || field[end] == ' ')) return true;
   }
   return false;
 }
 
-/// All that `text` could mean, in whatever way.
+/// All clients that `text` could mean.
 Clients candidates(const shm::Snapshot& snapshot, const std::string& text) {
   const auto pid_is = [](std::uint32_t pid) {
     return [pid](const shm::ClientSnapshot& client) { return client.pid == pid; };
@@ -67,51 +68,51 @@ Clients candidates(const shm::Snapshot& snapshot, const std::string& text) {
   };
   const std::string_view view = text;
   if (view.starts_with("pid:")) {
-    if (const auto pid = number_in(view.substr(4))) return those(snapshot, pid_is(*pid));
+    if (const auto pid = number_in(view.substr(4))) return those(snapshot.clients, pid_is(*pid));
   }
   if (view.starts_with("slot:")) {
-    if (const auto slot = number_in(view.substr(5))) return those(snapshot, slot_is(*slot));
+    if (const auto slot = number_in(view.substr(5))) return those(snapshot.clients, slot_is(*slot));
   }
-  // Nothing else: a number is most likely a pid, and one that has just gone must not be found in
-  // the command of another.
-  if (const auto pid = number_in(text)) return those(snapshot, pid_is(*pid));
-  return those(snapshot, [&](const shm::ClientSnapshot& client) {
-    return client.command.find(text) != std::string::npos;
+  // A number is a pid and nothing else: the pid of a process that has just ended must not be found
+  // in the command of another.
+  if (const auto pid = number_in(text)) return those(snapshot.clients, pid_is(*pid));
+  return those(snapshot.clients, [&](const shm::ClientSnapshot& client) {
+    return client.name.find(text) != std::string::npos ||
+           client.command.find(text) != std::string::npos;
   });
 }
 
 }  // namespace
 
 std::string describe(const shm::ClientSnapshot& client) {
-  return "pid " + std::to_string(client.pid) + ", slot " + std::to_string(client.slot) + " (" +
-         client.command + ")";
+  return client.name + " (pid " + std::to_string(client.pid) + ", slot " +
+         std::to_string(client.slot) + ")";
 }
 
 std::vector<shm::ClientSnapshot> choose_clients(const shm::Snapshot& snapshot,
                                                 const std::string& text) {
   if (text.empty()) throw base::UsageError("no client is named by ''");
   const Clients found = candidates(snapshot, text);
-  Clients living;
-  std::copy_if(found.begin(), found.end(), std::back_inserter(living), lives);
+  const Clients living = those(found, lives);
   if (found.empty()) {
-    const Clients all = those(snapshot, lives);
-    throw base::UsageError("no client '" + text + "' in this session; " +
-                           (all.empty() ? "it has none" : "there are: " + list_of(all)));
+    const Clients all = those(snapshot.clients, lives);
+    throw base::UsageError("no client '" + text + "' in this session" +
+                           (all.empty() ? "; it has none" : "; there are:" + list_of(all)));
   }
-  if (living.empty()) {
-    throw base::UsageError("client '" + text + "' has ended: " + list_of(found));
+  if (living.empty()) throw base::UsageError("client '" + text + "' has ended:" + list_of(found));
+  if (of_one_process(living)) return living;
+  // The most exact match wins: a client named "critical" is found next to "most_critical", and
+  // train.py next to pretrain.py.
+  const Which named = [&](const auto& client) { return client.name == text; };
+  const Which whole = [&](const auto& client) {
+    return has_whole(client.name, text) || has_whole(client.command, text);
+  };
+  for (const Which& exact : {named, whole}) {
+    const Clients chosen = those(living, exact);
+    if (!chosen.empty() && of_one_process(chosen)) return chosen;
   }
-  if (!of_one_process(living)) {
-    // "critical" names that worker beside one called most_critical, and train.py not pretrain.py.
-    Clients whole;
-    std::copy_if(
-        living.begin(), living.end(), std::back_inserter(whole),
-        [&](const shm::ClientSnapshot& client) { return holds_whole(client.command, text); });
-    if (!whole.empty() && of_one_process(whole)) return whole;
-    throw base::UsageError("'" + text + "' is ambiguous: " + list_of(living) +
-                           "; name one by pid:N or slot:N");
-  }
-  return living;
+  throw base::UsageError("'" + text +
+                         "' is ambiguous, name one by pid:N or slot:N:" + list_of(living));
 }
 
 }  // namespace sluice::tools

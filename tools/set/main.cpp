@@ -1,4 +1,4 @@
-// `sluice set`: another priority, or another policy, for a client that runs.
+// `sluice set`: changes the priority or the policy of a running client.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -20,6 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kName = "sluice set";
 constexpr int kPatienceMs = 1000;
 
 struct Options {
@@ -39,26 +40,27 @@ struct UsageOfSet : CLI::Formatter {
 void add_options(CLI::App& app, Options& options) {
   app.formatter(std::make_shared<UsageOfSet>());
   app.add_option("CLIENT", options.client,
-                 "Its pid, slot:N, or a part of its command that no other has (as whole words)")
+                 "Its name, its pid, slot:N, or a part of its command that no other client has")
       ->required();
   app.add_option("--policy", options.policy,
-                 "How it gives way from now on: " + std::string(shm::kPolicyForms))
+                 "How it gives way to higher priorities: " + std::string(shm::kPolicyForms))
       ->type_name("POLICY")
       ->check(shm::check_policy);
-  app.add_option("--priority", options.priority, "0 is best effort; of two jobs the higher wins")
+  app.add_option("--priority", options.priority, "0 is best effort, the higher number wins")
       ->type_name("0-255")
       ->check(CLI::Range(0, 255));
   base::add_session_option(app, options.session);
   app.add_flag("--json", options.json, "Print JSON");
   app.footer(
-      "No launch is lost or reordered: launches under way end under the old policy, the next are\n"
-      "under the new one, within about 20 ms. A process on several GPUs is changed on all of "
-      "them,\n"
-      "unless it is named by slot:N.\n\nExamples:\n"
-      "  sluice set 4711 --policy gate\n"
-      "  sluice set train.py --priority 5\n"
+      "No launch is lost or reordered. Launches under way end under the old policy; the new "
+      "policy\n"
+      "holds within about 20 ms. A process on several GPUs is changed on all of them, unless it "
+      "is\n"
+      "named by slot:N.\n\nExamples:\n"
+      "  sluice set train.py --policy device:400us\n"
+      "  sluice set 4711 --priority 5\n"
       "  sluice set slot:3 --policy device:8 --priority 0 --session b\n\n"
-      "Exit codes: 1: no controller answers, or the client does not take it up (is it stopped?);\n"
+      "Exit codes: 1: no controller answers, or the client does not react (is it stopped?);\n"
       "2: wrong usage, no such client or session.");
 }
 
@@ -78,6 +80,7 @@ std::string line_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot
 Json json_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after) {
   return {{"slot", after.slot},
           {"pid", after.pid},
+          {"name", after.name},
           {"command", after.command},
           {"device", after.device},
           {"priority", after.priority},
@@ -86,14 +89,17 @@ Json json_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after
           {"before", {{"priority", before.priority}, {"policy", before.policy}}}};
 }
 
-/// One client: asked, waited for, told.
-void set_one(const Options& options, const Settings& settings, std::uint64_t board_id,
+/// Changes one client, waits for it to react, and reports.
+void set_one(const Options& options, const Settings& settings, const shm::Snapshot& snapshot,
              const shm::ClientSnapshot& client, Json& told) {
-  ask_for(options.session, board_id, client, settings);
-  const auto after = wait_until_taken(options.session, board_id, client, kPatienceMs);
+  ask_for(options.session, snapshot.board_id, client, settings);
+  const auto after = wait_until_taken(options.session, snapshot.board_id, client, kPatienceMs);
   if (!after) {
-    throw base::RunError("asked for, but not taken up within " + std::to_string(kPatienceMs) +
-                         " ms (is it stopped?): " + describe(client));
+    throw base::RunError(describe(client) + " has not taken up the change within " +
+                         std::to_string(kPatienceMs) + " ms (is it stopped?)");
+  }
+  if (const std::string note = ungated_note(snapshot, *after); settings.policy && !note.empty()) {
+    base::print_error(kName, "pid " + std::to_string(after->pid) + " " + note);
   }
   if (options.json) {
     told.push_back(json_of(client, *after));
@@ -103,13 +109,15 @@ void set_one(const Options& options, const Settings& settings, std::uint64_t boa
 }
 
 int set(int argc, char** argv) {
-  CLI::App app("Give a running client another priority or policy.", "sluice set");
+  CLI::App app("Give a running client another priority or policy.", kName);
   Options options;
   add_options(app, options);
   if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
   Settings settings;
   settings.priority = options.priority;
   if (!options.policy.empty()) settings.policy = shm::parse_policy(options.policy);
+  const std::string warning = settings.policy ? shm::policy_warning(*settings.policy) : "";
+  if (!warning.empty()) base::print_error(kName, warning);
   if (!settings.priority && !settings.policy) {
     throw base::UsageError("nothing to change: give --policy, --priority or both");
   }
@@ -117,7 +125,7 @@ int set(int argc, char** argv) {
   try {
     const shm::Snapshot snapshot = look_at(options.session);
     for (const shm::ClientSnapshot& client : choose_clients(snapshot, options.client)) {
-      set_one(options, settings, snapshot.board_id, client, told["clients"]);
+      set_one(options, settings, snapshot, client, told["clients"]);
     }
   } catch (const shm::NoBoard&) {
     throw base::UsageError(no_session(options.session).what());
@@ -132,5 +140,6 @@ int set(int argc, char** argv) {
 }  // namespace sluice::tools
 
 int main(int argc, char** argv) {
-  return sluice::base::run_program("sluice set", [&] { return sluice::tools::set(argc, argv); });
+  return sluice::base::run_program(sluice::tools::kName,
+                                   [&] { return sluice::tools::set(argc, argv); });
 }

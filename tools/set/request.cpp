@@ -28,14 +28,12 @@ std::optional<shm::ClientSnapshot> look_for(const std::string& session, std::uin
   const shm::Snapshot now = shm::take_snapshot(mapping.board(), base::monotonic_ns());
   if (now.board_id != board_id) return std::nullopt;
   for (const shm::ClientSnapshot& candidate : now.clients) {
-    if (candidate.slot == client.slot && candidate.generation == client.generation) {
-      return candidate;
-    }
+    if (shm::same_client(candidate, client)) return candidate;
   }
   return std::nullopt;
 }
 
-/// device:N asked for, and something else in force: its device cannot wait.
+/// A client gets event:2 in place of `device` if its GPU does not support stream waits.
 bool fell_back(const shm::ClientSnapshot& client) {
   return client.requested_policy.starts_with("device") && client.policy == "event:2";
 }
@@ -55,8 +53,8 @@ void ask_for(const std::string& session, std::uint64_t board_id, const shm::Clie
   const int connection = shm::connect_controller(shm::socket_path(session).c_str());
   if (connection < 0) {
     throw base::RunError("session " + session +
-                         " has no controller, so nothing can be changed; start "
-                         "one: sluice controller --session " +
+                         " has no controller, so nothing can be changed; start one: sluice "
+                         "controller --session " +
                          session);
   }
   shm::Reply reply;
@@ -64,8 +62,8 @@ void ask_for(const std::string& session, std::uint64_t board_id, const shm::Clie
   close(connection);
   if (error != 0) {
     throw base::RunError("the controller of session " + session +
-                         " does not answer (is it stopped?); nothing is known of "
-                         "the change");
+                         " does not answer (is it stopped?): look with sluice status whether the "
+                         "change was made");
   }
   if (reply.status != shm::ReplyStatus::kOk) {
     const std::string line = std::string("the controller refuses: ") + reply.text.data();
@@ -81,7 +79,7 @@ std::optional<shm::ClientSnapshot> wait_until_taken(const std::string& session,
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const auto patience = std::chrono::milliseconds(patience_ms);
-  // A client that came from event:2 shows the same until it has looked: it does within 20 ms.
+  // A client whose old policy was event:2 also shows event:2 until it looks, within 20 ms.
   constexpr std::chrono::milliseconds kFellBack{200};
   for (;;) {
     const auto now = look_for(session, board_id, client);

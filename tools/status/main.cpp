@@ -1,4 +1,5 @@
-// `sluice status`: is it working at all, and why is this one waiting.
+// `sluice status`: whether the session works, and why a client waits.
+#include <clocale>
 #include <iostream>
 #include <string>
 
@@ -19,7 +20,7 @@ namespace {
 }
 
 int status(int argc, char** argv) {
-  CLI::App app("Who runs, who waits, and why.", "sluice status");
+  CLI::App app("Show who runs, who waits, and why.", "sluice status");
   std::string session(base::kDefaultSession);
   bool json = false;
   bool coverage = false;
@@ -27,7 +28,8 @@ int status(int argc, char** argv) {
   app.add_flag("--json", json, "Print JSON, coverage included");
   app.add_flag("--coverage", coverage, "Also print the launches per driver entry");
   app.footer(
-      "docs/top.md explains every column and key. Exit code 1: no such session is running.\n\n"
+      "docs/reference/top.md explains every column and key. Exit code 1: no such session is "
+      "running.\n\n"
       "Examples:\n"
       "  sluice status\n"
       "  watch -n 1 sluice status --session b\n"
@@ -38,10 +40,11 @@ int status(int argc, char** argv) {
     if (json) {
       std::cout << status_json(snapshot, session);
     } else {
+      std::setlocale(LC_CTYPE, "");
       constexpr std::size_t kUncut = 1000;
       const std::size_t columns = base::terminal_columns().value_or(kUncut);
       std::cout << status_text(snapshot, session, columns)
-                << (coverage ? coverage_text(snapshot, columns) : "");
+                << (coverage ? coverage_text(snapshot) : "");
     }
   } catch (const shm::NoBoard&) {
     report_no_session(session, json);

@@ -1,3 +1,5 @@
+#include "tools/common/text.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,12 +10,12 @@
 namespace sluice::tools {
 namespace {
 
-constexpr std::size_t kBesideCommand = 78;  ///< Columns of a line that are not a command's.
-constexpr std::size_t kLeastCommand = 22;
-constexpr std::size_t kHolderCommand = 40;
+constexpr std::size_t kLeastName = 11;
+constexpr std::size_t kCoverageName = 22;
+constexpr std::size_t kLeastCommand = 30;  ///< The program and some arguments.
 
 std::string shortened(const std::string& text, std::size_t width) {
-  return text.size() <= width ? text : text.substr(0, width - 3) + "...";
+  return columns_of(text) <= width ? text : fit(text, width - 3) + "...";
 }
 
 std::string describe_controller(const shm::Snapshot& snapshot) {
@@ -29,7 +31,7 @@ std::string describe_controller(const shm::Snapshot& snapshot) {
       snapshot.controller_pid, beat);
 }
 
-/// Why this client is where it is, or nothing if its state says all.
+/// Why the client waits or runs ungated; empty if its state is the whole answer.
 std::string explain(const shm::ClientSnapshot& client) {
   if (client.state == shm::SlotState::kFailedOpen) {
     return "runs ungated: " + client.fail_reason;
@@ -40,41 +42,96 @@ std::string explain(const shm::ClientSnapshot& client) {
     if (&holder != &client.holders.front()) text += " and";
     text += holder.pid == 0 ? std::string(" the controller")
                             : fmt::format(" pid {} (priority {}, {})", holder.pid, holder.priority,
-                                          shortened(holder.command, kHolderCommand));
+                                          holder.name);
   }
   return text;
 }
 
-std::string command_of(const shm::ClientSnapshot& client, std::size_t columns) {
-  const std::size_t width = std::max(columns, kBesideCommand + kLeastCommand) - kBesideCommand;
-  return shortened(client.command, width);
+std::size_t widest(const shm::Snapshot& snapshot, std::string shm::ClientSnapshot::*field,
+                   std::size_t least) {
+  for (const shm::ClientSnapshot& client : snapshot.clients) {
+    least = std::max(least, columns_of(client.*field));
+  }
+  return least;
 }
 
-std::string client_row(const shm::ClientSnapshot& client, std::size_t columns) {
-  std::string state = shm::state_name(client);
-  if (state == "active") state += " " + format_duration(client.active_ns);
-  return fmt::format("{:>8} {:>4} {:>3}  {:<14} {:<13} {:>10} {:>8} {:>8}  {}\n", client.pid,
-                     client.priority, client.device, client.policy, state, client.launches,
-                     client.waits, format_duration(client.held_total_ns),
-                     command_of(client, columns));
-}
+/// The table of the clients. The name has what the other columns leave, and a command is shown only
+/// where the longest name leaves room for one.
+class Table {
+ public:
+  Table(const shm::Snapshot& snapshot, std::size_t columns)
+      : columns_(columns),
+        several_devices_(snapshot.devices.size() > 1),
+        policy_(widest(snapshot, &shm::ClientSnapshot::policy, 6)) {
+    const std::size_t left = columns - std::min(columns, front({}).size());
+    const std::size_t longest = widest(snapshot, &shm::ClientSnapshot::name, 4);
+    with_command_ = left >= longest + 2 + kLeastCommand;
+    name_ = with_command_ ? longest : std::max(left, kLeastName);
+  }
 
-std::string remarks(const shm::ClientSnapshot& client) {
+  [[nodiscard]] std::string header() const {
+    return line({"PID", "PRI", "GPU", "POLICY", "STATE", "LAUNCHES", "WAITS", "HELD"}, "NAME",
+                "COMMAND");
+  }
+
+  [[nodiscard]] std::string row(const shm::ClientSnapshot& client) const {
+    std::string state = shm::state_name(client);
+    if (state == "active") state += " " + coarse_duration(client.active_ns);
+    return line(
+        {std::to_string(client.pid), std::to_string(client.priority), std::to_string(client.device),
+         client.policy, state, short_number(static_cast<double>(client.launches)),
+         short_number(static_cast<double>(client.waits)), short_duration(client.held_total_ns)},
+        client.name, client.command);
+  }
+
+ private:
+  struct Cells {
+    std::string pid, priority, device, policy, state, launches, waits, held;
+  };
+
+  [[nodiscard]] std::string front(const Cells& cells) const {
+    return fmt::format("{:>7} {:>3} ", cells.pid, cells.priority) +
+           (several_devices_ ? fmt::format("{:>3} ", cells.device) : "") +
+           fmt::format("{:<{}} {:<12} {:>8} {:>5} {:>6}  ", cells.policy, policy_, cells.state,
+                       cells.launches, cells.waits, cells.held);
+  }
+
+  [[nodiscard]] std::string line(const Cells& cells, const std::string& name,
+                                 const std::string& command) const {
+    std::string text = front(cells);
+    if (!with_command_) return text + shortened(name, name_) + "\n";
+    text += fit(name, name_) + "  ";
+    return text + shortened(command, columns_ - text.size()) + "\n";
+  }
+
+  std::size_t columns_;
+  bool several_devices_;
+  std::size_t policy_;
+  bool with_command_ = false;
+  std::size_t name_ = 0;
+};
+
+std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client,
+                    std::size_t columns) {
   std::string text;
-  auto add = [&](const std::string& line) { text += "           " + line + "\n"; };
+  auto add = [&](const std::string& line) {
+    text += shortened("           " + line, std::max<std::size_t>(columns, 40)) + "\n";
+  };
   if (const std::string why = explain(client); !why.empty()) add("^ " + why);
   if (client.policy != client.requested_policy && client.state != shm::SlotState::kReserved) {
     add("^ " + policy_note(client));
   }
+  if (const std::string note = ungated_note(snapshot, client); !note.empty()) add("^ " + note);
   if (client.longest_launch_ns != 0) {
     add(fmt::format("longest launch {:.1f} ms, as learned",
                     static_cast<double>(client.longest_launch_ns) / 1e6));
   }
   if (client.unknown_launches != 0) {
-    add(fmt::format("{} launches of unknown length got a wait each", client.unknown_launches));
+    add(counted(client.unknown_launches, "launch", "launches") +
+        " of unknown duration got a wait each");
   }
   if (client.ungated_graph_ns != 0) {
-    add(fmt::format("a graph of {} holds no waits: critical jobs may wait so long",
+    add(fmt::format("a graph of {} has no waits inside: critical jobs may wait that long",
                     format_duration(client.ungated_graph_ns)));
   }
   if (client.predictions != 0) {
@@ -83,7 +140,7 @@ std::string remarks(const shm::ClientSnapshot& client) {
                     format_duration(client.prediction_cost_ns / client.predictions)));
   }
   if (client.max_hold_opened != 0) {
-    add(fmt::format("^ max_hold opened its gate {} times", client.max_hold_opened));
+    add("^ max_hold opened its gate " + counted(client.max_hold_opened, "time", "times"));
   }
   return text;
 }
@@ -103,6 +160,11 @@ std::string entry_row(const shm::EntrySnapshot& entry) {
                      bypassed.empty() ? "-" : bypassed);
 }
 
+bool paces(const shm::ClientSnapshot& client) {
+  return client.state == shm::SlotState::kLive && client.policy != "none" &&
+         client.policy != "gate";
+}
+
 }  // namespace
 
 std::string format_duration(std::uint64_t ns) {
@@ -120,6 +182,15 @@ std::string policy_note(const shm::ClientSnapshot& client) {
                      device ? "its device cannot do" : "it has not taken up yet");
 }
 
+std::string ungated_note(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client) {
+  const auto& all = snapshot.clients;
+  const bool others_pace = std::any_of(all.begin(), all.end(), [&](const auto& other) {
+    return other.device == client.device && other.slot != client.slot && paces(other);
+  });
+  if (client.state != shm::SlotState::kLive || client.policy != "none" || !others_pace) return {};
+  return "runs ungated: clients that pace wait longer next to it";
+}
+
 std::string status_text(const shm::Snapshot& snapshot, const std::string& session,
                         std::size_t columns) {
   std::string text = fmt::format("session {}: {}\n", session, describe_controller(snapshot));
@@ -127,30 +198,30 @@ std::string status_text(const shm::Snapshot& snapshot, const std::string& sessio
     text += fmt::format("GPU {}: {}, {}\n", device.index, device.name, device.uuid);
   }
   if (snapshot.clients.empty()) {
-    return text + "no clients: a program shows up at its first call to the driver\n";
+    return text + "no clients: a program appears at its first call to the driver\n";
   }
-  text += fmt::format("{:>8} {:>4} {:>3}  {:<14} {:<13} {:>10} {:>8} {:>8}  {}\n", "PID", "PRIO",
-                      "GPU", "POLICY", "STATE", "LAUNCHES", "WAITS", "HELD", "COMMAND");
+  const Table table(snapshot, columns);
+  text += table.header();
   for (const shm::ClientSnapshot& client : snapshot.clients) {
-    text += client_row(client, columns) + remarks(client);
+    text += table.row(client) + remarks(snapshot, client, columns);
   }
   return text;
 }
 
-std::string coverage_text(const shm::Snapshot& snapshot, std::size_t columns) {
+std::string coverage_text(const shm::Snapshot& snapshot) {
   std::string text;
   for (const shm::ClientSnapshot& client : snapshot.clients) {
-    text += fmt::format("\npid {} ({}, priority {}, {}): {} launches, {} bypassed\n", client.pid,
-                        command_of(client, columns), client.priority, client.policy,
-                        client.launches, client.bypassed);
+    text += fmt::format("\npid {} ({}, priority {}, {}): {}, {} bypassed\n", client.pid,
+                        shortened(client.name, kCoverageName), client.priority, client.policy,
+                        counted(client.launches, "launch", "launches"), client.bypassed);
     if (!client.entries.empty()) {
       text += fmt::format("  {:<31} {:>9} {:>9} {:>8} {:>8} {:>7}  {}\n", "DRIVER ENTRY",
                           "LAUNCHES", "GATED", "CAPTURED", "WAITED", "HELD", "BYPASSED");
     }
     for (const shm::EntrySnapshot& entry : client.entries) text += entry_row(entry);
     if (client.unhooked_lookups != 0) {
-      text += fmt::format("  asked {} times for entries that are not hooked, last {}\n",
-                          client.unhooked_lookups, client.unhooked_name);
+      text += fmt::format("  asked {} for entries that are not hooked, last {}\n",
+                          counted(client.unhooked_lookups, "time", "times"), client.unhooked_name);
     }
   }
   return text;

@@ -4,14 +4,15 @@
 
 #include <algorithm>
 
-#include "tools/top/text.hpp"
+#include "tools/common/text.hpp"
 
 namespace sluice::tools {
 namespace {
 
-constexpr std::size_t kWide = 100;      ///< From here on there is room for everything.
-constexpr std::size_t kVeryWide = 120;  ///< And for the command of the holder.
-constexpr std::size_t kLeastCommand = 6;
+constexpr std::size_t kWide = 100;      ///< From here on there is room for the history.
+constexpr std::size_t kVeryWide = 130;  ///< From here on there is room for the holder's name.
+constexpr std::size_t kLeastName = 6;
+constexpr std::size_t kUsualName = 16;  ///< Longer names are cut before columns disappear.
 
 std::string state_cell(const shm::ClientSnapshot& client) {
   const std::string state = shm::state_name(client);
@@ -20,20 +21,19 @@ std::string state_cell(const shm::ClientSnapshot& client) {
   return state;
 }
 
-std::string policy_cell(const shm::ClientSnapshot& client, std::size_t width) {
-  const std::string text = client.policy + (fell_back(client) ? "*" : "");
-  return text.size() <= width ? text : text.substr(0, width - 1) + "+";
+std::string policy_cell(const shm::ClientSnapshot& client) {
+  return client.policy + (fell_back(client) ? "*" : "");
 }
 
-/// The holder of the highest priority stands for all: it is the one that will hold longest.
-std::string holder_cell(const shm::ClientSnapshot& client, bool with_command) {
+/// Names the holder of the highest priority only: it is likely to hold longest.
+std::string holder_cell(const shm::ClientSnapshot& client, bool with_name) {
   if (client.holders.empty()) return {};
   const shm::Holder& first = *std::max_element(
       client.holders.begin(), client.holders.end(),
       [](const shm::Holder& a, const shm::Holder& b) { return a.priority < b.priority; });
   std::string text = first.pid == 0 ? "ctrl" : std::to_string(first.pid);
   if (client.holders.size() > 1) text += "+";
-  if (with_command) text += " " + first.command;
+  if (with_name) text += " " + first.name;
   return text;
 }
 
@@ -44,19 +44,27 @@ std::string jobs_cell(const ClientRates& rates, std::uint64_t ns) {
 }
 
 std::size_t pid_width(const View& view) {
-  std::size_t width = 5;  // five at least, so that the first long one does not move everything
+  std::size_t width = 5;  // so that the first long pid does not move the other columns
   for (const shm::ClientSnapshot& client : view.now.clients) {
     width = std::max(width, std::to_string(client.pid).size());
   }
   return width;
 }
 
-std::size_t policy_width(const View& view, std::size_t most) {
+std::size_t policy_width(const View& view) {
   std::size_t width = 8;
   for (const shm::ClientSnapshot& client : view.now.clients) {
-    width = std::max(width, client.policy.size() + (fell_back(client) ? 1 : 0));
+    width = std::max(width, policy_cell(client).size());
   }
-  return std::min(width, most);
+  return width;
+}
+
+std::size_t longest_name(const View& view) {
+  std::size_t width = kLeastName;
+  for (const shm::ClientSnapshot& client : view.now.clients) {
+    width = std::max(width, columns_of(client.name));
+  }
+  return width;
 }
 
 std::size_t width_of(const std::vector<Column>& columns) {
@@ -65,11 +73,11 @@ std::size_t width_of(const std::vector<Column>& columns) {
   return width;
 }
 
-/// The first ones of `droppable` go until the command has room.
-void make_room(std::vector<Column>& columns, std::size_t most,
+/// Removes columns, the first of `droppable` first, until a name of `name` columns has room.
+void make_room(std::vector<Column>& columns, std::size_t most, std::size_t name,
                std::initializer_list<const char*> droppable) {
   for (const char* title : droppable) {
-    if (width_of(columns) + kLeastCommand <= most) return;
+    if (width_of(columns) + name <= most) return;
     std::erase_if(columns, [title](const Column& column) { return column.title == title; });
   }
 }
@@ -86,13 +94,13 @@ std::vector<Column> choose_columns(const View& view, std::size_t columns) {
   const bool wide = columns >= kWide;
   const bool very_wide = columns >= kVeryWide;
   const std::size_t pid = pid_width(view);
-  const std::size_t policy = policy_width(view, wide ? 15 : 12);
-  const std::size_t by = very_wide ? 28 : pid + 1;
+  const std::size_t by = very_wide ? pid + 14 : pid + 1;
+  const std::size_t history = columns >= 120 ? 16 : 8;
   std::vector<Column> chosen{
       {"PID", pid, true, [](C c, R) { return std::to_string(c.pid); }},
       {"PRI", 3, true, [](C c, R) { return std::to_string(c.priority); }},
       {"GPU", 3, true, [](C c, R) { return std::to_string(c.device); }},
-      {"POLICY", policy, false, [policy](C c, R) { return policy_cell(c, policy); }},
+      {"POLICY", policy_width(view), false, [](C c, R) { return policy_cell(c); }},
       {"STATE", 12, false, [](C c, R) { return state_cell(c); }},
       {"BY", by, false, [very_wide](C c, R) { return holder_cell(c, very_wide); }},
       {"HELD", 4, true, [](C, R r) { return percent(r.held_share); }},
@@ -100,15 +108,19 @@ std::vector<Column> choose_columns(const View& view, std::size_t columns) {
       {"JOBS/S", 6, true, [](C, R r) { return short_number(r.jobs_per_s); }},
       {"P50", 6, true, [](C, R r) { return jobs_cell(r, r.p50_ns); }},
       {"P99", 6, true, [](C, R r) { return jobs_cell(r, r.p99_ns); }},
-      {"N", 2, true, [](C, R r) { return std::to_string(r.jobs); }}};
-  if (!wide && view.now.devices.size() < 2) {
-    std::erase_if(chosen, [](const Column& column) { return column.title == "GPU"; });
-  }
-  if (!wide) std::erase_if(chosen, [](const Column& column) { return column.title == "JOBS/S"; });
-  make_room(chosen, columns, {"GPU", "N", "P50", "POLICY", "LNCH/S", "HELD", "P99"});
+      {"N", 2, true, [](C, R r) { return std::to_string(r.jobs); }},
+      {"HISTORY", history, false,
+       [history](C c, R) { return sparkline(c.recent_jobs_ns, history); }}};
+  std::erase_if(chosen, [&](const Column& column) {
+    return (column.title == "GPU" && view.now.devices.size() < 2) ||
+           (!wide && (column.title == "JOBS/S" || column.title == "HISTORY"));
+  });
+  const std::size_t name = std::min(longest_name(view), kUsualName);
+  make_room(chosen, columns, name, {"HISTORY", "GPU", "N", "P50"});
+  make_room(chosen, columns, kLeastName, {"POLICY", "LNCH/S", "HELD", "P99"});
   const std::size_t used = width_of(chosen);
   chosen.push_back(
-      {"COMMAND", columns > used ? columns - used : 0, false, [](C c, R) { return c.command; }});
+      {"NAME", columns > used ? columns - used : 0, false, [](C c, R) { return c.name; }});
   return chosen;
 }
 

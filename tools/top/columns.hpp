@@ -15,10 +15,10 @@ struct Column {
   std::function<std::string(const shm::ClientSnapshot&, const ClientRates&)> cell;
 };
 
-/// The columns that fit into `columns` of a terminal, the command last with what is left.
+/// The columns that fit into a terminal of `columns`. The name is last and has what is left.
 [[nodiscard]] std::vector<Column> choose_columns(const View& view, std::size_t columns);
 
-/// Whether the GPU could not do what was asked for.
+/// Whether the policy in force is not the policy that was asked for.
 [[nodiscard]] bool fell_back(const shm::ClientSnapshot& client);
 
 }  // namespace sluice::tools

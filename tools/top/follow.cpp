@@ -41,10 +41,6 @@ Json client_json(const shm::ClientSnapshot& client, const std::string& state,
           {"missed", ended - known}};
 }
 
-bool same_client(const shm::ClientSnapshot& a, const shm::ClientSnapshot& b) {
-  return a.generation == b.generation && a.pid == b.pid;
-}
-
 /// What a client that has given its slot back did last: the slot keeps that until its next client.
 /// False if there is one already.
 bool read_last_jobs(const shm::Board& board, shm::ClientSnapshot& client) {
@@ -131,7 +127,7 @@ std::string JobFollower::line(const shm::Board& board, const shm::Snapshot& now)
   std::map<int, Followed> living;
   for (const shm::ClientSnapshot& client : now.clients) {
     const auto known = followed_.find(client.slot);
-    const bool goes_on = known != followed_.end() && same_client(known->second.last, client);
+    const bool goes_on = known != followed_.end() && shm::same_client(known->second.last, client);
     const std::uint64_t reported = goes_on ? known->second.reported : first ? client.jobs_ended : 0;
     json["clients"].push_back(client_json(client, shm::state_name(client), reported));
     living[client.slot] = {client, std::max(client.jobs_ended, reported)};

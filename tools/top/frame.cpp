@@ -3,17 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
-#include <utility>
+#include <string_view>
 
+#include "tools/common/text.hpp"
 #include "tools/status/format.hpp"
 #include "tools/top/columns.hpp"
-#include "tools/top/text.hpp"
 
 namespace sluice::tools {
 namespace {
 
-/// The bad news first: the end of the line may be cut.
+/// Begins with the bad news: the end of the line may be cut.
 Line controller_line(const shm::Snapshot& snapshot) {
   const std::string beat = format_duration(snapshot.heartbeat_age_ns);
   if (snapshot.controller_lives) {
@@ -49,18 +48,7 @@ Line header_line(const std::vector<Column>& columns) {
   return {text, Style::kHeader};
 }
 
-/// Who outranks whom shows from top to bottom.
-std::vector<std::size_t> order_of(const std::vector<shm::ClientSnapshot>& clients) {
-  std::vector<std::size_t> order(clients.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::pair(clients[a].device, -clients[a].priority) <
-           std::pair(clients[b].device, -clients[b].priority);
-  });
-  return order;
-}
-
-void add_notes(const shm::ClientSnapshot& client, Frame& notes) {
+void add_notes(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client, Frame& notes) {
   auto add = [&](const std::string& text) {
     notes.push_back({fmt::format("pid {} {}", client.pid, text), Style::kWarning});
   };
@@ -68,25 +56,106 @@ void add_notes(const shm::ClientSnapshot& client, Frame& notes) {
   if (fell_back(client)) {
     add("* " + policy_note(client));
   }
+  if (const std::string note = ungated_note(snapshot, client); !note.empty()) add(note);
   if (client.max_hold_opened != 0) {
-    add(fmt::format("was let go by max_hold {} times", client.max_hold_opened));
+    add("was let go by max_hold " + counted(client.max_hold_opened, "time", "times"));
   }
   if (client.unhooked_lookups != 0) {
     add(fmt::format("asked for a work entry that is not hooked: {}", client.unhooked_name));
   }
 }
 
-Frame head_of(const View& view, const std::string& session) {
-  const std::size_t clients = view.now.clients.size();
-  Frame head{{fmt::format("sluice top: session {}, {} client{}", session, clients,
-                          clients == 1 ? "" : "s"),
-              Style::kTitle},
-             controller_line(view.now)};
-  for (const shm::DeviceSnapshot& device : view.now.devices) {
-    head.push_back({fmt::format("GPU {}: {}, {}", device.index, device.name, device.uuid), {}});
+/// How much the best-effort clients are held on average, and the slowest critical client.
+std::string totals_of(const View& view) {
+  double held = 0;
+  std::size_t best_effort = 0;
+  std::uint64_t p99_ns = 0;
+  for (std::size_t i = 0; i < view.now.clients.size(); ++i) {
+    if (view.now.clients[i].priority > 0) {
+      p99_ns = std::max(p99_ns, view.rates[i].p99_ns);
+    } else {
+      held += view.rates[i].held_share;
+      ++best_effort;
+    }
   }
-  head.push_back({});
+  const std::string share =
+      best_effort == 0 ? "-"
+                       : fmt::format("{:.0f}%", held * 100 / static_cast<double>(best_effort));
+  return fmt::format("best effort held {}, critical p99 {}", share,
+                     p99_ns == 0 ? "-" : short_duration(p99_ns));
+}
+
+std::string title_of(const View& view, const std::string& session, const Controls& controls) {
+  std::string title = fmt::format("sluice top: session {}, {}", session,
+                                  counted(view.now.clients.size(), "client", "clients"));
+  if (controls.sort() != Sort::kPriority)
+    title += fmt::format(", by {}", to_string(controls.sort()));
+  if (!controls.filter().empty()) {
+    title += fmt::format(", {} with '{}'", controls.rows(view).size(), controls.filter());
+  }
+  return title;
+}
+
+Frame head_of(const View& view, const std::string& session, const Controls& controls,
+              std::size_t columns) {
+  Frame head{{title_of(view, session, controls), Style::kTitle}, controller_line(view.now)};
+  for (const shm::DeviceSnapshot& device : view.now.devices) {
+    head.push_back({fmt::format("GPU {}: {}", device.index, device.name)});
+  }
+  head.push_back({totals_of(view)});
+  const std::vector<std::string> lines = controls.lines();
+  if (lines.empty()) head.push_back({});
+  for (std::string_view line : lines) {
+    for (; !line.empty(); line.remove_prefix(std::min(columns, line.size()))) {
+      head.push_back({std::string(line.substr(0, columns)), Style::kTitle});
+    }
+  }
   return head;
+}
+
+/// The clients in the rows that `room` has, scrolled to the selected client.
+void add_clients(const View& view, const Controls& controls, std::size_t columns, std::size_t room,
+                 Frame& frame) {
+  const std::vector<Column> chosen = choose_columns(view, columns);
+  const std::vector<std::size_t> rows = controls.rows(view);
+  const auto selected = controls.selected(view);
+  const bool all = rows.size() <= room;
+  const std::size_t shown = all ? rows.size() : room - std::min<std::size_t>(room, 1);
+  const std::size_t first = selected && *selected >= shown ? *selected + 1 - shown : 0;
+  for (std::size_t row = first; row < first + shown; ++row) {
+    frame.push_back(client_line(chosen, view.now.clients[rows[row]], view.rates[rows[row]]));
+    frame.back().selected = row == selected;
+  }
+  if (!all) frame.push_back({fmt::format("... and {} more", rows.size() - shown)});
+}
+
+Frame notes_of(const View& view, const Controls& controls) {
+  Frame notes{{}};
+  const std::vector<std::size_t> rows = controls.rows(view);
+  if (const auto selected = controls.selected(view)) {
+    const shm::ClientSnapshot& client = view.now.clients[rows[*selected]];
+    notes.push_back({fmt::format("pid {}: {}", client.pid, client.command), Style::kFaint});
+  }
+  for (const std::size_t row : rows) add_notes(view.now, view.now.clients[row], notes);
+  if (notes.size() == 1) notes.clear();
+  return notes;
+}
+
+Frame help_frame() {
+  Frame frame{{"sluice top: keys", Style::kTitle}};
+  for (const char* line :
+       {"", "?           this page; any key leaves it", "up, down    select a client",
+        "p           change the policy of the selected client",
+        "s           sort by priority, name, held, launches, p99",
+        "f or /      show only clients whose name, command or pid contains a text",
+        "Esc         leave a question; for the filter: show all clients", "q, Ctrl-C   quit", "",
+        "HELD     share of the last interval: had work and was held",
+        "BY       who holds it: pid, + for several",
+        "P50, P99 durations of the last N jobs, at most 64",
+        "HISTORY  durations of the last jobs"}) {
+    frame.push_back({line});
+  }
+  return frame;
 }
 
 void fit_all(Frame& frame, FrameSize size) {
@@ -96,25 +165,16 @@ void fit_all(Frame& frame, FrameSize size) {
 
 }  // namespace
 
-Frame make_frame(const View& view, const std::string& session, FrameSize size) {
-  Frame frame = head_of(view, session);
-  const std::vector<shm::ClientSnapshot>& clients = view.now.clients;
-  if (clients.empty()) {
-    frame.push_back({"no clients: a program shows up at its first call to the driver", {}});
-  } else {
-    const std::vector<Column> columns = choose_columns(view, size.columns);
-    frame.push_back(header_line(columns));
+Frame make_frame(const View& view, const std::string& session, FrameSize size,
+                 const Controls& controls) {
+  Frame frame = controls.help() ? help_frame() : head_of(view, session, controls, size.columns);
+  if (!controls.help() && view.now.clients.empty()) {
+    frame.push_back({"no clients: a program appears at its first call to the driver"});
+  } else if (!controls.help()) {
+    frame.push_back(header_line(choose_columns(view, size.columns)));
     const std::size_t room = size.rows > frame.size() ? size.rows - frame.size() : 0;
-    const bool all = size.rows == 0 || clients.size() <= room;
-    const std::size_t shown = all ? clients.size() : room - std::min<std::size_t>(room, 1);
-    Frame notes;
-    std::size_t drawn = 0;
-    for (const std::size_t i : order_of(clients)) {
-      add_notes(clients[i], notes);
-      if (drawn++ < shown) frame.push_back(client_line(columns, clients[i], view.rates[i]));
-    }
-    if (!all) frame.push_back({fmt::format("... and {} more", clients.size() - shown), {}});
-    if (!notes.empty()) notes.insert(notes.begin(), Line{});
+    add_clients(view, controls, size.columns, size.rows == 0 ? shm::kSlots : room, frame);
+    const Frame notes = notes_of(view, controls);
     frame.insert(frame.end(), notes.begin(), notes.end());
   }
   fit_all(frame, size);

@@ -3,33 +3,35 @@
 #include <string>
 #include <vector>
 
-#include "tools/top/view.hpp"
+#include "tools/top/controls.hpp"
 
 namespace sluice::tools {
 
 enum class Style { kPlain, kTitle, kHeader, kActive, kHeld, kWarning, kFaint };
 
-/// One line, filled to the width of its frame.
+/// One line, as wide as its frame.
 struct Line {
   std::string text;
   Style style = Style::kPlain;
+  bool selected = false;
 };
 using Frame = std::vector<Line>;
 
 struct FrameSize {
   std::size_t columns = 80;
-  std::size_t rows = 0;  ///< 0: as many as there are clients.
+  std::size_t rows = 0;  ///< 0: no limit.
 };
 
-/// The whole picture, never larger than `size`. Lines stay where they are from one look to the
-/// next: what comes and goes stands below the clients.
-[[nodiscard]] Frame make_frame(const View& view, const std::string& session, FrameSize size);
+/// The whole picture, never larger than `size`. A line that comes and goes is below the clients, so
+/// that the clients stay in their place.
+[[nodiscard]] Frame make_frame(const View& view, const std::string& session, FrameSize size,
+                               const Controls& controls = {});
 
-/// In place of it while there is nothing to show.
+/// The picture while there is no session.
 [[nodiscard]] Frame make_message(const std::string& session, const std::string& why,
                                  FrameSize size);
 
-/// For pipes: without the spaces at the ends of lines.
+/// The picture for a pipe, without spaces at the ends of lines.
 [[nodiscard]] std::string plain_text(const Frame& frame);
 
 }  // namespace sluice::tools

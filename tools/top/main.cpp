@@ -1,4 +1,4 @@
-// `sluice top`: the session as it runs.
+// `sluice top`: the live view of a session.
 #include <poll.h>
 #include <unistd.h>
 
@@ -16,9 +16,14 @@
 #include "base/signal_fd.hpp"
 #include "base/terminal.hpp"
 #include "shm/mapping.hpp"
+#include "shm/policy_text.hpp"
 #include "shm/session.hpp"
 #include "tools/common/sessions.hpp"
+#include "tools/set/choice.hpp"
+#include "tools/set/request.hpp"
+#include "tools/status/format.hpp"
 #include "tools/status/look.hpp"
+#include "tools/top/controls.hpp"
 #include "tools/top/follow.hpp"
 #include "tools/top/frame.hpp"
 #include "tools/top/json.hpp"
@@ -37,8 +42,11 @@ struct Options {
   bool follow = false;
 };
 
-/// Looks at the session again and again. The board is opened each time: a session may end, and
-/// another one of its name begin, between two looks.
+/// What a look has shown: the session, or why there is nothing to show.
+using Seen = std::variant<View, std::string>;
+
+/// Looks at the session again and again. Opens the board for each look: between two looks the
+/// session may end and another session of the same name may begin.
 class Looks {
  public:
   explicit Looks(std::string session) : session_(std::move(session)) {}
@@ -51,8 +59,7 @@ class Looks {
     return view;
   }
 
-  /// The same, or why there is nothing to see.
-  std::variant<View, std::string> look_or_wait() {
+  Seen look_or_wait() {
     try {
       return look();
     } catch (const shm::NoBoard&) {
@@ -67,13 +74,33 @@ class Looks {
   std::optional<shm::Snapshot> before_;
 };
 
-/// Of a frame that is printed, one after the other.
+/// The size of frames that are printed one after the other.
 FrameSize plain_size() { return {base::terminal_columns().value_or(80), 0}; }
 
-Frame frame_of(const std::variant<View, std::string>& seen, const std::string& session,
-               FrameSize size) {
-  if (const auto* view = std::get_if<View>(&seen)) return make_frame(*view, session, size);
-  return make_message(session, std::get<std::string>(seen), size);
+Frame frame_of(const Seen& seen, const Options& options, FrameSize size,
+               const Controls& controls = {}) {
+  if (const auto* view = std::get_if<View>(&seen)) {
+    return make_frame(*view, options.session, size, controls);
+  }
+  return make_message(options.session, std::get<std::string>(seen), size);
+}
+
+/// Asks the controller for the policy that the user has typed. Returns what to tell the user.
+std::string change_policy(const std::string& session, const View& view, const Controls& controls) {
+  const shm::Policy policy = *shm::parse_policy(controls.policy());
+  shm::ClientSnapshot changed = controls.client();
+  try {
+    ask_for(session, view.now.board_id, changed, {std::nullopt, policy});
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  std::string told = describe(changed) + ": policy " + changed.policy + " -> " + controls.policy();
+  changed.policy = controls.policy();
+  for (const std::string& warning :
+       {shm::policy_warning(policy), ungated_note(view.now, changed)}) {
+    if (!warning.empty()) told += "; " + warning;
+  }
+  return told;
 }
 
 /// Rates need two looks.
@@ -83,13 +110,13 @@ int print_once(const Options& options) {
   std::this_thread::sleep_for(Seconds(options.interval_s));
   const View view = looks.look();
   std::cout << (options.json ? top_json(view, options.session)
-                             : plain_text(make_frame(view, options.session, plain_size())));
+                             : plain_text(frame_of(view, options, plain_size())));
   return base::kExitFine;
 }
 
 enum class Woken { kTime, kKey, kEnd };
 
-/// Until `deadline`, a key, or what ends the view.
+/// Waits for `deadline`, a key, or whatever ends the view.
 Woken wait_until(Clock::time_point deadline, const base::SignalFd& signals, bool keys) {
   std::array<pollfd, 2> waits{{{signals.fd(), POLLIN, 0}, {keys ? STDIN_FILENO : -1, POLLIN, 0}}};
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
@@ -102,42 +129,69 @@ Woken wait_until(Clock::time_point deadline, const base::SignalFd& signals, bool
   return waits[1].revents != 0 ? Woken::kKey : Woken::kTime;
 }
 
-/// What woke us, until the next look is due: true to go on.
-bool pass_time(Screen* screen, const base::SignalFd& signals, Clock::time_point deadline, bool keys,
-               const std::variant<View, std::string>& seen, const Options& options) {
-  for (;;) {
-    const Woken woken = wait_until(deadline, signals, keys);
-    if (woken == Woken::kEnd) return false;
-    if (woken == Woken::kTime) return true;
-    if (screen == nullptr) continue;
-    for (auto key = screen->key(); key != Screen::Key::kNone; key = screen->key()) {
-      if (key == Screen::Key::kQuit) return false;
-    }
-    screen->show(frame_of(seen, options.session, screen->size()));
-  }
-}
+/// The live view in a terminal.
+class Live {
+ public:
+  explicit Live(const Options& options) : options_(options), looks_(options.session) {}
 
-int show_live(const Options& options) {
-  Looks looks(options.session);
-  std::variant<View, std::string> seen = looks.look();  // throws where there is no session
-  const base::SignalFd signals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-  const std::unique_ptr<Screen> screen = Screen::open();
-  const bool keys = screen != nullptr && isatty(STDIN_FILENO) != 0;
-  const auto interval = std::chrono::duration_cast<Clock::duration>(Seconds(options.interval_s));
-  for (auto deadline = Clock::now() + interval;; deadline += interval) {
-    if (screen != nullptr) {
-      screen->show(frame_of(seen, options.session, screen->size()));
-    } else {
-      std::cout << plain_text(frame_of(seen, options.session, plain_size())) << std::endl;
+  int run() {
+    seen_ = looks_.look();  // throws if there is no session
+    const base::SignalFd signals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    screen_ = Screen::open();
+    const auto interval = std::chrono::duration_cast<Clock::duration>(Seconds(options_.interval_s));
+    for (auto deadline = Clock::now() + interval;; deadline += interval) {
+      show();
+      if (!pass_time(signals, deadline)) return base::kExitFine;
+      seen_ = looks_.look_or_wait();
+      if (deadline + interval < Clock::now()) deadline = Clock::now();  // the process was stopped
     }
-    if (!pass_time(screen.get(), signals, deadline, keys, seen, options)) return base::kExitFine;
-    seen = looks.look_or_wait();
-    if (deadline + interval < Clock::now()) deadline = Clock::now();  // was stopped meanwhile
   }
-}
+
+ private:
+  void show() {
+    if (screen_ != nullptr) {
+      screen_->show(frame_of(seen_, options_, screen_->size(), controls_));
+    } else {
+      std::cout << plain_text(frame_of(seen_, options_, plain_size())) << std::endl;
+    }
+  }
+
+  /// Obeys keys until the next look is due. False to quit.
+  bool pass_time(const base::SignalFd& signals, Clock::time_point deadline) {
+    const bool keys = screen_ != nullptr && isatty(STDIN_FILENO) != 0;
+    for (;;) {
+      const Woken woken = wait_until(deadline, signals, keys);
+      if (woken == Woken::kEnd) return false;
+      if (woken == Woken::kTime) return true;
+      if (screen_ == nullptr) continue;
+      while (const auto key = screen_->key()) {
+        if (!obey(*key)) return false;
+      }
+      show();
+    }
+  }
+
+  /// False to quit.
+  bool obey(Key key) {
+    const View nothing;
+    const auto* seen = std::get_if<View>(&seen_);
+    const View& view = seen != nullptr ? *seen : nothing;
+    const Controls::Action action = controls_.press(key, view);
+    if (action == Controls::Action::kSetPolicy) {
+      controls_.say(change_policy(options_.session, view, controls_));
+    }
+    return action != Controls::Action::kQuit;
+  }
+
+  const Options& options_;
+  Looks looks_;
+  Seen seen_;
+  Controls controls_;
+  std::unique_ptr<Screen> screen_;
+};
 
 int top(int argc, char** argv) {
-  CLI::App app("The session as it runs: who is active, who is held and by whom, how fast.",
+  CLI::App app("Show a session live: who is active, who is held and by whom, how fast.",
                "sluice top");
   Options options;
   base::add_session_option(app, options.session);
@@ -147,14 +201,14 @@ int top(int argc, char** argv) {
       ->check(CLI::Range(0.02, 3600.0));
   auto* json = app.add_flag("--json", options.json, "Print one look as JSON and exit");
   app.add_flag("--follow", options.follow,
-               "With --json: print a line per interval until it is stopped, with the duration of "
-               "every job that ended; waits for the session to begin")
+               "With --json: print a line per interval until stopped, with the duration of every "
+               "job that ended; waits for the session to begin")
       ->needs(json);
   app.footer(
-      "Keys: q quits. Into a pipe it prints one look as text, of COLUMNS columns (80), and exits.\n"
-      "HELD: part of the last interval in which the client had work and was held. P50, P99: of\n"
-      "its last N jobs (at most 64). docs/top.md explains every column.\n"
-      "Exit code 1: no such session is running.\n\nExamples:\n"
+      "Keys: ? help, up and down select, p policy of the selected client, s sort, f or / filter,\n"
+      "q quit. In a pipe it prints one look as text, COLUMNS wide (80), and exits.\n"
+      "docs/reference/top.md explains every column. Exit code 1: no such session is running.\n\n"
+      "Examples:\n"
       "  sluice top\n"
       "  sluice top --session b --interval 2\n"
       "  sluice top | cat\n"
@@ -167,7 +221,7 @@ int top(int argc, char** argv) {
   }
   std::setlocale(LC_CTYPE, "");
   try {
-    return options.json || isatty(STDOUT_FILENO) == 0 ? print_once(options) : show_live(options);
+    return options.json || isatty(STDOUT_FILENO) == 0 ? print_once(options) : Live(options).run();
   } catch (const shm::NoBoard&) {
     if (options.json) {
       std::cout << R"({"session": ")" << options.session << R"(", "controller": null})" << '\n';

@@ -1,16 +1,15 @@
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "tools/top/frame.hpp"
 
 namespace sluice::tools {
 
-/// The whole terminal, from open() until it is destroyed: then it is as it was before.
+/// The whole terminal. The destructor restores it.
 class Screen {
  public:
-  enum class Key { kNone, kQuit, kRedraw };
-
-  /// Null where this terminal cannot be drawn on (TERM), or the build has no curses.
+  /// Null if this terminal cannot be drawn on (TERM), or the build has no curses.
   static std::unique_ptr<Screen> open();
 
   virtual ~Screen() = default;
@@ -19,8 +18,8 @@ class Screen {
 
   [[nodiscard]] virtual FrameSize size() const = 0;
   virtual void show(const Frame& frame) = 0;
-  /// What the user has typed, kNone when there is nothing more.
-  virtual Key key() = 0;
+  /// The next key that the user has typed; nothing if there is none.
+  virtual std::optional<Key> key() = 0;
 
  protected:
   Screen() = default;

@@ -19,6 +19,7 @@ class CursesScreen : public Screen {
     curs_set(0);
     keypad(stdscr, TRUE);
     nodelay(stdscr, TRUE);
+    set_escdelay(25);  // ms; the default lets the Escape key wait for a second
     if (std::getenv("NO_COLOR") != nullptr || !has_colors()) return;
     start_color();
     use_default_colors();
@@ -40,7 +41,8 @@ class CursesScreen : public Screen {
   void show(const Frame& frame) override {
     erase();
     for (std::size_t row = 0; row < frame.size(); ++row) {
-      const auto attributes = static_cast<attr_t>(attributes_of(frame[row].style));
+      const chtype selected = frame[row].selected ? A_REVERSE : A_NORMAL;
+      const auto attributes = static_cast<attr_t>(attributes_of(frame[row].style) | selected);
       attron(static_cast<int>(attributes));
       mvaddstr(static_cast<int>(row), 0, frame[row].text.c_str());
       attroff(static_cast<int>(attributes));
@@ -48,10 +50,23 @@ class CursesScreen : public Screen {
     refresh();
   }
 
-  Key key() override {
-    const int typed = getch();
-    if (typed == 'q' || typed == 'Q') return Key::kQuit;
-    return typed == ERR ? Key::kNone : Key::kRedraw;  // a resize comes as a key too
+  std::optional<Key> key() override {
+    switch (const int typed = getch()) {
+      case ERR:
+        return std::nullopt;
+      case KEY_UP:
+        return kUp;
+      case KEY_DOWN:
+        return kDown;
+      case KEY_ENTER:
+      case '\r':
+        return kEnter;
+      case KEY_BACKSPACE:
+      case '\b':
+        return kBackspace;
+      default:
+        return typed < kUp ? typed : kNoKey;  // a resize comes as a key too
+    }
   }
 
  private:

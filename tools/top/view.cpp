@@ -9,18 +9,15 @@
 namespace sluice::tools {
 namespace {
 
-const shm::ClientSnapshot* same_client(const std::optional<shm::Snapshot>& before,
-                                       const shm::ClientSnapshot& client) {
-  if (!before) return nullptr;
+const shm::ClientSnapshot* find_earlier(const shm::Snapshot& before,
+                                        const shm::ClientSnapshot& client) {
   const auto found = std::find_if(
-      before->clients.begin(), before->clients.end(), [&](const shm::ClientSnapshot& earlier) {
-        return earlier.slot == client.slot && earlier.generation == client.generation &&
-               earlier.pid == client.pid;
-      });
-  return found == before->clients.end() ? nullptr : &*found;
+      before.clients.begin(), before.clients.end(),
+      [&](const shm::ClientSnapshot& earlier) { return shm::same_client(earlier, client); });
+  return found == before.clients.end() ? nullptr : &*found;
 }
 
-/// Counters are read one by one while their owner writes: a difference may come out negative.
+/// Counters are read one by one while their owner writes, so a difference may be negative.
 double per_second(std::uint64_t now, std::uint64_t then, double seconds) {
   return now > then && seconds > 0 ? static_cast<double>(now - then) / seconds : 0.0;
 }
@@ -34,7 +31,7 @@ ClientRates rates_of(const shm::ClientSnapshot& client, const shm::ClientSnapsho
       per_second(client.launches, earlier != nullptr ? earlier->launches : 0, seconds);
   rates.jobs_per_s =
       per_second(client.jobs_ended, earlier != nullptr ? earlier->jobs_ended : 0, seconds);
-  // A hold that began before its client had work counts from its begin at once.
+  // When a held client gets work, its hold counts from the begin at once: the share may exceed 1.
   const double held_s =
       per_second(client.held_total_ns, earlier != nullptr ? earlier->held_total_ns : 0, seconds) /
       1e9;
@@ -56,7 +53,7 @@ View make_view(const std::optional<shm::Snapshot>& before, shm::Snapshot now) {
   const double span_s = static_cast<double>(view.span_ns) / 1e9;
   for (const shm::ClientSnapshot& client : now.clients) {
     view.rates.push_back(
-        rates_of(client, same_board ? same_client(before, client) : nullptr, span_s));
+        rates_of(client, same_board ? find_earlier(*before, client) : nullptr, span_s));
   }
   view.now = std::move(now);
   return view;

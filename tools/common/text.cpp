@@ -1,8 +1,11 @@
-#include "tools/top/text.hpp"
+#include "tools/common/text.hpp"
 
 #include <fmt/format.h>
+#include <langinfo.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cwchar>
 
 namespace sluice::tools {
@@ -13,7 +16,7 @@ struct Piece {
   std::size_t columns;
 };
 
-/// The first character of `text`, as the user's locale reads it.
+/// The first character of `text` in the user's locale.
 Piece first_character(std::string_view text) {
   constexpr Piece kUnprintable{"?", 1};
   std::mbstate_t state{};
@@ -25,7 +28,7 @@ Piece first_character(std::string_view text) {
   return {text.substr(0, length), static_cast<std::size_t>(columns)};
 }
 
-/// How many bytes of `text` first_character() has read.
+/// The number of bytes of `text` that first_character() has read.
 std::size_t bytes_read(std::string_view text, const Piece& piece) {
   if (piece.bytes.data() == text.data()) return piece.bytes.size();
   std::mbstate_t state{};
@@ -40,7 +43,7 @@ struct Unit {
 constexpr std::array<Unit, 5> kUnits{
     {{3600e9, "h"}, {60e9, "m"}, {1e9, "s"}, {1e6, "ms"}, {1e3, "us"}}};
 
-/// Minutes from 600 s on, hours from 600 minutes on: more digits say more than the unit.
+/// Minutes from 600 s on, hours from 600 minutes on: more digits are better than a larger unit.
 const Unit& unit_of(double ns) {
   if (ns >= 600 * 60e9) return kUnits[0];
   if (ns >= 600e9) return kUnits[1];
@@ -90,12 +93,30 @@ std::string coarse_duration(std::uint64_t ns) {
 }
 
 std::string short_number(double value) {
-  if (value == 0) return "0";
+  if (value == std::floor(value) && value < 9999.5) return fmt::format("{:.0f}", value);
   if (value < 9.95) return fmt::format("{:.1f}", value);
   if (value < 9999.5) return fmt::format("{:.0f}", value);
   if (value < 99.95e3) return fmt::format("{:.1f}k", value / 1e3);
   if (value < 999.5e3) return fmt::format("{:.0f}k", value / 1e3);
   return fmt::format("{:.{}f}M", value / 1e6, value < 99.95e6 ? 1 : 0);
+}
+
+std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+std::string sparkline(const std::vector<std::uint64_t>& values, std::size_t width) {
+  constexpr std::array<std::string_view, 8> kBlocks{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  constexpr std::array<std::string_view, 8> kAscii{"_", ".", ":", "-", "=", "+", "*", "#"};
+  const auto& bars = std::string_view(nl_langinfo(CODESET)) == "UTF-8" ? kBlocks : kAscii;
+  const auto first = values.end() - static_cast<std::ptrdiff_t>(std::min(width, values.size()));
+  if (first == values.end()) return {};
+  const double most = std::max(1.0, static_cast<double>(*std::max_element(first, values.end())));
+  std::string line;
+  for (auto value = first; value != values.end(); ++value) {
+    line += bars[static_cast<std::size_t>(static_cast<double>(*value) / most * 7)];
+  }
+  return line;
 }
 
 }  // namespace sluice::tools
