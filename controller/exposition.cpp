@@ -37,7 +37,7 @@ struct Row {
   std::string pid;
   std::string name;
 
-  /// The labels of every sample of this client, and more of them.
+  /// The labels of every sample of this client, followed by `more`.
   [[nodiscard]] MetricsText::Labels labels(MetricsText::Labels more = {}) const {
     MetricsText::Labels all{{"slot", index}, {"pid", pid}, {"name", name}};
     all.insert(all.end(), more.begin(), more.end());
@@ -71,7 +71,8 @@ void write_clients(MetricsText& out, const shm::Board& board, const std::vector<
     });
     out.sample({{"state", std::string(kStateNames[state])}}, static_cast<double>(count));
   }
-  out.family("sluice_client_info", "gauge", "One per client: who it is and how it is treated.");
+  out.family("sluice_client_info", "gauge",
+             "One per client: who it is, and its priority and policy.");
   for (const Row& row : rows) {
     const auto state =
         std::min<std::size_t>(static_cast<std::size_t>(row.info.state), kStateNames.size() - 1);
@@ -108,7 +109,7 @@ void write_slots(MetricsText& out, const std::vector<Row>& rows) {
        "Holds that were ended because they outlasted --max-hold.",
        [](const Row& row) { return static_cast<double>(row.slot.max_hold_opened.load()); }},
       {"sluice_unhooked_lookups_total", "counter",
-       "Times the program asked the driver for a work entry that is not hooked.",
+       "Lookups by the program of launch entries that have no hook.",
        [](const Row& row) { return static_cast<double>(row.slot.unhooked_lookups.load()); }},
   }};
   for (const Family& family : kFamilies) {
@@ -190,14 +191,14 @@ void write_controller(MetricsText& out, const shm::Board& board, const Tally& ta
                       std::uint64_t now_ns) {
   const std::uint64_t beat = board.heartbeat_ns.load();
   out.family("sluice_heartbeat_age_seconds", "gauge",
-             "Age of the controller's last heartbeat; clients run ungated above 0.15.");
+             "Age of the last heartbeat. Above 0.15 clients run ungated.");
   out.sample(seconds(now_ns > beat ? now_ns - beat : 0));
-  out.family("sluice_max_hold_seconds", "gauge", "Longest hold by one job; 0: no limit.");
+  out.family("sluice_max_hold_seconds", "gauge", "Longest hold by one job. 0: no limit.");
   out.sample(seconds(board.max_hold_ns.load()));
-  out.family("sluice_leases", "gauge", "Processes that keep the controller there.");
+  out.family("sluice_leases", "gauge", "Processes that asked for a controller.");
   out.sample(static_cast<double>(tally.leases.load()));
   out.family("sluice_controller_starts_total", "counter",
-             "Controllers that the board has had; above 1 it was adopted.");
+             "Controllers that this board has had. Above 1: it was adopted.");
   out.sample(board.controller_starts.load());
   struct Family {
     const char* name;
@@ -206,10 +207,10 @@ void write_controller(MetricsText& out, const shm::Board& board, const Tally& ta
   };
   for (const Family& family : {
            Family{"sluice_attaches_total", "Slots given out.", tally.attached},
-           Family{"sluice_reattaches_total", "Clients that came back to their slot.",
+           Family{"sluice_reattaches_total", "Clients that attached again to their slot.",
                   tally.reattached},
            Family{"sluice_refusals_total", "Requests and connections refused.", tally.refused},
-           Family{"sluice_deaths_repaired_total", "Clients found dead without having left.",
+           Family{"sluice_deaths_repaired_total", "Clients that died without leaving.",
                   tally.deaths_repaired},
            Family{"sluice_gates_opened_total", "Gates opened because their holder had died.",
                   tally.gates_opened},

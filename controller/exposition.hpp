@@ -8,7 +8,7 @@
 namespace sluice::controller {
 
 /// All metrics of a session in the Prometheus text format, as of `now_ns`. May run in any thread
-/// beside the loop; the list is in docs/controller.md.
+/// while the loop runs. docs/reference/controller.md lists the metrics.
 [[nodiscard]] std::string exposition(const shm::Board& board, const Tally& tally,
                                      std::uint64_t now_ns);
 

@@ -6,16 +6,16 @@
 
 namespace sluice::controller {
 
-/// Writes the Prometheus text format, version 0.0.4: a family's head, then all of its samples.
+/// Writes the Prometheus text format, version 0.0.4: the head of a family, then all its samples.
 class MetricsText {
  public:
   using Labels = std::vector<std::pair<std::string_view, std::string>>;
 
   void family(std::string_view name, std::string_view type, std::string_view help);
-  /// A sample of the family begun last. Label values are escaped here.
+  /// A sample of the last family. Label values are escaped here.
   void sample(const Labels& labels, double value) { sample("", labels, value); }
   void sample(double value) { sample("", {}, value); }
-  /// With a suffix to the family's name: a part of a histogram.
+  /// A part of a histogram: the suffix follows the family's name.
   void sample(std::string_view suffix, const Labels& labels, double value);
 
   /// A number as the format writes it, for the value of a label.

@@ -18,6 +18,7 @@ TEST_F(Gpus, TheSimulatedOneCanAlwaysBeAskedFor) {
   ASSERT_EQ(json["devices"].size(), 1U);
   EXPECT_EQ(json["devices"][0]["index"], 0);
   EXPECT_EQ(json["devices"][0]["uuid"].get<std::string>().size(), 40U);
+  EXPECT_GT(json["devices"][0]["memory_bytes"], std::uint64_t{1} << 30U);
 }
 
 TEST_F(Gpus, SaysHowManyThereAre) {

@@ -200,7 +200,8 @@ TEST_F(Set, EachWrongLineSaysWhatIsWrong) {
   expect_error({pid}, 2, "nothing to change: give --policy, --priority or both");
   expect_error({pid, "--policy", "devise:4"}, 2, "did you mean 'device:4'?");
   for (const char* priority : {"256", "-1", "high", "1.5"}) {
-    expect_error({pid, "--priority=" + std::string(priority)}, 2, "--priority");
+    expect_error({pid, "--priority=" + std::string(priority)}, 2,
+                 "--priority: '" + std::string(priority) + "' is not a whole number from 0 to 255");
   }
   const base::Captured none = sluice({"set", "nobody", "--priority", "1"});
   EXPECT_EQ(none.exit_code, 2);

@@ -212,7 +212,7 @@ TEST_F(Status, TellsWhatWasLearned) {
   expect_says(text(), " 1 launch of unknown duration");
   client.longest_launch_ns.store(1400 * 1000);
   client.ungated_graph_ns.store(72 * kMs);
-  expect_says(text(), "longest launch 1.4 ms, as learned");
+  expect_says(text(), "longest launch without a wait inside: 1.4 ms");
   expect_says(text(), "72 ms");
 }
 

@@ -173,6 +173,7 @@ TEST_F(TopTerminal, WithoutASessionItSaysSoInOneLine) {
     const base::Captured result = sluice({"top", "--interval", interval});
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_EQ(lines_in(result.err), 1) << result.err;
+    EXPECT_NE(result.err.find(" is not a number from 0.02 to 3600"), std::string::npos);
   }
 }
 

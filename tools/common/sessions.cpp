@@ -7,14 +7,14 @@
 namespace sluice::tools {
 namespace {
 
-/// Names of this user's sessions that have a board, comma-separated, without `session`.
+/// The names of this user's sessions with a board, without `session`, separated by commas.
 std::string other_sessions(const std::string& session) {
   const std::string prefix = shm::board_name("");
   std::string names;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
     const std::string name = entry.path().filename();
-    if (name == prefix + session) continue;  // a board that nobody uses
+    if (name == prefix + session) continue;  // a board without processes
     if (!name.starts_with(prefix) || !base::valid_session_name(name.substr(prefix.size())))
       continue;
     names += (names.empty() ? "" : ", ") + name.substr(prefix.size());

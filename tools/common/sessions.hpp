@@ -5,7 +5,7 @@
 
 namespace sluice::tools {
 
-/// That no such session is running, which ones are, and how one is started.
+/// The error that no such session is running. Names the sessions that are, and how to start one.
 [[nodiscard]] base::RunError no_session(const std::string& session);
 
 }  // namespace sluice::tools

@@ -67,6 +67,10 @@ std::string fit(std::string_view text, std::size_t width, bool right) {
   return right ? fill + fitted : fitted + fill;
 }
 
+std::string shortened(std::string_view text, std::size_t width) {
+  return columns_of(text) <= width ? std::string(text) : fit(text, width - 3) + "...";
+}
+
 std::size_t columns_of(std::string_view text) {
   std::size_t columns = 0;
   while (!text.empty()) {

@@ -11,6 +11,9 @@ namespace sluice::tools {
 /// in front). '?' replaces what cannot be printed and what is not a character of the locale.
 [[nodiscard]] std::string fit(std::string_view text, std::size_t width, bool right = false);
 
+/// `text` without its end where it needs more than `width` columns; "..." marks the cut.
+[[nodiscard]] std::string shortened(std::string_view text, std::size_t width);
+
 /// The number of columns that fit() needs for all of `text`.
 [[nodiscard]] std::size_t columns_of(std::string_view text);
 

@@ -1,5 +1,5 @@
-// sluice-example-spin: a small program with a GPU, for trying `sluice exec` and `sluice compare`.
-// It speaks the CUDA driver API, so it runs on a real GPU and under `sluice exec --gpu sim`.
+// sluice-example-spin: a small GPU program for trying `sluice exec` and `sluice compare`.
+// It uses the CUDA driver API, so it runs on a real GPU and under `sluice exec --gpu sim`.
 #include <cuda.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@ namespace {
 
 using sluice::base::monotonic_ns;
 
-// The simulated GPU takes the duration of a kernel called sluice_spin from its first argument; a
-// real one counts the cycles.
+// The simulated GPU takes the duration of a kernel named sluice_spin from its first argument. On a
+// real GPU the kernel counts cycles.
 constexpr const char* kModule = R"(.version 6.0
 .target sm_70
 .address_size 64
@@ -91,7 +91,7 @@ class Gpu {
   }
   void wait() const { SPIN_REQUIRE(cuStreamSynchronize(stream_)); }
   [[nodiscard]] const char* name() const { return name_.data(); }
-  /// Real time per time of the GPU: the simulated one is slower.
+  /// Real time divided by GPU time: 1 on a real GPU.
   [[nodiscard]] double time_scale() const { return time_scale_; }
 
  private:
@@ -113,7 +113,7 @@ void sleep_until(std::uint64_t ns) {
   if (ns > now) std::this_thread::sleep_for(std::chrono::nanoseconds(ns - now));
 }
 
-/// Runs one job. Returns its duration in ms of the GPU's time.
+/// Runs one job. Returns its duration in ms of GPU time.
 double run_job(const Gpu& gpu, const Options& options) {
   std::uint64_t announced = 0;
   if (options.announce_ms > 0) {
@@ -157,17 +157,18 @@ int run(const Options& options) {
 }
 
 void add_options(CLI::App& app, Options& options) {
-  app.add_option("--kernels", options.kernels, "Kernels of one job")->capture_default_str();
-  app.add_option("--kernel-us", options.kernel_us, "Microseconds of one kernel")
+  app.add_option("--kernels", options.kernels, "Number of kernels of a job")->capture_default_str();
+  app.add_option("--kernel-us", options.kernel_us, "Duration of a kernel in microseconds")
       ->capture_default_str();
-  app.add_option("--period-ms", options.period_ms, "A job every so often; 0: one after the other");
-  app.add_flag("--poisson", options.poisson, "At random times, --period-ms on average");
+  app.add_option("--period-ms", options.period_ms, "Time between two jobs; 0: one after the other");
+  app.add_flag("--poisson", options.poisson, "Jobs at random times, --period-ms apart on average");
   app.add_flag("--mark", options.mark, "Call sluice_job_begin() and sluice_job_end()");
-  app.add_option("--announce-ms", options.announce_ms, "Announce each job so long before it");
-  app.add_option("--seconds", options.seconds, "End after so long; 0: on Ctrl-C or SIGTERM");
-  app.add_option("--jobs", options.jobs, "End after so many jobs; 0: no limit");
+  app.add_option("--announce-ms", options.announce_ms,
+                 "Announce each job this long before it begins");
+  app.add_option("--seconds", options.seconds, "End after this time; 0: on Ctrl-C or SIGTERM");
+  app.add_option("--jobs", options.jobs, "End after this number of jobs; 0: no limit");
   app.footer(
-      "All times are the GPU's: on the simulated one they pass more slowly than on the wall.\n\n"
+      "All times are GPU time. On the simulated GPU they pass more slowly than real time.\n\n"
       "Examples:\n"
       "  sluice exec --gpu sim --priority 0 -- sluice-example-spin --kernels 400\n"
       "  sluice exec --gpu sim --priority 1 -- sluice-example-spin --kernels 20 --period-ms 6");
@@ -176,7 +177,7 @@ void add_options(CLI::App& app, Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("A small program with a GPU: jobs of kernels that only take time.",
+  CLI::App app("A small GPU program: its jobs are kernels that only take time.",
                "sluice-example-spin");
   Options options;
   add_options(app, options);

@@ -20,13 +20,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kStartLimit = 5s;
 constexpr int kAnswerLimitMs = 1000;
-/// What a second controller, refused because of the first, leaves to the first for answering.
+/// How long the first controller of a session may take to answer after a second one was refused.
 constexpr auto kOtherControllerLimit = 1s;
 
 struct LeaseResult {
   bool answered = false;
-  int error = 0;          ///< errno of the attempt, where nobody answered.
-  std::string complaint;  ///< What the controller said, if not yes.
+  int error = 0;          ///< errno of the attempt if nobody answered.
+  std::string complaint;  ///< The reason of a controller that refused.
 };
 
 LeaseResult take_lease(const std::string& socket) {
@@ -40,7 +40,7 @@ LeaseResult take_lease(const std::string& socket) {
   request.kind = shm::RequestKind::kLease;
   shm::Reply reply;
   result.error = -shm::ask(fd, request, reply, kAnswerLimitMs);
-  // The lease is on the process, not on the connection.
+  // The lease belongs to the process, not to the connection.
   close(fd);
   if (result.error != 0) return result;
   result.answered = true;
@@ -52,10 +52,10 @@ bool nobody_listens(int error) { return error == ENOENT || error == ECONNREFUSED
 
 std::string complaint_of(const Daemon& daemon) {
   const std::string words = base::printed_error("sluice controller", daemon.last_words());
-  return words.empty() ? "it ended without saying why" : words;
+  return words.empty() ? "it ended without a message" : words;
 }
 
-/// Nobody listened: starts a controller and takes the lease as soon as it answers. Throws
+/// Starts a controller and takes the lease as soon as the controller answers. Throws
 /// base::RunError.
 LeaseResult start_and_take_lease(const base::Install& install, const std::string& session,
                                  const std::string& log_level, bool log_to_stderr) {
@@ -68,7 +68,8 @@ LeaseResult start_and_take_lease(const base::Install& install, const std::string
     LeaseResult result = take_lease(shm::socket_path(session));
     if (result.answered) return result;
     if (!ended && daemon.ended()) {
-      // Two `sluice exec` at the same moment: the other one's controller is about to answer.
+      // Two `sluice exec` started controllers at the same moment. The other controller is about to
+      // answer.
       ended = true;
       deadline = Clock::now() + kOtherControllerLimit;
     }

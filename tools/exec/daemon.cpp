@@ -18,8 +18,9 @@
 namespace sluice::tools {
 namespace {
 
-/// The daemon itself, from fork to exec: only async-signal-safe calls. Closes what it inherits: a
-/// pipe of the user's shell held open by a daemon would make `sluice exec ... | cat` wait for it.
+/// Runs in the daemon between fork and exec, so it makes only async-signal-safe calls. Closes all
+/// inherited descriptors: if the daemon kept a pipe of the user's shell open, `sluice exec ... |
+/// cat` would not end.
 [[noreturn]] void become_daemon(char* const* argv, int log, int report) {
   setsid();
   signal(SIGHUP, SIG_DFL);
@@ -32,7 +33,8 @@ namespace {
   dup2(null, STDIN_FILENO);
   dup2(null, STDOUT_FILENO);
   if (log >= 0) dup2(log, STDERR_FILENO);
-  // dup2 took the flag off 0, 1 and 2; the rest closes at exec, `report` with the good news.
+  // Descriptors 0, 1 and 2 stay open: dup2 cleared their flag. All others close at exec. The end of
+  // `report` tells the parent that exec succeeded.
   syscall(SYS_close_range, 3U, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
   execv(argv[0], argv);
   const int error = errno;
@@ -67,7 +69,7 @@ Daemon::Daemon(std::vector<std::string> args, bool log_to_stderr) {
   argv.push_back(nullptr);
   std::array<int, 2> report{};
   if (pipe2(report.data(), O_CLOEXEC) != 0) {
-    throw base::RunError(std::string("no pipe: ") + std::strerror(errno));
+    throw base::RunError(std::string("cannot make a pipe: ") + std::strerror(errno));
   }
   if (!log_to_stderr) log_ = memfd_create("sluice-controller-log", MFD_CLOEXEC);
   if (log_ >= 0) fcntl(log_, F_SETFL, O_APPEND);
@@ -76,7 +78,7 @@ Daemon::Daemon(std::vector<std::string> args, bool log_to_stderr) {
   int error = pid_ < 0 ? EAGAIN : 0;
   if (pid_ > 0) {
     pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0U));
-    // End of file when the program has been exec'ed, an errno when it could not be.
+    // End of file if exec succeeded, else an errno.
     const ssize_t got = read(report[0], &error, sizeof(error));
     if (got != sizeof(error)) error = 0;
   }
@@ -92,7 +94,7 @@ Daemon::~Daemon() {
 }
 
 bool Daemon::ended() const {
-  // Some sandboxes have no pidfd. A pid alone may name a zombie that their init never reaps.
+  // Some sandboxes have no pidfd. kill() may then see a zombie that their init never reaps.
   if (pidfd_ < 0) return kill(pid_, 0) != 0;
   pollfd wait{pidfd_, POLLIN, 0};
   return poll(&wait, 1, 0) > 0;

@@ -6,8 +6,8 @@
 
 namespace sluice::tools {
 
-/// A program started as a daemon: in a session of its own, and no child of ours, so that the
-/// program that `sluice exec` becomes never finds a child that it did not start.
+/// A program that runs as a daemon, in a process session of its own. It is not a child of this
+/// process: the program that `sluice exec` becomes must not find a child that it did not start.
 class Daemon {
  public:
   /// Throws base::RunError if args[0] cannot be started.
@@ -17,7 +17,7 @@ class Daemon {
   Daemon& operator=(const Daemon&) = delete;
 
   [[nodiscard]] bool ended() const;
-  /// The last line it wrote to stderr, where that was not given to the user already.
+  /// The last line that it wrote to its log; empty if its stderr is the user's.
   [[nodiscard]] std::string last_words() const;
 
  private:

@@ -5,26 +5,26 @@
 
 #include "base/install.hpp"
 
-/// What a process's environment must say for the interposer and the simulated GPU to be loaded.
+/// The environment variables that load the interposer and the simulated GPU into a process.
 namespace sluice::tools {
 
-/// `list`, a list of paths as LD_PRELOAD and LD_LIBRARY_PATH have it, with `path` in front and
-/// nowhere else, so that nested `sluice exec` do not pile up. `separators` are what may stand
-/// between paths.
+/// `list`, a list of paths as in LD_PRELOAD and LD_LIBRARY_PATH, with `path` in front and nowhere
+/// else, so that a nested `sluice exec` does not add it again. `separators` are the characters that
+/// may separate paths.
 [[nodiscard]] std::string with_in_front(std::string_view list, const std::filesystem::path& path,
                                         std::string_view separators);
 /// `list` without `path`.
 [[nodiscard]] std::string without(std::string_view list, const std::filesystem::path& path,
                                   std::string_view separators);
 
-/// LD_PRELOAD with the interposer in front. Throws base::RunError if the library is missing, or in
-/// a folder that LD_PRELOAD cannot name.
+/// LD_PRELOAD with the interposer in front. Throws base::RunError if the library is missing, or if
+/// LD_PRELOAD cannot name its folder.
 [[nodiscard]] std::string preload_with_interposer(const base::Install& install);
 
-/// Takes the interposer out of this process's LD_PRELOAD.
+/// Removes the interposer from this process's LD_PRELOAD.
 void remove_interposer(const base::Install& install);
 
-/// Makes this process's successor find the simulated driver, or not find it.
+/// Makes the program that this process becomes find the simulated driver, or not find it.
 void set_simulated_gpu(const base::Install& install, bool simulated);
 
 }  // namespace sluice::tools

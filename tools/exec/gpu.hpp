@@ -3,13 +3,13 @@
 
 namespace sluice::tools {
 
-/// Makes this process's successor find the simulated driver. Throws base::RunError if it is
-/// missing.
+/// Makes the program that this process becomes find the simulated driver. Throws base::RunError if
+/// that driver is missing.
 void use_simulated_gpu(const base::Install& install);
 
-/// Makes this process's successor find the real driver. Asks `sluice gpus` whether it finds a
-/// device: another process, because an initialised driver leaves threads and files behind. Throws
-/// base::RunError if there is none.
+/// Makes the program that this process becomes find the real driver. Throws base::RunError if that
+/// driver has no device. `sluice gpus` asks the driver, in another process: an initialised driver
+/// leaves threads and files behind.
 void use_real_gpu(const base::Install& install);
 
 }  // namespace sluice::tools

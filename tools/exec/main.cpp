@@ -1,5 +1,5 @@
-// `sluice exec`: the one place that knows how a process is prepared. Replaces itself by the
-// program, so the pid stays.
+// `sluice exec`: prepares this process and replaces it by the program, so the pid stays. No other
+// file knows how a process is prepared.
 #include <unistd.h>
 
 #include <cerrno>
@@ -33,7 +33,7 @@ struct Options {
   std::string policy = shm::to_string(shm::kDefaultPolicy);
   std::string session{base::kDefaultSession};
   std::string name;  ///< Empty: the interposer chooses one.
-  std::string gpu;   ///< Empty: the one that the program would find by itself.
+  std::string gpu;   ///< Empty: the GPU that the program finds by itself.
   std::string log_level = "warn";
   std::string trace;  ///< Folder; empty for none.
   bool intercept = true;
@@ -60,8 +60,8 @@ void add_options(CLI::App& app, Options& options) {
       ->type_name("POLICY")
       ->check(shm::check_policy);
   app.add_option("--name", options.name,
-                 "What status, top, set and the metrics call it (default: the script's or the "
-                 "program's name)")
+                 "Its name in status, top, set and the metrics (default: the name of the script "
+                 "or the program)")
       ->envname("SLUICE_NAME")
       ->type_name("NAME")
       ->check(shm::check_client_name);
@@ -77,36 +77,37 @@ void add_options(CLI::App& app, Options& options) {
       ->type_name("off|warn|info|debug")
       ->check(base::one_of({"off", "warn", "info", "debug"}));
   app.add_option("--trace", options.trace,
-                 "Record every launch into DIR/PID.sltrace (docs/tracing.md)")
+                 "Record every launch into DIR/PID.sltrace (docs/guide/traces.md)")
       ->envname("SLUICE_TRACE")
       ->type_name("DIR");
   app.add_flag_callback(
       "--no-intercept", [&options] { options.intercept = false; },
       "Only choose the GPU: no preload, no controller");
   app.footer(
-      "PROGRAM runs unchanged, with this process's pid. It runs ungated, after one warning, where\n"
-      "something is wrong with the session. Sets LD_PRELOAD and SLUICE_* (docs/environment.md), "
-      "and\n"
-      "starts the session's controller if there is none. With --log-level info or debug, a\n"
-      "controller started here logs to the same stderr.\n\n"
+      "PROGRAM runs unchanged and keeps this process's pid. If something is wrong with the "
+      "session,\n"
+      "one line warns and PROGRAM runs ungated. exec sets LD_PRELOAD and SLUICE_* variables\n"
+      "(docs/reference/environment.md) and starts the session's controller if there is none. With\n"
+      "--log-level info or debug, that controller logs to the same stderr.\n\n"
       "Examples:\n"
       "  sluice exec --priority 0 -- python train.py\n"
       "  sluice exec --priority 1 --name api --session b -- ./server --port 80\n"
       "  sluice exec --priority 0 --trace seen -- python train.py\n"
       "  sluice exec --priority 0 --gpu sim -- sluice-example-spin\n\n"
-      "Exit codes: PROGRAM's own; before it is started, 1: no such GPU, or it cannot be run; 2: "
-      "wrong\nusage, or no such program.");
+      "Exit codes: that of PROGRAM; 1: no such GPU, or PROGRAM cannot be run; 2: wrong usage, or "
+      "no\n"
+      "such program.");
 }
 
-/// Whether the option takes the argument behind it. Options that we do not know take none.
+/// Whether the option takes the next argument. An unknown option takes none.
 bool takes_next(const CLI::App& app, const std::string& argument) {
   if (argument.find('=') != std::string::npos) return false;
   const CLI::Option* option = app.get_option_no_throw(argument);
   return option != nullptr && option->get_expected_max() > 0;
 }
 
-/// The index of the first argument that is the program's: behind `--`, else the first that is no
-/// option of ours. `end_of_ours` is the index behind our last one.
+/// The index of the program: the argument after `--`, else the first one that is not an option.
+/// `end_of_ours` is the index after the last option of ours.
 int find_program_arguments(const CLI::App& app, int argc, char** argv, int& end_of_ours) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -141,7 +142,7 @@ void warn(const Options& options, const std::string& line) {
   if (options.log_level != "off" && !line.empty()) base::print_error(kName, line);
 }
 
-/// The program may change its working directory: the path is absolute.
+/// Returns an absolute path: the program may change its working directory.
 std::string make_folder(const std::string& name) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::absolute(name);
@@ -176,11 +177,11 @@ int exec(int argc, char** argv) {
   if (const auto exit_code = parse_command_line(argc, argv, options)) return *exit_code;
   const base::Install install = base::Install::of_this_program();
   const std::string program = find_program(install, options.program[0]);
-  // As in a shell that itself runs under `sluice exec`.
+  // This process may run in a shell that runs under `sluice exec`.
   remove_interposer(install);
   if (options.gpu == "sim") use_simulated_gpu(install);
   if (options.gpu == "real") use_real_gpu(install);
-  // Also without interception: the simulated GPU is one per session.
+  // Also without interception: each session has its own simulated GPU.
   setenv("SLUICE_SESSION", options.session.c_str(), 1);
   if (!options.trace.empty()) setenv("SLUICE_TRACE", make_folder(options.trace).c_str(), 1);
   if (options.intercept) prepare_interception(options, install);

@@ -5,9 +5,8 @@
 
 namespace sluice::tools {
 
-/// The file that execvp would run for `name`, else an example program of this installation. Looked
-/// up beforehand, so that a misspelt program is reported before a controller is started for it.
-/// Throws base::UsageError.
+/// The file that execvp would run for `name`, else an example program of this installation. Throws
+/// base::UsageError. The search comes first, so that a misspelt name starts no controller.
 std::string find_program(const base::Install& install, const std::string& name);
 
 }  // namespace sluice::tools

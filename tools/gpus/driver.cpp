@@ -13,7 +13,7 @@
 namespace sluice::tools {
 namespace {
 
-/// For what dlopen() has just refused.
+/// Why dlopen() has just failed.
 std::string why_not_loaded(const std::string& library) {
   const std::string said = dlerror();
   if (said.ends_with("No such file or directory"))
@@ -21,7 +21,7 @@ std::string why_not_loaded(const std::string& library) {
   return "no usable NVIDIA driver: " + said;
 }
 
-/// The few entries needed, looked up by the names they are exported under.
+/// A loaded driver. Looks entries up by their exported names.
 class Driver {
  public:
   explicit Driver(const std::string& library) : library_(library) {
@@ -67,12 +67,14 @@ GpuDevice describe_device(const Driver& driver, int index) {
                                               CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
   driver.call<decltype(cuDeviceGetAttribute)>("cuDeviceGetAttribute", &minor,
                                               CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  std::size_t memory = 0;
+  driver.call<decltype(cuDeviceTotalMem)>("cuDeviceTotalMem_v2", &memory, device);
   CUuuid uuid{};
   driver.call<decltype(cuDeviceGetUuid)>("cuDeviceGetUuid_v2", &uuid, device);
   std::array<std::uint8_t, 16> bytes{};
   std::memcpy(bytes.data(), uuid.bytes, bytes.size());
   return {index, name.data(), base::format_uuid(bytes),
-          "sm_" + std::to_string(major) + std::to_string(minor)};
+          "sm_" + std::to_string(major) + std::to_string(minor), memory};
 }
 
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {

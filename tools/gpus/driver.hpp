@@ -8,10 +8,11 @@
 namespace sluice::tools {
 
 struct GpuDevice {
-  int index = 0;  ///< As the driver counts here; CUDA_VISIBLE_DEVICES changes it.
+  int index = 0;  ///< The driver's index; CUDA_VISIBLE_DEVICES changes it.
   std::string name;
   std::string uuid;  ///< GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
-  std::string arch;  ///< For which code is compiled, "sm_90".
+  std::string arch;  ///< The architecture for which code is compiled, "sm_90".
+  std::size_t memory_bytes = 0;
 };
 
 struct GpuInventory {
@@ -21,14 +22,14 @@ struct GpuInventory {
   std::vector<GpuDevice> devices;
 };
 
-/// No usable driver; what() says in one line what was tried and what it said.
+/// There is no usable driver. what() is one line: what was tried, and the answer.
 struct NoGpu : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Loads `library` (a path, or a bare name that the dynamic linker looks up), initialises it and
-/// lists its devices. `simgpu_folder` tells the simulated driver from a real one. Throws NoGpu.
-/// The driver stays loaded: unloading one is not supported by CUDA.
+/// Loads `library` (a path, or a bare name for the dynamic linker), initialises it and lists its
+/// devices. A library in `simgpu_folder` is the simulated driver. Throws NoGpu. The driver stays
+/// loaded: CUDA does not support unloading it.
 GpuInventory ask_driver(const std::string& library, const std::filesystem::path& simgpu_folder);
 
 }  // namespace sluice::tools

@@ -1,4 +1,4 @@
-// `sluice gpus`: which GPU there is, and whether it is real. The one place that decides it.
+// `sluice gpus`: lists the GPUs. No other program decides between the real and the simulated GPU.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 
 struct Answer {
   GpuInventory inventory;
-  std::string why_simulated;  ///< For auto: what kept the real driver from being used.
+  std::string why_simulated;  ///< For auto: why there is no real GPU.
 };
 
 GpuInventory ask_real(const base::Install& install) {
@@ -53,7 +53,8 @@ void print_json(const Answer& answer) {
     json["devices"].push_back({{"index", device.index},
                                {"name", device.name},
                                {"uuid", device.uuid},
-                               {"arch", device.arch}});
+                               {"arch", device.arch},
+                               {"memory_bytes", device.memory_bytes}});
   }
   std::cout << json.dump(2) << '\n';
 }
@@ -64,7 +65,8 @@ void print_text(const Answer& answer) {
             << inventory.driver_version << ", " << inventory.library << '\n';
   if (inventory.simulated) std::cout << "why simulated: " << answer.why_simulated << '\n';
   for (const GpuDevice& device : inventory.devices) {
-    std::cout << "  " << device.index << "  " << device.name << "  " << device.uuid << '\n';
+    std::cout << "  " << device.index << "  " << device.name << ", " << (device.memory_bytes >> 30U)
+              << " GiB, " << device.uuid << '\n';
   }
 }
 
@@ -76,8 +78,8 @@ int gpus(int argc, char** argv) {
   app.add_flag("--json", json, "Print JSON");
   app.footer(
       "Exit code 1: there is no such GPU.\n\nExamples:\n"
-      "  sluice gpus              the real GPUs, or the simulated one and why\n"
-      "  sluice gpus --gpu real   fails where no NVIDIA driver finds a device");
+      "  sluice gpus              the real GPUs, or the simulated GPU and why\n"
+      "  sluice gpus --gpu real   fails if no NVIDIA driver finds a device");
   if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
   const Answer answer = choose(choice, base::Install::of_this_program());
   if (json) {

@@ -7,9 +7,12 @@
 #include <optional>
 
 #include "base/command_line.hpp"
+#include "tools/common/text.hpp"
 
 namespace sluice::tools {
 namespace {
+
+constexpr std::size_t kCommand = 40;  ///< Columns of a command in a list.
 
 using Clients = std::vector<shm::ClientSnapshot>;
 using Which = std::function<bool(const shm::ClientSnapshot&)>;
@@ -42,7 +45,7 @@ std::optional<std::uint32_t> number_in(std::string_view text) {
 std::string list_of(const Clients& clients) {
   std::string text;
   for (const shm::ClientSnapshot& client : clients) {
-    text += "\n  " + describe(client) + ": " + client.command;
+    text += "\n  " + describe(client) + ": " + shortened(client.command, kCommand);
   }
   return text;
 }

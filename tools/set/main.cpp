@@ -48,7 +48,7 @@ void add_options(CLI::App& app, Options& options) {
       ->check(shm::check_policy);
   app.add_option("--priority", options.priority, "0 is best effort, the higher number wins")
       ->type_name("0-255")
-      ->check(CLI::Range(0, 255));
+      ->check(base::whole_number(0, 255));
   base::add_session_option(app, options.session);
   app.add_flag("--json", options.json, "Print JSON");
   app.footer(

@@ -1,4 +1,4 @@
-// `sluice X ARGS` runs libexec/sluice/sluice-X ARGS, so each folder brings its own commands.
+// `sluice X ARGS` runs libexec/sluice/sluice-X ARGS, so each folder adds its own commands.
 #include <unistd.h>
 
 #include <array>
@@ -24,8 +24,8 @@ struct Command {
 
 constexpr std::array kCommands{
     Command{"exec", "run any program, unchanged, with a priority and a policy"},
-    Command{"status", "who runs, who waits, and why; --coverage counts launches per driver entry"},
-    Command{"top", "the session as it runs: activity, holds, rates, times of recent jobs"},
+    Command{"status", "show who runs, who waits, and why"},
+    Command{"top", "the same, live: activity, holds, rates, job durations; change policies"},
     Command{"set", "give a running client another priority or policy"},
     Command{"run", "run an experiment file: its models as processes, logs of completion times"},
     Command{"demo", "run one critical and one best-effort model alone, then under each policy"},
@@ -52,7 +52,7 @@ void print_help() {
          "Examples:\n"
          "  sluice exec --priority 0 -- python train.py    best effort\n"
          "  sluice exec --priority 1 -- python serve.py    critical: the higher priority wins\n"
-         "  sluice status                                  is it working, who waits for whom\n"
+         "  sluice status                                  who runs, who waits for whom\n"
          "  sluice top                                     the same, live\n"
          "  sluice set train.py --policy gate              change a client as it runs\n"
          "  sluice run exp_configs/replay/input_device.json\n";
@@ -94,7 +94,7 @@ int dispatch(const std::vector<std::string>& args) {
     return base::kExitFine;
   }
   if (args[0] == "help") become(args[1], {"--help"});
-  // A name with a slash would reach outside of libexec.
+  // A name with a slash would leave libexec.
   if (args[0].starts_with('-') || args[0].find('/') != std::string::npos) refuse_unknown(args[0]);
   become(args[0], {args.begin() + 1, args.end()});
 }

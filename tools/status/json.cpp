@@ -85,7 +85,7 @@ Json status_object(const shm::Snapshot& snapshot, const std::string& session) {
 }
 
 std::string json_text(const Json& json) {
-  // A command may hold any bytes, cut in the middle of a character.
+  // A command may contain any bytes, and may end in the middle of a character.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -6,10 +6,10 @@
 
 namespace sluice::tools {
 
-/// What status_json() prints, for commands that add to it.
+/// The object that status_json() prints, for commands that add to it.
 nlohmann::ordered_json status_object(const shm::Snapshot& snapshot, const std::string& session);
 
-/// As it is printed: indented, with an end of line, valid whatever bytes a command has.
+/// The JSON as text, with a final newline. Valid JSON, whatever bytes a command contains.
 std::string json_text(const nlohmann::ordered_json& json);
 
 }  // namespace sluice::tools

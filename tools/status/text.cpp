@@ -14,10 +14,6 @@ constexpr std::size_t kLeastName = 11;
 constexpr std::size_t kCoverageName = 22;
 constexpr std::size_t kLeastCommand = 30;  ///< The program and some arguments.
 
-std::string shortened(const std::string& text, std::size_t width) {
-  return columns_of(text) <= width ? text : fit(text, width - 3) + "...";
-}
-
 std::string describe_controller(const shm::Snapshot& snapshot) {
   if (snapshot.controller_pid == 0) {
     return "no controller (it left): clients run ungated until one starts";
@@ -123,7 +119,7 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
   }
   if (const std::string note = ungated_note(snapshot, client); !note.empty()) add("^ " + note);
   if (client.longest_launch_ns != 0) {
-    add(fmt::format("longest launch {:.1f} ms, as learned",
+    add(fmt::format("longest launch without a wait inside: {:.1f} ms",
                     static_cast<double>(client.longest_launch_ns) / 1e6));
   }
   if (client.unknown_launches != 0) {

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// `reported` jobs were told of before; the rest is told of now.
+/// Reports the jobs that ended after the first `reported` ones.
 Json client_json(const shm::ClientSnapshot& client, const std::string& state,
                  std::uint64_t reported) {
   const std::uint64_t ended = std::max(client.jobs_ended, reported) - reported;
@@ -41,8 +41,8 @@ Json client_json(const shm::ClientSnapshot& client, const std::string& state,
           {"missed", ended - known}};
 }
 
-/// What a client that has given its slot back did last: the slot keeps that until its next client.
-/// False if there is one already.
+/// Reads the last jobs of a client that has given its slot back: the slot keeps them until the next
+/// client has it. False if the next client has it already.
 bool read_last_jobs(const shm::Board& board, shm::ClientSnapshot& client) {
   const shm::Slot& slot = board.slots[static_cast<std::size_t>(client.slot)];
   const auto info = shm::SlotInfo::unpack(slot.info.load());
@@ -58,11 +58,11 @@ Json head(const std::string& session, std::uint64_t now_ns) {
 }
 
 std::string text_of(const Json& json) {
-  // A name may hold any bytes.
+  // A name may contain any bytes.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-/// Throws shm::BoardError if the board cannot be read for kUnreadableNs on end.
+/// Reads the lines. Throws shm::BoardError if the board is unreadable for kUnreadableNs.
 class LineReader {
  public:
   explicit LineReader(const std::string& session) : session_(session), follower_(session) {}
@@ -75,10 +75,10 @@ class LineReader {
       readable_ns_ = now_ns;
       if (somebody_is_left(now, process_exists)) return follower_.line(mapping.board(), now);
     } catch (const shm::NoBoard&) {
-      // Waits for the session, as for one that its processes have left.
+      // Wait for the session, as after the end of all its processes.
       readable_ns_ = now_ns;
     } catch (const shm::BoardError&) {
-      // A controller that is just making the board has not filled it yet.
+      // A controller may be making the board and not have filled it yet.
       if (now_ns - readable_ns_ > kUnreadableNs) throw;
     }
     return follower_.line_without_board(now_ns);
@@ -91,7 +91,7 @@ class LineReader {
   std::uint64_t readable_ns_ = base::monotonic_ns();
 };
 
-/// False if the reader has gone.
+/// False if the reader is gone.
 bool print_line(std::string_view line) {
   while (!line.empty()) {
     const ssize_t written = write(STDOUT_FILENO, line.data(), line.size());
@@ -101,7 +101,7 @@ bool print_line(std::string_view line) {
   return true;
 }
 
-/// False if a signal came, or the reader has gone.
+/// False if a signal came or the reader is gone.
 bool wait_until(std::chrono::steady_clock::time_point deadline, const base::SignalFd& signals) {
   // POLLERR comes without being asked for: nobody reads standard output any more.
   std::array<pollfd, 2> ends{{{signals.fd(), POLLIN, 0}, {STDOUT_FILENO, 0, 0}}};
@@ -160,7 +160,7 @@ void follow_session(const std::string& session, double interval_s) {
   LineReader reader(session);
   for (auto deadline = Clock::now() + interval;; deadline += interval) {
     if (!print_line(reader.next()) || !wait_until(deadline, signals)) return;
-    if (deadline + interval < Clock::now()) deadline = Clock::now();  // it was stopped meanwhile
+    if (deadline + interval < Clock::now()) deadline = Clock::now();  // the process was stopped
   }
 }
 

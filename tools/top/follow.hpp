@@ -8,14 +8,14 @@
 
 namespace sluice::tools {
 
-/// Writes, for programs, one JSON line per look at a session: its clients, and the duration of
-/// every job that has ended since the line before.
+/// Writes one JSON line per look at a session, for programs: its clients, and the duration of every
+/// job that has ended since the previous line.
 class JobFollower {
  public:
   explicit JobFollower(std::string session) : session_(std::move(session)) {}
 
-  /// The line of one look. `now` is what take_snapshot() read from `board`. The first line has no
-  /// durations of clients that were there already, unless a line without a board came before.
+  /// The line of one look. `now` is a snapshot of `board`. The first line has no durations of
+  /// clients that were there before it, unless a line without a board came first.
   [[nodiscard]] std::string line(const shm::Board& board, const shm::Snapshot& now);
 
   /// The line of a look that found no board.
@@ -23,17 +23,17 @@ class JobFollower {
 
  private:
   struct Followed {
-    shm::ClientSnapshot last;    ///< As of the line before.
-    std::uint64_t reported = 0;  ///< Jobs of which it was told so far.
+    shm::ClientSnapshot last;    ///< In the previous line.
+    std::uint64_t reported = 0;  ///< Number of jobs in the lines so far.
   };
 
   std::string session_;
-  std::optional<std::uint64_t> board_id_;  ///< Of the line before; 0: it had no board.
-  std::map<int, Followed> followed_;       ///< By slot.
+  std::optional<std::uint64_t> board_id_;  ///< In the previous line; 0: no board.
+  std::map<int, Followed> followed_;       ///< Clients of the previous line, by slot.
 };
 
-/// Prints a line now and after every `interval_s`, also while there is no such session, until a
-/// signal comes or nobody reads standard output any more. Throws shm::BoardError.
+/// Prints a line now and after every `interval_s`, also while there is no such session. Ends on a
+/// signal, or when the reader of standard output is gone. Throws shm::BoardError.
 void follow_session(const std::string& session, double interval_s);
 
 }  // namespace sluice::tools

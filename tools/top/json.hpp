@@ -5,7 +5,7 @@
 
 namespace sluice::tools {
 
-/// What `sluice status --json` prints, and per client what shows between two looks.
+/// The JSON of `sluice status --json`, with the rates of each client.
 [[nodiscard]] std::string top_json(const View& view, const std::string& session);
 
 }  // namespace sluice::tools

@@ -198,7 +198,7 @@ int top(int argc, char** argv) {
   app.add_option("--interval", options.interval_s, "Seconds between two looks")
       ->capture_default_str()
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.02, 3600.0));
+      ->check(base::number(0.02, 3600));
   auto* json = app.add_flag("--json", options.json, "Print one look as JSON and exit");
   app.add_flag("--follow", options.follow,
                "With --json: print a line per interval until stopped, with the duration of every "

@@ -97,7 +97,7 @@ class CursesScreen : public Screen {
 }  // namespace
 
 std::unique_ptr<Screen> Screen::open() {
-  // Not initscr(): it ends the process where TERM is not known.
+  // initscr() would end the process if TERM is not known.
   SCREEN* screen = newterm(nullptr, stdout, stdin);
   if (screen == nullptr) return nullptr;
   return std::make_unique<CursesScreen>(screen);
