@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/command_line.hpp"
+#include "shm/mapping.hpp"
 #include "tests/support/board_test.hpp"
 #include "tests/tools/command.hpp"
 #include "tools/set/choice.hpp"
+#include "tools/set/request.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -103,6 +105,41 @@ TEST_F(Choice, TakesAllDevicesOfAProcessAndNoneThatEnded) {
   expect_refused("162", "client '162' has ended:\n  serve.py (pid 162, slot 3): python serve.py");
   board_->used.store(0);
   expect_refused("train", "it has none");
+}
+
+/// The test makes the board itself, in the place of a controller.
+class Request : public test::CommandTest {
+ protected:
+  Request() : mapping_(shm::BoardMapping::adopt_or_create(session_).mapping) {
+    slot().pid.store(4711);
+    slot().policy.store(shm::kDefaultPolicy.pack());
+    slot().requested_policy.store(shm::kDefaultPolicy.pack());
+    occupy(1);
+    mapping_.board().used.store(1);
+  }
+  void TearDown() override {
+    EXPECT_TRUE(mapping_.remove_if_unused());
+    CommandTest::TearDown();
+  }
+  shm::Slot& slot() { return mapping_.board().slots[0]; }
+  void occupy(std::uint32_t generation) {
+    slot().info.store(shm::SlotInfo{shm::SlotState::kLive, 3, 0, generation}.pack());
+  }
+  [[nodiscard]] std::optional<shm::ClientSnapshot> wait(const shm::Snapshot& before) const {
+    return wait_until_taken(session_, before.board_id, before.clients.at(0), 20);
+  }
+  shm::BoardMapping mapping_;
+};
+
+// Prevents: a change reported as made because the next process in the slot has such a policy.
+TEST_F(Request, AnotherClientOfTheSlotIsNotTheOneAsked) {
+  const shm::Snapshot before = shm::take_snapshot(mapping_.board(), kNow);
+  EXPECT_EQ(wait(before)->pid, 4711U);
+  slot().requested_policy.store(shm::Policy{}.pack());
+  EXPECT_FALSE(wait(before)) << "it has not taken the policy up";
+  slot().requested_policy.store(shm::kDefaultPolicy.pack());
+  occupy(2);
+  EXPECT_THROW(static_cast<void>(wait(before)), base::UsageError);
 }
 
 using test::lines_in;
