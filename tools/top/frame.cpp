@@ -106,8 +106,9 @@ Frame head_of(const View& view, const std::string& session, const Controls& cont
   const std::vector<std::string> lines = controls.lines();
   if (lines.empty()) head.push_back({});
   for (std::string_view line : lines) {
-    for (; !line.empty(); line.remove_prefix(std::min(columns, line.size()))) {
-      head.push_back({std::string(line.substr(0, columns)), Style::kTitle});
+    const std::size_t width = std::max<std::size_t>(columns, 1);
+    for (; !line.empty(); line.remove_prefix(std::min(width, line.size()))) {
+      head.push_back({std::string(line.substr(0, width)), Style::kTitle});
     }
   }
   return head;
