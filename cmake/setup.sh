@@ -59,8 +59,8 @@ check_versions() {
   version_at_least "$cmake_version" "$kCmakeMin" ||
     die "cmake $cmake_version is too old: $kCmakeMin or later is needed (pip install cmake has it)"
   gcc_version=$(g++ -dumpfullversion)
+  version_at_least "$gcc_version" "$kGccMin" ||
     die "g++ $gcc_version is too old: $kGccMin or later is needed (for C++20)"
-    die "g++ $gcc_version is too old: $kGccMin or later is needed (C++20)"
 }
 
 # Prints the folder of a cuda.h that is new enough. Fails if there is none.
