@@ -64,35 +64,50 @@ def _panel(top: float, title: str, run, window_ns: float) -> list[str]:
     def x(ns: float) -> float:
         return _LEFT + (ns - zero) * px
 
-    parts = [_text(_LEFT, top + 14, f"{title}: {(end - begin) / 1e6:.2f} ms", 'font-weight="600" font-size="15"'),
-             _text(_WIDTH - _RIGHT, top + 14, f"median of {jobs} jobs", "", _FAINT, "end"),
-             _box(x(begin), top + 26, (end - begin) * px, 78, _JOB)]
+    parts = [
+        _text(_LEFT, top + 14, f"{title}: {(end - begin) / 1e6:.2f} ms", 'font-weight="600" font-size="15"'),
+        _text(_WIDTH - _RIGHT, top + 14, f"median of {jobs} jobs", "", _FAINT, "end"),
+        _box(x(begin), top + 26, (end - begin) * px, 78, _JOB),
+    ]
     for row, (name, client, colour) in enumerate((("server", server, _SERVER), ("training", training, _TRAINING))):
         y = top + 32 + 38 * row
         parts.append(_text(_LEFT - 12, y + 19, name, "", _TEXT, "end"))
         for first, last in _spans(client, zero, int(zero + window_ns), 1 / px):
             parts.append(_box(x(first), y, max((last - first) * px, _SHORTEST_PX), 28, colour))
     parts.append(_text(x(begin), top + 118, "the job begins", "", _FAINT))
-    parts.append(_text(x(end), top + 118, "its work is done", "", _FAINT, "end" if (end - begin) * px > 190 else "start"))
+    parts.append(
+        _text(x(end), top + 118, "its work is done", "", _FAINT, "end" if (end - begin) * px > 190 else "start")
+    )
     return parts
 
 
 def main(folder: Path, target: Path) -> None:
     about = json.loads((folder / "about.json").read_text())
-    panels = [(title, read_run(folder / name)) for title, name in
-              (("Time slicing, nothing gated", "none"), ("Sluice, policy device:200us (the default)", "default"))]
-    longest = max(end - begin for begin, end, _ in
-                  (_median_job(max(run.clients, key=lambda client: client.priority)) for _, run in panels))
+    panels = [
+        (title, read_run(folder / name))
+        for title, name in (
+            ("Time slicing, nothing gated", "none"),
+            ("Sluice, policy device:200us (the default)", "default"),
+        )
+    ]
+    longest = max(
+        end - begin
+        for begin, end, _ in (_median_job(max(run.clients, key=lambda client: client.priority)) for _, run in panels)
+    )
     window_ns = longest + 2 * _BEFORE_MS * 1e6
     height = _TOP + 2 * _PANEL + 40
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
-             f'height="{height}" font-family="system-ui, sans-serif" font-size="13">',
-             "<title>One critical job next to training, without gating and with it</title>",
-             f'<rect width="{_WIDTH}" height="{height}" rx="8" fill="#ffffff"/>']
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
+        f'height="{height}" font-family="system-ui, sans-serif" font-size="13">',
+        "<title>One critical job next to training, without gating and with it</title>",
+        f'<rect width="{_WIDTH}" height="{height}" rx="8" fill="#ffffff"/>',
+    ]
     for number, (title, run) in enumerate(panels):
         parts += _panel(_TOP + number * _PANEL, title, run, window_ns)
-    notes = (f"{about['gpu']}: {about['server']}, next to {about['training']}.",
-             "Bars are kernels on the GPU. The default also predicts regular jobs, so training stops just before.")
+    notes = (
+        f"{about['gpu']}: {about['server']}, next to {about['training']}.",
+        "Bars are kernels on the GPU. The default also predicts regular jobs, so training stops just before.",
+    )
     for line, note in enumerate(notes):
         parts.append(_text(_LEFT, height - 30 + 17 * line, note, 'font-size="12"', _FAINT))
     target.write_text("\n".join([*parts, "</svg>"]) + "\n")

@@ -45,9 +45,7 @@ def _run(sluice: str, folder: Path, models: list) -> None:
             "sim",
             "--trace",
             "--out",
-            folder / "device-4"
-            if len(models) > 1
-            else folder / f"{models[0]['output_file_name']}-alone",
+            folder / "device-4" if len(models) > 1 else folder / f"{models[0]['output_file_name']}-alone",
         ],
         check=True,
     )
@@ -56,9 +54,9 @@ def _run(sluice: str, folder: Path, models: list) -> None:
 def _save(page, target: Path, **options) -> None:
     page.screenshot(path=target, **options)
     # A quarter of the size; text and bars have few colours.
-    Image.open(target).convert("RGB").quantize(
-        200, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
-    ).save(target, optimize=True)
+    Image.open(target).convert("RGB").quantize(200, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        target, optimize=True
+    )
     print(f"{target}: {target.stat().st_size // 1024} KB")
 
 
@@ -71,10 +69,7 @@ def main(sluice: str, images: Path) -> None:
         _run(
             sluice,
             folder,
-            [
-                _LOW | {"control": {"control": True, "policy": "device:4"}},
-                _HIGH | {"control": {"control": True}},
-            ],
+            [_LOW | {"control": {"control": True, "policy": "device:4"}}, _HIGH | {"control": {"control": True}}],
         )
         report = folder / "report.html"
         subprocess.run(

@@ -22,8 +22,7 @@ MISSING = {"docs/images/top.svg"}
 
 # At the top of the tree: what builds and runs leave there.
 _SKIPPED_TOP = {"build", "build-asan", "build-tsan", "results", "logs"}
-_SOURCES = {".c", ".cmake", ".cpp", ".cu", ".def", ".h", ".hpp", ".in", ".json", ".md", ".py", ".sh",
-            ".txt"}
+_SOURCES = {".c", ".cmake", ".cpp", ".cu", ".def", ".h", ".hpp", ".in", ".json", ".md", ".py", ".sh", ".txt"}
 
 _FENCE = re.compile(r"^ {0,3}(```|~~~)")
 _CODE_SPAN = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
@@ -91,8 +90,7 @@ def anchors(text: str) -> set:
 class _Tree:
     def __init__(self, root: Path):
         self.root = root.resolve()
-        self.pages = {path: path.read_text(errors="replace")
-                      for path in _files(self.root) if path.suffix == ".md"}
+        self.pages = {path: path.read_text(errors="replace") for path in _files(self.root) if path.suffix == ".md"}
         self._anchors = {}
 
     def name(self, path: Path) -> str:
@@ -138,10 +136,16 @@ def faults(root: Path) -> list:
         for goal in leads_to.get(waiting.pop(), set()) - reached:
             reached.add(goal)
             waiting.append(goal)
-    found += [f"{tree.name(page)}: cannot be reached from docs/README.md"
-              for page in tree.pages if page not in reached and tree.name(page).startswith("docs/")]
-    found += [f"{name}: exists; take it off the list MISSING of check_links.py"
-              for name in sorted(MISSING) if (tree.root / name).exists()]
+    found += [
+        f"{tree.name(page)}: cannot be reached from docs/README.md"
+        for page in tree.pages
+        if page not in reached and tree.name(page).startswith("docs/")
+    ]
+    found += [
+        f"{name}: exists; take it off the list MISSING of check_links.py"
+        for name in sorted(MISSING)
+        if (tree.root / name).exists()
+    ]
     return found
 
 

@@ -35,9 +35,12 @@ class CheckLinks(unittest.TestCase):
             self.assertIn(part, found[0])
 
     def test_a_sound_tree_has_no_fault(self):
-        self.write("README.md", "[a](docs/guide/a.md#two-words-code-and-1-number) [docs](docs)\n"
-                                "[x](https://example.org/none) [m](mailto:a@example.org)\n"
-                                "![p](docs/p.png) [top](#heading)\n\n# Heading\n")
+        self.write(
+            "README.md",
+            "[a](docs/guide/a.md#two-words-code-and-1-number) [docs](docs)\n"
+            "[x](https://example.org/none) [m](mailto:a@example.org)\n"
+            "![p](docs/p.png) [top](#heading)\n\n# Heading\n",
+        )
         self.write("docs/p.png")
         self.assertEqual(check_links.faults(self.root), [])
 
@@ -111,13 +114,11 @@ class CheckLinks(unittest.TestCase):
 
     def test_a_page_that_code_names_and_that_is_gone_is_a_fault(self):
         self.write("tools/main.cpp", '"see docs/guide/a.md and\\n"\n"docs/none.md.\\n"\n')
-        self.assertEqual(check_links.mention_faults(self.root),
-                         ["tools/main.cpp:2: docs/none.md: no such page"])
+        self.assertEqual(check_links.mention_faults(self.root), ["tools/main.cpp:2: docs/none.md: no such page"])
 
     def test_exit_codes(self):
         def run(*arguments):
-            return subprocess.run([sys.executable, check_links.__file__, *arguments],
-                                  capture_output=True).returncode
+            return subprocess.run([sys.executable, check_links.__file__, *arguments], capture_output=True).returncode
 
         self.assertEqual(run(self.root), 0)
         self.assertEqual(run(self.root / "docs"), 2)

@@ -37,8 +37,7 @@ FREE = ("tests",)
 # header pattern: the places that may include it.
 LIBRARIES = {
     r"(ATen|c10|torch|caffe2)/": ("engine/torch/", "predictor/train/", "runner/worker/torch_main.cpp"),
-    r"cuda(_runtime.*)?\.h$": ("intercept/", "simgpu/", "engine/", "profiler/", "tools/gpus/",
-                            "tools/examples/"),
+    r"cuda(_runtime.*)?\.h$": ("intercept/", "simgpu/", "engine/", "profiler/", "tools/gpus/", "tools/examples/"),
     r"boost/interprocess/": ("shm/",),
 }
 
@@ -46,14 +45,41 @@ LIBRARIES = {
 # simgpu/ the parts of the driver and the object that holds them name each other.
 CIRCLES = {
     "intercept": {
-        "capture", "client", "dlsym", "driver", "driver_wait", "hook", "hooks", "jobs", "kick",
-        "launch", "lengths", "notices", "pacer", "poller", "primary_context", "process", "question",
-        "sampler", "trace", "wait_nodes", "watcher",
+        "capture",
+        "client",
+        "dlsym",
+        "driver",
+        "driver_wait",
+        "hook",
+        "hooks",
+        "jobs",
+        "kick",
+        "launch",
+        "lengths",
+        "notices",
+        "pacer",
+        "poller",
+        "primary_context",
+        "process",
+        "question",
+        "sampler",
+        "trace",
+        "wait_nodes",
+        "watcher",
     },
     "simgpu": {
-        "driver/capture", "driver/context", "driver/context_table", "driver/driver",
-        "driver/enqueue", "driver/event", "driver/graph", "driver/host_call", "driver/memory",
-        "driver/module", "driver/staging", "driver/stream",
+        "driver/capture",
+        "driver/context",
+        "driver/context_table",
+        "driver/driver",
+        "driver/enqueue",
+        "driver/event",
+        "driver/graph",
+        "driver/host_call",
+        "driver/memory",
+        "driver/module",
+        "driver/staging",
+        "driver/stream",
     },
 }
 
@@ -133,11 +159,11 @@ def faults(root: Path) -> list:
         for circle in circles:
             new = sorted(circle - known)
             if new:
-                found.append(f"{folder}/: {', '.join(new)} are in a circle of includes: "
-                             f"{', '.join(sorted(circle))}")
+                found.append(f"{folder}/: {', '.join(new)} are in a circle of includes: {', '.join(sorted(circle))}")
         for unit in sorted(known.difference(*circles)):
-            found.append(f"tests/layout/check_includes.py: {folder}/{unit} is in no circle any "
-                         "more; take it off CIRCLES")
+            found.append(
+                f"tests/layout/check_includes.py: {folder}/{unit} is in no circle any more; take it off CIRCLES"
+            )
     return found
 
 

@@ -82,8 +82,13 @@ class Copy:
 
     def refresh(self) -> None:
         """Copies what git tracks, or would: only files that changed, so that little is built anew."""
-        listed = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=self._root,
-                                capture_output=True, check=True, text=True).stdout
+        listed = subprocess.run(
+            ["git", "ls-files", "-coz", "--exclude-standard"],
+            cwd=self._root,
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
         names = {name for name in listed.split("\0") if (self._root / name).is_file()}
         for path in list(self.tree.rglob("*")) if self.tree.exists() else ():
             if path.is_file() and str(path.relative_to(self.tree)) not in names:
@@ -100,9 +105,19 @@ class Copy:
         shutil.copymode(source, target)
 
     def configure(self) -> bool:
-        return self._run("cmake", "-S", self.tree, "-B", self._build, "-G", "Ninja",
-                         "-DCMAKE_BUILD_TYPE=Debug", "--log-level=NOTICE",
-                         f"-DSLUICE_VENV={self._root / '.venv'}", *self._cuda())
+        return self._run(
+            "cmake",
+            "-S",
+            self.tree,
+            "-B",
+            self._build,
+            "-G",
+            "Ninja",
+            "-DCMAKE_BUILD_TYPE=Debug",
+            "--log-level=NOTICE",
+            f"-DSLUICE_VENV={self._root / '.venv'}",
+            *self._cuda(),
+        )
 
     def _cuda(self) -> list:
         headers = os.environ.get("SLUICE_CUDA_INCLUDE_DIR")
@@ -115,21 +130,47 @@ class Copy:
         if fault.pytest:
             python = self._root / ".venv" / "bin" / "python"
             environment = {"PYTHONDONTWRITEBYTECODE": "1"}
-            return self._run(python if python.exists() else "python3", "-m", "pytest", "-q", "-x", "-p",
-                             "no:cacheprovider", *fault.pytest, cwd=self.tree / "tests" / "python",
-                             environment=environment)
+            return self._run(
+                python if python.exists() else "python3",
+                "-m",
+                "pytest",
+                "-q",
+                "-x",
+                "-p",
+                "no:cacheprovider",
+                *fault.pytest,
+                cwd=self.tree / "tests" / "python",
+                environment=environment,
+            )
         # Without a test the expression would kill nothing, and everything would seem to pass.
-        return self._run("ctest", "--test-dir", self._build, "-R", fault.ctest, "--no-tests=error",
-                         "--stop-on-failure", "--timeout", "60", "--output-on-failure")
+        return self._run(
+            "ctest",
+            "--test-dir",
+            self._build,
+            "-R",
+            fault.ctest,
+            "--no-tests=error",
+            "--stop-on-failure",
+            "--timeout",
+            "60",
+            "--output-on-failure",
+        )
 
     def _run(self, *command, cwd=None, environment=None) -> bool:
         with self._log.open("ab") as log:
             log.write(f"$ {' '.join(map(str, command))}\n".encode())
             log.flush()
             try:
-                done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=log,
-                                      stderr=subprocess.STDOUT, timeout=_TEST_LIMIT_S * 4, check=False,
-                                      env=os.environ | (environment or {}))
+                done = subprocess.run(
+                    command,
+                    cwd=cwd,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    timeout=_TEST_LIMIT_S * 4,
+                    check=False,
+                    env=os.environ | (environment or {}),
+                )
             except subprocess.TimeoutExpired:
                 return False
         return done.returncode == 0
@@ -171,15 +212,17 @@ def run(folders: list[str], place: Path = HERE, root: Path = ROOT) -> int:
     copy.refresh()
     print(f"mutate: {len(faults)} faults; building and running the tests without any", flush=True)
     if broken := check_unchanged(copy, faults):
-        print(f"mutate: these tests fail without a fault: {'; '.join(broken)}; see {copy.log}",
-              file=sys.stderr)
+        print(f"mutate: these tests fail without a fault: {'; '.join(broken)}; see {copy.log}", file=sys.stderr)
         return 1
     results: dict[Fault, str] = {}
     for number, fault in enumerate(faults, 1):
         began = time.monotonic()
         results[fault] = try_fault(copy, fault)
-        print(f"[{number}/{len(faults)}] {results[fault]:<9} {fault.file}: {fault.what} "
-              f"({time.monotonic() - began:.0f} s)", flush=True)
+        print(
+            f"[{number}/{len(faults)}] {results[fault]:<9} {fault.file}: {fault.what} "
+            f"({time.monotonic() - began:.0f} s)",
+            flush=True,
+        )
     print()
     for folder in folders:
         own = [result for fault, result in results.items() if fault.folder == folder]
@@ -188,8 +231,9 @@ def run(folders: list[str], place: Path = HERE, root: Path = ROOT) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="mutate", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="mutate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="*", metavar="FOLDER")
     parser.add_argument("--list", action="store_true", help="print the faults and run nothing")
     options = parser.parse_args()

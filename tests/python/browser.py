@@ -26,13 +26,8 @@ def opened(page_file, dark: bool = False, width: int = 1240, height: int = 900):
             )
             address = page_file.resolve().as_uri()
             page.requests, page.complaints = [], []
-            page.on(
-                "request", lambda request: request.url != address and page.requests.append(request.url)
-            )
-            page.on(
-                "console",
-                lambda said: said.type in ("error", "warning") and page.complaints.append(said.text),
-            )
+            page.on("request", lambda request: request.url != address and page.requests.append(request.url))
+            page.on("console", lambda said: said.type in ("error", "warning") and page.complaints.append(said.text))
             page.on("pageerror", lambda error: page.complaints.append(str(error)))
             page.goto(address)
             page.wait_for_selector("body[data-drawn]", state="attached", timeout=60_000)

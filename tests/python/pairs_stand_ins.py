@@ -97,6 +97,7 @@ def obey(commands):
 sys.exit(run_program(obey))
 """
 
+
 def _program(path: Path, text: str):
     path.write_text(text)
     path.chmod(0o755)
@@ -120,8 +121,7 @@ class StandIns:
         return file.read_text().split() if file.exists() else []
 
     def client_pids(self) -> list:
-        return [int(file.name) for session in self.state.iterdir() if session.is_dir()
-                for file in session.iterdir()]
+        return [int(file.name) for session in self.state.iterdir() if session.is_dir() for file in session.iterdir()]
 
     def daemon_pids(self) -> list:
         return [int(pid) for pid in (self.state / "daemons.txt").read_text().split()]

@@ -93,9 +93,7 @@ def traced_pair(folder: Path, kernel: str = "void gemm<float, 4>(int)") -> Path:
         if slow:
             low.kernel(begin - 3 * MS, begin - 2 * MS, begin + int(1.4 * MS), kernel)
             low.kernel(begin - 2 * MS, begin + int(1.4 * MS), begin + int(1.9 * MS), "queued_one")
-            correlation = high.kernel(
-                begin + int(0.1 * MS), begin + int(1.95 * MS), begin + 3 * MS, "mine"
-            )
+            correlation = high.kernel(begin + int(0.1 * MS), begin + int(1.95 * MS), begin + 3 * MS, "mine")
             high.hold(begin, begin + int(0.1 * MS), correlation, 1, 100)
         else:
             high.kernel(begin + int(0.02 * MS), begin + int(0.05 * MS), begin + int(1.05 * MS), "mine")

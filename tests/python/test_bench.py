@@ -48,8 +48,8 @@ def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys, bench):
     monkeypatch.setattr("sys.argv", ["sluice bench", bench, "--out", str(tmp_path / "out")])
     assert cli.main() == 1
     assert capsys.readouterr().err == (
-        "sluice bench: no NVIDIA GPU can be used: no NVIDIA driver; --gpu sim tries the command on "
-        "the CPU\n")
+        "sluice bench: no NVIDIA GPU can be used: no NVIDIA driver; --gpu sim tries the command on the CPU\n"
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -70,17 +70,37 @@ def test_what_is_missing_beside_a_gpu(tmp_path, monkeypatch, capsys):
 
 
 def test_rows_come_from_the_results_of_the_run(tmp_path):
-    model = {"log": "A", "pid": 7, "jobs": 3, "throughput_per_s": 9.0, "policy": "gate", "on_cpu": False,
-             "collided": {"mean_ms": 4.0}, "uncollided": None, "log_file": "A.log"}
+    model = {
+        "log": "A",
+        "pid": 7,
+        "jobs": 3,
+        "throughput_per_s": 9.0,
+        "policy": "gate",
+        "on_cpu": False,
+        "collided": {"mean_ms": 4.0},
+        "uncollided": None,
+        "log_file": "A.log",
+    }
     results = {"models": [model], "real_duration_s": 2.0, "time_scale": 10, "gpu": {"name": "G"}}
     entry = {"gated": 3, "captured": 1, "waited": 2}
-    client = {"pid": 7, "bypassed": 5, "policy": "gate", "launches": 9, "held_total_ns": 2e6,
-              "max_hold_opened": 0, "unknown_launches": 0, "longest_ns": 1000, "bare_graph_ns": 0,
-              "coverage": [entry, entry]}
-    fake = sluice_that(tmp_path,
-                       f"echo '{json.dumps(results)}' > results.json",
-                       f"echo '{json.dumps({'clients': [client]})}' > status.json",
-                       "printf 'jct_ms\\n50\\n1\\n2\\n6\\n' > A.csv")
+    client = {
+        "pid": 7,
+        "bypassed": 5,
+        "policy": "gate",
+        "launches": 9,
+        "held_total_ns": 2e6,
+        "max_hold_opened": 0,
+        "unknown_launches": 0,
+        "longest_ns": 1000,
+        "bare_graph_ns": 0,
+        "coverage": [entry, entry],
+    }
+    fake = sluice_that(
+        tmp_path,
+        f"echo '{json.dumps(results)}' > results.json",
+        f"echo '{json.dumps({'clients': [client]})}' > status.json",
+        "printf 'jct_ms\\n50\\n1\\n2\\n6\\n' > A.csv",
+    )
     (found,) = experiments.measure(how(fake), tmp_path / "run", {"models": []}, {"A": "critical"})
     assert (found["collided_ms"], found["uncollided_ms"], found["bypassed"]) == (4.0, None, 5)
     # The first row of the log is the warm-up; 9 ms of jobs in 0.2 s of the GPU's time.
@@ -90,8 +110,14 @@ def test_rows_come_from_the_results_of_the_run(tmp_path):
 
 
 def test_a_launch_past_the_gate_fails_the_check():
-    entry = {"entry": "cuLaunchKernel", "launches": 3, "gated": 2, "captured": 0, "waited": 1,
-             "bypassed": {"unattached": 1}}
+    entry = {
+        "entry": "cuLaunchKernel",
+        "launches": 3,
+        "gated": 2,
+        "captured": 0,
+        "waited": 1,
+        "bypassed": {"unattached": 1},
+    }
     unused = {**entry, "entry": "cuGraphLaunch", "launches": 0}
     rows = coverage._rows("p", [{"priority": 0, "unhooked_asked": 0, "coverage": [entry, unused]}])
     assert [row["entry"] for row in rows] == ["cuLaunchKernel"]
@@ -101,11 +127,13 @@ def test_a_launch_past_the_gate_fails_the_check():
 def test_outputs_that_differ_fail_the_check(tmp_path):
     fake = tmp_path / "sluice"
     # Model B gives another output when it runs beside A.
-    fake.write_text("#!/bin/sh\n"
-                    "grep -q '\"A\"' experiment.json && printf '0 aa\\n1 aa\\n' > A.digest\n"
-                    "grep -q '\"B\"' experiment.json || exit 0\n"
-                    "echo 0 bb > B.digest\n"
-                    "[ ! -e A.digest ] || echo 1 cc >> B.digest\n")
+    fake.write_text(
+        "#!/bin/sh\n"
+        "grep -q '\"A\"' experiment.json && printf '0 aa\\n1 aa\\n' > A.digest\n"
+        "grep -q '\"B\"' experiment.json || exit 0\n"
+        "echo 0 bb > B.digest\n"
+        "[ ! -e A.digest ] || echo 1 cc >> B.digest\n"
+    )
     fake.chmod(0o755)
     asked = options(fake)
     asked.out, asked.modes = tmp_path / "out", ("time-sliced",)

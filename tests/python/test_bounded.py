@@ -18,8 +18,12 @@ from sluice_tools import progress  # noqa: E402
 
 SHORT, LONG = 4_000_000, 20_000_000
 MOST_GROWTH = 0.35  # of what the trace grows; whoever keeps the numbers of all kernels needs more
-COMMANDS = [("parse", ["--no-pictures", "--out", "{}"]), ("trace", ["--csv", "{}/run.csv"]),
-            ("trace", ["-o", "{}/run.json"]), ("report", ["-o", "{}/run.html"])]
+COMMANDS = [
+    ("parse", ["--no-pictures", "--out", "{}"]),
+    ("trace", ["--csv", "{}/run.csv"]),
+    ("trace", ["-o", "{}/run.json"]),
+    ("report", ["-o", "{}/run.html"]),
+]
 # Buffers so small that the short trace fills them.
 PROGRAM = """
 import sys
@@ -33,9 +37,13 @@ sys.exit(main())
 
 
 def peak_bytes(command: str, *args: str) -> int:
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM.format(command), *args],
-                               env=os.environ | {"PYTHONPATH": str(PACKAGE)},
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(command), *args],
+        env=os.environ | {"PYTHONPATH": str(PACKAGE)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     _, err = process.stdout.read(), process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = status
@@ -56,8 +64,9 @@ def runs(tmp_path_factory):
 def test_memory_does_not_grow_with_the_trace(runs, tmp_path, command, args):
     for name in ("perfetto", "plotly"):
         pytest.importorskip(name, reason="./x reports fetches it")
-    short, long = (peak_bytes(command, str(runs / str(size)), *(arg.format(tmp_path) for arg in args))
-                   for size in (SHORT, LONG))
+    short, long = (
+        peak_bytes(command, str(runs / str(size)), *(arg.format(tmp_path) for arg in args)) for size in (SHORT, LONG)
+    )
     assert long - short < MOST_GROWTH * (LONG - SHORT)
 
 

@@ -20,9 +20,27 @@ _BEST_EFFORT = ["sluice-example-spin", "--kernels", "50", "--kernel-us", "100"]
 
 
 def start(folder, *options, critical=_CRITICAL, best_effort=_BEST_EFFORT) -> subprocess.Popen:
-    command = [os.environ["SLUICE_TEST_PROGRAM"], "compare", "--gpu", "sim", "--out", str(folder / "out"),
-               "--repeats", "1", "--seconds", "1.5", "--warm-up", "0.5", "--start-limit", "20", *options,
-               "--", *critical, "--", *best_effort]
+    command = [
+        os.environ["SLUICE_TEST_PROGRAM"],
+        "compare",
+        "--gpu",
+        "sim",
+        "--out",
+        str(folder / "out"),
+        "--repeats",
+        "1",
+        "--seconds",
+        "1.5",
+        "--warm-up",
+        "0.5",
+        "--start-limit",
+        "20",
+        *options,
+        "--",
+        *critical,
+        "--",
+        *best_effort,
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -42,8 +60,13 @@ def test_two_programs_alone_bare_and_gated(tmp_path):
     assert code == 0, err
     rows = rows_of(tmp_path)
     assert rows.keys() == {
-        ("alone", CRITICAL), ("best effort alone", BEST_EFFORT), ("bare", CRITICAL), ("bare", BEST_EFFORT),
-        ("device:200us", CRITICAL), ("device:200us", BEST_EFFORT)}
+        ("alone", CRITICAL),
+        ("best effort alone", BEST_EFFORT),
+        ("bare", CRITICAL),
+        ("bare", BEST_EFFORT),
+        ("device:200us", CRITICAL),
+        ("device:200us", BEST_EFFORT),
+    }
     # Every job of the critical command is seen, in the GPU's time: 20 kernels of 40 us, every 6 ms.
     alone = rows["alone", CRITICAL]
     assert float(alone["p50_ms"]) == pytest.approx(0.82, abs=0.15)
@@ -69,8 +92,9 @@ def test_other_commands_need_another_folder(tmp_path):
 
 @needs_build
 def test_a_command_that_ends_by_itself_is_said(tmp_path):
-    code, out, err = compare(tmp_path, "--policy", "device:200us", "--json",
-                             critical=["sh", "-c", "echo no such model; exit 3"])
+    code, out, err = compare(
+        tmp_path, "--policy", "device:200us", "--json", critical=["sh", "-c", "echo no such model; exit 3"]
+    )
     assert code == 1
     assert "the critical command exited with 3: no such model" in err
     failed = json.loads(out)["failed"]
@@ -80,8 +104,7 @@ def test_a_command_that_ends_by_itself_is_said(tmp_path):
 
 @needs_build
 def test_a_command_that_uses_no_gpu_is_said(tmp_path):
-    code, _, err = compare(tmp_path, "--policy", "device:200us", "--start-limit", "1",
-                           best_effort=["sleep", "100"])
+    code, _, err = compare(tmp_path, "--policy", "device:200us", "--start-limit", "1", best_effort=["sleep", "100"])
     assert code == 1
     assert "the best effort command has launched nothing on the GPU within 1 s" in err
 
@@ -121,16 +144,16 @@ def test_a_signal_ends_both_programs(tmp_path, number, code):
 
 
 def test_the_command_line_is_three_parts():
-    assert cli.split(["-x", "--", "a", "-b", "--", "c", "--", "d"]) == (
-        ["-x"], ["a", "-b"], ["c", "--", "d"])
+    assert cli.split(["-x", "--", "a", "-b", "--", "c", "--", "d"]) == (["-x"], ["a", "-b"], ["c", "--", "d"])
     for wrong in ([], ["--"], ["--", "a"], ["--", "a", "--"], ["a", "--", "--", "b"]):
         with pytest.raises(CommandError):
             cli.split(wrong)
 
 
-@pytest.mark.parametrize("options", [
-    ["--policy", "none"], ["--policy", "device:2ms"], ["--target", "fast"], ["--seconds", "0"],
-    ["--repeats", "0"]])
+@pytest.mark.parametrize(
+    "options",
+    [["--policy", "none"], ["--policy", "device:2ms"], ["--target", "fast"], ["--seconds", "0"], ["--repeats", "0"]],
+)
 def test_wrong_usage_runs_nothing(monkeypatch, capsys, tmp_path, options):
     monkeypatch.setenv("SLUICE_PROGRAM", "/nowhere")
     monkeypatch.setattr(sys, "argv", ["compare", "--out", str(tmp_path / "out"), *options, "--", "a", "--", "b"])

@@ -17,7 +17,11 @@ pytestmark = pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason=
 def demo(folder, *arguments) -> subprocess.Popen:
     return subprocess.Popen(
         [os.environ["SLUICE_TEST_PROGRAM"], "demo", "--gpu", "sim", "--out", str(folder), *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder.parent)
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder.parent,
+    )
 
 
 def test_it_ends_with_a_table_of_all_policies_and_a_verdict(tmp_path):

@@ -59,8 +59,7 @@ def test_weights_that_do_not_fit(models, tmp_path):
     other = torchvision.models.mobilenet_v3_small(weights=None).state_dict()
     assert "(and 51 more)" in refused(other)
     path.write_text("no weights")
-    assert "is no file of weights" in models.refused(
-        2, "export", "squeezenet1_1", "--weights", str(path))
+    assert "is no file of weights" in models.refused(2, "export", "squeezenet1_1", "--weights", str(path))
     assert "no weights file" in models.refused(2, "export", "squeezenet1_1", "--weights", "/none")
 
 
@@ -83,11 +82,9 @@ def test_a_python_without_torch_names_the_command(tmp_path):
     environ = environment()
     environ["PYTHONPATH"] = f"{tmp_path}:{environ['PYTHONPATH']}"
     command = [sys.executable, "-m", "sluice_tools.models"]
-    listed = subprocess.run(
-        [*command, "list", "--store", str(tmp_path)], env=environ, capture_output=True, text=True)
+    listed = subprocess.run([*command, "list", "--store", str(tmp_path)], env=environ, capture_output=True, text=True)
     assert listed.returncode == 0, listed.stderr
-    result = subprocess.run(
-        [*command, "export", "resnet18"], env=environ, capture_output=True, text=True)
+    result = subprocess.run([*command, "export", "resnet18"], env=environ, capture_output=True, text=True)
     assert result.returncode == 1
     assert "run ./x torch in the checkout" in result.stderr
     assert len(result.stderr.splitlines()) == 1
@@ -100,12 +97,14 @@ def test_the_launcher_finds_package_and_python(tmp_path):
     environ = {k: v for k, v in environment().items() if k != "PYTHONPATH"}
     environ |= {"SLUICE_MODELS": str(tmp_path)}
     for python in ({}, {"SLUICE_PYTHON": sys.executable}):
-        result = subprocess.run([program, "models", "list"], env=environ | python,
-                                cwd="/", capture_output=True, text=True)
+        result = subprocess.run(
+            [program, "models", "list"], env=environ | python, cwd="/", capture_output=True, text=True
+        )
         assert (result.returncode, result.stderr) == (0, "")
         assert f"no models in {tmp_path}" in result.stdout
-    result = subprocess.run([program, "models", "list"], env=environ | {"SLUICE_PYTHON": "/none"},
-                            capture_output=True, text=True)
+    result = subprocess.run(
+        [program, "models", "list"], env=environ | {"SLUICE_PYTHON": "/none"}, capture_output=True, text=True
+    )
     assert result.returncode == 2
     assert result.stderr == "sluice models: SLUICE_PYTHON names /none, which is no program\n"
 
@@ -117,7 +116,10 @@ def test_a_pipe_that_nobody_reads(tmp_path):
     code = "import sys; from sluice_tools.models.cli import main; sys.exit(main())"
     called = subprocess.run(
         [sys.executable, "-c", code, "list", "--store", str(tmp_path)],
-        stdout=write, stderr=subprocess.PIPE, text=True, env=environment(),
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
     )
     os.close(write)
     assert (called.returncode, called.stderr) == (1, "")

@@ -36,8 +36,7 @@ def run_here(monkeypatch, capsys):
 
 def test_serve(run_here, tmp_path):
     log = tmp_path / "latencies.csv"
-    said = run_here("serve", "--seconds", "0.3", "--period-ms", "20", "--warm-up", "1",
-                    "--digest", "--csv", str(log))
+    said = run_here("serve", "--seconds", "0.3", "--period-ms", "20", "--warm-up", "1", "--digest", "--csv", str(log))
     rows = list(csv.DictReader(log.open()))
     assert said["requests"] == len(rows) > 0
     assert said["distinct_outputs"] == 1 and len(said["digest"]) == 64
@@ -50,15 +49,21 @@ def test_serve(run_here, tmp_path):
 
 def test_training_gives_the_same_parameters_twice(run_here):
     """Bitwise equality alone and beside another process is claimed with this digest."""
-    said = [run_here("train", "--batch", "2", "--warm-up", "0", "--digest", "--max-steps", steps)
-            for steps in ("2", "2", "1")]
+    said = [
+        run_here("train", "--batch", "2", "--warm-up", "0", "--digest", "--max-steps", steps)
+        for steps in ("2", "2", "1")
+    ]
     assert [one["steps"] for one in said] == [2, 2, 1]
     assert said[0]["digest"] == said[1]["digest"] != said[2]["digest"]
 
 
 def test_training_in_mixed_precision(run_here):
-    assert run_here("train", "--batch", "1", "--size", "32", "--warm-up", "0", "--amp", "bf16",
-                    "--max-steps", "1")["steps"] == 1
+    assert (
+        run_here("train", "--batch", "1", "--size", "32", "--warm-up", "0", "--amp", "bf16", "--max-steps", "1")[
+            "steps"
+        ]
+        == 1
+    )
 
 
 def test_training_that_is_stopped_says_what_it_did():

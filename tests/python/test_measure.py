@@ -17,8 +17,15 @@ CELL = Cell("pair", "time-sliced", "none", 1, 1.0)
 
 
 def critical(p50=1.0, p99=2.0, jobs=500, **more):
-    return {"role": CRITICAL, "jobs": jobs, "p50_ms": p50, "p99_ms": p99, "mean_ms": p50,
-            "max_ms": 2 * (p99 or p50), **more}
+    return {
+        "role": CRITICAL,
+        "jobs": jobs,
+        "p50_ms": p50,
+        "p99_ms": p99,
+        "mean_ms": p50,
+        "max_ms": 2 * (p99 or p50),
+        **more,
+    }
 
 
 def best_effort(per_s=10.0, **more):
@@ -37,6 +44,7 @@ def measured(folder, cells: dict, repeats=1) -> list:
 
 # Statistics
 
+
 @pytest.mark.parametrize("share", [0, 0.25, 0.5, 0.9, 0.99, 1])
 def test_percentiles_interpolate_as_numpy_does(share):
     values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]
@@ -53,6 +61,7 @@ def test_no_p99_comes_from_too_few_jobs():
 
 
 # Rows
+
 
 def test_a_measured_cell_is_known_to_the_next_call(tmp_path):
     Rows(tmp_path / "r.csv").add(CELL, [critical(1.5), best_effort()])
@@ -105,6 +114,7 @@ def test_a_folder_is_measured_in_by_one_at_a_time(tmp_path):
 
 # A sitting
 
+
 def sitting(folder, measure, cells, limit_s=None):
     rows = Rows(folder / "r.csv")
     group = Group(cells, lambda: contextlib.nullcontext(measure))
@@ -150,8 +160,9 @@ def test_another_failure_ends_the_group(tmp_path):
 
 
 def test_nothing_is_begun_that_would_end_after_the_limit(tmp_path):
-    rows, outcome = sitting(tmp_path, lambda cell: [critical()],
-                            [Cell("s", "m", "a", 1, 1.0), Cell("s", "m", "b", 1, 1e9)], limit_s=100)
+    rows, outcome = sitting(
+        tmp_path, lambda cell: [critical()], [Cell("s", "m", "a", 1, 1.0), Cell("s", "m", "b", 1, 1e9)], limit_s=100
+    )
     assert [row["cell"] for row in rows.rows] == ["a"] and outcome.left == 1
 
 
@@ -168,12 +179,23 @@ def test_ctrl_c_keeps_what_is_measured(tmp_path):
 
 # The summary and its table
 
+
 def test_figures_are_against_alone_of_the_same_repeat(tmp_path):
-    entries = {entry.cell: entry for entry in measured(tmp_path, {
-        ALONE: [[critical(1.0)], [critical(2.0)]],
-        BEST_EFFORT_ALONE: [[best_effort(10)], [best_effort(20)]],
-        "none": [[critical(3.0, active_share=0.2), best_effort(8)],
-                 [critical(4.0, active_share=0.95), best_effort(10)]]}, repeats=2)}
+    entries = {
+        entry.cell: entry
+        for entry in measured(
+            tmp_path,
+            {
+                ALONE: [[critical(1.0)], [critical(2.0)]],
+                BEST_EFFORT_ALONE: [[best_effort(10)], [best_effort(20)]],
+                "none": [
+                    [critical(3.0, active_share=0.2), best_effort(8)],
+                    [critical(4.0, active_share=0.95), best_effort(10)],
+                ],
+            },
+            repeats=2,
+        )
+    }
     none = entries["none"]
     assert none.x["p50"] == [3.0, 2.0] and none.share == [0.8, 0.5]
     # Nearly always active: the ideal says nothing of the second repeat.
@@ -182,11 +204,15 @@ def test_figures_are_against_alone_of_the_same_repeat(tmp_path):
 
 
 def test_the_table_shows_the_median_and_the_range(tmp_path):
-    entries = measured(tmp_path, {
-        ALONE: [[critical(1.0)], [critical(1.0)]],
-        BEST_EFFORT_ALONE: [[best_effort(10)], [best_effort(10)]],
-        "none": [[critical(2.0, dropped=4), best_effort(8)],
-                 [critical(4.0, jobs=400), best_effort(9)]]}, repeats=2)
+    entries = measured(
+        tmp_path,
+        {
+            ALONE: [[critical(1.0)], [critical(1.0)]],
+            BEST_EFFORT_ALONE: [[best_effort(10)], [best_effort(10)]],
+            "none": [[critical(2.0, dropped=4), best_effort(8)], [critical(4.0, jobs=400), best_effort(9)]],
+        },
+        repeats=2,
+    )
     line = "| none † 4 | 400-500 | 3.000 [2.000-4.000] | 3.00 | 2.000 [2.000-2.000] | 1.00 | 85 [80-90] % | - |"
     assert line in table.markdown(entries)
     assert "Median over the repeats" in " ".join(table.notes(entries))
@@ -200,9 +226,15 @@ def test_the_slowest_job_stands_in_where_there_is_no_p99(tmp_path):
 
 def test_a_table_for_a_terminal_fits_100_columns(tmp_path):
     name = "device:200us, announced"
-    entries = measured(tmp_path, {
-        ALONE: [[critical(100.0)]] * 3, BEST_EFFORT_ALONE: [[best_effort()]] * 3,
-        name: [[critical(250.0 + n, 1000.0 + n), best_effort(9 + n / 10)] for n in range(3)]}, repeats=3)
+    entries = measured(
+        tmp_path,
+        {
+            ALONE: [[critical(100.0)]] * 3,
+            BEST_EFFORT_ALONE: [[best_effort()]] * 3,
+            name: [[critical(250.0 + n, 1000.0 + n), best_effort(9 + n / 10)] for n in range(3)],
+        },
+        repeats=3,
+    )
     text = table.wrapped([table.text(entries), *table.notes(entries)])
     assert max(map(len, text.splitlines())) <= 100, text
     assert name in text
@@ -210,17 +242,24 @@ def test_a_table_for_a_terminal_fits_100_columns(tmp_path):
 
 # The verdict
 
+
 def judged(folder, bare, other) -> str:
-    entries = {entry.cell: entry for entry in measured(folder, {
-        ALONE: [critical(1.0, 1.0)], BEST_EFFORT_ALONE: [best_effort(10)],
-        "bare": bare, "device:200us": other})}
+    entries = {
+        entry.cell: entry
+        for entry in measured(
+            folder,
+            {ALONE: [critical(1.0, 1.0)], BEST_EFFORT_ALONE: [best_effort(10)], "bare": bare, "device:200us": other},
+        )
+    }
     return verdict.judge(entries["bare"], entries["device:200us"])
 
 
 def test_a_gain_is_said_with_its_price(tmp_path):
     text = judged(tmp_path, [critical(2, 3), best_effort(8.5)], [critical(1.1, 1.5), best_effort(8)])
-    assert text == ("Under device:200us the critical p99 falls from 3.000 ms to 1.500 ms (1.50 × alone); "
-                    "best effort keeps 80 % of its own speed, less than the 85 % without gating.")
+    assert text == (
+        "Under device:200us the critical p99 falls from 3.000 ms to 1.500 ms (1.50 × alone); "
+        "best effort keeps 80 % of its own speed, less than the 85 % without gating."
+    )
 
 
 def test_worse_than_bare_is_said_aloud(tmp_path):
@@ -234,39 +273,48 @@ def test_best_effort_lost_for_nothing_is_said_aloud(tmp_path):
 
 
 def test_no_verdict_comes_from_too_few_jobs(tmp_path):
-    text = judged(tmp_path, [critical(2, None, jobs=500), best_effort()],
-                  [critical(1, None, jobs=19), best_effort()])
+    text = judged(tmp_path, [critical(2, None, jobs=500), best_effort()], [critical(1, None, jobs=19), best_effort()])
     assert text.startswith("Too few critical jobs to judge device:200us (19;")
 
 
 def test_a_difference_within_the_spread_is_none(tmp_path):
-    entries = {entry.cell: entry for entry in measured(tmp_path, {
-        "bare": [[critical(2, 3.0)], [critical(2, 3.6)]],
-        "device:200us": [[critical(2, 2.5)], [critical(2, 3.2)]]}, repeats=2)}
+    entries = {
+        entry.cell: entry
+        for entry in measured(
+            tmp_path,
+            {
+                "bare": [[critical(2, 3.0)], [critical(2, 3.6)]],
+                "device:200us": [[critical(2, 2.5)], [critical(2, 3.2)]],
+            },
+            repeats=2,
+        )
+    }
     assert "stays at" in verdict.judge(entries["bare"], entries["device:200us"])
 
 
 def spaced(folder, p99s: dict):
     cells = {ALONE: [critical(1, 1)], BEST_EFFORT_ALONE: [best_effort(10)]}
-    return measured(folder, cells | {
-        f"device:{us}us": [critical(1, p99), best_effort(9)] for us, p99 in p99s.items()})
+    return measured(folder, cells | {f"device:{us}us": [critical(1, p99), best_effort(9)] for us, p99 in p99s.items()})
 
 
 def test_the_largest_t_at_the_lowest_latency_is_chosen(tmp_path):
     entries = spaced(tmp_path, {100: 1.5, 200: 1.52, 1000: 2.5})
     assert verdict.choose_spacing(entries, None).startswith("T = 200 us is the largest measured T")
     target = verdict.parse_target("p99=3x")
-    assert verdict.choose_spacing(entries, target) == (
-        "For p99 <= 3 × alone: T = 1000 us (best effort keeps 90 %).")
+    assert verdict.choose_spacing(entries, target) == ("For p99 <= 3 × alone: T = 1000 us (best effort keeps 90 %).")
     assert "No measured T keeps p99 <= 1 ms; device:100us comes nearest" in verdict.choose_spacing(
-        entries, verdict.parse_target("p99=1ms"))
+        entries, verdict.parse_target("p99=1ms")
+    )
     # Prevents: best effort is slowed down for a target that is kept without Sluice.
     assert verdict.choose_spacing(entries, target, entries[-1]) == (
-        "p99 <= 3 × alone is kept without gating (best effort keeps 90 %): use policy none.")
+        "p99 <= 3 × alone is kept without gating (best effort keeps 90 %): use policy none."
+    )
 
 
-@pytest.mark.parametrize("text, limit, relative", [
-    ("p99=50ms", 50, False), ("p50=0.05s", 50, False), ("max=200us", 0.2, False), ("p99=1.2x", 1.2, True)])
+@pytest.mark.parametrize(
+    "text, limit, relative",
+    [("p99=50ms", 50, False), ("p50=0.05s", 50, False), ("max=200us", 0.2, False), ("p99=1.2x", 1.2, True)],
+)
 def test_targets(text, limit, relative):
     target = verdict.parse_target(text)
     assert (target.limit, target.relative) == (pytest.approx(limit), relative)

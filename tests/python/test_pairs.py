@@ -19,21 +19,26 @@ def row(cell, role, **figures):
 
 
 def together(cell, p50, p99, active, speed):
-    return [row(cell, CRITICAL, p50_ms=p50, p99_ms=p99, active_share=active, jobs=500),
-            row(cell, BEST_EFFORT, per_s=speed)]
+    return [
+        row(cell, CRITICAL, p50_ms=p50, p99_ms=p99, active_share=active, jobs=500),
+        row(cell, BEST_EFFORT, per_s=speed),
+    ]
 
 
 def time_sliced(announced_speed=8.3):
     """Alone: 1 ms / 2 ms and 10 jobs/s."""
-    return [row(ALONE, CRITICAL, p50_ms=1.0, p99_ms=2.0, active_share=0.15, jobs=500),
-            row(BEST_EFFORT_ALONE, BEST_EFFORT, per_s=10),
-            *together("device:200us", 1.04, 2.4, 0.16, 8.2),
-            *together(plan.ANNOUNCED, 1.01, 2.08, 0.15, announced_speed),
-            *together("event:1", 1.1, 3.0, 0.17, 8.0),
-            row(plan.BEST_EFFORT_ALONE_DEVICE, BEST_EFFORT, per_s=9.9)]
+    return [
+        row(ALONE, CRITICAL, p50_ms=1.0, p99_ms=2.0, active_share=0.15, jobs=500),
+        row(BEST_EFFORT_ALONE, BEST_EFFORT, per_s=10),
+        *together("device:200us", 1.04, 2.4, 0.16, 8.2),
+        *together(plan.ANNOUNCED, 1.01, 2.08, 0.15, announced_speed),
+        *together("event:1", 1.1, 3.0, 0.17, 8.0),
+        row(plan.BEST_EFFORT_ALONE_DEVICE, BEST_EFFORT, per_s=9.9),
+    ]
 
 
 # What is measured
+
 
 def test_the_named_pairs_come_first_and_again_last():
     variants = plan.variants(repeats=3)
@@ -46,8 +51,7 @@ def test_the_named_pairs_come_first_and_again_last():
 
 
 def test_every_policy_has_a_cell_in_every_mode_that_it_is_for():
-    names = {(one.mode, condition.name) for one in plan.variants(repeats=1)
-             for condition in one.conditions}
+    names = {(one.mode, condition.name) for one in plan.variants(repeats=1) for condition in one.conditions}
     for policy in ("none", "gate", "sync:1", "event:1", "event:2", "device:200us", plan.ANNOUNCED):
         assert ("time-sliced", policy) in names
     for policy in ("none", "event:1", "device:200us", plan.ANNOUNCED, ALONE):
@@ -64,10 +68,15 @@ def test_every_cell_is_measured_next_to_what_it_is_compared_with():
 def test_prediction_has_programs_of_its_own():
     predicting = [one for one in plan.variants(repeats=1) if one.predicts]
     assert [(one.pair, one.mode) for one in predicting] == [
-        (pair, mode) for pair in plan.NAMED for mode in ("time-sliced", "MPS + priority")]
+        (pair, mode) for pair in plan.NAMED for mode in ("time-sliced", "MPS + priority")
+    ]
     assert all(condition.name == plan.PREDICTED for one in predicting for condition in one.conditions)
-    assert not any(condition.name == plan.PREDICTED for one in plan.variants(repeats=1)
-                   for condition in one.conditions if not one.predicts)
+    assert not any(
+        condition.name == plan.PREDICTED
+        for one in plan.variants(repeats=1)
+        for condition in one.conditions
+        if not one.predicts
+    )
 
 
 def test_chosen_policies_bring_what_they_are_compared_with():
@@ -77,6 +86,7 @@ def test_chosen_policies_bring_what_they_are_compared_with():
 
 # Numbers
 
+
 def test_parts_of_jobs_count():
     ends = [0, 100, 200, 400]
     assert numbers.jobs_between(ends, 50, 300) == pytest.approx(2.0)
@@ -85,6 +95,7 @@ def test_parts_of_jobs_count():
 
 
 # The arrival of jobs
+
 
 class NoSluice:
     def __init__(self):
@@ -102,22 +113,21 @@ class NoSluice:
 
 
 def test_latency_is_counted_from_the_arrival_and_the_window_holds_whole_periods():
-    done = jobs.serve(lambda: time.sleep(0.001), NoSluice(),
-                      {"jobs": 5, "seconds": 9, "period_ms": 10, "skip_s": 0.02}, lambda: None)
+    done = jobs.serve(
+        lambda: time.sleep(0.001), NoSluice(), {"jobs": 5, "seconds": 9, "period_ms": 10, "skip_s": 0.02}, lambda: None
+    )
     assert len(done["latency_ms"]) == 5 and min(done["latency_ms"]) >= 1
     assert done["end_ns"] - done["begin_ns"] >= 5 * 10e6
 
 
 def test_jobs_that_cannot_keep_up_are_dropped_and_counted():
-    done = jobs.serve(lambda: time.sleep(0.02), NoSluice(),
-                      {"jobs": 5, "seconds": 9, "period_ms": 5}, lambda: None)
+    done = jobs.serve(lambda: time.sleep(0.02), NoSluice(), {"jobs": 5, "seconds": 9, "period_ms": 5}, lambda: None)
     assert done["dropped"] >= 8 and len(done["latency_ms"]) == 5
 
 
 def test_jobs_are_announced_before_the_arrival():
     sluice = NoSluice()
-    jobs.serve(lambda: None, sluice, {"jobs": 3, "seconds": 9, "period_ms": 20, "announce_ms": 5},
-               lambda: None)
+    jobs.serve(lambda: None, sluice, {"jobs": 3, "seconds": 9, "period_ms": 20, "announce_ms": 5}, lambda: None)
     assert len(sluice.announced) >= 3
     assert all(at < start for at, start in sluice.announced)
 
@@ -133,10 +143,10 @@ def test_poisson_arrivals_are_the_same_for_every_policy():
 
 # Goals, table and page
 
+
 def test_goals_met_and_not_met():
     met = {goal["goal"][:14]: goal["met"] for goal in goals(PAIR, summarize(time_sliced()))}
-    assert met == {"announced 2 ms": True, "not announced,": True, "no other polic": True,
-                   "best effort al": True}
+    assert met == {"announced 2 ms": True, "not announced,": True, "no other polic": True, "best effort al": True}
     slow = {goal["goal"][:14]: goal["met"] for goal in goals(PAIR, summarize(time_sliced(8.0)))}
     assert slow["announced 2 ms"] is False
 
@@ -151,8 +161,9 @@ def test_a_policy_that_is_better_on_both_axes_is_named():
 def test_table_and_page_are_made_again_without_a_gpu(tmp_path, capsys):
     rows = Rows(tmp_path / "pairs.csv")
     for given in time_sliced():
-        figures = {name: value for name, value in given.items()
-                   if name not in ("subject", "mode", "cell", "repeat", "note")}
+        figures = {
+            name: value for name, value in given.items() if name not in ("subject", "mode", "cell", "repeat", "note")
+        }
         cell = Cell(PAIR, "time-sliced", given["cell"])
         if given["role"] == CRITICAL or not rows.has(cell):
             rows.add(cell, [figures | {"gpu": "Some GPU", "date": "2026-11-21T10:00:00+00:00"}])

@@ -16,9 +16,13 @@ from sluice_tools.bench.pairs import best_effort, models, plan
 
 def talk(module: str, model: str, *commands: dict, code: int = 0) -> list:
     program = subprocess.run(
-        [sys.executable, "-m", f"sluice_tools.bench.pairs.{module}", "--model", model, "--device",
-         "cpu"], input="".join(json.dumps(command) + "\n" for command in commands), text=True,
-        capture_output=True, env=environment(), timeout=120)
+        [sys.executable, "-m", f"sluice_tools.bench.pairs.{module}", "--model", model, "--device", "cpu"],
+        input="".join(json.dumps(command) + "\n" for command in commands),
+        text=True,
+        capture_output=True,
+        env=environment(),
+        timeout=120,
+    )
     assert program.returncode == code, program.stderr
     return [json.loads(line) for line in program.stdout.splitlines()]
 
@@ -29,20 +33,23 @@ def test_the_plan_names_the_models():
 
 
 def test_the_critical_program_obeys_and_tells_what_goes_wrong():
-    said = talk("critical", "bert", {"do": "load"}, {"do": "calibrate", "jobs": 2},
-                {"do": "run", "jobs": 3, "seconds": 5, "period_ms": 20, "notice_ms": 2},
-                {"do": "dance"}, code=1)
-    assert [answer["event"] for answer in said] == ["imported", "loaded", "calibrated", "measuring",
-                                                    "done", "error"]
+    said = talk(
+        "critical",
+        "bert",
+        {"do": "load"},
+        {"do": "calibrate", "jobs": 2},
+        {"do": "run", "jobs": 3, "seconds": 5, "period_ms": 20, "notice_ms": 2},
+        {"do": "dance"},
+        code=1,
+    )
+    assert [answer["event"] for answer in said] == ["imported", "loaded", "calibrated", "measuring", "done", "error"]
     assert said[1]["attached"] is False and len(said[4]["latency_ms"]) == 3
     assert said[5]["text"] == "ValueError: unknown command dance"
 
 
 def test_the_best_effort_program_obeys():
-    said = talk("best_effort", "bert", {"do": "load"}, {"do": "run"}, {"do": "idle"},
-                {"do": "capture"}, {"do": "run"})
-    assert [answer["event"] for answer in said] == ["imported", "loaded", "running", "idle",
-                                                    "captured", "running"]
+    said = talk("best_effort", "bert", {"do": "load"}, {"do": "run"}, {"do": "idle"}, {"do": "capture"}, {"do": "run"})
+    assert [answer["event"] for answer in said] == ["imported", "loaded", "running", "idle", "captured", "running"]
     assert len(said[3]["ends_ns"]) >= 2
 
 
@@ -103,10 +110,16 @@ def entered(_):
 def fake_gpu(monkeypatch):
     """The path for a GPU, with models that a CPU can run."""
     current = FakeStream()
-    for name, fake in {"Stream": FakeStream, "stream": entered, "graph": entered,
-                       "current_stream": lambda: current, "synchronize": lambda: None,
-                       "CUDAGraph": FakeGraph, "Event": FakeEvent,
-                       "set_device": lambda device: None}.items():
+    for name, fake in {
+        "Stream": FakeStream,
+        "stream": entered,
+        "graph": entered,
+        "current_stream": lambda: current,
+        "synchronize": lambda: None,
+        "CUDAGraph": FakeGraph,
+        "Event": FakeEvent,
+        "set_device": lambda device: None,
+    }.items():
         monkeypatch.setattr(torch.cuda, name, fake)
     classifier, bert = models._classifier, models._bert
 

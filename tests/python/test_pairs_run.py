@@ -24,8 +24,19 @@ def bench(tmp_path, monkeypatch, capsys):
 
     def run(*arguments):
         capsys.readouterr()
-        code = cli.main(["--programs", str(stand_ins.programs), "--jobs", "5", "--repeats", "1",
-                         "--out", str(tmp_path / "out"), *arguments])
+        code = cli.main(
+            [
+                "--programs",
+                str(stand_ins.programs),
+                "--jobs",
+                "5",
+                "--repeats",
+                "1",
+                "--out",
+                str(tmp_path / "out"),
+                *arguments,
+            ]
+        )
         return code, capsys.readouterr()
 
     run.stand_ins, run.out = stand_ins, tmp_path / "out"
@@ -56,8 +67,15 @@ def test_a_pair_is_measured_and_not_measured_again(bench):
     assert critical["none"]["sluice"] == "9.9" and critical["none"]["gpu"] == "stand-in"
     assert (bench.out / "pairs.html").exists()
     # In the order of the cells; three of them have `device:200us`, and programs of its own a fourth.
-    assert bench.stand_ins.policies_set() == ["device:200us", "none", "event:1", "event:2", "gate",
-                                              "sync:1", "device:200us"]
+    assert bench.stand_ins.policies_set() == [
+        "device:200us",
+        "none",
+        "event:1",
+        "event:2",
+        "gate",
+        "sync:1",
+        "device:200us",
+    ]
     pids = bench.stand_ins.client_pids()
     assert len(pids) == 4 and gone(pids)
     assert bench("--pairs", "bert+bert", "--modes", "time-sliced")[0] == 0
@@ -66,8 +84,7 @@ def test_a_pair_is_measured_and_not_measured_again(bench):
 
 def test_a_program_that_dies_fails_its_pair_only(bench, monkeypatch):
     monkeypatch.setenv("STAND_IN_DIES", "resnet50")
-    code, said = bench("--pairs", "resnet50+training,bert+bert", "--modes", "time-sliced",
-                       "--policies", "none")
+    code, said = bench("--pairs", "resnet50+training,bert+bert", "--modes", "time-sliced", "--policies", "none")
     assert code == 1 and "resnet50 (critical) ended before 'measuring'" in said.err
     rows = rows_of(bench)
     assert [(row["subject"], row["cell"]) for row in rows.errors] == [("resnet50+training", "alone")]
@@ -90,13 +107,23 @@ def test_policies_and_counters_are_those_of_sluice(bench, monkeypatch):
     monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
     monkeypatch.setattr(stage, "_LEARNING_S", 0.2)
     monkeypatch.setattr(cli, "gpus", lambda *_: None)  # the simulated one will do
-    code, said = bench("--programs", str(Path(__file__).parent / "pairs_simulated"), "--exec-gpu", "sim",
-                       "--pairs", "bert+bert", "--modes", "time-sliced", "--jobs", "10", "--policies",
-                       "none,gate,device:200us,announced")
+    code, said = bench(
+        "--programs",
+        str(Path(__file__).parent / "pairs_simulated"),
+        "--exec-gpu",
+        "sim",
+        "--pairs",
+        "bert+bert",
+        "--modes",
+        "time-sliced",
+        "--jobs",
+        "10",
+        "--policies",
+        "none,gate,device:200us,announced",
+    )
     assert code == 0, said.err
     best_effort = by_cell(bench, BEST_EFFORT)
-    assert best_effort.keys() == {"best effort alone", "none", "gate", "device:200us",
-                                  "device:200us, announced"}
+    assert best_effort.keys() == {"best effort alone", "none", "gate", "device:200us", "device:200us, announced"}
     assert min(int(row["launches"]) for row in best_effort.values()) > 0
     assert best_effort["none"]["gated"] == "0" and int(best_effort["gate"]["gated"]) > 0
     for cell in ("device:200us", "device:200us, announced"):
@@ -108,8 +135,7 @@ def test_the_programs_of_mps_get_a_daemon_that_ends(bench):
     code, said = bench("--pairs", "bert+bert", "--modes", "MPS + priority,MPS", "--policies", "none")
     assert code == 0, said.err
     found = [(row["mode"], row["cell"]) for row in rows_of(bench).rows if row["role"] == CRITICAL]
-    assert found == [("MPS + priority", "alone"), ("MPS + priority", "none"), ("MPS", "alone"),
-                     ("MPS", "none")]
+    assert found == [("MPS + priority", "alone"), ("MPS + priority", "none"), ("MPS", "alone"), ("MPS", "none")]
     daemons = bench.stand_ins.daemon_pids()
     assert len(daemons) == 2 and gone(daemons) and gone(bench.stand_ins.client_pids())
 
@@ -122,9 +148,22 @@ def test_nothing_is_begun_that_would_end_after_the_limit(bench):
 
 def test_a_signal_ends_the_programs(bench, tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "sluice_tools.bench", "pairs", "--programs",
-         str(bench.stand_ins.programs), "--pairs", "bert+bert", "--out", str(bench.out)],
-        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        [
+            sys.executable,
+            "-m",
+            "sluice_tools.bench",
+            "pairs",
+            "--programs",
+            str(bench.stand_ins.programs),
+            "--pairs",
+            "bert+bert",
+            "--out",
+            str(bench.out),
+        ],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
     assert "[1/" in process.stderr.readline()
     assert "critical:" in process.stderr.readline()
     process.terminate()

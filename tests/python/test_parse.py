@@ -19,21 +19,51 @@ from sluice_tools.trace.depth import Depth
 from sluice_tools.trace import format as fmt
 from trace_files import TraceFile
 
-HEADS = ["API Start (ns)", "API Dur (ns)", "Queue Start (ns)", "Queue Dur (ns)", "Kernel Start (ns)",
-         "Kernel Dur (ns)", "Total Dur (ns)", "PID", "TID", "DevId", "API Function", "GridXYZ",
-         "BlockXYZ", "Kernel Name"]
+HEADS = [
+    "API Start (ns)",
+    "API Dur (ns)",
+    "Queue Start (ns)",
+    "Queue Dur (ns)",
+    "Kernel Start (ns)",
+    "Kernel Dur (ns)",
+    "Total Dur (ns)",
+    "PID",
+    "TID",
+    "DevId",
+    "API Function",
+    "GridXYZ",
+    "BlockXYZ",
+    "Kernel Name",
+]
 NAME = "void at::native::elementwise_kernel<(int)128, (int)2>(int, T3)"
 
 
 def row(pid, issue, api, start, duration, name=NAME):
     queued = start > issue + api
-    return [issue, api, issue + api if queued else "", start - issue - api if queued else "", start,
-            duration, start + duration - issue, pid, pid, 0, "cudaLaunchKernel", " 148    1    1",
-            " 256    1    1", name]
+    return [
+        issue,
+        api,
+        issue + api if queued else "",
+        start - issue - api if queued else "",
+        start,
+        duration,
+        start + duration - issue,
+        pid,
+        pid,
+        0,
+        "cudaLaunchKernel",
+        " 148    1    1",
+        " 256    1    1",
+        name,
+    ]
 
 
-ROWS = [row(11, 1_000, 500, 2_000, 1_000), row(12, 1_200, 300, 3_000, 4_000_000),
-        row(11, 1_600, 500, 5_000_000, 2_000), row(11, 2_200, 500, 2_300, 6_000)]
+ROWS = [
+    row(11, 1_000, 500, 2_000, 1_000),
+    row(12, 1_200, 300, 3_000, 4_000_000),
+    row(11, 1_600, 500, 5_000_000, 2_000),
+    row(11, 2_200, 500, 2_300, 6_000),
+]
 FIRST = ["1000,1500,2000,3000,1000", "1600,2100,5000000,5002000,2000", "2200,2700,2300,8300,6000"]
 PIDS = [["resnet50", 11], ["bert", 12]]
 
@@ -94,17 +124,19 @@ def same_as_the_plain_one(parse, **options):
 def test_the_published_files(parse):
     code, out, err = parse.write()()
     assert (code, err) == (0, "")
-    folder, = (parse.folder / "out").iterdir()
+    (folder,) = (parse.folder / "out").iterdir()
     assert folder.name.startswith("run_kernexectrace.csv_20") and len(folder.name) == 21 + 15
     assert (folder / "resnet50_11.csv").read_text().splitlines() == [
-        "IssueStart,IssueEnd,ExecutionStart,ExecutionEnd,KernelDur", *FIRST]
+        "IssueStart,IssueEnd,ExecutionStart,ExecutionEnd,KernelDur",
+        *FIRST,
+    ]
     assert (folder / "summary.log").read_text() == (
-        "NumKernels:\nresnet50_11 3\nbert_12 1\n"
-        "MedianKernelDur:\nresnet50_11 2000.0\nbert_12 4000000.0\n")
+        "NumKernels:\nresnet50_11 3\nbert_12 1\nMedianKernelDur:\nresnet50_11 2000.0\nbert_12 4000000.0\n"
+    )
     assert (folder / "resnet50_11_queue_delay.csv").read_text() == (
-        "IssueStart,QueueDelay\n1000,500\n1600,4997900\n2200,0\n")
-    assert {path.name for path in folder.glob("*.png")} == {
-        "cdf.png", "queue_depth.png", "queue_delay.png"}
+        "IssueStart,QueueDelay\n1000,500\n1600,4997900\n2200,0\n"
+    )
+    assert {path.name for path in folder.glob("*.png")} == {"cdf.png", "queue_depth.png", "queue_delay.png"}
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in folder.glob("*.png"))
     assert str(folder) in out
 
@@ -120,16 +152,19 @@ def test_heads_without_units_in_any_order_with_others_between(parse):
 @pytest.mark.parametrize("column", kernel_csv.NEEDED)
 def test_a_missing_column_is_named(parse, column):
     place = [head.replace(" (ns)", "") for head in HEADS].index(column)
-    rows = [r[:place] + r[place + 1:] for r in ROWS]
-    assert f"'{column}'" in parse.write(rows, HEADS[:place] + HEADS[place + 1:]).refused(2)
+    rows = [r[:place] + r[place + 1 :] for r in ROWS]
+    assert f"'{column}'" in parse.write(rows, HEADS[:place] + HEADS[place + 1 :]).refused(2)
 
 
-@pytest.mark.parametrize("text, says, code", [
-    ("", "is empty", 2),
-    ("hello\nthere\n", "no line with the heads", 2),
-    (",".join(HEADS) + "\n", "no kernel", 1),
-    (",".join(HEADS), "no kernel", 1),
-])
+@pytest.mark.parametrize(
+    "text, says, code",
+    [
+        ("", "is empty", 2),
+        ("hello\nthere\n", "no line with the heads", 2),
+        (",".join(HEADS) + "\n", "no kernel", 1),
+        (",".join(HEADS), "no kernel", 1),
+    ],
+)
 def test_files_without_kernels(parse, text, says, code):
     assert says in parse.write(text=text).refused(code)
 
@@ -144,40 +179,58 @@ def test_no_file(parse):
 
 def test_what_nsys_prints_before_the_table(parse):
     text = parse.write().csv.read_text()
-    same_as_the_plain_one(parse.write(
-        text="Generating SQLite file run.sqlite\nProcessing [run.sqlite] with [kernexectrace.py]...\n\n"
-             + text))
+    same_as_the_plain_one(
+        parse.write(
+            text="Generating SQLite file run.sqlite\nProcessing [run.sqlite] with [kernexectrace.py]...\n\n" + text
+        )
+    )
 
 
 def rewritten(sep=",", number=str, quote=False):
     """The table with its times as another program would write them."""
     lines = [sep.join(HEADS)]
     for r in ROWS:
-        cells = [number(cell) if isinstance(cell, int) and i < 7 else str(cell)
-                 for i, cell in enumerate(r)]
+        cells = [number(cell) if isinstance(cell, int) and i < 7 else str(cell) for i, cell in enumerate(r)]
         cells[-1] = f'"{cells[-1]}"'
         lines.append(sep.join(f'"{c}"' if quote and i < 7 else c for i, c in enumerate(cells)))
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("text", [
-    rewritten(";"),
-    rewritten("\t"),
-    rewritten(",", "{:,}".format, quote=True),
-    rewritten(";", lambda n: f"{n:,}".replace(",", ".")),
-    rewritten(";", lambda n: f"{n:,}".replace(",", "\u202f")),
-    rewritten(";", lambda n: f"{n:,}".replace(",", "'")),
-    rewritten(";", lambda n: f"{n},0"),
-    rewritten(";", lambda n: f"{n:,}".replace(",", ".") + ",00"),
-    rewritten(",", lambda n: f"{n}.0"),
-    rewritten().replace("\n", "\r\n"),
-    "\ufeff" + rewritten(),
-    rewritten().replace(",,,", ",None,None,"),
-    rewritten().rstrip("\n"),
-    rewritten().replace("\n", "\n\n"),
-], ids=["semicolons", "tabs", "thousands by comma", "thousands by dot", "thousands by narrow space",
-        "thousands by apostrophe", "decimal comma", "decimal comma and dots", "decimal dot",
-        "Windows line ends", "byte order mark", "None", "no last line end", "blank lines"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        rewritten(";"),
+        rewritten("\t"),
+        rewritten(",", "{:,}".format, quote=True),
+        rewritten(";", lambda n: f"{n:,}".replace(",", ".")),
+        rewritten(";", lambda n: f"{n:,}".replace(",", "\u202f")),
+        rewritten(";", lambda n: f"{n:,}".replace(",", "'")),
+        rewritten(";", lambda n: f"{n},0"),
+        rewritten(";", lambda n: f"{n:,}".replace(",", ".") + ",00"),
+        rewritten(",", lambda n: f"{n}.0"),
+        rewritten().replace("\n", "\r\n"),
+        "\ufeff" + rewritten(),
+        rewritten().replace(",,,", ",None,None,"),
+        rewritten().rstrip("\n"),
+        rewritten().replace("\n", "\n\n"),
+    ],
+    ids=[
+        "semicolons",
+        "tabs",
+        "thousands by comma",
+        "thousands by dot",
+        "thousands by narrow space",
+        "thousands by apostrophe",
+        "decimal comma",
+        "decimal comma and dots",
+        "decimal dot",
+        "Windows line ends",
+        "byte order mark",
+        "None",
+        "no last line end",
+        "blank lines",
+    ],
+)
 def test_other_locales_and_programs(parse, text):
     result = same_as_the_plain_one(parse.write(text=text))
     assert result["rows_left_out"] == 0
@@ -265,7 +318,7 @@ def test_one_kernel_at_a_time_is_a_depth_of_one():
 def test_digits():
     """The fast writer of whole numbers against Python's."""
     rng = np.random.default_rng(0)
-    columns = [rng.integers(0, 10**int(digits), 20_000) for digits in (1, 4, 5, 12, 16)]
+    columns = [rng.integers(0, 10 ** int(digits), 20_000) for digits in (1, 4, 5, 12, 16)]
     columns[2][:3] = 0, 9_999, 10_000
     text = "".join(",".join(map(str, values)) + "\n" for values in zip(*(c.tolist() for c in columns)))
     assert csv_rows(columns).decode() == text
@@ -291,9 +344,11 @@ def test_completion_times_of_published_logs(parse):
     (parse.folder / "logs" / "model_B.log").write_text(LOG)
     figures = parse.write().result()["models"][0]
     assert (figures["jobs"], figures["jct_p50_ms"]) == (2, 40.0)
-    assert parse.table("jct") == ["Model,Pid,Arrival,End,JCT",
-                                  "resnet50,11,1680298829249250242,1680298829288750242,39.5",
-                                  "resnet50,11,1680298830248250242,1680298830288750242,40.5"]
+    assert parse.table("jct") == [
+        "Model,Pid,Arrival,End,JCT",
+        "resnet50,11,1680298829249250242,1680298829288750242,39.5",
+        "resnet50,11,1680298830248250242,1680298830288750242,40.5",
+    ]
     code, _, err = parse()
     assert (code, err) == (0, "")
     assert len(list((parse.folder / "out").glob("*/jct.png"))) == 1
@@ -304,16 +359,22 @@ def a_run(folder):
     for pid, priority in ((11, 0), (12, 1)):
         trace = TraceFile(pid, priority, time_scale=10.0, simulated=1)
         for i in range(4):
-            trace.kernel(i * 100_000, 10_000 + i * 100_000, 60_000 + i * 100_000, f"k{i % 2}",
-                         issue_dur=2_000)
+            trace.kernel(i * 100_000, 10_000 + i * 100_000, 60_000 + i * 100_000, f"k{i % 2}", issue_dur=2_000)
         trace.write(folder / "trace")
     (folder / "models_pid.json").write_text(json.dumps(PIDS))
-    (folder / "results.json").write_text(json.dumps({"time_scale": 10.0, "models": [
-        {"log": "model_A", "model": "resnet50", "pid": 11, "log_file": "./logs/model_A.log"}]}))
+    (folder / "results.json").write_text(
+        json.dumps(
+            {
+                "time_scale": 10.0,
+                "models": [{"log": "model_A", "model": "resnet50", "pid": 11, "log_file": "./logs/model_A.log"}],
+            }
+        )
+    )
     (folder / "model_A.log").write_text(LOG)
     (folder / "model_A.csv").write_text(
         "start_timestamp_ns,end_timestamp_ns,jct_ms,a,b\n1,2,3,0,0\n"
-        "1680298829000000000,1680298829288750242,28.8,0,0\n1680298829")
+        "1680298829000000000,1680298829288750242,28.8,0,0\n1680298829"
+    )
     return folder
 
 
@@ -323,10 +384,18 @@ def test_a_run_of_ours_in_the_time_of_the_gpu(parse):
     assert result["simulated"] is True
     assert parse.table("resnet50_11")[1:3] == ["0,200,1000,6000,5000", "10000,10200,11000,16000,5000"]
     assert result["models"][0] | {"jct_p50_ms": 0, "jct_p99_ms": 0} == {
-        "model": "resnet50", "pid": 11, "kernels": 4, "median_kernel_ns": 5000.0,
-        "queue_delay_p50_ns": 800.0, "queue_delay_p99_ns": 800.0,
-        "queue_depth_mean": pytest.approx(24 / 36, abs=1e-3), "queue_depth_max": 1, "jobs": 1,
-        "jct_p50_ms": 0, "jct_p99_ms": 0}
+        "model": "resnet50",
+        "pid": 11,
+        "kernels": 4,
+        "median_kernel_ns": 5000.0,
+        "queue_delay_p50_ns": 800.0,
+        "queue_delay_p99_ns": 800.0,
+        "queue_depth_mean": pytest.approx(24 / 36, abs=1e-3),
+        "queue_depth_max": 1,
+        "jobs": 1,
+        "jct_p50_ms": 0,
+        "jct_p99_ms": 0,
+    }
     assert parse.table("jct")[1].endswith("1680298829000000000,1680298829288750242,28.8")
     code, out, _ = parse(str(parse.csv))
     assert code == 0 and "simulated" in out

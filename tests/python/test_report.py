@@ -62,13 +62,7 @@ def test_the_pieces_of_a_job_add_up_to_it(tmp_path):
     begin = int(high.jobs.begin[3])
     found = waiting.break_down(begin, begin + int(3.1 * MS), high, [low])
     assert sum(found.ns) == found.total
-    expected = {
-        waiting.OTHER: 1.8,
-        waiting.HELD: 0.1,
-        waiting.OWN: 1.05,
-        waiting.IDLE: 0.05,
-        waiting.HOST: 0.1,
-    }
+    expected = {waiting.OTHER: 1.8, waiting.HELD: 0.1, waiting.OWN: 1.05, waiting.IDLE: 0.05, waiting.HOST: 0.1}
     assert {cause: ns / MS for cause, ns in enumerate(found.ns) if ns} == pytest.approx(expected)
 
 
@@ -136,12 +130,8 @@ def test_under_device_the_wait_is_of_outstanding_work(tmp_path):
 
 def test_against_alone(tmp_path, report):
     pair(tmp_path / "together")
-    write_run(
-        tmp_path / "alone", [{"log": "B", "priority": 1, "jobs": [(100 * i, 1.0) for i in range(10)]}]
-    )
-    code, out, _ = report(
-        tmp_path / "together", "--alone", tmp_path / "alone", "--json", "--csv", tmp_path / "t.csv"
-    )
+    write_run(tmp_path / "alone", [{"log": "B", "priority": 1, "jobs": [(100 * i, 1.0) for i in range(10)]}])
+    code, out, _ = report(tmp_path / "together", "--alone", tmp_path / "alone", "--json", "--csv", tmp_path / "t.csv")
     assert code == 0
     (run,) = json.loads(out)["runs"]
     high, low = run["models"]
@@ -183,10 +173,7 @@ def test_the_trace_of_a_run_is_no_run_of_its_own(tmp_path):
     traced_pair(tmp_path / "sweep" / "queue")
     traced_pair(tmp_path / "sweep" / "sync-1" / "1")
     found = runs.find_runs([tmp_path / "sweep"])
-    assert {folder.relative_to(tmp_path / "sweep").as_posix() for folder in found} == {
-        "queue",
-        "sync-1/1",
-    }
+    assert {folder.relative_to(tmp_path / "sweep").as_posix() for folder in found} == {"queue", "sync-1/1"}
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path):
@@ -216,9 +203,7 @@ def test_a_trace_alone_is_a_run(tmp_path, report):
 def test_a_page_that_cannot_be_written(tmp_path, report):
     pair(tmp_path / "run")
     (tmp_path / "file").write_text("")
-    assert "cannot write" in one_line(
-        report(tmp_path / "run", "-o", tmp_path / "file" / "page.html"), 1
-    )
+    assert "cannot write" in one_line(report(tmp_path / "run", "-o", tmp_path / "file" / "page.html"), 1)
     (tmp_path / "folder").mkdir()
     line = one_line(report(tmp_path / "run", "-o", tmp_path / "folder"), 1)
     assert line.endswith(f"cannot write {tmp_path / 'folder'}: Is a directory")
@@ -234,10 +219,7 @@ def test_a_killed_runner(tmp_path, report):
     (run,) = json.loads(out)["runs"]
     assert code == 0
     assert run["kind"] == "simulated"
-    assert [(m["model"], m["policy"], m["jobs"]) for m in run["models"]] == [
-        ("B", "gate", 10),
-        ("A", "gate", 50),
-    ]
+    assert [(m["model"], m["policy"], m["jobs"]) for m in run["models"]] == [("B", "gate", 10), ("A", "gate", 50)]
     assert any("results.json is missing" in note for note in run["notes"])
     assert any("no job was left out" in note for note in run["notes"])
 
@@ -253,8 +235,7 @@ def test_a_run_without_jobs(tmp_path, report):
 
 def test_a_model_without_its_log_and_one_that_died(tmp_path, report):
     folder = write_run(
-        tmp_path / "run",
-        [{"log": "A", "jobs": [], "died": "killed by signal 9"}, {"log": "B", "jobs": [(0, 1.0)]}],
+        tmp_path / "run", [{"log": "A", "jobs": [], "died": "killed by signal 9"}, {"log": "B", "jobs": [(0, 1.0)]}]
     )
     (folder / "A.csv").unlink()
     code, out, _ = report(folder, "--json")
@@ -267,10 +248,7 @@ def test_a_model_without_its_log_and_one_that_died(tmp_path, report):
 def test_two_models_of_one_name(tmp_path, report):
     folder = write_run(
         tmp_path / "run",
-        [
-            {"log": log, "model": "resnet50", "jobs": [(0, 1.0), (5, 1.0)]}
-            for log in ("first", "second")
-        ],
+        [{"log": log, "model": "resnet50", "jobs": [(0, 1.0), (5, 1.0)]} for log in ("first", "second")],
     )
     alone = write_run(tmp_path / "alone", [{"log": "other", "model": "resnet50", "jobs": [(0, 1.0)]}])
     code, out, _ = report(folder, "--alone", alone, "--json")
@@ -316,9 +294,7 @@ def test_the_page_holds_all_it_shows(tmp_path, report):
 
 def test_without_the_packages(tmp_path, report, monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "plotly" else found(name)
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "plotly" else found(name))
     assert "./x reports" in one_line(report(tmp_path), 2)
 
 

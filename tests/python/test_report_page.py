@@ -31,9 +31,7 @@ def test_every_figure_is_drawn(page_file):
         # Timeline, JCT over time, a CDF for each of two models, gate waits, queue depth.
         assert plots.count() == 6
         for number in range(6):
-            drawn = plots.nth(number).locator(
-                "svg .points path, svg .js-line, svg .bars path, svg .barlayer path"
-            )
+            drawn = plots.nth(number).locator("svg .points path, svg .js-line, svg .bars path, svg .barlayer path")
             assert drawn.count() > 0, f"figure {number} is empty"
             assert plots.nth(number).locator("svg .xtitle, svg .x2title").count() > 0
         assert "gemm<float, 4>" in page.locator(".answer").inner_text()

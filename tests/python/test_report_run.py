@@ -37,13 +37,8 @@ EXPERIMENT = {
 def test_a_traced_run_is_explained(tmp_path):
     """With the queue full and only the host gated, A's kernels are what B waits for."""
     (tmp_path / "exp.json").write_text(json.dumps(EXPERIMENT))
-    for command in (
-        ["run", "exp.json", "--gpu", "sim", "--trace", "--out", "out"],
-        ["report", "out", "--json"],
-    ):
-        done = subprocess.run(
-            [SLUICE, *command], cwd=tmp_path, env=environment(), text=True, capture_output=True
-        )
+    for command in (["run", "exp.json", "--gpu", "sim", "--trace", "--out", "out"], ["report", "out", "--json"]):
+        done = subprocess.run([SLUICE, *command], cwd=tmp_path, env=environment(), text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
     (run,) = json.loads(done.stdout)["runs"]
     assert run["kind"] == "simulated"

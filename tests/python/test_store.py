@@ -25,9 +25,7 @@ def quick_compiler(monkeypatch):
         compile_and_package.module = program.module()
 
     monkeypatch.setattr(torch._inductor, "aoti_compile_and_package", compile_and_package)
-    monkeypatch.setattr(
-        torch._inductor, "aoti_load_package", lambda _path: compile_and_package.module
-    )
+    monkeypatch.setattr(torch._inductor, "aoti_load_package", lambda _path: compile_and_package.module)
     return compile_and_package
 
 
@@ -37,13 +35,19 @@ def test_variants_lie_beside_each_other(models, quick_compiler):
     for batch in ("1", "4", "4"):
         models.export(*FAST, "--format", "aoti", "--device", "cpu", "--batch", batch, "--force")
     found = models.model("squeezenet1_1")["variants"]
-    assert [(v["format"], v["batch"]) for v in found] == [
-        ("torchscript", "any"), ("aoti", 1), ("aoti", 4)]
+    assert [(v["format"], v["batch"]) for v in found] == [("torchscript", "any"), ("aoti", 1), ("aoti", 4)]
     assert found[1] == {
-        "format": "aoti", "file": "model_b1_3x64x64_cpu.pt2", "input": [3, 64, 64],
-        "dtype": "float32", "batch": 1, "device": "cpu", "resizes": False}
+        "format": "aoti",
+        "file": "model_b1_3x64x64_cpu.pt2",
+        "input": [3, 64, 64],
+        "dtype": "float32",
+        "batch": 1,
+        "device": "cpu",
+        "resizes": False,
+    }
     assert sorted(p.name for p in (models.store / "squeezenet1_1").iterdir()) == sorted(
-        [v["file"] for v in found] + ["model.json"])
+        [v["file"] for v in found] + ["model.json"]
+    )
 
 
 def test_a_wrong_package_is_not_put_into_the_store(models, quick_compiler, monkeypatch):
@@ -81,8 +85,7 @@ def test_other_weights_replace_a_model_only_by_force_and_wholly(models, quick_co
     assert "has weights random, seed 0, not random, seed 3; --force" in line
     models.export(*FAST, "--seed", "3", "--force")
     assert [v["format"] for v in models.model("squeezenet1_1")["variants"]] == ["torchscript"]
-    assert sorted(p.name for p in (models.store / "squeezenet1_1").iterdir()) == [
-        "model.json", "model.pt"]
+    assert sorted(p.name for p in (models.store / "squeezenet1_1").iterdir()) == ["model.json", "model.pt"]
 
 
 def test_list_and_show(models):

@@ -82,9 +82,7 @@ def test_the_best_value():
     assert objective.best({}, objective.parse("p50")) == (None, False)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "speed", "slowdown with p50 < 1", "p50 with kept <= 1", "p50 with "]
-)
+@pytest.mark.parametrize("text", ["", "speed", "slowdown with p50 < 1", "p50 with kept <= 1", "p50 with "])
 def test_an_objective_that_is_none(text):
     with pytest.raises(CommandError):
         objective.parse(text)
@@ -119,8 +117,15 @@ def rows(policies, jobs=100):
 
     def row(cell, role, mean, repeat):
         return {
-            "subject": "A", "mode": "", "cell": cell, "role": role, "repeat": str(repeat), "note": "",
-            "jobs": str(jobs), "per_s": str(1000 / mean), "unit": "jobs",
+            "subject": "A",
+            "mode": "",
+            "cell": cell,
+            "role": role,
+            "repeat": str(repeat),
+            "note": "",
+            "jobs": str(jobs),
+            "per_s": str(1000 / mean),
+            "unit": "jobs",
             **{f"{name}_ms": str(mean) for name in ("mean", "p50", "p99")},
         }
 
@@ -136,9 +141,7 @@ def rows(policies, jobs=100):
 def test_the_outcome():
     policies = ["sync:1", "sync:2", "sync:4", "sync:10", "gate"]
     queue = delay.Queue(np.array([5, 5]), 0.1)
-    found = outcome.judge(
-        list(rows(policies)), "A", "B", policies, objective.parse(objective.DEFAULT), queue
-    )
+    found = outcome.judge(list(rows(policies)), "A", "B", policies, objective.parse(objective.DEFAULT), queue)
     assert (found.best, found.kept) == ("sync:2", True)
     assert found.errors == pytest.approx((0, 0), abs=0.01)
     assert found.execution[0] == pytest.approx(4)
@@ -151,9 +154,7 @@ def test_the_outcome():
 
 def test_no_value_is_named_best_from_a_few_jobs():
     policies = ["sync:1", "sync:2", "sync:4"]
-    found = outcome.judge(
-        list(rows(policies, jobs=1)), "A", "B", policies, objective.parse(objective.DEFAULT), None
-    )
+    found = outcome.judge(list(rows(policies, jobs=1)), "A", "B", policies, objective.parse(objective.DEFAULT), None)
     assert found.answer().startswith("No value is named best: a cell has 1 job of a model")
 
 
@@ -202,15 +203,7 @@ json.dump({{"models": models, "simulated": True, "time_scale": 10, "real_duratio
         monkeypatch.setattr(
             sys,
             "argv",
-            [
-                "sluice-sweep",
-                str(tmp_path / "exp.json"),
-                "--model",
-                "A",
-                "--out",
-                str(tmp_path / "out"),
-                *args,
-            ],
+            ["sluice-sweep", str(tmp_path / "exp.json"), "--model", "A", "--out", str(tmp_path / "out"), *args],
         )
         capsys.readouterr()
         log.write_text("")

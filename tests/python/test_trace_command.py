@@ -100,8 +100,7 @@ def checked(events):
 
 
 def names(slices, process):
-    return {track: [event["name"] for event in events]
-            for (of, track), events in slices.items() if of == process}
+    return {track: [event["name"] for event in events] for (of, track), events in slices.items() if of == process}
 
 
 @pytest.mark.parametrize("name", ["seen.json", "seen.json.gz"])
@@ -113,7 +112,8 @@ def test_chrome_file(pair, name):
         "held, thread 77": ["sync point"],
         "thread 11: launches": ["kernel", "(graph)", "never run"],
         "GPU stream 7": ["kernel", "first", "of a launch that was lost"],
-        "GPU stream 7 (2)": ["second"]}
+        "GPU stream 7 (2)": ["second"],
+    }
     assert names(slices, "bert (12)")["jobs"] == ["job 1", "job 2 (killed)"]
     assert names(slices, "bert (12)")["GPU stream 7"] == ['a "quoted"\\name']
     assert len(arrows) == 3
@@ -126,19 +126,22 @@ def test_a_part_of_a_run(pair):
     pair.fine("-o", pair.folder / "part.json", "--from", "6.5e-6", "--to", "9.15e-6")
     slices, arrows = checked(json.loads((pair.folder / "part.json").read_text())["traceEvents"])
     assert names(slices, "resnet50 (11)") == {
-        "gate closed": ["by bert (12)"], "held, thread 11": ["gate: bert (12)"],
-        "GPU stream 7": ["kernel"]}
+        "gate closed": ["by bert (12)"],
+        "held, thread 11": ["gate: bert (12)"],
+        "GPU stream 7": ["kernel"],
+    }
     assert names(slices, "bert (12)") == {
-        "jobs": ["job 1"], "thread 12: launches": ['a "quoted"\\name'],
-        "GPU stream 7": ['a "quoted"\\name']}
+        "jobs": ["job 1"],
+        "thread 12: launches": ['a "quoted"\\name'],
+        "GPU stream 7": ['a "quoted"\\name'],
+    }
     assert len(arrows) == 1
 
 
 def test_perfetto_file(pair):
     """The same tracks and slices, in a valid message: begin and end in pairs, every name and track
     told before its use, arrows in pairs."""
-    pb = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2",
-                             reason="./x reports fetches it")
+    pb = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="./x reports fetches it")
     path = pair.folder / "seen.perfetto-trace"
     pair.fine("-o", path)
     whole = pb.Trace()
@@ -174,11 +177,13 @@ def test_perfetto_file(pair):
     chrome, _ = checked(pair.events())
     assert slices == {
         f"/{process}/{track}": [(e["name"], round(e["ts"] * 1000), round(e["dur"] * 1000)) for e in found]
-        for (process, track), found in chrome.items()}
+        for (process, track), found in chrome.items()
+    }
 
 
 def test_perfetto_file_without_the_package(pair, monkeypatch):
     import importlib.util
+
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "perfetto" else name)
     assert ".json" in pair.refused(2, "-o", pair.folder / "seen.perfetto-trace")
 
@@ -186,14 +191,17 @@ def test_perfetto_file_without_the_package(pair, monkeypatch):
 def test_csv(pair):
     pair.fine("--csv", pair.folder / "seen.csv")
     lines = (pair.folder / "seen.csv").read_text().splitlines()
-    assert lines[0] == ("API Start (ns),API Dur (ns),Queue Start (ns),Queue Dur (ns),Kernel Start (ns),"
-                        "Kernel Dur (ns),Total Dur (ns),PID,TID,DevId,API Function,GridXYZ,BlockXYZ,"
-                        "Kernel Name")
+    assert lines[0] == (
+        "API Start (ns),API Dur (ns),Queue Start (ns),Queue Dur (ns),Kernel Start (ns),"
+        "Kernel Dur (ns),Total Dur (ns),PID,TID,DevId,API Function,GridXYZ,BlockXYZ,"
+        "Kernel Name"
+    )
     assert lines[1:] == [
         "100,5000,5100,900,6000,1000,6900,11,11,0,cuLaunchKernel,,,kernel",
         '2000,5000,,,4000,4000,6000,12,12,0,cuLaunchKernel,,,"a ""quoted""\\name"',
         "9200,100,9300,700,10000,10000,10800,11,11,0,cuGraphLaunch,,,first",
-        "9200,100,9300,5700,15000,3000,8800,11,11,0,cuGraphLaunch,,,second"]
+        "9200,100,9300,5700,15000,3000,8800,11,11,0,cuGraphLaunch,,,second",
+    ]
 
 
 def test_csv_and_run_parse_alike(pair, capsys):
@@ -213,15 +221,14 @@ def test_simulated_times_are_those_of_the_gpu(trace):
     client.launch(1_000, 2_000)
     client.write(trace.folder / "trace")
     (trace.folder / "trace" / "gpu.log").write_text(
-        log_line("wait", 5, 7, 1, 10_000, 30_000) +
-        log_line("kernel", 5, 7, 2, 30_000, 80_000, "kernel"))
+        log_line("wait", 5, 7, 1, 10_000, 30_000) + log_line("kernel", 5, 7, 2, 30_000, 80_000, "kernel")
+    )
     trace.fine("--csv", trace.folder / "seen.csv")
-    assert (trace.folder / "seen.csv").read_text().splitlines()[1].startswith(
-        "100,100,200,2800,3000,5000,7900,5,")
+    assert (trace.folder / "seen.csv").read_text().splitlines()[1].startswith("100,100,200,2800,3000,5000,7900,5,")
     slices, _ = checked(trace.events())
-    kernel, = slices["program-5 (5)", "GPU stream 7"]
+    (kernel,) = slices["program-5 (5)", "GPU stream 7"]
     assert (kernel["ts"], kernel["dur"]) == (3.0, 5.0)
-    wait, = slices["program-5 (5)", "GPU stream 7: waits"]
+    (wait,) = slices["program-5 (5)", "GPU stream 7: waits"]
     assert (wait["name"], wait["ts"], wait["dur"]) == ("wait", 1.0, 2.0)
 
 

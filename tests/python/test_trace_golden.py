@@ -15,10 +15,23 @@ SLUICE = os.environ.get("SLUICE_TEST_PROGRAM")
 pytestmark = pytest.mark.skipif(not SLUICE, reason="SLUICE_TEST_PROGRAM names no sluice; ctest does")
 
 RECORDING = Path(__file__).resolve().parents[2] / "engine" / "recording" / "recordings" / "resnet50_b1.json"
-EXPERIMENT = {"exp_dur": 1, "device_id": 0, "models": [{
-    "model_name": "resnet50", "backend": "recording", "recording": "resnet50_b1", "sleep_time": 0,
-    "input_file_path": "none.png", "output_file_path": "./seen", "output_file_name": "model_A",
-    "priority": 1, "control": {"control": True, "policy": "none"}}]}
+EXPERIMENT = {
+    "exp_dur": 1,
+    "device_id": 0,
+    "models": [
+        {
+            "model_name": "resnet50",
+            "backend": "recording",
+            "recording": "resnet50_b1",
+            "sleep_time": 0,
+            "input_file_path": "none.png",
+            "output_file_path": "./seen",
+            "output_file_name": "model_A",
+            "priority": 1,
+            "control": {"control": True, "policy": "none"},
+        }
+    ],
+}
 
 
 def recorded_kernels() -> list[dict]:
@@ -47,14 +60,19 @@ def test_numbers_of_a_run_are_those_of_the_recording(tmp_path, capsys):
     from sluice_tools.trace.cli import main as trace
 
     (tmp_path / "one.json").write_text(json.dumps(EXPERIMENT))
-    run = subprocess.run([SLUICE, "run", "one.json", "--gpu", "sim", "--trace"], cwd=tmp_path,
-                         timeout=120, capture_output=True, text=True)
+    run = subprocess.run(
+        [SLUICE, "run", "one.json", "--gpu", "sim", "--trace"],
+        cwd=tmp_path,
+        timeout=120,
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0, run.stderr
     capsys.readouterr()
     given = ["--json", "--no-pictures", "--out", str(tmp_path / "out")]
     assert parse([str(tmp_path / "seen"), *given]) == 0
     figures = json.loads(capsys.readouterr().out)
-    model, = figures["models"]
+    (model,) = figures["models"]
     kernels = pd.read_csv(Path(figures["folder"]) / f"resnet50_{model['pid']}.csv")
 
     # SIGKILL at the end of the run may cut the last job off, and its last kernel.
@@ -63,7 +81,7 @@ def test_numbers_of_a_run_are_those_of_the_recording(tmp_path, capsys):
     durations = kernels["KernelDur"].tolist()
     jobs = model["jobs"] + 1  # the warm-up too
     assert jobs * len(per_job) <= len(durations) == model["kernels"]
-    expected = (per_job * (len(durations) // len(per_job) + 1))[:len(durations)]
+    expected = (per_job * (len(durations) // len(per_job) + 1))[: len(durations)]
     assert durations[:-1] == expected[:-1]
     assert model["median_kernel_ns"] == pytest.approx(pd.Series(expected).median(), rel=0.02)
     assert (kernels["ExecutionStart"] >= kernels["IssueStart"]).all()
@@ -75,7 +93,7 @@ def test_numbers_of_a_run_are_those_of_the_recording(tmp_path, capsys):
     assert trace([str(tmp_path / "seen"), "--csv", str(tmp_path / "seen.csv")]) == 0
     # Whoever reads a trace learns which of the model's kernels ran.
     shown = pd.read_csv(tmp_path / "seen.csv").sort_values("Kernel Start (ns)")["Kernel Name"]
-    assert shown.tolist()[:len(recorded)] == replayed_names(recorded)
+    assert shown.tolist()[: len(recorded)] == replayed_names(recorded)
     assert parse(["-f", str(tmp_path / "seen.csv"), "-p", str(tmp_path / "seen" / "models_pid.json"), *given]) == 0
     again = json.loads(capsys.readouterr().out)["models"][0]
     same = [name for name in model if not name.startswith("j")]

@@ -36,11 +36,18 @@ def test_header_and_records(tmp_path):
     assert client.command == "program-42 --flag" and client.label == "program-42 (42)"
     launches = client.launches()
     assert launches.iloc[0].to_dict() == {
-        "begin_ns": BEGIN_NS + 100, "end_ns": BEGIN_NS + 150, "tid": 43, "correlation": 1,
-        "stream": 7, "name": "gemm", "flags": 2, "graph": False, "result": 0}
+        "begin_ns": BEGIN_NS + 100,
+        "end_ns": BEGIN_NS + 150,
+        "tid": 43,
+        "correlation": 1,
+        "stream": 7,
+        "name": "gemm",
+        "flags": 2,
+        "graph": False,
+        "result": 0,
+    }
     assert str(launches["name"].dtype) == "category"
-    assert client.execs()[["begin_ns", "end_ns", "name"]].values.tolist() == [
-        [BEGIN_NS + 200, BEGIN_NS + 300, "gemm"]]
+    assert client.execs()[["begin_ns", "end_ns", "name"]].values.tolist() == [[BEGIN_NS + 200, BEGIN_NS + 300, "gemm"]]
     kernel = client.kernels().iloc[0]
     assert (kernel.issue_begin_ns, kernel.begin_ns) == (BEGIN_NS + 100, BEGIN_NS + 200)
 
@@ -62,8 +69,7 @@ def test_holes_are_counted_and_the_tail_is_not(tmp_path):
     trace.hole()
     trace.launch(2, 3)
     client = Client(trace.write(tmp_path, tail=5000))
-    assert client.counts == {"launches": 2, "execs": 0, "holds": 0, "jobs": 0, "unwritten": 1,
-                             "lost": 0}
+    assert client.counts == {"launches": 2, "execs": 0, "holds": 0, "jobs": 0, "unwritten": 1, "lost": 0}
     assert client.launches()["correlation"].tolist() == [1, 2]
 
 
@@ -85,7 +91,8 @@ def test_kernels_in_chunks_whatever_comes_when(tmp_path, monkeypatch, chunk):
     columns = ["begin_ns", "correlation", "issue_begin_ns", "node"]
     whole = client.kernels()[columns].values.tolist()
     assert [[b - BEGIN_NS, c, i - BEGIN_NS] for b, c, i, _ in whole[1:-2]] == [
-        [i * 10 + 5, i + 1, i * 10] for i in range(1, 40)] and len(whole) == 42
+        [i * 10 + 5, i + 1, i * 10] for i in range(1, 40)
+    ] and len(whole) == 42
     monkeypatch.setattr(spill, "BUFFER_BYTES", chunk * 64)
     monkeypatch.setattr(spill, "CHUNK_BYTES", chunk * 32)
     monkeypatch.setattr(spill, "_LEAST_ROWS", 1)
@@ -108,21 +115,23 @@ def test_names_long_late_lost_and_alike(tmp_path):
     trace.name("alike", 4)
     for number in (3, 4):
         trace.record(fmt.LAUNCH, correlation=number, name=number)
-    assert Client(trace.write(tmp_path)).launches()["name"].tolist() == [
-        long_name, "?", "(graph)", "alike", "alike"]
+    assert Client(trace.write(tmp_path)).launches()["name"].tolist() == [long_name, "?", "(graph)", "alike", "alike"]
     del trace.records[2]  # the second piece
     lacking = Client(trace.write(tmp_path)).launches()["name"][0]
     assert lacking == long_name[:40] + "..."
 
 
-@pytest.mark.parametrize("content, says", [
-    (b"", "0 bytes"),
-    (b"SLTRACE2", "8 bytes"),
-    (b"PK\3\4" + bytes(5000), "no trace"),
-    (b"SLTRACE1" + bytes(5000), "SLTRACE1, not SLTRACE2"),
-    (b"SLTRACE2" + bytes(5000), "does not describe its records"),
-    (header_page(np.zeros(1, SCHEMA.header)).replace(bytes(8), b"SLTRACE2", 1), "records of 0 bytes"),
-])
+@pytest.mark.parametrize(
+    "content, says",
+    [
+        (b"", "0 bytes"),
+        (b"SLTRACE2", "8 bytes"),
+        (b"PK\3\4" + bytes(5000), "no trace"),
+        (b"SLTRACE1" + bytes(5000), "SLTRACE1, not SLTRACE2"),
+        (b"SLTRACE2" + bytes(5000), "does not describe its records"),
+        (header_page(np.zeros(1, SCHEMA.header)).replace(bytes(8), b"SLTRACE2", 1), "records of 0 bytes"),
+    ],
+)
 def test_other_files_are_refused_in_one_line(tmp_path, content, says):
     path = tmp_path / "1.sltrace"
     path.write_bytes(content)
@@ -188,8 +197,7 @@ def test_clock_steps(tmp_path):
 
 
 def test_run_without_a_trace(tmp_path):
-    (tmp_path / "results.json").write_text(json.dumps(
-        {"models": [{"model": "resnet50", "pid": 7}]}))
+    (tmp_path / "results.json").write_text(json.dumps({"models": [{"model": "resnet50", "pid": 7}]}))
     run = read_run(tmp_path)
     assert run.clients == [] and run.models == [("resnet50", 7)]
 
@@ -227,14 +235,23 @@ def test_simulated_executions_by_order_of_the_stream(tmp_path):
     trace.launch(40, 41, stream=1, result=719)  # refused by the driver: never on the GPU
     trace.launch(50, 51, stream=1)
     client = Client(trace.write(tmp_path), gpu_log=tmp_path / "gpu.log")
-    write_log(tmp_path, [
-        log_line("switch", 5, 0, 0, 0, 0), log_line("kernel", 5, 1, 1, 100, 110, "kernel"),
-        log_line("kernel", 6, 1, 1, 105, 110, "kernel"), log_line("wait", 5, 1, 2, 110, 115),
-        log_line("kernel", 5, 2, 1, 120, 130, "kernel"),
-        log_line("kernel", 5, 1, 3, 130, 140, "kernel"),
-        log_line("kernel", 5, 1, 4, 140, 150, "a"), log_line("copy", 5, 1, 4, 150, 160),
-        log_line("kernel", 5, 1, 4, 160, 170, "b"), log_line("graph", 5, 1, 4, 140, 170, "1"),
-        log_line("kernel", 5, 1, 5, 170, 180, "kernel"), "kernel 5 1 6 99"])
+    write_log(
+        tmp_path,
+        [
+            log_line("switch", 5, 0, 0, 0, 0),
+            log_line("kernel", 5, 1, 1, 100, 110, "kernel"),
+            log_line("kernel", 6, 1, 1, 105, 110, "kernel"),
+            log_line("wait", 5, 1, 2, 110, 115),
+            log_line("kernel", 5, 2, 1, 120, 130, "kernel"),
+            log_line("kernel", 5, 1, 3, 130, 140, "kernel"),
+            log_line("kernel", 5, 1, 4, 140, 150, "a"),
+            log_line("copy", 5, 1, 4, 150, 160),
+            log_line("kernel", 5, 1, 4, 160, 170, "b"),
+            log_line("graph", 5, 1, 4, 140, 170, "1"),
+            log_line("kernel", 5, 1, 5, 170, 180, "kernel"),
+            "kernel 5 1 6 99",
+        ],
+    )
     execs = client.execs().sort_values("begin_ns")
     assert times(execs) == [[1, 100], [2, 120], [3, 130], [4, 140], [4, 160], [6, 170]]
     assert execs["node"].tolist() == [0, 0, 0, 1, 2, 0]
@@ -249,8 +266,7 @@ def test_a_lost_launch_does_not_shift_the_later_ones(tmp_path):
         trace.launch(i, i + 1)
     del trace.records[2]  # the second launch: the name is the first record
     client = Client(trace.write(tmp_path), gpu_log=tmp_path / "gpu.log")
-    write_log(tmp_path, [log_line("kernel", 5, 7, i + 1, 100 + i, 101 + i, "kernel")
-                         for i in range(6)])
+    write_log(tmp_path, [log_line("kernel", 5, 7, i + 1, 100 + i, 101 + i, "kernel") for i in range(6)])
     assert times(client.execs()) == [[1, 100], [3, 102], [4, 103], [5, 104], [6, 105]]
 
 
@@ -264,11 +280,19 @@ def test_lost_launches_of_several_streams(tmp_path):
         trace.launch(i * 100 + 50, i * 100 + 51, stream=2)
     del trace.records[2:4]  # the first launch of each stream
     client = Client(trace.write(tmp_path), gpu_log=tmp_path / "gpu.log")
-    write_log(tmp_path, [log_line("kernel", 5, 1, i + 1, 1000 + i, 1001 + i, ("kernel", "other")[i % 2])
-                         for i in range(4)] +
-              [log_line("kernel", 5, 2, i + 1, i * 100 + 60, i * 100 + 70, "kernel") for i in range(4)])
+    write_log(
+        tmp_path,
+        [log_line("kernel", 5, 1, i + 1, 1000 + i, 1001 + i, ("kernel", "other")[i % 2]) for i in range(4)]
+        + [log_line("kernel", 5, 2, i + 1, i * 100 + 60, i * 100 + 70, "kernel") for i in range(4)],
+    )
     assert times(client.execs().sort_values("correlation")) == [
-        [3, 1001], [4, 160], [5, 1002], [6, 260], [7, 1003], [8, 360]]
+        [3, 1001],
+        [4, 160],
+        [5, 1002],
+        [6, 260],
+        [7, 1003],
+        [8, 360],
+    ]
 
 
 def test_simulated_without_a_log(tmp_path):

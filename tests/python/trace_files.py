@@ -16,7 +16,8 @@ SCHEMA_TEXT = (
     "name:u8\n"
     "name kind:u2 part:u2 thread:u4 text:V16 length:u8 text_goes_on:V24 name:u8\n"
     "entries cuLaunchKernel cuLaunchKernel_ptsz cuLaunchKernelEx cuLaunchKernelEx_ptsz "
-    "cuLaunchCooperativeKernel cuLaunchCooperativeKernel_ptsz cuGraphLaunch cuGraphLaunch_ptsz\n")
+    "cuLaunchCooperativeKernel cuLaunchCooperativeKernel_ptsz cuGraphLaunch cuGraphLaunch_ptsz\n"
+)
 SCHEMA = fmt.Schema.parse(SCHEMA_TEXT)
 
 BEGIN_NS = 1_000_000_000_000  # CLOCK_MONOTONIC of the header
@@ -33,12 +34,26 @@ class TraceFile:
 
     def __init__(self, pid: int, priority: int = 0, policy: str = "gate", **header):
         self.pid = pid
-        fields = dict(
-            magic=fmt.MAGIC, version=2, record_size=SCHEMA.record.itemsize, pid=pid,
-            priority=priority, simulated=0, exec_source=fmt.EXEC_CUPTI, time_scale=1.0,
-            begin_monotonic_ns=BEGIN_NS, begin_realtime_ns=REALTIME_NS, lost=0,
-            policy=policy.encode(), command=f"program-{pid} --flag".encode(), note=b"",
-            device_uuid=b"\1" * 16) | header
+        fields = (
+            dict(
+                magic=fmt.MAGIC,
+                version=2,
+                record_size=SCHEMA.record.itemsize,
+                pid=pid,
+                priority=priority,
+                simulated=0,
+                exec_source=fmt.EXEC_CUPTI,
+                time_scale=1.0,
+                begin_monotonic_ns=BEGIN_NS,
+                begin_realtime_ns=REALTIME_NS,
+                lost=0,
+                policy=policy.encode(),
+                command=f"program-{pid} --flag".encode(),
+                note=b"",
+                device_uuid=b"\1" * 16,
+            )
+            | header
+        )
         self.header = np.zeros(1, SCHEMA.header)
         for name, value in fields.items():
             self.header[name] = value if name != "device_uuid" else np.void(value)
@@ -46,11 +61,34 @@ class TraceFile:
         self.names: dict[str, int] = {}
         self.correlation = 0
 
-    def record(self, kind: int, flags: int = 0, tid: int = 0, begin: int = 0, end: int = 0,
-               correlation: int = 0, stream: int = 0, a: int = 0, b: int = 0, name: int = 0):
-        self.records.append(struct.pack("<HHIqqQQQQQ", kind, flags, tid or self.pid,
-                                        BEGIN_NS + begin, BEGIN_NS + end, correlation, stream, a, b,
-                                        name))
+    def record(
+        self,
+        kind: int,
+        flags: int = 0,
+        tid: int = 0,
+        begin: int = 0,
+        end: int = 0,
+        correlation: int = 0,
+        stream: int = 0,
+        a: int = 0,
+        b: int = 0,
+        name: int = 0,
+    ):
+        self.records.append(
+            struct.pack(
+                "<HHIqqQQQQQ",
+                kind,
+                flags,
+                tid or self.pid,
+                BEGIN_NS + begin,
+                BEGIN_NS + end,
+                correlation,
+                stream,
+                a,
+                b,
+                name,
+            )
+        )
         return self
 
     def hole(self, count: int = 1):
@@ -64,33 +102,50 @@ class TraceFile:
         number = self.names[text] = number or len(self.names) + 1
         data = text.encode()[:1000]
         for part in range(-(-len(data) // SCHEMA.name_piece)):
-            piece = data[part * SCHEMA.name_piece:][:SCHEMA.name_piece].ljust(SCHEMA.name_piece, b"\0")
-            self.records.append(struct.pack("<HHI16sQ24sQ", fmt.NAME_KIND, part, self.pid, piece[:16],
-                                            len(data), piece[16:], number))
+            piece = data[part * SCHEMA.name_piece :][: SCHEMA.name_piece].ljust(SCHEMA.name_piece, b"\0")
+            self.records.append(
+                struct.pack("<HHI16sQ24sQ", fmt.NAME_KIND, part, self.pid, piece[:16], len(data), piece[16:], number)
+            )
         return number
 
-    def launch(self, begin: int, end: int, name: str | None = "kernel", stream: int = 7,
-               graph: bool = False, result: int = 0, tid: int = 0, entry: int = 0) -> int:
+    def launch(
+        self,
+        begin: int,
+        end: int,
+        name: str | None = "kernel",
+        stream: int = 7,
+        graph: bool = False,
+        result: int = 0,
+        tid: int = 0,
+        entry: int = 0,
+    ) -> int:
         """Returns the correlation."""
         self.correlation += 1
         number = 0 if graph or name is None else self.name(name)
-        self.record(fmt.LAUNCH, 6 if graph else entry, tid, begin, end, self.correlation, stream,
-                    int(graph), result, number)
+        self.record(
+            fmt.LAUNCH, 6 if graph else entry, tid, begin, end, self.correlation, stream, int(graph), result, number
+        )
         return self.correlation
 
-    def exec(self, begin: int, end: int, correlation: int, name: str = "kernel", stream: int = 7,
-             node: int = 0):
+    def exec(self, begin: int, end: int, correlation: int, name: str = "kernel", stream: int = 7, node: int = 0):
         return self.record(fmt.EXEC, 0, 0, begin, end, correlation, stream, node, 0, self.name(name))
 
-    def kernel(self, issue: int, begin: int, end: int, name: str = "kernel", stream: int = 7,
-               tid: int = 0, issue_dur: int = 5_000) -> int:
+    def kernel(
+        self,
+        issue: int,
+        begin: int,
+        end: int,
+        name: str = "kernel",
+        stream: int = 7,
+        tid: int = 0,
+        issue_dur: int = 5_000,
+    ) -> int:
         """A launch and its execution."""
         correlation = self.launch(issue, issue + issue_dur, name, stream, tid=tid)
         self.exec(begin, end, correlation, name, stream)
         return correlation
 
-    def hold(self, begin: int, end: int, correlation: int, why: int = 1, holder: int = 0,
-             gate: int = 1, tid: int = 0):
+    def hold(self, begin: int, end: int, correlation: int, why: int = 1, holder: int = 0, gate: int = 1, tid: int = 0):
         return self.record(fmt.HOLD, why, tid, begin, end, correlation, 0, gate, holder)
 
     def job(self, begin: int, end: int | None, number: int, flags: int = 1, began: int = 0):
@@ -98,14 +153,14 @@ class TraceFile:
         come."""
         self.record(fmt.JOB_BEGIN, flags, 0, begin, begin, number)
         if end is not None:
-            self.record(fmt.JOB_END, 0, 0, begin, end, number,
-                        a=BEGIN_NS + began if began > 0 else began % 2**64)
+            self.record(fmt.JOB_END, 0, 0, begin, end, number, a=BEGIN_NS + began if began > 0 else began % 2**64)
         return self
 
     def clock(self, at: int, step: int = 0):
         """A look at both clocks; `step`: by how much the real one has been set since the header."""
-        self.records.append(struct.pack("<HHIqqQQQQQ", fmt.CLOCK, 0, self.pid, BEGIN_NS + at,
-                                        REALTIME_NS + at + step, 0, 0, 0, 0, 0))
+        self.records.append(
+            struct.pack("<HHIqqQQQQQ", fmt.CLOCK, 0, self.pid, BEGIN_NS + at, REALTIME_NS + at + step, 0, 0, 0, 0, 0)
+        )
         return self
 
     def write(self, folder: Path, tail: int = 10, cut: int = 0) -> Path:
@@ -114,11 +169,10 @@ class TraceFile:
         data = header_page(self.header) + b"".join(self.records)
         data += bytes(tail * SCHEMA.record.itemsize)
         path = folder / f"{self.pid}.sltrace"
-        path.write_bytes(data[:len(data) - cut])
+        path.write_bytes(data[: len(data) - cut])
         return path
 
 
-def log_line(kind: str, pid: int, stream: int, sequence: int, begin: int, end: int,
-             name: str = "-") -> str:
+def log_line(kind: str, pid: int, stream: int, sequence: int, begin: int, end: int, name: str = "-") -> str:
     """A line of the simulated GPU's log; times as in TraceFile."""
     return f"{kind} {pid} {stream} {sequence} {BEGIN_NS + begin} {BEGIN_NS + end} {name}\n"

@@ -34,8 +34,7 @@ def serve(name, request):
         times.append((time.perf_counter() - begin) * 1e3)
         time.sleep(max(0.0, PERIOD - (time.perf_counter() - begin)))
     print(
-        f"{name}: {len(times)} requests, p50 {percentile(times, 0.5):.2f} ms, "
-        f"p99 {percentile(times, 0.99):.2f} ms",
+        f"{name}: {len(times)} requests, p50 {percentile(times, 0.5):.2f} ms, p99 {percentile(times, 0.99):.2f} ms",
         flush=True,
     )
 

@@ -51,8 +51,7 @@ def _measure(graph) -> str:
         on_host.append((time.perf_counter() - begin) * 1e3)
         on_gpu.append(before.elapsed_time(after))
         time.sleep(_GAP_S)
-    figures = [sorted(times)[int(len(times) * part)] for times in (on_gpu, on_host)
-               for part in (0.5, 0.99)]
+    figures = [sorted(times)[int(len(times) * part)] for times in (on_gpu, on_host) for part in (0.5, 0.99)]
     return "GPU {:.3f} / {:.3f} ms, host {:.3f} / {:.3f} ms".format(*figures)
 
 
@@ -60,8 +59,9 @@ class _Neighbour:
     """The other process. A line on its stdin parks it or lets it continue."""
 
     def __init__(self):
-        self._process = subprocess.Popen([sys.executable, __file__, "--neighbour"], text=True,
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--neighbour"], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
 
     def ask(self, line: str):
         self._process.stdin.write(line + "\n")
@@ -91,8 +91,9 @@ def _neighbour():
         if line.startswith("park"):
             word[0] = 0
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            result = driver.cuStreamWaitValue32_v2(stream, ctypes.c_uint64(word.data_ptr()),
-                                                   ctypes.c_uint32(1), ctypes.c_uint(0))
+            result = driver.cuStreamWaitValue32_v2(
+                stream, ctypes.c_uint64(word.data_ptr()), ctypes.c_uint32(1), ctypes.c_uint(0)
+            )
             if result != 0:
                 raise SystemExit(f"cuStreamWaitValue32: error {result}")
             behind = threading.Thread(target=passes, args=(int(line.split()[1]),), daemon=True)
@@ -113,8 +114,7 @@ def main():
     for stage, count in _STAGES.items():
         if count is not None:
             neighbour.ask(f"park {count}")
-        print(f"next to a process that is {'idle' if count is None else 'parked: ' + stage}: "
-              f"{_measure(graph)}")
+        print(f"next to a process that is {'idle' if count is None else 'parked: ' + stage}: {_measure(graph)}")
         if count is not None:
             neighbour.ask("go on")
     neighbour.end()

@@ -22,7 +22,7 @@ _ROUNDS = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.arg
 _KERNELS = 400
 _KERNEL_CYCLES = 40_000  # about 20 us
 _GEQ, _EQ = 0, 1  # CU_STREAM_WAIT_VALUE_*
-_WAIT_64 = 4      # CU_STREAM_MEM_OP_WAIT_VALUE_64
+_WAIT_64 = 4  # CU_STREAM_MEM_OP_WAIT_VALUE_64
 
 _driver = ctypes.CDLL("libcuda.so.1")
 
@@ -30,9 +30,14 @@ _driver = ctypes.CDLL("libcuda.so.1")
 class _Wait(ctypes.Structure):
     """CUstreamBatchMemOpParams of a wait."""
 
-    _fields_ = [("operation", ctypes.c_int), ("address", ctypes.c_uint64),
-                ("value", ctypes.c_uint64), ("flags", ctypes.c_uint), ("alias", ctypes.c_uint64),
-                ("pad", ctypes.c_uint64)]
+    _fields_ = [
+        ("operation", ctypes.c_int),
+        ("address", ctypes.c_uint64),
+        ("value", ctypes.c_uint64),
+        ("flags", ctypes.c_uint),
+        ("alias", ctypes.c_uint64),
+        ("pad", ctypes.c_uint64),
+    ]
 
 
 def _check(result: int):
@@ -45,8 +50,9 @@ def _stream() -> ctypes.c_void_p:
 
 
 def _wait(address: int, flags: int):
-    _check(_driver.cuStreamWaitValue64_v2(
-        _stream(), ctypes.c_uint64(address), ctypes.c_uint64(0), ctypes.c_uint(flags)))
+    _check(
+        _driver.cuStreamWaitValue64_v2(_stream(), ctypes.c_uint64(address), ctypes.c_uint64(0), ctypes.c_uint(flags))
+    )
 
 
 def _batch(address: int):
@@ -56,15 +62,19 @@ def _batch(address: int):
 
 def _ways(host: int, device: int) -> dict:
     """Maps each name to the waits in front of each kernel."""
+
     def two(address):
         _wait(address + 8, _GEQ)
         _wait(address, _EQ)
-    return {"nothing": lambda: None,
-            "a wait, host memory": lambda: _wait(host, _EQ),
-            "two waits, host memory": lambda: two(host),
-            "a batch of two, host memory": lambda: _batch(host),
-            "a wait, GPU memory": lambda: _wait(device, _EQ),
-            "a batch of two, GPU memory": lambda: _batch(device)}
+
+    return {
+        "nothing": lambda: None,
+        "a wait, host memory": lambda: _wait(host, _EQ),
+        "two waits, host memory": lambda: two(host),
+        "a batch of two, host memory": lambda: _batch(host),
+        "a wait, GPU memory": lambda: _wait(device, _EQ),
+        "a batch of two, GPU memory": lambda: _batch(device),
+    }
 
 
 def _kernels(before):
@@ -100,17 +110,17 @@ def _measure(works: dict) -> dict:
                 seen[name].append(us)
     base = statistics.median(seen.pop("nothing"))
     print(f"{base:.2f} us per kernel", file=sys.stderr)
-    return {name: [round(of(us) - base, 2) for of in (statistics.median, min, max)]
-            for name, us in seen.items()}
+    return {name: [round(of(us) - base, 2) for of in (statistics.median, min, max)] for name, us in seen.items()}
 
 
 def main():
     words = torch.zeros(2, dtype=torch.int64, pin_memory=True)
     on_gpu = torch.zeros(2, dtype=torch.int64, device="cuda")
     ways = _ways(words.data_ptr(), on_gpu.data_ptr())
-    found = {"stream": _measure({name: lambda before=before: _kernels(before)
-                                 for name, before in ways.items()}),
-             "graph": _measure({name: _graph_of(before) for name, before in ways.items()})}
+    found = {
+        "stream": _measure({name: lambda before=before: _kernels(before) for name, before in ways.items()}),
+        "graph": _measure({name: _graph_of(before) for name, before in ways.items()}),
+    }
     if "--json" in sys.argv:
         print(json.dumps({"gpu": torch.cuda.get_device_name()} | found))
         return

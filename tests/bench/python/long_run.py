@@ -17,15 +17,17 @@ _PERIOD_NS = 10_000_000
 _COLLECTED = 5  # periods between writes of executions, which CUPTI delivers in batches
 _BLOCK = 40  # periods that are written at once
 _REALTIME_NS = 1_795_000_000_000_000_000
-_NAMES = ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)",
-          "sm90_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage3",
-          "void cudnn::bn_fw_inf_1C11_kernel_NCHW<float, float, true, 1>(float, float, const float *)")
+_NAMES = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)",
+    "sm90_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage3",
+    "void cudnn::bn_fw_inf_1C11_kernel_NCHW<float, float, true, 1>(float, float, const float *)",
+)
 
 
 def _name(number: int, text: str) -> bytes:
     pieces = np.zeros(-(-len(text) // SCHEMA.name_piece), SCHEMA.name)
     for part, piece in enumerate(pieces):
-        data = text[part * SCHEMA.name_piece:][:SCHEMA.name_piece].encode().ljust(SCHEMA.name_piece, b"\0")
+        data = text[part * SCHEMA.name_piece :][: SCHEMA.name_piece].encode().ljust(SCHEMA.name_piece, b"\0")
         piece["text"], piece["text_goes_on"] = np.void(data[:16]), np.void(data[16:])
         piece["kind"], piece["part"] = fmt.NAME_KIND, part
         piece["name"], piece["length"] = number, len(text)
@@ -35,8 +37,9 @@ def _name(number: int, text: str) -> bytes:
 class _Client:
     """A traced process with `launches` launches in each period, one every `step_ns`."""
 
-    def __init__(self, pid: int, priority: int, launches: int, step_ns: int, kernel_ns: int, delay_ns: int,
-                 streams: int):
+    def __init__(
+        self, pid: int, priority: int, launches: int, step_ns: int, kernel_ns: int, delay_ns: int, streams: int
+    ):
         self.pid, self.priority, self.launches = pid, priority, launches
         self._step, self._kernel, self._delay, self._streams = step_ns, kernel_ns, delay_ns, streams
 
@@ -48,9 +51,16 @@ class _Client:
     def head(self) -> bytes:
         header = np.zeros(1, SCHEMA.header)
         for name, value in (
-                ("magic", fmt.MAGIC), ("version", 2), ("pid", self.pid), ("time_scale", 1),
-                ("record_size", SCHEMA.record.itemsize), ("exec_source", fmt.EXEC_CUPTI), ("policy", b"gate"),
-                ("priority", self.priority), ("begin_realtime_ns", _REALTIME_NS)):
+            ("magic", fmt.MAGIC),
+            ("version", 2),
+            ("pid", self.pid),
+            ("time_scale", 1),
+            ("record_size", SCHEMA.record.itemsize),
+            ("exec_source", fmt.EXEC_CUPTI),
+            ("policy", b"gate"),
+            ("priority", self.priority),
+            ("begin_realtime_ns", _REALTIME_NS),
+        ):
             header[name] = value
         return header_page(header) + b"".join(_name(number, text) for number, text in enumerate(_NAMES, 1))
 
@@ -58,8 +68,9 @@ class _Client:
         """Records of _BLOCK periods. Each group of _COLLECTED has its launches, then their executions."""
         period = np.arange(first, first + _BLOCK)
         launch = period[:, None] * self.launches + np.arange(self.launches)
-        issue = (period[:, None] * _PERIOD_NS + np.arange(self.launches) * self._step
-                 + rng.integers(0, 2_000, launch.shape))
+        issue = (
+            period[:, None] * _PERIOD_NS + np.arange(self.launches) * self._step + rng.integers(0, 2_000, launch.shape)
+        )
         of_launch = np.zeros((_BLOCK, self.launches, 2), SCHEMA.record)
         of_launch["kind"] = fmt.LAUNCH, fmt.EXEC
         of_launch["thread"] = self.pid
@@ -100,12 +111,17 @@ def write_run(folder: Path, size: int) -> int:
                 file.write(client.block(first, rng).tobytes())
     pids = [["low", low.pid], ["high", high.pid]]
     (folder / "models_pid.json").write_text(json.dumps(pids))
-    models = [{"log": name, "model": name, "pid": client.pid, "priority": client.priority, "policy": "gate"}
-              for (name, _), client in zip(pids, (low, high))]
-    (folder / "results.json").write_text(json.dumps(
-        {"gpu": {"name": "Some GPU", "sharing": "time-sliced"}, "stopped_by": "time", "models": models}))
+    models = [
+        {"log": name, "model": name, "pid": client.pid, "priority": client.priority, "policy": "gate"}
+        for (name, _), client in zip(pids, (low, high))
+    ]
+    (folder / "results.json").write_text(
+        json.dumps({"gpu": {"name": "Some GPU", "sharing": "time-sliced"}, "stopped_by": "time", "models": models})
+    )
     for name, jct in (("low", 8.0), ("high", 1.5)):
         at = _REALTIME_NS + np.arange(periods) * _PERIOD_NS
-        (folder / f"{name}.csv").write_text("start_timestamp_ns,end_timestamp_ns,jct_ms\n" + "".join(
-            f"{begin},{begin + int(jct * 1e6)},{jct}\n" for begin in at.tolist()))
+        (folder / f"{name}.csv").write_text(
+            "start_timestamp_ns,end_timestamp_ns,jct_ms\n"
+            + "".join(f"{begin},{begin + int(jct * 1e6)},{jct}\n" for begin in at.tolist())
+        )
     return periods * (low.launches + high.launches)

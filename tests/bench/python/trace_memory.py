@@ -14,7 +14,8 @@ COMMANDS = {
     "sluice trace RUN --csv FILE": ["trace", "run", "--csv", "run.csv"],
     "sluice trace RUN -o FILE.json": ["trace", "run", "-o", "run.json"],
     "sluice trace RUN -o FILE.perfetto-trace": ["trace", "run", "-o", "run.perfetto-trace"],
-    "sluice report RUN": ["report", "run", "-o", "run.html"]}
+    "sluice report RUN": ["report", "run", "-o", "run.html"],
+}
 
 
 def main() -> None:

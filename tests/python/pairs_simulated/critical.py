@@ -19,8 +19,7 @@ def obey(commands):
                 gpu.wait()
 
             work()
-            answer("loaded", gpu="simulated", attached=sluice.attached(),
-                   announces=sluice.announces())
+            answer("loaded", gpu="simulated", attached=sluice.attached(), announces=sluice.announces())
         elif command["do"] == "calibrate":
             answer("calibrated", latency_ms=jobs.back_to_back(work, sluice, command["jobs"]))
         else:

@@ -65,8 +65,14 @@ def describe(folder: Path, task: str, variants: list[dict]) -> None:
 
 
 def torchscript(file: str, model_input: list[int], resizes: bool = False) -> dict:
-    return {"format": "torchscript", "file": file, "input": model_input, "dtype": "float32",
-            "batch": "any", "resizes": resizes}
+    return {
+        "format": "torchscript",
+        "file": file,
+        "input": model_input,
+        "dtype": "float32",
+        "batch": "any",
+        "resizes": resizes,
+    }
 
 
 def make_classifier(folder: Path) -> None:
@@ -77,8 +83,15 @@ def make_classifier(folder: Path) -> None:
     with torch.no_grad():
         program = torch.export.export(model, (torch.zeros(2, 3, 16, 16),))
         torch._inductor.aoti_compile_and_package(program, package_path=str(folder / PACKAGE))
-    compiled = {"format": "aoti", "file": PACKAGE, "input": [3, 16, 16], "dtype": "float32",
-                "batch": 2, "device": "cpu", "resizes": False}
+    compiled = {
+        "format": "aoti",
+        "file": PACKAGE,
+        "input": [3, 16, 16],
+        "dtype": "float32",
+        "batch": 2,
+        "device": "cpu",
+        "resizes": False,
+    }
     describe(folder, "classification", [torchscript("model.pt", [3, 16, 16]), compiled])
 
 
@@ -87,8 +100,9 @@ def make_detector(folder: Path) -> None:
     for file, scale in (("model.pt", 1.0), ("model_fixed.pt", 2.0)):
         torch.jit.script(Detector(scale)).save(str(folder / file))
     any_size = [3, 0, 0]
-    describe(folder, "detection", [torchscript("model.pt", any_size, resizes=True),
-                                   torchscript("model_fixed.pt", any_size)])
+    describe(
+        folder, "detection", [torchscript("model.pt", any_size, resizes=True), torchscript("model_fixed.pt", any_size)]
+    )
 
 
 def make_broken(folder: Path) -> None:

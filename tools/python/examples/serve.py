@@ -25,24 +25,19 @@ import torchvision
 
 
 def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="resnet50", help="a torchvision classification model")
     parser.add_argument("--batch", type=int, default=1, help="images per request")
     parser.add_argument("--size", type=int, default=224, help="height and width of an image")
-    parser.add_argument("--period-ms", type=float, default=6.0,
-                        help="time from request to request; 0: back to back")
+    parser.add_argument("--period-ms", type=float, default=6.0, help="time from request to request; 0: back to back")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long to serve")
-    parser.add_argument("--warm-up", type=int, default=20, metavar="N",
-                        help="requests before the clock starts")
+    parser.add_argument("--warm-up", type=int, default=20, metavar="N", help="requests before the clock starts")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--channels-last", action="store_true", help="memory format of the images")
     parser.add_argument("--cuda-graph", action="store_true", help="capture the model and replay it")
     parser.add_argument("--compile", action="store_true", help="use torch.compile")
     parser.add_argument("--csv", metavar="FILE", help="write start, end and latency of each request")
-    parser.add_argument("--digest", action="store_true",
-                        help="deterministic algorithms; report a hash of the output")
+    parser.add_argument("--digest", action="store_true", help="deterministic algorithms; report a hash of the output")
     args = parser.parse_args()
     if args.cuda_graph and not args.device.startswith("cuda"):
         parser.error("--cuda-graph needs --device cuda")
@@ -110,12 +105,17 @@ def summary(args, requests, digests):
     delays = sorted((start - due) / 1e6 for due, start, _ in requests)
     wall = (requests[-1][2] - requests[0][1]) / 1e9 if requests else 0.0
     result = {
-        "program": "serve", "model": args.model, "batch": args.batch, "device": args.device,
-        "requests": len(requests), "seconds": round(wall, 3),
+        "program": "serve",
+        "model": args.model,
+        "batch": args.batch,
+        "device": args.device,
+        "requests": len(requests),
+        "seconds": round(wall, 3),
         "requests_per_second": round(len(requests) / wall, 2) if wall else None,
         "latency_ms": {
             "mean": round(sum(latencies) / len(latencies), 4) if latencies else None,
-            "p50": quantile(latencies, 0.50), "p99": quantile(latencies, 0.99),
+            "p50": quantile(latencies, 0.50),
+            "p99": quantile(latencies, 0.99),
             "max": quantile(latencies, 1.0),
         },
         "start_delay_ms": {"p50": quantile(delays, 0.50), "p99": quantile(delays, 0.99)},

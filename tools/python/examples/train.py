@@ -24,23 +24,28 @@ import torchvision
 
 
 def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="resnet50", help="a torchvision classification model")
     parser.add_argument("--batch", type=int, default=64, help="images per step")
     parser.add_argument("--size", type=int, default=224, help="height and width of an image")
     parser.add_argument("--amp", choices=("off", "bf16"), default="off", help="mixed precision")
     parser.add_argument("--seconds", type=float, default=30.0, help="stop after this time")
     parser.add_argument("--max-steps", type=int, metavar="N", help="stop after this many steps")
-    parser.add_argument("--warm-up", type=int, default=3, metavar="N",
-                        help="steps before the clock starts (they train too)")
-    parser.add_argument("--log-every", type=int, default=10, metavar="N",
-                        help="steps between two readings of the loss, which wait for the GPU")
+    parser.add_argument(
+        "--warm-up", type=int, default=3, metavar="N", help="steps before the clock starts (they train too)"
+    )
+    parser.add_argument(
+        "--log-every",
+        type=int,
+        default=10,
+        metavar="N",
+        help="steps between two readings of the loss, which wait for the GPU",
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--channels-last", action="store_true", help="memory format of the images")
-    parser.add_argument("--digest", action="store_true",
-                        help="deterministic algorithms; report a hash of the final parameters")
+    parser.add_argument(
+        "--digest", action="store_true", help="deterministic algorithms; report a hash of the final parameters"
+    )
     return parser.parse_args()
 
 
@@ -114,8 +119,13 @@ def main():
     print(f"training {args.model} on {args.device}", file=sys.stderr, flush=True)
     steps, seconds = train(args, step, stopped)
     result = {
-        "program": "train", "model": args.model, "batch": args.batch, "amp": args.amp,
-        "device": args.device, "steps": steps, "seconds": round(seconds, 3),
+        "program": "train",
+        "model": args.model,
+        "batch": args.batch,
+        "amp": args.amp,
+        "device": args.device,
+        "steps": steps,
+        "seconds": round(seconds, 3),
         "ms_per_step": round(1000 * seconds / steps, 3) if steps else None,
         "samples_per_second": round(args.batch * steps / seconds, 2),
     }

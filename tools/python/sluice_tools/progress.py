@@ -33,8 +33,9 @@ class Progress:
         share = min(done / self._total, 1.0)
         left = (now - self._begin) * (1 / share - 1) if share > 0 else 0
         bar = "#" * round(share * _WIDTH)
-        print(f"\r{self._label} [{bar:<{_WIDTH}}] {share:4.0%}, {left:.0f} s left ", end="",
-              file=sys.stderr, flush=True)
+        print(
+            f"\r{self._label} [{bar:<{_WIDTH}}] {share:4.0%}, {left:.0f} s left ", end="", file=sys.stderr, flush=True
+        )
 
     def __exit__(self, *_):
         if self._shown:

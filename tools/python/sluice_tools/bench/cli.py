@@ -40,22 +40,33 @@ _MODES = ("time-sliced", "MPS")
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="sluice bench", description="Measure what sharing a GPU costs and gives.",
-        epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+        prog="sluice bench",
+        description="Measure what sharing a GPU costs and gives.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("bench", choices=(*_PARTS, "pairs"), metavar="published|checks|pairs")
-    parser.add_argument("--part", choices=sum(_PARTS.values(), ()), action="append",
-                        help="only this part; may be given again")
-    parser.add_argument("--mode", choices=_MODES, action="append",
-                        help="only this way of sharing (default: time-sliced for published, large and "
-                             "coverage, else both)")
-    parser.add_argument("--cell", action="append", metavar="CELL",
-                        help="only this cell, for instance alone or event:2")
+    parser.add_argument(
+        "--part", choices=sum(_PARTS.values(), ()), action="append", help="only this part; may be given again"
+    )
+    parser.add_argument(
+        "--mode",
+        choices=_MODES,
+        action="append",
+        help="only this way of sharing (default: time-sliced for published, large and coverage, else both)",
+    )
+    parser.add_argument("--cell", action="append", metavar="CELL", help="only this cell, for instance alone or event:2")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="of `published` (default 3)")
-    parser.add_argument("--seconds", type=float, metavar="S",
-                        help="measured time of a cell (default 10, 4 for `checks`)")
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="measured time of a cell (default 10, 4 for `checks`)"
+    )
     parser.add_argument("--device", type=int, default=0, metavar="N", help="index of the GPU")
-    parser.add_argument("--gpu", choices=("real", "sim"), default="real",
-                        help="sim runs the models on the CPU: to try the command, not to measure")
+    parser.add_argument(
+        "--gpu",
+        choices=("real", "sim"),
+        default="real",
+        help="sim runs the models on the CPU: to try the command, not to measure",
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/BENCH")
     return parser
 
@@ -123,8 +134,7 @@ def _run(options) -> int:
     if options.gpu == "real":
         gpus(options.sluice, "real", options.device, ON_CPU)
     # Without --mode, the parts of which a half runs under MPS.
-    if "MPS" in (options.mode or ()) or (not options.mode and {"python", "outputs", "parked"} &
-                                         set(options.parts)):
+    if "MPS" in (options.mode or ()) or (not options.mode and {"python", "outputs", "parked"} & set(options.parts)):
         need_mps("--mode time-sliced")
     with output_folder(options.out):
         return _published(options) if options.bench == "published" else _checks(options)

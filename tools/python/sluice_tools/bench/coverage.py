@@ -7,8 +7,7 @@ from pathlib import Path
 from sluice_tools.measure import experiments
 from sluice_tools.measure.programs import session
 
-FIELDS = ("program", "role", "entry", "launches", "gated", "captured", "waited", "bypassed",
-          "unhooked")
+FIELDS = ("program", "role", "entry", "launches", "gated", "captured", "waited", "bypassed", "unhooked")
 
 # Each beside the other role's ResNet-50: best effort under device:4, critical under gate.
 _EXPERIMENTS = {
@@ -16,11 +15,7 @@ _EXPERIMENTS = {
     "AOTInductor": {"backend": "aoti"},
     "TorchScript, CUDA graph": {"backend": "torchscript", "cuda_graph": True},
 }
-_PROGRAMS = {
-    "Python, eager": [],
-    "Python, torch.compile": ["--compile"],
-    "Python, CUDA graph": ["--cuda-graph"],
-}
+_PROGRAMS = {"Python, eager": [], "Python, torch.compile": ["--compile"], "Python, CUDA graph": ["--cuda-graph"]}
 
 
 def _rows(program: str, clients: list) -> list:
@@ -29,11 +24,16 @@ def _rows(program: str, clients: list) -> list:
         role = "critical" if client["priority"] else "best effort"
         for entry in client["coverage"]:
             if entry["launches"]:
-                rows.append({"program": program, "role": role, "entry": entry["entry"],
-                             "bypassed": sum(entry["bypassed"].values()),
-                             "unhooked": client["unhooked_asked"],
-                             **{name: entry[name] for name in
-                                ("launches", "gated", "captured", "waited")}})
+                rows.append(
+                    {
+                        "program": program,
+                        "role": role,
+                        "entry": entry["entry"],
+                        "bypassed": sum(entry["bypassed"].values()),
+                        "unhooked": client["unhooked_asked"],
+                        **{name: entry[name] for name in ("launches", "gated", "captured", "waited")},
+                    }
+                )
     return rows
 
 
@@ -44,10 +44,15 @@ def _how(options) -> experiments.How:
 def _experiment(options, name: str, changes: dict) -> list:
     model = {"model_name": "resnet50", "input_file_path": "synthetic", **changes}
     models = [
-        {**model, "output_file_name": "low", "priority": 0,
-         "control": {"control": True, "policy": "device:4"}},
-        {**model, "output_file_name": "high", "priority": 1, "sleep_time": 0.01,
-         "control": {"control": True, "policy": "gate"}}]
+        {**model, "output_file_name": "low", "priority": 0, "control": {"control": True, "policy": "device:4"}},
+        {
+            **model,
+            "output_file_name": "high",
+            "priority": 1,
+            "sleep_time": 0.01,
+            "control": {"control": True, "policy": "gate"},
+        },
+    ]
     folder = options.out / "coverage" / name.replace(", ", "-").replace(" ", "-")
     experiments.run_models(_how(options), folder, {"models": models})
     return _rows(name, experiments.clients_of(folder))
@@ -57,8 +62,10 @@ def _program(options, name: str, flags: list) -> list:
     serve = str(Path(__file__).resolve().parents[3] / "examples" / "serve.py")
     command = [sys.executable, serve, "--device", f"cuda:{options.device}", "--seconds", "600"]
     with session(options.sluice, options.gpu) as opened:
-        started = [opened.start([*command, "--period-ms", "0", *flags], 0, "device:4", {}),
-                   opened.start([*command, "--period-ms", "10", *flags], 1, "gate", {})]
+        started = [
+            opened.start([*command, "--period-ms", "0", *flags], 0, "device:4", {}),
+            opened.start([*command, "--period-ms", "10", *flags], 1, "gate", {}),
+        ]
         for program in started:
             program.wait_for("serving")
         time.sleep(options.seconds)
@@ -75,5 +82,8 @@ def run(options) -> list:
 
 
 def failures(rows: list) -> list:
-    return [f"{row['program']}, {row['role']}: {row['bypassed']} launches of {row['entry']} bypassed"
-            for row in rows if row["bypassed"]]
+    return [
+        f"{row['program']}, {row['role']}: {row['bypassed']} launches of {row['entry']} bypassed"
+        for row in rows
+        if row["bypassed"]
+    ]

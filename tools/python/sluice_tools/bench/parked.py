@@ -22,13 +22,23 @@ def _wait_until_held(opened, pid: int):
 
 def _cell(options, mode: str, beside: str) -> list:
     train = Path(__file__).resolve().parents[3] / "examples" / "train.py"
-    probe = [sys.executable, "-m", "sluice_tools.bench.parked_probe", "--device",
-             str(options.device), "--seconds", str(options.seconds)]
+    probe = [
+        sys.executable,
+        "-m",
+        "sluice_tools.bench.parked_probe",
+        "--device",
+        str(options.device),
+        "--seconds",
+        str(options.seconds),
+    ]
     with mps(options.sluice, mode == "MPS") as environment, session(options.sluice) as opened:
         if beside != "nobody":
             training = opened.start(
-                [sys.executable, str(train), "--device", f"cuda:{options.device}", "--amp", "bf16",
-                 "--seconds", "600"], 0, "device:4", environment(True))
+                [sys.executable, str(train), "--device", f"cuda:{options.device}", "--amp", "bf16", "--seconds", "600"],
+                0,
+                "device:4",
+                environment(True),
+            )
             training.wait_for("step 20:")
         probing = opened.start(probe, 1, "gate", environment(False))
         probing.wait_for("in a job")
@@ -38,8 +48,12 @@ def _cell(options, mode: str, beside: str) -> list:
 
 
 def run(options) -> list:
-    return [row for mode in options.modes for beside in ("nobody", "parked training")
-            for row in _cell(options, mode, beside)]
+    return [
+        row
+        for mode in options.modes
+        for beside in ("nobody", "parked training")
+        for row in _cell(options, mode, beside)
+    ]
 
 
 def failures(rows: list) -> list:

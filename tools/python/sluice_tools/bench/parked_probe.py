@@ -11,7 +11,7 @@ import time
 # An empty kernel: what a module load and a launch cost at least.
 _PTX = b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n\0"
 _SIZE = 64 << 20  # bytes: large enough that the driver asks the system for memory
-_BEFORE_S = 1.0   # until the other process has filled its queue
+_BEFORE_S = 1.0  # until the other process has filled its queue
 
 
 def _driver():
@@ -39,16 +39,15 @@ def _calls(call) -> dict:
         call("cuCtxSynchronize")
 
     return {
-        "allocate 64 MiB": lambda: call("cuMemAlloc_v2", ctypes.byref(pointer),
-                                        ctypes.c_size_t(_SIZE)),
+        "allocate 64 MiB": lambda: call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(_SIZE)),
         "free 64 MiB": lambda: call("cuMemFree_v2", pointer),
         "load a module": lambda: call("cuModuleLoadData", ctypes.byref(module), _PTX),
         "unload a module": lambda: call("cuModuleUnload", module),
-        "allocate 1 MiB of host memory": lambda: call("cuMemAllocHost_v2", ctypes.byref(host),
-                                                      ctypes.c_size_t(1 << 20)),
+        "allocate 1 MiB of host memory": lambda: call(
+            "cuMemAllocHost_v2", ctypes.byref(host), ctypes.c_size_t(1 << 20)
+        ),
         "free 1 MiB of host memory": lambda: call("cuMemFreeHost", host),
-        "copy 1 MiB to the device": lambda: call("cuMemcpyHtoD_v2", small, data,
-                                                 ctypes.c_size_t(1 << 20)),
+        "copy 1 MiB to the device": lambda: call("cuMemcpyHtoD_v2", small, data, ctypes.c_size_t(1 << 20)),
         "launch and synchronise": launch,
     }
 
@@ -77,9 +76,22 @@ def main():
             before = time.perf_counter_ns()
             function()
             times[name].append((time.perf_counter_ns() - before) / 1000)
-    print(json.dumps({"calls": [
-        {"call": name, "n": len(taken), "p50_us": round(statistics.median(taken), 1),
-         "max_us": round(max(taken), 1)} for name, taken in times.items()]}), flush=True)
+    print(
+        json.dumps(
+            {
+                "calls": [
+                    {
+                        "call": name,
+                        "n": len(taken),
+                        "p50_us": round(statistics.median(taken), 1),
+                        "max_us": round(max(taken), 1),
+                    }
+                    for name, taken in times.items()
+                ]
+            }
+        ),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -11,10 +11,8 @@ from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell
 from sluice_tools.measure.sitting import Group
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
-_MODEL = {"model_name": "fasterrcnn_resnet50_fpn", "backend": "torchscript",
-          "input_file_path": "synthetic"}
-LOW = {**_MODEL, "output_file_name": "A", "priority": 0, "sleep_time": 0,
-       "resize": True, "resize_size": [1440, 2560]}
+_MODEL = {"model_name": "fasterrcnn_resnet50_fpn", "backend": "torchscript", "input_file_path": "synthetic"}
+LOW = {**_MODEL, "output_file_name": "A", "priority": 0, "sleep_time": 0, "resize": True, "resize_size": [1440, 2560]}
 HIGH = {**_MODEL, "output_file_name": "B", "priority": 1, "sleep_time": 1}
 NO_HOOK = "no hook"
 POLICIES = ("none", "gate", "sync:1", "event:2", "device:200us")
@@ -23,8 +21,7 @@ _PYTHON_CONDITIONS = (ALONE, BEST_EFFORT_ALONE, "none", "event:2", "device:200us
 
 # The original pair; and A with more images a job, because alone it does not fill this GPU's queue.
 PARTS = {"published": {}, "large": {"batch_size": 8}}
-SUBJECTS = {"published": "FasterRCNN pair", "large": "FasterRCNN pair, A of 8 images",
-            "python": "serve.py + train.py"}
+SUBJECTS = {"published": "FasterRCNN pair", "large": "FasterRCNN pair, A of 8 images", "python": "serve.py + train.py"}
 
 
 def experiment(condition: str, changes: dict, under_mps: bool) -> dict:
@@ -47,8 +44,10 @@ def _models(options, part: str, mode: str, repeat: int) -> list[Group]:
         folder = options.out / f"{part}-{mode}" / cell.name.replace(" ", "-") / str(repeat)
         return experiments.measure(how, folder, content, roles)
 
-    return [Group([Cell(SUBJECTS[part], mode, name, repeat, options.seconds)],
-                  lambda: contextlib.nullcontext(measure)) for name in CONDITIONS]
+    return [
+        Group([Cell(SUBJECTS[part], mode, name, repeat, options.seconds)], lambda: contextlib.nullcontext(measure))
+        for name in CONDITIONS
+    ]
 
 
 def _python(options, mode: str, repeat: int) -> Group:
@@ -56,15 +55,15 @@ def _python(options, mode: str, repeat: int) -> Group:
     device = ["--device", f"cuda:{options.device}", "--seconds", "100000"]
     commands = {
         CRITICAL: [sys.executable, str(examples / "serve.py"), *device, "--cuda-graph"],
-        BEST_EFFORT: [sys.executable, str(examples / "train.py"), *device, "--amp", "bf16"]}
+        BEST_EFFORT: [sys.executable, str(examples / "train.py"), *device, "--amp", "bf16"],
+    }
     timing = Timing(options.seconds, warm_up=3, start=120)
     shown = {ALONE: (CRITICAL,), BEST_EFFORT_ALONE: (BEST_EFFORT,)}
 
     @contextlib.contextmanager
     def opened():
         with mps(options.sluice, mode == "MPS") as environment:
-            made = Commands(options.sluice, options.gpu, commands, timing, options.out / "python",
-                            environment)
+            made = Commands(options.sluice, options.gpu, commands, timing, options.out / "python", environment)
 
             def measure(cell: Cell) -> list:
                 policy = cell.name if cell.name not in shown else "none"
@@ -73,8 +72,7 @@ def _python(options, mode: str, repeat: int) -> Group:
 
             yield measure
 
-    return Group([Cell(SUBJECTS["python"], mode, name, repeat, options.seconds)
-                  for name in _PYTHON_CONDITIONS], opened)
+    return Group([Cell(SUBJECTS["python"], mode, name, repeat, options.seconds) for name in _PYTHON_CONDITIONS], opened)
 
 
 def groups(options) -> list[Group]:

@@ -44,29 +44,46 @@ _POLICY = re.compile(r"gate|(sync|event|device):[1-9][0-9]*|device:[1-9][0-9]*us
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="sluice compare", usage=_USAGE, epilog=_EXAMPLES,
+        prog="sluice compare",
+        usage=_USAGE,
+        epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Measure two programs of your own on one GPU: each alone, both bare (nothing gated), "
-                    "both under the default policy and other values of T. Ends with a table, a verdict "
-                    "and a page.")
-    parser.add_argument("--policy", action="append", metavar="P",
-                        help="a policy of the best-effort command; may be given again (default: "
-                             f"{', '.join(_POLICIES)})")
-    parser.add_argument("--target", metavar="T",
-                        help="what is good enough, as p99=20ms or p99=1.2x: chooses T for it")
-    parser.add_argument("--seconds", type=float, default=15.0, metavar="S",
-                        help="measured time of a cell (default 15)")
-    parser.add_argument("--warm-up", type=float, default=5.0, metavar="S",
-                        help="time between the first work and the measured time (default 5)")
-    parser.add_argument("--start-limit", type=float, default=300.0, metavar="S",
-                        help="the longest that a command may load (default 300)")
+        "both under the default policy and other values of T. Ends with a table, a verdict "
+        "and a page.",
+    )
+    parser.add_argument(
+        "--policy",
+        action="append",
+        metavar="P",
+        help=f"a policy of the best-effort command; may be given again (default: {', '.join(_POLICIES)})",
+    )
+    parser.add_argument("--target", metavar="T", help="what is good enough, as p99=20ms or p99=1.2x: chooses T for it")
+    parser.add_argument("--seconds", type=float, default=15.0, metavar="S", help="measured time of a cell (default 15)")
+    parser.add_argument(
+        "--warm-up",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="time between the first work and the measured time (default 5)",
+    )
+    parser.add_argument(
+        "--start-limit",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="the longest that a command may load (default 300)",
+    )
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="default 3")
-    parser.add_argument("--mps", action="store_true",
-                        help="under an MPS daemon of its own, best effort with the lower client priority")
-    parser.add_argument("--gpu", choices=("real", "sim"), default="real",
-                        help="sim: the simulated GPU, for programs of the driver API")
-    parser.add_argument("--out", type=Path, default=Path("results/compare"), metavar="DIR",
-                        help="default results/compare")
+    parser.add_argument(
+        "--mps", action="store_true", help="under an MPS daemon of its own, best effort with the lower client priority"
+    )
+    parser.add_argument(
+        "--gpu", choices=("real", "sim"), default="real", help="sim: the simulated GPU, for programs of the driver API"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("results/compare"), metavar="DIR", help="default results/compare"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     return parser
 
@@ -86,7 +103,7 @@ def split(arguments: list) -> tuple[list, list, list]:
 
 def _options(arguments: list):
     parser = _parser()
-    if {"-h", "--help"} & set(arguments[:arguments.index("--") if "--" in arguments else None]):
+    if {"-h", "--help"} & set(arguments[: arguments.index("--") if "--" in arguments else None]):
         parser.parse_args(["--help"])
     own, critical, best_effort = split(arguments)
     options = parser.parse_args(own)
@@ -94,8 +111,10 @@ def _options(arguments: list):
     options.policies = list(dict.fromkeys(options.policy or _POLICIES))
     for policy in options.policies:
         if not _POLICY.fullmatch(policy):
-            raise usage_error(f"--policy: '{policy}' is no policy, such as device:200us or event:2 "
-                              "(without gating is always measured)")
+            raise usage_error(
+                f"--policy: '{policy}' is no policy, such as device:200us or event:2 "
+                "(without gating is always measured)"
+            )
     options.wanted = verdict.parse_target(options.target) if options.target else None
     if min(options.seconds, options.start_limit) <= 0 or options.warm_up < 0 or options.repeats < 1:
         raise usage_error("--seconds, --start-limit and --repeats must be above 0")
@@ -111,8 +130,7 @@ def _group(options, sluice: str, folder: Path, mode: str, scale: float) -> Group
     @contextlib.contextmanager
     def opened():
         with mps(sluice, options.mps) as environment:
-            commands = Commands(sluice, options.gpu, options.commands, timing, folder / "output",
-                                environment, scale)
+            commands = Commands(sluice, options.gpu, options.commands, timing, folder / "output", environment, scale)
 
             def measure(cell: Cell) -> list:
                 roles = shown.get(cell.name, (CRITICAL, BEST_EFFORT))
@@ -121,9 +139,14 @@ def _group(options, sluice: str, folder: Path, mode: str, scale: float) -> Group
 
             yield measure
 
-    return Group([Cell("", mode, name, repeat, lasting)
-                  for repeat in range(1, options.repeats + 1)
-                  for name in (*shown, BARE, *options.policies)], opened)
+    return Group(
+        [
+            Cell("", mode, name, repeat, lasting)
+            for repeat in range(1, options.repeats + 1)
+            for name in (*shown, BARE, *options.policies)
+        ],
+        opened,
+    )
 
 
 def _claim(options, folder: Path) -> None:
@@ -131,8 +154,9 @@ def _claim(options, folder: Path) -> None:
     file = folder / "commands.json"
     text = json.dumps(options.commands | {"gpu": options.gpu, "seconds": options.seconds}, indent=2) + "\n"
     if file.exists() and file.read_text() != text:
-        raise usage_error(f"{folder} holds the comparison of other commands, or of another --seconds; "
-                          "give another --out")
+        raise usage_error(
+            f"{folder} holds the comparison of other commands, or of another --seconds; give another --out"
+        )
     file.write_text(text)
 
 
@@ -148,30 +172,51 @@ def answers(options, entries: list[Entry]) -> list[str]:
 
 def _about(name: str, options, mode: str) -> list[str]:
     simulated = " SIMULATED: times are the simulated GPU's." if options.gpu == "sim" else ""
-    return [f"{name}, {mode}.{simulated}",
-            f"critical: {' '.join(options.commands[CRITICAL])}",
-            f"best effort: {' '.join(options.commands[BEST_EFFORT])}",
-            f"{BARE}: policy none, so Sluice observes both and gates nothing."]
+    return [
+        f"{name}, {mode}.{simulated}",
+        f"critical: {' '.join(options.commands[CRITICAL])}",
+        f"best effort: {' '.join(options.commands[BEST_EFFORT])}",
+        f"{BARE}: policy none, so Sluice observes both and gates nothing.",
+    ]
 
 
 def _show(options, rows: Rows, folder: Path, name: str, mode: str) -> None:
     entries = summarize([row for row in rows.rows if row["mode"] == mode])
     about, said = _about(name, options, mode), answers(options, entries)
     failures = table.failures(rows.errors)
-    markdown = "\n\n".join(["\n".join(about), table.markdown(entries), *table.notes(entries), *failures,
-                            *said])
+    markdown = "\n\n".join(["\n".join(about), table.markdown(entries), *table.notes(entries), *failures, *said])
     (folder / "compare.md").write_text(markdown + "\n")
     has_page = all(importlib.util.find_spec(package) for package in page.PACKAGES)
     if has_page:
-        page.write(folder / "compare.html", "compare", "Sluice: two programs on one GPU",
-                   [(about[0], options.gpu == "sim")], entries, said, closing=about[1:] + failures)
+        page.write(
+            folder / "compare.html",
+            "compare",
+            "Sluice: two programs on one GPU",
+            [(about[0], options.gpu == "sim")],
+            entries,
+            said,
+            closing=about[1:] + failures,
+        )
     if options.json:
-        print(json.dumps({"gpu": name, "mode": mode, "cells": [vars(entry) for entry in entries],
-                          "verdict": said, "failed": failures}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "gpu": name,
+                    "mode": mode,
+                    "cells": [vars(entry) for entry in entries],
+                    "verdict": said,
+                    "failed": failures,
+                },
+                indent=2,
+            )
+        )
         return
     print(table.wrapped([*about, "", table.text(entries), *table.notes(entries), *failures, "", *said]))
-    print(f"\npage: {folder / 'compare.html'}" if has_page else
-          "\nno page: this Python lacks plotly or jinja2 (./x reports)")
+    print(
+        f"\npage: {folder / 'compare.html'}"
+        if has_page
+        else "\nno page: this Python lacks plotly or jinja2 (./x reports)"
+    )
 
 
 def _run(options) -> int:
@@ -183,8 +228,9 @@ def _run(options) -> int:
     with output_folder(options.out) as folder:
         _claim(options, folder)
         rows = Rows(folder / "compare.csv")
-        result = Sitting("sluice compare", rows, [_group(options, sluice, folder, mode, time_scale(name))],
-                         machine={"gpu": name}).run()
+        result = Sitting(
+            "sluice compare", rows, [_group(options, sluice, folder, mode, time_scale(name))], machine={"gpu": name}
+        ).run()
         _show(options, rows, folder, name, mode)
     if result.interrupted:
         return EXIT_INTERRUPTED

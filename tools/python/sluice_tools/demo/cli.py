@@ -30,16 +30,27 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice demo",
         description="Run a critical and a best-effort model as processes of their own: each alone, then "
-                    "together under every policy. Ends with a table and a verdict.",
-        epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpu", choices=("auto", "real", "sim"), default="auto",
-                        help="auto (the default) is the real GPU where there is one")
+        "together under every policy. Ends with a table and a verdict.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--gpu",
+        choices=("auto", "real", "sim"),
+        default="auto",
+        help="auto (the default) is the real GPU where there is one",
+    )
     parser.add_argument("--device", type=int, default=0, metavar="N", help="index of the GPU")
-    parser.add_argument("--seconds-per-phase", type=float, metavar="S",
-                        help=f"real seconds of each of the {len(PHASES)} phases (default "
-                             f"{_SECONDS['simulated']:g} simulated, {_SECONDS['real']:g} real)")
-    parser.add_argument("--out", type=Path, metavar="DIR",
-                        help="folder for logs and results (default results/demo-TIME)")
+    parser.add_argument(
+        "--seconds-per-phase",
+        type=float,
+        metavar="S",
+        help=f"real seconds of each of the {len(PHASES)} phases (default "
+        f"{_SECONDS['simulated']:g} simulated, {_SECONDS['real']:g} real)",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for logs and results (default results/demo-TIME)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     return parser
 
@@ -48,33 +59,57 @@ def _groups(how: experiments.How, folder: Path) -> list[Group]:
     def measure(phase):
         return lambda cell: experiments.measure(how, folder / phase.folder, experiment(phase), ROLES)
 
-    return [Group([Cell("", "time-sliced", phase.name, seconds=how.seconds)],
-                  lambda phase=phase: contextlib.nullcontext(measure(phase))) for phase in PHASES]
+    return [
+        Group(
+            [Cell("", "time-sliced", phase.name, seconds=how.seconds)],
+            lambda phase=phase: contextlib.nullcontext(measure(phase)),
+        )
+        for phase in PHASES
+    ]
 
 
 def _about(gpus: dict, device: int) -> str:
     name = gpus["devices"][device]["name"]
     if gpus["kind"] != "simulated":
         return f"GPU {device}: {name}, time-sliced"
-    return (f"GPU {device}: {name}. SIMULATED: no NVIDIA GPU took part "
-            f"({gpus.get('why_simulated') or 'as asked for'}); times are the simulated GPU's")
+    return (
+        f"GPU {device}: {name}. SIMULATED: no NVIDIA GPU took part "
+        f"({gpus.get('why_simulated') or 'as asked for'}); times are the simulated GPU's"
+    )
 
 
 def _text(entries: list, about: str, folder: Path) -> str:
     by_cell = {entry.cell: entry for entry in entries}
-    lines = [about,
-             "critical: ResNet-50 as one CUDA graph, about every 6 ms; best effort: ResNet-152, batch 256",
-             "", table.text(entries), *table.notes(entries)]
+    lines = [
+        about,
+        "critical: ResNet-50 as one CUDA graph, about every 6 ms; best effort: ResNet-152, batch 256",
+        "",
+        table.text(entries),
+        *table.notes(entries),
+    ]
     if {"none", DEFAULT} <= by_cell.keys():
         lines += ["", verdict.judge(by_cell["none"], by_cell[DEFAULT])]
-    return table.wrapped([
-        *lines, "", f"next: sluice report {folder}",
-        "      sluice compare -- CRITICAL COMMAND -- BEST-EFFORT COMMAND    (programs of your own)"]) + "\n"
+    return (
+        table.wrapped(
+            [
+                *lines,
+                "",
+                f"next: sluice report {folder}",
+                "      sluice compare -- CRITICAL COMMAND -- BEST-EFFORT COMMAND    (programs of your own)",
+            ]
+        )
+        + "\n"
+    )
 
 
 def _json(entries: list, gpus: dict) -> str:
-    return json.dumps({"simulated": gpus["kind"] == "simulated", "gpus": gpus,
-                       "cells": [vars(entry) for entry in entries]}, indent=2) + "\n"
+    return (
+        json.dumps(
+            {"simulated": gpus["kind"] == "simulated", "gpus": gpus, "cells": [vars(entry) for entry in entries]},
+            indent=2,
+        )
+        + "\n"
+    )
 
 
 def _demo(options) -> int:
@@ -84,8 +119,7 @@ def _demo(options) -> int:
     if seconds < 0.1:
         raise usage_error("--seconds-per-phase must be at least 0.1")
     now = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
-    how = experiments.How(sluice, "sim" if gpus["kind"] == "simulated" else "real", options.device,
-                          seconds)
+    how = experiments.How(sluice, "sim" if gpus["kind"] == "simulated" else "real", options.device, seconds)
     with output_folder(options.out or Path("results") / f"demo-{now}") as folder:
         rows = Rows(folder / "rows.csv")
         outcome = Sitting("sluice demo", rows, _groups(how, folder)).run()

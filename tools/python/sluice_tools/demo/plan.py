@@ -21,7 +21,8 @@ class Phase:
 
 
 PHASES = (
-    Phase(ALONE), Phase(BEST_EFFORT_ALONE),
+    Phase(ALONE),
+    Phase(BEST_EFFORT_ALONE),
     *(Phase(policy, policy) for policy in ("none", "gate", "sync:1", "event:2", DEFAULT)),
     Phase(f"{DEFAULT}, announced", DEFAULT, announce_ms=2),
 )
@@ -35,13 +36,25 @@ def experiment(phase: Phase) -> dict:
     # Jitter: with an exact period, all jobs would meet the GPU's time slices in the same place.
     arrival = {"kind": "periodic", "period_ms": 6, "jitter": 0.3, "seed": 1}
     critical = {
-        "model_name": "resnet50_b1", "backend": "recording", "output_file_path": ".",
-        "output_file_name": "critical", "priority": 1, "cuda_graph": True, "arrival": arrival,
-        "control": control}
+        "model_name": "resnet50_b1",
+        "backend": "recording",
+        "output_file_path": ".",
+        "output_file_name": "critical",
+        "priority": 1,
+        "cuda_graph": True,
+        "arrival": arrival,
+        "control": control,
+    }
     if phase.announce_ms:
         critical["announce_ms"] = phase.announce_ms
     best_effort = {
-        "model_name": "resnet152_b256", "backend": "recording", "output_file_path": ".",
-        "output_file_name": "best_effort", "priority": 0, "sleep_time": 0, "control": control}
+        "model_name": "resnet152_b256",
+        "backend": "recording",
+        "output_file_path": ".",
+        "output_file_name": "best_effort",
+        "priority": 0,
+        "sleep_time": 0,
+        "control": control,
+    }
     alone = {ALONE: [critical], BEST_EFFORT_ALONE: [best_effort]}
     return {"models": alone.get(phase.name, [best_effort, critical])}

@@ -38,7 +38,11 @@ class Watch:
     def __init__(self, sluice: str, name: str):
         self._process = subprocess.Popen(
             [sluice, "top", "--json", "--follow", "--interval", "0.02", "--session", name],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self._lock = threading.Lock()
         self._jobs: dict[int, list] = {priority: [] for priority in _PRIORITY.values()}
         self._missed = 0
@@ -78,8 +82,7 @@ class Watch:
     def counters(self, role: str) -> dict:
         """Summed over the clients of the role: a program may be several processes."""
         with self._lock:
-            clients = [client for client in self._clients.values()
-                       if client["priority"] == _PRIORITY[role]]
+            clients = [client for client in self._clients.values() if client["priority"] == _PRIORITY[role]]
             return {name: sum(client[name] for client in clients) for name in _COUNTERS}
 
     def check(self) -> None:
@@ -101,8 +104,16 @@ class Commands:
     time_scale: real time per time of the GPU. Rows are in the GPU's time.
     """
 
-    def __init__(self, sluice: str, gpu: str, commands: dict, timing: Timing, folder: Path,
-                 environment=lambda below: {}, time_scale: float = 1.0):
+    def __init__(
+        self,
+        sluice: str,
+        gpu: str,
+        commands: dict,
+        timing: Timing,
+        folder: Path,
+        environment=lambda below: {},
+        time_scale: float = 1.0,
+    ):
         self._sluice = sluice
         self._gpu = gpu
         self._commands = commands
@@ -133,9 +144,14 @@ class Commands:
     def _start(self, opened: Session, role: str, policy: str, label: str) -> Program:
         self._folder.mkdir(parents=True, exist_ok=True)
         name = role.replace(" ", "-")
-        return opened.start(self._commands[role], _PRIORITY[role], policy,
-                            self._environment(role == BEST_EFFORT), options=("--name", name),
-                            log=self._folder / f"{label}-{name}.log")
+        return opened.start(
+            self._commands[role],
+            _PRIORITY[role],
+            policy,
+            self._environment(role == BEST_EFFORT),
+            options=("--name", name),
+            log=self._folder / f"{label}-{name}.log",
+        )
 
     @contextlib.contextmanager
     def _watch(self, opened: Session) -> Iterator[Watch]:
@@ -164,10 +180,8 @@ class Commands:
 
     def _why_idle(self, role: str, program: Program, watch: Watch) -> str:
         launches = watch.counters(role)["launches"]
-        what = (f"launched {launches} times, but ended no job" if launches else
-                "has launched nothing on the GPU")
-        return (f"the {role} command {what} within {self._timing.start:g} s (--start-limit): "
-                f"{program.said()}")
+        what = f"launched {launches} times, but ended no job" if launches else "has launched nothing on the GPU"
+        return f"the {role} command {what} within {self._timing.start:g} s (--start-limit): {program.said()}"
 
     def _sleep(self, programs: dict, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -187,12 +201,20 @@ class Commands:
         after = watch.counters(role)
         more = {name: after[name] - before[name] for name in before}
         row = {
-            "client": " ".join(self._commands[role])[:200], "role": role, "policy": policy,
-            "window_s": seconds, "launches": more["launches"], "waited": more["waits"], "held_ms": more["held_ns"] / 1e6 / self._scale}
+            "client": " ".join(self._commands[role])[:200],
+            "role": role,
+            "policy": policy,
+            "window_s": seconds,
+            "launches": more["launches"],
+            "waited": more["waits"],
+            "held_ms": more["held_ns"] / 1e6 / self._scale,
+        }
         if role == CRITICAL:
             row |= latency_figures(jobs_ms) | {
-                "per_s": len(jobs_ms) / seconds, "unit": "jobs",
-                "active_share": sum(jobs_ms) / 1e3 / seconds}
+                "per_s": len(jobs_ms) / seconds,
+                "unit": "jobs",
+                "active_share": sum(jobs_ms) / 1e3 / seconds,
+            }
             if watch.missed:
                 row["note"] = f"{watch.missed} jobs were too short to be seen one by one."
         else:

@@ -39,8 +39,21 @@ def run_models(how: How, folder: Path, content: dict, *flags: str) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "experiment.json").write_text(json.dumps(content, indent=2))
-    command = [how.sluice, "run", "experiment.json", "--out", ".", "--gpu", how.gpu, "--device",
-               str(how.device), "--duration", f"{how.seconds:g}", "--export", *flags]
+    command = [
+        how.sluice,
+        "run",
+        "experiment.json",
+        "--out",
+        ".",
+        "--gpu",
+        how.gpu,
+        "--device",
+        str(how.device),
+        "--duration",
+        f"{how.seconds:g}",
+        "--export",
+        *flags,
+    ]
     with (folder / "run.txt").open("w") as log, _child(command, folder, log) as process:
         code = process.wait()
     if code != 0:
@@ -50,8 +63,9 @@ def run_models(how: How, folder: Path, content: dict, *flags: str) -> None:
 @contextlib.contextmanager
 def _child(command: list, folder: Path, log) -> Iterator[subprocess.Popen]:
     """Ends with this block. Ctrl-C in the terminal comes to us alone, and from us to it once."""
-    with subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT,
-                          stdin=subprocess.DEVNULL, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+    ) as process:
         try:
             yield process
         except BaseException:
@@ -73,10 +87,14 @@ def counters(client: dict) -> dict:
     coverage = client.get("coverage", ())
     found = {name: sum(entry[name] for entry in coverage) for name in ("gated", "captured", "waited")}
     return found | {
-        "launches": client["launches"], "bypassed": client["bypassed"],
-        "held_ms": client["held_total_ns"] / 1e6, "max_hold_opened": client["max_hold_opened"],
-        "unknown_launches": client["unknown_launches"], "longest_us": client["longest_ns"] / 1e3,
-        "ungated_graph_us": client["bare_graph_ns"] / 1e3}
+        "launches": client["launches"],
+        "bypassed": client["bypassed"],
+        "held_ms": client["held_total_ns"] / 1e6,
+        "max_hold_opened": client["max_hold_opened"],
+        "unknown_launches": client["unknown_launches"],
+        "longest_us": client["longest_ns"] / 1e3,
+        "ungated_graph_us": client["bare_graph_ns"] / 1e3,
+    }
 
 
 def measure(how: How, folder: Path, content: dict, roles: dict) -> list:
@@ -84,17 +102,21 @@ def measure(how: How, folder: Path, content: dict, roles: dict) -> list:
     run_models(how, folder, content)
     results = json.loads((folder / "results.json").read_text())
     clients = {client["pid"]: client for client in clients_of(folder)}
-    return [_row(model, results, clients.get(model["pid"]), folder, roles)
-            for model in results["models"]]
+    return [_row(model, results, clients.get(model["pid"]), folder, roles) for model in results["models"]]
 
 
 def _row(model: dict, results: dict, client: dict | None, folder: Path, roles: dict) -> dict:
     latency_ms = _latencies(folder / model["log_file"])
     gpu_s = results["real_duration_s"] / (1 if model["on_cpu"] else results["time_scale"])
     row = {
-        "client": model["log"], "role": roles.get(model["log"], ""), "policy": model["policy"],
-        "gpu": results["gpu"]["name"], "window_s": gpu_s, "unit": "jobs",
-        "per_s": model["throughput_per_s"], "active_share": sum(latency_ms) / 1e3 / gpu_s,
+        "client": model["log"],
+        "role": roles.get(model["log"], ""),
+        "policy": model["policy"],
+        "gpu": results["gpu"]["name"],
+        "window_s": gpu_s,
+        "unit": "jobs",
+        "per_s": model["throughput_per_s"],
+        "active_share": sum(latency_ms) / 1e3 / gpu_s,
         "dropped": 0,
     } | latency_figures(latency_ms)
     for part in ("collided", "uncollided"):

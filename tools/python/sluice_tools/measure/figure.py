@@ -32,7 +32,8 @@ def tradeoff(entries: list[Entry], names: list[str], kind: str = "", title: str 
         title,
         "Best is bottom right. The marker is p50, the bar reaches to p99 (to the slowest job where fewer "
         "than 100 jobs were measured). Median over the repeats.",
-        figure)
+        figure,
+    )
 
 
 def _point(entry: Entry, index: int) -> go.Scatter:
@@ -41,13 +42,26 @@ def _point(entry: Entry, index: int) -> go.Scatter:
     last = middle(entry.x["p99"] or entry.x["max"]) or p50
     shown = min(p50, _HIGHEST)
     return go.Scatter(
-        x=[x], y=[shown], name=entry.cell + (f" (p50 {p50:.0f} ×)" if p50 > _HIGHEST else ""),
+        x=[x],
+        y=[shown],
+        name=entry.cell + (f" (p50 {p50:.0f} ×)" if p50 > _HIGHEST else ""),
         mode="markers",
-        marker={"size": 11, "symbol": _SYMBOLS[index % len(_SYMBOLS)],
-                "color": PALETTE[index % len(PALETTE)]},
-        error_y={"type": "data", "symmetric": False, "thickness": 1.5, "width": 5,
-                 "array": [max(min(last, _HIGHEST) - shown, 0)], "arrayminus": [0]},
-        error_x={"type": "data", "symmetric": False, "thickness": 1, "width": 3,
-                 "array": [max(share) - x], "arrayminus": [x - min(share)]},
-        hovertemplate=f"{entry.cell}<br>best effort %{{x:.1f}} %<br>p50 {p50:.2f} ×, p99 {last:.2f} ×"
-                      "<extra></extra>")
+        marker={"size": 11, "symbol": _SYMBOLS[index % len(_SYMBOLS)], "color": PALETTE[index % len(PALETTE)]},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "thickness": 1.5,
+            "width": 5,
+            "array": [max(min(last, _HIGHEST) - shown, 0)],
+            "arrayminus": [0],
+        },
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "thickness": 1,
+            "width": 3,
+            "array": [max(share) - x],
+            "arrayminus": [x - min(share)],
+        },
+        hovertemplate=f"{entry.cell}<br>best effort %{{x:.1f}} %<br>p50 {p50:.2f} ×, p99 {last:.2f} ×<extra></extra>",
+    )

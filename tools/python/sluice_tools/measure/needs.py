@@ -16,8 +16,7 @@ def gpus(sluice: str, kind: str, index: int = 0, instead: str = SIMULATED) -> di
 
     Raises CommandError where there is no such GPU, or none of this index; `instead` is what to do then.
     """
-    said = subprocess.run([sluice, "gpus", "--gpu", kind, "--json"], capture_output=True, text=True,
-                          check=False)
+    said = subprocess.run([sluice, "gpus", "--gpu", kind, "--json"], capture_output=True, text=True, check=False)
     if said.returncode != 0:
         why = said.stderr.strip().removeprefix("sluice gpus: ")
         raise run_error(f"no NVIDIA GPU can be used: {why}; {instead}")

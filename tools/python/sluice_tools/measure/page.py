@@ -9,8 +9,16 @@ from sluice_tools.measure.summary import Entry
 PACKAGES = ("numpy", "plotly", "jinja2")
 
 
-def write(file: Path, command: str, title: str, kinds: list, entries: list[Entry], answers: list,
-          groups: tuple = (), closing: tuple = ()) -> None:
+def write(
+    file: Path,
+    command: str,
+    title: str,
+    kinds: list,
+    entries: list[Entry],
+    answers: list,
+    groups: tuple = (),
+    closing: tuple = (),
+) -> None:
     """kinds: (text, doubtful), as in report.page; groups: further figures, likewise.
 
     answers: sentences, the most important first. Raises CommandError if the page cannot be written.
@@ -22,12 +30,18 @@ def write(file: Path, command: str, title: str, kinds: list, entries: list[Entry
     blocks = table.blocks(entries)
     several = len(blocks) > 1
     names = list(dict.fromkeys(entry.cell for entry in entries if entry.together))
-    drawn = [tradeoff(block, names, kind, ", ".join(filter(None, key)) if several else "")
-             for key, block in blocks]
+    drawn = [tradeoff(block, names, kind, ", ".join(filter(None, key)) if several else "") for key, block in blocks]
     text = page.render(
-        command, title, kinds, list(groups),
-        lead=[("Latency against best-effort speed", "", drawn, several)], heading="What came out?", answers=[("", answers[0], answers[1:])] if answers else [],
-        table=_table(entries), closing=list(closing))
+        command,
+        title,
+        kinds,
+        list(groups),
+        lead=[("Latency against best-effort speed", "", drawn, several)],
+        heading="What came out?",
+        answers=[("", answers[0], answers[1:])] if answers else [],
+        table=_table(entries),
+        closing=list(closing),
+    )
     try:
         page.write(file, text)
     except OSError as error:
@@ -39,8 +53,7 @@ def _table(entries: list[Entry]) -> dict:
     several = len(table.blocks(entries)) > 1
     for key, block in table.blocks(entries):
         for place, entry in enumerate(block):
-            texts = [", ".join(filter(None, key)), *table.cells(entry)][not several:]
-            rows.append({"first": place == 0,
-                         "cells": [{"text": text, "none": text == "-"} for text in texts]})
-    head = ["what", *table.HEAD][not several:]
+            texts = [", ".join(filter(None, key)), *table.cells(entry)][not several :]
+            rows.append({"first": place == 0, "cells": [{"text": text, "none": text == "-"} for text in texts]})
+    head = ["what", *table.HEAD][not several :]
     return {"head": head, "left": 1 + several, "rows": rows, "caption": " ".join(table.notes(entries))}

@@ -22,16 +22,22 @@ class Program:
     program proper. `log`: a file for standard output and standard error, instead of reading them.
     """
 
-    def __init__(self, command: list, environment: dict | None = None, stdin=subprocess.DEVNULL,
-                 log: Path | None = None):
+    def __init__(
+        self, command: list, environment: dict | None = None, stdin=subprocess.DEVNULL, log: Path | None = None
+    ):
         self.log = log
         self.lines: list[tuple[float, str]] = []  # (monotonic seconds, text)
         with contextlib.ExitStack() as stack:
             out = stack.enter_context(log.open("wb")) if log else subprocess.PIPE
             self.process = subprocess.Popen(
-                command, env={**os.environ, **(environment or {})}, stdin=stdin, stdout=out,
-                stderr=subprocess.STDOUT if log else subprocess.PIPE, text=not log,
-                start_new_session=True)
+                command,
+                env={**os.environ, **(environment or {})},
+                stdin=stdin,
+                stdout=out,
+                stderr=subprocess.STDOUT if log else subprocess.PIPE,
+                text=not log,
+                start_new_session=True,
+            )
         self._reader = None
         if not log:
             self._reader = threading.Thread(target=self._read, daemon=True)
@@ -103,27 +109,49 @@ class Session:
         self.name = f"measure-{os.getpid()}-{next(_sessions)}"
         self._started: list[Program] = []
 
-    def start(self, command: list, priority: int, policy: str, environment: dict, kind=Program,
-              options: tuple = (), **more) -> Program:
+    def start(
+        self, command: list, priority: int, policy: str, environment: dict, kind=Program, options: tuple = (), **more
+    ) -> Program:
         """Starts `command`; options: further ones of `sluice exec`."""
-        program = kind([self._sluice, "exec", "--session", self.name, "--priority", str(priority),
-                        "--policy", policy, "--gpu", self._gpu, *options, "--", *command],
-                       environment, **more)
+        program = kind(
+            [
+                self._sluice,
+                "exec",
+                "--session",
+                self.name,
+                "--priority",
+                str(priority),
+                "--policy",
+                policy,
+                "--gpu",
+                self._gpu,
+                *options,
+                "--",
+                *command,
+            ],
+            environment,
+            **more,
+        )
         self._started.append(program)
         return program
 
     def clients(self) -> dict:
         """What `sluice status --json` says of each client, by pid; empty without a session."""
-        said = subprocess.run([self._sluice, "status", "--json", "--session", self.name],
-                              capture_output=True, text=True, check=False)
+        said = subprocess.run(
+            [self._sluice, "status", "--json", "--session", self.name], capture_output=True, text=True, check=False
+        )
         if said.returncode != 0:
             return {}
         return {client["pid"]: client for client in json.loads(said.stdout)["clients"]}
 
     def set_policy(self, pid: int, policy: str) -> None:
         """Raises RuntimeError if the client does not have it then."""
-        said = subprocess.run([self._sluice, "set", f"pid:{pid}", "--policy", policy, "--session",
-                               self.name, "--json"], capture_output=True, text=True, check=False)
+        said = subprocess.run(
+            [self._sluice, "set", f"pid:{pid}", "--policy", policy, "--session", self.name, "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if said.returncode != 0:
             raise RuntimeError(f"policy {policy}: {said.stderr.strip()}")
         for client in json.loads(said.stdout)["clients"]:
@@ -155,9 +183,16 @@ def mps(sluice: str, wanted: bool) -> Iterator:
         yield lambda below: {}
         return
     # The daemon ends when its standard input does, so it also ends with this process.
-    with tempfile.TemporaryDirectory(prefix="sluice-mps-") as folder, subprocess.Popen(
-            [sluice, "mps", "--log", folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True) as daemon:
+    with (
+        tempfile.TemporaryDirectory(prefix="sluice-mps-") as folder,
+        subprocess.Popen(
+            [sluice, "mps", "--log", folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as daemon,
+    ):
         lines = itertools.takewhile(str.strip, daemon.stdout)
         variables = dict(line.strip().split("=", 1) for line in lines)
         if not variables:

@@ -14,17 +14,45 @@ from sluice_tools.errors import run_error, usage_error
 CRITICAL, BEST_EFFORT = "critical", "best effort"
 KEY = ("subject", "mode", "cell", "repeat")
 _FIELDS = (
-    *KEY, "client", "role", "policy",
+    *KEY,
+    "client",
+    "role",
+    "policy",
     # Latency of the jobs that ended in the window. p99_ms is empty where there are too few jobs.
-    "jobs", "window_s", "mean_ms", "p50_ms", "p99_ms", "max_ms",
+    "jobs",
+    "window_s",
+    "mean_ms",
+    "p50_ms",
+    "p99_ms",
+    "max_ms",
     # Speed; its unit is "jobs" or "launches".
-    "per_s", "unit",
+    "per_s",
+    "unit",
     # Share of the window in which a job of the client was active.
-    "active_share", "period_ms", "late_p99_ms", "dropped", "collided_ms", "uncollided_ms",
+    "active_share",
+    "period_ms",
+    "late_p99_ms",
+    "dropped",
+    "collided_ms",
+    "uncollided_ms",
     # What the interposer counted in the window.
-    "launches", "gated", "captured", "waited", "bypassed", "held_ms", "max_hold_opened",
-    "unknown_launches", "longest_us", "ungated_graph_us",
-    "gpu", "driver", "torch", "sluice", "date", "note", "error",
+    "launches",
+    "gated",
+    "captured",
+    "waited",
+    "bypassed",
+    "held_ms",
+    "max_hold_opened",
+    "unknown_launches",
+    "longest_us",
+    "ungated_graph_us",
+    "gpu",
+    "driver",
+    "torch",
+    "sluice",
+    "date",
+    "note",
+    "error",
 )
 
 
@@ -61,8 +89,9 @@ class Rows:
         with self.file.open(newline="") as text:
             reader = csv.DictReader(text)
             if tuple(reader.fieldnames or ()) != _FIELDS:
-                raise usage_error(f"{self.file} has other columns than this version writes; name "
-                                  "another folder with --out")
+                raise usage_error(
+                    f"{self.file} has other columns than this version writes; name another folder with --out"
+                )
             for row in reader:
                 if None not in row.values() and None not in row:  # else the write was cut off
                     self._keep(row)

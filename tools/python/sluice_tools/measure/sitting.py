@@ -43,8 +43,9 @@ class Sitting:
     `limit_s`: begins no cell that would end later. `machine`: columns that every row gets.
     """
 
-    def __init__(self, command: str, rows: Rows, groups: list[Group], limit_s: float | None = None,
-                 machine: dict | None = None):
+    def __init__(
+        self, command: str, rows: Rows, groups: list[Group], limit_s: float | None = None, machine: dict | None = None
+    ):
         self._command = command
         self._rows = rows
         self._groups = groups
@@ -64,8 +65,7 @@ class Sitting:
 
     def run(self) -> Outcome:
         if len(self._todo) < len(self._cells):
-            self._say(f"{len(self._cells) - len(self._todo)} of {len(self._cells)} cells are measured "
-                      "already")
+            self._say(f"{len(self._cells) - len(self._todo)} of {len(self._cells)} cells are measured already")
         interrupted = False
         try:
             for group in self._groups:

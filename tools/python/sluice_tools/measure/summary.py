@@ -105,8 +105,11 @@ def _active_share(row: dict, rows: list) -> float | None:
 
 def _reference(row: dict, rows: list, cell: str, figure) -> float | None:
     """The figure of the cell `cell`: of the same repeat, else the median over the repeats."""
-    same = [other for other in rows if other["cell"] == cell and
-            all(other[name] == row[name] for name in ("subject", "mode", "role"))]
+    same = [
+        other
+        for other in rows
+        if other["cell"] == cell and all(other[name] == row[name] for name in ("subject", "mode", "role"))
+    ]
     same = [other for other in same if other["repeat"] == row["repeat"]] or same
     return middle([value for other in same if (value := figure(other)) is not None])
 
@@ -119,9 +122,14 @@ def one_line(measured: list, rows: list) -> str:
         if row["role"] == CRITICAL:
             _add_critical(entry, row, rows)
             last = "p99" if entry.ms["p99"] else "max"
-            parts.append(f"critical: {entry.fewest_jobs} jobs" + "".join(
-                f", {name} {value[0]:.3g} ms{times(entry.x[name])}"
-                for name in ("p50", last) if (value := entry.ms[name])))
+            parts.append(
+                f"critical: {entry.fewest_jobs} jobs"
+                + "".join(
+                    f", {name} {value[0]:.3g} ms{times(entry.x[name])}"
+                    for name in ("p50", last)
+                    if (value := entry.ms[name])
+                )
+            )
         elif row["role"] == BEST_EFFORT:
             _add_best_effort(entry, row, rows)
             if entry.share and row["cell"] != BEST_EFFORT_ALONE:

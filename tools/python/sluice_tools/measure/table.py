@@ -14,10 +14,10 @@ _LEFT = 1  # columns that are aligned to the left
 LEGEND = (
     "Latency is that of the critical client's jobs. best effort: speed of the best-effort client, "
     "against its own alone; of ideal: against the share of time that critical jobs leave it (more than "
-    "100 %: it also ran during critical jobs).")
+    "100 %: it also ran during critical jobs)."
+)
 _SPREAD = "Median over the repeats [least-greatest]."
-_FEW = (f"max: fewer than {ENOUGH_FOR_P99} jobs are too few for a p99, so the slowest job stands in "
-        "its place.")
+_FEW = f"max: fewer than {ENOUGH_FOR_P99} jobs are too few for a p99, so the slowest job stands in its place."
 _DROPPED = "†: the critical client did not keep up, and so many of its jobs were dropped."
 
 
@@ -64,8 +64,16 @@ def cells(entry: Entry) -> tuple:
     together = entry.together
     name = entry.cell + (f" † {entry.dropped}" if entry.dropped else "")
     share = _percent(entry.share) if together else "100 %" if entry.cell == BEST_EFFORT_ALONE else "-"
-    return (name, _jobs(entry), _ms(entry.ms["p50"]), _x(entry.x["p50"]), tail, _x(entry.x[last]),
-            share, _percent(entry.of_ideal) if together else "-")
+    return (
+        name,
+        _jobs(entry),
+        _ms(entry.ms["p50"]),
+        _x(entry.x["p50"]),
+        tail,
+        _x(entry.x[last]),
+        share,
+        _percent(entry.of_ideal) if together else "-",
+    )
 
 
 def blocks(entries: list[Entry]) -> list:
@@ -74,8 +82,7 @@ def blocks(entries: list[Entry]) -> list:
     blocks: dict[tuple, list] = {}
     for entry in entries:
         blocks.setdefault((entry.subject, entry.mode), []).append(entry)
-    return [(key, sorted(block, key=lambda entry: order.get(entry.cell, 2)))
-            for key, block in blocks.items()]
+    return [(key, sorted(block, key=lambda entry: order.get(entry.cell, 2))) for key, block in blocks.items()]
 
 
 def notes(entries: list[Entry]) -> list[str]:
@@ -92,8 +99,12 @@ def notes(entries: list[Entry]) -> list[str]:
 
 def failures(errors: list) -> list[str]:
     """A sentence per cell that failed; errors: its rows."""
-    return [f"Not measured: {row['cell']}" + (f" ({_title((row['subject'], row['mode']))})"
-            if row["subject"] else "") + f": {row['error']}" for row in errors]
+    return [
+        f"Not measured: {row['cell']}"
+        + (f" ({_title((row['subject'], row['mode']))})" if row["subject"] else "")
+        + f": {row['error']}"
+        for row in errors
+    ]
 
 
 def _title(key: tuple) -> str:
@@ -108,7 +119,7 @@ def text(entries: list[Entry]) -> str:
         drawn = _columns(rows)
         for column in _RANGES:
             if max(map(len, drawn)) > _COLUMNS:
-                rows = [(*row[:column], _RANGE.sub("", row[column]), *row[column + 1:]) for row in rows]
+                rows = [(*row[:column], _RANGE.sub("", row[column]), *row[column + 1 :]) for row in rows]
                 drawn = _columns(rows)
         lines += [*filter(None, [_title(key)]), *drawn, ""]
     return "\n".join(lines)
@@ -117,14 +128,21 @@ def text(entries: list[Entry]) -> str:
 def _columns(rows: list[tuple]) -> list[str]:
     kept = [column for column in range(len(HEAD)) if any(row[column] != "-" for row in rows[1:])]
     widths = [max(len(row[column]) for row in rows) for column in kept]
-    return ["  ".join(row[column].ljust(width) if column < _LEFT else row[column].rjust(width)
-                      for column, width in zip(kept, widths)).rstrip() for row in rows]
+    return [
+        "  ".join(
+            row[column].ljust(width) if column < _LEFT else row[column].rjust(width)
+            for column, width in zip(kept, widths)
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def wrapped(lines: list[str]) -> str:
     """Lines for a terminal: sentences are broken at 100 columns, tables are left as they are."""
-    return "\n".join("\n".join(textwrap.wrap(line, _COLUMNS)) if len(line) > _COLUMNS and "\n" not in line
-                     else line for line in lines)
+    return "\n".join(
+        "\n".join(textwrap.wrap(line, _COLUMNS)) if len(line) > _COLUMNS and "\n" not in line else line
+        for line in lines
+    )
 
 
 def markdown(entries: list[Entry]) -> str:

@@ -60,8 +60,10 @@ def judge(bare: Entry, entry: Entry) -> str:
     """How `entry` compares with `bare`, in which nothing is gated."""
     fewest = min(bare.fewest_jobs, entry.fewest_jobs)
     if fewest < ENOUGH_TO_JUDGE:
-        return (f"Too few critical jobs to judge {entry.cell} ({fewest}; at least {ENOUGH_TO_JUDGE} "
-                "in each cell): measure for longer.")
+        return (
+            f"Too few critical jobs to judge {entry.cell} ({fewest}; at least {ENOUGH_TO_JUDGE} "
+            "in each cell): measure for longer."
+        )
     figure = latency_figure(bare, entry)
     before, after = bare.ms[figure], entry.ms[figure]
     latency = _differs(after, before, _SAME_LATENCY)
@@ -69,15 +71,14 @@ def judge(bare: Entry, entry: Entry) -> str:
     alone = f" ({middle(entry.x[figure]):.2f} × alone)" if entry.x[figure] else ""
     text = f"Under {entry.cell} the critical {figure} "
     if latency:
-        text += (f"{'falls' if latency < 0 else 'RISES'} from {_ms(middle(before))} to "
-                 f"{_ms(middle(after))}{alone}")
+        text += f"{'falls' if latency < 0 else 'RISES'} from {_ms(middle(before))} to {_ms(middle(after))}{alone}"
     else:
         text += f"stays at {_ms(middle(after))}{alone}, within the spread"
     if entry.share and bare.share:
         now, then = (f"{100 * middle(values):.0f} %" for values in (entry.share, bare.share))
-        text += (f"; best effort keeps {now} of its own speed" +
-                 (f", {'less' if speed < 0 else 'more'} than the {then} without gating" if speed else
-                  ", as without gating"))
+        text += f"; best effort keeps {now} of its own speed" + (
+            f", {'less' if speed < 0 else 'more'} than the {then} without gating" if speed else ", as without gating"
+        )
     worse = latency > 0 or (latency == 0 and speed < 0)
     return text + (". Gating does not pay here: use policy none." if worse else ".")
 
@@ -105,14 +106,15 @@ def choose_spacing(entries: list[Entry], target: Target | None, bare: Entry | No
             return f"No cell has enough jobs for a {target.figure}: measure for longer."
         if not kept:
             nearest = min(known, key=lambda entry: middle(target.values(entry)))
-            return (f"No measured T keeps {target.text()}; {nearest.cell} comes nearest. Announce jobs, "
-                    "or make the best-effort kernels shorter.")
+            return (
+                f"No measured T keeps {target.text()}; {nearest.cell} comes nearest. Announce jobs, "
+                "or make the best-effort kernels shorter."
+            )
         return f"For {target.text()}: T = {spacing_us(kept[-1])} us{_kept(kept[-1])}."
     figure = latency_figure(*spaced)
     best = min(spaced, key=lambda entry: middle(entry.ms[figure]))
     equal = [entry for entry in spaced if _differs(entry.ms[figure], best.ms[figure], 0.05) <= 0]
-    return (f"T = {spacing_us(equal[-1])} us is the largest measured T at the lowest {figure}"
-            f"{_kept(equal[-1])}.")
+    return f"T = {spacing_us(equal[-1])} us is the largest measured T at the lowest {figure}{_kept(equal[-1])}."
 
 
 def _kept(entry: Entry) -> str:

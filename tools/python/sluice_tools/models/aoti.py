@@ -52,12 +52,7 @@ def describe(model_input: list[int], dtype: torch.dtype, batch: int, device: str
 
 
 def save(
-    model: Model,
-    dtype: torch.dtype,
-    batch: int,
-    device: str,
-    folder: Path,
-    note: Callable[[str], None],
+    model: Model, dtype: torch.dtype, batch: int, device: str, folder: Path, note: Callable[[str], None]
 ) -> list[dict]:
     """Compiles the model into `folder`; returns the variant."""
     variant = describe(model.input, dtype, batch, device)

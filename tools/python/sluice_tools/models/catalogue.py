@@ -49,9 +49,7 @@ def task_of(name: str) -> str:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f", did you mean '{near[0]}'?" if near else ""
-        raise usage_error(
-            f"unknown model '{name}'{hint}; sluice models list --available names them all"
-        )
+        raise usage_error(f"unknown model '{name}'{hint}; sluice models list --available names them all")
     return known[name]
 
 
@@ -110,10 +108,7 @@ def _require_fit(model: Model, state: dict, path: Path) -> None:
         problem = f"'{unexpected[0]}' is unexpected{_and_more(unexpected)}"
     elif wrong:
         found = list(getattr(state[wrong[0]], "shape", ()))
-        problem = (
-            f"'{wrong[0]}' is {found} where the model has {list(own[wrong[0]].shape)}"
-            f"{_and_more(wrong)}"
-        )
+        problem = f"'{wrong[0]}' is {found} where the model has {list(own[wrong[0]].shape)}{_and_more(wrong)}"
     if problem:
         raise usage_error(f"{path} does not fit {model.name}: {problem}; is it of another model?")
     if absent := [k for k in own if k not in state]:

@@ -9,12 +9,7 @@ from pathlib import Path
 
 from sluice_tools.command import run_command
 from sluice_tools.models import report
-from sluice_tools.errors import (
-    EXIT_FINE,
-    Parser,
-    run_error,
-    usage_error,
-)
+from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
 from sluice_tools.models.store import Store, default_store
 
 _EXAMPLES = """\
@@ -46,9 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_export(commands)
     listing = commands.add_parser("list", help="the models in the store")
-    listing.add_argument(
-        "--available", action="store_true", help="instead, the names that export knows"
-    )
+    listing.add_argument("--available", action="store_true", help="instead, the names that export knows")
     show = commands.add_parser("show", help="everything about one model in the store")
     show.add_argument("name", metavar="NAME")
     for command in commands.choices.values():
@@ -71,23 +64,47 @@ def _add_export(commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = export.add_argument
-    add("names", metavar="NAME", nargs="+",
-        help="a torchvision model by its registry name, or bert_large, bert_base, bert_tiny")
-    add("--format", choices=("torchscript", "aoti"), default="torchscript",
-        help="torchscript (default): any batch, any device; aoti: compiled for one of each")
+    add(
+        "names",
+        metavar="NAME",
+        nargs="+",
+        help="a torchvision model by its registry name, or bert_large, bert_base, bert_tiny",
+    )
+    add(
+        "--format",
+        choices=("torchscript", "aoti"),
+        default="torchscript",
+        help="torchscript (default): any batch, any device; aoti: compiled for one of each",
+    )
     add("--batch", type=_whole(1, 65536), metavar="N", help="batch of an aoti package (default 1)")
-    add("--device", choices=("cuda", "cpu"),
-        help="device of an aoti package (default: cuda where there is a GPU)")
+    add("--device", choices=("cuda", "cpu"), help="device of an aoti package (default: cuda where there is a GPU)")
     add("--weights", type=Path, metavar="FILE", help="a saved state_dict of the model")
     add("--seed", type=_whole(0, 2**31 - 1), metavar="N", help="of random weights (default 0)")
-    add("--size", type=_whole(1, 16384), nargs=2, metavar=("H", "W"),
-        help="input size of a classification or segmentation model (default: its usual one)")
-    add("--sequence", type=_whole(1, 512), metavar="S", default=128,
-        help="input length of a text model, in tokens (default 128)")
-    add("--dtype", choices=("float32", "bfloat16", "float16"), default="float32",
-        help="of weights and computation (default float32)")
-    add("--force", action="store_true",
-        help="export again what is there; replace a model of other weights or another torch")
+    add(
+        "--size",
+        type=_whole(1, 16384),
+        nargs=2,
+        metavar=("H", "W"),
+        help="input size of a classification or segmentation model (default: its usual one)",
+    )
+    add(
+        "--sequence",
+        type=_whole(1, 512),
+        metavar="S",
+        default=128,
+        help="input length of a text model, in tokens (default 128)",
+    )
+    add(
+        "--dtype",
+        choices=("float32", "bfloat16", "float16"),
+        default="float32",
+        help="of weights and computation (default float32)",
+    )
+    add(
+        "--force",
+        action="store_true",
+        help="export again what is there; replace a model of other weights or another torch",
+    )
 
 
 def _import_torch():
@@ -109,9 +126,7 @@ def _export(args, store: Store) -> None:
         raise usage_error("--weights and --seed exclude each other")
     if args.format == "torchscript" and (args.batch or args.device):
         option = "--batch" if args.batch else "--device"
-        raise usage_error(
-            f"{option} is for --format aoti: a torchscript file takes any batch on any device"
-        )
+        raise usage_error(f"{option} is for --format aoti: a torchscript file takes any batch on any device")
     _import_torch()
     from sluice_tools.models import export
 
@@ -149,9 +164,7 @@ def _list(args, store: Store) -> None:
 
 def _show(args, store: Store) -> None:
     if store.read(args.name) is None:
-        raise usage_error(
-            f"no model '{args.name}' in {store.folder}; sluice models export {args.name} makes it"
-        )
+        raise usage_error(f"no model '{args.name}' in {store.folder}; sluice models export {args.name} makes it")
     report.print_model(store, args.name, args.json)
 
 

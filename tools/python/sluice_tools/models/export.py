@@ -41,9 +41,7 @@ def require_possible(names: list[str], request: Request) -> None:
         if request.format == "aoti":
             aoti.require_possible(task, name, request.aoti_device)
         if task == "detection" and request.dtype != "float32":
-            raise usage_error(
-                f"{name} is a detection model: its boxes need float32, not {request.dtype}"
-            )
+            raise usage_error(f"{name} is a detection model: its boxes need float32, not {request.dtype}")
         if task in ("detection", "text") and request.size:
             hint = "it takes any size" if task == "detection" else "it takes --sequence"
             raise usage_error(f"--size means nothing to {name}: {hint}")
@@ -95,9 +93,7 @@ def _convert(model: catalogue.Model, request: Request, work: Path, note: Progres
     if request.format == "torchscript":
         return torchscript.save(model, request.torch_dtype, work, note)
     with torch.inference_mode(False), torch.no_grad():  # torch.export takes no inference tensors
-        return aoti.save(
-            model, request.torch_dtype, request.batch, request.aoti_device, work, note
-        )
+        return aoti.save(model, request.torch_dtype, request.batch, request.aoti_device, work, note)
 
 
 def _begins_anew(described: dict, request: Request, store: Store) -> bool:
@@ -139,9 +135,7 @@ def _variants_there(model: catalogue.Model, request: Request, store: Store) -> l
     if old is None:
         return []
     if request.format == "aoti":
-        wanted = aoti.describe(
-            model.input, request.torch_dtype, request.batch, request.aoti_device
-        )
+        wanted = aoti.describe(model.input, request.torch_dtype, request.batch, request.aoti_device)
         found = [v for v in old["variants"] if variant_key(v) == variant_key(wanted)]
     else:
         found = [
@@ -157,13 +151,5 @@ def _variants_there(model: catalogue.Model, request: Request, store: Store) -> l
 
 def _result(described: dict, variants: list, store: Store, seconds: float, exported: bool) -> dict:
     folder = store.model_folder(described["name"])
-    files = [
-        {**variant, "bytes": (folder / variant["file"]).stat().st_size} for variant in variants
-    ]
-    return {
-        **described,
-        "folder": str(folder),
-        "exported": exported,
-        "seconds": round(seconds, 1),
-        "variants": files,
-    }
+    files = [{**variant, "bytes": (folder / variant["file"]).stat().st_size} for variant in variants]
+    return {**described, "folder": str(folder), "exported": exported, "seconds": round(seconds, 1), "variants": files}

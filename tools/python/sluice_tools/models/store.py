@@ -73,8 +73,7 @@ class Store:
             tempfile.TemporaryFile(dir=self.folder).close()
         except OSError as error:
             raise run_error(
-                f"cannot write to the store {self.folder}: {error.strerror}; "
-                "name another with --store or SLUICE_MODELS"
+                f"cannot write to the store {self.folder}: {error.strerror}; name another with --store or SLUICE_MODELS"
             )
 
     @contextlib.contextmanager

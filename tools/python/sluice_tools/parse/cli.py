@@ -20,17 +20,32 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice parse",
         description="Split a kernel trace by model: a table per model, counts and medians, queue "
-                    "depth and delays, completion times, as CSV and as pictures (docs/traces.md).",
-        epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN",
-                        help="folder of a run with a trace, in place of -f")
-    parser.add_argument("-f", "--file", type=Path, metavar="CSV",
-                        help="what `nsys stats -r kernexectrace --format csv` or `sluice trace --csv` "
-                             "wrote; or the folder of a run")
-    parser.add_argument("-p", "--pids", type=Path, metavar="JSON",
-                        help="models_pid.json (default: the one beside the CSV, else in this folder)")
-    parser.add_argument("--out", type=Path, default=Path(), metavar="DIR",
-                        help="where the folder NAME_YYYYmmddHHMMSS is made (default: here)")
+        "depth and delays, completion times, as CSV and as pictures (docs/traces.md).",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of a run with a trace, in place of -f")
+    parser.add_argument(
+        "-f",
+        "--file",
+        type=Path,
+        metavar="CSV",
+        help="what `nsys stats -r kernexectrace --format csv` or `sluice trace --csv` wrote; or the folder of a run",
+    )
+    parser.add_argument(
+        "-p",
+        "--pids",
+        type=Path,
+        metavar="JSON",
+        help="models_pid.json (default: the one beside the CSV, else in this folder)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="where the folder NAME_YYYYmmddHHMMSS is made (default: here)",
+    )
     parser.add_argument("--no-pictures", action="store_true", help="tables only")
     parser.add_argument("--json", action="store_true", help="print one line of JSON for scripts")
     return parser
@@ -38,13 +53,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _print_table(result: dict) -> None:
     mark = ", simulated" if result["simulated"] else ""
-    print(f"{'MODEL':<36} {'KERNELS':>9} {'MEDIAN us':>10} {'DELAY p50':>10} {'p99 us':>10} "
-          f"{'DEPTH':>7} {'max':>6}")
+    print(f"{'MODEL':<36} {'KERNELS':>9} {'MEDIAN us':>10} {'DELAY p50':>10} {'p99 us':>10} {'DEPTH':>7} {'max':>6}")
     for m in result["models"]:
-        print(f"{m['model'] + '_' + str(m['pid']):<36} {m['kernels']:>9} "
-              f"{m['median_kernel_ns'] / 1e3:>10.2f} {m['queue_delay_p50_ns'] / 1e3:>10.1f} "
-              f"{m['queue_delay_p99_ns'] / 1e3:>10.1f} {m['queue_depth_mean']:>7.1f} "
-              f"{m['queue_depth_max']:>6}")
+        print(
+            f"{m['model'] + '_' + str(m['pid']):<36} {m['kernels']:>9} "
+            f"{m['median_kernel_ns'] / 1e3:>10.2f} {m['queue_delay_p50_ns'] / 1e3:>10.1f} "
+            f"{m['queue_delay_p99_ns'] / 1e3:>10.1f} {m['queue_depth_mean']:>7.1f} "
+            f"{m['queue_depth_max']:>6}"
+        )
     print(f"written{mark}: {result['folder']}")
 
 

@@ -12,8 +12,9 @@ _GROUPS = 4
 _DIGITS = 4 * _GROUPS
 _TEXTS = np.array([list(f"{i:04d}".encode()) for i in range(_GROUP)], np.uint8).view(np.uint32)[:, 0]
 _POWERS = 10 ** np.arange(1, _DIGITS, dtype=np.int64)
-_KEPT = np.array([[0] * (_DIGITS - 1 - more) + [1] * (more + 2) + [0] * 3
-                  for more in range(_DIGITS)], np.uint8).view(np.uint32)
+_KEPT = np.array([[0] * (_DIGITS - 1 - more) + [1] * (more + 2) + [0] * 3 for more in range(_DIGITS)], np.uint8).view(
+    np.uint32
+)
 _COMMA, _NEWLINE = np.frombuffer(b",   \n   ", np.uint32)
 _BLOCK_ROWS = 8192  # fits into the cache
 
@@ -40,5 +41,4 @@ def csv_rows(columns: list[np.ndarray]) -> bytes:
         return b""
     if any(c.min() < 0 or c.max() >= 10**_DIGITS for c in columns):
         return pd.DataFrame(dict(enumerate(columns))).to_csv(header=False, index=False).encode()
-    return b"".join(_block([c[at:at + _BLOCK_ROWS] for c in columns])
-                    for at in range(0, rows, _BLOCK_ROWS))
+    return b"".join(_block([c[at : at + _BLOCK_ROWS] for c in columns]) for at in range(0, rows, _BLOCK_ROWS))

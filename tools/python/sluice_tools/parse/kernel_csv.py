@@ -17,8 +17,17 @@ from sluice_tools.parse.numbers import decimal_sign, to_numbers
 
 CHUNK_ROWS = 500_000
 NEEDED = ("API Start", "API Dur", "Kernel Start", "Kernel Dur", "PID")
-_KNOWN = NEEDED + ("Queue Start", "Queue Dur", "Total Dur", "TID", "DevId", "API Function",
-                   "GridXYZ", "BlockXYZ", "Kernel Name")
+_KNOWN = NEEDED + (
+    "Queue Start",
+    "Queue Dur",
+    "Total Dur",
+    "TID",
+    "DevId",
+    "API Function",
+    "GridXYZ",
+    "BlockXYZ",
+    "Kernel Name",
+)
 _UNITS_NS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "sec": 1e9}
 _HEAD = re.compile(r"(.*?)\s*(?:\((\w+)\))?")
 # nsys prints what it does before the table, where its output was redirected.
@@ -42,14 +51,16 @@ class Layout:
         missing = [name for name in NEEDED if name not in self.positions]
         if missing:
             raise usage_error(
-                f"{path} has no column '{missing[0]}'" +
-                (f" (nor {', '.join(missing[1:])})" if missing[1:] else "") +
-                "; it should be what `nsys stats -r kernexectrace --format csv` writes")
+                f"{path} has no column '{missing[0]}'"
+                + (f" (nor {', '.join(missing[1:])})" if missing[1:] else "")
+                + "; it should be what `nsys stats -r kernexectrace --format csv` writes"
+            )
 
     @staticmethod
     def heads_in(line: str, sep: str) -> int:
-        heads = {re.sub(r"\s*\(\w+\)$", "", h.strip().strip('"')).lower()
-                 for h in line.strip().lstrip("\ufeff").split(sep)}
+        heads = {
+            re.sub(r"\s*\(\w+\)$", "", h.strip().strip('"')).lower() for h in line.strip().lstrip("\ufeff").split(sep)
+        }
         return len(heads & {name.lower() for name in _KNOWN})
 
 
@@ -84,8 +95,10 @@ class KernelCsv:
                 found, sep = max((Layout.heads_in(line, sep), sep) for sep in ",;\t")
                 if found >= 3:
                     return Layout(self.path, line, sep), number
-        raise usage_error(f"{self.path} has no line with the heads of its columns (API Start (ns), "
-                          "...); it should be what `nsys stats -r kernexectrace --format csv` writes")
+        raise usage_error(
+            f"{self.path} has no line with the heads of its columns (API Start (ns), "
+            "...); it should be what `nsys stats -r kernexectrace --format csv` writes"
+        )
 
     @property
     def rows_about(self) -> int:
@@ -109,9 +122,9 @@ class KernelCsv:
         decimals = None
         for texts in self._read(str, rows, on_bad_lines="skip", keep_default_na=False):
             texts = texts.fillna("")
-            decimals = decimals or {name: decimal_sign(texts.loc[texts[name] != "", name],
-                                                       self.layout.units[name] == 1)
-                                    for name in NEEDED}
+            decimals = decimals or {
+                name: decimal_sign(texts.loc[texts[name] != "", name], self.layout.units[name] == 1) for name in NEEDED
+            }
             yield self._numbers(texts, decimals)
 
     def _read(self, kind, skipped_rows: int, **options) -> Iterator[pd.DataFrame]:
@@ -122,11 +135,20 @@ class KernelCsv:
             # By its path: pandas reads an open file slower. Columns after the last one needed may be
             # more or fewer: names of kernels have commas.
             with pd.read_csv(
-                    self.path, sep=self.layout.sep, header=None, usecols=places, index_col=False,
-                    names=names, dtype=dict.fromkeys((names[place] for place in places), kind),
-                    skiprows=self._head_lines + skipped_rows,
-                    encoding=self._encoding, encoding_errors="replace", engine="c",
-                    chunksize=CHUNK_ROWS, **options) as reader:
+                self.path,
+                sep=self.layout.sep,
+                header=None,
+                usecols=places,
+                index_col=False,
+                names=names,
+                dtype=dict.fromkeys((names[place] for place in places), kind),
+                skiprows=self._head_lines + skipped_rows,
+                encoding=self._encoding,
+                encoding_errors="replace",
+                engine="c",
+                chunksize=CHUNK_ROWS,
+                **options,
+            ) as reader:
                 for frame in reader:
                     yield frame.set_axis(order, axis=1)[list(NEEDED)]
         except pd.errors.EmptyDataError:
@@ -137,8 +159,9 @@ class KernelCsv:
             raise run_error(f"{self.path} is no CSV: {str(error).strip()}")
 
     def _numbers(self, texts: pd.DataFrame, decimals: dict[str, str]) -> pd.DataFrame:
-        numbers = pd.DataFrame({name: to_numbers(texts[name], decimals[name]) * self.layout.units[name]
-                                for name in NEEDED})
+        numbers = pd.DataFrame(
+            {name: to_numbers(texts[name], decimals[name]) * self.layout.units[name] for name in NEEDED}
+        )
         whole = numbers.notna().all(axis=1)
         # A blank line is no row.
         self.rows_left_out += int((~whole & (texts != "").any(axis=1)).sum())

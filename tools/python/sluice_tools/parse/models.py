@@ -38,7 +38,8 @@ class Model:
 
     def add(self, rows: pd.DataFrame) -> None:
         issue, api, start, duration = (
-            rows[name].to_numpy() for name in ("API Start", "API Dur", "Kernel Start", "Kernel Dur"))
+            rows[name].to_numpy() for name in ("API Start", "API Dur", "Kernel Start", "Kernel Dur")
+        )
         issued, end = issue + api, start + duration
         # The GPU may begin before the call has returned.
         delay = np.maximum(start - issued, 0)

@@ -22,8 +22,7 @@ def decimal_sign(texts: pd.Series, whole: bool) -> str:
     for sign, other in ((",", "."), (".", ",")):
         having = texts[texts.str.contains(sign, regex=False)]
         if len(having):
-            grouped = having.str.count(re.escape(sign)).max() > 1 or (
-                whole and _is_grouped(having, sign))
+            grouped = having.str.count(re.escape(sign)).max() > 1 or (whole and _is_grouped(having, sign))
             return other if grouped else sign
     return "."
 

@@ -30,8 +30,12 @@ def _make_folder(out: Path, name: str) -> Path:
 
 
 def _write_summary(models: list[Model], path: Path) -> None:
-    lines = ["NumKernels:", *(f"{m.label} {m.count}" for m in models), "MedianKernelDur:",
-             *(f"{m.label} {m.durations.percentile(50)}" for m in models)]
+    lines = [
+        "NumKernels:",
+        *(f"{m.label} {m.count}" for m in models),
+        "MedianKernelDur:",
+        *(f"{m.label} {m.durations.percentile(50)}" for m in models),
+    ]
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -45,19 +49,21 @@ def _write_frames(frames: list[tuple[str, int, pd.DataFrame]], path: Path) -> No
         frame = frame.copy()
         frame.insert(0, "Model", name)
         frame.insert(1, "Pid", pid)
-        frame.to_csv(path, mode="a" if index else "w", header=not index, index=False,
-                     lineterminator="\n")
+        frame.to_csv(path, mode="a" if index else "w", header=not index, index=False, lineterminator="\n")
 
 
 def _figures(model: Model, depth: pd.DataFrame, jobs: pd.DataFrame | None) -> dict:
     width = (depth["BinEnd"] - depth["BinStart"]).to_numpy()
     figures = {
-        "model": model.name, "pid": model.pid, "kernels": model.count,
+        "model": model.name,
+        "pid": model.pid,
+        "kernels": model.count,
         "median_kernel_ns": model.durations.percentile(50),
         "queue_delay_p50_ns": model.delays.percentile(50),
         "queue_delay_p99_ns": model.delays.percentile(99),
         "queue_depth_mean": round(float(np.average(depth["MeanDepth"], weights=width)), 6),
-        "queue_depth_max": int(depth["MaxDepth"].max())}
+        "queue_depth_max": int(depth["MaxDepth"].max()),
+    }
     if jobs is not None and len(jobs):
         jct = np.percentile(jobs["JCT"], [50, 99])
         figures |= {"jobs": len(jobs), "jct_p50_ms": float(jct[0]), "jct_p99_ms": float(jct[1])}
@@ -89,8 +95,7 @@ def _fill(folder: Path, source: Source, path: Path, with_pictures: bool) -> dict
     _write_summary(found, folder / "summary.log")
     depths = _depths(found)
     _write_frames([(m.name, m.pid, d) for m, d in zip(found, depths)], folder / "queue_depth.csv")
-    jobs = {pid: frame for pid, frame in job_logs.find_jobs(source.models, source.near).items()
-            if len(frame)}
+    jobs = {pid: frame for pid, frame in job_logs.find_jobs(source.models, source.near).items() if len(frame)}
     names = dict((pid, name) for name, pid in source.models)
     if jobs:
         _write_frames([(names[pid], pid, frame) for pid, frame in jobs.items()], folder / "jct.csv")
@@ -99,13 +104,16 @@ def _fill(folder: Path, source: Source, path: Path, with_pictures: bool) -> dict
 
         note = ", simulated" if source.simulated else ""
         pictures.kernel_durations(found, note, folder / "cdf.png")
-        pictures.queue_depths({m.label: d for m, d in zip(found, depths)}, note,
-                              folder / "queue_depth.png")
+        pictures.queue_depths({m.label: d for m, d in zip(found, depths)}, note, folder / "queue_depth.png")
         pictures.queue_delays(found, note, folder / "queue_delay.png")
         if jobs:
-            pictures.completion_times({f"{names[pid]}_{pid}": frame for pid, frame in jobs.items()},
-                                      note, folder / "jct.png")
-    return {"folder": str(folder), "simulated": source.simulated,
-            "models": [_figures(m, d, jobs.get(m.pid)) for m, d in zip(found, depths)],
-            "unknown_pids": {str(pid): count for pid, count in models.unknown().items()},
-            "rows_left_out": source.rows_left_out}
+            pictures.completion_times(
+                {f"{names[pid]}_{pid}": frame for pid, frame in jobs.items()}, note, folder / "jct.png"
+            )
+    return {
+        "folder": str(folder),
+        "simulated": source.simulated,
+        "models": [_figures(m, d, jobs.get(m.pid)) for m, d in zip(found, depths)],
+        "unknown_pids": {str(pid): count for pid, count in models.unknown().items()},
+        "rows_left_out": source.rows_left_out,
+    }

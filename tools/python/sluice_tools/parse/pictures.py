@@ -22,8 +22,9 @@ def _save(figure, path: Path) -> None:
 
 def _panels(models: list, title: str, y: str, x: str = "time (s)"):
     """One above the other, one for each model, on one time axis."""
-    figure, axes = pyplot.subplots(len(models), 1, sharex=True, squeeze=False, layout="constrained",
-                                   figsize=(10, 1 + 2.2 * len(models)))
+    figure, axes = pyplot.subplots(
+        len(models), 1, sharex=True, squeeze=False, layout="constrained", figsize=(10, 1 + 2.2 * len(models))
+    )
     figure.suptitle(title)
     for axis, model in zip(axes[:, 0], models):
         axis.set_title(model, fontsize="medium", loc="left")
@@ -49,8 +50,9 @@ def kernel_durations(models: list[Model], note: str, path: Path) -> None:
 
 
 def queue_depths(depths: dict[str, pd.DataFrame], note: str, path: Path) -> None:
-    figure, axes = _panels(list(depths), "Queue depth: launches issued minus kernels ended",
-                           "kernels", f"time (s{note})")
+    figure, axes = _panels(
+        list(depths), "Queue depth: launches issued minus kernels ended", "kernels", f"time (s{note})"
+    )
     for axis, depth in zip(axes, depths.values()):
         at = depth["BinStart"] / 1e9
         axis.fill_between(at, depth["MaxDepth"], step="post", alpha=0.3, label="highest")
@@ -76,9 +78,12 @@ def _longest(model: Model) -> tuple[np.ndarray, np.ndarray]:
 
 def queue_delays(models: list[Model], note: str, path: Path) -> None:
     """Each dot the longest delay of its share of the kernels: thinning must not lose the worst."""
-    figure, axes = _panels([model.label for model in models],
-                           "Queueing delay: from the end of the launch call to the kernel's begin",
-                           f"delay (ms{note})", f"time of issue (s{note})")
+    figure, axes = _panels(
+        [model.label for model in models],
+        "Queueing delay: from the end of the launch call to the kernel's begin",
+        f"delay (ms{note})",
+        f"time of issue (s{note})",
+    )
     for axis, model in zip(axes, models):
         issue, delay = _longest(model)
         axis.plot(issue / 1e9, delay / 1e6, ".", markersize=2)
@@ -87,14 +92,17 @@ def queue_delays(models: list[Model], note: str, path: Path) -> None:
 
 
 def completion_times(jobs: dict[str, pd.DataFrame], note: str, path: Path) -> None:
-    figure, axes = _panels(list(jobs), "Job completion time, at the time of arrival",
-                           f"JCT (ms{note})", "time (s of CLOCK_REALTIME since the first arrival)")
+    figure, axes = _panels(
+        list(jobs),
+        "Job completion time, at the time of arrival",
+        f"JCT (ms{note})",
+        "time (s of CLOCK_REALTIME since the first arrival)",
+    )
     zero = min(frame["Arrival"].min() for frame in jobs.values())
     for axis, frame in zip(axes, jobs.values()):
         arrival = (frame["Arrival"] - zero) / 1e9
         axis.plot(arrival, frame["JCT"], ".-", linewidth=0.6, markersize=4)
         # Arrivals as bars at the foot.
-        axis.vlines(arrival, 0, 0.04, transform=axis.get_xaxis_transform(), linewidth=0.8,
-                    color="black")
+        axis.vlines(arrival, 0, 0.04, transform=axis.get_xaxis_transform(), linewidth=0.8, color="black")
         axis.set_ylim(bottom=0)
     _save(figure, path)

@@ -27,6 +27,11 @@ def queue_depth(kernels: Depth, begin_ns: int, end_ns: int, bins: int = BINS) ->
         np.maximum.at(behind_launch, bin_of, depths[launches])
         time, depth, integral = since[-1], held[-1], integrals[-1]
     # The depth is highest behind a launch, or where a bin begins.
-    return pd.DataFrame({"BinStart": edges[:-1], "BinEnd": edges[1:],
-                         "MeanDepth": np.maximum(np.diff(area) / np.diff(edges), 0).round(6),
-                         "MaxDepth": np.maximum(level, behind_launch)[:-1]})
+    return pd.DataFrame(
+        {
+            "BinStart": edges[:-1],
+            "BinEnd": edges[1:],
+            "MeanDepth": np.maximum(np.diff(area) / np.diff(edges), 0).round(6),
+            "MaxDepth": np.maximum(level, behind_launch)[:-1],
+        }
+    )

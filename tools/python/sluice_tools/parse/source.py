@@ -12,6 +12,7 @@ from sluice_tools.progress import counted
 from sluice_tools.trace.kernel_table import require_executions, sorted_rows
 from sluice_tools.trace.reader import Run, read_models_pid, read_run
 
+
 class Source:
     """Where kernels come from, and the logs of their models."""
 
@@ -45,10 +46,17 @@ class Source:
         if self._run is not None:
             for client in require_executions(self._run):
                 for rows in sorted_rows([client], self._run.begin_ns):
-                    models.add(pd.DataFrame({
-                        "API Start": rows["start"], "API Dur": rows["api"],
-                        "Kernel Start": rows["kernel_start"], "Kernel Dur": rows["kernel"],
-                        "PID": np.int64(client.pid)}))
+                    models.add(
+                        pd.DataFrame(
+                            {
+                                "API Start": rows["start"],
+                                "API Dur": rows["api"],
+                                "Kernel Start": rows["kernel_start"],
+                                "Kernel Dur": rows["kernel"],
+                                "PID": np.int64(client.pid),
+                            }
+                        )
+                    )
             return
         for chunk in counted("reading", self._csv.rows_about, self._csv.chunks()):
             models.add(chunk)

@@ -15,6 +15,7 @@ from sluice_tools.trace.client import launch_places
 from sluice_tools.trace.depth import Depth
 from sluice_tools.trace.reader import read_run
 
+
 @dataclass
 class Client:
     label: str
@@ -51,8 +52,7 @@ def overlap(left: Spans, right: Spans) -> Spans:
     of_right = np.repeat(np.arange(len(right)), count)
     of_left = np.arange(len(of_right)) + np.repeat(first - np.cumsum(count) + count, count)
     found = Spans(
-        np.maximum(left.begin[of_left], right.begin[of_right]),
-        np.minimum(left.end[of_left], right.end[of_right]),
+        np.maximum(left.begin[of_left], right.begin[of_right]), np.minimum(left.end[of_left], right.end[of_right])
     )
     return found.chosen(found.begin < found.end)
 
@@ -65,8 +65,9 @@ def gate_waits(client: Client) -> Spans:
     else:
         parts = [rows[rows["why"] == 1] for rows in client.holds.chunks()]
         parts = [Spans(rows["begin"], rows["end"]) for rows in parts]
-    return Spans(*(np.concatenate([Spans().begin, *(getattr(part, name) for part in parts)])
-                   for name in ("begin", "end")))
+    return Spans(
+        *(np.concatenate([Spans().begin, *(getattr(part, name) for part in parts)]) for name in ("begin", "end"))
+    )
 
 
 def read(folder: Path, models: list, notes: list) -> list:
@@ -87,8 +88,7 @@ def read(folder: Path, models: list, notes: list) -> list:
             notes.append(f"The trace of {label} lacks {one.lost} records, for which there was no room.")
         if not clients[-1].has_execs:
             notes.append(
-                f"The trace of {label} has no times of execution on the GPU"
-                + (f": {one.note}." if one.note else ".")
+                f"The trace of {label} has no times of execution on the GPU" + (f": {one.note}." if one.note else ".")
             )
         if model is None and models:
             notes.append(f"pid {one.pid} ({one.command}) was traced and is no model of this run.")
@@ -144,9 +144,7 @@ def _add_work(client: Client, rows: np.ndarray, graph: int) -> None:
     )
     execs = rows[~is_launch]
     issued = np.where(places >= 0, rows["begin_ns"][places], rows["begin_ns"])[~is_launch]
-    client.execs.add(
-        execs["begin_ns"], execs["end_ns"], stream=execs["stream"], name=execs["name"], issued=issued
-    )
+    client.execs.add(execs["begin_ns"], execs["end_ns"], stream=execs["stream"], name=execs["name"], issued=issued)
 
 
 def fill(run) -> None:

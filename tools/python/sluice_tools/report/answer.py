@@ -29,11 +29,7 @@ def explain(run) -> Answer:
         return Answer(text=["No job of a critical model ended."])
     job = int(np.argmax(model.jct_ms))
     answer = Answer(
-        model,
-        job + 1,
-        [_head(model, job, run)],
-        begin_ns=int(model.start_ns[job]),
-        end_ns=int(model.end_ns[job]),
+        model, job + 1, [_head(model, job, run)], begin_ns=int(model.start_ns[job]), end_ns=int(model.end_ns[job])
     )
     client = next((one for one in run.trace if one.pid == model.pid), None)
     if client is None or not _from_trace(answer, model, job, client, run):
@@ -109,11 +105,7 @@ def _from_logs(model, job: int, run) -> list:
         texts.append(
             (f"{len(beside)} jobs" if many else "A job")
             + f" of {other.log} ran at the time"
-            + (
-                f", {before} {_ms(run, other, begin - beside.begin[0])} before it."
-                if beside.begin[0] < begin
-                else "."
-            )
+            + (f", {before} {_ms(run, other, begin - beside.begin[0])} before it." if beside.begin[0] < begin else ".")
         )
     return texts + [_HOW] if not run.trace else texts
 

@@ -26,11 +26,7 @@ def _parser() -> argparse.ArgumentParser:
         "critical job waited for, JCTs, gate waits, queue depth, a timeline.",
     )
     parser.add_argument(
-        "runs",
-        nargs="+",
-        type=Path,
-        metavar="DIR",
-        help="the --out folder of a run, or a folder of such folders",
+        "runs", nargs="+", type=Path, metavar="DIR", help="the --out folder of a run, or a folder of such folders"
     )
     parser.add_argument(
         "--alone",
@@ -41,11 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a run in which a model ran alone, to compare with; may be given again",
     )
     parser.add_argument(
-        "-o",
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="the page (default: report.html in the first DIR)",
+        "-o", "--out", type=Path, metavar="FILE", help="the page (default: report.html in the first DIR)"
     )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the summary table as CSV")
     parser.add_argument("--json", action="store_true", help="print a summary of one line of JSON")

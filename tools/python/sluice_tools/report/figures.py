@@ -90,12 +90,7 @@ def jct_over_time(run, runs: list, colour: dict, answer) -> Figure | None:
                     y=[model.jct_ms[job]],
                     mode="markers",
                     name="the job explained",
-                    marker={
-                        "size": 13,
-                        "symbol": "circle-open",
-                        "line": {"width": 2},
-                        "color": "#d6476b",
-                    },
+                    marker={"size": 13, "symbol": "circle-open", "line": {"width": 2}, "color": "#d6476b"},
                     hovertemplate=f"job {answer.job}<br>%{{y:.3f}} ms",
                 ),
                 row=row,
@@ -104,18 +99,12 @@ def jct_over_time(run, runs: list, colour: dict, answer) -> Figure | None:
         top = max(m.jct_ms.max() for r in runs for m in r.models if m.jobs and m.log == model.log)
         figure.update_yaxes(title_text=f"{model.log}<br>JCT, ms", range=[0, 1.08 * top], row=row, col=1)
     style(figure, 130 + 150 * len(models))
-    figure.update_xaxes(
-        title_text=f"start of the job, s since the first one{of_kind(run)}", row=len(models), col=1
-    )
+    figure.update_xaxes(title_text=f"start of the job, s since the first one{of_kind(run)}", row=len(models), col=1)
     thinned = any(model.jobs > thin.JOB_POINTS for model in models)
     return Figure(
         "JCT over time",
         "One point a job, at its start."
-        + (
-            f" Thinned to {thin.JOB_POINTS} points a model: the slowest job of each stretch."
-            if thinned
-            else ""
-        ),
+        + (f" Thinned to {thin.JOB_POINTS} points a model: the slowest job of each stretch." if thinned else ""),
         figure,
     )
 
@@ -190,9 +179,7 @@ def wait_cdf(runs: list, colour: dict) -> Figure | None:
                     (
                         f"{name}, {len(waits)} wait{'s' * (len(waits) > 1)}",
                         (waits.end - waits.begin) / 1e6 / run.scale,
-                        colour.get(client.label, GREY)
-                        if len(runs) == 1
-                        else PALETTE[len(lines) % len(PALETTE)],
+                        colour.get(client.label, GREY) if len(runs) == 1 else PALETTE[len(lines) % len(PALETTE)],
                         "solid",
                     )
                 )
@@ -202,9 +189,7 @@ def wait_cdf(runs: list, colour: dict) -> Figure | None:
         "Share of waits for a closed gate that took at most so long: of a launching thread; under "
         "device, of work outstanding while the gate was closed." + _thinned(len(l[1]) for l in lines)
     )
-    return Figure(
-        "CDF of gate waits", caption, _cdf(lines, f"wait, ms{of_kind(runs[0])}", "waits"), wide=False
-    )
+    return Figure("CDF of gate waits", caption, _cdf(lines, f"wait, ms{of_kind(runs[0])}", "waits"), wide=False)
 
 
 def queue_depth(run, colour: dict) -> Figure | None:

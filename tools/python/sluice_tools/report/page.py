@@ -68,15 +68,11 @@ def report(runs: list, alone_runs: list, answers: dict, table: list) -> str:
     kinds = list(dict.fromkeys((run.kind_text(), run.kind in ("simulated", "CPU")) for run in runs))
     notes = [f"{run.label}: {note}" if several else note for run in runs for note in run.notes]
     if len({run.kind for run in runs}) > 1:
-        notes.insert(
-            0, "These runs are of different kinds of GPU or of sharing: do not compare their times."
-        )
+        notes.insert(0, "These runs are of different kinds of GPU or of sharing: do not compare their times.")
     shared = [run for run in runs if len(run.models) > 1] or runs
     waits = figures.wait_cdf(runs, colour)
     groups = [
-        _per_run(
-            "Timeline", [(run, timeline(run, answers[run.label], colour)) for run in shared], several
-        ),
+        _per_run("Timeline", [(run, timeline(run, answers[run.label], colour)) for run in shared], several),
         _per_run(
             "JCT over time",
             [(run, figures.jct_over_time(run, shared, colour, answers[run.label])) for run in shared],
@@ -92,9 +88,7 @@ def report(runs: list, alone_runs: list, answers: dict, table: list) -> str:
     if waits is None and not untraced:
         closing.append("No wait for a closed gate was recorded, so there is no CDF of them.")
     title = "Sluice: " + (runs[0].label if not several else f"{len(runs)} runs compared")
-    said = [
-        (run.label, *_split(answers[run.label])) for run in shared if any(m.jobs for m in run.models)
-    ]
+    said = [(run.label, *_split(answers[run.label])) for run in shared if any(m.jobs for m in run.models)]
     return render(
         "report",
         title,
@@ -152,10 +146,7 @@ def _table(rows: list) -> dict:
     ]
     lines, before = [], None
     for row in rows:
-        cells = [
-            {"text": str(row[key]), "none": False}
-            for key in ("run", "model", "policy", "priority", "jobs")
-        ]
+        cells = [{"text": str(row[key]), "none": False} for key in ("run", "model", "policy", "priority", "jobs")]
         for name in ("p50", "p99", "mean"):
             ratio = (
                 _number(row[f"{name}_x_alone"], "{:.2f}")
@@ -163,11 +154,7 @@ def _table(rows: list) -> dict:
                 else {"text": summary.NO_ALONE, "none": True}
             )
             cells += [_ms(row[f"{name}_ms"]), ratio]
-        kept = (
-            _number(row["kept"], "{:.0%}")
-            if row["has_alone"]
-            else {"text": summary.NO_ALONE, "none": True}
-        )
+        kept = _number(row["kept"], "{:.0%}") if row["has_alone"] else {"text": summary.NO_ALONE, "none": True}
         cells += [_number(row["throughput_per_s"], "{:.1f}"), kept, _number(row["held"], "{:.1%}")]
         lines.append({"cells": cells, "first": row["run"] != before})
         before = row["run"]
@@ -181,8 +168,7 @@ def _table(rows: list) -> dict:
         "head": head,
         "left": 3,
         "rows": lines,
-        "caption": caption
-        + (" Of fewer than 20 jobs, p99 is little more than the slowest." if few else ""),
+        "caption": caption + (" Of fewer than 20 jobs, p99 is little more than the slowest." if few else ""),
     }
 
 

@@ -83,13 +83,10 @@ def find_runs(folders: list) -> list:
     for folder in folders:
         if not folder.is_dir():
             raise usage_error(f"{folder} is no folder; give the --out folder of a `sluice run`")
-        below = (
-            [folder] if _is_run(folder) else sorted(filter(_is_run, _folders_below(folder)), key=_when)
-        )
+        below = [folder] if _is_run(folder) else sorted(filter(_is_run, _folders_below(folder)), key=_when)
         if not below:
             raise usage_error(
-                f"{folder} has neither results.json of a run nor {_RESOLVED}; give the "
-                "--out folder of a `sluice run`"
+                f"{folder} has neither results.json of a run nor {_RESOLVED}; give the --out folder of a `sluice run`"
             )
         found += [one for one in below if one.resolve() not in {f.resolve() for f in found}]
     return found
@@ -98,9 +95,7 @@ def find_runs(folders: list) -> list:
 def _folders_below(folder: Path) -> list:
     """Children and their children. Below a run lies its trace, which is no run of its own."""
     children = [child for child in folder.iterdir() if child.is_dir()]
-    return children + [
-        below for child in children if not _is_run(child) for below in child.iterdir() if below.is_dir()
-    ]
+    return children + [below for child in children if not _is_run(child) for below in child.iterdir() if below.is_dir()]
 
 
 def _when(folder: Path) -> float:
@@ -139,9 +134,7 @@ def read_run(folder: Path, label: str) -> Run:
         return Run(folder, label, "traced", "GPU", 1.0, None, [])
     results = _read_json(folder / "results.json")
     run = _from_results(folder, label, results) if results else _from_logs(folder, label)
-    clients = {
-        client.get("pid"): client for client in _read_json(folder / "status.json").get("clients", [])
-    }
+    clients = {client.get("pid"): client for client in _read_json(folder / "status.json").get("clients", [])}
     run.models.sort(key=lambda model: -model.priority)
     for model in run.models:
         _read_jobs(run, model)
@@ -161,8 +154,7 @@ def read_run(folder: Path, label: str) -> Run:
     names = [model.name for model in run.models]
     for name in sorted({name for name in names if names.count(name) > 1}):
         run.notes.append(
-            f"{names.count(name)} models are called {name}; they are told apart by "
-            "the names of their logs."
+            f"{names.count(name)} models are called {name}; they are told apart by the names of their logs."
         )
     return run
 
@@ -228,9 +220,7 @@ def _from_logs(folder: Path, label: str) -> Run:
         None,
         models,
     )
-    run.notes.append(
-        "results.json is missing, so the runner was killed: figures are from the job logs."
-    )
+    run.notes.append("results.json is missing, so the runner was killed: figures are from the job logs.")
     return run
 
 
@@ -256,9 +246,7 @@ def _read_jobs(run: Run, model: Model) -> None:
                 try:
                     rows.append(tuple(kind(line[name]) for name, kind in _JOB.items()))
                 except (KeyError, TypeError, ValueError):
-                    run.notes.append(
-                        f"{file.name}: a line that is no job was left out: {list(line.values())[:3]}"
-                    )
+                    run.notes.append(f"{file.name}: a line that is no job was left out: {list(line.values())[:3]}")
     except OSError:
         run.notes.append(f"{file.name} is missing: no job of {model.log} is shown.")
     model.start_ns = np.array([row[0] for row in rows], dtype=np.int64)

@@ -30,11 +30,7 @@ class Spans:
 
     def chosen(self, rows: np.ndarray) -> "Spans":
         """By a mask."""
-        return Spans(
-            self.begin[rows],
-            self.end[rows],
-            {name: column[rows] for name, column in self.extra.items()},
-        )
+        return Spans(self.begin[rows], self.end[rows], {name: column[rows] for name, column in self.extra.items()})
 
     def within(self, begin: int, end: int) -> "Spans":
         """Those that overlap the window, whole."""

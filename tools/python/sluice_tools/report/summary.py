@@ -57,11 +57,7 @@ def rows(runs: list, alone_runs: list) -> list:
             row["throughput_per_s"] = _throughput(model, run)
             base = next((other for other in alone_runs if alone in other.models), None)
             row["kept"] = _ratio(row["throughput_per_s"], alone and _throughput(alone, base))
-            row["held"] = (
-                model.held_ns / 1e9 / run.duration_s
-                if model.held_ns is not None and run.duration_s
-                else None
-            )
+            row["held"] = model.held_ns / 1e9 / run.duration_s if model.held_ns is not None and run.duration_s else None
             row["has_alone"] = alone is not None
             row["is_alone"] = any(model is one for other in alone_runs for one in other.models)
             found.append(row)
@@ -69,9 +65,7 @@ def rows(runs: list, alone_runs: list) -> list:
 
 
 def write_csv(file: Path, table: list) -> None:
-    fields = [
-        name for name in (table[0] if table else {"run": 0}) if name not in ("has_alone", "is_alone")
-    ]
+    fields = [name for name in (table[0] if table else {"run": 0}) if name not in ("has_alone", "is_alone")]
     with file.open("w", newline="") as text:
         writer = csv.DictWriter(text, fields, extrasaction="ignore")
         writer.writeheader()

@@ -75,9 +75,7 @@ def timeline(run, answer, colour: dict) -> Figure | None:
             _traced(rows, client, colour.get(client.label, GREY))
     else:
         for model in sorted(run.models, key=lambda m: m is not answer.model):
-            jobs = Spans(model.start_ns, model.end_ns, {"job": np.arange(1, model.jobs + 1)}).within(
-                *window
-            )
+            jobs = Spans(model.start_ns, model.end_ns, {"job": np.arange(1, model.jobs + 1)}).within(*window)
             rows.add(
                 f"{model.log}: jobs",
                 "job",
@@ -91,9 +89,7 @@ def timeline(run, answer, colour: dict) -> Figure | None:
     figure.update_layout(barmode="overlay", bargap=0.2, dragmode="zoom")
     figure.update_yaxes(categoryorder="array", categoryarray=rows.names[::-1], fixedrange=True)
     in_ms = length / 1e6 / run.scale
-    figure.update_xaxes(
-        title_text=f"ms since the job's begin{of_kind(run)}", range=[-0.12 * in_ms, 1.12 * in_ms]
-    )
+    figure.update_xaxes(title_text=f"ms since the job's begin{of_kind(run)}", range=[-0.12 * in_ms, 1.12 * in_ms])
     for at, text in ((0, "job begins"), (in_ms, "job ends")):
         figure.add_vline(x=at, line={"width": 1.5, "dash": "dot", "color": "#d6476b"})
         figure.add_annotation(x=at, y=1, yref="paper", yanchor="bottom", text=text, showarrow=False)
@@ -124,11 +120,7 @@ def _traced(rows: _Rows, client, colour: str) -> None:
         for spans in client.launches.pieces(*window)
     )
     rows.add(
-        f"{label}: launch calls",
-        "launch",
-        calls,
-        GREY,
-        lambda spans, i: _name(spans["name"][i]) + " (launch call)",
+        f"{label}: launch calls", "launch", calls, GREY, lambda spans, i: _name(spans["name"][i]) + " (launch call)"
     )
     counts: Counter = Counter()
     for spans in client.execs.pieces(*window):
@@ -140,12 +132,9 @@ def _traced(rows: _Rows, client, colour: str) -> None:
         row = (
             f"{label}: GPU"
             if len(streams) == 1
-            else f"{label}: GPU, "
-            + (f"{len(shown)} more streams" if last else f"stream {stream}")
+            else f"{label}: GPU, " + (f"{len(shown)} more streams" if last else f"stream {stream}")
         )
-        pieces = (
-            spans.chosen(np.isin(spans["stream"], shown)) for spans in client.execs.pieces(*window)
-        )
+        pieces = (spans.chosen(np.isin(spans["stream"], shown)) for spans in client.execs.pieces(*window))
         rows.add(row, "kernel", pieces, colour, lambda spans, i: _name(spans["name"][i]))
 
 

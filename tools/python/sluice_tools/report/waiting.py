@@ -79,8 +79,7 @@ def break_down(begin: int, end: int, own: Client, others: list) -> Breakdown:
     return found
 
 
-def _break_down_part(found: Breakdown, begin: int, end: int, own: Client, others: list,
-                     kernels: dict) -> None:
+def _break_down_part(found: Breakdown, begin: int, end: int, own: Client, others: list, kernels: dict) -> None:
     execs = own.execs.within(begin, end)
     holds = own.holds.within(begin, end)
     outstanding = own.launches.within(begin, end)
@@ -88,9 +87,7 @@ def _break_down_part(found: Breakdown, begin: int, end: int, own: Client, others
     everything = [execs, holds, outstanding, *foreign]
     cuts = np.unique(
         np.clip(
-            np.concatenate(
-                [[begin, end], *(part for spans in everything for part in (spans.begin, spans.end))]
-            ),
+            np.concatenate([[begin, end], *(part for spans in everything for part in (spans.begin, spans.end))]),
             begin,
             end,
         )
@@ -101,9 +98,7 @@ def _break_down_part(found: Breakdown, begin: int, end: int, own: Client, others
     other = np.zeros(len(middles), dtype=bool)
     for spans in foreign:
         other |= _covered(spans, middles)
-    cause = np.select(
-        [runs & ~other, runs, launched & other, held, launched], [OWN, SHARED, OTHER, HELD, IDLE], HOST
-    )
+    cause = np.select([runs & ~other, runs, launched & other, held, launched], [OWN, SHARED, OTHER, HELD, IDLE], HOST)
     for kind in range(6):
         found.ns[kind] += int(lengths[cause == kind].sum())
     for client, spans in zip(others, foreign):
@@ -114,8 +109,7 @@ def _break_down_part(found: Breakdown, begin: int, end: int, own: Client, others
     _blame_holders(found, middles[cause == HELD], lengths[cause == HELD], holds)
 
 
-def _blame_kernels(found: Breakdown, middles, lengths, others: list, foreign: list,
-                   kernels: dict) -> None:
+def _blame_kernels(found: Breakdown, middles, lengths, others: list, foreign: list, kernels: dict) -> None:
     """Every piece to the one kernel that began first of those that ran."""
     if not len(middles):
         return
@@ -167,10 +161,7 @@ def short_name(name: str, length: int = 60) -> str:
 
 def sentences(worst: Breakdown, usual: Breakdown | None, names: dict, scale: float) -> list:
     """The causes that made `worst` longer than `usual`, the largest first. `names`: label by pid."""
-    excess = [
-        (sum(worst.ns[one] - (usual.ns[one] if usual else 0) for one in causes), causes)
-        for causes in _TEXTS
-    ]
+    excess = [(sum(worst.ns[one] - (usual.ns[one] if usual else 0) for one in causes), causes) for causes in _TEXTS]
     texts = []
     for more, causes in sorted(excess, reverse=True):
         if more <= 0.03 * worst.total:

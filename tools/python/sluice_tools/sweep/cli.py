@@ -28,21 +28,37 @@ _PACKAGES = ("numpy", "pandas", "plotly", "jinja2")
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="sluice sweep", epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="sluice sweep",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Run an experiment under many values of one model's policy; write the table, the "
-                    "pictures and the best value.")
+        "pictures and the best value.",
+    )
     parser.add_argument("experiment", type=Path, metavar="EXPERIMENT.json")
-    parser.add_argument("--model", required=True, metavar="NAME",
-                        help="whose policy is swept: its output_file_name, the part after '_', or "
-                             "model_name")
-    parser.add_argument("--policy", required=True, nargs="+", metavar="VALUES",
-                        help="for instance 'sync:{1,2,4,8}', or several policies")
-    parser.add_argument("--duration", type=float, metavar="S",
-                        help="real seconds of a run (default: exp_dur of the experiment)")
+    parser.add_argument(
+        "--model",
+        required=True,
+        metavar="NAME",
+        help="whose policy is swept: its output_file_name, the part after '_', or model_name",
+    )
+    parser.add_argument(
+        "--policy",
+        required=True,
+        nargs="+",
+        metavar="VALUES",
+        help="for instance 'sync:{1,2,4,8}', or several policies",
+    )
+    parser.add_argument(
+        "--duration", type=float, metavar="S", help="real seconds of a run (default: exp_dur of the experiment)"
+    )
     parser.add_argument("--repeats", type=int, default=1, metavar="N")
-    parser.add_argument("--objective", default=objective.DEFAULT, metavar="TEXT",
-                        help=f"what the best value is (default: '{objective.DEFAULT}'): what to make "
-                             "smallest, and limits; words p50, p99, mean, slowdown, all × alone")
+    parser.add_argument(
+        "--objective",
+        default=objective.DEFAULT,
+        metavar="TEXT",
+        help=f"what the best value is (default: '{objective.DEFAULT}'): what to make "
+        "smallest, and limits; words p50, p99, mean, slowdown, all × alone",
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--gpu", choices=("auto", "real", "sim"), default="auto")
     parser.add_argument("--device", type=int, metavar="N", help="index of the GPU")
@@ -82,9 +98,13 @@ class _Sweep:
                     raise usage_error(f"{cell.name}: {error}") from None
                 raise
 
-        return [Group([Cell(self.swept, self.mode, name, repeat, self.how.seconds)],
-                      lambda: contextlib.nullcontext(measure))
-                for repeat in range(1, self.repeats + 1) for name, _ in cells]
+        return [
+            Group(
+                [Cell(self.swept, self.mode, name, repeat, self.how.seconds)], lambda: contextlib.nullcontext(measure)
+            )
+            for repeat in range(1, self.repeats + 1)
+            for name, _ in cells
+        ]
 
     def queue(self, folder: Path):
         """What is queued where nothing is paced, from a traced run, which is kept."""
@@ -94,8 +114,7 @@ class _Sweep:
         if not (place / "results.json").exists():
             print("sluice sweep: one traced run under gate, to see what is queued", flush=True)
             try:
-                experiments.run_models(
-                    self.how, place, plan.together(self.content, self.swept, "gate"), "--trace")
+                experiments.run_models(self.how, place, plan.together(self.content, self.swept, "gate"), "--trace")
             except experiments.RunFailed as error:
                 print(f"sluice sweep: queue: {error}", flush=True)
                 return None
@@ -118,10 +137,18 @@ def _show(sweep: _Sweep, found, folder: Path, failures: list) -> None:
     run = runs.read_run(runs.find_runs([folder])[0], "")
     groups = (
         ("JCT inflation", "", [figures.inflation(found, of_kind(run))], False),
-        ("The delay model", " ".join(found.model_text()), figures.delays(found, of_kind(run)), True))
-    page.write(folder / "sweep.html", "sweep", f"Sluice sweep of {sweep.swept}",
-               [(run.kind_text(), run.kind in ("simulated", "CPU"))], list(found.entries.values()),
-               [found.answer()], groups, closing=failures + ([] if found.predicted else found.model_text()))
+        ("The delay model", " ".join(found.model_text()), figures.delays(found, of_kind(run)), True),
+    )
+    page.write(
+        folder / "sweep.html",
+        "sweep",
+        f"Sluice sweep of {sweep.swept}",
+        [(run.kind_text(), run.kind in ("simulated", "CPU"))],
+        list(found.entries.values()),
+        [found.answer()],
+        groups,
+        closing=failures + ([] if found.predicted else found.model_text()),
+    )
     text = outcome.markdown(found, run.kind_text(), failures)
     (folder / "sweep.md").write_text(text)
     print(text, end="")

@@ -52,9 +52,7 @@ def fitted_depth(n: np.ndarray, delay_ms: np.ndarray, kernel_ms: float) -> float
 def execution_fit(n: np.ndarray, delay_ms: np.ndarray) -> tuple:
     """a and b of a/N + b, by least squares."""
     n = np.asarray(n, dtype=float)
-    (a, b), *_ = np.linalg.lstsq(
-        np.column_stack((1 / n, np.ones(len(n)))), np.asarray(delay_ms), rcond=None
-    )
+    (a, b), *_ = np.linalg.lstsq(np.column_stack((1 / n, np.ones(len(n)))), np.asarray(delay_ms), rcond=None)
     return float(a), float(b)
 
 

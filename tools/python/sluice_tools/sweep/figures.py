@@ -15,9 +15,14 @@ _HIGH, _LOW = PALETTE[0], PALETTE[1]
 
 def _bars(values: list) -> dict:
     """Error bars from the least to the greatest of each list."""
-    return {"type": "data", "symmetric": False, "thickness": 1, "width": 3,
-            "array": [max(some) - middle(some) for some in values],
-            "arrayminus": [middle(some) - min(some) for some in values]}
+    return {
+        "type": "data",
+        "symmetric": False,
+        "thickness": 1,
+        "width": 3,
+        "array": [max(some) - middle(some) for some in values],
+        "arrayminus": [middle(some) - min(some) for some in values],
+    }
 
 
 def _kinds(found: Outcome) -> dict:
@@ -32,10 +37,18 @@ def _line(figure: go.Figure, policies: list, values: dict, name: str, colour: st
     """values: by policy, a list of ratios; policies without one are left out."""
     known = [policy for policy in policies if values.get(policy)]
     spreads = [values[policy] for policy in known]
-    figure.add_trace(go.Scatter(
-        x=[plan.number(policy) for policy in known], y=[middle(some) for some in spreads],
-        mode="lines+markers", name=name, line={"color": colour, "dash": dash, "width": 2},
-        marker={"size": 6}, error_y=_bars(spreads), hovertemplate="%{x}<br>%{y:.3f} × alone"))
+    figure.add_trace(
+        go.Scatter(
+            x=[plan.number(policy) for policy in known],
+            y=[middle(some) for some in spreads],
+            mode="lines+markers",
+            name=name,
+            line={"color": colour, "dash": dash, "width": 2},
+            marker={"size": 6},
+            error_y=_bars(spreads),
+            hovertemplate="%{x}<br>%{y:.3f} × alone",
+        )
+    )
 
 
 def inflation(found: Outcome, kind: str) -> Figure | None:
@@ -56,16 +69,32 @@ def inflation(found: Outcome, kind: str) -> Figure | None:
             _line(figure, policies, x, f"{found.critical} {name}{shade}", high, dash)
         _line(figure, policies, slow, f"{found.swept} mean{shade}", low, "solid")
     for word, most in found.objective.limits.items():
-        figure.add_hline(y=most, line={"color": GREY, "dash": "dash", "width": 1},
-                         annotation_text=f"limit: {word}", annotation_position="bottom right")
+        figure.add_hline(
+            y=most,
+            line={"color": GREY, "dash": "dash", "width": 1},
+            annotation_text=f"limit: {word}",
+            annotation_position="bottom right",
+        )
     if found.best and plan.number(found.best):
         at = plan.number(found.best)
         figure.add_vline(x=at, line={"color": "#d6476b", "dash": "dot", "width": 1.5})
-        figure.add_annotation(x=math.log10(at), y=0.02, yref="paper", yanchor="bottom", xanchor="left",
-                              xshift=4, text=found.best, showarrow=False)
+        figure.add_annotation(
+            x=math.log10(at),
+            y=0.02,
+            yref="paper",
+            yanchor="bottom",
+            xanchor="left",
+            xshift=4,
+            text=found.best,
+            showarrow=False,
+        )
     _axis(figure, [plan.number(p) for p in found.policies if plan.number(p)])
-    return Figure("", "Median over the repeats, bars from the least to the greatest; logarithmic axis. "
-                  "Dotted: p99. The vertical line is the value that the answer names.", figure)
+    return Figure(
+        "",
+        "Median over the repeats, bars from the least to the greatest; logarithmic axis. "
+        "Dotted: p99. The vertical line is the value that the answer names.",
+        figure,
+    )
 
 
 def _axis(figure: go.Figure, numbers: list) -> None:
@@ -79,9 +108,20 @@ def delays(found: Outcome, kind: str) -> list[Figure]:
     """Measured delay next to what the model predicts, of both models."""
     if not found.predicted:
         return []
-    figures = [] if found.queue is None else [
-        _delay(found, kind, CRITICAL, 0, f"Preemption delay of {found.critical}",
-               "min(N, queued kernels) × mean kernel time")]
+    figures = (
+        []
+        if found.queue is None
+        else [
+            _delay(
+                found,
+                kind,
+                CRITICAL,
+                0,
+                f"Preemption delay of {found.critical}",
+                "min(N, queued kernels) × mean kernel time",
+            )
+        ]
+    )
     return [*figures, _delay(found, kind, BEST_EFFORT, 1, f"Execution delay of {found.swept}", "a/N + b")]
 
 
@@ -92,20 +132,34 @@ def _delay(found: Outcome, kind: str, role: str, place: int, title: str, formula
     measured = [[ms - alone for ms in found.means[role][policy]] for policy in policies]
     figure = base(340, "N, launches", f"mean JCT over alone, ms{kind}")
     hover = "N = %{x}<br>%{y:.3f} ms"
-    figure.add_trace(go.Scatter(
-        x=x, y=[middle(some) for some in measured], mode="markers", name="measured",
-        marker={"size": 8, "color": _LOW if place else _HIGH}, hovertemplate=hover,
-        error_y=_bars(measured)))
+    figure.add_trace(
+        go.Scatter(
+            x=x,
+            y=[middle(some) for some in measured],
+            mode="markers",
+            name="measured",
+            marker={"size": 8, "color": _LOW if place else _HIGH},
+            hovertemplate=hover,
+            error_y=_bars(measured),
+        )
+    )
     lines = [("predicted", [found.predicted[policy][place] - alone for policy in policies], GREY, "dash")]
     if place == 0:
         fitted = [min(n, found.depth) * found.queue.kernel_ms for n in x]
         lines.append(("with the queue fitted", fitted, PALETTE[2], "dot"))
     for name, y, colour, dash in lines:
-        figure.add_trace(go.Scatter(x=x, y=y, mode="lines", name=name, hovertemplate=hover,
-                                    line={"color": colour, "dash": dash, "width": 2}))
+        figure.add_trace(
+            go.Scatter(
+                x=x, y=y, mode="lines", name=name, hovertemplate=hover, line={"color": colour, "dash": dash, "width": 2}
+            )
+        )
     _axis(figure, x)
     # A prediction far off leaves the figure, so that the measurement can be seen.
     greatest = max(max(some) for some in measured)
     figure.update_yaxes(range=[min(0, *(min(some) for some in measured)) * 1.1, 1.4 * max(greatest, 1e-3)])
-    return Figure(title, f"Predicted: {formula}; mean absolute error {percent(found.errors[place])} of the "
-                  "JCT.", figure, wide=False)
+    return Figure(
+        title,
+        f"Predicted: {formula}; mean absolute error {percent(found.errors[place])} of the JCT.",
+        figure,
+        wide=False,
+    )

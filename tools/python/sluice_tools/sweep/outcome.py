@@ -35,23 +35,31 @@ class Outcome:
         if self.best is None:
             return "No value could be judged: a model ended no job in a cell (--duration)."
         one, mine = self.words[self.best], self.objective.text()
-        head = (f"Best for '{mine}': {self.best}" if self.kept else
-                f"No value keeps '{mine}'; {self.best} misses it least")
+        head = (
+            f"Best for '{mine}': {self.best}" if self.kept else f"No value keeps '{mine}'; {self.best} misses it least"
+        )
         p99 = "" if one["p99"] is None else f", p99 {one['p99']:.2f} ×"
-        text = (f"{head}: {self.critical} p50 {one['p50']:.2f} × alone{p99}; "
-                f"{self.swept} {one['slowdown']:.3f} × alone.")
+        text = f"{head}: {self.critical} p50 {one['p50']:.2f} × alone{p99}; {self.swept} {one['slowdown']:.3f} × alone."
         if max(entry.repeats for entry in self.entries.values()) == 1:
             text += " One repeat: differences of a few percent may be chance (--repeats 3)."
         return text
 
     def _few_jobs(self) -> str:
         """A value is called best only on jobs enough of both models in every cell."""
-        fewest = min((min([*entry.jobs, *entry.best_effort_jobs], default=0)
-                      for policy in self.policies if (entry := self.entries.get(policy))), default=0)
+        fewest = min(
+            (
+                min([*entry.jobs, *entry.best_effort_jobs], default=0)
+                for policy in self.policies
+                if (entry := self.entries.get(policy))
+            ),
+            default=0,
+        )
         if fewest >= ENOUGH_TO_JUDGE:
             return ""
-        return (f"No value is named best: a cell has {fewest} job{'' if fewest == 1 else 's'} of a "
-                f"model, and it takes at least {ENOUGH_TO_JUDGE} (--duration).")
+        return (
+            f"No value is named best: a cell has {fewest} job{'' if fewest == 1 else 's'} of a "
+            f"model, and it takes at least {ENOUGH_TO_JUDGE} (--duration)."
+        )
 
     def model_text(self) -> list:
         if not self.errors:
@@ -59,7 +67,8 @@ class Outcome:
         a, b = self.execution
         texts = [
             f"Execution delay of {self.swept} = {a:.3g} ms / N {'+' if b >= 0 else '-'} {abs(b):.3g} ms, by "
-            f"least squares: off by {percent(self.errors[1])} of its mean JCT, on average."]
+            f"least squares: off by {percent(self.errors[1])} of its mean JCT, on average."
+        ]
         if self.queue is None:
             return [*texts, "No preemption delay: the traced run holds no times of execution."]
         return [
@@ -67,7 +76,9 @@ class Outcome:
             f"kernel of {self.swept}), with what was queued when each job of a traced run under gate began "
             f"(mean {self.queue.depths.mean():.0f}): off by {percent(self.errors[0])} of its mean JCT, on "
             f"average. With the number queued fitted ({self.depth:.1f}): off by "
-            f"{percent(self.depth_error)}.", *texts]
+            f"{percent(self.depth_error)}.",
+            *texts,
+        ]
 
     def mean(self, role: str, cell: str) -> float | None:
         return middle(self.means[role].get(cell, []))
@@ -98,14 +109,17 @@ def judge(rows: list, swept: str, critical: str, policies: list, wanted, queue) 
 
 
 def _predict(found: Outcome) -> None:
-    usable = [policy for policy in found.policies
-              if plan.number(policy) and not plan.in_time(policy)
-              and None not in (found.words[policy]["mean"], found.words[policy]["slowdown"])]
+    usable = [
+        policy
+        for policy in found.policies
+        if plan.number(policy)
+        and not plan.in_time(policy)
+        and None not in (found.words[policy]["mean"], found.words[policy]["slowdown"])
+    ]
     if len(usable) < 3:
         return
     n = np.array([plan.number(policy) for policy in usable])
-    high, low = (np.array([found.mean(role, policy) for policy in usable])
-                 for role in (CRITICAL, BEST_EFFORT))
+    high, low = (np.array([found.mean(role, policy) for policy in usable]) for role in (CRITICAL, BEST_EFFORT))
     base_high, base_low = found.mean(CRITICAL, ALONE), found.mean(BEST_EFFORT, BEST_EFFORT_ALONE)
     found.execution = delay.execution_fit(n, low - base_low)
     expected_low = base_low + found.execution[0] / n + found.execution[1]
@@ -113,10 +127,8 @@ def _predict(found: Outcome) -> None:
     found.errors = (delay.error_percent(expected_high, high), delay.error_percent(expected_low, low))
     if found.queue:
         found.depth = delay.fitted_depth(n, high - base_high, found.queue.kernel_ms)
-        found.depth_error = delay.error_percent(
-            base_high + np.minimum(n, found.depth) * found.queue.kernel_ms, high)
-    found.predicted = {policy: (float(a), float(b))
-                       for policy, a, b in zip(usable, expected_high, expected_low)}
+        found.depth_error = delay.error_percent(base_high + np.minimum(n, found.depth) * found.queue.kernel_ms, high)
+    found.predicted = {policy: (float(a), float(b)) for policy, a, b in zip(usable, expected_high, expected_low)}
 
 
 def markdown(found: Outcome, kind: str, failures: tuple = ()) -> str:
@@ -127,7 +139,6 @@ def markdown(found: Outcome, kind: str, failures: tuple = ()) -> str:
         lines = [head, ("---",) * len(head)]
         for policy, (high, low) in found.predicted.items():
             values = (found.mean(CRITICAL, policy), high, found.mean(BEST_EFFORT, policy), low)
-            lines.append((policy, *("-" if np.isnan(ms) else f"{ms:.{table.digits(ms)}f}"
-                                    for ms in values)))
+            lines.append((policy, *("-" if np.isnan(ms) else f"{ms:.{table.digits(ms)}f}" for ms in values)))
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
     return "\n\n".join([*parts, *found.model_text()]) + "\n"

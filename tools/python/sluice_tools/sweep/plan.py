@@ -20,9 +20,7 @@ def read_experiment(file: Path) -> dict:
     except OSError as error:
         raise usage_error(f"cannot read {file}: {error.strerror}")
     except (ValueError, KeyError, TypeError) as error:
-        raise usage_error(
-            f"{file} is no experiment ({type(error).__name__}: {error}); see docs/experiments.md"
-        )
+        raise usage_error(f"{file} is no experiment ({type(error).__name__}: {error}); see docs/experiments.md")
     if len(set(names)) != len(names):
         raise usage_error(f"{file}: two models have one output_file_name")
     for model in models:
@@ -39,11 +37,7 @@ def values(patterns: list) -> list:
     found = []
     for pattern in patterns:
         braces = re.fullmatch(r"([a-z]+:)\{([0-9, ]+)\}([a-z]*)", pattern)
-        some = (
-            [braces[1] + number.strip() + braces[3] for number in braces[2].split(",")]
-            if braces
-            else [pattern]
-        )
+        some = [braces[1] + number.strip() + braces[3] for number in braces[2].split(",")] if braces else [pattern]
         for policy in some:
             if not _POLICY.fullmatch(policy):
                 raise usage_error(
@@ -88,8 +82,7 @@ def critical(content: dict, swept: dict) -> dict:
     above = [
         model
         for model in content["models"]
-        if model.get("priority", 0) > swept.get("priority", 0)
-        and (model.get("control") or {}).get("control")
+        if model.get("priority", 0) > swept.get("priority", 0) and (model.get("control") or {}).get("control")
     ]
     if not above:
         raise usage_error(

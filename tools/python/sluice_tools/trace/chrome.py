@@ -28,11 +28,11 @@ def _events(slices: Slices, pid: int, texts: dict[str, str]) -> Iterator[str]:
     where = f'"pid":{pid},"tid":{slices.rank}'
     kind = '"ph":"s"' if slices.leaves else '"ph":"f","bp":"e"'
     for begin, end, label, arrow, details in zip(
-            slices.begin.tolist(), slices.end.tolist(), slices.labels, slices.arrow, _details(slices)):
+        slices.begin.tolist(), slices.end.tolist(), slices.labels, slices.arrow, _details(slices)
+    ):
         at = _microseconds(begin)
         text = texts.get(label) or texts.setdefault(label, json.dumps(label))
-        yield (f'{{"ph":"X","name":{text},{where},"ts":{at},'
-               f'"dur":{_microseconds(end - begin)},"args":{details}}}')
+        yield (f'{{"ph":"X","name":{text},{where},"ts":{at},"dur":{_microseconds(end - begin)},"args":{details}}}')
         if arrow:
             yield f'{{{kind},"cat":"launch","name":"launch","id":{arrow},{where},"ts":{at}}}'
 
@@ -40,8 +40,7 @@ def _events(slices: Slices, pid: int, texts: dict[str, str]) -> Iterator[str]:
 def events(run: Run, window: Window) -> Iterator[str]:
     for index, client in enumerate(run.clients, 1):
         yield _meta("process_name", client.pid, 0, name=client.label)
-        yield _meta("process_labels", client.pid, 0,
-                    labels=f"priority {client.priority}, {client.policy}")
+        yield _meta("process_labels", client.pid, 0, labels=f"priority {client.priority}, {client.policy}")
         # Higher priority above.
         yield _meta("process_sort_index", client.pid, 0, sort_index=-client.priority)
         told: set[int] = set()

@@ -25,19 +25,38 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice trace",
         description="Turn the trace of a run into a file for a viewer or for other tools, or say what it "
-                    "holds (docs/traces.md).",
-        epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, metavar="RUN",
-                        help="folder of `sluice run --trace` or of `sluice exec --trace`")
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE",
-                        help="for ui.perfetto.dev: .json, .json.gz (Chrome's trace events) or "
-                             ".perfetto-trace (protobuf; half the size)")
-    parser.add_argument("--from", dest="since", type=float, default=0.0, metavar="S",
-                        help="only what ends after S seconds (with -o)")
-    parser.add_argument("--to", dest="until", type=float, default=float("inf"), metavar="S",
-                        help="only what begins before S seconds (with -o)")
-    parser.add_argument("--csv", type=Path, metavar="FILE",
-                        help="a row for each kernel, in the columns of `nsys stats -r kernexectrace`")
+        "holds (docs/traces.md).",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "run", type=Path, metavar="RUN", help="folder of `sluice run --trace` or of `sluice exec --trace`"
+    )
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="for ui.perfetto.dev: .json, .json.gz (Chrome's trace events) or "
+        ".perfetto-trace (protobuf; half the size)",
+    )
+    parser.add_argument(
+        "--from", dest="since", type=float, default=0.0, metavar="S", help="only what ends after S seconds (with -o)"
+    )
+    parser.add_argument(
+        "--to",
+        dest="until",
+        type=float,
+        default=float("inf"),
+        metavar="S",
+        help="only what begins before S seconds (with -o)",
+    )
+    parser.add_argument(
+        "--csv",
+        type=Path,
+        metavar="FILE",
+        help="a row for each kernel, in the columns of `nsys stats -r kernexectrace`",
+    )
     return parser
 
 
@@ -56,8 +75,11 @@ def _whole(path: Path):
 
 def _about(run) -> dict:
     simulated = any(client.simulated for client in run.clients)
-    return {"run": str(run.folder), "zero": f"CLOCK_MONOTONIC {run.begin_ns} ns",
-            "time": "of the simulated GPU" if simulated else "real"}
+    return {
+        "run": str(run.folder),
+        "zero": f"CLOCK_MONOTONIC {run.begin_ns} ns",
+        "time": "of the simulated GPU" if simulated else "real",
+    }
 
 
 def _write_viewer_file(run, path: Path, window) -> None:
@@ -88,14 +110,18 @@ def _write_csv(run, path: Path) -> None:
 def _tell(run) -> None:
     """What was recorded, and what is missing."""
     sources = {0: "host only", 1: "CUPTI", 2: "simulator"}
-    print(f"{'PROCESS':<36} {'PRIO':>4}  {'POLICY':<10} {'LAUNCHES':>9} {'KERNELS':>9} {'HOLDS':>7} "
-          f"{'JOBS':>6}  {'GPU TIMES':<9}")
+    print(
+        f"{'PROCESS':<36} {'PRIO':>4}  {'POLICY':<10} {'LAUNCHES':>9} {'KERNELS':>9} {'HOLDS':>7} "
+        f"{'JOBS':>6}  {'GPU TIMES':<9}"
+    )
     for client in run.clients:
         counts = client.counts
         kernels = len(client.execs()) if client.simulated else counts["execs"]
-        print(f"{client.label:<36} {client.priority:>4}  {client.policy:<10} {counts['launches']:>9} "
-              f"{kernels:>9} {counts['holds']:>7} {counts['jobs']:>6}  "
-              f"{sources.get(client.exec_source, '?'):<9}")
+        print(
+            f"{client.label:<36} {client.priority:>4}  {client.policy:<10} {counts['launches']:>9} "
+            f"{kernels:>9} {counts['holds']:>7} {counts['jobs']:>6}  "
+            f"{sources.get(client.exec_source, '?'):<9}"
+        )
     traced = {client.pid for client in run.clients}
     for model, pid in run.models:
         if pid not in traced:
@@ -104,17 +130,20 @@ def _tell(run) -> None:
         if client.note:
             print(f"{client.label}: {client.note}")
         if client.counts["unwritten"] or client.lost:
-            print(f"{client.label}: {client.lost} records lost for want of room, "
-                  f"{client.counts['unwritten']} unfinished when a thread was killed")
+            print(
+                f"{client.label}: {client.lost} records lost for want of room, "
+                f"{client.counts['unwritten']} unfinished when a thread was killed"
+            )
         for at, step in client.clock.steps():
-            print(f"{client.label}: the clock was set by {step / 1e9:+.3f} s, "
-                  f"{(at - run.begin_ns) / 1e9:.1f} s after the run began")
+            print(
+                f"{client.label}: the clock was set by {step / 1e9:+.3f} s, "
+                f"{(at - run.begin_ns) / 1e9:.1f} s after the run began"
+            )
 
 
 def _run(options) -> int:
     if options.out and not options.out.name.endswith(_ENDINGS):
-        raise usage_error(f"-o {options.out}: the name must end with {', '.join(_ENDINGS[:2])} or "
-                          f"{_ENDINGS[2]}")
+        raise usage_error(f"-o {options.out}: the name must end with {', '.join(_ENDINGS[:2])} or {_ENDINGS[2]}")
     if options.since >= options.until:
         raise usage_error(f"--from {options.since:g} --to {options.until:g}: nothing lies between them")
     if not options.out and (options.since > 0 or options.until < float("inf")):

@@ -66,17 +66,26 @@ class Client:
     def clock(self) -> Clock:
         """(monotonic, real) pairs, the first from the header."""
         records = self._overview.few(fmt.CLOCK)
-        return Clock([(self.header.begin_monotonic_ns, self.header.begin_realtime_ns),
-                      *zip(records["begin_ns"].tolist(), records["end_ns"].tolist())])
+        return Clock(
+            [
+                (self.header.begin_monotonic_ns, self.header.begin_realtime_ns),
+                *zip(records["begin_ns"].tolist(), records["end_ns"].tolist()),
+            ]
+        )
 
     @property
     def counts(self) -> dict[str, int]:
         """How many records the file has; `unwritten`: holes before its last record, each a record
         that a killed thread was about to write."""
         kinds = self._overview.counts
-        return {"launches": int(kinds[fmt.LAUNCH]), "execs": int(kinds[fmt.EXEC]),
-                "holds": int(kinds[fmt.HOLD]), "jobs": int(kinds[fmt.JOB_BEGIN]),
-                "unwritten": self._overview.unwritten, "lost": self.lost}
+        return {
+            "launches": int(kinds[fmt.LAUNCH]),
+            "execs": int(kinds[fmt.EXEC]),
+            "holds": int(kinds[fmt.HOLD]),
+            "jobs": int(kinds[fmt.JOB_BEGIN]),
+            "unwritten": self._overview.unwritten,
+            "lost": self.lost,
+        }
 
     @property
     def _record(self) -> np.dtype:
@@ -95,12 +104,19 @@ class Client:
         header.schema.entries), graph, result (CUresult; 0 unless the launch failed)."""
         records = self._records(fmt.LAUNCH)
         graph = records["a"] == 1
-        return pd.DataFrame({
-            "begin_ns": records["begin_ns"], "end_ns": records["end_ns"], "tid": records["thread"],
-            "correlation": records["correlation"].astype(np.int64),
-            "stream": records["stream"].astype(np.int64),
-            "name": self.names.categorical(records["name"], np.where(graph, "(graph)", "?")),
-            "flags": records["flags"], "graph": graph, "result": records["b"].astype(np.int64)})
+        return pd.DataFrame(
+            {
+                "begin_ns": records["begin_ns"],
+                "end_ns": records["end_ns"],
+                "tid": records["thread"],
+                "correlation": records["correlation"].astype(np.int64),
+                "stream": records["stream"].astype(np.int64),
+                "name": self.names.categorical(records["name"], np.where(graph, "(graph)", "?")),
+                "flags": records["flags"],
+                "graph": graph,
+                "result": records["b"].astype(np.int64),
+            }
+        )
 
     def execs(self) -> pd.DataFrame:
         """The executions on the GPU: begin_ns, end_ns, correlation (of the launch), stream, name,
@@ -116,8 +132,7 @@ class Client:
 
     @property
     def _has_gpu_log(self) -> bool:
-        return (self.exec_source == fmt.EXEC_SIMULATOR and self._gpu_log is not None
-                and self._gpu_log.exists())
+        return self.exec_source == fmt.EXEC_SIMULATOR and self._gpu_log is not None and self._gpu_log.exists()
 
     def waits(self) -> pd.DataFrame:
         """Where a stream of the simulated GPU stood at a wait, under device for a gate: begin_ns,
@@ -134,10 +149,19 @@ class Client:
             rows.add(records)
         if self.exec_source == fmt.EXEC_SIMULATOR:
             execs = self.execs()
-            rows.add(columns(
-                self._record, len(execs), kind=fmt.EXEC, begin_ns=execs["begin_ns"],
-                end_ns=execs["end_ns"], correlation=execs["correlation"], stream=execs["stream"],
-                a=execs["node"], name=self.names.add(execs["name"].cat.categories)[execs["name"].cat.codes]))
+            rows.add(
+                columns(
+                    self._record,
+                    len(execs),
+                    kind=fmt.EXEC,
+                    begin_ns=execs["begin_ns"],
+                    end_ns=execs["end_ns"],
+                    correlation=execs["correlation"],
+                    stream=execs["stream"],
+                    a=execs["node"],
+                    name=self.names.add(execs["name"].cat.categories)[execs["name"].cat.codes],
+                )
+            )
         return counted(f"joining {self.path.name}", len(rows), rows.chunks())
 
     def kernels(self) -> pd.DataFrame:
@@ -146,8 +170,12 @@ class Client:
         parts = [kernels_of(rows) for rows in self.by_launch()] or [kernels_of(np.empty(0, self._record))]
         execs, launches = (np.concatenate(part) for part in zip(*parts))
         frame = _execs(execs, self.names.categorical(execs["name"], "?")).assign(
-            issue_begin_ns=launches["begin_ns"], issue_end_ns=launches["end_ns"],
-            tid=launches["thread"], flags=launches["flags"], graph=launches["a"] == 1)
+            issue_begin_ns=launches["begin_ns"],
+            issue_end_ns=launches["end_ns"],
+            tid=launches["thread"],
+            flags=launches["flags"],
+            graph=launches["a"] == 1,
+        )
         return frame.sort_values("begin_ns", kind="stable", ignore_index=True)
 
     def iter_holds(self) -> Iterator[pd.DataFrame]:
@@ -179,12 +207,17 @@ class Client:
         # The record of the end knows the begin too.
         begin = jobs["begin_ns"].fillna(jobs["begin_ns_of_end"]).astype(np.int64)
         began = jobs["began_ns_of_end"].fillna(0).astype(np.int64)
-        frame = pd.DataFrame({
-            "job": jobs["job"], "begin_ns": begin,
-            "began_ns": began.where(began != 0, begin),  # 0: written by an older build
-            "end_ns": jobs["end_ns_of_end"].fillna(open_end).astype(np.int64),
-            "tid": jobs["tid"].fillna(jobs["tid_of_end"]).astype(np.int64),
-            "flags": jobs["flags"].fillna(0).astype(np.int64), "finished": finished})
+        frame = pd.DataFrame(
+            {
+                "job": jobs["job"],
+                "begin_ns": begin,
+                "began_ns": began.where(began != 0, begin),  # 0: written by an older build
+                "end_ns": jobs["end_ns_of_end"].fillna(open_end).astype(np.int64),
+                "tid": jobs["tid"].fillna(jobs["tid_of_end"]).astype(np.int64),
+                "flags": jobs["flags"].fillna(0).astype(np.int64),
+                "finished": finished,
+            }
+        )
         return frame.sort_values("begin_ns", kind="stable", ignore_index=True)
 
     def gates(self) -> pd.DataFrame:
@@ -194,15 +227,18 @@ class Client:
         parts = [rival._closings().assign(holder_pid=rival.pid) for rival in self._rivals]
         parts = [part for part in parts if len(part)]
         if not parts or self.policy == "none":
-            return pd.DataFrame({name: np.empty(0, np.int64)
-                                 for name in ("begin_ns", "end_ns", "holder_pid")})
+            return pd.DataFrame({name: np.empty(0, np.int64) for name in ("begin_ns", "end_ns", "holder_pid")})
         jobs = pd.concat(parts).sort_values("begin_ns", kind="stable")
         begin, end = jobs["begin_ns"].to_numpy(), jobs["end_ns"].to_numpy()
         closed_until = np.maximum.accumulate(end)
         first = np.flatnonzero(np.r_[True, begin[1:] > closed_until[:-1]])
-        return pd.DataFrame({
-            "begin_ns": begin[first], "end_ns": closed_until[np.r_[first[1:] - 1, len(end) - 1]],
-            "holder_pid": jobs["holder_pid"].to_numpy()[first]})
+        return pd.DataFrame(
+            {
+                "begin_ns": begin[first],
+                "end_ns": closed_until[np.r_[first[1:] - 1, len(end) - 1]],
+                "holder_pid": jobs["holder_pid"].to_numpy()[first],
+            }
+        )
 
 
 def launch_places(rows: np.ndarray) -> np.ndarray:
@@ -220,24 +256,41 @@ def kernels_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _holds(records: np.ndarray) -> pd.DataFrame:
-    return pd.DataFrame({
-        "begin_ns": records["begin_ns"], "end_ns": records["end_ns"], "tid": records["thread"],
-        "correlation": records["correlation"].astype(np.int64), "flags": records["flags"],
-        "reason": _texts_of(records["flags"], fmt.HOLDS), "gate": records["a"],
-        "holder_pid": records["b"].astype(np.int64)})
+    return pd.DataFrame(
+        {
+            "begin_ns": records["begin_ns"],
+            "end_ns": records["end_ns"],
+            "tid": records["thread"],
+            "correlation": records["correlation"].astype(np.int64),
+            "flags": records["flags"],
+            "reason": _texts_of(records["flags"], fmt.HOLDS),
+            "gate": records["a"],
+            "holder_pid": records["b"].astype(np.int64),
+        }
+    )
 
 
 def _execs(records: np.ndarray, names) -> pd.DataFrame:
-    return pd.DataFrame({
-        "begin_ns": records["begin_ns"], "end_ns": records["end_ns"],
-        "correlation": records["correlation"].astype(np.int64),
-        "stream": records["stream"].astype(np.int64), "name": names,
-        "node": records["a"].astype(np.int64)})
+    return pd.DataFrame(
+        {
+            "begin_ns": records["begin_ns"],
+            "end_ns": records["end_ns"],
+            "correlation": records["correlation"].astype(np.int64),
+            "stream": records["stream"].astype(np.int64),
+            "name": names,
+            "node": records["a"].astype(np.int64),
+        }
+    )
 
 
 def _jobs(records: np.ndarray) -> pd.DataFrame:
-    return pd.DataFrame({
-        "job": records["correlation"].astype(np.int64), "begin_ns": records["begin_ns"],
-        "end_ns": records["end_ns"], "tid": records["thread"].astype(np.int64),
-        "began_ns": records["a"].astype(np.int64),
-        "flags": records["flags"].astype(np.int64)}).drop_duplicates("job")
+    return pd.DataFrame(
+        {
+            "job": records["correlation"].astype(np.int64),
+            "begin_ns": records["begin_ns"],
+            "end_ns": records["end_ns"],
+            "tid": records["thread"].astype(np.int64),
+            "began_ns": records["a"].astype(np.int64),
+            "flags": records["flags"].astype(np.int64),
+        }
+    ).drop_duplicates("job")

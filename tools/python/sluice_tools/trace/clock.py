@@ -57,5 +57,4 @@ class Clock:
     def steps(self) -> list[tuple[int, int]]:
         """(monotonic ns, by how many ns the real clock had stepped since the look before)."""
         jumps = np.diff(self.offset)
-        return [(int(self.monotonic[i + 1]), int(jumps[i]))
-                for i in np.flatnonzero(np.abs(jumps) > STEP_NS)]
+        return [(int(self.monotonic[i + 1]), int(jumps[i])) for i in np.flatnonzero(np.abs(jumps) > STEP_NS)]

@@ -85,30 +85,41 @@ def read_header(path: Path) -> Header:
     except OSError as error:
         raise run_error(f"cannot read {path}: {error.strerror}")
     if len(head) < HEADER_SIZE:
-        raise run_error(f"{path} is no trace: {len(head)} bytes, shorter than its header of "
-                        f"{HEADER_SIZE}; remove it to read the others")
+        raise run_error(
+            f"{path} is no trace: {len(head)} bytes, shorter than its header of "
+            f"{HEADER_SIZE}; remove it to read the others"
+        )
     if head[:8] != MAGIC:
         # The digit tells versions of the page apart.
         other = re.fullmatch(rb"SLTRACE[0-9]", head[:8])
-        what = f"has the layout {head[:8].decode()}, not {MAGIC.decode()}" if other else \
-            f"is no trace: it begins with {head[:8]!r}, not {MAGIC!r}"
-        raise run_error(f"{path} {what}; " + ("read it with the Sluice that wrote it" if other else
-                                             "remove it to read the others"))
+        what = (
+            f"has the layout {head[:8].decode()}, not {MAGIC.decode()}"
+            if other
+            else f"is no trace: it begins with {head[:8]!r}, not {MAGIC!r}"
+        )
+        raise run_error(
+            f"{path} {what}; " + ("read it with the Sluice that wrote it" if other else "remove it to read the others")
+        )
     try:
         schema = Schema.parse(_text(head[SCHEMA_OFFSET:]))
         fields = np.frombuffer(head, schema.header, 1)[0]
         if fields["record_size"] != schema.record.itemsize:
-            raise ValueError(f"records of {fields['record_size']} bytes, described as of "
-                             f"{schema.record.itemsize}")
+            raise ValueError(f"records of {fields['record_size']} bytes, described as of {schema.record.itemsize}")
     except ValueError as error:
-        raise run_error(f"{path} does not describe its records ({error}); remove it to read the "
-                        "others") from None
+        raise run_error(f"{path} does not describe its records ({error}); remove it to read the others") from None
     scale = float(fields["time_scale"])
     return Header(
-        schema=schema, pid=int(fields["pid"]), priority=int(fields["priority"]),
-        simulated=bool(fields["simulated"]), exec_source=int(fields["exec_source"]),
+        schema=schema,
+        pid=int(fields["pid"]),
+        priority=int(fields["priority"]),
+        simulated=bool(fields["simulated"]),
+        exec_source=int(fields["exec_source"]),
         time_scale=scale if np.isfinite(scale) and scale > 0 else 1.0,
         begin_monotonic_ns=int(fields["begin_monotonic_ns"]),
-        begin_realtime_ns=int(fields["begin_realtime_ns"]), lost=int(fields["lost"]),
-        policy=_text(bytes(fields["policy"])), command=_text(bytes(fields["command"])),
-        note=_text(bytes(fields["note"])), device_uuid=bytes(fields["device_uuid"]))
+        begin_realtime_ns=int(fields["begin_realtime_ns"]),
+        lost=int(fields["lost"]),
+        policy=_text(bytes(fields["policy"])),
+        command=_text(bytes(fields["command"])),
+        note=_text(bytes(fields["note"])),
+        device_uuid=bytes(fields["device_uuid"]),
+    )

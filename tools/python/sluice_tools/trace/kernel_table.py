@@ -16,10 +16,22 @@ from sluice_tools.trace.client import Client, kernels_of
 from sluice_tools.trace.reader import Run
 from sluice_tools.trace.spill import Sorter, columns
 
-HEADS = ("API Start (ns),API Dur (ns),Queue Start (ns),Queue Dur (ns),Kernel Start (ns),"
-         "Kernel Dur (ns),Total Dur (ns),PID,TID,DevId,API Function,GridXYZ,BlockXYZ,Kernel Name")
-ROW = np.dtype([("start", "<i8"), ("api", "<i8"), ("kernel_start", "<i8"), ("kernel", "<i8"),
-                ("name", "<u8"), ("client", "<i4"), ("tid", "<u4"), ("entry", "<u2")])
+HEADS = (
+    "API Start (ns),API Dur (ns),Queue Start (ns),Queue Dur (ns),Kernel Start (ns),"
+    "Kernel Dur (ns),Total Dur (ns),PID,TID,DevId,API Function,GridXYZ,BlockXYZ,Kernel Name"
+)
+ROW = np.dtype(
+    [
+        ("start", "<i8"),
+        ("api", "<i8"),
+        ("kernel_start", "<i8"),
+        ("kernel", "<i8"),
+        ("name", "<u8"),
+        ("client", "<i4"),
+        ("tid", "<u4"),
+        ("entry", "<u2"),
+    ]
+)
 
 
 def require_executions(run: Run) -> list[Client]:
@@ -42,18 +54,23 @@ def sorted_rows(clients: list[Client], zero_ns: int) -> Iterator[np.ndarray]:
     return counted("writing", len(rows), rows.chunks())
 
 
-def _rows(number: int, client: Client, zero_ns: int, execs: np.ndarray,
-          launches: np.ndarray) -> np.ndarray:
+def _rows(number: int, client: Client, zero_ns: int, execs: np.ndarray, launches: np.ndarray) -> np.ndarray:
     def scaled(ns):
         return ns if client.time_scale == 1 else np.round(ns / client.time_scale).astype(np.int64)
 
     # Not the difference of two rounded times: a duration must not depend on when it was.
     return columns(
-        ROW, len(execs), start=scaled(launches["begin_ns"] - zero_ns),
+        ROW,
+        len(execs),
+        start=scaled(launches["begin_ns"] - zero_ns),
         api=scaled(launches["end_ns"] - launches["begin_ns"]),
         kernel_start=scaled(execs["begin_ns"] - zero_ns),
         kernel=scaled(execs["end_ns"] - execs["begin_ns"]),
-        client=number, tid=launches["thread"], entry=launches["flags"], name=execs["name"])
+        client=number,
+        tid=launches["thread"],
+        entry=launches["flags"],
+        name=execs["name"],
+    )
 
 
 def csv_chunks(run: Run) -> Iterator[str]:
@@ -65,16 +82,24 @@ def csv_chunks(run: Run) -> Iterator[str]:
     for rows in sorted_rows(clients, run.begin_ns):
         issued = pd.Series(rows["start"] + rows["api"])
         queued = rows["kernel_start"] > issued
-        yield pd.DataFrame({
-            "API Start": rows["start"], "API Dur": rows["api"],
-            "Queue Start": issued.where(queued).astype("Int64"),
-            "Queue Dur": (rows["kernel_start"] - issued).where(queued).astype("Int64"),
-            "Kernel Start": rows["kernel_start"], "Kernel Dur": rows["kernel"],
-            "Total Dur": rows["kernel_start"] + rows["kernel"] - rows["start"],
-            "PID": pids[rows["client"]], "TID": rows["tid"], "DevId": 0,
-            "API Function": _entries(clients, rows),
-            "GridXYZ": "", "BlockXYZ": "", "Kernel Name": _names(clients, rows),
-        }).to_csv(header=False, index=False, lineterminator="\n")
+        yield pd.DataFrame(
+            {
+                "API Start": rows["start"],
+                "API Dur": rows["api"],
+                "Queue Start": issued.where(queued).astype("Int64"),
+                "Queue Dur": (rows["kernel_start"] - issued).where(queued).astype("Int64"),
+                "Kernel Start": rows["kernel_start"],
+                "Kernel Dur": rows["kernel"],
+                "Total Dur": rows["kernel_start"] + rows["kernel"] - rows["start"],
+                "PID": pids[rows["client"]],
+                "TID": rows["tid"],
+                "DevId": 0,
+                "API Function": _entries(clients, rows),
+                "GridXYZ": "",
+                "BlockXYZ": "",
+                "Kernel Name": _names(clients, rows),
+            }
+        ).to_csv(header=False, index=False, lineterminator="\n")
 
 
 def _entries(clients: list[Client], rows: np.ndarray) -> np.ndarray:

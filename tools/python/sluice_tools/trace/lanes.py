@@ -19,6 +19,6 @@ class Lanes:
             return lane
         for index, (first, last) in enumerate(zip(begin.tolist(), end.tolist())):
             place = next((i for i, ended in enumerate(self._ends) if ended <= first), len(self._ends))
-            self._ends[place:place + 1] = [last]
+            self._ends[place : place + 1] = [last]
             lane[index] = place
         return lane

@@ -48,8 +48,7 @@ class _Sequence:
         return number
 
     def event(self, at: int, track: int, kind: int) -> pb.TrackEvent:
-        event = self.packet(timestamp=at,
-                            sequence_flags=pb.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE).track_event
+        event = self.packet(timestamp=at, sequence_flags=pb.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE).track_event
         event.type, event.track_uuid = kind, track
         return event
 
@@ -57,7 +56,8 @@ class _Sequence:
 def _write_slices(sequence: _Sequence, slices: Slices, uuid: int) -> None:
     details = slices.details.items()
     for row, (begin, end, label, arrow) in enumerate(
-            zip(slices.begin.tolist(), slices.end.tolist(), slices.labels, slices.arrow)):
+        zip(slices.begin.tolist(), slices.end.tolist(), slices.labels, slices.arrow)
+    ):
         name = sequence.name(label)
         event = sequence.event(begin, uuid, pb.TrackEvent.TYPE_SLICE_BEGIN)
         event.name_iid = name

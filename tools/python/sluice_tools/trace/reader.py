@@ -13,15 +13,17 @@ class Run:
     """What a run left behind. `clients` is empty for a run without a trace, `results` (results.json)
     None for a trace of `sluice exec --trace`."""
 
-    def __init__(self, folder: Path, clients: list[Client], results: dict | None,
-                 models: list[tuple[str, int]]):
+    def __init__(self, folder: Path, clients: list[Client], results: dict | None, models: list[tuple[str, int]]):
         self.folder = folder
         self.clients = clients
         self.results = results
         self.models = models
         for client in clients:
-            client._rivals = [other for other in clients if other.priority > client.priority
-                              and other.device_uuid == client.device_uuid]
+            client._rivals = [
+                other
+                for other in clients
+                if other.priority > client.priority and other.device_uuid == client.device_uuid
+            ]
 
     @property
     def begin_ns(self) -> int:
@@ -52,10 +54,8 @@ def read_models_pid(path: Path) -> list[tuple[str, int]]:
     if pairs is None:
         return None
     for pair in pairs:
-        if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)
-                and isinstance(pair[1], int)):
-            raise run_error(f'{path}: {json.dumps(pair)} is no pair of a model and a pid, like '
-                            '["resnet50", 4711]')
+        if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], int)):
+            raise run_error(f'{path}: {json.dumps(pair)} is no pair of a model and a pid, like ["resnet50", 4711]')
     return [(name, pid) for name, pid in pairs]
 
 
@@ -67,7 +67,8 @@ def _places(given: Path) -> tuple[Path, Path]:
     """The folder of the run, and that of its traces."""
     if _trace_files(given) or given.name == "trace":
         of_run = given.name == "trace" and (
-            (given.parent / "results.json").exists() or (given.parent / "models_pid.json").exists())
+            (given.parent / "results.json").exists() or (given.parent / "models_pid.json").exists()
+        )
         return (given.parent if of_run else given), given
     return given, given / "trace"
 
@@ -81,8 +82,7 @@ def read_run(folder: Path) -> Run:
     results = _json(run_folder / "results.json", dict)
     models = read_models_pid(run_folder / "models_pid.json")
     if models is None:
-        models = [(m["model"], m["pid"]) for m in (results or {}).get("models", [])
-                  if "model" in m and "pid" in m]
+        models = [(m["model"], m["pid"]) for m in (results or {}).get("models", []) if "model" in m and "pid" in m]
     files = _trace_files(trace_folder)
     if not files and results is None and not models:
         raise usage_error(f"{given} holds no run: neither results.json nor trace/*.sltrace")

@@ -16,8 +16,15 @@ import pandas as pd
 
 from sluice_tools.errors import run_error
 
-_TYPES = {"kind": "category", "pid": "int64", "stream": "int64", "sequence": "int64",
-          "begin_ns": "int64", "end_ns": "int64", "name": "category"}
+_TYPES = {
+    "kind": "category",
+    "pid": "int64",
+    "stream": "int64",
+    "sequence": "int64",
+    "begin_ns": "int64",
+    "end_ns": "int64",
+    "name": "category",
+}
 _BLOCK_BYTES = 32 << 20
 
 
@@ -30,11 +37,19 @@ def _iter_log(path: Path) -> Iterator[pd.DataFrame]:
             if not newline:
                 continue
             try:
-                yield pd.read_csv(io.BytesIO(whole + newline), sep=" ", names=list(_TYPES),
-                                  dtype=_TYPES, engine="c", quoting=3, keep_default_na=False)
+                yield pd.read_csv(
+                    io.BytesIO(whole + newline),
+                    sep=" ",
+                    names=list(_TYPES),
+                    dtype=_TYPES,
+                    engine="c",
+                    quoting=3,
+                    keep_default_na=False,
+                )
             except ValueError as error:
-                raise run_error(f"{path} is no log of the simulated GPU: {str(error).strip()}; remove "
-                                "it to read the rest")
+                raise run_error(
+                    f"{path} is no log of the simulated GPU: {str(error).strip()}; remove it to read the rest"
+                )
 
 
 def _lines_of(path: Path, pid: int, kinds: tuple[str, ...]) -> pd.DataFrame:
@@ -46,7 +61,8 @@ def _lines_of(path: Path, pid: int, kinds: tuple[str, ...]) -> pd.DataFrame:
             parts.append(part.astype({"kind": str, "name": str}))
     if not parts:
         return pd.DataFrame({name: [] for name in _TYPES}).astype(
-            {name: "int64" for name in ("stream", "sequence", "begin_ns", "end_ns")})
+            {name: "int64" for name in ("stream", "sequence", "begin_ns", "end_ns")}
+        )
     work = pd.concat(parts, ignore_index=True)
     return work.sort_values(["stream", "sequence", "begin_ns"], kind="stable", ignore_index=True)
 
@@ -55,8 +71,11 @@ def _possible(launches: pd.DataFrame, work: pd.DataFrame) -> np.ndarray:
     """Row by row: whether this work can be of this launch."""
     graph = launches["graph"].to_numpy()
     name = launches["name"].to_numpy(str)
-    same = np.where(graph | work["graph"].to_numpy(), graph == work["graph"].to_numpy(),
-                    (name == "?") | (name == work["name"].to_numpy(str)))
+    same = np.where(
+        graph | work["graph"].to_numpy(),
+        graph == work["graph"].to_numpy(),
+        (name == "?") | (name == work["name"].to_numpy(str)),
+    )
     return same & (work["begin_ns"].to_numpy() >= launches["begin_ns"].to_numpy())
 
 
@@ -67,8 +86,7 @@ def _by_number(launches: pd.DataFrame, work: pd.DataFrame) -> np.ndarray | None:
     numbers = launches["correlation"].to_numpy()
     place = numbers - 1 - (np.cumsum(~fine) - ~fine)
     rows = np.flatnonzero(fine & (place < len(work)))
-    if (place[rows] < 0).any() or not _possible(launches.iloc[rows],
-                                                work.iloc[place[rows]]).all():
+    if (place[rows] < 0).any() or not _possible(launches.iloc[rows], work.iloc[place[rows]]).all():
         return None
     result = np.full(len(work), -1)
     result[place[rows]] = rows
@@ -120,18 +138,23 @@ def executions(path: Path, pid: int, launches: pd.DataFrame) -> pd.DataFrame:
         correlation[rows] = numbers[place]
     work["correlation"] = correlation
     kernels = lines[lines["kind"] == "kernel"].merge(
-        work[["stream", "sequence", "correlation", "graph"]], on=["stream", "sequence"])
+        work[["stream", "sequence", "correlation", "graph"]], on=["stream", "sequence"]
+    )
     kernels = kernels[kernels["correlation"] > 0]
     node = kernels.groupby(["stream", "sequence"], sort=False).cumcount().to_numpy() + 1
-    return pd.DataFrame({
-        "begin_ns": kernels["begin_ns"], "end_ns": kernels["end_ns"],
-        "correlation": kernels["correlation"], "stream": kernels["stream"],
-        "name": pd.Categorical(kernels["name"]),
-        "node": np.where(kernels["graph"], node, 0)}).reset_index(drop=True)
+    return pd.DataFrame(
+        {
+            "begin_ns": kernels["begin_ns"],
+            "end_ns": kernels["end_ns"],
+            "correlation": kernels["correlation"],
+            "stream": kernels["stream"],
+            "name": pd.Categorical(kernels["name"]),
+            "node": np.where(kernels["graph"], node, 0),
+        }
+    ).reset_index(drop=True)
 
 
 def waits(path: Path, pid: int) -> pd.DataFrame:
     """As Client.waits()."""
     lines = _lines_of(path, pid, ("wait",))
-    return lines[["begin_ns", "end_ns", "stream"]].sort_values(
-        "begin_ns", kind="stable", ignore_index=True)
+    return lines[["begin_ns", "end_ns", "stream"]].sort_values("begin_ns", kind="stable", ignore_index=True)

@@ -56,8 +56,10 @@ class Spill:
                 self._file.write(np.ascontiguousarray(rows).data.cast("B"))
             self._file.flush()
         except OSError as error:
-            raise run_error(f"cannot keep rows in {_folder() or tempfile.gettempdir()}: "
-                            f"{error.strerror or error}; let TMPDIR name a folder with more room")
+            raise run_error(
+                f"cannot keep rows in {_folder() or tempfile.gettempdir()}: "
+                f"{error.strerror or error}; let TMPDIR name a folder with more room"
+            )
         self._written, self._held = self._count, []
 
     def read(self, first: int, last: int) -> np.ndarray:
@@ -67,12 +69,11 @@ class Spill:
             self._file.seek(first * self.dtype.itemsize)
             parts.append(np.fromfile(self._file, self.dtype, min(last, at) - first))
         for rows in self._held:
-            parts.append(rows[max(first - at, 0):max(last - at, 0)])
+            parts.append(rows[max(first - at, 0) : max(last - at, 0)])
             at += len(rows)
         return np.concatenate(parts) if parts else np.empty(0, self.dtype)
 
-    def chunks(self, first: int = 0, last: int | None = None,
-               rows: int | None = None) -> Iterator[np.ndarray]:
+    def chunks(self, first: int = 0, last: int | None = None, rows: int | None = None) -> Iterator[np.ndarray]:
         rows = rows or max(CHUNK_BYTES // self.dtype.itemsize, 1)
         last = len(self) if last is None else last
         for at in range(first, last, rows):
@@ -111,9 +112,8 @@ class Sorter:
         (rest,) = self._held
         share = min(BUFFER_BYTES // len(self._ends), CHUNK_BYTES)
         size = max(share // rest.itemsize, _LEAST_ROWS)
-        runs = [self._runs.chunks(first, last, size)
-                for first, last in zip(self._ends, self._ends[1:])]
-        runs.append(rest[at:at + size] for at in range(0, max(len(rest), 1), size))
+        runs = [self._runs.chunks(first, last, size) for first, last in zip(self._ends, self._ends[1:])]
+        runs.append(rest[at : at + size] for at in range(0, max(len(rest), 1), size))
         batch: list[np.ndarray] = []
         for rows in self._merge([_Head(run, self._keys[0]) for run in runs]):
             batch.append(rows)

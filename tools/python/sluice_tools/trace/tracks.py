@@ -18,8 +18,16 @@ from sluice_tools.trace.reader import Run
 from sluice_tools.trace.spill import Sorter, columns
 
 _DETAILS = ("one", "two", "three")
-_SLICE = np.dtype([("begin", "<i8"), ("end", "<i8"), ("arrow", "<i8"), ("track", "<i4"), ("label", "<i4"),
-                   *((name, "<i8") for name in _DETAILS)])
+_SLICE = np.dtype(
+    [
+        ("begin", "<i8"),
+        ("end", "<i8"),
+        ("arrow", "<i8"),
+        ("track", "<i4"),
+        ("label", "<i4"),
+        *((name, "<i8") for name in _DETAILS),
+    ]
+)
 _MOST_LANES = 10_000  # of a track, in the order of tracks
 
 
@@ -70,17 +78,25 @@ class _Tracks:
         since, until = self._window
         return rows[(self._shown(rows["end_ns"]) > since) & (self._shown(rows["begin_ns"]) < until)]
 
-    def add(self, key: tuple, title: str, rows, labels: pd.Categorical, arrow=0, leaves: bool = False,
-            **details) -> None:
+    def add(
+        self, key: tuple, title: str, rows, labels: pd.Categorical, arrow=0, leaves: bool = False, **details
+    ) -> None:
         """`key`: of its track, by which tracks are ordered."""
-        track = self._tracks.setdefault(
-            key, _Track(len(self._tracks), title, tuple(details), leaves))
+        track = self._tracks.setdefault(key, _Track(len(self._tracks), title, tuple(details), leaves))
         numbers = [self._labels.setdefault(str(text), len(self._labels)) for text in labels.categories]
         begin = self._shown(rows["begin_ns"])
-        self._slices.add(columns(
-            _SLICE, len(rows), begin=begin, end=np.maximum(self._shown(rows["end_ns"]), begin), arrow=arrow,
-            track=track.number, label=np.array(numbers, np.int64)[labels.codes],
-            **dict(zip(_DETAILS, details.values()))))
+        self._slices.add(
+            columns(
+                _SLICE,
+                len(rows),
+                begin=begin,
+                end=np.maximum(self._shown(rows["end_ns"]), begin),
+                arrow=arrow,
+                track=track.number,
+                label=np.array(numbers, np.int64)[labels.codes],
+                **dict(zip(_DETAILS, details.values())),
+            )
+        )
 
     def slices(self, name: str) -> Iterator[Slices]:
         ranks = {self._tracks[key].number: rank for rank, key in enumerate(sorted(self._tracks))}
@@ -97,9 +113,14 @@ class _Tracks:
     def _of(track: _Track, rank: int, place: int, rows: np.ndarray, labels: np.ndarray) -> Slices:
         return Slices(
             f"{track.title} ({place + 1})" if place else track.title,
-            1 + rank * _MOST_LANES + place, track.leaves, rows["begin"], rows["end"],
-            labels[rows["label"]].tolist(), rows["arrow"].tolist(),
-            {name: rows[column].tolist() for name, column in zip(track.details, _DETAILS)})
+            1 + rank * _MOST_LANES + place,
+            track.leaves,
+            rows["begin"],
+            rows["end"],
+            labels[rows["label"]].tolist(),
+            rows["arrow"].tolist(),
+            {name: rows[column].tolist() for name, column in zip(track.details, _DETAILS)},
+        )
 
 
 def client_slices(run: Run, client: Client, index: int, window: Window = ALL) -> Iterator[Slices]:
@@ -111,24 +132,38 @@ def client_slices(run: Run, client: Client, index: int, window: Window = ALL) ->
         return labels.get(pid, f"process {pid}")
 
     jobs = tracks.within(client.jobs())
-    tracks.add((0,), "jobs", jobs, pd.Categorical([
-        f"job {number}" + ("" if finished else " (killed)")
-        for number, finished in zip(jobs["job"], jobs["finished"])]))
+    tracks.add(
+        (0,),
+        "jobs",
+        jobs,
+        pd.Categorical(
+            [
+                f"job {number}" + ("" if finished else " (killed)")
+                for number, finished in zip(jobs["job"], jobs["finished"])
+            ]
+        ),
+    )
     gates = tracks.within(client.gates())
-    tracks.add((1,), "gate closed", gates, pd.Categorical([f"by {label(pid)}"
-                                                           for pid in gates["holder_pid"]]))
+    tracks.add((1,), "gate closed", gates, pd.Categorical([f"by {label(pid)}" for pid in gates["holder_pid"]]))
     for holds in map(tracks.within, client.iter_holds()):
         # gate: resnet50 (4711)
-        told = pd.Categorical([f"{reason}: {label(pid)}" if pid else reason
-                               for reason, pid in zip(holds["reason"], holds["holder_pid"])])
+        told = pd.Categorical(
+            [f"{reason}: {label(pid)}" if pid else reason for reason, pid in zip(holds["reason"], holds["holder_pid"])]
+        )
         for tid, rows in holds.groupby("tid").indices.items():
-            tracks.add((2, tid), f"held, thread {tid}", holds.iloc[rows], told[rows],
-                       correlation=holds["correlation"].iloc[rows])
+            tracks.add(
+                (2, tid),
+                f"held, thread {tid}",
+                holds.iloc[rows],
+                told[rows],
+                correlation=holds["correlation"].iloc[rows],
+            )
     _add_work(tracks, client, index << 40)
     waits = tracks.within(client.waits())
     for stream, rows in waits.groupby("stream").indices.items():
-        tracks.add((4, stream, 0), f"GPU stream {stream}: waits", waits.iloc[rows],
-                   pd.Categorical(["wait"] * len(rows)))
+        tracks.add(
+            (4, stream, 0), f"GPU stream {stream}: waits", waits.iloc[rows], pd.Categorical(["wait"] * len(rows))
+        )
     return tracks.slices(client.label)
 
 
@@ -137,15 +172,32 @@ def _add_work(tracks: _Tracks, client: Client, base: int) -> None:
     for rows in map(tracks.within, client.by_launch()):
         arrow = _arrows(rows, base)
         names = client.names.categorical(
-            rows["name"], np.where((rows["kind"] == fmt.LAUNCH) & (rows["a"] == 1), "(graph)", "?"))
+            rows["name"], np.where((rows["kind"] == fmt.LAUNCH) & (rows["a"] == 1), "(graph)", "?")
+        )
         for tid, chosen in _groups(rows, fmt.LAUNCH, "thread"):
             mine = rows[chosen]
-            tracks.add((3, tid), f"thread {tid}: launches", mine, names[chosen], arrow[chosen], True,
-                       correlation=mine["correlation"], stream=mine["stream"], result=mine["b"])
+            tracks.add(
+                (3, tid),
+                f"thread {tid}: launches",
+                mine,
+                names[chosen],
+                arrow[chosen],
+                True,
+                correlation=mine["correlation"],
+                stream=mine["stream"],
+                result=mine["b"],
+            )
         for stream, chosen in _groups(rows, fmt.EXEC, "stream"):
             mine = rows[chosen]
-            tracks.add((4, stream, 1), f"GPU stream {stream}", mine, names[chosen], arrow[chosen],
-                       correlation=mine["correlation"], node=mine["a"])
+            tracks.add(
+                (4, stream, 1),
+                f"GPU stream {stream}",
+                mine,
+                names[chosen],
+                arrow[chosen],
+                correlation=mine["correlation"],
+                node=mine["a"],
+            )
 
 
 def _groups(rows: np.ndarray, kind: int, column: str) -> Iterator[tuple[int, np.ndarray]]:
@@ -158,8 +210,9 @@ def _groups(rows: np.ndarray, kind: int, column: str) -> Iterator[tuple[int, np.
 def _arrows(rows: np.ndarray, base: int) -> np.ndarray:
     """An arrow has two ends: to the first kernel of a graph, and none for a launch without a kernel."""
     launches = np.flatnonzero(rows["kind"][:-1] == fmt.LAUNCH)
-    paired = launches[(rows["kind"][launches + 1] == fmt.EXEC)
-                      & (rows["correlation"][launches + 1] == rows["correlation"][launches])]
+    paired = launches[
+        (rows["kind"][launches + 1] == fmt.EXEC) & (rows["correlation"][launches + 1] == rows["correlation"][launches])
+    ]
     arrow = np.zeros(len(rows), np.int64)
     arrow[paired] = arrow[paired + 1] = base + rows["correlation"][paired].astype(np.int64)
     return arrow

@@ -48,32 +48,55 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice bench pairs",
         description="Measure a critical PyTorch program next to a best-effort one under every policy, "
-                    "time-sliced and under MPS. What is in the CSV of --out already is not measured "
-                    "again.",
-        epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=_list_of(plan.PAIRS), default=plan.PAIRS, metavar="P,...",
-                        help=f"CRITICAL+BEST_EFFORT (default: all): {', '.join(plan.PAIRS)}")
+        "time-sliced and under MPS. What is in the CSV of --out already is not measured "
+        "again.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--pairs",
+        type=_list_of(plan.PAIRS),
+        default=plan.PAIRS,
+        metavar="P,...",
+        help=f"CRITICAL+BEST_EFFORT (default: all): {', '.join(plan.PAIRS)}",
+    )
     conditions = tuple(name for name in plan.CONDITIONS if "," not in name) + ("announced", "predicted")
-    parser.add_argument("--policies", type=_list_of(conditions), default=(), metavar="P,...",
-                        help="only these conditions and what they are compared with (default: all): "
-                             f"{', '.join(conditions)}")
-    parser.add_argument("--modes", type=_list_of(plan.MODES), default=plan.MODES, metavar="M,...",
-                        help=f"{', '.join(plan.MODES)} (default: all)")
-    parser.add_argument("--repeats", type=int, default=3, metavar="N",
-                        help=f"of {', '.join(plan.NAMED)}; the others once (default 3)")
-    parser.add_argument("--jobs", type=int, default=500, metavar="N",
-                        help="critical jobs of a cell (default 500)")
-    parser.add_argument("--cell-s", type=float, default=20.0, metavar="S",
-                        help="a cell ends after this time if it has fewer (default 20)")
+    parser.add_argument(
+        "--policies",
+        type=_list_of(conditions),
+        default=(),
+        metavar="P,...",
+        help=f"only these conditions and what they are compared with (default: all): {', '.join(conditions)}",
+    )
+    parser.add_argument(
+        "--modes",
+        type=_list_of(plan.MODES),
+        default=plan.MODES,
+        metavar="M,...",
+        help=f"{', '.join(plan.MODES)} (default: all)",
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, metavar="N", help=f"of {', '.join(plan.NAMED)}; the others once (default 3)"
+    )
+    parser.add_argument("--jobs", type=int, default=500, metavar="N", help="critical jobs of a cell (default 500)")
+    parser.add_argument(
+        "--cell-s",
+        type=float,
+        default=20.0,
+        metavar="S",
+        help="a cell ends after this time if it has fewer (default 20)",
+    )
     parser.add_argument("--limit-s", type=float, metavar="S", help="begin no cell that would end later")
     parser.add_argument("--device", type=int, default=0, metavar="N", help="index of the GPU")
-    parser.add_argument("--gpu", choices=("real", "sim"), default="real",
-                        help="sim runs tiny models on the CPU: to try the command, not to measure")
-    parser.add_argument("--out", type=Path, default=Path("results/pairs"), metavar="DIR",
-                        help="default: results/pairs")
+    parser.add_argument(
+        "--gpu",
+        choices=("real", "sim"),
+        default="real",
+        help="sim runs tiny models on the CPU: to try the command, not to measure",
+    )
+    parser.add_argument("--out", type=Path, default=Path("results/pairs"), metavar="DIR", help="default: results/pairs")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("--table", type=Path, metavar="DIR",
-                        help="measure nothing: table and page of DIR/pairs.csv")
+    parser.add_argument("--table", type=Path, metavar="DIR", help="measure nothing: table and page of DIR/pairs.csv")
     # For the tests: a folder with other critical.py and best_effort.py, and the GPU that they get.
     parser.add_argument("--programs", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--exec-gpu", default="real", help=argparse.SUPPRESS)
@@ -87,8 +110,10 @@ def _conditions(policies: list) -> list:
 
 
 def _groups(options, rows: Rows) -> list[Group]:
-    return [_group(options, rows, variant) for variant in
-            plan.variants(options.pairs, options.modes, _conditions(options.policies), options.repeats)]
+    return [
+        _group(options, rows, variant)
+        for variant in plan.variants(options.pairs, options.modes, _conditions(options.policies), options.repeats)
+    ]
 
 
 def _group(options, rows: Rows, variant: plan.Variant) -> Group:
@@ -136,8 +161,7 @@ def _markdown(rows: Rows, entries: list) -> str:
         parts.append(f"## {subject}")
         if subject in plan.PAIRS:
             critical, best_effort = subject.split("+")
-            parts.append(f"Critical: {plan.CRITICAL[critical]}. Best effort: "
-                         f"{plan.BEST_EFFORT[best_effort]}.")
+            parts.append(f"Critical: {plan.CRITICAL[critical]}. Best effort: {plan.BEST_EFFORT[best_effort]}.")
         parts.append(table.markdown(own))
         if subject in plan.PAIRS:
             parts.append("\n".join(f"- {line}" for line in goals.lines(subject, entries)))
@@ -145,11 +169,11 @@ def _markdown(rows: Rows, entries: list) -> str:
 
 
 def _measured_on(rows: list) -> list[str]:
-    machines = dict.fromkeys(tuple(row[name] for name in ("gpu", "driver", "torch", "sluice"))
-                             for row in rows)
+    machines = dict.fromkeys(tuple(row[name] for name in ("gpu", "driver", "torch", "sluice")) for row in rows)
     days = sorted({row["date"][:10] for row in rows})
-    return [f"{gpu}, driver {driver or '-'}, PyTorch {torch}, Sluice {sluice}"
-            for gpu, driver, torch, sluice in machines] + [" to ".join(dict.fromkeys(days[:1] + days[-1:]))]
+    return [
+        f"{gpu}, driver {driver or '-'}, PyTorch {torch}, Sluice {sluice}" for gpu, driver, torch, sluice in machines
+    ] + [" to ".join(dict.fromkeys(days[:1] + days[-1:]))]
 
 
 def _show(options, rows: Rows, folder: Path) -> None:
@@ -158,16 +182,31 @@ def _show(options, rows: Rows, folder: Path) -> None:
     (folder / "pairs.md").write_text(text)
     pairs = [pair for pair in dict.fromkeys(entry.subject for entry in entries) if pair in plan.PAIRS]
     if all(importlib.util.find_spec(name) for name in page.PACKAGES):
-        page.write(folder / "pairs.html", "bench pairs", "Pairs of PyTorch programs",
-                   [(text, False) for text in _measured_on(rows.rows)], entries,
-                   goals.overview(pairs, entries))
+        page.write(
+            folder / "pairs.html",
+            "bench pairs",
+            "Pairs of PyTorch programs",
+            [(text, False) for text in _measured_on(rows.rows)],
+            entries,
+            goals.overview(pairs, entries),
+        )
     else:
-        print("sluice bench: no page: this Python lacks plotly or jinja2 (./x reports); sluice bench "
-              f"pairs --table {folder} makes it later", file=sys.stderr)
+        print(
+            "sluice bench: no page: this Python lacks plotly or jinja2 (./x reports); sluice bench "
+            f"pairs --table {folder} makes it later",
+            file=sys.stderr,
+        )
     if options.json:
-        print(json.dumps({"cells": [vars(entry) for entry in entries],
-                          "goals": {pair: goals.goals(pair, entries) for pair in pairs},
-                          "errors": rows.errors}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "cells": [vars(entry) for entry in entries],
+                    "goals": {pair: goals.goals(pair, entries) for pair in pairs},
+                    "errors": rows.errors,
+                },
+                indent=2,
+            )
+        )
     else:
         print(text, end="")
     print(f"rows: {rows.file}", file=sys.stderr)
@@ -187,8 +226,7 @@ def _run(options) -> int:
     options.torch_device = f"cuda:{options.device}" if options.gpu == "real" else "cpu"
     with output_folder(options.out) as folder:
         rows = Rows(folder / "pairs.csv")
-        result = Sitting("sluice bench", rows, _groups(options, rows), options.limit_s,
-                         _machine(options)).run()
+        result = Sitting("sluice bench", rows, _groups(options, rows), options.limit_s, _machine(options)).run()
         _show(options, rows, folder)
     if result.left:
         print(f"sluice bench: {result.left} cells are left; the same command goes on", file=sys.stderr)

@@ -33,8 +33,9 @@ def _obey(commands, options):
             work = models.CriticalWork(options.model, options.device)
             for _ in range(_WARM_UPS):
                 work()
-            answer("loaded", gpu=models.name_of(options.device), attached=sluice.attached(),
-                   announces=sluice.announces())
+            answer(
+                "loaded", gpu=models.name_of(options.device), attached=sluice.attached(), announces=sluice.announces()
+            )
         elif command["do"] == "calibrate":
             answer("calibrated", latency_ms=jobs.back_to_back(work, sluice, command["jobs"]))
         elif command["do"] == "run":

@@ -57,24 +57,46 @@ def goals(pair: str, entries: list[Entry]) -> list:
     own = [entry for entry in entries if entry.subject == pair]
     device = [entry for entry in own if entry.cell == DEVICE]
     found = [
-        _goal("announced 2 ms before: p50 <= 1.02 x, p99 <= 1.05 x, best effort >= 95 % of the ideal",
-              [entry for entry in own if entry.cell == ANNOUNCED], WITH_ANNOUNCEMENT),
-        _goal("not announced, in the better mode: p50 <= 1.05 x, p99 <= 1.25 x, best effort >= 97 % of "
-              "the ideal", device, WITHOUT)]
+        _goal(
+            "announced 2 ms before: p50 <= 1.02 x, p99 <= 1.05 x, best effort >= 95 % of the ideal",
+            [entry for entry in own if entry.cell == ANNOUNCED],
+            WITH_ANNOUNCEMENT,
+        ),
+        _goal(
+            "not announced, in the better mode: p50 <= 1.05 x, p99 <= 1.25 x, best effort >= 97 % of the ideal",
+            device,
+            WITHOUT,
+        ),
+    ]
     beaten, compared = [], 0
     for entry in device:
-        others = [other for other in own if other.mode == entry.mode and other.share and
-                  other.x["p50"] and other.cell not in (DEVICE, ANNOUNCED, PREDICTED)]
+        others = [
+            other
+            for other in own
+            if other.mode == entry.mode
+            and other.share
+            and other.x["p50"]
+            and other.cell not in (DEVICE, ANNOUNCED, PREDICTED)
+        ]
         compared += len(others)
         beaten += _beaten(entry, others)
-    found.append({"goal": f"no other policy is better than {DEVICE} on both axes",
-                  "met": not beaten if compared else None,
-                  "seen": "better: " + ", ".join(beaten) if beaten else ""})
-    shares = {entry.mode: middle(entry.share) for entry in own
-              if entry.cell == BEST_EFFORT_ALONE_DEVICE and entry.share}
-    found.append({"goal": f"best effort alone under {DEVICE} <= 2 % slower",
-                  "met": min(shares.values()) >= BEST_EFFORT_ALONE if shares else None,
-                  "seen": "; ".join(f"{mode} {1 - share:.1%} slower" for mode, share in shares.items())})
+    found.append(
+        {
+            "goal": f"no other policy is better than {DEVICE} on both axes",
+            "met": not beaten if compared else None,
+            "seen": "better: " + ", ".join(beaten) if beaten else "",
+        }
+    )
+    shares = {
+        entry.mode: middle(entry.share) for entry in own if entry.cell == BEST_EFFORT_ALONE_DEVICE and entry.share
+    }
+    found.append(
+        {
+            "goal": f"best effort alone under {DEVICE} <= 2 % slower",
+            "met": min(shares.values()) >= BEST_EFFORT_ALONE if shares else None,
+            "seen": "; ".join(f"{mode} {1 - share:.1%} slower" for mode, share in shares.items()),
+        }
+    )
     return found
 
 
@@ -84,11 +106,12 @@ def overview(pairs: list, entries: list[Entry]) -> list[str]:
     for pair in pairs:
         for goal in goals(pair, entries):
             results.setdefault(goal["goal"], []).append(goal["met"])
-    return [f"{met.count(True)} of {len(met) - met.count(None)} pairs: {goal}"
-            for goal, met in results.items()]
+    return [f"{met.count(True)} of {len(met) - met.count(None)} pairs: {goal}" for goal, met in results.items()]
 
 
 def lines(pair: str, entries: list[Entry]) -> list[str]:
     """The goals as sentences."""
-    return [f"{_MARKS[goal['met']]}: {goal['goal']}" + (f" ({goal['seen']})" if goal["seen"] else "")
-            for goal in goals(pair, entries)]
+    return [
+        f"{_MARKS[goal['met']]}: {goal['goal']}" + (f" ({goal['seen']})" if goal["seen"] else "")
+        for goal in goals(pair, entries)
+    ]

@@ -90,8 +90,7 @@ def _serve(work, sluice, request, measuring) -> dict:
         if window is None and due >= counted_from:
             window = due
             measuring()
-        if window is not None and (len(tally.latency_ns) >= request["jobs"] or
-                                   due - window >= limit_ns):
+        if window is not None and (len(tally.latency_ns) >= request["jobs"] or due - window >= limit_ns):
             break
         if time.monotonic_ns() - due > patience_ns:
             tally.dropped += window is not None
@@ -102,10 +101,14 @@ def _serve(work, sluice, request, measuring) -> dict:
             tally.late_ns.append(began - due)
             tally.active_ns += done - began
     wait_until(due)  # the window holds whole periods
-    return {"latency_ms": [round(ns / 1e6, 5) for ns in tally.latency_ns],
-            "late_ms": [round(ns / 1e6, 5) for ns in tally.late_ns],
-            "active_ms": tally.active_ns / 1e6, "dropped": tally.dropped,
-            "begin_ns": window, "end_ns": time.monotonic_ns()}
+    return {
+        "latency_ms": [round(ns / 1e6, 5) for ns in tally.latency_ns],
+        "late_ms": [round(ns / 1e6, 5) for ns in tally.late_ns],
+        "active_ms": tally.active_ns / 1e6,
+        "dropped": tally.dropped,
+        "begin_ns": window,
+        "end_ns": time.monotonic_ns(),
+    }
 
 
 def serve(work, sluice: Sluice, request: dict, measuring) -> dict:

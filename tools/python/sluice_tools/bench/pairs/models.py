@@ -67,8 +67,7 @@ def _stored_fasterrcnn():
 @functools.cache
 def _scripted_fasterrcnn():
     torch.manual_seed(0)
-    model = torchvision.models.detection.fasterrcnn_resnet50_fpn(
-        weights=None, weights_backbone=None).eval()
+    model = torchvision.models.detection.fasterrcnn_resnet50_fpn(weights=None, weights_backbone=None).eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch calls TorchScript deprecated, once per call
         return torch.jit.script(detection.without_resizing(model))

@@ -11,6 +11,7 @@ _SUMMED = ("gated", "captured", "waited", "held_ns")
 def jobs_between(ends_ns: list, begin_ns: int, end_ns: int) -> float:
     """Jobs done between two moments, parts of jobs included. ends_ns: the begin of the first job,
     then the end of each."""
+
     def done(at: int) -> float:
         index = bisect_right(ends_ns, at) - 1
         if index < 0:
@@ -25,32 +26,41 @@ def jobs_between(ends_ns: list, begin_ns: int, end_ns: int) -> float:
 def counters(client: dict) -> dict:
     """The counters of a client of `sluice status --json`, over all launch entries."""
     sums = {name: sum(entry[name] for entry in client["coverage"]) for name in _SUMMED}
-    return sums | {name: client[name] for name in
-                   ("launches", "bypassed", "max_hold_opened", "unknown_launches")}
+    return sums | {name: client[name] for name in ("launches", "bypassed", "max_hold_opened", "unknown_launches")}
 
 
 def critical_row(done: dict, client: str, period_ms: float) -> dict:
     """done: the answer `done` of the critical program."""
     window_s = (done["end_ns"] - done["begin_ns"]) / 1e9
     return {
-        "client": client, "role": CRITICAL, "window_s": window_s, "period_ms": period_ms,
-        "per_s": len(done["latency_ms"]) / window_s, "unit": "jobs",
-        "late_p99_ms": percentile(done["late_ms"], 0.99), "dropped": done["dropped"],
+        "client": client,
+        "role": CRITICAL,
+        "window_s": window_s,
+        "period_ms": period_ms,
+        "per_s": len(done["latency_ms"]) / window_s,
+        "unit": "jobs",
+        "late_p99_ms": percentile(done["late_ms"], 0.99),
+        "dropped": done["dropped"],
         "active_share": done["active_ms"] / 1e3 / window_s,
     } | latency_figures(done["latency_ms"])
 
 
-def best_effort_row(ends_ns: list, begin_ns: int, end_ns: int, client: str, policy: str, before,
-                    after) -> dict:
+def best_effort_row(ends_ns: list, begin_ns: int, end_ns: int, client: str, policy: str, before, after) -> dict:
     """before, after: the client of `sluice status --json` at both ends of the window, or None."""
     seconds = (end_ns - begin_ns) / 1e9
     jobs = jobs_between(ends_ns, begin_ns, end_ns)
-    row = {"client": client, "role": BEST_EFFORT, "policy": policy, "window_s": seconds,
-           "jobs": int(jobs), "per_s": jobs / seconds, "unit": "jobs"}
+    row = {
+        "client": client,
+        "role": BEST_EFFORT,
+        "policy": policy,
+        "window_s": seconds,
+        "jobs": int(jobs),
+        "per_s": jobs / seconds,
+        "unit": "jobs",
+    }
     if before is None or after is None:
         return row
     first, last = counters(before), counters(after)
     more = {name: last[name] - first[name] for name in last}
     more["held_ms"] = more.pop("held_ns") / 1e6
-    return row | more | {"longest_us": after["longest_ns"] / 1e3,
-                         "ungated_graph_us": after["bare_graph_ns"] / 1e3}
+    return row | more | {"longest_us": after["longest_ns"] / 1e3, "ungated_graph_us": after["bare_graph_ns"] / 1e3}

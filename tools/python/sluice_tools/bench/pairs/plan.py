@@ -18,8 +18,8 @@ BEST_EFFORT = {
 # Measured first, and as often as --repeats says; the others once.
 NAMED = ("resnet50+resnet152", "resnet50+resnet152-graph", "resnet50+training", "bert+bert")
 PAIRS = NAMED + tuple(
-    pair for pair in (f"{critical}+{other}" for critical in CRITICAL for other in BEST_EFFORT)
-    if pair not in NAMED)
+    pair for pair in (f"{critical}+{other}" for critical in CRITICAL for other in BEST_EFFORT) if pair not in NAMED
+)
 
 TIME_SLICED, MPS_PRIORITY, MPS = "time-sliced", "MPS + priority", "MPS"
 MODES = (TIME_SLICED, MPS_PRIORITY, MPS)
@@ -55,16 +55,31 @@ class Condition:
 
 
 _CONDITIONS = {
-    condition.name: condition for condition in (
-        Condition(ALONE), Condition(BEST_EFFORT_ALONE),
-        Condition(BEST_EFFORT_ALONE_DEVICE, DEVICE), Condition(DEVICE, DEVICE),
-        Condition(ANNOUNCED, DEVICE), Condition(PREDICTED, DEVICE),
-        *(Condition(policy, policy) for policy in ("none", "event:1", "event:2", "gate", "sync:1")))}
+    condition.name: condition
+    for condition in (
+        Condition(ALONE),
+        Condition(BEST_EFFORT_ALONE),
+        Condition(BEST_EFFORT_ALONE_DEVICE, DEVICE),
+        Condition(DEVICE, DEVICE),
+        Condition(ANNOUNCED, DEVICE),
+        Condition(PREDICTED, DEVICE),
+        *(Condition(policy, policy) for policy in ("none", "event:1", "event:2", "gate", "sync:1")),
+    )
+}
 _OF_MODE = {
-    TIME_SLICED: (ALONE, BEST_EFFORT_ALONE, BEST_EFFORT_ALONE_DEVICE, DEVICE, ANNOUNCED, "none",
-                  "event:1", "event:2", "gate", "sync:1"),
-    MPS_PRIORITY: (ALONE, BEST_EFFORT_ALONE, BEST_EFFORT_ALONE_DEVICE, DEVICE, ANNOUNCED, "none",
-                   "event:1"),
+    TIME_SLICED: (
+        ALONE,
+        BEST_EFFORT_ALONE,
+        BEST_EFFORT_ALONE_DEVICE,
+        DEVICE,
+        ANNOUNCED,
+        "none",
+        "event:1",
+        "event:2",
+        "gate",
+        "sync:1",
+    ),
+    MPS_PRIORITY: (ALONE, BEST_EFFORT_ALONE, BEST_EFFORT_ALONE_DEVICE, DEVICE, ANNOUNCED, "none", "event:1"),
     MPS: (ALONE, BEST_EFFORT_ALONE, "none"),
 }
 CONDITIONS = tuple(_CONDITIONS)
@@ -106,8 +121,10 @@ def _chosen(names: tuple, policies) -> tuple:
 
 def _varied(repeat: int, policies) -> list[Variant]:
     names = (ALONE, BEST_EFFORT_ALONE, DEVICE, "none", "event:2")
-    return [Variant(VARIED, TIME_SLICED, repeat, _chosen(names, policies), load, arrivals)
-            for load, arrivals in ((0.5, "periodic"), (LOAD, "poisson"))]
+    return [
+        Variant(VARIED, TIME_SLICED, repeat, _chosen(names, policies), load, arrivals)
+        for load, arrivals in ((0.5, "periodic"), (LOAD, "poisson"))
+    ]
 
 
 def variants(pairs=PAIRS, modes=MODES, policies=(), repeats: int = 3) -> list[Variant]:
@@ -117,13 +134,16 @@ def variants(pairs=PAIRS, modes=MODES, policies=(), repeats: int = 3) -> list[Va
     found: list[Variant] = []
     for turn, repeat in [(named, 1), (rest, 1)] + [(named, n) for n in range(2, repeats + 1)]:
         for pair in turn:
-            found += [Variant(pair, mode, repeat, _chosen(_OF_MODE[mode], policies))
-                      for mode in MODES if mode in modes]
+            found += [Variant(pair, mode, repeat, _chosen(_OF_MODE[mode], policies)) for mode in MODES if mode in modes]
             if pair == VARIED and TIME_SLICED in modes:
                 found += _varied(repeat, policies)
         # Prediction is switched when a process starts, so it needs processes of its own.
         if not policies or PREDICTED in policies:
-            found += [Variant(pair, mode, repeat, (_CONDITIONS[PREDICTED],), predicts=True)
-                      for pair in turn if pair in NAMED for mode in (TIME_SLICED, MPS_PRIORITY)
-                      if mode in modes]
+            found += [
+                Variant(pair, mode, repeat, (_CONDITIONS[PREDICTED],), predicts=True)
+                for pair in turn
+                if pair in NAMED
+                for mode in (TIME_SLICED, MPS_PRIORITY)
+                if mode in modes
+            ]
     return [variant for variant in found if variant.conditions]

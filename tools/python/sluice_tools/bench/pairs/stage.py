@@ -36,8 +36,15 @@ class Stage:
         self._load()
 
     def _start(self, module: str, model: str, priority: int, policy: str, environment: dict) -> Talker:
-        command = [sys.executable, "-m", f"sluice_tools.bench.pairs.{module}", "--model", model,
-                   "--device", self._options.torch_device]
+        command = [
+            sys.executable,
+            "-m",
+            f"sluice_tools.bench.pairs.{module}",
+            "--model",
+            model,
+            "--device",
+            self._options.torch_device,
+        ]
         if self._options.programs:
             command[1:3] = [f"{self._options.programs}/{module}.py"]
         program = self._session.start(command, priority, policy, environment, Talker)
@@ -66,8 +73,7 @@ class Stage:
     def base_ms(self) -> float:
         """p50 alone: of a few jobs at about the period that will come of it."""
         first = self._critical.ask("calibrate", "calibrated", jobs=10)["latency_ms"]
-        self._critical.say("run", jobs=20, seconds=10,
-                           period_ms=percentile(first, 0.5) / self._variant.load)
+        self._critical.say("run", jobs=20, seconds=10, period_ms=percentile(first, 0.5) / self._variant.load)
         self._critical.hear("measuring")
         return percentile(self._critical.hear("done")["latency_ms"], 0.5)
 
@@ -77,15 +83,17 @@ class Stage:
             raise CellError("the interposer has no sluice_v1_job_announce")
         if condition.best_effort:
             self._start_best_effort(condition.policy)
-        seen, before, after = (self._serve(condition, period_ms) if condition.critical
-                               else self._wait_alone())
+        seen, before, after = self._serve(condition, period_ms) if condition.critical else self._wait_alone()
         rows = []
         if condition.critical:
             rows.append(critical_row(seen, self._variant.critical, period_ms))
         if condition.best_effort:
             ends = self._best_effort.ask("idle", "idle")["ends_ns"]
-            rows.append(best_effort_row(ends, seen["begin_ns"], seen["end_ns"],
-                                        self._variant.best_effort, condition.policy, before, after))
+            rows.append(
+                best_effort_row(
+                    ends, seen["begin_ns"], seen["end_ns"], self._variant.best_effort, condition.policy, before, after
+                )
+            )
         return [row | self._machine for row in rows]
 
     def _start_best_effort(self, policy: str) -> None:
@@ -111,8 +119,15 @@ class Stage:
     def _serve(self, condition: Condition, period_ms: float) -> tuple:
         limit = self._options.cell_s
         self._critical.say(
-            "run", jobs=self._options.jobs, seconds=limit, skip_s=_SKIPPED_S, period_ms=period_ms,
-            arrivals=self._variant.arrivals, announce_ms=condition.announce_ms, seed=1)
+            "run",
+            jobs=self._options.jobs,
+            seconds=limit,
+            skip_s=_SKIPPED_S,
+            period_ms=period_ms,
+            arrivals=self._variant.arrivals,
+            announce_ms=condition.announce_ms,
+            seed=1,
+        )
         self._critical.hear("measuring")
         before = self._look() if condition.best_effort else None
         done = self._critical.hear("done", ANSWER_S + limit)
@@ -130,8 +145,10 @@ class Stage:
 @contextlib.contextmanager
 def stage(options, variant: Variant) -> Iterator[Stage]:
     """Raises RuntimeError if a program does not load."""
-    with (mps(options.sluice, variant.mode in (MPS, MPS_PRIORITY)) as environment,
-          session(options.sluice, options.exec_gpu) as opened):
+    with (
+        mps(options.sluice, variant.mode in (MPS, MPS_PRIORITY)) as environment,
+        session(options.sluice, options.exec_gpu) as opened,
+    ):
         made = Stage(options, variant, opened, environment)
         try:
             yield made
