@@ -3,20 +3,21 @@
 import csv
 import json
 import random
-import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 pytest.importorskip("pandas", reason="./x reports fetches it")
 pytest.importorskip("matplotlib", reason="./x reports fetches it")
+pytest.importorskip("pyarrow", reason="./x reports fetches it")
 
 from sluice_tools.parse import kernel_csv
 from sluice_tools.parse.cli import main
-from sluice_tools.parse.digits import csv_rows
+from sluice_tools.parse.models import csv_rows
 from sluice_tools.parse.queue_depth import queue_depth
-from sluice_tools.trace.depth import Depth
 from sluice_tools.trace import format as fmt
+from sluice_tools.trace.depth import Depth
 from trace_files import TraceFile
 
 HEADS = [
@@ -186,7 +187,7 @@ def test_what_nsys_prints_before_the_table(parse):
     )
 
 
-def rewritten(sep=",", number=str, quote=False):
+def rewritten(sep=",", number: Callable = str, quote=False):
     """The table with its times as another program would write them."""
     lines = [sep.join(HEADS)]
     for r in ROWS:

@@ -71,7 +71,7 @@ def _warn(text: str) -> None:
 def _run(options) -> int:
     if (options.run is None) == (options.file is None):
         raise usage_error("name one thing to parse: -f CSV, or the folder of a run")
-    need_packages("parse", "numpy", "pandas", *([] if options.no_pictures else ["matplotlib"]))
+    need_packages("parse", "numpy", "pandas", "pyarrow", *([] if options.no_pictures else ["matplotlib"]))
     from sluice_tools.parse.outputs import parse
 
     result = parse(options.file or options.run, options.pids, options.out, not options.no_pictures)
