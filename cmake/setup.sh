@@ -169,7 +169,7 @@ setup_torch() {
 has_reports() {
   have "$1" && "$1" - 2>/dev/null <<'PYTHON'
 import importlib.util as u, sys
-wanted = ("numpy", "pandas", "matplotlib", "plotly", "jinja2", "perfetto", "pytest", "playwright")
+wanted = ("numpy", "pandas", "pyarrow", "matplotlib", "plotly", "jinja2", "perfetto", "pytest", "playwright")
 sys.exit(not all(map(u.find_spec, wanted)))
 PYTHON
 }
@@ -182,7 +182,7 @@ setup_reports() {
   need python3-venv "to fetch the report tools into .venv" eval "$venv_works"
   install_packages
   echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/report-requirements.txt | xargs)" \
-    "(550 MB on disk; one to two minutes)"
+    "(720 MB on disk; one to two minutes)"
   if ! { python3 -m venv .venv &&
     .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/report-requirements.txt; }; then
     die "could not fetch the report tools, see the lines above; './x build' does without them"
@@ -222,4 +222,29 @@ setup_lint() {
   need clang-tidy "static analysis" have clang-tidy
   need shellcheck "shell scripts" have shellcheck
   need git "names the files to check" have git
+  setup_python_lint
+}
+
+# has_python_lint: whether .venv has the packages of cmake/lint-requirements.txt in these versions: other
+# versions of ruff format the same code differently.
+has_python_lint() {
+  have .venv/bin/python3 && .venv/bin/python3 - cmake/lint-requirements.txt 2>/dev/null <<'PYTHON'
+import importlib.metadata as m, sys
+lines = [line.strip().split("==") for line in open(sys.argv[1]) if "==" in line]
+sys.exit(not all(m.version(name.split("[")[0]) == version for name, version in lines))
+PYTHON
+}
+
+# setup_python_lint: fetches ruff and pyright into .venv.
+setup_python_lint() {
+  has_python_lint && return
+  local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
+  need python3 "for ruff and pyright" have python3
+  need python3-venv "to fetch ruff and pyright into .venv" eval "$venv_works"
+  install_packages
+  echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/lint-requirements.txt | xargs)"
+  if ! { python3 -m venv .venv &&
+    .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/lint-requirements.txt; }; then
+    die "could not fetch ruff and pyright, see the lines above"
+  fi
 }
