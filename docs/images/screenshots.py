@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "python"))
-import browser  # noqa: E402
+import browser
 
 _LOW = {
     "model_name": "resnet152",

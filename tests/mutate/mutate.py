@@ -60,7 +60,8 @@ def read_faults(folder: str, place: Path = HERE) -> list[Fault]:
         raise UsageError(f"no faults for '{folder}'; there are: {known}")
     faults = []
     for number, entry in enumerate(tomllib.loads(file.read_text())["fault"], 1):
-        entry = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+        for key in {"targets", "pytest"} & set(entry):
+            entry[key] = tuple(entry[key])
         try:
             fault = Fault(folder, **entry)
         except TypeError as error:

@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import contextmanager
+from typing import Any
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -21,7 +22,7 @@ def opened(page_file, dark: bool = False, width: int = 1240, height: int = 900):
         # Root has no sandbox.
         browser = driver.chromium.launch(executable_path=find(), args=["--no-sandbox"])
         try:
-            page = browser.new_page(
+            page: Any = browser.new_page(
                 viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
             )
             address = page_file.resolve().as_uri()

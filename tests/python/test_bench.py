@@ -4,7 +4,6 @@ import json
 from types import SimpleNamespace
 
 import pytest
-
 from sluice_tools.bench import cli, coverage, outputs, published
 from sluice_tools.measure import experiments
 

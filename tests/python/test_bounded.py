@@ -13,7 +13,6 @@ pytest.importorskip("pandas", reason="./x reports fetches it")
 PACKAGE = Path(__file__).resolve().parents[2] / "tools" / "python"
 sys.path.append(str(Path(__file__).resolve().parents[1] / "bench" / "python"))
 from long_run import write_run  # noqa: E402
-
 from sluice_tools import progress  # noqa: E402
 
 SHORT, LONG = 4_000_000, 20_000_000

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from sluice_tools.compare import cli
 from sluice_tools.errors import CommandError
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Rows

@@ -7,7 +7,6 @@ import subprocess
 import time
 
 import pytest
-
 from sluice_tools.demo.plan import DEFAULT, PHASES, experiment
 from sluice_tools.measure.rows import BEST_EFFORT, Rows
 

@@ -7,7 +7,6 @@ import sys
 import pytest
 import torch
 import torchvision
-
 from conftest import environment
 
 

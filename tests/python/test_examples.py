@@ -8,7 +8,6 @@ import sys
 
 import pytest
 import torch
-
 from conftest import PACKAGE, spawn
 
 TINY = ("--model", "squeezenet1_1", "--size", "64", "--device", "cpu")
@@ -21,6 +20,7 @@ def run_here(monkeypatch, capsys):
     def run(name: str, *args: str) -> dict:
         path = PACKAGE / "examples" / f"{name}.py"
         spec = importlib.util.spec_from_file_location(name, path)
+        assert spec and spec.loader
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         monkeypatch.setattr(sys, "argv", [str(path), *TINY, *args])

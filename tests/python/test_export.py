@@ -1,11 +1,11 @@
 """Exports that work: what is in the store computes what the model computes."""
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
 import torchvision
-
 from sluice_tools.models import catalogue, detection
 
 
@@ -120,8 +120,8 @@ def test_both_variants_of_ssd_agree_where_nothing_is_resized(models):
 def test_the_fixed_variant_keeps_the_size_it_is_given():
     """640x1000 would become 320x500, and 1440x2560 the published 750x1333. Sizes that are no
     multiple of 32 are padded, never scaled."""
-    module = catalogue.build("fasterrcnn_mobilenet_v3_large_320_fpn", 0, None, 128).module
-    fixed = detection.without_resizing(module)
+    module: Any = catalogue.build("fasterrcnn_mobilenet_v3_large_320_fpn", 0, None, 128).module
+    fixed: Any = detection.without_resizing(module)
     for height, width in ((640, 1000), (1440, 2560), (333, 517)):
         images, _ = fixed.transform([torch.full((3, height, width), 0.485)])
         assert images.image_sizes == [(height, width)]

@@ -5,7 +5,6 @@ import os
 
 import numpy as np
 import pytest
-
 from sluice_tools.errors import CommandError
 from sluice_tools.measure import table, verdict
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, output_folder
@@ -16,7 +15,7 @@ from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, summarize
 CELL = Cell("pair", "time-sliced", "none", 1, 1.0)
 
 
-def critical(p50=1.0, p99=2.0, jobs=500, **more):
+def critical(p50=1.0, p99: float | None = 2.0, jobs=500, **more):
     return {
         "role": CRITICAL,
         "jobs": jobs,

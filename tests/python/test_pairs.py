@@ -4,7 +4,6 @@ import json
 import time
 
 import pytest
-
 from sluice_tools.bench.pairs import cli, jobs, numbers, plan
 from sluice_tools.bench.pairs.goals import goals
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows

@@ -9,7 +9,6 @@ import time
 
 import pytest
 import torch
-
 from conftest import environment
 from sluice_tools.bench.pairs import best_effort, models, plan
 

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from conftest import PACKAGE
 from pairs_stand_ins import StandIns
 from sluice_tools.bench.pairs import cli, stage, talker

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 from report_runs import MS, pair, traced_pair, write_run
-
 from sluice_tools.report import activity, answer, cli, runs, summary, thin, waiting
 from sluice_tools.trace.depth import Depth
 

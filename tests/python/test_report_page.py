@@ -5,7 +5,6 @@ import sys
 import browser
 import pytest
 from report_runs import traced_pair
-
 from sluice_tools.report import cli
 
 pytest.importorskip("playwright", reason="playwright is missing: ./x reports")

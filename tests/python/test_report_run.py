@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from conftest import environment
 
-SLUICE = os.environ.get("SLUICE_TEST_PROGRAM")
+SLUICE = os.environ.get("SLUICE_TEST_PROGRAM", "")
 pytestmark = pytest.mark.skipif(not SLUICE, reason="SLUICE_TEST_PROGRAM names no sluice; ctest does")
 
 EXPERIMENT = {

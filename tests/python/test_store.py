@@ -7,7 +7,6 @@ import time
 
 import pytest
 import torch
-
 from conftest import spawn
 from sluice_tools.models import aoti
 from sluice_tools.models.store import Store

@@ -6,11 +6,10 @@ import sys
 import numpy as np
 import pytest
 from report_runs import MS, traced_pair
-from trace_files import TraceFile
-
 from sluice_tools.errors import CommandError
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
 from sluice_tools.sweep import cli, delay, objective, outcome, plan
+from trace_files import TraceFile
 
 EXPERIMENT = {
     "models": [

@@ -2,6 +2,7 @@
 
 import collections
 import gzip
+import itertools
 import json
 
 import pytest
@@ -36,9 +37,8 @@ class Trace:
     def events(self, name="seen.json"):
         path = self.folder / name
         self.fine("-o", path)
-        data = gzip.open(path, "rt") if name.endswith(".gz") else path.open()
-        with data as file:
-            return json.load(file)["traceEvents"]
+        data = path.read_bytes()
+        return json.loads(gzip.decompress(data) if name.endswith(".gz") else data)["traceEvents"]
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def checked(events):
             arrows[event["id"]].append(event)
     assert len(set(track.values())) <= len(track) and len(slices) == len(track), "an empty track"
     for of_track in slices.values():
-        for one, next_one in zip(of_track, of_track[1:]):
+        for one, next_one in itertools.pairwise(of_track):
             assert one["ts"] + one["dur"] <= next_one["ts"] + 1e-9, "slices out of order, or overlapping"
     begins = {(e["pid"], e["tid"], e["ts"]) for e in events if e["ph"] == "X"}
     for pair in arrows.values():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 pd = pytest.importorskip("pandas", reason="./x reports fetches it")
-SLUICE = os.environ.get("SLUICE_TEST_PROGRAM")
+SLUICE = os.environ.get("SLUICE_TEST_PROGRAM", "")
 pytestmark = pytest.mark.skipif(not SLUICE, reason="SLUICE_TEST_PROGRAM names no sluice; ctest does")
 
 RECORDING = Path(__file__).resolve().parents[2] / "engine" / "recording" / "recordings" / "resnet50_b1.json"

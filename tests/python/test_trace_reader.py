@@ -274,7 +274,8 @@ def test_lost_launches_of_several_streams(tmp_path):
     """With several streams the numbers do not tell of which one a launch is missing, but no kernel
     begins before its launch, and kernels have names."""
     trace = simulated(5)
-    trace.name("kernel"), trace.name("other")
+    trace.name("kernel")
+    trace.name("other")
     for i in range(4):
         trace.launch(i * 100, i * 100 + 1, ("kernel", "other")[i % 2], stream=1)
         trace.launch(i * 100 + 50, i * 100 + 51, stream=2)

@@ -4,7 +4,6 @@ import struct
 from pathlib import Path
 
 import numpy as np
-
 from sluice_tools.trace import format as fmt
 
 # As shm/trace_format.hpp has it; test_trace_golden.py reads files that a real client wrote.
@@ -34,26 +33,10 @@ class TraceFile:
 
     def __init__(self, pid: int, priority: int = 0, policy: str = "gate", **header):
         self.pid = pid
-        fields = (
-            dict(
-                magic=fmt.MAGIC,
-                version=2,
-                record_size=SCHEMA.record.itemsize,
-                pid=pid,
-                priority=priority,
-                simulated=0,
-                exec_source=fmt.EXEC_CUPTI,
-                time_scale=1.0,
-                begin_monotonic_ns=BEGIN_NS,
-                begin_realtime_ns=REALTIME_NS,
-                lost=0,
-                policy=policy.encode(),
-                command=f"program-{pid} --flag".encode(),
-                note=b"",
-                device_uuid=b"\1" * 16,
-            )
-            | header
-        )
+        fields = {"magic": fmt.MAGIC, "version": 2, "record_size": SCHEMA.record.itemsize, "pid": pid}
+        fields |= {"priority": priority, "policy": policy.encode(), "command": f"program-{pid} --flag".encode()}
+        fields |= {"exec_source": fmt.EXEC_CUPTI, "time_scale": 1.0, "device_uuid": b"\1" * 16}
+        fields |= {"begin_monotonic_ns": BEGIN_NS, "begin_realtime_ns": REALTIME_NS} | header
         self.header = np.zeros(1, SCHEMA.header)
         for name, value in fields.items():
             self.header[name] = value if name != "device_uuid" else np.void(value)

@@ -80,6 +80,8 @@ def _neighbour():
     images = torch.randn(256, 3, 224, 224, device="cuda")
     word = torch.zeros(1, dtype=torch.int32).pin_memory()
 
+    behind = None
+
     def passes(count):
         with torch.no_grad():
             for _ in range(count):
@@ -101,7 +103,8 @@ def _neighbour():
             time.sleep(0.5)
         elif line.startswith("go on"):
             word[0] = 1
-            behind.join()
+            if behind:
+                behind.join()
             torch.cuda.synchronize()
         print("done", flush=True)
 

@@ -89,7 +89,7 @@ def main() -> int:
     if not files:
         print(f"trace_counts.py: no .sltrace in {sys.argv[1]}", file=sys.stderr)
         return 1
-    return 0 if all([show(file) for file in files]) else 1
+    return 0 if all([*map(show, files)]) else 1
 
 
 if __name__ == "__main__":

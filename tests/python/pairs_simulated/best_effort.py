@@ -1,14 +1,13 @@
 import sys
 import time
 
-from spinning import Gpu
-
 from sluice_tools.bench.pairs.protocol import answer, run_program
+from spinning import Gpu
 
 
 def obey(commands):
     answer("imported", torch="0")
-    running, ends = False, []
+    running, ends, gpu = False, [], None
     while True:
         command = commands.next(wait=not running)
         do = command and command["do"]
@@ -27,7 +26,7 @@ def obey(commands):
         elif do == "idle":
             running = False
             answer("idle", ends_ns=ends)
-        if running:
+        if running and gpu:
             for blocks, us in ((1, 50), (2, 150)):
                 gpu.spin(us, blocks)
             gpu.wait()

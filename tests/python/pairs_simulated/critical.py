@@ -1,23 +1,22 @@
 import sys
 
-from spinning import Gpu
-
 from sluice_tools.bench.pairs import jobs
 from sluice_tools.bench.pairs.protocol import answer, run_program
+from spinning import Gpu
 
 
 def obey(commands):
     answer("imported", torch="0")
-    sluice = jobs.Sluice()
+    sluice, gpu = jobs.Sluice(), None
+
+    def work():
+        gpu.copy_in()
+        gpu.spin(300, 1)
+        gpu.wait()
+
     while (command := commands.next())["do"] != "quit":
         if command["do"] == "load":
             gpu = Gpu()
-
-            def work():
-                gpu.copy_in()
-                gpu.spin(300, 1)
-                gpu.wait()
-
             work()
             answer("loaded", gpu="simulated", attached=sluice.attached(), announces=sluice.announces())
         elif command["do"] == "calibrate":

@@ -9,7 +9,6 @@ import shutil
 import sys
 import warnings
 from pathlib import Path
-from typing import Dict, List, Tuple
 
 import numpy
 import torch
@@ -17,8 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 warnings.simplefilter("ignore")  # torch calls TorchScript deprecated
-import torchvision  # noqa: E402,F401  registers nms
-
+import torchvision  # noqa: E402  registers nms
 
 PACKAGE = "sluice_test_classifier.pt2"  # unpacked into a folder of this name
 
@@ -42,8 +40,8 @@ class Detector(nn.Module):
         super().__init__()
         self.scale = scale
 
-    def forward(self, images: List[Tensor]) -> Tuple[Dict[str, Tensor], List[Dict[str, Tensor]]]:
-        detections: List[Dict[str, Tensor]] = []
+    def forward(self, images: list[Tensor]) -> tuple[dict[str, Tensor], list[dict[str, Tensor]]]:
+        detections: list[dict[str, Tensor]] = []
         for image in images:
             boxes = torch.tensor([[0.0, 0.0, 9.0, 9.0], [0.0, 0.0, 9.0, 8.0]]) * self.scale
             kept = torch.ops.torchvision.nms(boxes, torch.tensor([0.9, 0.8]), 0.5)

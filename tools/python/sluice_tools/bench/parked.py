@@ -32,6 +32,7 @@ def _cell(options, mode: str, beside: str) -> list:
         str(options.seconds),
     ]
     with mps(options.sluice, mode == "MPS") as environment, session(options.sluice) as opened:
+        training = None
         if beside != "nobody":
             training = opened.start(
                 [sys.executable, str(train), "--device", f"cuda:{options.device}", "--amp", "bf16", "--seconds", "600"],
@@ -42,7 +43,7 @@ def _cell(options, mode: str, beside: str) -> list:
             training.wait_for("step 20:")
         probing = opened.start(probe, 1, "gate", environment(False))
         probing.wait_for("in a job")
-        if beside != "nobody":
+        if training:
             _wait_until_held(opened, training.process.pid)
         return [{"mode": mode, "beside": beside, **row} for row in probing.result()["calls"]]
 

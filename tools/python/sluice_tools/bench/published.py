@@ -28,9 +28,8 @@ def experiment(condition: str, changes: dict, under_mps: bool) -> dict:
     """A (best effort) and B (critical), or one of them alone; policies are A's."""
     low, high = {**LOW, **changes}, dict(HIGH)
     hooked = condition in POLICIES
-    low["control"], high["control"] = {"control": hooked}, {"control": hooked}
-    if hooked:
-        low["control"]["policy"], high["control"]["policy"] = condition, "gate"
+    low["control"] = {"control": hooked} | ({"policy": condition} if hooked else {})
+    high["control"] = {"control": hooked} | ({"policy": "gate"} if hooked else {})
     chosen = {ALONE: [high], BEST_EFFORT_ALONE: [low]}.get(condition, [low, high])
     return {"models": chosen, "mps": under_mps}
 

@@ -42,7 +42,10 @@ class Watch:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
         )
+        assert self._process.stdout and self._process.stderr
+        self._out, self._err = self._process.stdout, self._process.stderr
         self._lock = threading.Lock()
         self._jobs: dict[int, list] = {priority: [] for priority in _PRIORITY.values()}
         self._missed = 0
@@ -52,7 +55,7 @@ class Watch:
         self._thread.start()
 
     def _read(self) -> None:
-        for line in self._process.stdout:
+        for line in self._out:
             with contextlib.suppress(ValueError):
                 self._take(json.loads(line))
 
@@ -88,13 +91,13 @@ class Watch:
     def check(self) -> None:
         """Raises RuntimeError if nothing is seen any more."""
         if self._process.poll() is not None:
-            raise RuntimeError(self._process.stderr.read().strip() or "sluice top has ended")
+            raise RuntimeError(self._err.read().strip() or "sluice top has ended")
 
     def end(self) -> None:
         self._process.terminate()
         self._process.wait()
         self._thread.join()
-        for stream in (self._process.stdout, self._process.stderr):
+        for stream in (self._out, self._err):
             stream.close()
 
 

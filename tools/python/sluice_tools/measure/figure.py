@@ -1,8 +1,10 @@
 """The one figure of every measurement: critical latency against best-effort speed. Needs plotly."""
 
+from statistics import median
+
 import plotly.graph_objects as go
 
-from sluice_tools.measure.summary import Entry, middle
+from sluice_tools.measure.summary import Entry
 from sluice_tools.report.figures import GREY, PALETTE, Figure, base
 
 # Above it, one point would press all others together: it is drawn at the edge and named there.
@@ -38,8 +40,8 @@ def tradeoff(entries: list[Entry], names: list[str], kind: str = "", title: str 
 
 def _point(entry: Entry, index: int) -> go.Scatter:
     share = [100 * value for value in entry.share]
-    x, p50 = middle(share), middle(entry.x["p50"])
-    last = middle(entry.x["p99"] or entry.x["max"]) or p50
+    x, p50 = median(share), median(entry.x["p50"])
+    last = median(entry.x["p99"] or entry.x["max"] or [p50])
     shown = min(p50, _HIGHEST)
     return go.Scatter(
         x=[x],

@@ -1,5 +1,6 @@
 """The page of a measurement: the verdict, the figure, the table. Needs plotly and jinja2."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sluice_tools.errors import run_error
@@ -16,8 +17,8 @@ def write(
     kinds: list,
     entries: list[Entry],
     answers: list,
-    groups: tuple = (),
-    closing: tuple = (),
+    groups: Sequence = (),
+    closing: Sequence = (),
 ) -> None:
     """kinds: (text, doubtful), as in report.page; groups: further figures, likewise.
 

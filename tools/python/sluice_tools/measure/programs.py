@@ -36,15 +36,15 @@ class Program:
                 stdout=out,
                 stderr=subprocess.STDOUT if log else subprocess.PIPE,
                 text=not log,
+                # A byte that is no UTF-8 would end the thread that reads, and the program at a full pipe.
+                errors=None if log else "replace",
                 start_new_session=True,
             )
-        self._reader = None
-        if not log:
-            self._reader = threading.Thread(target=self._read, daemon=True)
-            self._reader.start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
-        for line in self.process.stderr:
+        for line in self.process.stderr or ():
             self.lines.append((time.monotonic(), line.rstrip()))
 
     def wait_for(self, beginning: str, seconds: float = 120) -> None:
@@ -57,9 +57,11 @@ class Program:
 
     def result(self) -> dict:
         """The JSON that the program printed last, once it has ended. Raises RuntimeError."""
-        out = self.process.stdout.read()
+        out = self.process.stdout.read() if self.process.stdout else ""
         if self.process.wait() != 0:
             raise RuntimeError(f"exited with {self.process.returncode}: {self.said()}")
+        if not out.strip():
+            raise RuntimeError(f"printed no result: {self.said()}")
         return json.loads(out.splitlines()[-1])
 
     def said(self) -> str:
@@ -193,6 +195,7 @@ def mps(sluice: str, wanted: bool) -> Iterator:
             text=True,
         ) as daemon,
     ):
+        assert daemon.stdout and daemon.stderr
         lines = itertools.takewhile(str.strip, daemon.stdout)
         variables = dict(line.strip().split("=", 1) for line in lines)
         if not variables:

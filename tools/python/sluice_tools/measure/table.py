@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from statistics import median
 
 from sluice_tools.measure.statistics import ENOUGH_FOR_P99
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, middle
@@ -29,14 +30,14 @@ def spread(values: list, form) -> str:
     """The median, and the range behind it where there are several values. form: value -> text."""
     if not values:
         return "-"
-    text = form(middle(values))
+    text = form(median(values))
     if len(values) > 1:
         text += f" [{form(min(values))}-{form(max(values))}]"
     return text
 
 
 def _ms(values: list) -> str:
-    places = digits(middle(values)) if values else 0
+    places = digits(median(values)) if values else 0
     return spread(values, lambda value: f"{value:.{places}f}")
 
 

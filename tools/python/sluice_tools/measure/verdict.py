@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from statistics import median
 
 from sluice_tools.errors import usage_error
 from sluice_tools.measure.statistics import ENOUGH_TO_JUDGE
@@ -71,11 +72,11 @@ def judge(bare: Entry, entry: Entry) -> str:
     alone = f" ({middle(entry.x[figure]):.2f} × alone)" if entry.x[figure] else ""
     text = f"Under {entry.cell} the critical {figure} "
     if latency:
-        text += f"{'falls' if latency < 0 else 'RISES'} from {_ms(middle(before))} to {_ms(middle(after))}{alone}"
+        text += f"{'falls' if latency < 0 else 'RISES'} from {_ms(median(before))} to {_ms(median(after))}{alone}"
     else:
-        text += f"stays at {_ms(middle(after))}{alone}, within the spread"
+        text += f"stays at {_ms(median(after))}{alone}, within the spread"
     if entry.share and bare.share:
-        now, then = (f"{100 * middle(values):.0f} %" for values in (entry.share, bare.share))
+        now, then = (f"{100 * median(values):.0f} %" for values in (entry.share, bare.share))
         text += f"; best effort keeps {now} of its own speed" + (
             f", {'less' if speed < 0 else 'more'} than the {then} without gating" if speed else ", as without gating"
         )
@@ -96,7 +97,7 @@ def choose_spacing(entries: list[Entry], target: Target | None, bare: Entry | No
     if target and bare and bare.fewest_jobs >= ENOUGH_TO_JUDGE and target.values(bare):
         if max(target.values(bare)) <= target.limit:
             return f"{target.text()} is kept without gating{_kept(bare)}: use policy none."
-    spaced = sorted((entry for entry in entries if spacing_us(entry)), key=spacing_us)
+    spaced = sorted((entry for entry in entries if spacing_us(entry)), key=lambda entry: spacing_us(entry) or 0)
     if len(spaced) < 2 or min(entry.fewest_jobs for entry in spaced) < ENOUGH_TO_JUDGE:
         return ""
     if target:
@@ -105,17 +106,17 @@ def choose_spacing(entries: list[Entry], target: Target | None, bare: Entry | No
         if not known:
             return f"No cell has enough jobs for a {target.figure}: measure for longer."
         if not kept:
-            nearest = min(known, key=lambda entry: middle(target.values(entry)))
+            nearest = min(known, key=lambda entry: median(target.values(entry)))
             return (
                 f"No measured T keeps {target.text()}; {nearest.cell} comes nearest. Announce jobs, "
                 "or make the best-effort kernels shorter."
             )
         return f"For {target.text()}: T = {spacing_us(kept[-1])} us{_kept(kept[-1])}."
     figure = latency_figure(*spaced)
-    best = min(spaced, key=lambda entry: middle(entry.ms[figure]))
+    best = min(spaced, key=lambda entry: median(entry.ms[figure]))
     equal = [entry for entry in spaced if _differs(entry.ms[figure], best.ms[figure], 0.05) <= 0]
     return f"T = {spacing_us(equal[-1])} us is the largest measured T at the lowest {figure}{_kept(equal[-1])}."
 
 
 def _kept(entry: Entry) -> str:
-    return f" (best effort keeps {100 * middle(entry.share):.0f} %)" if entry.share else ""
+    return f" (best effort keeps {100 * median(entry.share):.0f} %)" if entry.share else ""

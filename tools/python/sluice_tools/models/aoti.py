@@ -3,14 +3,14 @@
 import ctypes
 import logging
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 import torch
 
+from sluice_tools.errors import CommandError, first_line, run_error, usage_error
 from sluice_tools.models.catalogue import Model
 from sluice_tools.models.compare import require_close
-from sluice_tools.errors import CommandError, first_line, run_error, usage_error
 from sluice_tools.models.torchscript import dtype_name
 
 
@@ -74,7 +74,7 @@ def save(
             package = torch._inductor.aoti_load_package(str(path))
             require_close(package(example), module(example), dtype)
     except CommandError as error:
-        raise run_error(f"the package of {model.name} is wrong: {error}")
+        raise run_error(f"the package of {model.name} is wrong: {error}") from error
     except Exception as error:
-        raise run_error(f"{model.name} cannot be compiled by AOTInductor: {first_line(error)}")
+        raise run_error(f"{model.name} cannot be compiled by AOTInductor: {first_line(error)}") from error
     return [variant]

@@ -10,8 +10,8 @@ import torch
 import torchvision
 from torch import nn
 
-from sluice_tools.models import encoder
 from sluice_tools.errors import first_line, usage_error
+from sluice_tools.models import encoder
 
 _FAMILIES = {
     "classification": torchvision.models,
@@ -38,9 +38,9 @@ class Model:
 
 def tasks() -> dict[str, str]:
     """Every model name, with its task."""
-    found = {name: "text" for name in encoder.SIZES}
+    found = dict.fromkeys(encoder.SIZES, "text")
     for task, family in _FAMILIES.items():
-        found |= {name: task for name in torchvision.models.list_models(module=family)}
+        found |= dict.fromkeys(torchvision.models.list_models(module=family), task)
     return found
 
 
@@ -81,17 +81,17 @@ def load_weights(model: Model, path: Path) -> dict:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise usage_error(f"no weights file {path}")
+        raise usage_error(f"no weights file {path}") from None
     except Exception as error:
-        raise usage_error(f"{path} is no file of weights (a saved state_dict): {first_line(error)}")
+        raise usage_error(f"{path} is no file of weights (a saved state_dict): {first_line(error)}") from error
     if not isinstance(state, dict):
         raise usage_error(f"{path} holds a {type(state).__name__}, not a state_dict")
     _require_fit(model, state, path)
     model.module.load_state_dict(state)
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256") if hasattr(hashlib, "file_digest") else None
-        if digest is None:  # Python 3.10
-            digest = hashlib.sha256(file.read())
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
     return {"source": str(path.absolute()), "sha256": digest.hexdigest()}
 
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from sluice_tools.command import run_command
-from sluice_tools.models import report
 from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
+from sluice_tools.models import report
 from sluice_tools.models.store import Store, default_store
 
 _EXAMPLES = """\
@@ -116,7 +116,7 @@ def _import_torch():
             "this needs torch 2.11.0 and torchvision 0.26.0, and "
             f"{sys.executable} lacks them ({error}): run ./x torch in the checkout, or name a Python "
             "that has them with SLUICE_PYTHON"
-        )
+        ) from error
 
 
 def _export(args, store: Store) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 import torchvision
 
-from sluice_tools.models import aoti, catalogue, torchscript
 from sluice_tools.errors import usage_error
+from sluice_tools.models import aoti, catalogue, torchscript
 from sluice_tools.models.store import Store, variant_key
 
 

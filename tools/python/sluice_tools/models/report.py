@@ -49,7 +49,7 @@ def print_available(tasks: dict[str, str], as_json: bool) -> None:
 
 def _with_sizes(store: Store, name: str) -> dict:
     """model.json with the folder and, where the file is there, each variant's size."""
-    model = store.read(name)
+    model = store.read(name) or {"variants": []}  # None if it has just been removed
     folder = store.model_folder(name)
     for variant in model["variants"]:
         path = folder / variant["file"]

@@ -61,7 +61,7 @@ class Store:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise run_error(f"cannot read {path}: {error}; export the model again with --force")
+            raise run_error(f"cannot read {path}: {error}; export the model again with --force") from error
         if not isinstance(model, dict) or not isinstance(model.get("variants"), list):
             raise run_error(f"{path} has no list 'variants'; export the model again with --force")
         return model
@@ -74,7 +74,7 @@ class Store:
         except OSError as error:
             raise run_error(
                 f"cannot write to the store {self.folder}: {error.strerror}; name another with --store or SLUICE_MODELS"
-            )
+            ) from error
 
     @contextlib.contextmanager
     def work_folder(self):

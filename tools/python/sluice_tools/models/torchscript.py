@@ -7,16 +7,16 @@ move with `.to()`; a reader names the device when it loads the file.
 """
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 import torch
 from torch import nn
 
+from sluice_tools.errors import CommandError, first_line, run_error
 from sluice_tools.models import detection
 from sluice_tools.models.catalogue import Model
 from sluice_tools.models.compare import require_close
-from sluice_tools.errors import CommandError, first_line, run_error
 
 _CHECKED_BATCHES = (1, 3)
 

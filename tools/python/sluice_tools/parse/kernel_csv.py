@@ -17,7 +17,8 @@ from sluice_tools.parse.numbers import decimal_sign, to_numbers
 
 CHUNK_ROWS = 500_000
 NEEDED = ("API Start", "API Dur", "Kernel Start", "Kernel Dur", "PID")
-_KNOWN = NEEDED + (
+_KNOWN = (
+    *NEEDED,
     "Queue Start",
     "Queue Dur",
     "Total Dur",
@@ -43,11 +44,11 @@ class Layout:
         self.units, self.positions = {}, {}
         heads = [head.strip().strip('"') for head in line.strip().lstrip("\ufeff").split(sep)]
         for position, head in enumerate(heads):
-            name, unit = _HEAD.fullmatch(head).groups()
-            known = next((k for k in NEEDED if k.lower() == name.lower()), None)
-            if known and known not in self.positions:
+            found = _HEAD.fullmatch(head)
+            known = next((k for k in NEEDED if found and k.lower() == found[1].lower()), None)
+            if found and known and known not in self.positions:
                 self.positions[known] = position
-                self.units[known] = _UNITS_NS.get((unit or "ns").lower(), 1)
+                self.units[known] = _UNITS_NS.get((found[2] or "ns").lower(), 1)
         missing = [name for name in NEEDED if name not in self.positions]
         if missing:
             raise usage_error(
@@ -80,7 +81,7 @@ class KernelCsv:
             self.size = path.stat().st_size
             self._encoding = _encoding(path)
         except OSError as error:
-            raise usage_error(f"cannot read {path}: {error.strerror}")
+            raise usage_error(f"cannot read {path}: {error.strerror}") from error
         if self.size == 0:
             raise usage_error(f"{path} is empty")
         self.layout, self._head_lines = self._find_heads()
@@ -128,7 +129,7 @@ class KernelCsv:
             yield self._numbers(texts, decimals)
 
     def _read(self, kind, skipped_rows: int, **options) -> Iterator[pd.DataFrame]:
-        order = sorted(NEEDED, key=self.layout.positions.get)
+        order = sorted(NEEDED, key=self.layout.positions.__getitem__)
         places = [self.layout.positions[name] for name in order]
         names = [str(place) for place in range(max(places) + 1)]
         try:
@@ -156,7 +157,7 @@ class KernelCsv:
         except pd.errors.ParserError as error:
             if kind is not str:
                 raise
-            raise run_error(f"{self.path} is no CSV: {str(error).strip()}")
+            raise run_error(f"{self.path} is no CSV: {str(error).strip()}") from error
 
     def _numbers(self, texts: pd.DataFrame, decimals: dict[str, str]) -> pd.DataFrame:
         numbers = pd.DataFrame(

@@ -26,7 +26,7 @@ def _make_folder(out: Path, name: str) -> Path:
         except FileExistsError:
             moment += datetime.timedelta(seconds=1)
         except OSError as error:
-            raise run_error(f"cannot make {folder}: {error.strerror}")
+            raise run_error(f"cannot make {folder}: {error.strerror}") from error
 
 
 def _write_summary(models: list[Model], path: Path) -> None:
@@ -96,7 +96,7 @@ def _fill(folder: Path, source: Source, path: Path, with_pictures: bool) -> dict
     depths = _depths(found)
     _write_frames([(m.name, m.pid, d) for m, d in zip(found, depths)], folder / "queue_depth.csv")
     jobs = {pid: frame for pid, frame in job_logs.find_jobs(source.models, source.near).items() if len(frame)}
-    names = dict((pid, name) for name, pid in source.models)
+    names = {pid: name for name, pid in source.models}
     if jobs:
         _write_frames([(names[pid], pid, frame) for pid, frame in jobs.items()], folder / "jct.csv")
     if with_pictures:

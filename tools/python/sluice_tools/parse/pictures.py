@@ -10,7 +10,7 @@ from sluice_tools.parse.models import Model
 
 matplotlib.use("agg")
 
-from matplotlib import pyplot  # noqa: E402: after the choice of a backend without a screen
+from matplotlib import pyplot
 
 _POINTS = 4000  # more than a picture has columns
 

@@ -24,16 +24,17 @@ class Source:
             self._run = read_run(path)
             self.name = self._run.folder.name
             self.simulated = any(client.simulated for client in self._run.clients)
-            self.models = read_models_pid(pids) if pids else self._run.models
+            models = read_models_pid(pids) if pids else self._run.models
             self.near = self._run.folder
         else:
             self._csv = KernelCsv(path)
             self.name = path.name
             pids = pids or self._beside(path)
-            self.models = read_models_pid(pids)
+            models = read_models_pid(pids)
             self.near = pids.parent
-        if self.models is None:
+        if models is None:
             raise usage_error(f"cannot read {pids}: no such file")
+        self.models = models
 
     @staticmethod
     def _beside(path: Path) -> Path:
@@ -43,7 +44,10 @@ class Source:
         raise usage_error(f"no models_pid.json beside {path} nor here; name it with -p")
 
     def feed(self, models: Models) -> None:
-        if self._run is not None:
+        if self._csv is not None:
+            for chunk in counted("reading", self._csv.rows_about, self._csv.chunks()):
+                models.add(chunk)
+        elif self._run is not None:
             for client in require_executions(self._run):
                 for rows in sorted_rows([client], self._run.begin_ns):
                     models.add(
@@ -57,9 +61,6 @@ class Source:
                             }
                         )
                     )
-            return
-        for chunk in counted("reading", self._csv.rows_about, self._csv.chunks()):
-            models.add(chunk)
 
     @property
     def rows_left_out(self) -> int:

@@ -65,8 +65,10 @@ def gate_waits(client: Client) -> Spans:
     else:
         parts = [rows[rows["why"] == 1] for rows in client.holds.chunks()]
         parts = [Spans(rows["begin"], rows["end"]) for rows in parts]
+    nothing = Spans()
     return Spans(
-        *(np.concatenate([Spans().begin, *(getattr(part, name) for part in parts)]) for name in ("begin", "end"))
+        np.concatenate([nothing.begin, *(part.begin for part in parts)]),
+        np.concatenate([nothing.end, *(part.end for part in parts)]),
     )
 
 
@@ -125,8 +127,8 @@ def _client(one: Traced, label: str, model) -> Client:
     return client
 
 
-def _times(frame) -> tuple:
-    return tuple(frame[name].to_numpy(np.int64) for name in ("begin_ns", "end_ns"))
+def _times(frame) -> tuple[np.ndarray, np.ndarray]:
+    return frame["begin_ns"].to_numpy(np.int64), frame["end_ns"].to_numpy(np.int64)
 
 
 def _add_work(client: Client, rows: np.ndarray, graph: int) -> None:

@@ -54,7 +54,7 @@ def _head(model, job: int, run) -> str:
     return text
 
 
-def _traced_job(model, job: int, client) -> tuple | None:
+def _traced_job(model, job: int, client) -> tuple[int, int] | None:
     """Begin and end of the job in the trace: that which overlaps its stamps most."""
     if not len(client.jobs) or client.clock is None:
         return None
@@ -107,7 +107,7 @@ def _from_logs(model, job: int, run) -> list:
             + f" of {other.log} ran at the time"
             + (f", {before} {_ms(run, other, begin - beside.begin[0])} before it." if beside.begin[0] < begin else ".")
         )
-    return texts + [_HOW] if not run.trace else texts
+    return [*texts, _HOW] if not run.trace else texts
 
 
 def _ms(run, model, ns: int) -> str:

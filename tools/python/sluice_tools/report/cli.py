@@ -74,7 +74,7 @@ def _report(options) -> int:
         if options.csv:
             summary.write_csv(options.csv, table)
     except OSError as error:
-        raise run_error(f"cannot write {error.filename}: {error.strerror}")
+        raise run_error(f"cannot write {error.filename}: {error.strerror}") from error
     if options.json:
         print(summary.json_line(out, shown, table, {name: one.line() for name, one in answers.items()}))
         return EXIT_FINE

@@ -187,7 +187,7 @@ def wait_cdf(runs: list, colour: dict) -> Figure | None:
         return None
     caption = (
         "Share of waits for a closed gate that took at most so long: of a launching thread; under "
-        "device, of work outstanding while the gate was closed." + _thinned(len(l[1]) for l in lines)
+        "device, of work outstanding while the gate was closed." + _thinned(len(line[1]) for line in lines)
     )
     return Figure("CDF of gate waits", caption, _cdf(lines, f"wait, ms{of_kind(runs[0])}", "waits"), wide=False)
 
@@ -197,7 +197,7 @@ def queue_depth(run, colour: dict) -> Figure | None:
     if not clients:
         return None
     figure = base(300, f"time, s since the first job{of_kind(run)}", "launches issued and not done")
-    zero = min((int(one.clock.to_monotonic(run.zero_ns)) for one in clients))
+    zero = min(int(one.clock.to_monotonic(run.zero_ns)) for one in clients)
     thinned = False
     for client in clients:
         # Launches of the warm-up lie before the first job.

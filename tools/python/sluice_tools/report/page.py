@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
@@ -18,7 +19,7 @@ NO_TRACE = (
 )
 
 
-def render(command: str, title: str, kinds: list, groups: list, lead: list = (), **parts) -> str:
+def render(command: str, title: str, kinds: list, groups: list, lead: Sequence = (), **parts) -> str:
     """groups: (title, text, figures, pair); a group or figure that is None or empty is left out.
     lead: groups that come before the table. kinds: (text, doubtful)."""
     shown, everything = [], []
@@ -78,7 +79,7 @@ def report(runs: list, alone_runs: list, answers: dict, table: list) -> str:
             [(run, figures.jct_over_time(run, shared, colour, answers[run.label])) for run in shared],
             several,
         ),
-        ("Distributions", "", figures.jct_cdfs(runs, alone_runs) + [waits], True),
+        ("Distributions", "", [*figures.jct_cdfs(runs, alone_runs), waits], True),
         _per_run("Queue depth", [(run, figures.queue_depth(run, colour)) for run in shared], several),
     ]
     if several:  # A comparison begins with what can be compared in one figure.

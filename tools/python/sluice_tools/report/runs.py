@@ -17,6 +17,10 @@ _JOB = {"start_timestamp_ns": int, "end_timestamp_ns": int, "jct_ms": float}
 _STEP_NS = 5_000_000  # Stamps and JCT differ by less than this, unless the clock was stepped.
 
 
+def _no_times() -> np.ndarray:
+    return np.empty(0, np.int64)
+
+
 @dataclass
 class Model:
     log: str
@@ -26,9 +30,9 @@ class Model:
     policy: str
     on_cpu: bool = False
     died: str | None = None
-    start_ns: np.ndarray = None  # CLOCK_REALTIME, the warm-up left out
-    end_ns: np.ndarray = None
-    jct_ms: np.ndarray = None
+    start_ns: np.ndarray = field(default_factory=_no_times)  # CLOCK_REALTIME, the warm-up left out
+    end_ns: np.ndarray = field(default_factory=_no_times)
+    jct_ms: np.ndarray = field(default_factory=lambda: np.empty(0))
     held_ns: int | None = None  # real time, from status.json
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -89,7 +90,7 @@ class Stored:
             at += count
 
     def _spans(self, parts: list) -> Spans:
-        rows = np.concatenate([np.empty(0, self._rows.dtype), *parts])
+        rows: Any = np.concatenate([np.empty(0, self._rows.dtype), *parts])
         extra = {name: rows[name] for name in self._extra}
         if self._names is not None:
             texts = self._names.categorical(rows["name"].astype(np.uint64), "?")

@@ -1,5 +1,7 @@
 """Curves with fewer points that still show what matters."""
 
+import itertools
+
 import numpy as np
 
 from sluice_tools.trace.depth import Depth
@@ -25,7 +27,7 @@ def slowest(values: np.ndarray, limit: int = JOB_POINTS) -> np.ndarray:
     if len(values) <= limit:
         return np.arange(len(values))
     edges = np.linspace(0, len(values), limit + 1).astype(int)
-    return np.array([a + int(np.argmax(values[a:b])) for a, b in zip(edges[:-1], edges[1:])])
+    return np.array([a + int(np.argmax(values[a:b])) for a, b in itertools.pairwise(edges)])
 
 
 def depth(intervals: Depth, limit: int = DEPTH_POINTS):

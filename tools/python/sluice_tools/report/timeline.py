@@ -7,8 +7,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from sluice_tools.report import thin
-from sluice_tools.report.stored import Spans
 from sluice_tools.report.figures import GREY, Figure, of_kind, style
+from sluice_tools.report.stored import Spans
 from sluice_tools.report.waiting import milliseconds, short_name
 
 _STREAMS = 3  # rows of kernels per client; the streams with the least work share the last one
@@ -31,7 +31,7 @@ class _Rows:
             begins.append(np.clip(spans.begin[first], *self.window))
             if len(first):
                 ends.append(np.clip(np.maximum.reduceat(spans.end, first), *self.window))
-            hover += [self._hover(spans, a, b, text(spans, a)) for a, b in zip(first, last)]
+            hover += [self._hover(spans, a, b, text(spans, a)) for a, b in zip(first.tolist(), last.tolist())]
         if not hover:
             return
         if row not in self.names:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from sluice_tools.report import activity, runs
 
@@ -56,6 +57,6 @@ def execution_fit(n: np.ndarray, delay_ms: np.ndarray) -> tuple:
     return float(a), float(b)
 
 
-def error_percent(predicted: np.ndarray, measured: np.ndarray) -> float:
+def error_percent(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> float:
     """Mean absolute percentage error."""
     return float(100 * np.mean(np.abs(np.asarray(predicted) / np.asarray(measured) - 1)))

@@ -1,11 +1,12 @@
 """The pictures of a sweep: JCT inflation over N or T, and measured against predicted delays."""
 
 import math
+from statistics import median
 
 import plotly.graph_objects as go
 
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
-from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, middle
+from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 from sluice_tools.report.figures import GREY, PALETTE, Figure, base
 from sluice_tools.sweep import plan
 from sluice_tools.sweep.outcome import Outcome, percent
@@ -20,15 +21,15 @@ def _bars(values: list) -> dict:
         "symmetric": False,
         "thickness": 1,
         "width": 3,
-        "array": [max(some) - middle(some) for some in values],
-        "arrayminus": [middle(some) - min(some) for some in values],
+        "array": [max(some) - median(some) for some in values],
+        "arrayminus": [median(some) - min(some) for some in values],
     }
 
 
 def _kinds(found: Outcome) -> dict:
     """Policies with a number, by form: 'sync:N': [sync:1, ...] in the order of N."""
     kinds: dict[str, list] = {}
-    for policy in sorted((p for p in found.policies if plan.number(p)), key=plan.number):
+    for policy in sorted((p for p in found.policies if plan.number(p)), key=lambda policy: plan.number(policy) or 0):
         kinds.setdefault(plan.form(policy), []).append(policy)
     return kinds
 
@@ -40,7 +41,7 @@ def _line(figure: go.Figure, policies: list, values: dict, name: str, colour: st
     figure.add_trace(
         go.Scatter(
             x=[plan.number(policy) for policy in known],
-            y=[middle(some) for some in spreads],
+            y=[median(some) for some in spreads],
             mode="lines+markers",
             name=name,
             line={"color": colour, "dash": dash, "width": 2},
@@ -75,8 +76,7 @@ def inflation(found: Outcome, kind: str) -> Figure | None:
             annotation_text=f"limit: {word}",
             annotation_position="bottom right",
         )
-    if found.best and plan.number(found.best):
-        at = plan.number(found.best)
+    if found.best and (at := plan.number(found.best)):
         figure.add_vline(x=at, line={"color": "#d6476b", "dash": "dot", "width": 1.5})
         figure.add_annotation(
             x=math.log10(at),
@@ -126,16 +126,16 @@ def delays(found: Outcome, kind: str) -> list[Figure]:
 
 
 def _delay(found: Outcome, kind: str, role: str, place: int, title: str, formula: str) -> Figure:
-    policies = sorted(found.predicted, key=plan.number)
-    x = [plan.number(policy) for policy in policies]
-    alone = found.mean(role, BEST_EFFORT_ALONE if place else ALONE)
+    x = {policy: n for policy in found.predicted if (n := plan.number(policy))}
+    policies, x = sorted(x, key=x.__getitem__), sorted(x.values())
+    alone = median(found.means[role][BEST_EFFORT_ALONE if place else ALONE])
     measured = [[ms - alone for ms in found.means[role][policy]] for policy in policies]
     figure = base(340, "N, launches", f"mean JCT over alone, ms{kind}")
     hover = "N = %{x}<br>%{y:.3f} ms"
     figure.add_trace(
         go.Scatter(
             x=x,
-            y=[middle(some) for some in measured],
+            y=[median(some) for some in measured],
             mode="markers",
             name="measured",
             marker={"size": 8, "color": _LOW if place else _HIGH},
@@ -144,7 +144,7 @@ def _delay(found: Outcome, kind: str, role: str, place: int, title: str, formula
         )
     )
     lines = [("predicted", [found.predicted[policy][place] - alone for policy in policies], GREY, "dash")]
-    if place == 0:
+    if place == 0 and found.queue and found.depth is not None:
         fitted = [min(n, found.depth) * found.queue.kernel_ms for n in x]
         lines.append(("with the queue fitted", fitted, PALETTE[2], "dot"))
     for name, y, colour, dash in lines:
@@ -159,7 +159,8 @@ def _delay(found: Outcome, kind: str, role: str, place: int, title: str, formula
     figure.update_yaxes(range=[min(0, *(min(some) for some in measured)) * 1.1, 1.4 * max(greatest, 1e-3)])
     return Figure(
         title,
-        f"Predicted: {formula}; mean absolute error {percent(found.errors[place])} of the JCT.",
+        f"Predicted: {formula}"
+        + (f"; mean absolute error {percent(found.errors[place])} of the JCT." if found.errors else "."),
         figure,
         wide=False,
     )

@@ -26,14 +26,15 @@ class Objective:
 
 def parse(text: str) -> Objective:
     smallest, word, rest = text.partition(" with ")
-    limits = [_LIMIT.fullmatch(part) for part in rest.split(" and ")] if word else []
-    words = [smallest.strip(), *(found[1] for found in limits if found)]
-    if not all(limits) or not all(word in _WORDS for word in words):
+    parts = rest.split(" and ") if word else []
+    limits = [found for part in parts if (found := _LIMIT.fullmatch(part))]
+    words = [smallest.strip(), *(found[1] for found in limits)]
+    if len(limits) < len(parts) or not all(word in _WORDS for word in words):
         raise usage_error(f"--objective: '{text}' is not like '{DEFAULT}'; words: {', '.join(_WORDS)}")
     try:
         return Objective(words[0], {found[1]: float(found[2]) for found in limits})
     except ValueError:
-        raise usage_error(f"--objective: '{text}' holds a limit that is no number")
+        raise usage_error(f"--objective: '{text}' holds a limit that is no number") from None
 
 
 def best(figures: dict, objective: Objective) -> tuple:

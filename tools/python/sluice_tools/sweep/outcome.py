@@ -1,6 +1,8 @@
 """What a sweep found: the best value, and the delay model of the original experiment beside it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 import numpy as np
 
@@ -62,14 +64,14 @@ class Outcome:
         )
 
     def model_text(self) -> list:
-        if not self.errors:
+        if not self.errors or not self.execution:
             return ["The delay model takes three values with a number N, and a figure of each."]
         a, b = self.execution
         texts = [
             f"Execution delay of {self.swept} = {a:.3g} ms / N {'+' if b >= 0 else '-'} {abs(b):.3g} ms, by "
             f"least squares: off by {percent(self.errors[1])} of its mean JCT, on average."
         ]
-        if self.queue is None:
+        if self.queue is None or self.depth_error is None:
             return [*texts, "No preemption delay: the traced run holds no times of execution."]
         return [
             f"Preemption delay of {self.critical} = min(N, queued) × {self.queue.kernel_ms:.3g} ms (mean "
@@ -119,26 +121,26 @@ def _predict(found: Outcome) -> None:
     if len(usable) < 3:
         return
     n = np.array([plan.number(policy) for policy in usable])
-    high, low = (np.array([found.mean(role, policy) for policy in usable]) for role in (CRITICAL, BEST_EFFORT))
-    base_high, base_low = found.mean(CRITICAL, ALONE), found.mean(BEST_EFFORT, BEST_EFFORT_ALONE)
-    found.execution = delay.execution_fit(n, low - base_low)
-    expected_low = base_low + found.execution[0] / n + found.execution[1]
+    high, low = (np.array([median(found.means[role][policy]) for policy in usable]) for role in (CRITICAL, BEST_EFFORT))
+    base_high, base_low = median(found.means[CRITICAL][ALONE]), median(found.means[BEST_EFFORT][BEST_EFFORT_ALONE])
+    found.execution = a, b = delay.execution_fit(n, low - base_low)
+    expected_low = base_low + a / n + b
     expected_high = base_high + found.queue.delay_ms(n) if found.queue else np.full(len(n), np.nan)
     found.errors = (delay.error_percent(expected_high, high), delay.error_percent(expected_low, low))
     if found.queue:
-        found.depth = delay.fitted_depth(n, high - base_high, found.queue.kernel_ms)
-        found.depth_error = delay.error_percent(base_high + np.minimum(n, found.depth) * found.queue.kernel_ms, high)
+        found.depth = depth = delay.fitted_depth(n, high - base_high, found.queue.kernel_ms)
+        found.depth_error = delay.error_percent(base_high + np.minimum(n, depth) * found.queue.kernel_ms, high)
     found.predicted = {policy: (float(a), float(b)) for policy, a, b in zip(usable, expected_high, expected_low)}
 
 
-def markdown(found: Outcome, kind: str, failures: tuple = ()) -> str:
+def markdown(found: Outcome, kind: str, failures: Sequence = ()) -> str:
     entries = list(found.entries.values())
     parts = [kind, table.markdown(entries), " ".join(table.notes(entries)), *failures, found.answer()]
     if found.predicted:
         head = ("policy", f"{found.critical} mean ms", "predicted", f"{found.swept} mean ms", "predicted")
         lines = [head, ("---",) * len(head)]
         for policy, (high, low) in found.predicted.items():
-            values = (found.mean(CRITICAL, policy), high, found.mean(BEST_EFFORT, policy), low)
+            values = (median(found.means[CRITICAL][policy]), high, median(found.means[BEST_EFFORT][policy]), low)
             lines.append((policy, *("-" if np.isnan(ms) else f"{ms:.{table.digits(ms)}f}" for ms in values)))
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
     return "\n\n".join([*parts, *found.model_text()]) + "\n"

@@ -18,9 +18,11 @@ def read_experiment(file: Path) -> dict:
         models = content["models"]
         names = [model["output_file_name"] for model in models]
     except OSError as error:
-        raise usage_error(f"cannot read {file}: {error.strerror}")
+        raise usage_error(f"cannot read {file}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise usage_error(f"{file} is no experiment ({type(error).__name__}: {error}); see docs/experiments.md")
+        raise usage_error(
+            f"{file} is no experiment ({type(error).__name__}: {error}); see docs/experiments.md"
+        ) from error
     if len(set(names)) != len(names):
         raise usage_error(f"{file}: two models have one output_file_name")
     for model in models:

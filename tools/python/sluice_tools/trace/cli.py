@@ -68,7 +68,7 @@ def _whole(path: Path):
         yield draft
         os.replace(draft, path)
     except OSError as error:
-        raise run_error(f"cannot write {path}: {error.strerror}")
+        raise run_error(f"cannot write {path}: {error.strerror}") from error
     finally:
         draft.unlink(missing_ok=True)
 
@@ -92,8 +92,7 @@ def _write_viewer_file(run, path: Path, window) -> None:
             return
         from sluice_tools.trace import chrome
 
-        opened = gzip.open(draft, "wt", 6) if path.suffix == ".gz" else draft.open("w")
-        with opened as file:
+        with gzip.open(draft, "wt", 6) if path.suffix == ".gz" else draft.open("w") as file:
             chrome.write(run, file, _about(run), window)
 
 
@@ -153,7 +152,7 @@ def _run(options) -> int:
         try:
             need_packages("trace", "perfetto")
         except Exception as error:
-            raise usage_error(f"{error}; or let the name of -o end with .json, which needs none")
+            raise usage_error(f"{error}; or let the name of -o end with .json, which needs none") from error
     from sluice_tools.trace.reader import read_run
 
     run = read_run(options.run)

@@ -124,21 +124,21 @@ class Client:
 
         Those of the simulated GPU come from gpu.log beside the trace (trace.simulated)."""
         if self.exec_source == fmt.EXEC_SIMULATOR:
-            if not self._has_gpu_log:
-                return _execs(np.empty(0, self._record), pd.Categorical([]))
-            return simulated.executions(self._gpu_log, self.pid, self.launches())
+            if log := self._found_gpu_log:
+                return simulated.executions(log, self.pid, self.launches())
+            return _execs(np.empty(0, self._record), pd.Categorical([]))
         records = self._records(fmt.EXEC)
         return _execs(records, self.names.categorical(records["name"], "?"))
 
     @property
-    def _has_gpu_log(self) -> bool:
-        return self.exec_source == fmt.EXEC_SIMULATOR and self._gpu_log is not None and self._gpu_log.exists()
+    def _found_gpu_log(self) -> Path | None:
+        return self._gpu_log if self._gpu_log is not None and self._gpu_log.exists() else None
 
     def waits(self) -> pd.DataFrame:
         """Where a stream of the simulated GPU stood at a wait, under device for a gate: begin_ns,
         end_ns, stream. Empty on a real GPU, which does not tell."""
-        if self._has_gpu_log:
-            return simulated.waits(self._gpu_log, self.pid)
+        if self.exec_source == fmt.EXEC_SIMULATOR and (log := self._found_gpu_log):
+            return simulated.waits(log, self.pid)
         return pd.DataFrame({name: np.empty(0, np.int64) for name in ("begin_ns", "end_ns", "stream")})
 
     def by_launch(self) -> Iterator[np.ndarray]:

@@ -1,5 +1,7 @@
 """From CLOCK_MONOTONIC to CLOCK_REALTIME and back, although the latter may step."""
 
+from typing import Any
+
 import numpy as np
 
 # More between two looks at the clocks is a step, not the slow correction of a clock (at most 0.5 ms
@@ -30,7 +32,7 @@ class Clock:
         place = np.searchsorted(self.monotonic, times, "right") - 1
         return times + self.offset[np.maximum(place, 0)]
 
-    def to_monotonic(self, real_ns):
+    def to_monotonic(self, real_ns) -> Any:
         """Where a step back made a time pass twice: the first of the two. A time left out by a step
         forward: counted from before it."""
         times = np.asarray(real_ns, np.int64)

@@ -83,7 +83,7 @@ def read_header(path: Path) -> Header:
         with path.open("rb") as file:
             head = file.read(HEADER_SIZE)
     except OSError as error:
-        raise run_error(f"cannot read {path}: {error.strerror}")
+        raise run_error(f"cannot read {path}: {error.strerror}") from error
     if len(head) < HEADER_SIZE:
         raise run_error(
             f"{path} is no trace: {len(head)} bytes, shorter than its header of "

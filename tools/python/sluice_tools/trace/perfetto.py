@@ -49,7 +49,8 @@ class _Sequence:
 
     def event(self, at: int, track: int, kind: int) -> pb.TrackEvent:
         event = self.packet(timestamp=at, sequence_flags=pb.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE).track_event
-        event.type, event.track_uuid = kind, track
+        event.track_uuid = track
+        event.type = kind  # pyright: ignore[reportAttributeAccessIssue]  its enumeration is made at run time
         return event
 
 

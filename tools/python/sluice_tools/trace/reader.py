@@ -42,13 +42,13 @@ def _json(path: Path, kind: type):
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise run_error(f"cannot read {path}: {error}")
+        raise run_error(f"cannot read {path}: {error}") from error
     if not isinstance(content, kind):
         raise run_error(f"{path} is no JSON {'list' if kind is list else 'object'}")
     return content
 
 
-def read_models_pid(path: Path) -> list[tuple[str, int]]:
+def read_models_pid(path: Path) -> list[tuple[str, int]] | None:
     """models_pid.json: pairs of a model and the pid of its process. None where there is no file."""
     pairs = _json(path, list)
     if pairs is None:

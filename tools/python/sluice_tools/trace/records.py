@@ -118,7 +118,7 @@ class Names:
         for filler in fillers:
             if filler not in words and missing.any():
                 words.append(filler)
-        place = {word: i for i, word in enumerate(words)}
+        place: dict[str | None, int] = {word: i for i, word in enumerate(words)}
         table = np.array([place.get(text, -1) for text in texts], np.int32)
         result = table[codes] if len(seen) else np.empty(0, np.int32)
         if missing.any():

@@ -49,7 +49,7 @@ def _iter_log(path: Path) -> Iterator[pd.DataFrame]:
             except ValueError as error:
                 raise run_error(
                     f"{path} is no log of the simulated GPU: {str(error).strip()}; remove it to read the rest"
-                )
+                ) from error
 
 
 def _lines_of(path: Path, pid: int, kinds: tuple[str, ...]) -> pd.DataFrame:
@@ -61,7 +61,7 @@ def _lines_of(path: Path, pid: int, kinds: tuple[str, ...]) -> pd.DataFrame:
             parts.append(part.astype({"kind": str, "name": str}))
     if not parts:
         return pd.DataFrame({name: [] for name in _TYPES}).astype(
-            {name: "int64" for name in ("stream", "sequence", "begin_ns", "end_ns")}
+            dict.fromkeys(("stream", "sequence", "begin_ns", "end_ns"), "int64")
         )
     work = pd.concat(parts, ignore_index=True)
     return work.sort_values(["stream", "sequence", "begin_ns"], kind="stable", ignore_index=True)

@@ -7,11 +7,13 @@ is memory), which is gone when nobody reads it any more, whatever ends the proce
 import os
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from sluice_tools.errors import run_error
 
+Rows = np.ndarray[Any, np.dtype[np.void]]  # of a type with named columns
 BUFFER_BYTES = 32 << 20  # what one Sorter holds
 CHUNK_BYTES = 4 << 20  # what a Spill holds, and gives at a time
 _LEAST_ROWS = 1024
@@ -22,9 +24,9 @@ def _folder() -> str | None:
     return wanted if os.access(wanted, os.W_OK) else None
 
 
-def columns(dtype, count: int, /, **values) -> np.ndarray:
+def columns(dtype, count: int, /, **values) -> Rows:
     """Rows of these columns, each an array or one value for all; 0 where one is not named."""
-    rows = np.zeros(count, dtype)
+    rows: Rows = np.zeros(count, dtype)
     for name, column in values.items():
         rows[name] = column
     return rows
@@ -34,7 +36,7 @@ class Spill:
     """Rows of one type in the order in which they are added."""
 
     def __init__(self, dtype):
-        self.dtype = np.dtype(dtype)
+        self.dtype: Any = np.dtype(dtype)
         self._held: list[np.ndarray] = []
         self._count = self._written = 0
         self._file = None
@@ -50,7 +52,8 @@ class Spill:
 
     def flush(self) -> None:
         try:
-            self._file = self._file or tempfile.TemporaryFile(dir=_folder())
+            if not self._file:
+                self._file = tempfile.TemporaryFile(dir=_folder())  # noqa: SIM115  open as long as this object
             self._file.seek(0, os.SEEK_END)
             for rows in self._held:
                 self._file.write(np.ascontiguousarray(rows).data.cast("B"))
@@ -59,13 +62,13 @@ class Spill:
             raise run_error(
                 f"cannot keep rows in {_folder() or tempfile.gettempdir()}: "
                 f"{error.strerror or error}; let TMPDIR name a folder with more room"
-            )
+            ) from error
         self._written, self._held = self._count, []
 
     def read(self, first: int, last: int) -> np.ndarray:
         """The rows from `first` to before `last`."""
         parts, at = [], self._written
-        if first < at:
+        if first < at and self._file:
             self._file.seek(first * self.dtype.itemsize)
             parts.append(np.fromfile(self._file, self.dtype, min(last, at) - first))
         for rows in self._held:
@@ -74,10 +77,10 @@ class Spill:
         return np.concatenate(parts) if parts else np.empty(0, self.dtype)
 
     def chunks(self, first: int = 0, last: int | None = None, rows: int | None = None) -> Iterator[np.ndarray]:
-        rows = rows or max(CHUNK_BYTES // self.dtype.itemsize, 1)
+        step = rows or max(int(CHUNK_BYTES // self.dtype.itemsize), 1)
         last = len(self) if last is None else last
-        for at in range(first, last, rows):
-            yield self.read(at, min(at + rows, last))
+        for at in range(first, last, step):
+            yield self.read(at, min(at + step, last))
 
 
 class Sorter:
@@ -102,8 +105,8 @@ class Sorter:
             self._ends.append(len(self._runs))
             self._held = []
 
-    def _sorted(self, parts: list[np.ndarray]) -> np.ndarray:
-        rows = np.concatenate(parts) if parts else np.empty(0, self._runs.dtype)
+    def _sorted(self, parts: list[Rows]) -> Rows:
+        rows: Any = np.concatenate([np.empty(0, self._runs.dtype), *parts])
         return rows[np.lexsort([rows[key] for key in reversed(self._keys)])]
 
     def chunks(self) -> Iterator[np.ndarray]:

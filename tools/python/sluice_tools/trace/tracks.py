@@ -79,7 +79,14 @@ class _Tracks:
         return rows[(self._shown(rows["end_ns"]) > since) & (self._shown(rows["begin_ns"]) < until)]
 
     def add(
-        self, key: tuple, title: str, rows, labels: pd.Categorical, arrow=0, leaves: bool = False, **details
+        self,
+        key: tuple,
+        title: str,
+        rows,
+        labels: pd.Categorical,
+        arrow: np.ndarray | int = 0,
+        leaves: bool = False,
+        **details,
     ) -> None:
         """`key`: of its track, by which tracks are ordered."""
         track = self._tracks.setdefault(key, _Track(len(self._tracks), title, tuple(details), leaves))

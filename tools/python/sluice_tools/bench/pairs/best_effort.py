@@ -82,18 +82,20 @@ def _load(options):
 
 def _obey(commands, options):
     answer("imported", torch=torch.__version__)
-    work = ends = None
-    running = False
+    running, work, ends = False, None, None
     while True:
         command = commands.next(wait=not running)
         do = command and command["do"]
         if do == "quit":
-            if running:
+            if running and ends:
                 ends.finish()
             return
         if do == "load":
             work, ends = _load(options)
-        elif do == "capture":
+            continue
+        if not (work and ends):
+            raise ValueError(f"{do} before load")
+        if do == "capture":
             work.capture()
             answer("captured")
         elif do == "run":

@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="P,...",
         help=f"CRITICAL+BEST_EFFORT (default: all): {', '.join(plan.PAIRS)}",
     )
-    conditions = tuple(name for name in plan.CONDITIONS if "," not in name) + ("announced", "predicted")
+    conditions = (*(name for name in plan.CONDITIONS if "," not in name), "announced", "predicted")
     parser.add_argument(
         "--policies",
         type=_list_of(conditions),
@@ -135,8 +135,8 @@ def _group(options, rows: Rows, variant: plan.Variant) -> Group:
 def _base_ms(rows: Rows, variant: plan.Variant) -> float | None:
     """The p50 that the periods of a pair were made of, where it has been measured."""
     for row in rows.rows:
-        if row["subject"] == variant.pair and row["role"] == CRITICAL and row["period_ms"]:
-            return number(row, "period_ms") * plan.LOAD
+        if row["subject"] == variant.pair and row["role"] == CRITICAL and (period_ms := number(row, "period_ms")):
+            return period_ms * plan.LOAD
     return None
 
 

@@ -1,5 +1,7 @@
 """The goals of `sluice bench pairs`, and which of them the measured cells meet."""
 
+from statistics import median
+
 from sluice_tools.bench.pairs.plan import ANNOUNCED, BEST_EFFORT_ALONE_DEVICE, DEVICE, PREDICTED
 from sluice_tools.measure.summary import Entry, middle
 
@@ -47,7 +49,9 @@ def _beaten(entry: Entry, others: list[Entry]) -> list:
         tail = "p99" if entry.x["p99"] and other.x["p99"] else "max"
         for figure in ("p50", tail):
             mine, its = middle(entry.x[figure]), middle(other.x[figure])
-            if None not in (mine, its, share, its_share) and its < mine and its_share > share:
+            if mine is None or its is None or share is None or its_share is None:
+                continue
+            if its < mine and its_share > share:
                 found.append(f"{other.cell} ({entry.mode}, {figure})")
     return found
 
@@ -88,7 +92,7 @@ def goals(pair: str, entries: list[Entry]) -> list:
         }
     )
     shares = {
-        entry.mode: middle(entry.share) for entry in own if entry.cell == BEST_EFFORT_ALONE_DEVICE and entry.share
+        entry.mode: median(entry.share) for entry in own if entry.cell == BEST_EFFORT_ALONE_DEVICE and entry.share
     }
     found.append(
         {

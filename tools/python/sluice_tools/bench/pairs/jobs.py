@@ -84,7 +84,7 @@ def _serve(work, sluice, request, measuring) -> dict:
     start = time.monotonic_ns() + announce_ns
     counted_from = start + round(request.get("skip_s", 0) * 1e9)
     limit_ns = request["seconds"] * 1e9
-    tally, window = _Tally(), None
+    tally, window, due = _Tally(), None, start
     for offset in arrivals_ns(kind, period_ns, request.get("seed", 0)):
         due = start + offset
         if window is None and due >= counted_from:

@@ -143,7 +143,7 @@ class CriticalWork:
     def __call__(self):
         self._input.copy_(self._host, non_blocking=True)
         self._compute()
-        if self._gpu:
+        if self._stream:
             self._stream.synchronize()
 
 

@@ -4,13 +4,13 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
+from statistics import median
 
-from sluice_tools.bench.pairs.plan import MPS, MPS_PRIORITY, Condition, Variant
 from sluice_tools.bench.pairs.numbers import best_effort_row, critical_row
+from sluice_tools.bench.pairs.plan import MPS, MPS_PRIORITY, Condition, Variant
 from sluice_tools.bench.pairs.talker import ANSWER_S, Talker
 from sluice_tools.measure.programs import mps, session
 from sluice_tools.measure.sitting import CellError
-from sluice_tools.measure.statistics import percentile
 
 _LOADING_S = 150  # the first import on a fresh machine reads gigabytes
 _SKIPPED_S = 0.3
@@ -73,9 +73,11 @@ class Stage:
     def base_ms(self) -> float:
         """p50 alone: of a few jobs at about the period that will come of it."""
         first = self._critical.ask("calibrate", "calibrated", jobs=10)["latency_ms"]
-        self._critical.say("run", jobs=20, seconds=10, period_ms=percentile(first, 0.5) / self._variant.load)
+        self._critical.say("run", jobs=20, seconds=10, period_ms=median(first) / self._variant.load)
         self._critical.hear("measuring")
-        return percentile(self._critical.hear("done")["latency_ms"], 0.5)
+        if not (latency_ms := self._critical.hear("done")["latency_ms"]):
+            raise RuntimeError("the critical model alone ended no job within 10 s")
+        return median(latency_ms)
 
     def measure(self, condition: Condition, period_ms: float) -> list:
         """The rows of a cell."""

@@ -1,5 +1,6 @@
 """A program that answers commands, line by line."""
 
+import contextlib
 import json
 import queue
 import subprocess
@@ -23,7 +24,7 @@ class Talker(Program):
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self):
-        for line in self.process.stdout:
+        for line in self.process.stdout or ():
             try:
                 self._answers.put(json.loads(line))
             except ValueError:  # what some library prints
@@ -31,6 +32,7 @@ class Talker(Program):
         self._answers.put(None)
 
     def say(self, do: str, **values):
+        assert self.process.stdin
         try:
             self.process.stdin.write(json.dumps({"do": do, **values}) + "\n")
             self.process.stdin.flush()
@@ -55,16 +57,12 @@ class Talker(Program):
         return self.hear(event, seconds)
 
     def ask_to_quit(self):
-        try:
+        with contextlib.suppress(RuntimeError):  # it has quit
             self.say("quit")
-        except RuntimeError:
-            pass  # it has
 
     def end(self):
         """By itself if it is listening: a client of MPS that is killed can take others along."""
         self.ask_to_quit()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=_QUIT_S)
-        except subprocess.TimeoutExpired:
-            pass
         super().end()
