@@ -18,6 +18,8 @@ def need_packages(command: str, *names: str) -> None:
 
 
 def run_command(command: str, job) -> int:
+    for stream in (sys.stdout, sys.stderr):  # a command, a name, a sign that the terminal cannot show
+        stream.reconfigure(errors="backslashreplace")
     try:
         code = job()
         sys.stdout.flush()

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import math
 import re
 import signal
 import sys
@@ -14,9 +15,9 @@ from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, Parser
 from sluice_tools.measure import page, table, verdict
 from sluice_tools.measure.commands import Commands, Timing
 from sluice_tools.measure.experiments import sluice_program
-from sluice_tools.measure.needs import gpus, need_mps, time_scale
+from sluice_tools.measure.needs import gpus, need_mps, time_scale, version
 from sluice_tools.measure.programs import mps
-from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, output_folder
+from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, claim, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, summarize
 
@@ -116,8 +117,10 @@ def _options(arguments: list):
                 "(without gating is always measured)"
             )
     options.wanted = verdict.parse_target(options.target) if options.target else None
-    if min(options.seconds, options.start_limit) <= 0 or options.warm_up < 0 or options.repeats < 1:
+    if not all(0 < value < math.inf for value in (options.seconds, options.start_limit, options.repeats)):
         raise usage_error("--seconds, --start-limit and --repeats must be above 0")
+    if not 0 <= options.warm_up < math.inf:
+        raise usage_error("--warm-up must be 0 or more")
     return options
 
 
@@ -149,15 +152,15 @@ def _group(options, sluice: str, folder: Path, mode: str, scale: float) -> Group
     )
 
 
-def _claim(options, folder: Path) -> None:
-    """Rows of other commands in one CSV would be compared as if they were the same."""
-    file = folder / "commands.json"
-    text = json.dumps(options.commands | {"gpu": options.gpu, "seconds": options.seconds}, indent=2) + "\n"
-    if file.exists() and file.read_text() != text:
-        raise usage_error(
-            f"{folder} holds the comparison of other commands, or of another --seconds; give another --out"
-        )
-    file.write_text(text)
+def _settings(options, sluice: str, name: str) -> dict:
+    """What the rows of one folder have in common. The folder: commands have relative paths."""
+    return options.commands | {
+        "folder": str(Path.cwd()),
+        "gpu": name,
+        "seconds": options.seconds,
+        "warm_up": options.warm_up,
+        "sluice": version(sluice),
+    }
 
 
 def answers(options, entries: list[Entry]) -> list[str]:
@@ -183,7 +186,7 @@ def _about(name: str, options, mode: str) -> list[str]:
 def _show(options, rows: Rows, folder: Path, name: str, mode: str) -> None:
     entries = summarize([row for row in rows.rows if row["mode"] == mode])
     about, said = _about(name, options, mode), answers(options, entries)
-    failures = table.failures(rows.errors)
+    failures = table.failures([row for row in rows.errors if row["mode"] == mode])
     markdown = "\n\n".join(["\n".join(about), table.markdown(entries), *table.notes(entries), *failures, *said])
     (folder / "compare.md").write_text(markdown + "\n")
     has_page = all(importlib.util.find_spec(package) for package in page.PACKAGES)
@@ -226,7 +229,11 @@ def _run(options) -> int:
         need_mps("time slicing (without --mps)")
     mode = "MPS + priority" if options.mps else "time-sliced"
     with output_folder(options.out) as folder:
-        _claim(options, folder)
+        claim(
+            folder / "commands.json",
+            _settings(options, sluice, name),
+            "the comparison of other commands, or of these with another --seconds, --warm-up, GPU, folder or version",
+        )
         rows = Rows(folder / "compare.csv")
         result = Sitting(
             "sluice compare", rows, [_group(options, sluice, folder, mode, time_scale(name))], machine={"gpu": name}

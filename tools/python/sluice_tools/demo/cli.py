@@ -4,13 +4,14 @@ import argparse
 import contextlib
 import datetime
 import json
+import math
 from pathlib import Path
 
 from sluice_tools.command import run_command
 from sluice_tools.demo.plan import DEFAULT, PHASES, ROLES, experiment
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, Parser, usage_error
 from sluice_tools.measure import experiments, needs, table, verdict
-from sluice_tools.measure.rows import Cell, Rows, output_folder
+from sluice_tools.measure.rows import Cell, Rows, claim, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
 from sluice_tools.measure.summary import summarize
 
@@ -116,11 +117,13 @@ def _demo(options) -> int:
     sluice = experiments.sluice_program()
     gpus = needs.gpus(sluice, options.gpu, options.device)
     seconds = options.seconds_per_phase or _SECONDS[gpus["kind"]]
-    if seconds < 0.1:
+    if not 0.1 <= seconds < math.inf:
         raise usage_error("--seconds-per-phase must be at least 0.1")
     now = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
     how = experiments.How(sluice, "sim" if gpus["kind"] == "simulated" else "real", options.device, seconds)
     with output_folder(options.out or Path("results") / f"demo-{now}") as folder:
+        settings = {"gpu": gpus["devices"][options.device]["name"], "seconds": seconds, "sluice": needs.version(sluice)}
+        claim(folder / "settings.json", settings, "a demo with another --seconds-per-phase, GPU or version")
         rows = Rows(folder / "rows.csv")
         outcome = Sitting("sluice demo", rows, _groups(how, folder)).run()
         entries = summarize(rows.rows)

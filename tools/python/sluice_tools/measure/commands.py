@@ -220,6 +220,8 @@ class Commands:
             }
             if watch.missed:
                 row["note"] = f"{watch.missed} jobs were too short to be seen one by one."
+            if not jobs_ms:
+                row["note"] = f"No critical job ended within the measured time (policy {policy}): it hangs, or starves."
         else:
             # Jobs of a best-effort program are what it says they are, or nothing: launches are exact.
             row |= {"per_s": more["launches"] / seconds, "unit": "launches"}

@@ -11,6 +11,12 @@ ON_CPU = "--gpu sim tries the command on the CPU"
 SIMULATED = "--gpu sim takes the simulated one"
 
 
+def version(sluice: str) -> str:
+    """Of the programs that measure; empty if it cannot be asked."""
+    said = subprocess.run([sluice, "--version"], capture_output=True, text=True, check=False)
+    return said.stdout.strip().removeprefix("sluice ")
+
+
 def gpus(sluice: str, kind: str, index: int = 0, instead: str = SIMULATED) -> dict:
     """What `sluice gpus --json` says. kind: auto, real or sim.
 

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import fcntl
 import io
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -86,15 +87,17 @@ class Rows:
             self._read()
 
     def _read(self) -> None:
-        with self.file.open(newline="") as text:
-            reader = csv.DictReader(text)
-            if tuple(reader.fieldnames or ()) != _FIELDS:
-                raise usage_error(
-                    f"{self.file} has other columns than this version writes; name another folder with --out"
-                )
-            for row in reader:
-                if None not in row.values() and None not in row:  # else the write was cut off
-                    self._keep(row)
+        try:
+            with self.file.open(newline="") as text:
+                reader = csv.DictReader(text)
+                heads, rows = tuple(reader.fieldnames or ()), list(reader)
+        except (ValueError, csv.Error) as error:
+            raise usage_error(f"{self.file} is not a CSV ({error}); name another folder with --out") from error
+        if heads != _FIELDS:
+            raise usage_error(f"{self.file} has other columns than this version writes; name another folder with --out")
+        for row in rows:
+            if None not in row.values() and None not in row:  # else the write was cut off
+                self._keep(row)
 
     def _keep(self, row: dict) -> None:
         key = tuple(row[name] for name in KEY)
@@ -137,15 +140,24 @@ class Rows:
         elif not self.file.read_bytes().endswith(b"\n"):
             text.write("\n")
         writer.writerows(rows)
-        with self.file.open("a", newline="") as file:
-            file.write(text.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
+        with self.file.open("ab", buffering=0) as file:
+            before = file.tell()
+            try:
+                _write_all(file, text.getvalue().encode())
+                os.fsync(file.fileno())
+            except OSError:  # a full disk: one row of two would count as the whole cell
+                file.truncate(before)
+                raise
         for row in rows:
             self._keep(row)
 
     def fail(self, cell: Cell, why: str) -> None:
         self.add(cell, [{"error": " ".join(why.split()) or "failed"}])
+
+
+def _write_all(file: io.RawIOBase, data: bytes) -> None:
+    while data:
+        data = data[file.write(data) or 0 :]
 
 
 def _text(value) -> str:
@@ -160,13 +172,23 @@ def output_folder(folder: Path) -> Iterator[Path]:
 
     The kernel releases the lock with the process, so a killed measurement blocks nothing.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise usage_error(f"--out: {folder} is in use by another measurement") from None
-            yield folder
-    except OSError as error:
-        raise run_error(f"--out: cannot write {error.filename or folder}: {error.strerror}") from error
+    with contextlib.ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context((folder / ".lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise usage_error(f"--out: {folder} is in use by another measurement") from None
+        except OSError as error:
+            raise run_error(f"--out: cannot write {error.filename or folder}: {error.strerror}") from error
+        yield folder
+
+
+def claim(file: Path, settings: dict, what: str) -> None:
+    """Raises CommandError if the folder of `file` holds rows of other settings: in one CSV they would be
+    compared as if they were alike. what: the rows that it holds then, for the message."""
+    text = json.dumps(settings, indent=2) + "\n"
+    held = file.read_text(errors="replace") if file.exists() else ""
+    if held and held != text:
+        raise usage_error(f"{file.parent} holds {what}; give another --out")
+    file.write_text(text)

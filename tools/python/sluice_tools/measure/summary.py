@@ -38,6 +38,11 @@ class Entry:
     def together(self) -> bool:
         return self.cell not in (ALONE, BEST_EFFORT_ALONE)
 
+    def in_all(self, figure: str, relative: bool = False) -> list:
+        """ms or x of a figure; empty if a repeat lacks it: the repeat with too few jobs may be the slow one."""
+        values = (self.x if relative else self.ms)[figure]
+        return values if len(values) == len(self.jobs) else []
+
     @property
     def fewest_jobs(self) -> int:
         return min(self.jobs, default=0)

@@ -26,7 +26,7 @@ class Target:
         return f"{self.figure} <= {self.limit:g}{' × alone' if self.relative else ' ms'}"
 
     def values(self, entry: Entry) -> list:
-        return (entry.x if self.relative else entry.ms)[self.figure]
+        return entry.in_all(self.figure, self.relative)
 
 
 def parse_target(text: str) -> Target:
@@ -39,8 +39,8 @@ def parse_target(text: str) -> Target:
 
 
 def latency_figure(*entries: Entry) -> str:
-    """The figure that these cells are compared by: p99 where all have enough jobs for one."""
-    return "p99" if all(entry.ms["p99"] for entry in entries) else "p50"
+    """The figure that these cells are compared by: p99 if every repeat of all has enough jobs for one."""
+    return "p99" if all(entry.in_all("p99") for entry in entries) else "p50"
 
 
 def _ms(value: float) -> str:

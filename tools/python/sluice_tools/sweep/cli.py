@@ -2,14 +2,13 @@
 
 import argparse
 import contextlib
-import json
 from pathlib import Path
 
 from sluice_tools.command import need_packages, run_command
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, Parser, run_error, usage_error
 from sluice_tools.measure import experiments, table
 from sluice_tools.measure.needs import gpus
-from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, output_folder
+from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, claim, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
 from sluice_tools.sweep import objective, plan
 
@@ -120,13 +119,6 @@ class _Sweep:
                 return None
         return delay.measured_queue(place, self.swept, self.critical)
 
-    def claim(self, folder: Path) -> None:
-        """Rows of two experiments in one CSV would be compared as if they were one."""
-        file, text = folder / "experiment.json", json.dumps(self.content, indent=2)
-        if file.exists() and file.read_text() != text:
-            raise usage_error(f"{folder} holds the sweep of another experiment; give another --out")
-        file.write_text(text)
-
 
 def _show(sweep: _Sweep, found, folder: Path, failures: list) -> None:
     from sluice_tools.measure import page
@@ -161,7 +153,7 @@ def _sweep(options) -> int:
 
     sweep = _Sweep(options)
     with output_folder(options.out) as folder:
-        sweep.claim(folder)
+        claim(folder / "experiment.json", sweep.content, "the sweep of another experiment")
         rows = Rows(folder / "sweep.csv")
         sitting = Sitting("sluice sweep", rows, sweep.groups(folder))
         if sitting.missing and options.gpu == "real":
@@ -172,7 +164,8 @@ def _sweep(options) -> int:
             raise run_error("no run under any policy ended well; see the lines above")
         queue = None if result.interrupted else sweep.queue(folder)
         found = outcome.judge(mine, sweep.swept, sweep.critical, sweep.policies, sweep.wanted, queue)
-        _show(sweep, found, folder, table.failures(rows.errors))
+        errors = [row for row in rows.errors if (row["subject"], row["mode"]) == (sweep.swept, sweep.mode)]
+        _show(sweep, found, folder, table.failures(errors))
     if result.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_FAILED if result.failed else EXIT_FINE
