@@ -8,6 +8,7 @@ import pytest
 import torch
 import torchvision
 from conftest import environment
+from sluice_tools.models import names
 
 
 def test_usage(models):
@@ -122,3 +123,19 @@ def test_a_pipe_that_nobody_reads(tmp_path):
     )
     os.close(write)
     assert (called.returncode, called.stderr) == (1, "")
+
+
+def test_the_names_are_those_of_torchvision(models):
+    """They are read from its files: a new way to register a model would go unseen."""
+    families = {"classification": torchvision.models, "detection": torchvision.models.detection}
+    families |= {"segmentation": torchvision.models.segmentation}
+    expected = {name: task for task, module in families.items() for name in torchvision.models.list_models(module)}
+    known = names.tasks()
+    assert {name: task for name, task in known.items() if task != "text"} == expected
+
+
+def test_a_misspelt_name_is_refused_without_torch(models, monkeypatch):
+    monkeypatch.setattr("sluice_tools.models.cli._import_torch", lambda: pytest.fail("imported torch"))
+    assert "did you mean 'resnet50'?" in models.refused(2, "export", "resnet5O")
+    code, out, _ = models("list", "--available")
+    assert code == 0 and "classification  resnet50\n" in out

@@ -11,6 +11,7 @@ import pytest
 import torch
 from conftest import environment
 from sluice_tools.bench.pairs import best_effort, models, plan
+from sluice_tools.models import names
 
 
 def talk(module: str, model: str, *commands: dict, code: int = 0) -> list:
@@ -129,7 +130,7 @@ def fake_gpu(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     monkeypatch.setattr(models, "_classifier", small)
     monkeypatch.setattr(models, "_bert", lambda batch, length, device: bert(1, 16, device))
-    monkeypatch.setitem(models.encoder.SIZES, "bert_large", models.encoder.SIZES["bert_tiny"])
+    monkeypatch.setitem(names.ENCODERS, "bert_large", names.ENCODERS["bert_tiny"])
     monkeypatch.setattr(models, "_on_gpu", lambda device: True)
     monkeypatch.setattr(models, "_LOOK_S", 0)
     FakeGraph.replays = FakeGraph.resets = 0

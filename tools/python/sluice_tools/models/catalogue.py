@@ -1,6 +1,5 @@
 """Which models there are, and how one is built. Nothing is downloaded."""
 
-import difflib
 import hashlib
 import warnings
 from dataclasses import dataclass
@@ -11,13 +10,7 @@ import torchvision
 from torch import nn
 
 from sluice_tools.errors import first_line, usage_error
-from sluice_tools.models import encoder
-
-_FAMILIES = {
-    "classification": torchvision.models,
-    "detection": torchvision.models.detection,
-    "segmentation": torchvision.models.segmentation,
-}
+from sluice_tools.models import encoder, names
 
 
 @dataclass(frozen=True)
@@ -36,29 +29,12 @@ class Model:
         return torch.rand(shape, generator=generator).to(device=device, dtype=dtype)
 
 
-def tasks() -> dict[str, str]:
-    """Every model name, with its task."""
-    found = dict.fromkeys(encoder.SIZES, "text")
-    for task, family in _FAMILIES.items():
-        found |= dict.fromkeys(torchvision.models.list_models(module=family), task)
-    return found
-
-
-def task_of(name: str) -> str:
-    known = tasks()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f", did you mean '{near[0]}'?" if near else ""
-        raise usage_error(f"unknown model '{name}'{hint}; sluice models list --available names them all")
-    return known[name]
-
-
 def build(name: str, seed: int, size: list[int] | None, sequence: int) -> Model:
     """The model with random weights: the same seed gives the same bits."""
-    task = task_of(name)
+    task = names.task_of(name)
     torch.manual_seed(seed)
     if task == "text":
-        return Model(name, task, encoder.Encoder(*encoder.SIZES[name]).eval(), [sequence])
+        return Model(name, task, encoder.Encoder(*names.ENCODERS[name]).eval(), [sequence])
     backbone = {} if task == "classification" else {"weights_backbone": None}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # inception and googlenet announce a changed default

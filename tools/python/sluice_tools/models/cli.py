@@ -1,6 +1,7 @@
 """The command line of `sluice models`. Imports torch only for what needs it: `list` stays fast."""
 
 import argparse
+import importlib.util
 import json
 import re
 import signal
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
-from sluice_tools.models import report
+from sluice_tools.models import names, report
 from sluice_tools.models.store import Store, default_store
 
 _EXAMPLES = """\
@@ -127,6 +128,9 @@ def _export(args, store: Store) -> None:
     if args.format == "torchscript" and (args.batch or args.device):
         option = "--batch" if args.batch else "--device"
         raise usage_error(f"{option} is for --format aoti: a torchscript file takes any batch on any device")
+    if importlib.util.find_spec("torchvision") is not None:
+        for name in args.names:
+            names.task_of(name)
     _import_torch()
     from sluice_tools.models import export
 
@@ -154,10 +158,9 @@ def _export(args, store: Store) -> None:
 
 def _list(args, store: Store) -> None:
     if args.available:
-        _import_torch()
-        from sluice_tools.models import catalogue
-
-        report.print_available(catalogue.tasks(), args.json)
+        if importlib.util.find_spec("torchvision") is None:
+            _import_torch()  # says what to do
+        report.print_available(names.tasks(), args.json)
     else:
         report.print_list(store, args.json)
 

@@ -11,9 +11,6 @@ from torch import nn
 VOCABULARY = 30522
 LONGEST_SEQUENCE = 512
 
-# name: layers, width, heads
-SIZES = {"bert_large": (24, 1024, 16), "bert_base": (12, 768, 12), "bert_tiny": (2, 128, 2)}
-
 
 class EncoderLayer(nn.Module):
     def __init__(self, width: int, heads: int):

@@ -9,7 +9,7 @@ import torch
 import torchvision
 
 from sluice_tools.errors import usage_error
-from sluice_tools.models import aoti, catalogue, torchscript
+from sluice_tools.models import aoti, catalogue, names, torchscript
 from sluice_tools.models.store import Store, variant_key
 
 
@@ -34,10 +34,10 @@ class Request:
         return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def require_possible(names: list[str], request: Request) -> None:
+def require_possible(wanted: list[str], request: Request) -> None:
     """Everything that can be refused before the first model is built."""
-    for name in names:
-        task = catalogue.task_of(name)
+    for name in wanted:
+        task = names.task_of(name)
         if request.format == "aoti":
             aoti.require_possible(task, name, request.aoti_device)
         if task == "detection" and request.dtype != "float32":

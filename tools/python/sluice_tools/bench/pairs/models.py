@@ -11,7 +11,7 @@ import warnings
 import torch
 import torchvision
 
-from sluice_tools.models import detection, encoder
+from sluice_tools.models import detection, encoder, names
 from sluice_tools.models.store import Store, default_store
 
 # Runs before a capture. Libraries set up at first use what cannot be captured, and a policy in time
@@ -48,7 +48,7 @@ def _classifier(name: str, batch: int, device: str):
 def _bert(batch: int, length: int, device: str):
     size = "bert_large" if _on_gpu(device) else "bert_tiny"
     with torch.device(device):
-        model = encoder.Encoder(*encoder.SIZES[size])
+        model = encoder.Encoder(*names.ENCODERS[size])
     if _on_gpu(device):
         model = model.half()
     return model.eval(), torch.randint(encoder.VOCABULARY, (batch, length))
