@@ -242,11 +242,12 @@ def test_other_encodings_of_the_whole_file(parse):
     same_as_the_plain_one(parse)
 
 
-def test_times_in_microseconds(parse):
+@pytest.mark.parametrize("unit, decimals", [("us", 3), ("ms", 6), ("s", 9)])
+def test_times_in_another_unit(parse, unit, decimals):
     """nsys stats --timeunit us."""
-    text = rewritten(",", lambda n: f"{n / 1000:.3f}").replace("(ns)", "(us)")
+    text = rewritten(",", lambda n: f"{n / 10**decimals:.{decimals}f}").replace("(ns)", f"({unit})")
     same_as_the_plain_one(parse.write(text=text))
-    text = rewritten(";", lambda n: f"{n / 1000:.3f}".replace(".", ",")).replace("(ns)", "(us)")
+    text = rewritten(";", lambda n: f"{n / 10**decimals:.{decimals}f}".replace(".", ",")).replace("(ns)", f"({unit})")
     same_as_the_plain_one(parse.write(text=text))
 
 
@@ -400,6 +401,24 @@ def test_a_run_of_ours_in_the_time_of_the_gpu(parse):
     assert parse.table("jct")[1].endswith("1680298829000000000,1680298829288750242,28.8")
     code, out, _ = parse(str(parse.csv))
     assert code == 0 and "simulated" in out
+
+
+def test_arrivals_from_the_log_of_a_simulated_run(parse):
+    """The JCT is in the time of the GPU, the end of the job in real time."""
+    parse.csv = a_run(parse.folder)
+    (parse.folder / "model_A.csv").unlink()
+    parse.result()
+    assert parse.table("jct")[1] == "resnet50,11,1680298828893750242,1680298829288750242,39.5"
+
+
+def test_the_tables_of_a_run_go_into_its_folder(parse, monkeypatch, capsys):
+    """They once went into the working directory, which is nobody's to fill."""
+    folder = a_run(parse.folder / "run")
+    (parse.folder / "elsewhere").mkdir()
+    monkeypatch.chdir(parse.folder / "elsewhere")
+    assert main([str(folder), "--no-pictures"]) == 0
+    assert list((parse.folder / "elsewhere").iterdir()) == []
+    assert len(list(folder.glob("run_20*"))) == 1
 
 
 def test_a_run_that_has_no_trace_or_no_times(parse):

@@ -11,6 +11,7 @@ import pytest
 from report_runs import MS, pair, traced_pair, write_run
 from sluice_tools.report import activity, answer, cli, runs, summary, thin, waiting
 from sluice_tools.trace.depth import Depth
+from trace_files import BEGIN_NS, TraceFile
 
 
 @pytest.fixture
@@ -63,6 +64,51 @@ def test_the_pieces_of_a_job_add_up_to_it(tmp_path):
     assert sum(found.ns) == found.total
     expected = {waiting.OTHER: 1.8, waiting.HELD: 0.1, waiting.OWN: 1.05, waiting.IDLE: 0.05, waiting.HOST: 0.1}
     assert {cause: ns / MS for cause, ns in enumerate(found.ns) if ns} == pytest.approx(expected)
+
+
+def kernel_behind_another(folder):
+    """A's kernel runs for 3 ms; B's is launched at 0 and runs next to it from 1.0 to 1.2 ms."""
+    low, high = TraceFile(100, 0, "gate"), TraceFile(101, 1, "gate")
+    low.kernel(-MS, 0, 3 * MS, "long_one")
+    correlation = high.kernel(0, MS, int(1.2 * MS), "mine")
+    return low, high, correlation
+
+
+def clients_of(folder, *traces):
+    for trace in traces:
+        trace.write(folder / "trace")
+    found = activity.read(folder, [], [])
+    return {client.pid: client for client in found}
+
+
+def test_work_that_waits_for_the_gpu_is_not_held_too(tmp_path):
+    """While one thread is held, launched work of another waits for a kernel: the kernel is the cause."""
+    low, high, correlation = kernel_behind_another(tmp_path)
+    high.hold(int(0.2 * MS), int(0.6 * MS), correlation, 1, 100, tid=7)
+    clients = clients_of(tmp_path, low, high)
+    begin = BEGIN_NS
+    found = waiting.break_down(begin, begin + MS, clients[101], [clients[100]])
+    assert (found.ns[waiting.OTHER], found.ns[waiting.HELD]) == (MS, 0)
+
+
+def test_a_kernel_that_is_waited_for_in_pieces_counts_whole(tmp_path):
+    """A long job is broken down some of it at a time, and a kernel may reach over a cut."""
+    clients = clients_of(tmp_path, *kernel_behind_another(tmp_path)[:2])
+    own, other = clients[101], clients[100]
+    later = int(0.4 * MS)
+    own.holds.add(np.array([BEGIN_NS + later]), np.array([BEGIN_NS + later]), why=np.array([1]), holder=np.array([0]))
+    found = waiting.break_down(BEGIN_NS, BEGIN_NS + MS, own, [other])
+    (kernels,) = found.kernels.values()
+    assert (kernels.count, kernels.waited_ns, kernels.longest.waited_ns) == (1, MS, MS)
+
+
+def test_only_a_wait_for_a_gate_is_a_gate_wait(tmp_path):
+    """A sync point and the end of an event group hold a thread as well."""
+    trace = TraceFile(100, 0, "event:2")
+    for why in (1, 2, 3):
+        trace.hold(why * MS, why * MS + MS // 2, 1, why, 101)
+    waits = activity.gate_waits(clients_of(tmp_path, trace)[100])
+    assert (waits.begin - BEGIN_NS).tolist() == [MS]
 
 
 def test_kernels_side_by_side_are_told_from_waiting(tmp_path):
@@ -165,6 +211,17 @@ def test_a_folder_of_runs_stands_for_them_all(tmp_path, report):
     code, out, _ = report(tmp_path / "demo", "--json", "-o", tmp_path / "page.html")
     assert code == 0
     assert [run["run"] for run in json.loads(out)["runs"]] == ["none", "gate"]
+
+
+def test_runs_of_strangers_are_not_shown_unasked(tmp_path, report):
+    """Of a folder in which several people keep their runs; --out or the names say what is meant."""
+    for name in ("mine", "theirs"):
+        pair(tmp_path / "shared" / name)
+    line = one_line(report(tmp_path / "shared"), 2)
+    assert "name the runs to show" in line
+    assert not list((tmp_path / "shared").glob("*.html"))
+    (tmp_path / "shared" / ".lock").write_text("")
+    assert report(tmp_path / "shared")[0] == 0
 
 
 def test_the_trace_of_a_run_is_no_run_of_its_own(tmp_path):

@@ -138,6 +138,16 @@ def test_a_part_of_a_run(pair):
     assert len(arrows) == 1
 
 
+@pytest.mark.parametrize("ending", ["json", "json.gz", "perfetto-trace"])
+def test_a_part_in_which_nothing_was_recorded(pair, ending):
+    """An empty file would open as an empty view, and nobody knows why."""
+    if ending == "perfetto-trace":
+        pytest.importorskip("perfetto")
+    said = pair.refused(2, "-o", pair.folder / f"part.{ending}", "--from", "3", "--to", "4")
+    assert "the trace ends after" in said
+    assert not list(pair.folder.glob("*part*"))
+
+
 def test_perfetto_file(pair):
     """The same tracks and slices, in a valid message: begin and end in pairs, every name and track
     told before its use, arrows in pairs."""

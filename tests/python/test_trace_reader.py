@@ -10,6 +10,7 @@ pytest.importorskip("pandas", reason="./x reports fetches it")
 from sluice_tools.errors import CommandError
 from sluice_tools.trace import format as fmt
 from sluice_tools.trace import records, spill
+from sluice_tools.trace.lanes import Lanes
 from sluice_tools.trace.reader import Client, read_run
 from trace_files import BEGIN_NS, REALTIME_NS, SCHEMA, TraceFile, header_page, log_line
 
@@ -174,6 +175,21 @@ def test_a_job_that_was_expected_is_no_longer_than_it_took(tmp_path):
     assert (gates["begin_ns"] - BEGIN_NS).tolist() == [100, 300, 400]
 
 
+def test_closings_that_touch_are_one(tmp_path):
+    """Else every job of a busy server would be a closing of its own."""
+    low = Client(TraceFile(11, 0).write(tmp_path))
+    high = Client(TraceFile(12, 1).job(0, 100, 1).job(100, 200, 2).job(300, 400, 3).write(tmp_path))
+    low._rivals = [high]
+    gates = low.gates()
+    assert [(b - BEGIN_NS, e - BEGIN_NS) for b, e in zip(gates["begin_ns"], gates["end_ns"])] == [(0, 200), (300, 400)]
+
+
+def test_slices_that_touch_share_a_lane():
+    lanes = Lanes()
+    assert lanes.place(np.array([0, 5, 10, 12]), np.array([10, 12, 20, 13])).tolist() == [0, 1, 0, 1]
+    assert lanes.place(np.array([20, 20]), np.array([25, 25])).tolist() == [0, 1]
+
+
 def test_job_of_which_the_begin_was_lost(tmp_path):
     trace = TraceFile(1).job(10, 20, 1)
     del trace.records[0]
@@ -188,6 +204,8 @@ def test_clock_steps(tmp_path):
     clock = Client(trace.write(tmp_path)).clock
     assert clock.steps() == [(BEGIN_NS + 2 * second, -hour), (BEGIN_NS + 4 * second, 2 * hour)]
     assert clock.to_real(BEGIN_NS + second // 2) == REALTIME_NS + second // 2
+    # A look at the clocks counts from its own moment on.
+    assert clock.to_real(BEGIN_NS + 2 * second) == REALTIME_NS + 2 * second - hour
     for at, step in ((1.5, 0), (2.5, -hour), (4.5, hour)):
         monotonic = BEGIN_NS + int(at * second)
         real = REALTIME_NS + int(at * second) + step

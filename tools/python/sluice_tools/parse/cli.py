@@ -42,9 +42,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path(),
         metavar="DIR",
-        help="where the folder NAME_YYYYmmddHHMMSS is made (default: here)",
+        help="where the folder NAME_YYYYmmddHHMMSS is made (default: in RUN; of a CSV: here)",
     )
     parser.add_argument("--no-pictures", action="store_true", help="tables only")
     parser.add_argument("--json", action="store_true", help="print one line of JSON for scripts")
@@ -74,11 +73,15 @@ def _run(options) -> int:
     need_packages("parse", "numpy", "pandas", "pyarrow", *([] if options.no_pictures else ["matplotlib"]))
     from sluice_tools.parse.outputs import parse
 
-    result = parse(options.file or options.run, options.pids, options.out, not options.no_pictures)
+    path = options.file or options.run
+    out = options.out or (path if path.is_dir() else Path())
+    result = parse(path, options.pids, out, not options.no_pictures)
     for pid, count in result["unknown_pids"].items():
-        _warn(f"pid {pid} is not in models_pid.json: its {count} kernels are under unknown_{pid}")
+        kernels = f"{count} kernels are" if count > 1 else "1 kernel is"
+        _warn(f"pid {pid} is not in models_pid.json: its {kernels} under unknown_{pid}")
     if result["rows_left_out"]:
-        _warn(f"{result['rows_left_out']} rows without a time or a pid are left out")
+        many = result["rows_left_out"] > 1
+        _warn(f"{result['rows_left_out']} row{'s' * many} without a time or a pid {'are' if many else 'is'} left out")
     if options.json:
         print(json.dumps(result))
     else:

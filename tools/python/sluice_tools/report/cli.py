@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from sluice_tools.command import need_packages, run_command
-from sluice_tools.errors import EXIT_FINE, Parser, run_error
+from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
 
 _EXAMPLES = """\
 examples:
@@ -63,8 +63,12 @@ def _read(folders: list, others: list) -> tuple:
 
 def _report(options) -> int:
     need_packages("report", "numpy", "pandas", "plotly", "jinja2")
-    from sluice_tools.report import page, summary
+    from sluice_tools.report import page, runs, summary
 
+    if not options.out and not runs.is_ours(options.runs[0]):
+        raise usage_error(
+            f"{options.runs[0]} is no run and no measurement of several; name the runs to show, or the page with -o"
+        )
     shown, everything, answers = _read(options.runs, options.alone)
     alone = [run for run in everything if len(run.models) == 1]
     table = summary.rows(shown, alone)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from sluice_tools.errors import usage_error
+from sluice_tools.measure.rows import LOCK
 
 _RESOLVED = "experiment.resolved.json"
 _JOB = {"start_timestamp_ns": int, "end_timestamp_ns": int, "jct_ms": float}
@@ -96,8 +97,16 @@ def find_runs(folders: list) -> list:
     return found
 
 
+def is_ours(folder: Path) -> bool:
+    """Whether a page may be put into the folder unasked: a run, or what demo, sweep or bench made. Any
+    other folder may hold runs of strangers. A folder without runs is find_runs()'s to refuse."""
+    return _is_run(folder) or (folder / LOCK).exists() or not any(map(_is_run, _folders_below(folder)))
+
+
 def _folders_below(folder: Path) -> list:
     """Children and their children. Below a run lies its trace, which is no run of its own."""
+    if not folder.is_dir():
+        return []
     children = [child for child in folder.iterdir() if child.is_dir()]
     return children + [below for child in children if not _is_run(child) for below in child.iterdir() if below.is_dir()]
 

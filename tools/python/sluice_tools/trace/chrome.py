@@ -53,9 +53,12 @@ def events(run: Run, window: Window) -> Iterator[str]:
             yield from _events(slices, client.pid, texts)
 
 
-def write(run: Run, file, about: dict, window: Window = ALL) -> None:
-    """To a file opened for text. `about` says what the times are."""
+def write(run: Run, file, about: dict, window: Window = ALL) -> int:
+    """To a file opened for text. `about` says what the times are. Returns the number of slices."""
+    slices = 0
     file.write('{"displayTimeUnit":"ns","otherData":' + json.dumps(about) + ',"traceEvents":[\n')
     for index, event in enumerate(events(run, window)):
         file.write((",\n" if index else "") + event)
+        slices += event.startswith('{"ph":"X"')
     file.write("\n]}\n")
+    return slices

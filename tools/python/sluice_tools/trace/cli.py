@@ -21,6 +21,9 @@ examples:
 _ENDINGS = (".json", ".json.gz", ".perfetto-trace")
 
 
+_EVERYTHING = (0.0, float("inf"))  # the window without --from and --to
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice trace",
@@ -88,12 +91,19 @@ def _write_viewer_file(run, path: Path, window) -> None:
             from sluice_tools.trace import perfetto
 
             with draft.open("wb") as file:
-                perfetto.write(run, file, window)
-            return
-        from sluice_tools.trace import chrome
+                slices = perfetto.write(run, file, window)
+        else:
+            from sluice_tools.trace import chrome
 
-        with gzip.open(draft, "wt", 6) if path.suffix == ".gz" else draft.open("w") as file:
-            chrome.write(run, file, _about(run), window)
+            with gzip.open(draft, "wt", 6) if path.suffix == ".gz" else draft.open("w") as file:
+                slices = chrome.write(run, file, _about(run), window)
+        if not slices and window != _EVERYTHING:
+            raise usage_error(f"nothing was recorded from --from to --to; the trace ends after {_length_s(run):.3g} s")
+
+
+def _length_s(run) -> float:
+    """Of the recording, in the times of the viewer file."""
+    return max((client.last_ns - run.begin_ns) / client.time_scale for client in run.clients) / 1e9
 
 
 def _write_csv(run, path: Path) -> None:

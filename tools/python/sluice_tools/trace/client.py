@@ -40,6 +40,7 @@ class Client:
         self.policy = header.policy
         self.command = header.command
         self.model = model
+        self.log: str | None = None  # the name of its log, without the ending
         self.simulated = header.simulated
         self.time_scale = header.time_scale
         self.exec_source = header.exec_source
@@ -51,12 +52,18 @@ class Client:
 
     @property
     def label(self) -> str:
-        """model (pid): two clients may run the same model."""
-        return f"{self.model or Path(self.command.split(' ')[0]).name or 'process'} ({self.pid})"
+        """name (pid): two clients may run the same model. The name is that of the run's log, as in
+        `sluice report`, else the model's or the program's."""
+        return f"{self.log or self.model or Path(self.command.split(' ')[0]).name or 'process'} ({self.pid})"
 
     @functools.cached_property
     def _overview(self) -> Overview:
         return Overview(self.path, self.header)
+
+    @property
+    def last_ns(self) -> int:
+        """When the last record ends."""
+        return self._overview.last_ns
 
     @functools.cached_property
     def names(self) -> Names:

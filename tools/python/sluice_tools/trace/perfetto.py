@@ -69,7 +69,7 @@ def _write_slices(sequence: _Sequence, slices: Slices, uuid: int) -> None:
         sequence.event(end, uuid, pb.TrackEvent.TYPE_SLICE_END)
 
 
-def _write_client(sequence: _Sequence, run: Run, client: Client, index: int, window: Window) -> None:
+def _write_client(sequence: _Sequence, run: Run, client: Client, index: int, window: Window) -> int:
     process = index << 32
     told = sequence.packet().track_descriptor
     told.uuid = process
@@ -78,6 +78,7 @@ def _write_client(sequence: _Sequence, run: Run, client: Client, index: int, win
     told.process.process_name = client.label
     told.process.process_labels.append(f"priority {client.priority}, {client.policy}")
     known: set[int] = set()
+    count = 0
     for slices in client_slices(run, client, index, window):
         uuid = process + slices.rank
         if uuid not in known:
@@ -86,11 +87,16 @@ def _write_client(sequence: _Sequence, run: Run, client: Client, index: int, win
             told.uuid, told.parent_uuid = uuid, process
             told.name, told.sibling_order_rank = slices.track, slices.rank
         _write_slices(sequence, slices, uuid)
+        count += len(slices.begin)
+    return count
 
 
-def write(run: Run, file, window: Window = ALL) -> None:
-    """To a file opened for bytes."""
+def write(run: Run, file, window: Window = ALL) -> int:
+    """To a file opened for bytes. Returns the number of slices."""
     writer = _Writer(file)
-    for index, client in enumerate(run.clients, 1):
+    count = sum(
         _write_client(_Sequence(writer, index), run, client, index, window)
+        for index, client in enumerate(run.clients, 1)
+    )
     writer.flush()
+    return count

@@ -87,9 +87,10 @@ def read_run(folder: Path) -> Run:
     if not files and results is None and not models:
         raise usage_error(f"{given} holds no run: neither results.json nor trace/*.sltrace")
     by_pid = {pid: name for name, pid in models}
+    logs = {m.get("pid"): m.get("log") for m in (results or {}).get("models", []) if isinstance(m, dict)}
     clients = []
     for path in files:
         client = Client(path, None, trace_folder / "gpu.log")
-        client.model = by_pid.get(client.pid)
+        client.model, client.log = by_pid.get(client.pid), logs.get(client.pid)
         clients.append(client)
     return Run(run_folder, clients, results, models)
