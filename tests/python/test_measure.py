@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from sluice_tools.errors import CommandError
 from sluice_tools.measure import table, verdict
-from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, output_folder
+from sluice_tools.measure.programs import Program
+from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, claim, output_folder
 from sluice_tools.measure.sitting import CellError, Group, Sitting
 from sluice_tools.measure.statistics import latency_figures, percentile
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, summarize
@@ -91,6 +92,46 @@ def test_a_row_that_was_cut_off_is_left_out_and_the_next_is_whole(tmp_path):
     assert [row["p50_ms"] for row in Rows(tmp_path / "r.csv").rows] == ["2"]
 
 
+def test_a_disk_that_fills_up_leaves_no_half_of_a_cell(tmp_path, monkeypatch):
+    """One row of two would count as the whole cell, and the next call would not measure the rest."""
+    rows = Rows(tmp_path / "r.csv")
+    rows.add(CELL, [critical()])
+    before = rows.file.read_bytes()
+    other = Cell("pair", "time-sliced", "gate")
+
+    def half_of(file, data):
+        file.write(data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sluice_tools.measure.rows._write_all", half_of)
+    with pytest.raises(OSError):
+        rows.add(other, [critical(), best_effort()])
+    assert rows.file.read_bytes() == before and not rows.has(other)
+
+
+@pytest.mark.parametrize("content", [b"a,b\n\xff\xfe,2\n", b'"' + b"x" * 200_000])
+def test_what_is_no_csv_is_refused_in_one_line(tmp_path, content):
+    (tmp_path / "r.csv").write_bytes(content)
+    with pytest.raises(CommandError, match="is not a CSV"):
+        Rows(tmp_path / "r.csv")
+
+
+def test_rows_of_other_settings_are_not_taken(tmp_path):
+    file = tmp_path / "settings.json"
+    claim(file, {"seconds": 3}, "a demo with another --seconds-per-phase")
+    claim(file, {"seconds": 3}, "")
+    with pytest.raises(CommandError, match="holds a demo with another --seconds-per-phase; give another --out"):
+        claim(file, {"seconds": 5}, "a demo with another --seconds-per-phase")
+    file.write_text("")  # a call that was killed before it measured anything
+    claim(file, {"seconds": 5}, "")
+
+
+def test_an_error_of_the_measurement_is_not_one_of_its_folder(tmp_path):
+    """It once was reported as: --out: cannot write sluice."""
+    with pytest.raises(FileNotFoundError), output_folder(tmp_path / "out"):
+        raise FileNotFoundError(2, "No such file or directory", "sluice")
+
+
 def test_a_csv_of_other_columns_is_refused(tmp_path):
     (tmp_path / "r.csv").write_text("a,b\n1,2\n")
     with pytest.raises(CommandError, match="other columns"):
@@ -109,6 +150,35 @@ def test_a_folder_is_measured_in_by_one_at_a_time(tmp_path):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 12
     with output_folder(tmp_path / "out"):
         pass
+
+
+# Programs
+
+
+def shell(script: str) -> Program:
+    return Program(["sh", "-c", script])
+
+
+def test_a_program_may_print_any_bytes():
+    """A byte that is no UTF-8 once ended the thread that reads: the program then hung at a full pipe."""
+    program = shell(
+        r"printf 'ready\n\377\n' >&2; i=0; while [ $i -lt 3000 ]; do echo $i 0123456789012345678 >&2; i=$((i+1)); done;"
+        "echo last >&2; echo '{}'"
+    )
+    try:
+        program.wait_for("last", 20)
+        assert program.result() == {}
+    finally:
+        program.end()
+
+
+def test_a_program_that_prints_no_result_is_said():
+    program = shell("echo nothing to do >&2")
+    try:
+        with pytest.raises(RuntimeError, match="printed no result: nothing to do"):
+            program.result()
+    finally:
+        program.end()
 
 
 # A sitting
@@ -215,6 +285,18 @@ def test_the_table_shows_the_median_and_the_range(tmp_path):
     line = "| none † 4 | 400-500 | 3.000 [2.000-4.000] | 3.00 | 2.000 [2.000-2.000] | 1.00 | 85 [80-90] % | - |"
     assert line in table.markdown(entries)
     assert "Median over the repeats" in " ".join(table.notes(entries))
+
+
+def test_no_verdict_on_p99_where_a_repeat_has_none(tmp_path):
+    """The repeat with too few jobs for a p99 may be the slow one: without it the cell looks good."""
+    cells = {ALONE: [[critical(1, 1)]] * 2, BEST_EFFORT_ALONE: [[best_effort(10)]] * 2}
+    cells["bare"] = [[critical(2, 9), best_effort(9)]] * 2
+    cells |= {f"device:{us}us": [[critical(1, 2), best_effort(9)], [critical(8, None, jobs=40)]] for us in (100, 200)}
+    entries = measured(tmp_path, cells, repeats=2)
+    by_cell = {entry.cell: entry for entry in entries}
+    assert "the critical p50" in verdict.judge(by_cell["bare"], by_cell["device:100us"])
+    target = verdict.parse_target("p99=3ms")
+    assert verdict.choose_spacing(entries, target) == "No cell has enough jobs for a p99: measure for longer."
 
 
 def test_the_slowest_job_stands_in_where_there_is_no_p99(tmp_path):

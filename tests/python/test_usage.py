@@ -27,7 +27,8 @@ def test_one_line(cli, capsys, monkeypatch):
 # Prevents: a command that measures without packages, and ends where they are missing.
 @pytest.mark.parametrize("command", ["bench", "compare", "demo", "models", "parse", "report", "sweep", "trace"])
 def test_help_needs_no_packages(command):
-    hide = f"import sys; sys.path[:] = {sys.path}; sys.modules |= dict.fromkeys(('numpy', 'pandas', 'plotly', 'jinja2', 'torch'));"
+    packages = ("numpy", "pandas", "plotly", "jinja2", "torch")
+    hide = f"import sys; sys.path[:] = {sys.path}; sys.modules |= dict.fromkeys({packages});"
     run = f"from sluice_tools.{command}.cli import main; sys.argv = ['sluice', '--help']; sys.exit(main())"
     result = subprocess.run([sys.executable, "-c", f"{hide} {run}"], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr

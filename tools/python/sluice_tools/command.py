@@ -1,6 +1,7 @@
 """What the commands share that need the libraries of ./x reports."""
 
 import importlib.util
+import io
 import os
 import sys
 
@@ -18,8 +19,9 @@ def need_packages(command: str, *names: str) -> None:
 
 
 def run_command(command: str, job) -> int:
-    for stream in (sys.stdout, sys.stderr):  # a command, a name, a sign that the terminal cannot show
-        stream.reconfigure(errors="backslashreplace")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what the terminal cannot show is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = job()
         sys.stdout.flush()

@@ -183,7 +183,8 @@ class Commands:
 
     def _why_idle(self, role: str, program: Program, watch: Watch) -> str:
         launches = watch.counters(role)["launches"]
-        what = f"launched {launches} times, but ended no job" if launches else "has launched nothing on the GPU"
+        times = "once" if launches == 1 else f"{launches} times"
+        what = f"launched {times}, but ended no job" if launches else "has launched nothing on the GPU"
         return f"the {role} command {what} within {self._timing.start:g} s (--start-limit): {program.said()}"
 
     def _sleep(self, programs: dict, seconds: float) -> None:
@@ -219,7 +220,7 @@ class Commands:
                 "active_share": sum(jobs_ms) / 1e3 / seconds,
             }
             if watch.missed:
-                row["note"] = f"{watch.missed} jobs were too short to be seen one by one."
+                row["note"] = f"Jobs too short to be seen one by one: {watch.missed}."
             if not jobs_ms:
                 row["note"] = f"No critical job ended within the measured time (policy {policy}): it hangs, or starves."
         else:

@@ -50,8 +50,14 @@ class Program:
     def wait_for(self, beginning: str, seconds: float = 120) -> None:
         """Until a line begins so. Raises RuntimeError with the last lines if none comes."""
         deadline = time.monotonic() + seconds
-        while not any(text.startswith(beginning) for _, text in list(self.lines)):
-            if self.process.poll() is not None or time.monotonic() > deadline:
+        while True:
+            # In this order: a program may print the line and end at once.
+            over = self.process.poll() is not None or time.monotonic() > deadline
+            if over:
+                self._reader.join(timeout=1)
+            if any(text.startswith(beginning) for _, text in list(self.lines)):
+                return
+            if over:
                 raise RuntimeError(f"no '{beginning}': " + self.said())
             time.sleep(0.05)
 

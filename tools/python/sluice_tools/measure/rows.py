@@ -13,6 +13,7 @@ from pathlib import Path
 from sluice_tools.errors import run_error, usage_error
 
 CRITICAL, BEST_EFFORT = "critical", "best effort"
+LOCK = ".lock"  # in every folder of a measurement
 KEY = ("subject", "mode", "cell", "repeat")
 _FIELDS = (
     *KEY,
@@ -175,7 +176,7 @@ def output_folder(folder: Path) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context((folder / ".lock").open("w"))
+            lock = stack.enter_context((folder / LOCK).open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise usage_error(f"--out: {folder} is in use by another measurement") from None

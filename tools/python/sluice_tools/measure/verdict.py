@@ -1,5 +1,6 @@
 """What a measurement says in a sentence: against no gating, against a target, and which T to take."""
 
+import math
 import re
 from dataclasses import dataclass
 from statistics import median
@@ -94,15 +95,14 @@ def choose_spacing(entries: list[Entry], target: Target | None, bare: Entry | No
     """Which T to take: none if the target is kept without gating, else the largest that keeps it;
     without a target, the largest whose latency is within the spread of the best. Empty where fewer
     than two values of T were measured."""
-    if target and bare and bare.fewest_jobs >= ENOUGH_TO_JUDGE and target.values(bare):
-        if max(target.values(bare)) <= target.limit:
-            return f"{target.text()} is kept without gating{_kept(bare)}: use policy none."
+    if target and bare and bare.fewest_jobs >= ENOUGH_TO_JUDGE and _keeps(bare, target):
+        return f"{target.text()} is kept without gating{_kept(bare)}: use policy none."
     spaced = sorted((entry for entry in entries if spacing_us(entry)), key=lambda entry: spacing_us(entry) or 0)
     if len(spaced) < 2 or min(entry.fewest_jobs for entry in spaced) < ENOUGH_TO_JUDGE:
         return ""
     if target:
         known = [entry for entry in spaced if target.values(entry)]
-        kept = [entry for entry in known if max(target.values(entry)) <= target.limit]
+        kept = [entry for entry in known if _keeps(entry, target)]
         if not known:
             return f"No cell has enough jobs for a {target.figure}: measure for longer."
         if not kept:
@@ -116,6 +116,11 @@ def choose_spacing(entries: list[Entry], target: Target | None, bare: Entry | No
     best = min(spaced, key=lambda entry: median(entry.ms[figure]))
     equal = [entry for entry in spaced if _differs(entry.ms[figure], best.ms[figure], 0.05) <= 0]
     return f"T = {spacing_us(equal[-1])} us is the largest measured T at the lowest {figure}{_kept(equal[-1])}."
+
+
+def _keeps(entry: Entry, target: Target) -> bool:
+    """In every repeat."""
+    return max(target.values(entry), default=math.inf) <= target.limit
 
 
 def _kept(entry: Entry) -> str:
