@@ -18,7 +18,7 @@ def test_usage(models):
     assert "takes any batch" in models.refused(2, "export", "resnet18", "--batch", "8")
     assert "--weights is for one" in models.refused(2, "export", "alexnet", "vgg11", "--weights", "x")
     assert "sluice models export vgg11 makes it" in models.refused(2, "show", "vgg11")
-    assert "is no model name" in models.refused(2, "show", "../vgg11")
+    assert "is not a model name" in models.refused(2, "show", "../vgg11")
     assert not models.store.exists()
 
 
@@ -59,7 +59,7 @@ def test_weights_that_do_not_fit(models, tmp_path):
     other = torchvision.models.mobilenet_v3_small(weights=None).state_dict()
     assert "(and 51 more)" in refused(other)
     path.write_text("no weights")
-    assert "is no file of weights" in models.refused(2, "export", "squeezenet1_1", "--weights", str(path))
+    assert "is not a file of weights" in models.refused(2, "export", "squeezenet1_1", "--weights", str(path))
     assert "no weights file" in models.refused(2, "export", "squeezenet1_1", "--weights", "/none")
 
 
@@ -106,7 +106,7 @@ def test_the_launcher_finds_package_and_python(tmp_path):
         [program, "models", "list"], env=environ | {"SLUICE_PYTHON": "/none"}, capture_output=True, text=True
     )
     assert result.returncode == 2
-    assert result.stderr == "sluice models: SLUICE_PYTHON names /none, which is no program\n"
+    assert result.stderr == "sluice models: SLUICE_PYTHON names /none, which is not a program\n"
 
 
 def test_a_pipe_that_nobody_reads(tmp_path):

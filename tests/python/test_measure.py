@@ -299,6 +299,12 @@ def test_no_verdict_on_p99_where_a_repeat_has_none(tmp_path):
     assert verdict.choose_spacing(entries, target) == "No cell has enough jobs for a p99: measure for longer."
 
 
+def test_a_target_is_kept_in_every_repeat(tmp_path):
+    cells = {f"device:{us}us": [[critical(1, 2)], [critical(1, late)]] for us, late in ((100, 2.5), (200, 9))}
+    target = verdict.parse_target("p99=3ms")
+    assert verdict.choose_spacing(measured(tmp_path, cells, repeats=2), target) == "For p99 <= 3 ms: T = 100 us."
+
+
 def test_the_slowest_job_stands_in_where_there_is_no_p99(tmp_path):
     entries = measured(tmp_path, {"none": [critical(2.0, None, jobs=30)]})
     assert "| none | 30 | 2.000 | - | 4.000 max | - |" in table.markdown(entries)

@@ -240,7 +240,7 @@ def test_runs_of_one_name_are_told_apart(tmp_path):
 def test_no_run(tmp_path, report):
     (tmp_path / "empty").mkdir()
     assert "neither results.json" in one_line(report(tmp_path / "empty"), 2)
-    assert "is no folder" in one_line(report(tmp_path / "missing"), 2)
+    assert "is not a folder" in one_line(report(tmp_path / "missing"), 2)
     (tmp_path / "empty" / "results.json").write_text('{"models": [')
     assert "neither results.json" in one_line(report(tmp_path / "empty"), 2)
 

@@ -270,7 +270,7 @@ def test_refusals(trace):
     assert str(nowhere) in trace.refused(1, "-o", nowhere)
     # Not an empty file, nor the whole trace.
     seen = trace.folder / "seen.json"
-    assert "nothing lies between" in trace.refused(2, "-o", seen, "--from", "3", "--to", "1")
+    assert "nothing is between" in trace.refused(2, "-o", seen, "--from", "3", "--to", "1")
     assert not seen.exists()
     assert "-o FILE" in trace.refused(2, "--from", "1")
     assert "-o FILE" in trace.refused(2, "--csv", seen, "--to", "1")

@@ -231,7 +231,7 @@ def test_run_by_its_folder_or_its_trace_folder(tmp_path):
 
 
 def test_folders_that_hold_no_run(tmp_path):
-    assert "no folder" in refused(2, read_run, tmp_path / "none")
+    assert "not a folder" in refused(2, read_run, tmp_path / "none")
     assert "holds no run" in refused(2, read_run, tmp_path)
     (tmp_path / "models_pid.json").write_text('[["resnet50"]]')
     assert "models_pid.json" in refused(1, read_run, tmp_path)

@@ -28,7 +28,7 @@ choose_python() {
 python=$(choose_python)
 if ! command -v "$python" >/dev/null 2>&1; then
   if [ -n "${SLUICE_PYTHON:-}" ]; then
-    echo "sluice ${module##*.}: SLUICE_PYTHON names $python, which is no program" >&2
+    echo "sluice ${module##*.}: SLUICE_PYTHON names $python, which is not a program" >&2
     exit 2
   fi
   echo "sluice ${module##*.}: no python3 found; install one (apt-get install python3 python3-venv)" >&2

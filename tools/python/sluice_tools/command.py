@@ -1,4 +1,4 @@
-"""What the commands share that need the libraries of ./x reports."""
+"""What all commands share."""
 
 import importlib.util
 import io
@@ -9,7 +9,7 @@ from sluice_tools.errors import EXIT_FAILED, CommandError, usage_error
 
 
 def need_packages(command: str, *names: str) -> None:
-    """One line instead of a traceback where ./x reports was not run."""
+    """Raises CommandError, one line, if ./x reports was not run."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         raise usage_error(

@@ -32,6 +32,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of a library's message that says something; its class where there is none."""
+    """The class of a library's error, and the first line of its message that is not empty."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -11,7 +11,7 @@ _STARTED = time.monotonic()  # the command
 
 
 class Progress:
-    """Of `total` units. Says nothing in the first second of the command, nor where standard error is no
+    """Of `total` units. Prints nothing in the first second of the command, or if standard error is not a
     terminal."""
 
     def __init__(self, label: str, total: int):

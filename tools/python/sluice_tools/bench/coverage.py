@@ -9,7 +9,7 @@ from sluice_tools.measure.programs import session
 
 FIELDS = ("program", "role", "entry", "launches", "gated", "captured", "waited", "bypassed", "unhooked")
 
-# Each beside the other role's ResNet-50: best effort under device:4, critical under gate.
+# Each runs with a ResNet-50 in the other role: best effort under device:4, critical under gate.
 _EXPERIMENTS = {
     "TorchScript": {"backend": "torchscript"},
     "AOTInductor": {"backend": "aoti"},

@@ -23,10 +23,10 @@ from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, summar
 
 _USAGE = "sluice compare [OPTIONS] -- CRITICAL COMMAND -- BEST-EFFORT COMMAND"
 _EXAMPLES = """\
-Both commands must run until they are ended (SIGTERM), and are started anew for every cell. They need
-no change: a job of the critical command begins with its first launch when idle and ends when its GPU
-work is done; a program that calls sluice_job_begin() and sluice_job_end() says so itself. The speed of
-the best-effort command is its launches per second.
+Both commands must run until SIGTERM ends them. Every cell starts them again. They need no change: a job
+of the critical command begins with the first launch when the command is idle, and ends when its GPU work
+is done. A program can also mark its jobs with sluice_job_begin() and sluice_job_end(). The speed of the
+best-effort command is its launches per second.
 
 examples:
   sluice compare -- python serve.py -- python train.py
@@ -34,7 +34,7 @@ examples:
   sluice compare --policy device:200us --policy event:2 --mps -- python serve.py -- python train.py
   sluice compare --gpu sim --seconds 5 -- sluice-example-spin --period-ms 20 -- sluice-example-spin
 
-Called again with the same --out it goes on where it was stopped. Exit codes: 0; 1 a cell failed;
+Called again with the same --out, it measures only what is missing. Exit codes: 0; 1 a cell failed;
 2 wrong usage; 130 ended by Ctrl-C (prints what is measured)
 """
 BARE = "bare"
@@ -113,7 +113,7 @@ def _options(arguments: list):
     for policy in options.policies:
         if not _POLICY.fullmatch(policy):
             raise usage_error(
-                f"--policy: '{policy}' is no policy, such as device:200us or event:2 "
+                f"--policy: '{policy}' is not a policy, such as device:200us or event:2 "
                 "(without gating is always measured)"
             )
     options.wanted = verdict.parse_target(options.target) if options.target else None

@@ -1,6 +1,6 @@
 """Cells that are commands of the user: started under `sluice exec`, watched through the board.
 
-Nothing is asked of the programs. A job of the critical program is what Sluice takes for one: between
+The programs need no change. A job of the critical program is what Sluice takes for one: between
 sluice_job_begin() and sluice_job_end(), or from the first launch to the end of its GPU work.
 """
 

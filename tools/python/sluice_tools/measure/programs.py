@@ -88,7 +88,7 @@ class Program:
         return f"{how}: {self.said()}"
 
     def end(self) -> None:
-        """SIGTERM to the whole group, SIGKILL where that does not end it."""
+        """Sends SIGTERM to the whole group, and SIGKILL to what is left of it."""
         self._signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=_END_S)
@@ -144,7 +144,7 @@ class Session:
         return program
 
     def clients(self) -> dict:
-        """What `sluice status --json` says of each client, by pid; empty without a session."""
+        """What `sluice status --json` reports of each client, by pid. Empty if there is no session."""
         said = subprocess.run(
             [self._sluice, "status", "--json", "--session", self.name], capture_output=True, text=True, check=False
         )

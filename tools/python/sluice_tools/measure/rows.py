@@ -124,7 +124,7 @@ class Rows:
         return [row for rows in self._cells.values() for row in rows if row["error"]]
 
     def add(self, cell: Cell, measured: list) -> None:
-        """All rows of a cell at once, so that half a cell is never in the file.
+        """Writes all rows of a cell at once, so that the file never has half a cell.
 
         The rows are on the disk when this returns: the machine may be taken away the next moment.
         """

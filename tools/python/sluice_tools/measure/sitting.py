@@ -1,4 +1,4 @@
-"""One call of a measuring command: the cells that are not measured yet, in order."""
+"""One call of a measuring command: measures the missing cells, in order."""
 
 import contextlib
 import datetime

@@ -13,7 +13,7 @@ ENOUGH_TO_JUDGE = 20
 
 
 def percentile(values: list, share: float) -> float | None:
-    """The value below which the part `share` (0 to 1) of the sample lies.
+    """The value below which the part `share` (0 to 1) of the sample is.
 
     Interpolates linearly between the two nearest ranks, as numpy does by default. None for an empty
     sample.

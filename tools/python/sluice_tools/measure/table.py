@@ -18,7 +18,7 @@ LEGEND = (
     "100 %: it also ran during critical jobs)."
 )
 _SPREAD = "Median over the repeats [least-greatest]."
-_FEW = f"max: fewer than {ENOUGH_FOR_P99} jobs are too few for a p99, so the slowest job stands in its place."
+_FEW = f"max: fewer than {ENOUGH_FOR_P99} jobs are too few for a p99, so the slowest job is shown instead."
 _DROPPED = "†: the critical client did not keep up, and so many of its jobs were dropped."
 
 

@@ -49,7 +49,7 @@ def _ms(value: float) -> str:
 
 
 def _differs(one: list, other: list, at_least: float) -> int:
-    """-1, 0 or 1: whether `one` lies below, within or above `other`, beyond the spread of both."""
+    """-1, 0 or 1: whether `one` is below, within or above `other`, by more than the spread of both."""
     a, b = middle(one), middle(other)
     if a is None or b is None or abs(a - b) <= at_least * max(a, b):
         return 0

@@ -59,7 +59,7 @@ def load_weights(model: Model, path: Path) -> dict:
     except FileNotFoundError:
         raise usage_error(f"no weights file {path}") from None
     except Exception as error:
-        raise usage_error(f"{path} is no file of weights (a saved state_dict): {first_line(error)}") from error
+        raise usage_error(f"{path} is not a file of weights (a saved state_dict): {first_line(error)}") from error
     if not isinstance(state, dict):
         raise usage_error(f"{path} holds a {type(state).__name__}, not a state_dict")
     _require_fit(model, state, path)

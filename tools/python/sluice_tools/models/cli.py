@@ -1,4 +1,4 @@
-"""The command line of `sluice models`. Imports torch only for what needs it: `list` stays fast."""
+"""The command line of `sluice models`. Imports torch only to export, because the import takes seconds."""
 
 import argparse
 import importlib.util

@@ -41,7 +41,7 @@ class Store:
 
     def model_folder(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
-            raise usage_error(f"'{name}' is no model name (letters, digits, '.', '_' and '-')")
+            raise usage_error(f"'{name}' is not a model name (letters, digits, '.', '_' and '-')")
         return self.folder / name
 
     def names(self) -> list[str]:

@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         "--pids",
         type=Path,
         metavar="JSON",
-        help="models_pid.json (default: the one beside the CSV, else in this folder)",
+        help="models_pid.json (default: the one next to the CSV, else in this folder)",
     )
     parser.add_argument(
         "--out",

@@ -41,7 +41,7 @@ def read_csv(path: Path) -> pd.DataFrame:
 
 
 def read_jobs(log: Path, time_scale: float = 1.0) -> pd.DataFrame:
-    """Arrival, End, JCT. From the CSV beside the log, which has both times; else from the log."""
+    """Arrival, End, JCT. From the CSV next to the log, which has both times, or from the log."""
     table = log.with_suffix(".csv")
     if table.exists():
         jobs = read_csv(table)

@@ -157,7 +157,7 @@ class KernelCsv:
         except pd.errors.ParserError as error:
             if kind is not str:
                 raise
-            raise run_error(f"{self.path} is no CSV: {str(error).strip()}") from error
+            raise run_error(f"{self.path} is not a CSV: {str(error).strip()}") from error
 
     def _numbers(self, texts: pd.DataFrame, decimals: dict[str, str]) -> pd.DataFrame:
         numbers = pd.DataFrame(

@@ -41,7 +41,7 @@ class Source:
         for folder in (path.parent, path.parent.parent, Path()):
             if (folder / "models_pid.json").exists():
                 return folder / "models_pid.json"
-        raise usage_error(f"no models_pid.json beside {path} nor here; name it with -p")
+        raise usage_error(f"no models_pid.json next to {path} or here; name it with -p")
 
     def feed(self, models: Models) -> None:
         if self._csv is not None:

@@ -87,17 +87,17 @@ def read(folder: Path, models: list, notes: list) -> list:
         label = model.log if model else one.label
         clients.append(_client(one, label, model))
         if one.lost:
-            notes.append(f"The trace of {label} lacks {one.lost} records, for which there was no room.")
+            notes.append(f"The trace of {label} lacks {one.lost} records, because there was no room for them.")
         if not clients[-1].has_execs:
             notes.append(
                 f"The trace of {label} has no times of execution on the GPU" + (f": {one.note}." if one.note else ".")
             )
         if model is None and models:
-            notes.append(f"pid {one.pid} ({one.command}) was traced and is no model of this run.")
+            notes.append(f"pid {one.pid} ({one.command}) was traced and is not a model of this run.")
     hidden = {model.log for model in models} - {client.label for client in clients}
     for log in sorted(hidden) if clients else ():
         notes.append(
-            f"{log} wrote no trace, as a process without the hook: while its kernels had the GPU, the "
+            f"{log} wrote no trace because it ran without Sluice: while its kernels had the GPU, the "
             "GPU counts as idle here."
         )
     return clients

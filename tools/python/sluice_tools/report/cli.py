@@ -67,7 +67,7 @@ def _report(options) -> int:
 
     if not options.out and not runs.is_ours(options.runs[0]):
         raise usage_error(
-            f"{options.runs[0]} is no run and no measurement of several; name the runs to show, or the page with -o"
+            f"{options.runs[0]} is neither a run nor a measurement; name the runs to show, or the page with -o"
         )
     shown, everything, answers = _read(options.runs, options.alone)
     alone = [run for run in everything if len(run.models) == 1]

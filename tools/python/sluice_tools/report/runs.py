@@ -87,7 +87,7 @@ def find_runs(folders: list) -> list:
     found = []
     for folder in folders:
         if not folder.is_dir():
-            raise usage_error(f"{folder} is no folder; give the --out folder of a `sluice run`")
+            raise usage_error(f"{folder} is not a folder; give the --out folder of a `sluice run`")
         below = [folder] if _is_run(folder) else sorted(filter(_is_run, _folders_below(folder)), key=_when)
         if not below:
             raise usage_error(
@@ -104,7 +104,7 @@ def is_ours(folder: Path) -> bool:
 
 
 def _folders_below(folder: Path) -> list:
-    """Children and their children. Below a run lies its trace, which is no run of its own."""
+    """Children and their children. The trace folder of a run is not another run."""
     if not folder.is_dir():
         return []
     children = [child for child in folder.iterdir() if child.is_dir()]
@@ -124,7 +124,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _read_json(file: Path) -> dict:
-    """Empty where the file is missing or is no JSON object, as after a kill."""
+    """Empty where the file is missing or is not a JSON object, as after a kill."""
     try:
         content = json.loads(file.read_text())
     except (OSError, ValueError):

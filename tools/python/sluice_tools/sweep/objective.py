@@ -34,7 +34,7 @@ def parse(text: str) -> Objective:
     try:
         return Objective(words[0], {found[1]: float(found[2]) for found in limits})
     except ValueError:
-        raise usage_error(f"--objective: '{text}' holds a limit that is no number") from None
+        raise usage_error(f"--objective: '{text}' has a limit that is not a number") from None
 
 
 def best(figures: dict, objective: Objective) -> tuple:

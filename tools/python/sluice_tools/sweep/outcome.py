@@ -1,4 +1,4 @@
-"""What a sweep found: the best value, and the delay model of the original experiment beside it."""
+"""What a sweep found: the best value, and what the delay model of the original experiment predicts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -21,7 +21,7 @@ def read_experiment(file: Path) -> dict:
         raise usage_error(f"cannot read {file}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise usage_error(
-            f"{file} is no experiment ({type(error).__name__}: {error}); see docs/experiments.md"
+            f"{file} is not an experiment ({type(error).__name__}: {error}); see docs/experiments.md"
         ) from error
     if len(set(names)) != len(names):
         raise usage_error(f"{file}: two models have one output_file_name")
@@ -43,7 +43,7 @@ def values(patterns: list) -> list:
         for policy in some:
             if not _POLICY.fullmatch(policy):
                 raise usage_error(
-                    f"--policy: '{policy}' is no policy, such as 'sync:{{1,2,4}}', device:4 or device:200us"
+                    f"--policy: '{policy}' is not a policy, such as 'sync:{{1,2,4}}', device:4 or device:200us"
                 )
         found += some
     return list(dict.fromkeys(found))

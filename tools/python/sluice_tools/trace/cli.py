@@ -134,13 +134,13 @@ def _tell(run) -> None:
     traced = {client.pid for client in run.clients}
     for model, pid in run.models:
         if pid not in traced:
-            print(f"{model} ({pid}): no trace, as of a process without the hook")
+            print(f"{model} ({pid}): no trace: the process ran without Sluice")
     for client in run.clients:
         if client.note:
             print(f"{client.label}: {client.note}")
         if client.counts["unwritten"] or client.lost:
             print(
-                f"{client.label}: {client.lost} records lost for want of room, "
+                f"{client.label}: {client.lost} records lost because there was no room, "
                 f"{client.counts['unwritten']} unfinished when a thread was killed"
             )
         for at, step in client.clock.steps():
@@ -154,7 +154,7 @@ def _run(options) -> int:
     if options.out and not options.out.name.endswith(_ENDINGS):
         raise usage_error(f"-o {options.out}: the name must end with {', '.join(_ENDINGS[:2])} or {_ENDINGS[2]}")
     if options.since >= options.until:
-        raise usage_error(f"--from {options.since:g} --to {options.until:g}: nothing lies between them")
+        raise usage_error(f"--from {options.since:g} --to {options.until:g}: nothing is between them")
     if not options.out and (options.since > 0 or options.until < float("inf")):
         raise usage_error("--from and --to are for -o FILE, and none is given")
     need_packages("trace", "numpy", "pandas")

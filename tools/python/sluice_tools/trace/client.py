@@ -129,7 +129,7 @@ class Client:
         """The executions on the GPU: begin_ns, end_ns, correlation (of the launch), stream, name,
         node (of the launched graph, or 0). Empty where exec_source is 0; note says why.
 
-        Those of the simulated GPU come from gpu.log beside the trace (trace.simulated)."""
+        Executions on the simulated GPU come from gpu.log next to the trace (trace.simulated)."""
         if self.exec_source == fmt.EXEC_SIMULATOR:
             if log := self._found_gpu_log:
                 return simulated.executions(log, self.pid, self.launches())
@@ -256,7 +256,7 @@ def launch_places(rows: np.ndarray) -> np.ndarray:
 
 
 def kernels_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of rows of by_launch(): the executions of known launches, and beside each its launch."""
+    """Of rows of by_launch(): the executions whose launch is known, each with its launch."""
     places = launch_places(rows)
     chosen = (rows["kind"] == fmt.EXEC) & (places >= 0)
     return rows[chosen], rows[places[chosen]]

@@ -1,11 +1,10 @@
-"""From CLOCK_MONOTONIC to CLOCK_REALTIME and back, although the latter may step."""
+"""Converts between CLOCK_MONOTONIC and CLOCK_REALTIME, which may step."""
 
 from typing import Any
 
 import numpy as np
 
-# More between two looks at the clocks is a step, not the slow correction of a clock (at most 0.5 ms
-# in a second).
+# A larger change between two readings is a step. The slow correction of a clock is at most 0.5 ms a second.
 STEP_NS = 5_000_000
 
 
@@ -33,8 +32,8 @@ class Clock:
         return times + self.offset[np.maximum(place, 0)]
 
     def to_monotonic(self, real_ns) -> Any:
-        """Where a step back made a time pass twice: the first of the two. A time left out by a step
-        forward: counted from before it."""
+        """Of a time that passed twice, because of a step back, the first. A time that a step forward left
+        out counts from before the step."""
         times = np.asarray(real_ns, np.int64)
         if not len(self):
             return times

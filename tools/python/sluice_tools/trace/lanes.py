@@ -1,17 +1,17 @@
-"""Slices laid beside each other where they overlap."""
+"""Puts overlapping slices into lanes."""
 
 import numpy as np
 
 
 class Lanes:
-    """Of slices by begin, some at a time, each goes to the first lane in which it overlaps none:
-    kernels of one graph, or jobs of several threads, may run at the same time."""
+    """Takes slices ordered by begin, some at a time. Each goes into the first lane where it overlaps no
+    other: kernels of one graph, or jobs of several threads, may run at the same time."""
 
     def __init__(self):
         self._ends: list[int] = []
 
     def place(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """The lane of each, 0 where it can be."""
+        """The lane of each slice, the lowest that is free."""
         lane = np.zeros(len(begin), np.int64)
         until = np.maximum.accumulate(np.r_[self._ends[:1] or begin[:1], end])
         if (begin >= until[:-1]).all():

@@ -44,7 +44,7 @@ def _json(path: Path, kind: type):
     except (OSError, ValueError) as error:
         raise run_error(f"cannot read {path}: {error}") from error
     if not isinstance(content, kind):
-        raise run_error(f"{path} is no JSON {'list' if kind is list else 'object'}")
+        raise run_error(f"{path} is not a JSON {'list' if kind is list else 'object'}")
     return content
 
 
@@ -55,7 +55,7 @@ def read_models_pid(path: Path) -> list[tuple[str, int]] | None:
         return None
     for pair in pairs:
         if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], int)):
-            raise run_error(f'{path}: {json.dumps(pair)} is no pair of a model and a pid, like ["resnet50", 4711]')
+            raise run_error(f'{path}: {json.dumps(pair)} is not a pair of a model and a pid, like ["resnet50", 4711]')
     return [(name, pid) for name, pid in pairs]
 
 
@@ -77,7 +77,7 @@ def read_run(folder: Path) -> Run:
     """The run in a folder that `sluice run` or `sluice exec --trace` wrote; its trace/ will do."""
     given = Path(folder)
     if not given.is_dir():
-        raise usage_error(f"{given} is no folder; name the one a run wrote its results into")
+        raise usage_error(f"{given} is not a folder; name the one that a run wrote its results into")
     run_folder, trace_folder = _places(given.absolute())
     results = _json(run_folder / "results.json", dict)
     models = read_models_pid(run_folder / "models_pid.json")

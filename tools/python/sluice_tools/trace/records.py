@@ -106,8 +106,8 @@ class Names:
         return text[:length].decode("utf-8", "replace")
 
     def categorical(self, numbers: np.ndarray, unknown):
-        """A pandas Categorical of the texts. `unknown`: what stands for a number without a text,
-        one for all or one each."""
+        """A pandas Categorical of the texts. `unknown`: the text of a number that
+        has none: one for all numbers, or one for each."""
         import pandas as pd
 
         seen, codes = np.unique(numbers, return_inverse=True)

@@ -148,7 +148,7 @@ class CriticalWork:
 
 
 class Inference:
-    """Called for each job: launches the model on an input that lies on the GPU."""
+    """Called for each job: launches the model on an input that is on the GPU."""
 
     ahead = 8  # jobs: what the driver's queue of about 1000 launches holds is never more
 
@@ -202,7 +202,7 @@ class Replay(Inference):
 
 
 class Training(Inference):
-    """A step of mixed-precision training each time, on one batch that lies on the GPU."""
+    """A step of mixed-precision training each time, on one batch that is on the GPU."""
 
     def __init__(self, device: str):
         self._device = torch.device(device)

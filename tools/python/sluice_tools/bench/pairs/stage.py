@@ -63,7 +63,7 @@ class Stage:
             clients = self._session.clients()
             for program in programs:
                 if program.process.pid not in clients:
-                    raise RuntimeError(f"{program.name} is no client of its session: {program.said()}")
+                    raise RuntimeError(f"{program.name} is not a client of its session: {program.said()}")
 
     def ask_to_quit(self) -> None:
         """Both at the same time, before each is waited for."""
@@ -115,7 +115,7 @@ class Stage:
             return None
         client = self._session.clients().get(self._best_effort.process.pid)
         if client is None:
-            raise RuntimeError("the best-effort program is no client of its session any more")
+            raise RuntimeError("the best-effort program is not a client of its session any more")
         return client
 
     def _serve(self, condition: Condition, period_ms: float) -> tuple:
