@@ -45,43 +45,16 @@ LIBRARIES = {
 # simgpu/ the parts of the driver and the object that holds them name each other.
 CIRCLES = {
     "intercept": {
-        "capture",
-        "client",
-        "dlsym",
-        "driver",
-        "driver_wait",
-        "hook",
-        "hooks",
-        "jobs",
-        "kick",
-        "launch",
-        "lengths",
-        "notices",
-        "pacer",
-        "poller",
-        "primary_context",
-        "process",
-        "question",
-        "sampler",
-        "trace",
-        "wait_nodes",
+        "capture", "client", "dlsym", "driver", "driver_wait", "hook", "hooks", "jobs", "kick", "launch", "lengths",
+        "notices", "pacer", "poller", "primary_context", "process", "question", "sampler", "trace", "wait_nodes",
         "watcher",
     },
     "simgpu": {
-        "driver/capture",
-        "driver/context",
-        "driver/context_table",
-        "driver/driver",
-        "driver/enqueue",
-        "driver/event",
-        "driver/graph",
-        "driver/host_call",
-        "driver/memory",
-        "driver/module",
-        "driver/staging",
+        "driver/capture", "driver/context", "driver/context_table", "driver/driver", "driver/enqueue",
+        "driver/event", "driver/graph", "driver/host_call", "driver/memory", "driver/module", "driver/staging",
         "driver/stream",
     },
-}
+}  # fmt: skip
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 _SUFFIXES = {".h", ".hpp", ".hpp.in", ".cpp", ".cu", ".def", ".c"}

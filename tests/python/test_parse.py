@@ -21,21 +21,9 @@ from sluice_tools.trace.depth import Depth
 from trace_files import TraceFile
 
 HEADS = [
-    "API Start (ns)",
-    "API Dur (ns)",
-    "Queue Start (ns)",
-    "Queue Dur (ns)",
-    "Kernel Start (ns)",
-    "Kernel Dur (ns)",
-    "Total Dur (ns)",
-    "PID",
-    "TID",
-    "DevId",
-    "API Function",
-    "GridXYZ",
-    "BlockXYZ",
-    "Kernel Name",
-]
+    "API Start (ns)", "API Dur (ns)", "Queue Start (ns)", "Queue Dur (ns)", "Kernel Start (ns)", "Kernel Dur (ns)",
+    "Total Dur (ns)", "PID", "TID", "DevId", "API Function", "GridXYZ", "BlockXYZ", "Kernel Name",
+]  # fmt: skip
 NAME = "void at::native::elementwise_kernel<(int)128, (int)2>(int, T3)"
 
 

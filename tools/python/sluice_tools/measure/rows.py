@@ -16,46 +16,17 @@ CRITICAL, BEST_EFFORT = "critical", "best effort"
 LOCK = ".lock"  # in every folder of a measurement
 KEY = ("subject", "mode", "cell", "repeat")
 _FIELDS = (
-    *KEY,
-    "client",
-    "role",
-    "policy",
+    *KEY, "client", "role", "policy",
     # Latency of the jobs that ended in the window. p99_ms is empty where there are too few jobs.
-    "jobs",
-    "window_s",
-    "mean_ms",
-    "p50_ms",
-    "p99_ms",
-    "max_ms",
+    "jobs", "window_s", "mean_ms", "p50_ms", "p99_ms", "max_ms",
     # Speed; its unit is "jobs" or "launches".
-    "per_s",
-    "unit",
+    "per_s", "unit",
     # Share of the window in which a job of the client was active.
-    "active_share",
-    "period_ms",
-    "late_p99_ms",
-    "dropped",
-    "collided_ms",
-    "uncollided_ms",
+    "active_share", "period_ms", "late_p99_ms", "dropped", "collided_ms", "uncollided_ms",
     # What the interposer counted in the window.
-    "launches",
-    "gated",
-    "captured",
-    "waited",
-    "bypassed",
-    "held_ms",
-    "max_hold_opened",
-    "unknown_launches",
-    "longest_us",
-    "ungated_graph_us",
-    "gpu",
-    "driver",
-    "torch",
-    "sluice",
-    "date",
-    "note",
-    "error",
-)
+    "launches", "gated", "captured", "waited", "bypassed", "held_ms", "max_hold_opened", "unknown_launches",
+    "longest_us", "ungated_graph_us", "gpu", "driver", "torch", "sluice", "date", "note", "error",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
