@@ -6,7 +6,7 @@
 
 namespace sluice::intercept {
 
-/// What the environment asks for; docs/environment.md describes the variables.
+/// What the environment asks for; docs/reference/environment.md describes the variables.
 struct Config {
   std::string session;        ///< SLUICE_SESSION
   std::uint8_t priority = 0;  ///< SLUICE_PRIORITY, 0-255

@@ -7,7 +7,7 @@
 
 /// The file that a traced client writes: a header page, then records of one size. The page contains
 /// the fields of header and records as text (kTraceSchema), so that readers need no field list of
-/// their own. tools/python/sluice_tools/trace/reader.py reads the file; docs/tracing.md describes
+/// their own. tools/python/sluice_tools/trace/reader.py reads the file; docs/reference/trace-files.md describes
 /// it for users.
 namespace sluice::shm {
 

@@ -5,8 +5,7 @@ usage: check_links.py [--mentions] [ROOT]
 
 Rules, over every .md file that is not below a build folder or a folder of results at the top:
 - a relative link leads to a file or folder of the tree, and its anchor to a heading of that page;
-- an image exists, except those of MISSING, a list that must shrink: a picture that exists may not
-  stay on it;
+- an image exists;
 - every page below docs/ is reachable from docs/README.md by links.
 With --mentions also: a page that a source file names, as in "see docs/guide/traces.md", exists.
 Each fault is one line that names file and line. Exit codes: 0 none, 1 faults, 2 wrong usage.
@@ -16,9 +15,6 @@ import re
 import sys
 from pathlib import Path
 from urllib.parse import unquote
-
-# Pictures that a page shows and that are made later.
-MISSING = {"docs/images/top.svg"}
 
 # At the top of the tree: what builds and runs leave there.
 _SKIPPED_TOP = {"build", "build-asan", "build-tsan", "results", "logs"}
@@ -109,8 +105,6 @@ class _Tree:
         if self.root not in (goal, *goal.parents):
             return "leads out of the tree", None
         if not goal.exists():
-            if self.name(goal) in MISSING:
-                return None, None
             kind = "image" if goal.suffix in _IMAGE_SUFFIXES else "file"
             return f"no such {kind}", None
         if anchor and goal.suffix == ".md" and not self.has_anchor(goal, unquote(anchor)):
@@ -140,11 +134,6 @@ def faults(root: Path) -> list:
         f"{tree.name(page)}: cannot be reached from docs/README.md"
         for page in tree.pages
         if page not in reached and tree.name(page).startswith("docs/")
-    ]
-    found += [
-        f"{name}: exists; take it off the list MISSING of check_links.py"
-        for name in sorted(MISSING)
-        if (tree.root / name).exists()
     ]
     return found
 

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
-from unittest import mock
 
 import check_links
 
@@ -79,13 +78,6 @@ class CheckLinks(unittest.TestCase):
     def test_a_missing_image_is_a_fault(self):
         self.write("docs/README.md", "[guide](guide/a.md) ![p](images/none.png)\n")
         self.expect("images/none.png", "no such image")
-
-    def test_an_image_may_be_missing_only_while_it_is_on_the_list(self):
-        self.write("docs/README.md", "[guide](guide/a.md) ![p](images/later.svg)\n")
-        with mock.patch.object(check_links, "MISSING", {"docs/images/later.svg"}):
-            self.assertEqual(check_links.faults(self.root), [])
-            self.write("docs/images/later.svg")
-            self.expect("docs/images/later.svg", "take it off")
 
     def test_a_page_that_nobody_links_is_a_fault(self):
         self.write("docs/guide/b.md", "[back](a.md)\n")

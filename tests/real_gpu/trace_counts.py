@@ -1,6 +1,6 @@
 """Counts the records in the traces of a run: python3 trace_counts.py RUN/trace
 
-Reads the files only by docs/tracing.md and not with the reader of the tools, so that each checks the
+Reads the files only by docs/reference/trace-files.md and not with the reader of the tools, so that each checks the
 other. Exits 1 if a process with execution times lacks more than 1 % of them.
 """
 

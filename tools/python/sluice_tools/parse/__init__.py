@@ -1,1 +1,1 @@
-"""`sluice parse`: what a kernel trace says about each model (docs/traces.md)."""
+"""`sluice parse`: what a kernel trace says about each model (docs/guide/traces.md)."""

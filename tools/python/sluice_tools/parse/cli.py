@@ -20,7 +20,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice parse",
         description="Split a kernel trace by model: a table per model, counts and medians, queue "
-        "depth and delays, completion times, as CSV and as pictures (docs/traces.md).",
+        "depth and delays, completion times, as CSV and as pictures (docs/guide/traces.md).",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

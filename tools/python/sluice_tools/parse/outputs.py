@@ -1,4 +1,4 @@
-"""The folder that a parse makes (docs/traces.md)."""
+"""The folder that a parse makes (docs/guide/traces.md)."""
 
 import datetime
 import shutil

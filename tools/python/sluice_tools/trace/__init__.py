@@ -1,1 +1,1 @@
-"""`sluice trace`, and the reader of traces that the other commands use (docs/traces.md)."""
+"""`sluice trace`, and the reader of traces that the other commands use (docs/guide/traces.md)."""

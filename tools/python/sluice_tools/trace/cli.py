@@ -28,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice trace",
         description="Turn the trace of a run into a file for a viewer or for other tools, or say what it "
-        "holds (docs/traces.md).",
+        "holds (docs/guide/traces.md).",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
