@@ -89,11 +89,9 @@ void repair_slot(Clients& clients, int slot, std::uint64_t now_ns) {
       }
       break;
     case SlotState::kReserved:
-      // It holds no mutex yet. Only if it has not gone live meanwhile is the slot taken back.
-      if ((tenant.hung_up || tenant.process == nullptr || tenant.process->ended()) &&
-          shm::change_state(clients.view, slot, {SlotState::kReserved}, SlotState::kDead)) {
-        spdlog::info("client never came: {}", clients.describe(slot));
-        release_slot(clients, slot);
+      // The client holds no mutex yet, so only its process and its connection show its end.
+      if (tenant.hung_up || tenant.process == nullptr || tenant.process->ended()) {
+        take_back_reserved(clients, slot);
       }
       break;
     case SlotState::kDead:
@@ -118,6 +116,12 @@ std::shared_ptr<const Process> find_process(Clients& clients, int index) {
 }
 
 }  // namespace
+
+void take_back_reserved(Clients& clients, int slot) {
+  if (!shm::change_state(clients.view, slot, {SlotState::kReserved}, SlotState::kDead)) return;
+  spdlog::info("client never came: {}", clients.describe(slot));
+  release_slot(clients, slot);
+}
 
 void repair(Clients& clients, std::uint64_t now_ns) {
   const std::uint64_t before = clients.view.used().load();

@@ -9,6 +9,10 @@ namespace sluice::controller {
 /// those that are gone. Reads memory and polls; never waits.
 void repair(Clients& clients, std::uint64_t now_ns);
 
+/// Frees a slot whose client ended before it went live. Does nothing if the client has gone live in
+/// the meantime.
+void take_back_reserved(Clients& clients, int slot);
+
 /// Once, on a board that an earlier controller left with living clients: keeps the living, takes
 /// the dead out, and finishes whatever was half done on any gate.
 void adopt(Clients& clients, std::uint64_t now_ns);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <numeric>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -192,23 +191,11 @@ Supervisor::Stop Supervisor::run(double duration_s) {
 }
 
 void Supervisor::kill_all() {
-  if (context_.mps != nullptr) {
-    std::vector<std::size_t> order(workers_.size());
-    std::iota(order.begin(), order.end(), 0U);
-    const auto& models = context_.experiment.models;
-    std::stable_sort(order.begin(), order.end(), [&models](std::size_t a, std::size_t b) {
-      return models[a].priority < models[b].priority;
-    });
-    // Stopped first, so that no job is logged that has the GPU to itself.
-    for (const WorkerProcess& worker : workers_) {
-      if (!worker.ended()) ::kill(worker.pid(), SIGSTOP);
-    }
-    for (const std::size_t i : order) workers_[i].kill();
-    return;
-  }
-  // All at once: while one is waited for, another would run on with the GPU to itself.
+  // All at once: otherwise a worker has the GPU to itself while another one is waited for. Under
+  // MPS they are only stopped at once, because a client that is killed can disturb those that run.
+  const int signal = context_.mps == nullptr ? SIGKILL : SIGSTOP;
   for (const WorkerProcess& worker : workers_) {
-    if (!worker.ended()) ::kill(worker.pid(), SIGKILL);
+    if (!worker.ended()) ::kill(worker.pid(), signal);
   }
   for (WorkerProcess& worker : workers_) worker.kill();
 }

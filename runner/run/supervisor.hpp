@@ -42,8 +42,7 @@ class Supervisor {
   /// reported on stderr at once, and the others go on.
   [[nodiscard]] Stop run(double duration_s);
 
-  /// Under MPS one after the other, the lowest priority first: a client that is killed can disturb
-  /// those that still run, and those should be the ones that matter less.
+  /// Kills every worker and waits for their ends.
   void kill_all();
 
   [[nodiscard]] const std::vector<WorkerProcess>& workers() const { return workers_; }

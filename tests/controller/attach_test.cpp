@@ -144,22 +144,29 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
     FakeClient client(session_, 1);
     client.order("begin");
     client.order("end");
-    shm::Slot& slot = mapping.board().slots[0];
-    slot.entries[0][shm::Count::kGated].store(5);
-    slot.max_hold_opened.store(6);
-    slot.closed_ns.store(7);
-    slot.waived[3].store(8);
-    slot.job_times.add(9);
     client.order("leave");
   }
   ASSERT_TRUE(eventually([&] { return mapping.board().used.load() == 0; }));
-  const FakeClient next(session_, 0);
-  ASSERT_EQ(next.slot(), 0);
-  const shm::Slot& slot = mapping.board().slots[0];
-  EXPECT_EQ(slot.entries[0].launches(), 0U);
-  EXPECT_EQ(slot.max_hold_opened.load(), 0U);
-  EXPECT_EQ(slot.closed_ns.load(), 0U);
-  EXPECT_EQ(slot.waived[3].load(), 0U);
+  shm::Slot& slot = mapping.board().slots[0];
+  const std::vector<shm::Word*> words{
+      &slot.closed_since_ns, &slot.closed_ns,         &slot.slack_until_ns,
+      &slot.job_since_ns,    &slot.max_hold_opened,   &slot.early_hold_until_ns,
+      &slot.watcher_beat_ns, &slot.longest_launch_ns, &slot.ungated_graph_ns,
+      &slot.predictions,     &slot.prediction_hits,   &slot.prediction_cost_ns,
+      &slot.waived[3],       &slot.unknown_launches,  &slot.entries[0][shm::Count::kGated]};
+  const std::vector<shm::HalfWord*> half_words{&slot.waiters, &slot.announced, &slot.fail_reason,
+                                               &slot.unhooked_lookups};
+  for (shm::Word* word : words) word->store(5);
+  for (shm::HalfWord* word : half_words) word->store(5);
+  slot.slack_ns.store(5);
+  slot.unhooked_name.front() = 'x';
+  slot.job_times.add(9);
+  const base::Fd connection = connect_to(session_);
+  ASSERT_EQ(ask_controller(connection.get(), good_request()).slot, 0);
+  for (std::size_t i = 0; i < words.size(); ++i) EXPECT_EQ(words[i]->load(), 0U) << i;
+  for (std::size_t i = 0; i < half_words.size(); ++i) EXPECT_EQ(half_words[i]->load(), 0U) << i;
+  EXPECT_EQ(slot.slack_ns.load(), shm::kUnlimitedSlack);
+  EXPECT_STREQ(slot.unhooked_name.data(), "");
   EXPECT_EQ(slot.job_times.ended.load(), 0U);
   EXPECT_TRUE(slot.job_times.recent().ns.empty());
   EXPECT_EQ(slot.job.load(), 2U);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "runner/job_log.hpp"
 #include "tests/support/temp_folder.hpp"
@@ -94,17 +95,75 @@ TEST(Results, SplitAModelsJobsByCollisionsWithHigherPriorityOnly) {
   EXPECT_TRUE(results_json(result)["models"][0]["collided"].is_null());
 }
 
-TEST(Results, RowsOfTheCsvHaveAsManyColumnsAsItsHeader) {
-  ModelResult split;
-  split.collided.emplace();
-  split.uncollided.emplace();
-  for (const ModelResult& model : {split, ModelResult{}}) {
-    const std::string csv = results_csv(result_of(model, false));
-    const std::size_t line = csv.find('\n') + 1;
-    EXPECT_EQ(std::count(csv.begin(), csv.begin() + static_cast<std::ptrdiff_t>(line), ','),
-              std::count(csv.begin() + static_cast<std::ptrdiff_t>(line), csv.end(), ','))
-        << csv;
+TEST(Results, P99IsThe99thPercentile) {
+  ModelResult low;
+  for (std::uint64_t i = 0; i <= 100; ++i) {
+    low.table.jct_ms.push_back(static_cast<double>(i));
+    low.table.spans.push_back({i, i});
   }
+  ModelResult high;
+  high.priority = 1;
+  std::vector<ModelResult> models{low, high};
+  split_by_collisions(models);
+  EXPECT_DOUBLE_EQ(models[0].uncollided->p50_ms, 50);
+  EXPECT_DOUBLE_EQ(models[0].uncollided->p99_ms, 99);
+}
+
+std::vector<std::string> cells(const std::string& line) {
+  std::vector<std::string> found(1);
+  for (const char c : line) {
+    if (c == ',') {
+      found.emplace_back();
+    } else {
+      found.back() += c;
+    }
+  }
+  return found;
+}
+
+TEST(Results, ColumnsOfTheCsvHoldWhatTheHeaderSays) {
+  ModelResult model;
+  model.log = "critical";
+  model.pid = 12;
+  model.priority = 3;
+  model.policy = "gate";
+  model.all = {4, 5, 6, 7};
+  model.collided = {8, 9, 10, 11};
+  model.uncollided = {16, 17, 18, 19};
+  model.throughput_per_s = 20;
+  const auto value_of = [](const ModelResult& of, const std::string& column) {
+    std::istringstream csv(results_csv(result_of(of, true)));
+    std::string header;
+    std::string row;
+    std::getline(csv, header);
+    std::getline(csv, row);
+    const std::vector<std::string> names = cells(header);
+    const std::vector<std::string> values = cells(row);
+    EXPECT_EQ(names.size(), values.size()) << row;
+    const auto at = std::find(names.begin(), names.end(), column) - names.begin();
+    return values.at(static_cast<std::size_t>(at));
+  };
+  const std::vector<std::pair<std::string, std::string>> expected{
+      {"log", "critical"},
+      {"pid", "12"},
+      {"priority", "3"},
+      {"policy", "gate"},
+      {"jobs", "4"},
+      {"mean_ms", "5.000000"},
+      {"p50_ms", "6.000000"},
+      {"p99_ms", "7.000000"},
+      {"throughput_per_s", "20.000000"},
+      {"simulated", "1"},
+      {"on_cpu", "0"},
+      {"collided_jobs", "8"},
+      {"collided_mean_ms", "9.000000"},
+      {"collided_p50_ms", "10.000000"},
+      {"collided_p99_ms", "11.000000"},
+      {"uncollided_jobs", "16"},
+      {"uncollided_p99_ms", "19.000000"}};
+  for (const auto& [column, value] : expected) EXPECT_EQ(value_of(model, column), value) << column;
+  EXPECT_EQ(value_of(ModelResult{}, "collided_jobs"), "");
+  EXPECT_EQ(value_of(ModelResult{}, "uncollided_p99_ms"), "");
 }
 
 TEST(Results, AModelOnTheCpuIsNotTakenForASimulatedOne) {

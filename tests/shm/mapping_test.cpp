@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/support/forked_child.hpp"
@@ -235,6 +236,20 @@ TEST(BoardMapping, LastUserRemoves) {
   EXPECT_FALSE(session.has_board());
   EXPECT_NE(access(socket.c_str(), F_OK), 0) << "the socket outlived the board";
   first.board().used.store(1);  // the mapping is still valid
+}
+
+// The board of a later controller has the same name, and clients of its own.
+TEST(BoardMapping, LastUserOfAnOldBoardLeavesTheNewOne) {
+  const Session session;
+  BoardMapping old_client;
+  {
+    const auto old = BoardMapping::adopt_or_create(session.name());
+    old_client = BoardMapping::attach(session.name());
+    std::filesystem::remove(session.board_file());
+  }
+  const auto made = BoardMapping::adopt_or_create(session.name());
+  EXPECT_FALSE(old_client.remove_if_unused());
+  EXPECT_TRUE(session.has_board());
 }
 
 }  // namespace

@@ -118,6 +118,20 @@ TEST_F(Messages, SignalDoesNotEndTheWait) {
   sigaction(SIGUSR1, &old, nullptr);
 }
 
+/// The number that the next opened descriptor gets.
+int next_descriptor() {
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  close(fd);
+  return fd;
+}
+
+// A client without a controller tries ten times a second for as long as it runs.
+TEST_F(Messages, FailedConnectLeavesNoDescriptor) {
+  const int before = next_descriptor();
+  EXPECT_EQ(connect_controller((folder.file("none.sock")).c_str()), -ENOENT);
+  EXPECT_EQ(next_descriptor(), before);
+}
+
 TEST_F(Messages, MissingSocketIsReported) {
   EXPECT_EQ(connect_controller((folder.file("none.sock")).c_str()), -ENOENT);
   EXPECT_EQ(connect_controller(std::string(200, 'a').c_str()), -ENAMETOOLONG);
@@ -138,7 +152,9 @@ TEST_F(Messages, SocketOfAnotherUserIsRefused) {
   ASSERT_EQ(seteuid(12345), 0);
   SetUp();
   ASSERT_EQ(seteuid(0), 0);
+  const int before = next_descriptor();
   EXPECT_EQ(connect_controller(path.c_str()), -EPERM);
+  EXPECT_EQ(next_descriptor(), before);
 }
 
 TEST_F(Messages, ConnectionIsNotInherited) {

@@ -108,6 +108,7 @@ TEST(RobustMutex, IsTakenFromADeadOwner) {
   ForkedChild other([&] { return mutex->probe() == Found::kHeld ? 0 : 1; });
   EXPECT_EQ(other.wait(), 0);
   mutex->release();
+  EXPECT_EQ(mutex->probe(), Found::kFree) << "no later client could take it";
 }
 
 }  // namespace

@@ -1,0 +1,103 @@
+// The connections of a controller, without a controller.
+#include "controller/server.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "base/clock.hpp"
+#include "controller/listener.hpp"
+#include "tests/support/requests.hpp"
+#include "tests/support/session.hpp"
+
+namespace sluice::test {
+namespace {
+
+/// Gives a slot to everybody who asks.
+class Handler : public controller::RequestHandler {
+ public:
+  shm::Reply answer(controller::Connection& from, const shm::Request&) override {
+    from.slots = 1;
+    shm::Reply reply;
+    reply.status = shm::ReplyStatus::kOk;
+    return reply;
+  }
+  void hung_up(const controller::Connection& gone) override {
+    (gone.slots == 0 ? others_lost : clients_lost) += 1;
+  }
+
+  int clients_lost = 0;
+  int others_lost = 0;
+};
+
+class ServerTest : public testing::Test {
+ protected:
+  ServerTest() {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  /// Connects and lets the server accept.
+  base::Fd connect() {
+    base::Fd fd = connect_to(session_.name());
+    server_.serve();
+    return fd;
+  }
+  /// Sends a request that the server answers.
+  void ask(const base::Fd& fd) {
+    const shm::Request request = good_request();
+    ASSERT_EQ(send(fd.get(), &request, sizeof(request), 0), static_cast<ssize_t>(sizeof(request)));
+    server_.serve();
+  }
+
+  Session session_;
+  controller::Listener listener_{session_.name()};
+  Handler handler_;
+  controller::Tally tally_;
+  controller::Server server_{listener_.fd(), handler_, tally_};
+};
+
+// Prevents: one program with too many connections takes the slots of clients away.
+TEST_F(ServerTest, OfTooManyConnectionsAClientKeepsItsOwn) {
+  const base::Fd client = connect();
+  ask(client);
+  std::vector<base::Fd> others;
+  for (int i = 0; i < 256; ++i) others.push_back(connect());
+  EXPECT_EQ(handler_.clients_lost, 0);
+  EXPECT_EQ(handler_.others_lost, 1);
+}
+
+// Prevents: a controller that was out of descriptors for a moment never accepts anybody again.
+TEST_F(ServerTest, ItAcceptsAgainAfterItRanOutOfDescriptors) {
+  const base::Fd waiting = connect_to(session_.name());
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{static_cast<rlim_t>(waiting.get()) + 1, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  server_.serve();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_FALSE(server_.expects_request()) << "it was accepted without a descriptor";
+  server_.serve();
+  EXPECT_FALSE(server_.expects_request()) << "it tries again at once: the loop spins";
+  server_.drop_silent(base::monotonic_ns());  // as on every heartbeat
+  server_.serve();
+  EXPECT_TRUE(server_.expects_request());
+}
+
+// Prevents: connections that never ask use up the descriptors.
+TEST_F(ServerTest, OnlyAConnectionThatNeverAskedIsDropped) {
+  const base::Fd client = connect();
+  ask(client);
+  const base::Fd silent = connect();
+  server_.drop_silent(base::monotonic_ns() + 4'000'000'000);
+  EXPECT_EQ(handler_.others_lost, 0);
+  server_.drop_silent(base::monotonic_ns() + 6'000'000'000);
+  EXPECT_EQ(handler_.others_lost, 1);
+  EXPECT_EQ(handler_.clients_lost, 0);
+}
+
+}  // namespace
+}  // namespace sluice::test
