@@ -30,7 +30,7 @@ void update_outranked(Clients& clients) {
                                     info.device < shm::kMaxDevices &&
                                     highest[info.device] > int{info.priority};
     shm::HalfWord& word = clients.slot(index).outranked;
-    // A look first: the line is the one that the client reads before each launch.
+    // Read first: the client reads this cache line before each launch.
     if (word.load() != outranked) word.store(outranked);
   }
 }
@@ -45,7 +45,7 @@ void store_text(char* field, std::size_t size, std::string_view text) noexcept {
 std::string load_text(const char* field, std::size_t size) {
   std::string text;
   for (std::size_t i = 0; i < size; ++i) {
-    // atomic_ref of a const object comes with C++26 only; nothing is written here.
+    // Only C++26 has atomic_ref of a const object. The cast is safe, because load() writes nothing.
     const char c =
         std::atomic_ref<char>(const_cast<char&>(field[i])).load(std::memory_order_relaxed);
     if (c == '\0') break;

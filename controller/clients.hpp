@@ -10,15 +10,15 @@
 
 namespace sluice::controller {
 
-/// What the controller knows of a slot's client beyond what stands on the board.
+/// What the controller knows about a slot's client in addition to the board.
 struct Tenant {
-  std::shared_ptr<const Process> process;
-  bool hung_up = false;             ///< Its connection ended and nobody held its mutex then.
-  std::uint64_t dead_since_ns = 0;  ///< When its mutex was first found released.
+  std::shared_ptr<const ClientProcess> process;
+  bool hung_up = false;             ///< The connection ended, and no thread held the mutex then.
+  std::uint64_t dead_since_ns = 0;  ///< Time when the mutex was first found released.
 };
 
-/// The clients of the session: the board and the tenants of its slots. Owned by the loop and
-/// touched by its thread only.
+/// The clients of the session: the board and the tenants of its slots. Only the thread of the loop
+/// uses it.
 struct Clients {
   explicit Clients(shm::Board& the_board, Tally& the_tally)
       : board(the_board), view(the_board), tally(the_tally) {}
@@ -37,11 +37,11 @@ struct Clients {
   [[nodiscard]] std::string describe(int index);
 };
 
-/// Makes Slot::outranked of every slot what it is to be: 1 while a living client of higher
-/// priority is on the same device. Writes only what changes.
+/// Sets Slot::outranked of every slot: 1 while a client of higher priority lives on the same
+/// device. Writes only values that change.
 void update_outranked(Clients& clients);
 
-/// Writes `text`, cut, into a NUL-terminated text field of the board, and reads it. Byte-wise
+/// Write and read a NUL-terminated text field of the board; a longer `text` is cut. Every byte is
 /// atomic, because the metrics thread reads while the loop writes.
 void store_text(char* field, std::size_t size, std::string_view text) noexcept;
 [[nodiscard]] std::string load_text(const char* field, std::size_t size);

@@ -5,7 +5,7 @@
 namespace sluice::controller {
 
 CommandReader::CommandReader() {
-  // Detached: it may be stuck in the kernel when the controller wants to end.
+  // Detached: the thread may be stuck in the kernel when the controller exits.
   std::thread([shared = shared_] { read_all(shared); }).detach();
 }
 

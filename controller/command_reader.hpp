@@ -13,8 +13,8 @@
 
 namespace sluice::controller {
 
-/// Reads command lines in a thread of its own: the kernel may let the reader of /proc/PID/cmdline
-/// wait for PID, and then the heartbeat would stop for everybody.
+/// Reads command lines in a thread of its own. A read of /proc/PID/cmdline may block on the
+/// process, which would stop the heartbeat.
 class CommandReader {
  public:
   CommandReader();
@@ -22,10 +22,10 @@ class CommandReader {
   CommandReader(const CommandReader&) = delete;
   CommandReader& operator=(const CommandReader&) = delete;
 
-  /// Orders the command line of a new client.
+  /// Requests the command line of a new client.
   void ask(int slot, std::uint32_t generation, pid_t pid);
 
-  /// On every heartbeat: writes what has been read to the slots that are still the same client's.
+  /// On every heartbeat: writes the command lines to the slots that still have the same client.
   void deliver(Clients& clients);
 
  private:

@@ -22,13 +22,13 @@
 namespace sluice::controller {
 namespace {
 
-// A starter needs time to ask for its lease, and a program between two clients of a script too.
+// `sluice exec` needs time to ask for its lease, and a script needs time between two programs.
 constexpr std::uint64_t kIdleNs = 1'000'000'000;
 constexpr std::uint64_t kFirstIdleNs = 3'000'000'000;
 constexpr int kNicer = 5;
-// The kernel takes down a killed process of 8 GiB in 0.6 s (measured on one H200 host).
-constexpr std::uint64_t kTakeDownNs = 2'000'000'000;
-constexpr std::uint64_t kLastSignsOfLifeNs = 30'000'000;
+// The kernel tears down a killed process of 8 GiB in 0.6 s (measured on one H200 host).
+constexpr std::uint64_t kTearDownNs = 2'000'000'000;
+constexpr std::uint64_t kStaleLifeNs = 30'000'000;
 
 base::Fd make_timer() {
   base::Fd timer(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
@@ -41,7 +41,7 @@ base::Fd make_timer() {
   return timer;
 }
 
-/// A busy machine must not make the clients believe that the controller is gone.
+/// On a busy machine a late heartbeat would make the clients run ungated.
 void raise_own_priority() {
   errno = 0;
   const int niceness = getpriority(PRIO_PROCESS, 0);
@@ -50,7 +50,7 @@ void raise_own_priority() {
   }
 }
 
-bool somebody_lives(const shm::Board& board) {
+bool any_client_lives(const shm::Board& board) {
   return std::any_of(board.slots.begin(), board.slots.end(), [](const shm::Slot& slot) {
     const shm::SlotState state = shm::SlotInfo::unpack(slot.info.load()).state;
     return state == shm::SlotState::kReserved || state == shm::SlotState::kLive ||
@@ -78,11 +78,11 @@ OwnedBoard::OwnedBoard(const std::string& session, std::uint64_t max_hold_ns)
 OwnedBoard::~OwnedBoard() {
   board().controller_pid.store(0);
   const std::uint64_t start = base::monotonic_ns();
-  // Clients that live on remove the board themselves. Those that are being taken down cannot; one
-  // that was killed just now may still look alive.
+  // Living clients remove the board themselves. Killed clients cannot, and for a moment they may
+  // still look alive.
   for (std::uint64_t waited = 0; !adoption_.mapping.remove_if_unused();
        waited = base::monotonic_ns() - start) {
-    if (waited > kTakeDownNs || (waited > kLastSignsOfLifeNs && somebody_lives(board()))) break;
+    if (waited > kTearDownNs || (waited > kStaleLifeNs && any_client_lives(board()))) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
@@ -118,7 +118,7 @@ void Daemon::run() {
 }
 
 void Daemon::beat() {
-  // However many periods have passed, one beat is due.
+  // One beat is due, however many periods have passed.
   std::uint64_t periods = 0;
   if (read(timer_.get(), &periods, sizeof(periods)) != sizeof(periods)) return;
   const std::uint64_t now = base::monotonic_ns();
@@ -129,7 +129,7 @@ void Daemon::beat() {
   leases_.expire();
   tally_.leases.store(leases_.size());
   if (options_.exit_when_idle && idle_for_long(now)) {
-    spdlog::info("no client is left; leaving");
+    spdlog::info("no client is left; exiting");
     running_ = false;
   }
 }
@@ -144,7 +144,7 @@ bool Daemon::idle_for_long(std::uint64_t now_ns) {
 bool Daemon::end_signal_came() {
   const base::SignalFd::Received received = signals_.next();
   if (received.signal == 0) return false;
-  spdlog::info("{} from pid {}; opening all gates and leaving", strsignal(received.signal),
+  spdlog::info("{} from pid {}; opening all gates and exiting", strsignal(received.signal),
                received.sender_pid);
   return true;
 }

@@ -22,16 +22,16 @@ struct DaemonOptions {
   bool exit_when_idle = false;
 };
 
-/// The signals that end the controller in good order. They are blocked in every thread and read
-/// by the loop; a SIGHUP that is ignored (nohup) stays ignored.
+/// The signals that end the controller in an orderly way. They are blocked in every thread, and the
+/// loop reads them. An ignored SIGHUP (nohup) stays ignored.
 [[nodiscard]] base::SignalFd end_signals();
 
-/// The session's board, owned: adopted or made new, with this process named as its controller.
-/// Given back last of all, so that whatever else has the session's name is gone before another
-/// controller can come.
+/// Ownership of the session's board, which is adopted or created. The board names this process as
+/// its controller. Ownership ends last, so that the socket is gone before another controller can
+/// start.
 class OwnedBoard {
  public:
-  /// Throws shm::BoardError where the session has a controller or its board cannot be used.
+  /// Throws shm::BoardError if the session has a controller or its board cannot be used.
   OwnedBoard(const std::string& session, std::uint64_t max_hold_ns);
   ~OwnedBoard();
   OwnedBoard(const OwnedBoard&) = delete;
@@ -44,20 +44,20 @@ class OwnedBoard {
   shm::BoardMapping::Adoption adoption_;
 };
 
-/// One loop, one thread: requests, signals, and the heartbeat with its repairs. Nothing in it
+/// The loop, in one thread: requests, signals, and the heartbeat with its repairs. The loop never
 /// waits for a peer, a file, a terminal or a lock that another process can hold.
 class Daemon {
  public:
-  /// Takes the session. Throws shm::BoardError or std::runtime_error, one line, where it cannot.
+  /// Takes the session. Throws shm::BoardError or std::runtime_error with one line if that fails.
   Daemon(const DaemonOptions& options, const base::SignalFd& end_signals);
 
-  /// Leaves in good order: opens all gates, then hangs up, removes the socket, and the board if
-  /// nobody uses it.
+  /// Opens all gates, closes the connections, and removes the socket, and the board if no process
+  /// uses it.
   ~Daemon();
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  /// Serves until a signal comes or, if so asked, until the session is idle.
+  /// Serves until a signal arrives or, with exit_when_idle, until the session is idle.
   void run();
 
   [[nodiscard]] const shm::Board& board() const noexcept { return owned_.board(); }

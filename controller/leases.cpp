@@ -9,10 +9,10 @@ constexpr std::size_t kMaxLeases = 256;  // each holds a file descriptor
 
 }  // namespace
 
-bool Leases::add(std::shared_ptr<const Process> process) {
+bool Leases::add(std::shared_ptr<const ClientProcess> process) {
   expire();
   const bool known = std::any_of(held_.begin(), held_.end(), [&](const auto& held) {
-    return held->pid() == process->pid();  // it lives, so the pid is still its own
+    return held->pid() == process->pid();  // alive, so the pid was not reused
   });
   if (known) return true;
   if (held_.size() >= kMaxLeases) return false;

@@ -6,21 +6,21 @@
 
 namespace sluice::controller {
 
-/// Processes that want a controller to be there until they have ended: `sluice exec` before it
-/// becomes the program, `sluice run`. Matters only under --exit-when-idle. The connection may
-/// close at once, so a lease is tied to the process.
+/// Processes that need a running controller until they end: `sluice run`, and `sluice exec` before
+/// it becomes the program. Used only with --exit-when-idle. A lease belongs to the process, because
+/// the process may close its connection at once.
 class Leases {
  public:
-  /// False if there are too many.
-  bool add(std::shared_ptr<const Process> process);
+  /// Returns false if there are too many leases.
+  bool add(std::shared_ptr<const ClientProcess> process);
 
-  /// Drops those whose process has ended.
+  /// Drops the leases of processes that have ended.
   void expire();
 
   [[nodiscard]] std::size_t size() const noexcept { return held_.size(); }
 
  private:
-  std::vector<std::shared_ptr<const Process>> held_;
+  std::vector<std::shared_ptr<const ClientProcess>> held_;
 };
 
 }  // namespace sluice::controller

@@ -32,7 +32,7 @@ void remove_stale(const std::string& path) {
   struct stat found {};
   if (lstat(path.c_str(), &found) != 0) return;
   if (!S_ISSOCK(found.st_mode)) {
-    throw std::runtime_error(path + " is in the way and is not a socket; remove it");
+    throw std::runtime_error(path + " is not a socket; remove it");
   }
   if (unlink(path.c_str()) != 0) fail(path, "replace", errno);
 }
@@ -43,14 +43,14 @@ Listener::Listener(std::string_view session)
     : path_(shm::socket_path(session)),
       fd_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   if (!fd_) fail(path_, "make", errno);
-  fchmod(fd_.get(), 0600);  // before bind: the name never exists with a wider mode
+  fchmod(fd_.get(), 0600);  // before bind, so that the name never has a wider mode
   const sockaddr_un address = address_of(path_);
   int tries = 0;
   do {
     base::ensure_runtime_dir();
     remove_stale(path_);
     if (bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) break;
-    // Another session's controller may just have removed the folder that it left empty.
+    // The controller of another session may have removed the empty folder in the meantime.
     if (errno != ENOENT || ++tries == kBindTries) fail(path_, "bind", errno);
   } while (true);
   lstat(path_.c_str(), &bound_);

@@ -8,12 +8,12 @@
 
 namespace sluice::controller {
 
-/// The session's socket: SOCK_SEQPACKET, mode 0600, in a folder of mode 0700. Made only by the
-/// holder of the board's controller lock, so a socket found under its name is a dead
-/// controller's, and is replaced. The name is removed with the object.
+/// The session's socket: SOCK_SEQPACKET, mode 0600, in a folder of mode 0700. Only the holder of
+/// the board's controller lock creates it. So an existing socket of that name belongs to a dead
+/// controller, and is replaced. The destructor removes the name.
 class Listener {
  public:
-  /// Throws std::runtime_error, one line, if the socket cannot be made.
+  /// Throws std::runtime_error with one line if the socket cannot be created.
   explicit Listener(std::string_view session);
   ~Listener();
   Listener(const Listener&) = delete;

@@ -3,15 +3,16 @@
 
 namespace sluice::controller {
 
-/// Log to stderr from a thread of its own with a bounded queue, the oldest lines going first: a
-/// terminal that is stopped must not stop the heartbeat. `level`: off, error, warn, info, debug.
+/// Starts the log to stderr. A thread of its own writes it, so that a stopped terminal does not
+/// stop the heartbeat. If the queue is full, the oldest lines are dropped. `level`: off, error,
+/// warn, info, debug.
 void start_log(const std::string& level);
 
-/// A line that scripts wait for: written under every level.
+/// Prints a line that scripts wait for, at every log level.
 void announce(const std::string& line);
 
-/// Gives the log thread a moment to write what is queued, then ends the process: the thread may
-/// be stuck on a terminal for ever.
+/// Gives the log thread 300 ms to write the queued lines, then ends the process. The thread may be
+/// stuck on a terminal indefinitely.
 [[noreturn]] void flush_log_and_exit(int status);
 
 }  // namespace sluice::controller

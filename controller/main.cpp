@@ -26,9 +26,9 @@ Examples:
   sluice controller                              in the foreground, until Ctrl-C
   sluice controller --session train              a second, independent session
   sluice controller --metrics 127.0.0.1:9464     with metrics for Prometheus
-  sluice controller --max-hold 2.5               no job holds others longer than 2.5 s
+  sluice controller --max-hold 2.5               no job holds other clients longer than 2.5 s
 
-Exit codes: 0 left in good order, 1 could not run, 2 usage.)";
+Exit codes: 0 orderly exit, 1 could not run, 2 usage.)";
 
 struct Options {
   sluice::controller::DaemonOptions daemon;
@@ -39,29 +39,31 @@ struct Options {
 std::string metrics_fault(const std::string& address) {
   if (sluice::controller::parse_metrics_address(address)) return {};
   return "'" + address +
-         "' is not served: loopback only, as in 127.0.0.1:9464, localhost:9464 or [::1]:9464";
+         "' is not a loopback address with a port: use 127.0.0.1:9464, localhost:9464 or "
+         "[::1]:9464";
 }
 
-/// Nothing, or the exit code with which to end at once.
+/// Returns nothing, or the exit code with which to exit now.
 std::optional<int> parse(int argc, char** argv, Options& options) {
-  CLI::App app("The daemon of a session: gives clients their slots, opens what the dead held.",
-               "sluice controller");
+  CLI::App app(
+      "The daemon of a session: gives clients their slots and opens the gates that dead clients "
+      "held.",
+      "sluice controller");
   app.footer(kExamples);
   double max_hold_seconds = 10;
   options.daemon.session = sluice::base::kDefaultSession;
   sluice::base::add_session_option(app, options.daemon.session);
-  app.add_option("--log-level", options.log_level, "What is logged to stderr")
+  app.add_option("--log-level", options.log_level, "What to log to stderr")
       ->check(CLI::IsMember({"off", "error", "warn", "info", "debug"}))
       ->capture_default_str();
   app.add_option("--max-hold", max_hold_seconds,
-                 "Seconds after which a job no longer holds a client; 0: never")
+                 "Seconds after which a job no longer holds other clients; 0: no limit")
       ->check(CLI::Range(0.0, kMaxHoldLimitSeconds))
       ->capture_default_str();
   app.add_option("--metrics", options.metrics, "Serve Prometheus metrics at http://ADDR/metrics")
       ->type_name("ADDR:PORT")
       ->check(metrics_fault);
-  app.add_flag("--exit-when-idle", options.daemon.exit_when_idle,
-               "Leave when the last client has gone");
+  app.add_flag("--exit-when-idle", options.daemon.exit_when_idle, "Exit after the last client");
   if (const auto exit_code = sluice::base::parse(app, argc, argv)) return exit_code;
   options.daemon.max_hold_ns = static_cast<std::uint64_t>(max_hold_seconds * 1e9);
   return std::nullopt;
@@ -91,10 +93,10 @@ void serve(const Options& options, const sluice::base::SignalFd& end_signals) {
 int main(int argc, char** argv) {
   Options options;
   if (const auto exit_code = parse(argc, argv, options)) return *exit_code;
-  // Before the first thread, so that every thread has them blocked.
+  // Before the first thread, so that every thread inherits the blocked signals.
   const sluice::base::SignalFd end_signals = sluice::controller::end_signals();
-  signal(SIGPIPE, SIG_IGN);  // a log pipe whose reader has gone
-  signal(SIGTTOU, SIG_IGN);  // in the background of a terminal with `stty tostop`
+  signal(SIGPIPE, SIG_IGN);  // the reader of a log pipe may be gone
+  signal(SIGTTOU, SIG_IGN);  // as a background job of a terminal with `stty tostop`
   sluice::controller::start_log(options.log_level);
   try {
     serve(options, end_signals);

@@ -32,7 +32,7 @@ std::string read_proc(pid_t pid, const char* file, std::size_t max_bytes) {
   return text;
 }
 
-/// Length of the UTF-8 character at the front of `text`, 0 if there is none.
+/// Length of the UTF-8 character at the front of `text`; 0 if the text does not begin with one.
 std::size_t character_size(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   if (lead < 0x80) return 1;
@@ -41,7 +41,7 @@ std::size_t character_size(std::string_view text) {
   const bool continued = std::all_of(text.begin() + 1, text.begin() + static_cast<long>(size),
                                      [](char c) { return (c & 0xc0) == 0x80; });
   if (!continued) return 0;
-  // What the lead byte alone does not tell: overlong forms, surrogates, beyond U+10FFFF.
+  // The second byte decides about overlong forms, surrogates and code points above U+10FFFF.
   const auto second = static_cast<unsigned char>(text[1]);
   const bool invalid = (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
                        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f);
@@ -50,27 +50,27 @@ std::size_t character_size(std::string_view text) {
 
 }  // namespace
 
-Process Process::peer_of(int socket, pid_t pid) noexcept {
-  Process process;
+ClientProcess ClientProcess::peer_of(int socket, pid_t pid) noexcept {
+  ClientProcess process;
   process.pid_ = pid;
   int fd = -1;
   socklen_t size = sizeof(fd);
   if (pid > 0 && getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &fd, &size) == 0) {
     process.pidfd_ = base::Fd(fd);
-  } else if (errno == ENOPROTOOPT) {  // before Linux 6.5; any other error: the peer is gone
+  } else if (errno == ENOPROTOOPT) {  // before Linux 6.5. Any other error: the peer is gone.
     process.pidfd_ = base::Fd(pidfd_open(pid));
   }
   return process;
 }
 
-Process Process::with_pid(pid_t pid) noexcept {
-  Process process;
+ClientProcess ClientProcess::with_pid(pid_t pid) noexcept {
+  ClientProcess process;
   process.pid_ = pid;
   process.pidfd_ = base::Fd(pidfd_open(pid));
   return process;
 }
 
-bool Process::ended() const noexcept {
+bool ClientProcess::ended() const noexcept {
   if (!pidfd_) return pid_ <= 0 || (kill(pid_, 0) != 0 && errno == ESRCH);
   pollfd ready{pidfd_.get(), POLLIN, 0};
   return poll(&ready, 1, 0) == 1;
@@ -78,8 +78,8 @@ bool Process::ended() const noexcept {
 
 std::optional<std::uint64_t> started_ns(pid_t pid) {
   const std::string stat = read_proc(pid, "stat", 1024);
-  // The name in parentheses may hold anything: count fields behind its end. Field 22 is the start
-  // in ticks of CLOCK_BOOTTIME; the first one behind the name is field 3.
+  // The name in parentheses may contain spaces and parentheses, so count the fields after its end.
+  // The first of them is field 3. Field 22 is the start time in ticks of CLOCK_BOOTTIME.
   const std::size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(stat.substr(name_end + 1));
@@ -89,7 +89,8 @@ std::optional<std::uint64_t> started_ns(pid_t pid) {
   if (!(fields >> ticks)) return std::nullopt;
   const auto ticks_per_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
   const std::uint64_t boottime = ticks * (1'000'000'000U / ticks_per_second);
-  const std::uint64_t monotonic = base::monotonic_ns();  // first: the difference is never negative
+  const std::uint64_t monotonic =
+      base::monotonic_ns();  // first, so that the difference is not negative
   const std::uint64_t suspended = base::clock_ns(CLOCK_BOOTTIME) - monotonic;
   return boottime > suspended ? boottime - suspended : 0;
 }
@@ -103,7 +104,7 @@ std::string short_name(pid_t pid) {
 std::string command_line(pid_t pid, std::size_t max_bytes) {
   constexpr std::size_t kMostPaths = 4096;
   std::string line = read_proc(pid, "cmdline", kMostPaths);
-  // The program without its folder, so that there is room for the arguments.
+  // Without the folder of the program, more of the arguments fit.
   const std::size_t slash = line.substr(0, line.find('\0')).rfind('/');
   if (slash != std::string::npos) line.erase(0, slash + 1);
   while (!line.empty() && line.back() == '\0') line.pop_back();

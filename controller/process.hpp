@@ -10,19 +10,19 @@
 
 namespace sluice::controller {
 
-/// A process that is watched until it has ended. A pidfd where possible, because a pid may be
-/// given to another process at any time.
-class Process {
+/// A process that the controller watches until its end, through a pidfd where possible: the kernel
+/// may give the pid of an ended process to another one.
+class ClientProcess {
  public:
   /// The process at the other end of a connected unix socket.
-  static Process peer_of(int socket, pid_t pid) noexcept;
+  static ClientProcess peer_of(int socket, pid_t pid) noexcept;
 
-  /// The process that has `pid` now.
-  static Process with_pid(pid_t pid) noexcept;
+  /// The process that currently has `pid`.
+  static ClientProcess with_pid(pid_t pid) noexcept;
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 
-  /// False if the process is not visible from here (pid 0: another pid namespace) or is gone.
+  /// False if the process is gone, or is not visible here (pid 0: another pid namespace).
   [[nodiscard]] bool watchable() const noexcept { return static_cast<bool>(pidfd_); }
 
   /// Whether every thread of the process has ended and its files are closed. Never blocks.
@@ -33,15 +33,15 @@ class Process {
   base::Fd pidfd_;
 };
 
-/// When the process with `pid` started, on CLOCK_MONOTONIC in ns, never too late. Nothing if there
-/// is no such process. Reads /proc/PID/stat, which waits for nobody.
+/// Start time of the process with `pid`, on CLOCK_MONOTONIC in ns, rounded down. Nothing if there
+/// is no such process. Never blocks: /proc/PID/stat takes no lock of the process.
 [[nodiscard]] std::optional<std::uint64_t> started_ns(pid_t pid);
 
-/// Name of the process (/proc/PID/comm). Waits for nobody.
+/// Name of the process (/proc/PID/comm). Never blocks.
 [[nodiscard]] std::string short_name(pid_t pid);
 
-/// Command line with spaces between the arguments, at most `max_bytes`. May block: the kernel
-/// takes the address-space lock of the process, which is held while it forks, for instance.
+/// Command line with spaces between the arguments, at most `max_bytes`. May block: the kernel takes
+/// the address-space lock of the process, which a fork holds, for instance.
 [[nodiscard]] std::string command_line(pid_t pid, std::size_t max_bytes);
 
 /// `text` for a log or a label: valid UTF-8 of at most `max_bytes`, control characters replaced.

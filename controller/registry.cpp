@@ -33,7 +33,7 @@ bool lives(SlotState state) {
          state == SlotState::kFailedOpen;
 }
 
-/// What is wrong with the content of a request; empty if nothing.
+/// The fault in the values of a request; empty if there is none.
 std::string fault_of(const Request& request) {
   if (request.kind == RequestKind::kLease) return {};
   const bool sets = request.kind == RequestKind::kSet;
@@ -56,10 +56,10 @@ void clear_counters(shm::Slot& slot) {
   }
 }
 
-/// All that the owner writes but its job counter: holds that max_hold opened are known by it, so
-/// it must never repeat.
+/// Clears the fields that the owner writes, except the job counter: `waived` identifies jobs by it,
+/// so it must never repeat.
 void clear_owner_fields(shm::Slot& slot) {
-  slot.waiters.store(0);  // a hint that killed waiters left; nobody sleeps here now
+  slot.waiters.store(0);  // a hint: killed waiters stay counted
   slot.closed_since_ns.store(0);
   slot.closed_ns.store(0);
   slot.slack_ns.store(shm::kUnlimitedSlack);
@@ -88,21 +88,21 @@ Reply Registry::answer(Connection& from, const Request& request) {
   if (reply.status != ReplyStatus::kOk) {
     clients_.tally.refused.fetch_add(1);
     const pid_t pid = from.process->pid();
-    spdlog::log(told_lately(pid) ? spdlog::level::debug : spdlog::level::warn, "refused pid {}: {}",
-                pid, reply.text.data());
+    spdlog::log(logged_recently(pid) ? spdlog::level::debug : spdlog::level::warn,
+                "refused pid {}: {}", pid, reply.text.data());
   }
   return reply;
 }
 
-/// A client that is refused asks again ten times a second, for as long as it runs.
-bool Registry::told_lately(pid_t pid) {
+/// A refused client asks again ten times a second for as long as it runs.
+bool Registry::logged_recently(pid_t pid) {
   constexpr std::uint64_t kQuietNs = 10'000'000'000;
   constexpr std::size_t kMostRemembered = 256;
   const std::uint64_t now = base::monotonic_ns();
-  const auto [known, is_new] = told_ns_.try_emplace(pid, now);
+  const auto [known, is_new] = logged_ns_.try_emplace(pid, now);
   if (!is_new && now - known->second < kQuietNs) return true;
   known->second = now;
-  if (told_ns_.size() > kMostRemembered) told_ns_.clear();
+  if (logged_ns_.size() > kMostRemembered) logged_ns_.clear();
   return false;
 }
 
@@ -143,7 +143,7 @@ Reply Registry::attach(Connection& from, const Request& request) {
                    "all " + std::to_string(shm::kMaxDevices) +
                        " devices of a session are taken; use another session for more");
   }
-  // Everything before reserve(): should we be killed here, the slot still is free.
+  // Before reserve(): if the controller is killed here, the slot is still free.
   fill_slot(slot, from, request);
   Tenant& tenant = clients_.tenant(slot);
   tenant = Tenant{from.process, false, 0};
@@ -179,7 +179,7 @@ Reply Registry::attach_again(Connection& from, const Request& request) {
       clients_.slot(request.slot).pid.load() == static_cast<std::uint32_t>(from.process->pid());
   if (!lives(info.state) || !same) {
     return refusal(ReplyStatus::kOtherBoard, "slot " + std::to_string(request.slot) +
-                                                 " is no longer this process's: not gated");
+                                                 " no longer belongs to this process: not gated");
   }
   clients_.tenant(request.slot).process = from.process;
   clients_.tenant(request.slot).hung_up = false;
@@ -188,8 +188,8 @@ Reply Registry::attach_again(Connection& from, const Request& request) {
   return given(from, request.slot);
 }
 
-/// Inputs before what depends on them: the priority before the bits, which change_priority() sees
-/// to. The policy is the client's own to put in force, because launches of it are under way.
+/// The client itself puts a new policy in force, because only the client knows its launches in
+/// flight.
 Reply Registry::set(const Connection& from, const Request& request) {
   const SlotInfo info = clients_.info(request.slot);
   if (!lives(info.state) || clients_.board.board_id.load() != request.board_id ||
@@ -264,9 +264,9 @@ void Registry::hung_up(const Connection& gone) {
   for (std::uint64_t slots = gone.slots; slots != 0; slots &= slots - 1) {
     const int slot = std::countr_zero(slots);
     Tenant& tenant = clients_.tenant(slot);
-    // A client that has attached again meanwhile, or its successor, has another connection.
+    // A client that has attached again, or a later client of the slot, has another connection.
     if (tenant.process != gone.process) continue;
-    // Under a held mutex the client has closed the connection itself, and lives.
+    // If the mutex is held, the client lives and has closed the connection itself.
     tenant.hung_up = clients_.slot(slot).alive.probe() != shm::RobustMutex::Found::kHeld;
   }
 }

@@ -11,8 +11,8 @@
 
 namespace sluice::controller {
 
-/// Answers requests: gives slots out, gives old ones back to their clients, changes
-/// clients, takes leases.
+/// Answers requests: gives slots to new clients, lets clients attach again to their slots, changes
+/// priorities and policies, and takes leases.
 class Registry : public RequestHandler {
  public:
   Registry(std::string session, Clients& clients, Leases& leases, CommandReader& commands)
@@ -31,13 +31,13 @@ class Registry : public RequestHandler {
   void fill_slot(int slot, const Connection& from, const shm::Request& request);
   std::optional<std::uint8_t> device_index(const shm::Request& request);
   bool device_in_use(std::uint8_t device);
-  bool told_lately(pid_t pid);
+  bool logged_recently(pid_t pid);
 
   std::string session_;
   Clients& clients_;
   Leases& leases_;
   CommandReader& commands_;
-  std::map<pid_t, std::uint64_t> told_ns_;  ///< When a refusal of a process was last logged.
+  std::map<pid_t, std::uint64_t> logged_ns_;  ///< When a refusal of a process was last logged.
 };
 
 }  // namespace sluice::controller

@@ -11,11 +11,12 @@ namespace {
 using shm::SlotInfo;
 using shm::SlotState;
 
-/// A client that has hung up and whose watcher is dead may still have a thread on its way out.
-constexpr std::uint64_t kLastBreathNs = 100'000'000;
+/// After a client's watcher died, another thread of the client may still run for a moment.
+constexpr std::uint64_t kThreadsEndNs = 100'000'000;
 
-/// A pid may be given to another process while no controller watches.
-constexpr std::uint64_t kStartSlackNs = 50'000'000;
+/// Start times come in ticks of 10 ms. A process that started this much later than the attach has
+/// reused the client's pid.
+constexpr std::uint64_t kStartToleranceNs = 50'000'000;
 
 std::uint64_t gates_held_by(Clients& clients, int holder) {
   std::uint64_t held = 0;
@@ -33,14 +34,15 @@ std::string describe_all(Clients& clients, std::uint64_t slots) {
   return text;
 }
 
-/// What a dead client told the others of its device about a job that will not come now. Who else
-/// announced one repeats it at once.
-void open_rooms(Clients& clients, int dead) {
+/// Resets the slack of the other clients of a dead client's device: the announced job will not
+/// come. A living client that has announced a job writes its slack again at once.
+void cancel_announcement(Clients& clients, int dead) {
   const std::uint8_t device = clients.info(dead).device;
   for (int slot = 0; slot < shm::kSlots; ++slot) {
-    shm::Word& room = clients.slot(slot).slack_ns;
-    const bool told = clients.info(slot).device == device && room.load() != shm::kUnlimitedSlack;
-    if (told && slot != dead) room.store(shm::kUnlimitedSlack);
+    shm::Word& slack = clients.slot(slot).slack_ns;
+    const bool limited =
+        clients.info(slot).device == device && slack.load() != shm::kUnlimitedSlack;
+    if (limited && slot != dead) slack.store(shm::kUnlimitedSlack);
   }
 }
 
@@ -49,7 +51,7 @@ void bury_dead(Clients& clients, int slot, std::uint64_t now_ns) {
   const bool in_job = shm::is_active(clients.view.job(slot).load());
   const std::uint64_t held = gates_held_by(clients, slot);
   shm::bury(clients.view, slot);
-  open_rooms(clients, slot);
+  cancel_announcement(clients, slot);
   clients.tenant(slot).dead_since_ns = now_ns;
   if (!left) clients.tally.deaths_repaired.fetch_add(1);
   clients.tally.gates_opened.fetch_add(static_cast<std::uint64_t>(std::popcount(held)));
@@ -66,16 +68,15 @@ void bury_dead(Clients& clients, int slot, std::uint64_t now_ns) {
 
 void release_slot(Clients& clients, int slot) {
   spdlog::debug("slot {} is free again, pid {} is gone", slot, clients.slot(slot).pid.load());
-  open_rooms(clients, slot);  // again: a thread of it may have run on for a moment
+  cancel_announcement(clients, slot);  // again: a thread of the client may have run on
   shm::release(clients.view, slot);
   clients.tenant(slot) = Tenant{};
 }
 
 bool is_gone(const Tenant& tenant, std::uint64_t now_ns) {
   if (tenant.process == nullptr || tenant.process->ended()) return true;
-  // The pid lives on under exec: then the kernel has closed the connection, after it ended every
-  // thread of the old program.
-  return tenant.hung_up && now_ns - tenant.dead_since_ns >= kLastBreathNs;
+  // exec keeps the pid. The kernel then ends every other thread and closes the connection.
+  return tenant.hung_up && now_ns - tenant.dead_since_ns >= kThreadsEndNs;
 }
 
 void repair_slot(Clients& clients, int slot, std::uint64_t now_ns) {
@@ -99,19 +100,20 @@ void repair_slot(Clients& clients, int slot, std::uint64_t now_ns) {
       if (is_gone(tenant, now_ns)) release_slot(clients, slot);
       break;
     case SlotState::kFree:
-      clients.view.used().fetch_and(~shm::bit(slot));  // a controller was killed in release()
+      clients.view.used().fetch_and(
+          ~shm::bit(slot));  // an earlier controller was killed in release()
       break;
   }
 }
 
-/// Finds the process of an adopted slot. Null if it is gone.
-std::shared_ptr<const Process> find_process(Clients& clients, int index) {
+/// The process of an adopted slot. Null if it is gone.
+std::shared_ptr<const ClientProcess> find_process(Clients& clients, int index) {
   const shm::Slot& slot = clients.slot(index);
   const auto pid = static_cast<pid_t>(slot.pid.load());
-  auto process = std::make_shared<const Process>(Process::with_pid(pid));
+  auto process = std::make_shared<const ClientProcess>(ClientProcess::with_pid(pid));
   if (process->ended()) return nullptr;
   const std::optional<std::uint64_t> started = started_ns(pid);
-  if (started && *started > slot.attached_ns.load() + kStartSlackNs) return nullptr;
+  if (started && *started > slot.attached_ns.load() + kStartToleranceNs) return nullptr;
   return process;
 }
 

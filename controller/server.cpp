@@ -22,16 +22,16 @@ constexpr int kEventsPerRound = 64;
 constexpr int kAcceptsPerRound = 32;
 
 void send_reply(Connection& to, const shm::Reply& reply) {
-  // A peer that went away or does not read is noticed as a hang-up, or asks again.
+  // A peer that is gone shows up as a hang-up, and a peer that does not read asks again.
   send(to.fd.get(), &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/// What is wrong with the form of a received message; kOk if nothing.
+/// Checks the version and the size of a received message. kOk if both are right.
 shm::Reply check_form(const shm::Request& request, std::size_t size) {
   const bool has_version = size >= sizeof(request.version);
   if (has_version && request.version != shm::kWireVersion) {
     return refusal(shm::ReplyStatus::kWrongVersion,
-                   "library and controller are of different builds: wire version " +
+                   "library and controller are of different builds: wire versions " +
                        std::to_string(request.version) + " and " +
                        std::to_string(shm::kWireVersion));
   }
@@ -58,7 +58,7 @@ Server::Server(int listener, RequestHandler& handler, Tally& tally)
     : listener_(listener), handler_(handler), tally_(tally), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.ptr = nullptr;  // stands for the listener
+  event.data.ptr = nullptr;  // the listener
   if (!epoll_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_, &event) != 0) {
     throw std::runtime_error(std::string("cannot watch the socket: ") + std::strerror(errno));
   }
@@ -89,7 +89,7 @@ void Server::accept_all() {
       continue;
     } else {
       if (errno != EAGAIN) {
-        // Out of descriptors or memory: not again before the next heartbeat, or the loop spins.
+        // Out of descriptors or memory. Wait for the next heartbeat, otherwise the loop spins.
         spdlog::warn("cannot accept a connection: {}", std::strerror(errno));
         listen_for_connections(false);
       }
@@ -112,7 +112,7 @@ void Server::accept_one(base::Fd fd) {
   }
   if (connections_.size() >= kMaxConnections && !make_room()) return;
   connection.process =
-      std::make_shared<const Process>(Process::peer_of(connection.fd.get(), peer.pid));
+      std::make_shared<const ClientProcess>(ClientProcess::peer_of(connection.fd.get(), peer.pid));
   connection.since_ns = base::monotonic_ns();
   connections_.push_back(std::move(connection));
   epoll_event event{};
@@ -135,7 +135,7 @@ bool Server::make_room() {
 
 void Server::read_from(Connection& connection) {
   shm::Request request;
-  // MSG_TRUNC: the true size of the message, also where it is longer than a request.
+  // MSG_TRUNC returns the true size of a message that is longer than a request.
   const ssize_t size = recv(connection.fd.get(), &request, sizeof(request), MSG_TRUNC);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size <= 0) {
@@ -157,7 +157,7 @@ void Server::read_from(Connection& connection) {
 
 void Server::close_connection(Connection& connection) {
   handler_.hung_up(connection);
-  // Closing takes it out of the epoll set, since no other descriptor leads to the same socket.
+  // Closing the only descriptor of the socket also removes it from the epoll set.
   connections_.remove_if([&](const Connection& c) { return &c == &connection; });
 }
 

@@ -13,13 +13,13 @@ namespace sluice::controller {
 /// One connection of a process of this user.
 struct Connection {
   base::Fd fd;
-  std::shared_ptr<const Process> process;
+  std::shared_ptr<const ClientProcess> process;
   std::uint64_t since_ns = 0;
-  bool greeted = false;     ///< It has sent a request of the right form.
-  std::uint64_t slots = 0;  ///< Bit per slot that was attached over it.
+  bool greeted = false;     ///< The peer has sent a well-formed request.
+  std::uint64_t slots = 0;  ///< One bit per slot that was attached over this connection.
 };
 
-/// What happens on connections is decided elsewhere.
+/// Decides on the requests that the server receives.
 class RequestHandler {
  public:
   virtual ~RequestHandler() = default;
@@ -27,9 +27,9 @@ class RequestHandler {
   virtual void hung_up(const Connection& gone) = 0;
 };
 
-/// The connections of the session's socket. Nothing here waits for a peer: one that does not read
-/// its reply loses its connection, one that never asks is dropped, and of too many the oldest
-/// without a slot goes.
+/// The connections of the session's socket. The server never waits for a peer. It drops the
+/// connection of a peer that never sends a request. Of too many connections it drops the oldest one
+/// without a slot.
 class Server {
  public:
   /// `listener` is a listening socket that outlives this object.
@@ -38,13 +38,13 @@ class Server {
   /// Becomes readable when serve() has something to do.
   [[nodiscard]] int fd() const noexcept { return epoll_.get(); }
 
-  /// Accepts, reads and answers what is there, at most one request per connection.
+  /// Accepts connections and answers requests, at most one per connection. Never blocks.
   void serve();
 
-  /// On every heartbeat: drops connections that never asked.
+  /// On every heartbeat: drops connections that never sent a request.
   void drop_silent(std::uint64_t now_ns);
 
-  /// Whether somebody has connected and not asked yet.
+  /// Whether a connection has not sent its first request yet.
   [[nodiscard]] bool expects_request() const noexcept;
 
  private:
@@ -59,11 +59,11 @@ class Server {
   RequestHandler& handler_;
   Tally& tally_;
   base::Fd epoll_;
-  std::list<Connection> connections_;  // oldest first; addresses are epoll's keys
+  std::list<Connection> connections_;  // oldest first; epoll refers to their addresses
   bool accepting_ = true;
 };
 
-/// A reply that refuses, with one line for people.
+/// A reply that refuses a request, with one line for the user.
 shm::Reply refusal(shm::ReplyStatus status, std::string_view text);
 
 }  // namespace sluice::controller
