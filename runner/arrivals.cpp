@@ -5,8 +5,8 @@
 namespace sluice::runner {
 namespace {
 
-/// Uniform in [0, 1). std::uniform_real_distribution differs between standard libraries, and the
-/// same seed is to give the same arrivals everywhere.
+/// Uniform in [0, 1). Not std::uniform_real_distribution, which differs between standard libraries:
+/// one seed must give the same arrivals everywhere.
 double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11U) * 0x1p-53; }
 
 }  // namespace

@@ -7,16 +7,16 @@
 
 namespace sluice::runner {
 
-/// When the jobs of one model are due, in ns of the GPU's time after the start of the run.
+/// The arrival times of one model's jobs, in ns of GPU time after the start of the run.
 class Arrivals {
  public:
   Arrivals(const Arrival& arrival, double sleep_s);
 
-  /// Whether jobs come on a schedule that does not wait for them.
+  /// Whether jobs arrive on a schedule that does not wait for earlier jobs.
   [[nodiscard]] bool open_loop() const { return arrival_.kind != Arrival::Kind::kClosed; }
 
-  /// When the next job is due: on the schedule, or `sleep_time` after `now_ns` in a closed loop
-  /// (the first one at once).
+  /// The time at which the next job is due. In a closed loop that is `sleep_time` after `now_ns`,
+  /// and the first job is due at once.
   [[nodiscard]] std::uint64_t next_ns(std::uint64_t now_ns);
 
  private:

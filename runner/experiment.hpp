@@ -11,18 +11,18 @@
 
 namespace sluice::runner {
 
-/// Whether and how the hook works in a model's process.
+/// Whether the interposer is in a model's process, and its policy.
 struct Control {
-  bool hooked = false;  ///< False: nothing of ours is loaded into the process.
+  bool hooked = false;  ///< False: the process runs without the interposer.
   shm::Policy policy;   ///< kNone unless hooked.
 };
 
 /// When a model's jobs start.
 struct Arrival {
   enum class Kind : std::uint8_t {
-    kClosed,    ///< sleep_time after the end of the job before.
-    kPeriodic,  ///< On a schedule that does not wait for the jobs.
-    kPoisson,   ///< The same, with exponentially distributed distances.
+    kClosed,    ///< sleep_time after the end of the previous job.
+    kPeriodic,  ///< On a schedule that does not wait for earlier jobs.
+    kPoisson,   ///< The same, with exponentially distributed intervals.
   };
   Kind kind = Kind::kClosed;
   double period_ms = 0;    ///< kPeriodic.
@@ -31,18 +31,18 @@ struct Arrival {
   std::uint64_t seed = 1;  ///< The same seed gives the same arrivals.
 };
 
-/// One entry of "models". Times are those of the GPU, which on a simulated one pass more slowly.
+/// One entry of "models". Times are GPU times, which pass more slowly on a simulated GPU.
 struct Model : engine::ModelSpec {
   double sleep_s = 0;
-  double announce_ms = 0;  ///< The input of a job is being prepared so long: the job is announced.
+  double announce_ms = 0;  ///< Time to prepare a job's input; the job is announced before.
   std::string output_file_path = "./logs";
   std::string output_file_name;
   int priority = 0;
   Control control;
   Arrival arrival;
-  nlohmann::json source;  ///< The entry as it stands in the file.
+  nlohmann::json source;  ///< The entry of the file.
 
-  /// The name in models_pid.json: the model's, with `_HEIGHT` where the input is resized.
+  /// The name in models_pid.json: the model's name, and `_HEIGHT` if the input is resized.
   [[nodiscard]] std::string display_name() const;
   /// `output_file_path/output_file_name` + suffix, for instance ".log".
   [[nodiscard]] std::string output_file(const std::string& suffix) const;
@@ -54,7 +54,7 @@ struct Experiment {
   std::vector<Model> models;
   std::optional<double> exp_dur_s;
   int device_id = 0;
-  bool mps = false;  ///< The workers share the GPU at the same time, by NVIDIA MPS.
+  bool mps = false;  ///< The workers run on the GPU at the same time, under NVIDIA MPS.
   nlohmann::json source;
 };
 

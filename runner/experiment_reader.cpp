@@ -26,7 +26,7 @@ shm::Policy read_policy(const base::JsonNode& node) {
   node.refuse(std::string(shm::kPolicyForms) + shm::policy_hint(text, '"'));
 }
 
-/// N of "queue_limit"; an error at `control` where the policy needs it and it is missing.
+/// N of "queue_limit", if it is given.
 std::optional<std::uint32_t> read_limit(const std::optional<base::JsonNode>& limits,
                                         const char* key) {
   if (!limits) return std::nullopt;
@@ -40,8 +40,8 @@ bool read_bool(const base::JsonNode& node, const char* key, bool otherwise) {
   return found ? found->as_bool() : otherwise;
 }
 
-/// The published booleans and our own policy string, made one policy. Everything is checked, also
-/// what the result does not depend on.
+/// The policy that the published booleans and the policy string ask for. Keys that do not change
+/// the result are checked too.
 Control read_control(const base::JsonNode& node) {
   node.expect_object({"control", "controlsync", "controlEvent", "queue_limit", "policy"});
   const bool hooked = read_bool(node, "control", true);
@@ -56,13 +56,13 @@ Control read_control(const base::JsonNode& node) {
     node.complain("controlEvent is true, but queue_limit.event_group is missing");
   }
   const auto named = node.find("policy");
-  shm::Policy policy{shm::PolicyKind::kGate, 0};
+  shm::Policy policy{shm::PolicyKind::kGate};
   if (named) {
     policy = read_policy(*named);
   } else if (event) {
-    policy = {shm::PolicyKind::kEvent, *event_limit};
+    policy = {shm::PolicyKind::kEvent, shm::Spacing::launches(*event_limit)};
   } else if (sync) {
-    policy = {shm::PolicyKind::kSync, *sync_limit};
+    policy = {shm::PolicyKind::kSync, shm::Spacing::launches(*sync_limit)};
   }
   if (!hooked) return {};
   return {true, policy};
@@ -76,7 +76,7 @@ Arrival read_arrival(const base::JsonNode& node, double sleep_s) {
   const auto refuse_keys = [&](std::initializer_list<const char*> keys) {
     for (const char* key : keys) {
       const auto found = node.find(key);
-      if (found) found->complain(fmt::format("has no meaning for arrivals of kind \"{}\"", name));
+      if (found) found->complain(fmt::format("does not apply to arrivals of kind \"{}\"", name));
     }
   };
   if (const auto seed = node.find("seed")) {
@@ -99,7 +99,7 @@ Arrival read_arrival(const base::JsonNode& node, double sleep_s) {
     kind.refuse("closed, periodic or poisson");
   }
   if (sleep_s > 0) {
-    node.complain("sleep_time and arrivals on a schedule exclude each other: set sleep_time to 0");
+    node.complain("sleep_time cannot be used with arrivals on a schedule: set sleep_time to 0");
   }
   return arrival;
 }
@@ -130,14 +130,14 @@ void read_host_gap(const base::JsonNode& node, Model& model) {
     model.host_gap_from_recording = name == "recording";
   }
   if (model.host_gap_from_recording && pause) {
-    pause->complain("host_gap \"recording\" and host_gap_us exclude each other");
+    pause->complain("host_gap \"recording\" and host_gap_us cannot be used together");
   }
   if (model.cuda_graph && (model.host_gap_from_recording || model.host_gap_us > 0)) {
-    node.complain("a CUDA graph is one launch: it has no host gap between its kernels");
+    node.complain("a CUDA graph is one launch, so there is no host gap between its kernels");
   }
 }
 
-/// Texts and numbers that stand alone in the entry.
+/// Keys that do not depend on other keys.
 void read_plain_keys(const base::JsonNode& node, Model& model) {
   const auto text = [&](const char* key, std::string& into) {
     if (const auto found = node.find(key)) into = found->as_text();

@@ -6,8 +6,8 @@
 
 namespace sluice::runner {
 
-/// Reads an experiment file and checks all that can be checked without a GPU: syntax, keys, types,
-/// ranges, which backend and recording each model has, and that no two models share a log. Throws
+/// Reads an experiment file and does every check that needs no GPU: syntax, keys, types, ranges,
+/// the backend and recording of each model, and that no two models share a log. Throws
 /// base::UsageError.
 [[nodiscard]] Experiment read_experiment(const std::string& file, const Backends& backends);
 

@@ -7,19 +7,20 @@
 
 namespace sluice::runner {
 
-/// One finished job. Realtime stamps are CLOCK_REALTIME ns and always real; jct_ms is in the time
-/// of the GPU.
+/// One finished job. The time stamps are CLOCK_REALTIME in ns, also on a simulated GPU. jct_ms is
+/// GPU time.
 struct JobRecord {
   std::uint64_t start_realtime_ns = 0;
   std::uint64_t end_realtime_ns = 0;
   double jct_ms = 0;
 };
 
-/// The published log of a model: header lines, then lines per job, each followed by an empty one.
+/// The published log of a model: header lines, then lines for each job, each followed by an empty
+/// line.
 class JobLog {
  public:
   JobLog(const std::string& path, int priority, const std::vector<std::string>& header);
-  /// CLOCK_REALTIME ns; the line holds us.
+  /// CLOCK_REALTIME in ns; the log has microseconds.
   void group_start(std::uint64_t realtime_ns);
   void group_end(std::uint64_t realtime_ns);
   void job(const JobRecord& record);

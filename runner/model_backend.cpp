@@ -42,11 +42,11 @@ void choose_recording(const base::JsonNode& node, const fs::path& store, const s
   refuse_name(node.member("model_name"), name, store, hint);
 }
 
-/// What a model from the store cannot be asked for.
+/// Refuses the keys that only a recording can have.
 void refuse_replay_keys(const base::JsonNode& node) {
   for (const char* key : {"recording", "host_gap", "host_gap_us"}) {
     if (const auto found = node.find(key))
-      found->complain("is for \"backend\": \"recording\" only");
+      found->complain("is only for \"backend\": \"recording\"");
   }
 }
 
@@ -67,8 +67,7 @@ void choose_backend(const base::JsonNode& node, const Backends& backends, Model&
     if (model.backend != "recording" && !backends.torch) {
       backend->complain(
           fmt::format("model \"{}\" needs the LibTorch worker, which is not part of this build "
-                      "(./x torch, then "
-                      "build again); only \"recording\" is",
+                      "(./x torch, then build again); only \"recording\" is",
                       model.model_name));
     }
   } else if (!node.find("recording")) {

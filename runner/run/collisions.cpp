@@ -5,7 +5,7 @@
 namespace sluice::runner {
 namespace {
 
-/// Sorted, and with those that overlap made one, so that both ends are in order.
+/// Sorts the spans and merges overlapping ones, so that the starts and the ends are both in order.
 std::vector<JobSpan> merged(std::vector<JobSpan> spans) {
   std::sort(spans.begin(), spans.end(),
             [](const JobSpan& a, const JobSpan& b) { return a.start_ns < b.start_ns; });

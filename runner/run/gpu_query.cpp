@@ -12,8 +12,8 @@
 namespace sluice::runner {
 namespace {
 
-/// The simulated GPU tells its scale in its name, "... (scale 10)": a session that already runs may
-/// have another than our own environment says.
+/// The name of the simulated GPU has its scale: "... (scale 10)". The scale in our environment may
+/// be another one if the session was already running.
 double scale_in_name(const std::string& name) {
   constexpr double kDefaultScale = 10;
   const std::string mark = "(scale ";
@@ -39,8 +39,7 @@ Gpus parse_gpus(const std::string& json) {
     if (gpus.simulated) gpus.time_scale = scale_in_name(gpus.names.front());
     return gpus;
   } catch (const nlohmann::json::exception& error) {
-    throw base::RunError(std::string("the answer of sluice gpus is not understood: ") +
-                         error.what());
+    throw base::RunError(std::string("cannot parse the output of sluice gpus: ") + error.what());
   }
 }
 
@@ -68,7 +67,7 @@ std::string describe_gpu(const Gpus& gpus, int device) {
   const std::string& name = gpus.names.at(static_cast<std::size_t>(device));
   if (!gpus.simulated) return fmt::format("GPU {}: {} (real)", device, name);
   return fmt::format(
-      "GPU {}: {}: SIMULATED; its time passes {:g} times slower, and figures are in its time",
+      "GPU {}: {}: SIMULATED; its time passes {:g} times slower, and the figures are in GPU time",
       device, name, gpus.time_scale);
 }
 

@@ -11,7 +11,7 @@
 namespace sluice::runner {
 namespace {
 
-/// Whole lines of a file after its header.
+/// The complete lines of a file after its header.
 std::vector<std::string> rows(const std::string& file) {
   std::ifstream in(file);
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};

@@ -7,22 +7,22 @@
 
 namespace sluice::runner {
 
-/// What a model's CSV logs say of its run. The warm-up is left out.
+/// The jobs in a model's CSV logs, without the warm-up.
 struct JobTable {
   std::vector<double> jct_ms;
-  std::vector<JobSpan> spans;  ///< Of the same jobs.
+  std::vector<JobSpan> spans;  ///< The spans of the same jobs.
   /// From the start of the first job to the end of the last one, real time.
   double span_s = 0;
-  std::uint64_t late = 0;     ///< Jobs that started over 0.1 ms after they were due.
+  std::uint64_t late = 0;     ///< Jobs that started more than 0.1 ms after they were due.
   double mean_queued_ms = 0;  ///< Over all jobs; 0 in a closed loop.
 };
 
-/// Reads `csv_file`, and `arrivals_file` where there is one. A missing file, or one that ends in
-/// the middle of a line (its writer was killed), counts as far as it goes.
+/// Reads `csv_file`, and `arrivals_file` if it is not empty. A missing file has no jobs. An
+/// incomplete last line, which a killed writer may leave, is ignored.
 [[nodiscard]] JobTable read_job_table(const std::string& csv_file,
                                       const std::string& arrivals_file);
 
-/// Counts the jobs in a CSV log that grows.
+/// Counts the jobs in a growing CSV log.
 class JobCounter {
  public:
   explicit JobCounter(std::string csv_file) : csv_file_(std::move(csv_file)) {}

@@ -34,8 +34,7 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
-/// Everything that is wrong with the experiment on this machine is found here. Throws
-/// base::UsageError.
+/// Reads the experiment and its recordings, and checks them. Throws base::UsageError.
 Experiment load_experiment(const RunOptions& options, const base::Install& install) {
   Experiment experiment = read_experiment(options.experiment_file, available_backends(install));
   apply_options(options, experiment);
@@ -54,7 +53,7 @@ void check_device(const RunOptions& options, const Experiment& experiment, const
                                      experiment.device_id,
                                      count == 1 ? "0" : fmt::format("0 to {}", count - 1), count,
                                      gpus.simulated ? "simulated" : "real", count == 1 ? "" : "s",
-                                     options.device ? "" : "; --device N takes another"));
+                                     options.device ? "" : "; --device N uses another one"));
 }
 
 void write_models_pid(const RunContext& context, const Supervisor& supervisor) {
@@ -68,7 +67,7 @@ void write_models_pid(const RunContext& context, const Supervisor& supervisor) {
   if (!context.pid_file.empty()) base::LineFile(context.pid_file).write(text);
 }
 
-/// Whether any worker has the hook: only those are gated, counted and traced.
+/// Whether any worker has the interposer. Only those workers are gated, counted and traced.
 bool any_hooked(const RunContext& context) {
   const auto& models = context.experiment.models;
   return std::any_of(models.begin(), models.end(), [&](const Model& model) {
@@ -76,7 +75,7 @@ bool any_hooked(const RunContext& context) {
   });
 }
 
-/// While the workers still live: what the hooks did in each of them.
+/// Prints and saves the status of the session. Call it while the workers live.
 void print_status(const RunContext& context) {
   if (!any_hooked(context)) return;
   const std::string program = context.install.program("sluice-status");
@@ -115,7 +114,7 @@ void report(const RunResult& result, const RunContext& context) {
   print("logs and results: " + folder + "\n");
   if (context.trace.empty()) return;
   if (!any_hooked(context)) {
-    print("no trace: no model of this run has the hook (control false, or on the CPU)\n");
+    print("no trace: no model of this run has the interposer (control false, or on the CPU)\n");
   } else {
     print(fmt::format("trace: sluice report {0}, or sluice trace {0} -o run.json\n", folder));
   }
@@ -129,7 +128,7 @@ int exit_code_of(const Supervisor& supervisor) {
   return died ? base::kExitFailed : base::kExitFine;
 }
 
-/// From the start of the workers to their end. Returns the exit code.
+/// Starts the workers, runs them, and kills them. Returns the exit code.
 int execute(const RunContext& context) {
   const Experiment& experiment = context.experiment;
   Supervisor supervisor(context);
@@ -143,8 +142,7 @@ int execute(const RunContext& context) {
         return context.gpus.simulated && !runs_on_cpu(model, context.gpus);
       });
   if (simulated) {
-    print(
-        fmt::format(", {:g} s of the GPU's time", *experiment.exp_dur_s / context.gpus.time_scale));
+    print(fmt::format(", {:g} s of GPU time", *experiment.exp_dur_s / context.gpus.time_scale));
   }
   print("\n");
   const Supervisor::Stop stop = supervisor.run(*experiment.exp_dur_s);
@@ -157,13 +155,13 @@ int execute(const RunContext& context) {
 void leave_session(const std::string& session) {
   constexpr double kLimitS = 5;
   for (const std::string& path : wait_for_session_end(session, kLimitS)) {
-    std::fprintf(stderr, "sluice run: still there %g s after the last worker: %s\n", kLimitS,
+    std::fprintf(stderr, "sluice run: still exists %g s after the last worker: %s\n", kLimitS,
                  path.c_str());
   }
 }
 
-/// The session of the run: the one asked for, else the default one if somebody runs a controller
-/// for it, else the run's own.
+/// The session of the run: the requested one, else the default session if it has a controller, else
+/// `own`.
 std::string choose_session(const RunOptions& options, const std::string& own) {
   if (!options.session.empty()) return options.session;
   const std::string common(base::kDefaultSession);
@@ -180,15 +178,15 @@ int run(int argc, char** argv) {
   const std::string session = choose_session(options, own_session);
   const OutputFolders folders(experiment);
   const std::string trace = prepare_trace(experiment, options.trace);
-  // For the simulated GPU, which alone knows what ran when, and is started by its first client.
+  // For the simulated GPU, which inherits our environment from its first client.
   if (!trace.empty()) setenv("SLUICE_SIM_LOG", (fs::path(trace) / kGpuLog).c_str(), 1);
   const Gpus gpus = query_gpus(install, options.gpu, session);
   check_device(options, experiment, gpus);
   check_torch_models(options, experiment, install, gpus);
   if (experiment.mps && gpus.simulated) {
     throw base::UsageError(experiment.file +
-                           ": /mps: MPS is NVIDIA's, and there is no real GPU here (" +
-                           gpus.why_simulated + "); remove the key or set false");
+                           ": /mps: MPS needs a real GPU, and there is none here (" +
+                           gpus.why_simulated + "); remove the key or set it to false");
   }
   const std::string mps_control = experiment.mps ? find_mps_control() : "";
   if (remove_former_run(experiment)) {

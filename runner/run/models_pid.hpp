@@ -7,7 +7,7 @@
 
 namespace sluice::runner {
 
-/// In the run's folder. --pid-file names another place, for parsers that look elsewhere.
+/// The file in the run's folder. --pid-file names a second one, for parsers that look elsewhere.
 inline constexpr const char* kModelsPidFile = "models_pid.json";
 
 /// The published text: a list of [name, pid], indent 4.

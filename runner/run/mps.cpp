@@ -28,7 +28,7 @@ constexpr auto kLimit = 10s;
 constexpr const char* kProgram = "nvidia-cuda-mps-control";
 constexpr const char* kFolder = "mps-";
 
-/// Whether `condition` comes true within the limit.
+/// Whether `condition` becomes true within the limit.
 template <class Condition>
 bool eventually(Condition condition) {
   const auto deadline = std::chrono::steady_clock::now() + kLimit;
@@ -39,8 +39,8 @@ bool eventually(Condition condition) {
   return true;
 }
 
-/// Runs that were killed leave their pipes behind.
-void remove_pipes_of_the_dead() {
+/// Removes the pipes that killed runs have left.
+void remove_stale_pipes() {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(base::runtime_dir(), ignored)) {
     const std::string name = entry.path().filename();
@@ -72,8 +72,8 @@ std::string find_mps_control() {
     const fs::path program = fs::path(folder) / kProgram;
     if (access(program.c_str(), X_OK) == 0) return program;
   }
-  throw base::UsageError(std::string("no MPS: ") + kProgram +
-                         ", which comes with the NVIDIA driver, is in no folder of PATH");
+  throw base::UsageError(std::string("MPS is not available: ") + kProgram +
+                         ", a part of the NVIDIA driver, is not in PATH");
 }
 
 MpsDaemon::MpsDaemon(const std::string& program, const std::string& log_folder)
@@ -81,7 +81,7 @@ MpsDaemon::MpsDaemon(const std::string& program, const std::string& log_folder)
       log_folder_(fs::absolute(log_folder)) {
   {
     const base::Fd lock = base::lock_runtime_dir();
-    remove_pipes_of_the_dead();
+    remove_stale_pipes();
     fs::create_directory(pipes_);
   }
   fs::create_directories(log_folder_);
@@ -93,7 +93,7 @@ MpsDaemon::MpsDaemon(const std::string& program, const std::string& log_folder)
   options.environment = environment(false);
   options.stdout_fd = output.get();
   options.stderr_fd = output.get();
-  // SIGTERM ends its server too, SIGKILL of it does not always.
+  // SIGTERM also ends the server of the daemon. SIGKILL does not always.
   options.signal_when_we_die = SIGTERM;
   options.own_group = true;
   pid_ = base::start_child(options);
@@ -117,7 +117,7 @@ void MpsDaemon::wait_until_ready() {
   if (ready && !ended) return;
   const std::string said = last_line(log_folder_ + "/control.out");
   throw base::RunError(std::string("the MPS daemon ") +
-                       (ended ? "ended at once" : "takes no clients after 10 s") +
+                       (ended ? "ended at once" : "does not accept clients after 10 s") +
                        (said.empty() ? "" : ": " + said));
 }
 
@@ -126,7 +126,7 @@ void MpsDaemon::stop() noexcept {
     ::kill(pid_, SIGTERM);
     const auto gone = [this] { return waitpid(pid_, nullptr, WNOHANG) != 0; };
     if (!eventually(gone)) {
-      ::kill(-pid_, SIGKILL);  // with its server: they are one process group
+      ::kill(-pid_, SIGKILL);  // also its server, which is in the same process group
       eventually(gone);
     }
     pid_ = -1;

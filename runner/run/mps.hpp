@@ -6,20 +6,20 @@
 
 namespace sluice::runner {
 
-/// A private NVIDIA MPS daemon: its clients share the GPU at the same time instead of in turns. It
-/// has pipes of its own, so that no other MPS of the machine is met, and ends with this object, or
-/// with this process however that ends.
+/// A private NVIDIA MPS daemon: its clients run on the GPU at the same time instead of in turns. It
+/// has its own pipes, so it does not meet another MPS daemon of the machine. It ends with this
+/// object or this process, even after a SIGKILL.
 class MpsDaemon {
  public:
-  /// Starts it, with its log in `log_folder`, and waits until it takes clients. `program` is
-  /// nvidia-cuda-mps-control. Throws base::RunError with its last line.
+  /// Starts the daemon with its logs in `log_folder`, and waits until it accepts clients. `program`
+  /// is the path of nvidia-cuda-mps-control. Throws base::RunError with the daemon's last line.
   MpsDaemon(const std::string& program, const std::string& log_folder);
-  /// Ends it and its server, within 10 s. Its clients should have ended before.
+  /// Ends the daemon and its server within 10 s. The clients should have ended before.
   ~MpsDaemon();
   MpsDaemon(const MpsDaemon&) = delete;
   MpsDaemon& operator=(const MpsDaemon&) = delete;
 
-  /// What a client needs in its environment. MPS knows two priorities: normal and below.
+  /// The environment variables of a client. MPS has two priorities: normal and below normal.
   [[nodiscard]] std::vector<std::string> environment(bool below_normal) const;
 
  private:
@@ -31,7 +31,7 @@ class MpsDaemon {
   pid_t pid_ = -1;
 };
 
-/// The path of nvidia-cuda-mps-control. Throws base::UsageError where there is none.
+/// The path of nvidia-cuda-mps-control. Throws base::UsageError if it is not in PATH.
 [[nodiscard]] std::string find_mps_control();
 
 }  // namespace sluice::runner

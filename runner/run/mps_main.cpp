@@ -15,7 +15,7 @@
 namespace sluice::runner {
 namespace {
 
-/// Until standard input ends or a signal comes. Input is read and thrown away.
+/// Waits until standard input ends or a signal arrives. Ignores the input.
 void wait_for_end(const base::SignalFd& signals) {
   std::array<pollfd, 2> sources{pollfd{signals.fd(), POLLIN, 0}, pollfd{STDIN_FILENO, POLLIN, 0}};
   std::array<char, 256> ignored{};

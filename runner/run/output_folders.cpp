@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLockFile = "run.lock";
 constexpr const char* kResolvedFile = "experiment.resolved.json";
-/// Of the run as a whole. `sluice report` makes its page of them.
+/// Files of the whole run. `sluice report` reads them.
 constexpr std::array kRunFiles{"results.json", "results.csv", "status.json",
                                kModelsPidFile, kResolvedFile, "report.html"};
 constexpr std::array kModelFiles{".log", ".csv", ".arrivals.csv", ".digest", ".out"};
@@ -34,26 +34,26 @@ bool still_named(int fd, const std::string& path) {
          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
-/// The lock on a folder; empty where its file system has no such locks. Throws base::UsageError if
-/// another run has it.
+/// Locks a folder. Returns an empty Fd if the file system has no such locks. Throws
+/// base::UsageError if another run has the lock.
 base::Fd lock(const std::string& path, const std::string& folder) {
   for (;;) {
     base::Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (!file) return {};  // where nothing can be written, prove_writable() says so
+    if (!file) return {};  // prove_writable() reports a folder that is not writable
     if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return {};
       std::string pid;
       std::getline(std::ifstream(path), pid);
       throw base::UsageError(
-          fmt::format("{} is in use by another `sluice run`{}; name a folder of its own with --out",
+          fmt::format("{} is in use by another `sluice run`{}; choose another folder with --out",
                       folder, pid.empty() ? "" : ", pid " + pid));
     }
-    // The run before may have removed the file between our opening and locking it.
+    // The previous run may have removed the file after we opened it.
     if (!still_named(file.get(), path)) continue;
     const std::string pid = std::to_string(getpid()) + "\n";
     const bool noted = ftruncate(file.get(), 0) == 0 && write(file.get(), pid.data(), pid.size()) ==
                                                             static_cast<ssize_t>(pid.size());
-    static_cast<void>(noted);  // the pid is for people: the lock holds without it
+    static_cast<void>(noted);  // the pid is only for the error message
     return file;
   }
 }
@@ -95,7 +95,7 @@ OutputFolders::OutputFolders(const Experiment& experiment) {
 }
 
 OutputFolders::~OutputFolders() {
-  // The name first: from then on the next run makes a lock of its own.
+  // The name goes first: after that the next run creates its own lock file.
   for (const auto& [path, file] : locks_) {
     if (file) unlink(path.c_str());
   }

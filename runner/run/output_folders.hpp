@@ -7,11 +7,12 @@
 
 namespace sluice::runner {
 
-/// The folders that a run writes to, its own until this object ends: a second run that wants one of
-/// them is refused. The kernel lets go of them when this process dies.
+/// Locks on the folders that a run writes to. While this object lives, another run that needs one
+/// of them is refused. The kernel releases the locks when this process dies.
 class OutputFolders {
  public:
-  /// Makes the folders and locks them. Throws base::UsageError if one cannot be made, or is in use.
+  /// Creates and locks the folders. Throws base::UsageError if a folder cannot be created or is in
+  /// use.
   explicit OutputFolders(const Experiment& experiment);
   ~OutputFolders();
   OutputFolders(const OutputFolders&) = delete;

@@ -7,7 +7,7 @@
 
 namespace sluice::runner {
 
-/// On stderr: one line that is rewritten on a terminal, else a line every few seconds.
+/// Progress on stderr: one line that is rewritten on a terminal, else a line every 5 s.
 class ProgressLine {
  public:
   ProgressLine();
@@ -15,10 +15,10 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// Whether it is time to show another one. Ask as often as you like.
+  /// Whether it is time to show the next line. Cheap.
   [[nodiscard]] bool due(double elapsed_s) const { return elapsed_s >= next_s_; }
   void show(double elapsed_s, const std::string& text);
-  /// Takes the line away, before something else is printed.
+  /// Removes the line before something else is printed.
   void clear();
 
  private:
@@ -27,14 +27,14 @@ class ProgressLine {
   double next_s_;
 };
 
-/// Tells how far a run is.
+/// Shows the elapsed time of a run and the jobs of each model.
 class Progress {
  public:
-  /// names and csv_files: of the models, in order.
+  /// names, csv_files: one per model, in the same order.
   Progress(double duration_s, const std::vector<std::string>& names,
            const std::vector<std::string>& csv_files);
 
-  /// Call it as often as you like.
+  /// Shows a line if one is due. Cheap.
   void update(double elapsed_s);
   void clear() { line_.clear(); }
 

@@ -16,7 +16,7 @@ std::string number(double value, int digits) {
   return std::isnan(value) ? "-" : fmt::format("{:.{}f}", value, digits);
 }
 
-/// JSON has no NaN; null says that there was nothing to measure.
+/// JSON has no NaN; null means that there was nothing to measure.
 nlohmann::ordered_json number_json(double value) {
   if (std::isnan(value)) return nullptr;
   return value;
@@ -27,7 +27,8 @@ std::string columns(const JobFigures& jobs) {
                      number(jobs.p50_ms, 3), number(jobs.p99_ms, 3));
 }
 
-/// Indented under the model's own row, right up to the column of jobs.
+/// A row for a part of the model's jobs, indented, with the numbers in the columns of the model's
+/// row.
 std::string part_row(const char* part, const JobFigures& jobs, std::size_t width) {
   constexpr std::size_t kPriorityAndPolicy = 18;
   return fmt::format("{:<{}} {}\n", fmt::format("  {}", part), width + kPriorityAndPolicy,
@@ -52,7 +53,7 @@ std::string table_row(const ModelResult& model, std::size_t width) {
   return row;
 }
 
-/// What the figures do not say by themselves.
+/// Lines below the table that explain its figures.
 std::string remarks(const RunResult& result) {
   std::string text;
   if (result.stopped_by != "time") {
@@ -64,7 +65,7 @@ std::string remarks(const RunResult& result) {
     if (model.all.jobs == 0 && model.died.empty()) none += (none.empty() ? "" : ", ") + model.log;
   }
   if (!none.empty()) {
-    text += fmt::format("no job of {} ended in {:.3g} s: give it longer (--duration)\n", none,
+    text += fmt::format("no job of {} ended in {:.3g} s: run longer (--duration)\n", none,
                         result.duration_s);
   }
   const bool few = std::any_of(
@@ -72,7 +73,7 @@ std::string remarks(const RunResult& result) {
       [](const ModelResult& model) { return model.all.jobs > 0 && model.all.jobs < kFewJobs; });
   if (few) {
     text += fmt::format(
-        "fewer than {} jobs of a model: its p99 is little more than its slowest job (--duration)\n",
+        "a model has fewer than {} jobs, so its p99 is close to its slowest job (--duration)\n",
         kFewJobs);
   }
   const bool split = std::any_of(result.models.begin(), result.models.end(),
@@ -82,7 +83,7 @@ std::string remarks(const RunResult& result) {
       result.gpus.simulated && !std::all_of(result.models.begin(), result.models.end(),
                                             [](const ModelResult& model) { return model.on_cpu; });
   if (simulated) {
-    text += fmt::format("simulated: times are those of a simulated GPU, real time / {:g}\n",
+    text += fmt::format("simulated: all times are times of a simulated GPU, real time / {:g}\n",
                         result.gpus.time_scale);
   }
   return text;
@@ -93,7 +94,7 @@ JobFigures figures(const std::vector<double>& jct_ms) {
           base::percentile(jct_ms, 0.99)};
 }
 
-/// Null where the model has none of higher priority to collide with.
+/// Null if there is no model of higher priority.
 nlohmann::ordered_json part_json(const std::optional<JobFigures>& part) {
   if (!part) return nullptr;
   return {{"jobs", part->jobs},
@@ -102,7 +103,7 @@ nlohmann::ordered_json part_json(const std::optional<JobFigures>& part) {
           {"p99_ms", number_json(part->p99_ms)}};
 }
 
-/// Four columns, empty where there is no such part.
+/// Four columns, empty if there is no such part.
 std::string part_csv(const std::optional<JobFigures>& part) {
   if (!part) return ",,,";
   return fmt::format("{},{:.6f},{:.6f},{:.6f}", part->jobs, part->mean_ms, part->p50_ms,

@@ -13,7 +13,7 @@
 
 namespace sluice::runner {
 
-/// The figures of some jobs, in the time of the GPU. NaN where there was none.
+/// The figures of some jobs, in GPU time. NaN if there are no jobs.
 struct JobFigures {
   std::uint64_t jobs = 0;
   double mean_ms = 0;
@@ -27,20 +27,20 @@ struct ModelResult {
   std::string model;  ///< The name in models_pid.json.
   pid_t pid = 0;
   int priority = 0;
-  std::string policy;  ///< "unhooked" where nothing of ours is in the process.
+  std::string policy;  ///< "unhooked" if the process runs without the interposer.
   bool on_cpu = false;
   JobFigures all;
-  /// Where there are models of higher priority: the jobs that overlapped in time one of theirs, and
-  /// the others.
+  /// If there are models of higher priority: the jobs that overlapped one of theirs in time, and
+  /// the other jobs.
   std::optional<JobFigures> collided;
   std::optional<JobFigures> uncollided;
-  double throughput_per_s = 0;  ///< Jobs over the time from first start to last end.
+  double throughput_per_s = 0;  ///< Jobs per second from the first start to the last end.
   bool open_loop = false;
   std::uint64_t late_jobs = 0;
   double mean_queued_ms = 0;
-  std::string died;  ///< How it ended before its time; empty if it did not.
+  std::string died;  ///< How the worker ended early; empty if it did not.
   std::string log_file;
-  JobTable table;  ///< What the figures are made from.
+  JobTable table;  ///< The jobs behind the figures.
 };
 
 /// A run's figures.
@@ -49,8 +49,8 @@ struct RunResult {
   std::string session;
   Gpus gpus;
   int device = 0;
-  bool mps = false;        ///< Clients share the GPU at the same time; else in turns.
-  double duration_s = 0;   ///< Real time between release and kill.
+  bool mps = false;        ///< Clients run on the GPU at the same time; else in turns.
+  double duration_s = 0;   ///< Real time from the release of the workers to their end.
   std::string stopped_by;  ///< "time", "a signal" or "the end of all workers".
   std::vector<ModelResult> models;
 };

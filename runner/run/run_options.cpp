@@ -15,10 +15,10 @@ constexpr double kMaxDurationS = 1e6;
 
 std::string check_session(const std::string& name) {
   if (base::valid_session_name(name)) return {};
-  return "'" + name + "' is no session name: 1 to 32 of A-Z a-z 0-9 _ - and inner dots";
+  return "'" + name + "' cannot name a session: 1 to 32 of A-Z a-z 0-9 _ - and inner dots";
 }
 
-/// Not CLI11's envname: some versions of it pass over a variable whose value is not valid.
+/// Replaces CLI11's envname: some versions of CLI11 ignore a variable with an invalid value.
 void take_session_variable(RunOptions& options) {
   const char* name = std::getenv("SLUICE_SESSION");
   if (!options.session.empty() || name == nullptr || *name == '\0') return;
@@ -32,7 +32,9 @@ void add_options(CLI::App& app, RunOptions& options) {
                          ->type_name("EXPERIMENT.json");
   auto* named = app.add_option("-f,--file", options.experiment_file, "The same")->type_name("FILE");
   named->excludes(positional);
-  app.add_option("--gpu", options.gpu, "auto (real where there is one), real or sim")
+  app.add_option(
+         "--gpu", options.gpu,
+         "Which GPU: auto is the real GPU if a driver finds a device, else the\nsimulated one")
       ->capture_default_str()
       ->type_name("auto|real|sim")
       ->check(base::one_of({"auto", "real", "sim"}));
@@ -40,14 +42,14 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->type_name("N")
       ->check(base::whole_number(0, std::numeric_limits<int>::max()));
   app.add_option("--input", options.input,
-                 "Input of every job: a file, or synthetic; a replayed trace\n"
-                 "reads none")
+                 "Input of every job: a file, or synthetic; a replayed recording\n"
+                 "has no input")
       ->type_name("FILE");
   app.add_option("--out", options.out,
-                 "Folder for all logs and results; those of an earlier run there are replaced")
+                 "Folder for all logs and results; replaces those of an earlier run")
       ->type_name("DIR");
   app.add_option("--pid-file", options.pid_file,
-                 "Also write models_pid.json to FILE, for a parser that looks for it elsewhere")
+                 "Also write models_pid.json to FILE, for a parser that expects it there")
       ->type_name("FILE");
   app.add_option("--duration", options.duration_s, "Real seconds until the workers are killed")
       ->type_name("S")
@@ -63,11 +65,11 @@ void add_options(CLI::App& app, RunOptions& options) {
                "outputs to NAME.digest (takes time between jobs)");
   app.add_flag(
       "--trace", options.trace,
-      "Record every launch into the folder trace/ beside the logs, for `sluice report` and "
+      "Record every launch into the folder trace/ next to the logs, for `sluice report` and "
       "`sluice trace`");
   app.add_option("--session", options.session,
-                 "Session to take part in (default: the default one if its controller runs,\n"
-                 "else one for this run; also from SLUICE_SESSION)")
+                 "Session of the workers (default: the session `default` if its controller\n"
+                 "runs, else a new session; also from SLUICE_SESSION)")
       ->type_name("NAME")
       ->check(check_session);
 }
@@ -75,13 +77,13 @@ void add_options(CLI::App& app, RunOptions& options) {
 }  // namespace
 
 std::optional<int> parse_run_options(int argc, char** argv, RunOptions& options) {
-  CLI::App app("Run an experiment: its models as processes of their own, logs, results.",
-               "sluice run");
+  CLI::App app("Run an experiment: one process per model, logs, results.", "sluice run");
   add_options(app, options);
   app.footer(
-      "Options win over the file. Exit code 0: the run lasted its time with all workers alive; 1: "
-      "it\nfailed or a worker died; 2: wrong usage or configuration, nothing was started; 130, "
-      "143: ended\nby Ctrl-C or SIGTERM, what was logged is kept.\n\nExamples:\n"
+      "Options override the file. Exit code 0: the run lasted its full time with all workers "
+      "alive; "
+      "1: the\nrun failed or a worker died; 2: wrong usage or configuration, nothing was started; "
+      "130, 143: ended\nby Ctrl-C or SIGTERM, with all logs kept.\n\nExamples:\n"
       "  sluice run exp_configs/replay/input_device.json\n"
       "  sluice run exp.json --gpu sim --duration 10 --out results/today\n"
       "  sluice run exp.json --trace --out results/seen\n"

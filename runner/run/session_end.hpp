@@ -4,9 +4,9 @@
 
 namespace sluice::runner {
 
-/// Waits until nothing of a session is left: board, controller's socket, simulated GPU's socket.
-/// Its controller and GPU leave by themselves after their last client. Returns what is still there
-/// after `limit_s`.
+/// Waits until the files of a session are gone: its board, the controller's socket, and the
+/// simulated GPU's socket. The controller and the simulated GPU exit after their last client.
+/// Returns the files that remain after `limit_s`.
 [[nodiscard]] std::vector<std::string> wait_for_session_end(const std::string& session,
                                                             double limit_s);
 

@@ -23,14 +23,13 @@ double seconds_since(std::uint64_t start_ns) {
   return static_cast<double>(base::monotonic_ns() - start_ns) / 1e9;
 }
 
-/// The log's name, which tells the models of an experiment apart; cut to what a client may be
-/// called.
+/// The log's name, which is unique in an experiment; cut to the longest name of a client.
 std::string client_name_of(const Model& model) {
   return model.output_file_name.substr(0, shm::kNameSize - 1);
 }
 
-/// What becomes the worker: `sluice exec` prepares the process. Empty for a model on the CPU, in
-/// whose process there is nothing to prepare.
+/// The command that prepares the worker's process and becomes the worker: `sluice exec`. Empty for
+/// a model on the CPU, which needs no preparation.
 std::vector<std::string> exec_command(const RunContext& context, const Model& model) {
   if (runs_on_cpu(model, context.gpus)) return {};
   std::vector<std::string> args{context.install.program("sluice-exec"), "--session",
@@ -80,7 +79,7 @@ std::vector<std::string> worker_command(const RunContext& context, std::size_t i
 std::string describe_death(const WorkerProcess& worker) {
   std::string text = fmt::format("{} (pid {}) {}", worker.name(), worker.pid(), worker.end());
   const auto lines = worker.last_lines(kLastLines);
-  text += lines.empty() ? ", without a word" : "; its last lines:";
+  text += lines.empty() ? ", without output" : "; its last lines:";
   for (const std::string& line : lines) text += "\n    " + line;
   return text;
 }
@@ -90,7 +89,7 @@ std::string describe_death(const WorkerProcess& worker) {
 Supervisor::Supervisor(const RunContext& context)
     : context_(context), signals_{SIGINT, SIGTERM, SIGHUP, SIGCHLD} {
   const auto& models = context.experiment.models;
-  // A worker that moved while its sockets were open would lose them: no growing later.
+  // Growing the vector later would move workers whose sockets are in use.
   workers_.reserve(models.size());
   const int highest =
       std::max_element(models.begin(), models.end(), [](const Model& a, const Model& b) {
@@ -109,7 +108,7 @@ Supervisor::Supervisor(const RunContext& context)
 bool Supervisor::wait(int limit_ms) {
   std::vector<pollfd> sources{{signals_.fd(), POLLIN, 0}};
   for (const WorkerProcess& worker : workers_) {
-    // A socket whose other end is closed is always readable: only those still to speak.
+    // Only workers that are not ready: a socket whose other end is closed is always readable.
     if (!worker.ready() && !worker.ended()) sources.push_back({worker.barrier_fd(), POLLIN, 0});
   }
   poll(sources.data(), sources.size(), std::max(0, limit_ms));

@@ -12,7 +12,7 @@
 
 namespace sluice::runner {
 
-/// What a run needs to know beside the experiment.
+/// The experiment and the settings of a run.
 struct RunContext {
   const base::Install& install;
   const Experiment& experiment;
@@ -26,20 +26,20 @@ struct RunContext {
   const MpsDaemon* mps = nullptr;  ///< Null: time-sliced.
 };
 
-/// Starts the workers of an experiment, lets them begin together, and watches them. Workers that
-/// still live are killed with it.
+/// Starts the workers of an experiment, releases them together, and watches them. The destructor
+/// kills the workers that still run.
 class Supervisor {
  public:
   /// Starts all workers. Throws base::RunError.
   explicit Supervisor(const RunContext& context);
 
-  /// Waits until every worker has loaded and said so. False if a signal came first. Throws
-  /// base::RunError if one ended or took longer than `limit_s`, with its last lines.
+  /// Waits until every worker has loaded. Returns false if a signal arrived first. Throws
+  /// base::RunError if a worker ended or took longer than `limit_s`, with the worker's last lines.
   [[nodiscard]] bool load(double limit_s = 300);
 
   enum class Stop : std::uint8_t { kTime, kSignal, kAllDied };
-  /// Releases all workers and waits `duration_s` real seconds. A worker that ends by itself is
-  /// reported on stderr at once, and the others go on.
+  /// Releases all workers and waits `duration_s` real seconds. If a worker ends early, run()
+  /// reports that on stderr at once, and the other workers go on.
   [[nodiscard]] Stop run(double duration_s);
 
   /// Kills every worker and waits for their ends.
@@ -48,12 +48,13 @@ class Supervisor {
   [[nodiscard]] const std::vector<WorkerProcess>& workers() const { return workers_; }
   /// The signal that stopped load() or run(), or 0.
   [[nodiscard]] int signal() const { return signal_; }
-  /// Between release and now or the end of run(), real seconds.
+  /// Real seconds since the release; after run(), until its end.
   [[nodiscard]] double elapsed_s() const { return elapsed_s_; }
 
  private:
   void look_at_workers(Progress& progress);
-  /// Sleeps until something happens, at most `limit_ms`. True if we are to stop.
+  /// Sleeps until a worker or a signal needs attention, at most `limit_ms`. True after a signal to
+  /// stop.
   [[nodiscard]] bool wait(int limit_ms);
 
   const RunContext& context_;

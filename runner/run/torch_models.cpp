@@ -18,7 +18,7 @@ engine::TorchTarget target_of(const Gpus& gpus, int device) {
   return {true, gpus.archs.at(static_cast<std::size_t>(device)), SLUICE_TORCH_VERSION};
 }
 
-/// `args` as engine::MissingModel has them: "models", "export", ...
+/// args: MissingModel::export_args(), "models", "export", ...
 void export_model(const base::Install& install, const std::vector<std::string>& args) {
   const std::string line = fmt::format("sluice {}", fmt::join(args, " "));
   std::fprintf(stderr, "sluice run: %s\n", line.c_str());
@@ -32,8 +32,8 @@ void check_input(const Model& model, const std::string& where) {
   const std::string& file = model.input_file_path;
   if (file.empty() || file == "synthetic" || std::filesystem::is_regular_file(file)) return;
   throw base::UsageError(
-      fmt::format("{}/input_file_path: there is no file {}; --input FILE names another, "
-                  "--input synthetic makes one up",
+      fmt::format("{}/input_file_path: there is no file {}; use --input FILE for another one, "
+                  "or --input synthetic for a generated one",
                   where, file));
 }
 

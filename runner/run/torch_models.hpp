@@ -6,10 +6,10 @@
 
 namespace sluice::runner {
 
-/// Makes sure, before anything starts, that the experiment's PyTorch models have their input image,
-/// and that the store has what they need on this machine; with --export by exporting what it lacks.
-/// Throws engine::MissingModel, which names
-/// the command, other ConfigErrors, or base::RunError if an export failed.
+/// Checks, before any worker starts, that the input images of the PyTorch models exist and that the
+/// store has the models for this machine. With --export, exports the missing models. Throws
+/// base::UsageError with the command that solves the problem, or base::RunError if an export
+/// failed.
 void check_torch_models(const RunOptions& options, const Experiment& experiment,
                         const base::Install& install, const Gpus& gpus);
 

@@ -72,13 +72,13 @@ void WorkerProcess::kill() {
   if (ended_) return;
   ::kill(pid_, SIGKILL);
   ended_ = true;
-  // A process inside a system call that cannot be broken off outlives its SIGKILL.
+  // A process in an uninterruptible system call outlives its SIGKILL.
   constexpr int kLimitMs = 10'000;
   for (int waited_ms = 0; waited_ms < kLimitMs; ++waited_ms) {
     if (waitpid(pid_, nullptr, WNOHANG) != 0) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  std::fprintf(stderr, "sluice run: %s (pid %d) is still there %d s after SIGKILL\n", name_.c_str(),
+  std::fprintf(stderr, "sluice run: %s (pid %d) still exists %d s after SIGKILL\n", name_.c_str(),
                static_cast<int>(pid_), kLimitMs / 1000);
 }
 

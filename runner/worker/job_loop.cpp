@@ -32,7 +32,7 @@ std::vector<std::string> header(const Model& model, const WorkerOptions& options
           model.source.dump()};
 }
 
-/// One model's jobs and what is written of them.
+/// Runs one model's jobs and writes its logs.
 class JobLoop {
  public:
   JobLoop(const Model& model, const WorkerOptions& options, engine::Backend& backend, int device)
@@ -49,8 +49,8 @@ class JobLoop {
     }
   }
 
-  /// First row of the CSV, and not in the log. Announced like the others: the first announcement of
-  /// a process starts a thread.
+  /// The first row of the CSV, and no line in the log. Announced like the other jobs, because the
+  /// first announcement of a process starts a thread.
   void warm_up() {
     const engine::GpuTime time(options_.time_scale, base::monotonic_ns());
     write_csv(run_job(false, prepare(time, 0)));
@@ -74,7 +74,8 @@ class JobLoop {
   }
 
  private:
-  /// The job is known, and its input is being made ready. Returns the announcement, or 0.
+  /// Announces the job and waits for as long as its preparation takes. Returns the announcement, or
+  /// 0.
   std::uint64_t prepare(const engine::GpuTime& time, std::uint64_t now_ns) const {
     if (announce_ns_ == 0) return 0;
     const std::uint64_t real_ns = time.to_real_ns(announce_ns_);
@@ -108,7 +109,7 @@ class JobLoop {
 
   const WorkerOptions& options_;
   engine::Backend& backend_;
-  std::uint64_t announce_ns_;  ///< Of the GPU's time.
+  std::uint64_t announce_ns_;  ///< GPU time.
   bool marks_groups_;
   JobLog log_;
   JobCsv csv_;
@@ -120,10 +121,10 @@ class JobLoop {
 
 void run_jobs(const Model& model, const WorkerOptions& options, engine::Backend& backend,
               int device) {
-  // Made by the runner, but not where a worker is started by hand; a failure shows at the log.
+  // The runner has created the folder, unless a user started this worker. JobLog reports a failure.
   std::error_code ignored;
   std::filesystem::create_directories(model.output_file_path, ignored);
-  // The default slack lets every sleep end 50 us late.
+  // With the default timer slack every sleep ends 50 us late.
   prctl(PR_SET_TIMERSLACK, 1UL);
   JobLoop loop(model, options, backend, device);
   loop.warm_up();

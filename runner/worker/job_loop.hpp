@@ -5,9 +5,10 @@
 
 namespace sluice::runner {
 
-/// Runs a model's jobs on a backend that has loaded: a warm-up, the load barrier, then jobs as they
-/// are due, each marked through the C API and logged. Ends after options.jobs jobs, else only by
-/// being killed. device: the GPU's index, for the log. Throws base::RunError.
+/// Runs a model's jobs on a loaded backend: a warm-up, the load barrier, then each job when it is
+/// due. Marks each job through the C API and logs it. Returns after options.jobs jobs; without that
+/// option it runs until the process is killed. device: the GPU's index, for the log. Throws
+/// base::RunError.
 void run_jobs(const Model& model, const WorkerOptions& options, engine::Backend& backend,
               int device);
 

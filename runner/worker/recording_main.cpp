@@ -14,7 +14,7 @@ std::optional<int> parse_options(int argc, char** argv, WorkerOptions& options) 
   CLI::App app("Replay the jobs of one model of an experiment. Started by `sluice run`.",
                kRecordingWorker);
   add_worker_options(app, options);
-  app.add_option("--time-scale", options.time_scale, "Real time per time of the GPU")
+  app.add_option("--time-scale", options.time_scale, "Real time per GPU time")
       ->check(CLI::PositiveNumber);
   app.add_flag("--simulated", options.simulated, "The GPU is simulated");
   app.footer(

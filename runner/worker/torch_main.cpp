@@ -65,14 +65,14 @@ int work(int argc, char** argv) {
     std::fprintf(stderr, "%s: no real GPU here: %s runs on the CPU, and nothing is gated\n",
                  kTorchWorker, model.output_file_name.c_str());
   }
-  // cuBLAS reads it when it is first used, and is deterministic with a workspace of this size.
+  // cuBLAS is deterministic with a workspace of this size. It reads the variable at its first use.
   if (!options.digest_file.empty()) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
   const c10::InferenceMode inference;
   try {
     run_model(model, options, experiment.device_id);
   } catch (const engine::OutOfMemory& error) {
-    // Where the model does not fit beside the others, these are to run all the same: they wait at
-    // the barrier for this worker too.
+    // If this model does not fit next to the others, the others must still run. They wait for this
+    // worker at the barrier.
     if (options.barrier_fd < 0) throw;
     std::fprintf(stderr, "%s: %s\n", kTorchWorker, error.what());
     static_cast<void>(WorkerBarrier(options.barrier_fd).wait_for_start());

@@ -289,21 +289,20 @@ TEST(ExperimentError, ArrivalsAndHostGaps) {
       with_arrival({{"kind", "poisson"}, {"rate_per_s", 0}}),
       "exp.json: /models/0/arrival/rate_per_s: found 0, allowed: a number above 0 and at most "
       "1e+06");
-  EXPECT_EQ(
-      with_arrival({{"kind", "closed"}, {"period_ms", 6}}),
-      "exp.json: /models/0/arrival/period_ms: has no meaning for arrivals of kind \"closed\"");
+  EXPECT_EQ(with_arrival({{"kind", "closed"}, {"period_ms", 6}}),
+            "exp.json: /models/0/arrival/period_ms: does not apply to arrivals of kind \"closed\"");
   json sleeping = published();
   sleeping["models"][0]["sleep_time"] = 1;
   sleeping["models"][0]["arrival"] = {{"kind", "periodic"}, {"period_ms", 6}};
   EXPECT_EQ(
       error_of(sleeping),
-      "exp.json: /models/0/arrival: sleep_time and arrivals on a schedule exclude each other: "
-      "set sleep_time to 0");
+      "exp.json: /models/0/arrival: sleep_time cannot be used with arrivals on a schedule: set "
+      "sleep_time to 0");
   json graph = published();
   graph["models"][0]["cuda_graph"] = true;
   graph["models"][0]["host_gap"] = "recording";
   EXPECT_EQ(error_of(graph),
-            "exp.json: /models/0: a CUDA graph is one launch: it has no host gap between its "
+            "exp.json: /models/0: a CUDA graph is one launch, so there is no host gap between its "
             "kernels");
 }
 

@@ -50,12 +50,12 @@ TEST(Results, SayThatARunWasTooShortForAnyJob) {
   RunResult result = result_of(summarise(model, 1, 1, true, ""), true);
   result.duration_s = 20;
   const std::string table = results_table(result);
-  EXPECT_NE(table.find("no job of slow ended in 20 s: give it longer (--duration)\n"),
+  EXPECT_NE(table.find("no job of slow ended in 20 s: run longer (--duration)\n"),
             std::string::npos)
       << table;
-  EXPECT_EQ(table.find("fewer than"), std::string::npos) << table;
+  EXPECT_EQ(table.find("has fewer than"), std::string::npos) << table;
   result.models.front().died = "exited with 1";
-  EXPECT_EQ(results_table(result).find("give it longer"), std::string::npos);
+  EXPECT_EQ(results_table(result).find("run longer"), std::string::npos);
 }
 
 TEST(Results, SayWhetherTheyAreSimulated) {

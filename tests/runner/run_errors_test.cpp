@@ -29,9 +29,9 @@ TEST_F(RunErrorTest, DeviceIndexOutOfRange) {
   json experiment = two_models();
   experiment["device_id"] = 1;
   write_experiment(experiment);
-  expect_refused(
-      {"exp.json"},
-      "exp.json: /device_id: found 1, allowed: 0 (1 simulated GPU here); --device N takes another");
+  expect_refused({"exp.json"},
+                 "exp.json: /device_id: found 1, allowed: 0 (1 simulated GPU here); --device N "
+                 "uses another one");
   expect_refused({"exp.json", "--device", "3"},
                  "--device: found 3, allowed: 0 (1 simulated GPU here)");
 }
@@ -78,10 +78,9 @@ TEST_F(RunErrorTest, MpsWithoutARealGpu) {
   json experiment = two_models();
   experiment["mps"] = true;
   write_experiment(experiment);
-  expect_refused(
-      {"exp.json"},
-      "exp.json: /mps: MPS is NVIDIA's, and there is no real GPU here (asked for by --gpu "
-      "sim); remove the key or set false");
+  expect_refused({"exp.json"},
+                 "exp.json: /mps: MPS needs a real GPU, and there is none here (asked for by --gpu "
+                 "sim); remove the key or set it to false");
 }
 
 TEST_F(RunErrorTest, NoDuration) {
