@@ -92,8 +92,8 @@ TEST(Experiment, ConfigurationsOfTheTreeAreSound) {
   EXPECT_EQ(policies("input_control.json"), "gate gate ");
   EXPECT_EQ(policies("input_controlsync.json"), "sync:1 gate ");
   EXPECT_EQ(policies("input_controlevent.json"), "event:2 gate ");
-  EXPECT_EQ(policies("input_device.json"), "device:4 gate ");
-  EXPECT_EQ(policies("three_models.json"), "device:4 device:4 device:4 ");
+  EXPECT_EQ(policies("input_device.json"), "device:200us gate ");
+  EXPECT_EQ(policies("three_models.json"), "device:200us device:200us device:200us ");
 }
 
 TEST(Experiment, PublishedConfigurationsSayThatTheyNeedLibTorch) {
