@@ -8,7 +8,7 @@
 namespace sluice::base {
 namespace {
 
-// Prevents: the last lines of a log that are lost with a killed process.
+// Prevents: a killed process loses the last lines of its log.
 TEST(LineFile, TheKernelHasEachLineWhenWriteReturns) {
   const test::TempFolder folder;
   LineFile file(folder.file("log"));
@@ -16,11 +16,17 @@ TEST(LineFile, TheKernelHasEachLineWhenWriteReturns) {
   EXPECT_EQ(test::read_file(folder.file("log")), "one\n");
 }
 
-// Prevents: a run on a full disk that ends well and without its results.
+// Prevents: a run on a full disk succeeds without its results.
 TEST(LineFile, AFullDiskAndAMissingFolderAreErrors) {
   LineFile full("/dev/full");
   EXPECT_THROW(full.write("one\n"), RunError);
-  EXPECT_THROW(LineFile("/no/such/folder/log"), RunError);
+  try {
+    LineFile("/no/such/folder/log");
+    FAIL() << "created a file in a missing folder";
+  } catch (const RunError& error) {
+    EXPECT_EQ(std::string(error.what()).find("/no/such/folder/log: cannot be created"), 0U)
+        << error.what();
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How clients get slots, and who does not.
+// Which clients get slots, and which do not.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -25,7 +25,7 @@ using shm::SlotState;
 
 class Attach : public RunningControllerTest {};
 
-// Prevents: a client that obeys a slot which does not say who and what it is.
+// Prevents: a client goes live in a slot whose fields are not filled yet.
 TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   const Look look(session_);
   const base::Fd connection = connect_to(session_);
@@ -50,15 +50,16 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   EXPECT_STREQ(slot.name.data(), "a?name");
   EXPECT_STREQ(look.board().devices[info.device].name.data(), "Some GPU");
   EXPECT_EQ(look.board().devices[info.device].uuid, request.device_uuid);
-  // The full command line follows, read where nobody waits for it.
+  // The full command line follows later, from the command reader.
   EXPECT_TRUE(eventually([&] {
     return std::strncmp(slot.command.data(), "sluice_controller_test", 22) == 0;
   })) << slot.command.data();
   const shm::Reply nameless = ask_controller(connection.get(), good_request());
-  EXPECT_STREQ(look.slot(nameless.slot).name.data(), "sluice_controll") << "its process's";
+  EXPECT_STREQ(look.slot(nameless.slot).name.data(), "sluice_controll")
+      << "the name of the process";
 }
 
-// Prevents: ordinals of CUDA_VISIBLE_DEVICES taken for devices; one slot for two devices.
+// Prevents: devices identified by their CUDA_VISIBLE_DEVICES ordinals; one slot for two devices.
 TEST_F(Attach, OneSlotPerDeviceOfAProcess) {
   const Look look(session_);
   const base::Fd connection = connect_to(session_);
@@ -73,7 +74,7 @@ TEST_F(Attach, OneSlotPerDeviceOfAProcess) {
   EXPECT_EQ(device_of(first), device_of(third));
 }
 
-// Prevents: clients that pace although nobody ranks above them, or that do not although one does.
+// Prevents: clients that pace without a client of higher priority, or do not pace below one.
 TEST_F(Attach, OutrankedFollowsWhoLives) {
   const Look look(session_);
   const base::Fd low_connection = connect_to(session_);
@@ -83,7 +84,8 @@ TEST_F(Attach, OutrankedFollowsWhoLives) {
   ask_controller(equal.get(), good_request(1, 1));
   const base::Fd elsewhere = connect_to(session_);
   ask_controller(elsewhere.get(), good_request(9, 2));
-  EXPECT_EQ(look.slot(low).outranked.load(), 0U) << "an equal, and one on another device";
+  EXPECT_EQ(look.slot(low).outranked.load(), 0U)
+      << "the others have the same priority or another device";
   {
     const base::Fd above = connect_to(session_);
     const int high = ask_controller(above.get(), good_request(2, 1)).slot;
@@ -93,7 +95,7 @@ TEST_F(Attach, OutrankedFollowsWhoLives) {
   EXPECT_TRUE(eventually([&] { return look.slot(low).outranked.load() == 0; }));
 }
 
-// Prevents: a session that is full refuses without a word, or hands out a slot twice.
+// Prevents: a full session refuses a client without a reason, or gives a slot out twice.
 TEST_F(Attach, The64thClientIsRefusedAndAFreedSlotGivenOutAgain) {
   const Look look(session_);
   std::vector<base::Fd> connections;
@@ -119,7 +121,7 @@ TEST_F(Attach, The64thClientIsRefusedAndAFreedSlotGivenOutAgain) {
   EXPECT_GT(reply.generation, generation);
 }
 
-// Prevents: the 33rd device gets the gates of another one.
+// Prevents: the 33rd device shares the gates of another device.
 TEST_F(Attach, The33rdDeviceIsRefusedAndAnUnusedOneReplaced) {
   std::vector<base::Fd> connections;
   for (int device = 0; device < shm::kMaxDevices; ++device) {
@@ -136,8 +138,8 @@ TEST_F(Attach, The33rdDeviceIsRefusedAndAnUnusedOneReplaced) {
       [&] { return ask_controller(late.get(), good_request(0, 100)).status == ReplyStatus::kOk; }));
 }
 
-// Prevents: a slot's new client inherits the counters of its old one; a repeated job counter,
-// for which max_hold may have opened a gate.
+// Prevents: a client inherits the counters of the slot's former client; a job counter repeats, for
+// which max_hold may have opened a gate.
 TEST_F(Attach, ANewClientStartsFromCleanCounters) {
   shm::BoardMapping mapping = shm::BoardMapping::attach(session_);
   {
@@ -172,7 +174,8 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
   EXPECT_EQ(slot.job.load(), 2U);
 }
 
-// Prevents: a process takes the slot of another one, of another board, or of its own past.
+// Prevents: a process attaches again to a slot of another process, of another board, or to its own
+// slot of an earlier generation.
 TEST_F(Attach, AttachesAgainOnlyToItsOwnSlot) {
   const base::Fd connection = connect_to(session_);
   shm::Request request = good_request();
@@ -200,10 +203,10 @@ TEST_F(Attach, AttachesAgainOnlyToItsOwnSlot) {
               r.generation = other.generation();
             }),
             ReplyStatus::kOtherBoard)
-      << "another process's";
+      << "the slot of another process";
 }
 
-// Prevents: the slot that moved to a second connection is freed when the first one closes.
+// Prevents: a client has attached again, and its slot is freed when its old connection closes.
 TEST_F(Attach, TheOldConnectionMayCloseAfterAttachingAgain) {
   const Look look(session_);
   base::Fd connection = connect_to(session_);
@@ -215,13 +218,13 @@ TEST_F(Attach, TheOldConnectionMayCloseAfterAttachingAgain) {
   const base::Fd again = connect_to(session_);
   ASSERT_EQ(ask_controller(again.get(), request).status, ReplyStatus::kOk);
   connection = base::Fd();
-  ask_controller(connect_to(session_).get(), good_request());  // a round trip behind the close
+  ask_controller(connect_to(session_).get(), good_request());  // a round trip after the close
   const std::uint64_t beat = look.board().heartbeat_ns.load();
   ASSERT_TRUE(eventually([&] { return look.board().heartbeat_ns.load() > beat + 1; }));
   EXPECT_EQ(look.state(given.slot), SlotState::kReserved);
 }
 
-// Prevents: other users reach the socket.
+// Prevents: other users connect to the socket.
 TEST_F(Attach, SocketAndFolderAreTheOwnersOnly) {
   struct stat found {};
   ASSERT_EQ(stat(shm::socket_path(session_).c_str(), &found), 0);
@@ -230,7 +233,8 @@ TEST_F(Attach, SocketAndFolderAreTheOwnersOnly) {
   EXPECT_EQ(found.st_mode & 0777U, 0700U);
 }
 
-// Prevents: a process of another user gets a slot where folder and socket were opened by mistake.
+// Prevents: a process of another user gets a slot after a user opened the folder and the socket to
+// others.
 TEST_F(Attach, AnotherUserIsRefused) {
   constexpr uid_t kNobody = 65534;
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
@@ -238,7 +242,8 @@ TEST_F(Attach, AnotherUserIsRefused) {
   chmod(path.c_str(), 0666);
   const base::Fd opened(open(path.c_str(), O_PATH | O_CLOEXEC));
   ASSERT_EQ(seteuid(kNobody), 0);
-  // Not by connect_controller(), which would refuse first; nor by the folder, which others use too.
+  // connect_controller() would refuse first, and the mode of the folder must stay: other tests use
+  // it.
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   ("/proc/self/fd/" + std::to_string(opened.get()))

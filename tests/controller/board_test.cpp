@@ -1,4 +1,4 @@
-// What a controller does with a board or socket that it finds.
+// How a controller treats an existing board or socket.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ namespace {
 
 class FoundBoard : public ControllerTest {
  protected:
-  /// Runs a controller that is to be refused. Its one line.
+  /// Runs a controller that must refuse to start. Returns its one line.
   std::string refused_with() {
     const std::size_t before = log().size();
     EXPECT_EQ(launch_controller()->wait(), 1);
@@ -38,17 +38,17 @@ class FoundBoard : public ControllerTest {
   }
 };
 
-// Prevents: two controllers give out the same slots.
+// Prevents: two controllers give the same slots out.
 TEST_F(FoundBoard, ASecondControllerIsRefusedByNameAndPid) {
   const auto controller = start_controller();
   const std::string said = refused_with();
   EXPECT_NE(said.find("session " + session_), std::string::npos) << said;
   EXPECT_NE(said.find("pid " + std::to_string(controller->pid())), std::string::npos) << said;
-  ask_controller(connect_to(session_).get(), good_request());  // the first is unharmed
+  ask_controller(connect_to(session_).get(), good_request());  // the first controller still works
   stop(*controller);
 }
 
-// Prevents: a session that no controller can have again after a crash.
+// Prevents: after a crash no controller can start in the session.
 TEST_F(FoundBoard, StaleBoardAndSocketAreReplaced) {
   auto controller = start_controller();
   const std::uint64_t old_id = Look(session_).board().board_id.load();
@@ -62,8 +62,8 @@ TEST_F(FoundBoard, StaleBoardAndSocketAreReplaced) {
   stop(*controller);
 }
 
-// Prevents: an upgrade breaks on the board of the old version; or living clients of the old
-// version lose theirs.
+// Prevents: an upgraded controller cannot start because of an old board, or replaces the board of
+// living clients of the old version.
 TEST_F(FoundBoard, AnotherLayoutVersionIsReplacedOnlyWhenNobodyUsesIt) {
   auto controller = start_controller();
   kill_controller(*controller);
@@ -74,14 +74,15 @@ TEST_F(FoundBoard, AnotherLayoutVersionIsReplacedOnlyWhenNobodyUsesIt) {
     EXPECT_NE(said.find("layout version " + std::to_string(shm::kLayoutVersion + 1)),
               std::string::npos)
         << said;
-    EXPECT_EQ(user.board().layout_version.load(), shm::kLayoutVersion + 1) << "left alone";
+    EXPECT_EQ(user.board().layout_version.load(), shm::kLayoutVersion + 1)
+        << "the board was changed";
   }
   controller = start_controller();
   EXPECT_EQ(Look(session_).board().layout_version.load(), shm::kLayoutVersion);
   stop(*controller);
 }
 
-// Prevents: SIGBUS of the controller on a board that is too short.
+// Prevents: a truncated board kills the controller with SIGBUS.
 TEST_F(FoundBoard, ATruncatedBoardIsReplacedOnlyWhenNobodyUsesIt) {
   auto controller = start_controller();
   kill_controller(*controller);
@@ -96,7 +97,7 @@ TEST_F(FoundBoard, ATruncatedBoardIsReplacedOnlyWhenNobodyUsesIt) {
   stop(*controller);
 }
 
-// Prevents: two last clients that leave together each leave the board to the other.
+// Prevents: two last clients that leave at the same time each leave the board to the other.
 TEST_F(FoundBoard, TheLastUserRemovesItEvenWhereTwoLeaveTogether) {
   const auto controller = start_controller();
   shm::BoardMapping one = shm::BoardMapping::attach(session_);
@@ -104,12 +105,12 @@ TEST_F(FoundBoard, TheLastUserRemovesItEvenWhereTwoLeaveTogether) {
   EXPECT_FALSE(one.remove_if_unused()) << "there is a controller";
   kill_controller(*controller);
   shm::BoardMapping third = shm::BoardMapping::attach(session_);
-  EXPECT_FALSE(other.remove_if_unused()) << "there is a third";
+  EXPECT_FALSE(other.remove_if_unused()) << "there is a third user";
   EXPECT_TRUE(third.remove_if_unused());
   std::filesystem::remove(shm::socket_path(session_));
 }
 
-// Prevents: another user plants a board that we then trust.
+// Prevents: a controller trusts a board that another user has planted.
 TEST_F(FoundBoard, AnotherUsersBoardIsRefused) {
   constexpr uid_t kNobody = 65534;
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's file";
@@ -117,12 +118,12 @@ TEST_F(FoundBoard, AnotherUsersBoardIsRefused) {
   ASSERT_EQ(chown(board_file().c_str(), kNobody, kNobody), 0);
   const std::string said = refused_with();
   EXPECT_NE(said.find("belongs to another user"), std::string::npos) << said;
-  EXPECT_TRUE(std::filesystem::exists(board_file())) << "it is not ours to remove";
+  EXPECT_TRUE(std::filesystem::exists(board_file())) << "the board of another user was removed";
   std::filesystem::remove(board_file());
 }
 
-// Prevents: another user plants the folder of our sockets. This user's own is in use by others, so
-// a user whom nobody else has gets one that belongs to root.
+// Prevents: a controller trusts a runtime folder that another user has planted. Other tests use
+// this user's folder, so the test takes a uid that no user has, whose folder belongs to root.
 TEST_F(FoundBoard, AnotherUsersFolderIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's folder";
   const uid_t user = 1'000'000'000 + static_cast<uid_t>(getpid());
@@ -141,11 +142,11 @@ TEST_F(FoundBoard, AnotherUsersFolderIsRefused) {
   if (exit_code == 127) GTEST_SKIP() << "other users cannot read this build";
   EXPECT_EQ(exit_code, 1);
   EXPECT_NE(log().find(folder + " belongs to another user"), std::string::npos) << log();
-  EXPECT_TRUE(files_of_session(session_).empty()) << "a start that failed leaves nothing";
+  EXPECT_TRUE(files_of_session(session_).empty()) << "a failed start leaves nothing";
 }
 
-// Prevents: a file of the user's is deleted because it has the socket's name.
-TEST_F(FoundBoard, WhatIsNoSocketIsNotReplaced) {
+// Prevents: a user's file with the name of the socket is deleted.
+TEST_F(FoundBoard, AFileWithTheNameOfTheSocketIsKept) {
   base::ensure_runtime_dir();
   base::Fd(open(shm::socket_path(session_).c_str(), O_CREAT | O_RDWR, 0600));
   const std::string said = refused_with();

@@ -1,5 +1,5 @@
-// Deaths: of clients, of the controller, of both. Each test fails if the repair it names is taken
-// out of controller/repair.cpp.
+// Deaths of clients, of the controller, and of both. Each test fails if controller/repair.cpp lacks
+// the repair that the test names.
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -20,13 +20,14 @@ using shm::SlotState;
 
 class Faults : public ControllerTest {};
 
-/// Writes to the board as a client could; counts as one of its users while it lives.
+/// The board, mapped for writing as a client maps it. Counts as a user of the board while it
+/// exists.
 shm::BoardMapping use_board(const std::string& session) {
   return shm::BoardMapping::attach(session);
 }
 
-// Prevents: launches wait for a job that will not come, because who announced it was killed.
-TEST_F(Faults, WhatAKilledClientAnnouncedIsCalledOff) {
+// Prevents: launches wait for an announced job after its process was killed.
+TEST_F(Faults, AKilledClientsAnnouncementIsCancelled) {
   const auto controller = start_controller();
   FakeClient low(session_, 0);
   FakeClient high(session_, 1);
@@ -46,8 +47,8 @@ TEST_F(Faults, WhatAKilledClientAnnouncedIsCalledOff) {
   EXPECT_EQ(controller->wait(), 0);
 }
 
-// Prevents: a critical process that is killed inside a job blocks the others for ever, or for as
-// long as the kernel takes to tear its memory down.
+// Prevents: a critical process that is killed inside a job holds the other clients indefinitely, or
+// until the kernel has torn its memory down.
 TEST_F(Faults, KilledHolderOpensTheGatesBelow) {
   constexpr double kBoundMs = 100;
   const auto controller = start_controller();
@@ -83,8 +84,8 @@ ino_t board_inode(const std::string& file) {
   return stat(file.c_str(), &found) == 0 ? found.st_ino : 0;
 }
 
-// Prevents: a restarted controller makes a new board under living clients, whose gates' addresses
-// lie in the GPU's queue and in graphs; or forgets what was held.
+// Prevents: a restarted controller creates a new board under living clients, although the GPU's
+// queue and graphs contain the addresses of their gates; or gates that were held stay open.
 TEST_F(Faults, ARestartedControllerAdoptsTheBoard) {
   auto controller = start_controller();
   FakeClient low(session_, 0);
@@ -120,7 +121,7 @@ TEST_F(Faults, ARestartedControllerAdoptsTheBoard) {
   EXPECT_EQ(controller->wait(), 0);
 }
 
-// Prevents: what a holder held when it died beside its controller stays held for ever.
+// Prevents: a gate stays closed indefinitely after its holder and the controller died together.
 TEST_F(Faults, ControllerAndHolderKilledTogether) {
   auto controller = start_controller();
   FakeClient low(session_, 0);
@@ -142,7 +143,7 @@ TEST_F(Faults, ControllerAndHolderKilledTogether) {
   EXPECT_EQ(controller->wait(), 0);
 }
 
-// Prevents: what a controller or a client was doing when it was killed stays half done.
+// Prevents: a change stays half done after the controller or a client was killed during it.
 TEST_F(Faults, AdoptionFinishesWhatWasHalfDone) {
   constexpr int kGhost = 40;
   constexpr int kKilled = 41;
@@ -151,7 +152,7 @@ TEST_F(Faults, AdoptionFinishesWhatWasHalfDone) {
   FakeClient low(session_, 0);
   FakeClient lower(session_, 0);
   FakeClient high(session_, 1);
-  // Stopped: what is right in the end was made right by the controller.
+  // Stopped, so that only the controller can correct their gates.
   for (FakeClient* client : {&low, &lower}) client->process().stop();
   high.order("begin");
   controller->signal(SIGKILL);
@@ -162,7 +163,8 @@ TEST_F(Faults, AdoptionFinishesWhatWasHalfDone) {
     const auto slot = [&](int index) -> shm::Slot& {
       return board.slots[static_cast<std::size_t>(index)];
     };
-    board.used.fetch_or(shm::bit(kGhost));  // release(): the state is free, its bit still set
+    board.used.fetch_or(
+        shm::bit(kGhost));  // killed in release(): the state is free, the bit still set
     slot(kKilled).info.store(shm::SlotInfo{SlotState::kLive, 9, 0, 1}.pack());
     slot(kKilled).pid.store(kNoPid);
     slot(kKilled).job.store(1);
@@ -183,7 +185,7 @@ TEST_F(Faults, AdoptionFinishesWhatWasHalfDone) {
   EXPECT_EQ(controller->wait(), 0);
 }
 
-// Prevents: a slot of a dead client is kept, because another process has its pid now.
+// Prevents: the slot of a dead client is kept because another process has its pid now.
 TEST_F(Faults, AdoptionDoesNotTakeAReusedPidForTheClient) {
   constexpr int kOld = 20;
   auto controller = start_controller();
@@ -200,10 +202,11 @@ TEST_F(Faults, AdoptionDoesNotTakeAReusedPidForTheClient) {
   EXPECT_EQ(user.board().used.load(), 0U);
   controller->signal(SIGTERM);
   EXPECT_EQ(controller->wait(), 0);
-  std::filesystem::remove(board_file());  // which `user` still has
+  std::filesystem::remove(board_file());  // `user` still maps it
 }
 
-// Prevents: exec inside a job leaves the gate closed, and its slot taken while the pid lives on.
+// Prevents: after an exec inside a job the gate stays closed, and the slot stays taken while the
+// pid lives.
 TEST_F(Faults, ExecInsideAJobOpensTheGateAndFreesTheSlot) {
   const auto controller = start_controller();
   FakeClient low(session_, 0);
@@ -214,13 +217,13 @@ TEST_F(Faults, ExecInsideAJobOpensTheGateAndFreesTheSlot) {
   high.order("exec");
   EXPECT_TRUE(eventually([&] { return look.gate(low.slot()) == 0; }));
   EXPECT_TRUE(eventually([&] { return look.state(high.slot()) == SlotState::kFree; }));
-  EXPECT_EQ(kill(high.pid(), 0), 0) << "the program it became still runs";
+  EXPECT_EQ(kill(high.pid(), 0), 0) << "the new program has ended";
   low.order("leave");
   controller->signal(SIGTERM);
   EXPECT_EQ(controller->wait(), 0);
 }
 
-// Prevents: a client that dies between its reply and going live keeps a slot for ever.
+// Prevents: a client that dies between its reply and going live keeps its slot indefinitely.
 TEST_F(Faults, AClientThatNeverGoesLiveGivesItsSlotBack) {
   const auto controller = start_controller();
   const Look look(session_);
@@ -233,8 +236,8 @@ TEST_F(Faults, AClientThatNeverGoesLiveGivesItsSlotBack) {
   EXPECT_EQ(controller->wait(), 0);
 }
 
-// Prevents: a slot is given to somebody else while the pending stream waits of a process that only
-// dropped its connection still name it.
+// Prevents: a process drops its connection, and its slot is given to another client while its
+// pending stream waits still refer to the slot.
 TEST_F(Faults, WithoutAConnectionASlotIsKeptUntilTheProcessIsGone) {
   const auto controller = start_controller();
   FakeClient low(session_, 0);
@@ -247,7 +250,7 @@ TEST_F(Faults, WithoutAConnectionASlotIsKeptUntilTheProcessIsGone) {
   low.order("disconnect");
   ASSERT_TRUE(beats_pass());
   EXPECT_EQ(look.state(low.slot()), SlotState::kFailedOpen);
-  low.order("exec");  // dead by its mutex, but the pid lives
+  low.order("exec");  // the mutex is released, but the pid lives
   ASSERT_TRUE(eventually([&] { return look.state(low.slot()) == SlotState::kDead; }));
   ASSERT_TRUE(beats_pass());
   EXPECT_EQ(look.state(low.slot()), SlotState::kDead);
@@ -257,7 +260,8 @@ TEST_F(Faults, WithoutAConnectionASlotIsKeptUntilTheProcessIsGone) {
   EXPECT_EQ(controller->wait(), 0);
 }
 
-// Prevents: a stopped controller that goes on thinks the clients dead, or stays behind.
+// Prevents: a controller that continues after SIGSTOP treats living clients as dead, or writes no
+// heartbeat.
 TEST_F(Faults, AStoppedControllerGoesOn) {
   const auto controller = start_controller();
   FakeClient low(session_, 0);

@@ -1,4 +1,4 @@
-// When a controller comes and goes, and what is left of it.
+// The start and end of a controller, and the files that it leaves.
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -22,7 +22,7 @@ namespace {
 
 class Lifetime : public ControllerTest {};
 
-// Prevents: clients stay held by a controller that was told to leave; files left behind.
+// Prevents: clients stay held after the controller has exited; files are left.
 TEST_F(Lifetime, SigtermOpensAllGatesAndRemovesEverything) {
   const auto controller = start_controller();
   FakeClient low(session_, 0);
@@ -44,7 +44,7 @@ TEST_F(Lifetime, SigtermOpensAllGatesAndRemovesEverything) {
   }
 }
 
-// Prevents: clients that are being taken down when the controller leaves keep the board for ever.
+// Prevents: the board stays indefinitely if clients are being torn down when the controller exits.
 TEST_F(Lifetime, TheBoardOfDyingClientsIsRemoved) {
   const auto controller = start_controller();
   FakeClient client(session_, 0);
@@ -56,7 +56,7 @@ TEST_F(Lifetime, TheBoardOfDyingClientsIsRemoved) {
   EXPECT_EQ(controller->wait(), 0);
 }
 
-TEST_F(Lifetime, SigintAndSighupLeaveInGoodOrder) {
+TEST_F(Lifetime, SigintAndSighupExitOrderly) {
   for (const int number : {SIGINT, SIGHUP}) {
     const auto controller = start_controller();
     controller->signal(number);
@@ -65,12 +65,12 @@ TEST_F(Lifetime, SigintAndSighupLeaveInGoodOrder) {
   }
 }
 
-// Prevents: a controller that nobody needs runs for ever; one that leaves its clients.
+// Prevents: an unused controller runs indefinitely; a controller exits before its clients.
 TEST_F(Lifetime, ExitWhenIdleWaitsForTheLastClient) {
   const auto controller = start_controller({"--exit-when-idle"});
   const Look look(session_);
   FakeClient client(session_, 0);
-  // Past the first three seconds; shown by the lapse of time on the board's own clock.
+  // A controller without clients would exit after 3 s.
   const std::uint64_t start = base::monotonic_ns();
   ASSERT_TRUE(eventually([&] { return base::monotonic_ns() > start + 4'500'000'000; }));
   EXPECT_NE(look.board().controller_pid.load(), 0U);
@@ -78,8 +78,8 @@ TEST_F(Lifetime, ExitWhenIdleWaitsForTheLastClient) {
   EXPECT_EQ(controller->wait(), 0);
 }
 
-// Prevents: the controller leaves between the start of `sluice exec` and the program's first
-// driver call; or stays because a lease's connection was closed and nobody noticed the end.
+// Prevents: the controller exits between the start of `sluice exec` and the program's first driver
+// call, or never exits after the holder of a lease has closed its connection and ended.
 TEST_F(Lifetime, ALeaseLastsAsLongAsItsProcess) {
   const auto controller = start_controller({"--exit-when-idle"});
   const Look look(session_);
@@ -93,14 +93,14 @@ TEST_F(Lifetime, ALeaseLastsAsLongAsItsProcess) {
   EXPECT_EQ(controller->wait(), 0);
 }
 
-TEST_F(Lifetime, MaxHoldStandsOnTheBoard) {
+TEST_F(Lifetime, MaxHoldIsOnTheBoard) {
   const auto controller = start_controller({"--max-hold", "2.5"});
   EXPECT_EQ(Look(session_).board().max_hold_ns.load(), 2'500'000'000U);
   controller->signal(SIGTERM);
   EXPECT_EQ(controller->wait(), 0);
 }
 
-// Prevents: a usage error that looks like a failed run, or starts something.
+// Prevents: a usage error has the exit code of a failed run, or starts something.
 TEST_F(Lifetime, UsageErrorsAreOneLineAndCode2) {
   const std::vector<std::vector<std::string>> wrong{
       {"--nonsense"},          {"--log-level", "loud"},          {"--max-hold", "-1"},
@@ -117,7 +117,7 @@ TEST_F(Lifetime, UsageErrorsAreOneLineAndCode2) {
   }
 }
 
-// Prevents: a misspelt variable that quietly means the default session.
+// Prevents: an invalid variable silently selects the default session.
 TEST_F(Lifetime, ABadSessionVariableIsAUsageError) {
   setenv("SLUICE_SESSION", "../etc", 1);
   EXPECT_EQ(Process({SLUICE_CONTROLLER_PROGRAM}, {.err = log_path()}).wait(), 2);
@@ -125,8 +125,8 @@ TEST_F(Lifetime, ABadSessionVariableIsAUsageError) {
   EXPECT_NE(log().find("'../etc' cannot name a session"), std::string::npos) << log();
 }
 
-// Prevents: a terminal that is stopped, or a log that nobody reads, stops the heartbeat and with
-// it every client's gate; or keeps the controller from leaving.
+// Prevents: a stopped terminal, or a log without a reader, stops the heartbeat or keeps the
+// controller from exiting.
 TEST_F(Lifetime, AFullLogPipeStopsNeitherHeartbeatNorExit) {
   const std::string pipe = own_session_.file("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -150,7 +150,7 @@ TEST_F(Lifetime, AFullLogPipeStopsNeitherHeartbeatNorExit) {
   EXPECT_EQ(controller.wait(), 0);
 }
 
-// Prevents: a client that the controller cannot watch holds gates that nobody opens.
+// Prevents: a client that the controller cannot watch dies, and the gates that it held stay closed.
 TEST_F(Lifetime, AClientOfAnotherPidNamespaceIsRefused) {
   const base::Fd own(open("/proc/self/ns/pid_for_children", O_RDONLY | O_CLOEXEC));
   if (!own || unshare(CLONE_NEWPID) != 0) GTEST_SKIP() << "may not make a pid namespace";

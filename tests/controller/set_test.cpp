@@ -1,4 +1,4 @@
-// What `sluice set` asks for: another priority or policy for a client that runs.
+// The requests of `sluice set`: another priority or policy for a running client.
 #include <signal.h>
 
 #include "shm/gates.hpp"
@@ -16,7 +16,7 @@ using shm::RequestKind;
 
 class Set : public RunningControllerTest {
  protected:
-  /// Of a client, that changes nothing yet.
+  /// A request for a client that changes nothing yet.
   static shm::Request change_of(const FakeClient& client) {
     shm::Request request;
     request.kind = RequestKind::kSet;
@@ -38,8 +38,8 @@ class Set : public RunningControllerTest {
   }
 };
 
-// Prevents: gates that stay closed by who is no longer above, or open to who now is; clients that
-// do not space their work though somebody has come above them.
+// Prevents: after a change of priority a gate is held by a client that is no longer higher, or open
+// to a client that now is; outranked clients that do not pace.
 TEST_F(Set, APriorityMovesTheGatesOfAllAtOnce) {
   const Look look(session_);
   FakeClient low(session_, 0);
@@ -49,19 +49,20 @@ TEST_F(Set, APriorityMovesTheGatesOfAllAtOnce) {
   ASSERT_EQ(look.gate(low.slot()), shm::bit(middle.slot()));
   EXPECT_EQ(look.slot(low.slot()).outranked.load(), 1U);
 
-  // All is so when the answer comes, not a heartbeat later.
+  // The change is complete when the reply arrives, not a heartbeat later.
   ASSERT_EQ(set_priority(low, 9), ReplyStatus::kOk);
-  EXPECT_EQ(look.gate(low.slot()), 0U) << "held by a lower one";
+  EXPECT_EQ(look.gate(low.slot()), 0U) << "held by a lower priority";
   EXPECT_EQ(look.slot(low.slot()).outranked.load(), 0U);
   EXPECT_EQ(look.slot(middle.slot()).outranked.load(), 1U);
   low.order("begin");
   EXPECT_EQ(look.gate(middle.slot()), shm::bit(low.slot()));
 
   ASSERT_EQ(set_priority(low, 5), ReplyStatus::kOk);
-  EXPECT_EQ(look.gate(middle.slot()), 0U) << "held by an equal";
+  EXPECT_EQ(look.gate(middle.slot()), 0U) << "held by the same priority";
   EXPECT_EQ(look.slot(middle.slot()).outranked.load(), 0U);
   ASSERT_EQ(set_priority(middle, 255), ReplyStatus::kOk);
-  EXPECT_EQ(look.gate(low.slot()), shm::bit(middle.slot())) << "its job goes on, now above";
+  EXPECT_EQ(look.gate(low.slot()), shm::bit(middle.slot()))
+      << "its running job now has the higher priority";
   EXPECT_EQ(look.slot(low.slot()).outranked.load(), 1U);
   EXPECT_EQ(look.slot(elsewhere.slot()).outranked.load(), 0U);
   middle.order("end");
@@ -69,7 +70,7 @@ TEST_F(Set, APriorityMovesTheGatesOfAllAtOnce) {
   low.order("end");
 }
 
-// The client itself puts it in force: the controller does not know when it may.
+// The client itself puts the policy in force, because only the client knows when that is safe.
 TEST_F(Set, APolicyIsAskedForOnTheBoard) {
   const Look look(session_);
   const FakeClient client(session_, 3);
@@ -85,8 +86,8 @@ TEST_F(Set, APolicyIsAskedForOnTheBoard) {
   EXPECT_EQ(slot.requested_policy.load(), request.policy) << "not asked to change";
 }
 
-// Prevents: a change meant for a client that ended, or for a board that is no more, given to
-// whoever has the slot now; garbage on the board.
+// Prevents: a change for a client that has ended, or for an old board, reaches the slot's current
+// client; invalid values on the board.
 TEST_F(Set, RefusesWhatItCannotDo) {
   const Look look(session_);
   FakeClient client(session_, 3);

@@ -22,7 +22,7 @@ using shm::ReplyStatus;
 
 class Wire : public RunningControllerTest {
  protected:
-  /// Sends bytes on a new connection. The reply's status, or nothing if it just hung up.
+  /// Sends bytes on a new connection. Returns the reply's status, or nothing after a hang-up.
   std::optional<ReplyStatus> send_bytes(const std::vector<unsigned char>& bytes) {
     const base::Fd connection = connect_to(session_);
     send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -40,7 +40,7 @@ std::vector<unsigned char> bytes_of(const shm::Request& request, std::size_t siz
   return bytes;
 }
 
-// Prevents: a message read past its end, or a library of another build taken for garbage.
+// Prevents: a message is read past its end, or a library of another build gets a misleading error.
 TEST_F(Wire, WrongSizesAndVersionsAreNamed) {
   const shm::Request good = good_request();
   for (const std::size_t size : {1U, 4U, 96U, 159U, 161U, 200U, 60000U}) {
@@ -74,7 +74,7 @@ TEST_F(Wire, ValuesOutOfRangeAreRefused) {
   EXPECT_EQ(Look(session_).board().used.load(), 0U);
 }
 
-// Prevents: some sequence of bytes ends the controller or damages the board.
+// Prevents: a sequence of bytes kills the controller or damages the board.
 TEST_F(Wire, GarbageHarmsNobody) {
   const FakeClient bystander(session_, 0);
   const Look look(session_);
@@ -83,7 +83,8 @@ TEST_F(Wire, GarbageHarmsNobody) {
     std::vector<unsigned char> bytes = bytes_of(good_request(), sizeof(shm::Request));
     if (round % 3 == 0) bytes.resize(1 + random() % 300);
     const std::size_t changes = 1 + random() % 20;
-    // From 4 on: the version stays right, so that most rounds get past it.
+    // The first 4 bytes, the version, stay valid, so that most rounds pass the check of the
+    // version.
     for (std::size_t i = 0; i < changes && bytes.size() > 4; ++i) {
       bytes[4 + random() % (bytes.size() - 4)] = static_cast<unsigned char>(random());
     }
@@ -94,7 +95,8 @@ TEST_F(Wire, GarbageHarmsNobody) {
   EXPECT_EQ(ask_controller(connect_to(session_).get(), good_request()).status, ReplyStatus::kOk);
 }
 
-// Prevents: peers that never read, never ask or never close stop the heartbeat, or keep others out.
+// Prevents: peers that never read, never ask or never close stop the heartbeat or block other
+// clients.
 TEST_F(Wire, SlowPeersStopNobody) {
   const Look look(session_);
   const base::Fd deaf = connect_to(session_);
@@ -106,7 +108,7 @@ TEST_F(Wire, SlowPeersStopNobody) {
   std::vector<base::Fd> mute;
   while (mute.size() < 400) {  // more than the controller keeps
     base::Fd fd(shm::connect_controller(shm::socket_path(session_).c_str()));
-    if (fd) mute.push_back(std::move(fd));  // else its queue is full just now
+    if (fd) mute.push_back(std::move(fd));  // otherwise the queue of the socket is full
   }
   const std::uint64_t beat = look.board().heartbeat_ns.load();
   EXPECT_TRUE(eventually(

@@ -7,22 +7,22 @@ namespace {
 
 TEST(Collisions, AreOverlapsOfAnyLength) {
   const std::vector<JobSpan> jobs{{0, 10}, {20, 30}, {40, 50}, {60, 70}};
-  // One that spans several jobs, one inside a job, and their order is no matter.
+  // One spans several jobs, one is inside a job, and they are not in order.
   EXPECT_EQ(collisions(jobs, {{62, 63}, {5, 45}}), (std::vector<bool>{true, true, true, true}));
   EXPECT_EQ(collisions(jobs, {{31, 39}}), (std::vector<bool>{false, false, false, false}));
 }
 
-TEST(Collisions, TouchingIsNone) {
-  // Back-to-back jobs share a stamp, and nothing ran at the same time.
+TEST(Collisions, TouchingJobsDoNotCollide) {
+  // Back-to-back jobs share a time stamp, but nothing ran at the same time.
   EXPECT_EQ(collisions({{10, 20}}, {{0, 10}, {20, 30}}), std::vector<bool>{false});
 }
 
-TEST(Collisions, ALongJobBehindAShortOneIsSeen) {
-  // With the ends unsorted a search by end alone would miss it.
+TEST(Collisions, ALongJobBeforeAShortOneIsFound) {
+  // The ends are not in order, so a search by end alone would miss the long job.
   EXPECT_EQ(collisions({{90, 95}}, {{0, 100}, {10, 20}}), std::vector<bool>{true});
 }
 
-TEST(Collisions, WithNobodyThereAreNone) {
+TEST(Collisions, NoOtherJobsNoCollisions) {
   EXPECT_EQ(collisions({{10, 20}}, {}), std::vector<bool>{false});
   EXPECT_TRUE(collisions({}, {{10, 20}}).empty());
 }

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The entry of formats.md, made replayable.
+/// The published entry with a recording in place of the model.
 json published_model(const std::string& log = "model_A") {
   return {{"model_name", "fasterrcnn_resnet50_fpn"},
           {"model_weight", "FasterRCNN_ResNet50_FPN_Weights"},
@@ -97,7 +97,7 @@ TEST(Experiment, ConfigurationsOfTheTreeAreSound) {
 }
 
 TEST(Experiment, PublishedConfigurationsSayThatTheyNeedLibTorch) {
-  // They must fail at the model, that is after everything else in them was accepted.
+  // They must fail at the model, after everything else in them was accepted.
   for (const char* name : {"input", "input_control", "input_controlsync", "input_controlevent"}) {
     const std::string file = std::string(SLUICE_TEST_CONFIGS) + "/" + name + ".json";
     try {

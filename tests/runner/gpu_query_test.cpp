@@ -7,17 +7,17 @@
 namespace sluice::runner {
 namespace {
 
-TEST(Gpus, SimulatedOneTellsItsOwnScale) {
+TEST(Gpus, SimulatedGpuReportsItsOwnScale) {
   const Gpus gpus =
       parse_gpus(R"json({"kind":"simulated","why_simulated":"no driver",)json"
                  R"json("devices":[{"index":0,"name":"Sluice simulated GPU (scale 2.5)"}]})json");
   EXPECT_TRUE(gpus.simulated);
   EXPECT_DOUBLE_EQ(gpus.time_scale, 2.5);
-  // Whoever reads figures must see that they are not a GPU's.
+  // Readers must see that the figures are not from a real GPU.
   EXPECT_NE(describe_gpu(gpus, 0).find("SIMULATED"), std::string::npos);
 }
 
-TEST(Gpus, RealOneHasRealTime) {
+TEST(Gpus, RealGpuHasRealTime) {
   const Gpus gpus =
       parse_gpus(R"({"kind":"real","devices":[{"name":"NVIDIA H200"},{"name":"NVIDIA H200"}]})");
   EXPECT_FALSE(gpus.simulated);
@@ -26,7 +26,7 @@ TEST(Gpus, RealOneHasRealTime) {
   EXPECT_EQ(describe_gpu(gpus, 1), "GPU 1: NVIDIA H200 (real)");
 }
 
-TEST(Gpus, AnswersThatAreNoneAreRefused) {
+TEST(Gpus, OtherTextIsRefused) {
   EXPECT_THROW((void)parse_gpus(""), base::RunError);
   EXPECT_THROW((void)parse_gpus("{}"), base::RunError);
   EXPECT_THROW((void)parse_gpus(R"({"kind":"real","devices":[]})"), base::RunError);

@@ -11,7 +11,7 @@
 namespace sluice::runner {
 namespace {
 
-/// Stands in for a GPU, and notes in which order it is used.
+/// A backend without a GPU that records the order of its calls.
 class FakeBackend : public engine::Backend {
  public:
   [[nodiscard]] std::string describe() const override { return "nothing"; }
@@ -54,7 +54,7 @@ TEST_F(JobLoopTest, WritesThePublishedLog) {
   EXPECT_EQ(backend.calls, "LWLWLW");  // the warm-up is one of them
 }
 
-// A job is announced when its preparation begins; its JCT counts from the job's own begin.
+// A job is announced when its preparation begins. Its JCT counts from the begin of the job itself.
 TEST_F(JobLoopTest, PreparationComesBeforeTheJob) {
   model.announce_ms = 20;
   const std::uint64_t begin = base::monotonic_ns();
@@ -86,7 +86,7 @@ TEST_F(JobLoopTest, CsvBeginsWithTheWarmUp) {
   EXPECT_TRUE(std::regex_match(csv, expected)) << csv;
 }
 
-TEST_F(JobLoopTest, SimulatedRunsSayHowTimesAreMeant) {
+TEST_F(JobLoopTest, SimulatedRunsExplainTheirTimes) {
   options.simulated = true;
   options.time_scale = 10;
   run_jobs(model, options, backend, 0);
@@ -95,8 +95,8 @@ TEST_F(JobLoopTest, SimulatedRunsSayHowTimesAreMeant) {
       << log();
 }
 
-TEST_F(JobLoopTest, OpenLoopNotesHowLongJobsWaited) {
-  // Due all at once: every job but the first is late by the jobs before it.
+TEST_F(JobLoopTest, OpenLoopRecordsQueueingTimes) {
+  // All jobs are due at once, so every job after the first waits for the jobs before it.
   model.arrival = {.kind = Arrival::Kind::kPeriodic, .period_ms = 1e-6};
   run_jobs(model, options, backend, 0);
   const std::string arrivals = test::read_file(folder.file("model_B.arrivals.csv"));

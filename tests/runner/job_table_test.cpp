@@ -11,7 +11,7 @@ namespace {
 std::string csv(const std::string& rows) { return std::string(kJobCsvHeader) + "\n" + rows; }
 
 TEST(JobTable, LeavesOutTheWarmUpAndATornLastLine) {
-  // The warm-up holds loading costs; the torn line is what SIGKILL may leave.
+  // The warm-up includes loading costs, and a SIGKILL may leave an incomplete line.
   const test::TempFolder folder;
   const std::string file = folder.write("a.csv", csv("100,900,99.5,0,0\n"
                                                      "1000000000,1500000000,1.5,0,0\n"
@@ -32,7 +32,7 @@ TEST(JobTable, CountsJobsThatStartedLate) {
   EXPECT_DOUBLE_EQ(table.mean_queued_ms, 1.4);
 }
 
-TEST(JobTable, AMissingFileIsNoJob) {
+TEST(JobTable, AMissingFileHasNoJobs) {
   const JobTable table = read_job_table("/nonexistent.csv", "");
   EXPECT_TRUE(table.jct_ms.empty());
   EXPECT_DOUBLE_EQ(table.span_s, 0);

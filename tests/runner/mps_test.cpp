@@ -1,4 +1,4 @@
-// The private MPS daemon of a run, with a shell script in place of NVIDIA's.
+// The private MPS daemon of a run, with a shell script in place of NVIDIA's program.
 #include "runner/run/mps.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class Mps : public testing::Test {
     chmod(path.c_str(), 0755);
     return path;
   }
-  /// A daemon that takes clients, and notes how it was called and that it ended.
+  /// A daemon that accepts clients, and records its arguments and its end.
   std::string daemon() {
     return script("echo \"$* $CUDA_MPS_LOG_DIRECTORY\" > " + folder_.file("called") +
                   "\ntrap 'echo ended >> " + folder_.file("called") +
@@ -36,7 +36,7 @@ class Mps : public testing::Test {
                   "while :; do sleep 0.01; done\n");
   }
   std::string called() { return read_file(folder_.file("called")); }
-  /// Whether the pipes of a run are there.
+  /// Whether the pipes of a run exist.
   static bool has_pipes(pid_t run) {
     return fs::exists(base::runtime_dir() + "/mps-" + std::to_string(run));
   }
@@ -59,7 +59,7 @@ TEST_F(Mps, StartsInTheForegroundAndEndsWithTheObject) {
   EXPECT_FALSE(has_pipes(getpid())) << "pipes were left behind";
 }
 
-TEST_F(Mps, ADaemonThatCannotStartIsAFailureWithItsOwnWords) {
+TEST_F(Mps, ADaemonThatCannotStartFailsWithItsLastLine) {
   const std::string program = script("echo 'an MPS daemon is running already'; exit 1\n");
   try {
     const MpsDaemon mps(program, folder_.file("mps"));
@@ -84,7 +84,7 @@ TEST_F(Mps, ARunThatIsKilledTakesItsDaemonAlongAndTheNextOneCleansUp) {
   EXPECT_FALSE(has_pipes(run.pid()));
 }
 
-TEST_F(Mps, WithoutNvidiasProgramItIsSaidWhatIsMissing) {
+TEST_F(Mps, WithoutNvidiasProgramIsAUsageError) {
   const std::string before = std::getenv("PATH");
   setenv("PATH", folder_.path().c_str(), 1);
   EXPECT_THROW(static_cast<void>(find_mps_control()), base::UsageError);

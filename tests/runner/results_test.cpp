@@ -19,7 +19,7 @@ RunResult result_of(ModelResult model, bool simulated) {
   return result;
 }
 
-TEST(Results, ThroughputIsInTheTimeOfTheGpu) {
+TEST(Results, ThroughputIsInGpuTime) {
   const test::TempFolder folder;
   Model model;
   model.output_file_path = folder.path();
@@ -28,7 +28,7 @@ TEST(Results, ThroughputIsInTheTimeOfTheGpu) {
   csv.job({0, 1, 50}, 0, 0);
   csv.job({1'000'000'000, 1'500'000'000, 50}, 0, 0);
   csv.job({1'500'000'000, 2'000'000'000, 50}, 0, 0);
-  // Two jobs in a real second are twenty in a second of a GPU that is ten times slower.
+  // Two jobs in a real second are twenty in a second of a simulated GPU that is ten times slower.
   EXPECT_DOUBLE_EQ(summarise(model, 1, 10, false, "").throughput_per_s, 20);
   EXPECT_DOUBLE_EQ(summarise(model, 1, 1, false, "").throughput_per_s, 2);
 }
@@ -42,8 +42,8 @@ TEST(Results, NoJobIsNullAndADashButNeverZero) {
   EXPECT_NE(results_table(result).find(" -  "), std::string::npos) << results_table(result);
 }
 
-// Prevents: a table of dashes, with a remark on p99, for a run that was too short for its model.
-TEST(Results, SayThatARunWasTooShortForAnyJob) {
+// Prevents: a run that was too short for its model shows dashes and a remark on p99.
+TEST(Results, ReportARunThatWasTooShortForAnyJob) {
   Model model;
   model.output_file_path = "/nonexistent";
   model.output_file_name = "slow";
@@ -58,7 +58,7 @@ TEST(Results, SayThatARunWasTooShortForAnyJob) {
   EXPECT_EQ(results_table(result).find("run longer"), std::string::npos);
 }
 
-TEST(Results, SayWhetherTheyAreSimulated) {
+TEST(Results, ReportWhetherTheGpuIsSimulated) {
   EXPECT_NE(results_table(result_of({}, true)).find("simulated GPU, real time / 10"),
             std::string::npos);
   EXPECT_EQ(results_table(result_of({}, false)).find("simulated"), std::string::npos);
@@ -82,8 +82,8 @@ TEST(Results, SplitAModelsJobsByCollisionsWithHigherPriorityOnly) {
   split_by_collisions(models);
   EXPECT_EQ(models[0].collided->jobs, 2U);
   EXPECT_EQ(models[0].uncollided->jobs, 0U);
-  EXPECT_FALSE(models[1].collided) << "it has nobody to collide with";
-  EXPECT_EQ(models[2].collided->jobs, 0U) << "the job of lower priority is no collision";
+  EXPECT_FALSE(models[1].collided) << "no model has a higher priority";
+  EXPECT_EQ(models[2].collided->jobs, 0U) << "a job of lower priority is not a collision";
   EXPECT_DOUBLE_EQ(models[2].uncollided->mean_ms, 7);
 
   RunResult result = result_of(models[0], false);

@@ -1,4 +1,4 @@
-// What `sluice run` refuses before anything starts: exit code 2, one line, nothing left behind.
+// Errors of `sluice run` before anything starts: exit code 2, one line, no files left.
 #include <gtest/gtest.h>
 
 #include "tests/runner/run_fixture.hpp"
@@ -37,7 +37,7 @@ TEST_F(RunErrorTest, DeviceIndexOutOfRange) {
 }
 
 TEST_F(RunErrorTest, OutputFolderNotWritable) {
-  // Not by permissions: tests may run as root, whom they do not stop.
+  // Not by permissions, which do not stop a test that runs as root.
   json experiment = two_models();
   static_cast<void>(folder_.write("file", ""));
   experiment["models"][0]["output_file_path"] = "file/logs";
@@ -47,7 +47,7 @@ TEST_F(RunErrorTest, OutputFolderNotWritable) {
                  "directory");
 }
 
-TEST_F(RunErrorTest, BrokenTrace) {
+TEST_F(RunErrorTest, BrokenRecording) {
   json experiment = two_models();
   experiment["models"][1]["recording"] = "./broken.json";
   write_experiment(experiment);
@@ -56,7 +56,7 @@ TEST_F(RunErrorTest, BrokenTrace) {
   expect_refused({"exp.json"}, "./broken.json: /: \"columns\" is missing");
 }
 
-TEST_F(RunErrorTest, OneFolderForTwoLogsOfOneName) {
+TEST_F(RunErrorTest, TwoLogsOfOneNameInOneFolder) {
   json experiment = two_models();
   experiment["models"][1]["output_file_path"] = "other";
   experiment["models"][1]["output_file_name"] = "best_effort";

@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A zombie that nobody waits for, as in containers without an init, counts as dead.
+/// Whether a process lives. A zombie counts as dead: a container without an init never reaps it.
 bool lives(pid_t pid) {
   const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
   const std::size_t name_end = stat.rfind(") ");
@@ -19,7 +19,7 @@ bool lives(pid_t pid) {
 }  // namespace
 
 RunTest::RunTest() {
-  // No figure matters here, so the simulated GPU may be nearly as fast as a real one.
+  // The tests check no figures, so the simulated GPU may be nearly as fast as a real one.
   setenv("SLUICE_SIM_SCALE", "2", 1);
 }
 

@@ -15,13 +15,13 @@ namespace sluice::test {
 /// How long `sluice run` may take, loading included.
 inline constexpr std::chrono::milliseconds kRunPatience = 5min;
 
-/// Runs `sluice run` and `sluice demo` of the build on the simulated GPU, in a folder of its own.
-/// Each run names its own session.
+/// Runs programs of the build, such as `sluice run`, on the simulated GPU and in a folder of the
+/// test's own. Each run has its own session.
 class RunTest : public testing::Test {
  protected:
   RunTest();
 
-  /// Two hooked models, critical and best_effort. A test changes what it is about.
+  /// Two hooked models, critical and best_effort.
   [[nodiscard]] static nlohmann::json two_models();
   /// Writes exp.json.
   void write_experiment(const nlohmann::json& experiment) const;
@@ -32,20 +32,21 @@ class RunTest : public testing::Test {
   [[nodiscard]] std::unique_ptr<Process> start(const std::string& program,
                                                std::vector<std::string> args);
 
-  /// Waits until a model's log has a job, so that the run is known to be under way.
+  /// Waits until a model's log has `count` jobs.
   void wait_for_jobs(const std::string& model, std::size_t count = 1) const;
   [[nodiscard]] std::size_t jobs(const std::string& model) const;
   /// The workers, from models_pid.json.
   [[nodiscard]] std::vector<pid_t> worker_pids() const;
   [[nodiscard]] std::string read(const std::string& file) const;
 
-  /// Fails if a worker or a file is left of the sessions of this test.
+  /// Fails if a worker or a file of the sessions of this test is left.
   void expect_nothing_left() const;
 
   TempFolder folder_;
 
  private:
-  /// The session that the last run would make for itself, and those that results.json files name.
+  /// The session that the last run creates for itself, and the sessions that results.json files
+  /// name.
   [[nodiscard]] std::vector<std::string> sessions() const;
 
   pid_t last_started_ = 0;

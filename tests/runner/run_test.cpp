@@ -1,5 +1,5 @@
-// `sluice run` as a whole: workers as processes of their own, through the real hooks, board and
-// controller, on the simulated GPU.
+// Whole runs of `sluice run`: worker processes with the interposer, the board and the controller,
+// on the simulated GPU.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -32,7 +32,7 @@ TEST_F(RunTest, LeavesLogsPidsAndResultsAndNothingElse) {
   EXPECT_EQ(worker_pids(), (std::vector<pid_t>{results["models"][0]["pid"].get<pid_t>(),
                                                results["models"][1]["pid"].get<pid_t>()}));
   EXPECT_EQ(results["models"][0]["pid"], json::parse(read("logs/models_pid.json"))[0][1]);
-  // Prevents: files in the working directory that nobody asked for.
+  // Prevents: unexpected files in the working directory.
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
     names.insert(entry.path().filename());
@@ -43,7 +43,7 @@ TEST_F(RunTest, LeavesLogsPidsAndResultsAndNothingElse) {
       read("logs/critical.log"),
       std::regex("\n\\d{16} kernelGroupStart\n\n\\d{16} kernelGroupEnd\n\nJCT \\d{19} 1 ")));
 
-  // It says which GPU, and what the hooks saw while the workers lived.
+  // The output names the GPU and has the counters of the workers.
   const std::string out = read("stdout.txt");
   EXPECT_NE(out.find("SIMULATED"), std::string::npos) << out;
   EXPECT_NE(out.find("cuGraphLaunch"), std::string::npos) << out;
@@ -59,7 +59,7 @@ TEST_F(RunTest, StatusSeesBothClientsHooked) {
   for (const json& client : status["clients"]) {
     EXPECT_EQ(client["policy"], "device:4");
     EXPECT_EQ(client["bypassed"], 0) << client;
-    // Prevents: workers that nobody can tell apart, nor name to `sluice set`.
+    // Prevents: users cannot tell workers apart, or name one to `sluice set`.
     const std::string model = client["priority"] == 0 ? "best_effort" : "critical";
     EXPECT_NE(client["command"].get<std::string>().find(model), std::string::npos) << client;
     EXPECT_EQ(client["name"], model);
@@ -84,7 +84,7 @@ TEST_F(RunTest, TraceHasEveryLaunchOfEveryWorker) {
       std::memcpy(&kind, bytes.data() + at, sizeof(kind));
       launches += kind == static_cast<std::uint16_t>(shm::TraceKind::kLaunch) ? 1 : 0;
     }
-    // The status was read just before the worker was killed. A captured launch is none.
+    // The status was read shortly before the worker was killed. A captured launch is not a launch.
     std::uint64_t gated = 0;
     for (const json& entry : client["coverage"]) gated += entry["gated"].get<std::uint64_t>();
     EXPECT_GE(launches, gated);
@@ -99,7 +99,7 @@ TEST_F(RunTest, TraceHasEveryLaunchOfEveryWorker) {
                             "max_pool_forward_nch\n")));
   }
   EXPECT_EQ(gpu_log.find(" sluice_spin\n"), std::string::npos);
-  // A run without a trace leaves none of an earlier one.
+  // A run without --trace removes the trace of an earlier run.
   ASSERT_EQ(run("sluice-run", {"exp.json", "--gpu", "sim", "--duration", "0.3"}).exit_code, 0);
   EXPECT_EQ(read("logs/trace/gpu.log"), "");
 }
@@ -111,7 +111,7 @@ TEST_F(RunTest, UnhookedModelsRunWithoutAController) {
   const base::Captured got = run("sluice-run", {"exp.json", "--gpu", "sim", "--trace"});
   EXPECT_EQ(got.exit_code, 0) << got.err;
   EXPECT_EQ(got.out.find("controller"), std::string::npos) << got.out;
-  // Naming commands that then say there is none would help nobody.
+  // The commands for a trace would find none.
   EXPECT_NE(got.out.find("no trace: no model"), std::string::npos) << got.out;
   EXPECT_EQ(got.out.find("sluice trace"), std::string::npos) << got.out;
   EXPECT_EQ(read("logs/critical.log").find("kernelGroup"), std::string::npos);
@@ -119,8 +119,8 @@ TEST_F(RunTest, UnhookedModelsRunWithoutAController) {
   expect_nothing_left();
 }
 
-// Prevents: a run beside the programs that a user started under a controller, in a session where
-// neither gives way to the other.
+// Prevents: a run and the programs that a user started under a controller are in different
+// sessions, where priorities have no effect between them.
 TEST_F(RunTest, JoinsTheDefaultSessionIfItHasAController) {
   const std::string session(base::kDefaultSession);
   if (std::filesystem::exists("/dev/shm/" + shm::board_name(session))) {
@@ -151,7 +151,7 @@ TEST_F(RunTest, TheSessionVariableNamesTheSession) {
   unsetenv("SLUICE_SESSION");
 }
 
-TEST_F(RunTest, OptionsWinOverTheFile) {
+TEST_F(RunTest, OptionsOverrideTheFile) {
   json experiment = two_models();
   experiment["exp_dur"] = 3000;
   experiment["device_id"] = 7;
@@ -163,7 +163,7 @@ TEST_F(RunTest, OptionsWinOverTheFile) {
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "logs"));
 }
 
-// Prevents: a run that stops because it cannot write where it has nothing to write.
+// Prevents: a run fails because the working directory is not writable, although no file goes there.
 TEST_F(RunTest, NeedsNoWritableWorkingDirectory) {
   write_experiment(two_models());
   test::Process process(
@@ -184,7 +184,7 @@ TEST_F(RunTest, WritesThePidsWhereAnOldParserLooks) {
   EXPECT_NE(read("models_pid.json"), "");
 }
 
-// Prevents: two runs that write the same logs, and a table of the jobs of both.
+// Prevents: two runs write the same logs, and a table has the jobs of both.
 TEST_F(RunTest, AFolderInUseIsRefusedAndThatOfADeadRunIsNot) {
   json experiment = two_models();
   experiment["exp_dur"] = 3000;
@@ -201,7 +201,7 @@ TEST_F(RunTest, AFolderInUseIsRefusedAndThatOfADeadRunIsNot) {
                              std::to_string(first->pid()) + "; name a folder"),
             std::string::npos)
       << refused.err;
-  EXPECT_TRUE(read("logs/critical.log").starts_with(log)) << "the first one's log is its own";
+  EXPECT_TRUE(read("logs/critical.log").starts_with(log)) << "the second run wrote to the log";
   first->signal(SIGKILL);
   first->wait();
   const base::Captured third =
@@ -211,8 +211,8 @@ TEST_F(RunTest, AFolderInUseIsRefusedAndThatOfADeadRunIsNot) {
       << third.out;
 }
 
-// Prevents: the log of a model of the run before taken for one of this run.
-TEST_F(RunTest, OfARunThatIsReplacedNothingIsLeft) {
+// Prevents: a log of an earlier run seems to belong to this run.
+TEST_F(RunTest, NothingIsLeftOfAReplacedRun) {
   write_experiment(two_models());
   const std::vector<std::string> args{"exp.json", "--gpu", "sim", "--duration", "0.3"};
   std::vector<std::string> traced = args;
@@ -282,7 +282,7 @@ TEST_F(RunTest, ARunWhoseWorkersAllDieFails) {
 }
 
 TEST_F(RunTest, WorkersDieWithARunnerThatIsKilled) {
-  // Else a replay would occupy the GPU for ever.
+  // Otherwise a replay would occupy the GPU indefinitely.
   json experiment = two_models();
   experiment["exp_dur"] = 3000;
   write_experiment(experiment);
@@ -307,10 +307,10 @@ TEST_F(RunTest, AWorkerThatCannotLoadEndsTheRunWithItsLastLines) {
   expect_nothing_left();
 }
 
-TEST_F(RunTest, SaysWhoIsStillLoading) {
+TEST_F(RunTest, ReportsWhichModelsAreStillLoading) {
   write_experiment(two_models());
   std::filesystem::create_directories(folder_.path() / "logs");
-  // Whoever opens it to write waits for a reader.
+  // Opening the FIFO for writing blocks until there is a reader.
   ASSERT_EQ(mkfifo((folder_.path() / "logs/critical.csv").c_str(), 0600), 0);
   const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
   const auto said = [&] { return read("stderr.txt"); };

@@ -6,8 +6,8 @@
 
 namespace sluice::test {
 
-/// A client without a GPU, in this process: attached by hand, live, and without a watcher, so it
-/// obeys no gate and notices no death.
+/// A live client without a GPU, in this process. It has no watcher, so it obeys no gate and notices
+/// no death.
 class AttachedClient {
  public:
   /// On the device whose UUID consists of the byte `device`. Throws if the controller refuses.

@@ -18,9 +18,9 @@ namespace sluice::test {
 [[nodiscard]] std::unique_ptr<Process> start_controller(const Session& session,
                                                         const std::vector<std::string>& more = {});
 
-/// From here on no client finds the controller silent, however late a loaded machine lets it run:
-/// the controller is stopped, until SIGCONT, and its heartbeat does not get old. For tests in which
-/// the controller has nothing more to do.
+/// Stops the controller until SIGCONT and sets its heartbeat to the end of time. From then on no
+/// client finds the controller silent, even on a loaded machine. For tests in which the controller
+/// has nothing more to do.
 void stop_with_fresh_heartbeat(const Process& controller, const std::string& session);
 
 /// A test that starts and ends controllers.
@@ -44,7 +44,7 @@ class ControllerTest : public SessionTest {
   }
 };
 
-/// A controller from begin to end, which must end by itself on SIGTERM.
+/// A test with a running controller, which must exit on SIGTERM at the end.
 class RunningControllerTest : public ControllerTest {
  protected:
   void SetUp() override { controller_ = start_controller(); }

@@ -41,7 +41,7 @@ pid_t gpu_process(const std::string& session) {
 
 void EndToEndTest::SetUp() {
   signal(SIGPIPE, SIG_IGN);  // a program that dies before its command fails its test, not all tests
-  // Other programs on the machine are not what is measured. All that starts here inherits this.
+  // Other programs on the machine must not disturb the measured times. All children inherit this.
   setpriority(PRIO_PROCESS, 0, -10);
 }
 

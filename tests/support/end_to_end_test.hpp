@@ -15,14 +15,14 @@ namespace sluice::test {
 
 /// Real processes: programs under the preloaded interposer, the controller and a GPU. The GPU is
 /// simulated unless SLUICE_TEST_LIBCUDA_DIR names the folder of a real libcuda.so.1. At the end
-/// everything is taken down in good order.
+/// every process is ended in an orderly way.
 class EndToEndTest : public ControllerTest {
  protected:
   EndToEndTest() : ControllerTest("e2e") {}
   void SetUp() override;
   void TearDown() override;
 
-  /// Starts the session's controller. It replaces the one before, which must have ended.
+  /// Starts the session's controller. An earlier one must have ended.
   void start_controller(const std::vector<std::string>& more = {});
   [[nodiscard]] Process& controller() const { return *controller_; }
   /// See stop_with_fresh_heartbeat(). Waits until no program finds the controller silent any more.
@@ -39,14 +39,14 @@ class EndToEndTest : public ControllerTest {
   Program& start_looping(const std::string& policy);
   Program& start_critical(int priority = 1) { return start({priority, "device:4"}); }
 
-  /// Ends everything in good order: exit() in every living program, then SIGTERM to the controller.
+  /// Ends every process: exit() in every living program, then SIGTERM to the controller.
   void end_all();
   /// Ends the simulated GPU, so that its log is complete. False on a real GPU.
   bool end_gpu();
   [[nodiscard]] GpuLog gpu_log() const { return GpuLog(gpu_log_file_); }
   [[nodiscard]] static bool on_real_gpu();
 
-  /// The board that has the session's name now.
+  /// The board that currently has the session's name.
   [[nodiscard]] Look look() const { return Look(session_); }
   /// The slot of a process, or -1.
   [[nodiscard]] static int slot_of(const Look& look, pid_t pid);
@@ -56,11 +56,11 @@ class EndToEndTest : public ControllerTest {
   /// A counter, summed over all launch entries.
   [[nodiscard]] std::uint64_t counted(const Program& program, shm::Count count) const;
 
-  /// Whether the program's gate gets closed and then none of its work ends on the GPU any more.
+  /// Whether the program's gate closes, and after that no more of its work ends on the GPU.
   [[nodiscard]] bool becomes_held(const Program& program) const;
-  /// Whether work of a looping program goes on being done.
+  /// Whether the work of a looping program makes progress.
   [[nodiscard]] static bool flows(const Program& program);
-  /// Milliseconds from `act` until work of the program is done again. Negative: never.
+  /// Milliseconds from `act` until the work of the program makes progress again. Negative: never.
   [[nodiscard]] static double ms_until_flow(const Program& program,
                                             const std::function<void()>& act);
   /// Prints a time with its bound, and fails the test if the time exceeds it. The bound is

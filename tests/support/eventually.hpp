@@ -6,8 +6,8 @@ namespace sluice::test {
 
 using namespace std::chrono_literals;
 
-/// How long a test waits for something that processes do. Generous: a loaded two-core machine must
-/// not fail a test. Times that matter are asserted or printed.
+/// How long a test waits for other processes. Generous, so that a loaded two-core machine does not
+/// fail a test. Times that matter are asserted or printed.
 inline constexpr std::chrono::milliseconds kPatience = 10s;
 /// The same for a whole program: until it has started, loaded or ended.
 inline constexpr std::chrono::milliseconds kProgramPatience = 30s;

@@ -15,7 +15,7 @@ class FakeClient {
   [[nodiscard]] int slot() const { return slot_; }
   [[nodiscard]] std::uint32_t generation() const { return generation_; }
   [[nodiscard]] std::uint64_t board_id() const { return board_id_; }
-  /// What the client printed first: how it was attached or why it was refused.
+  /// The first line of the client: its slot, or the reason of the refusal.
   [[nodiscard]] const std::string& greeting() const { return greeting_; }
   /// Sends an order and waits until it is done.
   void order(const std::string& words);

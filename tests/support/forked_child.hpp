@@ -7,7 +7,7 @@
 
 namespace sluice::test {
 
-/// A forked child that runs `body` and exits with its result; with 99 where it throws.
+/// A forked child that runs `body` and exits with its result, or with 99 if it throws.
 class ForkedChild : public Child {
  public:
   template <class Body>

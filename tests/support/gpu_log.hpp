@@ -27,7 +27,7 @@ struct Window {
   [[nodiscard]] bool holds(std::uint64_t ns) const { return from_ns <= ns && ns <= to_ns; }
 };
 
-/// What the simulated GPU did. Complete only when its process has ended.
+/// The log of the simulated GPU. Complete only after the end of the GPU process.
 class GpuLog {
  public:
   explicit GpuLog(const std::string& path);
@@ -41,7 +41,7 @@ class GpuLog {
   /// Kernels of a process that started within the window.
   [[nodiscard]] std::size_t starts(pid_t pid, const Window& window) const;
 
-  /// The same for the stream of the process that started most.
+  /// The same for the stream of the process with the most kernels.
   [[nodiscard]] std::size_t most_starts_of_a_stream(pid_t pid, const Window& window) const;
 
   /// From `from_ns` to the end of the last kernel of `pid` that ended before `to_ns`. In this part

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Appends what there is. False at the end of the stream.
+/// Appends the available bytes. False at the end of the stream.
 bool read_some(int fd, std::string& text) {
   std::array<char, 4096> chunk{};
   const ssize_t got = read(fd, chunk.data(), chunk.size());
@@ -32,7 +32,7 @@ bool wait_readable(int fd, Clock::time_point deadline) {
 
 }  // namespace
 
-/// Both ends of each stream: what the program gets, and what the test keeps.
+/// Both ends of each stream, the program's and the test's.
 struct Process::Streams {
   base::Pipe in;
   base::Pipe out;

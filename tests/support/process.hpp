@@ -9,16 +9,16 @@
 
 namespace sluice::test {
 
-/// How a Process is started. A file named here gets what the program writes, at its end.
+/// How to start a Process. The program appends its output to the files named here.
 struct ProcessOptions {
   std::vector<std::string> environment = {};  ///< NAME=VALUE, added to ours or replacing it.
   std::string folder = {};                    ///< Working directory; empty: ours.
   std::string out = {};                       ///< File for standard output; empty: a pipe.
   std::string err = {};                       ///< File for standard error; empty: a pipe.
-  int signal_when_we_die = SIGKILL;           ///< A test that is killed leaves no program behind.
+  int signal_when_we_die = SIGKILL;           ///< So that a killed test leaves no program.
 };
 
-/// A program with pipes to its three streams.
+/// A program with pipes for its three streams.
 class Process : public Child {
  public:
   explicit Process(std::vector<std::string> command, const ProcessOptions& options = {});
@@ -27,8 +27,8 @@ class Process : public Child {
   void write_line(const std::string& line) const;
   /// The next line of standard output; empty at the end, or if none comes within kProgramPatience.
   std::string read_line();
-  /// Closes standard input and reads both pipes to their end: also waits for whoever else has them
-  /// open. Fails the test and kills the program after kProgramPatience.
+  /// Closes standard input and reads both pipes to their end, which also waits for other processes
+  /// that have the pipes open. After kProgramPatience fails the test and kills the program.
   base::Captured finish();
 
  private:

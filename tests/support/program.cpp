@@ -42,7 +42,7 @@ SharedProgress::~SharedProgress() {
 }
 
 Program::Program(const Session& session, const std::string& name, const ProgramOptions& options)
-    // In /dev/shm, because a real driver registers no pages of a file on a disk.
+    // In /dev/shm, because a real driver does not register pages of a file on a disk.
     : SharedProgress("/dev/shm/progress." + session.name() + "." + name),
       Process({SLUICE_FAULT_CLIENT, file()},
               {.environment = environment_of(options), .err = session.file(name + ".log")}),

@@ -9,7 +9,7 @@
 
 namespace sluice::test {
 
-/// How a fault_client is started.
+/// How to start a fault_client.
 struct ProgramOptions {
   int priority = 0;
   std::string policy = "device:4";
@@ -42,18 +42,18 @@ class SharedProgress {
 /// A fault_client under the preloaded interposer.
 class Program : public SharedProgress, public Process {
  public:
-  /// `name`: of its log, in the session's folder, and of its progress.
+  /// `name`: the name of its log in the session's folder, and of its progress file.
   Program(const Session& session, const std::string& name, const ProgramOptions& options);
 
   /// Sends a command and returns what follows `ok ` in the answer. Fails the test if there is none.
   std::string ask(const std::string& command);
-  /// The same for an answer of numbers.
+  /// The same for an answer that consists of numbers.
   std::vector<std::uint64_t> ask_numbers(const std::string& command);
-  /// Sends a command that is not answered, or not soon.
+  /// Sends a command without waiting for an answer.
   void tell(const std::string& command) const { write_line(command); }
   std::string answer() { return read_line(); }
 
-  /// What the program, and the interposer in it, wrote to standard error.
+  /// The standard error output of the program and of its interposer.
   [[nodiscard]] std::string said() const { return read_file(log_); }
 
  private:

@@ -4,7 +4,8 @@
 #include "base/fd.hpp"
 #include "shm/messages.hpp"
 
-/// Requests to a controller. What cannot be sent or is not answered throws, and so fails the test.
+/// Requests to a controller. A request that cannot be sent or is not answered throws, which fails
+/// the test.
 namespace sluice::test {
 
 /// A connection to the session's controller.

@@ -9,16 +9,16 @@
 
 namespace sluice::test {
 
-/// Files of a session that exist: those in /dev/shm and in the runtime folder whose names hold its
-/// name. Other sessions use the same folders at the same time.
+/// The existing files of a session: files in /dev/shm and in the runtime folder whose names contain
+/// the session's name. Other sessions use the same folders at the same time.
 [[nodiscard]] std::vector<std::string> files_of_session(const std::string& name);
 
-/// A session that nobody else has, and a folder for what its processes write. The environment of
-/// this process names both, so make the session before the first driver call. At the end its files
-/// are removed.
+/// A session of the test's own, and a folder for the output of its processes. The environment of
+/// this process names the session, so create it before the first driver call. The destructor
+/// removes its files.
 class Session {
  public:
-  /// `prefix`: the beginning of the name, which says whose test it is.
+  /// `prefix`: the beginning of the name, which identifies the test.
   explicit Session(const std::string& prefix = "test");
   ~Session();
   Session(const Session&) = delete;
@@ -29,9 +29,9 @@ class Session {
   [[nodiscard]] std::string file(const std::string& name) const { return folder_.file(name); }
   [[nodiscard]] std::string board_file() const;
   [[nodiscard]] bool has_board() const;
-  /// Pid of the session's controller as the board says, or 0.
+  /// Pid of the session's controller from the board, or 0.
   [[nodiscard]] pid_t controller_pid() const;
-  /// From now on the session's simulated GPU writes a log: its file.
+  /// Makes the session's simulated GPU write a log, and returns its file.
   [[nodiscard]] std::string log_gpu() const;
 
  private:
@@ -39,7 +39,7 @@ class Session {
   TempFolder folder_;
 };
 
-/// A test with a session, of which nothing may be left at the end.
+/// A test with a session. No file of the session may be left at the end.
 class SessionTest : public testing::Test {
  protected:
   explicit SessionTest(const std::string& prefix = "test") : own_session_(prefix) {}

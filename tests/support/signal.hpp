@@ -7,7 +7,7 @@
 
 namespace sluice::test {
 
-/// A step that one process reports to another, forked one. Each raise() ends one wait().
+/// A signal from one process to another, forked one. Each raise() ends one wait().
 class Signal {
  public:
   void raise() const { eventfd_write(fd_.get(), 1); }
