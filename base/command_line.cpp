@@ -109,17 +109,17 @@ Check one_of(std::vector<std::string> words) {
   };
 }
 
+std::string check_session_name(const std::string& name) {
+  if (valid_session_name(name)) return {};
+  return "'" + name + "' cannot name a session: 1 to 32 of A-Z a-z 0-9 _ - and inner dots";
+}
+
 void add_session_option(CLI::App& app, std::string& session) {
   app.add_option("--session", session, "Name of the session: one controller and one board")
       ->envname("SLUICE_SESSION")
       ->capture_default_str()
       ->type_name("NAME")
-      ->check([](const std::string& name) {
-        return valid_session_name(name)
-                   ? std::string()
-                   : "'" + name +
-                         "' cannot name a session: 1 to 32 of A-Z a-z 0-9 _ - and inner dots";
-      });
+      ->check(check_session_name);
 }
 
 void add_gpu_option(CLI::App& app, GpuChoice& choice) {

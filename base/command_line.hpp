@@ -37,6 +37,9 @@ using Check = std::function<std::string(const std::string&)>;
 /// One of these words.
 [[nodiscard]] Check one_of(std::vector<std::string> words);
 
+/// The fault of a session name; empty if the name is valid.
+[[nodiscard]] std::string check_session_name(const std::string& name);
+
 /// Adds --session, which SLUICE_SESSION can also set. `session` holds the default.
 void add_session_option(CLI::App& app, std::string& session);
 

@@ -9,20 +9,13 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/still_named.hpp"
+
 namespace sluice::base {
 namespace {
 
 int open_folder(const std::string& folder) {
   return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-}
-
-/// Whether the folder behind `fd` still has its name: it may have been removed before it was
-/// locked.
-bool still_named(int fd, const std::string& folder) {
-  struct stat opened {};
-  struct stat named {};
-  return fstat(fd, &opened) == 0 && lstat(folder.c_str(), &named) == 0 &&
-         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
 }  // namespace

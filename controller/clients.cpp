@@ -19,9 +19,7 @@ void update_outranked(Clients& clients) {
   highest.fill(-1);
   for (int index = 0; index < shm::kSlots; ++index) {
     const SlotInfo info = clients.info(index);
-    const bool lives = info.state == SlotState::kReserved || info.state == SlotState::kLive ||
-                       info.state == SlotState::kFailedOpen;
-    if (!lives || info.device >= shm::kMaxDevices) continue;
+    if (!lives(info.state) || info.device >= shm::kMaxDevices) continue;
     highest[info.device] = std::max(highest[info.device], int{info.priority});
   }
   for (int index = 0; index < shm::kSlots; ++index) {

@@ -17,6 +17,12 @@ struct Tenant {
   std::uint64_t dead_since_ns = 0;  ///< Time when the mutex was first found released.
 };
 
+/// Whether a slot in this state has a client that is not exiting or dead.
+constexpr bool lives(shm::SlotState state) noexcept {
+  return state == shm::SlotState::kReserved || state == shm::SlotState::kLive ||
+         state == shm::SlotState::kFailedOpen;
+}
+
 /// The clients of the session: the board and the tenants of its slots. Only the thread of the loop
 /// uses it.
 struct Clients {

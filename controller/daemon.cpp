@@ -52,9 +52,7 @@ void raise_own_priority() {
 
 bool any_client_lives(const shm::Board& board) {
   return std::any_of(board.slots.begin(), board.slots.end(), [](const shm::Slot& slot) {
-    const shm::SlotState state = shm::SlotInfo::unpack(slot.info.load()).state;
-    return state == shm::SlotState::kReserved || state == shm::SlotState::kLive ||
-           state == shm::SlotState::kFailedOpen;
+    return lives(shm::SlotInfo::unpack(slot.info.load()).state);
   });
 }
 

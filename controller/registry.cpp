@@ -28,11 +28,6 @@ bool valid_policy(std::uint64_t packed) {
   return policy.pack() == packed && policy.valid();
 }
 
-bool lives(SlotState state) {
-  return state == SlotState::kReserved || state == SlotState::kLive ||
-         state == SlotState::kFailedOpen;
-}
-
 /// The fault in the values of a request; empty if there is none.
 std::string fault_of(const Request& request) {
   if (request.kind == RequestKind::kLease) return {};

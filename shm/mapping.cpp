@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/clock.hpp"
+#include "base/still_named.hpp"
 #include "shm/session.hpp"
 
 namespace sluice::shm {
@@ -48,13 +49,8 @@ void refuse_foreign(int fd, const std::string& name) {
   }
 }
 
-/// Whether the name still leads to the object behind `fd`. Another process may have removed the
-/// name between open and lock.
 bool still_named(int fd, const std::string& name) {
-  struct stat opened {};
-  struct stat named {};
-  return fstat(fd, &opened) == 0 && stat(("/dev/shm/" + name).c_str(), &named) == 0 &&
-         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+  return base::still_named(fd, "/dev/shm/" + name);
 }
 
 /// The fault that makes the board unusable; empty if there is none.

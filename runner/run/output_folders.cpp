@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 
 #include <array>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
+#include "base/still_named.hpp"
 #include "runner/job_log.hpp"
 #include "runner/run/models_pid.hpp"
 
@@ -26,13 +26,6 @@ constexpr const char* kResolvedFile = "experiment.resolved.json";
 constexpr std::array kRunFiles{"results.json", "results.csv", "status.json",
                                kModelsPidFile, kResolvedFile, "report.html"};
 constexpr std::array kModelFiles{".log", ".csv", ".arrivals.csv", ".digest", ".out"};
-
-bool still_named(int fd, const std::string& path) {
-  struct stat opened {};
-  struct stat named {};
-  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 &&
-         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
-}
 
 /// Locks a folder. Returns an empty Fd if the file system has no such locks. Throws
 /// base::UsageError if another run has the lock.
@@ -49,7 +42,7 @@ base::Fd lock(const std::string& path, const std::string& folder) {
                       folder, pid.empty() ? "" : ", pid " + pid));
     }
     // The previous run may have removed the file after we opened it.
-    if (!still_named(file.get(), path)) continue;
+    if (!base::still_named(file.get(), path)) continue;
     const std::string pid = std::to_string(getpid()) + "\n";
     const bool noted = ftruncate(file.get(), 0) == 0 && write(file.get(), pid.data(), pid.size()) ==
                                                             static_cast<ssize_t>(pid.size());

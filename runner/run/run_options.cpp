@@ -6,23 +6,17 @@
 
 #include "base/command_line.hpp"
 #include "runner/experiment_reader.hpp"
-#include "shm/session.hpp"
 
 namespace sluice::runner {
 namespace {
 
 constexpr double kMaxDurationS = 1e6;
 
-std::string check_session(const std::string& name) {
-  if (base::valid_session_name(name)) return {};
-  return "'" + name + "' cannot name a session: 1 to 32 of A-Z a-z 0-9 _ - and inner dots";
-}
-
-/// Replaces CLI11's envname: some versions of CLI11 ignore a variable with an invalid value.
+/// Not CLI11's envname: its error for an invalid value does not name the variable.
 void take_session_variable(RunOptions& options) {
   const char* name = std::getenv("SLUICE_SESSION");
   if (!options.session.empty() || name == nullptr || *name == '\0') return;
-  const std::string fault = check_session(name);
+  const std::string fault = base::check_session_name(name);
   if (!fault.empty()) throw base::UsageError("SLUICE_SESSION: " + fault);
   options.session = name;
 }
@@ -71,7 +65,7 @@ void add_options(CLI::App& app, RunOptions& options) {
                  "Session of the workers (default: the session `default` if its controller\n"
                  "runs, else a new session; also from SLUICE_SESSION)")
       ->type_name("NAME")
-      ->check(check_session);
+      ->check(base::check_session_name);
 }
 
 }  // namespace

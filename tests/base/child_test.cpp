@@ -32,6 +32,8 @@ TEST(Capture, ReplacesEnvironmentVariables) {
   EXPECT_EQ(
       capture({"/bin/sh", "-c", "echo $SLUICE_TEST_VARIABLE"}, {"SLUICE_TEST_VARIABLE=new"}).out,
       "new\n");
+  const Captured all = capture({"/usr/bin/env"}, {"SLUICE_TEST_VARIABLE=new"});
+  EXPECT_EQ(all.out.find("SLUICE_TEST_VARIABLE=old"), std::string::npos) << all.out;
   unsetenv("SLUICE_TEST_VARIABLE");
 }
 
