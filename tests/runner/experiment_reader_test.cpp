@@ -226,6 +226,12 @@ TEST(ExperimentError, NegativeAndOutOfRange) {
             "2147483647");
 }
 
+TEST(ExperimentError, ALogOutsideItsFolder) {
+  EXPECT_EQ(error_with("/models/0/output_file_name", "../model_A"),
+            "exp.json: /models/0/output_file_name: found \"../model_A\", allowed: a file name; its "
+            "folder is output_file_path");
+}
+
 TEST(ExperimentError, MissingParts) {
   EXPECT_EQ(error_without("", "models"), "exp.json: /: \"models\" is missing");
   EXPECT_EQ(error_with("/models", json::array()),
