@@ -19,7 +19,7 @@ constexpr std::uint64_t kRecheckNs = 10'000'000;
 constexpr std::uint64_t kWatcherLostNs = 2'000'000'000;
 
 /// In the place of policy device, where the device cannot.
-constexpr shm::Policy kFallback{shm::PolicyKind::kEvent, 2};
+constexpr shm::Policy kFallback{shm::PolicyKind::kEvent, shm::Spacing::launches(2)};
 
 bool holds_on_host(shm::Policy policy) noexcept {
   return policy.kind != shm::PolicyKind::kNone && policy.kind != shm::PolicyKind::kDevice;

@@ -7,8 +7,8 @@
 
 /// The file that a traced client writes: a header page, then records of one size. The page contains
 /// the fields of header and records as text (kTraceSchema), so that readers need no field list of
-/// their own. tools/python/sluice_tools/trace/reader.py reads the file; docs/reference/trace-files.md describes
-/// it for users.
+/// their own. tools/python/sluice_tools/trace/reader.py reads the file;
+/// docs/reference/trace-files.md describes it for users.
 namespace sluice::shm {
 
 inline constexpr std::array<char, 8> kTraceMagic{'S', 'L', 'T', 'R', 'A', 'C', 'E', '2'};

@@ -19,7 +19,7 @@ TEST(Fd, AssignmentClosesWhatItReplaces) {
     EXPECT_FALSE(is_open(first));
     EXPECT_TRUE(is_open(second));
     const Fd owner(std::move(fd));
-    EXPECT_EQ(fd.get(), -1);
+    EXPECT_EQ(fd.get(), -1);  // NOLINT(bugprone-use-after-move): a moved Fd is empty
     EXPECT_EQ(owner.get(), second);
   }
   EXPECT_FALSE(is_open(second));

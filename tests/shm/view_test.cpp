@@ -91,7 +91,7 @@ TEST_F(View, UnderPolicyNoneNothingIsHeld) {
   begin_job(view, 1);
   begin_job(view, 0);
   pass_time();
-  set_policy({PolicyKind::kNone, 0});
+  set_policy({PolicyKind::kNone});
   const std::uint64_t held = low().closed_ns.load();
   EXPECT_GE(held, 2'000'000U) << "until then it was";
   end_job(view, 0);
