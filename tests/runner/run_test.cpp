@@ -198,7 +198,7 @@ TEST_F(RunTest, AFolderInUseIsRefusedAndThatOfADeadRunIsNot) {
   const base::Captured refused = second.finish();
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.err.find("is in use by another `sluice run`, pid " +
-                             std::to_string(first->pid()) + "; name a folder"),
+                             std::to_string(first->pid()) + "; choose another folder"),
             std::string::npos)
       << refused.err;
   EXPECT_TRUE(read("logs/critical.log").starts_with(log)) << "the second run wrote to the log";
