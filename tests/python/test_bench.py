@@ -91,7 +91,7 @@ def test_rows_come_from_the_results_of_the_run(tmp_path):
         "max_hold_opened": 0,
         "unknown_launches": 0,
         "longest_ns": 1000,
-        "bare_graph_ns": 0,
+        "ungated_graph_ns": 0,
         "coverage": [entry, entry],
     }
     fake = sluice_that(

@@ -205,8 +205,8 @@ TEST_F(Set, ChangesAProgramThatRuns) {
   EXPECT_EQ(status_of(*critical)["priority"], 9);
   launch(*program);
   EXPECT_EQ(told["clients"][0]["name"], "sluice_gpu_client");
-  EXPECT_EQ(both.err,
-            "sluice set: pid " + pid + " runs ungated: clients that pace wait longer next to it\n");
+  EXPECT_EQ(both.err, "sluice set: pid " + pid +
+                          " runs ungated: jobs of higher priority take turns with it\n");
   const base::Captured many = sluice({"set", pid, "--policy", "device:200"});
   EXPECT_EQ(many.err,
             "sluice set: device:200 waits once in 200 launches; did you mean device:200us "

@@ -144,7 +144,7 @@ TEST_F(Status, ClientsAreByDeviceThenPriorityThenPid) {
 
 // Prevents: starvation without a word, where one client does not pace and another one does.
 TEST_F(Status, WarnsOfAClientThatRunsUngatedNextToOneThatPaces) {
-  const std::string warning = "^ runs ungated: clients that pace wait longer next to it";
+  const std::string warning = "^ runs ungated: jobs of higher priority take turns with it";
   add_client(0, 0, "a").policy.store(shm::Policy{}.pack());
   slot(0).requested_policy.store(shm::Policy{}.pack());
   EXPECT_EQ(text().find(warning), std::string::npos) << "nobody is next to it";
@@ -233,7 +233,7 @@ TEST_F(Status, JsonHoldsAllOfIt) {
   EXPECT_EQ(json["clients"][1]["coverage"][0]["entry"], "cuLaunchKernel");
   EXPECT_EQ(json["clients"][1]["coverage"][0]["gated"], 3);
   EXPECT_EQ(json["clients"][1]["longest_ns"], 5);
-  EXPECT_EQ(json["clients"][1]["bare_graph_ns"], 6);
+  EXPECT_EQ(json["clients"][1]["ungated_graph_ns"], 6);
   EXPECT_EQ(json["clients"][1]["unknown_launches"], 7);
   EXPECT_EQ(json["clients"][0]["state"], "active");
 }

@@ -1,6 +1,7 @@
 // Each wrong command line: one line on stderr that says what was wrong, and exit code 2.
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <vector>
 
 #include "tests/tools/command.hpp"
@@ -20,6 +21,22 @@ class Usage : public CommandTest {
     EXPECT_EQ(result.out, "");
   }
 };
+
+// Prevents: a command that runs and that `sluice --help` does not list.
+TEST_F(Usage, TheHelpListsEveryCommand) {
+  const std::string help = sluice({"--help"}).out;
+  const std::regex internal("sluice-(worker|simgpu|example|mps).*");
+  const auto folder =
+      std::filesystem::path(SLUICE_TEST_PROGRAM).parent_path() / "../libexec/sluice";
+  int commands = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    const std::string program = file.path().filename();
+    if (!program.starts_with("sluice-") || std::regex_match(program, internal)) continue;
+    ++commands;
+    EXPECT_NE(help.find("\n  " + program.substr(7) + " "), std::string::npos) << program;
+  }
+  EXPECT_GE(commands, 14);
+}
 
 TEST_F(Usage, TheDispatcherHelpsAndRefuses) {
   for (const Args& args : {Args{}, Args{"--help"}, Args{"-h"}, Args{"help"}}) {

@@ -24,7 +24,8 @@ struct Command {
 
 constexpr std::array kCommands{
     Command{"exec", "run any program, unchanged, with a priority and a policy"},
-    Command{"status", "show who runs, who waits, and why"},
+    Command{"compare", "measure two programs of your own: alone, with nothing gated, and gated"},
+    Command{"status", "show who runs, who is held, and why"},
     Command{"top", "the same, live: activity, holds, rates, job durations; change policies"},
     Command{"set", "give a running client another priority or policy"},
     Command{"run", "run an experiment file: its models as processes, logs of completion times"},
@@ -52,7 +53,7 @@ void print_help() {
          "Examples:\n"
          "  sluice exec --priority 0 -- python train.py    best effort\n"
          "  sluice exec --priority 1 -- python serve.py    critical: the higher priority wins\n"
-         "  sluice status                                  who runs, who waits for whom\n"
+         "  sluice status                                  who runs, who holds whom\n"
          "  sluice top                                     the same, live\n"
          "  sluice set train.py --policy gate              change a client as it runs\n"
          "  sluice run exp_configs/replay/input_device.json\n";

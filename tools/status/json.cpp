@@ -54,7 +54,7 @@ Json client_json(const shm::ClientSnapshot& client) {
           {"unhooked_asked", client.unhooked_lookups},
           {"unhooked_name", client.unhooked_name},
           {"longest_ns", client.longest_launch_ns},
-          {"bare_graph_ns", client.ungated_graph_ns},
+          {"ungated_graph_ns", client.ungated_graph_ns},
           {"unknown_launches", client.unknown_launches},
           {"predicted", client.predictions},
           {"predicted_hits", client.prediction_hits},

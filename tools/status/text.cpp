@@ -184,7 +184,7 @@ std::string ungated_note(const shm::Snapshot& snapshot, const shm::ClientSnapsho
     return other.device == client.device && other.slot != client.slot && paces(other);
   });
   if (client.state != shm::SlotState::kLive || client.policy != "none" || !others_pace) return {};
-  return "runs ungated: clients that pace wait longer next to it";
+  return "runs ungated: jobs of higher priority take turns with it";
 }
 
 std::string status_text(const shm::Snapshot& snapshot, const std::string& session,

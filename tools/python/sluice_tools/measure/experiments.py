@@ -93,7 +93,7 @@ def counters(client: dict) -> dict:
         "max_hold_opened": client["max_hold_opened"],
         "unknown_launches": client["unknown_launches"],
         "longest_us": client["longest_ns"] / 1e3,
-        "ungated_graph_us": client["bare_graph_ns"] / 1e3,
+        "ungated_graph_us": client["ungated_graph_ns"] / 1e3,
     }
 
 
