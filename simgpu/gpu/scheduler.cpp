@@ -74,7 +74,8 @@ Simulation::Choice Simulation::choose_while_idle(const Device& device, Stream* o
   Stream* own = earliest_request(device, true);
   const Nanoseconds own_at = own ? std::max(device.free_at, own->requested_at) : kNever;
   if (other == nullptr) return own ? Choice{own_at, Choice::Action::kRun, own} : Choice{};
-  const Nanoseconds other_at = std::max(device.free_at, other->requested_at);
+  // Not before this instant: the kernel behind a wait that has just passed goes first.
+  const Nanoseconds other_at = std::max({device.free_at, other->requested_at, instant_});
   const Nanoseconds slice_end = slice_end_after(device, other->requested_at);
   if (own_at <= other_at && own_at < slice_end) return {own_at, Choice::Action::kRun, own};
   if (device.loaded != nullptr && loaded_is_between_kernels(device)) {

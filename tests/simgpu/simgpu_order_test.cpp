@@ -114,6 +114,45 @@ TEST_F(Order, APreemptedKernelQueuesAnewSoThatEveryContextGetsATurn) {
   for (CUcontext context : contexts) cuCtxDestroy(context);
 }
 
+// Prevents: a context that loses the rest of its slice at each wait that passes at once. Its program
+// would then starve beside one without waits. An H100 does not do so: 2.3 us per wait
+// (tests/real_gpu/neighbour.sh, 2026-11-22).
+TEST_F(Order, AContextKeepsItsSliceAcrossAWaitThatPasses) {
+  CUdeviceptr word = 0;
+  ASSERT_EQ(cuMemAlloc(&word, 8), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemsetD8(word, 0, 8), CUDA_SUCCESS);
+  CUcontext busy = nullptr;
+  CUmodule module = nullptr;
+  CUfunction spin = nullptr;
+  ASSERT_EQ(cuCtxCreate(&busy, nullptr, 0, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuModuleLoadData(&module, sluice::simgpu::test::kModule), CUDA_SUCCESS);
+  ASSERT_EQ(cuModuleGetFunction(&spin, module, "sluice_spin"), CUDA_SUCCESS);
+  CUstream other = make_stream();
+  std::uint64_t ns = 50 * kUs;
+  void* arguments[] = {&ns};
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_EQ(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, other, arguments, nullptr), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(cuCtxSetCurrent(gpu_.context), CUDA_SUCCESS);
+  CUstream stream = make_stream();
+  constexpr int kKernels = 40;
+  for (int i = 0; i < kKernels; ++i) {
+    ASSERT_EQ(cuStreamWaitValue64(stream, word, 0, CU_STREAM_WAIT_VALUE_EQ), CUDA_SUCCESS);
+    ASSERT_EQ(gpu_.launch(stream, 20 * kUs), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSetCurrent(busy), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  std::vector<Kernel> ran = kernels(400 + kKernels);
+  const std::uint64_t id = id_of(stream);
+  std::erase_if(ran, [&](const Kernel& kernel) { return kernel.stream != id; });
+  // 0.9 ms of work fit into one slice. One lost slice each would make it 80 ms and more.
+  EXPECT_LT(ran.back().start_ms - ran.front().start_ms, 4.0);
+  cuCtxDestroy(busy);
+  cuCtxSetCurrent(gpu_.context);
+  cuMemFree(word);
+}
+
 // Prevents: a waiter that is not woken by the very command it waits for, and notices by its
 // timeout.
 TEST_F(Order, WhoeverWaitsForTheLastCommandIsWokenByIt) {
