@@ -20,8 +20,8 @@ using sluice::test::eventually;
 using sluice::test::ms_since;
 using Clock = std::chrono::steady_clock;
 
-const sluice::test::Session session("simgpu");
-const std::string gpu_log = session.log_gpu();
+const sluice::test::Session kSession("simgpu");
+const std::string kGpuLog = kSession.log_gpu();
 
 class Basics : public ::testing::Test {
  protected:
@@ -67,7 +67,7 @@ TEST_F(Basics, KernelsWithTheSpinPrefixKeepTheirDurationAndName) {
   std::map<std::string, double> real_ms;
   // The GPU process writes the log when it is idle.
   EXPECT_TRUE(eventually([&] {
-    const sluice::test::GpuLog log(gpu_log);
+    const sluice::test::GpuLog log(kGpuLog);
     for (const auto& work : log.all()) {
       real_ms[work.name] = static_cast<double>(work.end_ns - work.start_ns) / 1e6;
     }
@@ -137,7 +137,7 @@ TEST_F(Basics, AStreamWaitFollowsRegisteredPrivateMemory) {
 // The board of a session is a file. If it is truncated, the GPU process must go on for the other
 // clients.
 TEST_F(Basics, AFileTruncatedUnderAParkedWaitReadsAsZero) {
-  const std::string path = session.file("board");
+  const std::string path = kSession.file("board");
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   ASSERT_EQ(ftruncate(file, 8192), 0);
   auto* words =

@@ -13,7 +13,7 @@ namespace {
 
 using sluice::simgpu::test::Gpu;
 
-const sluice::test::Session session("simgpu");
+const sluice::test::Session kSession("simgpu");
 
 class Graphs : public ::testing::Test {
  protected:

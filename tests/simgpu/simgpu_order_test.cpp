@@ -114,8 +114,8 @@ TEST_F(Order, APreemptedKernelQueuesAnewSoThatEveryContextGetsATurn) {
   for (CUcontext context : contexts) cuCtxDestroy(context);
 }
 
-// Prevents: a context that loses the rest of its slice at each wait that passes at once. Its program
-// would then starve beside one without waits. An H100 does not do so: 2.3 us per wait
+// Prevents: a context that loses the rest of its slice at each wait that passes at once. Its
+// program would then starve beside one without waits. An H100 does not do so: 2.3 us per wait
 // (tests/real_gpu/neighbour.sh, 2026-11-22).
 TEST_F(Order, AContextKeepsItsSliceAcrossAWaitThatPasses) {
   CUdeviceptr word = 0;

@@ -63,19 +63,19 @@ void require(CUresult result, const char* call) {
   cuGetErrorName(result, &name);
   throw sluice::base::RunError(std::string(call) + ": " + (name != nullptr ? name : "error"));
 }
-#define SPIN_REQUIRE(call) require(call, #call)
+#define SLUICE_REQUIRE(call) require(call, #call)
 
 /// The first GPU, with a kernel that keeps it busy for a given time.
 class Gpu {
  public:
   Gpu() {
-    SPIN_REQUIRE(cuInit(0));
-    SPIN_REQUIRE(cuDevicePrimaryCtxRetain(&context_, 0));
-    SPIN_REQUIRE(cuCtxSetCurrent(context_));
-    SPIN_REQUIRE(cuModuleLoadData(&module_, kModule));
-    SPIN_REQUIRE(cuModuleGetFunction(&spin_, module_, "sluice_spin"));
-    SPIN_REQUIRE(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
-    SPIN_REQUIRE(cuDeviceGetName(name_.data(), static_cast<int>(name_.size()), 0));
+    SLUICE_REQUIRE(cuInit(0));
+    SLUICE_REQUIRE(cuDevicePrimaryCtxRetain(&context_, 0));
+    SLUICE_REQUIRE(cuCtxSetCurrent(context_));
+    SLUICE_REQUIRE(cuModuleLoadData(&module_, kModule));
+    SLUICE_REQUIRE(cuModuleGetFunction(&spin_, module_, "sluice_spin"));
+    SLUICE_REQUIRE(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    SLUICE_REQUIRE(cuDeviceGetName(name_.data(), static_cast<int>(name_.size()), 0));
     int khz = 0;
     if (cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 0) == CUDA_SUCCESS && khz > 0) {
       cycles_per_ns_ = khz / 1e6;
@@ -87,9 +87,9 @@ class Gpu {
   void launch(std::uint64_t ns) const {
     auto cycles = static_cast<std::uint64_t>(static_cast<double>(ns) * cycles_per_ns_);
     std::array<void*, 2> arguments{&ns, &cycles};
-    SPIN_REQUIRE(cuLaunchKernel(spin_, 1, 1, 1, 32, 1, 1, 0, stream_, arguments.data(), nullptr));
+    SLUICE_REQUIRE(cuLaunchKernel(spin_, 1, 1, 1, 32, 1, 1, 0, stream_, arguments.data(), nullptr));
   }
-  void wait() const { SPIN_REQUIRE(cuStreamSynchronize(stream_)); }
+  void wait() const { SLUICE_REQUIRE(cuStreamSynchronize(stream_)); }
   [[nodiscard]] const char* name() const { return name_.data(); }
   /// Real time divided by GPU time: 1 on a real GPU.
   [[nodiscard]] double time_scale() const { return time_scale_; }
