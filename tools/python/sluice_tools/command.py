@@ -3,6 +3,7 @@
 import importlib.util
 import io
 import os
+import signal
 import sys
 
 from sluice_tools.errors import EXIT_FAILED, CommandError, usage_error
@@ -19,6 +20,15 @@ def need_packages(command: str, *names: str) -> None:
 
 
 def run_command(command: str, job) -> int:
+    """Runs `job`, which returns the exit code. SIGTERM ends it like Ctrl-C, with what it has started."""
+    old = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return _run(command, job)
+    finally:
+        signal.signal(signal.SIGTERM, old)
+
+
+def _run(command: str, job) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what the terminal cannot show is no reason to fail
             stream.reconfigure(errors="backslashreplace")

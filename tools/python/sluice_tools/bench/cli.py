@@ -9,7 +9,7 @@ from pathlib import Path
 from sluice_tools.bench import coverage, outputs, parked, published
 from sluice_tools.bench.pairs import cli as pairs
 from sluice_tools.command import run_command
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, Parser
+from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, Parser
 from sluice_tools.measure import table
 from sluice_tools.measure.experiments import sluice_program
 from sluice_tools.measure.needs import ON_CPU, gpus, need_mps
@@ -96,9 +96,7 @@ def _published(options) -> int:
     (options.out / "published.md").write_text(text)
     print(text, end="")
     print(f"rows: {rows.file}", file=sys.stderr)
-    if result.interrupted:
-        return EXIT_INTERRUPTED
-    return EXIT_FAILED if result.failed else EXIT_FINE
+    return result.exit_code
 
 
 def _as_markdown(fields: tuple, rows: list) -> str:

@@ -2,16 +2,14 @@
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import math
 import re
-import signal
 import sys
 from pathlib import Path
 
 from sluice_tools.command import run_command
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, Parser, usage_error
+from sluice_tools.errors import Parser, usage_error
 from sluice_tools.measure import page, table, verdict
 from sluice_tools.measure.commands import Commands, Timing
 from sluice_tools.measure.experiments import sluice_program
@@ -189,7 +187,7 @@ def _show(options, rows: Rows, folder: Path, name: str, mode: str) -> None:
     failures = table.failures([row for row in rows.errors if row["mode"] == mode])
     markdown = "\n\n".join(["\n".join(about), table.markdown(entries), *table.notes(entries), *failures, *said])
     (folder / "compare.md").write_text(markdown + "\n")
-    has_page = all(importlib.util.find_spec(package) for package in page.PACKAGES)
+    has_page = page.can_write()
     if has_page:
         page.write(
             folder / "compare.html",
@@ -215,11 +213,7 @@ def _show(options, rows: Rows, folder: Path, name: str, mode: str) -> None:
         )
         return
     print(table.wrapped([*about, "", table.text(entries), *table.notes(entries), *failures, "", *said]))
-    print(
-        f"\npage: {folder / 'compare.html'}"
-        if has_page
-        else "\nno page: this Python lacks plotly or jinja2 (./x reports)"
-    )
+    print(f"\npage: {folder / 'compare.html'}" if has_page else f"\n{page.MISSING}")
 
 
 def _run(options) -> int:
@@ -239,12 +233,8 @@ def _run(options) -> int:
             "sluice compare", rows, [_group(options, sluice, folder, mode, time_scale(name))], machine={"gpu": name}
         ).run()
         _show(options, rows, folder, name, mode)
-    if result.interrupted:
-        return EXIT_INTERRUPTED
-    return EXIT_FAILED if result.failed else EXIT_FINE
+    return result.exit_code
 
 
 def main() -> int:
-    # The programs end with this one, as they do with Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     return run_command("compare", lambda: _run(_options(sys.argv[1:])))

@@ -176,6 +176,7 @@ def _interrupt(_signal, _frame):
 
 
 def _run(args) -> int:
+    signal.signal(signal.SIGTERM, _interrupt)  # says the same as Ctrl-C; run_command() takes it back
     store = Store(Path(args.store) if args.store else default_store())
     try:
         {"export": _export, "list": _list, "show": _show}[args.command](args, store)
@@ -187,8 +188,4 @@ def _run(args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
-    old = signal.signal(signal.SIGTERM, _interrupt)  # so that a work folder is removed
-    try:
-        return run_command("models", lambda: _run(args))
-    finally:
-        signal.signal(signal.SIGTERM, old)
+    return run_command("models", lambda: _run(args))

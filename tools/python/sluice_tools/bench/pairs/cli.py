@@ -2,9 +2,7 @@
 
 import argparse
 import contextlib
-import importlib.util
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +10,10 @@ from pathlib import Path
 from sluice_tools.bench.pairs import goals, plan
 from sluice_tools.bench.pairs.stage import stage
 from sluice_tools.command import run_command
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, Parser, usage_error
+from sluice_tools.errors import EXIT_FINE, Parser, usage_error
 from sluice_tools.measure import page, table
 from sluice_tools.measure.experiments import sluice_program
-from sluice_tools.measure.needs import ON_CPU, gpus, need_mps
+from sluice_tools.measure.needs import ON_CPU, gpus, need_mps, version
 from sluice_tools.measure.rows import CRITICAL, Cell, Rows, number, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
 from sluice_tools.measure.summary import summarize
@@ -150,8 +148,7 @@ def _first_line(*command: str) -> str:
 
 def _machine(options) -> dict:
     driver = _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    version = _first_line(options.sluice, "--version").removeprefix("sluice ")
-    return {"driver": driver if options.gpu == "real" else "", "sluice": version}
+    return {"driver": driver if options.gpu == "real" else "", "sluice": version(options.sluice)}
 
 
 def _markdown(rows: Rows, entries: list) -> str:
@@ -181,7 +178,7 @@ def _show(options, rows: Rows, folder: Path) -> None:
     text = _markdown(rows, entries)
     (folder / "pairs.md").write_text(text)
     pairs = [pair for pair in dict.fromkeys(entry.subject for entry in entries) if pair in plan.PAIRS]
-    if all(importlib.util.find_spec(name) for name in page.PACKAGES):
+    if page.can_write():
         page.write(
             folder / "pairs.html",
             "bench pairs",
@@ -191,11 +188,7 @@ def _show(options, rows: Rows, folder: Path) -> None:
             goals.overview(pairs, entries),
         )
     else:
-        print(
-            "sluice bench: no page: this Python lacks plotly or jinja2 (./x reports); sluice bench "
-            f"pairs --table {folder} makes it later",
-            file=sys.stderr,
-        )
+        print(f"sluice bench: {page.MISSING}; sluice bench pairs --table {folder} makes it later", file=sys.stderr)
     if options.json:
         print(
             json.dumps(
@@ -230,13 +223,9 @@ def _run(options) -> int:
         _show(options, rows, folder)
     if result.left:
         print(f"sluice bench: {result.left} cells are left; the same command goes on", file=sys.stderr)
-    if result.interrupted:
-        return EXIT_INTERRUPTED
-    return EXIT_FAILED if result.failed else EXIT_FINE
+    return result.exit_code
 
 
 def main(arguments: list) -> int:
     options = _parser().parse_args(arguments)
-    # The programs and the MPS daemon end with this one, as they do with Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     return run_command("bench", lambda: _run(options))
