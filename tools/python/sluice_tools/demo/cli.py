@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sluice_tools.command import run_command
 from sluice_tools.demo.plan import DEFAULT, PHASES, ROLES, experiment
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, Parser, usage_error
+from sluice_tools.errors import Parser, usage_error
 from sluice_tools.measure import experiments, needs, table, verdict
 from sluice_tools.measure.rows import Cell, Rows, claim, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
@@ -131,9 +131,7 @@ def _demo(options) -> int:
         (folder / "table.txt").write_text(text)
         (folder / "results.json").write_text(_json(entries, gpus))
         print(_json(entries, gpus) if options.json else text, end="")
-    if outcome.interrupted:
-        return EXIT_INTERRUPTED
-    return EXIT_FAILED if outcome.failed else EXIT_FINE
+    return outcome.exit_code
 
 
 def main() -> int:

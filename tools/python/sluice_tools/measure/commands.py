@@ -9,7 +9,6 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,7 +92,7 @@ class Watch:
         if self._process.poll() is not None:
             raise RuntimeError(self._err.read().strip() or "sluice top has ended")
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._process.terminate()
         self._process.wait()
         self._thread.join()
@@ -133,7 +132,7 @@ class Commands:
         """
         with session(self._sluice, self._gpu) as opened:
             programs = {role: self._start(opened, role, policy, label) for role in roles}
-            with self._watch(opened) as watch:
+            with contextlib.closing(Watch(self._sluice, opened.name)) as watch:
                 self._wait_until_working(programs, watch)
                 self._sleep(programs, self._timing.warm_up)
                 watch.clear()
@@ -155,14 +154,6 @@ class Commands:
             options=("--name", name),
             log=self._folder / f"{label}-{name}.log",
         )
-
-    @contextlib.contextmanager
-    def _watch(self, opened: Session) -> Iterator[Watch]:
-        watch = Watch(self._sluice, opened.name)
-        try:
-            yield watch
-        finally:
-            watch.end()
 
     def _wait_until_working(self, programs: dict, watch: Watch) -> None:
         """The critical command has ended a job, and the best-effort command launches."""

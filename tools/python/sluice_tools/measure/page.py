@@ -1,5 +1,6 @@
 """The page of a measurement: the verdict, the figure, the table. Needs plotly and jinja2."""
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,7 +8,12 @@ from sluice_tools.errors import run_error
 from sluice_tools.measure import table
 from sluice_tools.measure.summary import Entry
 
-PACKAGES = ("numpy", "plotly", "jinja2")
+_PACKAGES = ("numpy", "plotly", "jinja2")
+MISSING = "no page: this Python lacks plotly or jinja2 (./x reports)"
+
+
+def can_write() -> bool:
+    return all(importlib.util.find_spec(package) for package in _PACKAGES)
 
 
 def write(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED
 from sluice_tools.measure import summary
 from sluice_tools.measure.rows import Cell, Rows
 
@@ -35,6 +36,10 @@ class Outcome:
     left: int = 0
     failed: int = 0
     interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_INTERRUPTED if self.interrupted else EXIT_FAILED if self.failed else EXIT_FINE
 
 
 class Sitting:

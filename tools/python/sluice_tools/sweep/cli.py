@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 from sluice_tools.command import need_packages, run_command
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, Parser, run_error, usage_error
+from sluice_tools.errors import Parser, run_error, usage_error
 from sluice_tools.measure import experiments, table
 from sluice_tools.measure.needs import gpus
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, claim, output_folder
@@ -166,9 +166,7 @@ def _sweep(options) -> int:
         found = outcome.judge(mine, sweep.swept, sweep.critical, sweep.policies, sweep.wanted, queue)
         errors = [row for row in rows.errors if (row["subject"], row["mode"]) == (sweep.swept, sweep.mode)]
         _show(sweep, found, folder, table.failures(errors))
-    if result.interrupted:
-        return EXIT_INTERRUPTED
-    return EXIT_FAILED if result.failed else EXIT_FINE
+    return result.exit_code
 
 
 def main() -> int:
