@@ -1,4 +1,4 @@
-#include "intercept/cupti/by_call.hpp"
+#include "intercept/trace/cupti/by_call.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // libsluice_cupti.so on a recorded CUPTI. A process collects once: ctest gives each test its own.
 
-#include "intercept/collector.h"
+#include "intercept/trace/collector.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

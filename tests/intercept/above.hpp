@@ -26,7 +26,7 @@ class Above : public Session {
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
       std::ifstream file(task.path() / "comm");
       std::string name;
-      if (std::getline(file, name) && name == "sluice-notice") return task.path();
+      if (std::getline(file, name) && name == "sluice-announce") return task.path();
     }
     return std::nullopt;
   }

@@ -191,7 +191,7 @@ TEST_F(Learning, WhatIsKeptOfThreadsEndsWithThem) {
 }
 
 // The context of such a thread may be destroyed by another one meanwhile. Seen to fail, with events
-// destroyed that had gone with it, without the Question in Pacer::end_of_thread().
+// destroyed that had gone with it, without the DriverQuery in Pacer::end_of_thread().
 TEST_F(Learning, AContextEndsBesideALaunchThatEndsWhatIsKeptOfItsThreads) {
   attach("device:200us");
   outrank();

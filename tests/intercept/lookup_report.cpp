@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "intercept/cuda_driver.hpp"
+#include "intercept/driver/cuda_driver.hpp"
 
 namespace {
 
@@ -52,7 +52,7 @@ int main() {
       reinterpret_cast<decltype(&::cuGetProcAddress)>(dlsym(library, "cuGetProcAddress"));
   const char* names[] = {
 #define SLUICE_HOOK(name, kind) #name,
-#include "intercept/hooks.def"
+#include "intercept/driver/hooks.def"
 #undef SLUICE_HOOK
   };
   for (const std::string name : names) {

@@ -86,7 +86,7 @@ TEST_F(Predicted, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
   EXPECT_EQ(until->load(), 0U) << "it has begun";
 }
 
-// Seen to fail without open_room() in get_ready().
+// Seen to fail without end_slack() in get_ready().
 TEST_F(Predicted, BetweenJobsLongLaunchesAreFree) {
   attach_above();
   for (int i = 0; i < 5; ++i) {

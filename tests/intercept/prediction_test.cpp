@@ -1,5 +1,5 @@
 // When jobs are predicted, when not, and when no longer. Pure: times are given.
-#include "intercept/prediction.hpp"
+#include "intercept/jobs/prediction.hpp"
 
 #include <gtest/gtest.h>
 

@@ -70,7 +70,7 @@ Snippet snippet();
 std::span<const Snippet> snippets() {
   static const std::vector<Snippet> kAll{
 #define SLUICE_HOOK(name, kind) snippet<fake::Id::name>(),
-#include "intercept/hooks.def"
+#include "intercept/driver/hooks.def"
 #undef SLUICE_HOOK
   };
   return kAll;

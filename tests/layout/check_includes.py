@@ -45,9 +45,7 @@ LIBRARIES = {
 # simgpu/ the parts of the driver and the object that holds them name each other.
 CIRCLES = {
     "intercept": {
-        "capture", "client", "dlsym", "driver", "driver_wait", "hook", "hooks", "jobs", "kick", "launch", "lengths",
-        "notices", "pacer", "poller", "primary_context", "process", "question", "sampler", "trace", "wait_nodes",
-        "watcher",
+        "driver/dlsym", "driver/driver",
     },
     "simgpu": {
         "driver/capture", "driver/context", "driver/context_table", "driver/driver", "driver/enqueue",

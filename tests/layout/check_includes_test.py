@@ -43,7 +43,7 @@ class CheckIncludes(unittest.TestCase):
     def test_nothing_includes_the_interposer(self):
         for folder in check_includes.ARROWS:
             if folder != "intercept":
-                self.write(f"{folder}/z.cpp", '#include "intercept/client.hpp"\n')
+                self.write(f"{folder}/z.cpp", '#include "intercept/client/client.hpp"\n')
         self.assertEqual(len(self.faults()), len(check_includes.ARROWS) - 1)
 
     def test_libtorch_stays_in_its_places(self):
@@ -63,8 +63,8 @@ class CheckIncludes(unittest.TestCase):
         self.assertEqual(self.faults(), [])
 
     def test_a_unit_joins_no_listed_circle_unnoticed(self):
-        self.write("intercept/fresh.cpp", '#include "intercept/client.hpp"\n')
-        self.write("intercept/client.hpp", '#include "intercept/fresh.hpp"\n')
+        self.write("intercept/fresh.cpp", '#include "intercept/client/client.hpp"\n')
+        self.write("intercept/client/client.hpp", '#include "intercept/fresh.hpp"\n')
         self.assertIn("intercept/: fresh are in a circle", self.faults()[0])
 
     def test_the_list_of_circles_only_shrinks(self):

@@ -1,5 +1,5 @@
 // The file of a traced process: whole records only, whatever happens to the process or the disk.
-#include "intercept/trace_file.hpp"
+#include "intercept/trace/trace_file.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -26,8 +26,8 @@ same() {
 }
 
 launches() { sed -n 's/^SLUICE_LAUNCH_ENTRY(\([A-Za-z0-9_]*\))$/\1/p' "$source/shm/launch_entries.def"; }
-hooks() { launches; sed -n 's/^SLUICE_HOOK(\([A-Za-z0-9_]*\), *[A-Za-z]*)$/\1/p' "$source/intercept/hooks.def"; }
-calls() { sed -n 's/^SLUICE_CALL(\([A-Za-z0-9_]*\))$/\1/p' "$source/intercept/calls.def"; }
+hooks() { launches; sed -n 's/^SLUICE_HOOK(\([A-Za-z0-9_]*\), *[A-Za-z]*)$/\1/p' "$source/intercept/driver/hooks.def"; }
+calls() { sed -n 's/^SLUICE_CALL(\([A-Za-z0-9_]*\))$/\1/p' "$source/intercept/driver/calls.def"; }
 exported() { nm -D --defined-only --format=posix "$library" | awk '{print $1}'; }
 
 # A symbol too many would take a program's own function away; one too few leaves a way past us.
@@ -130,10 +130,10 @@ prove_table() {
     complain "calls.def names a per-thread form: our calls name the stream"
   # Launches come first, because their order is the order of Slot::entries.
   local first room
-  first=$(grep -m1 -nE '^SLUICE_HOOK' "$source/intercept/hooks.def" | cut -d: -f1)
-  [[ $(grep -nF launch_entries.def "$source/intercept/hooks.def" | cut -d: -f1) -lt $first ]] ||
+  first=$(grep -m1 -nE '^SLUICE_HOOK' "$source/intercept/driver/hooks.def" | cut -d: -f1)
+  [[ $(grep -nF launch_entries.def "$source/intercept/driver/hooks.def" | cut -d: -f1) -lt $first ]] ||
     complain "the launch entries do not come first"
-  grep -qE '^SLUICE_HOOK\([A-Za-z0-9_]*, *Launch\)' "$source/intercept/hooks.def" &&
+  grep -qE '^SLUICE_HOOK\([A-Za-z0-9_]*, *Launch\)' "$source/intercept/driver/hooks.def" &&
     complain "hooks.def has a launch entry of its own, which no slot counts"
   room=$(grep -A2 'kMaxEntries =' "$source/shm/board.hpp" | grep -oE '[0-9]+' | head -n1)
   (($(launches | wc -l) <= room)) ||

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "intercept/cuda_driver.hpp"
+#include "intercept/driver/cuda_driver.hpp"
 #include "sluice/sluice.h"
 
 namespace {

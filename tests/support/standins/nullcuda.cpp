@@ -2,7 +2,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "intercept/cuda_driver.hpp"
+#include "intercept/driver/cuda_driver.hpp"
 
 namespace {
 
@@ -37,5 +37,5 @@ struct Stub<CUresult (*)(Args...)> {
       "(%rip)\n.size " #name ", .-" #name "\n");
 #define SLUICE_HOOK(name, kind) SLUICE_EXPORT(name)
 #define SLUICE_CALL(name) SLUICE_EXPORT(name)
-#include "intercept/calls.def"
-#include "intercept/hooks.def"
+#include "intercept/driver/calls.def"
+#include "intercept/driver/hooks.def"

@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 
-#include "intercept/cuda_driver.hpp"
+#include "intercept/driver/cuda_driver.hpp"
 
 #define SLUICE_VISIBLE __attribute__((visibility("default")))
 

@@ -84,6 +84,6 @@ struct Stub<id, CUresult (*)(Args...)> {
 #define SLUICE_HOOK(name, kind) SLUICE_FAKE_EXPORT(name)
 #define SLUICE_CALL(name) SLUICE_FAKE_EXPORT(name)
 #define SLUICE_FAKE_EXTRA(name) SLUICE_FAKE_EXPORT(name)
-#include "intercept/calls.def"
-#include "intercept/hooks.def"
+#include "intercept/driver/calls.def"
+#include "intercept/driver/hooks.def"
 #include "tests/support/standins/fakecuda/extras.def"

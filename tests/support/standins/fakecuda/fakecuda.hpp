@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "intercept/cuda_driver.hpp"
+#include "intercept/driver/cuda_driver.hpp"
 
 /// A libcuda.so.1 for tests of the interposer. It exports every entry of hooks.def and calls.def
 /// and records each call with its arguments. Its state (streams, events, captures, graphs,
@@ -20,8 +20,8 @@ enum class Id : unsigned {
 #define SLUICE_HOOK(name, kind) name,
 #define SLUICE_CALL(name) name,
 #define SLUICE_FAKE_EXTRA(name) name,
-#include "intercept/calls.def"
-#include "intercept/hooks.def"
+#include "intercept/driver/calls.def"
+#include "intercept/driver/hooks.def"
 #include "tests/support/standins/fakecuda/extras.def"
 #undef SLUICE_HOOK
 #undef SLUICE_CALL
@@ -33,8 +33,8 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Id::kCoun
 #define SLUICE_HOOK(name, kind) #name,
 #define SLUICE_CALL(name) #name,
 #define SLUICE_FAKE_EXTRA(name) #name,
-#include "intercept/calls.def"
-#include "intercept/hooks.def"
+#include "intercept/driver/calls.def"
+#include "intercept/driver/hooks.def"
 #include "tests/support/standins/fakecuda/extras.def"
 #undef SLUICE_HOOK
 #undef SLUICE_CALL

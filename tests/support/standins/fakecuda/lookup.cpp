@@ -13,8 +13,8 @@ void* exported(const std::string& name) {
 #define SLUICE_HOOK(name, kind) {#name, reinterpret_cast<void*>(&::name)},
 #define SLUICE_CALL(name) {#name, reinterpret_cast<void*>(&::name)},
 #define SLUICE_FAKE_EXTRA(name) {#name, reinterpret_cast<void*>(&::name)},
-#include "intercept/calls.def"
-#include "intercept/hooks.def"
+#include "intercept/driver/calls.def"
+#include "intercept/driver/hooks.def"
 #include "tests/support/standins/fakecuda/extras.def"
   };
   for (const Export& entry : kTable) {

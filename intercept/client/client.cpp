@@ -1,0 +1,141 @@
+#include "intercept/client/client.hpp"
+
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <string_view>
+
+#include "intercept/client/log.hpp"
+#include "intercept/trace/trace.hpp"
+#include "shm/view.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+/// A sleeper looks again this often, so that a wake-up lost with a killed waker costs little.
+constexpr std::uint64_t kRecheckNs = 10'000'000;
+
+/// A watcher that has not run for this long will not enforce max_hold either.
+constexpr std::uint64_t kWatcherLostNs = 2'000'000'000;
+
+/// In the place of policy device, where the device cannot.
+constexpr shm::Policy kFallback{shm::PolicyKind::kEvent, shm::Spacing::launches(2)};
+
+bool holds_on_host(shm::Policy policy) noexcept {
+  return policy.kind != shm::PolicyKind::kNone && policy.kind != shm::PolicyKind::kDevice;
+}
+
+constexpr std::string_view kSimulatedGpu = "Sluice simulated GPU (scale ";
+
+/// The simulated GPU says in its name how many times slower than life it runs. 0 for a real one.
+double simulated_scale(CUdevice device) noexcept {
+  std::array<char, 128> name{};
+  driver().cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1), device);
+  if (!std::string_view(name.data()).starts_with(kSimulatedGpu)) return 0;
+  return std::strtod(name.data() + kSimulatedGpu.size(), nullptr);
+}
+
+}  // namespace
+
+bool is_under_mps(CUdevice device) noexcept {
+  int enabled = 0;
+  return driver().cuDeviceGetAttribute(&enabled, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device) ==
+             CUDA_SUCCESS &&
+         enabled != 0;
+}
+
+Client::Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
+    : seat_(seat),
+      slot_(seat.board.slots[static_cast<std::size_t>(seat.slot)]),
+      device_(device),
+      simulated_scale_(simulated_scale(device)),
+      under_mps_(is_under_mps(device)),
+      policy_(policy.pack()),
+      learning_(policy.spacing.is_time()),
+      jobs_(seat.board, seat.slot),
+      pacer_(*this),
+      early_switch_(*this) {}
+
+/// By the rule of gates.hpp: whoever writes reads the inputs again and repeats until they did not
+/// change, so that the watcher and a launch that falls back need no lock.
+void Client::take_policy() noexcept {
+  bool changed = false;
+  for (;;) {
+    const std::uint64_t requested = slot_.requested_policy.load();
+    const bool cannot_wait = cannot_wait_.load();
+    shm::Policy policy = shm::Policy::unpack(requested);
+    if (!policy.valid()) return;
+    if (policy.kind == shm::PolicyKind::kDevice && cannot_wait) policy = kFallback;
+    if (!is_under(policy)) {
+      policy_.store(policy.pack());
+      changed = true;
+    }
+    if (changed) learning_.store(policy.spacing.is_time());
+    if (slot_.policy.load() != policy.pack()) {
+      shm::BoardView(seat_.board).count_held(seat_.slot);
+      slot_.policy.store(policy.pack());
+    }
+    if (slot_.requested_policy.load() == requested && cannot_wait_.load() == cannot_wait) return;
+  }
+}
+
+void Client::fall_back() noexcept {
+  cannot_wait_.store(true);
+  take_policy();
+}
+
+std::optional<std::uint64_t> Client::others_quiet() const noexcept {
+  const shm::Board& board = seat_.board;
+  const std::uint8_t device = shm::SlotInfo::unpack(slot_.info.load()).device;
+  std::uint64_t jobs = 0;
+  bool active = false;
+  shm::for_each_other(board.used.load(), seat_.slot, [&](int index) {
+    const shm::Slot& other = board.slots[static_cast<std::size_t>(index)];
+    const shm::SlotInfo info = shm::SlotInfo::unpack(other.info.load());
+    if (info.device != device) return;
+    const std::uint64_t job = other.job.load();
+    const bool lives =
+        info.state == shm::SlotState::kLive || info.state == shm::SlotState::kFailedOpen;
+    active = active || (lives && shm::is_active(job));
+    // A slot that changes hands is a change too.
+    jobs += job + (std::uint64_t{info.generation} << 32U);
+  });
+  if (active) return std::nullopt;
+  return jobs;
+}
+
+void Client::hold(Entry entry) noexcept {
+  if (!holds_on_host(policy())) return;
+  const std::uint64_t begin = base::monotonic_ns();
+  const std::uint64_t gate = slot_.gate.load();
+  slot_.waiters.fetch_add(1);
+  while (obeys() && holds_on_host(policy())) {
+    const std::uint32_t openings = slot_.wake.load();
+    if (slot_.gate.load() == 0) break;
+    base::futex_wait(slot_.wake, openings, kRecheckNs);
+    const std::uint64_t now = base::monotonic_ns();
+    const std::uint64_t beat = slot_.watcher_beat_ns.load();
+    if (now > beat && now - beat > kWatcherLostNs) break;
+  }
+  slot_.waiters.fetch_sub(1);
+  counter(entry, shm::Count::kWaited).fetch_add(1);
+  counter(entry, shm::Count::kHeldNs).fetch_add(base::monotonic_ns() - begin);
+  if (Trace* traced = trace()) {
+    const auto holder = static_cast<std::size_t>(std::countr_zero(gate));
+    const std::uint32_t pid = holder < shm::kSlots ? seat_.board.slots[holder].pid.load() : 0;
+    traced->hold(shm::TraceHold::kGate, begin, gate, pid);
+  }
+}
+
+void Client::give_up_waiting(const char* what) noexcept {
+  constexpr auto kWhy = static_cast<std::uint32_t>(shm::FailReason::kDriverWait);
+  const std::uint32_t before = slot_.fail_reason.exchange(kWhy);
+  set_obeys(false);
+  shm::BoardView view(seat_.board);
+  shm::fail_open(view, seat_.slot);  // unless a silent controller has made it so
+  if (before == kWhy) return;
+  Line(Level::kWarn) << what << " took more than 5 s; this process runs ungated from now on "
+                     << "(is it waiting for its own later launch? use policy device or gate)";
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,92 @@
+#include "intercept/client/config.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+#include "base/fd.hpp"
+#include "intercept/client/log.hpp"
+#include "shm/client_name.hpp"
+#include "shm/session.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+constexpr std::uint64_t kDefaultTraceMiB = 1024;
+constexpr std::uint64_t kLeastTraceMiB = 16;
+constexpr std::uint64_t kMostTraceMiB = 1 << 20;
+
+std::optional<std::string_view> variable(const char* name) noexcept {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+std::string own_command_line() noexcept {
+  std::string text(4096, '\0');
+  const base::Fd file(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
+  const ssize_t size = file ? read(file.get(), text.data(), text.size()) : 0;
+  text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  return text;
+}
+
+}  // namespace
+
+Config read_config() noexcept {
+  Config config{std::string(base::kDefaultSession),
+                0,
+                shm::kDefaultPolicy,
+                true,
+                {},
+                kDefaultTraceMiB << 20U,
+                {}};
+  if (const auto text = variable("SLUICE_SESSION")) {
+    if (base::valid_session_name(*text)) {
+      config.session = *text;
+    } else {
+      Line(Level::kWarn) << "SLUICE_SESSION=" << *text << " is no session name; using default";
+    }
+  }
+  if (const auto text = variable("SLUICE_PRIORITY")) {
+    const auto result = std::from_chars(text->data(), text->data() + text->size(), config.priority);
+    if (result.ec != std::errc{} || result.ptr != text->data() + text->size()) {
+      config.priority = 0;
+      Line(Level::kWarn) << "SLUICE_PRIORITY=" << *text << " is not 0 to 255; using 0";
+    }
+  }
+  if (const auto text = variable("SLUICE_POLICY")) {
+    if (const auto policy = shm::parse_policy(*text)) {
+      config.policy = *policy;
+    } else {
+      Line(Level::kWarn) << "SLUICE_POLICY=" << *text << " is no policy: " << shm::kPolicyForms
+                         << "; using " << shm::to_string(shm::kDefaultPolicy).c_str();
+    }
+  }
+  if (const auto text = variable("SLUICE_PREDICT")) {
+    config.predict = *text != "0";
+    if (*text != "0" && *text != "1") {
+      Line(Level::kWarn) << "SLUICE_PREDICT=" << *text << " is not 0 or 1; using 1";
+    }
+  }
+  const auto name = variable("SLUICE_NAME");
+  config.name = name ? std::string(*name) : shm::client_name(own_command_line());
+  if (const auto text = variable("SLUICE_TRACE")) config.trace = *text;
+  if (const auto text = variable("SLUICE_TRACE_LIMIT_MIB")) {
+    std::uint64_t mib = 0;
+    const auto result = std::from_chars(text->data(), text->data() + text->size(), mib);
+    if (result.ec == std::errc{} && result.ptr == text->data() + text->size() &&
+        mib >= kLeastTraceMiB && mib <= kMostTraceMiB) {
+      config.trace_limit = mib << 20U;
+    } else {
+      Line(Level::kWarn) << "SLUICE_TRACE_LIMIT_MIB=" << *text << " is not " << kLeastTraceMiB
+                         << " to " << kMostTraceMiB << "; using " << kDefaultTraceMiB;
+    }
+  }
+  return config;
+}
+
+}  // namespace sluice::intercept

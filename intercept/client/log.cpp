@@ -1,0 +1,79 @@
+#include "intercept/client/log.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "intercept/client/no_cancel.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+constexpr int kUnknown = -1;
+constinit std::atomic<int> g_level{kUnknown};
+
+/// Read at the first line that might be written, because lookups come before everything else.
+Level level_wanted() noexcept {
+  const int known = g_level.load(std::memory_order_relaxed);
+  if (known != kUnknown) return static_cast<Level>(known);
+  const char* value = std::getenv("SLUICE_LOG");
+  const std::string_view text = value == nullptr ? "" : value;
+  Level level = Level::kWarn;
+  if (text == "off") level = Level::kOff;
+  if (text == "info") level = Level::kInfo;
+  if (text == "debug") level = Level::kDebug;
+  const bool first = g_level.exchange(static_cast<int>(level)) == kUnknown;
+  if (first && level == Level::kWarn && !text.empty() && text != "warn") {
+    Line(Level::kWarn) << "SLUICE_LOG=" << text << " is none of off, warn, info, debug; using warn";
+  }
+  return level;
+}
+
+}  // namespace
+
+Line::Line(Level level) noexcept : wanted_(level <= level_wanted()) {
+  *this << "sluice[" << static_cast<int>(getpid()) << "]: ";
+  if (level == Level::kWarn) *this << "warning: ";
+}
+
+Line::~Line() {
+  if (!wanted_) return;
+  const NoCancel whole;
+  const int saved_errno = errno;
+  text_[size_++] = '\n';
+  // Where nobody reads, a line is lost rather than the program: a full pipe would block the thread
+  // that must open gates, and one without a reader raises SIGPIPE. A line fits PIPE_BUF.
+  pollfd out{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&out, 1, 0) == 1 && out.revents == POLLOUT) {
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text_.data(), size_);
+  }
+  errno = saved_errno;
+}
+
+Line& Line::operator<<(std::string_view text) noexcept {
+  const std::size_t room = text_.size() - 1 - size_;  // the newline always fits
+  const std::size_t size = std::min(room, text.size());
+  std::memcpy(text_.data() + size_, text.data(), size);
+  size_ += size;
+  return *this;
+}
+
+Line& Line::operator<<(std::uint64_t number) noexcept {
+  std::array<char, 20> digits;
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+  return *this << std::string_view(digits.data(), static_cast<std::size_t>(end - digits.data()));
+}
+
+Line& Line::operator<<(int number) noexcept {
+  if (number < 0) *this << "-";
+  const std::int64_t wide = number;
+  return *this << static_cast<std::uint64_t>(wide < 0 ? -wide : wide);
+}
+
+}  // namespace sluice::intercept

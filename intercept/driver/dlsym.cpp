@@ -1,0 +1,84 @@
+#include "intercept/driver/dlsym.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "intercept/driver/driver.hpp"
+#include "intercept/driver/unhooked.hpp"
+
+#ifndef __x86_64__
+#error "dlsym.cpp holds the tail jump for x86-64 only"
+#endif
+
+// RTLD_DEFAULT (0) and RTLD_NEXT (-1) are resolved from the return address on the stack, so the
+// real dlsym must see the caller's: a wrapper that calls and returns would make a second
+// interposer that asks for RTLD_NEXT find itself. Hence a jump, and substitution for handles only.
+asm(R"(
+    .text
+    .globl dlsym
+    .type dlsym, @function
+dlsym:
+    .cfi_startproc
+    endbr64
+    leaq 1(%rdi), %rax
+    cmpq $1, %rax
+    ja 2f
+    movq sluice_real_dlsym(%rip), %rax
+    testq %rax, %rax
+    je 1f
+    jmp *%rax
+1:  pushq %rdi
+    .cfi_adjust_cfa_offset 8
+    pushq %rsi
+    .cfi_adjust_cfa_offset 8
+    subq $8, %rsp
+    .cfi_adjust_cfa_offset 8
+    call sluice_find_real_dlsym
+    addq $8, %rsp
+    .cfi_adjust_cfa_offset -8
+    popq %rsi
+    .cfi_adjust_cfa_offset -8
+    popq %rdi
+    .cfi_adjust_cfa_offset -8
+    jmp *%rax
+2:  jmp sluice_dlsym_of_handle
+    .cfi_endproc
+    .size dlsym, .-dlsym
+)");
+
+extern "C" {
+
+using DlsymFunction = void* (*)(void*, const char*);
+
+// Hidden, so that the assembly above reaches it without relocation. Written once with one value:
+// a racing second write stores the same pointer.
+__attribute__((visibility("hidden"))) constinit DlsymFunction sluice_real_dlsym = nullptr;
+
+__attribute__((visibility("hidden"))) DlsymFunction sluice_find_real_dlsym() {
+  auto found = reinterpret_cast<DlsymFunction>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
+  if (found == nullptr) std::abort();  // not a glibc that we were built for: nothing can work
+  __atomic_store_n(&sluice_real_dlsym, found, __ATOMIC_RELEASE);
+  return found;
+}
+
+__attribute__((visibility("hidden"))) void* sluice_dlsym_of_handle(void* handle, const char* name) {
+  void* found = sluice::intercept::real_dlsym(handle, name);
+  // Exact names only: cudnn, cublas and curand begin with "cu" too, and are no business of ours.
+  if (found == nullptr || name[0] != 'c' || name[1] != 'u') return found;
+  using sluice::intercept::is_hooked_name, sluice::intercept::is_work_entry;
+  if (!is_hooked_name(name) && !is_work_entry(name)) return found;
+  return sluice::intercept::substitute(name, found);
+}
+}
+
+namespace sluice::intercept {
+
+void* real_dlsym(void* handle, const char* name) noexcept {
+  DlsymFunction real = __atomic_load_n(&sluice_real_dlsym, __ATOMIC_ACQUIRE);
+  if (real == nullptr) real = sluice_find_real_dlsym();
+  return real(handle, name);
+}
+
+}  // namespace sluice::intercept

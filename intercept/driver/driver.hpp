@@ -1,0 +1,60 @@
+#pragma once
+#include <atomic>
+#include <string_view>
+
+#include "intercept/driver/cuda_driver.hpp"
+
+/// The real driver behind the hooks, and how programs are kept from reaching it past them.
+namespace sluice::intercept {
+
+/// Index of a hooked entry: the order of hooks.def.
+enum class Entry : unsigned {
+#define SLUICE_HOOK(name, kind) name,
+#include "intercept/driver/hooks.def"
+#undef SLUICE_HOOK
+  kCount,
+};
+inline constexpr unsigned kEntries = static_cast<unsigned>(Entry::kCount);
+
+enum class Kind { kLaunch, kCopyIn, kSync, kCapture, kGraph, kLifetime, kLookup };
+
+/// Addresses in the real libcuda.so.1. Null where the driver is too old to have the entry.
+struct Driver {
+#define SLUICE_HOOK(name, kind) decltype(&::name) name = nullptr;
+#define SLUICE_CALL(name) decltype(&::name) name = nullptr;
+#include "intercept/driver/calls.def"
+#include "intercept/driver/hooks.def"
+#include "intercept/driver/optional_calls.def"
+#undef SLUICE_CALL
+#undef SLUICE_HOOK
+};
+
+extern constinit Driver g_driver;
+extern constinit std::atomic<bool> g_driver_ready;
+
+/// Finds the real driver, loading it if the program has not. Thread-safe; done once it succeeded.
+bool resolve_driver(bool load) noexcept;
+
+/// The real driver, for code that runs inside a hook.
+inline const Driver& driver() noexcept {
+  if (!g_driver_ready.load(std::memory_order_acquire)) [[unlikely]] {
+    resolve_driver(true);
+  }
+  return g_driver;
+}
+
+/// The first of calls.def that this driver is too old to have, or null. Without all of them a
+/// process stays unattached; hooks that may run before check what they call.
+const char* missing_call() noexcept;
+
+/// What a program that asked for `name` and was given `found` is to get: our hook if `found` is
+/// the real entry of a hook, else `found`. Notes work entries that are not hooked.
+void* substitute(std::string_view name, void* found) noexcept;
+
+/// "?" where the driver does not tell.
+const char* kernel_name(CUfunction function) noexcept;
+
+/// Whether `name` is exactly that of a hooked entry.
+bool is_hooked_name(std::string_view name) noexcept;
+
+}  // namespace sluice::intercept

@@ -1,0 +1,58 @@
+#pragma once
+#include <sched.h>
+#include <time.h>
+
+#include "base/clock.hpp"
+#include "intercept/client/no_cancel.hpp"
+#include "intercept/driver/driver.hpp"
+#include "intercept/pacing/capture.hpp"
+
+namespace sluice::intercept {
+
+/// Sleeps, again and again, until it holds no more or the time is up.
+template <class Condition>
+void nap_while(Condition holds, std::uint64_t longest_ns) noexcept {
+  const NoCancel whole;
+  const std::uint64_t begin = base::monotonic_ns();
+  while (holds() && base::monotonic_ns() - begin < longest_ns) {
+    const timespec nap{0, 20'000};
+    nanosleep(&nap, nullptr);
+  }
+}
+
+enum class Waited { kDone, kFailed, kTooLong };
+
+/// A program may be waiting for its own later launch: no wait on the driver may be for ever.
+inline constexpr std::uint64_t kLongestDriverWaitNs = 5'000'000'000;
+
+/// Asks `query` (a cuStreamQuery or cuEventQuery) until it is done, at most 5 s. Spins for a
+/// moment, because a sync point is as dear as its reaction is late, then yields, then sleeps. The
+/// 5 s do not run while `excused`.
+template <class Query, class Excused>
+Waited wait_for_driver(Query query, Excused excused) noexcept {
+  constexpr std::uint64_t kSpinNs = 50'000;
+  constexpr std::uint64_t kYieldNs = 500'000;
+  const RelaxedCapture relaxed;
+  const NoCancel whole;
+  const std::uint64_t begin = base::monotonic_ns();
+  std::uint64_t last = begin;
+  std::uint64_t excused_ns = 0;
+  for (;;) {
+    const CUresult state = query();
+    if (state == CUDA_SUCCESS) return Waited::kDone;
+    if (state != CUDA_ERROR_NOT_READY) return Waited::kFailed;
+    const std::uint64_t now = base::monotonic_ns();
+    if (excused()) excused_ns += now - last;
+    last = now;
+    const std::uint64_t waited = now - begin;
+    if (waited - excused_ns > kLongestDriverWaitNs) return Waited::kTooLong;
+    if (waited > kYieldNs) {
+      const timespec nap{0, 50'000};
+      nanosleep(&nap, nullptr);
+    } else if (waited > kSpinNs) {
+      sched_yield();
+    }
+  }
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,124 @@
+#include "intercept/jobs/early_switch.hpp"
+
+#include <array>
+#include <atomic>
+
+#include "intercept/client/client.hpp"
+#include "intercept/client/interposer.hpp"
+#include "intercept/driver/driver_query.hpp"
+#include "intercept/driver/driver_wait.hpp"
+#include "intercept/driver/primary_context.hpp"
+#include "intercept/pacing/capture.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+constexpr const char* kNothing = R"(.version 6.0
+.target sm_50
+.address_size 64
+.visible .entry sluice_early_switch() { ret; }
+)";
+
+struct Loaded {
+  std::atomic<bool> beginning{false};  ///< Some thread is about to load it.
+  std::atomic<CUstream> stream{nullptr};
+  std::atomic<CUfunction> nothing{nullptr};  ///< Written last; null where there is no kick.
+};
+
+constexpr std::size_t kMaxDevices = 64;
+constinit std::array<Loaded, kMaxDevices> g_loaded{};
+
+Loaded* loaded_on(CUdevice device) noexcept {
+  const auto index = static_cast<std::size_t>(device);
+  return index < kMaxDevices ? &g_loaded[index] : nullptr;
+}
+
+bool has_all_calls() noexcept {
+  const Driver& calls = driver();
+  return calls.cuModuleLoadData != nullptr && calls.cuModuleGetFunction != nullptr &&
+         calls.cuStreamCreate != nullptr && calls.cuCtxPushCurrent_v2 != nullptr &&
+         calls.cuCtxPopCurrent_v2 != nullptr && calls.cuDeviceGetAttribute != nullptr &&
+         calls.cuDevicePrimaryCtxGetState != nullptr;
+}
+
+void load(Loaded& loaded, CUcontext context) noexcept {
+  const Driver& calls = driver();
+  const RelaxedCapture relaxed;
+  if (calls.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
+  CUmodule module = nullptr;
+  CUfunction nothing = nullptr;
+  CUstream stream = nullptr;
+  // May fail: CUDA_DISABLE_PTX_JIT, say.
+  if (calls.cuModuleLoadData(&module, kNothing) == CUDA_SUCCESS &&
+      calls.cuModuleGetFunction(&nothing, module, "sluice_early_switch") == CUDA_SUCCESS &&
+      calls.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
+    loaded.stream.store(stream);
+    loaded.nothing.store(nothing);
+  }
+  CUcontext popped = nullptr;
+  calls.cuCtxPopCurrent_v2(&popped);
+}
+
+}  // namespace
+
+RetainPrimary::RetainPrimary(CUdevice device) noexcept : device_(device) {
+  Loaded* const loaded = loaded_on(device);
+  if (loaded == nullptr || in_forked_child()) return;
+  begins_ = has_all_calls() && !primary_is_active(device) && !loaded->beginning.exchange(true);
+}
+
+RetainPrimary::~RetainPrimary() {
+  if (begins_) loaded_on(device_)->beginning.store(false);
+}
+
+void RetainPrimary::retained(CUcontext context) noexcept {
+  Loaded* const loaded = loaded_on(device_);
+  if (loaded == nullptr || in_forked_child()) return;
+  if (begins_) {
+    // Interposer: made after the driver's own, so that its exit handler runs before them.
+    const bool wanted = Interposer::instance().config().priority != 0 && !is_under_mps(device_);
+    if (wanted) load(*loaded, context);
+    return;
+  }
+  constexpr std::uint64_t kLongestNs = 2'000'000'000;
+  nap_while([loaded] { return loaded->beginning.load(); }, kLongestNs);
+}
+
+/// A client that is held would cut into the job that holds it; and with a full queue behind its
+/// gate the driver would block. Its priority may have changed.
+bool EarlySwitch::may_switch() const noexcept {
+  return !client_.gate_closed() && shm::SlotInfo::unpack(client_.slot().info.load()).priority != 0;
+}
+
+void EarlySwitch::operator()() noexcept {
+  Loaded* const loaded = loaded_on(client_.device());
+  if (loaded == nullptr || loaded->nothing.load() == nullptr || !may_switch()) return;
+  const CUcontext context = primary_context(client_.device());
+  // About a stream that is none of the program's: nobody but who ends the context waits for it.
+  const DriverQuery question(context, loaded->stream.load());
+  const CUfunction nothing = loaded->nothing.load();
+  // It may have gone, and another one come.
+  if (!question || nothing == nullptr || primary_context(client_.device()) != context ||
+      !primary_is_active(client_.device())) {
+    return;
+  }
+  const RelaxedCapture relaxed;
+  if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
+  // One at a time: where the GPU comes to none for long they would fill their queue, and then the
+  // driver blocks.
+  const CUstream stream = loaded->stream.load();
+  if (driver().cuStreamQuery(stream) != CUDA_ERROR_NOT_READY) {
+    driver().cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
+  }
+  CUcontext popped = nullptr;
+  driver().cuCtxPopCurrent_v2(&popped);
+}
+
+void EarlySwitch::forget_context(CUcontext context) noexcept {
+  for (std::size_t i = 0; i < g_loaded.size(); ++i) {
+    const bool ends = context == nullptr || primary_context(static_cast<CUdevice>(i)) == context;
+    if (ends) g_loaded[i].nothing.store(nullptr);
+  }
+}
+
+}  // namespace sluice::intercept

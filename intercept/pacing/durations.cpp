@@ -1,0 +1,127 @@
+#include "intercept/pacing/durations.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::intercept {
+namespace {
+
+constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
+  constexpr std::uint64_t kOdd = 0x9e37'79b9'7f4a'7c15;
+  hash = (hash ^ word) * kOdd;
+  return hash ^ (hash >> 29U);
+}
+
+}  // namespace
+
+LaunchDuration::Frozen LaunchDuration::frozen() noexcept {
+  std::uint64_t frozen = 0;
+  const std::uint64_t wanted = std::uint64_t{longest_ns()} << 32U | ns();  // never 0
+  if (frozen_.compare_exchange_strong(frozen, wanted)) frozen = wanted;
+  return {static_cast<std::uint32_t>(frozen), static_cast<std::uint32_t>(frozen >> 32U)};
+}
+
+void LaunchDuration::Extremes::add(std::uint32_t ns) noexcept {
+  least = std::min(least, ns);
+  second = std::clamp(ns, second, most);
+  most = std::max(most, ns);
+}
+
+void LaunchDuration::add_sample(std::uint32_t ns, bool behind_work) noexcept {
+  if (LaunchDuration* const kind = kind_.load()) kind->add_sample(ns, behind_work);
+  std::uint32_t count = count_.load();
+  if (count == 0) behind_work_ = false;
+  const std::uint32_t known = longest_.load();
+  if (behind_work_ && !behind_work && ns > known && ns <= known + kMostHostNs) return;
+  if (behind_work && !behind_work_) count = 0;
+  behind_work_ = behind_work_ || behind_work;
+  if (count % kSamples == 0) {
+    before_ = count == 0 ? Extremes{} : now_;
+    now_ = {};
+  }
+  now_.add(ns);
+  // Stays in its second round, so that it never comes back to 0.
+  if (++count == 2 * kSamples) count = kSamples;
+  count_.store(count);
+
+  Extremes all = before_;
+  all.add(now_.second);
+  all.add(now_.most);
+  all.least = std::min(before_.least, now_.least);
+  const std::uint32_t longest = count < kFew ? all.most : all.second;
+  const bool differ = longest > 2 * std::max(all.least, kFloorNs);
+  differ_.store(differ);
+  if (differ) split_.store(true);
+  longest_.store(longest);
+  length_.store(differ && count < kSamples ? kUnbounded : longest);
+}
+
+void LaunchDuration::assume(LaunchDuration& kind) noexcept {
+  kind_.store(&kind);
+  std::uint32_t unknown = kUnbounded;
+  length_.compare_exchange_strong(unknown, kind.ns());
+  unknown = kUnbounded;
+  longest_.compare_exchange_strong(unknown, kind.longest_ns());
+}
+
+std::uint64_t LaunchDurations::key_of(const Work& work) noexcept {
+  std::uint64_t key = mix(reinterpret_cast<std::uintptr_t>(work.function),
+                          reinterpret_cast<std::uintptr_t>(work.graph));
+  for (std::size_t i = 0; i < work.grid.size(); ++i) {
+    key = mix(key, (std::uint64_t{work.grid[i]} << 32U) | work.block[i]);
+  }
+  key = mix(key, work.shared_bytes);
+  return key == 0 ? 1 : key;
+}
+
+LaunchDuration* LaunchDurations::find_in_turn(const Work& work, std::uint64_t& previous) noexcept {
+  const std::uint64_t key = key_of(work);
+  const std::uint64_t behind = std::exchange(previous, key);
+  LaunchDuration* const length = find_by(key, work);
+  if (length == nullptr) return nullptr;
+  if (work.graph != nullptr) {
+    length->graph_.store(true, std::memory_order_relaxed);
+    return length;
+  }
+  if (!length->is_split()) return length;
+  LaunchDuration* const own = find_in(table_, mix(key, behind));
+  if (own == nullptr) return length;  // that of its function is shared with kinds that are longer
+  if (!own->known()) own->assume(*length);
+  return own;
+}
+
+LaunchDuration* LaunchDurations::find_by(std::uint64_t key, const Work& work) noexcept {
+  if (LaunchDuration* const length = find_in(table_, key)) return length;
+  Work any_shape;
+  any_shape.function = work.function;
+  any_shape.graph = work.graph;
+  return find_in(any_shape_, key_of(any_shape));
+}
+
+LaunchDuration* LaunchDurations::find_in(std::vector<LaunchDuration>& table,
+                                         std::uint64_t key) noexcept {
+  constexpr std::size_t kTries = 32;
+  for (std::size_t i = 0; i < kTries; ++i) {
+    LaunchDuration& place = table[(key + i) % table.size()];
+    std::uint64_t found = place.key_.load(std::memory_order_relaxed);
+    if (found == 0 && place.key_.compare_exchange_strong(found, key)) return &place;
+    if (found == key) return &place;
+  }
+  return nullptr;
+}
+
+void LaunchDurations::renew(CUgraphExec graph, bool preemptible) noexcept {
+  Work work;
+  work.graph = graph;
+  LaunchDuration* length = find(work);
+  if (length == nullptr) return;
+  length->length_.store(LaunchDuration::kUnbounded);
+  length->longest_.store(LaunchDuration::kUnbounded);
+  length->count_.store(0);
+  length->differ_.store(false);
+  length->split_.store(false);
+  length->tried_.store(0);
+  length->preemptible_.store(preemptible);
+}
+
+}  // namespace sluice::intercept

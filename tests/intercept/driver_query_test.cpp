@@ -1,0 +1,72 @@
+// Who ends a stream waits for the question about it, and for no other.
+#include "intercept/driver/driver_query.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+namespace sluice::intercept {
+namespace {
+
+using namespace std::chrono_literals;
+
+template <class Handle>
+Handle handle(std::uintptr_t number) {
+  return reinterpret_cast<Handle>(number);
+}
+
+// Two threads of ours ask: the one that polls and the one of notices. Prevents: the end of one
+// question is taken for the end of both, and a stream is destroyed while the driver is asked of it.
+// Seen to fail with one place for both.
+TEST(DriverQuery, OneThatEndsDoesNotEndTheOther) {
+  std::optional<DriverQuery> first;
+  first.emplace(handle<CUcontext>(1), handle<CUstream>(16));
+  ASSERT_TRUE(*first);
+  {
+    const DriverQuery second(handle<CUcontext>(2), handle<CUstream>(32));
+    EXPECT_TRUE(second);
+  }
+  std::atomic<bool> ended{false};
+  std::thread ending([&] {
+    const QueryBan quiet = QueryBan::about_stream(handle<CUstream>(16));
+    ended.store(true);
+  });
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(ended.load());
+  first.reset();
+  ending.join();
+  EXPECT_TRUE(ended.load());
+}
+
+TEST(DriverQuery, NoneIsAskedWhileSomethingEnds) {
+  {
+    const QueryBan quiet = QueryBan::about_stream(handle<CUstream>(16));
+    EXPECT_FALSE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(32)));
+  }
+  EXPECT_TRUE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(32)));
+}
+
+// Last: nothing can be asked after it. Prevents: the driver is taken down under a kick or a query.
+TEST(DriverQuery, AtExitOneIsWaitedForAndNoneIsAskedAfter) {
+  std::optional<DriverQuery> asked;
+  asked.emplace(handle<CUcontext>(1), handle<CUstream>(16));
+  std::atomic<bool> forbidden{false};
+  std::thread leaving([&] {
+    forbid_queries_for_good();
+    forbidden.store(true);
+  });
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(forbidden.load());
+  asked.reset();
+  leaving.join();
+  EXPECT_FALSE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(16)));
+  const auto begin = std::chrono::steady_clock::now();
+  forbid_queries_for_good();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 90ms);
+}
+
+}  // namespace
+}  // namespace sluice::intercept
