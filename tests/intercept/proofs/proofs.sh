@@ -108,7 +108,7 @@ prove_tls() {
 
 prove_table() {
   local declared name twins
-  [[ $(hooks | wc -l) == $(cat "$source"/{shm/launch_entries,intercept/hooks}.def | grep -cE '^SLUICE_(HOOK|LAUNCH_ENTRY)') ]] ||
+  [[ $(hooks | wc -l) == $(cat "$source"/{shm/launch_entries,intercept/driver/hooks}.def | grep -cE '^SLUICE_(HOOK|LAUNCH_ENTRY)') ]] ||
     complain "a hook table has a line that is not SLUICE_HOOK(name, kind) or SLUICE_LAUNCH_ENTRY(name)"
   [[ -z $(hooks | sort | uniq -d) ]] ||
     complain "twice in hooks.def:" "$(hooks | sort | uniq -d)"
