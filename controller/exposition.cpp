@@ -25,7 +25,7 @@ constexpr std::array<std::pair<Count, std::string_view>, 4> kBypassReasons{
     {{Count::kBypassPolicyNone, "policy_none"},
      {Count::kBypassUnattached, "unattached"},
      {Count::kBypassFailedOpen, "failed_open"},
-     {Count::kBypassForeignCapture, "foreign_capture"}}};
+     {Count::kBypassRefusedWait, "refused_wait"}}};
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
@@ -162,14 +162,14 @@ void write_entries(MetricsText& out, const std::vector<Row>& rows) {
       {"sluice_launches_total", "Calls of a driver entry that gives the GPU work.",
        [](const Counters& of) { return static_cast<double>(of.launches()); }},
       {"sluice_launches_gated_total", "Launches that passed the gate under a policy.",
-       [](const Counters& of) { return static_cast<double>(of[Count::kGated].load()); }},
+       [](const Counters& of) { return static_cast<double>(of.value(Count::kGated)); }},
       {"sluice_launches_captured_total", "Launches recorded into a graph.",
-       [](const Counters& of) { return static_cast<double>(of[Count::kCaptured].load()); }},
+       [](const Counters& of) { return static_cast<double>(of.value(Count::kCaptured)); }},
       {"sluice_launches_waited_total",
        "Launches held on the host, or with a stream wait put in front.",
-       [](const Counters& of) { return static_cast<double>(of[Count::kWaited].load()); }},
+       [](const Counters& of) { return static_cast<double>(of.value(Count::kWaited)); }},
       {"sluice_launch_held_seconds_total", "Time that launching threads were held on the host.",
-       [](const Counters& of) { return seconds(of[Count::kHeldNs].load()); }},
+       [](const Counters& of) { return seconds(of.value(Count::kHeldNs)); }},
   }};
   for (const Family& family : kFamilies) {
     out.family(family.name, "counter", family.help);
@@ -182,7 +182,7 @@ void write_entries(MetricsText& out, const std::vector<Row>& rows) {
   for_each_entry(rows, [&](const Row& row, std::string_view entry, const Counters& counters) {
     for (const auto& [count, reason] : kBypassReasons) {
       out.sample(row.labels({{"entry", std::string(entry)}, {"reason", std::string(reason)}}),
-                 static_cast<double>(counters[count].load()));
+                 static_cast<double>(counters.value(count)));
     }
   });
 }

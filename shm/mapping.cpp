@@ -218,6 +218,14 @@ bool BoardMapping::remove_if_unused(const std::string& socket) noexcept {
   return false;
 }
 
+void* BoardMapping::another_view() const noexcept {
+  void* const view = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED,
+                          descriptor(mapped_->object), 0);
+  if (view == MAP_FAILED) return nullptr;
+  madvise(view, sizeof(Board), MADV_DONTFORK);
+  return view;
+}
+
 void BoardMapping::abandon_in_child() noexcept {
   mapped_->object = {};
   // The mapping keeps the file description alive, and with it the lock. The child gets private

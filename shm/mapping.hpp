@@ -45,6 +45,10 @@ class BoardMapping {
 
   [[nodiscard]] Board& board() const noexcept;
 
+  /// The board once more, at another address, for as long as the process lives; null if that
+  /// fails. A forked child does not have it.
+  [[nodiscard]] void* another_view() const noexcept;
+
   /// For a process that leaves, as its last step: stops counting as a user. If no other user is
   /// left, removes `socket` (if not empty) and then the board's name, and returns true. The mapping
   /// stays valid.

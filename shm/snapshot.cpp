@@ -54,7 +54,7 @@ void add_entries(const Slot& slot, ClientSnapshot& client) {
   for (std::size_t i = 0; i < kEntryNames.size(); ++i) {
     EntrySnapshot entry{std::string(kEntryNames[i]), slot.entries[i].launches(), {}};
     for (std::size_t c = 0; c < entry.counts.size(); ++c) {
-      entry.counts[c] = slot.entries[i].words[c].load(std::memory_order_relaxed);
+      entry.counts[c] = slot.entries[i].value(static_cast<Count>(c));
     }
     if (entry.launches == 0) continue;
     client.launches += entry.launches;
@@ -150,8 +150,8 @@ std::string bypass_name(Count count) {
       return "not attached";
     case Count::kBypassFailedOpen:
       return "failed open";
-    case Count::kBypassForeignCapture:
-      return "captured into an existing graph";
+    case Count::kBypassRefusedWait:
+      return "the driver refused the wait";
     default:
       return "unknown";
   }

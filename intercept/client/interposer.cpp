@@ -1,16 +1,17 @@
 #include "intercept/client/interposer.hpp"
 
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
+#include "base/runtime_dir.hpp"
 #include "intercept/client/log.hpp"
-#include "intercept/client/no_cancel.hpp"
+#include "intercept/client/polling.hpp"
+#include "intercept/client/threads.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/driver/unhooked.hpp"
 #include "intercept/trace/trace.hpp"
@@ -20,75 +21,148 @@
 
 namespace sluice::intercept {
 
-constinit std::atomic<Client*> g_only_client{nullptr};
-constinit std::atomic<bool> g_forked_child{false};
-constinit std::atomic<bool> g_leaving{false};
-
 namespace {
 
 constexpr int kAttachTimeoutMs = 1000;
 
-CUdevice device_of(CUstream stream) noexcept {
-  CUdevice device = -1;
+bool is_default(CUstream stream) noexcept {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+CUcontext current_context() noexcept {
   CUcontext context = nullptr;
-  const bool named = stream != nullptr && stream != CU_STREAM_LEGACY &&
-                     stream != CU_STREAM_PER_THREAD && driver().cuStreamGetCtx != nullptr;
-  if (named && driver().cuStreamGetCtx(stream, &context) == CUDA_SUCCESS &&
-      driver().cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
-    driver().cuCtxGetDevice(&device);
-    driver().cuCtxPopCurrent_v2(&context);
-  } else if (driver().cuCtxGetDevice != nullptr) {
-    driver().cuCtxGetDevice(&device);
-  }
+  if (driver().cuCtxGetCurrent != nullptr) driver().cuCtxGetCurrent(&context);
+  return context;
+}
+
+CUcontext context_of(CUstream stream) noexcept {
+  CUcontext context = nullptr;
+  const bool known = driver().cuStreamGetCtx != nullptr &&
+                     driver().cuStreamGetCtx(stream, &context) == CUDA_SUCCESS;
+  return known ? context : current_context();
+}
+
+CUdevice device_here() noexcept {
+  CUdevice device = -1;
+  if (driver().cuCtxGetDevice != nullptr) driver().cuCtxGetDevice(&device);
   return device;
+}
+
+CUdevice device_of(CUcontext context) noexcept {
+  if (context == current_context()) return device_here();
+  if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return -1;
+  const CUdevice device = device_here();
+  CUcontext popped = nullptr;
+  driver().cuCtxPopCurrent_v2(&popped);
+  return device;
+}
+
+template <std::size_t kSize>
+void put(std::array<char, kSize>& field, std::string_view text) noexcept {
+  field.fill('\0');
+  text.copy(field.data(), field.size() - 1);
+}
+
+shm::TraceHeader trace_header_of(const Client& client) {
+  shm::TraceHeader header{};
+  const shm::Slot& slot = client.slot();
+  const shm::Device& device =
+      client.seat().board.devices[shm::SlotInfo::unpack(slot.info.load()).device];
+  header.magic = shm::kTraceMagic;
+  header.version = shm::kTraceVersion;
+  header.record_size = sizeof(shm::TraceRecord);
+  header.pid = static_cast<std::uint32_t>(getpid());
+  header.priority = client.priority();
+  header.begin_monotonic_ns = base::monotonic_ns();
+  header.begin_realtime_ns = base::clock_ns(CLOCK_REALTIME);
+  put(header.policy, shm::to_string(client.policy()));
+  put(header.command, slot.command.data());
+  put(header.name, slot.name.data());
+  header.device_uuid = device.uuid;
+  header.time_scale = client.time_scale();
+  if (client.simulated()) {
+    header.simulated = 1;
+    header.exec_source = static_cast<std::uint32_t>(shm::ExecSource::kSimulator);
+  }
+  return header;
 }
 
 }  // namespace
 
+/// Two threads may both make one, and one of them is dropped: better than a lock, which a forked
+/// child could find held.
 Interposer& Interposer::instance() noexcept {
-  static Interposer& process = *std::unique_ptr<Interposer>(new Interposer).release();
-  return process;
+  if (Interposer* const known = existing()) return *known;
+  std::unique_ptr<Interposer> made(new Interposer);
+  Interposer* before = nullptr;
+  if (!g_process.interposer.compare_exchange_strong(before, made.get())) return *before;
+  install_handlers();
+  return *made.release();
 }
 
-Interposer::Interposer() noexcept
+Interposer::Interposer()
     : pid_(getpid()),
       config_(read_config()),
       socket_path_(shm::socket_path(config_.session)),
-      watcher_(socket_path_) {
+      poller_("sluice-poll", [this] { return poll_clients(clients_); }),
+      announcer_("sluice-announce", [this] { return jobs_.step(); }),
+      jobs_(clients_, announcer_),
+      watcher_(socket_path_, jobs_) {}
+
+void Interposer::install_handlers() noexcept {
+  static constinit std::atomic<bool> installed{false};
+  if (installed.exchange(true)) return;
   std::atexit([] { leave_at_exit(); });
   pthread_atfork(nullptr, nullptr, [] { detach_child(); });
 }
 
-void Interposer::note_device(CUdevice device) noexcept {
-  const std::uint64_t mask = std::uint64_t{1} << (static_cast<unsigned>(device) & 63U);
-  const std::uint64_t seen = devices_seen_.fetch_or(mask) | mask;
-  if ((seen & (seen - 1)) != 0) g_only_client.store(nullptr);
+bool Interposer::may_attach() const noexcept {
+  return watcher_.controller_in_sight() && !refused_.load() && !g_process.leaving.load();
 }
 
-Client* Interposer::find(CUdevice device) noexcept {
-  Client* found = nullptr;
-  for_each_client([&](Client& client) {
-    if (client.device() == device) found = &client;
-  });
-  return found;
-}
-
-Client* Interposer::client_of(CUstream stream) noexcept {
+Stream* Interposer::stream_of(CUstream stream, bool attach_now) {
   if (in_forked_child()) {
     report_forked_child();
     return nullptr;
   }
-  // Without hope of a seat, not even the device is asked for.
-  const bool may_attach = watcher_.controller_in_sight() && !refused_.load() && !g_leaving.load();
-  if (!may_attach && client_count_.load(std::memory_order_acquire) == 0) return nullptr;
-  const CUdevice device = device_of(stream);
+  // Without hope of a seat, the driver is not even asked.
+  if (clients_.count() == 0 && (!attach_now || !may_attach())) return nullptr;
+  const bool of_context = is_default(stream);
+  CUcontext context = of_context ? current_context() : nullptr;
+  const Stream::Key key = Streams::key_of(stream, context);
+  Stream* const known = streams_.find(key);
+  if (known != nullptr || !attach_now) return known;
+  if (!of_context) context = context_of(stream);
+  const CUdevice device = device_of(context);
   if (device < 0) return nullptr;
-  Client* client = find(device);
-  return client != nullptr || !may_attach ? client : attach(device);
+  Client* client = clients_.of(device);
+  if (client == nullptr) client = attach(device);
+  if (client == nullptr) return nullptr;
+  if (streams_.too_many()) forget_ended_threads();
+  return streams_.add(key, context, *client, client->pacer());
 }
 
-/// CUDA does not work in the child of a process that used it; but one that only said where its jobs
-/// are, and used no GPU, may well fork workers that do.
+Client* Interposer::client_here(bool attach_now) noexcept {
+  if (in_forked_child()) return nullptr;
+  const CUdevice device = device_here();
+  if (device < 0) return nullptr;
+  Client* const known = clients_.of(device);
+  return known == nullptr && attach_now ? attach(device) : known;
+}
+
+Client* Interposer::client_with_work_in(CUcontext context) noexcept {
+  Client* found = nullptr;
+  if (clients_.count() == 1) {
+    clients_.for_each([&found](Client& client) { found = &client; });
+    return found;
+  }
+  streams_.for_each([&](const Stream& stream) {
+    if (stream.context == context) found = stream.client;
+  });
+  return found;
+}
+
+/// CUDA does not work in the child of a process that used it.
 void Interposer::report_forked_child() noexcept {
   static constinit std::atomic<bool> said{false};
   if (said.exchange(true)) return;
@@ -152,10 +226,15 @@ std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) n
 Client* Interposer::attach(CUdevice device) noexcept {
   const NoCancel whole;
   const std::lock_guard lock(attach_mutex_);
-  if (Client* client = find(device)) return client;
-  if (refused_.load()) return nullptr;
-  int connection = -1;
-  if (client_count_.load() == kMaxClients) {
+  if (Client* client = clients_.of(device)) return client;
+  if (!may_attach()) return nullptr;
+  Client* attached = nullptr;
+  if (!if_memory_lasts([&] { attached = attach_now(device); })) refuse("there is no memory for it");
+  return attached;
+}
+
+Client* Interposer::attach_now(CUdevice device) {
+  if (clients_.count() == Clients::kMost) {
     refuse("more devices than this process may use");
     refused_ = true;
     return nullptr;
@@ -165,12 +244,21 @@ Client* Interposer::attach(CUdevice device) noexcept {
     refused_ = true;
     return nullptr;
   }
+  int connection = -1;
   const std::optional<Seat> seat = ask_for_seat(device, connection);
   if (!seat) {
     watcher_.look_for_controller(connection);
     return nullptr;
   }
-  auto client = std::make_unique<Client>(*seat, device, config_.policy);
+  void* const view = mapping_->another_view();
+  if (view == nullptr) {
+    refuse("the board cannot be mapped again");
+    close(connection);
+    return nullptr;
+  }
+  auto client =
+      std::make_unique<Client>(*seat, device, config_.policy, view,
+                               Client::Shared{streams_, poller_, announcer_, config_.predict});
   adopt_counts(*client);
   if (!watcher_.take(*client, connection)) {
     refuse("this process has no thread left for the watcher");
@@ -179,29 +267,17 @@ Client* Interposer::attach(CUdevice device) noexcept {
     static_cast<void>(client.release());  // the watcher may still hold it
     return nullptr;
   }
-  Client* attached = client.get();
-  if (!config_.trace.empty() && client_count_.load() == 0) {
-    Trace::start(config_.trace, config_.trace_limit, *attached);
+  Client* const attached = client.get();
+  if (!config_.trace.empty() && clients_.count() == 0) {
+    Trace::start(config_.trace, config_.trace_limit, trace_header_of(*attached));
   }
-  note_device(device);
-  publish(std::move(client));
+  jobs_.add(std::move(client));
+  if (g_process.leaving.load())
+    leave(*attached);  // another thread is at exit(), and has not seen it
   Line(Level::kInfo) << "attached: session " << config_.session << ", slot " << seat->slot
                      << ", priority " << static_cast<int>(config_.priority) << ", policy "
                      << shm::to_string(attached->policy());
   return attached;
-}
-
-void Interposer::publish(std::unique_ptr<Client> client) noexcept {
-  const std::lock_guard lock(jobs_mutex_);  // a job that is open already is open here too
-  if (!open_jobs_.empty()) client->jobs().begin();
-  const int count = client_count_.load();
-  Client* only = client.get();
-  clients_[static_cast<std::size_t>(count)] = std::move(client);
-  client_count_.store(count + 1, std::memory_order_release);
-  g_only_client.store(count == 0 ? only : nullptr);
-  if (g_leaving.load()) leave(*only);  // another thread is at exit() and has not seen this client
-  // After the store: note_device() may be learning of a second device right now.
-  if (!std::has_single_bit(devices_seen_.load())) g_only_client.store(nullptr);
 }
 
 void Interposer::count_unattached(Entry entry) noexcept {
@@ -214,56 +290,31 @@ void Interposer::adopt_counts(Client& client) noexcept {
     client.slot().entries[entry][shm::Count::kBypassUnattached].fetch_add(
         unattached_[entry].exchange(0));
   }
-  const std::lock_guard lock(unhooked_mutex_);
-  client.slot().unhooked_name = unhooked_name_;
-  client.slot().unhooked_lookups.store(unhooked_asked_);
+  unhooked().show_in(client.slot());
 }
 
-void Interposer::note_unhooked(std::string_view name) noexcept {
-  const std::lock_guard lock(unhooked_mutex_);
-  ++unhooked_asked_;
-  unhooked_name_.fill('\0');
-  name.copy(unhooked_name_.data(), unhooked_name_.size() - 1);
-  for_each_client([&](Client& client) {
-    client.slot().unhooked_name = unhooked_name_;
-    client.slot().unhooked_lookups.store(unhooked_asked_);
-  });
+void Interposer::show_unhooked() noexcept {
+  clients_.for_each([](Client& client) { unhooked().show_in(client.slot()); });
 }
 
 bool Interposer::attached() noexcept {
   bool attached = false;
-  if (g_forked_child.load()) return attached;
-  for_each_client([&](const Client& client) { attached = attached || client.obeys(); });
+  clients_.for_each([&](const Client& client) { attached = attached || client.obeys(); });
   return attached;
 }
 
-std::uint64_t Interposer::begin_job(std::uint64_t announced) noexcept {
-  if (in_forked_child()) return 0;
-  g_explicit_jobs.store(true);
-  client_of(nullptr);  // attach before the first launch where the thread has a context
-  const std::lock_guard lock(jobs_mutex_);
-  call_off_late();  // those below may have waived it
-  const Announcements::Taken taken = announcements_.take(announced);
-  const std::uint64_t job = taken == Announcements::Taken::kUnknown ? ++last_job_ : announced;
-  const bool opens = open_jobs_.empty();
-  open_jobs_.insert(job);  // an announced one whose gates are closed is there already
-  for_each_client([opens](Client& client) {
-    opens ? client.jobs().begin() : client.jobs().announced_begins();
+/// Default streams of threads end with their threads, and no call tells. Their context may be ended
+/// by another thread at this moment; then it takes their events along.
+void Interposer::forget_ended_threads() {
+  const auto ended = [](const Stream& stream) {
+    return stream.key.thread != 0 && tgkill(getpid(), stream.key.thread, 0) != 0 && errno == ESRCH;
+  };
+  g_process.forget_remembered();
+  streams_.remove(ended, [](Stream& stream) {
+    const DriverQuery query(stream.context, stream.key.handle);
+    stream.client->jobs().forget(stream);
+    stream.pacer->end(stream, !query);
   });
-  if (taken != Announcements::Taken::kUnknown) end_slack();
-  return job;
-}
-
-void Interposer::end_job(std::uint64_t job) noexcept {
-  if (in_forked_child()) return;
-  const std::lock_guard lock(jobs_mutex_);
-  close_job(job);
-  say_if_none_has_begun();
-}
-
-void Interposer::close_job(std::uint64_t job) noexcept {
-  if (open_jobs_.erase(job) == 0 || !open_jobs_.empty()) return;
-  for_each_client([](Client& client) { client.jobs().end(); });
 }
 
 void Interposer::leave(Client& client) noexcept {
@@ -274,47 +325,30 @@ void Interposer::leave(Client& client) noexcept {
 }
 
 void Interposer::leave_at_exit() noexcept {
-  Interposer& process = instance();
+  Interposer* const self = existing();
   // A child made past pthread_atfork (a bare clone) is not known as one: the slot is its parent's.
-  if (in_forked_child() || getpid() != process.pid_) return;
-  g_leaving.store(true);
-  process.for_each_client([](Client& client) { leave(client); });
+  if (self == nullptr || in_forked_child() || getpid() != self->pid_) return;
+  g_process.leaving.store(true);
+  self->clients_.for_each([](Client& client) { leave(client); });
   forbid_queries_for_good();
-  // With the controller gone, the last of the session puts out the light.
-  if (process.mapping_ && process.mapping_->remove_if_unused(process.socket_path_)) {
+  // With the controller gone, the last client of the session removes the board and the socket.
+  if (self->mapping_ && self->mapping_->remove_if_unused(self->socket_path_)) {
     base::remove_runtime_dir_if_empty();
   }
 }
 
 /// In a forked child: no slot, no file descriptor, no thread; the parent's memory is not ours.
+/// Where the parent had no slot, nothing is lost, and the child may get one of its own.
 void Interposer::detach_child() noexcept {
-  g_forked_child.store(true);
-  g_only_client.store(nullptr);
-  g_trace.store(nullptr);
-  Interposer& process = instance();
-  process.watcher_.abandon_in_child();
-  if (process.mapping_) process.mapping_->abandon_in_child();
-}
-
-bool is_work_entry(std::string_view name) noexcept {
-  constexpr std::array<std::string_view, 13> kWork{"cuLaunch",
-                                                   "cuLaunchGrid",
-                                                   "cuLaunchGridAsync",
-                                                   "cuLaunchKernel",
-                                                   "cuLaunchKernelEx",
-                                                   "cuLaunchCooperativeKernel",
-                                                   "cuGraphLaunch",
-                                                   "cuLaunchCooperativeKernelMultiDevice",
-                                                   "cuLaunchKernel_ptsz",
-                                                   "cuLaunchKernelEx_ptsz",
-                                                   "cuLaunchCooperativeKernel_ptsz",
-                                                   "cuGraphLaunch_ptsz",
-                                                   "cuLaunchCooperativeKernelMultiDevice_ptsz"};
-  return std::find(kWork.begin(), kWork.end(), name) != kWork.end();
-}
-
-void note_if_unhooked_work(std::string_view name) noexcept {
-  if (is_work_entry(name)) Interposer::instance().note_unhooked(name);
+  Interposer* const parents = g_process.interposer.exchange(nullptr);
+  g_process.trace.store(nullptr);
+  g_process.forget_remembered();
+  if (parents == nullptr) return;
+  parents->watcher_.abandon_in_child();
+  if (parents->clients_.count() == 0) return;
+  g_process.forked_child.store(true);
+  g_process.interposer.store(parents);
+  if (parents->mapping_) parents->mapping_->abandon_in_child();
 }
 
 }  // namespace sluice::intercept

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "intercept/client/no_cancel.hpp"
+#include "intercept/client/threads.hpp"
 
 namespace sluice::intercept {
 namespace {

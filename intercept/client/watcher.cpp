@@ -7,9 +7,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "intercept/client/interposer.hpp"
 #include "intercept/client/log.hpp"
-#include "intercept/client/quiet_thread.hpp"
+#include "intercept/client/threads.hpp"
 #include "shm/messages.hpp"
 #include "shm/view.hpp"
 
@@ -92,7 +91,7 @@ void Watcher::run() noexcept {
     }
     const std::uint64_t now = base::monotonic_ns();
     for (std::uint32_t i = 0; i < offered; ++i) tick(watched_[i], now);
-    Interposer::instance().lapse_announcements();
+    jobs_.lapse();
     if (looking_.load()) look(now);
     sleep();
   }

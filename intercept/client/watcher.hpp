@@ -7,6 +7,7 @@
 #include <string>
 
 #include "intercept/client/client.hpp"
+#include "intercept/jobs/job_book.hpp"
 
 namespace sluice::intercept {
 
@@ -19,7 +20,8 @@ namespace sluice::intercept {
 /// what opens the gate must not wait for them.
 class Watcher {
  public:
-  explicit Watcher(const std::string& socket_path) noexcept : socket_path_(socket_path) {}
+  Watcher(const std::string& socket_path, JobBook& jobs) noexcept
+      : socket_path_(socket_path), jobs_(jobs) {}
 
   /// Makes the client live: takes its mutex in the watcher thread, which it starts if need be.
   /// Owns `connection` from then on. False if there is no thread; bounded by a second.
@@ -74,6 +76,7 @@ class Watcher {
   void look(std::uint64_t now) noexcept;
 
   const std::string& socket_path_;
+  JobBook& jobs_;
   std::atomic<bool> in_sight_{true};
   std::atomic<bool> looking_{false};
   std::atomic<int> unanswered_{-1};

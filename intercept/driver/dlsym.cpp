@@ -3,10 +3,6 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <cstring>
-
-#include "intercept/driver/driver.hpp"
-#include "intercept/driver/unhooked.hpp"
 
 #ifndef __x86_64__
 #error "dlsym.cpp holds the tail jump for x86-64 only"
@@ -61,15 +57,6 @@ __attribute__((visibility("hidden"))) DlsymFunction sluice_find_real_dlsym() {
   if (found == nullptr) std::abort();  // not a glibc that we were built for: nothing can work
   __atomic_store_n(&sluice_real_dlsym, found, __ATOMIC_RELEASE);
   return found;
-}
-
-__attribute__((visibility("hidden"))) void* sluice_dlsym_of_handle(void* handle, const char* name) {
-  void* found = sluice::intercept::real_dlsym(handle, name);
-  // Exact names only: cudnn, cublas and curand begin with "cu" too, and are no business of ours.
-  if (found == nullptr || name[0] != 'c' || name[1] != 'u') return found;
-  using sluice::intercept::is_hooked_name, sluice::intercept::is_work_entry;
-  if (!is_hooked_name(name) && !is_work_entry(name)) return found;
-  return sluice::intercept::substitute(name, found);
 }
 }
 

@@ -2,50 +2,14 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
-#include <array>
 #include <mutex>
 
-#include "intercept/client/log.hpp"
 #include "intercept/driver/dlsym.hpp"
-#include "intercept/driver/unhooked.hpp"
 
 namespace sluice::intercept {
 
 constinit Driver g_driver;
 constinit std::atomic<bool> g_driver_ready{false};
-
-namespace {
-
-struct HookEntry {
-  std::string_view name;
-  Kind kind;
-  void* hook;
-};
-
-const std::array<HookEntry, kEntries>& hook_table() noexcept {
-  static const std::array<HookEntry, kEntries> kTable{{
-#define SLUICE_HOOK(name, kind) {#name, Kind::k##kind, reinterpret_cast<void*>(&::name)},
-#include "intercept/driver/hooks.def"
-#undef SLUICE_HOOK
-  }};
-  return kTable;
-}
-
-void* real_of(unsigned entry) noexcept {
-  switch (static_cast<Entry>(entry)) {
-#define SLUICE_HOOK(name, kind) \
-  case Entry::name:             \
-    return reinterpret_cast<void*>(g_driver.name);
-#include "intercept/driver/hooks.def"
-#undef SLUICE_HOOK
-    case Entry::kCount:
-      break;
-  }
-  return nullptr;
-}
-
-}  // namespace
 
 bool resolve_driver(bool load) noexcept {
   if (g_driver_ready.load(std::memory_order_acquire)) return true;
@@ -55,7 +19,9 @@ bool resolve_driver(bool load) noexcept {
   // (in a library's constructor) may be waiting for us. Racing threads find the same.
   Driver found;
   const auto find = [library](auto& pointer, const char* name) {
-    pointer = reinterpret_cast<std::decay_t<decltype(pointer)>>(real_dlsym(library, name));
+    void* const address = real_dlsym(library, name);
+    if (address == nullptr) return;
+    pointer = reinterpret_cast<std::decay_t<decltype(pointer)>>(address);
   };
 #define SLUICE_HOOK(name, kind) find(found.name, #name);
 #define SLUICE_CALL(name) find(found.name, #name);
@@ -90,26 +56,6 @@ const char* kernel_name(CUfunction function) noexcept {
       (calls.cuKernelGetName != nullptr &&
        calls.cuKernelGetName(&name, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS);
   return found && name != nullptr ? name : "?";
-}
-
-bool is_hooked_name(std::string_view name) noexcept {
-  const auto& table = hook_table();
-  return std::any_of(table.begin(), table.end(),
-                     [name](const HookEntry& entry) { return entry.name == name; });
-}
-
-void* substitute(std::string_view name, void* found) noexcept {
-  // Not loaded: then `found` is no driver entry. Never load the driver for somebody who asks.
-  if (found == nullptr || !resolve_driver(false)) return found;
-  for (unsigned entry = 0; entry < kEntries; ++entry) {
-    const HookEntry& hooked = hook_table()[entry];
-    if (hooked.hook == found) return found;
-    if (real_of(entry) != found) continue;
-    Line(Level::kDebug) << "asked for " << name << ", got the hook of " << hooked.name;
-    return hooked.hook;
-  }
-  note_if_unhooked_work(name);
-  return found;
 }
 
 }  // namespace sluice::intercept

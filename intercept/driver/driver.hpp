@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <atomic>
 #include <string_view>
 
@@ -16,11 +17,41 @@ enum class Entry : unsigned {
 };
 inline constexpr unsigned kEntries = static_cast<unsigned>(Entry::kCount);
 
-enum class Kind { kLaunch, kCopyIn, kSync, kCapture, kGraph, kLifetime, kLookup };
+inline constexpr std::array<std::string_view, kEntries> kEntryNames{
+#define SLUICE_HOOK(name, kind) #name,
+#include "intercept/driver/hooks.def"
+#undef SLUICE_HOOK
+};
 
-/// Addresses in the real libcuda.so.1. Null where the driver is too old to have the entry.
+/// What a hook does: see hooks.def.
+enum class Kind {
+  kLaunch,
+  kCopyIn,
+  kSync,
+  kCapture,
+  kGraph,
+  kRetain,
+  kCurrent,
+  kEndContext,
+  kEndStream,
+  kReleasePrimary,
+  kResetPrimary,
+  kUnload,
+  kLookup,
+};
+
+/// In the place of a hooked entry that the driver is too old to have.
+template <class Function>
+struct Missing;
+template <class... Args>
+struct Missing<CUresult (*)(Args...)> {
+  static CUresult call(Args... /*arguments*/) { return CUDA_ERROR_NOT_SUPPORTED; }
+};
+
+/// Addresses in the real libcuda.so.1. Of the entries that we call ourselves, those that the driver
+/// is too old to have are null.
 struct Driver {
-#define SLUICE_HOOK(name, kind) decltype(&::name) name = nullptr;
+#define SLUICE_HOOK(name, kind) decltype(&::name) name = &Missing<decltype(&::name)>::call;
 #define SLUICE_CALL(name) decltype(&::name) name = nullptr;
 #include "intercept/driver/calls.def"
 #include "intercept/driver/hooks.def"
@@ -47,14 +78,7 @@ inline const Driver& driver() noexcept {
 /// process stays unattached; hooks that may run before check what they call.
 const char* missing_call() noexcept;
 
-/// What a program that asked for `name` and was given `found` is to get: our hook if `found` is
-/// the real entry of a hook, else `found`. Notes work entries that are not hooked.
-void* substitute(std::string_view name, void* found) noexcept;
-
 /// "?" where the driver does not tell.
 const char* kernel_name(CUfunction function) noexcept;
-
-/// Whether `name` is exactly that of a hooked entry.
-bool is_hooked_name(std::string_view name) noexcept;
 
 }  // namespace sluice::intercept

@@ -3,22 +3,11 @@
 #include <time.h>
 
 #include "base/clock.hpp"
-#include "intercept/client/no_cancel.hpp"
+#include "intercept/client/threads.hpp"
+#include "intercept/driver/capture_mode.hpp"
 #include "intercept/driver/driver.hpp"
-#include "intercept/pacing/capture.hpp"
 
 namespace sluice::intercept {
-
-/// Sleeps, again and again, until it holds no more or the time is up.
-template <class Condition>
-void nap_while(Condition holds, std::uint64_t longest_ns) noexcept {
-  const NoCancel whole;
-  const std::uint64_t begin = base::monotonic_ns();
-  while (holds() && base::monotonic_ns() - begin < longest_ns) {
-    const timespec nap{0, 20'000};
-    nanosleep(&nap, nullptr);
-  }
-}
 
 enum class Waited { kDone, kFailed, kTooLong };
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <string_view>
+
 #include "intercept/driver/driver.hpp"
 
 #define SLUICE_EXPORT extern "C" __attribute__((visibility("default")))
@@ -11,10 +13,20 @@ inline CUstream per_thread(CUstream stream) noexcept {
 }
 inline CUstream plain(CUstream stream) noexcept { return stream; }
 
-/// A real entry that this driver is too old to have.
+/// The same for the entry of a table line.
+template <Entry entry>
+constexpr bool is_per_thread() noexcept {
+  constexpr std::string_view kName = kEntryNames[static_cast<std::size_t>(entry)];
+  return kName.ends_with("_ptsz") || kName.ends_with("_ptds");
+}
+template <Entry entry>
+CUstream named(CUstream stream) noexcept {
+  return is_per_thread<entry>() ? per_thread(stream) : stream;
+}
+
 template <class Function, class... Args>
-CUresult call_real(Function function, Args... args) noexcept {
-  return function == nullptr ? CUDA_ERROR_NOT_SUPPORTED : function(args...);
+CUresult call_real(Function function, Args... args) {
+  return function(args...);
 }
 
 }  // namespace sluice::intercept

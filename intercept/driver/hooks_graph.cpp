@@ -1,7 +1,8 @@
 // The exported functions of captures and graphs, as in hooks.cpp.
+#include "intercept/client/process.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/driver/hook.hpp"
-#include "intercept/pacing/launch.hpp"
+#include "intercept/pacing/capture.hpp"
 #include "intercept/pacing/wait_nodes.hpp"
 
 using namespace sluice::intercept;
@@ -10,10 +11,11 @@ namespace {
 
 /// A question about a capturing stream, or about the legacy one, would break the capture.
 template <class Call>
-CUresult begin_capture(CUstream stream, bool into_graph, Call call) noexcept {
+CUresult begin_capture(CUstream stream, bool into_graph, Call call) {
   const QueryBan quiet = QueryBan::about_stream(stream);
   const CUresult result = call();
   if (result == CUDA_SUCCESS) capture_begun(stream, into_graph);
+  g_process.forget_remembered();
   return result;
 }
 

@@ -1,13 +1,36 @@
 #pragma once
+#include <cstdint>
+#include <mutex>
 #include <string_view>
+
+#include "shm/board.hpp"
 
 namespace sluice::intercept {
 
-/// Whether `name` is a driver entry that gives the GPU work, hooked or not.
-bool is_work_entry(std::string_view name) noexcept;
+/// The driver entries that give the GPU work, that the program asked for, and that have no hook.
+class Unhooked {
+ public:
+  void note(std::string_view name) noexcept {
+    const std::lock_guard lock(mutex_);
+    ++asked_;
+    name_.fill('\0');
+    name.copy(name_.data(), name_.size() - 1);
+  }
+  void show_in(shm::Slot& slot) noexcept {
+    const std::lock_guard lock(mutex_);
+    slot.unhooked_name = name_;
+    slot.unhooked_lookups.store(asked_);
+  }
 
-/// If `name` is a driver entry that gives the GPU work but is not in hooks.def (or is, under an
-/// address that we do not know), counts the question, so that `sluice status` can show it.
-void note_if_unhooked_work(std::string_view name) noexcept;
+ private:
+  std::mutex mutex_;
+  std::uint32_t asked_ = 0;
+  std::array<char, 32> name_{};
+};
+
+inline Unhooked& unhooked() noexcept {
+  static constinit Unhooked all;
+  return all;
+}
 
 }  // namespace sluice::intercept

@@ -3,12 +3,11 @@
 #include <array>
 #include <atomic>
 
-#include "intercept/client/client.hpp"
-#include "intercept/client/interposer.hpp"
+#include "intercept/client/process.hpp"
+#include "intercept/client/threads.hpp"
+#include "intercept/driver/capture_mode.hpp"
 #include "intercept/driver/driver_query.hpp"
-#include "intercept/driver/driver_wait.hpp"
 #include "intercept/driver/primary_context.hpp"
-#include "intercept/pacing/capture.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -71,12 +70,10 @@ RetainPrimary::~RetainPrimary() {
   if (begins_) loaded_on(device_)->beginning.store(false);
 }
 
-void RetainPrimary::retained(CUcontext context) noexcept {
+void RetainPrimary::retained(CUcontext context, bool wanted) noexcept {
   Loaded* const loaded = loaded_on(device_);
   if (loaded == nullptr || in_forked_child()) return;
   if (begins_) {
-    // Interposer: made after the driver's own, so that its exit handler runs before them.
-    const bool wanted = Interposer::instance().config().priority != 0 && !is_under_mps(device_);
     if (wanted) load(*loaded, context);
     return;
   }
@@ -87,7 +84,7 @@ void RetainPrimary::retained(CUcontext context) noexcept {
 /// A client that is held would cut into the job that holds it; and with a full queue behind its
 /// gate the driver would block. Its priority may have changed.
 bool EarlySwitch::may_switch() const noexcept {
-  return !client_.gate_closed() && shm::SlotInfo::unpack(client_.slot().info.load()).priority != 0;
+  return !client_.gate_closed() && client_.priority() != 0;
 }
 
 void EarlySwitch::operator()() noexcept {

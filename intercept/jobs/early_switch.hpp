@@ -1,9 +1,7 @@
 #pragma once
-#include "intercept/driver/driver.hpp"
+#include "intercept/client/client_slot.hpp"
 
 namespace sluice::intercept {
-
-class Client;
 
 /// One empty kernel of this process, so that the GPU switches to its context before the job that
 /// was announced begins: a switch takes 0.11 to 0.13 ms (measured on one H200, driver 580). There
@@ -11,7 +9,7 @@ class Client;
 /// back, and where the program has no primary context on the device.
 class EarlySwitch {
  public:
-  explicit EarlySwitch(const Client& client) noexcept : client_(client) {}
+  explicit EarlySwitch(const ClientSlot& client) noexcept : client_(client) {}
   /// In a stream of its own. Does nothing where there is no kick, and where this client is held
   /// itself: a kick is not gated. For one thread, which may wait for the driver.
   void operator()() noexcept;
@@ -22,7 +20,7 @@ class EarlySwitch {
  private:
   [[nodiscard]] bool may_switch() const noexcept;
 
-  const Client& client_;
+  const ClientSlot& client_;
 };
 
 /// Brackets a call that retains a device's primary context. Where that begins the kick is loaded,
@@ -35,8 +33,8 @@ class RetainPrimary {
   ~RetainPrimary();
   RetainPrimary(const RetainPrimary&) = delete;
   RetainPrimary& operator=(const RetainPrimary&) = delete;
-  /// The call has succeeded.
-  void retained(CUcontext context) noexcept;
+  /// The call has succeeded. `wanted`: this process may have something to switch to.
+  void retained(CUcontext context, bool wanted) noexcept;
 
  private:
   CUdevice device_;

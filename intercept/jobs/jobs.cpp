@@ -1,31 +1,24 @@
 #include "intercept/jobs/jobs.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.hpp"
-#include "intercept/client/interposer.hpp"
+#include "intercept/client/process.hpp"
+#include "intercept/driver/capture_mode.hpp"
 #include "intercept/driver/driver_query.hpp"
-#include "intercept/jobs/poller.hpp"
+#include "intercept/jobs/lower_clients.hpp"
 #include "intercept/pacing/capture.hpp"
+#include "intercept/pacing/launch_count.hpp"
 #include "intercept/trace/trace.hpp"
 #include "shm/view.hpp"
 
 namespace sluice::intercept {
 
-constinit std::atomic<bool> g_explicit_jobs{false};
-constinit std::atomic<bool> g_announced_jobs{false};
-constinit thread_local Jobs::Last Jobs::t_last{nullptr, nullptr, 0};
-
 namespace {
 
 /// Jobs of a client are counted from 1; the counter is odd while one runs.
 std::uint64_t number_of(const shm::Slot& slot) noexcept { return (slot.job.load() + 1) / 2; }
-
-/// An address that is different for each thread, to tell their default streams apart.
-const void* this_thread() noexcept {
-  static constinit thread_local char mark = 0;
-  return &mark;
-}
 
 }  // namespace
 
@@ -45,15 +38,16 @@ void Jobs::open_one(std::uint64_t until_ns) noexcept {
 /// `until_ns` is not 0 where no job has begun yet. It is said first: this process may be stopped as
 /// soon as the gates are closed.
 void Jobs::hold_below(std::uint64_t now, std::uint64_t until_ns) noexcept {
-  auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
+  shm::Slot& slot = client_.slot();
   slot.job_since_ns.store(now);
   say_until(until_ns);
-  shm::BoardView view(board_);
-  shm::begin_job(view, slot_);
-  if (Trace* traced = trace()) {
+  shm::BoardView view(board());
+  shm::begin_job(view, client_.seat().slot);
+  if (Trace* traced = g_process.trace.load()) {
     traced->job_begin(
         number_of(slot),
-        g_explicit_jobs.load() ? shm::TraceJob::kExplicit : shm::TraceJob::kTransparent, now);
+        g_process.explicit_jobs.load() ? shm::TraceJob::kExplicit : shm::TraceJob::kTransparent,
+        now);
   }
 }
 
@@ -66,32 +60,35 @@ void Jobs::close_one() noexcept {
 
 /// `took_ns` is 0 where there was no job.
 void Jobs::release_below(std::uint64_t took_ns) noexcept {
-  auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
+  shm::Slot& slot = client_.slot();
   const std::uint64_t job = number_of(slot);
   const std::uint64_t since = slot.job_since_ns.load(std::memory_order_relaxed);
-  shm::BoardView view(board_);
-  view.count_held(slot_);
-  shm::end_job(view, slot_);
+  shm::BoardView view(board());
+  view.count_held(client_.seat().slot);
+  shm::end_job(view, client_.seat().slot);
   // After the gates are open: those below need not wait for a note to people.
   if (took_ns != 0) slot.job_times.add(took_ns);
-  if (Trace* traced = trace()) {
+  if (Trace* traced = g_process.trace.load()) {
     traced->job_end(job, since, took_ns != 0 ? began_ns_ : shm::kTraceNoJob);
   }
 }
 
+/// While jobs are expected the announcing thread wakes by itself. Without it each job asks, because
+/// a client that makes acting on it worth while may have come.
 void Jobs::learn_begin(std::uint64_t now) noexcept {
-  Interposer& process = Interposer::instance();
-  if (!process.config().predict || g_announced_jobs.load(std::memory_order_relaxed)) return;
+  if (!predict_ || g_process.announced_jobs.load(std::memory_order_relaxed)) return;
   const bool expecting = prediction_.expected().has_value();
   prediction_.began(now);
   show_predictions();
-  if (prediction_.expected()) process.expect_job(slot_, prediction_, !expecting);
+  if (!prediction_.expected() || (expecting && announcer_.started())) return;
+  const std::uint64_t lead = lead_if_wanted(client_);
+  if (lead != 0 && prediction_.affordable(lead)) announcer_.wake();
 }
 
 void Jobs::show_predictions() noexcept {
   const Prediction::Tally& tally = prediction_.tally();
   if (tally.made == 0) return;
-  auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
+  shm::Slot& slot = client_.slot();
   slot.predictions.store(tally.made, std::memory_order_relaxed);
   slot.prediction_hits.store(tally.hits, std::memory_order_relaxed);
   slot.prediction_cost_ns.store(tally.paid_ns, std::memory_order_relaxed);
@@ -99,7 +96,7 @@ void Jobs::show_predictions() noexcept {
 
 std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lead) noexcept {
   const std::lock_guard lock(mutex_);
-  const bool wanted = lead != 0 && !g_announced_jobs.load() && prediction_.affordable(lead);
+  const bool wanted = lead != 0 && !g_process.announced_jobs.load() && prediction_.affordable(lead);
   const bool over = prediction_.expected() && now >= prediction_.expected()->lapse_ns;
   if (!wanted || over) {
     if (std::exchange(ahead_, false)) release_below(0);
@@ -166,7 +163,7 @@ void Jobs::announced_begins() noexcept {
 
 /// So that those below need not trust that this process runs on until then.
 void Jobs::say_until(std::uint64_t until_ns) noexcept {
-  board_.slots[static_cast<std::size_t>(slot_)].early_hold_until_ns.store(until_ns);
+  client_.slot().early_hold_until_ns.store(until_ns);
 }
 
 void Jobs::end() noexcept {
@@ -175,203 +172,111 @@ void Jobs::end() noexcept {
 }
 
 void Jobs::open_transparent() noexcept {
-  if (transparent_) return;
-  transparent_ = true;
-  launches_at_last_poll_ = launches();
+  if (transparent_.exchange(true)) return;
+  launches_at_last_poll_ = client_.launches();
   open_one();
-  if (hold_others()) wake_poller();
+  if (hold_others()) poller_.wake();
 }
 
-bool Jobs::hold_others() const noexcept {
-  const auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
-  return shm::SlotInfo::unpack(slot.info.load()).priority > 0;
-}
+bool Jobs::hold_others() const noexcept { return client_.priority() > 0; }
 
-bool Jobs::need_polling() const noexcept {
-  const auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
-  return hold_others() && !g_explicit_jobs.load() && shm::is_active(slot.job.load());
-}
+/// Also once jobs are explicit: the one that was found before that has no other end.
+bool Jobs::need_polling() const noexcept { return hold_others() && transparent_.load(); }
 
 void Jobs::close_transparent() noexcept {
-  transparent_ = false;
-  epoch_.fetch_add(1);
+  transparent_.store(false);
+  g_process.forget_remembered();
   close_one();
 }
 
-Jobs::Busy* Jobs::find(CUstream stream) noexcept {
-  const void* thread = stream == CU_STREAM_PER_THREAD ? this_thread() : nullptr;
-  const auto found = std::find_if(busy_.begin(), busy_.end(), [&](const Busy& busy) {
-    return busy.stream == stream && busy.thread == thread;
-  });
-  return found == busy_.end() ? nullptr : &*found;
-}
-
-void Jobs::touch_slow(CUstream stream) noexcept {
-  CUcontext context = nullptr;
-  driver().cuCtxGetCurrent(&context);
+void Jobs::touch(Stream& stream) {
+  if (g_process.explicit_jobs.load()) return;
   const std::lock_guard lock(mutex_);
-  const std::uint64_t epoch = epoch_.load();
-  t_last = {this, stream, epoch};
-  if (g_explicit_jobs.load()) return;
-  if (Busy* busy = find(stream)) {
-    busy->epoch = epoch;
-  } else {
-    const void* thread = stream == CU_STREAM_PER_THREAD ? this_thread() : nullptr;
-    busy_.push_back({stream, thread, context, epoch, nullptr, false});
-  }
+  stream.touched = g_process.version.load();
+  if (std::find(busy_.begin(), busy_.end(), &stream) == busy_.end()) busy_.push_back(&stream);
   open_transparent();
 }
 
 void Jobs::touch_host_copy() noexcept {
   const std::lock_guard lock(mutex_);
-  if (!g_explicit_jobs.load()) open_transparent();
+  if (!g_process.explicit_jobs.load()) open_transparent();
 }
 
-void Jobs::mark_per_thread() noexcept {
-  if (g_explicit_jobs.load(std::memory_order_relaxed) || !hold_others()) return;
-  CUevent marker = nullptr;
-  CUcontext context = nullptr;
-  driver().cuCtxGetCurrent(&context);
-  {
-    const std::lock_guard lock(mutex_);
-    Busy* busy = find(CU_STREAM_PER_THREAD);
-    if (busy == nullptr) {  // since the touch a poll has found what was given before it done
-      busy_.push_back(
-          {CU_STREAM_PER_THREAD, this_thread(), context, epoch_.load(), nullptr, false});
-      busy = &busy_.back();
-      open_transparent();
-    }
-    busy->marking = true;
-    const auto spare = std::find_if(spare_markers_.begin(), spare_markers_.end(),
-                                    [context](const auto& kept) { return kept.first == context; });
-    if (busy->marker == nullptr && spare != spare_markers_.end()) {
-      busy->marker = spare->second;
-      spare_markers_.erase(spare);
-    }
-    marker = busy->marker;
-  }
-  const RelaxedCapture relaxed;
-  if (marker == nullptr &&
-      driver().cuEventCreate(&marker, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-    marker = nullptr;
-  }
-  const bool marked =
-      marker != nullptr && driver().cuEventRecord(marker, CU_STREAM_PER_THREAD) == CUDA_SUCCESS;
-  const std::lock_guard lock(mutex_);
-  Busy* busy = find(CU_STREAM_PER_THREAD);
-  if (busy == nullptr) {  // a synchronise of another thread has ended the job meanwhile
-    if (marked) spare_markers_.emplace_back(context, marker);
-    return;
-  }
-  busy->marking = false;
-  busy->marker = marker;
-  // A stream that nobody can ask about must not hold others until max_hold.
-  if (!marked) busy_.erase(busy_.begin() + (busy - busy_.data()));
+/// A launch counts itself before it looks at the version, and here the version changes before the
+/// count is read again: so either the launch is seen here, or it sees the new version and begins a
+/// job anew.
+bool Jobs::nothing_since(std::uint64_t before) const noexcept {
+  if (client_.launches() != before) return false;
+  g_process.forget_remembered();
+  if (hold_others()) order_launch_counts();
+  return client_.launches() == before;
 }
 
-std::uint64_t Jobs::launches() const noexcept {
-  std::uint64_t sum = 0;
-  for (const shm::EntryCounters& entry : board_.slots[static_cast<std::size_t>(slot_)].entries) {
-    sum += entry.launches();
-  }
-  return sum;
+template <class Which>
+void Jobs::Synchronising::put_away(Which which) noexcept {
+  const std::lock_guard lock(jobs_.mutex_);
+  if (!jobs_.transparent_ || !jobs_.nothing_since(before_)) return;
+  std::erase_if(jobs_.busy_, which);
+  if (jobs_.busy_.empty()) jobs_.close_transparent();
 }
 
-/// A launch counts itself before it looks at epoch_, and here epoch_ changes before the count is
-/// read again: so either the launch is seen here, or it sees the new epoch and begins a job anew.
-bool Jobs::nothing_since(std::uint64_t before) noexcept {
-  if (launches() != before) return false;
-  epoch_.fetch_add(1);
-  return launches() == before;
+void Jobs::Synchronising::done(const Stream* stream) noexcept {
+  put_away([stream](const Stream* busy) { return busy == stream; });
 }
 
-void Jobs::put_away(const Busy& busy) noexcept {
-  // Where it is being marked, its thread keeps the marker.
-  if (busy.marker != nullptr && !busy.marking) {
-    spare_markers_.emplace_back(busy.context, busy.marker);
-  }
-  busy_.erase(busy_.begin() + (&busy - busy_.data()));
+void Jobs::Synchronising::done(CUcontext context) noexcept {
+  put_away([context](const Stream* busy) { return busy->context == context; });
 }
 
-void Jobs::after_sync_context(std::uint64_t before, CUcontext context) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (!transparent_ || !nothing_since(before)) return;
-  for (std::size_t i = busy_.size(); i-- > 0;) {
-    if (busy_[i].context == context) put_away(busy_[i]);
-  }
-  if (busy_.empty()) close_transparent();
-}
-
-void Jobs::after_sync(std::uint64_t before, CUstream stream) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (!transparent_ || !nothing_since(before)) return;
-  if (const Busy* busy = find(stream)) put_away(*busy);
-  if (busy_.empty()) close_transparent();
-}
-
-bool Jobs::is_done(const Busy& busy) noexcept {
-  if (busy.marking || (busy.stream == CU_STREAM_PER_THREAD && busy.marker == nullptr)) return false;
-  const DriverQuery question(busy.context, busy.stream);
-  if (!question) return false;
-  if (busy.marker != nullptr) return driver().cuEventQuery(busy.marker) != CUDA_ERROR_NOT_READY;
-  if (driver().cuCtxPushCurrent_v2(busy.context) != CUDA_SUCCESS) return true;
-  const CUresult state = driver().cuStreamQuery(busy.stream);
+/// No other thread can name a thread's own default stream; the legacy stream is not done before
+/// such a one is (measured on one H100, driver 580), and to ask about it makes nobody wait.
+bool Jobs::is_done(const Asked& asked) noexcept {
+  const CUstream named = asked.handle == CU_STREAM_PER_THREAD ? CU_STREAM_LEGACY : asked.handle;
+  const DriverQuery query(asked.context, named);
+  if (!query) return false;
+  if (driver().cuCtxPushCurrent_v2(asked.context) != CUDA_SUCCESS) return true;
+  const CUresult state = driver().cuStreamQuery(named);
   CUcontext popped = nullptr;
   driver().cuCtxPopCurrent_v2(&popped);
   return state != CUDA_ERROR_NOT_READY;
 }
 
-/// Asks with no lock held, so what it was told may be out of date when it has the lock again: work
-/// given from the new epoch on shows in Busy::epoch, and launches show in the count.
-void Jobs::poll() noexcept {
+/// Asks with no lock held, so the answers may be out of date when it has the lock again: work given
+/// meanwhile shows in the count, or in Stream::touched.
+void Jobs::poll() {
   if (!hold_others()) return;
-  std::uint64_t epoch = 0;
+  std::uint64_t version = 0;
+  std::vector<Asked> asked;
   {
     const std::lock_guard lock(mutex_);
     if (!transparent_) return;
-    const bool launching = launches() != launches_at_last_poll_;
-    launches_at_last_poll_ = launches();
+    const bool launching = client_.launches() != launches_at_last_poll_;
+    launches_at_last_poll_ = client_.launches();
     // Work behind our own closed gate is not done, and asking about it may block in the driver.
-    const auto& slot = board_.slots[static_cast<std::size_t>(slot_)];
-    if (launching || syncing_.load() != 0 || slot.gate.load() != 0 || any_capture_open()) return;
-    asked_ = busy_;
-    epoch = epoch_.fetch_add(1) + 1;
+    if (launching || syncing_.load() != 0 || client_.gate_closed() || any_capture_open()) return;
+    for (const Stream* busy : busy_) asked.push_back({busy, busy->context, busy->key.handle});
+    version = g_process.version.fetch_add(1) + 1;
   }
   const RelaxedCapture relaxed;
-  for (const Busy& asked : asked_) {
-    if (!is_done(asked)) continue;
-    const std::lock_guard lock(mutex_);
-    const auto same = std::find_if(busy_.begin(), busy_.end(), [&asked](const Busy& busy) {
-      return busy.stream == asked.stream && busy.thread == asked.thread;
-    });
-    if (same != busy_.end() && same->epoch < epoch && !same->marking) put_away(*same);
-  }
+  std::erase_if(asked, [](const Asked& each) { return !is_done(each); });
   const std::lock_guard lock(mutex_);
-  if (transparent_ && busy_.empty() && nothing_since(launches_at_last_poll_)) close_transparent();
+  if (!transparent_ || !nothing_since(launches_at_last_poll_)) return;
+  std::erase_if(busy_, [&](const Stream* busy) {
+    const bool done = std::any_of(asked.begin(), asked.end(),
+                                  [busy](const Asked& each) { return each.stream == busy; });
+    return done && busy->touched < version;
+  });
+  if (busy_.empty()) close_transparent();
 }
 
 void Jobs::begin_anew() noexcept {
   const std::lock_guard lock(mutex_);
-  if (!transparent_) return;
-  // What was not marked at priority 0 cannot be asked about; the rest poll() will put away.
-  std::erase_if(busy_, [](const Busy& busy) {
-    return busy.stream == CU_STREAM_PER_THREAD && busy.marker == nullptr && !busy.marking;
-  });
-  close_transparent();
+  if (transparent_) close_transparent();
 }
 
-void Jobs::forget(CUstream stream) noexcept {
+void Jobs::forget(const Stream& stream) noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase_if(busy_, [stream](const Busy& busy) { return busy.stream == stream; });
-  epoch_.fetch_add(1);
-}
-
-void Jobs::forget_context(CUcontext context) noexcept {
-  const auto gone = [context](CUcontext of) { return context == nullptr || of == context; };
-  const std::lock_guard lock(mutex_);
-  std::erase_if(busy_, [gone](const Busy& busy) { return gone(busy.context); });
-  std::erase_if(spare_markers_, [gone](const auto& kept) { return gone(kept.first); });
-  epoch_.fetch_add(1);
+  std::erase(busy_, &stream);
 }
 
 }  // namespace sluice::intercept

@@ -3,20 +3,14 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <utility>
 #include <vector>
 
-#include "intercept/driver/driver.hpp"
+#include "intercept/client/client_slot.hpp"
+#include "intercept/client/worker.hpp"
 #include "intercept/jobs/prediction.hpp"
-#include "shm/board.hpp"
+#include "intercept/pacing/streams.hpp"
 
 namespace sluice::intercept {
-
-/// Set by the first explicit begin of the process: from then on jobs are what the program says.
-extern constinit std::atomic<bool> g_explicit_jobs;
-
-/// Set by the first announcement of the process: from then on none of its jobs is predicted.
-extern constinit std::atomic<bool> g_announced_jobs;
 
 /// Jobs of one client. The client is active from the first begin to the last end of overlapping
 /// jobs; only those two touch the gates of others. Transparent jobs are found here: a job begins
@@ -26,7 +20,10 @@ extern constinit std::atomic<bool> g_announced_jobs;
 /// the client is active already: the job finds the gates closed.
 class Jobs {
  public:
-  Jobs(shm::Board& board, int slot) noexcept : board_(board), slot_(slot) {}
+  /// `poller` calls poll(), and `announcer` look_ahead(), when they are woken. `predict`: whether
+  /// jobs that come regularly are to be expected.
+  Jobs(ClientSlot& client, Worker& poller, Worker& announcer, bool predict) noexcept
+      : client_(client), poller_(poller), announcer_(announcer), predict_(predict) {}
 
   /// Explicit begin and end. Calls must balance.
   void begin() noexcept;
@@ -38,31 +35,35 @@ class Jobs {
   void none_has_begun(std::uint64_t until_ns) noexcept;
   void announced_begins() noexcept;
 
-  /// Work is about to be given to `stream`, and has been counted already. Costs two thread-local
-  /// compares and one load while the same thread goes on with the same stream in the same job.
-  void touch(CUstream stream) noexcept {
-    const Last& last = t_last;
-    if (last.jobs != this || last.stream != stream ||
-        last.epoch != epoch_.load(std::memory_order_relaxed)) {
-      touch_slow(stream);
-    }
-  }
+  /// Work is about to be given to the stream, and has been counted already.
+  void touch(Stream& stream);
 
   /// A synchronous copy to the device is about to begin: a job begins, but no stream is busy.
   void touch_host_copy() noexcept;
 
-  /// After work for the calling thread's own default stream: no other thread can ask the driver
-  /// about it, so an event behind the work is left for poll().
-  void mark_per_thread() noexcept;
+  /// Around a synchronising call of the program, which another thread may cancel.
+  class Synchronising {
+   public:
+    explicit Synchronising(Jobs& jobs) noexcept : jobs_(jobs), before_(jobs.client_.launches()) {
+      jobs_.syncing_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Synchronising() {
+      jobs_.syncing_.fetch_sub(1, std::memory_order_relaxed);
+      jobs_.client_.slot().syncs.fetch_add(1, std::memory_order_relaxed);
+    }
+    Synchronising(const Synchronising&) = delete;
+    Synchronising& operator=(const Synchronising&) = delete;
+    /// The call has succeeded: the work of the stream, or of a context, is done. Null for a
+    /// stream without work of ours.
+    void done(const Stream* stream) noexcept;
+    void done(CUcontext context) noexcept;
 
-  /// Brackets a synchronising call of the program.
-  [[nodiscard]] std::uint64_t before_sync() noexcept {
-    syncing_.fetch_add(1, std::memory_order_relaxed);
-    return launches();
-  }
-  void sync_returned() noexcept { syncing_.fetch_sub(1, std::memory_order_relaxed); }
-  void after_sync_context(std::uint64_t before, CUcontext context) noexcept;
-  void after_sync(std::uint64_t before, CUstream stream) noexcept;
+   private:
+    template <class Which>
+    void put_away(Which which) noexcept;
+    Jobs& jobs_;
+    std::uint64_t before_;
+  };
 
   /// For the watcher: the priority was 0, so that nobody polled, and is not any more. Ends the
   /// transparent job, or it might hold others with nobody to see its end; the next work begins one.
@@ -70,7 +71,7 @@ class Jobs {
   void begin_anew() noexcept;
 
   /// For the polling thread. Ends the transparent job if its work is done.
-  void poll() noexcept;
+  void poll();
   /// Whether a job runs whose end nobody will tell.
   [[nodiscard]] bool need_polling() const noexcept;
 
@@ -86,33 +87,17 @@ class Jobs {
   /// thread be inside the driver.
   void lapse(std::uint64_t now_ns) noexcept;
 
-  /// The stream, or a context (null: perhaps any) with all it holds, has been or is about to be
-  /// destroyed; the caller forbids questions meanwhile.
-  void forget(CUstream stream) noexcept;
-  void forget_context(CUcontext context) noexcept;
+  /// The stream has been or is about to be destroyed; the caller forbids queries meanwhile.
+  void forget(const Stream& stream) noexcept;
 
  private:
-  /// Work given to a stream since the job began.
-  struct Busy {
-    CUstream stream;
-    const void* thread;  ///< Whose per-thread default stream it is; null for other streams.
+  /// A busy stream, as the polling thread asks about it without a lock.
+  struct Asked {
+    const Stream* stream;
     CUcontext context;
-    std::uint64_t epoch;  ///< Of the last touch that came through touch_slow().
-    CUevent marker;       ///< Behind the last work, for per-thread default streams; else null.
-    bool marking;         ///< Its thread is about to record the marker.
+    CUstream handle;
   };
-  /// What this thread did last: see touch().
-  struct Last {
-    const Jobs* jobs;
-    CUstream stream;
-    std::uint64_t epoch;
-  };
-  static constinit thread_local Last t_last;
-
-  void touch_slow(CUstream stream) noexcept;
-  /// Takes a stream off the list, and keeps its marker for the next one of its context.
-  void put_away(const Busy& busy) noexcept;
-  [[nodiscard]] static bool is_done(const Busy& busy) noexcept;
+  [[nodiscard]] static bool is_done(const Asked& asked) noexcept;
   [[nodiscard]] bool hold_others() const noexcept;
   void open_transparent() noexcept;
   void close_transparent() noexcept;
@@ -125,12 +110,13 @@ class Jobs {
   void say_until(std::uint64_t until_ns) noexcept;
   void learn_begin(std::uint64_t now_ns) noexcept;
   void show_predictions() noexcept;
-  [[nodiscard]] bool nothing_since(std::uint64_t before) noexcept;
-  [[nodiscard]] std::uint64_t launches() const noexcept;
-  [[nodiscard]] Busy* find(CUstream stream) noexcept;
+  [[nodiscard]] bool nothing_since(std::uint64_t before) const noexcept;
+  [[nodiscard]] shm::Board& board() const noexcept { return client_.seat().board; }
 
-  shm::Board& board_;
-  int slot_;
+  ClientSlot& client_;
+  Worker& poller_;
+  Worker& announcer_;
+  bool predict_;
   /// Serialises begin and end, and guards what follows. No driver call that can block is made
   /// under it: launching threads take it.
   std::mutex mutex_;
@@ -138,16 +124,12 @@ class Jobs {
   bool ahead_ = false;          ///< Active without a job, for one that is predicted.
   std::uint64_t began_ns_ = 0;  ///< Of the open job; 0: it has not begun, only been announced.
   Prediction prediction_;
-  bool transparent_ = false;
-  std::vector<Busy> busy_;
-  std::vector<Busy> asked_;  ///< Of the polling thread alone.
-  /// Events of past jobs, so that none is made while a job runs but the first time.
-  std::vector<std::pair<CUcontext, CUevent>> spare_markers_;
+  std::atomic<bool> transparent_{false};
+  std::vector<Stream*> busy_;  ///< Given work since the transparent job began.
   std::uint64_t launches_at_last_poll_ = 0;
   /// Threads inside a synchronising call. Their return will end the job: no need to poll, and
-  /// questions would only contend with them inside the driver.
+  /// queries would only contend with them inside the driver.
   std::atomic<int> syncing_{0};
-  std::atomic<std::uint64_t> epoch_{1};  ///< Counts ends: what threads remember becomes void.
 };
 
 }  // namespace sluice::intercept

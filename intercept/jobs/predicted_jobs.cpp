@@ -1,11 +1,10 @@
-// What the notice thread does about jobs that nobody announced and that come regularly.
+#include "intercept/jobs/predicted_jobs.hpp"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/clock.hpp"
-#include "intercept/client/interposer.hpp"
-#include "intercept/jobs/announcements.hpp"
-#include "shm/gates.hpp"
+#include "intercept/jobs/lower_clients.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -18,13 +17,10 @@ void end_slack(Client& client) noexcept {
   if (std::exchange(client.told_slack(), false)) tell_no_job(client);
 }
 
-/// 0 where a prediction is worth nothing.
-std::uint64_t lead_if_wanted(const Client& client) noexcept {
-  return has_device_work_below(client) ? lead_of(client) : 0;
-}
+}  // namespace
 
-/// Returns when to look again.
-std::uint64_t act_on_prediction(Client& client, std::uint64_t now) noexcept {
+std::uint64_t act_on_prediction(Client& client) {
+  const std::uint64_t now = base::monotonic_ns();
   const std::uint64_t lead = lead_if_wanted(client);
   const auto ahead = client.jobs().look_ahead(now, lead);
   if (!ahead) {
@@ -45,29 +41,6 @@ std::uint64_t act_on_prediction(Client& client, std::uint64_t now) noexcept {
     if (now + client.to_real_ns(handover_ns(client)) >= start) client.early_switch()();
   }
   return now + kAnnounceStepNs;
-}
-
-}  // namespace
-
-void Interposer::expect_job(int slot, const Prediction& prediction, bool first) noexcept {
-  // While jobs are expected the thread wakes by itself. Without it each job asks, because a client
-  // that makes it worth while may have come.
-  if (!first && announce_thread_.load(std::memory_order_relaxed)) return;
-  bool pays = false;
-  for_each_client([&](const Client& client) {
-    if (client.seat().slot != slot) return;
-    const std::uint64_t lead = lead_if_wanted(client);
-    pays = lead != 0 && prediction.affordable(lead);
-  });
-  if (pays && start_announcements()) announcements_.wake();
-}
-
-std::uint64_t Interposer::step_predictions() noexcept {
-  const std::uint64_t now = base::monotonic_ns();
-  std::uint64_t look_ns = now + kAnnounceIdleNs;
-  for_each_client(
-      [&](Client& client) { look_ns = std::min(look_ns, act_on_prediction(client, now)); });
-  return look_ns;
 }
 
 }  // namespace sluice::intercept

@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "intercept/client/client.hpp"
 #include "intercept/client/interposer.hpp"
 #include "intercept/client/log.hpp"
 #include "intercept/pacing/wait_nodes.hpp"
@@ -186,20 +185,18 @@ void record_launch(Client& client, Entry entry, CUstream stream, const Work& wor
   const Info info = info_of(stream);
   const std::lock_guard lock(captures().mutex);
   const auto found = captures().open.find(info.id);
-  if (found == captures().open.end() || found->second.into_graph) {
-    client.counter(entry, shm::Count::kBypassForeignCapture).fetch_add(1);
-    return;
-  }
+  if (found == captures().open.end() || found->second.into_graph) return;
   Capture& capture = found->second;
-  client.counter(entry, shm::Count::kCaptured).fetch_add(1);
   const shm::Policy policy = client.policy();
-  if (policy.kind != shm::PolicyKind::kDevice || !client.captures_waits()) return;
+  if (policy.kind != shm::PolicyKind::kDevice || !client.wants_waits_in_graphs()) return;
   const Waits waits = waits_before(capture, client, policy, stream, work);
   // As in a stream: the gate is read last.
-  if (waits.for_slack_ns != 0 && client.pacer().put_slack_node(stream, waits.for_slack_ns)) {
+  if (waits.for_slack_ns != 0 && (client.memory().for_graphs() &&
+                                  client.memory().wait_for_slack(stream, waits.for_slack_ns))) {
     capture.has_waits = true;
   }
-  if (!waits.for_gate || !client.pacer().put_node(stream)) return;
+  if (!waits.for_gate || !client.memory().for_graphs() || !client.memory().wait_for_open(stream))
+    return;
   capture.has_waits = true;
   client.counter(entry, shm::Count::kWaited).fetch_add(1);
 }
@@ -219,7 +216,7 @@ void graph_instantiated(CUgraphExec exec, CUgraph graph) noexcept {
     const std::lock_guard lock(captures().mutex);
     has_waits = captures().with_waits.contains(graph);
   }
-  Interposer::instance().for_each_client(
+  Interposer::instance().clients().for_each(
       [exec, has_waits](Client& client) { client.pacer().durations().renew(exec, has_waits); });
 }
 

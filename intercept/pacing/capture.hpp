@@ -19,24 +19,6 @@ inline bool any_capture_open() noexcept {
 /// Whether work given to the stream now is recorded instead of run.
 bool is_capturing(CUstream stream) noexcept;
 
-/// While it lives, the calling thread may make calls that would break another thread's capture
-/// (in the default mode, event queries and allocations of any thread do).
-class RelaxedCapture {
- public:
-  RelaxedCapture() noexcept { exchange(); }
-  ~RelaxedCapture() { exchange(); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  void exchange() noexcept {
-    if (driver().cuThreadExchangeStreamCaptureMode != nullptr) {
-      driver().cuThreadExchangeStreamCaptureMode(&mode_);
-    }
-  }
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
-
 /// After a successful begin. `into_graph`: the capture adds to a graph that existed before, for
 /// instance the body of a conditional node, where we may add nothing.
 void capture_begun(CUstream stream, bool into_graph) noexcept;

@@ -30,6 +30,10 @@ void LaunchDuration::Extremes::add(std::uint32_t ns) noexcept {
 void LaunchDuration::add_sample(std::uint32_t ns, bool behind_work) noexcept {
   if (LaunchDuration* const kind = kind_.load()) kind->add_sample(ns, behind_work);
   std::uint32_t count = count_.load();
+  const std::uint32_t usual = longest_.load();
+  if (doubtful_.exchange(false) && (ns > 2 * std::max(usual, kFloorNs) || ns < usual / 2)) {
+    count = 0;  // another kernel has the address now
+  }
   if (count == 0) behind_work_ = false;
   const std::uint32_t known = longest_.load();
   if (behind_work_ && !behind_work && ns > known && ns <= known + kMostHostNs) return;
@@ -52,8 +56,24 @@ void LaunchDuration::add_sample(std::uint32_t ns, bool behind_work) noexcept {
   const bool differ = longest > 2 * std::max(all.least, kFloorNs);
   differ_.store(differ);
   if (differ) split_.store(true);
+  bounded_.store(false);
   longest_.store(longest);
   length_.store(differ && count < kSamples ? kUnbounded : longest);
+}
+
+void LaunchDuration::add_bound(std::uint32_t ns) noexcept {
+  if (LaunchDuration* const kind = kind_.load()) kind->add_bound(ns);
+  if (known()) return;
+  least_bound_ = bounds_++ % kBoundGroup == 0 ? ns : std::min(least_bound_, ns);
+  // The first group counts from its first bound on; then the greatest of a few groups' least.
+  constexpr std::uint32_t kGroups = 8;
+  const bool first_group = bounds_ <= kBoundGroup;
+  if (!first_group && bounds_ % kBoundGroup != 0) return;
+  const bool anew = first_group || bounds_ / kBoundGroup % kGroups == 0;
+  const std::uint32_t bound = anew ? least_bound_ : std::max(least_bound_, length_.load());
+  bounded_.store(true);
+  longest_.store(bound);
+  length_.store(bound);
 }
 
 void LaunchDuration::assume(LaunchDuration& kind) noexcept {
@@ -110,6 +130,14 @@ LaunchDuration* LaunchDurations::find_in(std::vector<LaunchDuration>& table,
   return nullptr;
 }
 
+void LaunchDurations::doubt_all() noexcept {
+  for (std::vector<LaunchDuration>* table : {&table_, &any_shape_}) {
+    for (LaunchDuration& each : *table) {
+      if (each.known()) each.doubt();
+    }
+  }
+}
+
 void LaunchDurations::renew(CUgraphExec graph, bool preemptible) noexcept {
   Work work;
   work.graph = graph;
@@ -121,6 +149,8 @@ void LaunchDurations::renew(CUgraphExec graph, bool preemptible) noexcept {
   length->differ_.store(false);
   length->split_.store(false);
   length->tried_.store(0);
+  length->bounded_.store(false);
+  length->bounds_ = 0;
   length->preemptible_.store(preemptible);
 }
 

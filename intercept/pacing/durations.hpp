@@ -38,15 +38,18 @@ class LaunchDuration {
   [[nodiscard]] std::uint32_t ns() const noexcept {
     return length_.load(std::memory_order_relaxed);
   }
+  /// Whether there is a sample of this kind that was taken while no other client ran.
   [[nodiscard]] bool known() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
-  /// Whether there is a sample, or no hope of one (another client always runs, say).
+  /// Whether ns() says something, or there is no hope of a sample.
   [[nodiscard]] bool settled() const noexcept {
-    return known() || tried_.load(std::memory_order_relaxed) >= kTries;
+    return known() || bounded_.load(std::memory_order_relaxed) ||
+           tried_.load(std::memory_order_relaxed) >= kTries;
   }
   /// Whether there are fewer samples than shall count, or they differ: some may have been wrong. Or
   /// it is a graph: its launches are rare and long, and it may have been updated.
   [[nodiscard]] bool wants_samples() const noexcept {
-    return count_.load(std::memory_order_relaxed) < kSamples || differs() ||
+    return doubtful_.load(std::memory_order_relaxed) ||
+           count_.load(std::memory_order_relaxed) < kSamples || differs() ||
            graph_.load(std::memory_order_relaxed);
   }
   /// A graph with waits inside.
@@ -78,6 +81,13 @@ class LaunchDuration {
   /// the GPU had nothing to do when the launch came. Such ones count until there is one that was;
   /// from then on not those that are longer by no more than that.
   void add_sample(std::uint32_t ns, bool behind_work = true) noexcept;
+  /// The same for a sample during which another client may have run: it is too long, if anything,
+  /// so it is an upper bound. Bounds count until there is a sample. Of each kBoundGroup of them the
+  /// least counts, because a time slice of another client makes one too long by milliseconds.
+  void add_bound(std::uint32_t ns) noexcept;
+  /// Code was unloaded: what was learned may be that of a kernel that is gone, whose address
+  /// another one has now. The next sample decides.
+  void doubt() noexcept { doubtful_.store(true, std::memory_order_relaxed); }
   /// The lengths of this one's kind, as long as there is no sample; each is one of the kind, too.
   void assume(LaunchDuration& kind) noexcept;
   /// Whether the samples that count differ by more than 2 x.
@@ -88,6 +98,7 @@ class LaunchDuration {
  private:
   friend class LaunchDurations;
   static constexpr std::uint32_t kTries = 64;
+  static constexpr std::uint32_t kBoundGroup = 4;
   /// What is kept of kSamples samples.
   struct Extremes {
     std::uint32_t least = kUnbounded;
@@ -103,6 +114,8 @@ class LaunchDuration {
   std::atomic<bool> preemptible_{false};
   std::atomic<bool> differ_{false};
   std::atomic<bool> split_{false};
+  std::atomic<bool> bounded_{false};  ///< ns() is that of bounds.
+  std::atomic<bool> doubtful_{false};
   std::atomic<LaunchDuration*> kind_{nullptr};
   std::atomic<std::uint32_t> length_{kUnbounded};
   std::atomic<std::uint32_t> longest_{kUnbounded};
@@ -110,6 +123,8 @@ class LaunchDuration {
   bool behind_work_ = false;              ///< Of the thread that adds samples, as are:
   Extremes now_;
   Extremes before_;  ///< of the kSamples before those.
+  std::uint32_t bounds_ = 0;
+  std::uint32_t least_bound_ = kUnbounded;  ///< Of the group of bounds that is under way.
 };
 
 /// The lengths of what one client launches. Found without a lock, never forgotten. A program that
@@ -127,6 +142,8 @@ class LaunchDurations {
   [[nodiscard]] LaunchDuration* find_in_turn(const Work& work, std::uint64_t& previous) noexcept;
   /// The handle stands for another graph from now on. `preemptible`: it has waits inside.
   void renew(CUgraphExec graph, bool preemptible) noexcept;
+  /// The program unloaded code.
+  void doubt_all() noexcept;
 
  private:
   static constexpr std::size_t kSize = 8192;

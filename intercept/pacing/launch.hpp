@@ -1,102 +1,113 @@
 #pragma once
-#include "intercept/client/interposer.hpp"
-#include "intercept/pacing/capture.hpp"
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "intercept/client/client.hpp"
+#include "intercept/client/process.hpp"
+#include "intercept/driver/driver.hpp"
 #include "intercept/pacing/durations.hpp"
-#include "intercept/trace/trace.hpp"
+#include "shm/board.hpp"
 
 namespace sluice::intercept {
 
-/// The client of a launch. One load for a process that uses one device.
-inline Client* client_of(CUstream stream) noexcept {
-  Client* only = g_only_client.load(std::memory_order_acquire);
-  return only != nullptr ? only : Interposer::instance().client_of(stream);
+/// What a thread remembers of a stream: all that a launch into it needs while nothing is to be
+/// done but to count it. Void when the process's version is another one.
+struct RememberedStream {
+  static constexpr std::uintptr_t kNone = ~std::uintptr_t{0};
+  std::uintptr_t handle = kNone;
+  std::uint64_t version = 0;
+  shm::Word* gate = nullptr;
+  /// The slot's own word, or one that is 0 (the policy never paces) or 1 (launches are learned).
+  const shm::HalfWord* must_pace = nullptr;
+  shm::EntryCounters* entries = nullptr;
+  Stream* stream = nullptr;
+  std::uint32_t stripe = 0;
+};
+
+/// Two places for a handle, so that streams that share one do not drive each other out.
+class RememberedStreams {
+ public:
+  [[nodiscard]] RememberedStream& first(CUstream stream) noexcept {
+    return places_[first_place(stream)];
+  }
+  [[nodiscard]] RememberedStream* find(CUstream stream) noexcept {
+    const auto handle = reinterpret_cast<std::uintptr_t>(stream);
+    const std::size_t place = first_place(stream);
+    if (places_[place].handle == handle) return &places_[place];
+    if (places_[place ^ 1U].handle == handle) return &places_[place ^ 1U];
+    return nullptr;
+  }
+  /// Makes room for the stream; the one that was there first moves on.
+  [[nodiscard]] RememberedStream& take_place(CUstream stream) noexcept {
+    const std::size_t place = first_place(stream);
+    places_[place ^ 1U] = places_[place];
+    return places_[place];
+  }
+  /// The thread has another context now: its default streams are others.
+  void forget_default_streams() noexcept;
+
+ private:
+  static constexpr unsigned kBits = 4;
+  static std::size_t first_place(CUstream stream) noexcept {
+    constexpr std::uint64_t kSpread = 0x9e37'79b9'7f4a'7c15;
+    return reinterpret_cast<std::uintptr_t>(stream) * kSpread >> (64 - kBits);
+  }
+  std::array<RememberedStream, std::size_t{1} << kBits> places_{};
+};
+
+extern constinit thread_local RememberedStreams t_streams;
+
+/// How far the calling thread has come with a launch.
+enum class Passed {
+  kYes,      ///< Counted, and there is nothing else to do: leave by a jump.
+  kCounted,  ///< Counted; something is to be done.
+  kNo,
+};
+
+/// The hot path. Counts first and then looks at the version: whoever ends a job changes the version
+/// and then looks at the count (Jobs::nothing_since), so one of the two sees the other.
+inline Passed pass(Entry entry, CUstream stream) noexcept {
+  const RememberedStream* known = t_streams.find(stream);
+  if (known == nullptr || known->entries == nullptr) return Passed::kNo;
+  shm::Word& count = known->entries[static_cast<std::size_t>(entry)].stripe(known->stripe);
+  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  const bool due = known->version != g_process.version.load(std::memory_order_relaxed) ||
+                   known->must_pace->load(std::memory_order_relaxed) != 0 ||
+                   known->gate->load(std::memory_order_relaxed) != 0;
+  return due ? Passed::kCounted : Passed::kYes;
 }
+
+/// A launch that pass() did not let through, in front of the driver's call and behind it. Runs in
+/// the caller's thread; return codes, argument lifetimes and order stay the program's own.
+class Launch {
+ public:
+  /// Holds and paces. `stream` is named: never 0 for a per-thread entry.
+  Launch(Entry entry, CUstream stream, const Work& work, Passed passed) noexcept;
+  /// After the driver's call.
+  void done(CUresult result) noexcept;
+
+ private:
+  void prepare(Passed passed);
+  void hold_and_pace();
+
+  Entry entry_;
+  CUstream named_;
+  const Work& work_;
+  Stream* stream_ = nullptr;  ///< Null: nobody's business.
+  Pacer::Turn turn_;
+  std::uint64_t version_ = 0;  ///< Of the process, when the stream was touched.
+};
 
 /// What cuLaunchKernelEx is asked for.
 Work work_of(const CUlaunchConfig* config, CUfunction function) noexcept;
 
-/// Everything that happens around a call that gives the GPU work. `stream` is named: never 0 for
-/// a per-thread entry. `describe` gives the Work, and is only asked where it matters. Runs in the
-/// caller's thread; return codes, argument lifetimes and order stay the program's own.
-template <class Describe, class Call>
-CUresult launch(Entry entry, CUstream stream, Describe describe, Call call) noexcept {
-  Client* client = client_of(stream);
-  if (client == nullptr) [[unlikely]] {
-    Interposer::instance().count_unattached(entry);
-    return call();
-  }
-  if (any_capture_open() && is_capturing(stream)) [[unlikely]] {
-    record_launch(*client, entry, stream, describe());
-    return call();
-  }
-  client->count_launch(entry);
-  client->jobs().touch(stream);
-  Pacer::Turn turn;
-  if (client->must_pace()) [[unlikely]] {
-    turn = client->pacer().before(entry, stream, describe());
-  }
-  // Last, because the gate may have closed while an event group was waited for.
-  if (client->gate_closed()) [[unlikely]] {
-    client->hold(entry);
-    // Its policy has become device: what holds it then stands in its stream.
-    if (client->policy().kind == shm::PolicyKind::kDevice && client->must_pace() &&
-        turn.policy.kind != shm::PolicyKind::kDevice) {
-      turn = client->pacer().before(entry, stream, describe(), true);
-    }
-  }
-  Trace* const traced = trace();
-  if (traced != nullptr) [[unlikely]] {
-    traced->before_launch();
-  }
-  const CUresult result = call();
-  if (traced != nullptr) [[unlikely]] {
-    traced->after_launch(entry, stream, describe().function, result);
-  }
-  if (turn.state != nullptr) client->pacer().after(turn, stream, result);
-  // Again: while this launch was held, another thread's synchronise may have ended the job.
-  client->jobs().touch(stream);
-  if (stream == CU_STREAM_PER_THREAD) client->jobs().mark_per_thread();
-  return result;
-}
+/// A copy to the device, the earliest sign of a transparent job: in front of the driver's call.
+void copy_begins(CUstream stream, bool synchronous) noexcept;
 
-/// A copy to the device: the earliest sign of a transparent job.
-template <class Call>
-CUresult copy_in(CUstream stream, bool synchronous, Call call) noexcept {
-  Client* client = client_of(stream);
-  if (client == nullptr || (any_capture_open() && is_capturing(stream))) return call();
-  if (synchronous) {
-    client->jobs().touch_host_copy();
-    return call();
-  }
-  client->jobs().touch(stream);
-  const CUresult result = call();
-  client->jobs().touch(stream);  // again: a poll in between has found the stream idle
-  if (stream == CU_STREAM_PER_THREAD) client->jobs().mark_per_thread();
-  return result;
-}
-
-template <class Call>
-CUresult synchronise_stream(CUstream stream, Call call) noexcept {
-  Client* client = g_only_client.load(std::memory_order_acquire);
-  if (client == nullptr) return call();
-  const std::uint64_t before = client->jobs().before_sync();
-  const CUresult result = call();
-  client->jobs().sync_returned();
-  if (result == CUDA_SUCCESS) client->jobs().after_sync(before, stream);
-  return result;
-}
-
-/// `context`: null for the current one.
-template <class Call>
-CUresult synchronise_context(CUcontext context, Call call) noexcept {
-  Client* client = g_only_client.load(std::memory_order_acquire);
-  if (client == nullptr) return call();
-  if (context == nullptr) driver().cuCtxGetCurrent(&context);
-  const std::uint64_t before = client->jobs().before_sync();
-  const CUresult result = call();
-  client->jobs().sync_returned();
-  if (result == CUDA_SUCCESS) client->jobs().after_sync_context(before, context);
-  return result;
-}
+/// The record of the stream that the calling thread names so; null if this process has no client on
+/// its device. `attach`: else only a stream that is known. Takes memory.
+[[nodiscard]] Stream* stream_of(CUstream stream, bool attach);
 
 }  // namespace sluice::intercept

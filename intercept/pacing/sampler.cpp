@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/clock.hpp"
-#include "intercept/pacing/capture.hpp"
+#include "intercept/driver/capture_mode.hpp"
 
 namespace sluice::intercept {
 
@@ -28,23 +28,30 @@ bool Sampler::draw(std::uint32_t one_in) noexcept {
 }
 
 bool Sampler::begin(LaunchDuration& length, CUstream stream) noexcept {
-  // Another thread's launch into this stream is between its begin() and end(): ours is in its time.
-  if (open_) spoiled_ = true;
-  if (open_ || ended_.load()) return false;
+  if (open_.exchange(true)) {
+    spoiled_.store(true);  // ours is in the time of the other thread's launch
+    return false;
+  }
+  spoiled_.store(false);
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
-  if (made - taken_.load(std::memory_order_acquire) == kPairs) return false;
-  if (length.is_sampled()) return false;
-  if (length.known() && !draw(length.wants_samples() ? kSoon : kAgain)) return false;
+  const bool wanted = !ended_.load() && made - taken_.load(std::memory_order_acquire) != kPairs &&
+                      !length.is_sampled() &&
+                      (!length.known() || draw(length.wants_samples() ? kSoon : kAgain));
   Pair& pair = pairs_[made % kPairs];
-  if (!has_events(pair)) return false;
+  const bool begins = wanted && has_events(pair) && record_first(pair, stream);
+  if (begins) {
+    length.begin_sample();
+    pair.length = &length;
+    pair.started = false;
+  } else {
+    open_.store(false);
+  }
+  return begins;
+}
+
+bool Sampler::record_first(Pair& pair, CUstream stream) noexcept {
   pair.host_ns = base::monotonic_ns();
-  if (driver().cuEventRecord(pair.before, stream) != CUDA_SUCCESS) return false;
-  length.begin_sample();
-  pair.length = &length;
-  pair.started = false;
-  open_ = true;
-  spoiled_ = false;
-  return true;
+  return driver().cuEventRecord(pair.before, stream) == CUDA_SUCCESS;
 }
 
 void Sampler::begun_while(std::optional<std::uint64_t> quiet) noexcept {
@@ -54,15 +61,17 @@ void Sampler::begun_while(std::optional<std::uint64_t> quiet) noexcept {
 void Sampler::end(CUstream stream, bool launched) noexcept {
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   Pair& pair = pairs_[made % kPairs];
-  open_ = false;
-  if (spoiled_ || !launched || driver().cuEventRecord(pair.after, stream) != CUDA_SUCCESS) {
-    return pair.length->end_sample();
+  if (!launched || driver().cuEventRecord(pair.after, stream) != CUDA_SUCCESS || spoiled_.load()) {
+    pair.length->end_sample();
+    open_.store(false);
+    return;
   }
   // Where the GPU has not come to the first record yet, the host's time is not in the sample.
   const RelaxedCapture relaxed;
   const bool behind_work = driver().cuEventQuery(pair.before) == CUDA_ERROR_NOT_READY;
   pair.host_ns = behind_work ? 0 : base::monotonic_ns() - pair.host_ns;
   made_.store(made + 1);
+  open_.store(false);
   if (ended_.load()) pair.length->end_sample();  // nobody will take it in
 }
 
@@ -89,15 +98,27 @@ bool Sampler::collect(std::optional<std::uint64_t> before,
 
 void Sampler::take_in(const Pair& pair, std::optional<std::uint64_t> now) noexcept {
   float ms = 0;
-  if (!now || (pair.quiet != now && pair.begun != now) ||
-      pair.host_ns > LaunchDuration::kMostHostNs ||
+  if (pair.host_ns > LaunchDuration::kMostHostNs ||
       driver().cuEventElapsedTime(&ms, pair.before, pair.after) != CUDA_SUCCESS) {
     return;
   }
   constexpr float kNsPerMs = 1e6F;
   constexpr auto kMost = static_cast<float>(std::numeric_limits<std::int32_t>::max());
-  pair.length->add_sample(static_cast<std::uint32_t>(std::clamp(ms * kNsPerMs, 1.0F, kMost)),
-                          pair.host_ns == 0);
+  const auto ns = static_cast<std::uint32_t>(std::clamp(ms * kNsPerMs, 1.0F, kMost));
+  if (now && (pair.quiet == now || pair.begun == now)) {
+    pair.length->add_sample(ns, pair.host_ns == 0);
+  } else {
+    pair.length->add_bound(ns);
+  }
+}
+
+void Sampler::restart() noexcept {
+  const std::lock_guard lock(ending_);
+  pairs_.fill({});
+  made_.store(0);
+  taken_.store(0);
+  open_.store(false);
+  ended_.store(false);
 }
 
 void Sampler::end_stream(bool gone) noexcept {

@@ -10,8 +10,8 @@
 
 namespace sluice::intercept {
 
-/// Pairs of events around some launches of one stream: how long they take on the GPU. The thread
-/// that launches fills a ring and never waits; the polling thread empties it.
+/// Pairs of events around some launches of one stream: how long they take on the GPU. Threads that
+/// launch fill a ring, one at a time, and never wait; the polling thread empties it.
 class Sampler {
  public:
   /// Whether the launch that comes is worth a sample, and a pair is free. Then end() must follow.
@@ -23,13 +23,15 @@ class Sampler {
 
   /// For the polling thread, again and again. A number that stays the same while no other client of
   /// the device runs a job, and is nothing while one does: `before` from the last call, `now` from
-  /// just now. A sample during which another client ran is thrown away. Returns whether samples are
-  /// under way.
+  /// just now. A sample during which another client may have run is an upper bound only. Returns
+  /// whether samples are under way.
   bool collect(std::optional<std::uint64_t> before, std::optional<std::uint64_t> now) noexcept;
   [[nodiscard]] bool under_way() const noexcept { return taken_.load() != made_.load(); }
 
   /// The stream ends. With its context (`gone`) the events have ended too.
   void end_stream(bool gone) noexcept;
+  /// For another stream, after end_stream().
+  void restart() noexcept;
 
  private:
   /// A stream may hold 1000 launches, and each kind of them is unknown at first.
@@ -50,15 +52,16 @@ class Sampler {
   };
   [[nodiscard]] bool draw(std::uint32_t one_in) noexcept;
   [[nodiscard]] bool has_events(Pair& pair) noexcept;
+  [[nodiscard]] static bool record_first(Pair& pair, CUstream stream) noexcept;
   static void take_in(const Pair& pair, std::optional<std::uint64_t> now) noexcept;
 
   std::array<Pair, kPairs> pairs_;
   std::atomic<std::uint32_t> made_{0};   ///< Of the launching thread.
   std::atomic<std::uint32_t> taken_{0};  ///< Of the polling thread.
   std::uint32_t random_ = 0;
-  bool open_ = false;     ///< Between begin() and end(), which may be those of different threads.
-  bool spoiled_ = false;  ///< Another launch came in between.
-  std::mutex ending_;     ///< Of this stream's launches none takes it.
+  std::atomic<bool> open_{false};     ///< From begin() to end(), of one of the launching threads.
+  std::atomic<bool> spoiled_{false};  ///< Another thread's launch came in between.
+  std::mutex ending_;                 ///< Of this stream's launches none takes it.
   std::atomic<bool> ended_{false};
 };
 

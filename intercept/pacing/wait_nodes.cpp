@@ -47,8 +47,9 @@ bool is_ours(CUgraphNode node) noexcept {
   const CUstreamBatchMemOpParams& operation = params.paramArray[0];
   if (operation.operation != CU_STREAM_MEM_OP_WAIT_VALUE_64) return false;
   bool ours = false;
-  Interposer::instance().for_each_client(
-      [&](Client& client) { ours = ours || client.pacer().waits_at(operation.waitValue.address); });
+  Interposer::instance().clients().for_each([&](Client& client) {
+    ours = ours || client.memory().waits_at(operation.waitValue.address);
+  });
   return ours;
 }
 

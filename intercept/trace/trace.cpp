@@ -12,16 +12,13 @@
 #include <string_view>
 
 #include "base/futex.hpp"
-#include "intercept/client/client.hpp"
-#include "intercept/client/interposer.hpp"
 #include "intercept/client/log.hpp"
-#include "intercept/client/quiet_thread.hpp"
+#include "intercept/client/process.hpp"
+#include "intercept/client/threads.hpp"
 #include "intercept/driver/dlsym.hpp"
 #include "intercept/trace/collector.h"
 
 namespace sluice::intercept {
-
-constinit std::atomic<Trace*> g_trace{nullptr};
 
 namespace {
 
@@ -48,33 +45,9 @@ void put(std::array<char, kSize>& field, std::string_view text) noexcept {
   text.copy(field.data(), field.size() - 1);
 }
 
-shm::TraceHeader header_of(const Client& client) noexcept {
-  shm::TraceHeader header{};
-  const shm::Slot& slot = client.slot();
-  const auto info = shm::SlotInfo::unpack(slot.info.load());
-  const shm::Device& device = client.seat().board.devices[info.device];
-  header.magic = shm::kTraceMagic;
-  header.version = shm::kTraceVersion;
-  header.record_size = sizeof(shm::TraceRecord);
-  header.pid = static_cast<std::uint32_t>(getpid());
-  header.priority = info.priority;
-  header.begin_monotonic_ns = base::monotonic_ns();
-  header.begin_realtime_ns = base::clock_ns(CLOCK_REALTIME);
-  put(header.policy, shm::to_string(client.policy()));
-  put(header.command, slot.command.data());
-  put(header.name, slot.name.data());
-  header.device_uuid = device.uuid;
-  header.time_scale = client.time_scale();
-  if (client.simulated()) {
-    header.simulated = 1;
-    header.exec_source = static_cast<std::uint32_t>(shm::ExecSource::kSimulator);
-  }
-  return header;
-}
-
 void executed(std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t correlation,
               std::uint64_t stream, std::uint64_t node, const char* name) {
-  if (Trace* trace = intercept::trace()) {
+  if (Trace* trace = g_process.trace.load()) {
     trace->executed(begin_ns, end_ns, correlation, stream, node, name);
   }
 }
@@ -89,9 +62,10 @@ std::string collector_path() noexcept {
 
 }  // namespace
 
-void Trace::start(const std::string& folder, std::uint64_t limit, const Client& client) noexcept {
+void Trace::start(const std::string& folder, std::uint64_t limit,
+                  const shm::TraceHeader& header) noexcept {
   const std::string path = folder + "/" + std::to_string(getpid()) + ".sltrace";
-  TraceFile* file = TraceFile::create(path, header_of(client), limit);
+  TraceFile* file = TraceFile::create(path, header, limit);
   if (file == nullptr) {
     Line(Level::kWarn) << "no trace: " << path << ": " << std::strerror(errno);
     return;
@@ -103,7 +77,8 @@ void Trace::start(const std::string& folder, std::uint64_t limit, const Client& 
     Line(Level::kWarn) << "no trace: this process has no thread left for it";
     return;
   }
-  g_trace.store(trace, std::memory_order_release);
+  g_process.trace.store(trace, std::memory_order_release);
+  g_process.forget_remembered();
 }
 
 void Trace::load_collector() noexcept {
@@ -233,7 +208,7 @@ void Trace::run() noexcept {
   const std::atomic<std::uint32_t> never{0};
   std::uint64_t next_clock_ns = 0;
   const char* told = nullptr;
-  while (!g_leaving.load()) {
+  while (!g_process.leaving.load()) {
     file_.tend();
     if (const char* full = file_.full(); full != nullptr && told == nullptr) {
       told = full;

@@ -9,15 +9,14 @@
 
 namespace sluice::intercept {
 
-class Client;
-
 /// Records what this process launches, where SLUICE_TRACE asks for it. Its thread makes room in the
 /// file, and collects times of execution.
 class Trace {
  public:
   /// Begins to record into `folder`, or says in one line why not. For the first client of the
   /// process, once.
-  static void start(const std::string& folder, std::uint64_t limit, const Client& client) noexcept;
+  static void start(const std::string& folder, std::uint64_t limit,
+                    const shm::TraceHeader& header) noexcept;
 
   /// Around a launch of the calling thread. `function`: null for a graph.
   void before_launch() noexcept;
@@ -59,9 +58,5 @@ class Trace {
   void (*collect_end_)(std::uint64_t) = nullptr;
   void (*collect_flush_)() = nullptr;
 };
-
-/// Null unless this process is traced.
-extern constinit std::atomic<Trace*> g_trace;
-inline Trace* trace() noexcept { return g_trace.load(std::memory_order_acquire); }
 
 }  // namespace sluice::intercept

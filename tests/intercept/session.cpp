@@ -104,7 +104,7 @@ shm::Slot& Session::slot() {
 
 std::uint64_t Session::counted(shm::Count count) {
   std::uint64_t sum = 0;
-  for (const auto& entry : slot().entries) sum += entry[count].load();
+  for (const auto& entry : slot().entries) sum += entry.value(count);
   return sum;
 }
 

@@ -18,7 +18,8 @@ const CUgraph kGraph = invented<CUgraph>(0x6000);
 const CUgraphExec kExec = invented<CUgraphExec>(0xe000);
 const CUcontext kContext = invented<CUcontext>(0xc000);
 const CUgreenCtx kGreen = invented<CUgreenCtx>(0xc100);
-const CUdevResourceDesc kResources = invented<CUdevResourceDesc>(0xc200);
+const CUmodule kModule = invented<CUmodule>(0xc200);
+const CUlibrary kLibrary = invented<CUlibrary>(0xc300);
 void** const kParams = invented<void**>(0xa000);
 void** const kExtra = invented<void**>(0xb000);
 
@@ -28,7 +29,6 @@ CUgraph g_graph_out;
 CUgraphExec g_exec_out;
 CUgraphNode g_node_out;
 CUcontext g_context_out;
-CUgreenCtx g_green_out;
 CUDA_GRAPH_INSTANTIATE_PARAMS g_instantiate{};
 void* g_found;
 CUdriverProcAddressQueryResult g_query;

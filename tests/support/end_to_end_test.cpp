@@ -155,7 +155,7 @@ std::uint64_t EndToEndTest::counted(const Program& program, shm::Count count) co
   const int slot = slot_of(now, program.pid());
   std::uint64_t sum = 0;
   if (slot < 0) return sum;
-  for (const shm::EntryCounters& entry : now.slot(slot).entries) sum += entry[count].load();
+  for (const shm::EntryCounters& entry : now.slot(slot).entries) sum += entry.value(count);
   return sum;
 }
 

@@ -45,6 +45,8 @@ SLUICE_FAKE_ENTRY(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void*, std::size_t, C
 SLUICE_FAKE_ENTRY(cuStreamWaitValue64_v2, CUstream stream, CUdeviceptr address, cuuint64_t value,
                   unsigned flags) {
   if (!state().stream_waits) return CUDA_ERROR_NOT_SUPPORTED;
+  // As driver 580 does, once the context of the registration has ended.
+  if (!state().is_registered(address)) return CUDA_ERROR_INVALID_VALUE;
   return state().submit_wait(stream, address, value, flags);
 }
 
@@ -103,7 +105,7 @@ SLUICE_FAKE_ENTRY(cuStreamQuery, CUstream handle) {
   CUstream_st* stream = state().find_stream(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (state().unsafe_call()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  return stream->done == stream->submitted ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return state().is_done(*stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 SLUICE_FAKE_ENTRY(cuStreamSynchronize, CUstream handle) {
   CUstream_st* stream = state().find_stream(handle);
@@ -200,7 +202,7 @@ inline CUresult end_context(CUcontext context) {
     if (stream->alive && stream->context == context) destroy_stream(stream.get());
   }
   std::erase_if(s.events, [&](CUevent event) { return event->context == context; });
-  if (s.registered_in == context) s.registered = false;
+  std::erase_if(s.registered, [&](const auto& each) { return each.second == context; });
   std::erase(this_thread().contexts, context);
   if (context->primary) s.primary.erase(context->device);
   return CUDA_SUCCESS;
@@ -289,15 +291,14 @@ SLUICE_FAKE_ENTRY(cuDeviceGetName, char* name, int size, CUdevice) {
 
 // Host memory
 
-SLUICE_FAKE_ENTRY(cuMemHostRegister_v2, void*, std::size_t, unsigned) {
+SLUICE_FAKE_ENTRY(cuMemHostRegister_v2, void* host, std::size_t, unsigned) {
   if (state().unsafe_call()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (state().registered) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  state().registered = true;
-  state().registered_in = state().current();
+  const bool done = state().registered.emplace(host, state().current()).second;
+  if (!done) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   return CUDA_SUCCESS;
 }
 SLUICE_FAKE_ENTRY(cuMemHostGetDevicePointer_v2, CUdeviceptr* address, void* host, unsigned) {
-  if (!state().registered) return CUDA_ERROR_INVALID_VALUE;
+  if (!state().is_registered(reinterpret_cast<CUdeviceptr>(host))) return CUDA_ERROR_INVALID_VALUE;
   *address = reinterpret_cast<CUdeviceptr>(host);
   return CUDA_SUCCESS;
 }

@@ -55,6 +55,20 @@ bool State::is_event(CUevent event) {
   return exists;
 }
 
+bool State::is_registered(CUdeviceptr address) {
+  const auto behind = registered.upper_bound(reinterpret_cast<const void*>(address));
+  constexpr CUdeviceptr kMost = 1U << 20U;
+  return behind != registered.begin() &&
+         address - reinterpret_cast<CUdeviceptr>(std::prev(behind)->first) < kMost;
+}
+
+bool State::is_done(const CUstream_st& stream) {
+  if (stream.done != stream.submitted) return false;
+  return &stream != &legacy ||
+         std::all_of(per_thread.begin(), per_thread.end(),
+                     [](const auto& one) { return one->done == one->submitted; });
+}
+
 bool State::unsafe_call() {
   const CUstreamCaptureMode mode = this_thread().mode;
   if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
@@ -281,7 +295,7 @@ std::size_t uses_of_dead_events() {
 
 bool registered() {
   const std::lock_guard lock(state().mutex);
-  return state().registered;
+  return !state().registered.empty();
 }
 
 }  // namespace fake

@@ -86,8 +86,7 @@ struct State {
   bool paused = false;
   bool stream_waits = true;
   float elapsed_ms = 0;
-  bool registered = false;
-  CUcontext registered_in = nullptr;
+  std::map<const void*, CUcontext> registered;  ///< By the first byte of the mapping.
 
   std::uint64_t next_stream_id = 1;
   cuuint64_t next_capture_id = 1;
@@ -110,6 +109,11 @@ struct State {
   CUstream_st* find_stream(CUstream handle);
   /// Whether the event exists. Counts the uses of events that no longer exist.
   bool is_event(CUevent event);
+
+  /// Whether the address lies in a registered mapping.
+  bool is_registered(CUdeviceptr address);
+  /// The legacy stream is done only when default streams of threads are (seen on driver 580).
+  bool is_done(const CUstream_st& stream);
 
   /// Whether an unsafe call of this thread breaks a capture. Breaks it.
   bool unsafe_call();

@@ -1,4 +1,4 @@
-#include "intercept/client/client.hpp"
+#include "intercept/client/client_slot.hpp"
 
 #include <array>
 #include <bit>
@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "intercept/client/log.hpp"
+#include "intercept/client/process.hpp"
 #include "intercept/trace/trace.hpp"
 #include "shm/view.hpp"
 
@@ -44,21 +45,36 @@ bool is_under_mps(CUdevice device) noexcept {
          enabled != 0;
 }
 
-Client::Client(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
+ClientSlot::ClientSlot(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
     : seat_(seat),
       slot_(seat.board.slots[static_cast<std::size_t>(seat.slot)]),
       device_(device),
       simulated_scale_(simulated_scale(device)),
       under_mps_(is_under_mps(device)),
       policy_(policy.pack()),
-      learning_(policy.spacing.is_time()),
-      jobs_(seat.board, seat.slot),
-      pacer_(*this),
-      early_switch_(*this) {}
+      learning_(policy.spacing.is_time()) {}
+
+// Each of these changes what a launch has to do, so threads must not act on what they remember.
+
+void ClientSlot::set_obeys(bool obeys) noexcept {
+  obeys_.store(obeys);
+  g_process.forget_remembered();
+}
+
+void ClientSlot::set_learning(bool learning) noexcept {
+  learning_.store(learning);
+  g_process.forget_remembered();
+}
+
+std::uint64_t ClientSlot::launches() const noexcept {
+  std::uint64_t sum = 0;
+  for (const shm::EntryCounters& entry : slot_.entries) sum += entry.launches();
+  return sum;
+}
 
 /// By the rule of gates.hpp: whoever writes reads the inputs again and repeats until they did not
 /// change, so that the watcher and a launch that falls back need no lock.
-void Client::take_policy() noexcept {
+void ClientSlot::take_policy() noexcept {
   bool changed = false;
   for (;;) {
     const std::uint64_t requested = slot_.requested_policy.load();
@@ -68,9 +84,10 @@ void Client::take_policy() noexcept {
     if (policy.kind == shm::PolicyKind::kDevice && cannot_wait) policy = kFallback;
     if (!is_under(policy)) {
       policy_.store(policy.pack());
+      g_process.forget_remembered();
       changed = true;
     }
-    if (changed) learning_.store(policy.spacing.is_time());
+    if (changed) set_learning(policy.spacing.is_time());
     if (slot_.policy.load() != policy.pack()) {
       shm::BoardView(seat_.board).count_held(seat_.slot);
       slot_.policy.store(policy.pack());
@@ -79,12 +96,12 @@ void Client::take_policy() noexcept {
   }
 }
 
-void Client::fall_back() noexcept {
+void ClientSlot::fall_back() noexcept {
   cannot_wait_.store(true);
   take_policy();
 }
 
-std::optional<std::uint64_t> Client::others_quiet() const noexcept {
+std::optional<std::uint64_t> ClientSlot::others_quiet() const noexcept {
   const shm::Board& board = seat_.board;
   const std::uint8_t device = shm::SlotInfo::unpack(slot_.info.load()).device;
   std::uint64_t jobs = 0;
@@ -104,7 +121,7 @@ std::optional<std::uint64_t> Client::others_quiet() const noexcept {
   return jobs;
 }
 
-void Client::hold(Entry entry) noexcept {
+void ClientSlot::hold(Entry entry) noexcept {
   if (!holds_on_host(policy())) return;
   const std::uint64_t begin = base::monotonic_ns();
   const std::uint64_t gate = slot_.gate.load();
@@ -120,14 +137,14 @@ void Client::hold(Entry entry) noexcept {
   slot_.waiters.fetch_sub(1);
   counter(entry, shm::Count::kWaited).fetch_add(1);
   counter(entry, shm::Count::kHeldNs).fetch_add(base::monotonic_ns() - begin);
-  if (Trace* traced = trace()) {
+  if (Trace* traced = g_process.trace.load()) {
     const auto holder = static_cast<std::size_t>(std::countr_zero(gate));
     const std::uint32_t pid = holder < shm::kSlots ? seat_.board.slots[holder].pid.load() : 0;
     traced->hold(shm::TraceHold::kGate, begin, gate, pid);
   }
 }
 
-void Client::give_up_waiting(const char* what) noexcept {
+void ClientSlot::give_up_waiting(const char* what) noexcept {
   constexpr auto kWhy = static_cast<std::uint32_t>(shm::FailReason::kDriverWait);
   const std::uint32_t before = slot_.fail_reason.exchange(kWhy);
   set_obeys(false);

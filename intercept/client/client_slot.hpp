@@ -1,0 +1,122 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "intercept/driver/driver.hpp"
+#include "shm/board.hpp"
+#include "shm/policy.hpp"
+
+namespace sluice::intercept {
+
+[[nodiscard]] bool is_under_mps(CUdevice device) noexcept;
+
+/// What a client needs to come back to its slot.
+struct Seat {
+  shm::Board& board;
+  int slot;
+  std::uint32_t generation;
+};
+
+/// The slot of this process on one device: its gate, its policy, whether it obeys.
+class ClientSlot {
+ public:
+  ClientSlot(const Seat& seat, CUdevice device, shm::Policy policy) noexcept;
+
+  [[nodiscard]] const Seat& seat() const noexcept { return seat_; }
+  [[nodiscard]] shm::Slot& slot() const noexcept { return slot_; }
+  [[nodiscard]] CUdevice device() const noexcept { return device_; }
+  [[nodiscard]] std::uint8_t priority() const noexcept {
+    return shm::SlotInfo::unpack(slot_.info.load()).priority;
+  }
+
+  [[nodiscard]] bool simulated() const noexcept { return simulated_scale_ != 0; }
+  /// Real time per time of the GPU.
+  [[nodiscard]] double time_scale() const noexcept { return simulated() ? simulated_scale_ : 1; }
+  /// Clients of an MPS daemon use the device at the same time; others take turns.
+  [[nodiscard]] bool under_mps() const noexcept { return under_mps_; }
+  [[nodiscard]] std::uint64_t to_real_ns(std::uint64_t gpu_ns) const noexcept {
+    return static_cast<std::uint64_t>(static_cast<double>(gpu_ns) * time_scale());
+  }
+
+  /// The policy in force.
+  [[nodiscard]] shm::Policy policy() const noexcept {
+    return shm::Policy::unpack(policy_.load(std::memory_order_relaxed));
+  }
+  /// Whether launches that began under `policy` are still under it.
+  [[nodiscard]] bool is_under(shm::Policy policy) const noexcept {
+    return policy_.load(std::memory_order_relaxed) == policy.pack();
+  }
+  /// Puts the requested policy of the board in force; for any thread, and the watcher's in each
+  /// tick. Allocation-free. Launches under way end under the policy that they began with.
+  void take_policy() noexcept;
+  /// The device cannot wait on the gate: from now on event:2 is in force instead.
+  void fall_back() noexcept;
+
+  /// Whether this client obeys its gate. False after failing open.
+  [[nodiscard]] bool obeys() const noexcept { return obeys_.load(std::memory_order_relaxed); }
+  void set_obeys(bool obeys) noexcept;
+
+  /// The hot path: one relaxed load of this client's own gate word.
+  [[nodiscard]] bool gate_closed() const noexcept {
+    return slot_.gate.load(std::memory_order_relaxed) != 0;
+  }
+  /// Whether a client of higher priority lives on the device. Else no job can close our gate.
+  [[nodiscard]] bool outranked() const noexcept {
+    return slot_.outranked.load(std::memory_order_relaxed) != 0;
+  }
+
+  /// Whether launch durations are still being learned.
+  [[nodiscard]] bool learning() const noexcept { return learning_.load(std::memory_order_relaxed); }
+  void set_learning(bool learning) noexcept;
+  /// Whether the policy in force spaces launches, while somebody outranks this client.
+  [[nodiscard]] bool may_pace() const noexcept {
+    return obeys() && policy().kind >= shm::PolicyKind::kSync;
+  }
+  /// Whether launches are to be spaced by waits, or their durations learned.
+  [[nodiscard]] bool must_pace() const noexcept {
+    return (outranked() || learning()) && may_pace();
+  }
+
+  /// A number that stays the same while no other client of the device runs a job; nothing while
+  /// one does.
+  [[nodiscard]] std::optional<std::uint64_t> others_quiet() const noexcept;
+
+  /// Whether graphs instantiated now are worth their wait nodes: graphs live long, so those of a
+  /// best-effort client always are; those of one of higher priority only if somebody outranks it.
+  [[nodiscard]] bool wants_waits_in_graphs() const noexcept {
+    return priority() == 0 || outranked();
+  }
+
+  /// Under which counter a launch that goes to the driver now belongs.
+  [[nodiscard]] shm::Count kind_of_launch() const noexcept {
+    if (!obeys()) return shm::Count::kBypassFailedOpen;
+    return policy().kind == shm::PolicyKind::kNone ? shm::Count::kBypassPolicyNone
+                                                   : shm::Count::kGated;
+  }
+  [[nodiscard]] shm::Word& counter(Entry entry, shm::Count count) const noexcept {
+    return slot_.entries[static_cast<std::size_t>(entry)][count];
+  }
+  /// Launches of all entries.
+  [[nodiscard]] std::uint64_t launches() const noexcept;
+
+  /// Holds the calling thread while the gate is closed and the policy holds on the host.
+  void hold(Entry entry) noexcept;
+
+  /// A wait on the driver outlasted its bound. The program may be waiting for its own later
+  /// launch, so this client runs ungated from now on.
+  void give_up_waiting(const char* what) noexcept;
+
+ private:
+  Seat seat_;
+  shm::Slot& slot_;
+  CUdevice device_;
+  double simulated_scale_;  ///< 0 on a real GPU.
+  bool under_mps_;
+  std::atomic<std::uint64_t> policy_;
+  std::atomic<bool> obeys_{false};
+  std::atomic<bool> learning_;
+  std::atomic<bool> cannot_wait_{false};  ///< The device refuses waits on the gate.
+};
+
+}  // namespace sluice::intercept

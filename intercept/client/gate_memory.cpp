@@ -1,0 +1,105 @@
+#include "intercept/client/gate_memory.hpp"
+
+#include "intercept/client/log.hpp"
+#include "intercept/driver/capture_mode.hpp"
+#include "intercept/driver/primary_context.hpp"
+
+namespace sluice::intercept {
+
+bool GateMemory::wait_for_open(CUstream stream) noexcept {
+  const CUresult result = put(stream, 0, 0, CU_STREAM_WAIT_VALUE_EQ);
+  if (result == CUDA_SUCCESS) return true;
+  if (result == CUDA_ERROR_NOT_SUPPORTED) {
+    fall_back("refuses stream waits");
+    return false;
+  }
+  if (client_.policy().kind != shm::PolicyKind::kDevice) return false;  // it has just fallen back
+  if (!said_.exchange(true)) {
+    Line(Level::kWarn) << "the driver refuses a wait on the gate (error "
+                       << static_cast<int>(result) << "); launches without one are ungated, and "
+                       << "`sluice status` counts them";
+  }
+  return false;
+}
+
+bool GateMemory::wait_for_slack(CUstream stream, std::uint64_t gpu_ns) noexcept {
+  return put(stream, kSlackBehindGate, client_.to_real_ns(gpu_ns), CU_STREAM_WAIT_VALUE_GEQ) ==
+         CUDA_SUCCESS;
+}
+
+/// Asks once more with a new registration: the context of the old one may have ended unseen.
+CUresult GateMemory::put(CUstream stream, std::size_t behind_gate, std::uint64_t value,
+                         unsigned flags) noexcept {
+  const CUdeviceptr gate = address();
+  if (gate == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  const CUresult result = driver().cuStreamWaitValue64_v2(stream, gate + behind_gate, value, flags);
+  if (result != CUDA_ERROR_INVALID_VALUE) return result;
+  gate_.store(0);
+  const CUdeviceptr again = address();
+  if (again == 0) return result;
+  return driver().cuStreamWaitValue64_v2(stream, again + behind_gate, value, flags);
+}
+
+std::optional<GateMemory::Addresses> GateMemory::for_graphs() noexcept {
+  const CUdeviceptr gate = address();
+  CUcontext current = nullptr;
+  driver().cuCtxGetCurrent(&current);
+  if (gate == 0 || current != context_.load()) return std::nullopt;
+  return Addresses{gate, gate + kSlackBehindGate, generation_.load()};
+}
+
+CUdeviceptr GateMemory::address() noexcept {
+  const CUdeviceptr known = gate_.load(std::memory_order_acquire);
+  return known != 0 ? known : register_page();
+}
+
+/// In the device's primary context where there is one, because others come and go next to it.
+CUdeviceptr GateMemory::register_page() noexcept {
+  const std::lock_guard lock(registering_);
+  if (const CUdeviceptr known = gate_.load()) return known;
+  int can_wait = 0;
+  driver().cuDeviceGetAttribute(&can_wait, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+                                client_.device());
+  if (can_wait == 0) {
+    fall_back("has no 64-bit stream waits");
+    return 0;
+  }
+  const RelaxedCapture relaxed;
+  CUcontext context = primary_context(client_.device());
+  if (context != nullptr && !primary_is_active(client_.device())) context = nullptr;
+  if (context == nullptr) driver().cuCtxGetCurrent(&context);
+  if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return 0;
+  constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+  const CUresult registered = driver().cuMemHostRegister_v2(view_, sizeof(shm::Board), kFlags);
+  auto& board = *static_cast<shm::Board*>(view_);
+  CUdeviceptr gate = 0;
+  const bool known =
+      (registered == CUDA_SUCCESS || registered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) &&
+      driver().cuMemHostGetDevicePointer_v2(
+          &gate, &board.slots[static_cast<std::size_t>(client_.seat().slot)].gate, 0) ==
+          CUDA_SUCCESS;
+  CUcontext popped = nullptr;
+  driver().cuCtxPopCurrent_v2(&popped);
+  if (!known) {
+    fall_back("cannot map the board");
+    return 0;
+  }
+  context_.store(context);
+  gate_.store(gate, std::memory_order_release);
+  return gate;
+}
+
+void GateMemory::context_ended(CUcontext context) noexcept {
+  if (context != nullptr && context_.load() != context) return;
+  const std::lock_guard lock(registering_);
+  context_.store(nullptr);
+  gate_.store(0);
+  generation_.fetch_add(1);
+}
+
+void GateMemory::fall_back(const char* why) noexcept {
+  client_.fall_back();
+  Line(Level::kWarn) << "policy device: the GPU " << why << "; using event:2";
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,30 @@
+#include "intercept/client/polling.hpp"
+
+#include "base/clock.hpp"
+
+namespace sluice::intercept {
+
+Worker::Sleep poll_clients(Clients& clients) {
+  constexpr std::uint64_t kPeriodNs = 1'000'000;
+  // While launches are being measured: as long before and after one, no other client may have run.
+  constexpr std::uint64_t kSamplingPeriodNs = 400'000;
+  // Jobs that follow each other closely find the poller awake, and need not wake it each time.
+  constexpr std::uint64_t kStayAwakeNs = 100'000'000;
+  constexpr std::uint64_t kIdleNs = 1'000'000'000;
+  static std::uint64_t last_active_ns = 0;  // of this thread
+  bool active = false;
+  bool sampling = false;
+  clients.for_each([&](Client& client) {
+    if (g_process.leaving.load()) return;
+    client.jobs().poll();
+    sampling = client.pacer().collect_samples() || sampling;
+    active = active || client.jobs().need_polling();
+  });
+  const std::uint64_t now = base::monotonic_ns();
+  if (active) last_active_ns = now;
+  if (sampling) return {kSamplingPeriodNs, false};
+  if (now - last_active_ns < kStayAwakeNs) return {kPeriodNs, false};
+  return {kIdleNs, true};
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,362 @@
+// The exported functions. Each is a jump to Export<...>::call, whose argument types come from the
+// entry's declaration in cuda.h, and which does what the kind of the entry in hooks.def asks for.
+// Those of captures and graphs are in hooks_graph.cpp.
+//
+// A thread may be cancelled inside a driver call of the program's own. So nothing here is noexcept
+// around such a call, and what must be undone is undone by a destructor.
+#include <type_traits>
+
+#include "intercept/client/interposer.hpp"
+#include "intercept/driver/driver_query.hpp"
+#include "intercept/driver/hook.hpp"
+#include "intercept/driver/lookup.hpp"
+#include "intercept/driver/primary_context.hpp"
+#include "intercept/pacing/capture.hpp"
+#include "intercept/pacing/launch.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+template <Kind kind>
+struct Of {};
+
+// --- Launch -------------------------------------------------------------------------------------
+
+CUstream stream_in(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                   CUstream stream, ...) {
+  return stream;
+}
+CUstream stream_in(const CUlaunchConfig* config, CUfunction, void**, void**) {
+  return config == nullptr ? nullptr : config->hStream;
+}
+CUstream stream_in(CUgraphExec, CUstream stream) { return stream; }
+
+Work work_in(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+             unsigned bz, unsigned shared, CUstream, ...) {
+  return {f, nullptr, {gx, gy, gz}, {bx, by, bz}, shared, false};
+}
+Work work_in(const CUlaunchConfig* config, CUfunction f, void**, void**) {
+  return work_of(config, f);
+}
+Work work_in(CUgraphExec graph, CUstream) {
+  Work work;
+  work.graph = graph;
+  return work;
+}
+
+template <class Real, class... Args>
+__attribute__((noinline)) CUresult launch_slowly(Passed passed, Entry entry, CUstream stream,
+                                                 Real real, Args... args) {
+  const Work work = work_in(args...);
+  driver();  // resolved from here on
+  Launch launch(entry, stream, work, passed);
+  const CUresult result = (*real)(args...);
+  launch.done(result);
+  return result;
+}
+
+template <Entry entry, class Real, class... Args>
+CUresult hook(Of<Kind::kLaunch>, Real real, Args... args) {
+  const CUstream stream = named<entry>(stream_in(args...));
+  const Passed passed = pass(entry, stream);
+  if (passed == Passed::kYes) [[likely]] {
+    return (*real)(args...);
+  }
+  return launch_slowly(passed, entry, stream, real, args...);
+}
+
+// --- CopyIn -------------------------------------------------------------------------------------
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kCopyIn>, Real real, CUdeviceptr to, const void* from, std::size_t size) {
+  copy_begins(named<entry>(nullptr), true);
+  return (*real)(to, from, size);
+}
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kCopyIn>, Real real, CUdeviceptr to, const void* from, std::size_t size,
+              CUstream stream) {
+  copy_begins(named<entry>(stream), false);
+  return (*real)(to, from, size, stream);
+}
+
+// --- Sync ---------------------------------------------------------------------------------------
+
+template <class Call>
+CUresult synchronise_context(CUcontext context, Call call) {
+  Interposer* const self = Interposer::existing();
+  if (self == nullptr || self->clients().count() == 0 || in_forked_child()) return call();
+  if (context == nullptr) driver().cuCtxGetCurrent(&context);
+  Client* const client = self->client_with_work_in(context);
+  if (client == nullptr) return call();
+  Jobs::Synchronising synchronising(client->jobs());
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS) synchronising.done(context);
+  return result;
+}
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kSync>, Real real) {
+  return synchronise_context(nullptr, [&] { return (*real)(); });
+}
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kSync>, Real real, CUcontext context) {
+  return synchronise_context(context, [&] { return (*real)(context); });
+}
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
+  Interposer* const self = Interposer::existing();
+  if (self == nullptr || self->clients().count() == 0 || in_forked_child()) return (*real)(stream);
+  Stream* known = nullptr;
+  if_memory_lasts([&] { known = stream_of(named<entry>(stream), false); });
+  Client* const client = known != nullptr ? known->client : self->client_here(false);
+  if (client == nullptr) return (*real)(stream);
+  Jobs::Synchronising synchronising(client->jobs());
+  const CUresult result = (*real)(stream);
+  if (result == CUDA_SUCCESS) synchronising.done(known);
+  return result;
+}
+
+// --- What ends ----------------------------------------------------------------------------------
+
+void end_streams(Interposer& self, bool gone, auto which) {
+  g_process.forget_remembered();
+  self.streams().remove(which, [gone](Stream& stream) {
+    stream.client->jobs().forget(stream);
+    stream.pacer->end(stream, gone);
+  });
+}
+
+/// A context (null: perhaps any) has ended, with all it held; no query is under way meanwhile.
+void context_ended(CUcontext context, const CaptureIds& captures) noexcept {
+  captures_abandoned(captures);
+  EarlySwitch::forget_context(context);
+  Interposer* const self = Interposer::existing();
+  if (self == nullptr || in_forked_child()) return;
+  self->clients().for_each([context](Client& client) { client.memory().context_ended(context); });
+  if_memory_lasts([&] {
+    end_streams(*self, true, [context](const Stream& stream) {
+      return context == nullptr || stream.context == context;
+    });
+  });
+}
+
+template <class Call>
+CUresult end_context(CUcontext context, Call call) {
+  const QueryBan quiet = QueryBan::about_context(context);
+  const CaptureIds captures = captures_of(context);
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS) context_ended(context, captures);
+  return result;
+}
+
+/// The last release of a primary context ends it; one before that is an everyday call next to
+/// running work.
+template <class Call>
+CUresult let_go_of_primary(CUdevice device, Call call) {
+  const CUcontext context = primary_context(device);
+  const QueryBan quiet = QueryBan::about_context(context);
+  const bool was_active = primary_is_active(device);
+  const CaptureIds captures = captures_of(context);
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS && was_active && !primary_is_active(device)) {
+    context_ended(context, captures);
+  }
+  return result;
+}
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kEndContext>, Real real, CUcontext context) {
+  return end_context(context, [&] { return (*real)(context); });
+}
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kReleasePrimary>, Real real, CUdevice device) {
+  return let_go_of_primary(device, [&] { return (*real)(device); });
+}
+/// It ends nothing where the program uses contexts of its own alone.
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kResetPrimary>, Real real, CUdevice device) {
+  const CUcontext context = primary_context(device);
+  if (context == nullptr && !primary_is_active(device)) return (*real)(device);
+  return end_context(context, [&] { return (*real)(device); });
+}
+
+/// Null if the driver does not know it.
+CUcontext context_of(CUgreenCtx green) noexcept {
+  CUcontext context = nullptr;
+  const bool known = driver().cuCtxFromGreenCtx != nullptr &&
+                     driver().cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS;
+  return known ? context : nullptr;
+}
+
+CUdevice device_of(CUcontext context) noexcept {
+  CUdevice device = -1;
+  if (context != nullptr && driver().cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+    driver().cuCtxGetDevice(&device);
+    driver().cuCtxPopCurrent_v2(&context);
+  }
+  return device;
+}
+
+/// It holds the primary context, and may be the last that does.
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kEndContext>, Real real, CUgreenCtx green) {
+  const CUcontext context = context_of(green);
+  return let_go_of_primary(device_of(context),
+                           [&] { return end_context(context, [&] { return (*real)(green); }); });
+}
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kEndStream>, Real real, CUstream stream) {
+  Interposer* const self = Interposer::existing();
+  const bool is_default =
+      stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+  if (self == nullptr || is_default || in_forked_child()) return (*real)(stream);
+  const QueryBan quiet = QueryBan::about_stream(stream);
+  if_memory_lasts([&] {
+    end_streams(*self, false, [stream](const Stream& each) { return each.key.handle == stream; });
+  });
+  const CaptureIds captures = captures_of(stream);
+  const CUresult result = (*real)(stream);
+  if (result == CUDA_SUCCESS) captures_abandoned(captures);
+  return result;
+}
+
+/// What was learned of the kernels that go may be taken for that of others at their addresses.
+template <Entry entry, class Real, class Code>
+CUresult hook(Of<Kind::kUnload>, Real real, Code code) {
+  const CUresult result = (*real)(code);
+  Interposer* const self = Interposer::existing();
+  if (self == nullptr) return result;
+  self->clients().for_each([](Client& client) { client.pacer().durations().doubt_all(); });
+  return result;
+}
+
+// --- The current context ------------------------------------------------------------------------
+
+/// The thread's context as far as we have seen; some programs set it again before each launch.
+constinit thread_local CUcontext t_context = nullptr;
+
+void context_is(CUcontext context) noexcept {
+  if (context != nullptr && context == t_context) return;
+  t_context = context;
+  t_streams.forget_default_streams();
+}
+
+template <Entry entry, class Real, class... Args>
+CUresult hook(Of<Kind::kCurrent>, Real real, Args... args) {
+  const CUresult result = (*real)(args...);
+  if constexpr (entry == Entry::cuCtxSetCurrent) {
+    if (result == CUDA_SUCCESS) context_is(args...);
+  } else {
+    context_is(nullptr);
+  }
+  return result;
+}
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kRetain>, Real real, CUcontext* context, CUdevice device) {
+  RetainPrimary retain(device);
+  const CUresult result = (*real)(context, device);
+  if (result == CUDA_SUCCESS && context != nullptr) {
+    note_primary_context(device, *context);
+    // Made after the driver's own exit handlers, so that ours runs before them.
+    retain.retained(*context, Interposer::instance().config().priority != 0);
+  }
+  return result;
+}
+
+// --- Lookup -------------------------------------------------------------------------------------
+// The real one answers first; what it found is replaced by address. So version and per-thread
+// flag are right without guessing, and a lookup of the lookup itself needs no special case.
+
+template <Entry entry, class Real, class... Rest>
+CUresult hook(Of<Kind::kLookup>, Real real, const char* symbol, void** found, Rest... rest) {
+  const CUresult result = (*real)(symbol, found, rest...);
+  if (result == CUDA_SUCCESS && found != nullptr && *found != nullptr && symbol != nullptr) {
+    *found = substitute(symbol, *found);
+  }
+  return result;
+}
+
+// --- Exports ------------------------------------------------------------------------------------
+
+template <Entry entry, Kind kind, auto member>
+struct Export;
+template <Entry entry, Kind kind, class... Args, CUresult (*Driver::*member)(Args...)>
+struct Export<entry, kind, member> {
+  static CUresult call(Args... args) {
+    // Not loaded yet, or never: the call answers that it is not supported.
+    if constexpr (kind != Kind::kLaunch) driver();
+    return hook<entry>(Of<kind>{}, &(g_driver.*member), args...);
+  }
+};
+
+}  // namespace
+}  // namespace sluice::intercept
+
+#define SLUICE_EXPORT_HOOK(name, kind)                                                             \
+  extern "C" {                                                                                     \
+  __attribute__((visibility("hidden"), used)) constinit decltype(&::name) sluice_hook_##name =     \
+      &sluice::intercept::Export<sluice::intercept::Entry::name, sluice::intercept::Kind::k##kind, \
+                                 &sluice::intercept::Driver::name>::call;                          \
+  }                                                                                                \
+  asm(".text\n.globl " #name "\n.type " #name ", @function\n" #name                                \
+      ": endbr64\njmp *sluice_hook_" #name "(%rip)\n.size " #name ", .-" #name "\n");
+#define SLUICE_EXPORT_GRAPH_HOOK(name, kind)
+#define SLUICE_HOOK(name, kind) SLUICE_HOOK_##kind(name, kind)
+#define SLUICE_HOOK_Launch SLUICE_EXPORT_HOOK
+#define SLUICE_HOOK_CopyIn SLUICE_EXPORT_HOOK
+#define SLUICE_HOOK_Sync SLUICE_EXPORT_HOOK
+#define SLUICE_HOOK_Retain SLUICE_EXPORT_HOOK
+#define SLUICE_HOOK_Current SLUICE_EXPORT_HOOK
+#define SLUICE_HOOK_EndContext SLUICE_EXPORT_HOOK
+#define SLUICE_HOOK_EndStream SLUICE_EXPORT_HOOK
+#define SLUICE_HOOK_ReleasePrimary SLUICE_EXPORT_HOOK
+#define SLUICE_HOOK_ResetPrimary SLUICE_EXPORT_HOOK
+#define SLUICE_HOOK_Unload SLUICE_EXPORT_HOOK
+#define SLUICE_HOOK_Lookup SLUICE_EXPORT_HOOK
+#define SLUICE_HOOK_Capture SLUICE_EXPORT_GRAPH_HOOK
+#define SLUICE_HOOK_Graph SLUICE_EXPORT_GRAPH_HOOK
+#include "intercept/driver/hooks.def"
+#undef SLUICE_HOOK
+
+// --- The C API of sluice.h ----------------------------------------------------------------------
+
+using sluice::intercept::g_process;
+using sluice::intercept::if_memory_lasts;
+using sluice::intercept::in_forked_child;
+using sluice::intercept::Interposer;
+
+SLUICE_EXPORT std::uint64_t sluice_v1_job_announce(std::uint64_t start_ns) {
+  if (in_forked_child()) return 0;
+  g_process.explicit_jobs.store(true);
+  g_process.announced_jobs.store(true);
+  Interposer::instance().client_here(true);
+  std::uint64_t job = 0;
+  if_memory_lasts([&] { job = Interposer::instance().jobs().announce(start_ns); });
+  return job;
+}
+
+SLUICE_EXPORT void sluice_v1_job_cancel(std::uint64_t announced) {
+  if (in_forked_child()) return;
+  Interposer::instance().jobs().cancel(announced);
+}
+
+SLUICE_EXPORT std::uint64_t sluice_v1_job_begin(std::uint64_t announced) {
+  if (in_forked_child()) return 0;
+  g_process.explicit_jobs.store(true);
+  Interposer::instance().client_here(true);  // where the thread has a context
+  std::uint64_t job = 0;
+  if_memory_lasts([&] { job = Interposer::instance().jobs().begin(announced); });
+  return job;
+}
+
+SLUICE_EXPORT void sluice_v1_job_end(std::uint64_t job) {
+  if (in_forked_child()) return;
+  Interposer::instance().jobs().end(job);
+}
+
+SLUICE_EXPORT int sluice_v1_attached() {
+  Interposer* const self = Interposer::existing();
+  return self != nullptr && self->attached() ? 1 : 0;
+}

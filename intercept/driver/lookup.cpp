@@ -1,0 +1,94 @@
+#include "intercept/driver/lookup.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "intercept/client/interposer.hpp"
+#include "intercept/client/log.hpp"
+#include "intercept/driver/dlsym.hpp"
+#include "intercept/driver/driver.hpp"
+#include "intercept/driver/unhooked.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+struct HookEntry {
+  std::string_view name;
+  void* hook;
+};
+
+const std::array<HookEntry, kEntries>& hook_table() noexcept {
+  static const std::array<HookEntry, kEntries> kTable{{
+#define SLUICE_HOOK(name, kind) {#name, reinterpret_cast<void*>(&::name)},
+#include "intercept/driver/hooks.def"
+#undef SLUICE_HOOK
+  }};
+  return kTable;
+}
+
+void* real_of(unsigned entry) noexcept {
+  switch (static_cast<Entry>(entry)) {
+#define SLUICE_HOOK(name, kind) \
+  case Entry::name:             \
+    return reinterpret_cast<void*>(g_driver.name);
+#include "intercept/driver/hooks.def"
+#undef SLUICE_HOOK
+    case Entry::kCount:
+      break;
+  }
+  return nullptr;
+}
+
+/// Whether `name` is exactly that of a hooked entry.
+bool is_hooked(std::string_view name) noexcept {
+  return std::any_of(hook_table().begin(), hook_table().end(),
+                     [name](const HookEntry& entry) { return entry.name == name; });
+}
+
+/// Whether `name` is a driver entry that gives the GPU work, hooked or not.
+bool gives_work(std::string_view name) noexcept {
+  constexpr std::array<std::string_view, 13> kWork{"cuLaunch",
+                                                   "cuLaunchGrid",
+                                                   "cuLaunchGridAsync",
+                                                   "cuLaunchKernel",
+                                                   "cuLaunchKernelEx",
+                                                   "cuLaunchCooperativeKernel",
+                                                   "cuGraphLaunch",
+                                                   "cuLaunchCooperativeKernelMultiDevice",
+                                                   "cuLaunchKernel_ptsz",
+                                                   "cuLaunchKernelEx_ptsz",
+                                                   "cuLaunchCooperativeKernel_ptsz",
+                                                   "cuGraphLaunch_ptsz",
+                                                   "cuLaunchCooperativeKernelMultiDevice_ptsz"};
+  return std::find(kWork.begin(), kWork.end(), name) != kWork.end();
+}
+
+}  // namespace
+
+void* substitute(std::string_view name, void* found) noexcept {
+  // Not loaded: then `found` is no driver entry. Never load the driver for somebody who asks.
+  if (found == nullptr || !resolve_driver(false)) return found;
+  for (unsigned entry = 0; entry < kEntries; ++entry) {
+    const HookEntry& hooked = hook_table()[entry];
+    if (hooked.hook == found) return found;
+    if (real_of(entry) != found) continue;
+    Line(Level::kDebug) << "asked for " << name << ", got the hook of " << hooked.name;
+    return hooked.hook;
+  }
+  if (gives_work(name)) {
+    unhooked().note(name);
+    if (Interposer* const self = Interposer::existing()) self->show_unhooked();
+  }
+  return found;
+}
+
+}  // namespace sluice::intercept
+
+extern "C" __attribute__((visibility("hidden"))) void* sluice_dlsym_of_handle(void* handle,
+                                                                              const char* name) {
+  using namespace sluice::intercept;
+  void* found = real_dlsym(handle, name);
+  // Exact names only: cudnn, cublas and curand begin with "cu" too, and are no business of ours.
+  if (found == nullptr || name[0] != 'c' || name[1] != 'u') return found;
+  return is_hooked(name) || gives_work(name) ? substitute(name, found) : found;
+}

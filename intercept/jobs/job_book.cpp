@@ -1,0 +1,172 @@
+#include "intercept/jobs/job_book.hpp"
+
+#include <algorithm>
+
+#include "base/clock.hpp"
+#include "intercept/jobs/lower_clients.hpp"
+#include "intercept/jobs/predicted_jobs.hpp"
+
+namespace sluice::intercept {
+
+std::uint64_t JobBook::begin(std::uint64_t announced) {
+  const std::lock_guard lock(mutex_);
+  call_off_late();  // those below may have waived it
+  const Taken taken = take(announced);
+  const std::uint64_t job = taken == Taken::kUnknown ? last_job_ + 1 : announced;
+  const bool opens = open_.empty();
+  open_.insert(job);  // an announced one whose gates are closed is there already
+  last_job_ = std::max(last_job_, job);
+  clients_.for_each([opens](Client& client) {
+    opens ? client.jobs().begin() : client.jobs().announced_begins();
+  });
+  if (taken != Taken::kUnknown) end_slack();
+  return job;
+}
+
+void JobBook::end(std::uint64_t job) {
+  const std::lock_guard lock(mutex_);
+  close(job);
+  say_if_none_has_begun();
+}
+
+void JobBook::close(std::uint64_t job) noexcept {
+  if (open_.erase(job) == 0 || !open_.empty()) return;
+  clients_.for_each([](Client& client) { client.jobs().end(); });
+}
+
+std::uint64_t JobBook::announce(std::uint64_t start_ns) {
+  const std::lock_guard lock(mutex_);
+  if (announced_.size() >= kMostAnnounced) return 0;
+  announced_.push_back({last_job_ + 1, start_ns});
+  if (!announcer_.wake()) {
+    announced_.pop_back();
+    return 0;
+  }
+  return ++last_job_;
+}
+
+void JobBook::cancel(std::uint64_t announced) {
+  const std::lock_guard lock(mutex_);
+  if (take(announced) == Taken::kClosed) close(announced);
+  say_if_none_has_begun();
+  end_slack();
+}
+
+JobBook::Taken JobBook::take(std::uint64_t job) noexcept {
+  const auto found = std::find_if(announced_.begin(), announced_.end(),
+                                  [job](const Announced& each) { return each.job == job; });
+  if (job == 0 || found == announced_.end()) return Taken::kUnknown;
+  const bool closed = found->closed;
+  announced_.erase(found);
+  return closed ? Taken::kClosed : Taken::kBeforeClose;
+}
+
+void JobBook::add(std::unique_ptr<Client> client) {
+  const std::lock_guard lock(mutex_);
+  if (!open_.empty()) client->jobs().begin();
+  clients_.add(std::move(client));
+}
+
+/// Unless another announced job still needs it.
+void JobBook::end_slack() noexcept {
+  const std::uint64_t now = base::monotonic_ns();
+  const auto needs_it = [now](const Announced& each) {
+    return !each.closed && each.start_ns <= now + kNearNs;
+  };
+  if (std::any_of(announced_.begin(), announced_.end(), needs_it)) return;
+  clients_.for_each([](Client& client) { tell_no_job(client); });
+}
+
+void JobBook::lapse() noexcept {
+  const std::lock_guard lock(mutex_);
+  call_off_late();
+}
+
+void JobBook::call_off_late() noexcept {
+  if (announced_.empty()) return;
+  const std::uint64_t now = base::monotonic_ns();
+  const auto lapses = [&](const Announced& each) {
+    const bool over = now > each.start_ns && now - each.start_ns > kLapseNs;
+    if (over && each.closed) close(each.job);
+    return over;
+  };
+  if (std::erase_if(announced_, lapses) == 0) return;
+  say_if_none_has_begun();
+  end_slack();
+}
+
+/// Who is held by jobs alone that have not begun need not trust that this process runs on.
+void JobBook::say_if_none_has_begun() noexcept {
+  std::size_t closed = 0;
+  std::uint64_t until_ns = 0;
+  for (const Announced& each : announced_) {
+    if (!each.closed || !open_.contains(each.job)) continue;
+    ++closed;
+    until_ns = std::max(until_ns, each.start_ns + kLapseNs);
+  }
+  if (closed == 0 || closed != open_.size()) return;
+  clients_.for_each([=](Client& client) { client.jobs().none_has_begun(until_ns); });
+}
+
+void JobBook::close_gates_for(Announced& announced) {
+  open_.insert(announced.job);
+  announced.closed = true;
+  if (open_.size() != 1) return;
+  const std::uint64_t until_ns = announced.start_ns + kLapseNs;
+  clients_.for_each([=](Client& client) { client.jobs().hold_for_announced(until_ns); });
+}
+
+/// Returns when to look again, and whether the GPU is to be switched to this process now: what was
+/// let through before the gates closed has ended, and a switch in the middle of it would make it
+/// end later by two switches.
+JobBook::Next JobBook::step_announced() {
+  const std::lock_guard lock(mutex_);
+  call_off_late();
+  const std::uint64_t now = base::monotonic_ns();
+  std::uint64_t lead = 0;
+  std::uint64_t handover = 0;
+  bool anyone_below = false;
+  clients_.for_each([&](Client& client) {
+    anyone_below = anyone_below || has_lower_clients(client);
+    lead = std::max(lead, lead_of(client));
+    handover = std::max(handover, client.to_real_ns(handover_ns(client)));
+  });
+  constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  Next next{kNever, false};
+  bool closed_one = false;
+  std::uint64_t start_ns = kNever;  // of the next whose gates are open
+  for (Announced& each : announced_) {
+    if (!each.closed && now + lead >= each.start_ns) {
+      close_gates_for(each);
+      closed_one = true;
+    }
+    if (!each.closed) start_ns = std::min(start_ns, each.start_ns);
+    if (each.closed) next.look_ns = now + kAnnounceStepNs;
+    next.switch_now = next.switch_now || now + handover >= each.start_ns;
+  }
+  if (closed_one) say_if_none_has_begun();
+  const std::uint64_t near_ns = anyone_below ? kNearNs : lead;
+  if (start_ns - now <= near_ns) {
+    next.look_ns = now + kAnnounceStepNs;
+    clients_.for_each(
+        [start_ns](Client& client) { tell_slack(client, start_ns, start_ns + kLapseNs); });
+    return next;
+  }
+  if (start_ns != kNever) next.look_ns = std::min(next.look_ns, start_ns - near_ns);
+  if (closed_one) end_slack();  // the gates hold now; who parks behind the slack is to read them
+  return next;
+}
+
+Worker::Sleep JobBook::step() {
+  if (g_process.leaving.load()) return {kAnnounceIdleNs, true};
+  std::uint64_t look_ns = base::monotonic_ns() + kAnnounceIdleNs;
+  clients_.for_each(
+      [&](Client& client) { look_ns = std::min(look_ns, act_on_prediction(client)); });
+  const Next next = step_announced();
+  if (next.switch_now) clients_.for_each([](Client& client) { client.early_switch()(); });
+  const std::uint64_t now = base::monotonic_ns();
+  const std::uint64_t until = std::min(look_ns, next.look_ns);
+  return {until > now ? until - now : 0, true};
+}
+
+}  // namespace sluice::intercept

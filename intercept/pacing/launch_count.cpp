@@ -1,0 +1,58 @@
+#include "intercept/pacing/launch_count.hpp"
+
+#include <linux/membarrier.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+
+#include "shm/board.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+/// The threads that have the stripes; 0: nobody.
+constinit std::array<std::atomic<pid_t>, shm::kLaunchStripes> g_owners{};
+
+bool is_gone(pid_t thread) noexcept { return tgkill(getpid(), thread, 0) != 0 && errno == ESRCH; }
+
+/// Without it the counting side would have to order itself, so there are no stripes then.
+bool can_order() noexcept {
+  static const bool can =
+      syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+  return can;
+}
+
+int take_stripe() noexcept {
+  if (!can_order()) return -1;
+  const int saved_errno = errno;
+  const pid_t self = gettid();
+  int taken = -1;
+  for (std::size_t i = 0; i < g_owners.size() && taken < 0; ++i) {
+    pid_t owner = g_owners[i].load();
+    const bool free = owner == 0 || owner == self || is_gone(owner);
+    if (free && g_owners[i].compare_exchange_strong(owner, self)) taken = static_cast<int>(i);
+  }
+  errno = saved_errno;
+  return taken;
+}
+
+}  // namespace
+
+int launch_stripe() noexcept {
+  constexpr int kUnknown = -2;
+  static constinit thread_local int stripe = kUnknown;
+  if (stripe == kUnknown) stripe = take_stripe();
+  return stripe;
+}
+
+void order_launch_counts() noexcept {
+  const int saved_errno = errno;
+  syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+  errno = saved_errno;
+}
+
+}  // namespace sluice::intercept

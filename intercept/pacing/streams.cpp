@@ -1,0 +1,70 @@
+#include "intercept/pacing/streams.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace sluice::intercept {
+
+pid_t thread_id() noexcept {
+  static constinit thread_local pid_t id = 0;
+  if (id == 0) id = gettid();
+  return id;
+}
+
+void Stream::restart() noexcept {
+  touched = 0;
+  policy = {};
+  launches = 0;
+  group_end = {};
+  recorded = {};
+  run_ns = 0;
+  owes_wait = false;
+  idle = false;
+  previous = 0;
+  sampler.restart();
+}
+
+Stream::Key Streams::key_of(CUstream stream, CUcontext context) noexcept {
+  if (stream == CU_STREAM_PER_THREAD) return {stream, context, thread_id()};
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return {nullptr, context, 0};
+  return {stream, nullptr, 0};
+}
+
+Stream* Streams::find(const Stream::Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = known_.find(key);
+  return found == known_.end() ? nullptr : found->second;
+}
+
+Stream* Streams::add(const Stream::Key& key, CUcontext context, Client& client, Pacer& pacer) {
+  const std::lock_guard lock(mutex_);
+  Stream*& place = known_[key];
+  if (place != nullptr) return place;
+  try {
+    if (free_.empty()) {
+      place = &records_.emplace_back();
+    } else {
+      place = free_.back();
+      free_.pop_back();
+    }
+  } catch (...) {
+    known_.erase(key);
+    throw;
+  }
+  place->restart();
+  place->key = key;
+  place->context = context;
+  place->client = &client;
+  place->pacer = &pacer;
+  return place;
+}
+
+bool Streams::too_many() {
+  const std::lock_guard lock(mutex_);
+  if (known_.size() < many_) return false;
+  many_ = 2 * known_.size();
+  return true;
+}
+
+}  // namespace sluice::intercept
