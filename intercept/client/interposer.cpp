@@ -280,15 +280,10 @@ Client* Interposer::attach_now(CUdevice device) {
   return attached;
 }
 
-void Interposer::count_unattached(Entry entry) noexcept {
-  if (in_forked_child()) return;
-  unattached_[static_cast<std::size_t>(entry)].fetch_add(1, std::memory_order_relaxed);
-}
-
 void Interposer::adopt_counts(Client& client) noexcept {
   for (std::size_t entry = 0; entry < unattached_.size(); ++entry) {
     client.slot().entries[entry][shm::Count::kBypassUnattached].fetch_add(
-        unattached_[entry].exchange(0));
+        unattached_[entry][shm::Count::kBypassUnattached].exchange(0));
   }
   unhooked().show_in(client.slot());
 }

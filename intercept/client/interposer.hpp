@@ -40,7 +40,12 @@ class Interposer {
   [[nodiscard]] Client* client_with_work_in(CUcontext context) noexcept;
 
   /// Launches of a process without a slot, by launch entry.
-  void count_unattached(Entry entry) noexcept;
+  [[nodiscard]] shm::Word& unattached_count(Entry entry) noexcept {
+    return unattached_[static_cast<std::size_t>(entry)][shm::Count::kBypassUnattached];
+  }
+  /// Whether an attach may succeed now. If not, launches cost a count and nothing else, until the
+  /// process's version changes.
+  [[nodiscard]] bool may_attach() const noexcept;
   /// Shows in every slot what driver/unhooked.hpp knows.
   void show_unhooked() noexcept;
   /// Whether a client of this process obeys its gate. Never in a forked child.
@@ -48,7 +53,6 @@ class Interposer {
 
  private:
   Interposer();
-  [[nodiscard]] bool may_attach() const noexcept;
   Client* attach(CUdevice device) noexcept;
   Client* attach_now(CUdevice device);
   /// Without a seat `connection` is -1, or one on which a silent controller was asked.
@@ -77,7 +81,7 @@ class Interposer {
   std::optional<shm::BoardMapping> mapping_;
   std::atomic<bool> refused_{false};  ///< The session will not have us: do not ask again.
   bool warned_ = false;
-  std::array<std::atomic<std::uint64_t>, shm::kMaxEntries> unattached_{};
+  std::array<shm::EntryCounters, shm::kMaxEntries> unattached_{};
 };
 
 }  // namespace sluice::intercept

@@ -286,6 +286,7 @@ void Watcher::look(std::uint64_t now) noexcept {
   close(connection);
   looking_.store(false);
   in_sight_.store(true);
+  g_process.forget_remembered();  // launches ask for a seat again
 }
 
 }  // namespace sluice::intercept

@@ -5,6 +5,7 @@
 // A thread may be cancelled inside a driver call of the program's own. So nothing here is noexcept
 // around such a call, and what must be undone is undone by a destructor.
 #include <type_traits>
+#include <utility>
 
 #include "intercept/client/interposer.hpp"
 #include "intercept/driver/driver_query.hpp"
@@ -44,25 +45,24 @@ Work work_in(CUgraphExec graph, CUstream) {
   return work;
 }
 
-template <class Real, class... Args>
-__attribute__((noinline)) CUresult launch_slowly(Passed passed, Entry entry, CUstream stream,
-                                                 Real real, Args... args) {
+template <Entry entry, auto member, class... Args>
+__attribute__((noinline)) CUresult launch_slowly(Args... args) {
+  const shm::Count counted = std::exchange(t_streams.counted, shm::Count::kSize);
   const Work work = work_in(args...);
   driver();  // resolved from here on
-  Launch launch(entry, stream, work, passed);
-  const CUresult result = (*real)(args...);
+  Launch launch(entry, named<entry>(stream_in(args...)), work, counted);
+  const CUresult result = (g_driver.*member)(args...);
   launch.done(result);
   return result;
 }
 
-template <Entry entry, class Real, class... Args>
-CUresult hook(Of<Kind::kLaunch>, Real real, Args... args) {
-  const CUstream stream = named<entry>(stream_in(args...));
-  const Passed passed = pass(entry, stream);
-  if (passed == Passed::kYes) [[likely]] {
-    return (*real)(args...);
+/// Both ways out are jumps that leave the arguments where they are.
+template <Entry entry, auto member, class... Args>
+CUresult hook(Of<Kind::kLaunch>, Args... args) {
+  if (pass(entry, named<entry>(stream_in(args...)))) [[likely]] {
+    return (g_driver.*member)(args...);
   }
-  return launch_slowly(passed, entry, stream, real, args...);
+  return launch_slowly<entry, member>(args...);
 }
 
 // --- CopyIn -------------------------------------------------------------------------------------
@@ -285,9 +285,12 @@ struct Export;
 template <Entry entry, Kind kind, class... Args, CUresult (*Driver::*member)(Args...)>
 struct Export<entry, kind, member> {
   static CUresult call(Args... args) {
-    // Not loaded yet, or never: the call answers that it is not supported.
-    if constexpr (kind != Kind::kLaunch) driver();
-    return hook<entry>(Of<kind>{}, &(g_driver.*member), args...);
+    if constexpr (kind == Kind::kLaunch) {
+      return hook<entry, member>(Of<kind>{}, args...);
+    } else {
+      driver();  // not loaded yet, or never: then the call answers that it is not supported
+      return hook<entry>(Of<kind>{}, &(g_driver.*member), args...);
+    }
   }
 };
 

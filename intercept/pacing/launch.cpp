@@ -33,27 +33,50 @@ RememberedStream* up_to_date(CUstream stream) noexcept {
   return valid ? known : nullptr;
 }
 
+constinit const shm::Word kNeverCloses{0};
+
 /// From now on the thread launches into the stream by pass(), as long as nothing has to be done.
 /// `version` was read before the stream was touched.
-void remember(CUstream named, Stream& stream, std::uint64_t version, bool may_pass) noexcept {
-  RememberedStream* place = t_streams.find(named);
-  if (place == nullptr) place = &t_streams.take_place(named);
+/// `kind`: under which launches count; kCaptured if each has more to do.
+void remember(CUstream named, Stream& stream, std::uint64_t version, shm::Count kind) noexcept {
+  RememberedStream& place = t_streams.place_for(named);
+  place.version = version;
+  place.stream = &stream;
+  if (kind == shm::Count::kCaptured) return;
   const Client& client = *stream.client;
-  *place = {};
-  place->handle = reinterpret_cast<std::uintptr_t>(named);
-  place->version = version;
-  place->stream = &stream;
-  const int stripe = may_pass ? launch_stripe() : -1;
-  if (stripe < 0) return;
-  place->stripe = static_cast<std::uint32_t>(stripe);
-  place->entries = client.slot().entries.data();
-  place->gate = &client.slot().gate;
-  place->must_pace = !client.may_pace()  ? &kNeverPaces
-                     : client.learning() ? &kAlwaysPaces
-                                         : &client.slot().outranked;
+  const int stripe = kind == shm::Count::kGated ? launch_stripe() : -1;
+  shm::EntryCounters& first = client.slot().entries.front();
+  place.kind = kind;
+  place.exclusive = stripe >= 0;
+  place.counts = stripe >= 0 ? &first.stripe(static_cast<std::size_t>(stripe)) : &first[kind];
+  place.gate = kind == shm::Count::kGated ? &client.slot().gate : &kNeverCloses;
+  place.must_pace = !client.may_pace()  ? &kNeverPaces
+                    : client.learning() ? &kAlwaysPaces
+                                        : &client.slot().outranked;
+}
+
+void remember_unattached(CUstream named, std::uint64_t version, shm::Word& counts) noexcept {
+  RememberedStream& place = t_streams.place_for(named);
+  place.version = version;
+  place.counts = &counts;
+  place.kind = shm::Count::kBypassUnattached;
+  place.gate = &kNeverCloses;
+  place.must_pace = &kNeverPaces;
 }
 
 }  // namespace
+
+RememberedStream& RememberedStreams::place_for(CUstream stream) noexcept {
+  RememberedStream* place = find(stream);
+  if (place == nullptr) {
+    const std::size_t first = first_place(stream);
+    places_[first ^ 1U] = places_[first];
+    place = &places_[first];
+  }
+  *place = {};
+  place->handle = reinterpret_cast<std::uintptr_t>(stream);
+  return *place;
+}
 
 void RememberedStreams::forget_default_streams() noexcept {
   for (RememberedStream& place : places_) {
@@ -77,30 +100,30 @@ Stream* stream_of(CUstream stream, bool attach) {
   return Interposer::instance().stream_of(stream, attach);
 }
 
-Launch::Launch(Entry entry, CUstream stream, const Work& work, Passed passed) noexcept
+Launch::Launch(Entry entry, CUstream stream, const Work& work, shm::Count counted) noexcept
     : entry_(entry), named_(stream), work_(work) {
-  const NoCancel whole;
-  if (!if_memory_lasts([&] { prepare(passed); })) stream_ = nullptr;
+  if (!if_memory_lasts([&] { prepare(counted); })) stream_ = nullptr;
 }
 
 /// Order: count, touch the job, pace, look at the gate. The gate comes last, because it may close
 /// while we wait.
-void Launch::prepare(Passed passed) {
+void Launch::prepare(shm::Count counted) {
   const std::uint64_t version = g_process.version.load();
   const RememberedStream* const known = up_to_date(named_);
   stream_ = known != nullptr ? known->stream : Interposer::instance().stream_of(named_, true);
   if (stream_ == nullptr) {
-    if (passed == Passed::kNo) Interposer::instance().count_unattached(entry_);
+    Interposer& self = Interposer::instance();
+    if (counted == shm::Count::kSize)
+      self.unattached_count(entry_).fetch_add(1, std::memory_order_relaxed);
+    if (!self.may_attach() && !in_forked_child()) {
+      remember_unattached(named_, version, self.unattached_count(Entry{}));
+    }
     return;
   }
   Client& client = *stream_->client;
   const bool captured = any_capture_open() && is_capturing(named_);
   const shm::Count kind = captured ? shm::Count::kCaptured : client.kind_of_launch();
-  if (passed == Passed::kNo || kind != shm::Count::kGated)
-    client.counter(entry_, kind).fetch_add(1);
-  if (passed == Passed::kCounted && kind != shm::Count::kGated) {
-    client.counter(entry_, shm::Count::kGated).fetch_sub(1);
-  }
+  count_as(kind, counted);
   if (captured) {
     record_launch(client, entry_, named_, work_);
     stream_ = nullptr;
@@ -108,12 +131,18 @@ void Launch::prepare(Passed passed) {
   }
   if (known == nullptr) {
     client.jobs().touch(*stream_);
-    const bool may_pass = kind == shm::Count::kGated && !any_capture_open() &&
-                          g_process.trace.load(std::memory_order_relaxed) == nullptr;
-    remember(named_, *stream_, version, may_pass);
+    const bool more = any_capture_open() || g_process.trace.load() != nullptr;
+    remember(named_, *stream_, version, more ? shm::Count::kCaptured : kind);
   }
   version_ = version;
   hold_and_pace();
+}
+
+void Launch::count_as(shm::Count kind, shm::Count counted) noexcept {
+  if (counted == kind) return;
+  const ClientSlot& client = *stream_->client;
+  client.counter(entry_, kind).fetch_add(1);
+  if (counted != shm::Count::kSize) client.counter(entry_, counted).fetch_sub(1);
 }
 
 void Launch::hold_and_pace() {
@@ -132,7 +161,6 @@ void Launch::hold_and_pace() {
 
 void Launch::done(CUresult result) noexcept {
   if (stream_ == nullptr) return;
-  const NoCancel whole;
   if (Trace* const traced = g_process.trace.load()) {
     traced->after_launch(entry_, named_, work_.function, result);
   }

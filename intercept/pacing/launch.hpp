@@ -13,24 +13,24 @@ namespace sluice::intercept {
 
 /// What a thread remembers of a stream: all that a launch into it needs while nothing is to be
 /// done but to count it. Void when the process's version is another one.
-struct RememberedStream {
+struct alignas(64) RememberedStream {
   static constexpr std::uintptr_t kNone = ~std::uintptr_t{0};
   std::uintptr_t handle = kNone;
   std::uint64_t version = 0;
-  shm::Word* gate = nullptr;
+  const shm::Word* gate = nullptr;  ///< The slot's own word, or one that is 0.
   /// The slot's own word, or one that is 0 (the policy never paces) or 1 (launches are learned).
   const shm::HalfWord* must_pace = nullptr;
-  shm::EntryCounters* entries = nullptr;
-  Stream* stream = nullptr;
-  std::uint32_t stripe = 0;
+  /// Where launches of the first entry are counted; those of the next one a row behind. Null: a
+  /// launch has more to do.
+  shm::Word* counts = nullptr;
+  shm::Count kind = shm::Count::kSize;  ///< Of which those are.
+  bool exclusive = false;               ///< No other thread counts there.
+  Stream* stream = nullptr;             ///< Null: of a process that is not attached.
 };
 
 /// Two places for a handle, so that streams that share one do not drive each other out.
 class RememberedStreams {
  public:
-  [[nodiscard]] RememberedStream& first(CUstream stream) noexcept {
-    return places_[first_place(stream)];
-  }
   [[nodiscard]] RememberedStream* find(CUstream stream) noexcept {
     const auto handle = reinterpret_cast<std::uintptr_t>(stream);
     const std::size_t place = first_place(stream);
@@ -38,14 +38,13 @@ class RememberedStreams {
     if (places_[place ^ 1U].handle == handle) return &places_[place ^ 1U];
     return nullptr;
   }
-  /// Makes room for the stream; the one that was there first moves on.
-  [[nodiscard]] RememberedStream& take_place(CUstream stream) noexcept {
-    const std::size_t place = first_place(stream);
-    places_[place ^ 1U] = places_[place];
-    return places_[place];
-  }
+  /// An empty place for the stream: its own, or that of another one, which moves on.
+  [[nodiscard]] RememberedStream& place_for(CUstream stream) noexcept;
   /// The thread has another context now: its default streams are others.
   void forget_default_streams() noexcept;
+
+  /// From pass() to Launch: what the launch has been counted as; kSize: it was not.
+  shm::Count counted = shm::Count::kSize;
 
  private:
   static constexpr unsigned kBits = 4;
@@ -58,25 +57,25 @@ class RememberedStreams {
 
 extern constinit thread_local RememberedStreams t_streams;
 
-/// How far the calling thread has come with a launch.
-enum class Passed {
-  kYes,      ///< Counted, and there is nothing else to do: leave by a jump.
-  kCounted,  ///< Counted; something is to be done.
-  kNo,
-};
-
-/// The hot path. Counts first and then looks at the version: whoever ends a job changes the version
-/// and then looks at the count (Jobs::nothing_since), so one of the two sees the other.
-inline Passed pass(Entry entry, CUstream stream) noexcept {
+/// The hot path. True: the launch is counted, and there is nothing else to do. Counts first and
+/// then looks at the version: whoever ends a job changes the version and then looks at the count
+/// (Jobs::nothing_since), so one of the two sees the other.
+inline bool pass(Entry entry, CUstream stream) noexcept {
   const RememberedStream* known = t_streams.find(stream);
-  if (known == nullptr || known->entries == nullptr) return Passed::kNo;
-  shm::Word& count = known->entries[static_cast<std::size_t>(entry)].stripe(known->stripe);
-  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (known == nullptr || known->counts == nullptr) return false;
+  constexpr std::size_t kRow = sizeof(shm::EntryCounters) / sizeof(shm::Word);
+  shm::Word& count = known->counts[static_cast<std::size_t>(entry) * kRow];
+  if (known->exclusive) [[likely]] {
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  } else {
+    count.fetch_add(1, std::memory_order_relaxed);
+  }
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const bool due = known->version != g_process.version.load(std::memory_order_relaxed) ||
                    known->must_pace->load(std::memory_order_relaxed) != 0 ||
                    known->gate->load(std::memory_order_relaxed) != 0;
-  return due ? Passed::kCounted : Passed::kYes;
+  if (due) t_streams.counted = known->kind;
+  return !due;
 }
 
 /// A launch that pass() did not let through, in front of the driver's call and behind it. Runs in
@@ -84,12 +83,13 @@ inline Passed pass(Entry entry, CUstream stream) noexcept {
 class Launch {
  public:
   /// Holds and paces. `stream` is named: never 0 for a per-thread entry.
-  Launch(Entry entry, CUstream stream, const Work& work, Passed passed) noexcept;
+  Launch(Entry entry, CUstream stream, const Work& work, shm::Count counted) noexcept;
   /// After the driver's call.
   void done(CUresult result) noexcept;
 
  private:
-  void prepare(Passed passed);
+  void prepare(shm::Count counted);
+  void count_as(shm::Count kind, shm::Count counted) noexcept;
   void hold_and_pace();
 
   Entry entry_;

@@ -126,6 +126,7 @@ void Pacer::tell_status(const LaunchDuration* duration, bool graph) noexcept {
 /// A refused wait is owed: the next launch of the stream asks for it again. The launch behind it,
 /// which was counted as gated, is not.
 void Pacer::put_wait(Entry entry, Stream& stream, CUstream named, bool begins_group) noexcept {
+  const NoCancel whole;
   const bool put = memory_.wait_for_open(named);
   const bool still_device = client_.policy().kind == PolicyKind::kDevice;
   if (put) {
@@ -216,6 +217,7 @@ void Pacer::make_group_end(Stream& stream, std::size_t parity) noexcept {
 
 void Pacer::after(const Turn& turn, Stream& stream, CUstream named, CUresult launched) noexcept {
   if (turn.sampled) {
+    const NoCancel whole;
     stream.sampler.end(named, launched == CUDA_SUCCESS);
     poller_.wake();  // not before: it would look, find nothing, and sleep again
   }
@@ -223,6 +225,7 @@ void Pacer::after(const Turn& turn, Stream& stream, CUstream named, CUresult lau
   if (policy.kind == PolicyKind::kDevice || turn.number == 0) return;
   if (turn.number % policy.spacing.count != 0) return;
   if (policy.kind == PolicyKind::kEvent) {
+    const NoCancel whole;
     const std::size_t parity = (turn.number - 1) / policy.spacing.count % 2;
     const std::unique_lock lock(stream.mutex);
     const CUevent end = stream.group_end[parity];

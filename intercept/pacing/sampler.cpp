@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/clock.hpp"
+#include "intercept/client/threads.hpp"
 #include "intercept/driver/capture_mode.hpp"
 
 namespace sluice::intercept {
@@ -23,20 +24,23 @@ bool Sampler::has_events(Pair& pair) noexcept {
 /// counting could be the same launches again and again. (A linear congruential generator; Numerical
 /// Recipes.)
 bool Sampler::draw(std::uint32_t one_in) noexcept {
-  random_ = random_ * 1'664'525U + 1'013'904'223U;
-  return random_ < std::numeric_limits<std::uint32_t>::max() / one_in;
+  const std::uint32_t random =
+      random_.load(std::memory_order_relaxed) * 1'664'525U + 1'013'904'223U;
+  random_.store(random, std::memory_order_relaxed);
+  return random < std::numeric_limits<std::uint32_t>::max() / one_in;
 }
 
 bool Sampler::begin(LaunchDuration& length, CUstream stream) noexcept {
-  if (open_.exchange(true)) {
+  if (open_.load(std::memory_order_relaxed)) {
     spoiled_.store(true);  // ours is in the time of the other thread's launch
     return false;
   }
+  const bool drawn = !length.known() || draw(length.wants_samples() ? kSoon : kAgain);
+  if (!drawn || length.is_sampled() || ended_.load() || open_.exchange(true)) return false;
   spoiled_.store(false);
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
-  const bool wanted = !ended_.load() && made - taken_.load(std::memory_order_acquire) != kPairs &&
-                      !length.is_sampled() &&
-                      (!length.known() || draw(length.wants_samples() ? kSoon : kAgain));
+  const bool wanted = made - taken_.load(std::memory_order_acquire) != kPairs;
+  const NoCancel whole;
   Pair& pair = pairs_[made % kPairs];
   const bool begins = wanted && has_events(pair) && record_first(pair, stream);
   if (begins) {

@@ -58,7 +58,7 @@ class Sampler {
   std::array<Pair, kPairs> pairs_;
   std::atomic<std::uint32_t> made_{0};   ///< Of the launching thread.
   std::atomic<std::uint32_t> taken_{0};  ///< Of the polling thread.
-  std::uint32_t random_ = 0;
+  std::atomic<std::uint32_t> random_{0};
   std::atomic<bool> open_{false};     ///< From begin() to end(), of one of the launching threads.
   std::atomic<bool> spoiled_{false};  ///< Another thread's launch came in between.
   std::mutex ending_;                 ///< Of this stream's launches none takes it.
