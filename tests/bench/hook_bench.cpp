@@ -26,13 +26,37 @@ namespace {
 using namespace sluice;
 using test::AttachedClient;
 
-CUresult launch() {
-  return ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+CUresult launch(CUstream stream = nullptr) {
+  return ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
 }
 
 void one_launch(benchmark::State& state) {
   launch();
   for (auto _ : state) benchmark::DoNotOptimize(launch());
+}
+
+/// Into so many streams in turn. A context of this driver is the number of its device.
+void streams_in_turn(benchmark::State& state, int streams, int devices) {
+  std::vector<CUstream> made;
+  for (int i = 0; i < streams; ++i) {
+    ::cuCtxSetCurrent(reinterpret_cast<CUcontext>(static_cast<std::intptr_t>(1 + i % devices)));
+    constexpr std::intptr_t kApart = 0x260;  // of the order of the real driver's
+    made.push_back(reinterpret_cast<CUstream>(0x5581'0000'1000 + i * kApart));
+    launch(made.back());
+  }
+  std::size_t next = 0;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(launch(made[next]));
+    if (++next == made.size()) next = 0;
+  }
+}
+
+void per_thread_stream(benchmark::State& state) {
+  const auto one = [] {
+    return ::cuLaunchKernel_ptsz(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+  };
+  one();
+  for (auto _ : state) benchmark::DoNotOptimize(one());
 }
 
 void job_of_ten_launches(benchmark::State& state) {
@@ -137,6 +161,10 @@ int measure(const char* name, int argc, char** argv) {
         ->Unit(benchmark::kMicrosecond);
   } else {
     benchmark::RegisterBenchmark(("launch: " + label).c_str(), one_launch);
+    benchmark::RegisterBenchmark(("2 streams: " + label).c_str(), streams_in_turn, 2, 1);
+    benchmark::RegisterBenchmark(("4 streams: " + label).c_str(), streams_in_turn, 4, 1);
+    benchmark::RegisterBenchmark(("2 devices: " + label).c_str(), streams_in_turn, 2, 2);
+    benchmark::RegisterBenchmark(("per-thread: " + label).c_str(), per_thread_stream);
     benchmark::RegisterBenchmark(("10 launches + sync: " + label).c_str(), job_of_ten_launches);
   }
   benchmark::RunSpecifiedBenchmarks();

@@ -1,4 +1,5 @@
 // A libcuda.so.1 whose calls return at once, so that a benchmark measures only the cost of Sluice.
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
@@ -6,9 +7,15 @@
 
 namespace {
 
+constinit thread_local int t_device = 1;
+
 /// Sets the outputs that the interposer reads. All other calls only return success.
 void fill(CUuuid* uuid) { std::memset(uuid->bytes, 1, sizeof(uuid->bytes)); }
-void fill(int* device_or_attribute) { *device_or_attribute = 1; }
+void fill(int* device_or_attribute) { *device_or_attribute = t_device; }
+/// A context is the number of its device.
+void fill(CUcontext current) {
+  t_device = static_cast<int>(reinterpret_cast<std::intptr_t>(current));
+}
 void fill(unsigned long long* id_or_address) { *id_or_address = 1; }
 void fill(CUevent* event) { *event = reinterpret_cast<CUevent>(0x10); }
 void fill(CUstreamCaptureStatus* status) { *status = CU_STREAM_CAPTURE_STATUS_NONE; }

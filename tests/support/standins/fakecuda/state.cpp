@@ -1,5 +1,7 @@
 #include "state.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace fake {
@@ -169,9 +171,18 @@ void State::wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream) 
 
 void State::stand(std::unique_lock<std::mutex>& lock, const std::optional<Id>& at, Id id) {
   if (at != id) return;
-  ++stalled_threads;
-  unstalled.wait(lock, [&] { return at != id; });
-  --stalled_threads;
+  // A thread may be cancelled here, as in a driver; a condition variable of C++ cannot.
+  struct Standing {
+    explicit Standing(std::atomic<int>& threads) : all(threads) { ++all; }
+    ~Standing() { --all; }
+    std::atomic<int>& all;
+  };
+  const Standing standing(stalled_threads);
+  while (at == id) {
+    lock.unlock();
+    usleep(100);
+    lock.lock();
+  }
 }
 
 std::vector<Call> calls() {
@@ -202,7 +213,6 @@ void unstall() {
   const std::lock_guard lock(state().mutex);
   state().stalled.reset();
   state().stalled_return.reset();
-  state().unstalled.notify_all();
 }
 int stalled_threads() {
   const std::lock_guard lock(state().mutex);

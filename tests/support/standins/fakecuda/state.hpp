@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -80,8 +81,7 @@ struct State {
   std::map<Id, CUresult> answers;
   std::optional<Id> stalled;
   std::optional<Id> stalled_return;
-  int stalled_threads = 0;
-  std::condition_variable unstalled;
+  std::atomic<int> stalled_threads{0};
 
   bool paused = false;
   bool stream_waits = true;

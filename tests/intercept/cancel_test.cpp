@@ -1,0 +1,57 @@
+// Threads that end inside a driver call, and memory that runs out: the program goes on.
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <thread>
+
+#include "tests/intercept/session.hpp"
+
+namespace sluice::intercept::test {
+namespace {
+
+using fake::Id;
+
+class Cancel : public Session {
+ protected:
+  /// Cancels a thread that is inside `call`, and waits for its end.
+  template <class Call>
+  static void cancel_inside(Id id, Call call) {
+    fake::stall(id);
+    std::thread inside(call);
+    EXPECT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+    EXPECT_EQ(pthread_cancel(inside.native_handle()), 0);
+    inside.join();
+    fake::unstall();
+  }
+};
+
+// Prevents: std::terminate, because a frame of ours around the program's own call is noexcept. On a
+// real driver cuStreamSynchronize under blocking sync is a cancellation point.
+TEST_F(Cancel, AThreadCancelledInsideADriverCallTakesNothingAlong) {
+  attach("gate", 5);
+  CUstream stream = make_stream();
+  cancel_inside(Id::cuStreamSynchronize, [stream] { ::cuStreamSynchronize(stream); });
+  cancel_inside(Id::cuCtxSynchronize, [] { ::cuCtxSynchronize(); });
+  cancel_inside(Id::cuLaunchKernel, [stream] { launch(stream); });
+  cancel_inside(Id::cuMemcpyHtoDAsync_v2,
+                [stream] { ::cuMemcpyHtoDAsync_v2(0x1000, nullptr, 1, stream); });
+  // The detection of jobs still works: a thread inside a synchronise would keep it from asking.
+  fake::pause();
+  launch(stream);
+  EXPECT_TRUE(eventually([&] { return shm::is_active(slot().job.load()); }));
+  fake::resume();
+  EXPECT_TRUE(eventually([&] { return !shm::is_active(slot().job.load()); }));
+}
+
+// The other kinds of hooks around a call of the program's own.
+TEST_F(Cancel, AThreadCancelledWhileItEndsAStreamTakesNothingAlong) {
+  attach("device:1");
+  outrank();
+  CUstream stream = make_stream();
+  launch(stream);
+  cancel_inside(Id::cuStreamDestroy_v2, [stream] { ::cuStreamDestroy_v2(stream); });
+  EXPECT_EQ(launch(make_stream()), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test

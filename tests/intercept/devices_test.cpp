@@ -1,0 +1,116 @@
+// A process with two devices: what happens to one must not cost the other its jobs or its waits.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/intercept/session.hpp"
+
+namespace sluice::intercept::test {
+namespace {
+
+using fake::Id;
+using shm::Count;
+
+class Devices : public Session {
+ protected:
+  /// Attaches on device 0, then on device 1, whose primary context stays current.
+  void attach_both(const std::string& policy, int priority) {
+    attach(policy, priority);
+    ASSERT_EQ(::cuDevicePrimaryCtxRetain(&first_, 0), CUDA_SUCCESS);
+    ASSERT_EQ(::cuDevicePrimaryCtxRetain(&second_, 1), CUDA_SUCCESS);
+    ASSERT_EQ(::cuCtxSetCurrent(second_), CUDA_SUCCESS);
+    on_second_ = make_stream();
+    launch(on_second_);
+    for (int i = 0; i < shm::kSlots; ++i) {
+      shm::Slot& each = board().slots[static_cast<std::size_t>(i)];
+      const bool live = shm::SlotInfo::unpack(each.info.load()).state == shm::SlotState::kLive;
+      const bool mine = each.pid.load() == static_cast<std::uint32_t>(getpid());
+      if (live && mine && &each != &slot()) other_slot_ = &each;
+    }
+    ASSERT_NE(other_slot_, nullptr) << "no slot of its own for the second device";
+  }
+  static bool active(const shm::Slot& of) { return shm::is_active(of.job.load()); }
+
+  CUcontext first_ = nullptr;
+  CUcontext second_ = nullptr;
+  CUstream on_second_ = nullptr;
+  shm::Slot* other_slot_ = nullptr;
+};
+
+// Prevents: a job that never ends, because synchronising calls are told apart for one device only.
+TEST_F(Devices, ASynchroniseEndsTheJobOfItsDevice) {
+  attach_both("gate", 0);  // jobs of priority 0 are not polled
+  ASSERT_TRUE(active(*other_slot_));
+  ASSERT_EQ(::cuStreamSynchronize(on_second_), CUDA_SUCCESS);
+  EXPECT_FALSE(active(*other_slot_));
+  launch(on_second_);
+  ASSERT_TRUE(active(*other_slot_));
+  ASSERT_EQ(::cuCtxSetCurrent(first_), CUDA_SUCCESS);
+  ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_TRUE(active(*other_slot_)) << "the other device was synchronised";
+  ASSERT_EQ(::cuCtxSetCurrent(second_), CUDA_SUCCESS);
+  ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_FALSE(active(*other_slot_));
+}
+
+// Prevents: the default stream of one device taken for that of the other.
+TEST_F(Devices, ADefaultStreamIsThatOfTheCurrentContext) {
+  attach_both("gate", 0);
+  const std::uint64_t on_first = counted(Count::kGated);
+  ASSERT_EQ(::cuCtxSetCurrent(first_), CUDA_SUCCESS);
+  for (int i = 0; i < 3; ++i) launch();
+  ASSERT_EQ(::cuCtxSetCurrent(second_), CUDA_SUCCESS);
+  for (int i = 0; i < 2; ++i) launch();
+  ASSERT_EQ(::cuCtxPushCurrent_v2(first_), CUDA_SUCCESS);
+  launch();
+  CUcontext popped = nullptr;
+  ASSERT_EQ(::cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+  launch();
+  const auto total = [](const shm::Slot& of) { return of.entries[0].value(Count::kGated); };
+  EXPECT_EQ(total(slot()) + total(*other_slot_), counted(Count::kGated) + 4);
+  EXPECT_EQ(total(*other_slot_), 4U) << "one in attach_both(), and three";
+  EXPECT_EQ(counted(Count::kGated), on_first + 4);
+}
+
+// Prevents: one registration for both devices, which ends with the context that made it.
+TEST_F(Devices, AContextThatEndsTakesNoWaitsOfTheOtherDevice) {
+  attach_both("device:1", 0);
+  const Critical above_first(session_, 200, 1);
+  const Critical above_second(session_, 200, 2);
+  ASSERT_TRUE(
+      eventually([&] { return slot().outranked.load() + other_slot_->outranked.load() == 2; }));
+  ASSERT_EQ(::cuCtxSetCurrent(first_), CUDA_SUCCESS);
+  launch();
+  ASSERT_EQ(::cuCtxSetCurrent(second_), CUDA_SUCCESS);
+  launch(on_second_);
+  ASSERT_EQ(::cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+  fake::clear();
+  launch(on_second_);
+  EXPECT_EQ(fake::count(Id::cuStreamWaitValue64_v2), 1U) << "refused and asked for again";
+  EXPECT_EQ(fake::count(Id::cuMemHostRegister_v2), 0U);
+  EXPECT_EQ(other_slot_->entries[0].value(Count::kBypassRefusedWait), 0U);
+}
+
+// Prevents: `gated` of what got no wait, and no word about it.
+TEST_F(Devices, ARefusedWaitIsCountedAsSuchAndAskedForAgain) {
+  attach("device:4");
+  outrank();
+  CUstream stream = make_stream();
+  launch(stream);
+  catch_errors();
+  fake::answer(Id::cuStreamWaitValue64_v2, CUDA_ERROR_INVALID_VALUE);
+  const std::uint64_t gated = counted(Count::kGated);
+  for (int i = 0; i < 8; ++i) launch(stream);  // three ride on the wait that was put
+  EXPECT_EQ(counted(Count::kBypassRefusedWait), 5U);
+  EXPECT_EQ(counted(Count::kGated), gated + 3);
+  fake::answer(Id::cuStreamWaitValue64_v2, CUDA_SUCCESS);
+  launch(stream);
+  EXPECT_EQ(counted(Count::kBypassRefusedWait), 5U);
+  EXPECT_EQ(counted(Count::kGated), gated + 4);
+  const std::string said = errors();
+  EXPECT_NE(said.find("refuses a wait"), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test
