@@ -77,8 +77,7 @@ void write_clients(MetricsText& out, const shm::Board& board, const std::vector<
   for (const Row& row : rows) {
     const auto state =
         std::min<std::size_t>(static_cast<std::size_t>(row.info.state), kStateNames.size() - 1);
-    out.sample(row.labels({{"command", load_text(row.slot.command.data(), row.slot.command.size())},
-                           {"device", device_name(board, row.info.device)},
+    out.sample(row.labels({{"device", device_name(board, row.info.device)},
                            {"priority", std::to_string(row.info.priority)},
                            {"policy", shm::to_string(shm::Policy::unpack(row.slot.policy.load()))},
                            {"state", std::string(kStateNames[state])}}),
