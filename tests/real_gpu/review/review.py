@@ -1,6 +1,6 @@
 """Judges the programs of review_cases under `sluice exec`. See ../review.sh.
 
-review.py --root ROOT --gpu real|sim [CASE ...]      CASE: B1 B2 B3 B5 B6 B7
+review.py --root ROOT --gpu real|sim [CASE ...]      CASE: B1 B2 B3 B5 B6 B7 F2
 """
 
 import argparse
@@ -232,6 +232,17 @@ class Review:
         text = ", ".join(f"{ms:.2f} ms with {name}" for name, ms in p50_ms.items())
         return f"a job of 1 ms takes {text} in use", p50_ms["two devices"] < 1.2 * p50_ms["one device"] + 0.1
 
+    def f2(self) -> tuple[str, bool]:
+        inside = self.case(0, "idle", "0")
+        inside.expect("ready")
+        outside = self.case(None, "idle", "0")
+        outside.expect("ready")
+        listed = self.ask("status").get("outside")
+        named = [(process["pid"], process["memory_bytes"]) for process in listed or []]
+        hidden = [pid for pid, _ in named if pid is None]
+        right = outside.pid in dict(named) or len(hidden) == 1  # in a container, only counted
+        return f"pid {outside.pid} without Sluice; status lists (pid, bytes) {named}", right
+
     # --- parts of cases
 
     def _need_two_devices(self):
@@ -256,7 +267,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--gpu", choices=("real", "sim"), required=True)
-    parser.add_argument("cases", nargs="*", default=["B1", "B2", "B3", "B5", "B6", "B7"])
+    parser.add_argument("cases", nargs="*", default=["B1", "B2", "B3", "B5", "B6", "B7", "F2"])
     options = parser.parse_args()
     failed = False
     for name in options.cases:
