@@ -68,6 +68,11 @@ std::vector<OutsideProcess> find_outside(const Snapshot& snapshot, const std::st
                    device.simulated || base::in_initial_pid_namespace());
     all.insert(all.end(), found.begin(), found.end());
   }
+  return all;
+}
+
+std::vector<OutsideProcess> describe_outside(const Snapshot& snapshot, const std::string& session) {
+  std::vector<OutsideProcess> all = find_outside(snapshot, session);
   for (OutsideProcess& process : all) describe(process);
   return all;
 }

@@ -38,7 +38,7 @@ int status(int argc, char** argv) {
   if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
   try {
     shm::Snapshot snapshot = look_at(session);
-    snapshot.outside = shm::find_outside(snapshot, session);
+    snapshot.outside = shm::describe_outside(snapshot, session);
     if (json) {
       std::cout << status_json(snapshot, session);
     } else {

@@ -80,7 +80,7 @@ class Looks {
       return before_->outside;
     }
     asked_ns_ = now.taken_ns;
-    return shm::find_outside(now, session_);
+    return shm::describe_outside(now, session_);
   }
 
   std::string session_;

@@ -22,6 +22,7 @@ int list(const std::vector<FakeNvml::Process>& from, unsigned* count, FakeNvml::
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): the names of NVML
 SLUICE_EXPORT FakeNvml* fake_nvml() {
   static FakeNvml state;
   return &state;
@@ -53,3 +54,4 @@ SLUICE_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(void* device, unsig
                                                              FakeNvml::Process* to) {
   return list(static_cast<FakeNvml*>(device)->mps, count, to);
 }
+// NOLINTEND(readability-identifier-naming)
