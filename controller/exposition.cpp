@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -76,8 +77,7 @@ void write_clients(MetricsText& out, const shm::Board& board, const std::vector<
   for (const Row& row : rows) {
     const auto state =
         std::min<std::size_t>(static_cast<std::size_t>(row.info.state), kStateNames.size() - 1);
-    out.sample(row.labels({{"command", load_text(row.slot.command.data(), row.slot.command.size())},
-                           {"device", device_name(board, row.info.device)},
+    out.sample(row.labels({{"device", device_name(board, row.info.device)},
                            {"priority", std::to_string(row.info.priority)},
                            {"policy", shm::to_string(shm::Policy::unpack(row.slot.policy.load()))},
                            {"state", std::string(kStateNames[state])}}),
@@ -220,9 +220,28 @@ void write_controller(MetricsText& out, const shm::Board& board, const Tally& ta
   }
 }
 
+/// GPUs without such a process have no samples.
+void write_outside(MetricsText& out, const shm::Board& board,
+                   const std::vector<shm::OutsideProcess>& outside) {
+  std::map<int, std::pair<double, double>> devices;  // processes and bytes
+  for (const shm::OutsideProcess& process : outside) {
+    auto& [processes, bytes] = devices[process.device];
+    processes += 1;
+    bytes += static_cast<double>(process.memory_bytes.value_or(0));
+  }
+  const auto label = [&](int device) {
+    return MetricsText::Labels{{"device", device_name(board, static_cast<std::uint8_t>(device))}};
+  };
+  out.family("sluice_outside_processes", "gauge", "Processes that use the GPU without a slot.");
+  for (const auto& [device, sums] : devices) out.sample(label(device), sums.first);
+  out.family("sluice_outside_memory_bytes", "gauge", "GPU memory of these processes.");
+  for (const auto& [device, sums] : devices) out.sample(label(device), sums.second);
+}
+
 }  // namespace
 
-std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_t now_ns) {
+std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_t now_ns,
+                       const std::vector<shm::OutsideProcess>& outside) {
   const std::vector<Row> rows = read_rows(board);
   MetricsText out;
   write_controller(out, board, tally, now_ns);
@@ -230,6 +249,7 @@ std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_
   write_slots(out, rows);
   write_job_times(out, rows);
   write_entries(out, rows);
+  write_outside(out, board, outside);
   return out.take();
 }
 

@@ -15,6 +15,7 @@
 #include "controller/http_server.hpp"
 #include "controller/log.hpp"
 #include "controller/metrics_address.hpp"
+#include "shm/outside.hpp"
 #include "shm/session.hpp"
 
 namespace {
@@ -75,8 +76,11 @@ void serve(const Options& options, const sluice::base::SignalFd& end_signals) {
   std::optional<controller::HttpServer> http;
   std::string metrics_url;
   if (!options.metrics.empty()) {
-    http.emplace(*controller::parse_metrics_address(options.metrics), [&daemon] {
-      return controller::exposition(daemon.board(), daemon.tally(), base::monotonic_ns());
+    http.emplace(*controller::parse_metrics_address(options.metrics), [&] {
+      const std::uint64_t now_ns = base::monotonic_ns();
+      const shm::Snapshot snapshot = shm::take_snapshot(daemon.board(), now_ns);
+      return controller::exposition(daemon.board(), daemon.tally(), now_ns,
+                                    shm::find_outside(snapshot, options.daemon.session));
     });
     metrics_url = " metrics=http://" + options.metrics.substr(0, options.metrics.rfind(':') + 1) +
                   std::to_string(http->port()) + "/metrics";

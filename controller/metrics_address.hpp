@@ -6,7 +6,7 @@
 
 namespace sluice::controller {
 
-/// Where metrics are served. Loopback only: command lines are nobody else's business.
+/// Where metrics are served. Loopback only: who runs what is nobody else's business.
 struct MetricsAddress {
   std::string host;  ///< An IP address.
   std::uint16_t port = 0;

@@ -3,10 +3,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
 
 #include "base/fd.hpp"
+#include "base/process_text.hpp"
 
 namespace sluice::controller {
 
@@ -37,14 +36,8 @@ class ClientProcess {
 /// is no such process. Never blocks: /proc/PID/stat takes no lock of the process.
 [[nodiscard]] std::optional<std::uint64_t> started_ns(pid_t pid);
 
-/// Name of the process (/proc/PID/comm). Never blocks.
-[[nodiscard]] std::string short_name(pid_t pid);
-
-/// Command line with spaces between the arguments, at most `max_bytes`. May block: the kernel takes
-/// the address-space lock of the process, which a fork holds, for instance.
-[[nodiscard]] std::string command_line(pid_t pid, std::size_t max_bytes);
-
-/// `text` for a log or a label: valid UTF-8 of at most `max_bytes`, control characters replaced.
-[[nodiscard]] std::string printable(std::string_view text, std::size_t max_bytes);
+using base::command_line;
+using base::printable;
+using base::short_name;
 
 }  // namespace sluice::controller

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "base/gpu_processes.hpp"
 #include "base/uuid.hpp"
 #include "shm/entry_names.hpp"
 #include "shm/gates.hpp"
@@ -128,8 +129,8 @@ Snapshot take_snapshot(const Board& board, std::uint64_t now_ns) {
   for (std::size_t i = 0; i < board.devices.size(); ++i) {
     const Device& device = board.devices[i];
     if (device.used.load() == 0) continue;
-    snapshot.devices.push_back(
-        {static_cast<int>(i), text_of(device.name), base::format_uuid(device.uuid)});
+    snapshot.devices.push_back({static_cast<int>(i), text_of(device.name),
+                                base::format_uuid(device.uuid), base::is_simulated(device.uuid)});
   }
   for_each_other(board.used.load(), kControllerBit, [&](int index) {
     const auto word = board.slots[static_cast<std::size_t>(index)].info.load();

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,18 @@ struct DeviceSnapshot {
   int index = 0;  ///< Index on the board.
   std::string name;
   std::string uuid;
+  bool simulated = false;
+};
+
+/// A process that uses a GPU of the session and has no slot: no gate holds its work.
+struct OutsideProcess {
+  int device = 0;
+  std::uint32_t pid = 0;  ///< 0: the process is not visible here, as from inside a container.
+  std::string command;
+  std::optional<std::uint64_t> memory_bytes;  ///< GPU memory, if known.
+  /// It has the interposer: it has launched nothing yet, is a forked child, or attached to another
+  /// session or to none.
+  bool preloaded = false;
 };
 
 struct Snapshot {
@@ -83,6 +96,7 @@ struct Snapshot {
   std::uint64_t max_hold_ns = 0;
   std::vector<DeviceSnapshot> devices;
   std::vector<ClientSnapshot> clients;  ///< By device, priority (highest first) and pid.
+  std::vector<OutsideProcess> outside;  ///< Not from the board: see outside.hpp.
 };
 
 /// Reads `board`. `now_ns` is the time from which ages are computed.

@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -27,11 +30,31 @@ bool give_room(int fd, std::uint64_t begin, std::uint64_t end) noexcept {
   return errno == 0;
 }
 
+/// The path from the root: the program may change its folder.
+std::string from_root(const std::string& path) noexcept {
+  std::array<char, PATH_MAX> buffer{};
+  return realpath(path.c_str(), buffer.data()) == nullptr ? path : buffer.data();
+}
+
+/// Opens the file under a number that no stream of the program has: a program that has closed its
+/// standard output may still write to descriptor 1.
+int open_aside(const std::string& path, int flags) noexcept {
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int aside = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int why = errno;
+  close(fd);
+  errno = why;
+  return aside;
+}
+
 }  // namespace
 
 TraceFile* TraceFile::create(const std::string& path, const shm::TraceHeader& header,
                              std::uint64_t limit) noexcept {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // Replaces what has the name: it may be a link, or a trace that another process still writes.
+  unlink(path.c_str());
+  const int fd = open_aside(path, O_CREAT | O_EXCL);
   if (fd < 0) return nullptr;
   // All of it at once: only what the file has room for is ever touched.
   void* mapping = give_room(fd, 0, shm::kTraceHeaderSize)
@@ -44,7 +67,7 @@ TraceFile* TraceFile::create(const std::string& path, const shm::TraceHeader& he
     return nullptr;
   }
   // Never destroyed: threads of the program may write until the very end.
-  std::unique_ptr<TraceFile> file(new TraceFile(fd, mapping, limit));
+  std::unique_ptr<TraceFile> file(new TraceFile(path, fd, mapping, limit));
   *file->header_ = header;
   std::memcpy(static_cast<char*>(mapping) + shm::kTraceSchemaOffset, shm::kTraceSchema.data(),
               shm::kTraceSchema.size());
@@ -52,12 +75,33 @@ TraceFile* TraceFile::create(const std::string& path, const shm::TraceHeader& he
   return file.release();
 }
 
-TraceFile::TraceFile(int fd, void* mapping, std::uint64_t limit) noexcept
-    : fd_(fd),
+TraceFile::TraceFile(const std::string& path, int fd, void* mapping, std::uint64_t limit) noexcept
+    : path_(from_root(path)),
+      fd_(fd),
       header_(static_cast<shm::TraceHeader*>(mapping)),
       records_(
           reinterpret_cast<shm::TraceRecord*>(static_cast<char*>(mapping) + shm::kTraceHeaderSize)),
-      limit_((limit - shm::kTraceHeaderSize) / sizeof(shm::TraceRecord)) {}
+      limit_((limit - shm::kTraceHeaderSize) / sizeof(shm::TraceRecord)) {
+  struct stat status {};
+  fstat(fd, &status);
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+}
+
+bool TraceFile::leads_here(int fd) const noexcept {
+  struct stat status {};
+  return fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
+}
+
+bool TraceFile::has_descriptor() noexcept {
+  if (leads_here(fd_)) return true;
+  // A program that closes all descriptors closes this one too. Its number may be the program's now.
+  fd_ = open_aside(path_, 0);
+  if (leads_here(fd_)) return true;
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+  return false;
+}
 
 shm::TraceRecord* TraceFile::reserve() noexcept {
   const std::uint64_t index = next_.fetch_add(1, std::memory_order_relaxed);
@@ -108,6 +152,8 @@ void TraceFile::tend() noexcept {
   while (full_ == nullptr && ready < next + kAhead * kChunkRecords) {
     if (ready + kChunkRecords > limit_) {
       full_ = "it has reached its limit";
+    } else if (!has_descriptor()) {
+      full_ = "the program closed its descriptor, and its name is gone";
     } else if (!give_room(
                    fd_, shm::kTraceHeaderSize + ready * sizeof(shm::TraceRecord),
                    shm::kTraceHeaderSize + (ready + kChunkRecords) * sizeof(shm::TraceRecord))) {

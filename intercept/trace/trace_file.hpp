@@ -1,4 +1,6 @@
 #pragma once
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -38,11 +40,17 @@ class TraceFile {
   static constexpr std::uint64_t kAhead = 2;
   static constexpr std::size_t kMaxName = 1000;
 
-  TraceFile(int fd, void* mapping, std::uint64_t limit) noexcept;
+  TraceFile(const std::string& path, int fd, void* mapping, std::uint64_t limit) noexcept;
+  [[nodiscard]] bool leads_here(int fd) const noexcept;
+  /// Whether there is a descriptor of the file; opens it again if the program has closed it.
+  bool has_descriptor() noexcept;
   /// A place for one record, or null.
   shm::TraceRecord* reserve() noexcept;
 
+  std::string path_;
   int fd_;
+  dev_t device_;
+  ino_t inode_;
   shm::TraceHeader* header_;
   shm::TraceRecord* records_;
   std::uint64_t limit_;  ///< Records.

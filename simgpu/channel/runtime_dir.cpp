@@ -10,10 +10,13 @@
 
 namespace sluice::simgpu {
 
-std::string socket_path() {
+std::string session_name() {
   const char* variable = std::getenv("SLUICE_SESSION");
-  const std::string session =
-      variable != nullptr && *variable != 0 ? variable : std::string(base::kDefaultSession);
+  return variable != nullptr && *variable != 0 ? variable : std::string(base::kDefaultSession);
+}
+
+std::string socket_path() {
+  const std::string session = session_name();
   const std::string path = base::runtime_dir() + "/" + session + ".simgpu";
   const bool usable =
       base::valid_session_name(session) && path.size() < sizeof(sockaddr_un::sun_path);

@@ -7,6 +7,9 @@
 
 namespace sluice::simgpu {
 
+// The session in SLUICE_SESSION, valid or not.
+std::string session_name();
+
 // The socket of the GPU process of the session in SLUICE_SESSION: <runtime
 // folder>/<session>.simgpu. Empty if that is not a session name, or too long for a socket.
 std::string socket_path();

@@ -4,12 +4,15 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/futex.hpp"
+#include "base/gpu_processes.hpp"
 #include "simgpu/channel/packet.hpp"
+#include "simgpu/channel/runtime_dir.hpp"
 #include "simgpu/driver/start_gpu.hpp"
 
 namespace sluice::simgpu {
@@ -19,8 +22,8 @@ constexpr std::uint64_t kLivenessPeriod = 100'000'000;
 
 }  // namespace
 
-base::Fd make_shared_file(std::size_t bytes) {
-  base::Fd file(memfd_create("sluice-simgpu", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+base::Fd make_shared_file(std::size_t bytes, const std::string& name) {
+  base::Fd file(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return {};
   if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) return {};
   return file;
@@ -39,7 +42,8 @@ bool Connection::open() {
 }
 
 bool Connection::greet() {
-  const base::Fd file = make_shared_file(sizeof(Area));
+  const base::Fd file =
+      make_shared_file(sizeof(Area), base::simulated_gpu_file(session_name(), getpid()));
   if (!file) return false;
   mapping_ = Mapping(file.get(), sizeof(Area), 0);
   if (!mapping_) return false;

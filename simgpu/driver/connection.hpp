@@ -55,6 +55,6 @@ class Connection {
 };
 
 // A sealed memfd of `bytes` zeros; empty if it cannot be created.
-base::Fd make_shared_file(std::size_t bytes);
+base::Fd make_shared_file(std::size_t bytes, const std::string& name = "sluice-simgpu");
 
 }  // namespace sluice::simgpu

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/gpu_processes.hpp"
 #include "simgpu/driver/driver.hpp"
 
 using namespace sluice::simgpu;
@@ -52,8 +53,9 @@ const std::map<int, int>& attributes() {
 CUresult device_uuid(CUuuid* uuid, CUdevice dev) {
   return with_device(dev, [&](unsigned physical) {
     if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    // "Sluice simulate" and the device number, which no real GPU has.
-    std::memcpy(uuid->bytes, "Sluice simulate", 15);
+    static_assert(sluice::base::kSimulatedUuid.size() == 15);  // the last byte is the device number
+    std::memcpy(uuid->bytes, sluice::base::kSimulatedUuid.data(),
+                sluice::base::kSimulatedUuid.size());
     uuid->bytes[15] = static_cast<char>(physical + 1);
     return CUDA_SUCCESS;
   });

@@ -59,6 +59,7 @@ TEST(Futex, WakesEveryProcess) {
   ForkedChild first(sleeper);
   ForkedChild second(sleeper);
   ASSERT_TRUE(test::eventually([&] { return asleep.load() == 2; }));
+  ASSERT_TRUE(test::eventually([&] { return first.sleeps() && second.sleeps(); }));
   word.store(1);
   futex_wake_all(word);
   EXPECT_EQ(first.wait(), 0);

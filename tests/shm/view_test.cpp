@@ -133,6 +133,7 @@ TEST_F(View, WakesTheWaitersOfAnotherProcess) {
     return 0;
   });
   ASSERT_TRUE(test::eventually([&] { return low().waiters.load() == 1; }));
+  ASSERT_TRUE(test::eventually([&] { return waiter.sleeps(); }));
   end_job(view, 0);
   EXPECT_EQ(waiter.wait(), 0);
 }

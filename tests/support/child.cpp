@@ -4,8 +4,10 @@
 #include <sys/wait.h>
 
 #include <stdexcept>
+#include <string>
 
 #include "base/child.hpp"
+#include "base/process_text.hpp"
 
 namespace sluice::test {
 
@@ -25,6 +27,12 @@ void Child::stop() const {
   signal(SIGSTOP);
   siginfo_t how{};
   waitid(P_PID, static_cast<id_t>(pid_), &how, WSTOPPED | WEXITED | WNOWAIT);
+}
+
+bool Child::sleeps() const {
+  const std::string stat = base::read_proc(pid_, "stat", 256);
+  const std::size_t name_end = stat.rfind(") ");  // the name may contain anything
+  return name_end != std::string::npos && stat.at(name_end + 2) == 'S';
 }
 
 bool Child::reap() {

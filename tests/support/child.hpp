@@ -18,6 +18,9 @@ class Child {
   void signal(int number) const;
   /// Sends SIGSTOP and waits until the child has stopped.
   void stop() const;
+  /// Whether its first thread sleeps in the kernel. A child that has said that it is about to wait,
+  /// and then sleeps, does wait.
+  [[nodiscard]] bool sleeps() const;
   /// The exit code, or 128 + signal. Kills a child that does not end within `patience`.
   int wait(std::chrono::milliseconds patience = kPatience);
 

@@ -203,6 +203,73 @@ TEST_F(Status, CoverageAddsUpAndNamesTheReasons) {
   expect_says(coverage(), "asked 2 times for entries that are not hooked, last cuLaunchGrid");
 }
 
+// Prevents: launches that no gate held, without a word in `status`.
+TEST_F(Status, ExplainsLaunchesThatWereNotGated) {
+  shm::Slot& client = add_client(0, 0, "a");
+  client.entries[0][shm::Count::kGated].store(900);
+  EXPECT_EQ(text().find("ungated"), std::string::npos) << text();
+  client.entries[0][shm::Count::kBypassUnattached].store(60);
+  client.entries[1][shm::Count::kBypassUnattached].store(39);
+  client.entries[6][shm::Count::kBypassRefusedWait].store(1);
+  const std::string wide = status_text(snapshot(), "s", 120);
+  expect_says(wide, "99 launches (10 %) ungated: not attached; start its controller first: ");
+  expect_says(wide, " 1 launch (below 1 %) ungated: the driver refused the wait; sluice set 100 ");
+  expect_says(text(), "ungated: not attached\n             start its controller first: ");
+  client.entries[0][shm::Count::kGated].store(0);
+  client.entries[6][shm::Count::kBypassRefusedWait].store(0);
+  expect_says(text(), "99 launches (all) ungated: not attached");
+  client.unhooked_lookups.store(2);
+  std::strcpy(client.unhooked_name.data(), "cuLaunchGrid");
+  expect_says(text(), "ungated: launches by cuLaunchGrid, which has no hook");
+}
+
+TEST_F(Status, SaysHowToGateAClientUnderPolicyNone) {
+  shm::Slot& client = add_client(0, 0, "a");
+  client.policy.store(shm::Policy{}.pack());
+  client.entries[0][shm::Count::kBypassPolicyNone].store(5);
+  expect_says(
+      text(),
+      "5 launches (all) ungated: policy none\n             sluice set 100 --policy device:200us\n");
+  client.policy.store(shm::kDefaultPolicy.pack());
+  expect_says(text(), "policy none; it has another policy now");
+}
+
+shm::Snapshot with_outside(shm::Snapshot snapshot, std::vector<shm::OutsideProcess> outside) {
+  snapshot.outside = std::move(outside);
+  return snapshot;
+}
+
+TEST_F(Status, NamesTheProcessesOutside) {
+  add_client(0, 0, "a");
+  constexpr std::uint64_t kMiB = 1U << 20U;
+  const shm::Snapshot taken = with_outside(
+      snapshot(), {{0, 0, "", {}, false},
+                   {0, 11, "small", 300 * kMiB, false},
+                   {0, 12, "python serve.py", {}, true},
+                   {0, 4242, "python train.py --data /a/long/path/to/data", 1229 * kMiB, false}});
+  const std::string said = status_text(taken, "s");
+  expect_says(said,
+              "not under Sluice: pid 4242 (python train....), 1.2 GiB: no policy holds its work\n");
+  expect_says(status_text(taken, "s", 200), "(python train.py --data /a/long/path/to/data), ");
+  expect_says(said, "not under Sluice: pid 11 (small), 300 MiB: no policy holds its work\n");
+  expect_says(said, "without a slot here: pid 12 (python serve.py): no policy holds its work\n");
+  expect_says(said, "not in this session: 1 process whose pid is not visible here\n");
+  EXPECT_LT(said.find("pid 4242"), said.find("pid 11 ")) << "the largest first";
+  const auto outside = nlohmann::json::parse(status_json(taken, "s"))["outside"];
+  EXPECT_TRUE(outside[0]["pid"].is_null() && outside[0]["memory_bytes"].is_null());
+  EXPECT_EQ(outside[1]["memory_bytes"], 300 * kMiB);
+  EXPECT_EQ(outside[2]["preloaded"], true);
+  EXPECT_EQ(outside[3]["pid"], 4242);
+  EXPECT_EQ(text().find("not under"), std::string::npos);
+}
+
+// Prevents: a page of warnings on a GPU that many others use.
+TEST_F(Status, CountsTheManyOutside) {
+  std::vector<shm::OutsideProcess> many;
+  for (std::uint32_t pid = 1; pid <= 9; ++pid) many.push_back({0, pid, "x", {}, false});
+  expect_says(status_text(with_outside(snapshot(), many), "s"), "and 5 more without a slot\n");
+}
+
 // What may stand in front of a critical job beyond the spacing.
 TEST_F(Status, TellsWhatWasLearned) {
   shm::Slot& client = add_client(0, 0, "a");

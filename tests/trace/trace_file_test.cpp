@@ -170,6 +170,86 @@ TEST_F(TraceFileTest, NoRoomForTheFileKillsNobody) {
   EXPECT_EQ(child.wait(), 0) << "128 + the signal that killed it";
 }
 
+/// The descriptors of this process that lead to the file.
+std::vector<int> descriptors_of(const std::string& path) {
+  std::vector<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    if (std::filesystem::read_symlink(entry.path(), error) == path) {
+      found.push_back(std::stoi(entry.path().filename()));
+    }
+  }
+  return found;
+}
+
+/// Writes three growths of the file.
+void fill(TraceFile& file) {
+  for (std::uint64_t i = 1; i <= 3 * TraceFile::kChunkRecords; ++i) {
+    write_number(file, i);
+    if (i % 1000 == 0) file.tend();
+  }
+}
+
+// Prevents: a program that closes all descriptors, as a daemon does, and then has zeros in a file
+// of its own, because the trace grows the descriptor that it once had, and SIGBUS.
+TEST_F(TraceFileTest, ADescriptorThatTheProgramHasTakenIsLeftAlone) {
+  const std::string own = folder_.file("own");
+  test::ForkedChild child([&] {
+    TraceFile* file = create();
+    if (file == nullptr) return 2;
+    const int program = open(own.c_str(), O_RDWR | O_CREAT, 0600);
+    for (const int fd : descriptors_of(path_)) dup2(program, fd);
+    fill(*file);
+    return file->full() == nullptr && file->header().lost == 0 ? 0 : 3;
+  });
+  EXPECT_EQ(child.wait(), 0) << "128 + the signal that killed it";
+  EXPECT_EQ(std::filesystem::file_size(own), 0U);
+  EXPECT_EQ(Read(path_).records.size(), 3 * TraceFile::kChunkRecords);
+}
+
+// The same where the trace has no name any more either.
+TEST_F(TraceFileTest, ALostFileIsGivenUp) {
+  const std::string own = folder_.file("own");
+  test::ForkedChild child([&] {
+    TraceFile* file = create();
+    if (file == nullptr) return 2;
+    const int program = open(own.c_str(), O_RDWR | O_CREAT, 0600);
+    for (const int fd : descriptors_of(path_)) dup2(program, fd);
+    std::filesystem::rename(own, path_);  // another file under the trace's name
+    fill(*file);
+    return file->full() != nullptr && file->header().lost > 0 ? 0 : 3;
+  });
+  EXPECT_EQ(child.wait(), 0) << "128 + the signal that killed it";
+  EXPECT_EQ(std::filesystem::file_size(path_), 0U);
+}
+
+// Prevents: output of a program that has closed its standard output, written into its trace.
+TEST_F(TraceFileTest, TheFileIsNoStandardStream) {
+  test::ForkedChild child([this] {
+    close(STDIN_FILENO);
+    close(STDOUT_FILENO);
+    if (create() == nullptr) return 2;
+    const std::vector<int> found = descriptors_of(path_);
+    return found.size() == 1 && found[0] > STDERR_FILENO ? 0 : 3;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+// Prevents: in a folder that others may write to, a link that leads the trace over a file of the
+// user's; and an older trace cut under a process that still writes to it.
+TEST_F(TraceFileTest, WhatHasItsNameIsReplacedAndNotWrittenTo) {
+  const std::string precious = folder_.file("precious");
+  std::ofstream(precious) << "text";
+  std::filesystem::create_symlink(precious, path_);
+  ASSERT_NE(create(), nullptr);
+  EXPECT_EQ(std::filesystem::file_size(precious), 4U);
+  EXPECT_FALSE(std::filesystem::is_symlink(path_));
+  std::filesystem::remove(path_);
+  std::filesystem::create_hard_link(precious, path_);
+  ASSERT_NE(create(), nullptr);
+  EXPECT_EQ(std::filesystem::file_size(precious), 4U);
+}
+
 TEST_F(TraceFileTest, LongNamesComeInPieces) {
   TraceFile* file = create();
   ASSERT_NE(file, nullptr);

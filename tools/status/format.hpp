@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "shm/snapshot.hpp"
 
@@ -20,6 +21,14 @@ std::string policy_note(const shm::ClientSnapshot& client);
 
 /// The warning that a client with policy none slows the others down; empty if it does not.
 std::string ungated_note(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client);
+
+/// A line for each process that uses a GPU of the session without a slot, the largest first; the
+/// last lines count the others. A line fits `columns`, from 80 on, unless its numbers are long.
+std::vector<std::string> outside_notes(const shm::Snapshot& snapshot, std::size_t columns);
+
+/// A line for each reason why launches of the client passed ungated: how many, and what to do after
+/// the last "; ".
+std::vector<std::string> bypass_notes(const shm::ClientSnapshot& client);
 
 /// "3 us", "12 ms", "1.3 s", "4 min"
 std::string format_duration(std::uint64_t ns);

@@ -81,6 +81,15 @@ Json status_object(const shm::Snapshot& snapshot, const std::string& session) {
   for (const shm::ClientSnapshot& client : snapshot.clients) {
     json["clients"].push_back(client_json(client));
   }
+  json["outside"] = Json::array();
+  for (const shm::OutsideProcess& process : snapshot.outside) {
+    json["outside"].push_back(
+        {{"device", process.device},
+         {"pid", process.pid == 0 ? Json() : Json(process.pid)},
+         {"command", process.command},
+         {"memory_bytes", process.memory_bytes ? Json(*process.memory_bytes) : Json()},
+         {"preloaded", process.preloaded}});
+  }
   return json;
 }
 

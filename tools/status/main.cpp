@@ -6,6 +6,7 @@
 #include "base/command_line.hpp"
 #include "base/terminal.hpp"
 #include "shm/mapping.hpp"
+#include "shm/outside.hpp"
 #include "shm/session.hpp"
 #include "tools/common/sessions.hpp"
 #include "tools/status/format.hpp"
@@ -36,7 +37,8 @@ int status(int argc, char** argv) {
       "  sluice status --json | jq '.clients[] | select(.state == \"held\") | .held_by'");
   if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
   try {
-    const shm::Snapshot snapshot = look_at(session);
+    shm::Snapshot snapshot = look_at(session);
+    snapshot.outside = shm::describe_outside(snapshot, session);
     if (json) {
       std::cout << status_json(snapshot, session);
     } else {

@@ -110,14 +110,21 @@ class Table {
 std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client,
                     std::size_t columns) {
   std::string text;
+  const std::string indent(11, ' ');
   auto add = [&](const std::string& line) {
-    text += shortened("           " + line, std::max<std::size_t>(columns, 40)) + "\n";
+    text += shortened(indent + line, std::max<std::size_t>(columns, 40)) + "\n";
   };
   if (const std::string why = explain(client); !why.empty()) add("^ " + why);
   if (client.policy != client.requested_policy && client.state != shm::SlotState::kReserved) {
     add("^ " + policy_note(client));
   }
   if (const std::string note = ungated_note(snapshot, client); !note.empty()) add("^ " + note);
+  for (const std::string& note : bypass_notes(client)) {
+    const std::size_t advice = note.rfind("; ");
+    const bool fits = indent.size() + note.size() <= columns || advice == std::string::npos;
+    add(fits ? note : note.substr(0, advice));
+    if (!fits) add(" " + note.substr(advice + 1));
+  }
   if (client.longest_launch_ns != 0) {
     add(fmt::format("longest launch without a wait inside: {:.1f} ms",
                     static_cast<double>(client.longest_launch_ns) / 1e6));
@@ -192,6 +199,10 @@ std::string status_text(const shm::Snapshot& snapshot, const std::string& sessio
   std::string text = fmt::format("session {}: {}\n", session, describe_controller(snapshot));
   for (const shm::DeviceSnapshot& device : snapshot.devices) {
     text += fmt::format("GPU {}: {}, {}\n", device.index, device.name, device.uuid);
+  }
+  columns = std::max<std::size_t>(columns, 80);
+  for (const std::string& note : outside_notes(snapshot, columns)) {
+    text += shortened(note, columns) + "\n";
   }
   if (snapshot.clients.empty()) {
     return text + "no clients: a program appears at its first call to the driver\n";

@@ -130,13 +130,15 @@ void add_clients(const View& view, const Controls& controls, std::size_t columns
   if (!all) frame.push_back({fmt::format("... and {} more", rows.size() - shown)});
 }
 
-Frame notes_of(const View& view, const Controls& controls) {
+Frame notes_of(const View& view, const Controls& controls, std::size_t columns) {
   Frame notes{{}};
   const std::vector<std::size_t> rows = controls.rows(view);
   if (const auto selected = controls.selected(view)) {
     const shm::ClientSnapshot& client = view.now.clients[rows[*selected]];
     notes.push_back({fmt::format("pid {}: {}", client.pid, client.command), Style::kFaint});
   }
+  for (const std::string& note : outside_notes(view.now, columns))
+    notes.push_back({note, Style::kWarning});
   for (const std::size_t row : rows) add_notes(view.now, view.now.clients[row], notes);
   if (notes.size() == 1) notes.clear();
   return notes;
@@ -175,7 +177,7 @@ Frame make_frame(const View& view, const std::string& session, FrameSize size,
     frame.push_back(header_line(choose_columns(view, size.columns)));
     const std::size_t room = size.rows > frame.size() ? size.rows - frame.size() : 0;
     add_clients(view, controls, size.columns, size.rows == 0 ? shm::kSlots : room, frame);
-    const Frame notes = notes_of(view, controls);
+    const Frame notes = notes_of(view, controls, size.columns);
     frame.insert(frame.end(), notes.begin(), notes.end());
   }
   fit_all(frame, size);

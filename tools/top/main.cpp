@@ -11,11 +11,13 @@
 #include <string>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "base/command_line.hpp"
 #include "base/signal_fd.hpp"
 #include "base/terminal.hpp"
 #include "shm/mapping.hpp"
+#include "shm/outside.hpp"
 #include "shm/policy_text.hpp"
 #include "shm/session.hpp"
 #include "tools/common/sessions.hpp"
@@ -54,6 +56,7 @@ class Looks {
   /// Throws BoardError.
   View look() {
     shm::Snapshot now = look_at(session_);
+    now.outside = outside(now);
     View view = make_view(before_, now);
     before_ = std::move(now);
     return view;
@@ -70,8 +73,19 @@ class Looks {
   }
 
  private:
+  /// The driver is asked at most every 2 s.
+  std::vector<shm::OutsideProcess> outside(const shm::Snapshot& now) {
+    constexpr std::uint64_t kPeriodNs = 2'000'000'000;
+    if (before_ && before_->board_id == now.board_id && now.taken_ns - asked_ns_ < kPeriodNs) {
+      return before_->outside;
+    }
+    asked_ns_ = now.taken_ns;
+    return shm::describe_outside(now, session_);
+  }
+
   std::string session_;
   std::optional<shm::Snapshot> before_;
+  std::uint64_t asked_ns_ = 0;
 };
 
 /// The size of frames that are printed one after the other.

@@ -1,0 +1,139 @@
+#include "base/gpu_processes.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/process_text.hpp"
+
+namespace sluice::base {
+namespace {
+
+// The part of NVML that is needed. The CUDA toolkit installs its header with an optional package.
+using NvmlDevice = struct nvmlDevice_st*;
+constexpr int kNvmlSuccess = 0;
+constexpr int kNvmlInsufficientSize = 7;
+constexpr std::uint64_t kNvmlNotAvailable = ~std::uint64_t{0};
+
+/// nvmlProcessInfo_t of the functions with the suffix _v3.
+struct NvmlProcess {
+  unsigned pid;
+  unsigned long long memory_bytes;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
+static_assert(sizeof(NvmlProcess) == 24);
+
+class Nvml {
+ public:
+  Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
+    started_ = call<int()>("nvmlInit_v2") == kNvmlSuccess;
+  }
+  ~Nvml() {
+    if (started_) call<int()>("nvmlShutdown");
+    if (library_ != nullptr) dlclose(library_);
+  }
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  [[nodiscard]] NvmlDevice device(const std::string& uuid) const {
+    NvmlDevice found = nullptr;
+    if (!started_) return found;
+    // NVML writes the UUID of a MIG instance with another prefix.
+    for (const std::string& text :
+         {uuid, "MIG" + uuid.substr(std::min(uuid.size(), uuid.find('-')))}) {
+      if (call<int(const char*, NvmlDevice*)>("nvmlDeviceGetHandleByUUID", text.c_str(), &found) ==
+          kNvmlSuccess) {
+        return found;
+      }
+    }
+    return nullptr;
+  }
+
+  /// What one of NVML's lists of processes has for the device.
+  [[nodiscard]] std::vector<NvmlProcess> processes(const char* list, NvmlDevice device) const {
+    std::vector<NvmlProcess> found(64);
+    for (int attempt = 0; attempt < 3; ++attempt) {  // the list may grow between two calls
+      auto count = static_cast<unsigned>(found.size());
+      const int result =
+          call<int(NvmlDevice, unsigned*, NvmlProcess*)>(list, device, &count, found.data());
+      if (result == kNvmlSuccess) {
+        found.resize(std::min<std::size_t>(count, found.size()));
+        return found;
+      }
+      if (result != kNvmlInsufficientSize) break;
+      found.resize(std::size_t{count} + 64);
+    }
+    return {};
+  }
+
+ private:
+  /// The result of the function, or -1 if NVML does not have it.
+  template <class Function, class... Args>
+  int call(const char* name, Args... args) const {
+    auto* function =
+        library_ == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library_, name));
+    return function == nullptr ? -1 : function(args...);
+  }
+
+  void* library_;
+  bool started_ = false;
+};
+
+}  // namespace
+
+std::vector<GpuProcess> gpu_processes(const std::string& uuid) {
+  std::vector<GpuProcess> found;
+  const Nvml nvml;
+  NvmlDevice device = nvml.device(uuid);
+  if (device == nullptr) return found;
+  for (const char* list :
+       {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3"}) {
+    for (const NvmlProcess& process : nvml.processes(list, device)) {
+      const auto pid = static_cast<pid_t>(process.pid);
+      const bool known = std::any_of(found.begin(), found.end(),
+                                     [&](const GpuProcess& other) { return other.pid == pid; });
+      if (known || short_name(pid).starts_with("nvidia-cuda-mps")) continue;
+      found.push_back({pid, {}});
+      if (process.memory_bytes != kNvmlNotAvailable)
+        found.back().memory_bytes = process.memory_bytes;
+    }
+  }
+  return found;
+}
+
+bool in_initial_pid_namespace() {
+  constexpr std::string_view kInitial = "pid:[4026531836]";  // PROC_PID_INIT_INO of the kernel
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", error) == kInitial;
+}
+
+bool has_mapped(pid_t pid, std::string_view part) {
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+bool is_simulated(const std::array<std::uint8_t, 16>& uuid) {
+  return std::equal(kSimulatedUuid.begin(), kSimulatedUuid.end(), uuid.begin());
+}
+
+std::vector<GpuProcess> simulated_gpu_processes(const std::string& session) {
+  std::vector<GpuProcess> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (pid > 0 && has_mapped(pid, "/memfd:" + simulated_gpu_file(session, pid) + " ")) {
+      found.push_back({pid, {}});
+    }
+  }
+  return found;
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,43 @@
+#pragma once
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Who uses a GPU, with Sluice or without it.
+namespace sluice::base {
+
+struct GpuProcess {
+  pid_t pid = 0;  ///< As the driver reports it: see in_initial_pid_namespace().
+  std::optional<std::uint64_t> memory_bytes;  ///< GPU memory, where the driver says so.
+};
+
+/// The processes that have a context on the GPU or MIG instance with this UUID (as format_uuid()
+/// writes it), from NVML. The MPS server is left out. Empty if there is no NVML or no such GPU.
+[[nodiscard]] std::vector<GpuProcess> gpu_processes(const std::string& uuid);
+
+/// Outside the initial pid namespace, as in a container, an older driver reports pids that mean
+/// nothing here.
+[[nodiscard]] bool in_initial_pid_namespace();
+
+/// Whether the process has mapped a file whose path contains `part`. False if that is not known.
+[[nodiscard]] bool has_mapped(pid_t pid, std::string_view part);
+
+/// The first bytes of the UUID of every simulated GPU.
+inline constexpr std::string_view kSimulatedUuid = "Sluice simulate";
+[[nodiscard]] bool is_simulated(const std::array<std::uint8_t, 16>& uuid);
+
+/// The processes that use the simulated GPU of the session.
+[[nodiscard]] std::vector<GpuProcess> simulated_gpu_processes(const std::string& session);
+
+/// The name of the shared file by which simulated_gpu_processes() finds a process. It has the pid
+/// of the process, so that a forked child is not taken for a process with a connection of its own.
+[[nodiscard]] inline std::string simulated_gpu_file(const std::string& session, pid_t pid) {
+  return "sluice-simgpu." + session + "." + std::to_string(pid);
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,61 @@
+// Which processes of a GPU have no slot, and what can be said where pids mean nothing here.
+#include "shm/outside.hpp"
+
+#include <unistd.h>
+
+#include <set>
+
+#include "tests/support/board_test.hpp"
+
+namespace sluice::shm {
+namespace {
+
+class Outside : public test::BoardTest {
+ protected:
+  /// The pids outside, where `pids` are on the GPU.
+  [[nodiscard]] std::multiset<std::uint32_t> outside(const std::vector<pid_t>& pids,
+                                                     bool trust_pids) const {
+    std::vector<base::GpuProcess> on_gpu;
+    for (const pid_t pid : pids) on_gpu.push_back({pid, {}});
+    std::multiset<std::uint32_t> found;
+    for (const OutsideProcess& process :
+         outside_of(take_snapshot(*board_, test::kNow), 0, on_gpu, trust_pids)) {
+      found.insert(process.pid);
+    }
+    return found;
+  }
+  using Pids = std::multiset<std::uint32_t>;
+};
+
+TEST_F(Outside, AreTheProcessesWithoutASlot) {
+  add_client(0, 0, "a");
+  add_client(3, 9, "b");
+  EXPECT_EQ(outside({100, 103}, true), Pids{});
+  EXPECT_EQ(outside({100, 4242, 103, 4343}, true), (Pids{4242, 4343}));
+}
+
+// Prevents: a warning of a client that has just died, whose memory the driver has not freed yet.
+TEST_F(Outside, AreWithoutClientsThatAreEnding) {
+  add_client(0, 0, "a");
+  set_state(0, SlotState::kDead, 0);
+  EXPECT_EQ(outside({100}, true), Pids{});
+}
+
+// Prevents: in a container, a pid of the host that here belongs to somebody else.
+TEST_F(Outside, AreOnlyCountedWherePidsMeanNothing) {
+  add_client(0, 0, "a");
+  add_client(1, 0, "b");
+  EXPECT_EQ(outside({70001, 70002}, false), Pids{}) << "these are the two clients";
+  EXPECT_EQ(outside({70001, 70002, 70003, 70004}, false), (Pids{0, 0}));
+  EXPECT_EQ(outside({70001}, false), Pids{}) << "a client without a context yet";
+  EXPECT_EQ(outside({100, 70002}, false), (Pids{70002})) << "a newer driver translates pids";
+}
+
+// Prevents: a client of another GPU taken for one of the processes of this GPU.
+TEST_F(Outside, AreCountedPerDevice) {
+  add_client(0, 0, "a").info.store(SlotInfo{SlotState::kLive, 0, 1, 1}.pack());
+  EXPECT_EQ(outside({70001}, false), (Pids{0}));
+}
+
+}  // namespace
+}  // namespace sluice::shm

@@ -1,0 +1,57 @@
+#include "tests/support/standins/fakenvml.hpp"
+
+#include <algorithm>
+
+#define SLUICE_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+constexpr int kSuccess = 0;
+constexpr int kUninitialized = 1;
+constexpr int kNotFound = 6;
+constexpr int kInsufficientSize = 7;
+
+int list(const std::vector<FakeNvml::Process>& from, unsigned* count, FakeNvml::Process* to) {
+  if (fake_nvml()->open == 0) return kUninitialized;
+  const unsigned room = *count;
+  *count = static_cast<unsigned>(from.size());
+  if (room < from.size()) return kInsufficientSize;
+  std::copy(from.begin(), from.end(), to);
+  return kSuccess;
+}
+
+}  // namespace
+
+// NOLINTBEGIN(readability-identifier-naming): the names of NVML
+SLUICE_EXPORT FakeNvml* fake_nvml() {
+  static FakeNvml state;
+  return &state;
+}
+
+SLUICE_EXPORT int nvmlInit_v2() {
+  ++fake_nvml()->open;
+  return kSuccess;
+}
+
+SLUICE_EXPORT int nvmlShutdown() {
+  --fake_nvml()->open;
+  return kSuccess;
+}
+
+SLUICE_EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  if (fake_nvml()->open == 0) return kUninitialized;
+  if (uuid != fake_nvml()->uuid) return kNotFound;
+  *device = fake_nvml();
+  return kSuccess;
+}
+
+SLUICE_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count,
+                                                          FakeNvml::Process* to) {
+  return list(static_cast<FakeNvml*>(device)->compute, count, to);
+}
+
+SLUICE_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(void* device, unsigned* count,
+                                                             FakeNvml::Process* to) {
+  return list(static_cast<FakeNvml*>(device)->mps, count, to);
+}
+// NOLINTEND(readability-identifier-naming)

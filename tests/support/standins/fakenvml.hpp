@@ -1,0 +1,19 @@
+#pragma once
+#include <string>
+#include <vector>
+
+/// How a test drives the libnvidia-ml.so.1 that stands in for NVIDIA's.
+struct FakeNvml {
+  struct Process {
+    unsigned pid;
+    unsigned long long memory_bytes;
+    unsigned gpu_instance = 0;
+    unsigned compute_instance = 0;
+  };
+  std::string uuid;  ///< Of the only device.
+  std::vector<Process> compute;
+  std::vector<Process> mps;
+  int open = 0;  ///< Calls of nvmlInit_v2 without their nvmlShutdown.
+};
+
+extern "C" FakeNvml* fake_nvml();
