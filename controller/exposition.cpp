@@ -25,7 +25,7 @@ constexpr std::array<std::pair<Count, std::string_view>, 4> kBypassReasons{
     {{Count::kBypassPolicyNone, "policy_none"},
      {Count::kBypassUnattached, "unattached"},
      {Count::kBypassFailedOpen, "failed_open"},
-     {Count::kBypassForeignCapture, "foreign_capture"}}};
+     {Count::kBypassRefusedWait, "refused_wait"}}};
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 

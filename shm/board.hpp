@@ -12,7 +12,7 @@
 namespace sluice::shm {
 
 inline constexpr std::uint64_t kBoardMagic = 0x4452'4f42'4543'4c53;  // "SLCEBORD"
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 
 inline constexpr int kSlots = 63;          ///< Bit 63 of a gate belongs to the controller.
 inline constexpr int kControllerBit = 63;  ///< The controller holds a client with this bit.
@@ -68,8 +68,7 @@ enum class Count : std::uint8_t {
   kBypassPolicyNone,  ///< The client's policy is none.
   kBypassUnattached,  ///< The client had no slot yet.
   kBypassFailedOpen,  ///< The controller was gone, or one of our waits on the driver took too long.
-  kBypassForeignCapture,   ///< The launch was captured into an existing graph, which gets no added
-                           ///< nodes.
+  kBypassRefusedWait,      ///< Under device: the driver refused the wait that was due.
   kLaunchKinds,            ///< Number of counters above; they add up to the launches.
   kWaited = kLaunchKinds,  ///< Held on the host, or preceded by a stream wait.
   kHeldNs,                 ///< Time for which launching threads were held on the host.
@@ -140,6 +139,10 @@ struct alignas(kLine) Slot {
   Word prediction_hits;     ///< Predictions that came true.
   Word prediction_cost_ns;  ///< Time for which gates were closed for predictions and no job ran.
 
+  // A line of its own, which other processes read every 20 ms while a gate is closed.
+  alignas(kLine) Word syncs;  ///< Synchronising calls that returned: a sign of progress.
+  std::array<std::uint8_t, 120> reserved_owner;
+
   // Written by the controller when it gives the slot out.
   alignas(kLine) RobustMutex alive;
   HalfWord pid;
@@ -202,14 +205,15 @@ static_assert(offsetof(Slot, max_hold_opened) == 168 && offsetof(Slot, watcher_b
 static_assert(offsetof(Slot, unhooked_name) == 184 && offsetof(Slot, longest_launch_ns) == 216);
 static_assert(offsetof(Slot, ungated_graph_ns) == 224 && offsetof(Slot, unknown_launches) == 232);
 static_assert(offsetof(Slot, prediction_hits) == 240 && offsetof(Slot, prediction_cost_ns) == 248);
-static_assert(offsetof(Slot, alive) == 256 && sizeof(RobustMutex) == 40);
-static_assert(offsetof(Slot, pid) == 296 && offsetof(Slot, attached_ns) == 304);
-static_assert(offsetof(Slot, requested_policy) == 312 && offsetof(Slot, name) == 320);
-static_assert(offsetof(Slot, command) == 384 && offsetof(Slot, waived) == 512);
-static_assert(offsetof(Slot, job_times) == 1024 && sizeof(JobTimes) == 672);
+static_assert(offsetof(Slot, syncs) == 256);
+static_assert(offsetof(Slot, alive) == 384 && sizeof(RobustMutex) == 40);
+static_assert(offsetof(Slot, pid) == 424 && offsetof(Slot, attached_ns) == 432);
+static_assert(offsetof(Slot, requested_policy) == 440 && offsetof(Slot, name) == 448);
+static_assert(offsetof(Slot, command) == 512 && offsetof(Slot, waived) == 640);
+static_assert(offsetof(Slot, job_times) == 1152 && sizeof(JobTimes) == 672);
 static_assert(offsetof(JobTimes, buckets) == 16 && offsetof(JobTimes, last_ns) == 152);
-static_assert(offsetof(Slot, entries) == 1792);
-static_assert(sizeof(Slot) == 3840 && sizeof(Slot) % kLine == 0);
+static_assert(offsetof(Slot, entries) == 1920);
+static_assert(sizeof(Slot) == 3968 && sizeof(Slot) % kLine == 0);
 static_assert(offsetof(Board, magic) == 0 && offsetof(Board, layout_version) == 8);
 static_assert(offsetof(Board, size) == 12 && offsetof(Board, board_id) == 16);
 static_assert(offsetof(Board, max_hold_ns) == 24 && offsetof(Board, heartbeat_ns) == 128);

@@ -150,8 +150,8 @@ std::string bypass_name(Count count) {
       return "not attached";
     case Count::kBypassFailedOpen:
       return "failed open";
-    case Count::kBypassForeignCapture:
-      return "captured into an existing graph";
+    case Count::kBypassRefusedWait:
+      return "the driver refused the wait";
     default:
       return "unknown";
   }

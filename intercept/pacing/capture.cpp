@@ -186,12 +186,9 @@ void record_launch(Client& client, Entry entry, CUstream stream, const Work& wor
   const Info info = info_of(stream);
   const std::lock_guard lock(captures().mutex);
   const auto found = captures().open.find(info.id);
-  if (found == captures().open.end() || found->second.into_graph) {
-    client.counter(entry, shm::Count::kBypassForeignCapture).fetch_add(1);
-    return;
-  }
-  Capture& capture = found->second;
   client.counter(entry, shm::Count::kCaptured).fetch_add(1);
+  if (found == captures().open.end() || found->second.into_graph) return;
+  Capture& capture = found->second;
   const shm::Policy policy = client.policy();
   if (policy.kind != shm::PolicyKind::kDevice || !client.captures_waits()) return;
   const Waits waits = waits_before(capture, client, policy, stream, work);
