@@ -60,7 +60,10 @@ class Jobs {
     syncing_.fetch_add(1, std::memory_order_relaxed);
     return launches();
   }
-  void sync_returned() noexcept { syncing_.fetch_sub(1, std::memory_order_relaxed); }
+  void sync_returned() noexcept {
+    syncing_.fetch_sub(1, std::memory_order_relaxed);
+    board_.slots[static_cast<std::size_t>(slot_)].syncs.fetch_add(1, std::memory_order_relaxed);
+  }
   void after_sync_context(std::uint64_t before, CUcontext context) noexcept;
   void after_sync(std::uint64_t before, CUstream stream) noexcept;
 
