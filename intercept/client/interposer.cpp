@@ -286,8 +286,36 @@ void Interposer::leave_at_exit() noexcept {
   }
 }
 
+/// Whether the parent was no client and had no thread of ours, so that a forked child may become a
+/// client itself. A lock that another thread of the parent held is held for ever in the child.
+bool Interposer::is_unused() noexcept {
+  if (client_count_.load() != 0 || watcher_.is_running() || announce_thread_.load() || mapping_) {
+    return false;
+  }
+  bool free = true;
+  for (std::mutex* mutex : {&attach_mutex_, &jobs_mutex_, &unhooked_mutex_}) {
+    if (mutex->try_lock()) {
+      mutex->unlock();
+    } else {
+      free = false;
+    }
+  }
+  return free;
+}
+
+/// Forgets the parent: its launches, its jobs and its devices.
+void Interposer::start_anew_in_child() noexcept {
+  pid_ = getpid();
+  open_jobs_.clear();
+  g_explicit_jobs.store(false);
+  devices_seen_.store(0);
+  for (auto& count : unattached_) count.store(0);
+}
+
 /// In a forked child: no slot, no file descriptor, no thread; the parent's memory is not ours.
 void Interposer::detach_child() noexcept {
+  forget_queries_in_child();
+  if (!g_forked_child.load() && instance().is_unused()) return instance().start_anew_in_child();
   g_forked_child.store(true);
   g_only_client.store(nullptr);
   g_trace.store(nullptr);

@@ -36,6 +36,9 @@ class Watcher {
     return in_sight_.load(std::memory_order_relaxed);
   }
 
+  /// Whether it has a thread.
+  [[nodiscard]] bool is_running() const noexcept { return running_; }
+
   /// Closes the file descriptors in a forked child, where the thread does not exist.
   void abandon_in_child() noexcept;
 
