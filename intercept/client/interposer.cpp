@@ -1,7 +1,6 @@
 #include "intercept/client/interposer.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -302,7 +301,7 @@ bool Interposer::attached() noexcept {
 /// by another thread at this moment; then it takes their events along.
 void Interposer::forget_ended_threads() {
   const auto ended = [](const Stream& stream) {
-    return stream.key.thread != 0 && tgkill(getpid(), stream.key.thread, 0) != 0 && errno == ESRCH;
+    return stream.key.thread != 0 && ThreadMarks::is_gone(stream.key.thread);
   };
   g_process.forget_remembered();
   streams_.remove(ended, [](Stream& stream) {
@@ -338,12 +337,16 @@ void Interposer::detach_child() noexcept {
   Interposer* const parents = g_process.interposer.exchange(nullptr);
   g_process.trace.store(nullptr);
   g_process.forget_remembered();
+  forget_queries_in_child();
   if (parents == nullptr) return;
   parents->watcher_.abandon_in_child();
-  if (parents->clients_.count() == 0) return;
+  if (parents->mapping_) parents->mapping_->abandon_in_child();
+  if (parents->clients_.count() == 0) {
+    g_process.explicit_jobs.store(false);
+    return;
+  }
   g_process.forked_child.store(true);
   g_process.interposer.store(parents);
-  if (parents->mapping_) parents->mapping_->abandon_in_child();
 }
 
 }  // namespace sluice::intercept

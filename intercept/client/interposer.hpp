@@ -67,6 +67,8 @@ class Interposer {
   static void leave(Client& client) noexcept;
   static void report_forked_child() noexcept;
   static void detach_child() noexcept;
+  [[nodiscard]] bool is_unused() noexcept;
+  void start_anew_in_child() noexcept;
 
   pid_t pid_;
   Config config_;

@@ -2,7 +2,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <cerrno>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -10,6 +14,13 @@
 #include "base/clock.hpp"
 
 namespace sluice::intercept {
+
+/// The id of the calling thread, asked for once.
+inline pid_t thread_id() noexcept {
+  static constinit thread_local pid_t id = 0;
+  if (id == 0) id = gettid();
+  return id;
+}
 
 /// While it lives the calling thread is not cancelled: inside our own waits a cancellation would
 /// leave locks behind. Never around a call of the program's own.
@@ -45,6 +56,49 @@ bool start_quiet_thread(const char* name, Body body) noexcept {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return started;
 }
+
+/// The threads that are inside something now. A thread may be cancelled inside a driver call of the
+/// program's own, and no destructor may stand around such a call: the unwinder of the system does
+/// not work with the C++ runtime that is linked in here, and would abort. So the mark of a thread
+/// that is gone does not count.
+class ThreadMarks {
+ public:
+  void enter() noexcept {
+    const pid_t self = thread_id();
+    for (std::atomic<pid_t>& mark : marks_) {
+      pid_t before = mark.load();
+      const bool free = before == 0 || is_gone(before);
+      if (free && mark.compare_exchange_strong(before, self)) return;
+    }
+  }
+  void leave() noexcept {
+    pid_t self = thread_id();
+    for (std::atomic<pid_t>& mark : marks_) {
+      if (mark.compare_exchange_strong(self, 0)) return;
+      self = thread_id();
+    }
+  }
+  [[nodiscard]] bool any() const noexcept {
+    for (const std::atomic<pid_t>& mark : marks_) {
+      const pid_t thread = mark.load();
+      if (thread != 0 && !is_gone(thread)) return true;
+    }
+    return false;
+  }
+  /// In a forked child, where none of the threads exists.
+  void clear() noexcept {
+    for (std::atomic<pid_t>& mark : marks_) mark.store(0);
+  }
+  [[nodiscard]] static bool is_gone(pid_t thread) noexcept {
+    const int saved_errno = errno;
+    const bool gone = tgkill(getpid(), thread, 0) != 0 && errno == ESRCH;
+    errno = saved_errno;
+    return gone;
+  }
+
+ private:
+  std::array<std::atomic<pid_t>, 64> marks_{};
+};
 
 /// Sleeps repeatedly while `holds`, for `longest_ns` at most.
 template <class Condition>

@@ -31,14 +31,16 @@ class QueryBan {
  public:
   static QueryBan about_stream(CUstream stream) noexcept;
   static QueryBan about_context(CUcontext context) noexcept;
-  ~QueryBan();
-  QueryBan(const QueryBan&) = delete;
-  QueryBan& operator=(const QueryBan&) = delete;
+  /// No destructor does it: see ThreadMarks.
+  void lift() const noexcept;
 
  private:
   template <class InTheWay>
   explicit QueryBan(InTheWay in_the_way) noexcept;
 };
+
+/// In a forked child: the threads that asked, and those that forbade it, do not exist there.
+void forget_queries_in_child() noexcept;
 
 /// At exit: the driver is taken down under whoever is inside it. Waits 100 ms at most for one that
 /// is.

@@ -3,7 +3,7 @@
 // Those of captures and graphs are in hooks_graph.cpp.
 //
 // A thread may be cancelled inside a driver call of the program's own. So nothing here is noexcept
-// around such a call, and what must be undone is undone by a destructor.
+// around such a call, and no destructor stands around it either (ThreadMarks).
 #include <type_traits>
 #include <utility>
 
@@ -90,7 +90,7 @@ CUresult synchronise_context(CUcontext context, Call call) {
   if (client == nullptr) return call();
   Jobs::Synchronising synchronising(client->jobs());
   const CUresult result = call();
-  if (result == CUDA_SUCCESS) synchronising.done(context);
+  synchronising.returned(result, context);
   return result;
 }
 
@@ -112,7 +112,7 @@ CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
   if (client == nullptr) return (*real)(stream);
   Jobs::Synchronising synchronising(client->jobs());
   const CUresult result = (*real)(stream);
-  if (result == CUDA_SUCCESS) synchronising.done(known);
+  synchronising.returned(result, known);
   return result;
 }
 
@@ -146,6 +146,7 @@ CUresult end_context(CUcontext context, Call call) {
   const CaptureIds captures = captures_of(context);
   const CUresult result = call();
   if (result == CUDA_SUCCESS) context_ended(context, captures);
+  quiet.lift();
   return result;
 }
 
@@ -161,6 +162,7 @@ CUresult let_go_of_primary(CUdevice device, Call call) {
   if (result == CUDA_SUCCESS && was_active && !primary_is_active(device)) {
     context_ended(context, captures);
   }
+  quiet.lift();
   return result;
 }
 
@@ -218,6 +220,7 @@ CUresult hook(Of<Kind::kEndStream>, Real real, CUstream stream) {
   const CaptureIds captures = captures_of(stream);
   const CUresult result = (*real)(stream);
   if (result == CUDA_SUCCESS) captures_abandoned(captures);
+  quiet.lift();
   return result;
 }
 
@@ -257,11 +260,11 @@ template <Entry entry, class Real>
 CUresult hook(Of<Kind::kRetain>, Real real, CUcontext* context, CUdevice device) {
   RetainPrimary retain(device);
   const CUresult result = (*real)(context, device);
-  if (result == CUDA_SUCCESS && context != nullptr) {
-    note_primary_context(device, *context);
-    // Made after the driver's own exit handlers, so that ours runs before them.
-    retain.retained(*context, Interposer::instance().config().priority != 0);
-  }
+  const CUcontext retained = result == CUDA_SUCCESS && context != nullptr ? *context : nullptr;
+  if (retained != nullptr) note_primary_context(device, retained);
+  // Made after the driver's own exit handlers, so that ours runs before them.
+  const bool wanted = retained != nullptr && Interposer::instance().config().priority != 0;
+  retain.returned(retained, wanted);
   return result;
 }
 

@@ -15,6 +15,7 @@ CUresult begin_capture(CUstream stream, bool into_graph, Call call) {
   const QueryBan quiet = QueryBan::about_stream(stream);
   const CUresult result = call();
   if (result == CUDA_SUCCESS) capture_begun(stream, into_graph);
+  quiet.lift();
   g_process.forget_remembered();
   return result;
 }

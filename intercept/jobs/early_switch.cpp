@@ -19,7 +19,7 @@ constexpr const char* kNothing = R"(.version 6.0
 )";
 
 struct Loaded {
-  std::atomic<bool> beginning{false};  ///< Some thread is about to load it.
+  std::atomic<pid_t> beginning{0};  ///< The thread that is about to load it.
   std::atomic<CUstream> stream{nullptr};
   std::atomic<CUfunction> nothing{nullptr};  ///< Written last; null where there is no kick.
 };
@@ -62,23 +62,27 @@ void load(Loaded& loaded, CUcontext context) noexcept {
 
 RetainPrimary::RetainPrimary(CUdevice device) noexcept : device_(device) {
   Loaded* const loaded = loaded_on(device);
-  if (loaded == nullptr || in_forked_child()) return;
-  begins_ = has_all_calls() && !primary_is_active(device) && !loaded->beginning.exchange(true);
+  if (loaded == nullptr || in_forked_child() || !has_all_calls() || primary_is_active(device))
+    return;
+  pid_t before = loaded->beginning.load();
+  const bool free = before == 0 || ThreadMarks::is_gone(before);
+  begins_ = free && loaded->beginning.compare_exchange_strong(before, thread_id());
 }
 
-RetainPrimary::~RetainPrimary() {
-  if (begins_) loaded_on(device_)->beginning.store(false);
-}
-
-void RetainPrimary::retained(CUcontext context, bool wanted) noexcept {
+void RetainPrimary::returned(CUcontext context, bool wanted) noexcept {
   Loaded* const loaded = loaded_on(device_);
   if (loaded == nullptr || in_forked_child()) return;
   if (begins_) {
-    if (wanted) load(*loaded, context);
+    if (context != nullptr && wanted && !is_under_mps(device_)) load(*loaded, context);
+    loaded->beginning.store(0);
     return;
   }
   constexpr std::uint64_t kLongestNs = 2'000'000'000;
-  nap_while([loaded] { return loaded->beginning.load(); }, kLongestNs);
+  const auto loads = [loaded] {
+    const pid_t thread = loaded->beginning.load();
+    return thread != 0 && !ThreadMarks::is_gone(thread);
+  };
+  if (context != nullptr) nap_while(loads, kLongestNs);
 }
 
 /// A client that is held would cut into the job that holds it; and with a full queue behind its

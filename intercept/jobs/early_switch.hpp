@@ -30,11 +30,9 @@ class EarlySwitch {
 class RetainPrimary {
  public:
   explicit RetainPrimary(CUdevice device) noexcept;
-  ~RetainPrimary();
-  RetainPrimary(const RetainPrimary&) = delete;
-  RetainPrimary& operator=(const RetainPrimary&) = delete;
-  /// The call has succeeded. `wanted`: this process may have something to switch to.
-  void retained(CUcontext context, bool wanted) noexcept;
+  /// The call has returned, with no context if it failed. `wanted`: this process may have something
+  /// to switch to. No destructor does it: see ThreadMarks.
+  void returned(CUcontext context, bool wanted) noexcept;
 
  private:
   CUdevice device_;

@@ -213,19 +213,22 @@ bool Jobs::nothing_since(std::uint64_t before) const noexcept {
 }
 
 template <class Which>
-void Jobs::Synchronising::put_away(Which which) noexcept {
+void Jobs::Synchronising::finish(CUresult result, Which which) noexcept {
+  jobs_.syncing_.leave();
+  jobs_.client_.slot().syncs.fetch_add(1, std::memory_order_relaxed);
+  if (result != CUDA_SUCCESS) return;
   const std::lock_guard lock(jobs_.mutex_);
   if (!jobs_.transparent_ || !jobs_.nothing_since(before_)) return;
   std::erase_if(jobs_.busy_, which);
   if (jobs_.busy_.empty()) jobs_.close_transparent();
 }
 
-void Jobs::Synchronising::done(const Stream* stream) noexcept {
-  put_away([stream](const Stream* busy) { return busy == stream; });
+void Jobs::Synchronising::returned(CUresult result, const Stream* stream) noexcept {
+  finish(result, [stream](const Stream* busy) { return busy == stream; });
 }
 
-void Jobs::Synchronising::done(CUcontext context) noexcept {
-  put_away([context](const Stream* busy) { return busy->context == context; });
+void Jobs::Synchronising::returned(CUresult result, CUcontext context) noexcept {
+  finish(result, [context](const Stream* busy) { return busy->context == context; });
 }
 
 /// No other thread can name a thread's own default stream; the legacy stream is not done before
@@ -253,7 +256,7 @@ void Jobs::poll() {
     const bool launching = client_.launches() != launches_at_last_poll_;
     launches_at_last_poll_ = client_.launches();
     // Work behind our own closed gate is not done, and asking about it may block in the driver.
-    if (launching || syncing_.load() != 0 || client_.gate_closed() || any_capture_open()) return;
+    if (launching || syncing_.any() || client_.gate_closed() || any_capture_open()) return;
     for (const Stream* busy : busy_) asked.push_back({busy, busy->context, busy->key.handle});
     version = g_process.version.fetch_add(1) + 1;
   }

@@ -45,22 +45,16 @@ class Jobs {
   class Synchronising {
    public:
     explicit Synchronising(Jobs& jobs) noexcept : jobs_(jobs), before_(jobs.client_.launches()) {
-      jobs_.syncing_.fetch_add(1, std::memory_order_relaxed);
+      jobs_.syncing_.enter();
     }
-    ~Synchronising() {
-      jobs_.syncing_.fetch_sub(1, std::memory_order_relaxed);
-      jobs_.client_.slot().syncs.fetch_add(1, std::memory_order_relaxed);
-    }
-    Synchronising(const Synchronising&) = delete;
-    Synchronising& operator=(const Synchronising&) = delete;
-    /// The call has succeeded: the work of the stream, or of a context, is done. Null for a
-    /// stream without work of ours.
-    void done(const Stream* stream) noexcept;
-    void done(CUcontext context) noexcept;
+    /// The call has returned, and if it succeeded the work of the stream, or of a context, is done.
+    /// Null for a stream without work of ours.
+    void returned(CUresult result, const Stream* stream) noexcept;
+    void returned(CUresult result, CUcontext context) noexcept;
 
    private:
     template <class Which>
-    void put_away(Which which) noexcept;
+    void finish(CUresult result, Which which) noexcept;
     Jobs& jobs_;
     std::uint64_t before_;
   };
@@ -129,7 +123,7 @@ class Jobs {
   std::uint64_t launches_at_last_poll_ = 0;
   /// Threads inside a synchronising call. Their return will end the job: no need to poll, and
   /// queries would only contend with them inside the driver.
-  std::atomic<int> syncing_{0};
+  ThreadMarks syncing_;
 };
 
 }  // namespace sluice::intercept

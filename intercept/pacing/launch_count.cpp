@@ -1,7 +1,6 @@
 #include "intercept/pacing/launch_count.hpp"
 
 #include <linux/membarrier.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "intercept/client/threads.hpp"
 #include "shm/board.hpp"
 
 namespace sluice::intercept {
@@ -16,8 +16,6 @@ namespace {
 
 /// The threads that have the stripes; 0: nobody.
 constinit std::array<std::atomic<pid_t>, shm::kLaunchStripes> g_owners{};
-
-bool is_gone(pid_t thread) noexcept { return tgkill(getpid(), thread, 0) != 0 && errno == ESRCH; }
 
 /// Without it the counting side would have to order itself, so there are no stripes then.
 bool can_order() noexcept {
@@ -28,15 +26,13 @@ bool can_order() noexcept {
 
 int take_stripe() noexcept {
   if (!can_order()) return -1;
-  const int saved_errno = errno;
-  const pid_t self = gettid();
+  const pid_t self = thread_id();
   int taken = -1;
   for (std::size_t i = 0; i < g_owners.size() && taken < 0; ++i) {
     pid_t owner = g_owners[i].load();
-    const bool free = owner == 0 || owner == self || is_gone(owner);
+    const bool free = owner == 0 || owner == self || ThreadMarks::is_gone(owner);
     if (free && g_owners[i].compare_exchange_strong(owner, self)) taken = static_cast<int>(i);
   }
-  errno = saved_errno;
   return taken;
 }
 

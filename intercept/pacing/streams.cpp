@@ -1,16 +1,10 @@
 #include "intercept/pacing/streams.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 
-namespace sluice::intercept {
+#include "intercept/client/threads.hpp"
 
-pid_t thread_id() noexcept {
-  static constinit thread_local pid_t id = 0;
-  if (id == 0) id = gettid();
-  return id;
-}
+namespace sluice::intercept {
 
 void Stream::restart() noexcept {
   touched = 0;

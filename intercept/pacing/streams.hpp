@@ -19,9 +19,6 @@ namespace sluice::intercept {
 class Client;
 class Pacer;
 
-/// The id of the calling thread, asked for once.
-pid_t thread_id() noexcept;
-
 /// All that is kept of one stream.
 struct Stream {
   /// Which stream: a handle of the program, or a context's or a thread's default stream.

@@ -32,6 +32,7 @@ TEST(DriverQuery, OneThatEndsDoesNotEndTheOther) {
   std::atomic<bool> ended{false};
   std::thread ending([&] {
     const QueryBan quiet = QueryBan::about_stream(handle<CUstream>(16));
+    quiet.lift();
     ended.store(true);
   });
   std::this_thread::sleep_for(50ms);
@@ -42,10 +43,9 @@ TEST(DriverQuery, OneThatEndsDoesNotEndTheOther) {
 }
 
 TEST(DriverQuery, NoneIsAskedWhileSomethingEnds) {
-  {
-    const QueryBan quiet = QueryBan::about_stream(handle<CUstream>(16));
-    EXPECT_FALSE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(32)));
-  }
+  const QueryBan quiet = QueryBan::about_stream(handle<CUstream>(16));
+  EXPECT_FALSE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(32)));
+  quiet.lift();
   EXPECT_TRUE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(32)));
 }
 
