@@ -12,7 +12,7 @@
 #include "intercept/driver/hook.hpp"
 #include "intercept/driver/lookup.hpp"
 #include "intercept/driver/primary_context.hpp"
-#include "intercept/pacing/capture.hpp"
+#include "intercept/pacing/captures.hpp"
 #include "intercept/pacing/launch.hpp"
 
 namespace sluice::intercept {
@@ -34,7 +34,7 @@ CUstream stream_in(CUgraphExec, CUstream stream) { return stream; }
 
 Work work_in(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
              unsigned bz, unsigned shared, CUstream, ...) {
-  return {f, nullptr, {gx, gy, gz}, {bx, by, bz}, shared, false};
+  return {f, nullptr, {gx, gy, gz}, {bx, by, bz}, shared};
 }
 Work work_in(const CUlaunchConfig* config, CUfunction f, void**, void**) {
   return work_of(config, f);
