@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 
-#include "intercept/client/threads.hpp"
 #include "intercept/driver/driver_wait.hpp"
 
 namespace sluice::intercept {
@@ -19,10 +18,9 @@ struct Note {
 
 namespace {
 
-// A question is noted before it looks at the bans, and a ban is entered before the note is
+// A question is noted before it looks at g_forbidden, and g_forbidden is raised before the note is
 // looked at: so one of the two sees the other.
-constinit ThreadMarks g_bans;
-constinit std::atomic<bool> g_forbidden_for_good{false};
+constinit std::atomic<int> g_forbidden{0};
 constinit std::array<Note, 3> g_notes{};
 
 }  // namespace
@@ -34,7 +32,7 @@ DriverQuery::DriverQuery(CUcontext context, CUstream stream) noexcept {
   free->context.store(context);
   free->stream.store(stream);
   free->asking.store(true);
-  if (!g_forbidden_for_good.load() && !g_bans.any()) {
+  if (g_forbidden.load() == 0) {
     note_ = &*free;
     return;
   }
@@ -52,6 +50,7 @@ namespace {
 
 template <class InTheWay>
 void forbid(InTheWay in_the_way, std::uint64_t longest_ns) noexcept {
+  g_forbidden.fetch_add(1);
   const auto waits_for = [in_the_way](const Note& note) {
     return note.asking.load() && in_the_way(note);
   };
@@ -61,7 +60,7 @@ void forbid(InTheWay in_the_way, std::uint64_t longest_ns) noexcept {
 }  // namespace
 
 void forget_queries_in_child() noexcept {
-  g_bans.clear();
+  g_forbidden.store(0);
   for (Note& note : g_notes) {
     note.asking.store(false);
     note.taken.store(false);
@@ -70,13 +69,11 @@ void forget_queries_in_child() noexcept {
 
 void forbid_queries_for_good() noexcept {
   constexpr std::uint64_t kLongestNs = 100'000'000;
-  g_forbidden_for_good.store(true);
   forbid([](const Note&) { return true; }, kLongestNs);
 }
 
 template <class InTheWay>
 QueryBan::QueryBan(InTheWay in_the_way) noexcept {
-  g_bans.enter();
   forbid(in_the_way, kLongestDriverWaitNs);
 }
 
@@ -92,6 +89,6 @@ QueryBan QueryBan::about_context(CUcontext context) noexcept {
       [context](const Note& note) { return context == nullptr || note.context.load() == context; });
 }
 
-void QueryBan::lift() const noexcept { g_bans.leave(); }
+QueryBan::~QueryBan() { g_forbidden.fetch_sub(1); }
 
 }  // namespace sluice::intercept

@@ -31,8 +31,9 @@ class QueryBan {
  public:
   static QueryBan about_stream(CUstream stream) noexcept;
   static QueryBan about_context(CUcontext context) noexcept;
-  /// No destructor does it: see ThreadMarks.
-  void lift() const noexcept;
+  ~QueryBan();
+  QueryBan(const QueryBan&) = delete;
+  QueryBan& operator=(const QueryBan&) = delete;
 
  private:
   template <class InTheWay>

@@ -2,8 +2,9 @@
 // entry's declaration in cuda.h, and which does what the kind of the entry in hooks.def asks for.
 // Those of captures and graphs are in hooks_graph.cpp.
 //
-// A thread may be cancelled inside a driver call of the program's own. So nothing here is noexcept
-// around such a call, and no destructor stands around it either (ThreadMarks).
+// A thread may be cancelled inside a driver call of the program's own that waits. So nothing here
+// is noexcept around such a call, and no destructor stands around it either (ThreadMarks). What
+// does not wait for work is not cancelled (NoCancel).
 #include <type_traits>
 #include <utility>
 
@@ -12,7 +13,7 @@
 #include "intercept/driver/hook.hpp"
 #include "intercept/driver/lookup.hpp"
 #include "intercept/driver/primary_context.hpp"
-#include "intercept/pacing/capture.hpp"
+#include "intercept/pacing/captures.hpp"
 #include "intercept/pacing/launch.hpp"
 
 namespace sluice::intercept {
@@ -34,7 +35,7 @@ CUstream stream_in(CUgraphExec, CUstream stream) { return stream; }
 
 Work work_in(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
              unsigned bz, unsigned shared, CUstream, ...) {
-  return {f, nullptr, {gx, gy, gz}, {bx, by, bz}, shared, false};
+  return {f, nullptr, {gx, gy, gz}, {bx, by, bz}, shared};
 }
 Work work_in(const CUlaunchConfig* config, CUfunction f, void**, void**) {
   return work_of(config, f);
@@ -142,11 +143,11 @@ void context_ended(CUcontext context, const CaptureIds& captures) noexcept {
 
 template <class Call>
 CUresult end_context(CUcontext context, Call call) {
+  const NoCancel whole;
   const QueryBan quiet = QueryBan::about_context(context);
   const CaptureIds captures = captures_of(context);
   const CUresult result = call();
   if (result == CUDA_SUCCESS) context_ended(context, captures);
-  quiet.lift();
   return result;
 }
 
@@ -155,6 +156,7 @@ CUresult end_context(CUcontext context, Call call) {
 template <class Call>
 CUresult let_go_of_primary(CUdevice device, Call call) {
   const CUcontext context = primary_context(device);
+  const NoCancel whole;
   const QueryBan quiet = QueryBan::about_context(context);
   const bool was_active = primary_is_active(device);
   const CaptureIds captures = captures_of(context);
@@ -162,7 +164,6 @@ CUresult let_go_of_primary(CUdevice device, Call call) {
   if (result == CUDA_SUCCESS && was_active && !primary_is_active(device)) {
     context_ended(context, captures);
   }
-  quiet.lift();
   return result;
 }
 
@@ -213,6 +214,7 @@ CUresult hook(Of<Kind::kEndStream>, Real real, CUstream stream) {
   const bool is_default =
       stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
   if (self == nullptr || is_default || in_forked_child()) return (*real)(stream);
+  const NoCancel whole;
   const QueryBan quiet = QueryBan::about_stream(stream);
   if_memory_lasts([&] {
     end_streams(*self, false, [stream](const Stream& each) { return each.key.handle == stream; });
@@ -220,7 +222,6 @@ CUresult hook(Of<Kind::kEndStream>, Real real, CUstream stream) {
   const CaptureIds captures = captures_of(stream);
   const CUresult result = (*real)(stream);
   if (result == CUDA_SUCCESS) captures_abandoned(captures);
-  quiet.lift();
   return result;
 }
 
@@ -258,6 +259,7 @@ CUresult hook(Of<Kind::kCurrent>, Real real, Args... args) {
 
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kRetain>, Real real, CUcontext* context, CUdevice device) {
+  const NoCancel whole;
   RetainPrimary retain(device);
   const CUresult result = (*real)(context, device);
   const CUcontext retained = result == CUDA_SUCCESS && context != nullptr ? *context : nullptr;

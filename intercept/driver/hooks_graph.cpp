@@ -1,67 +1,124 @@
 // The exported functions of captures and graphs, as in hooks.cpp.
-#include "intercept/client/process.hpp"
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "intercept/client/interposer.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/driver/hook.hpp"
-#include "intercept/pacing/capture.hpp"
-#include "intercept/pacing/wait_nodes.hpp"
+#include "intercept/pacing/captures.hpp"
+#include "intercept/pacing/graphs.hpp"
 
 using namespace sluice::intercept;
 
 namespace {
 
+/// Never destroyed: graphs may be made and updated by the program's own exit handlers.
+GraphBook& graph_book() noexcept {
+  static GraphBook& book = *std::make_unique<GraphBook>().release();
+  return book;
+}
+
 /// A question about a capturing stream, or about the legacy one, would break the capture.
 template <class Call>
-CUresult begin_capture(CUstream stream, bool into_graph, Call call) {
+CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode, Call call) {
+  const NoCancel whole;
   const QueryBan quiet = QueryBan::about_stream(stream);
   const CUresult result = call();
-  if (result == CUDA_SUCCESS) capture_begun(stream, into_graph);
-  quiet.lift();
+  if (result == CUDA_SUCCESS) capture_begun(stream, mode);
   g_process.forget_remembered();
   return result;
 }
 
 template <class Call>
-CUresult end_capture(CUstream stream, CUgraph* graph, Call call) noexcept {
+CUresult end_capture(CUstream stream, const CUgraph* graph, Call call) {
+  const NoCancel whole;
   const Ending ending = capture_ending(stream);
   const CUresult result = call();
-  const bool captured = result == CUDA_SUCCESS && graph != nullptr;
-  capture_ended(ending, stream, captured ? *graph : nullptr);
+  capture_ended(ending, stream);
+  if (result == CUDA_SUCCESS && graph != nullptr && *graph != nullptr && !in_forked_child()) {
+    graph_book().captured(*graph);
+  }
   return result;
 }
 
-/// Some graphs may not hold a wait node (device-launchable ones, for instance): they lose ours, and
-/// are preemptible only in front.
-template <class Call>
-CUresult instantiate(const CUgraphExec* exec, CUgraph graph, Call call) noexcept {
-  CUresult result = call();
-  const bool bare =
-      result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && take_waits_out(graph);
-  if (bare) {
+GpuSize gpu_size(CUdevice device) noexcept {
+  const auto attribute = [device](CUdevice_attribute which, unsigned otherwise) {
+    int value = 0;
+    const bool told = driver().cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS;
+    return told && value > 0 ? static_cast<unsigned>(value) : otherwise;
+  };
+  const GpuSize usual;
+  return {attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, usual.multiprocessors),
+          attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, usual.threads),
+          attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, usual.shared_bytes)};
+}
+
+GraphPacing pacing_of(Client& client) noexcept {
+  GraphPacing pacing{
+      client.pacer().durations(), client.policy(), std::nullopt, {}, client.time_scale()};
+  const auto wanted = [&] {
+    return client.policy().kind == sluice::shm::PolicyKind::kDevice &&
+           client.wants_waits_in_graphs();
+  };
+  if (!wanted()) return pacing;
+  if (const std::optional<GateMemory::Addresses> words = client.memory().for_graphs()) {
+    CUcontext context = nullptr;
+    driver().cuCtxGetCurrent(&context);
+    pacing.words = {context, words->gate, words->slack};
+  } else if (wanted()) {  // a device that cannot wait at all has another policy now, and said so
     report_ungated_graph();
+  }
+  pacing.gpu = gpu_size(client.device());
+  return pacing;
+}
+
+/// What a call writes into the program's memory where it fails, to be there again if it is made a
+/// second time: a call that works may leave it alone.
+class Outputs {
+ public:
+  void keep(void* at, std::size_t size) noexcept {
+    if (at == nullptr || size == 0) return;
+    try {
+      const char* const bytes = static_cast<const char*>(at);
+      kept_.push_back({static_cast<char*>(at), {bytes, bytes + size}});
+    } catch (const std::bad_alloc&) {
+      // The message of the first call may stay.
+    }
+  }
+  void restore() const noexcept {
+    for (const Kept& kept : kept_) std::copy(kept.bytes.begin(), kept.bytes.end(), kept.at);
+  }
+
+ private:
+  struct Kept {
+    char* at;
+    std::vector<char> bytes;
+  };
+  std::vector<Kept> kept_;
+};
+
+/// A graph that cannot be made an executable with our waits (one for launches by the device, for
+/// instance) is made one without: the program sees the result, the error node and the log of that.
+template <class Call>
+CUresult instantiate(const CUgraphExec* exec, CUgraph graph, const Outputs& outputs, Call call) {
+  const NoCancel whole;
+  Client* const client = in_forked_child() ? nullptr : Interposer::instance().client_here(true);
+  if (client == nullptr) return call();
+  const GraphPacing pacing = pacing_of(*client);
+  GraphBook::Instantiation instantiation(graph_book(), graph, pacing);
+  CUresult result = call();
+  instantiation.take_waits_out();
+  const bool refused = result != CUDA_SUCCESS && instantiation.has_waits();
+  if (refused) {
+    outputs.restore();
     result = call();
   }
-  if (result == CUDA_SUCCESS && exec != nullptr) {
-    graph_instantiated(*exec, graph);
-    note_ungated(*exec, bare);
-  }
-  return result;
-}
-
-/// An executable without our waits takes up a graph with them only if that loses them too.
-template <class Call>
-CUresult update(CUgraphExec exec, CUgraph graph, Call call) noexcept {
-  const CUresult result = call();
-  if (result == CUDA_SUCCESS || !is_ungated(exec) || !take_waits_out(graph)) return result;
-  return call();
-}
-
-template <class Call>
-CUresult add_node(const CUgraphNode* node, const CUgraphNodeParams* params, Call call) noexcept {
-  const CUresult result = call();
-  if (result == CUDA_SUCCESS && node != nullptr && params != nullptr &&
-      params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
-    note_bodies(*node, params->conditional);
-  }
+  if (result != CUDA_SUCCESS || exec == nullptr) return result;
+  const bool preemptible = instantiation.instantiated(*exec, refused);
+  Interposer::instance().clients().for_each(
+      [&](Client& each) { each.pacer().durations().renew(*exec, preemptible && &each == client); });
   return result;
 }
 
@@ -69,16 +126,17 @@ CUresult add_node(const CUgraphNode* node, const CUgraphNodeParams* params, Call
 
 // --- Capture ------------------------------------------------------------------------------------
 
-#define SLUICE_BEGIN_CAPTURE_V1(name, named)                                                      \
-  SLUICE_EXPORT CUresult name(CUstream stream) {                                                  \
-    return begin_capture(named(stream), false, [&] { return call_real(driver().name, stream); }); \
+#define SLUICE_BEGIN_CAPTURE_V1(name, named)                                \
+  SLUICE_EXPORT CUresult name(CUstream stream) {                            \
+    return begin_capture(named(stream), CU_STREAM_CAPTURE_MODE_GLOBAL,      \
+                         [&] { return call_real(driver().name, stream); }); \
   }
 SLUICE_BEGIN_CAPTURE_V1(cuStreamBeginCapture, plain)
 SLUICE_BEGIN_CAPTURE_V1(cuStreamBeginCapture_ptsz, per_thread)
 
 #define SLUICE_BEGIN_CAPTURE(name, named)                                         \
   SLUICE_EXPORT CUresult name(CUstream stream, CUstreamCaptureMode mode) {        \
-    return begin_capture(named(stream), false,                                    \
+    return begin_capture(named(stream), mode,                                     \
                          [&] { return call_real(driver().name, stream, mode); }); \
   }
 SLUICE_BEGIN_CAPTURE(cuStreamBeginCapture_v2, plain)
@@ -88,7 +146,7 @@ SLUICE_BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, per_thread)
   SLUICE_EXPORT CUresult name(CUstream stream, CUgraph graph, const CUgraphNode* dependencies, \
                               const CUgraphEdgeData* edges, size_t count,                      \
                               CUstreamCaptureMode mode) {                                      \
-    return begin_capture(named(stream), true, [&] {                                            \
+    return begin_capture(named(stream), mode, [&] {                                            \
       return call_real(driver().name, stream, graph, dependencies, edges, count, mode);        \
     });                                                                                        \
   }
@@ -108,7 +166,10 @@ SLUICE_END_CAPTURE(cuStreamEndCapture_ptsz, per_thread)
 #define SLUICE_INSTANTIATE_LOG(name)                                                     \
   SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, \
                               char* log, size_t log_size) {                              \
-    return instantiate(exec, graph, [&] {                                                \
+    Outputs outputs;                                                                     \
+    outputs.keep(error_node, sizeof(CUgraphNode));                                       \
+    outputs.keep(log, log_size);                                                         \
+    return instantiate(exec, graph, outputs, [&] {                                       \
       return call_real(driver().name, exec, graph, error_node, log, log_size);           \
     });                                                                                  \
   }
@@ -117,7 +178,7 @@ SLUICE_INSTANTIATE_LOG(cuGraphInstantiate_v2)
 
 SLUICE_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
                                                    unsigned long long flags) {
-  return instantiate(exec, graph, [&] {
+  return instantiate(exec, graph, {}, [&] {
     return call_real(driver().cuGraphInstantiateWithFlags, exec, graph, flags);
   });
 }
@@ -125,41 +186,63 @@ SLUICE_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph gr
 #define SLUICE_INSTANTIATE_PARAMS(name)                                                \
   SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph,                        \
                               CUDA_GRAPH_INSTANTIATE_PARAMS* params) {                 \
-    return instantiate(exec, graph,                                                    \
+    Outputs outputs;                                                                   \
+    outputs.keep(params, sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS));                       \
+    return instantiate(exec, graph, outputs,                                           \
                        [&] { return call_real(driver().name, exec, graph, params); }); \
   }
 SLUICE_INSTANTIATE_PARAMS(cuGraphInstantiateWithParams)
 SLUICE_INSTANTIATE_PARAMS(cuGraphInstantiateWithParams_ptsz)
 
-SLUICE_EXPORT CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph,
-                                      const CUgraphNode* dependencies, size_t count,
-                                      CUgraphNodeParams* params) {
-  return add_node(node, params, [&] {
-    return call_real(driver().cuGraphAddNode, node, graph, dependencies, count, params);
-  });
-}
-SLUICE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph,
-                                         const CUgraphNode* dependencies,
-                                         const CUgraphEdgeData* edges, size_t count,
-                                         CUgraphNodeParams* params) {
-  return add_node(node, params, [&] {
-    return call_real(driver().cuGraphAddNode_v2, node, graph, dependencies, edges, count, params);
-  });
-}
-
 SLUICE_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* error_node,
                                          CUgraphExecUpdateResult* why) {
-  return update(exec, graph, [&] {
-    return call_real(driver().cuGraphExecUpdate, exec, graph, error_node, why);
-  });
+  if (in_forked_child()) return call_real(driver().cuGraphExecUpdate, exec, graph, error_node, why);
+  const NoCancel whole;
+  const GraphBook::Update update(graph_book(), exec, graph);
+  const CUresult result = call_real(driver().cuGraphExecUpdate, exec, graph, error_node, why);
+  if (error_node != nullptr) *error_node = update.program_node(*error_node);
+  return result;
 }
 SLUICE_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
                                             CUgraphExecUpdateResultInfo* info) {
-  return update(exec, graph,
-                [&] { return call_real(driver().cuGraphExecUpdate_v2, exec, graph, info); });
+  if (in_forked_child()) return call_real(driver().cuGraphExecUpdate_v2, exec, graph, info);
+  const NoCancel whole;
+  const GraphBook::Update update(graph_book(), exec, graph);
+  const CUresult result = call_real(driver().cuGraphExecUpdate_v2, exec, graph, info);
+  if (info != nullptr) {
+    info->errorNode = update.program_node(info->errorNode);
+    info->errorFromNode = update.program_node(info->errorFromNode);
+  }
+  return result;
 }
 
-SLUICE_EXPORT CUresult cuGraphDestroy(CUgraph graph) {
-  graph_destroyed(graph);
-  return call_real(driver().cuGraphDestroy, graph);
+SLUICE_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                          CUgraph child) {
+  const auto call = [&] {
+    return call_real(driver().cuGraphExecChildGraphNodeSetParams, exec, node, child);
+  };
+  if (in_forked_child()) return call();
+  const NoCancel whole;
+  const GraphBook::Update update(graph_book(), exec, node, child);
+  return call();
+}
+SLUICE_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                CUgraphNodeParams* params) {
+  const auto call = [&] {
+    return call_real(driver().cuGraphExecNodeSetParams, exec, node, params);
+  };
+  const bool child = params != nullptr && params->type == CU_GRAPH_NODE_TYPE_GRAPH;
+  if (!child || in_forked_child()) return call();
+  const NoCancel whole;
+  const GraphBook::Update update(graph_book(), exec, node, params->graph.graph);
+  return call();
+}
+
+SLUICE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  const auto call = [&] { return call_real(driver().cuGraphExecDestroy, exec); };
+  if (in_forked_child()) return call();
+  std::optional<GraphBook::Executable> known = graph_book().take(exec);
+  const CUresult result = call();
+  if (result != CUDA_SUCCESS && known) graph_book().put_back(exec, *std::move(known));
+  return result;
 }

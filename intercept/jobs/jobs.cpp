@@ -8,7 +8,7 @@
 #include "intercept/driver/capture_mode.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/jobs/lower_clients.hpp"
-#include "intercept/pacing/capture.hpp"
+#include "intercept/pacing/captures.hpp"
 #include "intercept/pacing/launch_count.hpp"
 #include "intercept/trace/trace.hpp"
 #include "shm/view.hpp"
@@ -256,7 +256,7 @@ void Jobs::poll() {
     const bool launching = client_.launches() != launches_at_last_poll_;
     launches_at_last_poll_ = client_.launches();
     // Work behind our own closed gate is not done, and asking about it may block in the driver.
-    if (launching || syncing_.any() || client_.gate_closed() || any_capture_open()) return;
+    if (launching || syncing_.any() || client_.gate_closed() || any_capture_lives()) return;
     for (const Stream* busy : busy_) asked.push_back({busy, busy->context, busy->key.handle});
     version = g_process.version.fetch_add(1) + 1;
   }

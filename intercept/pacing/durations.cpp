@@ -14,13 +14,6 @@ constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
 
 }  // namespace
 
-LaunchDuration::Frozen LaunchDuration::frozen() noexcept {
-  std::uint64_t frozen = 0;
-  const std::uint64_t wanted = std::uint64_t{longest_ns()} << 32U | ns();  // never 0
-  if (frozen_.compare_exchange_strong(frozen, wanted)) frozen = wanted;
-  return {static_cast<std::uint32_t>(frozen), static_cast<std::uint32_t>(frozen >> 32U)};
-}
-
 void LaunchDuration::Extremes::add(std::uint32_t ns) noexcept {
   least = std::min(least, ns);
   second = std::clamp(ns, second, most);

@@ -15,7 +15,6 @@ struct Work {
   std::array<unsigned, 3> grid{};   ///< Blocks.
   std::array<unsigned, 3> block{};  ///< Threads.
   unsigned shared_bytes = 0;
-  bool programmatic = false;  ///< May start before the launch in front of it has ended.
 };
 
 /// GPU time of one kind of launch, as far as it is known: the second greatest of its last samples
@@ -60,13 +59,6 @@ class LaunchDuration {
   [[nodiscard]] std::uint32_t longest_ns() const noexcept {
     return longest_.load(std::memory_order_relaxed);
   }
-  struct Frozen {
-    std::uint32_t ns;
-    std::uint32_t longest_ns;
-  };
-  /// What ns() and longest_ns() were when this was first asked. Two captures of the same code must
-  /// get the same nodes, so what they are decided by must not change.
-  [[nodiscard]] Frozen frozen() noexcept;
 
   /// Around a sample: one at a time is enough of a kind.
   void begin_sample() noexcept {
@@ -119,8 +111,7 @@ class LaunchDuration {
   std::atomic<LaunchDuration*> kind_{nullptr};
   std::atomic<std::uint32_t> length_{kUnbounded};
   std::atomic<std::uint32_t> longest_{kUnbounded};
-  std::atomic<std::uint64_t> frozen_{0};  ///< 0: not asked for yet; else longest_ and length_.
-  bool behind_work_ = false;              ///< Of the thread that adds samples, as are:
+  bool behind_work_ = false;  ///< Of the thread that adds samples, as are:
   Extremes now_;
   Extremes before_;  ///< of the kSamples before those.
   std::uint32_t bounds_ = 0;
@@ -145,10 +136,12 @@ class LaunchDurations {
   /// The program unloaded code.
   void doubt_all() noexcept;
 
+  /// Of launches that are known by one duration. Never 0.
+  [[nodiscard]] static std::uint64_t key_of(const Work& work) noexcept;
+
  private:
   static constexpr std::size_t kSize = 8192;
   static constexpr std::size_t kFunctions = 1024;
-  [[nodiscard]] static std::uint64_t key_of(const Work& work) noexcept;
   [[nodiscard]] LaunchDuration* find_by(std::uint64_t key, const Work& work) noexcept;
   [[nodiscard]] static LaunchDuration* find_in(std::vector<LaunchDuration>& table,
                                                std::uint64_t key) noexcept;

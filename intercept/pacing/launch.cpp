@@ -1,7 +1,7 @@
 #include "intercept/pacing/launch.hpp"
 
 #include "intercept/client/interposer.hpp"
-#include "intercept/pacing/capture.hpp"
+#include "intercept/pacing/captures.hpp"
 #include "intercept/pacing/launch_count.hpp"
 #include "intercept/trace/trace.hpp"
 
@@ -13,18 +13,6 @@ namespace {
 
 constinit const shm::HalfWord kNeverPaces{0};
 constinit const shm::HalfWord kAlwaysPaces{1};
-
-/// Whether the launch asks to start before the one in front of it has ended.
-bool is_programmatic(const CUlaunchConfig& config) noexcept {
-  for (unsigned i = 0; i < config.numAttrs; ++i) {
-    const CUlaunchAttribute& attribute = config.attrs[i];
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
-        attribute.value.programmaticStreamSerializationAllowed != 0) {
-      return true;
-    }
-  }
-  return false;
-}
 
 RememberedStream* up_to_date(CUstream stream) noexcept {
   RememberedStream* const known = t_streams.find(stream);
@@ -91,7 +79,6 @@ Work work_of(const CUlaunchConfig* config, CUfunction function) noexcept {
   work.grid = {config->gridDimX, config->gridDimY, config->gridDimZ};
   work.block = {config->blockDimX, config->blockDimY, config->blockDimZ};
   work.shared_bytes = config->sharedMemBytes;
-  work.programmatic = is_programmatic(*config);
   return work;
 }
 
@@ -125,7 +112,6 @@ void Launch::prepare(shm::Count counted) {
   const shm::Count kind = captured ? shm::Count::kCaptured : client.kind_of_launch();
   count_as(kind, counted);
   if (captured) {
-    record_launch(client, entry_, named_, work_);
     stream_ = nullptr;
     return;
   }

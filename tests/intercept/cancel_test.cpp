@@ -49,7 +49,12 @@ TEST_F(Cancel, AThreadCancelledWhileItEndsAStreamTakesNothingAlong) {
   outrank();
   CUstream stream = make_stream();
   launch(stream);
-  cancel_inside(Id::cuStreamDestroy_v2, [stream] { ::cuStreamDestroy_v2(stream); });
+  fake::stall(Id::cuStreamDestroy_v2);
+  std::thread inside([stream] { ::cuStreamDestroy_v2(stream); });
+  EXPECT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  EXPECT_EQ(pthread_cancel(inside.native_handle()), 0);
+  fake::unstall();
+  inside.join();
   EXPECT_EQ(launch(make_stream()), CUDA_SUCCESS);
 }
 

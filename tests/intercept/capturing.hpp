@@ -22,6 +22,11 @@ class Capturing : public Session {
     for (int i = 0; i < launches; ++i) launch(stream);
     return end(stream);
   }
+  static CUgraphExec instantiate(CUgraph graph) {
+    CUgraphExec exec = nullptr;
+    EXPECT_EQ(::cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+    return exec;
+  }
 };
 
 }  // namespace sluice::intercept::test

@@ -32,7 +32,6 @@ TEST(DriverQuery, OneThatEndsDoesNotEndTheOther) {
   std::atomic<bool> ended{false};
   std::thread ending([&] {
     const QueryBan quiet = QueryBan::about_stream(handle<CUstream>(16));
-    quiet.lift();
     ended.store(true);
   });
   std::this_thread::sleep_for(50ms);
@@ -43,9 +42,10 @@ TEST(DriverQuery, OneThatEndsDoesNotEndTheOther) {
 }
 
 TEST(DriverQuery, NoneIsAskedWhileSomethingEnds) {
-  const QueryBan quiet = QueryBan::about_stream(handle<CUstream>(16));
-  EXPECT_FALSE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(32)));
-  quiet.lift();
+  {
+    const QueryBan quiet = QueryBan::about_stream(handle<CUstream>(16));
+    EXPECT_FALSE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(32)));
+  }
   EXPECT_TRUE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(32)));
 }
 

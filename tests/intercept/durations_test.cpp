@@ -139,21 +139,6 @@ TEST(LaunchDurations, ShortKernelsMayDiffer) {
   EXPECT_EQ(length.ns(), 9'000U);
 }
 
-// Two captures of the same code must get the same nodes, whatever was learned between them.
-TEST(LaunchDurations, WhatACaptureWasToldDoesNotChange) {
-  LaunchDurations lengths;
-  LaunchDuration& length = *lengths.find(kernel(1));
-  length.add_sample(50'000);
-  EXPECT_EQ(length.frozen().ns, 50'000U);
-  length.add_sample(90'000);
-  EXPECT_EQ(length.ns(), 90'000U);
-  EXPECT_EQ(length.frozen().ns, 50'000U);
-  LaunchDuration& unknown = *lengths.find(kernel(2));
-  EXPECT_EQ(unknown.frozen().ns, LaunchDuration::kUnbounded);
-  unknown.add_sample(1'000);
-  EXPECT_EQ(unknown.frozen().ns, LaunchDuration::kUnbounded);
-}
-
 // The driver gives handles of destroyed graphs out again.
 TEST(LaunchDurations, AnotherGraphUnderTheSameHandleIsUnknown) {
   LaunchDurations lengths;

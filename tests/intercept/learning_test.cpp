@@ -285,29 +285,6 @@ TEST_F(Learning, AloneItLearnsAndNeverWaits) {
   }));
 }
 
-// Two captures of the same code must be the same graph, or cuGraphExecUpdate fails.
-TEST_F(Learning, CapturesStayTheSameWhateverIsLearned) {
-  attach("device:200us");
-  outrank();
-  learn_both();
-  const auto capture = [&] {
-    CUstream stream = make_stream();
-    ::cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-    for (int i = 0; i < 6; ++i) kernel(kShort, stream);
-    kernel(kLong, stream);
-    kernel(4, stream);  // never seen before
-    kernel(kShort, stream);
-    CUgraph graph = nullptr;
-    ::cuStreamEndCapture(stream, &graph);
-    return fake::nodes(graph);
-  };
-  // The long one stands behind two: for the room that is left, and for the gate.
-  EXPECT_EQ(capture(), "WKKKKWKKWWKWKWK");
-  learn(4, 0.01F);
-  for (int i = 0; i < 40; ++i) learn(kShort, 0.09F);
-  EXPECT_EQ(capture(), "WKKKKWKKWWKWKWK");
-}
-
 TEST_F(Learning, AGraphWithoutWaitsIsTold) {
   attach("device:200us");
   outrank();

@@ -15,6 +15,7 @@ Handle invented(std::uintptr_t value) {
 const CUfunction kFunction = invented<CUfunction>(0xf000);
 const CUstream kStream = invented<CUstream>(0x5000);
 const CUgraph kGraph = invented<CUgraph>(0x6000);
+const CUgraphNode kNode = invented<CUgraphNode>(0xd000);
 const CUgraphExec kExec = invented<CUgraphExec>(0xe000);
 const CUcontext kContext = invented<CUcontext>(0xc000);
 const CUgreenCtx kGreen = invented<CUgreenCtx>(0xc100);
@@ -30,6 +31,7 @@ CUgraphExec g_exec_out;
 CUgraphNode g_node_out;
 CUcontext g_context_out;
 CUDA_GRAPH_INSTANTIATE_PARAMS g_instantiate{};
+CUgraphNodeParams g_node_params{};
 void* g_found;
 CUdriverProcAddressQueryResult g_query;
 

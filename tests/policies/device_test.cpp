@@ -40,7 +40,7 @@ TEST_P(DevicePolicy, NoKernelStartsBeyondTheSpacing) {
 }
 
 // A captured graph stops in the middle too, and goes on later.
-// Seen to fail without put_wait() in record_launch().
+// Seen to fail where graphs got no waits.
 TEST_P(DevicePolicy, ACapturedGraphStopsAtItsKernels) {
   constexpr std::size_t kKernels = 50;
   Program& program = start_best_effort(policy());

@@ -1,13 +1,10 @@
 #include "tests/real_gpu/graphs/bench.hpp"
 
 #include <array>
-#include <atomic>
 #include <cstdio>
 
 namespace sluice::graphs {
 namespace {
-
-std::atomic<std::size_t> g_wait_nodes{0};
 
 constexpr std::uint64_t kFnvStart = 0xcbf2'9ce4'8422'2325;
 
@@ -103,11 +100,27 @@ void begin(CUstream stream, CUstreamCaptureMode mode) {
 Graph end(CUstream stream) {
   Graph graph;
   SLUICE_MUST(cuStreamEndCapture(stream, graph.out()));
-  g_wait_nodes += nodes_of(graph, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP).size();
   return graph;
 }
 
-std::size_t wait_nodes() { return g_wait_nodes; }
+Content content_of(CUgraph graph) {
+  Content content;
+  std::size_t count = 0;
+  SLUICE_MUST(cuGraphGetNodes(graph, nullptr, &count));
+  content.nodes.resize(count);
+  SLUICE_MUST(cuGraphGetNodes(graph, content.nodes.data(), &count));
+  SLUICE_MUST(newer().cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &count));
+  std::vector<CUgraphNode> from(count);
+  std::vector<CUgraphNode> to(count);
+  std::vector<CUgraphEdgeData> data(count);
+  SLUICE_MUST(newer().cuGraphGetEdges(graph, from.data(), to.data(), data.data(), &count));
+  for (std::size_t i = 0; i < count; ++i) content.edges.insert({from[i], to[i], data[i].type});
+  return content;
+}
+
+void must_be(CUgraph graph, const Content& content) {
+  if (content_of(graph) != content) throw Failure("a graph is not as the program made it");
+}
 
 Graph captured(CUdeviceptr x, std::uint32_t seed, std::uint32_t count) {
   const Stream stream = new_stream();
@@ -118,7 +131,9 @@ Graph captured(CUdeviceptr x, std::uint32_t seed, std::uint32_t count) {
 
 Exec instantiate(CUgraph graph, unsigned long long flags) {
   Exec exec;
+  const Content before = content_of(graph);
   SLUICE_MUST(cuGraphInstantiate(exec.out(), graph, flags));
+  must_be(graph, before);
   return exec;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/real_gpu/graphs/kernels.hpp"
@@ -69,11 +71,19 @@ void launch(CUstream stream, const Combine& combine);
 
 void begin(CUstream stream, CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 [[nodiscard]] Graph end(CUstream stream);
-/// The number of wait nodes in the graphs that end() returned. The cases add none. Thread-safe.
-[[nodiscard]] std::size_t wait_nodes();
 /// A captured chain.
 [[nodiscard]] Graph captured(CUdeviceptr x, std::uint32_t seed, std::uint32_t count = 8);
+/// Also looks that the graph is the same before and after.
 [[nodiscard]] Exec instantiate(CUgraph graph, unsigned long long flags = 0);
+/// The nodes of a graph, and its edges with their types.
+struct Content {
+  std::vector<CUgraphNode> nodes;
+  std::set<std::tuple<CUgraphNode, CUgraphNode, unsigned>> edges;
+  friend bool operator==(const Content&, const Content&) = default;
+};
+[[nodiscard]] Content content_of(CUgraph graph);
+/// Throws Failure if the graph has other nodes or edges.
+void must_be(CUgraph graph, const Content& content);
 /// Makes `to` wait for all earlier work of `from`.
 void join(CUstream to, CUstream from);
 

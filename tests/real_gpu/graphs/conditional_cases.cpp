@@ -190,7 +190,7 @@ void inside_a_capture(Bench& bench) {
   bench.look();
 }
 
-// A captured graph with waits becomes part of a body, which must not contain waits.
+// A captured graph becomes part of a body, which must not contain waits.
 void captured_child_in_body(Bench& bench) {
   const Stream stream = new_stream();
   zero(bench.y());

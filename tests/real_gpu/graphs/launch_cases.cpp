@@ -141,7 +141,7 @@ void for_the_device_cloned(Bench& bench) {
   bench.look();
 }
 
-// An executable that has lost its waits is updated from captures that still have theirs.
+// An executable that got no waits is updated from captures of the same code.
 void for_the_device_updated(Bench& bench) {
   const Stream stream = new_stream();
   const Graph first = captured(bench.x(), 1);

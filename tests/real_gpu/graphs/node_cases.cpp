@@ -41,7 +41,6 @@ class PinnedWords {
   void* words_ = nullptr;
 };
 
-// Not captured: one wait in front of the whole graph.
 void kernels_by_hand(Bench& bench) {
   const Stream stream = new_stream();
   Graph graph;
@@ -117,7 +116,7 @@ void captured_copies_and_host_calls(Bench& bench) {
   bench.look();
 }
 
-// A captured graph with its waits, twice inside another graph.
+// A captured graph twice inside another graph.
 void captured_children(Bench& bench) {
   const Stream stream = new_stream();
   Graph child = captured(bench.x(), 1);
@@ -154,6 +153,28 @@ void child_changed(Bench& bench) {
   bench.look();
 }
 
+// The same by the call that takes nodes of every kind.
+void child_changed_as_a_node(Bench& bench) {
+  const Stream stream = new_stream();
+  Graph graph;
+  SLUICE_MUST(cuGraphCreate(graph.out(), 0));
+  const Graph first = captured(bench.x(), 1);
+  const CUgraphNode child = add_child(graph, {}, first);
+  add(graph, {child}, link(bench.x(), 2, 4));
+  const Exec exec = instantiate(graph);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const Graph next = captured(bench.x(), 20 + i);
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    params.graph.graph = next;
+    const Content before = content_of(next);
+    bench.note("set", newer().cuGraphExecNodeSetParams(exec, child, &params));
+    must_be(next, before);
+    bench.launch(exec, stream);
+  }
+  bench.look();
+}
+
 void clones(Bench& bench) {
   const Stream stream = new_stream();
   Graph graph = captured(bench.x(), 1);
@@ -176,6 +197,7 @@ constexpr Case kCases[] = {
     {"nodes.captured_copies_and_host_calls", captured_copies_and_host_calls},
     {"nodes.captured_children", captured_children},
     {"nodes.child_changed", child_changed},
+    {"nodes.child_changed_as_a_node", child_changed_as_a_node},
     {"nodes.clones", clones},
 };
 

@@ -9,7 +9,9 @@ namespace {
 /// Updates `exec`. If the driver refuses, instantiates again, as programs do.
 void update(Bench& bench, Exec& exec, CUgraph graph) {
   CUgraphExecUpdateResultInfo info{};
+  const Content before = content_of(graph);
   bench.note("update", cuGraphExecUpdate(exec, graph, &info));
+  must_be(graph, before);
   bench.note("why", static_cast<std::size_t>(info.result));
   if (info.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) exec = instantiate(graph);
 }
@@ -22,6 +24,57 @@ void same_code_other_arguments(Bench& bench) {
   for (std::uint32_t i = 0; i < 5; ++i) {
     bench.launch(exec, stream);
     const Graph next = captured(bench.x(), 2 + i);
+    update(bench, exec, next);
+    bench.launch(exec, stream);
+  }
+  bench.look();
+}
+
+// The duration of a kernel is learned by its grid too, and an update may change the grid.
+void other_grid(Bench& bench) {
+  const Stream stream = new_stream();
+  const auto capture = [&](std::uint32_t seed, unsigned threads) {
+    begin(stream);
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      Step step = link(bench.x(), seed, i);
+      step.threads = threads;
+      launch(stream, step);
+    }
+    return end(stream);
+  };
+  const Graph first = capture(1, 256);
+  Exec exec = instantiate(first);
+  for (const unsigned threads : {64U, 128U, 256U}) {
+    bench.launch(exec, stream);
+    const Graph next = capture(threads, threads);
+    update(bench, exec, next);
+    bench.launch(exec, stream);
+  }
+  bench.look();
+}
+
+// Built node by node, in two orders.
+void built_by_hand(Bench& bench) {
+  const Stream stream = new_stream();
+  const auto build = [&](std::uint32_t seed, bool last_first) {
+    Graph graph;
+    SLUICE_MUST(cuGraphCreate(graph.out(), 0));
+    CUgraphNode last = nullptr;
+    if (last_first) last = add(graph, {}, link(bench.x(), seed, 9));
+    CUgraphNode before = add(graph, {}, link(bench.x(), seed, 0));
+    for (std::uint32_t i = 1; i < 9; ++i) before = add(graph, {before}, link(bench.x(), seed, i));
+    if (last == nullptr) {
+      add(graph, {before}, link(bench.x(), seed, 9));
+    } else {
+      SLUICE_MUST(newer().cuGraphAddDependencies(graph, &before, &last, nullptr, 1));
+    }
+    return graph;
+  };
+  const Graph first = build(1, false);
+  Exec exec = instantiate(first);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    bench.launch(exec, stream);
+    const Graph next = build(3 + i, i % 2 != 0);
     update(bench, exec, next);
     bench.launch(exec, stream);
   }
@@ -209,6 +262,8 @@ void fills_and_copies(Bench& bench) {
 
 constexpr Case kCases[] = {
     {"update.same_code_other_arguments", same_code_other_arguments},
+    {"update.other_grid", other_grid},
+    {"update.built_by_hand", built_by_hand},
     {"update.with_forks", with_forks},
     {"update.captured_before_learned", captured_before_learned},
     {"update.other_lengths", other_lengths},

@@ -25,9 +25,9 @@ CUresult behave(Tag<id> /*entry*/, Lock /*lock*/, Args... /*arguments*/) {
 
 // Launches and copies
 
-SLUICE_FAKE_ENTRY(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
-                  unsigned, unsigned, CUstream stream, void**, void**) {
-  return state().submit(stream, 'K');
+SLUICE_FAKE_ENTRY(cuLaunchKernel, CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                  unsigned by, unsigned bz, unsigned shared, CUstream stream, void**, void**) {
+  return state().submit(stream, 'K', {f, gx, gy, gz, bx, by, bz, shared, {}, {}, {}, {}});
 }
 SLUICE_FAKE_ENTRY(cuLaunchCooperativeKernel, CUfunction, unsigned, unsigned, unsigned, unsigned,
                   unsigned, unsigned, unsigned, CUstream stream, void**) {
@@ -36,8 +36,14 @@ SLUICE_FAKE_ENTRY(cuLaunchCooperativeKernel, CUfunction, unsigned, unsigned, uns
 SLUICE_FAKE_ENTRY(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction, void**, void**) {
   return state().submit(config == nullptr ? nullptr : config->hStream, 'K');
 }
-SLUICE_FAKE_ENTRY(cuGraphLaunch, CUgraphExec, CUstream stream) {
-  return state().submit(stream, 'G');
+SLUICE_FAKE_ENTRY(cuGraphLaunch, CUgraphExec exec, CUstream handle) {
+  const CUresult result = state().submit(handle, 'G');
+  const CUstream_st& stream = state().stream_of(handle);
+  const bool captured = result == CUDA_SUCCESS && stream.capture != nullptr;
+  if (captured && state().is_exec(exec)) {
+    stream.tail.front()->child = state().clone(exec->graph);
+  }
+  return result;
 }
 SLUICE_FAKE_ENTRY(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void*, std::size_t, CUstream stream) {
   return state().submit(stream, 'C');
@@ -276,8 +282,12 @@ SLUICE_FAKE_ENTRY(cuCtxPopCurrent_v2, CUcontext* context) {
   this_thread().contexts.pop_back();
   return CUDA_SUCCESS;
 }
-SLUICE_FAKE_ENTRY(cuDeviceGetAttribute, int* value, CUdevice_attribute, CUdevice) {
-  *value = state().stream_waits ? 1 : 0;
+SLUICE_FAKE_ENTRY(cuDeviceGetAttribute, int* value, CUdevice_attribute which, CUdevice) {
+  *value = which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT                   ? 100
+           : which == CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR       ? 2048
+           : which == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR ? 200'000
+           : state().stream_waits                                              ? 1
+                                                                               : 0;
   return CUDA_SUCCESS;
 }
 SLUICE_FAKE_ENTRY(cuDeviceGetUuid_v2, CUuuid* uuid, CUdevice device) {

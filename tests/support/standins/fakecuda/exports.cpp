@@ -64,7 +64,7 @@ struct Stub<id, CUresult (*)(Args...)> {
     state().calls.push_back({id, static_cast<int>(sizeof...(Args)), {word(args)...}});
     state().stand(lock, state().stalled, id);
     const auto forced = state().answers.find(id);
-    if (forced != state().answers.end()) return forced->second;
+    if (forced != state().answers.end() && state().good_calls[id]-- <= 0) return forced->second;
     const CUresult result = behave(Tag<plain_of(id)>{}, lock, named<is_per_thread(id)>(args)...);
     state().stand(lock, state().stalled_return, id);
     return result;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "intercept/driver/cuda_driver.hpp"
@@ -62,6 +63,8 @@ SLUICE_FAKE_API void clear();
 
 /// From now on `id` returns `result` and does nothing else. CUDA_SUCCESS ends that.
 SLUICE_FAKE_API void answer(Id id, CUresult result);
+/// The same with CUDA_ERROR_UNKNOWN, after `good` more calls that work.
+SLUICE_FAKE_API void fail_after(Id id, int good);
 
 /// From now on `id` blocks its callers until unstall(), as a real driver does when the queue of the
 /// stream is full.
@@ -89,12 +92,19 @@ SLUICE_FAKE_API void finish(CUstream stream, std::uint64_t operations);
 SLUICE_FAKE_API void finish_all();
 SLUICE_FAKE_API std::uint64_t outstanding(CUstream stream);
 
-/// The nodes of a graph in the order of creation: K kernel, G graph, W wait, C copy, E event.
+/// The nodes of a graph in the order of creation: K kernel, G graph, W wait, C copy or child graph,
+/// E event, I conditional, A and F allocation and release of memory.
 SLUICE_FAKE_API std::string nodes(CUgraph graph);
-SLUICE_FAKE_API std::string nodes(CUgraphExec exec);
+/// The same in the order of their edges (and of creation where those allow several), with what is
+/// inside a child graph or a conditional node in parentheses.
+SLUICE_FAKE_API std::string run_order(CUgraph graph);
+SLUICE_FAKE_API std::string run_order(CUgraphExec exec);
+/// The values that waits of the executable look for with "at least".
+SLUICE_FAKE_API std::vector<std::uint64_t> slack_waits(CUgraphExec exec);
+/// All edges, those that lead to a node in their order.
+SLUICE_FAKE_API std::vector<std::pair<CUgraphNode, CUgraphNode>> edges(CUgraph graph);
 /// Whether every node but the first depends on exactly the node before it.
 SLUICE_FAKE_API bool is_chain(CUgraph graph);
-SLUICE_FAKE_API bool is_chain(CUgraphExec exec);
 
 /// Events that exist now.
 SLUICE_FAKE_API std::size_t living_events();

@@ -51,6 +51,11 @@ CUstream_st& State::stream_of(CUstream handle) {
   return found == nullptr ? legacy : *found;  // tests of routing pass invented handles
 }
 
+bool State::is_exec(CUgraphExec exec) const {
+  return std::any_of(execs.begin(), execs.end(),
+                     [exec](const auto& one) { return one.get() == exec; });
+}
+
 bool State::is_event(CUevent event) {
   const bool exists = events.count(event) != 0;
   if (!exists) ++uses_of_dead_events;
@@ -94,11 +99,12 @@ CUgraphNode State::add_node(CUgraph graph, char kind, std::vector<CUgraphNode> d
   return graph->nodes.back().get();
 }
 
-CUresult State::submit(CUstream handle, char kind) {
+CUresult State::submit(CUstream handle, char kind, const CUDA_KERNEL_NODE_PARAMS& kernel) {
   CUstream_st& stream = stream_of(handle);
   if (stream.capture != nullptr) {
     if (stream.capture->broken) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     stream.tail = {add_node(stream.capture->graph, kind, stream.tail)};
+    stream.tail.front()->kernel = kernel;
     return CUDA_SUCCESS;
   }
   ++stream.submitted;
@@ -111,7 +117,7 @@ CUresult State::submit_wait(CUstream handle, CUdeviceptr address, cuuint64_t val
   const CUresult result = submit(handle, 'W');
   const CUstream_st& stream = stream_of(handle);
   if (result == CUDA_SUCCESS && stream.capture != nullptr) {
-    auto& wait = stream.tail.front()->operation.waitValue;
+    auto& wait = stream.tail.front()->operations.emplace_back().waitValue;
     wait.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
     wait.address = address;
     wait.value64 = value;
@@ -120,19 +126,67 @@ CUresult State::submit_wait(CUstream handle, CUdeviceptr address, cuuint64_t val
   return result;
 }
 
-CUgraph State::clone(CUgraph graph) {
+CUgraph State::clone(CUgraph graph, std::map<CUgraphNode, CUgraphNode>* clones) {
   graphs.push_back(std::make_unique<CUgraph_st>());
   const CUgraph copy = graphs.back().get();
   std::map<CUgraphNode, CUgraphNode> copies;
   for (const auto& node : graph->nodes) {
-    std::vector<CUgraphNode> dependencies;
-    for (const CUgraphNode before : node->dependencies) dependencies.push_back(copies[before]);
-    const CUgraphNode added = add_node(copy, node->kind, std::move(dependencies));
-    added->operation = node->operation;
-    if (node->child != nullptr) added->child = clone(node->child);
+    const CUgraphNode added = add_node(copy, node->kind, {});
+    added->operations = node->operations;
+    added->kernel = node->kernel;
+    if (node->child != nullptr) added->child = clone(node->child, clones);
     copies[node.get()] = added;
   }
+  for (const auto& [node, added] : copies) {
+    for (const CUgraphNode before : node->dependencies) {
+      added->dependencies.push_back(copies[before]);
+      if (node->programmatic.contains(before)) added->programmatic.insert(copies[before]);
+    }
+  }
+  if (clones != nullptr) clones->merge(copies);
   return copy;
+}
+
+/// What the driver compares, in the way it documents: nodes are paired by their edges, from those
+/// at the end on, and the edges of a node in their order.
+CUresult State::update(CUgraph from, CUgraph to) {
+  constexpr CUresult kDiffer = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  if (from->nodes.size() != to->nodes.size()) return kDiffer;
+  const auto ends = [](CUgraph graph) {
+    std::set<CUgraphNode> inner;
+    for (const auto& node : graph->nodes) {
+      inner.insert(node->dependencies.begin(), node->dependencies.end());
+    }
+    std::vector<CUgraphNode> found;
+    for (const auto& node : graph->nodes) {
+      if (!inner.contains(node.get())) found.push_back(node.get());
+    }
+    return found;
+  };
+  const std::vector<CUgraphNode> old_ends = ends(from);
+  const std::vector<CUgraphNode> new_ends = ends(to);
+  if (old_ends.size() != new_ends.size()) return kDiffer;
+  std::map<CUgraphNode, CUgraphNode> pairs;
+  std::vector<std::pair<CUgraphNode, CUgraphNode>> open;
+  for (std::size_t i = 0; i < old_ends.size(); ++i) open.emplace_back(old_ends[i], new_ends[i]);
+  while (!open.empty()) {
+    const auto [before, after] = open.back();
+    open.pop_back();
+    const auto [pair, fresh] = pairs.emplace(before, after);
+    if (!fresh && pair->second != after) return kDiffer;
+    if (!fresh) continue;
+    if (before->kind != after->kind || before->operations.size() != after->operations.size() ||
+        before->dependencies.size() != after->dependencies.size()) {
+      return kDiffer;
+    }
+    for (std::size_t i = 0; i < before->dependencies.size(); ++i) {
+      open.emplace_back(before->dependencies[i], after->dependencies[i]);
+    }
+    if (before->child != nullptr && update(before->child, after->child) != CUDA_SUCCESS) {
+      return kDiffer;
+    }
+  }
+  return CUDA_SUCCESS;
 }
 
 namespace {
@@ -152,14 +206,16 @@ bool bodies_hold_waits(CUgraph graph) {
 }  // namespace
 
 CUresult State::instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
+  const bool known = std::any_of(graphs.begin(), graphs.end(),
+                                 [graph](const auto& one) { return one.get() == graph; });
+  if (!known) return CUDA_SUCCESS;  // tests of routing pass invented handles
   if (bodies_hold_waits(graph)) return CUDA_ERROR_INVALID_VALUE;
   const bool waits = holds_waits(graph);
   if (waits && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   execs.push_back(std::make_unique<CUgraphExec_st>());
-  for (const auto& node : graph->nodes) execs.back()->nodes += node->kind;
-  execs.back()->chain = is_chain(graph);
+  execs.back()->graph = clone(graph, &execs.back()->clones);
   *exec = execs.back().get();
   return CUDA_SUCCESS;
 }
@@ -228,6 +284,12 @@ void answer(Id id, CUresult result) {
   }
 }
 
+void fail_after(Id id, int good) {
+  const std::lock_guard lock(state().mutex);
+  state().answers[id] = CUDA_ERROR_UNKNOWN;
+  state().good_calls[id] = good;
+}
+
 void set_stream_waits(bool supported) {
   const std::lock_guard lock(state().mutex);
   state().stream_waits = supported;
@@ -278,7 +340,44 @@ std::string nodes(CUgraph graph) {
   return kinds;
 }
 
-std::string nodes(CUgraphExec exec) { return exec->nodes; }
+std::string run_order(CUgraphExec exec) { return run_order(exec->graph); }
+
+std::string run_order(CUgraph graph) {
+  std::string kinds;
+  std::set<CUgraphNode> done;
+  while (done.size() != graph->nodes.size()) {
+    const auto next = std::find_if(graph->nodes.begin(), graph->nodes.end(), [&](const auto& node) {
+      return !done.contains(node.get()) &&
+             std::all_of(node->dependencies.begin(), node->dependencies.end(),
+                         [&](CUgraphNode before) { return done.contains(before); });
+    });
+    if (next == graph->nodes.end()) return kinds + " and a cycle";
+    done.insert(next->get());
+    kinds += (*next)->kind;
+    if ((*next)->child != nullptr) kinds += '(' + run_order((*next)->child) + ')';
+  }
+  return kinds;
+}
+
+std::vector<std::uint64_t> slack_waits(CUgraphExec exec) {
+  std::vector<std::uint64_t> found;
+  for (const auto& node : exec->graph->nodes) {
+    for (const CUstreamBatchMemOpParams& operation : node->operations) {
+      if (operation.waitValue.flags == CU_STREAM_WAIT_VALUE_GEQ) {
+        found.push_back(operation.waitValue.value64);
+      }
+    }
+  }
+  return found;
+}
+
+std::vector<std::pair<CUgraphNode, CUgraphNode>> edges(CUgraph graph) {
+  std::vector<std::pair<CUgraphNode, CUgraphNode>> found;
+  for (const auto& node : graph->nodes) {
+    for (const CUgraphNode before : node->dependencies) found.emplace_back(before, node.get());
+  }
+  return found;
+}
 
 bool is_chain(CUgraph graph) {
   CUgraphNode before = nullptr;
@@ -290,8 +389,6 @@ bool is_chain(CUgraph graph) {
   }
   return true;
 }
-
-bool is_chain(CUgraphExec exec) { return exec->chain; }
 
 std::size_t living_events() {
   const std::lock_guard lock(state().mutex);

@@ -24,8 +24,10 @@ struct CUgraphNode_st {
   char kind = 'K';
   CUgraph graph = nullptr;
   std::vector<CUgraphNode> dependencies;
-  CUgraph child = nullptr;               ///< The graph inside the graph.
-  CUstreamBatchMemOpParams operation{};  ///< For a wait.
+  CUgraph child = nullptr;                             ///< The graph inside the graph.
+  std::vector<CUstreamBatchMemOpParams> operations{};  ///< For a wait.
+  CUDA_KERNEL_NODE_PARAMS kernel{};                    ///< For a kernel.
+  std::set<CUgraphNode> programmatic{};                ///< Dependencies by a programmatic edge.
 };
 
 struct CUgraph_st {
@@ -33,8 +35,9 @@ struct CUgraph_st {
 };
 
 struct CUgraphExec_st {
-  std::string nodes;
-  bool chain = false;
+  CUgraph graph = nullptr;  ///< A clone.
+  /// Of each node of the graph that it was made of, the one of the clone. Also of nodes inside.
+  std::map<CUgraphNode, CUgraphNode> clones;
 };
 
 namespace fake {
@@ -79,6 +82,7 @@ struct State {
 
   std::vector<Call> calls;
   std::map<Id, CUresult> answers;
+  std::map<Id, int> good_calls;  ///< Before an answer counts.
   std::optional<Id> stalled;
   std::optional<Id> stalled_return;
   std::atomic<int> stalled_threads{0};
@@ -101,12 +105,14 @@ struct State {
   std::vector<std::unique_ptr<CUevent_st>> event_memory;
   std::vector<std::unique_ptr<CUgraph_st>> graphs;
   std::vector<std::unique_ptr<CUgraphExec_st>> execs;
+  std::vector<std::unique_ptr<CUgraphNode_st>> destroyed_nodes;
   std::vector<std::weak_ptr<Capture>> captures;
 
   CUcontext primary_of(CUdevice device);
   CUcontext current();
   CUstream_st& stream_of(CUstream handle);
   CUstream_st* find_stream(CUstream handle);
+  [[nodiscard]] bool is_exec(CUgraphExec exec) const;  ///< Tests of routing invent handles.
   /// Whether the event exists. Counts the uses of events that no longer exist.
   bool is_event(CUevent event);
 
@@ -119,11 +125,13 @@ struct State {
   bool unsafe_call();
 
   /// Gives the stream an operation, which is done at once, done later, or captured.
-  CUresult submit(CUstream handle, char kind);
+  CUresult submit(CUstream handle, char kind, const CUDA_KERNEL_NODE_PARAMS& kernel = {});
   CUresult submit_wait(CUstream handle, CUdeviceptr address, cuuint64_t value, unsigned flags);
-  CUgraph clone(CUgraph graph);
+  /// `clones` gets the clone of each node, if not null.
+  CUgraph clone(CUgraph graph, std::map<CUgraphNode, CUgraphNode>* clones = nullptr);
   CUgraphNode add_node(CUgraph graph, char kind, std::vector<CUgraphNode> dependencies);
   CUresult instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags);
+  CUresult update(CUgraph from, CUgraph to);
   void wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream);
   void stand(std::unique_lock<std::mutex>& lock, const std::optional<Id>& at, Id id);
 };

@@ -1,0 +1,132 @@
+#include "intercept/pacing/captures.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "intercept/client/process.hpp"
+#include "intercept/client/threads.hpp"
+
+namespace sluice::intercept {
+
+constinit std::atomic<int> g_open_captures{0};
+
+namespace {
+
+struct Capture {
+  CUstream origin = nullptr;  ///< Where it was begun, and must be ended.
+  CUcontext context = nullptr;
+  pid_t thread = 0;  ///< That began it.
+  bool any_thread_may_end = false;
+};
+
+struct Captures {
+  std::mutex mutex;
+  std::unordered_map<cuuint64_t, Capture> open;  ///< By capture id.
+};
+
+/// Never destroyed: captures may be ended by the program's own exit handlers.
+Captures& captures() noexcept {
+  static Captures& instance = *std::make_unique<Captures>().release();
+  return instance;
+}
+
+struct Info {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+};
+
+Info info_of(CUstream stream) noexcept {
+  Info info;
+  if (driver().cuStreamGetCaptureInfo_v2 == nullptr) return info;  // older than CUDA 11.3
+  driver().cuStreamGetCaptureInfo_v2(stream, &info.status, &info.id, nullptr, nullptr, nullptr);
+  return info;
+}
+
+/// Under the lock.
+template <class Which>
+bool erase_where(Which which) noexcept {
+  const std::size_t erased = std::erase_if(
+      captures().open, [&](const auto& entry) { return which(entry.first, entry.second); });
+  g_open_captures.fetch_sub(static_cast<int>(erased));
+  return erased != 0;
+}
+
+template <class Which>
+CaptureIds open_where(Which which) noexcept {
+  CaptureIds ids;
+  if (!any_capture_open() || in_forked_child()) return ids;
+  const std::lock_guard lock(captures().mutex);
+  for (const auto& [id, capture] : captures().open) {
+    if (which(capture)) ids.push_back(id);
+  }
+  return ids;
+}
+
+}  // namespace
+
+bool is_capturing(CUstream stream) noexcept {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver().cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool any_capture_lives() noexcept {
+  if (!any_capture_open()) return false;
+  const std::lock_guard lock(captures().mutex);
+  erase_where([](cuuint64_t, const Capture& capture) {
+    // A default stream of a thread ends with it.
+    const bool abandoned = !capture.any_thread_may_end || capture.origin == CU_STREAM_PER_THREAD;
+    return abandoned && ThreadMarks::is_gone(capture.thread);
+  });
+  return any_capture_open();
+}
+
+void capture_begun(CUstream stream, CUstreamCaptureMode mode) noexcept {
+  const Info info = info_of(stream);
+  if (info.status == CU_STREAM_CAPTURE_STATUS_NONE) return;
+  CUcontext context = nullptr;
+  driver().cuCtxGetCurrent(&context);
+  const bool relaxed = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+  const std::lock_guard lock(captures().mutex);
+  captures().open[info.id] = {stream, context, thread_id(), relaxed};
+  g_open_captures.store(static_cast<int>(captures().open.size()));
+}
+
+CaptureIds captures_of(CUstream stream) noexcept {
+  return open_where([stream](const Capture& capture) { return capture.origin == stream; });
+}
+
+CaptureIds captures_of(CUcontext context) noexcept {
+  return open_where([context](const Capture& capture) {
+    return context == nullptr || capture.context == context;
+  });
+}
+
+void captures_abandoned(const CaptureIds& ids) noexcept {
+  if (ids.empty()) return;
+  const std::lock_guard lock(captures().mutex);
+  erase_where([&](cuuint64_t id, const Capture&) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  });
+}
+
+Ending capture_ending(CUstream stream) noexcept {
+  const Info info = info_of(stream);
+  return {info.status, info.id};
+}
+
+void capture_ended(const Ending& ending, CUstream stream) noexcept {
+  // An end on the wrong stream or thread leaves the capture open.
+  if (ending.status == CU_STREAM_CAPTURE_STATUS_NONE || is_capturing(stream)) return;
+  const std::lock_guard lock(captures().mutex);
+  if (erase_where([&](cuuint64_t id, const Capture&) { return id == ending.id; })) return;
+  // The driver tells no id of a capture that is broken.
+  const pid_t thread = thread_id();
+  erase_where([&](cuuint64_t, const Capture& capture) {
+    return capture.origin == stream && (stream != CU_STREAM_PER_THREAD || capture.thread == thread);
+  });
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,127 @@
+#include "intercept/pacing/graph_plan.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace sluice::intercept {
+namespace {
+
+/// What is behind a node: the stretch of the last wait that every path to it has passed, and how
+/// much the longest path has spent since.
+struct Reached {
+  std::uint64_t stretch = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t since_wait = 0;
+
+  void merge(const Reached& other) noexcept {
+    stretch = std::min(stretch, other.stretch);
+    since_wait = std::max(since_wait, other.since_wait);
+  }
+};
+
+class Planner {
+ public:
+  explicit Planner(std::uint64_t spacing) noexcept : spacing_(spacing) {}
+
+  Reached walk(const GraphShape& shape, const Reached& front, WaitPattern& pattern) {
+    pattern.nodes = shape.nodes.size();
+    std::vector<Reached> reached(shape.nodes.size());
+    std::vector<bool> is_last(shape.nodes.size(), true);
+    for (const std::size_t index : breadth_first(shape)) {
+      const GraphShape::Node& node = shape.nodes[index];
+      Reached& here = reached[index];
+      for (const std::size_t before : node.before) {
+        here.merge(reached[before]);
+        is_last[before] = false;
+      }
+      if (node.before.empty()) here = front;
+      visit(node, index, here, pattern);
+    }
+    Reached end;
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+      if (is_last[i]) end.merge(reached[i]);
+    }
+    return reached.empty() ? front : end;
+  }
+
+  [[nodiscard]] bool bounded() const noexcept { return bounded_; }
+
+ private:
+  void visit(const GraphShape::Node& node, std::size_t index, Reached& here, WaitPattern& pattern) {
+    switch (node.kind) {
+      case GraphShape::Kind::kKernel:
+        if (spent_ != 0 && spent_ + node.cost > spacing_) begin_stretch();
+        spent_ += node.cost;
+        put_wait(node, index, here, pattern);
+        here.since_wait += node.cost;
+        // Two spacings: a kernel that may not wait leaves it to the next one.
+        bounded_ = bounded_ && here.since_wait <= std::max(2 * spacing_, node.cost);
+        break;
+      case GraphShape::Kind::kConditional:  // its bodies hold no waits, and may be of any length
+        begin_stretch();
+        put_wait(node, index, here, pattern);
+        begin_stretch();
+        bounded_ = false;
+        break;
+      case GraphShape::Kind::kChild:
+        pattern.children.push_back({index, node.handle, {}});
+        here = walk(*node.child, here, pattern.children.back().pattern);
+        break;
+      case GraphShape::Kind::kOther:
+        break;
+    }
+  }
+
+  void begin_stretch() noexcept {
+    ++stretch_;
+    spent_ = 0;
+  }
+
+  void put_wait(const GraphShape::Node& node, std::size_t index, Reached& here,
+                WaitPattern& pattern) {
+    if (!node.may_wait || (here.stretch == stretch_ && node.slack_ns == 0)) return;
+    pattern.waits.push_back({index, node.slack_ns});
+    here = {stretch_, 0};
+  }
+
+  std::uint64_t spacing_;
+  std::uint64_t spent_ = 0;
+  std::uint64_t stretch_ = 0;
+  bool bounded_ = true;
+};
+
+}  // namespace
+
+std::size_t WaitPattern::count() const noexcept {
+  return std::accumulate(
+      children.begin(), children.end(), waits.size(),
+      [](std::size_t sum, const Child& child) { return sum + child.pattern.count(); });
+}
+
+WaitPlan plan_waits(const GraphShape& shape, std::uint64_t spacing) {
+  Planner planner(spacing);
+  WaitPlan plan;
+  planner.walk(shape, {0, 0}, plan.pattern);
+  plan.bounded = planner.bounded();
+  return plan;
+}
+
+std::vector<std::size_t> breadth_first(const GraphShape& shape) {
+  std::vector<std::vector<std::size_t>> behind(shape.nodes.size());
+  std::vector<std::size_t> missing(shape.nodes.size());
+  std::vector<std::size_t> order;
+  order.reserve(shape.nodes.size());
+  for (std::size_t i = 0; i < shape.nodes.size(); ++i) {
+    missing[i] = shape.nodes[i].before.size();
+    if (missing[i] == 0) order.push_back(i);
+    for (const std::size_t before : shape.nodes[i].before) behind[before].push_back(i);
+  }
+  for (std::size_t done = 0; done < order.size(); ++done) {
+    for (const std::size_t next : behind[order[done]]) {
+      if (--missing[next] == 0) order.push_back(next);
+    }
+  }
+  return order;
+}
+
+}  // namespace sluice::intercept

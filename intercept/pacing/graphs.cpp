@@ -1,0 +1,194 @@
+#include "intercept/pacing/graphs.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <utility>
+
+#include "intercept/client/log.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+/// Sets the cost of every kernel.
+class Pricing {
+ public:
+  Pricing(const GraphPacing& pacing, const GraphEstimates& estimates) noexcept
+      : pacing_(pacing), estimates_(estimates) {}
+
+  void price(GraphShape& shape) {
+    for (GraphShape::Node& node : shape.nodes) {
+      if (node.kind == GraphShape::Kind::kKernel) price(node);
+      if (node.child != nullptr) price(*node.child);
+    }
+  }
+  [[nodiscard]] ColdKernels& cold() noexcept { return cold_; }
+  [[nodiscard]] std::size_t kernels() const noexcept { return kernels_; }
+
+ private:
+  void price(GraphShape::Node& node) {
+    ++kernels_;
+    node.cost = 1;
+    if (!pacing_.policy.spacing.is_time()) return;
+    const std::uint64_t spacing_ns = pacing_.policy.spacing.ns();
+    const LaunchDuration* const length = pacing_.durations.find(node.work);
+    if (length == nullptr || length->longest_ns() == LaunchDuration::kUnbounded) {
+      cold_.kernels.push_back(LaunchDurations::key_of(node.work));
+      node.cost = estimates_.of(node.work, pacing_.gpu, spacing_ns);
+      return;
+    }
+    // Where few samples differ, the greatest counts: a wait in a graph is paid for as long as the
+    // graph lives.
+    node.cost = length->longest_ns();
+    cold_.known_ns += node.cost;
+    if (node.cost > spacing_ns) {
+      node.slack_ns =
+          static_cast<std::uint64_t>(static_cast<double>(node.cost) * pacing_.time_scale);
+    }
+  }
+
+  const GraphPacing& pacing_;
+  const GraphEstimates& estimates_;
+  ColdKernels cold_;
+  std::size_t kernels_ = 0;
+};
+
+const WaitPattern* child_of(const WaitPattern& pattern, CUgraphNode node) noexcept {
+  for (const WaitPattern::Child& child : pattern.children) {
+    if (child.handle == node) return &child.pattern;
+    if (const WaitPattern* const inside = child_of(child.pattern, node)) return inside;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void report_ungated_graph() noexcept {
+  static constinit std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  Line(Level::kWarn) << "a CUDA graph could not hold device waits; it runs with one in front, so a "
+                     << "critical job may wait for it to end (sluice status shows how long it is)";
+}
+
+GraphBook::Instantiation::Instantiation(GraphBook& book, CUgraph graph,
+                                        const GraphPacing& pacing) noexcept
+    : book_(book), pacing_(pacing) {
+  if (!pacing.words) return;
+  try {
+    prepare(graph);
+  } catch (const std::bad_alloc&) {
+    waits_.take_out();  // the program's call comes first
+  }
+}
+
+void GraphBook::Instantiation::prepare(CUgraph graph) {
+  std::optional<GraphShape> shape = read_shape(graph);
+  if (!shape) return;
+  std::size_t kernels = 0;
+  {
+    const std::lock_guard lock(book_.mutex_);
+    for (auto& [exec, executable] : book_.executables_) book_.learn(exec, executable);
+    Pricing pricing(pacing_, book_.estimates_);
+    pricing.price(*shape);
+    cold_ = std::move(pricing.cold());
+    kernels = pricing.kernels();
+  }
+  const shm::Spacing& spacing = pacing_.policy.spacing;
+  plan_ = plan_waits(*shape, spacing.is_time() ? spacing.ns() : spacing.count);
+  paced_ = waits_.put_in(*shape, plan_.pattern, *pacing_.words);
+  cold_.known_ns += plan_.pattern.count() * GraphEstimates::kWaitNs;
+  Line(Level::kDebug) << "graph: " << plan_.pattern.count() << " waits in front of " << kernels
+                      << " kernels, " << cold_.kernels.size() << " of unknown duration";
+}
+
+bool GraphBook::Instantiation::instantiated(CUgraphExec exec, bool refused) noexcept {
+  waits_.take_out();
+  paced_ = paced_ && !refused;
+  if (pacing_.words && !paced_) report_ungated_graph();
+  if (!paced_) {
+    book_.take(exec);  // whose handle it was before
+    return false;
+  }
+  book_.put_back(exec,
+                 {std::move(plan_.pattern), *pacing_.words, std::move(cold_), &pacing_.durations});
+  return plan_.bounded;
+}
+
+GraphBook::Update::Update(GraphBook& book, CUgraphExec exec, CUgraph graph) noexcept
+    : Update(book, exec, nullptr, graph) {}
+
+GraphBook::Update::Update(GraphBook& book, CUgraphExec exec, CUgraphNode child,
+                          CUgraph graph) noexcept {
+  try {
+    const std::optional<Executable> known = book.find(exec, child);
+    if (!known) return;
+    const std::optional<GraphShape> shape = read_shape(graph);
+    // What does not fit the pattern does not fit the executable either, as the driver will say.
+    if (shape) waits_.put_in(*shape, known->pattern, known->words);
+  } catch (const std::bad_alloc&) {
+    waits_.take_out();
+  }
+}
+
+void GraphBook::captured(CUgraph graph) noexcept {
+  try {
+    std::vector<CUdeviceptr> gates;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [exec, executable] : executables_) {
+        const CUdeviceptr gate = executable.words.gate;
+        if (std::find(gates.begin(), gates.end(), gate) == gates.end()) gates.push_back(gate);
+      }
+    }
+    if (gates.empty()) return;
+    const std::optional<GraphShape> shape = read_shape(graph);
+    if (shape) GraphWaits::take_out_copies(*shape, gates);
+  } catch (const std::bad_alloc&) {
+    // A graph with a wait too many.
+  }
+}
+
+std::optional<GraphBook::Executable> GraphBook::find(CUgraphExec exec, CUgraphNode child) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = executables_.find(exec);
+  if (found == executables_.end()) return std::nullopt;
+  const WaitPattern& whole = found->second.pattern;
+  const WaitPattern* const pattern = child == nullptr ? &whole : child_of(whole, child);
+  if (pattern == nullptr || pattern->count() == 0) return std::nullopt;
+  return Executable{*pattern, found->second.words, {}, nullptr};
+}
+
+void GraphBook::learn(CUgraphExec exec, Executable& executable) {
+  if (executable.cold.kernels.empty()) return;
+  Work work;
+  work.graph = exec;
+  const LaunchDuration* const length = executable.durations->find(work);
+  if (length == nullptr || length->ns() == LaunchDuration::kUnbounded) return;
+  estimates_.learn(executable.cold, length->ns());
+  executable.cold = {};
+}
+
+std::optional<GraphBook::Executable> GraphBook::take(CUgraphExec exec) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = executables_.find(exec);
+  if (found == executables_.end()) return std::nullopt;
+  try {
+    learn(exec, found->second);
+  } catch (const std::bad_alloc&) {
+    found->second.cold = {};
+  }
+  std::optional<Executable> taken(std::move(found->second));
+  executables_.erase(found);
+  return taken;
+}
+
+void GraphBook::put_back(CUgraphExec exec, Executable executable) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    executables_.insert_or_assign(exec, std::move(executable));
+  } catch (const std::bad_alloc&) {
+    // An update of this executable will fail; the program still has it.
+  }
+}
+
+}  // namespace sluice::intercept
