@@ -1,12 +1,8 @@
 #include "controller/clients.hpp"
 
-#include <algorithm>
 #include <atomic>
 
 namespace sluice::controller {
-
-using shm::SlotInfo;
-using shm::SlotState;
 
 std::string Clients::describe(int index) {
   const shm::Slot& of = slot(index);
@@ -15,22 +11,8 @@ std::string Clients::describe(int index) {
 }
 
 void update_outranked(Clients& clients) {
-  std::array<int, shm::kMaxDevices> highest{};
-  highest.fill(-1);
-  for (int index = 0; index < shm::kSlots; ++index) {
-    const SlotInfo info = clients.info(index);
-    if (!lives(info.state) || info.device >= shm::kMaxDevices) continue;
-    highest[info.device] = std::max(highest[info.device], int{info.priority});
-  }
-  for (int index = 0; index < shm::kSlots; ++index) {
-    const SlotInfo info = clients.info(index);
-    const std::uint32_t outranked = info.state != SlotState::kFree &&
-                                    info.device < shm::kMaxDevices &&
-                                    highest[info.device] > int{info.priority};
-    shm::HalfWord& word = clients.slot(index).outranked;
-    // Read first: the client reads this cache line before each launch.
-    if (word.load() != outranked) word.store(outranked);
-  }
+  shm::for_each_other(clients.view.used().load(), shm::kControllerBit,
+                      [&](int slot) { shm::settle_outranked(clients.view, slot); });
 }
 
 void store_text(char* field, std::size_t size, std::string_view text) noexcept {

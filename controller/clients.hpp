@@ -17,12 +17,6 @@ struct Tenant {
   std::uint64_t dead_since_ns = 0;  ///< Time when the mutex was first found released.
 };
 
-/// Whether a slot in this state has a client that is not exiting or dead.
-constexpr bool lives(shm::SlotState state) noexcept {
-  return state == shm::SlotState::kReserved || state == shm::SlotState::kLive ||
-         state == shm::SlotState::kFailedOpen;
-}
-
 /// The clients of the session: the board and the tenants of its slots. Only the thread of the loop
 /// uses it.
 struct Clients {
@@ -43,8 +37,8 @@ struct Clients {
   [[nodiscard]] std::string describe(int index);
 };
 
-/// Sets Slot::outranked of every slot: 1 while a client of higher priority lives on the same
-/// device. Writes only values that change.
+/// Sets Slot::outranked of every slot that is in use. Called before a new client may begin a job
+/// and after a change of priority; otherwise each client's watcher sets its own.
 void update_outranked(Clients& clients);
 
 /// Write and read a NUL-terminated text field of the board; a longer `text` is cut. Every byte is

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -25,7 +24,6 @@ namespace {
 // `sluice exec` needs time to ask for its lease, and a script needs time between two programs.
 constexpr std::uint64_t kIdleNs = 1'000'000'000;
 constexpr std::uint64_t kFirstIdleNs = 3'000'000'000;
-constexpr int kNicer = 5;
 // The kernel tears down a killed process of 8 GiB in 0.6 s (measured on one H200 host).
 constexpr std::uint64_t kTearDownNs = 2'000'000'000;
 constexpr std::uint64_t kStaleLifeNs = 30'000'000;
@@ -41,18 +39,9 @@ base::Fd make_timer() {
   return timer;
 }
 
-/// On a busy machine a late heartbeat would make the clients run ungated.
-void raise_own_priority() {
-  errno = 0;
-  const int niceness = getpriority(PRIO_PROCESS, 0);
-  if (errno != 0 || setpriority(PRIO_PROCESS, 0, niceness - kNicer) != 0) {
-    spdlog::debug("no higher scheduling priority: {}", std::strerror(errno));
-  }
-}
-
 bool any_client_lives(const shm::Board& board) {
   return std::any_of(board.slots.begin(), board.slots.end(), [](const shm::Slot& slot) {
-    return lives(shm::SlotInfo::unpack(slot.info.load()).state);
+    return shm::lives(shm::SlotInfo::unpack(slot.info.load()).state);
   });
 }
 
@@ -96,13 +85,9 @@ Daemon::Daemon(const DaemonOptions& options, const base::SignalFd& end_signals)
       signals_(end_signals),
       started_ns_(base::monotonic_ns()) {
   if (owned_.adopted()) adopt(clients_, started_ns_);
-  raise_own_priority();
 }
 
-Daemon::~Daemon() {
-  repair(clients_, base::monotonic_ns());
-  open_all_gates(clients_);
-}
+Daemon::~Daemon() { repair(clients_, base::monotonic_ns()); }
 
 void Daemon::run() {
   while (running_) {
@@ -142,8 +127,7 @@ bool Daemon::idle_for_long(std::uint64_t now_ns) {
 bool Daemon::end_signal_came() {
   const base::SignalFd::Received received = signals_.next();
   if (received.signal == 0) return false;
-  spdlog::info("{} from pid {}; opening all gates and exiting", strsignal(received.signal),
-               received.sender_pid);
+  spdlog::info("{} from pid {}; exiting", strsignal(received.signal), received.sender_pid);
   return true;
 }
 

@@ -51,8 +51,8 @@ class Daemon {
   /// Takes the session. Throws shm::BoardError or std::runtime_error with one line if that fails.
   Daemon(const DaemonOptions& options, const base::SignalFd& end_signals);
 
-  /// Opens all gates, closes the connections, and removes the socket, and the board if no process
-  /// uses it.
+  /// Closes the connections and removes the socket, and the board if no process uses it. Leaves the
+  /// gates to the clients, which go on among themselves.
   ~Daemon();
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;

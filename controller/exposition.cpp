@@ -212,8 +212,6 @@ void write_controller(MetricsText& out, const shm::Board& board, const Tally& ta
            Family{"sluice_refusals_total", "Requests and connections refused.", tally.refused},
            Family{"sluice_deaths_repaired_total", "Clients that died without leaving.",
                   tally.deaths_repaired},
-           Family{"sluice_gates_opened_total", "Gates opened because their holder had died.",
-                  tally.gates_opened},
        }) {
     out.family(family.name, "counter", family.help);
     out.sample(static_cast<double>(family.value.load()));

@@ -172,7 +172,7 @@ Reply Registry::attach_again(Connection& from, const Request& request) {
   const bool same =
       clients_.board.board_id.load() == request.board_id && info.generation == request.generation &&
       clients_.slot(request.slot).pid.load() == static_cast<std::uint32_t>(from.process->pid());
-  if (!lives(info.state) || !same) {
+  if (!shm::lives(info.state) || !same) {
     return refusal(ReplyStatus::kOtherBoard, "slot " + std::to_string(request.slot) +
                                                  " no longer belongs to this process: not gated");
   }
@@ -187,7 +187,7 @@ Reply Registry::attach_again(Connection& from, const Request& request) {
 /// flight.
 Reply Registry::set(const Connection& from, const Request& request) {
   const SlotInfo info = clients_.info(request.slot);
-  if (!lives(info.state) || clients_.board.board_id.load() != request.board_id ||
+  if (!shm::lives(info.state) || clients_.board.board_id.load() != request.board_id ||
       info.generation != request.generation) {
     return refusal(ReplyStatus::kOtherBoard,
                    "the client of slot " + std::to_string(request.slot) + " has ended");
@@ -262,7 +262,7 @@ void Registry::hung_up(const Connection& gone) {
     // A client that has attached again, or a later client of the slot, has another connection.
     if (tenant.process != gone.process) continue;
     // If the mutex is held, the client lives and has closed the connection itself.
-    tenant.hung_up = clients_.slot(slot).alive.probe() != shm::RobustMutex::Found::kHeld;
+    tenant.hung_up = !clients_.slot(slot).alive.held();
   }
 }
 

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <bit>
-#include <string>
 
 namespace sluice::controller {
 namespace {
@@ -18,57 +17,23 @@ constexpr std::uint64_t kThreadsEndNs = 100'000'000;
 /// reused the client's pid.
 constexpr std::uint64_t kStartToleranceNs = 50'000'000;
 
-std::uint64_t gates_held_by(Clients& clients, int holder) {
-  std::uint64_t held = 0;
-  for (int target = 0; target < shm::kSlots; ++target) {
-    if ((clients.view.gate(target).load() & shm::bit(holder)) != 0) held |= shm::bit(target);
-  }
-  return held;
-}
-
-std::string describe_all(Clients& clients, std::uint64_t slots) {
-  std::string text;
-  for (; slots != 0; slots &= slots - 1) {
-    text += (text.empty() ? "" : "; ") + clients.describe(std::countr_zero(slots));
-  }
-  return text;
-}
-
-/// Resets the slack of the other clients of a dead client's device: the announced job will not
-/// come. A living client that has announced a job writes its slack again at once.
-void cancel_announcement(Clients& clients, int dead) {
-  const std::uint8_t device = clients.info(dead).device;
-  for (int slot = 0; slot < shm::kSlots; ++slot) {
-    shm::Word& slack = clients.slot(slot).slack_ns;
-    const bool limited =
-        clients.info(slot).device == device && slack.load() != shm::kUnlimitedSlack;
-    if (limited && slot != dead) slack.store(shm::kUnlimitedSlack);
-  }
-}
-
+/// At the first sight of a death. The client's peers may have seen it first and have opened their
+/// gates; bury() is for those whose watcher is late.
 void bury_dead(Clients& clients, int slot, std::uint64_t now_ns) {
   const bool left = clients.info(slot).state == SlotState::kLeaving;
   const bool in_job = shm::is_active(clients.view.job(slot).load());
-  const std::uint64_t held = gates_held_by(clients, slot);
   shm::bury(clients.view, slot);
-  cancel_announcement(clients, slot);
   clients.tenant(slot).dead_since_ns = now_ns;
-  if (!left) clients.tally.deaths_repaired.fetch_add(1);
-  clients.tally.gates_opened.fetch_add(static_cast<std::uint64_t>(std::popcount(held)));
   if (left) {
     spdlog::info("client left: {}", clients.describe(slot));
-  } else if (held == 0) {
-    spdlog::info("client died{}: {}; it held no gate", in_job ? " inside a job" : "",
-                 clients.describe(slot));
-  } else {
-    spdlog::info("client died inside a job: {}; opened the gates of {}", clients.describe(slot),
-                 describe_all(clients, held));
+    return;
   }
+  clients.tally.deaths_repaired.fetch_add(1);
+  spdlog::info("client died{}: {}", in_job ? " inside a job" : "", clients.describe(slot));
 }
 
 void release_slot(Clients& clients, int slot) {
   spdlog::debug("slot {} is free again, pid {} is gone", slot, clients.slot(slot).pid.load());
-  cancel_announcement(clients, slot);  // again: a thread of the client may have run on
   shm::release(clients.view, slot);
   clients.tenant(slot) = Tenant{};
 }
@@ -85,7 +50,7 @@ void repair_slot(Clients& clients, int slot, std::uint64_t now_ns) {
     case SlotState::kLive:
     case SlotState::kFailedOpen:
     case SlotState::kLeaving:
-      if (clients.slot(slot).alive.probe() != shm::RobustMutex::Found::kHeld) {
+      if (!clients.slot(slot).alive.held()) {
         bury_dead(clients, slot, now_ns);
       }
       break;
@@ -96,6 +61,7 @@ void repair_slot(Clients& clients, int slot, std::uint64_t now_ns) {
       }
       break;
     case SlotState::kDead:
+      if (tenant.dead_since_ns == 0) bury_dead(clients, slot, now_ns);
       shm::bury(clients.view, slot);
       if (is_gone(tenant, now_ns)) release_slot(clients, slot);
       break;
@@ -131,7 +97,6 @@ void repair(Clients& clients, std::uint64_t now_ns) {
     const int slot = std::countr_zero(used);
     if (slot < shm::kSlots) repair_slot(clients, slot, now_ns);
   }
-  update_outranked(clients);
 }
 
 void adopt(Clients& clients, std::uint64_t now_ns) {
@@ -155,10 +120,7 @@ void adopt(Clients& clients, std::uint64_t now_ns) {
       if (holder != target) shm::settle(clients.view, holder, target);
     }
   }
-}
-
-void open_all_gates(Clients& clients) {
-  for (int slot = 0; slot < shm::kSlots; ++slot) shm::keep_open(clients.view, slot);
+  update_outranked(clients);
 }
 
 }  // namespace sluice::controller

@@ -10,7 +10,6 @@ struct Tally {
   std::atomic<std::uint64_t> reattached{0};
   std::atomic<std::uint64_t> refused{0};
   std::atomic<std::uint64_t> deaths_repaired{0};  ///< Clients that died without leaving.
-  std::atomic<std::uint64_t> gates_opened{0};     ///< Gate bits that dead clients had left set.
   std::atomic<std::uint64_t> leases{0};           ///< Current number.
 };
 

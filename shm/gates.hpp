@@ -9,7 +9,7 @@
 /// The gate protocol: which process closes which gate, and when.
 ///
 ///   Invariant: when everything in flight has finished, a gate holds exactly the bits of the
-///   active, living, higher-priority clients of its device, except the bits that max_hold waived.
+///   active, living, higher-priority clients of its device, except the bits that its owner waived.
 ///
 /// The bit of holder h in the gate of target t has three kinds of writers: h at the begin and end
 /// of a job, the owner of t, and the controller. They take no locks. Each writer follows one rule,
@@ -21,18 +21,29 @@
 ///
 /// The functions are templates over a View of the board, so that the model checker in
 /// tests/protocol runs exactly this code. A View has the words info(s), job(s), gate(s),
-/// waived(target, holder) and used(), with load(), store(), fetch_or(), fetch_and(), fetch_add()
-/// and compare_exchange(). It also has two notifications: closed(s) after a gate changed from open
-/// to closed, and opened(s) after it changed back.
+/// waived(target, holder), outranked(s) and used(), with load(), store(), fetch_or(), fetch_and(),
+/// fetch_add() and compare_exchange(). watched(s) says whether a thread holds the mutex of a slot.
+/// The View also has two notifications: closed(s) after a gate changed from open to closed, and
+/// opened(s) after it changed back.
+///
+/// Liveness is between peers. Every watcher marks the dead clients of its device (mark_dead) and
+/// corrects its own gate (tend_gate) on each tick. The controller is not needed for that. A dead
+/// controller only means that nobody can attach and that no slot is freed.
 namespace sluice::shm {
 
 constexpr std::uint64_t bit(int index) noexcept { return std::uint64_t{1} << index; }
 constexpr bool is_active(std::uint64_t job) noexcept { return (job & 1U) != 0; }
 
+/// Whether a slot in this state has a client that is not exiting or dead.
+constexpr bool lives(SlotState state) noexcept {
+  return state == SlotState::kReserved || state == SlotState::kLive ||
+         state == SlotState::kFailedOpen;
+}
+
 /// Whether a holder in state `h` with job counter `job` must keep the gate of `t` closed.
 constexpr bool holds(SlotInfo h, std::uint64_t job, SlotInfo t) noexcept {
-  const bool lives = h.state == SlotState::kLive || h.state == SlotState::kFailedOpen;
-  return lives && is_active(job) && t.state == SlotState::kLive && h.device == t.device &&
+  const bool obeyed = h.state == SlotState::kLive || h.state == SlotState::kFailedOpen;
+  return obeyed && is_active(job) && t.state == SlotState::kLive && h.device == t.device &&
          h.priority > t.priority;
 }
 
@@ -160,11 +171,71 @@ void leave(View& board, int self) {
                  [&](int target) { open_bits(board, target, bit(self)); });
 }
 
-/// For the owner, after max_hold: opens its gate for this one job of `holder`.
+/// For the owner: opens its gate for this one job of `holder`, which is stopped or makes no
+/// progress.
 template <class View>
 void waive(View& board, int self, int holder, std::uint64_t job) {
   board.waived(self, holder).store(job);
   settle(board, holder, self);
+}
+
+/// For the owner: the holder that was stopped beats again, so its job counts again.
+template <class View>
+void honour(View& board, int self, int holder) {
+  board.waived(self, holder).store(0);
+  settle(board, holder, self);
+}
+
+/// For any process: marks the client of a slot as dead if no thread holds the slot's mutex. Returns
+/// true if this call changed the state. Each target then opens its own gate.
+///
+/// A client that is leaving holds nobody, and one that is reserved has no mutex yet.
+///
+/// The state is read first. A client takes the mutex before it goes live and never releases it. So
+/// a mutex that nobody holds after that read belongs to a client that has died, and the exchange
+/// fails if the slot has another client by now: the word contains the generation.
+template <class View>
+bool mark_dead(View& board, int slot) {
+  std::uint64_t word = board.info(slot).load();
+  SlotInfo info = SlotInfo::unpack(word);
+  const bool counts = info.state == SlotState::kLive || info.state == SlotState::kFailedOpen;
+  if (!counts || board.watched(slot)) return false;
+  info.state = SlotState::kDead;
+  return board.info(slot).compare_exchange(word, info.pack());
+}
+
+/// For the owner, on every tick of its watcher: corrects the bits of those who hold its gate. Some
+/// bits have no other writer left: those of a dead holder, and of one that was stopped between its
+/// write and its re-read.
+template <class View>
+void tend_gate(View& board, int self) {
+  for_each_other(board.gate(self).load(), self, [&](int holder) { settle(board, holder, self); });
+}
+
+/// Whether a client of higher priority lives on the device of `slot`. Reads the board once.
+template <class View>
+bool is_outranked(View& board, int slot) {
+  const SlotInfo own = SlotInfo::unpack(board.info(slot).load());
+  bool outranked = false;
+  for_each_other(board.used().load(), slot, [&](int other) {
+    const SlotInfo info = SlotInfo::unpack(board.info(other).load());
+    outranked = outranked ||
+                (lives(info.state) && info.device == own.device && info.priority > own.priority);
+  });
+  return outranked;
+}
+
+/// Corrects the outranked word of `slot`, by the rule of settle(). The owner calls it on each tick.
+/// The controller calls it for every slot when a priority has changed and before a new client may
+/// begin a job: a 1 that is missing costs the new client its protection.
+template <class View>
+void settle_outranked(View& board, int slot) {
+  for (;;) {
+    const std::uint64_t outranked = is_outranked(board, slot) ? 1 : 0;
+    // Read first: the client reads this cache line before each launch.
+    if (board.outranked(slot).load() != outranked) board.outranked(slot).store(outranked);
+    if ((is_outranked(board, slot) ? 1U : 0U) == outranked) return;
+  }
 }
 
 /// For the controller: takes a dead client out and opens the gates that it held. The controller

@@ -1,5 +1,7 @@
 #include "shm/robust_mutex.hpp"
 
+#include <linux/futex.h>
+
 #include <cerrno>
 
 namespace sluice::shm {
@@ -21,12 +23,11 @@ bool RobustMutex::take() noexcept {
 
 void RobustMutex::release() noexcept { pthread_mutex_unlock(&mutex_); }
 
-RobustMutex::Found RobustMutex::probe() noexcept {
-  const int result = pthread_mutex_trylock(&mutex_);
-  if (result == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
-  if (result == 0 || result == EOWNERDEAD) pthread_mutex_unlock(&mutex_);
-  if (result == EOWNERDEAD) return Found::kOwnerDied;
-  return result == 0 ? Found::kFree : Found::kHeld;
+/// glibc keeps the word of the kernel's robust futexes in this public member: the owner's thread
+/// id, which the kernel clears when the owner dies.
+bool RobustMutex::held() const noexcept {
+  const int word = __atomic_load_n(&mutex_.__data.__lock, __ATOMIC_SEQ_CST);
+  return (static_cast<unsigned>(word) & FUTEX_TID_MASK) != 0;
 }
 
 }  // namespace sluice::shm

@@ -10,8 +10,6 @@ namespace sluice::shm {
 /// The mutex is plain data in shared memory, made valid by initialise() and never destroyed.
 class RobustMutex {
  public:
-  enum class Found { kHeld, kOwnerDied, kFree };
-
   /// Only for memory that no other process uses yet.
   void initialise() noexcept;
 
@@ -21,9 +19,10 @@ class RobustMutex {
   /// Only for the thread that holds the mutex.
   void release() noexcept;
 
-  /// Reports whether a thread holds the mutex, and leaves the mutex usable. A dead owner's mutex is
-  /// recovered: the first probe returns kOwnerDied, later ones kFree.
-  Found probe() noexcept;
+  /// Whether a thread holds the mutex. Only reads, so any number of processes may look at any time:
+  /// a probe that took the mutex would look like its owner to the others, and would keep the slot's
+  /// next client from taking it.
+  [[nodiscard]] bool held() const noexcept;
 
  private:
   pthread_mutex_t mutex_;

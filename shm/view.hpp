@@ -20,11 +20,14 @@ inline std::uint64_t held_ns(const Slot& slot, std::uint64_t since_ns,
 }
 
 /// A word of the board for gates.hpp: every access is sequentially consistent.
+template <class Atomic>
 class BoardWord {
  public:
-  explicit BoardWord(Word& word) noexcept : word_(word) {}
+  explicit BoardWord(Atomic& word) noexcept : word_(word) {}
   [[nodiscard]] std::uint64_t load() const noexcept { return word_.load(); }
-  void store(std::uint64_t value) noexcept { word_.store(value); }
+  void store(std::uint64_t value) noexcept {
+    word_.store(static_cast<typename Atomic::value_type>(value));
+  }
   std::uint64_t fetch_or(std::uint64_t bits) noexcept { return word_.fetch_or(bits); }
   std::uint64_t fetch_and(std::uint64_t bits) noexcept { return word_.fetch_and(bits); }
   std::uint64_t fetch_add(std::uint64_t n) noexcept { return word_.fetch_add(n); }
@@ -33,7 +36,7 @@ class BoardWord {
   }
 
  private:
-  Word& word_;
+  Atomic& word_;
 };
 
 /// The View of gates.hpp for a real board. Wakes waiters and adds up the closed time.
@@ -41,20 +44,33 @@ class BoardView {
  public:
   explicit BoardView(Board& board) noexcept : board_(board) {}
 
-  BoardWord info(int s) noexcept { return BoardWord(slot(s).info); }
-  BoardWord job(int s) noexcept { return BoardWord(slot(s).job); }
-  BoardWord gate(int s) noexcept { return BoardWord(slot(s).gate); }
-  BoardWord used() noexcept { return BoardWord(board_.used); }
-  BoardWord waived(int target, int holder) noexcept {
+  BoardWord<Word> info(int s) noexcept { return BoardWord(slot(s).info); }
+  BoardWord<Word> job(int s) noexcept { return BoardWord(slot(s).job); }
+  BoardWord<Word> gate(int s) noexcept { return BoardWord(slot(s).gate); }
+  BoardWord<HalfWord> outranked(int s) noexcept { return BoardWord(slot(s).outranked); }
+  BoardWord<Word> used() noexcept { return BoardWord(board_.used); }
+  BoardWord<Word> waived(int target, int holder) noexcept {
     return BoardWord(slot(target).waived[static_cast<std::size_t>(holder)]);
   }
+  bool watched(int s) noexcept { return slot(s).alive.held(); }
 
-  void closed(int s) noexcept { slot(s).closed_since_ns.store(base::monotonic_ns()); }
+  void closed(int s) noexcept {
+    const std::uint64_t now = base::monotonic_ns();
+    slot(s).closed_since_ns.store(now);
+    drop_late_time(slot(s), now);
+  }
 
   void opened(int s) noexcept {
     Slot& opened_slot = slot(s);
+    const std::uint64_t now = base::monotonic_ns();
     const std::uint64_t since = opened_slot.closed_since_ns.exchange(0);
-    opened_slot.closed_ns.fetch_add(held_ns(opened_slot, since, base::monotonic_ns()));
+    opened_slot.closed_ns.fetch_add(held_ns(opened_slot, since, now));
+    // A holder may have closed the gate again before the exchange, which took the holder's time.
+    std::uint64_t none = 0;
+    if (opened_slot.gate.load() != 0 &&
+        opened_slot.closed_since_ns.compare_exchange_strong(none, now)) {
+      drop_late_time(opened_slot, now);
+    }
     opened_slot.wake.fetch_add(1);
     if (opened_slot.waiters.load() != 0) base::futex_wake_all(opened_slot.wake);
   }
@@ -70,6 +86,12 @@ class BoardView {
   }
 
  private:
+  /// A thread that is preempted before it writes the time may find the gate open again. The open
+  /// time must not count as held.
+  static void drop_late_time(Slot& of, std::uint64_t written_ns) noexcept {
+    if (of.gate.load() == 0) of.closed_since_ns.compare_exchange_strong(written_ns, 0);
+  }
+
   Slot& slot(int s) noexcept { return board_.slots[static_cast<std::size_t>(s)]; }
   Board& board_;
 };

@@ -14,6 +14,10 @@ void leave(ModelView& board, int self) { shm::leave(board, self); }
 void waive(ModelView& board, int self, int holder, std::uint64_t job) {
   shm::waive(board, self, holder, job);
 }
+void honour(ModelView& board, int self, int holder) { shm::honour(board, self, holder); }
+bool mark_dead(ModelView& board, int slot) { return shm::mark_dead(board, slot); }
+void tend_gate(ModelView& board, int self) { shm::tend_gate(board, self); }
+void settle_outranked(ModelView& board, int slot) { shm::settle_outranked(board, slot); }
 void bury(ModelView& board, int slot) { shm::bury(board, slot); }
 void release(ModelView& board, int slot) { shm::release(board, slot); }
 void reserve(ModelView& board, int slot, std::uint8_t priority, std::uint8_t device) {

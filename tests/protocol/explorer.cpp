@@ -133,6 +133,14 @@ class Explorer {
     return !thread(a).ended && state != Life::kGone && state != Life::kStopped;
   }
 
+  /// Whether it runs or can be continued.
+  bool may_run(std::size_t a) {
+    const int process = actor(a).process;
+    const bool paused = life(process) == Life::kStopped &&
+                        mortality(static_cast<std::size_t>(process)) == Mortality::kPauses;
+    return runs(a) || (paused && !thread(a).ended);
+  }
+
   bool enabled(std::size_t a) {
     if (!runs(a)) return false;
     const Thread& t = thread(a);
@@ -177,14 +185,14 @@ class Explorer {
   /// Then exploring it now is enough.
   bool alone(std::size_t a) {
     const Access& next = thread(a).next;
-    if (next.word > kUsedWord) return false;
+    if (next.word > kUsedWord && next.word < outranked_word(0)) return false;
     const bool writes = next.kind != Kind::kLoad;
     // A death may prevent a write, and the end state shows whether it did.
     if (writes && mortality(static_cast<std::size_t>(actor(a).process)) != Mortality::kNever) {
       return false;
     }
     for (std::size_t b = 0; b < world_.threads.size(); ++b) {
-      if (b == a || !runs(b)) continue;
+      if (b == a || !may_run(b)) continue;
       WordSet touched = Reach::rest(known_.written[b], thread(b).call);
       if (writes) touched |= Reach::rest(known_.read[b], thread(b).call);
       if ((touched & set_of(next.word)) != 0) return false;
@@ -234,13 +242,25 @@ class Explorer {
     for (std::size_t p = 0; p < scenario_.processes.size() && !result_.violation; ++p) end_life(p);
   }
 
+  /// The next life of a process, or its present one if that is its last.
+  [[nodiscard]] static Life next_life(Life now, Mortality kind) {
+    if (now == Life::kGone || kind == Mortality::kNever) return now;
+    switch (kind) {
+      case Mortality::kDies:
+        return now == Life::kLives ? Life::kFoundDead : Life::kGone;
+      case Mortality::kStops:
+        return Life::kStopped;
+      case Mortality::kPauses:
+        return now == Life::kLives ? Life::kStopped : Life::kContinued;
+      default:
+        return Life::kGone;
+    }
+  }
+
   void end_life(std::size_t process) {
     const Life now = life(static_cast<int>(process));
-    const Mortality kind = mortality(process);
-    if (kind == Mortality::kNever || now == Life::kGone || now == Life::kStopped) return;
-    Life next = Life::kGone;
-    if (kind == Mortality::kStops) next = Life::kStopped;
-    if (kind == Mortality::kDies && now == Life::kLives) next = Life::kFoundDead;
+    const Life next = next_life(now, mortality(process));
+    if (next == now) return;
     const int word = life_word(static_cast<int>(process));
     path_.push_back(
         {-1 - static_cast<int>(process),
@@ -249,6 +269,7 @@ class Explorer {
          0});
     const Memory saved = world_.memory;
     world_.memory.set(word, static_cast<std::uint64_t>(next));
+    if (next == Life::kFoundDead || next == Life::kGone) release_mutex(process);
     ++result_.steps;
     expand();
     if (result_.violation) return;
@@ -256,15 +277,23 @@ class Explorer {
     path_.pop_back();
   }
 
+  /// The kernel releases the robust mutex of a dead process.
+  void release_mutex(std::size_t process) {
+    const Process& dead = scenario_.processes[process];
+    if (dead.slot < 0) return;
+    const int word = mutex_word(dead.slot);
+    if (world_.memory[word] == dead.generation + std::uint64_t{1}) world_.memory.set(word, 0);
+  }
+
   StateSet::Key key() {
     StateSet::Key key{world_.memory.hash(0), world_.memory.hash(1)};
     for (std::size_t a = 0; a < world_.threads.size(); ++a) {
-      // The plans of a gone or stopped thread no longer matter. Its position does matter, to the
+      // The plans of a thread that runs no more do not matter. Its position does matter, to the
       // `when` of other actors.
       const Thread& t = thread(a);
       const std::uint64_t place = t.call * 4U + (t.previous ? 2U : 0U) + 1U;
       key.absorb(place, place);
-      if (runs(a)) key.absorb(t.history[0] + t.made, t.history[1] + t.made);
+      if (may_run(a)) key.absorb(t.history[0] + t.made, t.history[1] + t.made);
     }
     return key;
   }
@@ -308,8 +337,8 @@ class Explorer {
     text << scenario_.name << ": " << what << '\n';
     for (const Step& step : path_) {
       if (step.actor < 0) {
-        static constexpr std::array<const char*, 4> kChanges{"lives", "is found dead", "is gone",
-                                                             "is stopped"};
+        static constexpr std::array<const char*, 5> kChanges{"lives", "is found dead", "is gone",
+                                                             "is stopped", "is continued"};
         text << "  " << scenario_.processes[static_cast<std::size_t>(-1 - step.actor)].name << ' '
              << kChanges[step.access.operand] << '\n';
         continue;
@@ -318,7 +347,7 @@ class Explorer {
       text << "  " << who.name << ", " << who.calls[step.call].name << ": "
            << to_string(step.access, step.value) << '\n';
     }
-    for (int word = 0; word <= kUsedWord; ++word) {
+    for (int word = 0; word < kWords; ++word) {
       const Access look{Kind::kLoad, static_cast<std::uint8_t>(word), 0, 0};
       const std::uint64_t value = world_.memory[word];
       if (value != 0) text << "  at the end " << to_string(look, value) << '\n';

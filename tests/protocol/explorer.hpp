@@ -28,12 +28,14 @@ enum class Mortality : std::uint8_t {
             ///< steps, then the process is gone. No further steps mean a sudden death.
   kSudden,  ///< At any step all threads end at once.
   kStops,   ///< At any step it is stopped and never continued.
+  kPauses,  ///< At any step it is stopped, and continued at any later step, or never.
 };
 
 struct Process {
   std::string name;
   Mortality mortality = Mortality::kNever;
-  int slot = -1;  ///< The slot of a client.
+  int slot = -1;                 ///< The slot of a client.
+  std::uint32_t generation = 0;  ///< The generation of the slot that is this client's.
 };
 
 struct World;

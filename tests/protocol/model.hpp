@@ -18,7 +18,8 @@ enum class Life : std::uint8_t {
   kLives,
   kFoundDead,  ///< Its watcher's mutex was released; its other threads may still run.
   kGone,       ///< None of its threads runs any more.
-  kStopped,    ///< SIGSTOP without SIGCONT: it takes no step, and no other process can see that.
+  kStopped,    ///< SIGSTOP: it takes no step. Others see only that it does not beat.
+  kContinued,  ///< It was stopped and runs again.
 };
 
 // Indices of the model's words.
@@ -30,7 +31,10 @@ constexpr int waived_word(int target, int holder) {
 }
 inline constexpr int kUsedWord = 3 * kModelSlots + kModelSlots * kModelSlots;
 constexpr int life_word(int process) { return kUsedWord + 1 + process; }
-inline constexpr int kWords = kUsedWord + 1 + kMaxProcesses;
+/// The robust mutex of a slot: the generation of the client that holds it, plus 1; 0 if none does.
+constexpr int mutex_word(int slot) { return life_word(kMaxProcesses) + slot; }
+constexpr int outranked_word(int slot) { return mutex_word(kModelSlots) + slot; }
+inline constexpr int kWords = outranked_word(kModelSlots);
 static_assert(kWords <= 64, "sets of words are kept in one 64-bit mask");
 
 std::string word_name(int word);
@@ -104,13 +108,16 @@ class ModelWord {
 class ModelView {
  public:
   explicit ModelView(Port& port) : port_(port) {}
-  ModelWord info(int s) { return {port_, info_word(s)}; }
+  ModelWord info(int s) { return {port_, s < kModelSlots ? info_word(s) : kWords}; }
   ModelWord job(int s) { return {port_, job_word(s)}; }
   ModelWord gate(int s) { return {port_, s < kModelSlots ? gate_word(s) : kWords}; }
   ModelWord used() { return {port_, kUsedWord}; }
   ModelWord waived(int target, int holder) {
     return {port_, holder < kModelSlots ? waived_word(target, holder) : kWords};
   }
+  ModelWord outranked(int s) { return {port_, outranked_word(s)}; }
+  ModelWord mutex(int s) { return {port_, mutex_word(s)}; }
+  bool watched(int s) { return mutex(s).load() != 0; }
   void closed(int /*slot*/) {}
   void opened(int /*slot*/) {}
 

@@ -39,8 +39,10 @@ endfunction()
 sluice_mutation(holds_other_devices " && h.device == t.device" "")
 sluice_mutation(holds_equal_priority "h.priority > t.priority" "h.priority >= t.priority")
 sluice_mutation(holds_failed_open_target "t.state == SlotState::kLive &&" "")
-sluice_mutation(failed_open_holds_nobody " || h.state == SlotState::kFailedOpen" "")
-sluice_mutation(dead_holds "return lives && is_active" "return is_active")
+sluice_mutation(failed_open_holds_nobody
+  "h.state == SlotState::kLive || h.state == SlotState::kFailedOpen;"
+  "h.state == SlotState::kLive;")
+sluice_mutation(dead_holds "return obeyed && is_active" "return is_active")
 sluice_mutation(idle_holds "is_active(job) && t.state" "t.state")
 sluice_mutation(opens_every_bit "fetch_and(~bits)" "fetch_and(0)")
 
@@ -149,6 +151,60 @@ sluice_mutation(waive_settles_first
   settle(board, holder, self);]]
   [[  settle(board, holder, self);
   board.waived(self, holder).store(job);]])
+
+# Liveness between peers.
+sluice_mutation(honour_does_not_settle
+  [[  board.waived(self, holder).store(0);
+  settle(board, holder, self);]]
+  [[  board.waived(self, holder).store(0);]])
+sluice_mutation(honour_settles_first
+  [[  board.waived(self, holder).store(0);
+  settle(board, holder, self);]]
+  [[  settle(board, holder, self);
+  board.waived(self, holder).store(0);]])
+sluice_mutation(honour_keeps_waived
+  [[  board.waived(self, holder).store(0);
+  settle(board, holder, self);]]
+  [[  settle(board, holder, self);]])
+sluice_mutation(mark_dead_does_nothing
+  "  if (!counts || board.watched(slot)) return false;" "  return false;")
+sluice_mutation(mark_dead_looks_at_the_mutex_first
+  [[  std::uint64_t word = board.info(slot).load();
+  SlotInfo info = SlotInfo::unpack(word);
+  const bool counts =]]
+  [[  if (board.watched(slot)) return false;
+  std::uint64_t word = board.info(slot).load();
+  SlotInfo info = SlotInfo::unpack(word);
+  if (info.state == SlotState::kDead) return false;
+  info.state = SlotState::kDead;
+  if (true) return board.info(slot).compare_exchange(word, info.pack());
+  const bool counts =]])
+sluice_mutation(mark_dead_of_reserved
+  "  if (!counts || board.watched(slot)) return false;"
+  "  if ((!counts && info.state != SlotState::kReserved) || board.watched(slot)) return false;")
+sluice_mutation(mark_dead_not_of_failed_open
+  "const bool counts = info.state == SlotState::kLive || info.state == SlotState::kFailedOpen;"
+  "const bool counts = info.state == SlotState::kLive;")
+sluice_mutation(mark_dead_overwrites
+  [[  info.state = SlotState::kDead;
+  return board.info(slot).compare_exchange(word, info.pack());]]
+  [[  info.state = SlotState::kDead;
+  board.info(slot).store(info.pack());
+  return true;]])
+sluice_mutation(tend_gate_does_nothing
+  "  for_each_other(board.gate(self).load(), self, [&](int holder) { settle(board, holder, self); });"
+  "")
+sluice_mutation(outranked_by_other_devices "(lives(info.state) && info.device == own.device &&" "(lives(info.state) &&")
+sluice_mutation(outranked_by_equal_priority
+  "info.priority > own.priority" "info.priority >= own.priority")
+sluice_mutation(outranked_by_the_dead "(lives(info.state) && info.device" "(info.device")
+sluice_mutation(outranked_not_by_reserved
+  "(lives(info.state) && info.device"
+  "(lives(info.state) && info.state != SlotState::kReserved && info.device")
+sluice_mutation(settle_outranked_reads_once
+  "    if ((is_outranked(board, slot) ? 1U : 0U) == outranked) return;" "    return;")
+sluice_mutation(settle_outranked_never_lowers
+  "if (board.outranked(slot).load() != outranked) board" "if (outranked) board")
 
 # The controller.
 sluice_mutation(bury_leaves_the_state

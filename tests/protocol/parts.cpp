@@ -17,6 +17,20 @@ Call call(const char* name, int slot, std::function<void(ModelView&)> run) {
           }};
 }
 
+/// As in the watcher, before it goes live for the first time.
+void take_mutex(ModelView& board, int slot) {
+  const SlotInfo info = SlotInfo::unpack(board.info(slot).load());
+  if (info.state == SlotState::kReserved) board.mutex(slot).store(info.generation + 1U);
+}
+
+void tend_all(ModelView& board, int self) {
+  const std::uint64_t used = board.used().load();
+  for (int other = 0; other < kModelSlots; ++other) {
+    if (other != self && (used >> other) % 2 == 1) calls::mark_dead(board, other);
+  }
+  calls::tend_gate(board, self);
+}
+
 bool half_made_or_dead(ModelView& board, int slot, const std::vector<Tenancy>& tenants) {
   const SlotInfo info = SlotInfo::unpack(board.info(slot).load());
   for (const Tenancy& tenant : tenants) {
@@ -42,7 +56,10 @@ Call end_job(int slot) {
   return call("end_job", slot, [slot](ModelView& board) { calls::end_job(board, slot); });
 }
 Call go_live(int slot) {
-  return call("go_live", slot, [slot](ModelView& board) { calls::go_live(board, slot); });
+  return call("go_live", slot, [slot](ModelView& board) {
+    take_mutex(board, slot);
+    calls::go_live(board, slot);
+  });
 }
 Call fail_open(int slot) {
   return call("fail_open", slot, [slot](ModelView& board) { calls::fail_open(board, slot); });
@@ -58,6 +75,15 @@ Call waive(int slot, int holder) {
     const std::uint64_t job = board.job(holder).load();
     if (job % 2 == 1) calls::waive(board, slot, holder, job);
   });
+}
+Call honour(int slot, int holder) {
+  return call("honour", slot, [=](ModelView& board) { calls::honour(board, slot, holder); });
+}
+Call tend(int slot) {
+  return call("tend", slot, [slot](ModelView& board) { tend_all(board, slot); });
+}
+Call rank(int slot) {
+  return call("rank", slot, [slot](ModelView& board) { calls::settle_outranked(board, slot); });
 }
 Call bury(int slot) {
   return call("bury", slot, [slot](ModelView& board) { calls::bury(board, slot); });
@@ -91,7 +117,13 @@ When gone(int process) {
   return [process](const World& world) { return world.gone(process); };
 }
 When stopped(int process) {
-  return [process](const World& world) { return world.memory.life(process) == Life::kStopped; };
+  return [process](const World& world) {
+    const Life life = world.memory.life(process);
+    return life == Life::kStopped || life == Life::kContinued;
+  };
+}
+When continued(int process) {
+  return [process](const World& world) { return world.memory.life(process) == Life::kContinued; };
 }
 When done(int actor, int calls) {
   return [=](const World& world) { return world.done(actor, calls); };
@@ -139,17 +171,28 @@ std::vector<Call> operator+(std::vector<Call> calls, const std::vector<Call>& mo
 
 void attached(ModelView& board, int slot, std::uint8_t priority, std::uint8_t device) {
   calls::reserve(board, slot, priority, device);
+  take_mutex(board, slot);
   calls::go_live(board, slot);
 }
 
 void tick_all(ModelView& board, const Memory& memory, const std::vector<Process>& processes) {
+  const auto runs = [&](int slot) {
+    for (std::size_t p = 0; p < processes.size(); ++p) {
+      const Life life = memory.life(static_cast<int>(p));
+      const bool alive = life == Life::kLives || life == Life::kContinued;
+      if (processes[p].slot == slot && alive) return true;
+    }
+    return false;
+  };
   for (int slot = 0; slot < kModelSlots; ++slot) {
     const SlotState state = memory.info(slot).state;
-    if (state == SlotState::kDead) calls::bury(board, slot);
-    if (state != SlotState::kFailedOpen && state != SlotState::kLeaving) continue;
-    for (std::size_t p = 0; p < processes.size(); ++p) {
-      const bool runs = memory.life(static_cast<int>(p)) == Life::kLives;
-      if (processes[p].slot == slot && runs) calls::keep_open(board, slot);
+    if (state == SlotState::kDead && runs(-1)) calls::bury(board, slot);
+    if (!runs(slot)) continue;
+    if (state == SlotState::kFailedOpen || state == SlotState::kLeaving) {
+      calls::keep_open(board, slot);
+    } else if (state == SlotState::kLive) {
+      tend_all(board, slot);
+      calls::settle_outranked(board, slot);
     }
   }
 }

@@ -17,8 +17,13 @@ Call go_live(int slot);
 Call fail_open(int slot);
 Call keep_open(int slot);
 Call leave(int slot);
-/// max_hold as in a watcher: finds the holder, reads its job and waives that job.
+/// As in a watcher that finds a holder stopped or without progress: reads its job and waives it.
 Call waive(int slot, int holder);
+Call honour(int slot, int holder);
+/// A tick of a watcher: marks the dead among the others and corrects its own gate.
+Call tend(int slot);
+/// Of the owner on each tick, or of the controller.
+Call rank(int slot);
 Call bury(int slot);
 Call release(int slot);
 Call reserve(int slot, std::uint8_t priority, std::uint8_t device = 0);
@@ -31,7 +36,9 @@ Call if_ever(When when, Call call);
 
 When found_dead(int process);
 When gone(int process);
+/// It is stopped, or was.
 When stopped(int process);
+When continued(int process);
 /// Actor `actor` has ended `calls` calls.
 When done(int actor, int calls);
 
@@ -58,8 +65,8 @@ std::vector<Call> repair_adopted(Tenancy tenant);
 /// For Scenario::setup: makes a client live.
 void attached(ModelView& board, int slot, std::uint8_t priority, std::uint8_t device = 0);
 
-/// For Scenario::tick: keep_open for every running client whose gate must be open, bury for every
-/// dead slot.
+/// For Scenario::tick: one tick of the watcher of every running client, and bury() for every dead
+/// slot if a controller runs.
 void tick_all(ModelView& board, const Memory& memory, const std::vector<Process>& processes);
 
 /// For Scenario::expect.

@@ -75,6 +75,29 @@ TEST_F(View, WhatAClientWasHeldStaysCountedWhenItsJobEnds) {
   EXPECT_EQ(low().closed_ns.load(), held) << "it had no work then";
 }
 
+// Prevents: a holder that is preempted after it closed the gate writes the time when the gate is
+// open again, and the open time counts as held. Seen to fail without the second look at the gate.
+TEST_F(View, ATimeThatIsWrittenLateCountsNothing) {
+  begin_job(view, 1);
+  view.closed(1);
+  EXPECT_EQ(low().closed_since_ns.load(), 0U);
+  pass_time();
+  view.count_held(1);
+  EXPECT_EQ(low().closed_ns.load(), 0U);
+}
+
+// Prevents: the time of a gate that closes while another process opens it is lost.
+// Seen to fail without the second look at the gate in opened().
+TEST_F(View, AGateThatIsClosedAgainIsCounted) {
+  begin_job(view, 1);
+  begin_job(view, 0);
+  view.opened(1);  // of the opening before, by a slow process
+  const std::uint64_t before = low().closed_ns.load();
+  pass_time();
+  end_job(view, 0);
+  EXPECT_GE(low().closed_ns.load() - before, 2'000'000U);
+}
+
 // A gate that closed before the client had work holds it from the begin of that work on.
 TEST_F(View, HeldTimeBeginsWithTheWork) {
   begin_job(view, 0);

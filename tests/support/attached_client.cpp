@@ -1,7 +1,9 @@
 #include "tests/support/attached_client.hpp"
 
+#include <chrono>
 #include <stdexcept>
 
+#include "base/clock.hpp"
 #include "shm/view.hpp"
 #include "tests/support/requests.hpp"
 
@@ -16,6 +18,12 @@ AttachedClient::AttachedClient(const std::string& session, int priority, int dev
   if (!board().slots[static_cast<std::size_t>(slot_)].alive.take() || !shm::go_live(view, slot_)) {
     throw std::runtime_error("slot " + std::to_string(slot_) + " is not to be had");
   }
+  beat_ = std::jthread([this](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      board().slots[static_cast<std::size_t>(slot_)].watcher_beat_ns.store(base::monotonic_ns());
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  });
 }
 
 AttachedClient::~AttachedClient() {

@@ -1,13 +1,14 @@
 #pragma once
 #include <string>
+#include <thread>
 
 #include "base/fd.hpp"
 #include "shm/mapping.hpp"
 
 namespace sluice::test {
 
-/// A live client without a GPU, in this process. It has no watcher, so it obeys no gate and notices
-/// no death.
+/// A live client without a GPU, in this process. Its watcher only beats, so it obeys no gate and
+/// notices no death.
 class AttachedClient {
  public:
   /// On the device whose UUID consists of the byte `device`. Throws if the controller refuses.
@@ -25,6 +26,7 @@ class AttachedClient {
   base::Fd connection_;
   shm::BoardMapping mapping_;
   int slot_ = -1;
+  std::jthread beat_;
 };
 
 }  // namespace sluice::test
