@@ -24,8 +24,8 @@ inline constexpr std::size_t kLaunchStripes = 8;
 inline constexpr std::size_t kLine = 128;
 inline constexpr std::size_t kNameSize = 64;  ///< Size of a client's name, with its final NUL.
 
-/// The controller beats every 20 ms. A client that sees no beat for 150 ms treats the controller as
-/// gone.
+/// The controller beats every 20 ms. After 150 ms without a beat, status output calls it silent. No
+/// client looks at the beat.
 inline constexpr std::uint64_t kHeartbeatPeriodNs = 20'000'000;
 inline constexpr std::uint64_t kHeartbeatLostNs = 150'000'000;
 inline constexpr std::uint64_t kDefaultMaxHoldNs = 10'000'000'000;
@@ -37,7 +37,7 @@ enum class SlotState : std::uint8_t {
   kFree,        ///< Belongs to nobody. The controller may give the slot out.
   kReserved,    ///< Given to a process that has not mapped the board yet.
   kLive,        ///< The client obeys its gate, and its jobs close lower-priority gates.
-  kFailedOpen,  ///< The client runs ungated. Its jobs still close lower-priority gates.
+  kFailedOpen,  ///< The client runs ungated from now on. Its jobs still close lower-priority gates.
   kLeaving,     ///< The process is exiting: the gate stays open, and jobs are over.
   kDead,        ///< The process was found dead. The slot is freed when the kernel has removed the
                 ///< process.
@@ -67,9 +67,9 @@ enum class Count : std::uint8_t {
   kGated,     ///< Passed the gate under a policy, open or closed.
   kCaptured,  ///< Recorded into a graph: no GPU work yet.
   // Bypassed: sent to the driver without passing the gate.
-  kBypassPolicyNone,  ///< The client's policy is none.
-  kBypassUnattached,  ///< The client had no slot yet.
-  kBypassFailedOpen,  ///< The controller was gone, or one of our waits on the driver took too long.
+  kBypassPolicyNone,       ///< The client's policy is none.
+  kBypassUnattached,       ///< The client had no slot yet.
+  kBypassFailedOpen,       ///< One of our waits on the driver took too long.
   kBypassRefusedWait,      ///< Under device: the driver refused the wait that was due.
   kLaunchKinds,            ///< Number of counters above; they add up to the launches.
   kWaited = kLaunchKinds,  ///< Held on the host, or preceded by a stream wait.
@@ -80,9 +80,7 @@ enum class Count : std::uint8_t {
 /// The reason why a client runs ungated, for `sluice status`.
 enum class FailReason : std::uint32_t {
   kNone,
-  kControllerGone,    ///< The socket hung up.
-  kControllerSilent,  ///< No heartbeat for kHeartbeatLostNs.
-  kDriverWait,        ///< A wait on the driver took too long. The client stays ungated.
+  kDriverWait,  ///< A wait on the driver took too long. The client stays ungated.
 };
 
 using Word = std::atomic<std::uint64_t>;
@@ -163,7 +161,8 @@ struct alignas(kLine) Slot {
   std::array<char, kNameSize> name;  ///< The client's name for users. NUL-terminated.
   alignas(kLine) std::array<char, 128> command;  ///< The command line, cut. NUL-terminated.
 
-  /// waived[h]: the job counter of holder h for which max_hold opened this gate. The owner writes.
+  /// waived[h]: the job counter of holder h for which this gate was opened, because h was stopped
+  /// or made no progress. The owner writes.
   alignas(kLine) std::array<Word, 64> waived;
 
   /// Written by the owner after it has opened the lower-priority gates.

@@ -35,8 +35,25 @@ int connect_controller(const char* socket_path) noexcept {
   return fd;
 }
 
+int tell(int fd, const Request& request) noexcept {
+  return send(fd, &request, sizeof(request), MSG_NOSIGNAL) == sizeof(request) ? 0 : -errno;
+}
+
+int receive(int fd, Reply& reply) noexcept {
+  // MSG_TRUNC returns the true size, so that a longer reply is not mistaken for a Reply.
+  const ssize_t size = recv(fd, &reply, sizeof(reply), MSG_TRUNC | MSG_DONTWAIT);
+  if (size < 0) return -errno;
+  if (size != sizeof(reply)) return -EPIPE;
+  reply.text.back() = '\0';
+  for (char& c : reply.text) {
+    const bool printable = c == '\0' || (c >= ' ' && c != '\x7f');
+    if (!printable) c = '?';
+  }
+  return 0;
+}
+
 int ask(int fd, const Request& request, Reply& reply, int timeout_ms) noexcept {
-  if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) != sizeof(request)) return -errno;
+  if (const int error = tell(fd, request); error != 0) return error;
   const std::uint64_t deadline =
       base::monotonic_ns() + static_cast<std::uint64_t>(timeout_ms) * 1'000'000U;
   pollfd wait{fd, POLLIN, 0};
@@ -48,16 +65,7 @@ int ask(int fd, const Request& request, Reply& reply, int timeout_ms) noexcept {
     if (ready == 0) return -ETIMEDOUT;
     if (errno != EINTR) return -errno;  // a signal for the program is no reason to give up
   }
-  // MSG_TRUNC returns the true size, so that a longer reply is not mistaken for a Reply.
-  const ssize_t size = recv(fd, &reply, sizeof(reply), MSG_TRUNC);
-  if (size < 0) return -errno;
-  if (size != sizeof(reply)) return -EPIPE;
-  reply.text.back() = '\0';
-  for (char& c : reply.text) {
-    const bool printable = c == '\0' || (c >= ' ' && c != '\x7f');
-    if (!printable) c = '?';
-  }
-  return 0;
+  return receive(fd, reply);
 }
 
 }  // namespace sluice::shm

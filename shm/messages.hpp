@@ -63,6 +63,13 @@ static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
 /// allocate and does not block.
 int connect_controller(const char* socket_path) noexcept;
 
+/// Sends a request without waiting. Returns 0 or -errno. Does not allocate.
+int tell(int fd, const Request& request) noexcept;
+
+/// Takes the reply if it is there. Returns 0, -EAGAIN if it is still to come, or another -errno.
+/// Does not allocate and does not block.
+int receive(int fd, Reply& reply) noexcept;
+
 /// Sends a request and waits at most `timeout_ms` for the reply. Returns 0 or -errno. Does not
 /// allocate.
 int ask(int fd, const Request& request, Reply& reply, int timeout_ms) noexcept;

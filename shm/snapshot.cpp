@@ -29,10 +29,6 @@ std::string describe(FailReason reason) {
   switch (reason) {
     case FailReason::kNone:
       return {};
-    case FailReason::kControllerGone:
-      return "its controller is gone";
-    case FailReason::kControllerSilent:
-      return "its controller gave no sign of life";
     case FailReason::kDriverWait:
       return "a wait on the driver took too long";
   }

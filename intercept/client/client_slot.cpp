@@ -149,7 +149,7 @@ void ClientSlot::give_up_waiting(const char* what) noexcept {
   const std::uint32_t before = slot_.fail_reason.exchange(kWhy);
   set_obeys(false);
   shm::BoardView view(seat_.board);
-  shm::fail_open(view, seat_.slot);  // unless a silent controller has made it so
+  shm::fail_open(view, seat_.slot);
   if (before == kWhy) return;
   Line(Level::kWarn) << what << " took more than 5 s; this process runs ungated from now on "
                      << "(is it waiting for its own later launch? use policy device or gate)";

@@ -1,19 +1,19 @@
 #pragma once
-#include <sys/types.h>
-
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <string>
 
 #include "intercept/client/client.hpp"
+#include "intercept/client/controller_link.hpp"
+#include "intercept/client/holders.hpp"
 #include "intercept/jobs/job_book.hpp"
 
 namespace sluice::intercept {
 
-/// The thread that keeps this process honest: holds the mutexes that prove its life, fails open
-/// when the controller is gone and comes back when it returns, ends holds that last too long, and
-/// puts in force what `sluice set` asks for.
+/// The thread that keeps this process honest: holds the mutexes that prove its life, opens the gate
+/// for holders that are dead, stopped or without progress, and puts in force what `sluice set` asks
+/// for. It needs no controller.
 ///
 /// It makes no driver call, allocates nothing and blocks all signals: with a full queue the
 /// driver blocks, and then so do allocation, copies and synchronisation of the whole process;
@@ -44,35 +44,22 @@ class Watcher {
  private:
   static constexpr int kMaxWatched = 32;
 
-  /// What the watcher keeps of a holder of a gate: see enforce_max_hold().
-  struct Hold {
-    std::uint64_t job = 0;
-    std::uint64_t since_ns = 0;
-  };
   struct Watched {
     Client* client = nullptr;
-    int connection = -1;
-    ino_t identity = 0;  ///< Of the connection's socket.
-    std::uint64_t next_try_ns = 0;
-    std::array<Hold, shm::kSlots> holds{};
+    ControllerLink link;
+    Holders holders;
     std::uint64_t slack_since_ns =
-        0;                      ///< Since when every tick has found less room; 0: it did not.
+        0;                      ///< Since when each tick has found less slack; 0: it did not.
     std::uint8_t priority = 0;  ///< As seen by the last tick.
   };
 
   bool ensure_running() noexcept;
   [[noreturn]] void run() noexcept;
   void sleep() noexcept;
-  static void connect(Watched& watched, int connection) noexcept;
-  static void disconnect(Watched& watched) noexcept;
   void welcome(Watched& watched) noexcept;
   void tick(Watched& watched, std::uint64_t now) noexcept;
   static void take_settings(Watched& watched) noexcept;
   static void tend_slack(Watched& watched, std::uint64_t now) noexcept;
-  void lose(Watched& watched, shm::FailReason reason) noexcept;
-  void come_back(Watched& watched, std::uint64_t now) noexcept;
-  void reconnect(Watched& watched) noexcept;
-  void enforce_max_hold(Watched& watched, std::uint64_t now) noexcept;
   void look(std::uint64_t now) noexcept;
 
   const std::string& socket_path_;

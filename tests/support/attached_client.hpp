@@ -19,6 +19,8 @@ class AttachedClient {
 
   void begin();
   void end();
+  /// From now on the client looks like a stopped process.
+  void stop_beating() { beat_ = {}; }
   [[nodiscard]] int slot() const { return slot_; }
   [[nodiscard]] shm::Board& board() const { return mapping_.board(); }
 

@@ -36,7 +36,7 @@ TEST_F(Status, SaysWhetherItIsWorkingAtAll) {
   board_->heartbeat_ns.store(kNow - 3000 * kMs);
   expect_says(text(), "controller pid 7 is dead or stopped (last heartbeat 3.0 s ago)");
   board_->controller_pid.store(0);
-  expect_says(text(), "no controller (it left): clients run ungated");
+  expect_says(text(), "no controller (it left): new clients run ungated");
 }
 
 // Prevents: clients that have been gone for long, said to run, on a board that nobody removed.
@@ -77,9 +77,9 @@ TEST_F(Status, SaysWhyAClientRunsUngated) {
   add_client(1, 9, "b");
   hold(1, 0, kNow - kMs);
   set_state(0, shm::SlotState::kFailedOpen, 0);
-  slot(0).fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kControllerSilent));
+  slot(0).fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kDriverWait));
   expect_says(text(), "failed open");
-  expect_says(text(), "runs ungated: its controller gave no sign of life");
+  expect_says(text(), "runs ungated: a wait on the driver took too long");
   EXPECT_EQ(text().find("held for"), std::string::npos) << text();
 }
 

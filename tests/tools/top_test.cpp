@@ -50,7 +50,7 @@ class Top : public test::BoardTest {
           shm::Policy{shm::PolicyKind::kDevice, shm::Spacing::launches(1'000'000)}.pack());
       client.entries[0][shm::Count::kGated].store(99'999'999'999);
       client.attached_ns.store(kNow - 100 * kMs);
-      client.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kControllerSilent));
+      client.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kDriverWait));
       client.max_hold_opened.store(1'000'000);
       for (std::size_t i = 0; i < shm::JobTimes::kKept; ++i) client.job_times.add(3'599'000 * kMs);
     }
@@ -291,12 +291,12 @@ TEST_F(Top, SaysWhatIsWrongBelowTheClients) {
   expect_says(text(), "event:2*");
   expect_says(text(), "pid 100 * asked for policy device:200us, which its device cannot do");
   set_state(0, shm::SlotState::kFailedOpen, 0);
-  client.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kControllerGone));
-  expect_says(text(), "pid 100 runs ungated: its controller is gone");
+  client.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kDriverWait));
+  expect_says(text(), "pid 100 runs ungated: a wait on the driver took too long");
   board_->heartbeat_ns.store(kNow - 3000 * kMs);
-  expect_says(text(), "clients run ungated: controller pid 7 is dead or stopped");
+  expect_says(text(), "new clients run ungated: controller pid 7 is dead or stopped");
   board_->controller_pid.store(0);
-  expect_says(text(), "clients run ungated: no controller");
+  expect_says(text(), "new clients run ungated: no controller");
 }
 
 // A picture larger than the terminal scrolls, and tears.

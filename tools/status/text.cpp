@@ -16,14 +16,14 @@ constexpr std::size_t kLeastCommand = 30;  ///< The program and some arguments.
 
 std::string describe_controller(const shm::Snapshot& snapshot) {
   if (snapshot.controller_pid == 0) {
-    return "no controller (it left): clients run ungated until one starts";
+    return "no controller (it left): new clients run ungated until one starts";
   }
   const std::string beat = format_duration(snapshot.heartbeat_age_ns);
   if (snapshot.controller_lives) {
     return fmt::format("controller pid {}, heartbeat {} ago", snapshot.controller_pid, beat);
   }
   return fmt::format(
-      "controller pid {} is dead or stopped (last heartbeat {} ago): clients run ungated",
+      "controller pid {} is dead or stopped (last heartbeat {} ago): new clients run ungated",
       snapshot.controller_pid, beat);
 }
 

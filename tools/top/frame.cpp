@@ -19,9 +19,9 @@ Line controller_line(const shm::Snapshot& snapshot) {
     return {fmt::format("controller pid {}, heartbeat {} ago", snapshot.controller_pid, beat), {}};
   }
   if (snapshot.controller_pid == 0) {
-    return {"clients run ungated: no controller (it left)", Style::kWarning};
+    return {"new clients run ungated: no controller (it left)", Style::kWarning};
   }
-  return {fmt::format("clients run ungated: controller pid {} is dead or stopped for {}",
+  return {fmt::format("new clients run ungated: controller pid {} is dead or stopped for {}",
                       snapshot.controller_pid, beat),
           Style::kWarning};
 }

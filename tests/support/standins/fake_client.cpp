@@ -17,6 +17,7 @@
 #include <string>
 #include <thread>
 
+#include "base/clock.hpp"
 #include "shm/mapping.hpp"
 #include "shm/messages.hpp"
 #include "shm/policy.hpp"
@@ -83,20 +84,22 @@ class FakeClient {
       if (fd_ >= 0 && hang_up.revents != 0) {
         close(fd_);
         fd_ = -1;
-        fail_open(board, slot());
       }
-      if (fd_ < 0 && reconnects_.load()) attach_again(board);
+      if (fd_ < 0 && reconnects_.load()) attach_again();
+      mapping_->board().slots[static_cast<std::size_t>(slot())].watcher_beat_ns.store(
+          sluice::base::monotonic_ns());
+      for_each_other(board.used().load(), slot(), [&](int other) { mark_dead(board, other); });
+      tend_gate(board, slot());
+      settle_outranked(board, slot());
     }
   }
 
-  void attach_again(BoardView& board) {
-    keep_open(board, slot());
+  void attach_again() {
     Reply reply;
     const int fd = connect_controller(path_.c_str());
     if (fd < 0) return;
     if (ask(fd, request_, reply, kAskMs) == 0 && reply.status == ReplyStatus::kOk) {
       fd_ = fd;
-      go_live(board, slot());
     } else {
       close(fd);
     }

@@ -1,0 +1,127 @@
+#include "intercept/client/holders.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "intercept/client/log.hpp"
+#include "shm/view.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+/// Seven periods of a watcher: a thread that is ready to run gets a processor in that time even on
+/// a loaded machine, and with a tick before and one behind it stays below the promised 200 ms.
+constexpr std::uint64_t kStoppedNs = 140'000'000;
+/// More than two periods between our own ticks say that we were stopped, not the holder.
+constexpr std::uint64_t kLongestTickNs = 40'000'000;
+/// A process that does not call off in time a job that has not begun is taken for stopped.
+constexpr std::uint64_t kCalledOffNs = 100'000'000;
+/// After the death of a watcher other threads of the process may still write for a moment.
+constexpr int kDiedTicks = 5;
+
+/// Grows with every launch and every synchronising call that returns.
+std::uint64_t work_of(const shm::Slot& slot) noexcept {
+  std::uint64_t work = slot.syncs.load(std::memory_order_relaxed);
+  for (const shm::EntryCounters& entry : slot.entries) work += entry.launches();
+  return work;
+}
+
+}  // namespace
+
+void Holders::tick(Client& client, std::uint64_t now_ns) noexcept {
+  passed_ns_ = std::min(now_ns - std::exchange(last_tick_ns_, now_ns), kLongestTickNs);
+  find_dead(client);
+  const std::uint64_t watched = client.slot().gate.load() | stopped_;
+  const std::uint64_t known = std::exchange(looked_at_, watched);
+  shm::for_each_other(watched, client.seat().slot, [&](int slot) {
+    look_at(client, slot, (known & shm::bit(slot)) == 0, now_ns);
+  });
+}
+
+void Holders::find_dead(Client& client) noexcept {
+  shm::Board& board = client.seat().board;
+  shm::BoardView view(board);
+  const auto self = shm::SlotInfo::unpack(client.slot().info.load());
+  std::uint64_t dead = 0;
+  died_ticks_ = std::max(0, died_ticks_ - 1);
+  shm::for_each_other(board.used.load(), client.seat().slot, [&](int slot) {
+    shm::mark_dead(view, slot);
+    const auto info = shm::SlotInfo::unpack(view.info(slot).load());
+    if (info.state != shm::SlotState::kDead) return;
+    dead |= shm::bit(slot);
+    const bool above = info.device == self.device && info.priority > self.priority;
+    if (above && (dead_ & shm::bit(slot)) == 0) died_ticks_ = kDiedTicks;
+  });
+  dead_ = dead;
+}
+
+void Holders::look_at(Client& client, int slot, bool is_new, std::uint64_t now_ns) noexcept {
+  shm::Board& board = client.seat().board;
+  shm::BoardView view(board);
+  const shm::Slot& other = board.slots[static_cast<std::size_t>(slot)];
+  Holder& holder = holders_[static_cast<std::size_t>(slot)];
+  const std::uint64_t job = other.job.load();
+  if (is_new || holder.job != job) {
+    stopped_ &= ~shm::bit(slot);  // the waived job is over
+    holder = {job, other.watcher_beat_ns.load(), work_of(other), now_ns};
+    return;
+  }
+  note_signs(holder, other, passed_ns_, now_ns);
+  if (holder.stopped && holder.silent_ns == 0) {
+    holder.stopped = false;
+    holder.progress_ns = now_ns;
+    stopped_ &= ~shm::bit(slot);
+    shm::honour(view, client.seat().slot, slot);
+  } else if (!holder.stopped && holder.silent_ns >= kStoppedNs) {
+    holder.stopped = true;
+    stopped_ |= shm::bit(slot);
+    waive_stopped(client, slot, holder);
+  }
+  if (!holder.stopped) enforce_max_hold(client, slot, holder, now_ns);
+}
+
+void Holders::note_signs(Holder& holder, const shm::Slot& of, std::uint64_t passed_ns,
+                         std::uint64_t now_ns) noexcept {
+  const std::uint64_t beat = of.watcher_beat_ns.load();
+  const std::uint64_t work = work_of(of);
+  const bool lives = beat != holder.beat_ns || work != holder.work;
+  if (work != holder.work) holder.progress_ns = now_ns;
+  holder.silent_ns = lives ? 0 : holder.silent_ns + passed_ns;
+  holder.beat_ns = beat;
+  holder.work = work;
+}
+
+void Holders::waive_stopped(Client& client, int slot, Holder& holder) noexcept {
+  shm::Board& board = client.seat().board;
+  shm::BoardView view(board);
+  shm::waive(view, client.seat().slot, slot, holder.job);
+  const shm::Slot& other = board.slots[static_cast<std::size_t>(slot)];
+  const auto state = shm::SlotInfo::unpack(other.info.load()).state;
+  if (holder.warned || state == shm::SlotState::kDead || !shm::is_active(holder.job)) return;
+  holder.warned = true;
+  Line(Level::kWarn) << "held by pid " << std::uint64_t{other.pid.load()} << " ("
+                     << other.command.data()
+                     << "), which is stopped; running on until it continues";
+}
+
+/// One job may hold this gate for max_hold without progress, then the gate opens for that job. For
+/// a job that has not begun, 0.1 s after its time: its process is stopped, or would have said so.
+void Holders::enforce_max_hold(Client& client, int slot, const Holder& holder,
+                               std::uint64_t now_ns) noexcept {
+  shm::Board& board = client.seat().board;
+  if ((client.slot().gate.load() & shm::bit(slot)) == 0) return;
+  const shm::Slot& other = board.slots[static_cast<std::size_t>(slot)];
+  const std::uint64_t limit = board.max_hold_ns.load();
+  const std::uint64_t until = other.early_hold_until_ns.load();  // after the number of its job
+  const std::uint64_t idle_ns = now_ns - holder.progress_ns;
+  const bool is_void = until != 0 && now_ns > until + kCalledOffNs;
+  if (!is_void && (limit == 0 || idle_ns < limit)) return;
+  shm::BoardView view(board);
+  shm::waive(view, client.seat().slot, slot, holder.job);
+  client.slot().max_hold_opened.fetch_add(1);
+  Line(Level::kWarn) << "held for " << idle_ns / 1'000'000 << " ms without progress by pid "
+                     << std::uint64_t{other.pid.load()} << " (" << other.command.data()
+                     << "); running on without waiting for that job";
+}
+
+}  // namespace sluice::intercept
