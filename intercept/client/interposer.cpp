@@ -338,6 +338,7 @@ void Interposer::detach_child() noexcept {
   Interposer* const parents = g_process.interposer.exchange(nullptr);
   g_process.trace.store(nullptr);
   g_process.forget_remembered();
+  forget_queries_in_child();
   if (parents == nullptr) return;
   parents->watcher_.abandon_in_child();
   if (parents->clients_.count() == 0) return;

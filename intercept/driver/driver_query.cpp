@@ -59,6 +59,14 @@ void forbid(InTheWay in_the_way, std::uint64_t longest_ns) noexcept {
 
 }  // namespace
 
+void forget_queries_in_child() noexcept {
+  g_forbidden.store(0);
+  for (Note& note : g_notes) {
+    note.asking.store(false);
+    note.taken.store(false);
+  }
+}
+
 void forbid_queries_for_good() noexcept {
   constexpr std::uint64_t kLongestNs = 100'000'000;
   forbid([](const Note&) { return true; }, kLongestNs);

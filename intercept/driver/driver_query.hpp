@@ -40,6 +40,9 @@ class QueryBan {
   explicit QueryBan(InTheWay in_the_way) noexcept;
 };
 
+/// In a forked child: the threads that asked, and those that forbade it, do not exist there.
+void forget_queries_in_child() noexcept;
+
 /// At exit: the driver is taken down under whoever is inside it. Waits 100 ms at most for one that
 /// is.
 void forbid_queries_for_good() noexcept;

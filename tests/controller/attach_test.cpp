@@ -77,8 +77,8 @@ TEST_F(Attach, OneSlotPerDeviceOfAProcess) {
 // Prevents: clients that pace without a client of higher priority, or do not pace below one.
 TEST_F(Attach, OutrankedFollowsWhoLives) {
   const Look look(session_);
-  const base::Fd low_connection = connect_to(session_);
-  const int low = ask_controller(low_connection.get(), good_request(1, 1)).slot;
+  FakeClient low_client(session_, 1);  // whose watcher sets the word back
+  const int low = low_client.slot();
   EXPECT_EQ(look.slot(low).outranked.load(), 0U);
   const base::Fd equal = connect_to(session_);
   ask_controller(equal.get(), good_request(1, 1));
@@ -93,6 +93,7 @@ TEST_F(Attach, OutrankedFollowsWhoLives) {
     EXPECT_EQ(look.slot(high).outranked.load(), 0U);
   }
   EXPECT_TRUE(eventually([&] { return look.slot(low).outranked.load() == 0; }));
+  low_client.order("leave");
 }
 
 // Prevents: a full session refuses a client without a reason, or gives a slot out twice.

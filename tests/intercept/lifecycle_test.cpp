@@ -94,6 +94,59 @@ TEST_F(Lifecycle, AForkedChildIsDetached) {
   EXPECT_EQ(shm::SlotInfo::unpack(slot().info.load()).state, shm::SlotState::kLive);
 }
 
+// Prevents: a prefork server that only asked for something makes all its workers ungated.
+// Seen to fail when every child of a process with an interposer was detached.
+TEST_F(Lifecycle, AChildOfAParentThatUsedNoGpuAttaches) {
+  choose("gate", 5);
+  start_controller();
+  EXPECT_EQ(sluice_attached(), 0);
+  EXPECT_NE(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchGrid"), nullptr);
+  std::fflush(nullptr);
+  std::array<int, 2> done{};
+  ASSERT_EQ(pipe(done.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    int faults = launch() == CUDA_SUCCESS && sluice_attached() == 1 ? 0 : 1;
+    ::cuStreamSynchronize(nullptr);
+    faults += sluice_job_begin(0) != 0 ? 0 : 2;
+    char byte = 0;
+    faults += read(done[0], &byte, 1) == 1 ? 0 : 4;
+    exit(faults);
+  }
+  const auto is_childs = [&](const shm::Slot& of) {
+    return of.pid.load() == static_cast<std::uint32_t>(child) && shm::is_active(of.job.load());
+  };
+  EXPECT_TRUE(eventually([&] {
+    const auto& slots = board().slots;
+    return std::any_of(slots.begin(), slots.end(), is_childs);
+  })) << "the child has a slot and a job";
+  EXPECT_EQ(write(done[1], "x", 1), 1);
+  EXPECT_EQ(WEXITSTATUS(status_of(child)), 0) << "a bit per fault, see the test";
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(sluice_attached(), 1) << "the parent attaches later";
+  EXPECT_TRUE(eventually([&] { return std::popcount(used()) == 1; })) << "the child's was freed";
+}
+
+// Prevents: a forked child waits 5 s for the end of a query that a thread of its parent has put to
+// the driver. Seen to fail without forget_queries_in_child().
+TEST_F(Lifecycle, AForkedChildWaitsForNoQueryOfItsParent) {
+  attach("gate", 5);
+  CUstream stream = make_stream();
+  fake::pause();
+  fake::stall(Id::cuStreamQuery);
+  launch(stream);
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; })) << "nobody polls";
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::uint64_t begin = base::monotonic_ns();
+    ::cuStreamDestroy_v2(stream);
+    _exit(base::monotonic_ns() - begin < 1000 * kMs ? 0 : 1);
+  }
+  EXPECT_EQ(WEXITSTATUS(status_of(child)), 0) << "waited";
+  fake::unstall();
+}
+
 // pthread_atfork does not see a bare fork; the exit of such a child must not free our slot.
 TEST_F(Lifecycle, ABareForkThatExitsLeavesTheParentsSlotAlone) {
   attach("gate");
