@@ -213,7 +213,11 @@ int run(int argc, char** argv) {
   } catch (const base::RunError& error) {
     std::fprintf(stderr, "sluice run: %s\n", error.what());
   }
-  if (session == own_session) leave_session(session);
+  if (session == own_session) {
+    leave_session(session);
+  } else {
+    remove_what_a_killed_controller_left(session);
+  }
   return exit_code;
 }
 

@@ -1,12 +1,25 @@
 #include "runner/run/session_end.hpp"
 
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <thread>
 
+#include "base/runtime_dir.hpp"
+#include "shm/mapping.hpp"
 #include "shm/session.hpp"
 
 namespace sluice::runner {
+
+void remove_what_a_killed_controller_left(const std::string& session) noexcept {
+  try {
+    // Only if no controller and no client has the board.
+    shm::BoardMapping::attach(session).remove_if_unused(shm::socket_path(session));
+  } catch (const std::exception&) {
+    return;  // there is no board, or one that is not ours to remove
+  }
+  base::remove_runtime_dir_if_empty();
+}
 
 std::vector<std::string> wait_for_session_end(const std::string& session, double limit_s) {
   using Clock = std::chrono::steady_clock;
@@ -21,6 +34,7 @@ std::vector<std::string> wait_for_session_end(const std::string& session, double
       if (std::filesystem::exists(path, ignored)) left.push_back(path);
     }
     if (left.empty() || Clock::now() >= deadline) return left;
+    remove_what_a_killed_controller_left(session);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }

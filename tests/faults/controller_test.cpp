@@ -1,8 +1,11 @@
 // The controller is stopped, restarted, missing or refused while programs run.
 #include <signal.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <random>
 #include <thread>
 
 #include "shm/session.hpp"
@@ -95,6 +98,58 @@ TEST_F(ControllerFaults, RestartedGivesTheOldSlotsBackAndGraphsObey) {
   const Window window = log.until_last_kernel(critical_pid, {job.at(0), job.at(1)});
   ASSERT_GT(window.to_ns, window.from_ns);
   EXPECT_LE(log.starts(graph_pid, window), 4U) << "the captured waits poll an old gate";
+}
+
+// Prevents: a death, a stop or an orderly end of the controller, at whatever instant, lets
+// best-effort kernels start inside critical jobs, or holds best effort between them.
+// Seen to fail when clients failed open on a hang-up, and when the controller opened all gates.
+TEST_F(ControllerFaults, NoInstantOfItsEndMattersToAnybody) {
+  constexpr int kJobs = 40;
+  start_controller();
+  Program& loop = start_best_effort("device:4");
+  Program& graph = start_best_effort("device:4");
+  Program& critical = start_critical();
+  loop.ask("loop 1 100 64");
+  graph.ask("graph 20 100");
+  ASSERT_TRUE(flows(loop) && flows(graph));
+  std::atomic<bool> stop{false};
+  std::thread chaos([&] {
+    std::mt19937 random(20);
+    const auto nap = [&] { std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60)); };
+    for (unsigned round = 0; !stop.load(); ++round) {
+      const std::array<int, 3> ends{SIGKILL, SIGSTOP, SIGTERM};
+      const int end = ends[round % ends.size()];
+      nap();
+      controller().signal(end);
+      if (end != SIGSTOP) controller().wait();
+      nap();
+      if (end == SIGSTOP) controller().signal(SIGCONT);
+      if (end != SIGSTOP) start_controller();
+    }
+  });
+  std::vector<Window> jobs;
+  int idle = 0;
+  for (int i = 0; i < kJobs; ++i) {
+    const std::vector<std::uint64_t> job = critical.ask_numbers("job 5 200");
+    jobs.push_back({job.at(0), job.at(1)});
+    idle += flows(loop) && flows(graph) ? 0 : 1;
+  }
+  stop.store(true);
+  chaos.join();
+  EXPECT_EQ(idle, 0) << "held between jobs";
+  for (const Program* program : {&loop, &graph, &critical}) EXPECT_EQ(program->said(), "");
+  const std::array<pid_t, 2> best_effort{loop.pid(), graph.pid()};
+  const pid_t critical_pid = critical.pid();
+  end_all();
+  if (!end_gpu()) return;
+  const GpuLog log = gpu_log();
+  std::size_t checked = 0;
+  for (const Window& job : jobs) {
+    const Window sure = log.until_last_kernel(critical_pid, job);
+    checked += sure.to_ns > sure.from_ns ? 1 : 0;
+    for (const pid_t pid : best_effort) EXPECT_LE(log.starts(pid, sure), 4U);
+  }
+  EXPECT_EQ(checked, jobs.size());
 }
 
 // Prevents: two controllers both repair one board.

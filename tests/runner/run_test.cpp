@@ -12,6 +12,7 @@
 #include "shm/session.hpp"
 #include "shm/trace_format.hpp"
 #include "tests/runner/run_fixture.hpp"
+#include "tests/support/look.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -245,6 +246,26 @@ TEST_F(RunTest, CtrlCEndsWorkersAndKeepsLogs) {
   EXPECT_EQ(process->wait(test::kProgramPatience), 130) << read("stderr.txt");
   EXPECT_EQ(json::parse(read("logs/results.json"))["stopped_by"], "a signal");
   EXPECT_GT(jobs("critical"), 0U);
+  expect_nothing_left();
+}
+
+// Prevents: the board, the socket or their folder stay, because killed workers remove nothing.
+// Seen to fail without remove_what_a_killed_controller_left(): 5 s, and two files.
+TEST_F(RunTest, NothingIsLeftOfAKilledController) {
+  json experiment = two_models();
+  experiment["exp_dur"] = 60000;
+  write_experiment(experiment);
+  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  wait_for_jobs("critical");
+  const std::string session = "run-" + std::to_string(process->pid());
+  const auto controller = static_cast<pid_t>(test::Look(session).board().controller_pid.load());
+  ASSERT_GT(controller, 0);
+  ASSERT_EQ(kill(controller, SIGKILL), 0);
+  const std::size_t before = jobs("critical");
+  EXPECT_TRUE(test::eventually([&] { return jobs("critical") > before + 2; }));
+  process->signal(SIGINT);
+  EXPECT_EQ(process->wait(test::kProgramPatience), 130) << read("stderr.txt");
+  EXPECT_EQ(read("stderr.txt").find("still exists"), std::string::npos) << read("stderr.txt");
   expect_nothing_left();
 }
 
