@@ -102,9 +102,9 @@ TEST_F(ControllerFaults, RestartedGivesTheOldSlotsBackAndGraphsObey) {
 
 // Prevents: a death, a stop or an orderly end of the controller, at whatever instant, lets
 // best-effort kernels start inside critical jobs, or holds best effort between them.
-// Seen to fail when clients failed open on a hang-up, and when the controller opened all gates.
+// Seen to fail when clients opened their gates without a connection: 21 kernels.
 TEST_F(ControllerFaults, NoInstantOfItsEndMattersToAnybody) {
-  constexpr int kJobs = 40;
+  constexpr int kJobs = 24;
   start_controller();
   Program& loop = start_best_effort("device:4");
   Program& graph = start_best_effort("device:4");
@@ -112,30 +112,31 @@ TEST_F(ControllerFaults, NoInstantOfItsEndMattersToAnybody) {
   loop.ask("loop 1 100 64");
   graph.ask("graph 20 100");
   ASSERT_TRUE(flows(loop) && flows(graph));
-  std::atomic<bool> stop{false};
-  std::thread chaos([&] {
-    std::mt19937 random(20);
-    const auto nap = [&] { std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60)); };
-    for (unsigned round = 0; !stop.load(); ++round) {
-      const std::array<int, 3> ends{SIGKILL, SIGSTOP, SIGTERM};
-      const int end = ends[round % ends.size()];
-      nap();
-      controller().signal(end);
-      if (end != SIGSTOP) controller().wait();
-      nap();
-      if (end == SIGSTOP) controller().signal(SIGCONT);
-      if (end != SIGSTOP) start_controller();
-    }
-  });
   std::vector<Window> jobs;
   int idle = 0;
-  for (int i = 0; i < kJobs; ++i) {
-    const std::vector<std::uint64_t> job = critical.ask_numbers("job 5 200");
-    jobs.push_back({job.at(0), job.at(1)});
-    idle += flows(loop) && flows(graph) ? 0 : 1;
+  std::atomic<bool> done{false};
+  std::thread service([&] {
+    for (int i = 0; i < kJobs; ++i) {
+      const std::vector<std::uint64_t> job = critical.ask_numbers("job 20 200");
+      jobs.push_back({job.at(0), job.at(1)});
+      idle += flows(loop) && flows(graph) ? 0 : 1;
+    }
+    done.store(true);
+  });
+  // Here, because a controller ends with the thread that started it.
+  std::mt19937 random(20);
+  const auto nap = [&] { std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60)); };
+  constexpr std::array<int, 3> kEnds{SIGKILL, SIGSTOP, SIGTERM};
+  for (unsigned round = 0; !done.load(); ++round) {
+    const int end = kEnds[round % kEnds.size()];
+    nap();
+    controller().signal(end);
+    if (end != SIGSTOP) controller().wait();
+    nap();
+    if (end == SIGSTOP) controller().signal(SIGCONT);
+    if (end != SIGSTOP) start_controller();
   }
-  stop.store(true);
-  chaos.join();
+  service.join();
   EXPECT_EQ(idle, 0) << "held between jobs";
   for (const Program* program : {&loop, &graph, &critical}) EXPECT_EQ(program->said(), "");
   const std::array<pid_t, 2> best_effort{loop.pid(), graph.pid()};
