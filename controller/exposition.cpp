@@ -191,7 +191,7 @@ void write_controller(MetricsText& out, const shm::Board& board, const Tally& ta
                       std::uint64_t now_ns) {
   const std::uint64_t beat = board.heartbeat_ns.load();
   out.family("sluice_heartbeat_age_seconds", "gauge",
-             "Age of the last heartbeat. Above 0.15 clients run ungated.");
+             "Age of the last heartbeat. Above 0.15 new clients run ungated.");
   out.sample(seconds(now_ns > beat ? now_ns - beat : 0));
   out.family("sluice_max_hold_seconds", "gauge", "Longest hold by one job. 0: no limit.");
   out.sample(seconds(board.max_hold_ns.load()));

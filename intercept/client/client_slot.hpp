@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "intercept/client/seat.hpp"
 #include "intercept/driver/driver.hpp"
 #include "shm/board.hpp"
 #include "shm/policy.hpp"
@@ -10,13 +11,6 @@
 namespace sluice::intercept {
 
 [[nodiscard]] bool is_under_mps(CUdevice device) noexcept;
-
-/// What a client needs to come back to its slot.
-struct Seat {
-  shm::Board& board;
-  int slot;
-  std::uint32_t generation;
-};
 
 /// The slot of this process on one device: its gate, its policy, whether it obeys.
 class ClientSlot {

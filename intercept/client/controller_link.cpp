@@ -38,30 +38,30 @@ bool ControllerLink::is_lost() const noexcept {
   return hung_up || identity(fd_) != identity_;
 }
 
-void ControllerLink::tick(const Client& client, const std::string& socket_path,
+void ControllerLink::tick(const Seat& seat, const std::string& socket_path,
                           std::uint64_t now_ns) noexcept {
   if (fd_ >= 0 && is_lost()) close();
   shm::Reply reply;
   if (fd_ >= 0 && asked_) {
     const int result = shm::receive(fd_, reply);
-    if (result != -EAGAIN) take_reply(reply, client.seat().slot, now_ns);
+    if (result != -EAGAIN) take_reply(reply, seat.slot, now_ns);
   }
   if (fd_ >= 0 || now_ns < next_try_ns_) return;
   next_try_ns_ = now_ns + kRetryNs;
-  ask_again(client, socket_path);
+  ask_again(seat, socket_path);
 }
 
 /// For the same slot of the same board: its address is in the GPU's queue and in graphs.
-void ControllerLink::ask_again(const Client& client, const std::string& socket_path) noexcept {
+void ControllerLink::ask_again(const Seat& seat, const std::string& socket_path) noexcept {
   const int connection = shm::connect_controller(socket_path.c_str());
   if (connection < 0) return;
-  const shm::Board& board = client.seat().board;
-  const shm::SlotInfo info = shm::SlotInfo::unpack(client.slot().info.load());
+  const shm::Board& board = seat.board;
+  const shm::SlotInfo info = shm::SlotInfo::unpack(seat.own().info.load());
   shm::Request request;
   request.priority = info.priority;
-  request.policy = client.slot().requested_policy.load();
-  request.slot = client.seat().slot;
-  request.generation = client.seat().generation;
+  request.policy = seat.own().requested_policy.load();
+  request.slot = seat.slot;
+  request.generation = seat.generation;
   request.board_id = board.board_id.load();
   request.device_uuid = board.devices[info.device].uuid;
   open(connection);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "intercept/client/client.hpp"
+#include "intercept/client/seat.hpp"
 #include "shm/messages.hpp"
 
 namespace sluice::intercept {
@@ -20,7 +20,7 @@ class ControllerLink {
   void open(int connection) noexcept;
 
   /// Notices that the connection is lost, and asks for another one at `socket_path`.
-  void tick(const Client& client, const std::string& socket_path, std::uint64_t now_ns) noexcept;
+  void tick(const Seat& seat, const std::string& socket_path, std::uint64_t now_ns) noexcept;
 
   /// Unless the program has closed it and has another file under its number.
   void close() noexcept;
@@ -30,7 +30,7 @@ class ControllerLink {
 
  private:
   [[nodiscard]] bool is_lost() const noexcept;
-  void ask_again(const Client& client, const std::string& socket_path) noexcept;
+  void ask_again(const Seat& seat, const std::string& socket_path) noexcept;
   void take_reply(const shm::Reply& reply, int slot, std::uint64_t now_ns) noexcept;
 
   int fd_ = -1;

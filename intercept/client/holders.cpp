@@ -28,23 +28,23 @@ std::uint64_t work_of(const shm::Slot& slot) noexcept {
 
 }  // namespace
 
-void Holders::tick(Client& client, std::uint64_t now_ns) noexcept {
+void Holders::tick(const Seat& seat, std::uint64_t now_ns) noexcept {
   passed_ns_ = std::min(now_ns - std::exchange(last_tick_ns_, now_ns), kLongestTickNs);
-  find_dead(client);
-  const std::uint64_t watched = client.slot().gate.load() | stopped_;
+  find_dead(seat);
+  const std::uint64_t watched = seat.own().gate.load() | stopped_;
   const std::uint64_t known = std::exchange(looked_at_, watched);
-  shm::for_each_other(watched, client.seat().slot, [&](int slot) {
-    look_at(client, slot, (known & shm::bit(slot)) == 0, now_ns);
+  shm::for_each_other(watched, seat.slot, [&](int slot) {
+    look_at(seat, slot, (known & shm::bit(slot)) == 0, now_ns);
   });
 }
 
-void Holders::find_dead(Client& client) noexcept {
-  shm::Board& board = client.seat().board;
+void Holders::find_dead(const Seat& seat) noexcept {
+  shm::Board& board = seat.board;
   shm::BoardView view(board);
-  const auto self = shm::SlotInfo::unpack(client.slot().info.load());
+  const auto self = shm::SlotInfo::unpack(seat.own().info.load());
   std::uint64_t dead = 0;
   died_ticks_ = std::max(0, died_ticks_ - 1);
-  shm::for_each_other(board.used.load(), client.seat().slot, [&](int slot) {
+  shm::for_each_other(board.used.load(), seat.slot, [&](int slot) {
     shm::mark_dead(view, slot);
     const auto info = shm::SlotInfo::unpack(view.info(slot).load());
     if (info.state != shm::SlotState::kDead) return;
@@ -55,8 +55,8 @@ void Holders::find_dead(Client& client) noexcept {
   dead_ = dead;
 }
 
-void Holders::look_at(Client& client, int slot, bool is_new, std::uint64_t now_ns) noexcept {
-  shm::Board& board = client.seat().board;
+void Holders::look_at(const Seat& seat, int slot, bool is_new, std::uint64_t now_ns) noexcept {
+  shm::Board& board = seat.board;
   shm::BoardView view(board);
   const shm::Slot& other = board.slots[static_cast<std::size_t>(slot)];
   Holder& holder = holders_[static_cast<std::size_t>(slot)];
@@ -71,13 +71,13 @@ void Holders::look_at(Client& client, int slot, bool is_new, std::uint64_t now_n
     holder.stopped = false;
     holder.progress_ns = now_ns;
     stopped_ &= ~shm::bit(slot);
-    shm::honour(view, client.seat().slot, slot);
+    shm::honour(view, seat.slot, slot);
   } else if (!holder.stopped && holder.silent_ns >= kStoppedNs) {
     holder.stopped = true;
     stopped_ |= shm::bit(slot);
-    waive_stopped(client, slot, holder);
+    waive_stopped(seat, slot, holder);
   }
-  if (!holder.stopped) enforce_max_hold(client, slot, holder, now_ns);
+  if (!holder.stopped) enforce_max_hold(seat, slot, holder, now_ns);
 }
 
 void Holders::note_signs(Holder& holder, const shm::Slot& of, std::uint64_t passed_ns,
@@ -91,10 +91,10 @@ void Holders::note_signs(Holder& holder, const shm::Slot& of, std::uint64_t pass
   holder.work = work;
 }
 
-void Holders::waive_stopped(Client& client, int slot, Holder& holder) noexcept {
-  shm::Board& board = client.seat().board;
+void Holders::waive_stopped(const Seat& seat, int slot, Holder& holder) noexcept {
+  shm::Board& board = seat.board;
   shm::BoardView view(board);
-  shm::waive(view, client.seat().slot, slot, holder.job);
+  shm::waive(view, seat.slot, slot, holder.job);
   const shm::Slot& other = board.slots[static_cast<std::size_t>(slot)];
   const auto state = shm::SlotInfo::unpack(other.info.load()).state;
   if (holder.warned || state == shm::SlotState::kDead || !shm::is_active(holder.job)) return;
@@ -106,10 +106,10 @@ void Holders::waive_stopped(Client& client, int slot, Holder& holder) noexcept {
 
 /// One job may hold this gate for max_hold without progress, then the gate opens for that job. For
 /// a job that has not begun, 0.1 s after its time: its process is stopped, or would have said so.
-void Holders::enforce_max_hold(Client& client, int slot, const Holder& holder,
+void Holders::enforce_max_hold(const Seat& seat, int slot, const Holder& holder,
                                std::uint64_t now_ns) noexcept {
-  shm::Board& board = client.seat().board;
-  if ((client.slot().gate.load() & shm::bit(slot)) == 0) return;
+  shm::Board& board = seat.board;
+  if ((seat.own().gate.load() & shm::bit(slot)) == 0) return;
   const shm::Slot& other = board.slots[static_cast<std::size_t>(slot)];
   const std::uint64_t limit = board.max_hold_ns.load();
   const std::uint64_t until = other.early_hold_until_ns.load();  // after the number of its job
@@ -117,8 +117,8 @@ void Holders::enforce_max_hold(Client& client, int slot, const Holder& holder,
   const bool is_void = until != 0 && now_ns > until + kCalledOffNs;
   if (!is_void && (limit == 0 || idle_ns < limit)) return;
   shm::BoardView view(board);
-  shm::waive(view, client.seat().slot, slot, holder.job);
-  client.slot().max_hold_opened.fetch_add(1);
+  shm::waive(view, seat.slot, slot, holder.job);
+  seat.own().max_hold_opened.fetch_add(1);
   Line(Level::kWarn) << "held for " << idle_ns / 1'000'000 << " ms without progress by pid "
                      << std::uint64_t{other.pid.load()} << " (" << other.command.data()
                      << "); running on without waiting for that job";

@@ -2,7 +2,7 @@
 #include <array>
 #include <cstdint>
 
-#include "intercept/client/client.hpp"
+#include "intercept/client/seat.hpp"
 
 namespace sluice::intercept {
 
@@ -15,7 +15,7 @@ class Holders {
  public:
   /// Marks the dead of the whole board. Of the others, opens this gate for holders that are stopped
   /// or make no progress, and closes it again for one that has continued.
-  void tick(Client& client, std::uint64_t now_ns) noexcept;
+  void tick(const Seat& seat, std::uint64_t now_ns) noexcept;
 
   /// Whether a client above died a moment ago. What it announced will not come.
   [[nodiscard]] bool one_died_lately() const noexcept { return died_ticks_ != 0; }
@@ -32,12 +32,12 @@ class Holders {
     bool warned = false;            ///< That it is stopped.
   };
 
-  void find_dead(Client& client) noexcept;
-  void look_at(Client& client, int slot, bool is_new, std::uint64_t now_ns) noexcept;
+  void find_dead(const Seat& seat) noexcept;
+  void look_at(const Seat& seat, int slot, bool is_new, std::uint64_t now_ns) noexcept;
   static void note_signs(Holder& holder, const shm::Slot& of, std::uint64_t passed_ns,
                          std::uint64_t now_ns) noexcept;
-  static void waive_stopped(Client& client, int slot, Holder& holder) noexcept;
-  static void enforce_max_hold(Client& client, int slot, const Holder& holder,
+  static void waive_stopped(const Seat& seat, int slot, Holder& holder) noexcept;
+  static void enforce_max_hold(const Seat& seat, int slot, const Holder& holder,
                                std::uint64_t now_ns) noexcept;
 
   std::array<Holder, shm::kSlots> holders_{};

@@ -109,8 +109,8 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   shm::Slot& slot = client.slot();
   shm::BoardView view(client.seat().board);
   slot.watcher_beat_ns.store(now);
-  watched.link.tick(client, socket_path_, now);
-  watched.holders.tick(client, now);
+  watched.link.tick(client.seat(), socket_path_, now);
+  watched.holders.tick(client.seat(), now);
   tend_slack(watched, now);
   client.jobs().lapse(now);
   const auto state = shm::SlotInfo::unpack(slot.info.load()).state;

@@ -42,6 +42,7 @@ Pacer::Turn Pacer::before(Entry entry, Stream& stream, CUstream named, const Wor
     }
     turn.number = ++stream.launches;
     begins_group = (turn.number - 1) % policy.spacing.count == 0;
+    if (policy.kind == PolicyKind::kEvent && begins_group) make_group_ends(stream);
     if (policy.kind == PolicyKind::kDevice) due = spend(stream, work, held, policy);
   }
   if (policy.kind == PolicyKind::kEvent && begins_group) {
@@ -192,8 +193,7 @@ void Pacer::begin_group(Stream& stream, std::size_t parity, shm::Policy policy) 
     end = stream.group_end[parity];
     recorded = std::exchange(stream.recorded[parity], false);
   }
-  if (end == nullptr) return make_group_end(stream, parity);
-  if (!recorded) return;
+  if (end == nullptr || !recorded) return;
   const Waited waited =
       wait(shm::TraceHold::kEventGroup, policy, [&] { return driver().cuEventQuery(end); });
   if (waited == Waited::kTooLong) client_.give_up_waiting("an event group");
@@ -202,17 +202,16 @@ void Pacer::begin_group(Stream& stream, std::size_t parity, shm::Policy policy) 
   stream.group_end[parity] = nullptr;  // its context is gone, and the event with it
 }
 
-/// In the context of the launch, once per stream: never on the path of later launches.
-void Pacer::make_group_end(Stream& stream, std::size_t parity) noexcept {
+/// Under the lock, in the context of the launch, once per stream: a thread that ends the first
+/// group must find its event.
+void Pacer::make_group_ends(Stream& stream) noexcept {
   const RelaxedCapture relaxed;
-  CUevent made = nullptr;
-  if (driver().cuEventCreate(&made, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return;
-  {
-    const std::lock_guard lock(stream.mutex);
-    CUevent& place = stream.group_end[parity];
-    if (place == nullptr) std::swap(place, made);
+  const NoCancel whole;
+  for (CUevent& end : stream.group_end) {
+    if (end == nullptr && driver().cuEventCreate(&end, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+      end = nullptr;
+    }
   }
-  if (made != nullptr) driver().cuEventDestroy_v2(made);  // another thread was first
 }
 
 void Pacer::after(const Turn& turn, Stream& stream, CUstream named, CUresult launched) noexcept {

@@ -55,7 +55,7 @@ class Pacer {
   [[nodiscard]] Due spend(Stream& stream, const Work& work, bool held,
                           const shm::Policy& policy) noexcept;
   void begin_group(Stream& stream, std::size_t parity, shm::Policy policy) noexcept;
-  static void make_group_end(Stream& stream, std::size_t parity) noexcept;
+  static void make_group_ends(Stream& stream) noexcept;
   template <class Query>
   Waited wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept;
   void put_wait(Entry entry, Stream& stream, CUstream named, bool begins_group) noexcept;

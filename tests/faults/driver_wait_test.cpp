@@ -15,7 +15,7 @@ TEST_P(OwnLaterLaunch, RunsOnUngatedAfterFiveSeconds) {
   start_controller();
   start_critical();  // a program is paced only while another one outranks it
   Program& program = start_best_effort(GetParam());
-  stop_controller_with_fresh_heartbeat();
+  controller().stop();
   const std::size_t warnings = count_of(program.said(), "warning:");
   const std::vector<std::uint64_t> took = program.ask_numbers("own-later-launch 6");
   std::printf("[  TIMED   ] own later launch, %s: ran on after %lu ms\n", GetParam().c_str(),

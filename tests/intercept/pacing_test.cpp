@@ -156,7 +156,7 @@ TEST_F(Pacing, EventBoundHoldsForThreadsThatShareAStream) {
 TEST_F(Pacing, AWaitOnTheDriverIsGivenUpAfterFiveSeconds) {
   attach("event:1");
   outrank();
-  stop_with_fresh_heartbeat();
+  controller_->stop();
   catch_errors();
   fake::pause();
   {
@@ -174,7 +174,7 @@ TEST_F(Pacing, AWaitOnTheDriverIsGivenUpAfterFiveSeconds) {
 TEST_F(Pacing, AWaitIsGivenUpForGoodAlsoWhileTheControllerIsSilent) {
   attach("event:1");
   outrank();
-  stop_with_fresh_heartbeat();
+  controller_->stop();
   catch_errors();
   fake::pause();
   {

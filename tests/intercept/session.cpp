@@ -79,12 +79,6 @@ void Session::learn(std::uintptr_t function, float ms) {
   })) << "not learned";
 }
 
-void Session::stop_with_fresh_heartbeat() {
-  sluice::test::stop_with_fresh_heartbeat(*controller_, session_);
-  EXPECT_TRUE(eventually(
-      [this] { return shm::SlotInfo::unpack(slot().info.load()).state == shm::SlotState::kLive; }));
-}
-
 shm::Board& Session::board() {
   if (!board_) board_ = shm::BoardMapping::attach(session_);
   return board_->board();

@@ -47,9 +47,6 @@ class Session : public testing::Test {
   /// Launches the kernel until it is known to take so long.
   void learn(std::uintptr_t function, float ms);
 
-  /// See the support's function of this name. Waits until this client is live.
-  void stop_with_fresh_heartbeat();
-
   shm::Board& board();
   /// This process's slot.
   shm::Slot& slot();

@@ -41,12 +41,8 @@ LIBRARIES = {
     r"boost/interprocess/": ("shm/",),
 }
 
-# Units that include one another in a circle. The reorganisation of intercept/ empties its list; in
-# simgpu/ the parts of the driver and the object that holds them name each other.
+# Units that include one another in a circle: in simgpu/ the parts of the driver and the object that holds them name each other.
 CIRCLES = {
-    "intercept": {
-        "driver/dlsym", "driver/driver",
-    },
     "simgpu": {
         "driver/capture", "driver/context", "driver/context_table", "driver/driver", "driver/enqueue",
         "driver/event", "driver/graph", "driver/host_call", "driver/memory", "driver/module", "driver/staging",

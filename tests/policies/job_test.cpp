@@ -15,7 +15,7 @@ class JobsOfAProgram : public EndToEndTest {
     held_ = &start_best_effort("device:4");
     held_->ask("loop 1 100 64");
     ASSERT_TRUE(flows(*held_));
-    stop_controller_with_fresh_heartbeat();  // jobs need no controller
+    controller().stop();  // jobs need no controller
   }
   [[nodiscard]] std::uint64_t job_counter() const {
     return look().slot(slot_of(*critical_)).job.load();

@@ -1,7 +1,6 @@
 #include "tests/support/controller.hpp"
 
 #include <cstdio>
-#include <limits>
 #include <stdexcept>
 
 #include "shm/mapping.hpp"
@@ -26,12 +25,6 @@ std::unique_ptr<Process> start_controller(const Session& session,
     throw std::runtime_error("the controller does not get ready:\n" + log());
   }
   return controller;
-}
-
-void stop_with_fresh_heartbeat(const Process& controller, const std::string& session) {
-  controller.stop();  // or it would write another heartbeat
-  shm::BoardMapping::attach(session).board().heartbeat_ns.store(
-      std::numeric_limits<std::uint64_t>::max());
 }
 
 void ControllerTest::TearDown() {

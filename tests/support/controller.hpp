@@ -18,11 +18,6 @@ namespace sluice::test {
 [[nodiscard]] std::unique_ptr<Process> start_controller(const Session& session,
                                                         const std::vector<std::string>& more = {});
 
-/// Stops the controller until SIGCONT and sets its heartbeat to the end of time. From then on no
-/// client finds the controller silent, even on a loaded machine. For tests in which the controller
-/// has nothing more to do.
-void stop_with_fresh_heartbeat(const Process& controller, const std::string& session);
-
 /// A test that starts and ends controllers.
 class ControllerTest : public SessionTest {
  protected:

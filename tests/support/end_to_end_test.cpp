@@ -71,13 +71,6 @@ void EndToEndTest::start_controller(const std::vector<std::string>& more) {
   controller_ = ControllerTest::start_controller(more);
 }
 
-void EndToEndTest::stop_controller_with_fresh_heartbeat() const {
-  test::stop_with_fresh_heartbeat(*controller_, session_);
-  for (const auto& program : programs_) {
-    EXPECT_TRUE(eventually([&] { return state_of(*program) == shm::SlotState::kLive; }));
-  }
-}
-
 void EndToEndTest::kill_controller() {
   controller_->signal(SIGKILL);
   controller_->wait();

@@ -25,8 +25,6 @@ class EndToEndTest : public ControllerTest {
   /// Starts the session's controller. An earlier one must have ended.
   void start_controller(const std::vector<std::string>& more = {});
   [[nodiscard]] Process& controller() const { return *controller_; }
-  /// See stop_with_fresh_heartbeat().
-  void stop_controller_with_fresh_heartbeat() const;
   /// Kills the controller and waits for its end.
   void kill_controller();
 
