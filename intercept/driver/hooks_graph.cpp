@@ -216,26 +216,38 @@ SLUICE_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
   return result;
 }
 
+/// `call` sets the given child graph anew. Without our waits it fails where the executable has
+/// them.
+template <class Call>
+static CUresult set_child(CUgraphExec exec, CUgraphNode node, CUgraph child, Call call) {
+  const NoCancel whole;
+  for (std::size_t earlier = 0; earlier <= GraphBook::ChildCopy::kMostEarlier; ++earlier) {
+    const GraphBook::ChildCopy copy(graph_book(), exec, node, child, earlier);
+    if (copy.graph() == nullptr) break;
+    const CUresult result = call(copy.graph());
+    if (result != CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return result;
+  }
+  return call(child);
+}
+
 SLUICE_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                           CUgraph child) {
-  const auto call = [&] {
-    return call_real(driver().cuGraphExecChildGraphNodeSetParams, exec, node, child);
+  const auto call = [&](CUgraph graph) {
+    return call_real(driver().cuGraphExecChildGraphNodeSetParams, exec, node, graph);
   };
-  if (in_forked_child()) return call();
-  const NoCancel whole;
-  const GraphBook::Update update(graph_book(), exec, node, child);
-  return call();
+  return in_forked_child() ? call(child) : set_child(exec, node, child, call);
 }
 SLUICE_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                 CUgraphNodeParams* params) {
-  const auto call = [&] {
-    return call_real(driver().cuGraphExecNodeSetParams, exec, node, params);
-  };
   const bool child = params != nullptr && params->type == CU_GRAPH_NODE_TYPE_GRAPH;
-  if (!child || in_forked_child()) return call();
-  const NoCancel whole;
-  const GraphBook::Update update(graph_book(), exec, node, params->graph.graph);
-  return call();
+  if (!child || in_forked_child()) {
+    return call_real(driver().cuGraphExecNodeSetParams, exec, node, params);
+  }
+  return set_child(exec, node, params->graph.graph, [&](CUgraph graph) {
+    CUgraphNodeParams copy = *params;
+    copy.graph.graph = graph;
+    return call_real(driver().cuGraphExecNodeSetParams, exec, node, &copy);
+  });
 }
 
 SLUICE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {

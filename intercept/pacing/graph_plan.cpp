@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 namespace sluice::intercept {
 namespace {
@@ -50,12 +51,7 @@ class Planner {
   void visit(const GraphShape::Node& node, std::size_t index, Reached& here, WaitPattern& pattern) {
     switch (node.kind) {
       case GraphShape::Kind::kKernel:
-        if (spent_ != 0 && spent_ + node.cost > spacing_) begin_stretch();
-        spent_ += node.cost;
-        put_wait(node, index, here, pattern);
-        here.since_wait += node.cost;
-        // Two spacings: a kernel that may not wait leaves it to the next one.
-        bounded_ = bounded_ && here.since_wait <= std::max(2 * spacing_, node.cost);
+        visit_run(node, node.cost, index, here, pattern);
         break;
       case GraphShape::Kind::kConditional:  // its bodies hold no waits, and may be of any length
         begin_stretch();
@@ -64,12 +60,41 @@ class Planner {
         bounded_ = false;
         break;
       case GraphShape::Kind::kChild:
+        if (const std::optional<std::uint64_t> cost = cost_of(*node.child);
+            cost && *cost <= spacing_) {
+          pattern.children.push_back({index, node.handle, {node.child->nodes.size(), {}, {}}});
+          visit_run(node, *cost, index, here, pattern);
+          break;
+        }
         pattern.children.push_back({index, node.handle, {}});
         here = walk(*node.child, here, pattern.children.back().pattern);
         break;
       case GraphShape::Kind::kOther:
         break;
     }
+  }
+
+  /// A kernel, or a child graph no longer than a spacing: what shares one wait.
+  void visit_run(const GraphShape::Node& node, std::uint64_t cost, std::size_t index, Reached& here,
+                 WaitPattern& pattern) {
+    if (spent_ != 0 && spent_ + cost > spacing_) begin_stretch();
+    spent_ += cost;
+    put_wait(node, index, here, pattern);
+    here.since_wait += cost;
+    // Two spacings: a kernel that may not wait leaves it to the next one.
+    bounded_ = bounded_ && here.since_wait <= std::max(2 * spacing_, cost);
+  }
+
+  /// Of all kernels; nothing where a conditional node or a kernel that waits for slack is inside.
+  [[nodiscard]] static std::optional<std::uint64_t> cost_of(const GraphShape& shape) {
+    std::uint64_t sum = 0;
+    for (const GraphShape::Node& node : shape.nodes) {
+      if (node.kind == GraphShape::Kind::kConditional || node.slack_ns != 0) return std::nullopt;
+      const auto inside = node.child == nullptr ? std::optional(node.cost) : cost_of(*node.child);
+      if (!inside) return std::nullopt;
+      sum += *inside;
+    }
+    return sum;
   }
 
   void begin_stretch() noexcept {

@@ -58,8 +58,9 @@ struct WaitPlan {
 
 /// Walks the graph breadth first and divides its kernels into stretches of at most `spacing` (or
 /// one kernel). Every edge that leads into a kernel of a later stretch gets a wait, so after the
-/// gate closes a branch ends its stretch and stops. The first stretch gets none: the launch of a
-/// graph has a wait in front.
+/// gate closes a branch ends its stretch and stops. A child graph no longer than a spacing counts
+/// as one kernel: a program may set such a graph anew, and nothing has to be done about it then.
+/// The first stretch gets none: the launch of a graph has a wait in front.
 [[nodiscard]] WaitPlan plan_waits(const GraphShape& shape, std::uint64_t spacing);
 
 /// Indices of the nodes, breadth first, each behind what it depends on.

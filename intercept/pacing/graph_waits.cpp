@@ -206,7 +206,7 @@ bool GraphWaits::put_all(const GraphShape& shape, const WaitPattern& pattern,
 bool GraphWaits::place(const GraphShape& shape, const WaitPattern::Wait& wait,
                        const GateWords& words) {
   const GraphShape::Node& node = shape.nodes[wait.node];
-  const bool fits = node.kind == NodeKind::kKernel || node.kind == NodeKind::kConditional;
+  const bool fits = node.kind != NodeKind::kOther;
   if (!fits || !node.may_wait) return false;
   // As in a stream the gate is read last: it closes before there is slack again.
   std::array<CUstreamBatchMemOpParams, 2> operations{};

@@ -24,6 +24,8 @@ class GraphWaits {
   /// for, or the driver refuses.
   bool put_in(const GraphShape& shape, const WaitPattern& pattern, const GateWords& words);
   void take_out() noexcept;
+  /// The graph ends with its waits.
+  void forget() noexcept { placed_.clear(); }
   /// Takes waits for one of these gates out of a graph that the driver has copied from an
   /// executable: a launch of one that is captured becomes a child graph, with our waits.
   static void take_out_copies(const GraphShape& copy, const std::vector<CUdeviceptr>& gates);

@@ -114,13 +114,9 @@ bool GraphBook::Instantiation::instantiated(CUgraphExec exec, bool refused) noex
   return plan_.bounded;
 }
 
-GraphBook::Update::Update(GraphBook& book, CUgraphExec exec, CUgraph graph) noexcept
-    : Update(book, exec, nullptr, graph) {}
-
-GraphBook::Update::Update(GraphBook& book, CUgraphExec exec, CUgraphNode child,
-                          CUgraph graph) noexcept {
+GraphBook::Update::Update(GraphBook& book, CUgraphExec exec, CUgraph graph) noexcept {
   try {
-    const std::optional<Executable> known = book.find(exec, child);
+    const std::optional<Executable> known = book.find(exec, nullptr);
     if (!known) return;
     const std::optional<GraphShape> shape = read_shape(graph);
     // What does not fit the pattern does not fit the executable either, as the driver will say.
@@ -128,6 +124,31 @@ GraphBook::Update::Update(GraphBook& book, CUgraphExec exec, CUgraphNode child,
   } catch (const std::bad_alloc&) {
     waits_.take_out();
   }
+}
+
+GraphBook::ChildCopy::ChildCopy(GraphBook& book, CUgraphExec exec, CUgraphNode child, CUgraph graph,
+                                std::size_t earlier) noexcept {
+  if (driver().cuGraphClone == nullptr || driver().cuGraphDestroy == nullptr) return;
+  try {
+    const std::optional<Executable> known = book.find(exec, child);
+    if (!known || driver().cuGraphClone(&copy_, graph) != CUDA_SUCCESS) return;
+    for (std::size_t i = 0; i < earlier; ++i) {
+      const std::optional<GraphShape> shape = read_shape(copy_);
+      if (shape) waits_.put_in(*shape, known->pattern, known->words);
+      waits_.take_out();
+    }
+    const std::optional<GraphShape> shape = read_shape(copy_);
+    if (shape && waits_.put_in(*shape, known->pattern, known->words)) return;
+  } catch (const std::bad_alloc&) {
+    // The program's call is made without a copy.
+  }
+  waits_.forget();
+  if (copy_ != nullptr) driver().cuGraphDestroy(std::exchange(copy_, nullptr));
+}
+
+GraphBook::ChildCopy::~ChildCopy() {
+  waits_.forget();
+  if (copy_ != nullptr) driver().cuGraphDestroy(copy_);
 }
 
 void GraphBook::captured(CUgraph graph) noexcept {

@@ -63,18 +63,40 @@ class GraphBook {
     GraphWaits waits_;
   };
 
-  /// An update of an executable, or of one of its child graphs, from `graph`: the graph holds the
-  /// waits of the executable as long as this lives.
+  /// An update of an executable from `graph`: the graph holds the waits of the executable as long
+  /// as this lives.
   class Update {
    public:
     Update(GraphBook& book, CUgraphExec exec, CUgraph graph) noexcept;
-    /// `child`: the node of the program's graph whose child graph is set.
-    Update(GraphBook& book, CUgraphExec exec, CUgraphNode child, CUgraph graph) noexcept;
     [[nodiscard]] CUgraphNode program_node(CUgraphNode node) const noexcept {
       return waits_.program_node(node);
     }
 
    private:
+    GraphWaits waits_;
+  };
+
+  /// The child graph of a node of the program's graph is set anew in an executable that holds waits
+  /// inside that child graph. A copy of the child graph, with the same waits.
+  ///
+  /// The driver sets a child graph only from one whose nodes have the same numbers. A graph never
+  /// uses the number of a destroyed node again, and a clone has the numbers of its source (measured
+  /// on one H100, driver 580). So the program's own child graph must not get nodes of ours, and the
+  /// copy uses up the numbers of the waits of `earlier` instantiations first.
+  class ChildCopy {
+   public:
+    /// As many instantiations before this one are tried.
+    static constexpr std::size_t kMostEarlier = 16;
+    ChildCopy(GraphBook& book, CUgraphExec exec, CUgraphNode child, CUgraph graph,
+              std::size_t earlier) noexcept;
+    ~ChildCopy();
+    ChildCopy(const ChildCopy&) = delete;
+    ChildCopy& operator=(const ChildCopy&) = delete;
+    /// Null if the child graph holds no waits, or cannot be copied.
+    [[nodiscard]] CUgraph graph() const noexcept { return copy_; }
+
+   private:
+    CUgraph copy_ = nullptr;
     GraphWaits waits_;
   };
 

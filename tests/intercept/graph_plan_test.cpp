@@ -68,14 +68,27 @@ TEST(GraphPlan, BranchesHaveOneAccount) {
 TEST(GraphPlan, AWaitGoesIntoTheChildGraph) {
   GraphShape shape = chain({150});
   add(shape, 0, {0}, Kind::kChild);
+  shape.nodes[1].child = std::make_unique<GraphShape>(chain({40, 170}));
+  add(shape, 20, {1});
+  add(shape, 20, {2});
+  const WaitPlan plan = plan_waits(shape, kSpacing);
+  EXPECT_EQ(waits(plan.pattern), Nodes{3}) << "170 of the stretch are spent in the child";
+  ASSERT_EQ(plan.pattern.children.size(), 1U);
+  EXPECT_EQ(waits(plan.pattern.children[0].pattern), Nodes{1});
+  EXPECT_EQ(plan.pattern.count(), 2U);
+}
+
+TEST(GraphPlan, AChildGraphOfASpacingIsLikeAKernel) {
+  GraphShape shape = chain({150});
+  add(shape, 0, {0}, Kind::kChild);
   shape.nodes[1].child = std::make_unique<GraphShape>(chain({40, 40}));
   add(shape, 150, {1});
   add(shape, 20, {2});
   const WaitPlan plan = plan_waits(shape, kSpacing);
-  EXPECT_EQ(waits(plan.pattern), Nodes{3}) << "40 of the stretch are spent in the child";
+  EXPECT_EQ(waits(plan.pattern), (Nodes{1, 2}));
   ASSERT_EQ(plan.pattern.children.size(), 1U);
-  EXPECT_EQ(waits(plan.pattern.children[0].pattern), Nodes{1});
-  EXPECT_EQ(plan.pattern.count(), 2U);
+  EXPECT_EQ(plan.pattern.children[0].pattern.count(), 0U) << "to be set anew without a thought";
+  EXPECT_TRUE(plan.bounded);
 }
 
 // Its bodies hold no waits, and may run for any time.

@@ -247,13 +247,21 @@ SLUICE_FAKE_ENTRY(cuGraphExecUpdate_v2, CUgraphExec exec, CUgraph graph,
   }
   return result;
 }
+/// Driver 580 pairs the nodes of a child graph that is set anew by their numbers.
+inline bool same_numbers(CUgraph left, CUgraph right) {
+  return std::equal(
+      left->nodes.begin(), left->nodes.end(), right->nodes.begin(), right->nodes.end(),
+      [](const auto& one, const auto& other) { return one->number == other->number; });
+}
 SLUICE_FAKE_ENTRY(cuGraphExecChildGraphNodeSetParams, CUgraphExec exec, CUgraphNode node,
                   CUgraph child) {
   if (!state().is_exec(exec)) return CUDA_SUCCESS;
   const auto found = exec->clones.find(node);
   if (found == exec->clones.end()) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = state().update(found->second->child, child);
-  if (result != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (result != CUDA_SUCCESS || !same_numbers(found->second->child, child)) {
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  }
   found->second->child = state().clone(child);
   return CUDA_SUCCESS;
 }

@@ -96,6 +96,7 @@ bool State::unsafe_call() {
 CUgraphNode State::add_node(CUgraph graph, char kind, std::vector<CUgraphNode> dependencies) {
   graph->nodes.push_back(
       std::make_unique<CUgraphNode_st>(CUgraphNode_st{kind, graph, std::move(dependencies)}));
+  graph->nodes.back()->number = graph->next_number++;
   return graph->nodes.back().get();
 }
 
@@ -133,6 +134,7 @@ CUgraph State::clone(CUgraph graph, std::map<CUgraphNode, CUgraphNode>* clones) 
   for (const auto& node : graph->nodes) {
     const CUgraphNode added = add_node(copy, node->kind, {});
     added->operations = node->operations;
+    added->number = node->number;
     added->kernel = node->kernel;
     if (node->child != nullptr) added->child = clone(node->child, clones);
     copies[node.get()] = added;
@@ -143,6 +145,7 @@ CUgraph State::clone(CUgraph graph, std::map<CUgraphNode, CUgraphNode>* clones) 
       if (node->programmatic.contains(before)) added->programmatic.insert(copies[before]);
     }
   }
+  copy->next_number = graph->next_number;
   if (clones != nullptr) clones->merge(copies);
   return copy;
 }

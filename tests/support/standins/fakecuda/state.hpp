@@ -28,10 +28,12 @@ struct CUgraphNode_st {
   std::vector<CUstreamBatchMemOpParams> operations{};  ///< For a wait.
   CUDA_KERNEL_NODE_PARAMS kernel{};                    ///< For a kernel.
   std::set<CUgraphNode> programmatic{};                ///< Dependencies by a programmatic edge.
+  std::uint64_t number = 0;  ///< In its graph; that of a destroyed node is not used again.
 };
 
 struct CUgraph_st {
   std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+  std::uint64_t next_number = 0;
 };
 
 struct CUgraphExec_st {
