@@ -7,8 +7,8 @@
 namespace sluice::intercept {
 namespace {
 
-/// What is behind a node: the stretch of the last wait that every path to it has passed, and how
-/// much the longest path has spent since.
+/// The state behind a node: the stretch of the last wait that every path to the node has passed,
+/// and the cost of the longest path since its last wait.
 struct Reached {
   std::uint64_t stretch = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t since_wait = 0;
@@ -54,7 +54,8 @@ class Planner {
         spent_ += node.cost;
         put_wait(node, index, here, pattern);
         here.since_wait += node.cost;
-        // Two spacings: a kernel that may not wait leaves it to the next one.
+        // Two spacings are allowed, because a kernel that cannot have a wait leaves it to the next
+        // kernel.
         bounded_ = bounded_ && here.since_wait <= std::max(2 * spacing_, node.cost);
         break;
       case GraphShape::Kind::kConditional:  // its bodies hold no waits, and may be of any length
