@@ -58,8 +58,8 @@ Line::~Line() {
 }
 
 Line& Line::operator<<(std::string_view text) noexcept {
-  const std::size_t room = text_.size() - 1 - size_;  // the newline always fits
-  const std::size_t size = std::min(room, text.size());
+  const std::size_t space = text_.size() - 1 - size_;  // the newline always fits
+  const std::size_t size = std::min(space, text.size());
   std::memcpy(text_.data() + size_, text.data(), size);
   size_ += size;
   return *this;

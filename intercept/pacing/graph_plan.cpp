@@ -58,7 +58,7 @@ class Planner {
         // kernel.
         bounded_ = bounded_ && here.since_wait <= std::max(2 * spacing_, node.cost);
         break;
-      case GraphShape::Kind::kConditional:  // its bodies hold no waits, and may be of any length
+      case GraphShape::Kind::kConditional:  // its bodies hold no waits, and may take any time
         begin_stretch();
         put_wait(node, index, here, pattern);
         begin_stretch();
