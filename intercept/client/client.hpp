@@ -8,7 +8,7 @@
 namespace sluice::intercept {
 
 /// This process on one device: its slot, its jobs, its pacing. Made at attach and never destroyed,
-/// because threads of the program may launch until the very end of the process.
+/// because threads of the program may launch until the process ends.
 class Client : public ClientSlot {
  public:
   /// What the clients of a process share.
@@ -30,7 +30,8 @@ class Client : public ClientSlot {
   [[nodiscard]] Jobs& jobs() noexcept { return jobs_; }
   [[nodiscard]] Pacer& pacer() noexcept { return pacer_; }
   [[nodiscard]] EarlySwitch& early_switch() noexcept { return early_switch_; }
-  /// For the announcing thread: whether those below were told of a job that is predicted.
+  /// Used by the announcing thread: whether the clients below have been told the slack before a
+  /// predicted job.
   [[nodiscard]] bool& told_slack() noexcept { return told_slack_; }
 
  private:

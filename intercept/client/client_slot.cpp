@@ -13,13 +13,15 @@
 namespace sluice::intercept {
 namespace {
 
-/// A sleeper looks again this often, so that a wake-up lost with a killed waker costs little.
+/// A held thread looks at its gate again this often, so that a wake-up that is lost with a killed
+/// process costs little.
 constexpr std::uint64_t kRecheckNs = 10'000'000;
 
-/// A watcher that has not run for this long will not enforce max_hold either.
+/// A watcher that has not run for this long will not enforce max_hold, so a held thread then
+/// continues.
 constexpr std::uint64_t kWatcherLostNs = 2'000'000'000;
 
-/// In the place of policy device, where the device cannot.
+/// Replaces policy device on a device that cannot wait.
 constexpr shm::Policy kFallback{shm::PolicyKind::kEvent, shm::Spacing::launches(2)};
 
 bool holds_on_host(shm::Policy policy) noexcept {
@@ -28,7 +30,7 @@ bool holds_on_host(shm::Policy policy) noexcept {
 
 constexpr std::string_view kSimulatedGpu = "Sluice simulated GPU (scale ";
 
-/// The simulated GPU says in its name how many times slower than life it runs. 0 for a real one.
+/// How many times slower than real time the simulated GPU runs, from its name. 0 for a real GPU.
 double simulated_scale(CUdevice device) noexcept {
   std::array<char, 128> name{};
   driver().cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1), device);
@@ -54,7 +56,7 @@ ClientSlot::ClientSlot(const Seat& seat, CUdevice device, shm::Policy policy) no
       policy_(policy.pack()),
       learning_(policy.spacing.is_time()) {}
 
-// Each of these changes what a launch has to do, so threads must not act on what they remember.
+// The next two functions change what a launch has to do, so threads must drop what they remember.
 
 void ClientSlot::set_obeys(bool obeys) noexcept {
   obeys_.store(obeys);
@@ -72,8 +74,8 @@ std::uint64_t ClientSlot::launches() const noexcept {
   return sum;
 }
 
-/// By the rule of gates.hpp: whoever writes reads the inputs again and repeats until they did not
-/// change, so that the watcher and a launch that falls back need no lock.
+/// By the rule of gates.hpp: a writer reads the inputs again and repeats until none has changed. So
+/// the watcher and a launch that falls back need no lock.
 void ClientSlot::take_policy() noexcept {
   bool changed = false;
   for (;;) {
@@ -114,7 +116,7 @@ std::optional<std::uint64_t> ClientSlot::others_quiet() const noexcept {
     const bool lives =
         info.state == shm::SlotState::kLive || info.state == shm::SlotState::kFailedOpen;
     active = active || (lives && shm::is_active(job));
-    // A slot that changes hands is a change too.
+    // The generation makes a slot that changes hands count as a change.
     jobs += job + (std::uint64_t{info.generation} << 32U);
   });
   if (active) return std::nullopt;

@@ -12,7 +12,7 @@ namespace sluice::intercept {
 
 [[nodiscard]] bool is_under_mps(CUdevice device) noexcept;
 
-/// The slot of this process on one device: its gate, its policy, whether it obeys.
+/// The slot of this process on one device: its gate, its policy, and whether the client obeys.
 class ClientSlot {
  public:
   ClientSlot(const Seat& seat, CUdevice device, shm::Policy policy) noexcept;
@@ -25,9 +25,9 @@ class ClientSlot {
   }
 
   [[nodiscard]] bool simulated() const noexcept { return simulated_scale_ != 0; }
-  /// Real time per time of the GPU.
+  /// Real time divided by GPU time: 1 on a real GPU.
   [[nodiscard]] double time_scale() const noexcept { return simulated() ? simulated_scale_ : 1; }
-  /// Clients of an MPS daemon use the device at the same time; others take turns.
+  /// Clients of an MPS daemon use the device at the same time; other clients take turns.
   [[nodiscard]] bool under_mps() const noexcept { return under_mps_; }
   [[nodiscard]] std::uint64_t to_real_ns(std::uint64_t gpu_ns) const noexcept {
     return static_cast<std::uint64_t>(static_cast<double>(gpu_ns) * time_scale());
@@ -37,14 +37,16 @@ class ClientSlot {
   [[nodiscard]] shm::Policy policy() const noexcept {
     return shm::Policy::unpack(policy_.load(std::memory_order_relaxed));
   }
-  /// Whether launches that began under `policy` are still under it.
+  /// Whether `policy` is still in force.
   [[nodiscard]] bool is_under(shm::Policy policy) const noexcept {
     return policy_.load(std::memory_order_relaxed) == policy.pack();
   }
-  /// Puts the requested policy of the board in force; for any thread, and the watcher's in each
-  /// tick. Allocation-free. Launches under way end under the policy that they began with.
+  /// Puts the policy that the board requests in force. Any thread may call this; the watcher does
+  /// so in each tick. Allocates nothing. A launch under way ends under the policy that it began
+  /// with.
   void take_policy() noexcept;
-  /// The device cannot wait on the gate: from now on event:2 is in force instead.
+  /// For a device that cannot wait on the gate: from now on event:2 is in force instead of a device
+  /// policy.
   void fall_back() noexcept;
 
   /// Whether this client obeys its gate. False after failing open.
@@ -55,7 +57,8 @@ class ClientSlot {
   [[nodiscard]] bool gate_closed() const noexcept {
     return slot_.gate.load(std::memory_order_relaxed) != 0;
   }
-  /// Whether a client of higher priority lives on the device. Else no job can close our gate.
+  /// Whether a client of higher priority lives on the device. If none does, no job can close this
+  /// client's gate.
   [[nodiscard]] bool outranked() const noexcept {
     return slot_.outranked.load(std::memory_order_relaxed) != 0;
   }
@@ -63,26 +66,26 @@ class ClientSlot {
   /// Whether launch durations are still being learned.
   [[nodiscard]] bool learning() const noexcept { return learning_.load(std::memory_order_relaxed); }
   void set_learning(bool learning) noexcept;
-  /// Whether the policy in force spaces launches, while somebody outranks this client.
+  /// Whether the policy in force spaces launches while a client of higher priority lives.
   [[nodiscard]] bool may_pace() const noexcept {
     return obeys() && policy().kind >= shm::PolicyKind::kSync;
   }
-  /// Whether launches are to be spaced by waits, or their durations learned.
+  /// Whether launches must be spaced, or their durations learned, now.
   [[nodiscard]] bool must_pace() const noexcept {
     return (outranked() || learning()) && may_pace();
   }
 
-  /// A number that stays the same while no other client of the device runs a job; nothing while
-  /// one does.
+  /// A number that changes whenever another client of the device has run a job; nothing while one
+  /// runs.
   [[nodiscard]] std::optional<std::uint64_t> others_quiet() const noexcept;
 
-  /// Whether graphs instantiated now are worth their wait nodes: graphs live long, so those of a
-  /// best-effort client always are; those of one of higher priority only if somebody outranks it.
+  /// Whether a graph that is instantiated now gets waits. Graphs live long, so at priority 0 they
+  /// always do; at a higher priority only if a client outranks this one now.
   [[nodiscard]] bool wants_waits_in_graphs() const noexcept {
     return priority() == 0 || outranked();
   }
 
-  /// Under which counter a launch that goes to the driver now belongs.
+  /// The counter for a launch that goes to the driver now.
   [[nodiscard]] shm::Count kind_of_launch() const noexcept {
     if (!obeys()) return shm::Count::kBypassFailedOpen;
     return policy().kind == shm::PolicyKind::kNone ? shm::Count::kBypassPolicyNone
@@ -94,10 +97,10 @@ class ClientSlot {
   /// Launches of all entries.
   [[nodiscard]] std::uint64_t launches() const noexcept;
 
-  /// Holds the calling thread while the gate is closed and the policy holds on the host.
+  /// Blocks the calling thread while the gate is closed and the policy holds on the host.
   void hold(Entry entry) noexcept;
 
-  /// A wait on the driver outlasted its bound. The program may be waiting for its own later
+  /// For a wait on the driver that exceeded its bound. The program may be waiting for its own later
   /// launch, so this client runs ungated from now on.
   void give_up_waiting(const char* what) noexcept;
 

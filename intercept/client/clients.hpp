@@ -9,7 +9,7 @@
 
 namespace sluice::intercept {
 
-/// The clients of this process, one a device. Visited without a lock; never removed.
+/// The clients of this process, one for each device. Visited without a lock; never removed.
 class Clients {
  public:
   static constexpr int kMost = 32;
@@ -28,7 +28,7 @@ class Clients {
     return found;
   }
   [[nodiscard]] int count() const noexcept { return count_.load(std::memory_order_acquire); }
-  /// The caller serialises.
+  /// Callers must hold a common lock.
   void add(std::unique_ptr<Client> client) noexcept {
     const int count = count_.load();
     clients_[static_cast<std::size_t>(count)] = std::move(client);

@@ -6,7 +6,7 @@
 
 namespace sluice::intercept {
 
-/// What the environment asks for; docs/reference/environment.md describes the variables.
+/// The settings from the environment; docs/reference/environment.md describes the variables.
 struct Config {
   std::string session;        ///< SLUICE_SESSION
   std::uint8_t priority = 0;  ///< SLUICE_PRIORITY, 0-255
@@ -17,8 +17,8 @@ struct Config {
   std::string name;           ///< SLUICE_NAME, else shm::client_name() of this process.
 };
 
-/// Reads the SLUICE_* variables. What cannot be read is reported on one
-/// line and replaced by its default: a program must run, whatever its environment says.
+/// Reads the SLUICE_* variables. Replaces a value that cannot be read by its default and reports it
+/// on one line: a program must run, whatever its environment says.
 Config read_config() noexcept;
 
 }  // namespace sluice::intercept

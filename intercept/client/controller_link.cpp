@@ -51,7 +51,8 @@ void ControllerLink::tick(const Seat& seat, const std::string& socket_path,
   ask_again(seat, socket_path);
 }
 
-/// For the same slot of the same board: its address is in the GPU's queue and in graphs.
+/// Asks for the same slot of the same board, because the slot's address is in the GPU's queue and
+/// in graphs.
 void ControllerLink::ask_again(const Seat& seat, const std::string& socket_path) noexcept {
   const int connection = shm::connect_controller(socket_path.c_str());
   if (connection < 0) return;
@@ -69,7 +70,7 @@ void ControllerLink::ask_again(const Seat& seat, const std::string& socket_path)
   if (shm::tell(connection, request) != 0) close();
 }
 
-/// A reply that is none leaves an empty `reply`, which is a refusal.
+/// A connection that ended leaves `reply` empty, which counts as a refusal.
 void ControllerLink::take_reply(const shm::Reply& reply, int slot, std::uint64_t now_ns) noexcept {
   asked_ = false;
   if (reply.status == shm::ReplyStatus::kOk && reply.slot == slot) return;

@@ -9,23 +9,24 @@
 
 namespace sluice::intercept {
 
-/// A client's connection to the controller. The client needs none: it only tells the controller
-/// that the process has not exec'd, and a new controller that the client is there. So a lost
-/// connection is replaced without a word, and no call here waits for the controller.
+/// A client's connection to the controller. The client does not need it to work. The connection
+/// shows the controller that the process has not exec'd, and shows a new controller that the client
+/// exists. A lost connection is replaced without a message, and no call here waits for the
+/// controller.
 ///
 /// Used by the watcher's thread, which calls tick() every 20 ms.
 class ControllerLink {
  public:
-  /// Owns `connection` from then on.
+  /// Takes ownership of `connection`.
   void open(int connection) noexcept;
 
-  /// Notices that the connection is lost, and asks for another one at `socket_path`.
+  /// Checks whether the connection is lost, and then asks for a new one at `socket_path`.
   void tick(const Seat& seat, const std::string& socket_path, std::uint64_t now_ns) noexcept;
 
-  /// Unless the program has closed it and has another file under its number.
+  /// Does not close a file of the program that has the number now, because the program closed ours.
   void close() noexcept;
 
-  /// To be polled for POLLRDHUP; -1 if there is none.
+  /// The descriptor, to be polled for POLLRDHUP; -1 if there is none.
   [[nodiscard]] int fd() const noexcept { return fd_; }
 
  private:
@@ -34,8 +35,8 @@ class ControllerLink {
   void take_reply(const shm::Reply& reply, int slot, std::uint64_t now_ns) noexcept;
 
   int fd_ = -1;
-  ino_t identity_ = 0;  ///< Of the connection's socket.
-  bool asked_ = false;  ///< The reply is still to come.
+  ino_t identity_ = 0;  ///< Inode of the connection's socket.
+  bool asked_ = false;  ///< A request was sent and its reply has not arrived.
   std::uint64_t next_try_ns_ = 0;
 };
 

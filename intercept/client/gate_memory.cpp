@@ -13,7 +13,8 @@ bool GateMemory::wait_for_open(CUstream stream) noexcept {
     fall_back("refuses stream waits");
     return false;
   }
-  if (client_.policy().kind != shm::PolicyKind::kDevice) return false;  // it has just fallen back
+  if (client_.policy().kind != shm::PolicyKind::kDevice)
+    return false;  // the client has just fallen back
   if (!said_.exchange(true)) {
     Line(Level::kWarn) << "the driver refuses a wait on the gate (error "
                        << static_cast<int>(result) << "); launches without one are ungated, and "
@@ -27,7 +28,8 @@ bool GateMemory::wait_for_slack(CUstream stream, std::uint64_t gpu_ns) noexcept 
          CUDA_SUCCESS;
 }
 
-/// Asks once more with a new registration: the context of the old one may have ended unseen.
+/// Tries once more with a new registration, because the context of the old one may have ended
+/// unseen.
 CUresult GateMemory::put(CUstream stream, std::size_t behind_gate, std::uint64_t value,
                          unsigned flags) noexcept {
   const CUdeviceptr gate = address();
@@ -53,7 +55,8 @@ CUdeviceptr GateMemory::address() noexcept {
   return known != 0 ? known : register_page();
 }
 
-/// In the device's primary context where there is one, because others come and go next to it.
+/// Registers in the device's primary context if it is active, because other contexts may end
+/// earlier.
 CUdeviceptr GateMemory::register_page() noexcept {
   const std::lock_guard lock(registering_);
   if (const CUdeviceptr known = gate_.load()) return known;

@@ -9,29 +9,31 @@
 
 namespace sluice::intercept {
 
-/// The words of a client's slot as its GPU sees them, and the waits on them.
+/// The words of a client's slot at their device addresses, and the stream waits on them.
 ///
-/// The page is registered with the driver through a mapping of this client's own: a registration
-/// ends with the context that made it, and a page is registered once, so clients of two devices
-/// that shared a mapping would lose their waits together (measured on one H200, driver 580).
+/// Each client registers the board with the driver through a mapping of its own. A registration
+/// ends with the context that made it, and a page can be registered once only. So clients of two
+/// devices that shared a mapping would lose their waits together (measured on one H200, driver
+/// 580).
 class GateMemory {
  public:
-  /// `view`: the board, mapped for this client alone. Lives as long as the process.
+  /// `view`: the board, mapped for this client alone. It must stay mapped until the process ends.
   GateMemory(ClientSlot& client, void* view) noexcept : client_(client), view_(view) {}
 
-  /// Puts a wait for the open gate into the stream. False if the driver refuses it: then the
-  /// launch behind it is not gated. Where the device cannot wait at all, the policy falls back.
+  /// Puts a wait for the open gate into the stream. False if the driver refuses it; then the next
+  /// launch is not gated. If the device cannot wait at all, the policy falls back to event:2.
   bool wait_for_open(CUstream stream) noexcept;
-  /// Puts a wait into the stream until an announced job leaves so much GPU time.
+  /// Puts a wait into the stream until the slack is at least `gpu_ns` of GPU time.
   bool wait_for_slack(CUstream stream, std::uint64_t gpu_ns) noexcept;
 
   struct Addresses {
     CUdeviceptr gate;
     CUdeviceptr slack;
-    std::uint64_t generation;  ///< Changes when the addresses become void.
+    std::uint64_t generation;  ///< Changes when the addresses become invalid.
   };
-  /// For graphs of the current context; nothing outside the context of the registration: a graph
-  /// may outlive that one, and the driver refuses graphs that wait on memory no longer registered.
+  /// The addresses for a graph of the current context. Nothing if the current context is not the
+  /// one of the registration: a graph may outlive that context, and the driver refuses graphs that
+  /// wait on memory that is no longer registered.
   [[nodiscard]] std::optional<Addresses> for_graphs() noexcept;
   [[nodiscard]] std::uint64_t generation() const noexcept { return generation_.load(); }
 
@@ -39,13 +41,14 @@ class GateMemory {
     const CUdeviceptr gate = gate_.load();
     return gate != 0 && (address == gate || address == gate + kSlackBehindGate);
   }
-  /// A context (null: perhaps any) has been destroyed, and the registration with it.
+  /// For a context that was destroyed (null: unknown which one). Drops the registration if it was
+  /// made there.
   void context_ended(CUcontext context) noexcept;
 
  private:
   static constexpr std::size_t kSlackBehindGate =
       offsetof(shm::Slot, slack_ns) - offsetof(shm::Slot, gate);
-  /// The device address of the gate, registered now if it is not. 0 if it cannot be.
+  /// The device address of the gate. Registers the board if necessary. 0 if that fails.
   CUdeviceptr address() noexcept;
   CUdeviceptr register_page() noexcept;
   CUresult put(CUstream stream, std::size_t behind_gate, std::uint64_t value,

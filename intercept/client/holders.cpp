@@ -9,17 +9,18 @@
 namespace sluice::intercept {
 namespace {
 
-/// Seven periods of a watcher: a thread that is ready to run gets a processor in that time even on
-/// a loaded machine, and with a tick before and one behind it stays below the promised 200 ms.
+/// Seven periods of a watcher. Even on a loaded machine, a thread that is ready to run gets a
+/// processor in that time. With one tick before and one after, the gate opens within the promised
+/// 200 ms.
 constexpr std::uint64_t kStoppedNs = 140'000'000;
-/// More than two periods between our own ticks say that we were stopped, not the holder.
+/// If more than two periods lie between our own ticks, we were stopped, not the holder.
 constexpr std::uint64_t kLongestTickNs = 40'000'000;
-/// A process that does not call off in time a job that has not begun is taken for stopped.
+/// A process that has not called off a job this long after it lapsed counts as stopped.
 constexpr std::uint64_t kCalledOffNs = 100'000'000;
-/// After the death of a watcher other threads of the process may still write for a moment.
+/// For this many ticks after the death of a watcher, other threads of its process may still write.
 constexpr int kDiedTicks = 5;
 
-/// Grows with every launch and every synchronising call that returns.
+/// A number that grows with every launch and every synchronising call that returns.
 std::uint64_t work_of(const shm::Slot& slot) noexcept {
   std::uint64_t work = slot.syncs.load(std::memory_order_relaxed);
   for (const shm::EntryCounters& entry : slot.entries) work += entry.launches();
@@ -62,7 +63,7 @@ void Holders::look_at(const Seat& seat, int slot, bool is_new, std::uint64_t now
   Holder& holder = holders_[static_cast<std::size_t>(slot)];
   const std::uint64_t job = other.job.load();
   if (is_new || holder.job != job) {
-    stopped_ &= ~shm::bit(slot);  // the waived job is over
+    stopped_ &= ~shm::bit(slot);  // the waived job has ended
     holder = {job, other.watcher_beat_ns.load(), work_of(other), now_ns};
     return;
   }
@@ -104,15 +105,15 @@ void Holders::waive_stopped(const Seat& seat, int slot, Holder& holder) noexcept
                      << "), which is stopped; running on until it continues";
 }
 
-/// One job may hold this gate for max_hold without progress, then the gate opens for that job. For
-/// a job that has not begun, 0.1 s after its time: its process is stopped, or would have said so.
+/// Opens the gate for a job that has held it for max_hold without progress. A job that has not
+/// begun is waived 0.1 s after it should have lapsed: a running process would have called it off.
 void Holders::enforce_max_hold(const Seat& seat, int slot, const Holder& holder,
                                std::uint64_t now_ns) noexcept {
   shm::Board& board = seat.board;
   if ((seat.own().gate.load() & shm::bit(slot)) == 0) return;
   const shm::Slot& other = board.slots[static_cast<std::size_t>(slot)];
   const std::uint64_t limit = board.max_hold_ns.load();
-  const std::uint64_t until = other.early_hold_until_ns.load();  // after the number of its job
+  const std::uint64_t until = other.early_hold_until_ns.load();  // read after the job's number
   const std::uint64_t idle_ns = now_ns - holder.progress_ns;
   const bool is_void = until != 0 && now_ns > until + kCalledOffNs;
   if (!is_void && (limit == 0 || idle_ns < limit)) return;

@@ -6,30 +6,30 @@
 
 namespace sluice::intercept {
 
-/// What a client's watcher knows of the clients that can hold its gate: who is dead, who is
-/// stopped, and whose hold has lasted too long. It only reads what those clients write anyway, and
-/// needs no controller.
+/// What a client's watcher knows about the clients that can hold its gate: which of them are dead,
+/// which are stopped, and which have held for too long. It only reads words that those clients
+/// write anyway, and needs no controller.
 ///
 /// Used by the watcher's thread, which calls tick() every 20 ms.
 class Holders {
  public:
-  /// Marks the dead of the whole board. Of the others, opens this gate for holders that are stopped
-  /// or make no progress, and closes it again for one that has continued.
+  /// Marks the dead clients of the whole board. Opens this gate for living holders that are stopped
+  /// or make no progress, and closes it again for a stopped holder that has continued.
   void tick(const Seat& seat, std::uint64_t now_ns) noexcept;
 
-  /// Whether a client above died a moment ago. What it announced will not come.
+  /// Whether a client above died within the last 0.1 s. The jobs that it announced will not begin.
   [[nodiscard]] bool one_died_lately() const noexcept { return died_ticks_ != 0; }
 
  private:
-  /// A holder, since its bit was first seen in the gate.
+  /// A holder, as seen since its bit appeared in the gate.
   struct Holder {
     std::uint64_t job = 0;
     std::uint64_t beat_ns = 0;
     std::uint64_t work = 0;
     std::uint64_t progress_ns = 0;  ///< When `work` last changed.
-    std::uint64_t silent_ns = 0;    ///< Time of ours without a sign of life.
-    bool stopped = false;           ///< The job is waived until the holder goes on.
-    bool warned = false;            ///< That it is stopped.
+    std::uint64_t silent_ns = 0;  ///< Our own running time without a sign of life from the holder.
+    bool stopped = false;         ///< The job is waived until the holder continues.
+    bool warned = false;          ///< The message that the holder is stopped was written.
   };
 
   void find_dead(const Seat& seat) noexcept;
@@ -41,12 +41,12 @@ class Holders {
                                std::uint64_t now_ns) noexcept;
 
   std::array<Holder, shm::kSlots> holders_{};
-  std::uint64_t looked_at_ = 0;  ///< Slots that the last tick looked at.
+  std::uint64_t looked_at_ = 0;  ///< Slots that the last tick watched.
   std::uint64_t stopped_ = 0;    ///< Slots whose job is waived because they are stopped.
   std::uint64_t dead_ = 0;       ///< Dead slots of the last tick.
   int died_ticks_ = 0;
   std::uint64_t last_tick_ns_ = 0;
-  std::uint64_t passed_ns_ = 0;  ///< Since the last tick, as far as this thread had the processor.
+  std::uint64_t passed_ns_ = 0;  ///< Since the last tick; limited to kLongestTickNs.
 };
 
 }  // namespace sluice::intercept

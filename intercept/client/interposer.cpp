@@ -88,8 +88,8 @@ shm::TraceHeader trace_header_of(const Client& client) {
 
 }  // namespace
 
-/// Two threads may both make one, and one of them is dropped: better than a lock, which a forked
-/// child could find held.
+/// Two threads may both construct an interposer, and one of the two is dropped. A lock would be
+/// worse: a forked child could find it held.
 Interposer& Interposer::instance() noexcept {
   if (Interposer* const known = existing()) return *known;
   std::unique_ptr<Interposer> made(new Interposer);
@@ -124,7 +124,7 @@ Stream* Interposer::stream_of(CUstream stream, bool attach_now) {
     report_forked_child();
     return nullptr;
   }
-  // Without hope of a seat, the driver is not even asked.
+  // If no attach can succeed now, skip the driver calls.
   if (clients_.count() == 0 && (!attach_now || !may_attach())) return nullptr;
   const bool of_context = is_default(stream);
   CUcontext context = of_context ? current_context() : nullptr;
@@ -161,7 +161,7 @@ Client* Interposer::client_with_work_in(CUcontext context) noexcept {
   return found;
 }
 
-/// CUDA does not work in the child of a process that used it.
+/// Warns once. CUDA does not work in the child of a process that used it.
 void Interposer::report_forked_child() noexcept {
   static constinit std::atomic<bool> said{false};
   if (said.exchange(true)) return;
@@ -207,7 +207,8 @@ std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) n
   const int result = shm::ask(connection, request, reply, kAttachTimeoutMs);
   if (result == -ETIMEDOUT) {
     refuse("the controller does not answer");
-    return std::nullopt;  // the connection stays open: an answer on it will show that it lives
+    return std::nullopt;  // the connection stays open: a late answer shows that the controller
+                          // lives
   }
   if (result != 0) {
     refuse("the controller hung up");
@@ -263,7 +264,7 @@ Client* Interposer::attach_now(CUdevice device) {
     refuse("this process has no thread left for the watcher");
     refused_ = true;
     close(connection);
-    static_cast<void>(client.release());  // the watcher may still hold it
+    static_cast<void>(client.release());  // leaked, because the watcher may still use it
     return nullptr;
   }
   Client* const attached = client.get();
@@ -272,7 +273,7 @@ Client* Interposer::attach_now(CUdevice device) {
   }
   jobs_.add(std::move(client));
   if (g_process.leaving.load())
-    leave(*attached);  // another thread is at exit(), and has not seen it
+    leave(*attached);  // another thread is inside exit() and has not seen this client
   Line(Level::kInfo) << "attached: session " << config_.session << ", slot " << seat->slot
                      << ", priority " << static_cast<int>(config_.priority) << ", policy "
                      << shm::to_string(attached->policy());
@@ -297,8 +298,9 @@ bool Interposer::attached() noexcept {
   return attached;
 }
 
-/// Default streams of threads end with their threads, and no call tells. Their context may be ended
-/// by another thread at this moment; then it takes their events along.
+/// A thread's default stream ends with the thread, and no call reports that. If another thread is
+/// ending the stream's context at this moment (the query is refused), the context takes the events
+/// with it.
 void Interposer::forget_ended_threads() {
   const auto ended = [](const Stream& stream) {
     return stream.key.thread != 0 && ThreadMarks::is_gone(stream.key.thread);
@@ -320,7 +322,8 @@ void Interposer::leave(Client& client) noexcept {
 
 void Interposer::leave_at_exit() noexcept {
   Interposer* const self = existing();
-  // A child made past pthread_atfork (a bare clone) is not known as one: the slot is its parent's.
+  // A child that was made without pthread_atfork handlers (by a bare clone) is not marked as a
+  // child, and its slot is the parent's.
   if (self == nullptr || in_forked_child() || getpid() != self->pid_) return;
   g_process.leaving.store(true);
   self->clients_.for_each([](Client& client) { leave(client); });
@@ -331,8 +334,8 @@ void Interposer::leave_at_exit() noexcept {
   }
 }
 
-/// In a forked child: no slot, no file descriptor, no thread; the parent's memory is not ours.
-/// Where the parent had no slot, nothing is lost, and the child may get one of its own.
+/// Runs in a forked child, which has neither the slot, the file descriptors nor the threads of the
+/// parent. If the parent had no slot, the child may attach on its own.
 void Interposer::detach_child() noexcept {
   Interposer* const parents = g_process.interposer.exchange(nullptr);
   g_process.trace.store(nullptr);

@@ -19,8 +19,8 @@
 
 namespace sluice::intercept {
 
-/// What this process has in the session: attach, fork and exit. Made by the first driver call that
-/// needs it and never destroyed.
+/// The place of this process in the session: attach, fork and exit. Made by the first driver call
+/// that needs it and never destroyed.
 class Interposer {
  public:
   static Interposer& instance() noexcept;
@@ -32,30 +32,32 @@ class Interposer {
   [[nodiscard]] Streams& streams() noexcept { return streams_; }
   [[nodiscard]] JobBook& jobs() noexcept { return jobs_; }
 
-  /// See launch.hpp. Takes memory.
+  /// See stream_of() in launch.hpp. Allocates.
   [[nodiscard]] Stream* stream_of(CUstream stream, bool attach);
-  /// The client of the device of the calling thread's context, attached now if `attach`.
+  /// The client of the device of the calling thread's context. Attaches one if there is none and
+  /// `attach` is true.
   Client* client_here(bool attach) noexcept;
-  /// The client that has work in the context; the only one if there is one.
+  /// The client that has streams in the context, or the only client if there is one only.
   [[nodiscard]] Client* client_with_work_in(CUcontext context) noexcept;
 
-  /// Launches of a process without a slot, by launch entry.
+  /// Counts launches while the process has no slot, by launch entry.
   [[nodiscard]] shm::Word& unattached_count(Entry entry) noexcept {
     return unattached_[static_cast<std::size_t>(entry)][shm::Count::kBypassUnattached];
   }
-  /// Whether an attach may succeed now. If not, launches cost a count and nothing else, until the
-  /// process's version changes.
+  /// Whether an attach may succeed now. If not, a launch is only counted until the process's
+  /// version changes.
   [[nodiscard]] bool may_attach() const noexcept;
-  /// Shows in every slot what driver/unhooked.hpp knows.
+  /// Writes the counts of driver/unhooked.hpp into every slot.
   void show_unhooked() noexcept;
-  /// Whether a client of this process obeys its gate. Never in a forked child.
+  /// Whether a client of this process obeys its gate. False in a forked child.
   [[nodiscard]] bool attached() noexcept;
 
  private:
   Interposer();
   Client* attach(CUdevice device) noexcept;
   Client* attach_now(CUdevice device);
-  /// Without a seat `connection` is -1, or one on which a silent controller was asked.
+  /// If there is no seat, `connection` is -1, or the connection on which a silent controller was
+  /// asked.
   std::optional<Seat> ask_for_seat(CUdevice device, int& connection) noexcept;
   bool map_board(std::uint64_t board_id) noexcept;
   void adopt_counts(Client& client) noexcept;
@@ -67,8 +69,6 @@ class Interposer {
   static void leave(Client& client) noexcept;
   static void report_forked_child() noexcept;
   static void detach_child() noexcept;
-  [[nodiscard]] bool is_unused() noexcept;
-  void start_anew_in_child() noexcept;
 
   pid_t pid_;
   Config config_;
@@ -81,7 +81,8 @@ class Interposer {
   Watcher watcher_;
   std::mutex attach_mutex_;
   std::optional<shm::BoardMapping> mapping_;
-  std::atomic<bool> refused_{false};  ///< The session will not have us: do not ask again.
+  std::atomic<bool> refused_{
+      false};  ///< The session refused this process for good: do not ask again.
   bool warned_ = false;
   std::array<shm::EntryCounters, shm::kMaxEntries> unattached_{};
 };

@@ -18,7 +18,8 @@ namespace {
 constexpr int kUnknown = -1;
 constinit std::atomic<int> g_level{kUnknown};
 
-/// Read at the first line that might be written, because lookups come before everything else.
+/// Reads SLUICE_LOG at the first line that may be written, because lookups log before any other
+/// setup.
 Level level_wanted() noexcept {
   const int known = g_level.load(std::memory_order_relaxed);
   if (known != kUnknown) return static_cast<Level>(known);
@@ -47,8 +48,8 @@ Line::~Line() {
   const NoCancel whole;
   const int saved_errno = errno;
   text_[size_++] = '\n';
-  // Where nobody reads, a line is lost rather than the program: a full pipe would block the thread
-  // that must open gates, and one without a reader raises SIGPIPE. A line fits PIPE_BUF.
+  // A line that nobody reads is dropped: a full pipe would block the thread that must open gates,
+  // and a pipe without a reader raises SIGPIPE. A line fits PIPE_BUF, so a write is never partial.
   pollfd out{STDERR_FILENO, POLLOUT, 0};
   if (poll(&out, 1, 0) == 1 && out.revents == POLLOUT) {
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text_.data(), size_);
@@ -57,8 +58,8 @@ Line::~Line() {
 }
 
 Line& Line::operator<<(std::string_view text) noexcept {
-  const std::size_t room = text_.size() - 1 - size_;  // the newline always fits
-  const std::size_t size = std::min(room, text.size());
+  const std::size_t space = text_.size() - 1 - size_;  // the newline always fits
+  const std::size_t size = std::min(space, text.size());
   std::memcpy(text_.data() + size_, text.data(), size);
   size_ += size;
   return *this;

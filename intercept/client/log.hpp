@@ -9,9 +9,9 @@ namespace sluice::intercept {
 enum class Level : int { kOff, kWarn, kInfo, kDebug };
 
 /// One line on standard error, written with one write(2): `sluice[PID]: warning: text`. Allocates
-/// nothing, takes no lock, keeps errno, and is lost where it could not be written at once: the
-/// watcher thread uses it while the driver is blocked. Lines above the level of SLUICE_LOG are not
-/// written.
+/// nothing, takes no lock and keeps errno, because the watcher thread logs while the driver is
+/// blocked. A line that cannot be written at once is dropped. Lines above the level of SLUICE_LOG
+/// are not written.
 class Line {
  public:
   explicit Line(Level level) noexcept;

@@ -6,9 +6,10 @@ namespace sluice::intercept {
 
 Worker::Sleep poll_clients(Clients& clients) {
   constexpr std::uint64_t kPeriodNs = 1'000'000;
-  // While launches are being measured: as long before and after one, no other client may have run.
+  // While launches are being measured. No other client may have run for this long before and after
+  // a launch.
   constexpr std::uint64_t kSamplingPeriodNs = 400'000;
-  // Jobs that follow each other closely find the poller awake, and need not wake it each time.
+  // Jobs that follow each other closely find the poller awake and need not wake it.
   constexpr std::uint64_t kStayAwakeNs = 100'000'000;
   constexpr std::uint64_t kIdleNs = 1'000'000'000;
   static std::uint64_t last_active_ns = 0;  // of this thread

@@ -3,8 +3,8 @@
 
 namespace sluice::intercept {
 
-/// A step of the polling thread: asks the driver whether the work of transparent jobs is done, and
-/// takes in samples of launch durations. Not for jobs of priority 0, which hold nobody.
+/// One step of the polling thread: asks the driver whether the work of transparent jobs is done,
+/// and collects samples of launch durations. Jobs of priority 0 hold nobody and are not polled.
 Worker::Sleep poll_clients(Clients& clients);
 
 }  // namespace sluice::intercept

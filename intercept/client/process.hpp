@@ -7,21 +7,22 @@ namespace sluice::intercept {
 class Interposer;
 class Trace;
 
-/// What every part of the library asks about this process, in one constant-initialised place: it
-/// is valid before any constructor has run and after every destructor.
+/// What every part of the library needs to know about this process. Constant-initialised: valid
+/// before any constructor has run and after every destructor.
 struct Process {
-  /// What threads remember about streams (launch.hpp) is void once this changes: a job ended, a
-  /// stream or context was destroyed, a capture began, the policy changed. Starts at 1, so that a
-  /// thread that remembers nothing has version 0.
+  /// What threads remember about streams (launch.hpp) becomes invalid when this changes: a job
+  /// ended, a stream or context was destroyed, a capture began, the policy changed. It starts at 1,
+  /// so version 0 is never valid.
   std::atomic<std::uint64_t> version{1};
-  /// In a forked child nothing of ours may run: threads that do not exist any more may have held
-  /// the locks at the fork, and the slot is the parent's.
+  /// Nothing of ours may run in a forked child: threads that do not exist there may have held our
+  /// locks at the fork, and the slot is the parent's.
   std::atomic<bool> forked_child{false};
-  /// Set at exit: nothing of ours calls the driver any more, which is being taken down.
+  /// Set at exit. From then on we make no driver calls of our own, because the driver is being torn
+  /// down.
   std::atomic<bool> leaving{false};
-  /// Set by the first explicit begin of a job: from then on jobs are what the program says.
+  /// Set by the first explicit begin or announcement. From then on jobs are what the program says.
   std::atomic<bool> explicit_jobs{false};
-  /// Set by the first announcement: from then on no job of this process is predicted.
+  /// Set by the first announcement. From then on no job of this process is predicted.
   std::atomic<bool> announced_jobs{false};
   /// Null unless this process is traced.
   std::atomic<Trace*> trace{nullptr};

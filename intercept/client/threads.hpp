@@ -15,15 +15,16 @@
 
 namespace sluice::intercept {
 
-/// The id of the calling thread, asked for once.
+/// The id of the calling thread, cached.
 inline pid_t thread_id() noexcept {
   static constinit thread_local pid_t id = 0;
   if (id == 0) id = gettid();
   return id;
 }
 
-/// While it lives the calling thread is not cancelled: inside our own waits a cancellation would
-/// leave locks behind. Never around a call of the program's own.
+/// The calling thread cannot be cancelled while an object of this class lives: a cancellation
+/// inside our own waits would leave locks held. Never use it around a call of the program that
+/// waits for GPU work, because the program may need to cancel the thread there.
 class NoCancel {
  public:
   NoCancel() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
@@ -35,8 +36,8 @@ class NoCancel {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-/// Starts a detached thread that no signal of the program is delivered to. False if the system
-/// has no thread left to give.
+/// Starts a detached thread with all signals blocked, so that it receives no signal of the program.
+/// False if the system cannot create another thread.
 template <class Body>
 bool start_quiet_thread(const char* name, Body body) noexcept {
   sigset_t all;
@@ -57,10 +58,11 @@ bool start_quiet_thread(const char* name, Body body) noexcept {
   return started;
 }
 
-/// The threads that are inside something now. A thread may be cancelled inside a driver call of the
-/// program's own, and no destructor may stand around such a call: the unwinder of the system does
-/// not work with the C++ runtime that is linked in here, and would abort. So the mark of a thread
-/// that is gone does not count.
+/// The set of threads that are inside a certain call. A thread may be cancelled inside a driver
+/// call of the program, and no object with a destructor may live across such a call: the system's
+/// unwinder does not work with the C++ runtime that is linked into this library, and would abort.
+/// So a cancelled thread leaves its mark behind, and the mark of a thread that no longer exists
+/// does not count.
 class ThreadMarks {
  public:
   void enter() noexcept {
@@ -85,7 +87,7 @@ class ThreadMarks {
     }
     return false;
   }
-  /// In a forked child, where none of the threads exists.
+  /// For a forked child, in which none of the threads exists.
   void clear() noexcept {
     for (std::atomic<pid_t>& mark : marks_) mark.store(0);
   }
@@ -100,7 +102,7 @@ class ThreadMarks {
   std::array<std::atomic<pid_t>, 64> marks_{};
 };
 
-/// Sleeps repeatedly while `holds`, for `longest_ns` at most.
+/// Sleeps in short steps while `holds` returns true, for at most `longest_ns`.
 template <class Condition>
 void nap_while(Condition holds, std::uint64_t longest_ns) noexcept {
   const NoCancel whole;
@@ -111,8 +113,8 @@ void nap_while(Condition holds, std::uint64_t longest_ns) noexcept {
   }
 }
 
-/// Runs what may need memory. Returns false, and forgets the attempt, where there is none: a
-/// program that is short of memory must not end because of us.
+/// Runs `body`, which may allocate. Returns false if the memory does not suffice: a program that is
+/// short of memory must not end because of us.
 template <class Body>
 bool if_memory_lasts(Body body) {
   try {

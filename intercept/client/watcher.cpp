@@ -42,7 +42,7 @@ bool Watcher::take(Client& client, int connection) noexcept {
     if (now >= deadline) break;
     base::futex_wait(welcomed_, done, deadline - now);
   }
-  return true;  // a late watcher makes it live a little later: the program need not wait
+  return true;  // if the watcher is late, the client becomes live a little later
 }
 
 void Watcher::look_for_controller(int unanswered) noexcept {
@@ -75,7 +75,7 @@ void Watcher::run() noexcept {
   }
 }
 
-/// Until a connection hangs up or a tick is over.
+/// Sleeps until a connection hangs up or the next tick is due.
 void Watcher::sleep() noexcept {
   std::array<pollfd, kMaxWatched> watch{};
   const auto count = welcomed_.load();
@@ -95,7 +95,7 @@ void Watcher::welcome(Watched& watched) noexcept {
   if (shm::go_live(view, client.seat().slot)) client.set_obeys(true);
 }
 
-/// What the controller was asked to change: the gates have followed a priority already.
+/// Puts changes by `sluice set` in force. The gates already follow a new priority.
 void Watcher::take_settings(Watched& watched) noexcept {
   Client& client = *watched.client;
   client.take_policy();
@@ -121,9 +121,11 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   shm::tend_gate(view, client.seat().slot);
 }
 
-/// The announcer of a job may be dead, or below this client by now. One that lives writes its slack
-/// again at once. And a hold has an end: where one announced job follows the other, a launch that
-/// is longer than the slack between them would wait indefinitely.
+/// Opens the slack word when it is no longer valid: the announcing client may be dead, or may be
+/// below this client now. A living announcer writes its slack again at once.
+///
+/// Also limits the hold: where one announced job follows the other, a launch that is longer than
+/// the slack between them would wait indefinitely.
 void Watcher::tend_slack(Watched& watched, std::uint64_t now) noexcept {
   const Client& client = *watched.client;
   shm::Slot& slot = client.slot();
@@ -138,7 +140,8 @@ void Watcher::tend_slack(Watched& watched, std::uint64_t now) noexcept {
     slot.slack_ns.store(shm::kUnlimitedSlack);
   } else if (limit != 0 && now - watched.slack_since_ns >= limit) {
     watched.slack_since_ns = now;
-    // The announcer repeats itself every 50 us; two time slices of the GPU are to see it open.
+    // The announcer writes again every 50 us, so the word is kept open for 5 ms, two time slices of
+    // the GPU.
     while (base::monotonic_ns() - now < kLetThroughNs) slot.slack_ns.store(shm::kUnlimitedSlack);
   }
 }
@@ -149,15 +152,16 @@ void Watcher::look(std::uint64_t now) noexcept {
   if (const int asked = unanswered_.load(); asked >= 0) {
     pollfd state{asked, POLLIN | POLLRDHUP, 0};
     if (poll(&state, 1, 0) == 0) return;
-    unanswered_.store(-1);  // first: a child forked in between would close somebody else's
-    close(asked);           // what it offers is let go: whoever launches next asks again
+    unanswered_.store(
+        -1);  // cleared before close(), or a child forked in between closes a foreign descriptor
+    close(asked);  // an offered slot is dropped: the next launch asks again
   }
   const int connection = shm::connect_controller(socket_path_.c_str());
   if (connection < 0) return;
   close(connection);
   looking_.store(false);
   in_sight_.store(true);
-  g_process.forget_remembered();  // launches ask for a seat again
+  g_process.forget_remembered();  // so that launches ask for a slot again
 }
 
 }  // namespace sluice::intercept

@@ -11,34 +11,34 @@
 
 namespace sluice::intercept {
 
-/// The thread that keeps this process honest: holds the mutexes that prove its life, opens the gate
-/// for holders that are dead, stopped or without progress, and puts in force what `sluice set` asks
-/// for. It needs no controller.
+/// The thread that makes this process obey: it holds the mutexes that prove that the process lives,
+/// opens the gate for holders that are dead, stopped or without progress, and puts in force what
+/// `sluice set` asks for. It needs no controller.
 ///
-/// It makes no driver call, allocates nothing and blocks all signals: with a full queue the
-/// driver blocks, and then so do allocation, copies and synchronisation of the whole process;
-/// what opens the gate must not wait for them.
+/// It makes no driver call, allocates nothing and blocks all signals. When a stream's queue is
+/// full, the driver blocks allocations, copies and synchronisation of the whole process, and the
+/// thread that opens the gate must not wait for them.
 class Watcher {
  public:
   Watcher(const std::string& socket_path, JobBook& jobs) noexcept
       : socket_path_(socket_path), jobs_(jobs) {}
 
-  /// Makes the client live: takes its mutex in the watcher thread, which it starts if need be.
-  /// Owns `connection` from then on. False if there is no thread; bounded by a second.
+  /// Makes the client live: the watcher thread, started if necessary, takes the client's mutex.
+  /// Takes ownership of `connection`. False if no thread can be created. Waits for at most a
+  /// second.
   bool take(Client& client, int connection) noexcept;
 
-  /// There was no controller: look for one, twice a second, until one listens. With one that was
-  /// asked and is silent (stopped, say), `unanswered` is the connection: then wait until something
-  /// comes on it, because to ask again would hold up another launch for nothing. Owned from then
-  /// on.
+  /// Looks for a controller twice a second until one listens. If a controller was asked and is
+  /// silent (stopped, for example), `unanswered` is the connection, owned from now on. The watcher
+  /// then waits for an answer on that connection: a new request would delay another launch in vain.
   void look_for_controller(int unanswered) noexcept;
 
-  /// True unless the last look found no controller. One load for a process without one.
+  /// False after an attach found no controller, until the watcher finds one. Costs one load.
   [[nodiscard]] bool controller_in_sight() const noexcept {
     return in_sight_.load(std::memory_order_relaxed);
   }
 
-  /// Closes the file descriptors in a forked child, where the thread does not exist.
+  /// For a forked child, in which the thread does not exist: closes the file descriptors.
   void abandon_in_child() noexcept;
 
  private:
@@ -48,9 +48,9 @@ class Watcher {
     Client* client = nullptr;
     ControllerLink link;
     Holders holders;
-    std::uint64_t slack_since_ns =
-        0;                      ///< Since when each tick has found less slack; 0: it did not.
-    std::uint8_t priority = 0;  ///< As seen by the last tick.
+    /// Since when every tick has found the slack limited; 0: the last one found it unlimited.
+    std::uint64_t slack_since_ns = 0;
+    std::uint8_t priority = 0;  ///< The priority at the last tick.
   };
 
   bool ensure_running() noexcept;
@@ -71,8 +71,8 @@ class Watcher {
 
   bool running_ = false;
   std::array<Watched, kMaxWatched> watched_{};
-  std::atomic<int> offered_{0};             ///< Entries of watched_ given by take().
-  std::atomic<std::uint32_t> welcomed_{0};  ///< How many of them are live; a futex.
+  std::atomic<int> offered_{0};             ///< Entries of watched_ that take() has filled.
+  std::atomic<std::uint32_t> welcomed_{0};  ///< How many of those the thread has welcomed; a futex.
 };
 
 }  // namespace sluice::intercept

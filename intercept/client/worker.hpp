@@ -10,18 +10,20 @@
 
 namespace sluice::intercept {
 
-/// A thread of ours that starts when it is first needed. It may call the driver, which the watcher
-/// may not. It repeats a step and sleeps in between.
+/// A thread of ours that starts when it is first needed, repeats a step, and sleeps between the
+/// steps. It may call the driver, which the watcher may not.
 class Worker {
  public:
   struct Sleep {
     std::uint64_t ns;
-    bool wakeable;  ///< Else wake() does not cut it short, and costs its caller no system call.
+    bool wakeable;  ///< If false, wake() does not end the sleep and makes no system call.
   };
-  /// `step` runs until the process ends; it makes its own judgement of a process that leaves.
+  /// `step` runs again and again until the process ends; it must check itself whether the process
+  /// is leaving.
   Worker(const char* name, std::function<Sleep()> step) : name_(name), step_(std::move(step)) {}
 
-  /// Starts the thread, or ends its sleep. False if the system has no thread left. Takes no lock.
+  /// Starts the thread, or ends its sleep. False if the system cannot create the thread. Takes no
+  /// lock.
   bool wake() noexcept {
     calls_.fetch_add(1);
     if (!started_.exchange(true)) {
@@ -36,7 +38,7 @@ class Worker {
 
  private:
   [[noreturn]] void run() {
-    prctl(PR_SET_TIMERSLACK, 1);  // ns; by default a wait of 50 us takes twice as long
+    prctl(PR_SET_TIMERSLACK, 1);  // ns; with the default slack, a sleep of 50 us takes 100 us
     const std::atomic<std::uint32_t> never{0};
     for (;;) {
       const std::uint32_t calls = calls_.load();  // before the step: a call during it counts

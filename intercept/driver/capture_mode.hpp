@@ -3,8 +3,9 @@
 
 namespace sluice::intercept {
 
-/// While it lives, the calling thread may make calls that would break another thread's capture
-/// (in the default mode, event queries and allocations of any thread do).
+/// While an object of this class lives, the calling thread may make driver calls that would
+/// otherwise break a capture. In the default capture mode, an event query or an allocation by any
+/// thread breaks the captures of all threads.
 class RelaxedCapture {
  public:
   RelaxedCapture() noexcept { exchange(); }

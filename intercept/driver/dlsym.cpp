@@ -8,9 +8,10 @@
 #error "dlsym.cpp holds the tail jump for x86-64 only"
 #endif
 
-// RTLD_DEFAULT (0) and RTLD_NEXT (-1) are resolved from the return address on the stack, so the
-// real dlsym must see the caller's: a wrapper that calls and returns would make a second
-// interposer that asks for RTLD_NEXT find itself. Hence a jump, and substitution for handles only.
+// glibc resolves RTLD_DEFAULT (0) and RTLD_NEXT (-1) from the return address on the stack, so the
+// real dlsym must see the address of our caller. If we called it and returned, a second interposer
+// that asks for RTLD_NEXT would find itself. So these two leave by a jump, and only lookups in a
+// handle are substituted.
 asm(R"(
     .text
     .globl dlsym
@@ -48,13 +49,13 @@ extern "C" {
 
 using DlsymFunction = void* (*)(void*, const char*);
 
-// Hidden, so that the assembly above reaches it without relocation. Written once with one value:
-// a racing second write stores the same pointer.
+// Hidden, so that the assembly above reaches it without relocation. All writers store the same
+// pointer, so a race is harmless.
 __attribute__((visibility("hidden"))) constinit DlsymFunction sluice_real_dlsym = nullptr;
 
 __attribute__((visibility("hidden"))) DlsymFunction sluice_find_real_dlsym() {
   auto found = reinterpret_cast<DlsymFunction>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
-  if (found == nullptr) std::abort();  // not a glibc that we were built for: nothing can work
+  if (found == nullptr) std::abort();  // an unknown glibc, on which nothing here can work
   __atomic_store_n(&sluice_real_dlsym, found, __ATOMIC_RELEASE);
   return found;
 }

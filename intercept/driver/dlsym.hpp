@@ -2,7 +2,7 @@
 
 namespace sluice::intercept {
 
-/// glibc's own dlsym. Never returns a hook, except through a search that begins at the program.
+/// glibc's own dlsym. It never returns a hook, unless the search begins at the program itself.
 void* real_dlsym(void* handle, const char* name) noexcept;
 
 }  // namespace sluice::intercept

@@ -15,8 +15,9 @@ bool resolve_driver(bool load) noexcept {
   if (g_driver_ready.load(std::memory_order_acquire)) return true;
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | (load ? 0 : RTLD_NOLOAD));
   if (library == nullptr) return false;
-  // Looked up without a lock of ours: dlsym takes the loader's, and a thread that holds that one
-  // (in a library's constructor) may be waiting for us. Racing threads find the same.
+  // No lock of ours is held during the lookups: dlsym takes the loader's lock, and a thread that
+  // holds it (in a library's constructor) may be waiting for us. Racing threads find the same
+  // addresses.
   Driver found;
   const auto find = [library](auto& pointer, const char* name) {
     void* const address = real_dlsym(library, name);
@@ -30,7 +31,7 @@ bool resolve_driver(bool load) noexcept {
 #include "intercept/driver/optional_calls.def"
 #undef SLUICE_CALL
 #undef SLUICE_HOOK
-  dlerror();  // an entry that this driver lacks is no error of the program's
+  dlerror();  // a missing entry must not show as an error of the program's
   static constinit std::mutex mutex;
   const std::lock_guard lock(mutex);
   if (g_driver_ready.load(std::memory_order_relaxed)) return true;
@@ -52,7 +53,7 @@ const char* kernel_name(CUfunction function) noexcept {
   const Driver& calls = driver();
   const bool found =
       (calls.cuFuncGetName != nullptr && calls.cuFuncGetName(&name, function) == CUDA_SUCCESS) ||
-      // A CUkernel may stand for its function in every launch call.
+      // Every launch call also accepts a CUkernel in place of the function.
       (calls.cuKernelGetName != nullptr &&
        calls.cuKernelGetName(&name, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS);
   return found && name != nullptr ? name : "?";

@@ -5,7 +5,7 @@
 
 #include "intercept/driver/cuda_driver.hpp"
 
-/// The real driver behind the hooks, and how programs are kept from reaching it past them.
+/// The real driver behind the hooks.
 namespace sluice::intercept {
 
 /// Index of a hooked entry: the order of hooks.def.
@@ -23,7 +23,7 @@ inline constexpr std::array<std::string_view, kEntries> kEntryNames{
 #undef SLUICE_HOOK
 };
 
-/// What a hook does: see hooks.def.
+/// What a hook does; hooks.def explains each kind.
 enum class Kind {
   kLaunch,
   kCopyIn,
@@ -40,7 +40,7 @@ enum class Kind {
   kLookup,
 };
 
-/// In the place of a hooked entry that the driver is too old to have.
+/// Stands for a hooked entry that this driver is too old to have.
 template <class Function>
 struct Missing;
 template <class... Args>
@@ -48,8 +48,8 @@ struct Missing<CUresult (*)(Args...)> {
   static CUresult call(Args... /*arguments*/) { return CUDA_ERROR_NOT_SUPPORTED; }
 };
 
-/// Addresses in the real libcuda.so.1. Of the entries that we call ourselves, those that the driver
-/// is too old to have are null.
+/// Addresses in the real libcuda.so.1. Entries that we only call ourselves are null if this driver
+/// is too old to have them.
 struct Driver {
 #define SLUICE_HOOK(name, kind) decltype(&::name) name = &Missing<decltype(&::name)>::call;
 #define SLUICE_CALL(name) decltype(&::name) name = nullptr;
@@ -63,10 +63,11 @@ struct Driver {
 extern constinit Driver g_driver;
 extern constinit std::atomic<bool> g_driver_ready;
 
-/// Finds the real driver, loading it if the program has not. Thread-safe; done once it succeeded.
+/// Finds the real driver. With `load`, loads it if the program has not done so. Thread-safe; does
+/// nothing after the first success.
 bool resolve_driver(bool load) noexcept;
 
-/// The real driver, for code that runs inside a hook.
+/// The real driver, for code that runs inside a hook. Loads it if necessary.
 inline const Driver& driver() noexcept {
   if (!g_driver_ready.load(std::memory_order_acquire)) [[unlikely]] {
     resolve_driver(true);
@@ -74,11 +75,12 @@ inline const Driver& driver() noexcept {
   return g_driver;
 }
 
-/// The first of calls.def that this driver is too old to have, or null. Without all of them a
-/// process stays unattached; hooks that may run before check what they call.
+/// The first entry of calls.def that this driver is too old to have, or null. A process stays
+/// unattached unless the driver has all of them. Hooks that may run before the attach check each
+/// entry that they call.
 const char* missing_call() noexcept;
 
-/// "?" where the driver does not tell.
+/// The name of a kernel, or "?" if the driver does not know it.
 const char* kernel_name(CUfunction function) noexcept;
 
 }  // namespace sluice::intercept

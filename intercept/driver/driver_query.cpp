@@ -7,8 +7,8 @@
 #include "intercept/driver/driver_wait.hpp"
 
 namespace sluice::intercept {
-/// A place for each thread that asks, or the end of one's question would be taken for the end of
-/// the other's. Launches that end what is kept of threads share the third.
+/// One entry for each querying thread: with a shared entry, the end of one query would be taken for
+/// the end of the other. The third entry is for launches that destroy the events of ended threads.
 struct Note {
   std::atomic<bool> taken{false};
   std::atomic<bool> asking{false};
@@ -18,8 +18,8 @@ struct Note {
 
 namespace {
 
-// A question is noted before it looks at g_forbidden, and g_forbidden is raised before the note is
-// looked at: so one of the two sees the other.
+// A query writes its note and then reads g_forbidden. A ban raises g_forbidden and then reads the
+// notes. So at least one of the two sees the other.
 constinit std::atomic<int> g_forbidden{0};
 constinit std::array<Note, 3> g_notes{};
 

@@ -5,15 +5,17 @@ namespace sluice::intercept {
 
 struct Note;
 
-/// A question about a stream that a thread of ours (the one that polls, the one of notices) has put
-/// to the driver and that is not yet answered. It may take long: asked about a stream whose queue
-/// is full behind a wait, the driver blocks. So no lock is held over it, and nobody waits for the
-/// answer but who is about to end what it is about. A launch that destroys the events of threads
-/// that have ended asks in the same sense: their context must not end meanwhile.
+/// A query of a stream that one of our threads has sent to the driver and that is not answered yet.
+/// A query may take long: the driver blocks a query of a stream whose queue is full behind a wait.
+/// So no lock is held during a query. Only a thread that is about to end the stream, the context or
+/// a capture waits for the answer (QueryBan).
+///
+/// A launch that destroys the events of ended threads also takes a DriverQuery, so that their
+/// context does not end meanwhile.
 class DriverQuery {
  public:
-  /// False, and nothing may be asked, while some thread of the program ends or captures something,
-  /// or three others ask.
+  /// The object is false, and the driver must not be queried, while a thread of the program holds a
+  /// QueryBan or while three other queries are under way.
   DriverQuery(CUcontext context, CUstream stream) noexcept;
   ~DriverQuery();
   DriverQuery(const DriverQuery&) = delete;
@@ -24,9 +26,9 @@ class DriverQuery {
   Note* note_ = nullptr;
 };
 
-/// While it lives no question is asked. The constructor waits, 5 s at most, for the answer to one
-/// that is in the way: about this stream (or the legacy stream, which sees them all), or about
-/// this context; null means any.
+/// No query begins while an object of this class lives. The constructor waits, for at most 5 s,
+/// until each conflicting query has been answered: a query of this stream or of the legacy stream
+/// (which includes all streams), or a query in this context (null: in any context).
 class QueryBan {
  public:
   static QueryBan about_stream(CUstream stream) noexcept;
@@ -40,11 +42,12 @@ class QueryBan {
   explicit QueryBan(InTheWay in_the_way) noexcept;
 };
 
-/// In a forked child: the threads that asked, and those that forbade it, do not exist there.
+/// For a forked child, in which neither the threads that queried nor those that banned queries
+/// exist.
 void forget_queries_in_child() noexcept;
 
-/// At exit: the driver is taken down under whoever is inside it. Waits 100 ms at most for one that
-/// is.
+/// At exit, because the driver is about to be torn down. Waits for at most 100 ms for queries that
+/// are under way.
 void forbid_queries_for_good() noexcept;
 
 }  // namespace sluice::intercept

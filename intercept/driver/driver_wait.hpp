@@ -11,12 +11,12 @@ namespace sluice::intercept {
 
 enum class Waited { kDone, kFailed, kTooLong };
 
-/// A program may be waiting for its own later launch: no wait on the driver may be for ever.
+/// No wait on the driver may be unbounded: the program may be waiting for its own later launch.
 inline constexpr std::uint64_t kLongestDriverWaitNs = 5'000'000'000;
 
-/// Asks `query` (a cuStreamQuery or cuEventQuery) until it is done, at most 5 s. Spins for a
-/// moment, because a sync point is as dear as its reaction is late, then yields, then sleeps. The
-/// 5 s do not run while `excused`.
+/// Calls `query` (a cuStreamQuery or cuEventQuery) until it reports success, for at most 5 s. Time
+/// during which `excused` returns true does not count. Spins first, because every microsecond of
+/// reaction time is added to the sync point; then yields; then sleeps.
 template <class Query, class Excused>
 Waited wait_for_driver(Query query, Excused excused) noexcept {
   constexpr std::uint64_t kSpinNs = 50'000;

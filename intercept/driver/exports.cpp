@@ -1,10 +1,11 @@
-// The exported functions. Each is a jump to Export<...>::call, whose argument types come from the
-// entry's declaration in cuda.h, and which does what the kind of the entry in hooks.def asks for.
-// Those of captures and graphs are in hooks_graph.cpp.
+// The exported functions. Each is a jump to Export<...>::call. Its argument types come from the
+// entry's declaration in cuda.h, and the entry's kind in hooks.def selects what it does. The hooks
+// of captures and graphs are in hooks_graph.cpp.
 //
-// A thread may be cancelled inside a driver call of the program's own that waits. So nothing here
-// is noexcept around such a call, and no destructor stands around it either (ThreadMarks). What
-// does not wait for work is not cancelled (NoCancel).
+// A thread may be cancelled inside a driver call of the program that waits for GPU work. So no
+// function here is noexcept around such a call, and no object with a destructor lives across it
+// (see ThreadMarks). A call that does not wait for GPU work runs with cancellation disabled
+// (NoCancel).
 #include <type_traits>
 #include <utility>
 
@@ -50,14 +51,14 @@ template <Entry entry, auto member, class... Args>
 __attribute__((noinline)) CUresult launch_slowly(Args... args) {
   const shm::Count counted = std::exchange(t_streams.counted, shm::Count::kSize);
   const Work work = work_in(args...);
-  driver();  // resolved from here on
+  driver();  // fills g_driver, which the next call uses
   Launch launch(entry, named<entry>(stream_in(args...)), work, counted);
   const CUresult result = (g_driver.*member)(args...);
   launch.done(result);
   return result;
 }
 
-/// Both ways out are jumps that leave the arguments where they are.
+/// Both branches are tail calls, so the arguments stay in their registers and on the stack.
 template <Entry entry, auto member, class... Args>
 CUresult hook(Of<Kind::kLaunch>, Args... args) {
   if (pass(entry, named<entry>(stream_in(args...)))) [[likely]] {
@@ -127,7 +128,7 @@ void end_streams(Interposer& self, bool gone, auto which) {
   });
 }
 
-/// A context (null: perhaps any) has ended, with all it held; no query is under way meanwhile.
+/// For a context that has ended (null: unknown which one). The caller holds a QueryBan.
 void context_ended(CUcontext context, const CaptureIds& captures) noexcept {
   captures_abandoned(captures);
   EarlySwitch::forget_context(context);
@@ -151,8 +152,8 @@ CUresult end_context(CUcontext context, Call call) {
   return result;
 }
 
-/// The last release of a primary context ends it; one before that is an everyday call next to
-/// running work.
+/// The last release of a primary context ends it. Earlier releases are common while work runs, and
+/// must not drop what we keep.
 template <class Call>
 CUresult let_go_of_primary(CUdevice device, Call call) {
   const CUcontext context = primary_context(device);
@@ -175,7 +176,7 @@ template <Entry entry, class Real>
 CUresult hook(Of<Kind::kReleasePrimary>, Real real, CUdevice device) {
   return let_go_of_primary(device, [&] { return (*real)(device); });
 }
-/// It ends nothing where the program uses contexts of its own alone.
+/// A reset ends nothing in a program that uses only contexts of its own.
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kResetPrimary>, Real real, CUdevice device) {
   const CUcontext context = primary_context(device);
@@ -183,7 +184,7 @@ CUresult hook(Of<Kind::kResetPrimary>, Real real, CUdevice device) {
   return end_context(context, [&] { return (*real)(device); });
 }
 
-/// Null if the driver does not know it.
+/// Null if the driver cannot say.
 CUcontext context_of(CUgreenCtx green) noexcept {
   CUcontext context = nullptr;
   const bool known = driver().cuCtxFromGreenCtx != nullptr &&
@@ -200,7 +201,7 @@ CUdevice device_of(CUcontext context) noexcept {
   return device;
 }
 
-/// It holds the primary context, and may be the last that does.
+/// A green context retains the primary context, so its end may be the last release.
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kEndContext>, Real real, CUgreenCtx green) {
   const CUcontext context = context_of(green);
@@ -225,7 +226,8 @@ CUresult hook(Of<Kind::kEndStream>, Real real, CUstream stream) {
   return result;
 }
 
-/// What was learned of the kernels that go may be taken for that of others at their addresses.
+/// The addresses of the unloaded kernels may be given to other kernels, for which the learned
+/// durations would be wrong.
 template <Entry entry, class Real, class Code>
 CUresult hook(Of<Kind::kUnload>, Real real, Code code) {
   const CUresult result = (*real)(code);
@@ -237,7 +239,8 @@ CUresult hook(Of<Kind::kUnload>, Real real, Code code) {
 
 // --- The current context ------------------------------------------------------------------------
 
-/// The thread's context as far as we have seen; some programs set it again before each launch.
+/// The context that the thread has set last, if we saw the call. Some programs set the same context
+/// before each launch.
 constinit thread_local CUcontext t_context = nullptr;
 
 void context_is(CUcontext context) noexcept {
@@ -264,15 +267,15 @@ CUresult hook(Of<Kind::kRetain>, Real real, CUcontext* context, CUdevice device)
   const CUresult result = (*real)(context, device);
   const CUcontext retained = result == CUDA_SUCCESS && context != nullptr ? *context : nullptr;
   if (retained != nullptr) note_primary_context(device, retained);
-  // Made after the driver's own exit handlers, so that ours runs before them.
+  // The interposer is made here, after the driver has registered its exit handlers, so that our
+  // handler runs before the driver's.
   const bool wanted = retained != nullptr && Interposer::instance().config().priority != 0;
   retain.returned(retained, wanted);
   return result;
 }
 
-// --- Lookup -------------------------------------------------------------------------------------
-// The real one answers first; what it found is replaced by address. So version and per-thread
-// flag are right without guessing, and a lookup of the lookup itself needs no special case.
+// The real lookup runs first, and its answer is replaced by address. So version and per-thread flag
+// are right without guessing, and a lookup of the lookup itself needs no special case.
 
 template <Entry entry, class Real, class... Rest>
 CUresult hook(Of<Kind::kLookup>, Real real, const char* symbol, void** found, Rest... rest) {
@@ -293,7 +296,7 @@ struct Export<entry, kind, member> {
     if constexpr (kind == Kind::kLaunch) {
       return hook<entry, member>(Of<kind>{}, args...);
     } else {
-      driver();  // not loaded yet, or never: then the call answers that it is not supported
+      driver();  // without a driver, the call returns that it is not supported
       return hook<entry>(Of<kind>{}, &(g_driver.*member), args...);
     }
   }
@@ -353,7 +356,7 @@ SLUICE_EXPORT void sluice_v1_job_cancel(std::uint64_t announced) {
 SLUICE_EXPORT std::uint64_t sluice_v1_job_begin(std::uint64_t announced) {
   if (in_forked_child()) return 0;
   g_process.explicit_jobs.store(true);
-  Interposer::instance().client_here(true);  // where the thread has a context
+  Interposer::instance().client_here(true);  // does nothing if the thread has no context
   std::uint64_t job = 0;
   if_memory_lasts([&] { job = Interposer::instance().jobs().begin(announced); });
   return job;

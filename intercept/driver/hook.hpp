@@ -7,13 +7,14 @@
 
 namespace sluice::intercept {
 
-/// Stream 0 of a per-thread entry is the thread's own default stream: our calls name it so.
+/// Stream 0 of a per-thread entry is the thread's own default stream. Our own calls name that
+/// stream explicitly.
 inline CUstream per_thread(CUstream stream) noexcept {
   return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
 }
 inline CUstream plain(CUstream stream) noexcept { return stream; }
 
-/// The same for the entry of a table line.
+/// Whether stream 0 of this entry is the thread's own default stream.
 template <Entry entry>
 constexpr bool is_per_thread() noexcept {
   constexpr std::string_view kName = kEntryNames[static_cast<std::size_t>(entry)];

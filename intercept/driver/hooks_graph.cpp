@@ -1,4 +1,4 @@
-// The exported functions of captures and graphs, as in hooks.cpp.
+// The exported functions of captures and graphs. The rules of exports.cpp hold here too.
 #include <algorithm>
 #include <memory>
 #include <new>
@@ -14,13 +14,14 @@ using namespace sluice::intercept;
 
 namespace {
 
-/// Never destroyed: graphs may be made and updated by the program's own exit handlers.
+/// Never destroyed: the program's exit handlers may still instantiate and update graphs.
 GraphBook& graph_book() noexcept {
   static GraphBook& book = *std::make_unique<GraphBook>().release();
   return book;
 }
 
-/// A question about a capturing stream, or about the legacy one, would break the capture.
+/// No query may be under way when a capture begins: a query of the capturing stream or of the
+/// legacy stream would break the capture.
 template <class Call>
 CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode, Call call) {
   const NoCancel whole;
@@ -67,15 +68,15 @@ GraphPacing pacing_of(Client& client) noexcept {
     CUcontext context = nullptr;
     driver().cuCtxGetCurrent(&context);
     pacing.words = {context, words->gate, words->slack};
-  } else if (wanted()) {  // a device that cannot wait at all has another policy now, and said so
+  } else if (wanted()) {  // otherwise the device cannot wait, and another policy is in force now
     report_ungated_graph();
   }
   pacing.gpu = gpu_size(client.device());
   return pacing;
 }
 
-/// What a call writes into the program's memory where it fails, to be there again if it is made a
-/// second time: a call that works may leave it alone.
+/// Keeps the program's output memory of a call, and restores it before the call is made a second
+/// time. A failed first call writes there, and a successful second one may not.
 class Outputs {
  public:
   void keep(void* at, std::size_t size) noexcept {
@@ -84,7 +85,7 @@ class Outputs {
       const char* const bytes = static_cast<const char*>(at);
       kept_.push_back({static_cast<char*>(at), {bytes, bytes + size}});
     } catch (const std::bad_alloc&) {
-      // The message of the first call may stay.
+      // Then the error message of the first call may stay.
     }
   }
   void restore() const noexcept {
@@ -99,8 +100,9 @@ class Outputs {
   std::vector<Kept> kept_;
 };
 
-/// A graph that cannot be made an executable with our waits (one for launches by the device, for
-/// instance) is made one without: the program sees the result, the error node and the log of that.
+/// Instantiates a graph with our waits. If the driver refuses (for example a graph for launches by
+/// the device), makes the call again without waits; the program gets the result, the error node and
+/// the log of that second call.
 template <class Call>
 CUresult instantiate(const CUgraphExec* exec, CUgraph graph, const Outputs& outputs, Call call) {
   const NoCancel whole;

@@ -45,7 +45,7 @@ bool is_hooked(std::string_view name) noexcept {
                      [name](const HookEntry& entry) { return entry.name == name; });
 }
 
-/// Whether `name` is a driver entry that gives the GPU work, hooked or not.
+/// Whether `name` is a driver entry that gives the GPU work, with or without a hook.
 bool gives_work(std::string_view name) noexcept {
   constexpr std::array<std::string_view, 13> kWork{"cuLaunch",
                                                    "cuLaunchGrid",
@@ -66,7 +66,7 @@ bool gives_work(std::string_view name) noexcept {
 }  // namespace
 
 void* substitute(std::string_view name, void* found) noexcept {
-  // Not loaded: then `found` is no driver entry. Never load the driver for somebody who asks.
+  // If the driver is not loaded, `found` is no driver entry. A lookup must not load the driver.
   if (found == nullptr || !resolve_driver(false)) return found;
   for (unsigned entry = 0; entry < kEntries; ++entry) {
     const HookEntry& hooked = hook_table()[entry];
@@ -88,7 +88,7 @@ extern "C" __attribute__((visibility("hidden"))) void* sluice_dlsym_of_handle(vo
                                                                               const char* name) {
   using namespace sluice::intercept;
   void* found = real_dlsym(handle, name);
-  // Exact names only: cudnn, cublas and curand begin with "cu" too, and are no business of ours.
+  // Exact names only: the symbols of cuDNN, cuBLAS and cuRAND begin with "cu" too.
   if (found == nullptr || name[0] != 'c' || name[1] != 'u') return found;
   return is_hooked(name) || gives_work(name) ? substitute(name, found) : found;
 }

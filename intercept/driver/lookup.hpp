@@ -1,11 +1,12 @@
 #pragma once
 #include <string_view>
 
-/// How programs are kept from reaching the driver past the hooks.
+/// Keeps programs from reaching the driver without the hooks.
 namespace sluice::intercept {
 
-/// What a program that asked for `name` and was given `found` is to get: our hook if `found` is
-/// the real entry of a hook, else `found`. Notes work entries that are not hooked.
+/// What to return to a program that looked up `name` when the driver's answer is `found`: our hook
+/// if `found` is the real entry of a hook, otherwise `found`. Also records entries that give the
+/// GPU work and have no hook.
 void* substitute(std::string_view name, void* found) noexcept;
 
 }  // namespace sluice::intercept

@@ -3,11 +3,12 @@
 
 namespace sluice::intercept {
 
-/// The primary context of a device as the program last retained it; null if it never did.
+/// The primary context of a device, from the program's last successful retain; null if there was
+/// none.
 CUcontext primary_context(CUdevice device) noexcept;
 void note_primary_context(CUdevice device, CUcontext context) noexcept;
 
-/// Whether somebody in this process holds it.
+/// Whether anything in this process retains the primary context.
 bool primary_is_active(CUdevice device) noexcept;
 
 }  // namespace sluice::intercept

@@ -7,7 +7,7 @@
 
 namespace sluice::intercept {
 
-/// The driver entries that give the GPU work, that the program asked for, and that have no hook.
+/// Counts the lookups of driver entries that give the GPU work and have no hook.
 class Unhooked {
  public:
   void note(std::string_view name) noexcept {

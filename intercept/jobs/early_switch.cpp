@@ -19,9 +19,9 @@ constexpr const char* kNothing = R"(.version 6.0
 )";
 
 struct Loaded {
-  std::atomic<pid_t> beginning{0};  ///< The thread that is about to load it.
+  std::atomic<pid_t> beginning{0};  ///< The thread that is loading the kernel.
   std::atomic<CUstream> stream{nullptr};
-  std::atomic<CUfunction> nothing{nullptr};  ///< Written last; null where there is no kick.
+  std::atomic<CUfunction> nothing{nullptr};  ///< Written last; null if there is no early switch.
 };
 
 constexpr std::size_t kMaxDevices = 64;
@@ -47,7 +47,7 @@ void load(Loaded& loaded, CUcontext context) noexcept {
   CUmodule module = nullptr;
   CUfunction nothing = nullptr;
   CUstream stream = nullptr;
-  // May fail: CUDA_DISABLE_PTX_JIT, say.
+  // May fail, for example with CUDA_DISABLE_PTX_JIT.
   if (calls.cuModuleLoadData(&module, kNothing) == CUDA_SUCCESS &&
       calls.cuModuleGetFunction(&nothing, module, "sluice_early_switch") == CUDA_SUCCESS &&
       calls.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
@@ -85,8 +85,9 @@ void RetainPrimary::returned(CUcontext context, bool wanted) noexcept {
   if (context != nullptr) nap_while(loads, kLongestNs);
 }
 
-/// A client that is held would cut into the job that holds it; and with a full queue behind its
-/// gate the driver would block. Its priority may have changed.
+/// A client that is held must not switch: its kernel would interrupt the job that holds it, and
+/// with a full queue behind its gate the driver would block. Priority is read here because it may
+/// have changed.
 bool EarlySwitch::may_switch() const noexcept {
   return !client_.gate_closed() && client_.priority() != 0;
 }
@@ -95,18 +96,18 @@ void EarlySwitch::operator()() noexcept {
   Loaded* const loaded = loaded_on(client_.device());
   if (loaded == nullptr || loaded->nothing.load() == nullptr || !may_switch()) return;
   const CUcontext context = primary_context(client_.device());
-  // About a stream that is none of the program's: nobody but who ends the context waits for it.
-  const DriverQuery question(context, loaded->stream.load());
+  // The query is of our own stream, so only a thread that ends the context waits for it.
+  const DriverQuery query(context, loaded->stream.load());
   const CUfunction nothing = loaded->nothing.load();
-  // It may have gone, and another one come.
-  if (!question || nothing == nullptr || primary_context(client_.device()) != context ||
+  // The context may have ended, and another one may have begun.
+  if (!query || nothing == nullptr || primary_context(client_.device()) != context ||
       !primary_is_active(client_.device())) {
     return;
   }
   const RelaxedCapture relaxed;
   if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
-  // One at a time: where the GPU comes to none for long they would fill their queue, and then the
-  // driver blocks.
+  // At most one kernel is under way: if the GPU reaches none for long, more would fill their queue,
+  // and then the driver blocks.
   const CUstream stream = loaded->stream.load();
   if (driver().cuStreamQuery(stream) != CUDA_ERROR_NOT_READY) {
     driver().cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);

@@ -3,18 +3,19 @@
 
 namespace sluice::intercept {
 
-/// One empty kernel of this process, so that the GPU switches to its context before the job that
-/// was announced begins: a switch takes 0.11 to 0.13 ms (measured on one H200, driver 580). There
-/// is none under MPS, where nothing is switched, for a client of priority 0, which holds nobody
-/// back, and where the program has no primary context on the device.
+/// Launches one empty kernel of this process, so that the GPU switches to its context before an
+/// announced job begins: a switch takes 0.11 to 0.13 ms (measured on one H200, driver 580).
+///
+/// There is no early switch under MPS, where the GPU does not switch, nor for a client of priority
+/// 0, which holds nobody, nor if the program has no primary context on the device.
 class EarlySwitch {
  public:
   explicit EarlySwitch(const ClientSlot& client) noexcept : client_(client) {}
-  /// In a stream of its own. Does nothing where there is no kick, and where this client is held
-  /// itself: a kick is not gated. For one thread, which may wait for the driver.
+  /// Launches the kernel in a stream of its own. Does nothing while this client is held, because
+  /// the kernel is not gated. For one thread, which may block in the driver.
   void operator()() noexcept;
-  /// The context (null: perhaps any) is gone, and the kick with it. No question is asked meanwhile
-  /// (question.hpp).
+  /// For a context that has ended (null: unknown which one), and with it the kernel. The caller
+  /// holds a QueryBan.
   static void forget_context(CUcontext context) noexcept;
 
  private:
@@ -23,15 +24,17 @@ class EarlySwitch {
   const ClientSlot& client_;
 };
 
-/// Brackets a call that retains a device's primary context. Where that begins the kick is loaded,
-/// which takes 10 ms. Not later: while it loads a module the driver waits for all work of the
-/// context, and takes no launch; that work may wait for a launch, or for the program (seen on one
-/// H200, driver 580). So who else retains the context is kept until it is done, 2 s at most.
+/// Brackets a call that retains a device's primary context. If the call creates the context, the
+/// kernel of the early switch is loaded now, which takes 10 ms. A later load would be wrong: while
+/// the driver loads a module, it waits for all work of the context and accepts no launch, and that
+/// work may wait for a launch or for the program (seen on one H200, driver 580). Other threads that
+/// retain the context wait until the kernel is loaded, for at most 2 s.
 class RetainPrimary {
  public:
   explicit RetainPrimary(CUdevice device) noexcept;
-  /// The call has returned, with no context if it failed. `wanted`: this process may have something
-  /// to switch to. No destructor does it: see ThreadMarks.
+  /// Call when the driver's call has returned; `context` is null if it failed. `wanted`: this
+  /// process may ever need an early switch. This is no destructor because the thread may be
+  /// cancelled in the call (see ThreadMarks).
   void returned(CUcontext context, bool wanted) noexcept;
 
  private:

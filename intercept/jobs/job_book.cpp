@@ -10,11 +10,11 @@ namespace sluice::intercept {
 
 std::uint64_t JobBook::begin(std::uint64_t announced) {
   const std::lock_guard lock(mutex_);
-  call_off_late();  // those below may have waived it
+  call_off_late();  // clients below may have waived a late job
   const Taken taken = take(announced);
   const std::uint64_t job = taken == Taken::kUnknown ? last_job_ + 1 : announced;
   const bool opens = open_.empty();
-  open_.insert(job);  // an announced one whose gates are closed is there already
+  open_.insert(job);  // no effect for an announced job whose gates are closed already
   last_job_ = std::max(last_job_, job);
   clients_.for_each([opens](Client& client) {
     opens ? client.jobs().begin() : client.jobs().announced_begins();
@@ -67,7 +67,7 @@ void JobBook::add(std::unique_ptr<Client> client) {
   clients_.add(std::move(client));
 }
 
-/// Unless another announced job still needs it.
+/// Makes the slack of the clients below unlimited, unless another announced job is near.
 void JobBook::end_slack() noexcept {
   const std::uint64_t now = base::monotonic_ns();
   const auto needs_it = [now](const Announced& each) {
@@ -95,7 +95,8 @@ void JobBook::call_off_late() noexcept {
   end_slack();
 }
 
-/// Who is held by jobs alone that have not begun need not trust that this process runs on.
+/// While the gates are closed only for jobs that have not begun, tells the clients below until
+/// when. So they need not rely on this process to open the gates.
 void JobBook::say_if_none_has_begun() noexcept {
   std::size_t closed = 0;
   std::uint64_t until_ns = 0;
@@ -116,9 +117,9 @@ void JobBook::close_gates_for(Announced& announced) {
   clients_.for_each([=](Client& client) { client.jobs().hold_for_announced(until_ns); });
 }
 
-/// Returns when to look again, and whether the GPU is to be switched to this process now: what was
-/// let through before the gates closed has ended, and a switch in the middle of it would make it
-/// end later by two switches.
+/// Returns when to look again, and whether to switch the GPU to this process now. The switch comes
+/// only after the launches that passed the gates have ended: a switch in the middle of them would
+/// delay them by two switches.
 JobBook::Next JobBook::step_announced() {
   const std::lock_guard lock(mutex_);
   call_off_late();
@@ -134,7 +135,7 @@ JobBook::Next JobBook::step_announced() {
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
   Next next{kNever, false};
   bool closed_one = false;
-  std::uint64_t start_ns = kNever;  // of the next whose gates are open
+  std::uint64_t start_ns = kNever;  // the next start for which the gates are still open
   for (Announced& each : announced_) {
     if (!each.closed && now + lead >= each.start_ns) {
       close_gates_for(each);
@@ -153,7 +154,7 @@ JobBook::Next JobBook::step_announced() {
     return next;
   }
   if (start_ns != kNever) next.look_ns = std::min(next.look_ns, start_ns - near_ns);
-  if (closed_one) end_slack();  // the gates hold now; who parks behind the slack is to read them
+  if (closed_one) end_slack();  // work behind a slack wait goes on to its gate wait
   return next;
 }
 

@@ -10,52 +10,53 @@
 
 namespace sluice::intercept {
 
-/// The jobs that the program says it has, on all its devices: those that are open, and those that
-/// were announced and have not begun. Their ids count from 1.
+/// The jobs that the program marks, on all its devices: the open ones, and those that were
+/// announced and have not begun. Their ids count from 1.
 ///
-/// From an announcement on, the board tells the clients below how much time is left, so that their
-/// long launches that would not end in time stay away; shortly before the start the gates close,
-/// and the GPU is switched to this process.
+/// From 0.1 s before an announced job, the clients below see on the board how much time is left, so
+/// that their long launches that would not end in time wait. Shortly before the start the gates
+/// close, and the GPU is switched to this process.
 class JobBook {
  public:
-  /// A job that does not begin within this time of its expected start was not meant.
+  /// A job lapses if it has not begun this long after its expected start.
   static constexpr std::uint64_t kLapseNs = 10'000'000;
-  /// Earlier than this before its start nobody is told of a job.
+  /// The slack is written from this long before the start of a job.
   static constexpr std::uint64_t kNearNs = 100'000'000;
-  /// More announced at once are refused.
+  /// Further announcements are refused.
   static constexpr std::size_t kMostAnnounced = 64;
 
-  /// `announcer` calls step() when woken.
+  /// `announcer` must call step() when woken.
   JobBook(Clients& clients, Worker& announcer) noexcept
       : clients_(clients), announcer_(announcer) {}
 
-  /// `announced`: what announce() returned, or 0. Returns the job's id.
+  /// `announced`: the result of announce(), or 0. Returns the job's id.
   std::uint64_t begin(std::uint64_t announced);
   void end(std::uint64_t job);
-  /// A job is expected to begin at `start_ns` (CLOCK_MONOTONIC). 0 if it cannot be taken.
+  /// A job is expected to begin at `start_ns` (CLOCK_MONOTONIC). Returns its id, or 0 if it cannot
+  /// be accepted.
   std::uint64_t announce(std::uint64_t start_ns);
   void cancel(std::uint64_t announced);
 
-  /// Adds a client: a job that is open already is open there too.
+  /// Adds a client. A job that is already open is open for this client too.
   void add(std::unique_ptr<Client> client);
-  /// Calls off announced jobs whose time is over. For the watcher too, because the announcing
-  /// thread may be inside the driver: allocates nothing.
+  /// Calls off announced jobs that have lapsed. The watcher calls this too, because the announcing
+  /// thread may be blocked in the driver. Allocates nothing.
   void lapse() noexcept;
-  /// For the announcing thread: closes gates in time, for announced jobs and predicted ones.
+  /// For the announcing thread: closes the gates in time, for announced and for predicted jobs.
   Worker::Sleep step();
 
  private:
   struct Announced {
     std::uint64_t job;
     std::uint64_t start_ns;
-    bool closed = false;  ///< Gates are closed for it already.
+    bool closed = false;  ///< The gates are closed for this job already.
   };
   enum class Taken { kUnknown, kBeforeClose, kClosed };
   struct Next {
     std::uint64_t look_ns;
     bool switch_now;
   };
-  // All under the lock.
+  // The caller holds the lock for all of these.
   [[nodiscard]] Taken take(std::uint64_t job) noexcept;
   void close(std::uint64_t job) noexcept;
   void close_gates_for(Announced& announced);

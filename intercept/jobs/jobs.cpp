@@ -31,12 +31,12 @@ void Jobs::open_one(std::uint64_t until_ns) noexcept {
   } else {
     hold_below(began_ns_, until_ns);
   }
-  // After the gates are closed: what is learned is for the next job.
+  // Learn after the gates are closed, because what is learned concerns the next job only.
   if (hold_others()) learn_begin(began_ns_);
 }
 
-/// `until_ns` is not 0 where no job has begun yet. It is said first: this process may be stopped as
-/// soon as the gates are closed.
+/// `until_ns` is not 0 if no job has begun yet. It is written before the gates close, because this
+/// process may be stopped as soon as they are closed.
 void Jobs::hold_below(std::uint64_t now, std::uint64_t until_ns) noexcept {
   shm::Slot& slot = client_.slot();
   slot.job_since_ns.store(now);
@@ -58,7 +58,7 @@ void Jobs::close_one() noexcept {
   release_below(began_ns_ == 0 ? 0 : std::max<std::uint64_t>(now - began_ns_, 1));
 }
 
-/// `took_ns` is 0 where there was no job.
+/// `took_ns` is 0 if there was no job.
 void Jobs::release_below(std::uint64_t took_ns) noexcept {
   shm::Slot& slot = client_.slot();
   const std::uint64_t job = number_of(slot);
@@ -66,15 +66,15 @@ void Jobs::release_below(std::uint64_t took_ns) noexcept {
   shm::BoardView view(board());
   view.count_held(client_.seat().slot);
   shm::end_job(view, client_.seat().slot);
-  // After the gates are open: those below need not wait for a note to people.
+  // Record the time after the gates are open, so that the clients below do not wait for it.
   if (took_ns != 0) slot.job_times.add(took_ns);
   if (Trace* traced = g_process.trace.load()) {
     traced->job_end(job, since, took_ns != 0 ? began_ns_ : shm::kTraceNoJob);
   }
 }
 
-/// While jobs are expected the announcing thread wakes by itself. Without it each job asks, because
-/// a client that makes acting on it worth while may have come.
+/// While a job is expected, the announcing thread wakes by itself. Otherwise each job checks
+/// whether to wake it, because a client for which predictions are worth while may have come.
 void Jobs::learn_begin(std::uint64_t now) noexcept {
   if (!predict_ || g_process.announced_jobs.load(std::memory_order_relaxed)) return;
   const bool expecting = prediction_.expected().has_value();
@@ -123,7 +123,8 @@ void Jobs::lapse(std::uint64_t now) noexcept {
   call_off_late(now);
 }
 
-/// Also when a job begins after all: those below may have waived the one that was expected.
+/// Calls off a predicted job that has lapsed; also when a job begins after all, because the clients
+/// below may have waived the predicted one.
 void Jobs::call_off_late(std::uint64_t now) noexcept {
   const auto& expected = prediction_.expected();
   if (!ahead_ || !expected || now < expected->lapse_ns) return;
@@ -138,7 +139,7 @@ void Jobs::begin() noexcept {
   open_explicit();
 }
 
-/// What was found to be a job is part of this one.
+/// A transparent job that is open becomes part of the explicit one.
 void Jobs::open_explicit(std::uint64_t until_ns) noexcept {
   open_one(until_ns);
   if (transparent_) close_transparent();
@@ -161,7 +162,8 @@ void Jobs::announced_begins() noexcept {
   if (began_ns_ == 0) began_ns_ = base::monotonic_ns();
 }
 
-/// So that those below need not trust that this process runs on until then.
+/// Tells the clients below when a job that has not begun lapses, so that they need not rely on this
+/// process until then.
 void Jobs::say_until(std::uint64_t until_ns) noexcept {
   client_.slot().early_hold_until_ns.store(until_ns);
 }
@@ -180,7 +182,8 @@ void Jobs::open_transparent() noexcept {
 
 bool Jobs::hold_others() const noexcept { return client_.priority() > 0; }
 
-/// Also once jobs are explicit: the one that was found before that has no other end.
+/// True also after jobs became explicit, because a transparent job that began before has no other
+/// end.
 bool Jobs::need_polling() const noexcept { return hold_others() && transparent_.load(); }
 
 void Jobs::close_transparent() noexcept {
@@ -202,9 +205,9 @@ void Jobs::touch_host_copy() noexcept {
   if (!g_process.explicit_jobs.load()) open_transparent();
 }
 
-/// A launch counts itself before it looks at the version, and here the version changes before the
-/// count is read again: so either the launch is seen here, or it sees the new version and begins a
-/// job anew.
+/// Whether no launch has come since the count was `before`. A launch counts itself and then reads
+/// the version; here the version changes first, and then the count is read again. So either the
+/// launch is seen here, or it sees the new version and begins a job anew.
 bool Jobs::nothing_since(std::uint64_t before) const noexcept {
   if (client_.launches() != before) return false;
   g_process.forget_remembered();
@@ -231,8 +234,9 @@ void Jobs::Synchronising::returned(CUresult result, CUcontext context) noexcept 
   finish(result, [context](const Stream* busy) { return busy->context == context; });
 }
 
-/// No other thread can name a thread's own default stream; the legacy stream is not done before
-/// such a one is (measured on one H100, driver 580), and to ask about it makes nobody wait.
+/// No other thread can refer to a thread's own default stream. The legacy stream is not done before
+/// a thread's default stream is (measured on one H100, driver 580), and a query of it makes nobody
+/// wait.
 bool Jobs::is_done(const Asked& asked) noexcept {
   const CUstream named = asked.handle == CU_STREAM_PER_THREAD ? CU_STREAM_LEGACY : asked.handle;
   const DriverQuery query(asked.context, named);
@@ -244,8 +248,8 @@ bool Jobs::is_done(const Asked& asked) noexcept {
   return state != CUDA_ERROR_NOT_READY;
 }
 
-/// Asks with no lock held, so the answers may be out of date when it has the lock again: work given
-/// meanwhile shows in the count, or in Stream::touched.
+/// Queries with no lock held, so the answers may be out of date when it takes the lock again. Work
+/// that was given meanwhile shows in the count, or in Stream::touched.
 void Jobs::poll() {
   if (!hold_others()) return;
   std::uint64_t version = 0;
@@ -255,7 +259,7 @@ void Jobs::poll() {
     if (!transparent_) return;
     const bool launching = client_.launches() != launches_at_last_poll_;
     launches_at_last_poll_ = client_.launches();
-    // Work behind our own closed gate is not done, and asking about it may block in the driver.
+    // Work behind our own closed gate is not done, and a query of it may block in the driver.
     if (launching || syncing_.any() || client_.gate_closed() || any_capture_lives()) return;
     for (const Stream* busy : busy_) asked.push_back({busy, busy->context, busy->key.handle});
     version = g_process.version.fetch_add(1) + 1;

@@ -12,43 +12,48 @@
 
 namespace sluice::intercept {
 
-/// Jobs of one client. The client is active from the first begin to the last end of overlapping
-/// jobs; only those two touch the gates of others. Transparent jobs are found here: a job begins
-/// with the first work given while idle, and ends when a synchronising call returns with nothing
-/// outstanding, or when poll() sees the GPU work done. The jobs of a client of priority 0 hold
-/// nobody, and are not polled: only a synchronising call ends them. Before a job that is predicted
-/// the client is active already: the job finds the gates closed.
+/// The jobs of one client. The client is active from the first begin to the last end of overlapping
+/// jobs; only those two change the gates of others.
+///
+/// Transparent jobs are found here. One begins with the first work that is given while the client
+/// is idle. It ends when a synchronising call returns with nothing outstanding, or when poll() sees
+/// that the GPU work is done. Jobs at priority 0 hold nobody and are not polled, so only a
+/// synchronising call ends them.
+///
+/// The client is active already before a predicted job, so that the job finds the gates closed.
 class Jobs {
  public:
-  /// `poller` calls poll(), and `announcer` look_ahead(), when they are woken. `predict`: whether
-  /// jobs that come regularly are to be expected.
+  /// `poller` must call poll() when woken, and `announcer` look_ahead(). `predict`: whether regular
+  /// jobs are predicted.
   Jobs(ClientSlot& client, Worker& poller, Worker& announcer, bool predict) noexcept
       : client_(client), poller_(poller), announcer_(announcer), predict_(predict) {}
 
   /// Explicit begin and end. Calls must balance.
   void begin() noexcept;
   void end() noexcept;
-  /// In the place of begin(): the gates must close for a job that is announced, and that is called
-  /// off at `until_ns`. It begins at announced_begins(), or ends without having been one.
+  /// Instead of begin(): closes the gates for an announced job that lapses at `until_ns`. The job
+  /// begins at announced_begins(), or end() comes without a job.
   void hold_for_announced(std::uint64_t until_ns) noexcept;
-  /// The gates stay closed for announced jobs alone, the last of which is called off at `until_ns`.
+  /// The gates stay closed only for announced jobs that have not begun; the last of them lapses at
+  /// `until_ns`.
   void none_has_begun(std::uint64_t until_ns) noexcept;
   void announced_begins() noexcept;
 
-  /// Work is about to be given to the stream, and has been counted already.
+  /// Call before work is given to the stream, and after the work was counted.
   void touch(Stream& stream);
 
-  /// A synchronous copy to the device is about to begin: a job begins, but no stream is busy.
+  /// Call before a synchronous copy to the device: a job begins, but no stream becomes busy.
   void touch_host_copy() noexcept;
 
-  /// Around a synchronising call of the program, which another thread may cancel.
+  /// Brackets a synchronising call of the program. It has no destructor, because another thread may
+  /// cancel the call.
   class Synchronising {
    public:
     explicit Synchronising(Jobs& jobs) noexcept : jobs_(jobs), before_(jobs.client_.launches()) {
       jobs_.syncing_.enter();
     }
-    /// The call has returned, and if it succeeded the work of the stream, or of a context, is done.
-    /// Null for a stream without work of ours.
+    /// Call when the call has returned. If it succeeded, the work of the stream or of the context
+    /// is done. `stream` is null if it has no record.
     void returned(CUresult result, const Stream* stream) noexcept;
     void returned(CUresult result, CUcontext context) noexcept;
 
@@ -59,33 +64,33 @@ class Jobs {
     std::uint64_t before_;
   };
 
-  /// For the watcher: the priority was 0, so that nobody polled, and is not any more. Ends the
-  /// transparent job, or it might hold others with nobody to see its end; the next work begins one.
+  /// For the watcher: the priority was 0 and is not any more. Ends the transparent job, which was
+  /// not polled and might otherwise hold others without an end; the next work begins a new one.
   /// Makes no driver call and allocates nothing.
   void begin_anew() noexcept;
 
-  /// For the polling thread. Ends the transparent job if its work is done.
+  /// For the polling thread: ends the transparent job if its work is done.
   void poll();
-  /// Whether a job runs whose end nobody will tell.
+  /// Whether a job runs whose end only poll() can find.
   [[nodiscard]] bool need_polling() const noexcept;
 
   struct Ahead {
     Prediction::Expected expected;
-    bool closed;  ///< The gates are closed for it.
+    bool closed;  ///< The gates are closed for this job.
   };
-  /// For the notice thread: the job that is predicted, if one is. Closes the gates `lead_ns` before
-  /// it, and opens them when its time is over. `lead_ns` is 0 where nobody is to be held.
+  /// For the announcing thread: the predicted job, if there is one. Closes the gates `lead_ns`
+  /// before it, and opens them when it lapses. `lead_ns` is 0 if nobody is to be held.
   [[nodiscard]] std::optional<Ahead> look_ahead(std::uint64_t now_ns,
                                                 std::uint64_t lead_ns) noexcept;
-  /// For the watcher: opens the gates when the time of the predicted job is over, should the notice
-  /// thread be inside the driver.
+  /// For the watcher: opens the gates when the predicted job lapses, in case the announcing thread
+  /// is blocked in the driver.
   void lapse(std::uint64_t now_ns) noexcept;
 
-  /// The stream has been or is about to be destroyed; the caller forbids queries meanwhile.
+  /// For a stream that is being destroyed or was destroyed. The caller holds a QueryBan.
   void forget(const Stream& stream) noexcept;
 
  private:
-  /// A busy stream, as the polling thread asks about it without a lock.
+  /// A copy of a busy stream's data, for queries without a lock.
   struct Asked {
     const Stream* stream;
     CUcontext context;
@@ -111,18 +116,18 @@ class Jobs {
   Worker& poller_;
   Worker& announcer_;
   bool predict_;
-  /// Serialises begin and end, and guards what follows. No driver call that can block is made
-  /// under it: launching threads take it.
+  /// Serialises begin and end, and guards the members below. Never held during a driver call that
+  /// can block, because launching threads take it.
   std::mutex mutex_;
-  int open_ = 0;                ///< Overlapping jobs, the transparent one included.
-  bool ahead_ = false;          ///< Active without a job, for one that is predicted.
-  std::uint64_t began_ns_ = 0;  ///< Of the open job; 0: it has not begun, only been announced.
+  int open_ = 0;                ///< Number of overlapping jobs, including the transparent one.
+  bool ahead_ = false;          ///< Active without a job, because one is predicted.
+  std::uint64_t began_ns_ = 0;  ///< Begin of the open job; 0 if it was announced and has not begun.
   Prediction prediction_;
   std::atomic<bool> transparent_{false};
-  std::vector<Stream*> busy_;  ///< Given work since the transparent job began.
+  std::vector<Stream*> busy_;  ///< Streams that were given work since the transparent job began.
   std::uint64_t launches_at_last_poll_ = 0;
-  /// Threads inside a synchronising call. Their return will end the job: no need to poll, and
-  /// queries would only contend with them inside the driver.
+  /// Threads inside a synchronising call. The return of the call will end the job, so there is no
+  /// need to poll, and queries would only compete with the call inside the driver.
   ThreadMarks syncing_;
 };
 

@@ -8,11 +8,11 @@
 namespace sluice::intercept {
 namespace {
 
-/// What a launch takes to reach the GPU,
+/// The time that a launch needs to reach the GPU.
 constexpr std::uint64_t kLaunchNs = 50'000;
-/// and a context switch where clients take turns (measured on one H200, driver 580: 0.11-0.13 ms).
+/// A context switch where clients take turns (measured on one H200, driver 580: 0.11 to 0.13 ms).
 constexpr std::uint64_t kSwitchNs = 150'000;
-/// Before the start, under policies that do not say how much may be in front of a job.
+/// The lead for clients whose policy sets no bound in GPU time.
 constexpr std::uint64_t kUnboundedNs = 1'000'000;
 
 bool is_below(const shm::Slot& self, const shm::Slot& other) noexcept {
@@ -41,7 +41,7 @@ std::uint64_t lead_of(const ClientSlot& client) noexcept {
   std::uint64_t lead = 0;
   for_each_below(client, [&lead](const shm::Slot& below) {
     const auto policy = shm::Policy::unpack(below.policy.load());
-    if (policy.kind == shm::PolicyKind::kNone) return;  // no gate holds it
+    if (policy.kind == shm::PolicyKind::kNone) return;  // a closed gate does not hold this client
     lead = std::max(lead, policy.spacing.is_time() ? policy.spacing.ns() : kUnboundedNs);
   });
   return client.to_real_ns(lead + handover_ns(client));
@@ -65,7 +65,7 @@ void tell_slack(const ClientSlot& client, std::uint64_t start_ns, std::uint64_t 
   const std::uint64_t now = base::monotonic_ns();
   const std::uint64_t end_ns = start_ns - client.to_real_ns(handover_ns(client));
   for_each_below(client, [=](shm::Slot& below) {
-    // That of another process may be nearer; if its slack ends, ours is told a step later.
+    // Another process may have a nearer job. When that slack is over, ours is written a step later.
     const std::uint64_t told_until = below.slack_until_ns.load();
     if (below.slack_ns.load() != shm::kUnlimitedSlack && now < told_until && told_until < until_ns)
       return;

@@ -9,8 +9,8 @@
 namespace sluice::intercept {
 namespace {
 
-/// GPU time before the gates close in which those below are told how much time is left: launches
-/// of this length find out in time.
+/// The slack is written from this much GPU time before the gates close, so launches of up to this
+/// duration wait in time.
 constexpr std::uint64_t kSlackNs = 2'000'000;
 
 void end_slack(Client& client) noexcept {
@@ -37,7 +37,7 @@ std::uint64_t act_on_prediction(Client& client) {
     tell_slack(client, start, ahead->expected.lapse_ns);
     client.told_slack() = true;
   } else {
-    end_slack(client);  // the gates hold now; who parks behind the room is to read them
+    end_slack(client);  // work behind a slack wait goes on to its gate wait
     if (now + client.to_real_ns(handover_ns(client)) >= start) client.early_switch()();
   }
   return now + kAnnounceStepNs;

@@ -5,13 +5,13 @@
 
 namespace sluice::intercept {
 
-/// While a job is near, the time that is left is written so often. Real ns.
+/// The interval at which the slack is written while a job is near. Real ns.
 inline constexpr std::uint64_t kAnnounceStepNs = 50'000;
-/// Without one, the announcing thread looks so often.
+/// The interval at which the announcing thread looks when no job is near.
 inline constexpr std::uint64_t kAnnounceIdleNs = 1'000'000'000;
 
-/// What the announcing thread does about jobs that nobody announced and that come regularly.
-/// Returns when to look again, CLOCK_MONOTONIC ns.
+/// Does what the announcing thread has to do for predicted jobs. Returns when to look again,
+/// CLOCK_MONOTONIC ns.
 std::uint64_t act_on_prediction(Client& client);
 
 }  // namespace sluice::intercept

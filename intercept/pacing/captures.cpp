@@ -15,9 +15,9 @@ constinit std::atomic<int> g_open_captures{0};
 namespace {
 
 struct Capture {
-  CUstream origin = nullptr;  ///< Where it was begun, and must be ended.
+  CUstream origin = nullptr;  ///< The stream on which it began and must end.
   CUcontext context = nullptr;
-  pid_t thread = 0;  ///< That began it.
+  pid_t thread = 0;  ///< The thread that began it.
   bool any_thread_may_end = false;
 };
 
@@ -26,7 +26,7 @@ struct Captures {
   std::unordered_map<cuuint64_t, Capture> open;  ///< By capture id.
 };
 
-/// Never destroyed: captures may be ended by the program's own exit handlers.
+/// Never destroyed: the program's exit handlers may still end captures.
 Captures& captures() noexcept {
   static Captures& instance = *std::make_unique<Captures>().release();
   return instance;
@@ -44,7 +44,7 @@ Info info_of(CUstream stream) noexcept {
   return info;
 }
 
-/// Under the lock.
+/// The caller holds the lock.
 template <class Which>
 bool erase_where(Which which) noexcept {
   const std::size_t erased = std::erase_if(
@@ -76,7 +76,7 @@ bool any_capture_lives() noexcept {
   if (!any_capture_open()) return false;
   const std::lock_guard lock(captures().mutex);
   erase_where([](cuuint64_t, const Capture& capture) {
-    // A default stream of a thread ends with it.
+    // A thread's default stream ends with the thread.
     const bool abandoned = !capture.any_thread_may_end || capture.origin == CU_STREAM_PER_THREAD;
     return abandoned && ThreadMarks::is_gone(capture.thread);
   });
@@ -118,11 +118,11 @@ Ending capture_ending(CUstream stream) noexcept {
 }
 
 void capture_ended(const Ending& ending, CUstream stream) noexcept {
-  // An end on the wrong stream or thread leaves the capture open.
+  // An end on the wrong stream or thread does not end the capture.
   if (ending.status == CU_STREAM_CAPTURE_STATUS_NONE || is_capturing(stream)) return;
   const std::lock_guard lock(captures().mutex);
   if (erase_where([&](cuuint64_t id, const Capture&) { return id == ending.id; })) return;
-  // The driver tells no id of a capture that is broken.
+  // The driver reports no id for a broken capture.
   const pid_t thread = thread_id();
   erase_where([&](cuuint64_t, const Capture& capture) {
     return capture.origin == stream && (stream != CU_STREAM_PER_THREAD || capture.thread == thread);

@@ -37,7 +37,7 @@ void LaunchDuration::add_sample(std::uint32_t ns, bool behind_work) noexcept {
     now_ = {};
   }
   now_.add(ns);
-  // Stays in its second round, so that it never comes back to 0.
+  // The count stays in its second round, so that it never returns to 0.
   if (++count == 2 * kSamples) count = kSamples;
   count_.store(count);
 
@@ -51,28 +51,29 @@ void LaunchDuration::add_sample(std::uint32_t ns, bool behind_work) noexcept {
   if (differ) split_.store(true);
   bounded_.store(false);
   longest_.store(longest);
-  length_.store(differ && count < kSamples ? kUnbounded : longest);
+  ns_.store(differ && count < kSamples ? kUnbounded : longest);
 }
 
 void LaunchDuration::add_bound(std::uint32_t ns) noexcept {
   if (LaunchDuration* const kind = kind_.load()) kind->add_bound(ns);
   if (known()) return;
   least_bound_ = bounds_++ % kBoundGroup == 0 ? ns : std::min(least_bound_, ns);
-  // The first group counts from its first bound on; then the greatest of a few groups' least.
+  // The first group counts from its first bound on. After that, the longest of the least bounds of
+  // a few groups counts.
   constexpr std::uint32_t kGroups = 8;
   const bool first_group = bounds_ <= kBoundGroup;
   if (!first_group && bounds_ % kBoundGroup != 0) return;
   const bool anew = first_group || bounds_ / kBoundGroup % kGroups == 0;
-  const std::uint32_t bound = anew ? least_bound_ : std::max(least_bound_, length_.load());
+  const std::uint32_t bound = anew ? least_bound_ : std::max(least_bound_, ns_.load());
   bounded_.store(true);
   longest_.store(bound);
-  length_.store(bound);
+  ns_.store(bound);
 }
 
 void LaunchDuration::assume(LaunchDuration& kind) noexcept {
   kind_.store(&kind);
   std::uint32_t unknown = kUnbounded;
-  length_.compare_exchange_strong(unknown, kind.ns());
+  ns_.compare_exchange_strong(unknown, kind.ns());
   unknown = kUnbounded;
   longest_.compare_exchange_strong(unknown, kind.longest_ns());
 }
@@ -90,21 +91,21 @@ std::uint64_t LaunchDurations::key_of(const Work& work) noexcept {
 LaunchDuration* LaunchDurations::find_in_turn(const Work& work, std::uint64_t& previous) noexcept {
   const std::uint64_t key = key_of(work);
   const std::uint64_t behind = std::exchange(previous, key);
-  LaunchDuration* const length = find_by(key, work);
-  if (length == nullptr) return nullptr;
+  LaunchDuration* const duration = find_by(key, work);
+  if (duration == nullptr) return nullptr;
   if (work.graph != nullptr) {
-    length->graph_.store(true, std::memory_order_relaxed);
-    return length;
+    duration->graph_.store(true, std::memory_order_relaxed);
+    return duration;
   }
-  if (!length->is_split()) return length;
+  if (!duration->is_split()) return duration;
   LaunchDuration* const own = find_in(table_, mix(key, behind));
-  if (own == nullptr) return length;  // that of its function is shared with kinds that are longer
-  if (!own->known()) own->assume(*length);
+  if (own == nullptr) return duration;  // the table is full: the shared duration must do
+  if (!own->known()) own->assume(*duration);
   return own;
 }
 
 LaunchDuration* LaunchDurations::find_by(std::uint64_t key, const Work& work) noexcept {
-  if (LaunchDuration* const length = find_in(table_, key)) return length;
+  if (LaunchDuration* const duration = find_in(table_, key)) return duration;
   Work any_shape;
   any_shape.function = work.function;
   any_shape.graph = work.graph;
@@ -134,17 +135,17 @@ void LaunchDurations::doubt_all() noexcept {
 void LaunchDurations::renew(CUgraphExec graph, bool preemptible) noexcept {
   Work work;
   work.graph = graph;
-  LaunchDuration* length = find(work);
-  if (length == nullptr) return;
-  length->length_.store(LaunchDuration::kUnbounded);
-  length->longest_.store(LaunchDuration::kUnbounded);
-  length->count_.store(0);
-  length->differ_.store(false);
-  length->split_.store(false);
-  length->tried_.store(0);
-  length->bounded_.store(false);
-  length->bounds_ = 0;
-  length->preemptible_.store(preemptible);
+  LaunchDuration* duration = find(work);
+  if (duration == nullptr) return;
+  duration->ns_.store(LaunchDuration::kUnbounded);
+  duration->longest_.store(LaunchDuration::kUnbounded);
+  duration->count_.store(0);
+  duration->differ_.store(false);
+  duration->split_.store(false);
+  duration->tried_.store(0);
+  duration->bounded_.store(false);
+  duration->bounds_ = 0;
+  duration->preemptible_.store(preemptible);
 }
 
 }  // namespace sluice::intercept

@@ -8,7 +8,7 @@
 
 namespace sluice::intercept {
 
-/// What a launch gives the GPU: enough to tell two launches apart that take different times.
+/// What a launch gives the GPU: enough to tell apart launches of different durations.
 struct Work {
   CUfunction function = nullptr;  ///< Null for a graph.
   CUgraphExec graph = nullptr;
@@ -17,50 +17,53 @@ struct Work {
   unsigned shared_bytes = 0;
 };
 
-/// GPU time of one kind of launch, as far as it is known: the second greatest of its last samples
-/// (one may be wrong), or the greatest of a few. A persistent kernel has one grid for problems of
-/// every size: where samples differ by more than 2 x, a few say nothing about the next launch.
+/// The learned GPU time of one kind of launch: the second longest of the last samples, because one
+/// sample may be wrong, or the longest of a few.
+///
+/// A persistent kernel has one grid for problems of every size. So where samples differ by more
+/// than a factor of 2, a few samples do not bound the next launch.
 class LaunchDuration {
  public:
-  /// The last so many count, and up to as many before them. A kind that is long one time in seven
-  /// (a batch normalisation of ResNet-50, in training) is to have been seen long.
+  /// The last 32 samples count, and up to 32 before them: enough to have seen the long launch of a
+  /// kind of which one in seven is long (a batch normalisation in the training of ResNet-50).
   static constexpr std::size_t kSamples = 32;
   static constexpr std::size_t kFew = 8;
-  /// Below this, differences are those of the measurement.
+  /// Differences below this come from the measurement.
   static constexpr std::uint32_t kFloorNs = 20'000;
-  /// As much of a sample may be the host's time.
+  /// At most this much of a sample is host time.
   static constexpr std::uint32_t kMostHostNs = 30'000;
-  /// Longer than any spacing: of launches whose time is not known, or differs in too few samples.
+  /// Longer than any spacing. Stands for a duration that is unknown, or that differs between too
+  /// few samples.
   static constexpr std::uint32_t kUnbounded = 0xffff'ffff;
 
-  /// ns; kUnbounded if not known, or not the same each time as far as is known.
-  [[nodiscard]] std::uint32_t ns() const noexcept {
-    return length_.load(std::memory_order_relaxed);
-  }
-  /// Whether there is a sample of this kind that was taken while no other client ran.
+  /// ns. kUnbounded if there is no sample, or if fewer than kSamples samples differ.
+  [[nodiscard]] std::uint32_t ns() const noexcept { return ns_.load(std::memory_order_relaxed); }
+  /// Whether there is a sample that was taken while no other client ran a job.
   [[nodiscard]] bool known() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
-  /// Whether ns() says something, or there is no hope of a sample.
+  /// Whether ns() is known or bounded, or so many samples failed that none can be expected.
   [[nodiscard]] bool settled() const noexcept {
     return known() || bounded_.load(std::memory_order_relaxed) ||
            tried_.load(std::memory_order_relaxed) >= kTries;
   }
-  /// Whether there are fewer samples than shall count, or they differ: some may have been wrong. Or
-  /// it is a graph: its launches are rare and long, and it may have been updated.
+  /// Whether more samples are wanted: there are fewer than kSamples, they differ, or the code was
+  /// unloaded. Always true for a graph: its launches are rare and long, and it may have been
+  /// updated.
   [[nodiscard]] bool wants_samples() const noexcept {
     return doubtful_.load(std::memory_order_relaxed) ||
            count_.load(std::memory_order_relaxed) < kSamples || differs() ||
            graph_.load(std::memory_order_relaxed);
   }
-  /// A graph with waits inside.
+  /// Whether this is a graph with waits inside.
   [[nodiscard]] bool preemptible() const noexcept {
     return preemptible_.load(std::memory_order_relaxed);
   }
-  /// The same also where few samples differ; kUnbounded if there is none.
+  /// ns. Like ns(), but not kUnbounded where few samples differ: the longest sample. kUnbounded if
+  /// there is no sample.
   [[nodiscard]] std::uint32_t longest_ns() const noexcept {
     return longest_.load(std::memory_order_relaxed);
   }
 
-  /// Around a sample: one at a time is enough of a kind.
+  /// Bracket a sample: at most one sample of a kind is under way.
   void begin_sample() noexcept {
     tried_.fetch_add(1, std::memory_order_relaxed);
     sampled_.store(true, std::memory_order_relaxed);
@@ -69,29 +72,31 @@ class LaunchDuration {
   [[nodiscard]] bool is_sampled() const noexcept {
     return sampled_.load(std::memory_order_relaxed);
   }
-  /// For one thread. A sample that was not taken `behind_work` may hold some of the host's time:
-  /// the GPU had nothing to do when the launch came. Such ones count until there is one that was;
-  /// from then on not those that are longer by no more than that.
+  /// Adds a sample; for one thread. A sample that was not taken `behind_work` may contain host
+  /// time, because the GPU was idle when the launch came. Such samples count until there is one
+  /// behind work. From then on, such a sample does not count if it is longer than the known
+  /// duration by kMostHostNs or less.
   void add_sample(std::uint32_t ns, bool behind_work = true) noexcept;
-  /// The same for a sample during which another client may have run: it is too long, if anything,
-  /// so it is an upper bound. Bounds count until there is a sample. Of each kBoundGroup of them the
-  /// least counts, because a time slice of another client makes one too long by milliseconds.
+  /// Adds a sample during which another client may have run: an upper bound. Bounds count until
+  /// there is a sample. Of each kBoundGroup bounds the least counts, because a time slice of
+  /// another client makes a bound too long by milliseconds.
   void add_bound(std::uint32_t ns) noexcept;
-  /// Code was unloaded: what was learned may be that of a kernel that is gone, whose address
-  /// another one has now. The next sample decides.
+  /// For unloaded code: another kernel may have the address of the learned one now. The next sample
+  /// decides.
   void doubt() noexcept { doubtful_.store(true, std::memory_order_relaxed); }
-  /// The lengths of this one's kind, as long as there is no sample; each is one of the kind, too.
+  /// Uses the duration of `kind` until there is a sample. Each sample of this launch also counts
+  /// for `kind`.
   void assume(LaunchDuration& kind) noexcept;
-  /// Whether the samples that count differ by more than 2 x.
+  /// Whether the samples that count differ by more than a factor of 2.
   [[nodiscard]] bool differs() const noexcept { return differ_.load(std::memory_order_relaxed); }
-  /// Whether they ever did.
+  /// Whether they ever differed.
   [[nodiscard]] bool is_split() const noexcept { return split_.load(std::memory_order_relaxed); }
 
  private:
   friend class LaunchDurations;
   static constexpr std::uint32_t kTries = 64;
   static constexpr std::uint32_t kBoundGroup = 4;
-  /// What is kept of kSamples samples.
+  /// The summary that is kept of kSamples samples.
   struct Extremes {
     std::uint32_t least = kUnbounded;
     std::uint32_t second = 0;
@@ -106,37 +111,39 @@ class LaunchDuration {
   std::atomic<bool> preemptible_{false};
   std::atomic<bool> differ_{false};
   std::atomic<bool> split_{false};
-  std::atomic<bool> bounded_{false};  ///< ns() is that of bounds.
+  std::atomic<bool> bounded_{false};  ///< ns() comes from bounds.
   std::atomic<bool> doubtful_{false};
   std::atomic<LaunchDuration*> kind_{nullptr};
-  std::atomic<std::uint32_t> length_{kUnbounded};
+  std::atomic<std::uint32_t> ns_{kUnbounded};
   std::atomic<std::uint32_t> longest_{kUnbounded};
-  bool behind_work_ = false;  ///< Of the thread that adds samples, as are:
+  bool behind_work_ =
+      false;  ///< This and all members below belong to the thread that adds samples.
   Extremes now_;
-  Extremes before_;  ///< of the kSamples before those.
+  Extremes before_;  ///< Of the kSamples samples before those of now_.
   std::uint32_t bounds_ = 0;
-  std::uint32_t least_bound_ = kUnbounded;  ///< Of the group of bounds that is under way.
+  std::uint32_t least_bound_ = kUnbounded;  ///< Of the current group of bounds.
 };
 
-/// The lengths of what one client launches. Found without a lock, never forgotten. A program that
-/// launches ever new shapes fills the table; from then on a new shape of a function shares one
-/// length with all others that came too late.
+/// The durations of all kinds of launches of one client. Lookups take no lock, and nothing is
+/// forgotten. A program that launches ever new shapes fills the table; after that, all new shapes
+/// of a function share one duration.
 class LaunchDurations {
  public:
-  /// Null if there are too many functions, too.
+  /// Null if the table of functions is full too.
   [[nodiscard]] LaunchDuration* find(const Work& work) noexcept {
     return find_by(key_of(work), work);
   }
-  /// The same, but where kernels of this kind have differed, each is known by the launch in front
-  /// of it in its stream, too: programs repeat themselves. `previous`: 0 at first, and kept by the
-  /// caller.
+  /// Like find(), but where the durations of a kind differ, its launches are also told apart by the
+  /// launch in front of them in their stream, because programs repeat themselves. `previous` is 0
+  /// at first and kept by the caller for each stream.
   [[nodiscard]] LaunchDuration* find_in_turn(const Work& work, std::uint64_t& previous) noexcept;
-  /// The handle stands for another graph from now on. `preemptible`: it has waits inside.
+  /// Forgets a graph: the handle belongs to another one now. `preemptible`: the new graph has waits
+  /// inside.
   void renew(CUgraphExec graph, bool preemptible) noexcept;
-  /// The program unloaded code.
+  /// For unloaded code: no duration is certain any more.
   void doubt_all() noexcept;
 
-  /// Of launches that are known by one duration. Never 0.
+  /// A key for all launches that share one duration. Never 0.
   [[nodiscard]] static std::uint64_t key_of(const Work& work) noexcept;
 
  private:

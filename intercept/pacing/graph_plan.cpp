@@ -8,8 +8,8 @@
 namespace sluice::intercept {
 namespace {
 
-/// What is behind a node: the stretch of the last wait that every path to it has passed, and how
-/// much the longest path has spent since.
+/// The state behind a node: the stretch of the last wait that every path to the node has passed,
+/// and the cost of the longest path since its last wait.
 struct Reached {
   std::uint64_t stretch = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t since_wait = 0;
@@ -53,7 +53,7 @@ class Planner {
       case GraphShape::Kind::kKernel:
         visit_run(node, node.cost, index, here, pattern);
         break;
-      case GraphShape::Kind::kConditional:  // its bodies hold no waits, and may be of any length
+      case GraphShape::Kind::kConditional:  // its bodies hold no waits, and may take any time
         begin_stretch();
         put_wait(node, index, here, pattern);
         begin_stretch();

@@ -15,7 +15,7 @@ using NodeKind = GraphShape::Kind;
 
 struct Dependencies {
   std::vector<CUgraphNode> nodes;
-  bool plain = true;  ///< No edge holds data, as programmatic ones do.
+  bool plain = true;  ///< Whether no edge has data, as programmatic edges do.
 };
 
 std::optional<Dependencies> dependencies_of(CUgraphNode node) {
@@ -55,7 +55,7 @@ Work work_of_node(CUgraphNode node) {
       driver().cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS) {
     return work;
   }
-  // A program that launches a CUkernel hands it over as a function.
+  // A program that launches a CUkernel passes it as a function, so the same key is used here.
   work.function = params.func != nullptr ? params.func : reinterpret_cast<CUfunction>(params.kern);
   work.grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
   work.block = {params.blockDimX, params.blockDimY, params.blockDimZ};
@@ -63,7 +63,8 @@ Work work_of_node(CUgraphNode node) {
   return work;
 }
 
-/// False if the graph cannot be changed back, or the driver does not answer.
+/// Fills in the kind of the node. False if the graph could not be changed back, or if the driver
+/// does not answer.
 bool describe(GraphShape::Node& node) {
   CUgraphNodeType type{};
   if (driver().cuGraphNodeGetType(node.handle, &type) != CUDA_SUCCESS) return false;
@@ -92,8 +93,8 @@ bool describe(GraphShape::Node& node) {
   }
 }
 
-/// Depth first from the last nodes along the edges: what an edge leads from comes before what it
-/// leads to. Nothing if there is a cycle, which the driver will refuse.
+/// A depth-first order along the edges, from the last nodes: the origin of every edge comes before
+/// its target. Nothing if the graph has a cycle, which the driver will refuse.
 std::optional<std::vector<std::size_t>> order_of(
     const std::vector<std::vector<std::size_t>>& before) {
   enum class State : std::uint8_t { kNew, kOpen, kDone };
@@ -124,7 +125,7 @@ std::optional<std::vector<std::size_t>> order_of(
   return order;
 }
 
-/// Whether the node ends in a wait for one of the gates.
+/// Whether the node is a batch of memory operations that ends in a wait for one of the gates.
 bool waits_at(CUgraphNode node, const std::vector<CUdeviceptr>& gates) {
   CUgraphNodeType type{};
   CUDA_BATCH_MEM_OP_NODE_PARAMS params{};
@@ -208,7 +209,7 @@ bool GraphWaits::place(const GraphShape& shape, const WaitPattern::Wait& wait,
   const GraphShape::Node& node = shape.nodes[wait.node];
   const bool fits = node.kind != NodeKind::kOther;
   if (!fits || !node.may_wait) return false;
-  // As in a stream the gate is read last: it closes before there is slack again.
+  // As in a stream, the gate is read last: it closes before the slack becomes sufficient again.
   std::array<CUstreamBatchMemOpParams, 2> operations{};
   operations[0].waitValue = {};
   operations[0].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
@@ -233,22 +234,22 @@ bool GraphWaits::place(const GraphShape& shape, const WaitPattern::Wait& wait,
     return false;
   }
   placed_.push_back(std::move(placed));
-  // The new path is complete before the old edges go.
+  // Add the new path before the old edges are removed.
   const Placed& in = placed_.back();
   return driver().cuGraphAddDependencies(shape.graph, &in.wait, &in.node, 1) == CUDA_SUCCESS &&
          (count == 0 || driver().cuGraphRemoveDependencies(shape.graph, in.before.data(), to.data(),
                                                            count) == CUDA_SUCCESS);
 }
 
-/// The edges come back before the wait goes: a graph in which something could not be restored has a
-/// wait too many, and never an edge too few.
+/// Restores the edges before it removes the wait. If something cannot be restored, the graph has a
+/// wait too many, but never an edge too few.
 void GraphWaits::restore(const Placed& placed) noexcept {
   bool whole = true;
   for (const CUgraphNode from : placed.before) {
     whole = driver().cuGraphAddDependencies(placed.graph, &from, &placed.node, 1) == CUDA_SUCCESS &&
             whole;
   }
-  if (!whole) {  // an edge that was never removed cannot be added
+  if (!whole) {  // adding fails for an edge that was never removed
     try {
       const std::optional<Dependencies> now = dependencies_of(placed.node);
       whole = now && std::all_of(placed.before.begin(), placed.before.end(), [&](CUgraphNode from) {

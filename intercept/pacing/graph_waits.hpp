@@ -7,12 +7,13 @@
 
 namespace sluice::intercept {
 
-/// What the driver says of a graph and of the child graphs inside. Nothing if it cannot be asked,
-/// or if the graph holds memory nodes: from such a graph no node and no edge can be taken out.
+/// Reads the structure of a graph and of its child graphs from the driver. Nothing if the driver
+/// does not answer, or if the graph has memory nodes: nodes and edges cannot be removed from such a
+/// graph.
 [[nodiscard]] std::optional<GraphShape> read_shape(CUgraph graph);
 
-/// Puts waits into the program's own graph. The destructor takes them out again and gives each node
-/// its edges back, in their order: the driver compares edges in order when it updates.
+/// Puts waits into the program's own graph. The destructor removes them and restores each node's
+/// edges in their order, because an update compares edges in order.
 class GraphWaits {
  public:
   GraphWaits() = default;
@@ -20,24 +21,25 @@ class GraphWaits {
   GraphWaits(const GraphWaits&) = delete;
   GraphWaits& operator=(const GraphWaits&) = delete;
 
-  /// All of the pattern or none. False if the graph is not like the one that the pattern was made
-  /// for, or the driver refuses.
+  /// Puts in the whole pattern or nothing. False if the graph does not match the pattern, or if the
+  /// driver refuses.
   bool put_in(const GraphShape& shape, const WaitPattern& pattern, const GateWords& words);
   void take_out() noexcept;
-  /// The graph ends with its waits.
+  /// Call before the graph is destroyed together with its waits.
   void forget() noexcept { placed_.clear(); }
-  /// Takes waits for one of these gates out of a graph that the driver has copied from an
-  /// executable: a launch of one that is captured becomes a child graph, with our waits.
+  /// Removes waits for these gates from a graph that the driver has copied from an executable: a
+  /// captured launch of an executable becomes a child graph, which contains our waits.
   static void take_out_copies(const GraphShape& copy, const std::vector<CUdeviceptr>& gates);
 
-  /// For nodes that the driver names in an error: the program's node behind one of our waits.
+  /// Translates a node that the driver names in an error: for one of our waits, the program's node
+  /// behind it.
   [[nodiscard]] CUgraphNode program_node(CUgraphNode node) const noexcept;
 
  private:
   struct Placed {
     CUgraph graph = nullptr;
     CUgraphNode wait = nullptr;
-    CUgraphNode node = nullptr;  ///< Of the program, behind the wait.
+    CUgraphNode node = nullptr;  ///< The program's node behind the wait.
     std::vector<CUgraphNode> before;
   };
   [[nodiscard]] bool place(const GraphShape& shape, const WaitPattern::Wait& wait,

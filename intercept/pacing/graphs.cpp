@@ -10,7 +10,7 @@
 namespace sluice::intercept {
 namespace {
 
-/// Sets the cost of every kernel.
+/// Sets the cost of every kernel of a graph.
 class Pricing {
  public:
   Pricing(const GraphPacing& pacing, const GraphEstimates& estimates) noexcept
@@ -31,15 +31,15 @@ class Pricing {
     node.cost = 1;
     if (!pacing_.policy.spacing.is_time()) return;
     const std::uint64_t spacing_ns = pacing_.policy.spacing.ns();
-    const LaunchDuration* const length = pacing_.durations.find(node.work);
-    if (length == nullptr || length->longest_ns() == LaunchDuration::kUnbounded) {
+    const LaunchDuration* const duration = pacing_.durations.find(node.work);
+    if (duration == nullptr || duration->longest_ns() == LaunchDuration::kUnbounded) {
       cold_.kernels.push_back(LaunchDurations::key_of(node.work));
       node.cost = estimates_.of(node.work, pacing_.gpu, spacing_ns);
       return;
     }
-    // Where few samples differ, the greatest counts: a wait in a graph is paid for as long as the
-    // graph lives.
-    node.cost = length->longest_ns();
+    // Where few samples differ, the longest one counts, not kUnbounded: every wait in a graph costs
+    // time as long as the graph lives.
+    node.cost = duration->longest_ns();
     cold_.known_ns += node.cost;
     if (node.cost > spacing_ns) {
       node.slack_ns =
@@ -77,7 +77,7 @@ GraphBook::Instantiation::Instantiation(GraphBook& book, CUgraph graph,
   try {
     prepare(graph);
   } catch (const std::bad_alloc&) {
-    waits_.take_out();  // the program's call comes first
+    waits_.take_out();  // instantiate without waits: the program's call matters more
   }
 }
 
@@ -106,7 +106,7 @@ bool GraphBook::Instantiation::instantiated(CUgraphExec exec, bool refused) noex
   paced_ = paced_ && !refused;
   if (pacing_.words && !paced_) report_ungated_graph();
   if (!paced_) {
-    book_.take(exec);  // whose handle it was before
+    book_.take(exec);  // drop the executable that had this handle before
     return false;
   }
   book_.put_back(exec,
@@ -119,7 +119,8 @@ GraphBook::Update::Update(GraphBook& book, CUgraphExec exec, CUgraph graph) noex
     const std::optional<Executable> known = book.find(exec, nullptr);
     if (!known) return;
     const std::optional<GraphShape> shape = read_shape(graph);
-    // What does not fit the pattern does not fit the executable either, as the driver will say.
+    // A graph that does not match the pattern does not match the executable either, and the driver
+    // will say so.
     if (shape) waits_.put_in(*shape, known->pattern, known->words);
   } catch (const std::bad_alloc&) {
     waits_.take_out();
@@ -165,7 +166,7 @@ void GraphBook::captured(CUgraph graph) noexcept {
     const std::optional<GraphShape> shape = read_shape(graph);
     if (shape) GraphWaits::take_out_copies(*shape, gates);
   } catch (const std::bad_alloc&) {
-    // A graph with a wait too many.
+    // Then the graph keeps a wait too many.
   }
 }
 
@@ -183,9 +184,9 @@ void GraphBook::learn(CUgraphExec exec, Executable& executable) {
   if (executable.cold.kernels.empty()) return;
   Work work;
   work.graph = exec;
-  const LaunchDuration* const length = executable.durations->find(work);
-  if (length == nullptr || length->ns() == LaunchDuration::kUnbounded) return;
-  estimates_.learn(executable.cold, length->ns());
+  const LaunchDuration* const duration = executable.durations->find(work);
+  if (duration == nullptr || duration->ns() == LaunchDuration::kUnbounded) return;
+  estimates_.learn(executable.cold, duration->ns());
   executable.cold = {};
 }
 
@@ -208,7 +209,7 @@ void GraphBook::put_back(CUgraphExec exec, Executable executable) noexcept {
     const std::lock_guard lock(mutex_);
     executables_.insert_or_assign(exec, std::move(executable));
   } catch (const std::bad_alloc&) {
-    // An update of this executable will fail; the program still has it.
+    // Then an update of this executable will fail; the program still has the executable.
   }
 }
 

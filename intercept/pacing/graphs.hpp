@@ -12,44 +12,45 @@
 
 namespace sluice::intercept {
 
-/// What a graph that is instantiated now is to get.
+/// What determines the waits of a graph that is instantiated now.
 struct GraphPacing {
   LaunchDurations& durations;
   shm::Policy policy;
-  /// Nothing: no waits, because nobody can hold this client, or there is no memory to wait on.
+  /// Where the waits read. Nothing: the graph gets no waits, because nobody can hold this client or
+  /// because the memory is not registered.
   std::optional<GateWords> words;
   GpuSize gpu;
-  double time_scale = 1;  ///< Real time per time of the GPU.
+  double time_scale = 1;  ///< Real time divided by GPU time.
 };
 
-/// Says, once, that a graph is preemptible only in front.
+/// Warns once that a graph has no waits inside.
 void report_ungated_graph() noexcept;
 
-/// What is known of the executable graphs of this process. The program's own graphs hold waits only
-/// while the driver copies them into an executable, so its handles, queries and changes are as
-/// without us. Of each executable the book keeps which nodes have a wait, because the driver
-/// updates an executable only from a graph with the same nodes.
+/// The executable graphs of this process. The program's own graphs contain waits only while the
+/// driver copies them into an executable, so the program's handles, queries and changes work as
+/// without Sluice. The book keeps the wait pattern of each executable, because the driver updates
+/// an executable only from a graph with the same nodes.
 ///
-/// Thread-safe. No driver call is made with the lock held.
+/// Thread-safe. No driver call is made while the lock is held.
 class GraphBook {
  public:
   struct Executable {
     WaitPattern pattern;
     GateWords words;
     ColdKernels cold;
-    LaunchDurations* durations = nullptr;  ///< Of the client that it was made for.
+    LaunchDurations* durations = nullptr;  ///< Durations of the client that it was made for.
   };
 
-  /// An instantiation: made before the call, ended after it. Graph objects are not thread-safe, so
-  /// no other thread of the program may look at the graph in between.
+  /// Brackets an instantiation: constructed before the driver's call. Graph objects are not
+  /// thread-safe, so no other thread of the program may look at the graph in between.
   class Instantiation {
    public:
     Instantiation(GraphBook& book, CUgraph graph, const GraphPacing& pacing) noexcept;
-    /// The graph is as the program made it from here on.
+    /// Call after the driver's call. From then on the graph is as the program made it.
     void take_waits_out() noexcept { waits_.take_out(); }
     [[nodiscard]] bool has_waits() const noexcept { return paced_ && plan_.pattern.count() != 0; }
-    /// The driver made `exec` of the graph; `refused`: only after the waits were taken out. Returns
-    /// whether the executable stops for a closed gate wherever it runs for long.
+    /// The driver has made `exec`; `refused`: only after the waits were removed. Returns whether
+    /// the executable has waits wherever it runs for long.
     bool instantiated(CUgraphExec exec, bool refused) noexcept;
 
    private:
@@ -58,13 +59,13 @@ class GraphBook {
     GraphBook& book_;
     const GraphPacing& pacing_;
     WaitPlan plan_;
-    bool paced_ = false;  ///< The graph holds all the waits that it needs.
+    bool paced_ = false;  ///< The graph contains every wait of the plan.
     ColdKernels cold_;
     GraphWaits waits_;
   };
 
-  /// An update of an executable from `graph`: the graph holds the waits of the executable as long
-  /// as this lives.
+  /// Brackets an update of an executable from `graph`. The graph
+  /// contains the waits of the executable while this object lives.
   class Update {
    public:
     Update(GraphBook& book, CUgraphExec exec, CUgraph graph) noexcept;
@@ -76,23 +77,23 @@ class GraphBook {
     GraphWaits waits_;
   };
 
-  /// The child graph of a node of the program's graph is set anew in an executable that holds waits
-  /// inside that child graph. A copy of the child graph, with the same waits.
+  /// A copy of a child graph, with the same waits, for an executable that has waits inside that
+  /// child graph when the program sets the child graph anew.
   ///
-  /// The driver sets a child graph only from one whose nodes have the same numbers. A graph never
-  /// uses the number of a destroyed node again, and a clone has the numbers of its source (measured
-  /// on one H100, driver 580). So the program's own child graph must not get nodes of ours, and the
-  /// copy uses up the numbers of the waits of `earlier` instantiations first.
+  /// The driver pairs the nodes of such a child graph by their numbers. A graph never reuses the
+  /// number of a destroyed node, and a clone keeps the numbers of its source (measured on one H100,
+  /// driver 580). So our waits go into a clone of the program's child graph, and the clone first
+  /// uses up the numbers of the waits of `earlier` instantiations.
   class ChildCopy {
    public:
-    /// As many instantiations before this one are tried.
+    /// The most earlier instantiations of the same graph that are tried.
     static constexpr std::size_t kMostEarlier = 16;
     ChildCopy(GraphBook& book, CUgraphExec exec, CUgraphNode child, CUgraph graph,
               std::size_t earlier) noexcept;
     ~ChildCopy();
     ChildCopy(const ChildCopy&) = delete;
     ChildCopy& operator=(const ChildCopy&) = delete;
-    /// Null if the child graph holds no waits, or cannot be copied.
+    /// Null if the child graph contains no waits or cannot be cloned.
     [[nodiscard]] CUgraph graph() const noexcept { return copy_; }
 
    private:
@@ -100,17 +101,18 @@ class GraphBook {
     GraphWaits waits_;
   };
 
-  /// The program has captured this graph: launches of executables in it are child graphs now, and
-  /// hold no waits from here on.
+  /// Call after the program has captured this graph. Captured launches of executables are child
+  /// graphs now; their waits are removed.
   void captured(CUgraph graph) noexcept;
 
-  /// The executable is about to be destroyed: its handle may be another's at once. Returns what was
-  /// known, to be put back if the call fails.
+  /// Call before the executable is destroyed, because its handle may be reused at once. Returns the
+  /// entry, which put_back() restores if the call fails.
   std::optional<Executable> take(CUgraphExec exec) noexcept;
   void put_back(CUgraphExec exec, Executable executable) noexcept;
 
  private:
-  /// Under the lock: what the duration of the whole says of the kernels inside.
+  /// Learns the durations of an executable's unknown kernels from the duration of the whole. The
+  /// caller holds the lock.
   void learn(CUgraphExec exec, Executable& executable);
   /// The pattern of the executable, or of one child graph in it.
   [[nodiscard]] std::optional<Executable> find(CUgraphExec exec, CUgraphNode child) const;

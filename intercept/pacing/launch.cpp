@@ -23,9 +23,9 @@ RememberedStream* up_to_date(CUstream stream) noexcept {
 
 constinit const shm::Word kNeverCloses{0};
 
-/// From now on the thread launches into the stream by pass(), as long as nothing has to be done.
-/// `version` was read before the stream was touched.
-/// `kind`: under which launches count; kCaptured if each has more to do.
+/// Lets the thread's next launches into the stream go through pass(), as long as nothing else has
+/// to be done for them. `version` was read before the stream was touched. `kind` is the counter for
+/// these launches; kCaptured means that every launch has more to do.
 void remember(CUstream named, Stream& stream, std::uint64_t version, shm::Count kind) noexcept {
   RememberedStream& place = t_streams.place_for(named);
   place.version = version;
@@ -93,7 +93,7 @@ Launch::Launch(Entry entry, CUstream stream, const Work& work, shm::Count counte
 }
 
 /// Order: count, touch the job, pace, look at the gate. The gate comes last, because it may close
-/// while we wait.
+/// while the pacer waits.
 void Launch::prepare(shm::Count counted) {
   const std::uint64_t version = g_process.version.load();
   const RememberedStream* const known = up_to_date(named_);
@@ -136,7 +136,8 @@ void Launch::hold_and_pace() {
   if (client.must_pace()) turn_ = client.pacer().before(entry_, *stream_, named_, work_);
   if (client.gate_closed()) {
     client.hold(entry_);
-    // Its policy has become device: what holds it then stands in its stream.
+    // The policy has become a device policy while the launch was held, so the launch needs a stream
+    // wait.
     if (client.policy().kind == shm::PolicyKind::kDevice && client.must_pace() &&
         turn_.policy.kind != shm::PolicyKind::kDevice) {
       turn_ = client.pacer().before(entry_, *stream_, named_, work_, true);
@@ -153,7 +154,7 @@ void Launch::done(CUresult result) noexcept {
   if (turn_.number != 0 || turn_.sampled) {
     stream_->pacer->after(turn_, *stream_, named_, result);
   }
-  // While this launch was held, another thread's synchronise may have ended the job.
+  // While this launch was held, a synchronising call of another thread may have ended the job.
   if (g_process.version.load() == version_) return;
   if_memory_lasts([&] { stream_->client->jobs().touch(*stream_); });
 }

@@ -11,24 +11,26 @@
 
 namespace sluice::intercept {
 
-/// What a thread remembers of a stream: all that a launch into it needs while nothing is to be
-/// done but to count it. Void when the process's version is another one.
+/// What a thread remembers of a stream: everything for a launch that only has to be counted.
+/// Invalid if its version differs from the process's version.
 struct alignas(64) RememberedStream {
   static constexpr std::uintptr_t kNone = ~std::uintptr_t{0};
   std::uintptr_t handle = kNone;
   std::uint64_t version = 0;
-  const shm::Word* gate = nullptr;  ///< The slot's own word, or one that is 0.
-  /// The slot's own word, or one that is 0 (the policy never paces) or 1 (launches are learned).
+  const shm::Word* gate = nullptr;  ///< The gate of the slot, or a word that is always 0.
+  /// Slot::outranked, or a word that is always 0 (the policy never paces) or always 1 (durations
+  /// are being learned).
   const shm::HalfWord* must_pace = nullptr;
-  /// Where launches of the first entry are counted; those of the next one a row behind. Null: a
-  /// launch has more to do.
+  /// The counter for the first entry; each further entry is a row behind. Null: a launch has more
+  /// to do.
   shm::Word* counts = nullptr;
-  shm::Count kind = shm::Count::kSize;  ///< Of which those are.
-  bool exclusive = false;               ///< No other thread counts there.
-  Stream* stream = nullptr;             ///< Null: of a process that is not attached.
+  shm::Count kind = shm::Count::kSize;  ///< The kind of launches that these count.
+  bool exclusive = false;               ///< No other thread writes these counters.
+  Stream* stream = nullptr;             ///< Null while the process is not attached.
 };
 
-/// Two places for a handle, so that streams that share one do not drive each other out.
+/// The streams that a thread remembers. A handle has two places, so that two streams with the same
+/// first place do not displace each other.
 class RememberedStreams {
  public:
   [[nodiscard]] RememberedStream* find(CUstream stream) noexcept {
@@ -38,12 +40,13 @@ class RememberedStreams {
     if (places_[place ^ 1U].handle == handle) return &places_[place ^ 1U];
     return nullptr;
   }
-  /// An empty place for the stream: its own, or that of another one, which moves on.
+  /// An empty place for the stream: its own, or the place of another stream, which moves to its
+  /// second place.
   [[nodiscard]] RememberedStream& place_for(CUstream stream) noexcept;
-  /// The thread has another context now: its default streams are others.
+  /// For a thread that has another context now, and so other default streams.
   void forget_default_streams() noexcept;
 
-  /// From pass() to Launch: what the launch has been counted as; kSize: it was not.
+  /// Passed from pass() to Launch: the counter that pass() increased; kSize if none.
   shm::Count counted = shm::Count::kSize;
 
  private:
@@ -57,9 +60,9 @@ class RememberedStreams {
 
 extern constinit thread_local RememberedStreams t_streams;
 
-/// The hot path. True: the launch is counted, and there is nothing else to do. Counts first and
-/// then looks at the version: whoever ends a job changes the version and then looks at the count
-/// (Jobs::nothing_since), so one of the two sees the other.
+/// The hot path. True if the launch is counted and nothing else has to be done. Counts first and
+/// then reads the version; whoever ends a job changes the version first and then reads the counts
+/// (Jobs::nothing_since). So at least one of the two sees the other.
 inline bool pass(Entry entry, CUstream stream) noexcept {
   const RememberedStream* known = t_streams.find(stream);
   if (known == nullptr || known->counts == nullptr) return false;
@@ -78,13 +81,14 @@ inline bool pass(Entry entry, CUstream stream) noexcept {
   return !due;
 }
 
-/// A launch that pass() did not let through, in front of the driver's call and behind it. Runs in
-/// the caller's thread; return codes, argument lifetimes and order stay the program's own.
+/// A launch that pass() did not let through: the part before the driver's call, and the part after.
+/// Runs in the caller's thread; return codes, argument lifetimes and order stay the program's own.
 class Launch {
  public:
-  /// Holds and paces. `stream` is named: never 0 for a per-thread entry.
+  /// Holds and paces the launch. `stream` is never 0 for a per-thread entry (see named() in
+  /// hook.hpp).
   Launch(Entry entry, CUstream stream, const Work& work, shm::Count counted) noexcept;
-  /// After the driver's call.
+  /// Call after the driver's call.
   void done(CUresult result) noexcept;
 
  private:
@@ -95,19 +99,19 @@ class Launch {
   Entry entry_;
   CUstream named_;
   const Work& work_;
-  Stream* stream_ = nullptr;  ///< Null: nobody's business.
+  Stream* stream_ = nullptr;  ///< Null: nothing has to be done after the call.
   Pacer::Turn turn_;
-  std::uint64_t version_ = 0;  ///< Of the process, when the stream was touched.
+  std::uint64_t version_ = 0;  ///< The process's version when the stream was touched.
 };
 
-/// What cuLaunchKernelEx is asked for.
+/// The work of a cuLaunchKernelEx call.
 Work work_of(const CUlaunchConfig* config, CUfunction function) noexcept;
 
-/// A copy to the device, the earliest sign of a transparent job: in front of the driver's call.
+/// Call before a copy to the device, which is the earliest sign of a transparent job.
 void copy_begins(CUstream stream, bool synchronous) noexcept;
 
-/// The record of the stream that the calling thread names so; null if this process has no client on
-/// its device. `attach`: else only a stream that is known. Takes memory.
+/// The record of the stream to which the calling thread refers by this handle. Null if the process
+/// has no client on the stream's device. Without `attach`, only known streams are found. Allocates.
 [[nodiscard]] Stream* stream_of(CUstream stream, bool attach);
 
 }  // namespace sluice::intercept

@@ -14,10 +14,11 @@
 namespace sluice::intercept {
 namespace {
 
-/// The threads that have the stripes; 0: nobody.
+/// The owner thread of each stripe; 0 for none.
 constinit std::array<std::atomic<pid_t>, shm::kLaunchStripes> g_owners{};
 
-/// Without it the counting side would have to order itself, so there are no stripes then.
+/// Whether membarrier works. If not, there are no stripes, because the launching threads would have
+/// to order their own counts.
 bool can_order() noexcept {
   static const bool can =
       syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;

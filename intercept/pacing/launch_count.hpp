@@ -4,12 +4,12 @@
 namespace sluice::intercept {
 
 /// The calling thread's stripe of the launch counters (shm::EntryCounters), which no other living
-/// thread writes; -1 if all are taken. A thread without one counts with a locked addition.
+/// thread writes; -1 if all are taken. A thread without a stripe counts with a locked addition.
 [[nodiscard]] int launch_stripe() noexcept;
 
-/// Makes every launch that any thread of this process has counted visible to the caller, and what
-/// the caller wrote before visible to every launch that counts itself later. The counting side
-/// pays nothing for that (membarrier(2)).
+/// Makes every launch that any thread of this process has counted visible to the caller, and
+/// everything that the caller wrote before visible to every launch that is counted later. Costs the
+/// launching threads nothing (membarrier(2)).
 void order_launch_counts() noexcept;
 
 }  // namespace sluice::intercept

@@ -13,9 +13,9 @@ namespace sluice::intercept {
 
 using shm::PolicyKind;
 
-/// Ends when another policy is in force: under that one others may fill the stream, so that it is
-/// never idle. While the gate is closed it does not count as long: waits of policy device, in the
-/// stream from before, hold the work then, as hold() would hold the launch.
+/// Ends when another policy comes into force, because under that policy other threads may keep the
+/// stream from ever being idle. Time with a closed gate does not count: earlier waits of a device
+/// policy may then hold the work in the stream, as hold() would hold the launch.
 template <class Query>
 Waited Pacer::wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept {
   Trace* const traced = g_process.trace.load();
@@ -38,7 +38,7 @@ Pacer::Turn Pacer::before(Entry entry, Stream& stream, CUstream named, const Wor
     const std::lock_guard lock(stream.mutex);
     if (stream.policy != policy) {
       stream.policy = policy;
-      stream.launches = 0;  // so that a wait, or a look at the last group, comes first
+      stream.launches = 0;  // the first launch under a policy begins a group
     }
     turn.number = ++stream.launches;
     begins_group = (turn.number - 1) % policy.spacing.count == 0;
@@ -51,7 +51,8 @@ Pacer::Turn Pacer::before(Entry entry, Stream& stream, CUstream named, const Wor
   if (policy.kind != PolicyKind::kDevice) return turn;
   const bool graph = work.graph != nullptr;
   const bool in_time = policy.spacing.is_time();
-  // First: behind it the gate is read, which closes before there is slack again.
+  // This wait comes first: the gate is read after it, and closes before the slack becomes
+  // sufficient again.
   if (in_time && client_.outranked()) wait_for_slack(due.duration, graph, named, policy);
   if (due.wait) put_wait(entry, stream, named, graph && !in_time);
   if (graph && !in_time) turn.number = 0;
@@ -59,13 +60,13 @@ Pacer::Turn Pacer::before(Entry entry, Stream& stream, CUstream named, const Wor
   return turn;
 }
 
-/// Puts the launch to the account. Whether a wait is due in front of it.
+/// Adds the launch to the account, and returns whether a wait is due in front of it.
 Pacer::Due Pacer::spend(Stream& stream, const Work& work, bool held,
                         const shm::Policy& policy) noexcept {
   const bool graph = work.graph != nullptr;
   if (!policy.spacing.is_time()) {
     const bool due = (stream.launches - 1) % policy.spacing.count == 0;
-    // A graph is many kernels: it never shares a spacing.
+    // A graph has many kernels, so it never shares a spacing with other launches.
     return {due || graph || held || stream.owes_wait, nullptr};
   }
   LaunchDuration* const duration = durations_.find_in_turn(work, stream.previous);
@@ -73,13 +74,13 @@ Pacer::Due Pacer::spend(Stream& stream, const Work& work, bool held,
   tell_status(duration, graph);
   const std::uint64_t ns = std::min<std::uint64_t>(
       duration == nullptr ? LaunchDuration::kUnbounded : duration->ns(), policy.spacing.ns() + 1);
-  // A graph always gets a wait: its own may be far inside.
+  // A graph always gets a wait in front: the first one inside may be far from its beginning.
   const bool always = graph || held || stream.owes_wait;
   return {is_due(stream, ns, always, policy.spacing.ns()), duration};
 }
 
-/// One account for all streams: what may still run when the gate closes is the sum of what each has
-/// been given since its last wait.
+/// There is one account for all streams, because what may still run when the gate closes is the sum
+/// of what each stream was given since its last wait.
 bool Pacer::is_due(Stream& stream, std::uint64_t ns, bool always,
                    std::uint64_t spacing_ns) noexcept {
   const std::uint64_t run_ns = run_ns_.load(std::memory_order_relaxed);
@@ -95,18 +96,19 @@ bool Pacer::is_due(Stream& stream, std::uint64_t ns, bool always,
   return true;
 }
 
-/// What another stream was given last has run where nothing came after it for so long, or stands
-/// behind a wait of its own. Else it would count for ever, and each launch elsewhere get a wait.
+/// Removes idle streams from the account: if a stream was given nothing for 100 ms, its last work
+/// has run or is behind a wait. Otherwise that work would count indefinitely, and each launch into
+/// another stream would get a wait.
 void Pacer::write_off_idle(const Stream& own) noexcept {
   constexpr std::uint64_t kLongNs = 100'000'000;
   const std::uint64_t now = base::monotonic_ns();
   std::uint64_t last = written_off_ns_.load();
-  if (client_.gate_closed()) return written_off_ns_.store(now);  // it may run when that opens
+  if (client_.gate_closed()) return written_off_ns_.store(now);  // it runs only when the gate opens
   if (now - last < kLongNs || !written_off_ns_.compare_exchange_strong(last, now)) return;
   streams_.for_each([&](Stream& other) {
     if (&other == &own || other.pacer != this) return;
     const std::unique_lock lock(other.mutex, std::try_to_lock);
-    if (!lock.owns_lock()) return;  // somebody launches into it
+    if (!lock.owns_lock()) return;  // a thread is launching into it
     if (std::exchange(other.idle, true)) run_ns_.fetch_sub(std::exchange(other.run_ns, 0));
   });
 }
@@ -124,8 +126,8 @@ void Pacer::tell_status(const LaunchDuration* duration, bool graph) noexcept {
   }
 }
 
-/// A refused wait is owed: the next launch of the stream asks for it again. The launch behind it,
-/// which was counted as gated, is not.
+/// Remembers a refused wait as owed: the next launch of the stream tries again. The launch itself
+/// was counted as gated and is recounted as kBypassRefusedWait.
 void Pacer::put_wait(Entry entry, Stream& stream, CUstream named, bool begins_group) noexcept {
   const NoCancel whole;
   const bool put = memory_.wait_for_open(named);
@@ -142,7 +144,7 @@ void Pacer::put_wait(Entry entry, Stream& stream, CUstream named, bool begins_gr
   if (put && begins_group) stream.launches = 0;
 }
 
-/// Behind the wait, so that time at a closed gate is in no sample.
+/// The sample begins after the wait, so that it contains no time at a closed gate.
 bool Pacer::begin_sample(Stream& stream, LaunchDuration* duration, CUstream named) noexcept {
   note_known(duration == nullptr || duration->settled());
   if (duration == nullptr || !stream.sampler.begin(*duration, named)) return false;
@@ -150,8 +152,8 @@ bool Pacer::begin_sample(Stream& stream, LaunchDuration* duration, CUstream name
   return true;
 }
 
-/// Durations are learned as long as something new comes, also while nobody outranks us: the first
-/// critical job to come shall find them known.
+/// Learning goes on until 4096 launches in a row were known, even while no client of higher
+/// priority lives, so that the first critical job finds durations known.
 void Pacer::note_known(bool known) noexcept {
   constexpr std::uint32_t kEnough = 4096;
   if (!client_.learning()) return;
@@ -184,7 +186,7 @@ bool Pacer::collect_samples() {
   return under_way;
 }
 
-/// Group g may start when group g-2 is done; both use the same event.
+/// Group g may start when group g-2 has ended; both use the same event.
 void Pacer::begin_group(Stream& stream, std::size_t parity, shm::Policy policy) noexcept {
   CUevent end = nullptr;
   bool recorded = false;
@@ -199,11 +201,11 @@ void Pacer::begin_group(Stream& stream, std::size_t parity, shm::Policy policy) 
   if (waited == Waited::kTooLong) client_.give_up_waiting("an event group");
   if (waited != Waited::kFailed) return;
   const std::lock_guard lock(stream.mutex);
-  stream.group_end[parity] = nullptr;  // its context is gone, and the event with it
+  stream.group_end[parity] = nullptr;  // its context has ended, and the event with it
 }
 
-/// Under the lock, in the context of the launch, once per stream: a thread that ends the first
-/// group must find its event.
+/// Runs under the lock, in the context of the launch, once for each stream: a thread that ends the
+/// first group must find its event.
 void Pacer::make_group_ends(Stream& stream) noexcept {
   const RelaxedCapture relaxed;
   const NoCancel whole;
@@ -218,7 +220,7 @@ void Pacer::after(const Turn& turn, Stream& stream, CUstream named, CUresult lau
   if (turn.sampled) {
     const NoCancel whole;
     stream.sampler.end(named, launched == CUDA_SUCCESS);
-    poller_.wake();  // not before: it would look, find nothing, and sleep again
+    poller_.wake();  // after end(), or the poller would find no sample and sleep again
   }
   const shm::Policy policy = turn.policy;
   if (policy.kind == PolicyKind::kDevice || turn.number == 0) return;
@@ -228,7 +230,7 @@ void Pacer::after(const Turn& turn, Stream& stream, CUstream named, CUresult lau
     const std::size_t parity = (turn.number - 1) / policy.spacing.count % 2;
     const std::unique_lock lock(stream.mutex);
     const CUevent end = stream.group_end[parity];
-    // Under the lock: between the record and the note of it another thread must not begin a group.
+    // Under the lock, so that no other thread begins a group between the record and its flag.
     stream.recorded[parity] = end != nullptr && driver().cuEventRecord(end, named) == CUDA_SUCCESS;
   }
   if (policy.kind == PolicyKind::kSync) {
@@ -238,17 +240,17 @@ void Pacer::after(const Turn& turn, Stream& stream, CUstream named, CUresult lau
   }
 }
 
-/// Where jobs are announced, what would not end before one begins does not begin before it. Short
-/// launches are within the time by which the gate closes early.
+/// While jobs are announced, a launch that would not end before the next job waits for enough
+/// slack. A launch that is shorter than the spacing needs none: the gate closes that much earlier.
 void Pacer::wait_for_slack(const LaunchDuration* duration, bool graph, CUstream named,
                            const shm::Policy& policy) noexcept {
   if (client_.slot().announced.load(std::memory_order_relaxed) == 0) return;
   if (graph && duration != nullptr && duration->preemptible()) return;
   const std::uint32_t ns =
       duration == nullptr ? LaunchDuration::kUnbounded : duration->longest_ns();
-  // What is unknown is taken for longer than most kernels of large models are. If for more, it
-  // would hardly ever run, and so stay unknown, beside a program that always has the next job
-  // announced.
+  // An unknown duration counts as longer than most kernels of large models. With a greater value,
+  // the launch would hardly ever run next to a program that always has the next job announced, and
+  // so would stay unknown.
   constexpr std::uint64_t kUnknownNs = 2'000'000;
   if (ns > policy.spacing.ns()) {
     memory_.wait_for_slack(named, ns == LaunchDuration::kUnbounded ? kUnknownNs : ns);

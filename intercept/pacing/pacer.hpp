@@ -14,37 +14,37 @@
 
 namespace sluice::intercept {
 
-/// Bounds how much of this client's work can stand in front of a critical job: the sync points,
-/// event groups and device waits of its policy, on the launch's own stream.
+/// Bounds how much of this client's work can be in front of a critical job: makes the sync points,
+/// event groups and stream waits of its policy, on the launch's own stream.
 class Pacer {
  public:
   /// `poller` calls collect_samples() when woken.
   Pacer(ClientSlot& client, GateMemory& memory, Streams& streams, Worker& poller) noexcept
       : client_(client), memory_(memory), streams_(streams), poller_(poller) {}
 
-  /// One launch's place in its stream. It keeps its number, because another thread may launch into
-  /// the same stream before after() is called: else no launch might end the group. And its policy,
-  /// because another one may come in force before the launch is done.
+  /// One launch's place in its stream. The launch keeps its number, because another thread may
+  /// launch into the same stream before after() is called, and then no launch might end the group.
+  /// It keeps its policy, because another policy may come into force before the launch ends.
   struct Turn {
-    std::uint64_t number = 0;  ///< From 1. 0: nothing is to be done.
+    std::uint64_t number = 0;  ///< From 1; 0 if nothing has to be done.
     bool sampled = false;
     shm::Policy policy;
   };
 
-  /// Around each launch while ClientSlot::must_pace(). before() may wait on the driver; its result
-  /// goes to after(). `named` is the stream as the calling thread names it.
-  /// `held`: on the host until now, by a policy that is gone; then a wait is due whatever was
-  /// spent.
+  /// Bracket each launch while ClientSlot::must_pace(). before() may wait on the driver; pass its
+  /// result to after(). `named` is the stream as the calling thread names it. `held`: the launch
+  /// was held on the host until now, by a policy that is no longer in force; then a wait is due in
+  /// any case.
   Turn before(Entry entry, Stream& stream, CUstream named, const Work& work,
               bool held = false) noexcept;
   void after(const Turn& turn, Stream& stream, CUstream named, CUresult launched) noexcept;
 
-  /// What is known of the durations of launches.
+  /// The learned durations of launches.
   [[nodiscard]] LaunchDurations& durations() noexcept { return durations_; }
-  /// For the polling thread: takes in samples. Returns whether some are under way.
+  /// For the polling thread: collects samples. Returns whether some are still under way.
   bool collect_samples();
 
-  /// The stream is about to be destroyed, or was with its context (`gone`).
+  /// Call before the stream is destroyed, or after it was destroyed with its context (`gone`).
   void end(Stream& stream, bool gone) noexcept;
 
  private:
@@ -75,10 +75,10 @@ class Pacer {
   Worker& poller_;
 
   LaunchDurations durations_;
-  std::atomic<std::uint64_t> run_ns_{0};  ///< Sum of Stream::run_ns, and never less.
+  std::atomic<std::uint64_t> run_ns_{0};  ///< At least the sum of all Stream::run_ns.
   std::atomic<std::uint64_t> written_off_ns_{0};
   std::atomic<std::uint32_t> known_in_a_row_{0};
-  std::optional<std::uint64_t> quiet_before_;  ///< Of the polling thread.
+  std::optional<std::uint64_t> quiet_before_;  ///< Used by the polling thread.
 };
 
 }  // namespace sluice::intercept

@@ -9,7 +9,7 @@
 
 namespace sluice::intercept {
 
-/// Once per pair: creation can block in the driver, and is dear.
+/// Creates the events of a pair once, because creation is slow and can block in the driver.
 bool Sampler::has_events(Pair& pair) noexcept {
   if (pair.after != nullptr) return true;
   const RelaxedCapture relaxed;
@@ -20,9 +20,8 @@ bool Sampler::has_events(Pair& pair) noexcept {
   return false;
 }
 
-/// True once in so many times, at random: programs repeat themselves, and what is picked by
-/// counting could be the same launches again and again. (A linear congruential generator; Numerical
-/// Recipes.)
+/// True at random, once in `one_in` calls on average. Programs repeat themselves, so a count could
+/// pick the same launches again and again. (A linear congruential generator; Numerical Recipes.)
 bool Sampler::draw(std::uint32_t one_in) noexcept {
   const std::uint32_t random =
       random_.load(std::memory_order_relaxed) * 1'664'525U + 1'013'904'223U;
@@ -30,13 +29,13 @@ bool Sampler::draw(std::uint32_t one_in) noexcept {
   return random < std::numeric_limits<std::uint32_t>::max() / one_in;
 }
 
-bool Sampler::begin(LaunchDuration& length, CUstream stream) noexcept {
+bool Sampler::begin(LaunchDuration& duration, CUstream stream) noexcept {
   if (open_.load(std::memory_order_relaxed)) {
-    spoiled_.store(true);  // ours is in the time of the other thread's launch
+    spoiled_.store(true);  // that sample now contains this launch
     return false;
   }
-  const bool drawn = !length.known() || draw(length.wants_samples() ? kSoon : kAgain);
-  if (!drawn || length.is_sampled() || ended_.load() || open_.exchange(true)) return false;
+  const bool drawn = !duration.known() || draw(duration.wants_samples() ? kSoon : kAgain);
+  if (!drawn || duration.is_sampled() || ended_.load() || open_.exchange(true)) return false;
   spoiled_.store(false);
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   const bool wanted = made - taken_.load(std::memory_order_acquire) != kPairs;
@@ -44,8 +43,8 @@ bool Sampler::begin(LaunchDuration& length, CUstream stream) noexcept {
   Pair& pair = pairs_[made % kPairs];
   const bool begins = wanted && has_events(pair) && record_first(pair, stream);
   if (begins) {
-    length.begin_sample();
-    pair.length = &length;
+    duration.begin_sample();
+    pair.duration = &duration;
     pair.started = false;
   } else {
     open_.store(false);
@@ -66,17 +65,17 @@ void Sampler::end(CUstream stream, bool launched) noexcept {
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   Pair& pair = pairs_[made % kPairs];
   if (!launched || driver().cuEventRecord(pair.after, stream) != CUDA_SUCCESS || spoiled_.load()) {
-    pair.length->end_sample();
+    pair.duration->end_sample();
     open_.store(false);
     return;
   }
-  // Where the GPU has not come to the first record yet, the host's time is not in the sample.
+  // If the GPU has not reached the first record yet, the sample contains no host time.
   const RelaxedCapture relaxed;
   const bool behind_work = driver().cuEventQuery(pair.before) == CUDA_ERROR_NOT_READY;
   pair.host_ns = behind_work ? 0 : base::monotonic_ns() - pair.host_ns;
   made_.store(made + 1);
   open_.store(false);
-  if (ended_.load()) pair.length->end_sample();  // nobody will take it in
+  if (ended_.load()) pair.duration->end_sample();  // nobody will collect it
 }
 
 bool Sampler::collect(std::optional<std::uint64_t> before,
@@ -95,7 +94,7 @@ bool Sampler::collect(std::optional<std::uint64_t> before,
     const CUresult state = driver().cuEventQuery(pair.after);
     if (state == CUDA_ERROR_NOT_READY) return true;
     if (state == CUDA_SUCCESS) take_in(pair, now);
-    pair.length->end_sample();
+    pair.duration->end_sample();
   }
   return false;
 }
@@ -110,9 +109,9 @@ void Sampler::take_in(const Pair& pair, std::optional<std::uint64_t> now) noexce
   constexpr auto kMost = static_cast<float>(std::numeric_limits<std::int32_t>::max());
   const auto ns = static_cast<std::uint32_t>(std::clamp(ms * kNsPerMs, 1.0F, kMost));
   if (now && (pair.quiet == now || pair.begun == now)) {
-    pair.length->add_sample(ns, pair.host_ns == 0);
+    pair.duration->add_sample(ns, pair.host_ns == 0);
   } else {
-    pair.length->add_bound(ns);
+    pair.duration->add_bound(ns);
   }
 }
 
@@ -129,7 +128,7 @@ void Sampler::end_stream(bool gone) noexcept {
   const std::lock_guard lock(ending_);
   if (ended_.exchange(true)) return;
   for (std::uint32_t i = taken_.load(); i != made_.load(); ++i) {
-    pairs_[i % kPairs].length->end_sample();
+    pairs_[i % kPairs].duration->end_sample();
   }
   if (gone) return;
   for (const Pair& pair : pairs_) {

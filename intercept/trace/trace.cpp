@@ -27,8 +27,8 @@ using shm::TraceKind;
 constexpr std::uint64_t kTendNs = 50'000'000;
 constexpr std::uint64_t kClockNs = 1'000'000'000;
 
-/// The launch that this thread is about to make, if something of it was recorded already, and the
-/// last one it made.
+/// The number of this thread's next launch, if a hold in front of it was recorded already, and of
+/// its last launch.
 constinit thread_local std::uint64_t t_next_launch = 0;
 constinit thread_local std::uint64_t t_last_launch = 0;
 constinit thread_local std::uint64_t t_launch_began_ns = 0;
@@ -52,7 +52,7 @@ void executed(std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t correl
   }
 }
 
-/// The collector lies beside this library.
+/// The collector is in the folder of this library.
 std::string collector_path() noexcept {
   Dl_info self{};
   if (dladdr(reinterpret_cast<void*>(&executed), &self) == 0) return {};
@@ -70,7 +70,7 @@ void Trace::start(const std::string& folder, std::uint64_t limit,
     Line(Level::kWarn) << "no trace: " << path << ": " << std::strerror(errno);
     return;
   }
-  // Never destroyed, as the file.
+  // Never destroyed, like the file.
   Trace* trace = std::unique_ptr<Trace>(new Trace(*file)).release();
   if (file->header().simulated == 0) trace->load_collector();
   if (!start_quiet_thread("sluice-trace", [trace] { trace->run(); })) {
@@ -197,7 +197,8 @@ void Trace::executed(std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t
   record.stream = stream;
   record.a = node;
   if (name != nullptr) {
-    // CUPTI may move a name: the text itself is the key. Bit 63 is in no address of a program.
+    // CUPTI may move a name, so a hash of its text is the key. Bit 63 distinguishes it from
+    // addresses.
     constexpr std::uint64_t kText = std::uint64_t{1} << 63U;
     record.name = number_of(std::hash<std::string_view>{}(name) | kText, [name] { return name; });
   }

@@ -9,35 +9,35 @@
 
 namespace sluice::intercept {
 
-/// Records what this process launches, where SLUICE_TRACE asks for it. Its thread makes room in the
-/// file, and collects times of execution.
+/// Records the launches of this process if SLUICE_TRACE is set. Its thread extends the file and
+/// collects times of execution.
 class Trace {
  public:
-  /// Begins to record into `folder`, or says in one line why not. For the first client of the
-  /// process, once.
+  /// Begins to record into `folder`, or reports in one line why it cannot. Called once, for the
+  /// first client of the process.
   static void start(const std::string& folder, std::uint64_t limit,
                     const shm::TraceHeader& header) noexcept;
 
-  /// Around a launch of the calling thread. `function`: null for a graph.
+  /// Bracket a launch of the calling thread. `function` is null for a graph.
   void before_launch() noexcept;
   void after_launch(Entry entry, CUstream stream, CUfunction function, CUresult result) noexcept;
 
-  /// The calling thread was held since begin_ns, by `gate` if that was it. In front of its next
-  /// launch, or behind its last one (a sync point).
+  /// Records that the calling thread was held since begin_ns: in front of its next launch, or after
+  /// its last one (a sync point). `gate` is 0 if no gate held it.
   void hold(shm::TraceHold why, std::uint64_t begin_ns, std::uint64_t gate,
             std::uint64_t holder_pid) noexcept;
 
-  /// A job of this process, which counts them from 1.
+  /// Records a job of this process; jobs count from 1.
   void job_begin(std::uint64_t job, shm::TraceJob kind, std::uint64_t at_ns) noexcept;
-  /// `began_ns`: kTraceNoJob if gates were closed for nothing.
+  /// `began_ns` is kTraceNoJob if the gates were closed and no job came.
   void job_end(std::uint64_t job, std::uint64_t closed_ns, std::uint64_t began_ns) noexcept;
 
-  /// An execution on the GPU, told by the collector (see collector.h) from a thread of its own.
+  /// Records an execution on the GPU; called by a thread of the collector (see collector.h).
   void executed(std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t correlation,
                 std::uint64_t stream, std::uint64_t node, const char* name) noexcept;
 
  private:
-  /// Kernel names by something that stands for the kernel; never grows.
+  /// The numbers of kernel names, by a key for the kernel. A fixed size.
   struct Names {
     static constexpr std::size_t kSize = 8192;
     std::array<std::atomic<std::uint64_t>, kSize> keys{};
@@ -45,7 +45,8 @@ class Trace {
 
   explicit Trace(TraceFile& file) noexcept : file_(file) {}
   std::uint64_t name_of(CUfunction function) noexcept;
-  /// The number of a name, written the first time. `name` gives its text. 0 if there are too many.
+  /// The number of a name. Writes the name the first time; `name` returns its text. 0 if there are
+  /// too many names.
   template <class Name>
   std::uint64_t number_of(std::uint64_t key, Name name) noexcept;
   void load_collector() noexcept;

@@ -17,8 +17,8 @@
 namespace sluice::intercept {
 namespace {
 
-/// Gives the file room up to `end`. Writing into a mapping of a file without room would raise
-/// SIGBUS in the program, and going beyond its size limit SIGXFSZ.
+/// Allocates disk space for the file up to `end`. Without it, a write into the mapping would raise
+/// SIGBUS in the program, and growth beyond the size limit SIGXFSZ.
 bool give_room(int fd, std::uint64_t begin, std::uint64_t end) noexcept {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
@@ -30,14 +30,14 @@ bool give_room(int fd, std::uint64_t begin, std::uint64_t end) noexcept {
   return errno == 0;
 }
 
-/// The path from the root: the program may change its folder.
+/// The absolute path, because the program may change its working directory.
 std::string from_root(const std::string& path) noexcept {
   std::array<char, PATH_MAX> buffer{};
   return realpath(path.c_str(), buffer.data()) == nullptr ? path : buffer.data();
 }
 
-/// Opens the file under a number that no stream of the program has: a program that has closed its
-/// standard output may still write to descriptor 1.
+/// Opens the file with a descriptor above 2: a program that has closed its standard output may
+/// still write to descriptor 1.
 int open_aside(const std::string& path, int flags) noexcept {
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
   if (fd < 0 || fd > STDERR_FILENO) return fd;
@@ -52,11 +52,11 @@ int open_aside(const std::string& path, int flags) noexcept {
 
 TraceFile* TraceFile::create(const std::string& path, const shm::TraceHeader& header,
                              std::uint64_t limit) noexcept {
-  // Replaces what has the name: it may be a link, or a trace that another process still writes.
+  // Replaces an existing file: it may be a link, or a trace that another process still writes.
   unlink(path.c_str());
   const int fd = open_aside(path, O_CREAT | O_EXCL);
   if (fd < 0) return nullptr;
-  // All of it at once: only what the file has room for is ever touched.
+  // Maps the limit at once; only the part that has disk space is ever touched.
   void* mapping = give_room(fd, 0, shm::kTraceHeaderSize)
                       ? mmap(nullptr, limit, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
                       : MAP_FAILED;
@@ -66,7 +66,7 @@ TraceFile* TraceFile::create(const std::string& path, const shm::TraceHeader& he
     errno = why;
     return nullptr;
   }
-  // Never destroyed: threads of the program may write until the very end.
+  // Never destroyed: threads of the program may write until the process ends.
   std::unique_ptr<TraceFile> file(new TraceFile(path, fd, mapping, limit));
   *file->header_ = header;
   std::memcpy(static_cast<char*>(mapping) + shm::kTraceSchemaOffset, shm::kTraceSchema.data(),
@@ -95,7 +95,8 @@ bool TraceFile::leads_here(int fd) const noexcept {
 
 bool TraceFile::has_descriptor() noexcept {
   if (leads_here(fd_)) return true;
-  // A program that closes all descriptors closes this one too. Its number may be the program's now.
+  // A program that closes all descriptors closes this one too. The number may belong to the program
+  // now.
   fd_ = open_aside(path_, 0);
   if (leads_here(fd_)) return true;
   if (fd_ >= 0) close(fd_);
@@ -122,7 +123,7 @@ void TraceFile::write(shm::TraceKind kind, const shm::TraceRecord& record) noexc
   place->a = record.a;
   place->b = record.b;
   place->name = record.name;
-  // Last, so that a reader sees the whole record or none.
+  // The kind is stored last, so that a reader sees the whole record or none.
   place->kind.store(static_cast<std::uint16_t>(kind), std::memory_order_release);
 }
 
@@ -147,7 +148,8 @@ void TraceFile::write_name(std::uint64_t name, const char* text) noexcept {
 
 void TraceFile::tend() noexcept {
   const std::uint64_t next = next_.load();
-  // Writers that found no room went on counting: what they passed stays zeros, and counts as lost.
+  // Writers that found no space have counted on: the places that they passed stay zero and count as
+  // lost.
   std::uint64_t ready = std::max(ready_.load(), next / kChunkRecords * kChunkRecords);
   while (full_ == nullptr && ready < next + kAhead * kChunkRecords) {
     if (ready + kChunkRecords > limit_) {
@@ -163,7 +165,7 @@ void TraceFile::tend() noexcept {
       ready_.store(ready, std::memory_order_release);
     }
   }
-  // The pages stay in the file; a thread that is still writing there gets its page back.
+  // The pages stay in the file. A thread that is still writing to one gets it back.
   const std::uint64_t behind = next > kChunkRecords ? next - kChunkRecords : 0;
   while (dropped_ + kChunkRecords <= std::min(behind, limit_)) {
     madvise(reinterpret_cast<char*>(header_) + kChunkBytes * (dropped_ / kChunkRecords),

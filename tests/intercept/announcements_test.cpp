@@ -1,5 +1,5 @@
-// Announced jobs: when the gates below close, what the clients below are told, and what becomes of
-// an announcement that nobody takes.
+// Announced jobs: when the gates below close, what the clients below are told, and how an
+// announcement ends that no job follows.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -24,7 +24,7 @@ class Announcements : public Above {
     return recent.empty() ? 0 : recent.back();
   }
 
-  /// How often the notice thread has slept.
+  /// How often the announcing thread has slept.
   static int wake_ups() {
     const auto thread = notice_thread();
     if (!thread) return -1;
@@ -40,16 +40,17 @@ class Announcements : public Above {
 
 TEST_F(Announcements, GatesCloseBeforeTheStartAndStayClosedForTheJob) {
   attach_above();
-  // Closes 1 ms earlier than one of policy none, which a thread that wakes late may miss.
+  // Its gate closes 1 ms before the start; a client of policy none has no such lead, and a late
+  // thread may miss it.
   below().policy.store(shm::parse_policy("gate")->pack());
   std::uint64_t announced = 0;
-  // Again if the machine stood still for so long that the announcement lapsed unseen.
+  // Try again if the machine stood still so long that the announcement lapsed unseen.
   for (int attempt = 0; attempt < 3 && !closed(); ++attempt) {
     const std::uint64_t start = base::monotonic_ns() + 300 * kMs;
     announced = sluice_job_announce(start);
     ASSERT_NE(announced, 0U);
     std::this_thread::sleep_for(20ms);
-    EXPECT_FALSE(closed()) << "closed all the time of the notice";
+    EXPECT_FALSE(closed()) << "closed since the announcement";
     while (!closed() && base::monotonic_ns() < start) continue;
   }
   EXPECT_TRUE(closed()) << "not closed before the start";
@@ -59,7 +60,8 @@ TEST_F(Announcements, GatesCloseBeforeTheStartAndStayClosedForTheJob) {
   EXPECT_FALSE(closed());
 }
 
-// It would make gates close 1 ms earlier for others. Seen to fail without the return in lead_of().
+// Prevents: such a client makes the gates of others close 1 ms earlier. Seen to fail without the
+// return in lead_of().
 TEST_F(Announcements, WhoHasNoGateMakesNoneCloseEarly) {
   attach_above();
   const std::uint64_t start = base::monotonic_ns() + 100 * kMs;
@@ -70,8 +72,8 @@ TEST_F(Announcements, WhoHasNoGateMakesNoneCloseEarly) {
   sluice_job_cancel(announced);
 }
 
-// Long launches must be able to see how much time is left, and find it open when all is over.
-TEST_F(Announcements, TheRoomThatIsLeftIsTold) {
+// Prevents: long launches do not see the slack, or still find it limited after the job.
+TEST_F(Announcements, TheSlackIsWritten) {
   attach_above();
   EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
   const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 200 * kMs);
@@ -84,8 +86,8 @@ TEST_F(Announcements, TheRoomThatIsLeftIsTold) {
   sluice_job_end(job);
 }
 
-// If this process is stopped before the job begins, those below must not wait for it. Seen to fail,
-// the time of the first, without say_if_none_has_begun() in step_announcements().
+// Prevents: the clients below wait for a process that was stopped before the job began. Seen to
+// fail, with the time of the first job, without say_if_none_has_begun() in step_announced().
 TEST_F(Announcements, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
   attach_above();
   std::uint64_t announced = 0;
@@ -103,7 +105,7 @@ TEST_F(Announcements, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
   EXPECT_EQ(slot().early_hold_until_ns.load(), 0U) << "it has begun";
 }
 
-// The same where another job was over in between. Seen to fail, none until max_hold.
+// The same, but another job has ended in between. Seen to fail, with no waiver until max_hold.
 TEST_F(Announcements, AJobThatEndsBesideOneThatHasNotBegunLeavesItsTime) {
   attach_above();
   EXPECT_TRUE(eventually([&] {
@@ -122,7 +124,7 @@ TEST_F(Announcements, AJobThatEndsBesideOneThatHasNotBegunLeavesItsTime) {
   }));
 }
 
-// The time before it is no part of a job. Seen to fail without announced_begins().
+// The time before the begin does not belong to the job. Seen to fail without announced_begins().
 TEST_F(Announcements, AJobIsAsLongAsItTook) {
   attach_above();
   const std::uint64_t announced = sluice_job_announce(base::monotonic_ns());
@@ -147,8 +149,9 @@ TEST_F(Announcements, AJobBesideOneThatIsCalledOffIsAJob) {
   EXPECT_GT(last_job_ns(), 0U);
 }
 
-// Seen to fail where the room stayed closed for the next job, however far: until it was void.
-TEST_F(Announcements, AFarJobBehindANearOneKeepsNoRoom) {
+// Seen to fail when the slack stayed limited for the next job, however far away, until it was
+// invalid.
+TEST_F(Announcements, AFarJobBehindANearOneKeepsNoSlack) {
   attach_above();
   const std::uint64_t far = sluice_job_announce(base::monotonic_ns() + 3'600'000 * kMs);
   const std::uint64_t near = sluice_job_announce(base::monotonic_ns() + 20 * kMs);
@@ -159,8 +162,8 @@ TEST_F(Announcements, AFarJobBehindANearOneKeepsNoRoom) {
   sluice_job_cancel(far);
 }
 
-// Two critical processes announce: a long launch must not slip in front of the nearer job.
-// Seen to fail where the last to write won.
+// Two critical processes announce jobs: a long launch must not run in front of the nearer one. Seen
+// to fail when the last writer won.
 TEST_F(Announcements, OfTwoAnnouncersTheNearerJobCounts) {
   attach_above();
   below().slack_until_ns.store(base::monotonic_ns() + 60 * kMs);  // as the other would
@@ -187,8 +190,8 @@ TEST_F(Announcements, WhatIsCalledOffHoldsNobody) {
   sluice_job_cancel(12345);
 }
 
-// A server that forgets its announcement must not hold others for ever.
-// Seen to fail without std::erase_if in step_announcements().
+// Prevents: a server that forgets its announcement holds others indefinitely. Seen to fail without
+// std::erase_if in call_off_late().
 TEST_F(Announcements, AnAnnouncementLapses) {
   attach_above();
   const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 2 * kMs);
@@ -197,7 +200,7 @@ TEST_F(Announcements, AnAnnouncementLapses) {
   EXPECT_TRUE(eventually([&] { return !closed(); }));
   EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
   EXPECT_EQ(slot().job_times.ended.load(), ended) << "it was no job";
-  // Taken after that it is a job like any other.
+  // A begin after the lapse is a job like any other.
   const std::uint64_t job = sluice_job_begin(announced);
   EXPECT_NE(job, 0U);
   EXPECT_TRUE(closed());
@@ -205,7 +208,7 @@ TEST_F(Announcements, AnAnnouncementLapses) {
   EXPECT_FALSE(closed());
 }
 
-// Seen to fail, with 600 wake-ups, where the room was told every 50 us to nobody.
+// Seen to fail, with 600 wake-ups, when the slack was written every 50 us for nobody.
 TEST_F(Announcements, WhereNobodyIsBelowTheThreadSleeps) {
   attach_above();
   low_.reset();
@@ -220,14 +223,14 @@ TEST_F(Announcements, WhereNobodyIsBelowTheThreadSleeps) {
   }));
 }
 
-// One of a wrong clock, say, must cost nobody anything.
+// Prevents: an announcement far ahead, from a wrong clock for example, costs others GPU time.
 TEST_F(Announcements, AFarJobIsNotToldOfYet) {
   attach_above();
   const std::uint64_t far = sluice_job_announce(base::monotonic_ns() + 3'600'000 * kMs);
   std::this_thread::sleep_for(5ms);
   EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
   const std::uint64_t near = sluice_job_announce(base::monotonic_ns() + 2 * kMs);
-  EXPECT_TRUE(eventually([&] { return closed(); })) << "the notice thread slept on";
+  EXPECT_TRUE(eventually([&] { return closed(); })) << "the announcing thread slept on";
   sluice_job_cancel(near);
   sluice_job_cancel(far);
   std::uint64_t last = 1;

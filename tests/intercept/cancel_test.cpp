@@ -1,4 +1,4 @@
-// Threads that end inside a driver call, and memory that runs out: the program goes on.
+// Threads that are cancelled inside a driver call, and memory that runs out: the program goes on.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -25,8 +25,8 @@ class Cancel : public Session {
   }
 };
 
-// Prevents: std::terminate, because a frame of ours around the program's own call is noexcept. On a
-// real driver cuStreamSynchronize under blocking sync is a cancellation point.
+// Prevents: std::terminate, because a noexcept function of ours calls the driver for the program.
+// On a real driver, cuStreamSynchronize under blocking sync is a cancellation point.
 TEST_F(Cancel, AThreadCancelledInsideADriverCallTakesNothingAlong) {
   attach("gate", 5);
   CUstream stream = make_stream();
@@ -35,7 +35,7 @@ TEST_F(Cancel, AThreadCancelledInsideADriverCallTakesNothingAlong) {
   cancel_inside(Id::cuLaunchKernel, [stream] { launch(stream); });
   cancel_inside(Id::cuMemcpyHtoDAsync_v2,
                 [stream] { ::cuMemcpyHtoDAsync_v2(0x1000, nullptr, 1, stream); });
-  // The detection of jobs still works: a thread inside a synchronise would keep it from asking.
+  // Jobs are still detected: the mark of the cancelled thread must not stop the polling.
   fake::pause();
   launch(stream);
   EXPECT_TRUE(eventually([&] { return shm::is_active(slot().job.load()); }));
@@ -43,7 +43,7 @@ TEST_F(Cancel, AThreadCancelledInsideADriverCallTakesNothingAlong) {
   EXPECT_TRUE(eventually([&] { return !shm::is_active(slot().job.load()); }));
 }
 
-// The other kinds of hooks around a call of the program's own.
+// The same for the other kinds of hooks.
 TEST_F(Cancel, AThreadCancelledWhileItEndsAStreamTakesNothingAlong) {
   attach("device:1");
   outrank();

@@ -1,4 +1,4 @@
-// A capture ends with what it is in, and with nothing else.
+// A capture ends with its stream, context or thread, and with nothing else.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -11,7 +11,8 @@ namespace {
 using fake::Id;
 using shm::Count;
 
-// A stream that joined a capture may be destroyed in it; to ask for its id would break the capture.
+// A stream that joined a capture may be destroyed inside the capture. A query of its id would break
+// the capture.
 TEST_F(Capturing, AStreamMayBeDestroyedInsideACapture) {
   attach("sync:1");
   outrank();
@@ -30,7 +31,7 @@ TEST_F(Capturing, AStreamMayBeDestroyedInsideACapture) {
   EXPECT_NE(end(stream), nullptr);
 }
 
-// A capture that nobody can end any more must not switch the polling of jobs off for good.
+// Prevents: a capture that nobody can end any more disables the polling of jobs for good.
 TEST_F(Capturing, ACaptureEndsWithItsStream) {
   attach("gate", 5);
   CUstream stream = make_stream();
@@ -40,9 +41,8 @@ TEST_F(Capturing, ACaptureEndsWithItsStream) {
   EXPECT_TRUE(eventually([this] { return !shm::is_active(slot().job.load()); }));
 }
 
-// B16. Nobody else can end it, so the driver has it open for ever. Seen to fail, with the job
-// active until max_hold, where an open capture switched the polling of jobs off whoever had begun
-// it.
+// Nobody else can end the capture, so the driver keeps it open. Seen to fail, with the job active
+// until max_hold, when an open capture of any thread disabled the polling of jobs.
 TEST_F(Capturing, ACaptureEndsWithItsThread) {
   attach("gate", 5);
   CUstream stream = make_stream();
@@ -51,7 +51,7 @@ TEST_F(Capturing, ACaptureEndsWithItsThread) {
   EXPECT_TRUE(eventually([this] { return !shm::is_active(slot().job.load()); }));
 }
 
-// Another thread may end it. Seen to fail where every capture ended with its thread.
+// Another thread may end a relaxed capture. Seen to fail when every capture ended with its thread.
 TEST_F(Capturing, ARelaxedCaptureSurvivesItsThread) {
   attach("gate", 5);
   CUstream stream = make_stream();
@@ -64,9 +64,9 @@ TEST_F(Capturing, ARelaxedCaptureSurvivesItsThread) {
   EXPECT_NE(end(stream), nullptr);
 }
 
-// The driver gives the handle of a stream that it has destroyed to another thread at once. Seen to
-// fail, the capture in that stream broken by a question for its id, where the captures of a handle
-// were given up after the call.
+// The driver may give the handle of a destroyed stream to another thread at once. Seen to fail, the
+// capture in that stream broken by a query of its id, when the captures of a handle were given up
+// after the call.
 TEST_F(Capturing, ACaptureDoesNotEndWithTheStreamThatHadItsHandle) {
   attach("device:2");
   outrank();
@@ -86,8 +86,8 @@ TEST_F(Capturing, ACaptureDoesNotEndWithTheStreamThatHadItsHandle) {
   EXPECT_EQ(fake::nodes(graph), "KK");
 }
 
-// Seen to fail, the capture broken by a question for its stream's id, where every open capture was
-// given up with any green context.
+// Seen to fail, the capture broken by a query of its stream's id, when any green context ended all
+// open captures.
 TEST_F(Capturing, AGreenContextEndsNoOthersCapture) {
   attach("device:2");
   outrank();
@@ -105,8 +105,8 @@ TEST_F(Capturing, AGreenContextEndsNoOthersCapture) {
   EXPECT_EQ(fake::nodes(graph), "KK");
 }
 
-// A library may reset the device to which the program has a context of its own. Seen to fail, the
-// capture broken, where a primary context that nobody had begun was taken for any.
+// A library may reset the device on which the program has a context of its own. Seen to fail, the
+// capture broken, when a primary context that nobody had retained matched any context.
 TEST_F(Capturing, AResetOfAnUnusedPrimaryContextEndsNoCapture) {
   choose("device:2");
   CUcontext own = nullptr;
@@ -134,7 +134,8 @@ TEST_F(Capturing, ABrokenCaptureIsOverToo) {
   EXPECT_EQ(fake::count(Id::cuStreamIsCapturing), 0U);
 }
 
-// An end on a stream that only joined leaves the capture open: it is still no GPU work.
+// A failed end on a stream that only joined leaves the capture open: launches are still no GPU
+// work.
 TEST_F(Capturing, AnEndOnTheWrongStreamEndsNothing) {
   attach("gate");
   CUstream first = make_stream();

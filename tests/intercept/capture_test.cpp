@@ -1,4 +1,4 @@
-// Inside a stream capture nothing may be held, added where it does not belong, or broken.
+// Inside a stream capture, nothing may be held, added or broken.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace {
 using fake::Id;
 using shm::Count;
 
-// Every entry that gives work, plain and per-thread, is recorded under its own name and once.
+// Every launch entry, plain and per-thread, is recorded once and under its own name.
 TEST_F(Capturing, EveryLaunchEntryIsRecordedOnce) {
   attach("gate");
   outrank().begin();
@@ -48,7 +48,7 @@ TEST_F(Capturing, ACaptureOfThePerThreadStreamIsNotHeld) {
   EXPECT_EQ(counted(Count::kHeldNs), 0U);
 }
 
-// Waits come into a graph when it is instantiated, and go again.
+// Waits are put into a graph when it is instantiated, and taken out again.
 TEST_F(Capturing, NothingIsAddedToACapture) {
   attach("device:1");
   outrank();
@@ -56,8 +56,8 @@ TEST_F(Capturing, NothingIsAddedToACapture) {
   EXPECT_EQ(counted(Count::kCaptured), 3U);
 }
 
-// The poll of a job asks about its streams; a capture that begins in the middle would be broken.
-TEST_F(Capturing, ACaptureWaitsForAQuestionAboutItsStream) {
+// A poll queries the streams of a job. A capture that begins in the middle would be broken.
+TEST_F(Capturing, ACaptureWaitsForAQueryOfItsStream) {
   attach("gate", 5);
   CUstream stream = make_stream();
   CUstream other = make_stream();
@@ -66,7 +66,7 @@ TEST_F(Capturing, ACaptureWaitsForAQuestionAboutItsStream) {
   launch(stream);
   ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
   begin(other);
-  EXPECT_NE(end(other), nullptr) << "a question about another stream is in nobody's way";
+  EXPECT_NE(end(other), nullptr) << "a query of another stream does not matter";
   fake::clear();
   std::thread capturing([stream] { begin(stream); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -76,7 +76,7 @@ TEST_F(Capturing, ACaptureWaitsForAQuestionAboutItsStream) {
   EXPECT_NE(end(stream), nullptr);
 }
 
-// A capture gives the GPU no work: to hold it would hang the program for nothing.
+// A capture gives the GPU no work, so a hold would stop the program for nothing.
 TEST_F(Capturing, NothingIsHeldInACapture) {
   attach("gate");
   outrank().begin();
@@ -92,8 +92,8 @@ TEST_F(Capturing, EventAndSyncLeaveCapturesAlone) {
   EXPECT_EQ(fake::count(Id::cuEventRecord) + fake::count(Id::cuEventQuery), 0U);
 }
 
-/// Launches on a second thread while this one captures in the default mode, in which an unsafe
-/// call of any thread breaks the capture.
+/// Launches on a second thread while this one captures in the default mode, in which an unsafe call
+/// by any thread breaks the capture.
 void launch_beside_a_capture(CUstream captured, CUstream used) {
   ASSERT_EQ(::cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   std::thread other([used] {
@@ -133,7 +133,8 @@ TEST_F(Capturing, AGlobalCaptureSurvivesThePollingOfAJob) {
   launch_beside_a_capture(make_stream(), make_stream());
 }
 
-// Half a nanosecond against a driver call: the query is made only while something is captured.
+// The driver is queried only while a capture is open: otherwise each launch would cost a driver
+// call.
 TEST_F(Capturing, TheDriverIsAskedOnlyWhileSomethingIsCaptured) {
   attach("gate");
   CUstream stream = make_stream();

@@ -1,5 +1,5 @@
-// A client that is given another policy or priority as it runs: no launch is lost or reordered, no
-// thread stays where the new policy would not have it.
+// A client that gets another policy or priority while it runs: no launch is lost or reordered, and
+// no thread waits where the new policy would not make it wait.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ class Change : public Session {
   bool in_force(const char* policy) {
     return slot().policy.load() == shm::parse_policy(policy)->pack();
   }
-  /// Asks, and waits until the client's watcher has taken it up.
+  /// Requests a policy and waits until the client's watcher has put it in force.
   void set_policy(const char* policy) {
     ask(shm::kKeepPriority, shm::parse_policy(policy)->pack());
     EXPECT_TRUE(eventually([&] { return in_force(policy); })) << policy;
@@ -76,7 +76,8 @@ std::string order_of_calls() {
   return order;
 }
 
-// Prevents: with max_hold off, a thread that is held for ever though nobody is to hold it now.
+// Prevents: with max_hold off, a thread that is held indefinitely although the new policy holds
+// nobody.
 TEST_F(Change, AHeldLaunchGoesOnUnderNone) {
   attach("gate");
   outrank().begin();
@@ -88,7 +89,7 @@ TEST_F(Change, AHeldLaunchGoesOnUnderNone) {
   EXPECT_EQ(order_of_calls(), "K");
 }
 
-// Prevents: a launch that gets past the closed gate because its policy changed in between.
+// Prevents: a launch that passes the closed gate because its policy changed in between.
 TEST_F(Change, AHeldLaunchIsHeldInItsStreamUnderDevice) {
   for (const char* before : {"gate", "event:3", "sync:2"}) {
     SCOPED_TRACE(before);
@@ -114,7 +115,7 @@ TEST_F(Change, AHeldLaunchIsHeldInItsStreamUnderDevice) {
   }
 }
 
-// The same in time, where no wait is due before the time is spent.
+// The same under device:Tus, where no wait would be due before T is spent.
 TEST_F(Change, AHeldLaunchGetsItsWaitUnderDeviceInTimeToo) {
   attach("gate");
   outrank().begin();
@@ -152,8 +153,8 @@ TEST_F(Change, TheNextLaunchIsUnderTheNewPolicy) {
   EXPECT_TRUE(held.returns());
 }
 
-// Prevents: a thread at a sync point, or before an event group, in a stream that others now fill
-// without end; it would give up after 5 s, and the client would run ungated for good.
+// Prevents: a thread at a sync point, or before an event group, waits for a stream that others now
+// fill without end; after 5 s the client would run ungated for good.
 TEST_F(Change, AThreadInADriverWaitGoesOnUnderTheNextPolicy) {
   attach("sync:1");
   outrank();
@@ -176,13 +177,14 @@ TEST_F(Change, AThreadInADriverWaitGoesOnUnderTheNextPolicy) {
   EXPECT_EQ(slot().fail_reason.load(), 0U);
 }
 
-// Under device work is queued behind the closed gate; then the client becomes event:1, and its next
-// group waits for that work. Prevents: after 5 s of a longer hold it runs ungated for good.
+// Work is queued behind the closed gate under device; then the client becomes event:1, and its next
+// group waits for that work. Prevents: after 5 s of a longer hold, the client runs ungated for
+// good.
 TEST_F(Change, AClosedGateIsNoDriverThatHangs) {
   attach("event:1");
   Critical& critical = outrank();
   CUstream stream = make_stream();
-  fake::pause();  // what is queued behind a stream wait does not end
+  fake::pause();  // work behind a stream wait does not end
   launch(stream);
   launch(stream);
   critical.begin();
@@ -198,7 +200,8 @@ TEST_F(Change, AClosedGateIsNoDriverThatHangs) {
   EXPECT_EQ(shm::SlotInfo::unpack(slot().info.load()).state, shm::SlotState::kLive);
 }
 
-// Prevents: device:N asked for again and again of a device that refuses it, with a warning each.
+// Prevents: the client requests device:N again and again from a device that refuses it, with a
+// warning each time.
 TEST_F(Change, WhoFellBackKeepsFallingBack) {
   fake::set_stream_waits(false);
   attach("device:4");
@@ -215,8 +218,8 @@ TEST_F(Change, WhoFellBackKeepsFallingBack) {
   EXPECT_TRUE(in_force("event:2"));
 }
 
-// At priority 0 nobody looks for the end of a job, since it holds nobody.
-// Prevents: raised inside one, it holds others until max_hold.
+// At priority 0 a job is not polled, since it holds nobody. Prevents: after the priority is raised
+// inside a job, the job holds others until max_hold.
 TEST_F(Change, AJobFromBeforeTheRaiseHoldsNobodyForLong) {
   attach("gate", 0);
   const Critical lower(session_, 0);
@@ -232,7 +235,7 @@ TEST_F(Change, AJobFromBeforeTheRaiseHoldsNobodyForLong) {
   set_priority(5);
   EXPECT_TRUE(eventually([&] { return gate.load() == 0; }));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s) << "opened by max_hold";
-  // And its next jobs are those of any client that holds others.
+  // Its next jobs are polled like those of any client that holds others.
   fake::pause();
   launch(stream);
   EXPECT_NE(gate.load(), 0U);
@@ -240,7 +243,7 @@ TEST_F(Change, AJobFromBeforeTheRaiseHoldsNobodyForLong) {
   EXPECT_TRUE(eventually([&] { return gate.load() == 0; })) << "nobody polls";
 }
 
-/// Feeds streams from threads of its own; a kernel's function says which launch it is.
+/// Launches into streams from threads of its own. The kernel's function identifies the launch.
 class Feeders {
  public:
   static constexpr int kThreads = 4;
@@ -292,7 +295,8 @@ class Feeders {
   std::array<std::thread, kThreads> threads_;
 };
 
-// Every policy to every other, while four threads launch and a critical job comes and goes.
+// Changes from every policy to every other, while four threads launch and a critical job comes and
+// goes.
 TEST_F(Change, UnderLoadNoLaunchIsLostOrReordered) {
   constexpr std::array<const char*, 9> kPolicies{"device:50us", "none",    "device:1",
                                                  "gate",        "event:1", "sync:3",

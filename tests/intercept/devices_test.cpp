@@ -1,4 +1,4 @@
-// A process with two devices: what happens to one must not cost the other its jobs or its waits.
+// A process with two devices: events on one device must not cost the other its jobs or its waits.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -37,7 +37,7 @@ class Devices : public Session {
   shm::Slot* other_slot_ = nullptr;
 };
 
-// Prevents: a job that never ends, because synchronising calls are told apart for one device only.
+// Prevents: a job that never ends, because a synchronising call is assigned to the wrong device.
 TEST_F(Devices, ASynchroniseEndsTheJobOfItsDevice) {
   attach_both("gate", 0);  // jobs of priority 0 are not polled
   ASSERT_TRUE(active(*other_slot_));
@@ -53,7 +53,7 @@ TEST_F(Devices, ASynchroniseEndsTheJobOfItsDevice) {
   EXPECT_FALSE(active(*other_slot_));
 }
 
-// Prevents: the default stream of one device taken for that of the other.
+// Prevents: the default stream of one device is taken for that of the other.
 TEST_F(Devices, ADefaultStreamIsThatOfTheCurrentContext) {
   attach_both("gate", 0);
   const std::uint64_t on_first = counted(Count::kGated);
@@ -72,7 +72,7 @@ TEST_F(Devices, ADefaultStreamIsThatOfTheCurrentContext) {
   EXPECT_EQ(counted(Count::kGated), on_first + 4);
 }
 
-// Prevents: one registration for both devices, which ends with the context that made it.
+// Prevents: one registration serves both devices and ends with the context that made it.
 TEST_F(Devices, AContextThatEndsTakesNoWaitsOfTheOtherDevice) {
   attach_both("device:1", 0);
   const Critical above_first(session_, 200, 1);
@@ -91,7 +91,7 @@ TEST_F(Devices, AContextThatEndsTakesNoWaitsOfTheOtherDevice) {
   EXPECT_EQ(other_slot_->entries[0].value(Count::kBypassRefusedWait), 0U);
 }
 
-// Prevents: `gated` of what got no wait, and no word about it.
+// Prevents: launches without a wait are counted as gated, and nothing reports them.
 TEST_F(Devices, ARefusedWaitIsCountedAsSuchAndAskedForAgain) {
   attach("device:4");
   outrank();
@@ -100,7 +100,7 @@ TEST_F(Devices, ARefusedWaitIsCountedAsSuchAndAskedForAgain) {
   catch_errors();
   fake::answer(Id::cuStreamWaitValue64_v2, CUDA_ERROR_INVALID_VALUE);
   const std::uint64_t gated = counted(Count::kGated);
-  for (int i = 0; i < 8; ++i) launch(stream);  // three ride on the wait that was put
+  for (int i = 0; i < 8; ++i) launch(stream);  // three share the spacing of the earlier wait
   EXPECT_EQ(counted(Count::kBypassRefusedWait), 5U);
   EXPECT_EQ(counted(Count::kGated), gated + 3);
   fake::answer(Id::cuStreamWaitValue64_v2, CUDA_SUCCESS);

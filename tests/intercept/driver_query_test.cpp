@@ -1,4 +1,4 @@
-// Who ends a stream waits for the question about it, and for no other.
+// A thread that ends a stream waits for the query of that stream, and for no other.
 #include "intercept/driver/driver_query.hpp"
 
 #include <gtest/gtest.h>
@@ -18,9 +18,9 @@ Handle handle(std::uintptr_t number) {
   return reinterpret_cast<Handle>(number);
 }
 
-// Two threads of ours ask: the one that polls and the one of notices. Prevents: the end of one
-// question is taken for the end of both, and a stream is destroyed while the driver is asked of it.
-// Seen to fail with one place for both.
+// Two threads of ours query: the polling and the announcing one. Prevents: the end of one query
+// counts as the end of both, and a stream is destroyed while the driver is queried about it. Seen
+// to fail with one note for both.
 TEST(DriverQuery, OneThatEndsDoesNotEndTheOther) {
   std::optional<DriverQuery> first;
   first.emplace(handle<CUcontext>(1), handle<CUstream>(16));
@@ -49,7 +49,8 @@ TEST(DriverQuery, NoneIsAskedWhileSomethingEnds) {
   EXPECT_TRUE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(32)));
 }
 
-// Last: nothing can be asked after it. Prevents: the driver is taken down under a kick or a query.
+// The last test, because it bans queries for good. Prevents: the driver is torn down during an
+// early switch or a query.
 TEST(DriverQuery, AtExitOneIsWaitedForAndNoneIsAskedAfter) {
   std::optional<DriverQuery> asked;
   asked.emplace(handle<CUcontext>(1), handle<CUstream>(16));

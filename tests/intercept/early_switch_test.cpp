@@ -1,5 +1,5 @@
-// The kick: the GPU is switched to this process before a job that it announced, and nothing of it
-// may stop the process itself.
+// The early switch: the GPU switches to this process before an announced job. It must never block
+// the process itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 using fake::Id;
 
 /// In a context that the GPU can be switched to.
-class Kicks : public Above {
+class EarlySwitches : public Above {
  protected:
   void retain_context(int priority = 5) {
     choose("gate", priority);       // read at the first call
@@ -31,7 +31,7 @@ class Kicks : public Above {
     retain_context();
     attach_above();
   }
-  /// Of the loading of modules and launches, as far as there were any since the last clear().
+  /// The calls that load modules or launch since the last clear().
   static std::string order() {
     std::string order;
     for (const fake::Call& call : fake::calls()) {
@@ -40,26 +40,26 @@ class Kicks : public Above {
     }
     return order;
   }
-  static auto kicks() {
+  static auto switches() {
     const std::vector<fake::Call> calls = fake::calls();
     return std::count_if(calls.begin(), calls.end(), [](const fake::Call& call) {
       return call.id == Id::cuLaunchKernel && call.arguments[0] == fake::kLoadedFunction;
     });
   }
-  static bool kicked() { return kicks() != 0; }
+  static bool switched() { return switches() != 0; }
 };
 
-TEST_F(Kicks, TheGpuIsSwitchedBeforeTheJob) {
+TEST_F(EarlySwitches, TheGpuIsSwitchedBeforeTheJob) {
   attach_above_with_context();
   const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 2 * kMs);
-  EXPECT_TRUE(eventually([] { return kicked(); }));
+  EXPECT_TRUE(eventually([] { return switched(); }));
   sluice_job_cancel(announced);
 }
 
-// Later the driver does not return from the loading before all work of the context has ended, and
-// takes no launch meanwhile: that work may wait for a launch to come, or for the program.
-// Seen to fail where it was loaded before the first launch.
-TEST_F(Kicks, ItIsLoadedWhenTheContextBeginsOrNever) {
+// Prevents: a later load. The driver would not return from it before all work of the context has
+// ended, and would accept no launch meanwhile; that work may wait for a launch or for the program.
+// Seen to fail when the module was loaded before the first launch.
+TEST_F(EarlySwitches, ItIsLoadedWhenTheContextBeginsOrNever) {
   retain_context();
   EXPECT_EQ(order(), "M");
   retain_context();
@@ -71,8 +71,8 @@ TEST_F(Kicks, ItIsLoadedWhenTheContextBeginsOrNever) {
   EXPECT_EQ(order(), "MKM") << "its function ended with the context";
 }
 
-// Seen to fail where it was forgotten with any green context.
-TEST_F(Kicks, ItOutlivesAGreenContext) {
+// Seen to fail when any green context ended it.
+TEST_F(EarlySwitches, ItOutlivesAGreenContext) {
   attach_above_with_context();
   CUgreenCtx green = nullptr;
   ASSERT_EQ(::cuGreenCtxCreate(&green, nullptr, 0, 0), CUDA_SUCCESS);
@@ -81,12 +81,13 @@ TEST_F(Kicks, ItOutlivesAGreenContext) {
     const std::uint64_t announced = sluice_job_announce(base::monotonic_ns());
     std::this_thread::sleep_for(1ms);
     sluice_job_cancel(announced);
-    return kicked();
+    return switched();
   }));
 }
 
-// Another thread, too, gives it work only then. Seen to fail without the loop in retained().
-TEST_F(Kicks, NobodyGetsTheContextWhileItIsLoaded) {
+// Another thread also gives the context work only after the load. Seen to fail without the wait in
+// returned().
+TEST_F(EarlySwitches, NobodyGetsTheContextWhileItIsLoaded) {
   choose("gate", 5);
   fake::set_stream_waits(false);
   fake::stall(Id::cuModuleLoadData);
@@ -99,7 +100,8 @@ TEST_F(Kicks, NobodyGetsTheContextWhileItIsLoaded) {
   });
   std::this_thread::sleep_for(100ms);
   EXPECT_FALSE(has_it.load());
-  // But not for ever: the driver loads its compiler, and who waits may hold the loader's lock.
+  // The wait is bounded: the driver loads its compiler, and the waiting thread may hold the
+  // loader's lock.
   EXPECT_TRUE(eventually([&has_it] { return has_it.load(); }));
   fake::unstall();
   first.join();
@@ -108,7 +110,7 @@ TEST_F(Kicks, NobodyGetsTheContextWhileItIsLoaded) {
 }
 
 // Seen to fail without RelaxedCapture in load().
-TEST_F(Kicks, ItsLoadingBreaksNoCapture) {
+TEST_F(EarlySwitches, ItsLoadingBreaksNoCapture) {
   choose("gate", 5);
   fake::set_stream_waits(false);
   CUcontext own = nullptr;
@@ -121,13 +123,13 @@ TEST_F(Kicks, ItsLoadingBreaksNoCapture) {
   EXPECT_EQ(::cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
 }
 
-TEST_F(Kicks, PriorityZeroHasNone) {
+TEST_F(EarlySwitches, PriorityZeroHasNone) {
   retain_context(0);
   EXPECT_EQ(order(), "");
 }
 
-// Where PTX cannot be compiled, for instance.
-TEST_F(Kicks, WithoutAKickTheGatesCloseAllTheSame) {
+// For example, if PTX cannot be compiled.
+TEST_F(EarlySwitches, WithoutAnEarlySwitchTheGatesCloseAllTheSame) {
   fake::answer(Id::cuModuleLoadData, CUDA_ERROR_NO_BINARY_FOR_GPU);
   attach_above_with_context();
   sluice_job_announce(base::monotonic_ns());
@@ -136,24 +138,24 @@ TEST_F(Kicks, WithoutAKickTheGatesCloseAllTheSame) {
   EXPECT_EQ(order(), "");
 }
 
-// A kick passes no gate: it would cut into the job that this client is held for.
-// Seen to fail without EarlySwitch::may_switch().
-TEST_F(Kicks, WhoIsHeldDoesNotKick) {
+// An early switch passes no gate, so it would interrupt the job that holds this client. Seen to
+// fail without EarlySwitch::may_switch().
+TEST_F(EarlySwitches, WhoIsHeldDoesNotSwitch) {
   attach_above_with_context();
   outrank().begin();
   ASSERT_TRUE(eventually([&] { return slot().gate.load() != 0; }));
   const std::uint64_t job = slot().job.load();
   sluice_job_announce(base::monotonic_ns());
   EXPECT_TRUE(eventually([&] { return slot().job.load() == job + 2; })) << "it lapses";
-  EXPECT_FALSE(kicked());
+  EXPECT_FALSE(switched());
 }
 
-// The notice thread is inside the driver, which may block while the program loads or allocates.
-// Seen to fail without the lapse_announcements() of the watcher.
-TEST_F(Kicks, AnAnnouncementLapsesBesideOneThatBlocks) {
+// The announcing thread may be blocked in the driver while the program loads or allocates. Seen to
+// fail without the lapse() of the watcher.
+TEST_F(EarlySwitches, AnAnnouncementLapsesBesideOneThatBlocks) {
   attach_above_with_context();
   fake::stall(Id::cuLaunchKernel);
-  // Again if the machine stood still for so long that it lapsed before the kick.
+  // Try again if the machine stood still so long that the announcement lapsed before the switch.
   ASSERT_TRUE(eventually([&] {
     if (!shm::is_active(slot().job.load())) sluice_job_announce(base::monotonic_ns() + 2 * kMs);
     std::this_thread::sleep_for(4ms);
@@ -164,25 +166,25 @@ TEST_F(Kicks, AnAnnouncementLapsesBesideOneThatBlocks) {
   fake::unstall();
 }
 
-// A server announces the next jobs while a long kernel of its own fills the GPU: their queue would
-// fill, and then the driver blocks the whole process. Seen to fail, with 200 of them, without the
-// query in EarlySwitch::operator().
-TEST_F(Kicks, NoneIsPutBehindOneThatHasNotRun) {
+// A server announces its next jobs while a long kernel of its own fills the GPU: the early switches
+// would fill their queue, and then the driver blocks the whole process. Seen to fail, with 200 of
+// them, without the query in EarlySwitch::operator().
+TEST_F(EarlySwitches, NoneIsPutBehindOneThatHasNotRun) {
   attach_above_with_context();
   fake::pause();
   const std::uint64_t job = slot().job.load();
   sluice_job_announce(base::monotonic_ns() + 2 * kMs);
   EXPECT_TRUE(eventually([&] { return slot().job.load() == job + 2; })) << "it lapses";
-  EXPECT_LE(kicks(), 1);
+  EXPECT_LE(switches(), 1);
   fake::resume();
   fake::clear();
   EXPECT_TRUE(eventually([&] {
     if (!shm::is_active(slot().job.load())) sluice_job_announce(base::monotonic_ns() + 2 * kMs);
-    return kicks() > 1;
+    return switches() > 1;
   }));
 }
 
-TEST_F(Kicks, AStreamEndsBesideOneThatBlocks) {
+TEST_F(EarlySwitches, AStreamEndsBesideOneThatBlocks) {
   attach_above_with_context();
   CUstream stream = make_stream();
   fake::stall(Id::cuLaunchKernel);

@@ -1,4 +1,4 @@
-// Executable graphs of every origin hold waits, and are updated as without them.
+// Executable graphs of every origin hold waits, and are updated as without Sluice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class GraphBook : public Building {
     slot().requested_policy.store(wanted);
     EXPECT_TRUE(eventually([&] { return slot().policy.load() == wanted; }));
   }
-  /// Launches the graph until its length is known to the client.
+  /// Launches the graph until the client knows its duration.
   void learn_graph(CUgraphExec exec, float ms) {
     fake::set_elapsed(ms);
     EXPECT_TRUE(eventually([&] {
@@ -74,7 +74,7 @@ TEST_F(GraphBook, OfAChildGraph) {
   EXPECT_EQ(fake::run_order(child_of(child)), "KKKK");
 }
 
-// By other functions of the driver than the plain one.
+// Every instantiation function of the driver, not only the plain one.
 TEST_F(GraphBook, ByEveryWayToInstantiate) {
   attach("device:2");
   CUgraph graph = chain(3);
@@ -90,8 +90,8 @@ TEST_F(GraphBook, ByEveryWayToInstantiate) {
   EXPECT_EQ(fake::run_order(exec), "KKWK");
 }
 
-// B1. What was learned between two captures of the same code, or of the code for another size, must
-// not matter. Seen to fail where an update got the waits of the durations of its time.
+// What was learned between two captures of the same code, or of the code for another size, must not
+// matter. Seen to fail when an update got the waits for the durations at its own time.
 TEST_F(GraphBook, AnUpdateWorksWhateverWasLearned) {
   attach("device:200us");
   outrank();
@@ -111,7 +111,7 @@ TEST_F(GraphBook, AnUpdateWorksWhateverWasLearned) {
   EXPECT_EQ(::cuGraphExecUpdate(exec, eight, &wrong, &why), CUDA_SUCCESS);
 }
 
-// B1, too.
+// The same for a policy that changed in between.
 TEST_F(GraphBook, AnUpdateWorksUnderAnotherPolicy) {
   attach("device:2");
   CUgraph graph = chain(5);
@@ -131,7 +131,7 @@ TEST_F(GraphBook, AnUpdateWorksUnderAnotherPolicy) {
   EXPECT_EQ(update(at_three, graph), CUDA_SUCCESS);
 }
 
-// The driver pairs nodes by their edges, whenever they were made.
+// The driver pairs nodes by their edges, in whatever order they were made.
 TEST_F(GraphBook, AnUpdateDoesNotDependOnTheOrderInWhichNodesWereMade) {
   attach("device:1");
   CUgraph graph = chain(2);
@@ -154,7 +154,7 @@ TEST_F(GraphBook, AnUpdateFromAnotherGraphFailsAsItDoesWithoutWaits) {
   EXPECT_EQ(update(exec, chain(5)), CUDA_SUCCESS);
 }
 
-// The driver may name one of our waits as what is wrong.
+// In an error, the driver may name one of our waits.
 TEST_F(GraphBook, AFailedUpdateNamesANodeOfTheProgram) {
   attach("device:2");
   const CUgraphExec exec = instantiate(chain(3));
@@ -165,7 +165,7 @@ TEST_F(GraphBook, AFailedUpdateNamesANodeOfTheProgram) {
   EXPECT_NE(std::find(nodes.begin(), nodes.end(), info.errorNode), nodes.end());
 }
 
-// JAX sets the child graphs of its executables anew.
+// JAX sets child graphs in its executables anew.
 TEST_F(GraphBook, AChildGraphIsSetAnewInAnExecutable) {
   attach("device:2");
   CUgraph graph = chain(1);
@@ -235,7 +235,7 @@ TEST_F(GraphBook, ExecutablesOfOneGraphEndInAnyOrder) {
   EXPECT_EQ(fake::run_order(second), "KWKWK");
 }
 
-// A call that fails destroys nothing.
+// A destroy that fails destroys nothing.
 TEST_F(GraphBook, AnExecutableThatCouldNotBeDestroyedIsUpdated) {
   attach("device:2");
   const CUgraphExec exec = instantiate(chain(3));
@@ -253,7 +253,7 @@ TEST_F(GraphBook, NoWaitCutsAProgrammaticEdge) {
   EXPECT_EQ(fake::run_order(instantiate(graph)), "KKWK");
 }
 
-// Its bodies hold none, and the whole is reported with its length.
+// The bodies of conditional nodes hold no waits, so the graph is reported with its duration.
 TEST_F(GraphBook, AConditionalNodeHasAWaitInFront) {
   attach("device:8");
   outrank();
@@ -278,7 +278,7 @@ TEST_F(GraphBook, AGraphWithWaitsIsNotReportedAsUngated) {
   EXPECT_EQ(slot().ungated_graph_ns.load(), 0U);
 }
 
-// A critical job is not slowed by waits that nobody needs; who needs them is told.
+// Waits that nobody needs must not slow a critical job; status tells whoever needs them.
 TEST_F(GraphBook, OfAClientWhomNobodyOutranksHoldNone) {
   attach("device:200us", 5);
   const CUgraphExec exec = instantiate(chain(20));
@@ -290,7 +290,7 @@ TEST_F(GraphBook, OfAClientWhomNobodyOutranksHoldNone) {
   EXPECT_EQ(fake::run_order(instantiate(chain(20))), "KKKKKKKKWKKKKKKKKWKKKK");
 }
 
-// Kernels that were launched outside a graph are known.
+// The durations of kernels that were launched outside a graph are known.
 TEST_F(GraphBook, WaitsAreSpacedByLearnedTime) {
   constexpr std::uintptr_t kShort = 1;
   constexpr std::uintptr_t kLong = 2;
@@ -310,10 +310,10 @@ TEST_F(GraphBook, WaitsAreSpacedByLearnedTime) {
   EXPECT_EQ(update(exec, chain(10)), CUDA_SUCCESS);
 }
 
-// A graph whose kernels nobody ever saw alone gets many waits at first. Once it is known how long
-// it takes, the same code gets as many as that asks for. Seen to fail, with a wait for every eighth
-// kernel for ever, without GraphEstimates::learn().
-TEST_F(GraphBook, TheSameCodeGetsFewerWaitsOnceItsLengthIsKnown) {
+// A graph whose kernels were never launched by themselves gets many waits at first. Once the
+// duration of the graph is known, the next graph of the same code gets fewer. Seen to fail, with a
+// wait for every eighth kernel each time, without GraphEstimates::learn().
+TEST_F(GraphBook, TheSameCodeGetsFewerWaitsOnceItsDurationIsKnown) {
   attach("device:200us");
   outrank();
   const CUgraphExec cold = instantiate(chain(40, 7));

@@ -1,4 +1,4 @@
-// The program's own graph is as it made it, whatever the driver says to our waits.
+// The program's own graph stays as the program made it, even if the driver refuses our waits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class GraphEdit : public Building {
     EXPECT_EQ(::cuGraphGetNodes(graph, nodes.data(), &count), CUDA_SUCCESS);
     return {nodes, fake::edges(graph)};
   }
-  /// All the edges that `before` has are there, perhaps as a path by a wait.
+  /// Whether every edge of `before` is still there, perhaps as a path through a wait.
   static bool keeps_order(const Shape& before, CUgraph graph) {
     const Edges now = fake::edges(graph);
     const auto leads = [&](CUgraphNode from, CUgraphNode to) {
@@ -61,7 +61,7 @@ TEST_F(GraphEdit, NodesAndEdgesStayInTheirOrder) {
   EXPECT_EQ(shape_of(graph), before);
 }
 
-// Graphs of every form, twice the same: what is made of the first is updated from the second.
+// Random graphs, each made twice: an executable of the first is updated from the second.
 TEST_F(GraphEdit, RandomGraphsStayAndAreUpdated) {
   attach("device:2");
   for (unsigned seed = 0; seed < 200; ++seed) {
@@ -100,7 +100,7 @@ TEST_F(GraphEdit, RandomGraphsStayAndAreUpdated) {
   }
 }
 
-// From such a graph no node and no edge can be taken out again.
+// Nodes and edges cannot be removed from a graph with memory nodes.
 TEST_F(GraphEdit, AGraphThatAllocatesMemoryIsLeftAlone) {
   catch_errors();
   attach("device:1");
@@ -130,7 +130,7 @@ TEST_F(GraphEdit, AGraphThatMayNotHoldWaitsIsInstantiatedWithout) {
   params.flags = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
   ASSERT_EQ(::cuGraphInstantiateWithParams(&bare, graph, &params), CUDA_SUCCESS);
   EXPECT_EQ(fake::run_order(bare), "KKKKK");
-  // Seen to fail, with one of our waits, where the first call's answer was left there.
+  // Seen to fail, naming one of our waits, when the answer of the first call was left there.
   EXPECT_EQ(params.hErrNode_out, nullptr);
   EXPECT_EQ(params.result_out, CUDA_GRAPH_INSTANTIATE_SUCCESS);
   EXPECT_EQ(shape_of(graph), before);
@@ -175,7 +175,7 @@ TEST_F(GraphEdit, ARefusalHalfWayLeavesTheGraphAsItWas) {
   }
 }
 
-// B13: better a wait too many than an edge too few.
+// Better a wait too many than an edge too few.
 TEST_F(GraphEdit, AWaitThatCannotBeTakenOutKeepsTheOrder) {
   attach("device:1");
   for (const Id id : {Id::cuGraphDestroyNode, Id::cuGraphAddDependencies}) {
@@ -189,7 +189,7 @@ TEST_F(GraphEdit, AWaitThatCannotBeTakenOutKeepsTheOrder) {
   }
 }
 
-// The driver refuses to launch a graph whose waits look at memory that is no longer registered.
+// The driver refuses to launch a graph whose waits read memory that is no longer registered.
 TEST_F(GraphEdit, AGraphOfAnotherContextThanTheBoardsHoldsNoWaits) {
   catch_errors();
   attach("device:2");
@@ -205,8 +205,8 @@ TEST_F(GraphEdit, AGraphOfAnotherContextThanTheBoardsHoldsNoWaits) {
   EXPECT_TRUE(fake::registered()) << "the board went with a context of no importance";
 }
 
-// The driver copies what the executable holds, our waits too. Seen to fail, with waits in what the
-// program captured and an update that fails, without GraphBook::captured().
+// The driver copies the nodes of the executable, including our waits. Seen to fail, with waits in
+// the captured graph and a failed update, without GraphBook::captured().
 TEST_F(GraphEdit, ACapturedLaunchOfAGraphHoldsNoWaits) {
   attach("device:2");
   CUgraph inner = chain(2);
@@ -230,7 +230,7 @@ TEST_F(GraphEdit, ACapturedLaunchOfAGraphHoldsNoWaits) {
   EXPECT_EQ(fake::run_order(exec), runs);
 }
 
-// It has another policy, and has said so.
+// The client has fallen back to another policy, and has reported that.
 TEST_F(GraphEdit, ADeviceThatCannotWaitGetsNoWaits) {
   fake::set_stream_waits(false);
   attach("device:2");

@@ -1,4 +1,4 @@
-// Where the waits of a graph go: on chains, and on random graphs.
+// Where the waits of a graph go, in chains and in random graphs.
 #include "intercept/pacing/graph_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST(GraphPlan, AChildGraphOfASpacingIsLikeAKernel) {
   EXPECT_TRUE(plan.bounded);
 }
 
-// Its bodies hold no waits, and may run for any time.
+// The bodies of a conditional node hold no waits and may run for any time.
 TEST(GraphPlan, AConditionalNodeHasAWaitInFrontAndBehind) {
   GraphShape shape = chain({10});
   add(shape, 0, {0}, Kind::kConditional);
@@ -136,8 +136,8 @@ class RandomGraph : public testing::TestWithParam<unsigned> {
   std::mt19937 random_{GetParam()};
 };
 
-/// Sums of the kernels that hang together by edges without a wait. What comes behind nothing hangs
-/// together too: all of it starts with the graph.
+/// The sums of the kernels that are connected by edges without a wait. Nodes without dependencies
+/// are connected too, because all of them start with the graph.
 std::vector<std::vector<std::size_t>> pieces(const GraphShape& shape, const WaitPattern& pattern) {
   std::vector<std::size_t> piece(shape.nodes.size() + 1);
   for (std::size_t i = 0; i < piece.size(); ++i) piece[i] = i;
@@ -151,7 +151,7 @@ std::vector<std::vector<std::size_t>> pieces(const GraphShape& shape, const Wait
     if (guarded.contains(i)) continue;
     if (shape.nodes[i].before.empty()) piece[root(i)] = root(shape.nodes.size());
     for (const std::size_t before : shape.nodes[i].before) {
-      // A copy may hang between two pieces: it needs no wait, and what follows it has one.
+      // A copy may connect two pieces: it needs no wait, and the kernel behind it has one.
       if (shape.nodes[i].kind == Kind::kKernel) piece[root(i)] = root(before);
     }
   }
@@ -180,7 +180,7 @@ TEST_P(RandomGraph, NoPieceWithoutAWaitIsLongerThanTheSpacingOrOneKernel) {
   }
 }
 
-// Waits cost GPU time. On a chain there are no two neighbouring pieces that would fit into one.
+// Waits cost GPU time: no two neighbouring pieces of a chain may fit into one.
 TEST_P(RandomGraph, AChainHasNoWaitTooMany) {
   std::vector<std::uint64_t> costs(40);
   for (std::uint64_t& cost : costs) cost = 1 + random_() % 120;

@@ -1,4 +1,4 @@
-// What the watcher learns of the clients that hold its gate, without a controller.
+// What the watcher learns about the clients that hold its gate, without a controller.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -28,7 +28,7 @@ class Holders : public Session {
     return board().slots[static_cast<std::size_t>(critical.slot())];
   }
   bool held() { return slot().gate.load() != 0; }
-  /// Whether it is held all that time, in which `act` is called often.
+  /// Whether the client stays held for this time, while `act` is called often.
   template <class Act>
   bool stays_held(std::chrono::milliseconds time, Act act) {
     const auto end = std::chrono::steady_clock::now() + time;
@@ -66,7 +66,7 @@ TEST_F(Holders, ASynchronisingCallThatReturnsIsProgress) {
 }
 
 // Prevents: a stopped holder delays its targets for longer than 200 ms, or is not obeyed when it
-// goes on. Seen to fail without waive_stopped(), without honour(), and without the new start of
+// continues. Seen to fail without waive_stopped(), without honour(), and without the reset of
 // progress_ns there (waived for good).
 TEST_F(Holders, AStoppedHolderIsObeyedAgain) {
   catch_errors();
@@ -90,8 +90,8 @@ TEST_F(Holders, AStoppedHolderIsObeyedAgain) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "once a job: " << said;
 }
 
-// Prevents: a holder whose watcher gets no processor, or whose launches a debugger slows, is taken
-// for stopped while it works. Seen to fail when only the beat counts.
+// Prevents: a holder whose watcher gets no processor is taken for stopped although it launches.
+// Seen to fail when only the beat counted.
 TEST_F(Holders, AHolderThatLaunchesIsNotStopped) {
   attach("gate");
   shm::Slot& holder = become_held();
@@ -117,8 +117,8 @@ TEST_F(Holders, TheAnnouncementOfADeadClientIsVoid) {
   announcer.wait();
 }
 
-// Prevents: without a controller a client paces for one that is dead.
-// Seen to fail without settle_outranked() in Watcher::tick().
+// Prevents: without a controller, a client paces for a dead client. Seen to fail without
+// settle_outranked() in Watcher::tick().
 TEST_F(Holders, TheDeadOutrankNobody) {
   attach("gate");
   choose("gate", 5);

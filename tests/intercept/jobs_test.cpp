@@ -1,5 +1,5 @@
-// Jobs: a critical process that is not known to work protects nobody, and one that is thought to
-// work for ever holds everybody.
+// Jobs: a critical process whose work is not detected is not protected, and one whose job never
+// ends holds everybody.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -19,7 +19,7 @@ class JobsOf : public Session {
   bool becomes_idle() {
     return eventually([&] { return !active(); });
   }
-  /// For some polls of the detector.
+  /// Whether the job stays open for some polls.
   bool stays_active() {
     std::this_thread::sleep_for(30ms);
     return active();
@@ -116,7 +116,8 @@ TEST_F(JobsOf, TheDurationsOfTheLast64JobsAreKept) {
   EXPECT_LT(slot().job_times.recent().ns.front(), 5'000'000U) << "no longer of the last 64";
 }
 
-// No other thread can ask the driver about a thread's own default stream: an event stands for it.
+// No other thread can query a thread's own default stream, so the poller queries the legacy stream
+// instead.
 TEST_F(JobsOf, APerThreadStreamIsSeenToEnd) {
   attach("gate", 5);
   fake::pause();
@@ -132,8 +133,8 @@ TEST_F(JobsOf, APerThreadStreamIsSeenToEnd) {
   EXPECT_LE(fake::living_events(), 1U) << "each job left an event behind";
 }
 
-// Thread A waits at the gate; thread B synchronises, which ends the job. When A's launch gets
-// through, it must be a job again, or nobody below is held for it.
+// Thread A waits at the gate; thread B synchronises, which ends the job. When A's launch proceeds,
+// a job must begin again, or nobody below is held for it.
 TEST_F(JobsOf, ALaunchThatWasHeldOverTheEndOfItsJobBeginsAnother) {
   attach("gate", 5);
   Critical& above = outrank();
@@ -196,9 +197,9 @@ TEST_F(JobsOf, AnExplicitJobMayBeginBeforeTheFirstLaunch) {
   EXPECT_FALSE(active());
 }
 
-// Asked about a stream whose queue is full, the driver blocks. Whoever would make room must not
-// meet that on its way: not a launch, not a synchronise, not an end of the process.
-TEST_F(JobsOf, AQuestionThatBlocksHoldsNobodyUp) {
+// The driver blocks a query of a stream whose queue is full. Nothing that makes progress possible
+// may wait for that query: no launch, no synchronise, and not the end of the process.
+TEST_F(JobsOf, AQueryThatBlocksHoldsNobodyUp) {
   attach("gate", 5);
   CUstream asked = make_stream();
   CUstream other = make_stream();
@@ -216,8 +217,8 @@ TEST_F(JobsOf, AQuestionThatBlocksHoldsNobodyUp) {
   fake::unstall();
 }
 
-// What the driver says of a stream is old news once work has been given to it.
-TEST_F(JobsOf, WorkGivenDuringTheQuestionKeepsTheJobOpen) {
+// The driver's answer about a stream is out of date once work has been given to the stream.
+TEST_F(JobsOf, WorkGivenDuringTheQueryKeepsTheJobOpen) {
   attach("gate", 5);
   CUstream stream = make_stream();
   fake::stall(fake::Id::cuStreamQuery);
@@ -232,7 +233,7 @@ TEST_F(JobsOf, WorkGivenDuringTheQuestionKeepsTheJobOpen) {
   EXPECT_TRUE(becomes_idle());
 }
 
-// Jobs of priority 0 hold nobody: no question and no event is spent on their end.
+// Jobs of priority 0 hold nobody, so no query and no event is spent on their end.
 TEST_F(JobsOf, BestEffortJobsAreNotPolled) {
   attach("device:4");
   fake::pause();
@@ -246,7 +247,8 @@ TEST_F(JobsOf, BestEffortJobsAreNotPolled) {
   EXPECT_FALSE(active());
 }
 
-// A copy ahead of the work, and no synchronise after it, would hold those below until max_hold.
+// Prevents: a copy without a launch or a synchronise after it holds the clients below until
+// max_hold.
 TEST_F(JobsOf, ACopyOnAPerThreadStreamIsSeenToEnd) {
   attach("gate", 5);
   ASSERT_TRUE(becomes_idle());
@@ -255,8 +257,9 @@ TEST_F(JobsOf, ACopyOnAPerThreadStreamIsSeenToEnd) {
   EXPECT_TRUE(becomes_idle());
 }
 
-// A stream that cannot be marked cannot be asked about: it must not hold anybody.
-TEST_F(JobsOf, APerThreadStreamWithoutAMarkerEndsItsJob) {
+// The end of a job on a per-thread stream is found without events: drivers that refuse them must
+// not leave it open.
+TEST_F(JobsOf, APerThreadStreamNeedsNoEvents) {
   attach("gate", 5);
   fake::answer(fake::Id::cuEventCreate, CUDA_ERROR_OUT_OF_MEMORY);
   fake::answer(fake::Id::cuEventRecord, CUDA_ERROR_OUT_OF_MEMORY);
@@ -278,7 +281,7 @@ TEST_F(JobsOf, AReleaseOfAContextThatLivesOnEndsNothing) {
   EXPECT_TRUE(becomes_idle()) << "the last release ends the context, and its work";
 }
 
-// To synchronise one context says nothing of another one's work.
+// A synchronise of one context does not end the work of another one.
 TEST_F(JobsOf, ASynchroniseEndsTheWorkOfItsContextOnly) {
   attach("gate", 5);
   CUcontext first = nullptr;

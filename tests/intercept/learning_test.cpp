@@ -15,14 +15,14 @@ using shm::Count;
 
 class Learning : public Session {
  protected:
-  /// Whether no sample is under way: nobody asks the driver any more.
+  /// Whether no sample is under way, so that the poller makes no more queries.
   static bool settled() {
     const std::size_t before = fake::count(Id::cuEventQuery);
     std::this_thread::sleep_for(5ms);
     return fake::count(Id::cuEventQuery) == before;
   }
 
-  /// What comes now begins with an empty account: a launch longer than the spacing, then a wait.
+  /// Empties the account: a launch longer than the spacing, then a wait.
   void begin_anew() {
     kernel(kLong);
     fake::clear();
@@ -93,8 +93,8 @@ TEST_F(Learning, AllStreamsHaveOneAccount) {
   EXPECT_EQ(order_of_calls(), "111W1");
 }
 
-// What a stream was given once, in a warm-up say, has long run. Seen to fail, with a wait in front
-// of every launch, where it stayed in the account for ever.
+// Work that a stream was given long ago, in a warm-up for example, has run. Seen to fail, with a
+// wait in front of every launch, when it stayed in the account indefinitely.
 TEST_F(Learning, AStreamOfThePastSpendsNothing) {
   attach("device:200us");
   outrank();
@@ -109,8 +109,7 @@ TEST_F(Learning, AStreamOfThePastSpendsNothing) {
 }
 
 // Prevents: next to a program that is always in a job, because it never synchronises, every launch
-// stays unknown and gets a wait. Seen to fail (a wait in front of each) where such samples were
-// thrown away.
+// stays unknown and gets a wait. Seen to fail when such samples were dropped.
 TEST_F(Learning, ASampleNextToAnotherJobIsABound) {
   attach("device:200us");
   fake::set_elapsed(0.05F);
@@ -127,7 +126,7 @@ TEST_F(Learning, ASampleNextToAnotherJobIsABound) {
   EXPECT_EQ(slot().unknown_launches.load(), unknown + 1) << "the launch that begins anew";
 }
 
-// Seen to fail where all samples counted alike.
+// Seen to fail when all samples counted alike.
 TEST_F(Learning, ASampleOfAnIdleGpuDoesNotCountBesideOneBehindWork) {
   attach("device:200us");
   outrank();
@@ -149,8 +148,8 @@ TEST_F(Learning, ASampleOfAnIdleGpuDoesNotCountBesideOneBehindWork) {
   EXPECT_EQ(order_of_calls(), "W11W11");
 }
 
-// It would be known as short: of no length, in fact. Seen to fail where what the call returned was
-// not looked at.
+// A failed launch would be known as very short. Seen to fail when the result of the call was
+// ignored.
 TEST_F(Learning, ALaunchThatFailsIsNoSample) {
   attach("device:200us");
   outrank();
@@ -165,9 +164,9 @@ TEST_F(Learning, ALaunchThatFailsIsNoSample) {
   learn(kLong, 0.5F);
 }
 
-// A context that cannot be told ends, and with it what is kept of all streams, while a launch that
-// is measured is on its way. Seen to fail, its kind unknown for ever, without the look at ended_ in
-// Sampler::end().
+// A context that the driver cannot name ends, and with it the records of all streams, while a
+// measured launch is under way. Seen to fail, its kind unknown from then on, without the look at
+// ended_ in Sampler::end().
 TEST_F(Learning, AContextMayEndBesideAMeasuredLaunch) {
   attach("device:200us");
   outrank();
@@ -180,8 +179,8 @@ TEST_F(Learning, AContextMayEndBesideAMeasuredLaunch) {
   learn(kShort, 0.05F);
 }
 
-// A server that has a thread for each request. Seen to fail, all of them kept for ever, without
-// Pacer::of_ended_threads().
+// A server that has a thread for each request. Seen to fail, with all records kept, without
+// Interposer::forget_ended_threads().
 TEST_F(Learning, WhatIsKeptOfThreadsEndsWithThem) {
   attach("device:200us");
   outrank();
@@ -192,8 +191,9 @@ TEST_F(Learning, WhatIsKeptOfThreadsEndsWithThem) {
   EXPECT_GE(fake::count(Id::cuEventDestroy_v2), 100U) << "two for each of the first 63";
 }
 
-// The context of such a thread may be destroyed by another one meanwhile. Seen to fail, with events
-// destroyed that had gone with it, without the DriverQuery in Pacer::end_of_thread().
+// Another thread may destroy the context of such a thread meanwhile. Seen to fail, with events
+// destroyed that had ended with the context, without the DriverQuery in
+// Interposer::forget_ended_threads().
 TEST_F(Learning, AContextEndsBesideALaunchThatEndsWhatIsKeptOfItsThreads) {
   attach("device:200us");
   outrank();
@@ -222,8 +222,8 @@ TEST_F(Learning, AContextEndsBesideALaunchThatEndsWhatIsKeptOfItsThreads) {
   EXPECT_EQ(fake::uses_of_dead_events(), 0U);
 }
 
-// The driver refuses it; but programs do ask. Seen to fail, an event of the launch destroyed before
-// it was recorded.
+// The driver refuses to destroy a default stream, but programs try. Seen to fail, with an event of
+// a launch destroyed before it was recorded.
 TEST_F(Learning, ADefaultStreamThatIsNotDestroyedKeepsItsEvents) {
   attach("device:200us");
   outrank();
@@ -236,8 +236,8 @@ TEST_F(Learning, ADefaultStreamThatIsNotDestroyedKeepsItsEvents) {
   EXPECT_EQ(fake::uses_of_dead_events(), 0U);
 }
 
-// Beside a critical program there is a job between any two launches of a program that waits for its
-// results. Seen to fail, its kind unknown for ever, without begun_while().
+// Next to a critical program, there is a job between any two launches of a program that waits for
+// its results. Seen to fail, its kind unknown indefinitely, without begun_while().
 TEST_F(Learning, AJobThatWasOverBeforeTheLaunchSpoilsNoSample) {
   attach("device:200us");
   fake::set_elapsed(0.05F);
@@ -251,7 +251,7 @@ TEST_F(Learning, AJobThatWasOverBeforeTheLaunchSpoilsNoSample) {
   EXPECT_LT(slot().unknown_launches.load(), 10U);
 }
 
-// Seen to fail, the events left for ever, where all that is kept ended with any green context.
+// Seen to fail, with the events leaked, when any green context ended all records.
 TEST_F(Learning, AGreenContextTakesNoOthersEventsAlong) {
   attach("device:200us");
   outrank();
@@ -276,7 +276,7 @@ TEST_F(Learning, AloneItLearnsAndNeverWaits) {
     return fake::count(Id::cuEventElapsedTime) >= 8;
   }));
   EXPECT_EQ(fake::count(Id::cuStreamWaitValue64_v2), 0U);
-  // When nothing new comes it costs nothing any more.
+  // When no new kind comes, learning ends and costs nothing.
   EXPECT_TRUE(eventually([&] {
     for (int i = 0; i < 5000; ++i) kernel(kShort);
     fake::clear();
@@ -300,7 +300,7 @@ TEST_F(Learning, AGraphWithoutWaitsIsTold) {
   EXPECT_EQ(fake::count(Id::cuStreamWaitValue64_v2), 1U);
 }
 
-// A thread that captures in the default mode must not be disturbed by the samples of others.
+// Samples of other threads must not break a capture in the default mode.
 TEST_F(Learning, SamplesBreakNoCapture) {
   attach("device:200us");
   outrank();

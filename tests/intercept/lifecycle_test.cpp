@@ -1,4 +1,4 @@
-// Fork, exec, exit, a controller that is missing or stopped, and what the environment says.
+// Fork, exec, exit, a missing or stopped controller, and bad settings.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ using shm::Count;
 
 class Lifecycle : public Session {
  protected:
-  /// A client process of the session; it attaches, says so, and obeys orders.
+  /// A client process of the session: it attaches, reports that, and then executes commands.
   std::unique_ptr<Process> client() {
     auto child = std::make_unique<Process>(std::vector<std::string>{SLUICE_CLIENT_PROGRAM});
     EXPECT_EQ(child->read_line(), "attached");
@@ -56,7 +56,8 @@ std::set<std::string> open_files() {
   return names;
 }
 
-// A child that kept the slot would count for its parent, and free its parent's slot at its exit.
+// A child that kept the slot would count launches for its parent, and free the parent's slot at its
+// exit.
 TEST_F(Lifecycle, AForkedChildIsDetached) {
   choose("gate");
   start_controller();
@@ -94,8 +95,8 @@ TEST_F(Lifecycle, AForkedChildIsDetached) {
   EXPECT_EQ(shm::SlotInfo::unpack(slot().info.load()).state, shm::SlotState::kLive);
 }
 
-// Prevents: a prefork server that only asked for something makes all its workers ungated.
-// Seen to fail when every child of a process with an interposer was detached.
+// Prevents: the workers of a prefork server run ungated because the parent had called the driver
+// once. Seen to fail when every child of a process with an interposer was detached.
 TEST_F(Lifecycle, AChildOfAParentThatUsedNoGpuAttaches) {
   choose("gate", 5);
   start_controller();
@@ -127,8 +128,8 @@ TEST_F(Lifecycle, AChildOfAParentThatUsedNoGpuAttaches) {
   EXPECT_TRUE(eventually([&] { return std::popcount(used()) == 1; })) << "the child's was freed";
 }
 
-// Prevents: a forked child waits 5 s for the end of a query that a thread of its parent has put to
-// the driver. Seen to fail without forget_queries_in_child().
+// Prevents: a forked child waits 5 s for the end of a query that a thread of its parent has made.
+// Seen to fail without forget_queries_in_child().
 TEST_F(Lifecycle, AForkedChildWaitsForNoQueryOfItsParent) {
   attach("gate", 5);
   CUstream stream = make_stream();
@@ -179,7 +180,8 @@ TEST_F(Lifecycle, ExitGivesTheSlotBack) {
   EXPECT_TRUE(eventually([&] { return used() == 0; }));
 }
 
-// The program that comes after exec is another: it must not be held, nor hold, for the old one.
+// The program after exec is another one: it must neither be held nor hold others because of the old
+// one.
 TEST_F(Lifecycle, ExecGivesTheSlotBackWhileTheProcessLives) {
   choose("gate", 5);
   start_controller();
@@ -204,8 +206,8 @@ TEST_F(Lifecycle, AKilledClientGivesItsSlotBack) {
   EXPECT_TRUE(eventually([&] { return used() == 0; }));
 }
 
-// Seen to fail, 10 s by max_hold, without the look at early_hold_until_ns in
-// Holders::enforce_max_hold(), and where that was written when the gates were closed already.
+// Seen to fail, held for 10 s by max_hold, without the look at early_hold_until_ns in
+// Holders::enforce_max_hold(), and when that word was written after the gates had closed.
 TEST_F(Lifecycle, AnAnnouncerThatIsStoppedHoldsNobodyForLong) {
   attach("gate");
   choose("gate", 5);
@@ -275,8 +277,7 @@ TEST_F(Lifecycle, LaunchesBeforeTheAttachAreCountedAsUnattached) {
   EXPECT_GE(counted(Count::kBypassUnattached), 3U);
 }
 
-// "No failure of ours may slow an application": a stopped controller costs one bounded wait, not
-// one every time that somebody looks again.
+// A stopped controller costs one bounded wait, not one for each launch.
 TEST_F(Lifecycle, AStoppedControllerDelaysOneLaunchOnly) {
   choose("gate");
   start_controller();
@@ -303,7 +304,7 @@ TEST_F(Lifecycle, AWorkEntryThatIsNotHookedIsShown) {
   EXPECT_STREQ(slot().unhooked_name.data(), "cuLaunchGrid");
 }
 
-// Prevents: with one device attached, each launch on another one asks a silent controller again.
+// Prevents: with one device attached, each launch on another device asks a silent controller again.
 TEST_F(Lifecycle, AStoppedControllerDelaysOneLaunchOfASecondDeviceToo) {
   attach("gate");
   CUcontext other = nullptr;
@@ -331,7 +332,7 @@ TEST_F(Lifecycle, AStoppedControllerDelaysOneLaunchOfASecondDeviceToo) {
   })) << "not attached once the controller runs again";
 }
 
-// Prevents: a program that ignores nothing dies of our warning, because nobody reads its stderr.
+// Prevents: a program dies of SIGPIPE from our warning because nobody reads its stderr.
 TEST_F(Lifecycle, AWarningThatNobodyReadsKillsNobody) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
@@ -362,8 +363,8 @@ TEST_F(Lifecycle, AFullPipeDoesNotStopTheWatcher) {
   dup2(kept, STDERR_FILENO);
 }
 
-// Prevents: a program that closes every descriptor (a daemon does) makes the watcher spin, or lose
-// the file that got the number of ours.
+// Prevents: a program that closes every descriptor, like a daemon, makes the watcher spin, or loses
+// the file that got our descriptor's number.
 TEST_F(Lifecycle, AProgramThatClosesOurConnectionKeepsItsOwnFiles) {
   attach("gate");
   int ours = -1;
@@ -381,7 +382,7 @@ TEST_F(Lifecycle, AProgramThatClosesOurConnectionKeepsItsOwnFiles) {
   EXPECT_EQ(fcntl(ours, F_GETFD), 0) << "the program's own file was closed";
 }
 
-// Prevents: a thread that is cancelled while it waits for its policy takes the program down.
+// Prevents: a thread that is cancelled while it is held ends the program.
 TEST_F(Lifecycle, ACancelledThreadIsCancelledAfterTheWait) {
   attach("sync:1");
   outrank();

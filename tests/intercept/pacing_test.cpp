@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 using fake::Id;
 using shm::Count;
 
-/// Long enough for a launch that is not held to have happened; only ever waited for in vain.
+/// Long enough for an ungated launch to happen; waited for in full only when nothing must happen.
 constexpr auto kInVain = 60ms;
 
 class Pacing : public Session {};
@@ -31,7 +31,7 @@ class Launcher {
         }) {}
   ~Launcher() { thread_.join(); }
   [[nodiscard]] int done() const { return done_.load(); }
-  /// Whether it gets as far as `launches`, and no farther.
+  /// Whether exactly `launches` launches get through.
   bool stops_after(int launches) const {
     if (!eventually([&] { return done() >= launches; })) return false;
     std::this_thread::sleep_for(kInVain);
@@ -49,7 +49,7 @@ std::size_t pacing_calls() {
          fake::count(Id::cuEventQuery) + fake::count(Id::cuStreamWaitValue64_v2);
 }
 
-// A gate that does not hold is no gate; one that does not open again hangs the program.
+// Prevents: a closed gate that does not hold, and one that never opens again.
 TEST_F(Pacing, AClosedGateHoldsOnTheHostAndReleases) {
   attach("gate");
   Critical& critical = outrank();
@@ -85,7 +85,7 @@ TEST_F(Pacing, GateAddsNoDriverCall) {
   EXPECT_EQ(pacing_calls(), 0U);
 }
 
-// Without a client above us nobody can close the gate, so nothing is to be spaced.
+// Without a client above, nobody can close the gate, so nothing has to be spaced.
 TEST_F(Pacing, NobodyPacesWhileNobodyOutranksIt) {
   attach("sync:1");
   for (int i = 0; i < 10; ++i) launch();
@@ -131,7 +131,7 @@ TEST_F(Pacing, EventLetsTwoGroupsBeOutstanding) {
   }
 }
 
-// Several threads may feed one stream: each group's end is recorded all the same, or the bound
+// Several threads may launch into one stream: each group's end must still be recorded, or the bound
 // on outstanding work is lost.
 TEST_F(Pacing, EventBoundHoldsForThreadsThatShareAStream) {
   attach("event:2");
@@ -152,7 +152,8 @@ TEST_F(Pacing, EventBoundHoldsForThreadsThatShareAStream) {
   EXPECT_EQ(fake::count(Id::cuEventRecord), 200U) << "one per group";
 }
 
-// A program may wait for its own later launch: no wait of ours on the driver may be for ever.
+// A program may be waiting for its own later launch, so no wait of ours on the driver may be
+// unbounded.
 TEST_F(Pacing, AWaitOnTheDriverIsGivenUpAfterFiveSeconds) {
   attach("event:1");
   outrank();
@@ -169,8 +170,8 @@ TEST_F(Pacing, AWaitOnTheDriverIsGivenUpAfterFiveSeconds) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
-// Prevents: the warning is lost, or the mark, because the client ran ungated for another reason at
-// that moment; and when that is over, it waits again.
+// Prevents: the warning or the mark is lost because the client ran ungated for another reason at
+// that moment, and the client waits again later.
 TEST_F(Pacing, AWaitIsGivenUpForGoodAlsoWhileTheControllerIsSilent) {
   attach("event:1");
   outrank();
@@ -221,7 +222,7 @@ TEST_F(Pacing, DevicePutsAWaitInFrontOfEveryNthLaunchOfAStream) {
 TEST_F(Pacing, DeviceWaitsForTheClientsOwnGateAndNothingElse) {
   attach("device:1");
   outrank();
-  // The interposer has a mapping of its own: the place within the page is all that is the same.
+  // The interposer has a mapping of its own, so only the offset within the page is comparable.
   const auto offset = static_cast<std::uint64_t>(reinterpret_cast<const char*>(&slot().gate) -
                                                  reinterpret_cast<const char*>(&board()));
   CUstream stream = make_stream();
@@ -265,7 +266,7 @@ TEST_F(Pacing, ADeviceWithoutStreamWaitsFallsBackToEvents) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
-// An injected call that fails is nobody's business but ours.
+// An error of a call of ours must not reach the program.
 TEST_F(Pacing, ErrorsOfOurOwnCallsStayOurs) {
   attach("device:1");
   outrank();
@@ -303,7 +304,7 @@ TEST_F(Pacing, PerThreadEntriesNameThePerThreadStream) {
   EXPECT_EQ(waits, 4U);
 }
 
-// The driver gives the handle of a destroyed stream out again: the new stream starts from nothing.
+// The driver reuses the handle of a destroyed stream: the new stream starts from nothing.
 TEST_F(Pacing, AReusedStreamHandleIsANewStream) {
   attach("event:1");
   outrank();
@@ -321,7 +322,7 @@ TEST_F(Pacing, AReusedStreamHandleIsANewStream) {
       << "held for events of a stream that is gone";
 }
 
-// A device reset takes registrations with it: waits on the old address would never be satisfied.
+// A device reset ends registrations: waits on the old address would never be satisfied.
 TEST_F(Pacing, ADeviceResetRegistersTheBoardAgain) {
   attach("device:1");
   outrank();
@@ -361,7 +362,7 @@ TEST_F(Pacing, TheBoardIsRegisteredOnce) {
   EXPECT_EQ(fake::count(Id::cuMemHostRegister_v2), 1U);
 }
 
-// Each entry counts under its own name, exactly once per call.
+// Each call is counted exactly once, under its own entry.
 TEST_F(Pacing, EachLaunchIsCountedOnceUnderItsEntry) {
   attach("gate");
   CUlaunchConfig config{};

@@ -28,7 +28,7 @@ class Predicted : public Above {
     due_ = Clock::now();
   }
 
-  /// Nothing is to be paid where nothing can be won: no thread that wakes, and no closed gate.
+  /// Where a prediction cannot help, it must cost nothing: no thread wakes and no gate closes.
   void expect_nothing_done() {
     EXPECT_FALSE(some_job_is_predicted(explicit_job, 25));
     EXPECT_FALSE(notice_thread());
@@ -62,7 +62,7 @@ TEST_F(Predicted, ExplicitJobsFindTheGateClosed) {
   EXPECT_GE(slot().predictions.load(), 1U);
   EXPECT_GE(slot().prediction_hits.load(), 1U);
   EXPECT_GT(slot().prediction_cost_ns.load(), 0U);
-  EXPECT_EQ(below().announced.load(), 1U) << "long launches must look at the room";
+  EXPECT_EQ(below().announced.load(), 1U) << "long launches must look at the slack";
 }
 
 TEST_F(Predicted, TransparentJobsFindTheGateClosed) {
@@ -71,8 +71,8 @@ TEST_F(Predicted, TransparentJobsFindTheGateClosed) {
   EXPECT_FALSE(closed()) << "open after the job";
 }
 
-// If this process is stopped before the job begins, those below must not wait for it. Seen to fail
-// where only announced jobs said until when they may come.
+// Prevents: the clients below wait for a process that was stopped before the job began. Seen to
+// fail when only announced jobs wrote the time until which they may come.
 TEST_F(Predicted, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
   attach_above();
   static const shm::Word* until = nullptr;
@@ -86,7 +86,7 @@ TEST_F(Predicted, ThoseBelowKnowHowLongAJobMayKeepThemWaiting) {
   EXPECT_EQ(until->load(), 0U) << "it has begun";
 }
 
-// Seen to fail without end_slack() in get_ready().
+// Seen to fail without end_slack() in act_on_prediction().
 TEST_F(Predicted, BetweenJobsLongLaunchesAreFree) {
   attach_above();
   for (int i = 0; i < 5; ++i) {
@@ -110,8 +110,8 @@ TEST_F(Predicted, AJobThatDoesNotComeHoldsNobody) {
   EXPECT_EQ(slot().job.load() % 2, 0U) << "shown as active";
 }
 
-// Where nobody was below, jobs that were expected are long over when somebody comes. Seen to fail
-// where lapsed() took but one of them for over: gates closed for the other.
+// While nobody is below, expected jobs pass without action. Seen to fail when lapsed() skipped only
+// one of them, and gates closed for another when a client came.
 TEST_F(Predicted, WhatIsOverHoldsNobodyWhoComesLater) {
   attach_above();
   ASSERT_TRUE(some_job_is_predicted(explicit_job));
@@ -120,11 +120,12 @@ TEST_F(Predicted, WhatIsOverHoldsNobodyWhoComesLater) {
   const std::uint64_t before = slot().job.load();
   low_.emplace(session_, 0);
   below().policy.store(shm::parse_policy("device:200us")->pack());
-  std::this_thread::sleep_for(1200ms);  // the notice thread looks once a second
+  std::this_thread::sleep_for(1200ms);  // the announcing thread looks once a second
   EXPECT_EQ(slot().job.load(), before);
 }
 
-// The time in front of it is no part of a job. Seen to fail where job_since_ns is its begin.
+// The time before the begin does not belong to the job. Seen to fail when job_since_ns counted as
+// the begin.
 TEST_F(Predicted, AJobIsAsLongAsItTook) {
   attach_above("gate");  // the gates close 1.2 ms before a job
   below().policy.store(shm::parse_policy("device:4")->pack());
@@ -133,10 +134,10 @@ TEST_F(Predicted, AJobIsAsLongAsItTook) {
     const std::uint64_t took = slot().job_times.recent().ns.back();
     if (took < 1'000'000) return;  // else this machine was busy
   }
-  FAIL() << "every job took longer than the notice";
+  FAIL() << "every job took longer than its lead";
 }
 
-// Seen to fail where announce_job() does not set g_announced_jobs.
+// Seen to fail when an announcement did not set Process::announced_jobs.
 TEST_F(Predicted, WhoAnnouncesIsNotPredicted) {
   attach_above();
   ASSERT_TRUE(some_job_is_predicted(explicit_job));
@@ -150,14 +151,15 @@ TEST_F(Predicted, NotWhereItIsSwitchedOff) {
   expect_nothing_done();
 }
 
-// Seen to fail, as the next two, where expect_job() asks for nothing before it starts the thread.
-// The published policies stay as they were published.
+// Seen to fail, like the next two, when learn_begin() started the thread without a check. The
+// published policies behave as published.
 TEST_F(Predicted, OnlyForPolicyDeviceBelow) {
   attach_above("event:2");
   expect_nothing_done();
 }
 
-// Gates would be closed for more than a tenth of the time: 1.2 ms before a job, by device:4.
+// The gates would be closed for more than a tenth of the time: 1.2 ms before each job, for
+// device:4.
 TEST_F(Predicted, OnlyWhereThePeriodIsLongEnough) {
   attach_above("device:4");
   for (int i = 0; i < 500; ++i) {
@@ -168,8 +170,8 @@ TEST_F(Predicted, OnlyWhereThePeriodIsLongEnough) {
   EXPECT_EQ(slot().predictions.load(), 0U);
 }
 
-// Jobs are regular long before somebody comes whom they are predicted for. Seen to fail where the
-// thread was started, or not, only when the jobs became regular.
+// Jobs are regular long before a client comes for which they are predicted. Seen to fail when the
+// decision to start the thread was made only once, when the jobs became regular.
 TEST_F(Predicted, OnlyWhereSomebodyIsBelow) {
   attach_above();
   low_.reset();

@@ -1,4 +1,4 @@
-// When jobs are predicted, when not, and when no longer. Pure: times are given.
+// When jobs are predicted, when not, and when no longer. The tests pass in all times.
 #include "intercept/jobs/prediction.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ constexpr std::uint64_t kUs = 1'000;
 constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kLead = 400 * kUs;
 
-/// Acts on predictions as the notice thread does, without its steps.
+/// Acts on predictions as the announcing thread does, without its steps.
 class Predictions : public testing::Test {
  protected:
   void wait_until(std::uint64_t until) {
@@ -29,7 +29,7 @@ class Predictions : public testing::Test {
     }
     now_ = until;
   }
-  /// Returns whether gates were closed for it.
+  /// Returns whether the gates were closed for the job.
   bool job_at(std::uint64_t begin, std::uint64_t takes = 500 * kUs) {
     wait_until(begin);
     const bool was_closed = std::exchange(closed_, false);
@@ -91,8 +91,8 @@ TEST_F(Predictions, PoissonArrivalsAreNotPredicted) {
   }
 }
 
-// Regular by its intervals, but only every other time a job: that is seen by the misses alone.
-// Seen to fail without the pause in decide(): a third of the predictions missed, for ever.
+// The intervals are regular, but every other expected job is missing, which only the misses show.
+// Seen to fail without the pause in decide(): a third of the predictions missed, indefinitely.
 TEST_F(Predictions, WhatMissesTooOftenPausesLongerAndLonger) {
   std::bernoulli_distribution comes(0.55);
   int count = 0;

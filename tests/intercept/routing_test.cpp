@@ -103,7 +103,7 @@ constexpr std::array<cuuint64_t, 3> kFlags{CU_GET_PROC_ADDRESS_DEFAULT,
                                            CU_GET_PROC_ADDRESS_LEGACY_STREAM,
                                            CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM};
 
-/// `found` must be the hook of the very entry that the driver itself gives for this question.
+/// `found` must be the hook of the entry that the driver itself returns for this name.
 void expect_same_entry(const std::string& name, int version, cuuint64_t flags, CUresult result,
                        void* found) {
   void* real = nullptr;

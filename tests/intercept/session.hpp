@@ -39,12 +39,12 @@ class Session : public testing::Test {
   static CUresult kernel(std::uintptr_t function, CUstream stream = nullptr);
   static CUstream make_stream();
 
-  /// Chooses, starts the controller, attaches by a first launch, and forgets what that did.
+  /// Chooses a policy, starts the controller, attaches by a first launch, and clears the recording.
   void attach(const std::string& policy, int priority = 0);
   /// From now on a critical client outranks this one, so that it paces.
   Critical& outrank();
 
-  /// Launches the kernel until it is known to take so long.
+  /// Launches the kernel until this duration is known.
   void learn(std::uintptr_t function, float ms);
 
   shm::Board& board();

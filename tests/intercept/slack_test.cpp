@@ -1,5 +1,4 @@
-// What a client below does with the room that it is told of: which launches wait for it, and when
-// they stop waiting.
+// What a client below does with its slack: which launches wait for it, and when they stop waiting.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -14,32 +13,32 @@ namespace {
 using namespace std::chrono_literals;
 using fake::Id;
 
-class Room : public Session {
+class Slack : public Session {
  protected:
-  /// R: for room, G: for the gate, K: a launch.
+  /// S: a wait for slack, G: a wait for the gate, K: a launch.
   static std::string order() {
     std::string order;
     for (const fake::Call& call : fake::calls()) {
       if (call.id == Id::cuLaunchKernel) order += 'K';
       if (call.id != Id::cuStreamWaitValue64_v2) continue;
-      order += call.arguments[3] == CU_STREAM_WAIT_VALUE_GEQ ? 'R' : 'G';
+      order += call.arguments[3] == CU_STREAM_WAIT_VALUE_GEQ ? 'S' : 'G';
     }
     return order;
   }
-  /// How much room was waited for, ns.
-  static std::vector<std::uint64_t> rooms() {
-    std::vector<std::uint64_t> rooms;
+  /// The slack of each wait, ns.
+  static std::vector<std::uint64_t> slacks() {
+    std::vector<std::uint64_t> slacks;
     for (const fake::Call& call : fake::calls()) {
       const bool waits = call.id == Id::cuStreamWaitValue64_v2;
       if (waits && call.arguments[3] == CU_STREAM_WAIT_VALUE_GEQ)
-        rooms.push_back(call.arguments[2]);
+        slacks.push_back(call.arguments[2]);
     }
-    return rooms;
+    return slacks;
   }
 };
 
-// The gate is read last: it is closed when there is room again.
-TEST_F(Room, LongLaunchesWaitForRoomThenForTheGate) {
+// The gate is read last: it has closed when the slack becomes sufficient again.
+TEST_F(Slack, LongLaunchesWaitForSlackThenForTheGate) {
   attach("device:200us");
   outrank();
   learn(1, 0.5F);
@@ -51,20 +50,20 @@ TEST_F(Room, LongLaunchesWaitForRoomThenForTheGate) {
   slot().announced.store(1);
   fake::clear();
   kernel(1);
-  EXPECT_EQ(order(), "RGK");
-  EXPECT_EQ(rooms(), std::vector<std::uint64_t>{500'000});
+  EXPECT_EQ(order(), "SGK");
+  EXPECT_EQ(slacks(), std::vector<std::uint64_t>{500'000});
   fake::clear();
   kernel(2);
   kernel(2);
   EXPECT_EQ(order(), "GKK") << "short launches look at the gate alone";
   fake::clear();
   kernel(9);
-  EXPECT_EQ(order(), "RGK") << "and unknown ones wait";
+  EXPECT_EQ(order(), "SGK") << "and unknown ones wait";
 }
 
-// Who announced may be killed before the job begins.
-// Seen to fail without the look at slack_until_ns in Watcher::tick().
-TEST_F(Room, ARoomThatIsVoidIsOpened) {
+// The announcing process may be killed before the job begins. Seen to fail without the look at
+// slack_until_ns in Watcher::tend_slack().
+TEST_F(Slack, ASlackThatIsOverIsOpened) {
   attach("device:200us");
   outrank();
   slot().slack_until_ns.store(base::monotonic_ns() + 50 * kMs);
@@ -73,18 +72,18 @@ TEST_F(Room, ARoomThatIsVoidIsOpened) {
   EXPECT_GE(base::monotonic_ns(), slot().slack_until_ns.load());
 }
 
-// Who announced may be below us by now, and then tells us no more.
-// Seen to fail without the look at outranked() in Watcher::tend_slack().
-TEST_F(Room, ARoomThatNobodyMayTellIsOpened) {
+// The announcing process may be below this client by now, and then writes no slack any more. Seen
+// to fail without the look at outranked() in Watcher::tend_slack().
+TEST_F(Slack, ASlackThatNobodyMayWriteIsOpened) {
   attach("device:200us");
   slot().slack_until_ns.store(base::monotonic_ns() + 3'600'000 * kMs);
   slot().slack_ns.store(5);
   EXPECT_TRUE(eventually([&] { return slot().slack_ns.load() == shm::kUnlimitedSlack; }));
 }
 
-// Prevents: where one announced job follows the other, a launch that is longer than they leave room
-// for waits for ever. Seen to fail without max_hold in Watcher::tend_slack().
-TEST_F(Room, WhatFindsNoRoomGoesOnAfterMaxHold) {
+// Prevents: where one announced job follows the other, a launch that is longer than the slack
+// between them waits indefinitely. Seen to fail without max_hold in Watcher::tend_slack().
+TEST_F(Slack, WhatFindsNoSlackGoesOnAfterMaxHold) {
   attach("device:200us");
   outrank();
   board().max_hold_ns.store(200 * kMs);
@@ -98,9 +97,10 @@ TEST_F(Room, WhatFindsNoRoomGoesOnAfterMaxHold) {
   EXPECT_GE(base::monotonic_ns() - begin, 150 * kMs);
 }
 
-// Who closed the gate ahead of a job may be stopped before that begins. Seen to fail, held until
-// max_hold, without the look at early_hold_until_ns in Watcher::enforce_max_hold().
-TEST_F(Room, AGateThatIsClosedForAJobThatDoesNotBeginOpens) {
+// The process that closed the gate ahead of a job may be stopped before the job begins. Seen to
+// fail, held until max_hold, without the look at early_hold_until_ns in
+// Holders::enforce_max_hold().
+TEST_F(Slack, AGateThatIsClosedForAJobThatDoesNotBeginOpens) {
   attach("device:200us");
   Critical& critical = outrank();
   shm::Slot& above = board().slots[static_cast<std::size_t>(critical.slot())];
@@ -119,18 +119,19 @@ TEST_F(Room, AGateThatIsClosedForAJobThatDoesNotBeginOpens) {
   EXPECT_NE(slot().gate.load(), 0U) << "a job that has begun";
 }
 
-// A job that is announced an hour ahead must not hold what was never launched before until then.
-// Nor, of each new kind, until max_hold beside a program that always has the next job announced.
-TEST_F(Room, UnknownLaunchesWaitForNearJobsOnly) {
+// A job that is announced an hour ahead must not hold a launch of unknown duration until then. Nor
+// may each new kind be held until max_hold next to a program that always has the next job
+// announced.
+TEST_F(Slack, UnknownLaunchesWaitForNearJobsOnly) {
   attach("device:200us");
   outrank().begin();  // nothing is learned
   kernel(1);
   slot().announced.store(1);
   fake::clear();
   kernel(2);
-  EXPECT_EQ(order(), "RGK");
-  ASSERT_EQ(rooms().size(), 1U);
-  EXPECT_LE(rooms()[0], 5 * kMs);
+  EXPECT_EQ(order(), "SGK");
+  ASSERT_EQ(slacks().size(), 1U);
+  EXPECT_LE(slacks()[0], 5 * kMs);
 }
 
 }  // namespace

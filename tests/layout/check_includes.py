@@ -41,7 +41,8 @@ LIBRARIES = {
     r"boost/interprocess/": ("shm/",),
 }
 
-# Units that include one another in a circle: in simgpu/ the parts of the driver and the object that holds them name each other.
+# Units that include one another in a circle. In simgpu/, the parts of the driver and the object that holds
+# them name each other.
 CIRCLES = {
     "simgpu": {
         "driver/capture", "driver/context", "driver/context_table", "driver/driver", "driver/enqueue",

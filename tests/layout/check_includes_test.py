@@ -63,9 +63,9 @@ class CheckIncludes(unittest.TestCase):
         self.assertEqual(self.faults(), [])
 
     def test_a_unit_joins_no_listed_circle_unnoticed(self):
-        self.write("intercept/fresh.cpp", '#include "intercept/client/client.hpp"\n')
-        self.write("intercept/client/client.hpp", '#include "intercept/fresh.hpp"\n')
-        self.assertIn("intercept/: fresh are in a circle", self.faults()[0])
+        self.write("simgpu/fresh.cpp", '#include "simgpu/driver/driver.hpp"\n')
+        self.write("simgpu/driver/driver.hpp", '#include "simgpu/fresh.hpp"\n')
+        self.assertIn("simgpu/: fresh are in a circle", self.faults()[0])
 
     def test_the_list_of_circles_only_shrinks(self):
         folder, units = next(iter(check_includes.CIRCLES.items()))

@@ -6,22 +6,23 @@
 
 namespace sluice::collector {
 
-/// What is known of a call of the driver, by CUPTI's number of the call: which launch it was, say.
-/// Written by the launching threads, which wait for nothing here; read by who gets CUPTI's records
-/// of kernels, long after. A fixed size: an old call gives its place to a new one.
+/// Maps CUPTI's number of a driver call to a value, such as the launch that it was. Launching
+/// threads write without waiting; the thread that gets CUPTI's records of kernels reads much later.
+/// A fixed size: a new call replaces an old one.
 class ByCall {
  public:
-  /// The driver queues about a thousand launches of a stream; numbers go up by one a launch.
+  /// The driver queues about a thousand launches of a stream, and the numbers grow by one with each
+  /// launch.
   static constexpr std::size_t kCalls = std::size_t{1} << 17U;
 
-  /// `value`: not 0, and near the others (only the low half is kept).
+  /// `value` must not be 0, and must be near the other values, because only its low half is kept.
   void set(std::uint32_t call, std::uint64_t value) noexcept {
     places_[call % kCalls].store(std::uint64_t{call} << 32U | (value & kLow),
                                  std::memory_order_release);
     newest_.store(value, std::memory_order_release);
   }
 
-  /// 0 if nothing is known of it, or it is too long ago.
+  /// The value of a call; 0 if none is known or it was replaced.
   [[nodiscard]] std::uint64_t of(std::uint32_t call) const noexcept {
     const std::uint64_t place = places_[call % kCalls].load(std::memory_order_acquire);
     if (place == 0 || place >> 32U != call) return 0;

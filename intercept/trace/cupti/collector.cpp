@@ -1,8 +1,8 @@
-// libsluice_cupti.so: when the kernels of this process ran on the GPU, by CUPTI's activity records.
-// Which launch a kernel is of, is told by a callback of CUPTI's within the launch. Its records of
-// external correlation cannot: for a launch through the CUDA runtime they are made before the
-// runtime calls the driver, and so before a hook on the driver can name the launch (measured with
-// CUPTI 13.0).
+// libsluice_cupti.so reports when the kernels of this process ran on the GPU, from CUPTI's activity
+// records. A CUPTI callback within the launch tells to which launch a kernel belongs. CUPTI's
+// records of external correlation cannot: for a launch through the CUDA runtime they are made
+// before the runtime calls the driver, and so before a hook on the driver can number the launch
+// (measured with CUPTI 13.0).
 
 #include "intercept/trace/collector.h"
 
@@ -46,7 +46,7 @@ SLUICE_SAME_RECORD(CUpti_ActivityKernel8);
 SLUICE_SAME_RECORD(CUpti_ActivityKernel10);
 #endif
 
-/// Calls of the driver that may be one of our launches.
+/// The driver calls that can be a launch.
 constexpr std::array<CUpti_CallbackId, 8> kCalls{
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
@@ -61,17 +61,19 @@ class Collector {
  public:
   explicit Collector(SluiceExecuted executed) noexcept : executed_(executed) {}
 
-  /// Empty, or why there is nothing to collect.
+  /// Starts to collect. Empty, or the reason why it cannot.
   std::string start();
   [[nodiscard]] bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
   void flush() noexcept;
-  /// Waits, not for long, until what has ended is reported; then nothing here calls CUPTI any more.
+  /// Waits for at most 0.5 s until all ended kernels are reported. After that, nothing here calls
+  /// CUPTI any more.
   void finish() noexcept;
-  /// In a forked child CUPTI does not work.
+  /// For a forked child, in which CUPTI does not work.
   void abandon() noexcept { active_.store(false); }
 
   std::uint8_t* take_buffer() noexcept { return buffers_.take(); }
-  /// The driver's call `call` is this launch of ours, and later: it went into this stream.
+  /// note_launch() records that driver call `call` is this launch; note_stream() records its
+  /// stream.
   void note_launch(std::uint32_t call, std::uint64_t launch) noexcept {
     launches_.set(call, launch);
   }
@@ -99,7 +101,7 @@ class Collector {
   std::atomic<std::uint64_t> flushes_ended_{0};
 };
 
-/// Set once and never destroyed: CUPTI's thread may call until the very end of the process.
+/// Set once and never destroyed: CUPTI's thread may call until the process ends.
 constinit std::atomic<Collector*> g_collector{nullptr};
 
 // CUPTI's callbacks have no argument of ours.
@@ -117,9 +119,9 @@ void CUPTIAPI on_complete(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
 
 std::uint64_t CUPTIAPI now() { return base::monotonic_ns(); }
 
-/// The launch that this thread is making; 0 for none.
+/// The launch that this thread is making; 0 if none.
 constinit thread_local std::uint64_t t_launch = 0;
-/// The driver's call for it; 0 while it has not got there.
+/// CUPTI's number of the driver call for that launch; 0 before the call.
 constinit thread_local std::uint32_t t_call = 0;
 
 void CUPTIAPI on_call(void* self, CUpti_CallbackDomain, CUpti_CallbackId, const void* data) {
@@ -166,12 +168,12 @@ std::string Collector::subscribe() {
 }
 
 std::string Collector::enable() {
-  // Else launching threads would clear the buffers; a CUPTI that clears them all the same does no
+  // Otherwise launching threads would clear the buffers. If CUPTI clears them anyway, that does no
   // harm.
   std::uint8_t zeroed = 1;
   std::size_t size = sizeof(zeroed);
   cupti_.cuptiActivitySetAttribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size, &zeroed);
-  // First of all: records made before it would have times of another clock.
+  // Before everything else: earlier records would have times of another clock.
   CUptiResult result = cupti_.cuptiActivityRegisterTimestampCallback(&now);
   if (result != CUPTI_SUCCESS) return refused("our clock", result);
   result = cupti_.cuptiActivityRegisterCallbacks(&on_request, &on_complete);
@@ -191,9 +193,8 @@ void Collector::finish() noexcept {
   using std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kPatience(500);
   const auto until = steady_clock::now() + kPatience;
-  // The flush that begins after this one has begun sees all that the program has waited for. A
-  // flush may block in the driver, so it is never made, nor waited for without end, by the leaving
-  // thread.
+  // A flush that begins from now on includes all work that the program has waited for. A flush may
+  // block in the driver, so the leaving thread neither makes one nor waits for one indefinitely.
   const std::uint64_t wanted = flushes_begun_.load() + 1;
   while (active() && flushes_ended_.load() < wanted && steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -201,7 +202,7 @@ void Collector::finish() noexcept {
   active_.store(false);
 }
 
-/// CUPTI counts streams in its own way, and a graph's kernels have no launch of their own.
+/// CUPTI numbers streams in its own way, and the kernels of a graph have no launch of their own.
 std::uint64_t Collector::stream_of(const Kernel& kernel) {
   constexpr std::size_t kMost = 65536;
   const auto found = stream_names_.find(kernel.streamId);
@@ -220,12 +221,12 @@ void Collector::read_buffer(std::uint8_t* buffer, std::size_t used) noexcept {
     while (cupti_.cuptiActivityGetNextRecord(buffer, used, &record) == CUPTI_SUCCESS) {
       if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) continue;
       const auto& kernel = *reinterpret_cast<Kernel*>(record);
-      if (kernel.start == 0 || kernel.end == 0) continue;  // there was no room for its times
+      if (kernel.start == 0 || kernel.end == 0) continue;  // its times are missing
       executed_(kernel.start, kernel.end, launches_.of(kernel.correlationId), stream_of(kernel),
                 kernel.graphNodeId, kernel.name);
     }
   } catch (const std::bad_alloc&) {
-    active_.store(false);  // collect no more
+    active_.store(false);  // stop collecting
   }
   buffers_.give_back(buffer);
 }
@@ -248,7 +249,7 @@ SLUICE_EXPORT const char* sluice_collector_start(SluiceExecuted executed) {
     wrong = error.what();
   }
   if (!wrong.empty()) return wrong.c_str();
-  // Registered now, so that it runs before what CUPTI and the driver do at exit.
+  // Registered now, so that it runs before the exit handlers of CUPTI and the driver.
   std::atexit([] { g_collector.load()->finish(); });
   pthread_atfork(nullptr, nullptr, [] { g_collector.load()->abandon(); });
   return nullptr;

@@ -29,8 +29,8 @@ int driver_version() {
   return version;
 }
 
-/// Folders where CUPTI lies beside what the process has loaded: in the wheels of PyPI, of PyTorch
-/// for CUDA 13 and for CUDA 12, and in a toolkit.
+/// Folders where CUPTI is next to a library that the process has loaded: in the PyPI wheels of
+/// PyTorch for CUDA 13 and for CUDA 12, and in a toolkit.
 std::vector<std::string> folders_of_loaded() {
   std::vector<std::string> folders;
   const auto look = [](dl_phdr_info* info, std::size_t, void* out) {
@@ -51,7 +51,7 @@ std::vector<std::string> folders_of_loaded() {
   return folders;
 }
 
-/// Folders of a toolkit, and of the CUPTI that this was built with.
+/// Folders of a toolkit, and of the CUPTI that was used for the build.
 std::vector<std::string> folders_of_toolkits() {
   std::vector<std::string> roots;
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
@@ -94,7 +94,7 @@ void* open_cupti() {
 
 std::string load_cupti(Cupti& cupti) {
   void* library = open_cupti();
-  dlerror();  // what was not found is no error of the program's
+  dlerror();  // a missing library must not show as an error of the program's
   if (library == nullptr) {
     return "no libcupti.so.13 or .12 (it is in the CUDA toolkit, and in the wheel "
            "nvidia-cuda-cupti;"

@@ -5,8 +5,8 @@
 
 namespace sluice::collector {
 
-/// The functions of libcupti.so that are called: SLUICE_CUPTI(name). With those of a CUPTI older
-/// than they are, nothing is collected.
+/// The functions of libcupti.so that are called: SLUICE_CUPTI(name). A CUPTI that lacks one of them
+/// is not used.
 #define SLUICE_CUPTI_FUNCTIONS(SLUICE_CUPTI)           \
   SLUICE_CUPTI(cuptiActivityEnable)                    \
   SLUICE_CUPTI(cuptiActivityFlushAll)                  \
@@ -25,9 +25,9 @@ struct Cupti {
 #undef SLUICE_CUPTI
 };
 
-/// Loads CUPTI: the copy that the process has already, because two would not work; else of the
-/// loader's path; else beside the CUDA runtime or the PyTorch that the process has loaded; else of
-/// a toolkit. Returns what went wrong, empty for nothing.
+/// Loads CUPTI: the copy that the process has already, because two would not work together;
+/// otherwise from the loader's path; otherwise from a folder near the CUDA runtime or PyTorch that
+/// the process has loaded; otherwise from a toolkit. Returns an error, or an empty string.
 std::string load_cupti(Cupti& cupti);
 
 }  // namespace sluice::collector
