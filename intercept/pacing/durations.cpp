@@ -116,7 +116,7 @@ LaunchDuration* LaunchDurations::find_in(std::vector<LaunchDuration>& table,
                                          std::uint64_t key) noexcept {
   constexpr std::size_t kTries = 32;
   for (std::size_t i = 0; i < kTries; ++i) {
-    LaunchDuration& place = table[(key + i) % table.size()];
+    LaunchDuration& place = table[(key + i) & (table.size() - 1)];
     std::uint64_t found = place.key_.load(std::memory_order_relaxed);
     if (found == 0 && place.key_.compare_exchange_strong(found, key)) return &place;
     if (found == key) return &place;

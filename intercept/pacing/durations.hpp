@@ -40,15 +40,17 @@ class LaunchDuration {
   [[nodiscard]] std::uint32_t ns() const noexcept { return ns_.load(std::memory_order_relaxed); }
   /// Whether there is a sample that was taken while no other client ran a job.
   [[nodiscard]] bool known() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
+  /// Whether ns() is an upper bound, from samples next to other jobs.
+  [[nodiscard]] bool bounded() const noexcept { return bounded_.load(std::memory_order_relaxed); }
   /// Whether ns() is known or bounded, or so many samples failed that none can be expected.
   [[nodiscard]] bool settled() const noexcept {
-    return known() || bounded_.load(std::memory_order_relaxed) ||
-           tried_.load(std::memory_order_relaxed) >= kTries;
+    return known() || bounded() || tried_.load(std::memory_order_relaxed) >= kTries;
   }
   /// Whether more samples are wanted: there are fewer than kSamples, they differ, or the code was
   /// unloaded. Always true for a graph: its launches are rare and long, and it may have been
   /// updated.
   [[nodiscard]] bool wants_samples() const noexcept {
+    if (bounded() && tried_.load(std::memory_order_relaxed) >= kTries) return false;
     return doubtful_.load(std::memory_order_relaxed) ||
            count_.load(std::memory_order_relaxed) < kSamples || differs() ||
            graph_.load(std::memory_order_relaxed);
@@ -147,6 +149,7 @@ class LaunchDurations {
   [[nodiscard]] static std::uint64_t key_of(const Work& work) noexcept;
 
  private:
+  // Powers of two, so that a place is found without a division.
   static constexpr std::size_t kSize = 8192;
   static constexpr std::size_t kFunctions = 1024;
   [[nodiscard]] LaunchDuration* find_by(std::uint64_t key, const Work& work) noexcept;

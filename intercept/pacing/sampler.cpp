@@ -34,7 +34,8 @@ bool Sampler::begin(LaunchDuration& duration, CUstream stream) noexcept {
     spoiled_.store(true);  // that sample now contains this launch
     return false;
   }
-  const bool drawn = !duration.known() || draw(duration.wants_samples() ? kSoon : kAgain);
+  const bool drawn =
+      (!duration.known() && !duration.bounded()) || draw(duration.wants_samples() ? kSoon : kAgain);
   if (!drawn || duration.is_sampled() || ended_.load() || open_.exchange(true)) return false;
   spoiled_.store(false);
   const std::uint32_t made = made_.load(std::memory_order_relaxed);

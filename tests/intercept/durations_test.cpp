@@ -244,5 +244,45 @@ TEST(LaunchDurations, TooManyFunctionsAreNotKept) {
   EXPECT_LE(kept, 8192U + 1024U);
 }
 
+// Prevents: next to a program that is always in a job, every launch is unknown and gets a wait, or
+// is measured again.
+TEST(LaunchDuration, ABoundCountsUntilThereIsASample) {
+  LaunchDuration duration;
+  duration.add_bound(2'250'000);  // a time slice of another client is in it
+  EXPECT_EQ(duration.ns(), 2'250'000U);
+  EXPECT_TRUE(duration.settled());
+  EXPECT_FALSE(duration.known());
+  duration.add_bound(50'000);
+  EXPECT_EQ(duration.ns(), 50'000U) << "the least of a group";
+  for (int i = 0; i < 2; ++i) duration.add_bound(2'250'000);
+  EXPECT_EQ(duration.ns(), 50'000U);
+  for (int i = 0; i < 3; ++i) duration.add_bound(2'250'000);
+  EXPECT_EQ(duration.ns(), 50'000U) << "a group that is not whole counts for nothing";
+  duration.add_bound(400'000);
+  EXPECT_EQ(duration.ns(), 400'000U) << "the greatest of the groups' least";
+  EXPECT_TRUE(duration.wants_samples());
+  for (int i = 0; i < 64; ++i) duration.begin_sample();
+  EXPECT_FALSE(duration.wants_samples()) << "measured again and again for nothing";
+  duration.add_sample(60'000);
+  EXPECT_EQ(duration.ns(), 60'000U);
+  duration.add_bound(2'250'000);
+  EXPECT_EQ(duration.ns(), 60'000U);
+}
+
+// Prevents: a kernel is taken for the one that lay at its address before its module was unloaded.
+TEST(LaunchDuration, ADoubtfulDurationIsReplacedByAnotherKernels) {
+  LaunchDuration duration;
+  for (int i = 0; i < 40; ++i) duration.add_sample(50'000);
+  duration.doubt();
+  EXPECT_TRUE(duration.wants_samples());
+  duration.add_sample(500'000);
+  EXPECT_EQ(duration.longest_ns(), 500'000U);
+  EXPECT_FALSE(duration.differs());
+  duration.doubt();
+  duration.add_sample(510'000);  // the same kernel
+  EXPECT_EQ(duration.longest_ns(), 510'000U);
+  EXPECT_FALSE(duration.differs());
+}
+
 }  // namespace
 }  // namespace sluice::intercept
