@@ -151,7 +151,7 @@ void Launch::done(CUresult result) noexcept {
   if (Trace* const traced = g_process.trace.load()) {
     traced->after_launch(entry_, named_, work_.function, result);
   }
-  if (turn_.number != 0 || turn_.sampled) {
+  if (turn_.number != 0 || turn_.sampled != nullptr) {
     stream_->pacer->after(turn_, *stream_, named_, result);
   }
   // While this launch was held, a synchronising call of another thread may have ended the job.

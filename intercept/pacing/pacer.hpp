@@ -26,8 +26,8 @@ class Pacer {
   /// launch into the same stream before after() is called, and then no launch might end the group.
   /// It keeps its policy, because another policy may come into force before the launch ends.
   struct Turn {
-    std::uint64_t number = 0;  ///< From 1; 0 if nothing has to be done.
-    bool sampled = false;
+    std::uint64_t number = 0;           ///< From 1; 0 if nothing has to be done.
+    LaunchDuration* sampled = nullptr;  ///< The duration that is sampled; null if none is.
     shm::Policy policy;
   };
 

@@ -179,6 +179,20 @@ TEST_F(Learning, AContextMayEndBesideAMeasuredLaunch) {
   learn(kShort, 0.05F);
 }
 
+// The record of its stream belongs to another stream by then. Seen to crash.
+TEST_F(Learning, AStreamMayBeginInTheRecordOfAMeasuredLaunch) {
+  attach("device:200us");
+  outrank();
+  fake::stall(Id::cuLaunchKernel);
+  std::thread other([] { kernel(kShort); });
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  ::cuGreenCtxDestroy(nullptr);
+  for (int i = 0; i < 3; ++i) ::cuMemcpyHtoDAsync_v2(0x1000, nullptr, 1, make_stream());
+  fake::unstall();
+  other.join();
+  learn(kShort, 0.05F);
+}
+
 // A server that has a thread for each request. Seen to fail, with all records kept, without
 // Interposer::forget_ended_threads().
 TEST_F(Learning, WhatIsKeptOfThreadsEndsWithThem) {
