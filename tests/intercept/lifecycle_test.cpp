@@ -382,6 +382,28 @@ TEST_F(Lifecycle, AProgramThatClosesOurConnectionKeepsItsOwnFiles) {
   EXPECT_EQ(fcntl(ours, F_GETFD), 0) << "the program's own file was closed";
 }
 
+// Prevents: the waits of a second device look at a file of the program, which has the number of the
+// board's descriptor now. Seen to fail.
+TEST_F(Lifecycle, AProgramThatClosesTheBoardsDescriptorKeepsItsOwnFileUnmapped) {
+  attach("device:1");
+  const std::string own = own_session_.file("own");
+  const int file = open(own.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(ftruncate(file, sizeof(shm::Board)), 0);
+  int taken = 0;
+  for (const std::string& number : open_files()) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink("/proc/self/fd/" + number, gone);
+    if (target.string().starts_with("/dev/shm/sluice")) taken += dup2(file, std::stoi(number)) >= 0;
+  }
+  ASSERT_EQ(taken, 1);
+  CUcontext other = nullptr;
+  ASSERT_EQ(::cuDevicePrimaryCtxRetain(&other, 1), CUDA_SUCCESS);
+  ASSERT_EQ(::cuCtxSetCurrent(other), CUDA_SUCCESS);
+  launch();
+  EXPECT_TRUE(eventually([&] { return std::popcount(used()) == 2; }));
+  EXPECT_EQ(sluice::test::read_file("/proc/self/maps").find(own), std::string::npos);
+}
+
 // Prevents: a thread that is cancelled while it is held ends the program.
 TEST_F(Lifecycle, ACancelledThreadIsCancelledAfterTheWait) {
   attach("sync:1");
