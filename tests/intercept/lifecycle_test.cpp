@@ -404,6 +404,27 @@ TEST_F(Lifecycle, AProgramThatClosesTheBoardsDescriptorKeepsItsOwnFileUnmapped) 
   EXPECT_EQ(sluice::test::read_file("/proc/self/maps").find(own), std::string::npos);
 }
 
+// Prevents: the watcher closes a file of the program, which has the number of the connection to a
+// controller that does not answer. Seen to fail.
+TEST_F(Lifecycle, AProgramThatClosesAnUnansweredConnectionKeepsItsOwnFiles) {
+  choose("gate");
+  start_controller();
+  controller_->signal(SIGSTOP);
+  launch();
+  int ours = -1;
+  for (int fd = 3; fd < 256; ++fd) {
+    struct stat about {};
+    if (fstat(fd, &about) == 0 && S_ISSOCK(about.st_mode)) ours = fd;
+  }
+  ASSERT_GE(ours, 0);
+  const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(dup2(file, ours), ours);
+  std::this_thread::sleep_for(1200ms);
+  EXPECT_EQ(fcntl(ours, F_GETFD), 0) << "the program's own file was closed";
+  controller_->signal(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return launch() == CUDA_SUCCESS && sluice_attached() == 1; }));
+}
+
 // Prevents: a thread that is cancelled while it is held ends the program.
 TEST_F(Lifecycle, ACancelledThreadIsCancelledAfterTheWait) {
   attach("sync:1");
