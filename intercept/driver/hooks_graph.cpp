@@ -106,7 +106,10 @@ class Outputs {
 template <class Call>
 CUresult instantiate(const CUgraphExec* exec, CUgraph graph, const Outputs& outputs, Call call) {
   const NoCancel whole;
-  Client* const client = in_forked_child() ? nullptr : Interposer::instance().client_here(true);
+  Client* client = nullptr;
+  if (!in_forked_child()) {
+    if_memory_lasts([&] { client = Interposer::instance().client_here(true); });
+  }
   if (client == nullptr) return call();
   const GraphPacing pacing = pacing_of(*client);
   GraphBook::Instantiation instantiation(graph_book(), graph, pacing);

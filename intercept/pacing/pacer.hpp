@@ -19,7 +19,7 @@ namespace sluice::intercept {
 class Pacer {
  public:
   /// `poller` calls collect_samples() when woken.
-  Pacer(ClientSlot& client, GateMemory& memory, Streams& streams, Worker& poller) noexcept
+  Pacer(ClientSlot& client, GateMemory& memory, Streams& streams, Worker& poller)
       : client_(client), memory_(memory), streams_(streams), poller_(poller) {}
 
   /// One launch's place in its stream. The launch keeps its number, because another thread may

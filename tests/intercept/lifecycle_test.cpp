@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -380,6 +381,34 @@ TEST_F(Lifecycle, AProgramThatClosesOurConnectionKeepsItsOwnFiles) {
   const auto log = [this] { return sluice::test::read_file(own_session_.file("log")); };
   EXPECT_TRUE(eventually([&] { return log().find("attached again") != std::string::npos; }));
   EXPECT_EQ(fcntl(ours, F_GETFD), 0) << "the program's own file was closed";
+}
+
+// Prevents: a program that is short of memory ends in its first launch, or each launch takes one of
+// its descriptors and a slot of the session. Seen to fail: std::terminate() in three places.
+TEST_F(Lifecycle, AProgramShortOfMemoryRunsOnUngated) {
+  choose("gate");
+  start_controller();
+  for (int i = 0; i < 4000; ++i) ::cuCtxSynchronize();  // what the recording driver needs itself
+  fake::clear();
+  const auto before = open_files().size();
+  static_cast<void>(board());
+  std::fflush(nullptr);
+  for (rlim_t room = 0; room < (4U << 20U); room += 128U << 10U) {
+    const pid_t child = fork();
+    if (child == 0) {
+      rlimit whole{};
+      getrlimit(RLIMIT_AS, &whole);
+      const rlim_t used = 4096 * std::stoull(sluice::test::read_file("/proc/self/statm"));
+      const rlimit little{used + room, whole.rlim_max};
+      int faults = setrlimit(RLIMIT_AS, &little) == 0 ? 0 : 1;
+      for (int i = 0; i < 100; ++i) faults |= launch() == CUDA_SUCCESS ? 0 : 2;
+      setrlimit(RLIMIT_AS, &whole);
+      faults |= open_files().size() <= before + 4 ? 0 : 4;
+      _exit(faults);
+    }
+    EXPECT_EQ(status_of(child), 0) << "with " << room << " bytes; a bit per fault, or a signal";
+  }
+  EXPECT_TRUE(eventually([&] { return used() == 0; })) << "slots were lost";
 }
 
 // Prevents: the waits of a second device look at a file of the program, which has the number of the
