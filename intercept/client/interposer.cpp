@@ -346,6 +346,7 @@ void Interposer::leave_at_exit() noexcept {
 /// parent. If the parent had no slot, the child may attach on its own.
 void Interposer::detach_child() noexcept {
   Interposer* const parents = g_process.interposer.exchange(nullptr);
+  t_thread_id = 0;
   g_process.trace.store(nullptr);
   g_process.forget_remembered();
   forget_queries_in_child();
