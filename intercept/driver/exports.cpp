@@ -6,6 +6,7 @@
 // function here is noexcept around such a call, and no object with a destructor lives across it
 // (see ThreadMarks). A call that does not wait for GPU work runs with cancellation disabled
 // (NoCancel).
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -58,11 +59,19 @@ __attribute__((noinline)) CUresult launch_slowly(Args... args) {
   return result;
 }
 
-/// Both branches are tail calls, so the arguments stay in their registers and on the stack.
+/// The call of a kernel launch is a tail call, so the arguments stay in their registers and on the
+/// stack. A graph can be a whole job, and its launch can take the driver so long that the job ends
+/// before the work begins.
 template <Entry entry, auto member, class... Args>
 CUresult hook(Of<Kind::kLaunch>, Args... args) {
-  if (pass(entry, named<entry>(stream_in(args...)))) [[likely]] {
-    return (g_driver.*member)(args...);
+  constexpr bool kGraph = std::is_same_v<std::tuple_element_t<0, std::tuple<Args...>>, CUgraphExec>;
+  const CUstream stream = named<entry>(stream_in(args...));
+  const std::uint64_t version = kGraph ? g_process.version.load() : 0;
+  if (pass(entry, stream)) [[likely]] {
+    if constexpr (!kGraph) return (g_driver.*member)(args...);
+    const CUresult result = (g_driver.*member)(args...);
+    if (g_process.version.load(std::memory_order_relaxed) != version) work_given(stream);
+    return result;
   }
   return launch_slowly<entry, member>(args...);
 }

@@ -159,6 +159,15 @@ void Launch::done(CUresult result) noexcept {
   if_memory_lasts([&] { stream_->client->jobs().touch(*stream_); });
 }
 
+void work_given(CUstream stream) noexcept {
+  const NoCancel whole;
+  if_memory_lasts([&] {
+    Stream* const target = stream_of(stream, false);
+    const bool captured = any_capture_open() && is_capturing(stream);
+    if (target != nullptr && !captured) target->client->jobs().touch(*target);
+  });
+}
+
 void copy_begins(CUstream stream, bool synchronous) noexcept {
   if (up_to_date(stream) != nullptr && !synchronous) return;
   const NoCancel whole;
