@@ -38,6 +38,7 @@ CUresult end_capture(CUstream stream, const CUgraph* graph, Call call) {
   const Ending ending = capture_ending(stream);
   const CUresult result = call();
   capture_ended(ending, stream);
+  g_process.forget_remembered();  // launches meanwhile were not remembered as such
   if (result == CUDA_SUCCESS && graph != nullptr && *graph != nullptr && !in_forked_child()) {
     graph_book().captured(*graph);
   }
