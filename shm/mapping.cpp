@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/clock.hpp"
+#include "base/standard_files.hpp"
 #include "base/still_named.hpp"
 #include "shm/session.hpp"
 
@@ -116,6 +117,7 @@ Board& BoardMapping::board() const noexcept {
 }
 
 BoardMapping BoardMapping::open(std::string_view session, Access access) {
+  const base::StandardFiles taken;  // or a program's messages would go to the board
   BoardMapping mapping;
   mapping.name_ = board_name(session);
   const ipc::mode_t mode = access == Access::kUse ? ipc::read_write : ipc::read_only;
@@ -153,6 +155,7 @@ BoardMapping BoardMapping::inspect(std::string_view session) {
 
 BoardMapping::Adoption BoardMapping::adopt_or_create(std::string_view session) {
   using namespace std::chrono_literals;
+  const base::StandardFiles taken;
   const std::string name = board_name(session);
   // Several rounds: the last user of a board may remove it meanwhile.
   for (int round = 0; round < 50; ++round, std::this_thread::sleep_for(10ms)) {

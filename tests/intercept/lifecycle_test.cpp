@@ -433,6 +433,26 @@ TEST_F(Lifecycle, AProgramThatClosesTheBoardsDescriptorKeepsItsOwnFileUnmapped) 
   EXPECT_EQ(sluice::test::read_file("/proc/self/maps").find(own), std::string::npos);
 }
 
+// Prevents: what a program writes to its standard output, which it was started without, goes to the
+// board. Seen to fail, with the descriptors open.
+TEST_F(Lifecycle, AProgramWithoutStandardFilesWritesNothingToTheBoard) {
+  choose("gate");
+  start_controller();
+  std::array<int, 3> kept{};
+  for (int file = 0; file < 3; ++file) {
+    kept.at(static_cast<std::size_t>(file)) = fcntl(file, F_DUPFD_CLOEXEC, 10);
+    close(file);
+  }
+  launch();
+  std::array<bool, 3> open{};
+  for (int file = 0; file < 3; ++file) {
+    open.at(static_cast<std::size_t>(file)) = fcntl(file, F_GETFD) >= 0;
+    dup2(kept.at(static_cast<std::size_t>(file)), file);
+  }
+  EXPECT_EQ(open, (std::array<bool, 3>{}));
+  EXPECT_EQ(sluice_attached(), 1);
+}
+
 // Prevents: the watcher closes a file of the program, which has the number of the connection to a
 // controller that does not answer. Seen to fail.
 TEST_F(Lifecycle, AProgramThatClosesAnUnansweredConnectionKeepsItsOwnFiles) {
