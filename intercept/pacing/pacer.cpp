@@ -86,6 +86,7 @@ bool Pacer::is_due(Stream& stream, std::uint64_t ns, bool always,
   const std::uint64_t run_ns = run_ns_.load(std::memory_order_relaxed);
   const bool due = always || run_ns + ns > spacing_ns;
   stream.idle = false;
+  stream.account = &run_ns_;
   if (!due) {
     run_ns_.fetch_add(ns, std::memory_order_relaxed);
     stream.run_ns += ns;
