@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/clock.hpp"
+#include "base/standard_files.hpp"
 #include "base/still_named.hpp"
 #include "shm/session.hpp"
 
@@ -116,6 +117,7 @@ Board& BoardMapping::board() const noexcept {
 }
 
 BoardMapping BoardMapping::open(std::string_view session, Access access) {
+  const base::StandardFiles taken;  // or a program's messages would go to the board
   BoardMapping mapping;
   mapping.name_ = board_name(session);
   const ipc::mode_t mode = access == Access::kUse ? ipc::read_write : ipc::read_only;
@@ -153,6 +155,7 @@ BoardMapping BoardMapping::inspect(std::string_view session) {
 
 BoardMapping::Adoption BoardMapping::adopt_or_create(std::string_view session) {
   using namespace std::chrono_literals;
+  const base::StandardFiles taken;
   const std::string name = board_name(session);
   // Several rounds: the last user of a board may remove it meanwhile.
   for (int round = 0; round < 50; ++round, std::this_thread::sleep_for(10ms)) {
@@ -200,7 +203,8 @@ BoardMapping::Adoption BoardMapping::adopt_or_create(std::string_view session) {
 bool BoardMapping::remove_if_unused(const std::string& socket) noexcept {
   constexpr int kTries = 20;
   const int fd = descriptor(mapped_->object);
-  if (fd < 0) return false;
+  // The program may have closed it, and may have locks of its own on what has the number now.
+  if (fd < 0 || !still_named(fd, name_)) return false;
   // Give up our own use first, and retry: otherwise two last users that leave at the same time
   // would each see only the other.
   lock_byte(fd, kUserByte, F_UNLCK);
@@ -218,9 +222,11 @@ bool BoardMapping::remove_if_unused(const std::string& socket) noexcept {
   return false;
 }
 
+/// Of the mapping, not of the descriptor: the program may have closed that, and another file may
+/// have its number. An old size of 0 leaves the mapping and makes a second one of the same pages.
 void* BoardMapping::another_view() const noexcept {
-  void* const view = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED,
-                          descriptor(mapped_->object), 0);
+  void* const view =
+      mremap(mapped_->region.get_address(), 0, mapped_->region.get_size(), MREMAP_MAYMOVE);
   if (view == MAP_FAILED) return nullptr;
   madvise(view, sizeof(Board), MADV_DONTFORK);
   return view;

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/clock.hpp"
+#include "base/standard_files.hpp"
 
 namespace sluice::shm {
 
@@ -17,6 +18,7 @@ int connect_controller(const char* socket_path) noexcept {
   address.sun_family = AF_UNIX;
   if (std::strlen(socket_path) >= sizeof(address.sun_path)) return -ENAMETOOLONG;
   std::strcpy(address.sun_path, socket_path);
+  const base::StandardFiles taken;
   // Non-blocking: a stopped controller must not block the process that connects.
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -errno;

@@ -26,7 +26,7 @@ std::optional<std::string_view> variable(const char* name) noexcept {
   return value;
 }
 
-std::string own_command_line() noexcept {
+std::string own_command_line() {
   std::string text(4096, '\0');
   const base::Fd file(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
   const ssize_t size = file ? read(file.get(), text.data(), text.size()) : 0;
@@ -36,7 +36,7 @@ std::string own_command_line() noexcept {
 
 }  // namespace
 
-Config read_config() noexcept {
+Config read_config() {
   Config config{std::string(base::kDefaultSession),
                 0,
                 shm::kDefaultPolicy,

@@ -19,6 +19,6 @@ struct Config {
 
 /// Reads the SLUICE_* variables. Replaces a value that cannot be read by its default and reports it
 /// on one line: a program must run, whatever its environment says.
-Config read_config() noexcept;
+Config read_config();
 
 }  // namespace sluice::intercept

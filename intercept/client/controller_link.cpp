@@ -13,29 +13,29 @@ namespace {
 constexpr std::uint64_t kRetryNs = 100'000'000;
 constexpr std::uint64_t kRetryRefusedNs = 1'000'000'000;
 
-ino_t identity(int socket) noexcept {
-  struct stat about {};
-  return fstat(socket, &about) == 0 && S_ISSOCK(about.st_mode) ? about.st_ino : 0;
-}
-
 }  // namespace
 
+ino_t socket_identity(int number) noexcept {
+  struct stat about {};
+  return fstat(number, &about) == 0 && S_ISSOCK(about.st_mode) ? about.st_ino : 0;
+}
+
 void ControllerLink::open(int connection) noexcept {
-  identity_ = identity(connection);
+  identity_ = socket_identity(connection);
   fd_ = connection;
   asked_ = false;
 }
 
 void ControllerLink::close() noexcept {
   const int fd = std::exchange(fd_, -1);
-  if (fd >= 0 && identity(fd) == identity_) ::close(fd);
+  if (fd >= 0 && socket_identity(fd) == identity_) ::close(fd);
 }
 
 bool ControllerLink::is_lost() const noexcept {
   constexpr short kHungUp = POLLHUP | POLLRDHUP | POLLERR | POLLNVAL;
   pollfd state{fd_, POLLRDHUP, 0};
   const bool hung_up = poll(&state, 1, 0) > 0 && (state.revents & kHungUp) != 0;
-  return hung_up || identity(fd_) != identity_;
+  return hung_up || socket_identity(fd_) != identity_;
 }
 
 void ControllerLink::tick(const Seat& seat, const std::string& socket_path,

@@ -9,6 +9,9 @@
 
 namespace sluice::intercept {
 
+/// The socket that has this number; 0 if none. The program may close ours and take its number.
+[[nodiscard]] ino_t socket_identity(int number) noexcept;
+
 /// A client's connection to the controller. The client does not need it to work. The connection
 /// shows the controller that the process has not exec'd, and shows a new controller that the client
 /// exists. A lost connection is replaced without a message, and no call here waits for the

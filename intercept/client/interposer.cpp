@@ -1,6 +1,7 @@
 #include "intercept/client/interposer.hpp"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -90,7 +91,7 @@ shm::TraceHeader trace_header_of(const Client& client) {
 
 /// Two threads may both construct an interposer, and one of the two is dropped. A lock would be
 /// worse: a forked child could find it held.
-Interposer& Interposer::instance() noexcept {
+Interposer& Interposer::instance() {
   if (Interposer* const known = existing()) return *known;
   std::unique_ptr<Interposer> made(new Interposer);
   Interposer* before = nullptr;
@@ -227,9 +228,13 @@ Client* Interposer::attach(CUdevice device) noexcept {
   const NoCancel whole;
   const std::lock_guard lock(attach_mutex_);
   if (Client* client = clients_.of(device)) return client;
-  if (!may_attach()) return nullptr;
+  if (!may_attach() || base::monotonic_ns() < next_attach_ns_) return nullptr;
   Client* attached = nullptr;
-  if (!if_memory_lasts([&] { attached = attach_now(device); })) refuse("there is no memory for it");
+  if (!if_memory_lasts([&] { attached = attach_now(device); })) {
+    refuse("there is no memory for it");
+    constexpr std::uint64_t kPauseNs = 500'000'000;  // or each launch would take a seat for nothing
+    next_attach_ns_ = base::monotonic_ns() + kPauseNs;
+  }
   return attached;
 }
 
@@ -251,14 +256,17 @@ Client* Interposer::attach_now(CUdevice device) {
     return nullptr;
   }
   void* const view = mapping_->another_view();
-  if (view == nullptr) {
-    refuse("the board cannot be mapped again");
-    close(connection);
-    return nullptr;
+  std::unique_ptr<Client> client;
+  const bool made = view != nullptr && if_memory_lasts([&] {
+                      client = std::make_unique<Client>(
+                          *seat, device, config_.policy, view,
+                          Client::Shared{streams_, poller_, announcer_, config_.predict});
+                    });
+  if (!made) {
+    close(connection);  // which gives the seat back
+    if (view != nullptr) munmap(view, sizeof(shm::Board));
+    throw std::bad_alloc();
   }
-  auto client =
-      std::make_unique<Client>(*seat, device, config_.policy, view,
-                               Client::Shared{streams_, poller_, announcer_, config_.predict});
   adopt_counts(*client);
   if (!watcher_.take(*client, connection)) {
     refuse("this process has no thread left for the watcher");
@@ -338,6 +346,7 @@ void Interposer::leave_at_exit() noexcept {
 /// parent. If the parent had no slot, the child may attach on its own.
 void Interposer::detach_child() noexcept {
   Interposer* const parents = g_process.interposer.exchange(nullptr);
+  t_thread_id = 0;
   g_process.trace.store(nullptr);
   g_process.forget_remembered();
   forget_queries_in_child();

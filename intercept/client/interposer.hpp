@@ -23,7 +23,8 @@ namespace sluice::intercept {
 /// that needs it and never destroyed.
 class Interposer {
  public:
-  static Interposer& instance() noexcept;
+  /// Takes memory.
+  static Interposer& instance();
   /// Null if no call has needed it yet.
   static Interposer* existing() noexcept { return g_process.interposer.load(); }
 
@@ -84,6 +85,7 @@ class Interposer {
   std::atomic<bool> refused_{
       false};  ///< The session refused this process for good: do not ask again.
   bool warned_ = false;
+  std::uint64_t next_attach_ns_ = 0;  ///< Under attach_mutex_.
   std::array<shm::EntryCounters, shm::kMaxEntries> unattached_{};
 };
 

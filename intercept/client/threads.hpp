@@ -15,11 +15,12 @@
 
 namespace sluice::intercept {
 
-/// The id of the calling thread, cached.
+inline constinit thread_local pid_t t_thread_id = 0;
+
+/// The id of the calling thread, cached. A forked child clears the cache.
 inline pid_t thread_id() noexcept {
-  static constinit thread_local pid_t id = 0;
-  if (id == 0) id = gettid();
-  return id;
+  if (t_thread_id == 0) t_thread_id = gettid();
+  return t_thread_id;
 }
 
 /// The calling thread cannot be cancelled while an object of this class lives: a cancellation

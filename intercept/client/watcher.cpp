@@ -47,12 +47,20 @@ bool Watcher::take(Client& client, int connection) noexcept {
 
 void Watcher::look_for_controller(int unanswered) noexcept {
   in_sight_.store(false);
-  if (const int before = unanswered_.exchange(unanswered); before >= 0) close(before);
+  close_unanswered();
+  unanswered_identity_.store(unanswered < 0 ? 0 : socket_identity(unanswered));
+  unanswered_.store(unanswered);
   if (ensure_running()) looking_.store(true);
 }
 
+/// Cleared before close(), or a child forked in between closes a foreign descriptor.
+void Watcher::close_unanswered() noexcept {
+  const int asked = unanswered_.exchange(-1);
+  if (asked >= 0 && socket_identity(asked) == unanswered_identity_.load()) close(asked);
+}
+
 void Watcher::abandon_in_child() noexcept {
-  if (const int asked = unanswered_.load(); asked >= 0) close(asked);
+  close_unanswered();
   const int count = offered_.load();
   for (int i = 0; i < count; ++i) {
     watched_[static_cast<std::size_t>(i)].link.close();
@@ -151,10 +159,9 @@ void Watcher::look(std::uint64_t now) noexcept {
   next_look_ns_ = now + kLookNs;
   if (const int asked = unanswered_.load(); asked >= 0) {
     pollfd state{asked, POLLIN | POLLRDHUP, 0};
-    if (poll(&state, 1, 0) == 0) return;
-    unanswered_.store(
-        -1);  // cleared before close(), or a child forked in between closes a foreign descriptor
-    close(asked);  // an offered slot is dropped: the next launch asks again
+    const bool ours = socket_identity(asked) == unanswered_identity_.load();
+    if (ours && poll(&state, 1, 0) == 0) return;
+    close_unanswered();  // an offered slot is dropped: the next launch asks again
   }
   const int connection = shm::connect_controller(socket_path_.c_str());
   if (connection < 0) return;

@@ -61,12 +61,14 @@ class Watcher {
   static void take_settings(Watched& watched) noexcept;
   static void tend_slack(Watched& watched, std::uint64_t now) noexcept;
   void look(std::uint64_t now) noexcept;
+  void close_unanswered() noexcept;
 
   const std::string& socket_path_;
   JobBook& jobs_;
   std::atomic<bool> in_sight_{true};
   std::atomic<bool> looking_{false};
   std::atomic<int> unanswered_{-1};
+  std::atomic<ino_t> unanswered_identity_{0};
   std::uint64_t next_look_ns_ = 0;
 
   bool running_ = false;

@@ -6,6 +6,7 @@
 // function here is noexcept around such a call, and no object with a destructor lives across it
 // (see ThreadMarks). A call that does not wait for GPU work runs with cancellation disabled
 // (NoCancel).
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -58,11 +59,19 @@ __attribute__((noinline)) CUresult launch_slowly(Args... args) {
   return result;
 }
 
-/// Both branches are tail calls, so the arguments stay in their registers and on the stack.
+/// The call of a kernel launch is a tail call, so the arguments stay in their registers and on the
+/// stack. A graph can be a whole job, and its launch can take the driver so long that the job ends
+/// before the work begins.
 template <Entry entry, auto member, class... Args>
 CUresult hook(Of<Kind::kLaunch>, Args... args) {
-  if (pass(entry, named<entry>(stream_in(args...)))) [[likely]] {
-    return (g_driver.*member)(args...);
+  constexpr bool kGraph = std::is_same_v<std::tuple_element_t<0, std::tuple<Args...>>, CUgraphExec>;
+  const CUstream stream = named<entry>(stream_in(args...));
+  const std::uint64_t version = kGraph ? g_process.version.load() : 0;
+  if (pass(entry, stream)) [[likely]] {
+    if constexpr (!kGraph) return (g_driver.*member)(args...);
+    const CUresult result = (g_driver.*member)(args...);
+    if (g_process.version.load(std::memory_order_relaxed) != version) work_given(stream);
+    return result;
   }
   return launch_slowly<entry, member>(args...);
 }
@@ -269,7 +278,10 @@ CUresult hook(Of<Kind::kRetain>, Real real, CUcontext* context, CUdevice device)
   if (retained != nullptr) note_primary_context(device, retained);
   // The interposer is made here, after the driver has registered its exit handlers, so that our
   // handler runs before the driver's.
-  const bool wanted = retained != nullptr && Interposer::instance().config().priority != 0;
+  bool wanted = false;
+  if (retained != nullptr) {
+    if_memory_lasts([&] { wanted = Interposer::instance().config().priority != 0; });
+  }
   retain.returned(retained, wanted);
   return result;
 }
@@ -342,29 +354,33 @@ SLUICE_EXPORT std::uint64_t sluice_v1_job_announce(std::uint64_t start_ns) {
   if (in_forked_child()) return 0;
   g_process.explicit_jobs.store(true);
   g_process.announced_jobs.store(true);
-  Interposer::instance().client_here(true);
   std::uint64_t job = 0;
-  if_memory_lasts([&] { job = Interposer::instance().jobs().announce(start_ns); });
+  if_memory_lasts([&] {
+    Interposer::instance().client_here(true);
+    job = Interposer::instance().jobs().announce(start_ns);
+  });
   return job;
 }
 
 SLUICE_EXPORT void sluice_v1_job_cancel(std::uint64_t announced) {
-  if (in_forked_child()) return;
-  Interposer::instance().jobs().cancel(announced);
+  Interposer* const self = Interposer::existing();
+  if (self != nullptr && !in_forked_child()) self->jobs().cancel(announced);
 }
 
 SLUICE_EXPORT std::uint64_t sluice_v1_job_begin(std::uint64_t announced) {
   if (in_forked_child()) return 0;
   g_process.explicit_jobs.store(true);
-  Interposer::instance().client_here(true);  // does nothing if the thread has no context
   std::uint64_t job = 0;
-  if_memory_lasts([&] { job = Interposer::instance().jobs().begin(announced); });
+  if_memory_lasts([&] {
+    Interposer::instance().client_here(true);  // does nothing if the thread has no context
+    job = Interposer::instance().jobs().begin(announced);
+  });
   return job;
 }
 
 SLUICE_EXPORT void sluice_v1_job_end(std::uint64_t job) {
-  if (in_forked_child()) return;
-  Interposer::instance().jobs().end(job);
+  Interposer* const self = Interposer::existing();
+  if (self != nullptr && !in_forked_child()) self->jobs().end(job);
 }
 
 SLUICE_EXPORT int sluice_v1_attached() {

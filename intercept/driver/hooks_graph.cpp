@@ -38,6 +38,7 @@ CUresult end_capture(CUstream stream, const CUgraph* graph, Call call) {
   const Ending ending = capture_ending(stream);
   const CUresult result = call();
   capture_ended(ending, stream);
+  g_process.forget_remembered();  // launches meanwhile were not remembered as such
   if (result == CUDA_SUCCESS && graph != nullptr && *graph != nullptr && !in_forked_child()) {
     graph_book().captured(*graph);
   }
@@ -106,7 +107,10 @@ class Outputs {
 template <class Call>
 CUresult instantiate(const CUgraphExec* exec, CUgraph graph, const Outputs& outputs, Call call) {
   const NoCancel whole;
-  Client* const client = in_forked_child() ? nullptr : Interposer::instance().client_here(true);
+  Client* client = nullptr;
+  if (!in_forked_child()) {
+    if_memory_lasts([&] { client = Interposer::instance().client_here(true); });
+  }
   if (client == nullptr) return call();
   const GraphPacing pacing = pacing_of(*client);
   GraphBook::Instantiation instantiation(graph_book(), graph, pacing);

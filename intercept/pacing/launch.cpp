@@ -151,12 +151,21 @@ void Launch::done(CUresult result) noexcept {
   if (Trace* const traced = g_process.trace.load()) {
     traced->after_launch(entry_, named_, work_.function, result);
   }
-  if (turn_.number != 0 || turn_.sampled) {
+  if (turn_.number != 0 || turn_.sampled != nullptr) {
     stream_->pacer->after(turn_, *stream_, named_, result);
   }
   // While this launch was held, a synchronising call of another thread may have ended the job.
   if (g_process.version.load() == version_) return;
   if_memory_lasts([&] { stream_->client->jobs().touch(*stream_); });
+}
+
+void work_given(CUstream stream) noexcept {
+  const NoCancel whole;
+  if_memory_lasts([&] {
+    Stream* const target = stream_of(stream, false);
+    const bool captured = any_capture_open() && is_capturing(stream);
+    if (target != nullptr && !captured) target->client->jobs().touch(*target);
+  });
 }
 
 void copy_begins(CUstream stream, bool synchronous) noexcept {

@@ -110,6 +110,10 @@ Work work_of(const CUlaunchConfig* config, CUfunction function) noexcept;
 /// Call before a copy to the device, which is the earliest sign of a transparent job.
 void copy_begins(CUstream stream, bool synchronous) noexcept;
 
+/// Call after the driver's call of a launch that pass() let through, if the version has changed
+/// meanwhile: the job may have ended before the work began.
+void work_given(CUstream stream) noexcept;
+
 /// The record of the stream to which the calling thread refers by this handle. Null if the process
 /// has no client on the stream's device. Without `attach`, only known streams are found. Allocates.
 [[nodiscard]] Stream* stream_of(CUstream stream, bool attach);

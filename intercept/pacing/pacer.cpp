@@ -31,7 +31,7 @@ Pacer::Turn Pacer::before(Entry entry, Stream& stream, CUstream named, const Wor
                           bool held) noexcept {
   const shm::Policy policy = client_.policy();
   if (policy.spacing.count == 0) return {};
-  Turn turn{0, false, policy};
+  Turn turn{0, nullptr, policy};
   Due due;
   bool begins_group = false;
   {
@@ -56,7 +56,7 @@ Pacer::Turn Pacer::before(Entry entry, Stream& stream, CUstream named, const Wor
   if (in_time && client_.outranked()) wait_for_slack(due.duration, graph, named, policy);
   if (due.wait) put_wait(entry, stream, named, graph && !in_time);
   if (graph && !in_time) turn.number = 0;
-  if (in_time) turn.sampled = begin_sample(stream, due.duration, named);
+  if (in_time && begin_sample(stream, due.duration, named)) turn.sampled = due.duration;
   return turn;
 }
 
@@ -86,6 +86,7 @@ bool Pacer::is_due(Stream& stream, std::uint64_t ns, bool always,
   const std::uint64_t run_ns = run_ns_.load(std::memory_order_relaxed);
   const bool due = always || run_ns + ns > spacing_ns;
   stream.idle = false;
+  stream.account = &run_ns_;
   if (!due) {
     run_ns_.fetch_add(ns, std::memory_order_relaxed);
     stream.run_ns += ns;
@@ -217,9 +218,9 @@ void Pacer::make_group_ends(Stream& stream) noexcept {
 }
 
 void Pacer::after(const Turn& turn, Stream& stream, CUstream named, CUresult launched) noexcept {
-  if (turn.sampled) {
+  if (turn.sampled != nullptr) {
     const NoCancel whole;
-    stream.sampler.end(named, launched == CUDA_SUCCESS);
+    stream.sampler.end(*turn.sampled, named, launched == CUDA_SUCCESS);
     poller_.wake();  // after end(), or the poller would find no sample and sleep again
   }
   const shm::Policy policy = turn.policy;

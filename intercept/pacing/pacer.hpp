@@ -19,15 +19,15 @@ namespace sluice::intercept {
 class Pacer {
  public:
   /// `poller` calls collect_samples() when woken.
-  Pacer(ClientSlot& client, GateMemory& memory, Streams& streams, Worker& poller) noexcept
+  Pacer(ClientSlot& client, GateMemory& memory, Streams& streams, Worker& poller)
       : client_(client), memory_(memory), streams_(streams), poller_(poller) {}
 
   /// One launch's place in its stream. The launch keeps its number, because another thread may
   /// launch into the same stream before after() is called, and then no launch might end the group.
   /// It keeps its policy, because another policy may come into force before the launch ends.
   struct Turn {
-    std::uint64_t number = 0;  ///< From 1; 0 if nothing has to be done.
-    bool sampled = false;
+    std::uint64_t number = 0;           ///< From 1; 0 if nothing has to be done.
+    LaunchDuration* sampled = nullptr;  ///< The duration that is sampled; null if none is.
     shm::Policy policy;
   };
 

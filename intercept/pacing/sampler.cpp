@@ -62,11 +62,14 @@ void Sampler::begun_while(std::optional<std::uint64_t> quiet) noexcept {
   pairs_[made_.load(std::memory_order_relaxed) % kPairs].begun = quiet;
 }
 
-void Sampler::end(CUstream stream, bool launched) noexcept {
+/// If the launch outlasted its stream, the pair may belong to another stream by now (restart()). A
+/// duration has one sample at a time, so the pair tells whose it is.
+void Sampler::end(LaunchDuration& duration, CUstream stream, bool launched) noexcept {
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   Pair& pair = pairs_[made % kPairs];
+  if (pair.duration != &duration) return duration.end_sample();
   if (!launched || driver().cuEventRecord(pair.after, stream) != CUDA_SUCCESS || spoiled_.load()) {
-    pair.duration->end_sample();
+    duration.end_sample();
     open_.store(false);
     return;
   }
@@ -76,7 +79,7 @@ void Sampler::end(CUstream stream, bool launched) noexcept {
   pair.host_ns = behind_work ? 0 : base::monotonic_ns() - pair.host_ns;
   made_.store(made + 1);
   open_.store(false);
-  if (ended_.load()) pair.duration->end_sample();  // nobody will collect it
+  if (ended_.load()) duration.end_sample();  // nobody will collect it
 }
 
 bool Sampler::collect(std::optional<std::uint64_t> before,

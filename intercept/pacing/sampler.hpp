@@ -20,8 +20,9 @@ class Sampler {
   /// Call between begin() and end(), with a fresh value of the number that collect() takes as
   /// `now`.
   void begun_while(std::optional<std::uint64_t> quiet) noexcept;
-  /// `launched`: the launch did not fail. If it failed, the sample is dropped.
-  void end(CUstream stream, bool launched) noexcept;
+  /// Takes the duration that begin() was given. `launched`: the launch did not fail. If it failed,
+  /// the sample is dropped.
+  void end(LaunchDuration& duration, CUstream stream, bool launched) noexcept;
 
   /// For the polling thread, to be called repeatedly. `before` and `now` are
   /// ClientSlot::others_quiet() at the last call and at this one. A sample during which another

@@ -1,6 +1,7 @@
 #include "intercept/pacing/streams.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "intercept/client/threads.hpp"
 
@@ -12,7 +13,9 @@ void Stream::restart() noexcept {
   launches = 0;
   group_end = {};
   recorded = {};
-  run_ns = 0;
+  // What a launch that outlasted the stream before has spent is nobody's.
+  const std::uint64_t left_ns = std::exchange(run_ns, 0);
+  if (account != nullptr) account->fetch_sub(left_ns);
   owes_wait = false;
   idle = false;
   previous = 0;

@@ -47,8 +47,9 @@ struct Stream {
   std::uint64_t launches = 0;
   std::array<CUevent, 2> group_end{};  ///< For even and odd groups; null until first used.
   std::array<bool, 2> recorded{};
-  std::uint64_t run_ns = 0;    ///< GPU time of the launches since the last wait.
-  bool owes_wait = false;      ///< The driver refused the last wait.
+  std::uint64_t run_ns = 0;                       ///< GPU time of the launches since the last wait.
+  std::atomic<std::uint64_t>* account = nullptr;  ///< The sum that includes run_ns.
+  bool owes_wait = false;                         ///< The driver refused the last wait.
   bool idle = false;           ///< Nothing was launched since Pacer::write_off_idle() looked.
   std::uint64_t previous = 0;  ///< The kind of its last launch (LaunchDurations::find_in_turn).
   Sampler sampler;

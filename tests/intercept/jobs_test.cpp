@@ -197,6 +197,38 @@ TEST_F(JobsOf, AnExplicitJobMayBeginBeforeTheFirstLaunch) {
   EXPECT_FALSE(active());
 }
 
+// The first launch of a graph takes milliseconds in the driver. Seen to fail: the graph, all of a
+// job, ran with the gates open.
+TEST_F(JobsOf, AGraphLaunchThatTakesTheDriverLongIsInAJob) {
+  attach("gate", 5);
+  CUstream stream = make_stream();
+  const auto exec = reinterpret_cast<CUgraphExec>(0x1234);
+  ::cuGraphLaunch(exec, stream);
+  fake::pause();
+  fake::finish_all();
+  for (const bool synchronised : {false, true}) {
+    launch(stream);
+    EXPECT_TRUE(active());
+    fake::stall(fake::Id::cuGraphLaunch);
+    std::thread launching([=] {
+      launch(stream);  // remembered by this thread
+      ::cuGraphLaunch(exec, stream);
+    });
+    EXPECT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+    fake::finish_all();
+    if (synchronised) {
+      EXPECT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+    }
+    EXPECT_TRUE(becomes_idle());
+    fake::unstall();
+    launching.join();
+    EXPECT_EQ(fake::outstanding(stream), 1U);
+    EXPECT_TRUE(active());
+    fake::finish_all();
+    EXPECT_TRUE(becomes_idle());
+  }
+}
+
 // The driver blocks a query of a stream whose queue is full. Nothing that makes progress possible
 // may wait for that query: no launch, no synchronise, and not the end of the process.
 TEST_F(JobsOf, AQueryThatBlocksHoldsNobodyUp) {

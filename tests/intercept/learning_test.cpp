@@ -179,6 +179,43 @@ TEST_F(Learning, AContextMayEndBesideAMeasuredLaunch) {
   learn(kShort, 0.05F);
 }
 
+// The record of its stream belongs to another stream by then. Seen to crash.
+TEST_F(Learning, AStreamMayBeginInTheRecordOfAMeasuredLaunch) {
+  attach("device:200us");
+  outrank();
+  fake::stall(Id::cuLaunchKernel);
+  std::thread other([] { kernel(kShort); });
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  ::cuGreenCtxDestroy(nullptr);
+  for (int i = 0; i < 3; ++i) ::cuMemcpyHtoDAsync_v2(0x1000, nullptr, 1, make_stream());
+  fake::unstall();
+  other.join();
+  learn(kShort, 0.05F);
+}
+
+// What such a launch spends after that belongs to no account. Seen to fail, with a wait in front of
+// each later launch.
+TEST_F(Learning, ALaunchThatOutlastsItsContextSpendsNothing) {
+  attach("device:200us");
+  outrank();
+  learn_both();
+  CUstream capturing = make_stream();
+  CUstream stream = make_stream();
+  kernel(kShort, stream);
+  ASSERT_EQ(::cuStreamBeginCapture_v2(capturing, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  kernel(kShort, stream);
+  fake::stall(Id::cuStreamIsCapturing);
+  std::thread other([stream] { kernel(kLong, stream); });
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  ::cuGreenCtxDestroy(nullptr);
+  fake::unstall();
+  other.join();
+  for (int i = 0; i < 4; ++i) ::cuMemcpyHtoDAsync_v2(0x1000, nullptr, 1, make_stream());
+  begin_anew();
+  for (int i = 0; i < 9; ++i) kernel(kShort);
+  EXPECT_EQ(order_of_calls(), "W1111W1111W1");
+}
+
 // A server that has a thread for each request. Seen to fail, with all records kept, without
 // Interposer::forget_ended_threads().
 TEST_F(Learning, WhatIsKeptOfThreadsEndsWithThem) {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -380,6 +381,97 @@ TEST_F(Lifecycle, AProgramThatClosesOurConnectionKeepsItsOwnFiles) {
   const auto log = [this] { return sluice::test::read_file(own_session_.file("log")); };
   EXPECT_TRUE(eventually([&] { return log().find("attached again") != std::string::npos; }));
   EXPECT_EQ(fcntl(ours, F_GETFD), 0) << "the program's own file was closed";
+}
+
+// Prevents: a program that is short of memory ends in its first launch, or each launch takes one of
+// its descriptors and a slot of the session. Seen to fail: std::terminate() in three places.
+TEST_F(Lifecycle, AProgramShortOfMemoryRunsOnUngated) {
+  choose("gate");
+  start_controller();
+  for (int i = 0; i < 4000; ++i) ::cuCtxSynchronize();  // what the recording driver needs itself
+  fake::clear();
+  const auto before = open_files().size();
+  static_cast<void>(board());
+  std::fflush(nullptr);
+  for (rlim_t room = 0; room < (4U << 20U); room += 128U << 10U) {
+    const pid_t child = fork();
+    if (child == 0) {
+      rlimit whole{};
+      getrlimit(RLIMIT_AS, &whole);
+      const rlim_t used = 4096 * std::stoull(sluice::test::read_file("/proc/self/statm"));
+      const rlimit little{used + room, whole.rlim_max};
+      int faults = setrlimit(RLIMIT_AS, &little) == 0 ? 0 : 1;
+      for (int i = 0; i < 100; ++i) faults |= launch() == CUDA_SUCCESS ? 0 : 2;
+      setrlimit(RLIMIT_AS, &whole);
+      faults |= open_files().size() <= before + 4 ? 0 : 4;
+      _exit(faults);
+    }
+    EXPECT_EQ(status_of(child), 0) << "with " << room << " bytes; a bit per fault, or a signal";
+  }
+  EXPECT_TRUE(eventually([&] { return used() == 0; })) << "slots were lost";
+}
+
+// Prevents: the waits of a second device look at a file of the program, which has the number of the
+// board's descriptor now. Seen to fail.
+TEST_F(Lifecycle, AProgramThatClosesTheBoardsDescriptorKeepsItsOwnFileUnmapped) {
+  attach("device:1");
+  const std::string own = own_session_.file("own");
+  const int file = open(own.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(ftruncate(file, sizeof(shm::Board)), 0);
+  int taken = 0;
+  for (const std::string& number : open_files()) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink("/proc/self/fd/" + number, gone);
+    if (target.string().starts_with("/dev/shm/sluice")) taken += dup2(file, std::stoi(number)) >= 0;
+  }
+  ASSERT_EQ(taken, 1);
+  CUcontext other = nullptr;
+  ASSERT_EQ(::cuDevicePrimaryCtxRetain(&other, 1), CUDA_SUCCESS);
+  ASSERT_EQ(::cuCtxSetCurrent(other), CUDA_SUCCESS);
+  launch();
+  EXPECT_TRUE(eventually([&] { return std::popcount(used()) == 2; }));
+  EXPECT_EQ(sluice::test::read_file("/proc/self/maps").find(own), std::string::npos);
+}
+
+// Prevents: what a program writes to its standard output, which it was started without, goes to the
+// board. Seen to fail, with the descriptors open.
+TEST_F(Lifecycle, AProgramWithoutStandardFilesWritesNothingToTheBoard) {
+  choose("gate");
+  start_controller();
+  std::array<int, 3> kept{};
+  for (int file = 0; file < 3; ++file) {
+    kept.at(static_cast<std::size_t>(file)) = fcntl(file, F_DUPFD_CLOEXEC, 10);
+    close(file);
+  }
+  launch();
+  std::array<bool, 3> open{};
+  for (int file = 0; file < 3; ++file) {
+    open.at(static_cast<std::size_t>(file)) = fcntl(file, F_GETFD) >= 0;
+    dup2(kept.at(static_cast<std::size_t>(file)), file);
+  }
+  EXPECT_EQ(open, (std::array<bool, 3>{}));
+  EXPECT_EQ(sluice_attached(), 1);
+}
+
+// Prevents: the watcher closes a file of the program, which has the number of the connection to a
+// controller that does not answer. Seen to fail.
+TEST_F(Lifecycle, AProgramThatClosesAnUnansweredConnectionKeepsItsOwnFiles) {
+  choose("gate");
+  start_controller();
+  controller_->signal(SIGSTOP);
+  launch();
+  int ours = -1;
+  for (int fd = 3; fd < 256; ++fd) {
+    struct stat about {};
+    if (fstat(fd, &about) == 0 && S_ISSOCK(about.st_mode)) ours = fd;
+  }
+  ASSERT_GE(ours, 0);
+  const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(dup2(file, ours), ours);
+  std::this_thread::sleep_for(1200ms);
+  EXPECT_EQ(fcntl(ours, F_GETFD), 0) << "the program's own file was closed";
+  controller_->signal(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return launch() == CUDA_SUCCESS && sluice_attached() == 1; }));
 }
 
 // Prevents: a thread that is cancelled while it is held ends the program.
