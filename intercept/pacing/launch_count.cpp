@@ -20,9 +20,9 @@ constinit std::array<std::atomic<pid_t>, shm::kLaunchStripes> g_owners{};
 /// Whether membarrier works. If not, there are no stripes, because the launching threads would have
 /// to order their own counts.
 bool can_order() noexcept {
-  static const bool can =
+  static const bool kCan =
       syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-  return can;
+  return kCan;
 }
 
 int take_stripe() noexcept {
