@@ -141,7 +141,6 @@ void LaunchDurations::renew(CUgraphExec graph, bool preemptible) noexcept {
   duration->longest_.store(LaunchDuration::kUnbounded);
   duration->count_.store(0);
   duration->differ_.store(false);
-  duration->split_.store(false);
   duration->tried_.store(0);
   duration->bounded_.store(false);
   duration->bounds_ = 0;

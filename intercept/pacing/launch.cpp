@@ -58,8 +58,9 @@ RememberedStream& RememberedStreams::place_for(CUstream stream) noexcept {
   RememberedStream* place = find(stream);
   if (place == nullptr) {
     const std::size_t first = first_place(stream);
-    places_[first ^ 1U] = places_[first];
     place = &places_[first];
+    RememberedStream& second = places_[first ^ 1U];
+    if (place->version >= second.version) second = *place;
   }
   *place = {};
   place->handle = reinterpret_cast<std::uintptr_t>(stream);

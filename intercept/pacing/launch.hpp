@@ -40,8 +40,8 @@ class RememberedStreams {
     if (places_[place ^ 1U].handle == handle) return &places_[place ^ 1U];
     return nullptr;
   }
-  /// An empty place for the stream: its own, or the place of another stream, which moves to its
-  /// second place.
+  /// An empty place for the stream: its own, or the place of the older of the two streams that have
+  /// the places. The newer one keeps a place, so that two streams in turn both stay.
   [[nodiscard]] RememberedStream& place_for(CUstream stream) noexcept;
   /// For a thread that has another context now, and so other default streams.
   void forget_default_streams() noexcept;

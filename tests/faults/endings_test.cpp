@@ -75,7 +75,7 @@ TEST_F(Endings, SigtermWhileParkedWithAFullQueue) {
 
 // Prevents: the pid survives an exec, so a process that waits for the death of the pid waits
 // indefinitely.
-// Seen to fail, by max_hold after 9.9 s, without a look at the mutex by target and controller.
+// Seen to fail, after 144 ms as a stopped holder, without a look at the mutex.
 TEST_F(Endings, ExecInsideAJob) {
   start_controller();
   hold("device:4");
@@ -91,7 +91,7 @@ TEST_F(Endings, ExecInsideAJob) {
 
 // Prevents: a critical process that stops inside a job (in a debugger, by Ctrl-Z) holds the others
 // as long as it is stopped, or is no longer obeyed when it continues.
-// Seen to fail, by max_hold, without waive_stopped(), and without honour() in look_at().
+// Seen to fail without waive_stopped(), and without honour() in look_at().
 TEST_F(Endings, StoppedInsideAJob) {
   constexpr double kStopBoundMs = 200;
   start_controller();

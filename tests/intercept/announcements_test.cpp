@@ -162,6 +162,45 @@ TEST_F(Announcements, AFarJobBehindANearOneKeepsNoSlack) {
   sluice_job_cancel(far);
 }
 
+// The gate is read behind the slack: who still waited for slack would not see that it opens.
+TEST_F(Announcements, OnceTheGatesAreClosedNobodyWaitsForSlack) {
+  attach_above();
+  EXPECT_TRUE(eventually([&] {  // again if the machine stood still until it lapsed
+    const std::uint64_t start = base::monotonic_ns() + 20 * kMs;
+    const std::uint64_t announced = sluice_job_announce(start);
+    bool told = false;
+    while (!closed() && base::monotonic_ns() < start + 9 * kMs) {
+      told = told || below().slack_ns.load() != shm::kUnlimitedSlack;
+    }
+    std::this_thread::sleep_for(1ms);
+    const bool unlimited = below().slack_ns.load() == shm::kUnlimitedSlack;
+    const bool held = closed();
+    sluice_job_cancel(announced);
+    return told && held && unlimited;
+  }));
+}
+
+// Prevents: slack kept for a job whose gates are closed, by the end of another one.
+TEST_F(Announcements, AJobWhoseGatesAreClosedKeepsNoSlack) {
+  attach_above();
+  EXPECT_TRUE(eventually([&] {
+    const auto wait_for = [](auto condition) {
+      const std::uint64_t end = base::monotonic_ns() + 5 * kMs;
+      while (!condition() && base::monotonic_ns() < end) continue;
+      return condition();
+    };
+    const std::uint64_t near = sluice_job_announce(base::monotonic_ns());
+    bool holds = wait_for([&] { return closed(); });
+    const std::uint64_t far = sluice_job_announce(base::monotonic_ns() + 60 * kMs);
+    const bool told = wait_for([&] { return below().slack_ns.load() != shm::kUnlimitedSlack; });
+    sluice_job_cancel(far);
+    const bool unlimited = below().slack_ns.load() == shm::kUnlimitedSlack;
+    holds = holds && closed();
+    sluice_job_cancel(near);
+    return holds && told && unlimited;
+  }));
+}
+
 // Two critical processes announce jobs: a long launch must not run in front of the nearer one. Seen
 // to fail when the last writer won.
 TEST_F(Announcements, OfTwoAnnouncersTheNearerJobCounts) {

@@ -41,6 +41,21 @@ TEST_F(Capturing, ACaptureEndsWithItsStream) {
   EXPECT_TRUE(eventually([this] { return !shm::is_active(slot().job.load()); }));
 }
 
+// Prevents: launches that are held inside a capture, because its stream was all but destroyed.
+TEST_F(Capturing, ACaptureOutlivesADestroyThatFails) {
+  attach("gate");
+  outrank();
+  CUstream stream = make_stream();
+  begin(stream);
+  fake::answer(Id::cuStreamDestroy_v2, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(::cuStreamDestroy_v2(stream), CUDA_ERROR_INVALID_VALUE);
+  fake::answer(Id::cuStreamDestroy_v2, CUDA_SUCCESS);
+  const std::uint64_t captured = counted(Count::kCaptured);
+  launch(stream);
+  EXPECT_EQ(counted(Count::kCaptured), captured + 1);
+  EXPECT_NE(end(stream), nullptr);
+}
+
 // Nobody else can end the capture, so the driver keeps it open. Seen to fail, with the job active
 // until max_hold, when an open capture of any thread disabled the polling of jobs.
 TEST_F(Capturing, ACaptureEndsWithItsThread) {

@@ -48,6 +48,18 @@ TEST_F(Capturing, ACaptureOfThePerThreadStreamIsNotHeld) {
   EXPECT_EQ(counted(Count::kHeldNs), 0U);
 }
 
+// Waits come into a graph when it is instantiated, and go again.
+// What the thread remembers of it does not hold any more.
+TEST_F(Capturing, AStreamThatWasLaunchedIntoBeforeIsCaptured) {
+  attach("gate");
+  CUstream stream = make_stream();
+  launch(stream);
+  const std::uint64_t gated = counted(Count::kGated);
+  capture(stream, 3);
+  EXPECT_EQ(counted(Count::kCaptured), 3U);
+  EXPECT_EQ(counted(Count::kGated), gated);
+}
+
 // Waits are put into a graph when it is instantiated, and taken out again.
 TEST_F(Capturing, NothingIsAddedToACapture) {
   attach("device:1");

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "sluice/sluice.h"
 #include "tests/intercept/session.hpp"
 
 namespace sluice::intercept::test {
@@ -16,6 +17,9 @@ class Devices : public Session {
   /// Attaches on device 0, then on device 1, whose primary context stays current.
   void attach_both(const std::string& policy, int priority) {
     attach(policy, priority);
+    attach_second();
+  }
+  void attach_second() {
     ASSERT_EQ(::cuDevicePrimaryCtxRetain(&first_, 0), CUDA_SUCCESS);
     ASSERT_EQ(::cuDevicePrimaryCtxRetain(&second_, 1), CUDA_SUCCESS);
     ASSERT_EQ(::cuCtxSetCurrent(second_), CUDA_SUCCESS);
@@ -51,6 +55,17 @@ TEST_F(Devices, ASynchroniseEndsTheJobOfItsDevice) {
   ASSERT_EQ(::cuCtxSetCurrent(second_), CUDA_SUCCESS);
   ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
   EXPECT_FALSE(active(*other_slot_));
+}
+
+// Prevents: a job that holds nobody on the device that the program comes to later.
+TEST_F(Devices, AJobIsOpenOnADeviceThatComesLater) {
+  attach("gate", 5);
+  const std::uint64_t job = sluice_job_begin(0);
+  attach_second();
+  EXPECT_TRUE(active(*other_slot_));
+  sluice_job_end(job);
+  EXPECT_FALSE(active(*other_slot_));
+  EXPECT_FALSE(active(slot()));
 }
 
 // Prevents: the default stream of one device is taken for that of the other.

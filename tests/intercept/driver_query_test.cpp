@@ -41,6 +41,23 @@ TEST(DriverQuery, OneThatEndsDoesNotEndTheOther) {
   EXPECT_TRUE(ended.load());
 }
 
+// The legacy stream sees all streams, so a question about it is one about each.
+TEST(DriverQuery, OneAboutTheLegacyStreamIsAboutEach) {
+  for (CUstream legacy : {handle<CUstream>(0), CU_STREAM_LEGACY}) {
+    std::optional<DriverQuery> asked;
+    asked.emplace(handle<CUcontext>(1), legacy);
+    std::atomic<bool> ended{false};
+    std::thread ending([&] {
+      const QueryBan quiet = QueryBan::about_stream(handle<CUstream>(16));
+      ended.store(true);
+    });
+    std::this_thread::sleep_for(50ms);
+    EXPECT_FALSE(ended.load());
+    asked.reset();
+    ending.join();
+  }
+}
+
 TEST(DriverQuery, NoneIsAskedWhileSomethingEnds) {
   {
     const QueryBan quiet = QueryBan::about_stream(handle<CUstream>(16));

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+
 namespace sluice::intercept {
 namespace {
 
@@ -54,6 +56,57 @@ TEST(LaunchDurations, OneWrongSampleOfManyDoesNotCount) {
   EXPECT_EQ(duration.longest_ns(), 50'000U);
   duration.add_sample(900'000);
   EXPECT_EQ(duration.longest_ns(), 900'000U) << "two are no mistake";
+}
+
+// Of fewer than kFew samples each counts; of more, one may be wrong.
+TEST(LaunchDurations, OneOfAFewSamplesCounts) {
+  LaunchDurations durations;
+  for (const std::size_t samples : {LaunchDuration::kFew - 1, LaunchDuration::kFew}) {
+    LaunchDuration& duration = *durations.find(kernel(samples));
+    for (std::size_t i = 1; i < samples; ++i) duration.add_sample(50'000);
+    duration.add_sample(90'000);
+    EXPECT_EQ(duration.ns(), samples < LaunchDuration::kFew ? 90'000U : 50'000U) << samples;
+  }
+}
+
+// A time slice of another client makes a bound too long by milliseconds: of four the least counts.
+// And what takes turns is as long as the longest: of some groups the greatest.
+TEST(LaunchDurations, TheGreatestOfTheLeastBoundsCounts) {
+  LaunchDurations durations;
+  LaunchDuration& duration = *durations.find(kernel(1));
+  const auto add = [&duration](std::initializer_list<std::uint32_t> bounds) {
+    for (const std::uint32_t ns : bounds) duration.add_bound(ns);
+    return duration.ns();
+  };
+  EXPECT_EQ(add({900'000}), 900'000U) << "the first one counts at once";
+  EXPECT_EQ(add({500'000, 700'000}), 500'000U);
+  EXPECT_EQ(add({400'000}), 400'000U);
+  EXPECT_EQ(add({800'000}), 400'000U) << "a group of one";
+  EXPECT_EQ(add({900'000, 700'000}), 400'000U);
+  EXPECT_EQ(add({700'000}), 700'000U);
+  for (int group = 3; group < 8; ++group) {
+    EXPECT_EQ(add({300'000, 300'000, 300'000, 300'000}), 700'000U) << group;
+  }
+  EXPECT_EQ(add({300'000, 300'000, 300'000, 300'000}), 300'000U) << "the groups of the past";
+  EXPECT_FALSE(duration.known());
+  duration.add_sample(100'000);
+  EXPECT_EQ(add({300'000, 300'000, 300'000, 300'000}), 100'000U) << "a sample is better";
+}
+
+// Prevents: a kernel at the address of one that was unloaded is taken for that one.
+TEST(LaunchDurations, AfterCodeWasUnloadedTheNextSampleDecides) {
+  LaunchDurations durations;
+  std::uintptr_t function = 0;
+  for (const std::uint32_t other : {10'000U, 120'000U, 5'000'000U}) {
+    LaunchDuration& duration = *durations.find(kernel(++function));
+    for (std::size_t i = 0; i < LaunchDuration::kSamples; ++i) duration.add_sample(100'000);
+    durations.doubt_all();
+    EXPECT_TRUE(duration.wants_samples());
+    EXPECT_EQ(duration.ns(), 100'000U) << "there is nothing better yet";
+    duration.add_sample(other);
+    EXPECT_EQ(duration.ns(), other == 120'000 ? 100'000U : other) << "the same kernel, or another";
+    EXPECT_FALSE(duration.differs());
+  }
 }
 
 // The executable may be updated, and then has another duration. Seen to fail when a graph was
@@ -149,7 +202,15 @@ TEST(LaunchDurations, AnotherGraphUnderTheSameHandleIsUnknown) {
   durations.renew(work.graph, true);
   EXPECT_FALSE(durations.find(work)->known());
   EXPECT_EQ(durations.find(work)->ns(), LaunchDuration::kUnbounded);
+  EXPECT_EQ(durations.find(work)->longest_ns(), LaunchDuration::kUnbounded);
   EXPECT_TRUE(durations.find(work)->preemptible());
+  for (int i = 0; i < 5; ++i) durations.find(work)->add_bound(9'000);
+  EXPECT_TRUE(durations.find(work)->settled());
+  durations.renew(work.graph, false);
+  EXPECT_FALSE(durations.find(work)->settled()) << "nobody would measure it";
+  EXPECT_FALSE(durations.find(work)->preemptible());
+  durations.find(work)->add_bound(70'000);
+  EXPECT_EQ(durations.find(work)->ns(), 70'000U) << "the first of its own";
 }
 
 // The batch normalisations above, behind the kernels that they follow in each step.

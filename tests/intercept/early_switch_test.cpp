@@ -184,6 +184,22 @@ TEST_F(EarlySwitches, NoneIsPutBehindOneThatHasNotRun) {
   }));
 }
 
+// A context may end by a call that passes no hook.
+TEST_F(EarlySwitches, NothingIsLaunchedIntoAContextThatIsGone) {
+  attach_above_with_context();
+  CUcontext own = nullptr;  // or a call here would begin the primary one anew
+  ASSERT_EQ(::cuCtxCreate_v2(&own, 0, 0), CUDA_SUCCESS);
+  void* reset = nullptr;
+  ASSERT_EQ(fake::find_entry("cuDevicePrimaryCtxReset", &reset, 12000, 0), CUDA_SUCCESS);
+  ASSERT_EQ(reinterpret_cast<CUresult (*)(CUdevice)>(reset)(0), CUDA_SUCCESS);
+  fake::clear();
+  const std::uint64_t job = slot().job.load();
+  sluice_job_announce(base::monotonic_ns() + 2 * kMs);
+  EXPECT_TRUE(eventually([&] { return slot().job.load() == job + 2; })) << "it lapses";
+  EXPECT_EQ(fake::count(Id::cuCtxPushCurrent_v2), 0U);
+  EXPECT_FALSE(switched());
+}
+
 TEST_F(EarlySwitches, AStreamEndsBesideOneThatBlocks) {
   attach_above_with_context();
   CUstream stream = make_stream();

@@ -208,6 +208,18 @@ TEST_F(GraphBook, AChildGraphOfASpacingHasItsWaitInFront) {
   EXPECT_EQ(::cuGraphExecChildGraphNodeSetParams(exec, child, chain(2)), CUDA_SUCCESS);
 }
 
+TEST_F(GraphBook, OfTwoChildrenEachHasItsOwnWaits) {
+  attach("device:2");
+  CUgraph graph = new_graph();
+  const CUgraphNode first = add_child(graph, {}, chain(3));
+  const CUgraphNode second = add_child(graph, {first}, chain(4));
+  const CUgraphExec exec = instantiate(graph);
+  const std::string runs = fake::run_order(exec);
+  EXPECT_EQ(::cuGraphExecChildGraphNodeSetParams(exec, second, chain(4)), CUDA_SUCCESS);
+  EXPECT_EQ(::cuGraphExecChildGraphNodeSetParams(exec, first, chain(3)), CUDA_SUCCESS);
+  EXPECT_EQ(fake::run_order(exec), runs);
+}
+
 TEST_F(GraphBook, AChildOfAChildIsSetAnew) {
   attach("device:2");
   CUgraph inner = new_graph();
@@ -242,6 +254,16 @@ TEST_F(GraphBook, AnExecutableThatCouldNotBeDestroyedIsUpdated) {
   fake::answer(Id::cuGraphExecDestroy, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(::cuGraphExecDestroy(exec), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(update(exec, chain(3)), CUDA_SUCCESS);
+}
+
+// The driver gives its handle to another executable, perhaps one that has no waits.
+TEST_F(GraphBook, AnExecutableThatIsDestroyedIsForgotten) {
+  attach("device:2");
+  const CUgraphExec exec = instantiate(chain(3));
+  ASSERT_EQ(::cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  fake::clear();
+  update(exec, chain(3));
+  EXPECT_EQ(fake::count(Id::cuGraphAddBatchMemOpNode), 0U);
 }
 
 TEST_F(GraphBook, NoWaitCutsAProgrammaticEdge) {

@@ -108,6 +108,7 @@ TEST_F(Holders, TheAnnouncementOfADeadClientIsVoid) {
   Process announcer({SLUICE_CLIENT_PROGRAM});
   ASSERT_EQ(announcer.read_line(), "attached");
   kill_controller();
+  board().max_hold_ns.store(0);  // or that would end the wait
   slot().slack_until_ns.store(~std::uint64_t{0});
   slot().slack_ns.store(5);
   std::this_thread::sleep_for(60ms);

@@ -44,6 +44,8 @@ TEST_F(JobsOf, AJobBeginsWithTheFirstLaunchAndEndsWithTheSynchronise) {
   ASSERT_EQ(::cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_FALSE(active());
   EXPECT_EQ(gate.load(), 0U);
+  launch(stream);
+  EXPECT_TRUE(active()) << "the next job, of a stream that the thread remembers";
 }
 
 TEST_F(JobsOf, AJobBeginsWithACopyToTheDevice) {

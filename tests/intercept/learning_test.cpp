@@ -108,6 +108,51 @@ TEST_F(Learning, AStreamOfThePastSpendsNothing) {
   }));
 }
 
+// Its work cannot run while the gate is closed, however long that is.
+TEST_F(Learning, AStreamBehindTheClosedGateStaysInTheAccount) {
+  attach("device:200us");
+  Critical& critical = outrank();
+  learn(kShort, 0.05F);
+  kernel(kLong, make_stream());
+  critical.begin();
+  for (int i = 0; i < 60; ++i) {
+    kernel(kShort);
+    std::this_thread::sleep_for(5ms);
+  }
+  fake::clear();
+  for (int i = 0; i < 4; ++i) kernel(kShort);
+  EXPECT_EQ(order_of_calls(), "W1W1W1W1");
+}
+
+// A program that makes a stream for each request would have a wait for each launch soon.
+TEST_F(Learning, AStreamThatEndsGivesItsTimeBack) {
+  attach("device:200us");
+  outrank();
+  learn_both();
+  CUstream stream = make_stream();
+  kernel(kLong, stream);
+  ASSERT_EQ(::cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  begin_anew();
+  for (int i = 0; i < 5; ++i) kernel(kShort);
+  EXPECT_EQ(order_of_calls(), "W1111W1");
+}
+
+// Records of streams are used again.
+TEST_F(Learning, AStreamInThePlaceOfAnotherIsMeasured) {
+  attach("device:200us");
+  outrank();
+  CUstream first = make_stream();
+  kernel(kLong, first);
+  ASSERT_EQ(::cuStreamDestroy_v2(first), CUDA_SUCCESS);
+  CUstream second = make_stream();
+  EXPECT_TRUE(eventually([&] {
+    const std::uint64_t unknown = slot().unknown_launches.load();
+    kernel(kShort, second);
+    std::this_thread::sleep_for(1ms);
+    return slot().unknown_launches.load() == unknown;
+  }));
+}
+
 // Prevents: next to a program that is always in a job, because it never synchronises, every launch
 // stays unknown and gets a wait. Seen to fail when such samples were dropped.
 TEST_F(Learning, ASampleNextToAnotherJobIsABound) {

@@ -15,6 +15,7 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <set>
 #include <thread>
@@ -55,6 +56,14 @@ std::set<std::string> open_files() {
     if (!gone && !target.string().starts_with("/proc/")) names.insert(entry.path().filename());
   }
   return names;
+}
+
+std::ptrdiff_t sockets() {
+  const std::set<std::string> files = open_files();
+  return std::count_if(files.begin(), files.end(), [](const std::string& file) {
+    struct stat about {};
+    return fstat(std::stoi(file), &about) == 0 && S_ISSOCK(about.st_mode);
+  });
 }
 
 // A child that kept the slot would count launches for its parent, and free the parent's slot at its
@@ -103,6 +112,7 @@ TEST_F(Lifecycle, AChildOfAParentThatUsedNoGpuAttaches) {
   start_controller();
   EXPECT_EQ(sluice_attached(), 0);
   EXPECT_NE(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchGrid"), nullptr);
+  sluice_job_cancel(1);  // nobody's, and a call that no GPU is needed for
   std::fflush(nullptr);
   std::array<int, 2> done{};
   ASSERT_EQ(pipe(done.data()), 0);
@@ -143,6 +153,7 @@ TEST_F(Lifecycle, AForkedChildWaitsForNoQueryOfItsParent) {
   if (child == 0) {
     const std::uint64_t begin = base::monotonic_ns();
     ::cuStreamDestroy_v2(stream);
+    ::cuDevicePrimaryCtxReset_v2(0);  // waits for a query about any context
     _exit(base::monotonic_ns() - begin < 1000 * kMs ? 0 : 1);
   }
   EXPECT_EQ(WEXITSTATUS(status_of(child)), 0) << "waited";
@@ -249,6 +260,32 @@ TEST_F(Lifecycle, TheLastClientRemovesWhatAKilledControllerLeft) {
   EXPECT_FALSE(std::filesystem::exists(shm::socket_path(session_)));
 }
 
+// Prevents: a gate that closes behind the back of exit(), in front of work that the program still
+// waits for, because a thread attached while another one was at exit already.
+TEST_F(Lifecycle, WhoAttachesDuringTheExitIsOpened) {
+  choose("gate");
+  start_controller();
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    static std::thread launching;
+    static std::function<shm::Slot&()> own;
+    own = [this]() -> shm::Slot& { return slot(); };
+    // Before the first driver call, so that it runs after the interposer's own handler.
+    std::atexit([] {
+      fake::unstall();
+      launching.join();
+      const auto state = shm::SlotInfo::unpack(own().info.load()).state;
+      _exit(state == shm::SlotState::kLeaving ? 0 : 1);
+    });
+    fake::stall(Id::cuDeviceGetUuid_v2);  // in front of the request to the controller
+    launching = std::thread([] { launch(); });
+    if (!eventually([] { return fake::stalled_threads() == 1; })) _exit(2);
+    exit(3);
+  }
+  EXPECT_EQ(WEXITSTATUS(status_of(child)), 0);
+}
+
 // exit() while another thread is held at the gate must end the process.
 TEST_F(Lifecycle, AHeldClientCanExit) {
   choose("gate");
@@ -295,11 +332,13 @@ TEST_F(Lifecycle, AStoppedControllerDelaysOneLaunchOnly) {
   controller_->signal(SIGCONT);
   EXPECT_TRUE(eventually([&] { return launch() == CUDA_SUCCESS && sluice_attached() == 1; }));
   EXPECT_TRUE(eventually([&] { return std::popcount(used()) == 1; })) << "a slot was lost";
+  EXPECT_TRUE(eventually([] { return sockets() == 1; })) << "a connection was left open";
 }
 
 TEST_F(Lifecycle, AWorkEntryThatIsNotHookedIsShown) {
   attach("gate");
-  EXPECT_EQ(slot().unhooked_lookups.load(), 0U);
+  EXPECT_NE(dlsym(dlopen(nullptr, RTLD_NOW), "cuLaunchKernel"), nullptr);
+  EXPECT_EQ(slot().unhooked_lookups.load(), 0U) << "a hook is hooked";
   EXPECT_NE(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchGrid"), nullptr);
   EXPECT_EQ(slot().unhooked_lookups.load(), 1U);
   EXPECT_STREQ(slot().unhooked_name.data(), "cuLaunchGrid");

@@ -217,6 +217,9 @@ TEST_F(Pacing, DevicePutsAWaitInFrontOfEveryNthLaunchOfAStream) {
   fake::clear();
   for (int i = 0; i < 3; ++i) ::cuGraphLaunch(reinterpret_cast<CUgraphExec>(0x10), stream);
   EXPECT_EQ(order_of_calls(), "WGWGWG") << "a graph is many kernels";
+  fake::clear();
+  launch(stream);
+  EXPECT_EQ(order_of_calls(), "WK") << "behind a graph a spacing begins";
 }
 
 TEST_F(Pacing, DeviceWaitsForTheClientsOwnGateAndNothingElse) {
@@ -322,6 +325,35 @@ TEST_F(Pacing, AReusedStreamHandleIsANewStream) {
       << "held for events of a stream that is gone";
 }
 
+TEST_F(Pacing, AReusedStreamHandleHasASpacingOfItsOwn) {
+  attach("device:2");
+  outrank();
+  CUstream first = make_stream();
+  launch(first);
+  ASSERT_EQ(::cuStreamDestroy_v2(first), CUDA_SUCCESS);
+  CUstream second = make_stream();
+  ASSERT_EQ(second, first) << "the fake driver is to reuse handles";
+  launch(second);
+  EXPECT_EQ(order_of_calls(), "WKWK");
+}
+
+// Prevents: an event that went with its context is asked and recorded for as long as the program
+// runs, each group without a bound.
+TEST_F(Pacing, AGroupEndThatFailsIsMadeAnew) {
+  attach("event:1");
+  outrank();
+  CUstream stream = make_stream();
+  launch(stream);
+  launch(stream);
+  ASSERT_EQ(fake::count(Id::cuEventCreate), 2U);
+  fake::answer(Id::cuEventQuery, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  launch(stream);
+  launch(stream);
+  fake::answer(Id::cuEventQuery, CUDA_SUCCESS);
+  launch(stream);
+  EXPECT_EQ(fake::count(Id::cuEventCreate), 4U);
+}
+
 // A device reset ends registrations: waits on the old address would never be satisfied.
 TEST_F(Pacing, ADeviceResetRegistersTheBoardAgain) {
   attach("device:1");
@@ -353,6 +385,34 @@ TEST_F(Pacing, AGreenContextMayBeTheLastToHoldThePrimaryOne) {
   ASSERT_EQ(::cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
   launch();
   EXPECT_TRUE(fake::registered());
+}
+
+// A context may end by a call that passes no hook: in a library that was loaded past the preload.
+TEST_F(Pacing, AContextThatEndsUnseenCostsNoWait) {
+  attach("device:1");
+  outrank();
+  launch();
+  void* reset = nullptr;
+  ASSERT_EQ(fake::find_entry("cuDevicePrimaryCtxReset", &reset, 12000, 0), CUDA_SUCCESS);
+  ASSERT_EQ(reinterpret_cast<CUresult (*)(CUdevice)>(reset)(0), CUDA_SUCCESS);
+  ASSERT_FALSE(fake::registered());
+  launch();
+  EXPECT_TRUE(fake::registered());
+  EXPECT_EQ(counted(Count::kBypassRefusedWait), 0U);
+}
+
+TEST_F(Pacing, TheProgramsContextStaysCurrent) {
+  attach("device:1");
+  outrank();
+  CUcontext primary = nullptr;
+  CUcontext own = nullptr;
+  ASSERT_EQ(::cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+  ASSERT_EQ(::cuCtxCreate_v2(&own, 0, 0), CUDA_SUCCESS);
+  launch(make_stream());  // the board is registered in the primary one
+  EXPECT_TRUE(fake::registered());
+  CUcontext now = nullptr;
+  ASSERT_EQ(::cuCtxGetCurrent(&now), CUDA_SUCCESS);
+  EXPECT_EQ(now, own);
 }
 
 TEST_F(Pacing, TheBoardIsRegisteredOnce) {

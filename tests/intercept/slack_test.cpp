@@ -61,6 +61,21 @@ TEST_F(Slack, LongLaunchesWaitForSlackThenForTheGate) {
   EXPECT_EQ(order(), "SGK") << "and unknown ones wait";
 }
 
+// A launch of one spacing is within the time by which the gate closes early.
+TEST_F(Slack, ALaunchOfOneSpacingLooksAtTheGateAlone) {
+  attach("device:200us");
+  outrank();
+  learn(1, 0.2F);
+  slot().announced.store(1);
+  fake::clear();
+  kernel(1);
+  EXPECT_TRUE(slacks().empty());
+  learn(2, 0.201F);
+  fake::clear();
+  kernel(2);
+  EXPECT_EQ(slacks().size(), 1U);
+}
+
 // The announcing process may be killed before the job begins. Seen to fail without the look at
 // slack_until_ns in Watcher::tend_slack().
 TEST_F(Slack, ASlackThatIsOverIsOpened) {

@@ -1,0 +1,169 @@
+// When a transparent job ends: work that comes at the worst moment must keep it open. The test is
+// the driver, and the other thread too: what comes in between comes at exactly that moment.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <utility>
+
+#include "intercept/client/process.hpp"
+#include "intercept/jobs/jobs.hpp"
+#include "intercept/pacing/launch_count.hpp"
+#include "tests/intercept/own_client.hpp"
+
+namespace {
+
+/// Runs inside order_launch_counts(), the last step before the end of a job.
+std::function<void()> g_at_last_moment;
+
+}  // namespace
+
+// The linker puts this in front of sluice::intercept::order_launch_counts().
+extern "C" void __real__ZN6sluice9intercept19order_launch_countsEv();
+extern "C" void __wrap__ZN6sluice9intercept19order_launch_countsEv() {
+  __real__ZN6sluice9intercept19order_launch_countsEv();
+  if (g_at_last_moment) g_at_last_moment();
+}
+
+namespace sluice::intercept::test {
+namespace {
+
+std::function<CUresult()> g_answer;
+int g_asked = 0;
+
+/// Its thread refers to it for as long as the process lives.
+Worker& idle_worker() {
+  static Worker& worker = *std::make_unique<Worker>("idle", [] {
+                             return Worker::Sleep{1'000'000'000, true};
+                           }).release();
+  return worker;
+}
+
+class JobEnd : public testing::Test {
+ protected:
+  JobEnd() {
+    g_answer = [] { return CUDA_SUCCESS; };
+    g_asked = 0;
+    g_at_last_moment = nullptr;
+    g_driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
+    g_driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
+    g_driver.cuStreamQuery = [](CUstream) {
+      ++g_asked;
+      return g_answer();
+    };
+    stream_.key.handle = reinterpret_cast<CUstream>(16);
+  }
+  /// A launch of a thread that remembers the stream: it is counted, and begins no job.
+  void count_launch() { client_->slot().entries[0][shm::Count::kGated].fetch_add(1); }
+  void begin() {
+    count_launch();
+    jobs_.touch(stream_);
+    ASSERT_TRUE(client_.active());
+  }
+
+  OwnClient client_{5};
+  Jobs jobs_{*client_, idle_worker(), idle_worker(), false};
+  Stream stream_;
+};
+
+TEST_F(JobEnd, APollEndsTheJobWhoseWorkIsDone) {
+  begin();
+  g_answer = [] { return CUDA_ERROR_NOT_READY; };
+  jobs_.poll();
+  EXPECT_TRUE(client_.active());
+  g_answer = [] { return CUDA_SUCCESS; };
+  jobs_.poll();
+  EXPECT_FALSE(client_.active());
+  EXPECT_EQ(g_asked, 2);
+}
+
+// Prevents: a launch that passed before the poll changed the version runs in no job.
+TEST_F(JobEnd, ALaunchCountedDuringTheQuestionKeepsTheJobOpen) {
+  begin();
+  g_answer = [this] {
+    count_launch();
+    return CUDA_SUCCESS;
+  };
+  jobs_.poll();
+  EXPECT_TRUE(client_.active());
+  g_answer = [] { return CUDA_SUCCESS; };
+  jobs_.poll();
+  EXPECT_EQ(g_asked, 1) << "asked while the program launches";
+  jobs_.poll();
+  EXPECT_FALSE(client_.active());
+}
+
+// A copy is not counted as a launch.
+TEST_F(JobEnd, WorkGivenDuringTheQuestionKeepsTheJobOpen) {
+  begin();
+  g_answer = [this] {
+    jobs_.touch(stream_);
+    return CUDA_SUCCESS;
+  };
+  jobs_.poll();
+  EXPECT_TRUE(client_.active());
+}
+
+// Queries would contend with the synchronising thread inside the driver.
+TEST_F(JobEnd, NothingIsAskedWhileAThreadSynchronises) {
+  begin();
+  Jobs::Synchronising synchronising(jobs_);
+  jobs_.poll();
+  EXPECT_EQ(g_asked, 0);
+  synchronising.returned(CUDA_SUCCESS, &stream_);
+  EXPECT_FALSE(client_.active());
+}
+
+// A question about a stream behind a closed gate may block inside the driver.
+TEST_F(JobEnd, NothingIsAskedBehindTheOwnClosedGate) {
+  begin();
+  client_->slot().gate.store(2);
+  jobs_.poll();
+  EXPECT_EQ(g_asked, 0);
+  client_->slot().gate.store(0);
+  jobs_.poll();
+  EXPECT_EQ(g_asked, 1);
+}
+
+TEST_F(JobEnd, ALaunchDuringASynchroniseKeepsTheJobOpen) {
+  begin();
+  Jobs::Synchronising synchronising(jobs_);
+  count_launch();
+  synchronising.returned(CUDA_SUCCESS, &stream_);
+  EXPECT_TRUE(client_.active());
+}
+
+TEST_F(JobEnd, ASynchroniseThatFailsEndsNothing) {
+  begin();
+  Jobs::Synchronising synchronising(jobs_);
+  synchronising.returned(CUDA_ERROR_LAUNCH_FAILED, &stream_);
+  EXPECT_TRUE(client_.active());
+}
+
+// Prevents: a launch that is counted between the look at the counts and the new version.
+TEST_F(JobEnd, ALaunchAtTheLastMomentKeepsTheJobOpen) {
+  begin();
+  std::uint64_t version = g_process.version.load();
+  g_at_last_moment = [&] {
+    EXPECT_NE(std::exchange(version, g_process.version.load()), version)
+        << "a launch counted from now on would pass";
+    count_launch();
+  };
+  Jobs::Synchronising synchronising(jobs_);
+  synchronising.returned(CUDA_SUCCESS, &stream_);
+  EXPECT_TRUE(client_.active());
+  jobs_.poll();  // which looks anew: the program launches
+  jobs_.poll();
+  EXPECT_TRUE(client_.active());
+}
+
+// What threads remember of a job that is over is void, or their launches would begin none.
+TEST_F(JobEnd, EveryEndVoidsWhatThreadsRemember) {
+  begin();
+  std::uint64_t version = g_process.version.load();
+  jobs_.begin_anew();
+  EXPECT_FALSE(client_.active());
+  EXPECT_NE(g_process.version.load(), version);
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test

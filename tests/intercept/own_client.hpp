@@ -1,0 +1,42 @@
+#pragma once
+#include <memory>
+
+#include "intercept/client/client_slot.hpp"
+#include "shm/board.hpp"
+#include "shm/gates.hpp"
+#include "shm/policy.hpp"
+
+namespace sluice::intercept::test {
+
+/// A client in slot 0 of a board in this process's memory. Nothing is preloaded: the driver is the
+/// few functions that a test puts into g_driver, so a test decides what happens inside a call.
+class OwnClient {
+ public:
+  explicit OwnClient(int priority, const char* policy = "gate")
+      : client_(seat(priority, policy), 0, *shm::parse_policy(policy)) {}
+
+  ClientSlot& operator*() noexcept { return client_; }
+  ClientSlot* operator->() noexcept { return &client_; }
+  [[nodiscard]] bool active() { return shm::is_active(client_.slot().job.load()); }
+
+ private:
+  Seat seat(int priority, const char* policy) {
+    g_driver_ready.store(true);
+    g_driver.cuDeviceGetName = [](char*, int, CUdevice) { return CUDA_SUCCESS; };
+    g_driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
+      *value = 0;
+      return CUDA_SUCCESS;
+    };
+    const shm::SlotInfo info{shm::SlotState::kLive, static_cast<std::uint8_t>(priority), 0, 1};
+    board_->slots[0].info.store(info.pack());
+    board_->slots[0].policy.store(shm::parse_policy(policy)->pack());
+    board_->slots[0].requested_policy.store(shm::parse_policy(policy)->pack());
+    board_->used.store(1);
+    return {*board_, 0, 1};
+  }
+
+  std::unique_ptr<shm::Board> board_ = std::make_unique<shm::Board>();
+  ClientSlot client_;
+};
+
+}  // namespace sluice::intercept::test
