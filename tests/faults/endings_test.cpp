@@ -115,10 +115,10 @@ TEST_F(Endings, StoppedInsideAJob) {
 // Prevents: a server that is busy without a gap loses its protection after max_hold; and a job that
 // does nothing holds indefinitely. Seen to fail without the look at the work in note_signs().
 TEST_F(Endings, AHoldEndsWithoutProgressOnly) {
-  start_controller({"--max-hold", "0.3"});
+  start_controller({"--max-hold", "1"});
   hold("device:4");
   critical_->ask("loop 1 100 2");
-  std::this_thread::sleep_for(1200ms);
+  std::this_thread::sleep_for(2500ms);
   EXPECT_TRUE(becomes_held(*best_effort_)) << "the holder works";
   EXPECT_EQ(best_effort_->said(), "");
   critical_->ask("halt");
