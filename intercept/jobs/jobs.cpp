@@ -1,6 +1,7 @@
 #include "intercept/jobs/jobs.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -175,6 +176,7 @@ void Jobs::end() noexcept {
 
 void Jobs::open_transparent() noexcept {
   if (transparent_.exchange(true)) return;
+  ended_.clear();
   launches_at_last_poll_ = client_.launches();
   open_one();
   if (hold_others()) poller_.wake();
@@ -222,8 +224,46 @@ void Jobs::Synchronising::finish(CUresult result, Which which) noexcept {
   if (result != CUDA_SUCCESS) return;
   const std::lock_guard lock(jobs_.mutex_);
   if (!jobs_.transparent_ || !jobs_.nothing_since(before_)) return;
-  std::erase_if(jobs_.busy_, which);
-  if (jobs_.busy_.empty()) jobs_.close_transparent();
+  jobs_.put_away(which);
+}
+
+/// The streams have finished their work. Ends the job if no other stream is busy.
+template <class Which>
+void Jobs::put_away(Which which) noexcept {
+  if_memory_lasts(
+      [&] { std::copy_if(busy_.begin(), busy_.end(), std::back_inserter(ended_), which); });
+  std::erase_if(busy_, which);
+  if (!busy_.empty()) return;
+  looks_left_ = kLooks;
+  launches_at_end_ = client_.launches();
+  close_transparent();
+}
+
+/// A launch may have counted itself, and still be inside the driver, when its job ended (the driver
+/// loads a kernel at its first launch, for example). So the streams of an ended job are queried a
+/// few times more. Work in one of them begins a job again.
+void Jobs::look_back() {
+  std::vector<Asked> asked;
+  {
+    const std::lock_guard lock(mutex_);
+    if (transparent_ || looks_left_ == 0) return;
+    --looks_left_;
+    if (client_.launches() != launches_at_end_ || syncing_.any() || client_.gate_closed() ||
+        any_capture_lives()) {
+      return;
+    }
+    for (Stream* stream : ended_) asked.push_back({stream, stream->context, stream->key.handle});
+  }
+  const RelaxedCapture relaxed;
+  std::erase_if(asked, [](const Asked& each) { return is_done(each); });
+  const std::lock_guard lock(mutex_);
+  if (asked.empty() || transparent_ || client_.launches() != launches_at_end_) return;
+  for (const Asked& each : asked) {
+    // A stream that was destroyed meanwhile is not in the list any more.
+    const auto known = std::find(ended_.begin(), ended_.end(), each.stream);
+    if (known != ended_.end()) busy_.push_back(*known);
+  }
+  if (!busy_.empty()) open_transparent();
 }
 
 void Jobs::Synchronising::returned(CUresult result, const Stream* stream) noexcept {
@@ -252,6 +292,7 @@ bool Jobs::is_done(const Asked& asked) noexcept {
 /// that was given meanwhile shows in the count, or in Stream::touched.
 void Jobs::poll() {
   if (!hold_others()) return;
+  look_back();
   std::uint64_t version = 0;
   std::vector<Asked> asked;
   {
@@ -268,12 +309,11 @@ void Jobs::poll() {
   std::erase_if(asked, [](const Asked& each) { return !is_done(each); });
   const std::lock_guard lock(mutex_);
   if (!transparent_ || !nothing_since(launches_at_last_poll_)) return;
-  std::erase_if(busy_, [&](const Stream* busy) {
+  put_away([&](const Stream* busy) {
     const bool done = std::any_of(asked.begin(), asked.end(),
                                   [busy](const Asked& each) { return each.stream == busy; });
     return done && busy->touched < version;
   });
-  if (busy_.empty()) close_transparent();
 }
 
 void Jobs::begin_anew() noexcept {
@@ -284,6 +324,7 @@ void Jobs::begin_anew() noexcept {
 void Jobs::forget(const Stream& stream) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(busy_, &stream);
+  std::erase(ended_, &stream);
 }
 
 }  // namespace sluice::intercept

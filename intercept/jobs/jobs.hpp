@@ -90,6 +90,9 @@ class Jobs {
   void forget(const Stream& stream) noexcept;
 
  private:
+  template <class Which>
+  void put_away(Which which) noexcept;
+  void look_back();
   /// A copy of a busy stream's data, for queries without a lock.
   struct Asked {
     const Stream* stream;
@@ -126,6 +129,10 @@ class Jobs {
   std::atomic<bool> transparent_{false};
   std::vector<Stream*> busy_;  ///< Streams that were given work since the transparent job began.
   std::uint64_t launches_at_last_poll_ = 0;
+  static constexpr int kLooks = 8;
+  std::vector<Stream*> ended_;  ///< Streams that were busy in the last transparent job.
+  int looks_left_ = 0;          ///< Times that look_back() still queries them.
+  std::uint64_t launches_at_end_ = 0;
   /// Threads inside a synchronising call. The return of the call will end the job, so there is no
   /// need to poll, and queries would only compete with the call inside the driver.
   ThreadMarks syncing_;

@@ -334,6 +334,33 @@ TEST_F(JobsOf, ASynchroniseEndsTheWorkOfItsContextOnly) {
   EXPECT_TRUE(stays_active()) << "a context took another one's work with it";
 }
 
+// Prevents: a launch that has counted itself, and is still inside the driver when another thread's
+// synchronise ends the job, runs with the gates of others open. Seen to fail without look_back().
+TEST_F(JobsOf, ALaunchInsideTheDriverAtTheEndOfItsJobBeginsAnother) {
+  attach("gate", 5);
+  CUstream stream = make_stream();
+  ASSERT_TRUE(becomes_idle());
+  std::thread late([stream] {
+    // The poll finds launches at each look, so the thread goes on remembering the stream.
+    for (int i = 0; i < 30; ++i) {
+      launch(stream);
+      std::this_thread::sleep_for(200us);
+    }
+    fake::pause();
+    fake::stall(fake::Id::cuLaunchKernel);
+    launch(stream);
+  });
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  ASSERT_EQ(::cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_FALSE(active());
+  fake::unstall();
+  late.join();
+  EXPECT_EQ(fake::outstanding(stream), 1U);
+  EXPECT_TRUE(eventually([&] { return active(); }));
+  fake::resume();
+  EXPECT_TRUE(becomes_idle());
+}
+
 // A context that is destroyed takes its work with it.
 TEST_F(JobsOf, ADestroyedContextEndsItsJobs) {
   attach("gate", 5);
