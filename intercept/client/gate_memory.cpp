@@ -47,7 +47,7 @@ std::optional<GateMemory::Addresses> GateMemory::for_graphs() noexcept {
   CUcontext current = nullptr;
   driver().cuCtxGetCurrent(&current);
   if (gate == 0 || current != context_.load()) return std::nullopt;
-  return Addresses{gate, gate + kSlackBehindGate, generation_.load()};
+  return Addresses{gate, gate + kSlackBehindGate};
 }
 
 CUdeviceptr GateMemory::address() noexcept {
@@ -97,7 +97,6 @@ void GateMemory::context_ended(CUcontext context) noexcept {
   const std::lock_guard lock(registering_);
   context_.store(nullptr);
   gate_.store(0);
-  generation_.fetch_add(1);
 }
 
 void GateMemory::fall_back(const char* why) noexcept {

@@ -29,18 +29,12 @@ class GateMemory {
   struct Addresses {
     CUdeviceptr gate;
     CUdeviceptr slack;
-    std::uint64_t generation;  ///< Changes when the addresses become invalid.
   };
   /// The addresses for a graph of the current context. Nothing if the current context is not the
   /// one of the registration: a graph may outlive that context, and the driver refuses graphs that
   /// wait on memory that is no longer registered.
   [[nodiscard]] std::optional<Addresses> for_graphs() noexcept;
-  [[nodiscard]] std::uint64_t generation() const noexcept { return generation_.load(); }
 
-  [[nodiscard]] bool waits_at(CUdeviceptr address) const noexcept {
-    const CUdeviceptr gate = gate_.load();
-    return gate != 0 && (address == gate || address == gate + kSlackBehindGate);
-  }
   /// For a context that was destroyed (null: unknown which one). Drops the registration if it was
   /// made there.
   void context_ended(CUcontext context) noexcept;
@@ -60,7 +54,6 @@ class GateMemory {
   std::mutex registering_;
   std::atomic<CUdeviceptr> gate_{0};  ///< 0: not registered.
   std::atomic<CUcontext> context_{nullptr};
-  std::atomic<std::uint64_t> generation_{0};
   std::atomic<bool> said_{false};
 };
 
