@@ -17,12 +17,14 @@ std::function<void()> g_at_last_moment;
 
 }  // namespace
 
-// The linker puts this in front of sluice::intercept::order_launch_counts().
+// The linker puts this in front of sluice::intercept::order_launch_counts(), under names of its
+// own. NOLINTBEGIN(readability-identifier-naming)
 extern "C" void __real__ZN6sluice9intercept19order_launch_countsEv();
 extern "C" void __wrap__ZN6sluice9intercept19order_launch_countsEv() {
   __real__ZN6sluice9intercept19order_launch_countsEv();
   if (g_at_last_moment) g_at_last_moment();
 }
+// NOLINTEND(readability-identifier-naming)
 
 namespace sluice::intercept::test {
 namespace {
