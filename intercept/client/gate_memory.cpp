@@ -44,8 +44,7 @@ CUresult GateMemory::put(CUstream stream, std::size_t behind_gate, std::uint64_t
 
 std::optional<GateMemory::Addresses> GateMemory::for_graphs() noexcept {
   const CUdeviceptr gate = address();
-  CUcontext current = nullptr;
-  driver().cuCtxGetCurrent(&current);
+  const CUcontext current = current_context();
   if (gate == 0 || current != context_.load()) return std::nullopt;
   return Addresses{gate, gate + kSlackBehindGate};
 }
@@ -70,7 +69,7 @@ CUdeviceptr GateMemory::register_page() noexcept {
   const RelaxedCapture relaxed;
   CUcontext context = primary_context(client_.device());
   if (context != nullptr && !primary_is_active(client_.device())) context = nullptr;
-  if (context == nullptr) driver().cuCtxGetCurrent(&context);
+  if (context == nullptr) context = current_context();
   if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return 0;
   constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
   const CUresult registered = driver().cuMemHostRegister_v2(view_, sizeof(shm::Board), kFlags);

@@ -25,42 +25,11 @@ namespace {
 
 constexpr int kAttachTimeoutMs = 1000;
 
-bool is_default(CUstream stream) noexcept {
-  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-}
-
-CUcontext current_context() noexcept {
-  CUcontext context = nullptr;
-  if (driver().cuCtxGetCurrent != nullptr) driver().cuCtxGetCurrent(&context);
-  return context;
-}
-
 CUcontext context_of(CUstream stream) noexcept {
   CUcontext context = nullptr;
   const bool known = driver().cuStreamGetCtx != nullptr &&
                      driver().cuStreamGetCtx(stream, &context) == CUDA_SUCCESS;
   return known ? context : current_context();
-}
-
-CUdevice device_here() noexcept {
-  CUdevice device = -1;
-  if (driver().cuCtxGetDevice != nullptr) driver().cuCtxGetDevice(&device);
-  return device;
-}
-
-CUdevice device_of(CUcontext context) noexcept {
-  if (context == current_context()) return device_here();
-  if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return -1;
-  const CUdevice device = device_here();
-  CUcontext popped = nullptr;
-  driver().cuCtxPopCurrent_v2(&popped);
-  return device;
-}
-
-template <std::size_t kSize>
-void put(std::array<char, kSize>& field, std::string_view text) noexcept {
-  field.fill('\0');
-  text.copy(field.data(), field.size() - 1);
 }
 
 shm::TraceHeader trace_header_of(const Client& client) {
@@ -75,9 +44,9 @@ shm::TraceHeader trace_header_of(const Client& client) {
   header.priority = client.priority();
   header.begin_monotonic_ns = base::monotonic_ns();
   header.begin_realtime_ns = base::clock_ns(CLOCK_REALTIME);
-  put(header.policy, shm::to_string(client.policy()));
-  put(header.command, slot.command.data());
-  put(header.name, slot.name.data());
+  put_text(header.policy, shm::to_string(client.policy()));
+  put_text(header.command, slot.command.data());
+  put_text(header.name, slot.name.data());
   header.device_uuid = device.uuid;
   header.time_scale = client.time_scale();
   if (client.simulated()) {
@@ -127,7 +96,7 @@ Stream* Interposer::stream_of(CUstream stream, bool attach_now) {
   }
   // If no attach can succeed now, skip the driver calls.
   if (clients_.count() == 0 && (!attach_now || !may_attach())) return nullptr;
-  const bool of_context = is_default(stream);
+  const bool of_context = Streams::is_default(stream);
   CUcontext context = of_context ? current_context() : nullptr;
   const Stream::Key key = Streams::key_of(stream, context);
   Stream* const known = streams_.find(key);
@@ -144,7 +113,7 @@ Stream* Interposer::stream_of(CUstream stream, bool attach_now) {
 
 Client* Interposer::client_here(bool attach_now) noexcept {
   if (in_forked_child()) return nullptr;
-  const CUdevice device = device_here();
+  const CUdevice device = current_device();
   if (device < 0) return nullptr;
   Client* const known = clients_.of(device);
   return known == nullptr && attach_now ? attach(device) : known;

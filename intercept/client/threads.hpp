@@ -75,10 +75,9 @@ class ThreadMarks {
     }
   }
   void leave() noexcept {
-    pid_t self = thread_id();
     for (std::atomic<pid_t>& mark : marks_) {
+      pid_t self = thread_id();
       if (mark.compare_exchange_strong(self, 0)) return;
-      self = thread_id();
     }
   }
   [[nodiscard]] bool any() const noexcept {
@@ -87,10 +86,6 @@ class ThreadMarks {
       if (thread != 0 && !is_gone(thread)) return true;
     }
     return false;
-  }
-  /// For a forked child, in which none of the threads exists.
-  void clear() noexcept {
-    for (std::atomic<pid_t>& mark : marks_) mark.store(0);
   }
   [[nodiscard]] static bool is_gone(pid_t thread) noexcept {
     const int saved_errno = errno;

@@ -59,4 +59,25 @@ const char* kernel_name(CUfunction function) noexcept {
   return found && name != nullptr ? name : "?";
 }
 
+CUcontext current_context() noexcept {
+  CUcontext context = nullptr;
+  if (driver().cuCtxGetCurrent != nullptr) driver().cuCtxGetCurrent(&context);
+  return context;
+}
+
+CUdevice current_device() noexcept {
+  CUdevice device = -1;
+  if (driver().cuCtxGetDevice != nullptr) driver().cuCtxGetDevice(&device);
+  return device;
+}
+
+CUdevice device_of(CUcontext context) noexcept {
+  if (context == current_context()) return current_device();
+  if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return -1;
+  const CUdevice device = current_device();
+  CUcontext popped = nullptr;
+  driver().cuCtxPopCurrent_v2(&popped);
+  return device;
+}
+
 }  // namespace sluice::intercept

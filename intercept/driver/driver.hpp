@@ -83,4 +83,10 @@ const char* missing_call() noexcept;
 /// The name of a kernel, or "?" if the driver does not know it.
 const char* kernel_name(CUfunction function) noexcept;
 
+/// The context of the calling thread; null if there is none.
+CUcontext current_context() noexcept;
+/// The device of the calling thread's context, or of a given one; -1 if there is none.
+CUdevice current_device() noexcept;
+CUdevice device_of(CUcontext context) noexcept;
+
 }  // namespace sluice::intercept

@@ -92,11 +92,18 @@ CUresult hook(Of<Kind::kCopyIn>, Real real, CUdeviceptr to, const void* from, st
 
 // --- Sync ---------------------------------------------------------------------------------------
 
+/// Null unless this process has a client.
+Interposer* with_clients() noexcept {
+  Interposer* const self = Interposer::existing();
+  const bool has = self != nullptr && self->clients().count() != 0 && !in_forked_child();
+  return has ? self : nullptr;
+}
+
 template <class Call>
 CUresult synchronise_context(CUcontext context, Call call) {
-  Interposer* const self = Interposer::existing();
-  if (self == nullptr || self->clients().count() == 0 || in_forked_child()) return call();
-  if (context == nullptr) driver().cuCtxGetCurrent(&context);
+  Interposer* const self = with_clients();
+  if (self == nullptr) return call();
+  if (context == nullptr) context = current_context();
   Client* const client = self->client_with_work_in(context);
   if (client == nullptr) return call();
   Jobs::Synchronising synchronising(client->jobs());
@@ -115,8 +122,8 @@ CUresult hook(Of<Kind::kSync>, Real real, CUcontext context) {
 }
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
-  Interposer* const self = Interposer::existing();
-  if (self == nullptr || self->clients().count() == 0 || in_forked_child()) return (*real)(stream);
+  Interposer* const self = with_clients();
+  if (self == nullptr) return (*real)(stream);
   Stream* known = nullptr;
   if_memory_lasts([&] { known = stream_of(named<entry>(stream), false); });
   Client* const client = known != nullptr ? known->client : self->client_here(false);
@@ -201,15 +208,6 @@ CUcontext context_of(CUgreenCtx green) noexcept {
   return known ? context : nullptr;
 }
 
-CUdevice device_of(CUcontext context) noexcept {
-  CUdevice device = -1;
-  if (context != nullptr && driver().cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
-    driver().cuCtxGetDevice(&device);
-    driver().cuCtxPopCurrent_v2(&context);
-  }
-  return device;
-}
-
 /// A green context retains the primary context, so its end may be the last release.
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kEndContext>, Real real, CUgreenCtx green) {
@@ -221,9 +219,7 @@ CUresult hook(Of<Kind::kEndContext>, Real real, CUgreenCtx green) {
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kEndStream>, Real real, CUstream stream) {
   Interposer* const self = Interposer::existing();
-  const bool is_default =
-      stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-  if (self == nullptr || is_default || in_forked_child()) return (*real)(stream);
+  if (self == nullptr || Streams::is_default(stream) || in_forked_child()) return (*real)(stream);
   const NoCancel whole;
   const QueryBan quiet = QueryBan::about_stream(stream);
   if_memory_lasts([&] {

@@ -25,9 +25,4 @@ CUstream named(CUstream stream) noexcept {
   return is_per_thread<entry>() ? per_thread(stream) : stream;
 }
 
-template <class Function, class... Args>
-CUresult call_real(Function function, Args... args) {
-  return function(args...);
-}
-
 }  // namespace sluice::intercept

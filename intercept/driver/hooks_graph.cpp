@@ -66,8 +66,7 @@ GraphPacing pacing_of(Client& client) noexcept {
   };
   if (!wanted()) return pacing;
   if (const std::optional<GateMemory::Addresses> words = client.memory().for_graphs()) {
-    CUcontext context = nullptr;
-    driver().cuCtxGetCurrent(&context);
+    const CUcontext context = current_context();
     pacing.words = {context, words->gate, words->slack};
   } else if (wanted()) {  // otherwise the device cannot wait, and another policy is in force now
     report_ungated_graph();
@@ -132,18 +131,17 @@ CUresult instantiate(const CUgraphExec* exec, CUgraph graph, const Outputs& outp
 
 // --- Capture ------------------------------------------------------------------------------------
 
-#define SLUICE_BEGIN_CAPTURE_V1(name, named)                                \
-  SLUICE_EXPORT CUresult name(CUstream stream) {                            \
-    return begin_capture(named(stream), CU_STREAM_CAPTURE_MODE_GLOBAL,      \
-                         [&] { return call_real(driver().name, stream); }); \
+#define SLUICE_BEGIN_CAPTURE_V1(name, named)                           \
+  SLUICE_EXPORT CUresult name(CUstream stream) {                       \
+    return begin_capture(named(stream), CU_STREAM_CAPTURE_MODE_GLOBAL, \
+                         [&] { return driver().name(stream); });       \
   }
 SLUICE_BEGIN_CAPTURE_V1(cuStreamBeginCapture, plain)
 SLUICE_BEGIN_CAPTURE_V1(cuStreamBeginCapture_ptsz, per_thread)
 
-#define SLUICE_BEGIN_CAPTURE(name, named)                                         \
-  SLUICE_EXPORT CUresult name(CUstream stream, CUstreamCaptureMode mode) {        \
-    return begin_capture(named(stream), mode,                                     \
-                         [&] { return call_real(driver().name, stream, mode); }); \
+#define SLUICE_BEGIN_CAPTURE(name, named)                                                   \
+  SLUICE_EXPORT CUresult name(CUstream stream, CUstreamCaptureMode mode) {                  \
+    return begin_capture(named(stream), mode, [&] { return driver().name(stream, mode); }); \
   }
 SLUICE_BEGIN_CAPTURE(cuStreamBeginCapture_v2, plain)
 SLUICE_BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, per_thread)
@@ -153,68 +151,64 @@ SLUICE_BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, per_thread)
                               const CUgraphEdgeData* edges, size_t count,                      \
                               CUstreamCaptureMode mode) {                                      \
     return begin_capture(named(stream), mode, [&] {                                            \
-      return call_real(driver().name, stream, graph, dependencies, edges, count, mode);        \
+      return driver().name(stream, graph, dependencies, edges, count, mode);                   \
     });                                                                                        \
   }
 SLUICE_BEGIN_CAPTURE_TO_GRAPH(cuStreamBeginCaptureToGraph, plain)
 SLUICE_BEGIN_CAPTURE_TO_GRAPH(cuStreamBeginCaptureToGraph_ptsz, per_thread)
 
-#define SLUICE_END_CAPTURE(name, named)                                          \
-  SLUICE_EXPORT CUresult name(CUstream stream, CUgraph* graph) {                 \
-    return end_capture(named(stream), graph,                                     \
-                       [&] { return call_real(driver().name, stream, graph); }); \
+#define SLUICE_END_CAPTURE(name, named)                                                     \
+  SLUICE_EXPORT CUresult name(CUstream stream, CUgraph* graph) {                            \
+    return end_capture(named(stream), graph, [&] { return driver().name(stream, graph); }); \
   }
 SLUICE_END_CAPTURE(cuStreamEndCapture, plain)
 SLUICE_END_CAPTURE(cuStreamEndCapture_ptsz, per_thread)
 
 // --- Graph --------------------------------------------------------------------------------------
 
-#define SLUICE_INSTANTIATE_LOG(name)                                                     \
-  SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, \
-                              char* log, size_t log_size) {                              \
-    Outputs outputs;                                                                     \
-    outputs.keep(error_node, sizeof(CUgraphNode));                                       \
-    outputs.keep(log, log_size);                                                         \
-    return instantiate(exec, graph, outputs, [&] {                                       \
-      return call_real(driver().name, exec, graph, error_node, log, log_size);           \
-    });                                                                                  \
+#define SLUICE_INSTANTIATE_LOG(name)                                                           \
+  SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node,       \
+                              char* log, size_t log_size) {                                    \
+    Outputs outputs;                                                                           \
+    outputs.keep(error_node, sizeof(CUgraphNode));                                             \
+    outputs.keep(log, log_size);                                                               \
+    return instantiate(exec, graph, outputs,                                                   \
+                       [&] { return driver().name(exec, graph, error_node, log, log_size); }); \
   }
 SLUICE_INSTANTIATE_LOG(cuGraphInstantiate)
 SLUICE_INSTANTIATE_LOG(cuGraphInstantiate_v2)
 
 SLUICE_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
                                                    unsigned long long flags) {
-  return instantiate(exec, graph, {}, [&] {
-    return call_real(driver().cuGraphInstantiateWithFlags, exec, graph, flags);
-  });
+  return instantiate(exec, graph, {},
+                     [&] { return driver().cuGraphInstantiateWithFlags(exec, graph, flags); });
 }
 
-#define SLUICE_INSTANTIATE_PARAMS(name)                                                \
-  SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph,                        \
-                              CUDA_GRAPH_INSTANTIATE_PARAMS* params) {                 \
-    Outputs outputs;                                                                   \
-    outputs.keep(params, sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS));                       \
-    return instantiate(exec, graph, outputs,                                           \
-                       [&] { return call_real(driver().name, exec, graph, params); }); \
+#define SLUICE_INSTANTIATE_PARAMS(name)                                                           \
+  SLUICE_EXPORT CUresult name(CUgraphExec* exec, CUgraph graph,                                   \
+                              CUDA_GRAPH_INSTANTIATE_PARAMS* params) {                            \
+    Outputs outputs;                                                                              \
+    outputs.keep(params, sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS));                                  \
+    return instantiate(exec, graph, outputs, [&] { return driver().name(exec, graph, params); }); \
   }
 SLUICE_INSTANTIATE_PARAMS(cuGraphInstantiateWithParams)
 SLUICE_INSTANTIATE_PARAMS(cuGraphInstantiateWithParams_ptsz)
 
 SLUICE_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* error_node,
                                          CUgraphExecUpdateResult* why) {
-  if (in_forked_child()) return call_real(driver().cuGraphExecUpdate, exec, graph, error_node, why);
+  if (in_forked_child()) return driver().cuGraphExecUpdate(exec, graph, error_node, why);
   const NoCancel whole;
   const GraphBook::Update update(graph_book(), exec, graph);
-  const CUresult result = call_real(driver().cuGraphExecUpdate, exec, graph, error_node, why);
+  const CUresult result = driver().cuGraphExecUpdate(exec, graph, error_node, why);
   if (error_node != nullptr) *error_node = update.program_node(*error_node);
   return result;
 }
 SLUICE_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
                                             CUgraphExecUpdateResultInfo* info) {
-  if (in_forked_child()) return call_real(driver().cuGraphExecUpdate_v2, exec, graph, info);
+  if (in_forked_child()) return driver().cuGraphExecUpdate_v2(exec, graph, info);
   const NoCancel whole;
   const GraphBook::Update update(graph_book(), exec, graph);
-  const CUresult result = call_real(driver().cuGraphExecUpdate_v2, exec, graph, info);
+  const CUresult result = driver().cuGraphExecUpdate_v2(exec, graph, info);
   if (info != nullptr) {
     info->errorNode = update.program_node(info->errorNode);
     info->errorFromNode = update.program_node(info->errorFromNode);
@@ -239,7 +233,7 @@ static CUresult set_child(CUgraphExec exec, CUgraphNode node, CUgraph child, Cal
 SLUICE_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                           CUgraph child) {
   const auto call = [&](CUgraph graph) {
-    return call_real(driver().cuGraphExecChildGraphNodeSetParams, exec, node, graph);
+    return driver().cuGraphExecChildGraphNodeSetParams(exec, node, graph);
   };
   return in_forked_child() ? call(child) : set_child(exec, node, child, call);
 }
@@ -247,17 +241,17 @@ SLUICE_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode no
                                                 CUgraphNodeParams* params) {
   const bool child = params != nullptr && params->type == CU_GRAPH_NODE_TYPE_GRAPH;
   if (!child || in_forked_child()) {
-    return call_real(driver().cuGraphExecNodeSetParams, exec, node, params);
+    return driver().cuGraphExecNodeSetParams(exec, node, params);
   }
   return set_child(exec, node, params->graph.graph, [&](CUgraph graph) {
     CUgraphNodeParams copy = *params;
     copy.graph.graph = graph;
-    return call_real(driver().cuGraphExecNodeSetParams, exec, node, &copy);
+    return driver().cuGraphExecNodeSetParams(exec, node, &copy);
   });
 }
 
 SLUICE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
-  const auto call = [&] { return call_real(driver().cuGraphExecDestroy, exec); };
+  const auto call = [&] { return driver().cuGraphExecDestroy(exec); };
   if (in_forked_child()) return call();
   std::optional<GraphBook::Executable> known = graph_book().take(exec);
   const CUresult result = call();

@@ -86,8 +86,7 @@ bool any_capture_lives() noexcept {
 void capture_begun(CUstream stream, CUstreamCaptureMode mode) noexcept {
   const Info info = info_of(stream);
   if (info.status == CU_STREAM_CAPTURE_STATUS_NONE) return;
-  CUcontext context = nullptr;
-  driver().cuCtxGetCurrent(&context);
+  const CUcontext context = current_context();
   const bool relaxed = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
   const std::lock_guard lock(captures().mutex);
   captures().open[info.id] = {stream, context, thread_id(), relaxed};

@@ -13,6 +13,7 @@ namespace {
 
 constinit const shm::HalfWord kNeverPaces{0};
 constinit const shm::HalfWord kAlwaysPaces{1};
+constinit const shm::Word kNeverCloses{0};
 
 RememberedStream* up_to_date(CUstream stream) noexcept {
   RememberedStream* const known = t_streams.find(stream);
@@ -20,8 +21,6 @@ RememberedStream* up_to_date(CUstream stream) noexcept {
                      known->version == g_process.version.load(std::memory_order_acquire);
   return valid ? known : nullptr;
 }
-
-constinit const shm::Word kNeverCloses{0};
 
 /// Lets the thread's next launches into the stream go through pass(), as long as nothing else has
 /// to be done for them. `version` was read before the stream was touched. `kind` is the counter for

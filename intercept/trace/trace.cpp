@@ -1,7 +1,6 @@
 #include "intercept/trace/trace.hpp"
 
 #include <dlfcn.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,18 +31,6 @@ constexpr std::uint64_t kClockNs = 1'000'000'000;
 constinit thread_local std::uint64_t t_next_launch = 0;
 constinit thread_local std::uint64_t t_last_launch = 0;
 constinit thread_local std::uint64_t t_launch_began_ns = 0;
-
-std::uint32_t this_thread() noexcept {
-  static constinit thread_local std::uint32_t id = 0;
-  if (id == 0) id = static_cast<std::uint32_t>(syscall(SYS_gettid));
-  return id;
-}
-
-template <std::size_t kSize>
-void put(std::array<char, kSize>& field, std::string_view text) noexcept {
-  field.fill('\0');
-  text.copy(field.data(), field.size() - 1);
-}
 
 void executed(std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t correlation,
               std::uint64_t stream, std::uint64_t node, const char* name) {
@@ -100,7 +87,7 @@ void Trace::load_collector() noexcept {
       return;
     }
   }
-  put(file_.header().note, why);
+  put_text(file_.header().note, why);
   Line(Level::kWarn) << "the trace will lack the times of execution on the GPU: " << why;
 }
 
@@ -119,7 +106,7 @@ void Trace::after_launch(Entry entry, CUstream stream, CUfunction function,
   unsigned long long id = 0;
   driver().cuStreamGetId(stream, &id);
   record.flags = static_cast<std::uint16_t>(entry);
-  record.thread = this_thread();
+  record.thread = static_cast<std::uint32_t>(thread_id());
   record.correlation = t_last_launch;
   record.stream = id;
   if (collect_end_ != nullptr) collect_end_(id);
@@ -161,7 +148,7 @@ void Trace::hold(shm::TraceHold why, std::uint64_t begin_ns, std::uint64_t gate,
     record.correlation = t_next_launch;
   }
   record.flags = static_cast<std::uint16_t>(why);
-  record.thread = this_thread();
+  record.thread = static_cast<std::uint32_t>(thread_id());
   record.begin_ns = begin_ns;
   record.end_ns = base::monotonic_ns();
   record.a = gate;
@@ -172,7 +159,7 @@ void Trace::hold(shm::TraceHold why, std::uint64_t begin_ns, std::uint64_t gate,
 void Trace::job_begin(std::uint64_t job, shm::TraceJob kind, std::uint64_t at_ns) noexcept {
   shm::TraceRecord record{};
   record.flags = static_cast<std::uint16_t>(kind);
-  record.thread = this_thread();
+  record.thread = static_cast<std::uint32_t>(thread_id());
   record.begin_ns = record.end_ns = at_ns;
   record.correlation = job;
   file_.write(TraceKind::kJobBegin, record);
@@ -180,7 +167,7 @@ void Trace::job_begin(std::uint64_t job, shm::TraceJob kind, std::uint64_t at_ns
 
 void Trace::job_end(std::uint64_t job, std::uint64_t closed_ns, std::uint64_t began_ns) noexcept {
   shm::TraceRecord record{};
-  record.thread = this_thread();
+  record.thread = static_cast<std::uint32_t>(thread_id());
   record.begin_ns = closed_ns;
   record.end_ns = base::monotonic_ns();
   record.correlation = job;
@@ -213,7 +200,7 @@ void Trace::run() noexcept {
     file_.tend();
     if (const char* full = file_.full(); full != nullptr && told == nullptr) {
       told = full;
-      put(file_.header().note, full);
+      put_text(file_.header().note, full);
       Line(Level::kWarn) << "the trace ends here: " << full;
     }
     const std::uint64_t now = base::monotonic_ns();

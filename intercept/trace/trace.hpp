@@ -2,12 +2,21 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "base/clock.hpp"
 #include "intercept/driver/driver.hpp"
 #include "intercept/trace/trace_file.hpp"
 
 namespace sluice::intercept {
+
+/// Fills a text field of a trace header, cut to its size and NUL-terminated.
+template <std::size_t kSize>
+void put_text(std::array<char, kSize>& field, std::string_view text) noexcept {
+  field.fill('\0');
+  text.copy(field.data(), field.size() - 1);
+}
 
 /// Records the launches of this process if SLUICE_TRACE is set. Its thread extends the file and
 /// collects times of execution.
