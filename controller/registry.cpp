@@ -72,6 +72,16 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.predictions.store(0);
   slot.prediction_hits.store(0);
   slot.prediction_cost_ns.store(0);
+  slot.target.store(0);
+  slot.target_ns.store(0);
+  slot.alone_ns.store(0);
+  slot.target_jobs.store(0);
+  slot.target_kept.store(0);
+  slot.open_ns.store(0);
+  slot.gpu_ns.store(0);
+  slot.target_state.store(0);
+  slot.open_job.store(0);
+  for (shm::Word& ns : slot.held_by_ns) ns.store(0);
   slot.job_times.clear();
   store_text(slot.unhooked_name.data(), slot.unhooked_name.size(), "");
 }
@@ -157,6 +167,11 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
   shm::Slot& slot = clients_.slot(index);
   clear_counters(slot);
   clear_owner_fields(slot);
+  // Time that the slot's former client held others is not the new client's.
+  for (shm::Slot& other : clients_.board.slots) {
+    other.held_by_ns[static_cast<std::size_t>(index)].store(0);
+  }
+  slot.requested_target.store(0);
   slot.pid.store(static_cast<std::uint32_t>(from.process->pid()));
   slot.attached_ns.store(base::monotonic_ns());
   slot.requested_policy.store(request.policy);

@@ -12,7 +12,7 @@
 namespace sluice::shm {
 
 inline constexpr std::uint64_t kBoardMagic = 0x4452'4f42'4543'4c53;  // "SLCEBORD"
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
 
 inline constexpr int kSlots = 63;          ///< Bit 63 of a gate belongs to the controller.
 inline constexpr int kControllerBit = 63;  ///< The controller holds a client with this bit.
@@ -22,7 +22,8 @@ inline constexpr int kMaxEntries = 16;
 /// Launching threads of a client that count their gated launches each in a word of its own.
 inline constexpr std::size_t kLaunchStripes = 8;
 inline constexpr std::size_t kLine = 128;
-inline constexpr std::size_t kNameSize = 64;  ///< Size of a client's name, with its final NUL.
+inline constexpr std::size_t kNameSize = 64;    ///< Size of a client's name, with its final NUL.
+inline constexpr std::size_t kLabelSize = 104;  ///< Size of a client's labels, with the final NUL.
 
 /// The controller beats every 20 ms. After 150 ms without a beat, status output calls it silent. No
 /// client looks at the beat.
@@ -75,6 +76,14 @@ enum class Count : std::uint8_t {
   kWaited = kLaunchKinds,  ///< Held on the host, or preceded by a stream wait.
   kHeldNs,                 ///< Time for which launching threads were held on the host.
   kSize,
+};
+
+/// How a client with a target closes the gates below, for status output.
+enum class TargetState : std::uint32_t {
+  kNone,      ///< No target: the gates close when a job begins.
+  kLearning,  ///< Too few jobs have run with closed gates. The gates close when a job begins.
+  kKept,      ///< The gates close as late as the target allows.
+  kMissed,    ///< The target cannot be kept. The gates close when a job begins.
 };
 
 /// The reason why a client runs ungated, for `sluice status`.
@@ -133,7 +142,7 @@ struct alignas(kLine) Slot {
 
   // Written by the owner. The predictions and launch durations are for status output only.
   alignas(kLine) Word job;    ///< Odd while active: the first begin and the last end add 1.
-  Word job_since_ns;          ///< Time when the client last became active.
+  Word job_since_ns;          ///< Time when the last job began, with closed or open gates.
   Word policy;                ///< Policy::pack() of the policy in force, which may be a fallback.
   HalfWord fail_reason;       ///< FailReason.
   HalfWord unhooked_lookups;  ///< Lookups of entries that give the GPU work and have no hook.
@@ -150,7 +159,19 @@ struct alignas(kLine) Slot {
 
   // A line of its own, which other processes read every 20 ms while a gate is closed.
   alignas(kLine) Word syncs;  ///< Synchronising calls that returned: a sign of progress.
-  std::array<std::uint8_t, 120> reserved_owner;
+  /// Odd while a job runs and does not close the gates below yet, because its target allows that.
+  /// Such a client is not active.
+  Word open_job;
+  // For status output only.
+  Word target;            ///< Target::pack() of the target in force; 0: none.
+  Word target_ns;         ///< A job must end in this time; 0 while unknown.
+  Word alone_ns;          ///< How long jobs take with closed gates, at the target's percentile.
+  Word target_jobs;       ///< Jobs that ended with a known target.
+  Word target_kept;       ///< How many of them ended in time.
+  Word open_ns;           ///< Total time of jobs with open gates.
+  Word gpu_ns;            ///< GPU time of the client's work, an estimate.
+  HalfWord target_state;  ///< TargetState.
+  std::array<std::uint8_t, 52> reserved_owner;
 
   // Written by the controller when it gives the slot out.
   alignas(kLine) RobustMutex alive;
@@ -160,10 +181,17 @@ struct alignas(kLine) Slot {
   Word requested_policy;             ///< Policy::pack() of the policy that the user asked for.
   std::array<char, kNameSize> name;  ///< The client's name for users. NUL-terminated.
   alignas(kLine) std::array<char, 128> command;  ///< The command line, cut. NUL-terminated.
+  Word requested_target;                         ///< Target::pack(); the owner may also write it.
+  std::array<char, kLabelSize> label;            ///< "key=value,key=value". NUL-terminated.
+  std::array<std::uint8_t, 16> reserved_label;
 
   /// waived[h]: the job counter of holder h for which this gate was opened, because h was stopped
   /// or made no progress. The owner writes.
   alignas(kLine) std::array<Word, 64> waived;
+
+  /// held_by_ns[h]: the part of `closed_ns` that ended when holder h opened the gate. For status
+  /// output only. Any process may add.
+  alignas(kLine) std::array<Word, 64> held_by_ns;
 
   /// Written by the owner after it has opened the lower-priority gates.
   alignas(kLine) JobTimes job_times;
@@ -215,15 +243,19 @@ static_assert(offsetof(Slot, max_hold_opened) == 168 && offsetof(Slot, watcher_b
 static_assert(offsetof(Slot, unhooked_name) == 184 && offsetof(Slot, longest_launch_ns) == 216);
 static_assert(offsetof(Slot, ungated_graph_ns) == 224 && offsetof(Slot, unknown_launches) == 232);
 static_assert(offsetof(Slot, prediction_hits) == 240 && offsetof(Slot, prediction_cost_ns) == 248);
-static_assert(offsetof(Slot, syncs) == 256);
+static_assert(offsetof(Slot, syncs) == 256 && offsetof(Slot, open_job) == 264);
+static_assert(offsetof(Slot, target) == 272 && offsetof(Slot, gpu_ns) == 320);
+static_assert(offsetof(Slot, target_state) == 328);
 static_assert(offsetof(Slot, alive) == 384 && sizeof(RobustMutex) == 40);
 static_assert(offsetof(Slot, pid) == 424 && offsetof(Slot, attached_ns) == 432);
 static_assert(offsetof(Slot, requested_policy) == 440 && offsetof(Slot, name) == 448);
-static_assert(offsetof(Slot, command) == 512 && offsetof(Slot, waived) == 640);
-static_assert(offsetof(Slot, job_times) == 1152 && sizeof(JobTimes) == 672);
+static_assert(offsetof(Slot, command) == 512 && offsetof(Slot, requested_target) == 640);
+static_assert(offsetof(Slot, label) == 648 && offsetof(Slot, waived) == 768);
+static_assert(offsetof(Slot, held_by_ns) == 1280);
+static_assert(offsetof(Slot, job_times) == 1792 && sizeof(JobTimes) == 672);
 static_assert(offsetof(JobTimes, buckets) == 16 && offsetof(JobTimes, last_ns) == 152);
-static_assert(offsetof(Slot, entries) == 1920);
-static_assert(sizeof(Slot) == 3968 && sizeof(Slot) % kLine == 0);
+static_assert(offsetof(Slot, entries) == 2560);
+static_assert(sizeof(Slot) == 4608 && sizeof(Slot) % kLine == 0);
 static_assert(offsetof(Board, magic) == 0 && offsetof(Board, layout_version) == 8);
 static_assert(offsetof(Board, size) == 12 && offsetof(Board, board_id) == 16);
 static_assert(offsetof(Board, max_hold_ns) == 24 && offsetof(Board, heartbeat_ns) == 128);

@@ -24,7 +24,7 @@
 /// waived(target, holder), outranked(s) and used(), with load(), store(), fetch_or(), fetch_and(),
 /// fetch_add() and compare_exchange(). watched(s) says whether a thread holds the mutex of a slot.
 /// The View also has two notifications: closed(s) after a gate changed from open to closed, and
-/// opened(s) after it changed back.
+/// opened(s, bits) after clearing `bits` changed it back.
 ///
 /// Liveness is between peers. Every watcher marks the dead clients of its device (mark_dead) and
 /// corrects its own gate (tend_gate) on each tick. The controller is not needed for that. A dead
@@ -51,7 +51,7 @@ template <class View>
 void open_bits(View& board, int target, std::uint64_t bits) {
   if ((board.gate(target).load() & bits) == 0) return;
   const std::uint64_t before = board.gate(target).fetch_and(~bits);
-  if (before != 0 && (before & ~bits) == 0) board.opened(target);
+  if (before != 0 && (before & ~bits) == 0) board.opened(target, bits);
 }
 
 template <class View>

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <bit>
 
 #include "base/clock.hpp"
 #include "base/futex.hpp"
@@ -14,7 +15,8 @@ namespace sluice::shm {
 inline std::uint64_t held_ns(const Slot& slot, std::uint64_t since_ns,
                              std::uint64_t now_ns) noexcept {
   const bool heeds = Policy::unpack(slot.policy.load()).kind != PolicyKind::kNone;
-  if (since_ns == 0 || !heeds || !is_active(slot.job.load())) return 0;
+  const bool has_job = is_active(slot.job.load()) || is_active(slot.open_job.load());
+  if (since_ns == 0 || !heeds || !has_job) return 0;
   const std::uint64_t from = std::max(since_ns, slot.job_since_ns.load());
   return now_ns > from ? now_ns - from : 0;
 }
@@ -60,11 +62,12 @@ class BoardView {
     drop_late_time(slot(s), now);
   }
 
-  void opened(int s) noexcept {
+  /// The time is charged to the holder that opened the gate last: a bit of `bits`.
+  void opened(int s, std::uint64_t bits) noexcept {
     Slot& opened_slot = slot(s);
     const std::uint64_t now = base::monotonic_ns();
     const std::uint64_t since = opened_slot.closed_since_ns.exchange(0);
-    opened_slot.closed_ns.fetch_add(held_ns(opened_slot, since, now));
+    charge(opened_slot, bits, held_ns(opened_slot, since, now));
     // A holder may have closed the gate again before the exchange, which took the holder's time.
     std::uint64_t none = 0;
     if (opened_slot.gate.load() != 0 &&
@@ -82,10 +85,17 @@ class BoardView {
     const std::uint64_t now = base::monotonic_ns();
     std::uint64_t since = own.closed_since_ns.load();
     if (since == 0 || !own.closed_since_ns.compare_exchange_strong(since, now)) return;
-    own.closed_ns.fetch_add(held_ns(own, since, now));
+    charge(own, own.gate.load(), held_ns(own, since, now));
   }
 
  private:
+  static void charge(Slot& held, std::uint64_t holders, std::uint64_t ns) noexcept {
+    if (ns == 0) return;
+    held.closed_ns.fetch_add(ns);
+    if (holders == 0) return;
+    held.held_by_ns[static_cast<std::size_t>(std::countr_zero(holders))].fetch_add(ns);
+  }
+
   /// A thread that is preempted before it writes the time may find the gate open again. The open
   /// time must not count as held.
   static void drop_late_time(Slot& of, std::uint64_t written_ns) noexcept {

@@ -151,14 +151,34 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
   }
   ASSERT_TRUE(eventually([&] { return mapping.board().used.load() == 0; }));
   shm::Slot& slot = mapping.board().slots[0];
-  const std::vector<shm::Word*> words{
-      &slot.closed_since_ns, &slot.closed_ns,         &slot.slack_until_ns,
-      &slot.job_since_ns,    &slot.max_hold_opened,   &slot.early_hold_until_ns,
-      &slot.watcher_beat_ns, &slot.longest_launch_ns, &slot.ungated_graph_ns,
-      &slot.predictions,     &slot.prediction_hits,   &slot.prediction_cost_ns,
-      &slot.waived[3],       &slot.unknown_launches,  &slot.entries[0][shm::Count::kGated]};
+  const std::vector<shm::Word*> words{&slot.closed_since_ns,
+                                      &slot.closed_ns,
+                                      &slot.slack_until_ns,
+                                      &slot.job_since_ns,
+                                      &slot.max_hold_opened,
+                                      &slot.early_hold_until_ns,
+                                      &slot.watcher_beat_ns,
+                                      &slot.longest_launch_ns,
+                                      &slot.ungated_graph_ns,
+                                      &slot.predictions,
+                                      &slot.prediction_hits,
+                                      &slot.prediction_cost_ns,
+                                      &slot.waived[3],
+                                      &slot.unknown_launches,
+                                      &slot.entries[0][shm::Count::kGated],
+                                      &slot.open_job,
+                                      &slot.target,
+                                      &slot.target_ns,
+                                      &slot.alone_ns,
+                                      &slot.target_jobs,
+                                      &slot.target_kept,
+                                      &slot.open_ns,
+                                      &slot.gpu_ns,
+                                      &slot.held_by_ns[3],
+                                      &slot.requested_target,
+                                      &mapping.board().slots[7].held_by_ns[0]};
   const std::vector<shm::HalfWord*> half_words{&slot.waiters, &slot.announced, &slot.fail_reason,
-                                               &slot.unhooked_lookups};
+                                               &slot.unhooked_lookups, &slot.target_state};
   for (shm::Word* word : words) word->store(5);
   for (shm::HalfWord* word : half_words) word->store(5);
   slot.slack_ns.store(5);

@@ -119,7 +119,7 @@ class ModelView {
   ModelWord mutex(int s) { return {port_, mutex_word(s)}; }
   bool watched(int s) { return mutex(s).load() != 0; }
   void closed(int /*slot*/) {}
-  void opened(int /*slot*/) {}
+  void opened(int /*slot*/, std::uint64_t /*bits*/) {}
 
   /// The Life of a process, as far as the controller can find it out.
   Life life(int process) { return static_cast<Life>(ModelWord(port_, life_word(process)).load()); }

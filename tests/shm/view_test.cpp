@@ -60,6 +60,33 @@ TEST_F(View, ClosedTimeCountsOnlyWithWork) {
   EXPECT_LE(low().closed_ns.load(), base::monotonic_ns() - before);
 }
 
+// Prevents: held time that nobody caused, or that is charged to the wrong holder.
+TEST_F(View, HeldTimeIsChargedToTheHolder) {
+  reserve(view, 2, 2, 0);
+  go_live(view, 2);
+  begin_job(view, 1);
+  begin_job(view, 2);
+  pass_time();
+  end_job(view, 2);
+  EXPECT_EQ(low().held_by_ns[2].load(), low().closed_ns.load());
+  EXPECT_GE(low().held_by_ns[2].load(), 2'000'000U);
+  begin_job(view, 0);
+  pass_time();
+  view.count_held(1);
+  EXPECT_GE(low().held_by_ns[0].load(), 2'000'000U) << "its own job goes on";
+  end_job(view, 0);
+  EXPECT_EQ(low().held_by_ns[0].load() + low().held_by_ns[2].load(), low().closed_ns.load());
+}
+
+// A job that runs with open gates is work that a higher holder holds.
+TEST_F(View, AJobWithOpenGatesIsHeldToo) {
+  low().open_job.fetch_add(1);
+  begin_job(view, 0);
+  pass_time();
+  end_job(view, 0);
+  EXPECT_GE(low().closed_ns.load(), 2'000'000U);
+}
+
 // Prevents: a total that goes back when a held client's job ends before its gate opens.
 TEST_F(View, WhatAClientWasHeldStaysCountedWhenItsJobEnds) {
   begin_job(view, 1);
@@ -91,7 +118,7 @@ TEST_F(View, ATimeThatIsWrittenLateCountsNothing) {
 TEST_F(View, AGateThatIsClosedAgainIsCounted) {
   begin_job(view, 1);
   begin_job(view, 0);
-  view.opened(1);  // of the opening before, by a slow process
+  view.opened(1, bit(0));  // of the opening before, by a slow process
   const std::uint64_t before = low().closed_ns.load();
   pass_time();
   end_job(view, 0);

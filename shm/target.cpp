@@ -1,0 +1,85 @@
+#include "shm/target.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace sluice::shm {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  std::uint64_t ns;  ///< 0: times alone.
+};
+constexpr std::array<Unit, 4> kUnits{
+    {{"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}, {"x", 0}}};
+
+/// The number at the front of `text`, which it removes. No sign, no exponent.
+std::optional<double> take_number(std::string_view& text) noexcept {
+  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
+  double number = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc{}) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+/// `value` in the fewest digits, at most three behind the point.
+std::string shortest(std::uint64_t thousandths) {
+  std::string text = std::to_string(thousandths / 1000);
+  std::uint64_t rest = thousandths % 1000;
+  if (rest == 0) return text;
+  text += '.';
+  for (std::uint64_t digit = 100; rest != 0; digit /= 10) {
+    text += static_cast<char>('0' + rest / digit);
+    rest %= digit;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<Target> parse_target(std::string_view text) noexcept {
+  if (text == "none") return Target{};
+  if (!text.starts_with('p')) return std::nullopt;
+  text.remove_prefix(1);
+  const std::optional<double> percentile = take_number(text);
+  if (!percentile || !text.starts_with('=')) return std::nullopt;
+  text.remove_prefix(1);
+  const std::optional<double> limit = take_number(text);
+  if (!limit || *percentile > 100 || *limit > 1e9) return std::nullopt;
+  const double per_mille = *percentile * 10;
+  if (std::abs(per_mille - std::round(per_mille)) > 1e-6) return std::nullopt;
+  for (const Unit& unit : kUnits) {
+    if (text != unit.name) continue;
+    Target target;
+    target.per_mille = static_cast<std::uint32_t>(std::lround(per_mille));
+    target.unit = unit.ns == 0 ? Target::Unit::kTimesAlone : Target::Unit::kNanoseconds;
+    const double scale = unit.ns == 0 ? 1000 : static_cast<double>(unit.ns);
+    target.limit = static_cast<std::uint64_t>(std::llround(*limit * scale));
+    if (target.any() && target.valid()) return target;
+  }
+  return std::nullopt;
+}
+
+std::string to_string(const Target& target) {
+  if (!target.any()) return "none";
+  std::string text = "p" + shortest(std::uint64_t{target.per_mille} * 100) + "=";
+  if (target.is_relative()) return text + shortest(target.limit) + "x";
+  // The largest unit in which three digits behind the point are enough.
+  for (std::size_t i = 3; i-- > 0;) {
+    const std::uint64_t thousandth = kUnits[i].ns / 1000;
+    if (target.limit >= kUnits[i].ns && target.limit % thousandth == 0) {
+      return text + shortest(target.limit / thousandth) + std::string(kUnits[i].name);
+    }
+  }
+  return text + shortest(target.limit) + "us";
+}
+
+std::string check_target(const std::string& text) {
+  if (parse_target(text)) return {};
+  return "'" + text + "' is not a target: " + std::string(kTargetForms);
+}
+
+}  // namespace sluice::shm

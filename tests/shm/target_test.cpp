@@ -1,0 +1,57 @@
+#include "shm/target.hpp"
+
+#include <gtest/gtest.h>
+
+namespace sluice::shm {
+namespace {
+
+// Prevents: a target that means another time than the user wrote.
+TEST(Target, ReadsTimesAndMultiples) {
+  const auto is = [](const char* text, std::uint32_t per_mille, Target::Unit unit,
+                     std::uint64_t limit) {
+    const auto target = parse_target(text);
+    ASSERT_TRUE(target) << text;
+    EXPECT_EQ(*target, (Target{per_mille, unit, limit})) << text;
+    EXPECT_EQ(Target::unpack(target->pack()), *target) << text;
+  };
+  is("p99=50ms", 990, Target::Unit::kNanoseconds, 50'000'000);
+  is("p99.9=1.5s", 999, Target::Unit::kNanoseconds, 1'500'000'000);
+  is("p50=800us", 500, Target::Unit::kNanoseconds, 800'000);
+  is("p95=0.5us", 950, Target::Unit::kNanoseconds, 500);
+  is("p99=1.2x", 990, Target::Unit::kTimesAlone, 1200);
+  is("p99=1x", 990, Target::Unit::kTimesAlone, 1000);
+  is("p99=3600s", 990, Target::Unit::kNanoseconds, Target::kMostNs);
+  EXPECT_EQ(parse_target("none"), Target{});
+}
+
+// Prevents: a typo that is taken for a target.
+TEST(Target, RefusesEverythingElse) {
+  for (const char* text :
+       {"",         "99=50ms",    "p99",       "p99=",     "p99=50",   "p99=50 ms",
+        "p99=-1ms", "p99=+1ms",   "p99=0ms",   "p99=0.9x", "p99=101x", "p49=1ms",
+        "p100=1ms", "p99.95=1ms", "p99=1e3ms", "p99=infs", "p99=nanx", "p99=3601s",
+        "p0=none",  "None",       "p99=1.2X",  "p99=50msx"}) {
+    EXPECT_FALSE(parse_target(text)) << text;
+    EXPECT_NE(check_target(text).find("p99=50ms"), std::string::npos) << text;
+  }
+  EXPECT_EQ(check_target("p99=1.2x"), "");
+}
+
+TEST(Target, WritesWhatItReads) {
+  for (const char* text : {"none", "p99=50ms", "p99.9=1.5s", "p50=800us", "p99=1.2x", "p99=1.05x",
+                           "p95=0.5us", "p99=2x", "p99=1234.567ms"}) {
+    EXPECT_EQ(to_string(*parse_target(text)), text);
+  }
+}
+
+// Prevents: an invalid word of a board or a message that is taken for a target.
+TEST(Target, AnInvalidWordIsSeen) {
+  EXPECT_TRUE(Target{}.valid());
+  EXPECT_FALSE(Target::unpack(5).valid()) << "a limit and no percentile";
+  EXPECT_FALSE(Target::unpack(std::uint64_t{990} << 48U).valid()) << "no limit";
+  EXPECT_FALSE((Target{1001, Target::Unit::kNanoseconds, 5}.valid()));
+  EXPECT_FALSE((Target{990, Target::Unit::kTimesAlone, 999}.valid()));
+}
+
+}  // namespace
+}  // namespace sluice::shm
