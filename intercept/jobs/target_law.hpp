@@ -1,0 +1,118 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "shm/board.hpp"
+#include "shm/target.hpp"
+
+namespace sluice::intercept {
+
+/// The last kSize values that were added.
+template <class Value, std::size_t kSize>
+class LastValues {
+ public:
+  void add(const Value& value) noexcept { values_[added_++ % kSize] = value; }
+  void clear() noexcept { added_ = 0; }
+  [[nodiscard]] std::size_t size() const noexcept { return added_ < kSize ? added_ : kSize; }
+  [[nodiscard]] const Value* begin() const noexcept { return values_.data(); }
+  [[nodiscard]] const Value* end() const noexcept { return values_.data() + size(); }
+
+ private:
+  std::array<Value, kSize> values_{};
+  std::size_t added_ = 0;
+};
+
+/// Decides when the gates close for a job of a client with a target: as late as the target allows.
+/// docs/reference/targets.md has the law and its reasons. Reads no clock: all times are
+/// CLOCK_MONOTONIC ns, and are given in order. Allocates nothing. Not thread-safe.
+class TargetLaw {
+ public:
+  /// Jobs with closed gates that must have run before gates may close late.
+  static constexpr std::size_t kEnough = 32;
+  /// Jobs with closed gates whose duration and progress are kept.
+  static constexpr std::size_t kKept = 64;
+  /// The number of errors that are kept: enough for p99, and for one accident among them.
+  static constexpr std::size_t kErrors = 256;
+  /// Every so many jobs, one runs with closed gates, so that what is learned follows the program.
+  static constexpr std::uint64_t kReferencePeriod = 16;
+  /// A job that takes so many times the median does not count: it loaded or compiled something.
+  static constexpr std::uint64_t kOutlier = 8;
+  /// The gates close if they could stay open no longer than this.
+  static constexpr std::uint64_t kLeastNs = 50'000;
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
+  struct Step {
+    bool close;             ///< The gates must be closed from now on.
+    std::uint64_t look_ns;  ///< When to call look() again; kNever: not for this job.
+  };
+
+  /// Replaces the target. What was learned of the program's jobs stays.
+  void set(shm::Target target) noexcept;
+  [[nodiscard]] const shm::Target& target() const noexcept { return target_; }
+
+  /// A job begins. `contended`: there is a client that closed gates would hold.
+  Step begin(std::uint64_t now_ns, bool contended) noexcept;
+  /// `launches`: the launches that the job has made.
+  Step look(std::uint64_t now_ns, std::uint64_t launches) noexcept;
+  /// The job ends. Returns whether it ended in time; nothing while the time is unknown.
+  std::optional<bool> ended(std::uint64_t now_ns, std::uint64_t launches) noexcept;
+
+  /// Whether the gates may stay open when the next job begins.
+  [[nodiscard]] bool may_begin_open() const noexcept;
+  /// A job must end in this time; 0 while unknown.
+  [[nodiscard]] std::uint64_t limit_ns() const noexcept { return limit_ns_; }
+  /// The duration of jobs with closed gates, at the target's percentile; 0 while unknown.
+  [[nodiscard]] std::uint64_t alone_ns() const noexcept { return alone_ns_; }
+  [[nodiscard]] shm::TargetState state() const noexcept { return state_; }
+
+ private:
+  /// The progress of one job with closed gates.
+  struct Curve {
+    static constexpr std::size_t kPoints = 32;
+    struct Point {
+      std::uint64_t ns;  ///< Since the begin of the job.
+      std::uint64_t launches;
+    };
+    std::array<Point, kPoints> points{};
+    std::size_t size = 0;
+    void add(Point point, std::uint64_t& step_ns) noexcept;
+    /// The time that is left when the job has made `launches`; nothing if it makes fewer.
+    [[nodiscard]] std::optional<std::uint64_t> left_at(std::uint64_t launches) const noexcept;
+  };
+  enum class Mode { kReference, kOpen, kLate };
+
+  void learn(std::uint64_t took_ns, std::uint64_t launches) noexcept;
+  void forget_if_outdated() noexcept;
+  void update() noexcept;
+  [[nodiscard]] std::optional<std::uint64_t> time_left(std::uint64_t launches) const noexcept;
+  [[nodiscard]] std::int64_t margin_ns() const noexcept;
+  [[nodiscard]] std::int64_t slack_at(std::uint64_t now_ns, std::uint64_t left_ns) const noexcept;
+
+  shm::Target target_;
+  shm::TargetState state_ = shm::TargetState::kNone;
+  std::uint64_t limit_ns_ = 0;
+  std::uint64_t alone_ns_ = 0;
+  std::int64_t margin_ns_ = 0;
+  std::uint64_t whole_ns_ = 0;  ///< The time left at the begin of a job; 0 while unknown.
+  std::uint64_t jobs_ = 0;
+
+  LastValues<Curve, kKept> curves_;
+  LastValues<std::uint64_t, kKept> totals_;  ///< Durations of jobs with closed gates.
+  LastValues<std::uint64_t, kKept> open_;    ///< Durations of jobs that began with open gates.
+  LastValues<std::int64_t, kErrors> errors_;
+
+  // The job that runs.
+  Mode mode_ = Mode::kReference;
+  bool contended_ = false;
+  bool decided_ = false;  ///< Its time left decided when the gates closed.
+  std::uint64_t began_ns_ = 0;
+  Curve curve_;
+  std::uint64_t step_ns_ = 0;
+  std::uint64_t planned_ns_ = 0;
+  std::uint64_t looked_ns_ = 0;
+  std::uint64_t expected_left_ns_ = 0;
+};
+
+}  // namespace sluice::intercept

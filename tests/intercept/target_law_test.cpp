@@ -1,0 +1,314 @@
+#include "intercept/jobs/target_law.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "tests/intercept/virtual_gpu.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+constexpr std::uint64_t kUs = 1'000;
+constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kNever = TargetLaw::kNever;
+
+/// The launches of one job, and how the host behaves between them.
+struct Job {
+  int launches = 1;
+  std::uint64_t host_ns = 0;    ///< Host time before each launch.
+  std::uint64_t kernel_ns = 0;  ///< GPU time of each launch.
+  int sync_every = 1 << 30;     ///< Launches between two synchronising calls.
+};
+
+/// A critical program next to a best-effort program whose kernels have a wait each, on the
+/// simulated GPU in virtual time. The critical program runs one job after another, with a pause.
+class Together {
+ public:
+  struct Sum {
+    int jobs = 0;
+    int kept = 0;
+    std::uint64_t best_effort = 0;  ///< Kernels.
+    std::uint64_t ns = 0;
+    std::vector<std::uint64_t> took;
+
+    [[nodiscard]] double share_kept() const { return static_cast<double>(kept) / jobs; }
+    [[nodiscard]] double kernels_per_ms() const {
+      return static_cast<double>(best_effort) * 1e6 / static_cast<double>(ns);
+    }
+    [[nodiscard]] std::uint64_t median() const {
+      std::vector<std::uint64_t> sorted = took;
+      std::sort(sorted.begin(), sorted.end());
+      return sorted[sorted.size() / 2];
+    }
+  };
+
+  /// `target`: as users write it; "none" closes the gates at once.
+  explicit Together(const char* target) { law.set(*shm::parse_target(target)); }
+
+  /// Runs `count` jobs. `limit_ns`: which jobs count as kept; 0: what the law says.
+  Sum run(int count, const std::function<Job(int)>& job_of, std::uint64_t limit_ns = 0) {
+    Sum sum;
+    const std::uint64_t began = now_;
+    const std::uint64_t before = best_effort_done();
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t took = run_one(job_of(i));
+      const std::uint64_t limit = limit_ns != 0 ? limit_ns : law.limit_ns();
+      sum.took.push_back(took);
+      ++sum.jobs;
+      if (limit != 0 && took <= limit) ++sum.kept;
+      go_to(now_ + kPauseNs);
+    }
+    sum.best_effort = best_effort_done() - before;
+    sum.ns = now_ - began;
+    return sum;
+  }
+
+  TargetLaw law;
+  bool best_effort_runs = true;
+  std::uint64_t best_effort_kernel_ns = 400 * kUs;
+  /// Instead of the law: the gates close so long after the begin of each job.
+  std::optional<std::uint64_t> fixed_delay_ns;
+  std::uint64_t late_looks_ns = 60 * kUs;  ///< A thread wakes that much later than it asked for.
+
+ private:
+  static constexpr std::uint64_t kPauseNs = 2 * kMs;
+  static constexpr std::uint64_t kQueued = 60;
+
+  std::uint64_t run_one(const Job& job) {
+    const std::uint64_t began = now_;
+    const double pace = noise_(random_);
+    launched_ = 0;
+    take(begin_job());
+    for (int i = 0; i < job.launches; ++i) {
+      go_to(now_ + static_cast<std::uint64_t>(pace * noise_(random_) * job.host_ns));
+      critical_.kernel(job.kernel_ns, now_);
+      ++launched_;
+      if ((i + 1) % job.sync_every == 0) synchronise();
+    }
+    synchronise();
+    law.ended(now_, launched_);
+    look_ns_ = kNever;
+    gate_ = 0;
+    gpu_.advance(now_);
+    return now_ - began;
+  }
+
+  TargetLaw::Step begin_job() {
+    if (!fixed_delay_ns) return law.begin(now_, best_effort_runs);
+    law.begin(now_, best_effort_runs);
+    return {*fixed_delay_ns == 0, *fixed_delay_ns == 0 ? kNever : now_ + *fixed_delay_ns};
+  }
+
+  void take(TargetLaw::Step step) {
+    gate_ = step.close ? 1 : 0;
+    look_ns_ = step.look_ns == kNever ? kNever : step.look_ns + late_looks_ns;
+  }
+
+  void synchronise() {
+    while (critical_.queued() != 0) {
+      const std::uint64_t next = gpu_.advance(now_);
+      if (critical_.queued() == 0) break;
+      step_to(std::max(now_ + 1, std::min(next, now_ + 100 * kUs)));
+    }
+  }
+
+  void go_to(std::uint64_t time) {
+    while (now_ < time) step_to(time);
+  }
+
+  /// Goes to `time`, or to the next look if that comes first.
+  void step_to(std::uint64_t time) {
+    const bool look = look_ns_ <= time;
+    now_ = look ? std::max(now_, look_ns_) : std::min(time, now_ + 200 * kUs);
+    gpu_.advance(now_);
+    if (look && fixed_delay_ns)
+      take({true, kNever});
+    else if (look)
+      take(law.look(now_, launched_));
+    feed();
+  }
+
+  void feed() {
+    while (best_effort_runs && best_effort_.queued() < kQueued) {
+      best_effort_.wait_until_zero(gate_, now_);
+      best_effort_.kernel(best_effort_kernel_ns, now_);
+    }
+  }
+  std::uint64_t best_effort_done() { return best_effort_.completed() / 2; }
+
+  /// A host does not take the same time twice.
+  std::mt19937 random_{5};
+  std::uniform_real_distribution<double> noise_{0.97, 1.03};
+  test::VirtualGpu gpu_;
+  test::VirtualGpu::Stream critical_ = gpu_.add_stream();
+  test::VirtualGpu::Stream best_effort_ = gpu_.add_stream();
+  std::uint64_t gate_ = 0;
+  std::uint64_t now_ = kMs;
+  std::uint64_t look_ns_ = kNever;
+  std::uint64_t launched_ = 0;
+};
+
+/// 20 ms of host work, which makes the GPU work for 4 ms; five synchronising calls. Eager PyTorch.
+Job host_bound(double factor = 1) {
+  return {static_cast<int>(200 * factor), 100 * kUs, 20 * kUs, 40};
+}
+std::function<Job(int)> constantly(const Job& job) {
+  return [job](int) { return job; };
+}
+
+/// Time of `job` with closed gates.
+std::uint64_t held_time(const Job& job) {
+  Together closed("none");
+  return closed.run(20, constantly(job)).median();
+}
+
+void say(const char* what, const Together::Sum& sum) {
+  printf("%-12s %5.2f ms median, %.1f %% kept, best effort %.3f kernels/ms\n", what,
+         static_cast<double>(sum.median()) / 1e6, 100 * sum.share_kept(), sum.kernels_per_ms());
+}
+
+// The point of a target: a job that leaves the GPU idle most of the time gives best effort what a
+// closed gate takes, and still ends in time.
+TEST(TargetLaw, AHostBoundJobLetsBestEffortRunAndKeepsItsTarget) {
+  const auto without = Together("none").run(300, constantly(host_bound()));
+  Together with("p99=1.3x");
+  with.run(100, constantly(host_bound()));  // learning
+  const auto sum = with.run(500, constantly(host_bound()));
+  say("host-bound", sum);
+  EXPECT_EQ(with.law.state(), shm::TargetState::kKept);
+  EXPECT_EQ(with.law.limit_ns(), with.law.alone_ns() / 1000 * 1300);
+  EXPECT_GE(sum.share_kept(), 0.99);
+  EXPECT_GE(sum.kernels_per_ms(), 2.5 * without.kernels_per_ms());
+}
+
+// At the target, best effort gets what it would get from the best delay that a user could choose.
+TEST(TargetLaw, IsAsGoodAsTheBestFixedDelay) {
+  for (const double times_alone : {1.1, 1.3}) {
+    const Job job = host_bound();
+    const auto limit = static_cast<std::uint64_t>(times_alone * held_time(job));
+    double best = 0;
+    for (std::uint64_t delay = 0; delay <= 28 * kMs; delay += 2 * kMs) {
+      Together fixed("none");
+      fixed.fixed_delay_ns = delay;
+      const auto sum = fixed.run(100, constantly(job), limit);
+      if (sum.share_kept() >= 0.99) best = std::max(best, sum.kernels_per_ms());
+    }
+    Together with(times_alone < 1.2 ? "p99=1.1x" : "p99=1.3x");
+    with.run(150, constantly(job));
+    const auto sum = with.run(300, constantly(job));
+    say("fixed", sum);
+    printf("  best fixed %.2f\n", best);
+    EXPECT_GE(sum.kernels_per_ms(), 0.9 * best) << times_alone;
+    EXPECT_GE(sum.share_kept(), 0.99) << times_alone;
+  }
+}
+
+// One launch that keeps the GPU busy: the gates close when the rest of the time is needed.
+TEST(TargetLaw, AJobOfOneLaunchUsesItsSlack) {
+  const Job job{1, 50 * kUs, 5 * kMs};
+  const auto without = Together("none").run(200, constantly(job));
+  Together with("p99=1.6x");
+  with.run(100, constantly(job));
+  const auto sum = with.run(500, constantly(job));
+  say("one launch", sum);
+  EXPECT_GE(sum.share_kept(), 0.99);
+  EXPECT_GT(sum.kernels_per_ms(), 1.2 * without.kernels_per_ms());
+}
+
+// Nobody knows how long a job will be when it begins.
+TEST(TargetLaw, JobsOfVariableLengthKeepAnAbsoluteTarget) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> factor(0.5, 2);
+  const auto variable = [&](int) { return host_bound(factor(random)); };
+  const auto without = Together("none").run(200, variable);
+  Together with("p99=48ms");
+  with.run(150, variable);
+  const auto sum = with.run(1000, variable);
+  say("variable", sum);
+  EXPECT_GE(sum.share_kept(), 0.985);
+  EXPECT_GE(sum.kernels_per_ms(), 1.5 * without.kernels_per_ms());
+}
+
+// Prevents: a limit that belongs to what the program did an hour ago.
+TEST(TargetLaw, TheTimeAloneFollowsTheProgram) {
+  for (const double end : {1.6, 0.5}) {
+    Together with("p99=1.3x");
+    with.run(150, constantly(host_bound()));
+    const auto drift =
+        with.run(1500, [end](int i) { return host_bound(1 + (end - 1) * i / 1500); });
+    with.run(900, constantly(host_bound(end)));
+    const auto alone = static_cast<double>(held_time(host_bound(end)));
+    say("drift", drift);
+    EXPECT_NEAR(static_cast<double>(with.law.limit_ns()), 1.3 * alone, 0.1 * alone) << end;
+    const auto sum = with.run(300, constantly(host_bound(end)));
+    EXPECT_GE(sum.share_kept(), 0.99) << end;
+  }
+}
+
+// Prevents: jobs that are late because best effort is not what it was.
+TEST(TargetLaw, TheTargetIsKeptWhileTheLoadChanges) {
+  Together with("p99=1.3x");
+  with.best_effort_runs = false;
+  with.run(100, constantly(host_bound()));
+  int jobs = 0;
+  int kept = 0;
+  for (int round = 0; round < 8; ++round) {
+    with.best_effort_runs = round % 3 != 2;
+    with.best_effort_kernel_ns = round % 2 == 0 ? 100 * kUs : 3 * kMs;
+    const auto sum = with.run(150, constantly(host_bound()));
+    say("load", sum);
+    jobs += sum.jobs;
+    kept += sum.kept;
+  }
+  EXPECT_GE(kept, 0.985 * jobs);
+}
+
+// A target that cannot be kept costs nothing: the gates close at once, as without it.
+TEST(TargetLaw, AnImpossibleTargetChangesNothing) {
+  const auto without = Together("none").run(200, constantly(host_bound()));
+  for (const char* target : {"p99=15ms", "p99=1x"}) {
+    Together with(target);
+    with.run(100, constantly(host_bound()));
+    const auto sum = with.run(200, constantly(host_bound()));
+    say(target, sum);
+    EXPECT_EQ(with.law.state(), shm::TargetState::kMissed) << target;
+    EXPECT_FALSE(with.law.may_begin_open()) << target;
+    EXPECT_NEAR(static_cast<double>(sum.median()), static_cast<double>(without.median()),
+                0.01 * static_cast<double>(without.median()));
+  }
+}
+
+// Prevents: a limit from the first jobs, which load and compile.
+TEST(TargetLaw, ALongFirstJobIsNoMeasure) {
+  Together with("p99=1.3x");
+  with.run(3, constantly(host_bound(30)));
+  with.run(60, constantly(host_bound()));
+  EXPECT_LT(with.law.limit_ns(), 1.5 * static_cast<double>(held_time(host_bound())));
+}
+
+// Gates close at once before enough is known, and after the target was taken away.
+TEST(TargetLaw, WithoutKnowledgeOrTargetTheGatesCloseAtOnce) {
+  TargetLaw law;
+  EXPECT_TRUE(law.begin(0, true).close);
+  EXPECT_EQ(law.ended(5 * kMs, 1), std::nullopt);
+  law.set(*shm::parse_target("p99=50ms"));
+  EXPECT_EQ(law.state(), shm::TargetState::kLearning);
+  std::uint64_t now = 10 * kMs;
+  for (std::size_t i = 0; i < TargetLaw::kEnough; ++i, now += 20 * kMs) {
+    EXPECT_TRUE(law.begin(now, true).close) << i;
+    EXPECT_EQ(law.ended(now + 10 * kMs, 5), true) << "an absolute limit is known at once";
+  }
+  EXPECT_FALSE(law.begin(now, true).close);
+  law.ended(now + 10 * kMs, 5);
+  law.set({});
+  EXPECT_TRUE(law.begin(now + 20 * kMs, true).close);
+  EXPECT_EQ(law.state(), shm::TargetState::kNone);
+}
+
+}  // namespace
+}  // namespace sluice::intercept
