@@ -113,11 +113,12 @@ std::optional<std::uint64_t> ClientSlot::others_quiet() const noexcept {
     const shm::SlotInfo info = shm::SlotInfo::unpack(other.info.load());
     if (info.device != device) return;
     const std::uint64_t job = other.job.load();
+    const std::uint64_t open_job = other.open_job.load();
     const bool lives =
         info.state == shm::SlotState::kLive || info.state == shm::SlotState::kFailedOpen;
-    active = active || (lives && shm::is_active(job));
+    active = active || (lives && (shm::is_active(job) || shm::is_active(open_job)));
     // The generation makes a slot that changes hands count as a change.
-    jobs += job + (std::uint64_t{info.generation} << 32U);
+    jobs += job + open_job + (std::uint64_t{info.generation} << 32U);
   });
   if (active) return std::nullopt;
   return jobs;

@@ -248,6 +248,7 @@ Client* Interposer::attach_now(CUdevice device) {
   if (!config_.trace.empty() && clients_.count() == 0) {
     Trace::start(config_.trace, config_.trace_limit, trace_header_of(*attached));
   }
+  attached->jobs().take_target();
   jobs_.add(std::move(client));
   if (g_process.leaving.load())
     leave(*attached);  // another thread is inside exit() and has not seen this client

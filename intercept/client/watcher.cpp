@@ -107,6 +107,7 @@ void Watcher::welcome(Watched& watched) noexcept {
 void Watcher::take_settings(Watched& watched) noexcept {
   Client& client = *watched.client;
   client.take_policy();
+  client.jobs().take_target();
   const std::uint8_t priority = shm::SlotInfo::unpack(client.slot().info.load()).priority;
   const std::uint8_t before = std::exchange(watched.priority, priority);
   if (before == 0 && priority != 0) client.jobs().begin_anew();

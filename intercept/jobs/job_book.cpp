@@ -127,12 +127,16 @@ JobBook::Next JobBook::step_announced() {
   std::uint64_t lead = 0;
   std::uint64_t handover = 0;
   bool anyone_below = false;
+  bool all_begin_open = true;
   clients_.for_each([&](Client& client) {
+    all_begin_open = all_begin_open && client.jobs().may_begin_open();
     anyone_below = anyone_below || has_lower_clients(client);
     lead = std::max(lead, lead_of(client));
     handover = std::max(handover, client.to_real_ns(handover_ns(client)));
   });
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  // Jobs that begin with open gates need nothing before they begin.
+  if (all_begin_open) return {announced_.empty() ? kNever : now + kNearNs, false};
   Next next{kNever, false};
   bool closed_one = false;
   std::uint64_t start_ns = kNever;  // the next start for which the gates are still open
@@ -161,8 +165,10 @@ JobBook::Next JobBook::step_announced() {
 Worker::Sleep JobBook::step() {
   if (g_process.leaving.load()) return {kAnnounceIdleNs, true};
   std::uint64_t look_ns = base::monotonic_ns() + kAnnounceIdleNs;
-  clients_.for_each(
-      [&](Client& client) { look_ns = std::min(look_ns, act_on_prediction(client)); });
+  clients_.for_each([&](Client& client) {
+    look_ns = std::min(
+        {look_ns, act_on_prediction(client), client.jobs().look_at_target(base::monotonic_ns())});
+  });
   const Next next = step_announced();
   if (next.switch_now) clients_.for_each([](Client& client) { client.early_switch()(); });
   const std::uint64_t now = base::monotonic_ns();

@@ -18,8 +18,9 @@ namespace sluice::intercept {
 
 namespace {
 
-/// Jobs of a client are counted from 1; the counter is odd while one runs.
-std::uint64_t number_of(const shm::Slot& slot) noexcept { return (slot.job.load() + 1) / 2; }
+shm::TraceJob kind_of_job() noexcept {
+  return g_process.explicit_jobs.load() ? shm::TraceJob::kExplicit : shm::TraceJob::kTransparent;
+}
 
 }  // namespace
 
@@ -27,51 +28,126 @@ void Jobs::open_one(std::uint64_t until_ns) noexcept {
   if (open_++ != 0) return;
   began_ns_ = base::monotonic_ns();
   call_off_late(began_ns_);
-  if (std::exchange(ahead_, false)) {
+  const bool closed = std::exchange(ahead_, false);
+  const bool close = until_ns != 0 || must_close(began_ns_, closed);
+  if (closed) {
     say_until(until_ns);
-  } else {
+  } else if (close) {
     hold_below(began_ns_, until_ns);
+  } else {
+    note_begin(began_ns_, until_ns);
+    client_.slot().open_job.fetch_add(1);
   }
   // Learn after the gates are closed, because what is learned concerns the next job only.
   if (hold_others()) learn_begin(began_ns_);
 }
 
+/// Whether the gates must close at the begin of a job. `closed`: they are closed already.
+bool Jobs::must_close(std::uint64_t now, bool closed) noexcept {
+  if (!has_target()) return true;
+  launches_at_begin_ = client_.launches();
+  const TargetLaw::Step step = law_.begin(now, has_lower_clients(client_), closed);
+  look_ns_ = step.look_ns;
+  if (look_ns_ != TargetLaw::kNever && !announcer_.wake()) return true;
+  return step.close;
+}
+
+bool Jobs::has_target() const noexcept { return law_.target().any() && hold_others(); }
+
 /// `until_ns` is not 0 if no job has begun yet. It is written before the gates close, because this
 /// process may be stopped as soon as they are closed.
 void Jobs::hold_below(std::uint64_t now, std::uint64_t until_ns) noexcept {
-  shm::Slot& slot = client_.slot();
-  slot.job_since_ns.store(now);
+  note_begin(now, until_ns);
+  close_gates(now);
+}
+
+void Jobs::note_begin(std::uint64_t now, std::uint64_t until_ns) noexcept {
+  ++number_;
+  client_.slot().job_since_ns.store(now);
   say_until(until_ns);
+}
+
+void Jobs::close_gates(std::uint64_t now) noexcept {
+  closed_ns_ = now;
   shm::BoardView view(board());
   shm::begin_job(view, client_.seat().slot);
-  if (Trace* traced = g_process.trace.load()) {
-    traced->job_begin(
-        number_of(slot),
-        g_process.explicit_jobs.load() ? shm::TraceJob::kExplicit : shm::TraceJob::kTransparent,
-        now);
-  }
+  if (Trace* traced = g_process.trace.load()) traced->job_begin(number_, kind_of_job(), now);
 }
 
 void Jobs::close_one() noexcept {
   if (open_ == 0 || --open_ != 0) return;
   const std::uint64_t now = base::monotonic_ns();
   prediction_.ended(now);
-  release_below(began_ns_ == 0 ? 0 : std::max<std::uint64_t>(now - began_ns_, 1));
+  release_below(now, began_ns_ == 0 ? 0 : std::max<std::uint64_t>(now - began_ns_, 1));
 }
 
 /// `took_ns` is 0 if there was no job.
-void Jobs::release_below(std::uint64_t took_ns) noexcept {
-  shm::Slot& slot = client_.slot();
-  const std::uint64_t job = number_of(slot);
-  const std::uint64_t since = slot.job_since_ns.load(std::memory_order_relaxed);
+void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
   shm::BoardView view(board());
   view.count_held(client_.seat().slot);
-  shm::end_job(view, client_.seat().slot);
+  if (closed_ns_ == 0) end_open(now);
+  const std::uint64_t closed = std::exchange(closed_ns_, 0);
+  if (closed != 0) shm::end_job(view, client_.seat().slot);
+  look_ns_ = TargetLaw::kNever;
   // Record the time after the gates are open, so that the clients below do not wait for it.
-  if (took_ns != 0) slot.job_times.add(took_ns);
-  if (Trace* traced = g_process.trace.load()) {
-    traced->job_end(job, since, took_ns != 0 ? began_ns_ : shm::kTraceNoJob);
+  if (took_ns != 0) {
+    client_.slot().job_times.add(took_ns);
+    if (has_target()) show_target(law_.ended(now, client_.launches() - launches_at_begin_));
   }
+  if (Trace* traced = g_process.trace.load()) {
+    if (closed == 0) traced->job_begin(number_, kind_of_job(), now);
+    traced->job_end(number_, closed != 0 ? closed : now,
+                    took_ns != 0 ? began_ns_ : shm::kTraceNoJob);
+  }
+}
+
+/// The gates were open until now.
+void Jobs::end_open(std::uint64_t now) noexcept {
+  shm::Slot& slot = client_.slot();
+  slot.open_job.fetch_add(1);
+  slot.open_ns.fetch_add(now - began_ns_);
+}
+
+std::uint64_t Jobs::look_at_target(std::uint64_t now) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (now < look_ns_) return look_ns_;
+  const TargetLaw::Step step = law_.look(now, client_.launches() - launches_at_begin_);
+  look_ns_ = step.look_ns;
+  if (step.close && closed_ns_ == 0) {
+    close_gates(now);
+    end_open(now);
+  }
+  return look_ns_;
+}
+
+bool Jobs::may_begin_open() noexcept {
+  const std::lock_guard lock(mutex_);
+  return has_target() && law_.may_begin_open();
+}
+
+void Jobs::take_target() noexcept {
+  shm::Slot& slot = client_.slot();
+  const std::uint64_t requested = slot.requested_target.load();
+  const auto target = shm::Target::unpack(requested);
+  if (slot.target.load() == requested || !target.valid()) return;
+  const std::lock_guard lock(mutex_);
+  law_.set(target);
+  slot.target.store(requested);
+  slot.target_jobs.store(0);
+  slot.target_kept.store(0);
+  slot.open_ns.store(0);
+  show_target(std::nullopt);
+}
+
+void Jobs::show_target(std::optional<bool> in_time) noexcept {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  shm::Slot& slot = client_.slot();
+  slot.target_ns.store(law_.limit_ns(), kRelaxed);
+  slot.alone_ns.store(law_.alone_ns(), kRelaxed);
+  slot.target_state.store(static_cast<std::uint32_t>(law_.state()), kRelaxed);
+  if (!in_time) return;
+  slot.target_jobs.fetch_add(1, kRelaxed);
+  if (*in_time) slot.target_kept.fetch_add(1, kRelaxed);
 }
 
 /// While a job is expected, the announcing thread wakes by itself. Otherwise each job checks
@@ -97,10 +173,11 @@ void Jobs::show_predictions() noexcept {
 
 std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lead) noexcept {
   const std::lock_guard lock(mutex_);
-  const bool wanted = lead != 0 && !g_process.announced_jobs.load() && prediction_.affordable(lead);
+  const bool wanted = lead != 0 && !g_process.announced_jobs.load() &&
+                      prediction_.affordable(lead) && !(has_target() && law_.may_begin_open());
   const bool over = prediction_.expected() && now >= prediction_.expected()->lapse_ns;
   if (!wanted || over) {
-    if (std::exchange(ahead_, false)) release_below(0);
+    if (std::exchange(ahead_, false)) release_below(now, 0);
     wanted ? prediction_.lapsed(now) : prediction_.dropped(now);
     show_predictions();
   }
@@ -120,8 +197,11 @@ std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lea
 }
 
 void Jobs::lapse(std::uint64_t now) noexcept {
-  const std::lock_guard lock(mutex_);
-  call_off_late(now);
+  {
+    const std::lock_guard lock(mutex_);
+    call_off_late(now);
+  }
+  look_at_target(now);
 }
 
 /// Calls off a predicted job that has lapsed; also when a job begins after all, because the clients
@@ -130,7 +210,7 @@ void Jobs::call_off_late(std::uint64_t now) noexcept {
   const auto& expected = prediction_.expected();
   if (!ahead_ || !expected || now < expected->lapse_ns) return;
   ahead_ = false;
-  release_below(0);
+  release_below(now, 0);
   prediction_.lapsed(now);
   show_predictions();
 }
@@ -160,7 +240,9 @@ void Jobs::none_has_begun(std::uint64_t until_ns) noexcept {
 void Jobs::announced_begins() noexcept {
   const std::lock_guard lock(mutex_);
   say_until(0);
-  if (began_ns_ == 0) began_ns_ = base::monotonic_ns();
+  if (began_ns_ != 0) return;
+  began_ns_ = base::monotonic_ns();
+  must_close(began_ns_, true);
 }
 
 /// Tells the clients below when a job that has not begun lapses, so that they need not rely on this

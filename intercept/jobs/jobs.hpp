@@ -8,6 +8,7 @@
 #include "intercept/client/client_slot.hpp"
 #include "intercept/client/worker.hpp"
 #include "intercept/jobs/prediction.hpp"
+#include "intercept/jobs/target_law.hpp"
 #include "intercept/pacing/streams.hpp"
 
 namespace sluice::intercept {
@@ -21,6 +22,7 @@ namespace sluice::intercept {
 /// synchronising call ends them.
 ///
 /// The client is active already before a predicted job, so that the job finds the gates closed.
+/// With a target the client becomes active later than its job, or not at all.
 class Jobs {
  public:
   /// `poller` must call poll() when woken, and `announcer` look_ahead(). `predict`: whether regular
@@ -74,6 +76,14 @@ class Jobs {
   /// Whether a job runs whose end only poll() can find.
   [[nodiscard]] bool need_polling() const noexcept;
 
+  /// For the watcher: the target that the board asks for. Allocates nothing.
+  void take_target() noexcept;
+  /// For the announcing thread, and for the watcher in case that thread is blocked in the driver:
+  /// closes the gates of a job with a target in time. Returns when to look again.
+  std::uint64_t look_at_target(std::uint64_t now_ns) noexcept;
+  /// Whether the next job begins with open gates, so that nothing needs to be done before it.
+  [[nodiscard]] bool may_begin_open() noexcept;
+
   struct Ahead {
     Prediction::Expected expected;
     bool closed;  ///< The gates are closed for this job.
@@ -107,7 +117,13 @@ class Jobs {
   void open_explicit(std::uint64_t until_ns = 0) noexcept;
   void close_one() noexcept;
   void hold_below(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
-  void release_below(std::uint64_t took_ns) noexcept;
+  void release_below(std::uint64_t now_ns, std::uint64_t took_ns) noexcept;
+  void close_gates(std::uint64_t now_ns) noexcept;
+  void note_begin(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
+  void end_open(std::uint64_t now_ns) noexcept;
+  bool must_close(std::uint64_t now_ns, bool closed) noexcept;
+  [[nodiscard]] bool has_target() const noexcept;
+  void show_target(std::optional<bool> in_time) noexcept;
   void call_off_late(std::uint64_t now_ns) noexcept;
   void say_until(std::uint64_t until_ns) noexcept;
   void learn_begin(std::uint64_t now_ns) noexcept;
@@ -125,7 +141,12 @@ class Jobs {
   int open_ = 0;                ///< Number of overlapping jobs, including the transparent one.
   bool ahead_ = false;          ///< Active without a job, because one is predicted.
   std::uint64_t began_ns_ = 0;  ///< Begin of the open job; 0 if it was announced and has not begun.
+  std::uint64_t closed_ns_ = 0;  ///< When the gates closed for the open job; 0: they are open.
   Prediction prediction_;
+  TargetLaw law_;
+  std::uint64_t look_ns_ = TargetLaw::kNever;  ///< When look_at_target() has something to do.
+  std::uint64_t launches_at_begin_ = 0;        ///< Only with a target.
+  std::uint64_t number_ = 0;                   ///< Of the open job, from 1; for the trace.
   std::atomic<bool> transparent_{false};
   std::vector<Stream*> busy_;  ///< Streams that were given work since the transparent job began.
   std::uint64_t launches_at_last_poll_ = 0;

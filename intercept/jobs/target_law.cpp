@@ -124,7 +124,7 @@ bool TargetLaw::may_begin_open() const noexcept {
              static_cast<std::int64_t>(kLeastNs);
 }
 
-TargetLaw::Step TargetLaw::begin(std::uint64_t now, bool contended) noexcept {
+TargetLaw::Step TargetLaw::begin(std::uint64_t now, bool contended, bool closed) noexcept {
   ++jobs_;
   began_ns_ = looked_ns_ = planned_ns_ = now;
   contended_ = contended;
@@ -132,7 +132,7 @@ TargetLaw::Step TargetLaw::begin(std::uint64_t now, bool contended) noexcept {
   decided_ = false;
   mode_ = Mode::kReference;
   if (!target_.any()) return {true, kNever};
-  const bool is_reference = !contended || whole_ns_ == 0 ||
+  const bool is_reference = closed || !contended || whole_ns_ == 0 ||
                             (state_ == shm::TargetState::kKept && jobs_ % kReferencePeriod == 0);
   if (!is_reference) {
     decided_ = true;

@@ -52,8 +52,9 @@ class TargetLaw {
   void set(shm::Target target) noexcept;
   [[nodiscard]] const shm::Target& target() const noexcept { return target_; }
 
-  /// A job begins. `contended`: there is a client that closed gates would hold.
-  Step begin(std::uint64_t now_ns, bool contended) noexcept;
+  /// A job begins. `contended`: there is a client that closed gates would hold. `closed`: the gates
+  /// are closed already.
+  Step begin(std::uint64_t now_ns, bool contended, bool closed) noexcept;
   /// `launches`: the launches that the job has made.
   Step look(std::uint64_t now_ns, std::uint64_t launches) noexcept;
   /// The job ends. Returns whether it ended in time; nothing while the time is unknown.

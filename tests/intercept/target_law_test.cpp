@@ -99,8 +99,8 @@ class Together {
   }
 
   TargetLaw::Step begin_job() {
-    if (!fixed_delay_ns) return law.begin(now_, best_effort_runs);
-    law.begin(now_, best_effort_runs);
+    if (!fixed_delay_ns) return law.begin(now_, best_effort_runs, false);
+    law.begin(now_, best_effort_runs, false);
     return {*fixed_delay_ns == 0, *fixed_delay_ns == 0 ? kNever : now_ + *fixed_delay_ns};
   }
 
@@ -294,19 +294,19 @@ TEST(TargetLaw, ALongFirstJobIsNoMeasure) {
 // Gates close at once before enough is known, and after the target was taken away.
 TEST(TargetLaw, WithoutKnowledgeOrTargetTheGatesCloseAtOnce) {
   TargetLaw law;
-  EXPECT_TRUE(law.begin(0, true).close);
+  EXPECT_TRUE(law.begin(0, true, false).close);
   EXPECT_EQ(law.ended(5 * kMs, 1), std::nullopt);
   law.set(*shm::parse_target("p99=50ms"));
   EXPECT_EQ(law.state(), shm::TargetState::kLearning);
   std::uint64_t now = 10 * kMs;
   for (std::size_t i = 0; i < TargetLaw::kEnough; ++i, now += 20 * kMs) {
-    EXPECT_TRUE(law.begin(now, true).close) << i;
+    EXPECT_TRUE(law.begin(now, true, false).close) << i;
     EXPECT_EQ(law.ended(now + 10 * kMs, 5), true) << "an absolute limit is known at once";
   }
-  EXPECT_FALSE(law.begin(now, true).close);
+  EXPECT_FALSE(law.begin(now, true, false).close);
   law.ended(now + 10 * kMs, 5);
   law.set({});
-  EXPECT_TRUE(law.begin(now + 20 * kMs, true).close);
+  EXPECT_TRUE(law.begin(now + 20 * kMs, true, false).close);
   EXPECT_EQ(law.state(), shm::TargetState::kNone);
 }
 
