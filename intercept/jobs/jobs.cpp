@@ -136,6 +136,7 @@ void Jobs::take_target() noexcept {
   slot.target_jobs.store(0);
   slot.target_kept.store(0);
   slot.open_ns.store(0);
+  if (open_ != 0 && closed_ns_ == 0) look_ns_ = 0;  // the open job has the new target
   show_target(std::nullopt);
 }
 

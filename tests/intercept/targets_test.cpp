@@ -1,0 +1,142 @@
+// Jobs of a client with a target: the gates below close as late as the target allows.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/clock.hpp"
+#include "intercept/jobs/target_law.hpp"
+#include "shm/policy.hpp"
+#include "shm/target.hpp"
+#include "sluice/sluice.h"
+#include "tests/intercept/above.hpp"
+
+namespace sluice::intercept::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Targets : public Above {
+ protected:
+  void ask_for(const char* target) {
+    const std::uint64_t wanted = shm::parse_target(target)->pack();
+    slot().requested_target.store(wanted);
+    ASSERT_TRUE(eventually([&] { return slot().target.load() == wanted; }));
+  }
+  /// Attaches and runs jobs of 2 ms until enough of them are known.
+  void learn_jobs(const char* target) {
+    attach_above();
+    ask_for(target);
+    for (std::size_t i = 0; i < TargetLaw::kEnough; ++i) {
+      EXPECT_EQ(state(), shm::TargetState::kLearning);
+      const std::uint64_t job = sluice_job_begin(0);
+      EXPECT_TRUE(closed()) << "nothing is known yet";
+      std::this_thread::sleep_for(2ms);
+      sluice_job_end(job);
+    }
+    EXPECT_EQ(state(), shm::TargetState::kKept);
+  }
+  shm::TargetState state() { return static_cast<shm::TargetState>(slot().target_state.load()); }
+  bool active() { return shm::is_active(slot().job.load()); }
+  bool open_job() { return shm::is_active(slot().open_job.load()); }
+};
+
+TEST_F(Targets, TheGatesCloseLateAndOpenAtTheEnd) {
+  learn_jobs("p99=150ms");
+  const std::uint64_t begin = base::monotonic_ns();
+  const std::uint64_t job = sluice_job_begin(0);
+  EXPECT_FALSE(closed());
+  EXPECT_TRUE(open_job());
+  EXPECT_FALSE(active()) << "who attaches now would be held";
+  ASSERT_TRUE(eventually([&] { return closed(); }));
+  const std::uint64_t closed_after = base::monotonic_ns() - begin;
+  EXPECT_GE(closed_after, 75 * kMs) << "the job has 148 ms to spare";
+  EXPECT_FALSE(open_job());
+  EXPECT_TRUE(active());
+  EXPECT_GE(slot().open_ns.load(), 75 * kMs);
+  sluice_job_end(job);
+  EXPECT_FALSE(closed());
+  EXPECT_FALSE(active() || open_job());
+  EXPECT_GE(slot().job_times.recent().ns.back(), closed_after) << "a job counts from its begin";
+}
+
+// Prevents: a job counter, or a gate, that a job with open gates leaves behind.
+TEST_F(Targets, AJobThatEndsEarlyClosesNothing) {
+  learn_jobs("p99=5s");
+  const std::uint64_t before = slot().job.load();
+  const std::uint64_t in_time = slot().target_kept.load();
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t job = sluice_job_begin(0);
+    EXPECT_FALSE(closed());
+    launch();
+    std::this_thread::sleep_for(1ms);
+    sluice_job_end(job);
+    EXPECT_FALSE(open_job());
+  }
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(closed());
+  EXPECT_EQ(slot().job.load(), before);
+  EXPECT_EQ(slot().target_kept.load(), in_time + 3);
+  EXPECT_EQ(slot().target_jobs.load(), slot().target_kept.load());
+}
+
+// The jobs of a program that knows nothing of Sluice have targets too.
+TEST_F(Targets, TransparentJobsBeginWithOpenGates) {
+  attach("gate", 5);
+  low_.emplace(session_, 0);
+  ask_for("p99=5s");
+  for (std::size_t i = 0; i <= TargetLaw::kEnough; ++i) {
+    launch();
+    EXPECT_EQ(closed(), i < TargetLaw::kEnough) << i;
+    ::cuStreamSynchronize(nullptr);
+    EXPECT_FALSE(closed() || open_job());
+  }
+}
+
+// The reason for an announcement is a gate that is closed in time.
+TEST_F(Targets, AnAnnouncedJobWithTimeToSpareClosesNothingBefore) {
+  learn_jobs("p99=5s");
+  const std::uint64_t start = base::monotonic_ns() + 30 * kMs;
+  const std::uint64_t announced = sluice_job_announce(start);
+  while (base::monotonic_ns() < start) {
+    EXPECT_FALSE(closed());
+    EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
+    std::this_thread::sleep_for(100us);
+  }
+  EXPECT_EQ(sluice_job_begin(announced), announced);
+  EXPECT_FALSE(closed());
+  EXPECT_TRUE(open_job());
+  sluice_job_end(announced);
+  EXPECT_FALSE(open_job());
+}
+
+// Prevents: `sluice set --target none` that holds only from the next job on.
+TEST_F(Targets, ATargetThatIsTakenAwayClosesTheGates) {
+  learn_jobs("p99=60s");
+  const std::uint64_t job = sluice_job_begin(0);
+  EXPECT_FALSE(closed());
+  slot().requested_target.store(0);
+  EXPECT_TRUE(eventually([&] { return closed(); }));
+  sluice_job_end(job);
+  EXPECT_FALSE(closed());
+  EXPECT_EQ(state(), shm::TargetState::kNone);
+}
+
+// Prevents: the length of best-effort launches is learned while a job with open gates runs.
+TEST_F(Targets, AJobWithOpenGatesIsNotQuiet) {
+  learn_jobs("p99=5s");
+  const std::uint64_t before = slot().open_job.load();
+  sluice_job_end(sluice_job_begin(0));
+  EXPECT_EQ(slot().open_job.load(), before + 2);
+}
+
+// An impossible word on the board is no target.
+TEST_F(Targets, AnInvalidTargetIsIgnored) {
+  attach_above();
+  ask_for("p95=7ms");
+  slot().requested_target.store(5);
+  std::this_thread::sleep_for(60ms);
+  EXPECT_EQ(slot().target.load(), shm::parse_target("p95=7ms")->pack());
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test
