@@ -39,7 +39,7 @@ def main():
             torch.cuda.synchronize()
     torch.cuda.synchronize()
     elapsed = time.perf_counter() - begin
-    print(f"training: {steps} steps, {elapsed / steps * 1e3:.1f} ms per step", flush=True)
+    print(f"training: {steps} steps, {elapsed / steps * 1e3:.2f} ms per step", flush=True)
 
 
 if __name__ == "__main__":
