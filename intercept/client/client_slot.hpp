@@ -1,14 +1,25 @@
 #pragma once
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
-#include "intercept/client/seat.hpp"
 #include "intercept/driver/driver.hpp"
 #include "shm/board.hpp"
 #include "shm/policy.hpp"
 
 namespace sluice::intercept {
+
+/// The place of a client on the board.
+struct Seat {
+  shm::Board& board;
+  int slot;
+  std::uint32_t generation;
+
+  [[nodiscard]] shm::Slot& own() const noexcept {
+    return board.slots[static_cast<std::size_t>(slot)];
+  }
+};
 
 [[nodiscard]] bool is_under_mps(CUdevice device) noexcept;
 

@@ -1,8 +1,7 @@
 #include "intercept/client/gate_memory.hpp"
 
 #include "intercept/client/log.hpp"
-#include "intercept/driver/capture_mode.hpp"
-#include "intercept/driver/primary_context.hpp"
+#include "intercept/driver/driver_query.hpp"
 
 namespace sluice::intercept {
 

@@ -10,10 +10,8 @@
 
 #include "base/runtime_dir.hpp"
 #include "intercept/client/log.hpp"
-#include "intercept/client/polling.hpp"
 #include "intercept/client/threads.hpp"
 #include "intercept/driver/driver_query.hpp"
-#include "intercept/driver/unhooked.hpp"
 #include "intercept/trace/trace.hpp"
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
@@ -73,14 +71,13 @@ Interposer::Interposer()
     : pid_(getpid()),
       config_(read_config()),
       socket_path_(shm::socket_path(config_.session)),
-      poller_("sluice-poll", [this] { return poll_clients(clients_); }),
+      poller_("sluice-poll", [this] { return clients_.poll(); }),
       announcer_("sluice-announce", [this] { return jobs_.step(); }),
       jobs_(clients_, announcer_),
       watcher_(socket_path_, jobs_) {}
 
 void Interposer::install_handlers() noexcept {
-  static constinit std::atomic<bool> installed{false};
-  if (installed.exchange(true)) return;
+  if (g_process.exit_handlers_installed.exchange(true)) return;
   std::atexit([] { leave_at_exit(); });
   pthread_atfork(nullptr, nullptr, [] { detach_child(); });
 }
@@ -133,8 +130,7 @@ Client* Interposer::client_with_work_in(CUcontext context) noexcept {
 
 /// Warns once. CUDA does not work in the child of a process that used it.
 void Interposer::report_forked_child() noexcept {
-  static constinit std::atomic<bool> said{false};
-  if (said.exchange(true)) return;
+  if (g_process.said_forked_child.exchange(true)) return;
   Line(Level::kWarn) << "forked from a process under Sluice without exec: this one runs ungated";
 }
 
@@ -263,11 +259,11 @@ void Interposer::adopt_counts(Client& client) noexcept {
     client.slot().entries[entry][shm::Count::kBypassUnattached].fetch_add(
         unattached_[entry][shm::Count::kBypassUnattached].exchange(0));
   }
-  unhooked().show_in(client.slot());
+  g_process.unhooked.show_in(client.slot());
 }
 
 void Interposer::show_unhooked() noexcept {
-  clients_.for_each([](Client& client) { unhooked().show_in(client.slot()); });
+  clients_.for_each([](Client& client) { g_process.unhooked.show_in(client.slot()); });
 }
 
 bool Interposer::attached() noexcept {

@@ -9,11 +9,12 @@
 #include <string>
 #include <string_view>
 
-#include "intercept/client/clients.hpp"
+#include "intercept/client/client.hpp"
 #include "intercept/client/config.hpp"
+#include "intercept/client/threads.hpp"
 #include "intercept/client/watcher.hpp"
-#include "intercept/client/worker.hpp"
 #include "intercept/jobs/job_book.hpp"
+#include "intercept/pacing/graphs.hpp"
 #include "intercept/pacing/streams.hpp"
 #include "shm/mapping.hpp"
 
@@ -31,6 +32,7 @@ class Interposer {
   [[nodiscard]] const Config& config() const noexcept { return config_; }
   [[nodiscard]] Clients& clients() noexcept { return clients_; }
   [[nodiscard]] Streams& streams() noexcept { return streams_; }
+  [[nodiscard]] GraphBook& graphs() noexcept { return graphs_; }
   [[nodiscard]] JobBook& jobs() noexcept { return jobs_; }
 
   /// See stream_of() in launch.hpp. Allocates.
@@ -48,7 +50,7 @@ class Interposer {
   /// Whether an attach may succeed now. If not, a launch is only counted until the process's
   /// version changes.
   [[nodiscard]] bool may_attach() const noexcept;
-  /// Writes the counts of driver/unhooked.hpp into every slot.
+  /// Writes the counts of Unhooked into every slot.
   void show_unhooked() noexcept;
   /// Whether a client of this process obeys its gate. False in a forked child.
   [[nodiscard]] bool attached() noexcept;
@@ -76,6 +78,7 @@ class Interposer {
   std::string socket_path_;
   Clients clients_;
   Streams streams_;
+  GraphBook graphs_;
   Worker poller_;
   Worker announcer_;
   JobBook jobs_;

@@ -4,24 +4,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 
+#include "intercept/client/process.hpp"
 #include "intercept/client/threads.hpp"
 
 namespace sluice::intercept {
 namespace {
 
 constexpr int kUnknown = -1;
-constinit std::atomic<int> g_level{kUnknown};
 
 /// Reads SLUICE_LOG at the first line that may be written, because lookups log before any other
 /// setup.
 Level level_wanted() noexcept {
-  const int known = g_level.load(std::memory_order_relaxed);
+  const int known = g_process.log_level.load(std::memory_order_relaxed);
   if (known != kUnknown) return static_cast<Level>(known);
   const char* value = std::getenv("SLUICE_LOG");
   const std::string_view text = value == nullptr ? "" : value;
@@ -29,7 +28,7 @@ Level level_wanted() noexcept {
   if (text == "off") level = Level::kOff;
   if (text == "info") level = Level::kInfo;
   if (text == "debug") level = Level::kDebug;
-  const bool first = g_level.exchange(static_cast<int>(level)) == kUnknown;
+  const bool first = g_process.log_level.exchange(static_cast<int>(level)) == kUnknown;
   if (first && level == Level::kWarn && !text.empty() && text != "warn") {
     Line(Level::kWarn) << "SLUICE_LOG=" << text << " is none of off, warn, info, debug; using warn";
   }

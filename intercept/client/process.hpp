@@ -1,14 +1,59 @@
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <mutex>
+#include <string_view>
+
+#include "intercept/driver/entries.hpp"
+#include "shm/board.hpp"
 
 namespace sluice::intercept {
 
+struct Captures;
 class Interposer;
 class Trace;
 
-/// What every part of the library needs to know about this process. Constant-initialised: valid
-/// before any constructor has run and after every destructor.
+inline constexpr std::size_t kMostDevices = 64;
+
+/// A query that one of our threads has sent to the driver; see DriverQuery.
+struct QueryNote {
+  std::atomic<bool> taken{false};
+  std::atomic<bool> asking{false};
+  std::atomic<CUcontext> context{nullptr};
+  std::atomic<CUstream> stream{nullptr};
+};
+
+/// The kernel of the early switch on one device; see EarlySwitch.
+struct SwitchKernel {
+  std::atomic<bool> loading{false};
+  std::atomic<CUstream> stream{nullptr};
+  std::atomic<CUfunction> function{nullptr};  ///< Written last; null if there is no early switch.
+};
+
+/// Counts the lookups of driver entries that give the GPU work and have no hook.
+class Unhooked {
+ public:
+  void note(std::string_view name) noexcept {
+    const std::lock_guard lock(mutex_);
+    ++asked_;
+    name_.fill('\0');
+    name.copy(name_.data(), name_.size() - 1);
+  }
+  void show_in(shm::Slot& slot) noexcept {
+    const std::lock_guard lock(mutex_);
+    slot.unhooked_name = name_;
+    slot.unhooked_lookups.store(asked_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::uint32_t asked_ = 0;
+  std::array<char, 32> name_{};
+};
+
+/// All mutable state of the library outside its threads, and the only global.
+/// Constant-initialised: valid before any constructor has run and after every destructor.
 struct Process {
   /// What threads remember about streams (launch.hpp) becomes invalid when this changes: a job
   /// ended, a stream or context was destroyed, a capture began, the policy changed. It starts at 1,
@@ -24,10 +69,41 @@ struct Process {
   std::atomic<bool> explicit_jobs{false};
   /// Set by the first announcement. From then on no job of this process is predicted.
   std::atomic<bool> announced_jobs{false};
+  std::atomic<bool> exit_handlers_installed{false};
+  std::atomic<bool> said_forked_child{false};
+  std::atomic<bool> said_ungated_graph{false};
+  /// The Level of SLUICE_LOG; -1 until the first line that may be written.
+  std::atomic<int> log_level{-1};
   /// Null unless this process is traced.
   std::atomic<Trace*> trace{nullptr};
-  /// Null until the first driver call that needs it; never destroyed.
+  /// Null until the first driver call that needs it; never destroyed. Owns the clients, and what is
+  /// kept of streams, graphs and jobs.
   std::atomic<Interposer*> interposer{nullptr};
+
+  /// The captures that may be open. They are known before there is an interposer. Null until the
+  /// first one begins; never destroyed.
+  std::atomic<Captures*> captures{nullptr};
+  std::atomic<int> open_captures{0};
+
+  /// The real driver (driver.hpp), complete once it is ready.
+  std::atomic<bool> driver_ready{false};
+  std::mutex driver_writing;
+  Driver driver;
+  std::array<std::atomic<CUcontext>, kMostDevices> primary_contexts{};
+  std::array<SwitchKernel, kMostDevices> switch_kernels{};
+  Unhooked unhooked;
+
+  /// A query writes its note and then reads queries_forbidden. A ban raises queries_forbidden and
+  /// then reads the notes. So at least one of the two sees the other. One note for each querying
+  /// thread: with a shared note, the end of one query would be taken for the end of the other. The
+  /// third note is for launches that destroy the events of ended threads.
+  alignas(64) std::atomic<int> queries_forbidden{0};
+  std::array<QueryNote, 3> query_notes{};
+
+  /// The thread that owns each stripe of the launch counters (launch_count.hpp); 0 for none.
+  std::array<std::atomic<pid_t>, shm::kLaunchStripes> stripe_owners{};
+  /// Whether membarrier(2) works; -1 until somebody has tried.
+  std::atomic<int> membarrier_works{-1};
 
   void forget_remembered() noexcept { version.fetch_add(1); }
 };

@@ -8,11 +8,8 @@
 
 namespace sluice::intercept {
 
-constinit Driver g_driver;
-constinit std::atomic<bool> g_driver_ready{false};
-
 bool resolve_driver(bool load) noexcept {
-  if (g_driver_ready.load(std::memory_order_acquire)) return true;
+  if (g_process.driver_ready.load(std::memory_order_acquire)) return true;
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | (load ? 0 : RTLD_NOLOAD));
   if (library == nullptr) return false;
   // No lock of ours is held during the lookups: dlsym takes the loader's lock, and a thread that
@@ -26,17 +23,16 @@ bool resolve_driver(bool load) noexcept {
   };
 #define SLUICE_HOOK(name, kind) find(found.name, #name);
 #define SLUICE_CALL(name) find(found.name, #name);
+#define SLUICE_OPTIONAL_CALL(name) SLUICE_CALL(name)
 #include "intercept/driver/calls.def"
 #include "intercept/driver/hooks.def"
-#include "intercept/driver/optional_calls.def"
 #undef SLUICE_CALL
 #undef SLUICE_HOOK
   dlerror();  // a missing entry must not show as an error of the program's
-  static constinit std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  if (g_driver_ready.load(std::memory_order_relaxed)) return true;
-  g_driver = found;
-  g_driver_ready.store(true, std::memory_order_release);
+  const std::lock_guard lock(g_process.driver_writing);
+  if (g_process.driver_ready.load(std::memory_order_relaxed)) return true;
+  g_process.driver = found;
+  g_process.driver_ready.store(true, std::memory_order_release);
   return true;
 }
 
@@ -78,6 +74,24 @@ CUdevice device_of(CUcontext context) noexcept {
   CUcontext popped = nullptr;
   driver().cuCtxPopCurrent_v2(&popped);
   return device;
+}
+
+CUcontext primary_context(CUdevice device) noexcept {
+  const auto index = static_cast<std::size_t>(device);
+  return index < kMostDevices ? g_process.primary_contexts[index].load() : nullptr;
+}
+
+void note_primary_context(CUdevice device, CUcontext context) noexcept {
+  const auto index = static_cast<std::size_t>(device);
+  if (index < kMostDevices) g_process.primary_contexts[index].store(context);
+}
+
+bool primary_is_active(CUdevice device) noexcept {
+  unsigned flags = 0;
+  int active = 0;
+  return driver().cuDevicePrimaryCtxGetState != nullptr &&
+         driver().cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+         active != 0;
 }
 
 }  // namespace sluice::intercept

@@ -1,9 +1,33 @@
 #pragma once
+#include <sched.h>
+#include <time.h>
+
+#include "base/clock.hpp"
+#include "intercept/client/threads.hpp"
 #include "intercept/driver/driver.hpp"
 
+/// What our own calls of the driver must respect: captures, streams that end, and programs that
+/// wait for their own later launch.
 namespace sluice::intercept {
 
-struct Note;
+/// While an object of this class lives, the calling thread may make driver calls that would
+/// otherwise break a capture. In the default capture mode, an event query or an allocation by any
+/// thread breaks the captures of all threads.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() noexcept { exchange(); }
+  ~RelaxedCapture() { exchange(); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  void exchange() noexcept {
+    if (driver().cuThreadExchangeStreamCaptureMode != nullptr) {
+      driver().cuThreadExchangeStreamCaptureMode(&mode_);
+    }
+  }
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
 
 /// A query of a stream that one of our threads has sent to the driver and that is not answered yet.
 /// A query may take long: the driver blocks a query of a stream whose queue is full behind a wait.
@@ -23,7 +47,7 @@ class DriverQuery {
   explicit operator bool() const noexcept { return note_ != nullptr; }
 
  private:
-  Note* note_ = nullptr;
+  QueryNote* note_ = nullptr;
 };
 
 /// No query begins while an object of this class lives. The constructor waits, for at most 5 s,
@@ -49,5 +73,40 @@ void forget_queries_in_child() noexcept;
 /// At exit, because the driver is about to be torn down. Waits for at most 100 ms for queries that
 /// are under way.
 void forbid_queries_for_good() noexcept;
+
+enum class Waited { kDone, kFailed, kTooLong };
+
+/// No wait on the driver may be unbounded: the program may be waiting for its own later launch.
+inline constexpr std::uint64_t kLongestDriverWaitNs = 5'000'000'000;
+
+/// Calls `query` (a cuStreamQuery or cuEventQuery) until it reports success, for at most 5 s. Time
+/// during which `excused` returns true does not count. Spins first, because every microsecond of
+/// reaction time is added to the sync point; then yields; then sleeps.
+template <class Query, class Excused>
+Waited wait_for_driver(Query query, Excused excused) noexcept {
+  constexpr std::uint64_t kSpinNs = 50'000;
+  constexpr std::uint64_t kYieldNs = 500'000;
+  const RelaxedCapture relaxed;
+  const NoCancel whole;
+  const std::uint64_t begin = base::monotonic_ns();
+  std::uint64_t last = begin;
+  std::uint64_t excused_ns = 0;
+  for (;;) {
+    const CUresult state = query();
+    if (state == CUDA_SUCCESS) return Waited::kDone;
+    if (state != CUDA_ERROR_NOT_READY) return Waited::kFailed;
+    const std::uint64_t now = base::monotonic_ns();
+    if (excused()) excused_ns += now - last;
+    last = now;
+    const std::uint64_t waited = now - begin;
+    if (waited - excused_ns > kLongestDriverWaitNs) return Waited::kTooLong;
+    if (waited > kYieldNs) {
+      const timespec nap{0, 50'000};
+      nanosleep(&nap, nullptr);
+    } else if (waited > kSpinNs) {
+      sched_yield();
+    }
+  }
+}
 
 }  // namespace sluice::intercept

@@ -1,300 +1,11 @@
-// The exported functions. Each is a jump to Export<...>::call. Its argument types come from the
-// entry's declaration in cuda.h, and the entry's kind in hooks.def selects what it does. The hooks
-// of captures and graphs are in hooks_graph.cpp.
-//
-// A thread may be cancelled inside a driver call of the program that waits for GPU work. So no
-// function here is noexcept around such a call, and no object with a destructor lives across it
-// (see ThreadMarks). A call that does not wait for GPU work runs with cancellation disabled
-// (NoCancel).
-#include <tuple>
-#include <type_traits>
-#include <utility>
+// The exported functions. Each is a jump to Export<...>::call, which runs the hook of the entry's
+// kind (exports.hpp, exports_graph.hpp). At the end, the C API of sluice.h.
+#include "intercept/driver/exports.hpp"
 
-#include "intercept/client/interposer.hpp"
-#include "intercept/driver/driver_query.hpp"
-#include "intercept/driver/hook.hpp"
-#include "intercept/driver/lookup.hpp"
-#include "intercept/driver/primary_context.hpp"
-#include "intercept/pacing/captures.hpp"
-#include "intercept/pacing/launch.hpp"
+#include "intercept/driver/exports_graph.hpp"
 
 namespace sluice::intercept {
 namespace {
-
-template <Kind kind>
-struct Of {};
-
-// --- Launch -------------------------------------------------------------------------------------
-
-CUstream stream_in(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                   CUstream stream, ...) {
-  return stream;
-}
-CUstream stream_in(const CUlaunchConfig* config, CUfunction, void**, void**) {
-  return config == nullptr ? nullptr : config->hStream;
-}
-CUstream stream_in(CUgraphExec, CUstream stream) { return stream; }
-
-Work work_in(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-             unsigned bz, unsigned shared, CUstream, ...) {
-  return {f, nullptr, {gx, gy, gz}, {bx, by, bz}, shared};
-}
-Work work_in(const CUlaunchConfig* config, CUfunction f, void**, void**) {
-  return work_of(config, f);
-}
-Work work_in(CUgraphExec graph, CUstream) {
-  Work work;
-  work.graph = graph;
-  return work;
-}
-
-template <Entry entry, auto member, class... Args>
-__attribute__((noinline)) CUresult launch_slowly(Args... args) {
-  const shm::Count counted = std::exchange(t_streams.counted, shm::Count::kSize);
-  const Work work = work_in(args...);
-  driver();  // fills g_driver, which the next call uses
-  Launch launch(entry, named<entry>(stream_in(args...)), work, counted);
-  const CUresult result = (g_driver.*member)(args...);
-  launch.done(result);
-  return result;
-}
-
-/// The call of a kernel launch is a tail call, so the arguments stay in their registers and on the
-/// stack. A graph can be a whole job, and its launch can take the driver so long that the job ends
-/// before the work begins.
-template <Entry entry, auto member, class... Args>
-CUresult hook(Of<Kind::kLaunch>, Args... args) {
-  constexpr bool kGraph = std::is_same_v<std::tuple_element_t<0, std::tuple<Args...>>, CUgraphExec>;
-  const CUstream stream = named<entry>(stream_in(args...));
-  const std::uint64_t version = kGraph ? g_process.version.load() : 0;
-  if (pass(entry, stream)) [[likely]] {
-    if constexpr (!kGraph) return (g_driver.*member)(args...);
-    const CUresult result = (g_driver.*member)(args...);
-    if (g_process.version.load(std::memory_order_relaxed) != version) work_given(stream);
-    return result;
-  }
-  return launch_slowly<entry, member>(args...);
-}
-
-// --- CopyIn -------------------------------------------------------------------------------------
-
-template <Entry entry, class Real>
-CUresult hook(Of<Kind::kCopyIn>, Real real, CUdeviceptr to, const void* from, std::size_t size) {
-  copy_begins(named<entry>(nullptr), true);
-  return (*real)(to, from, size);
-}
-template <Entry entry, class Real>
-CUresult hook(Of<Kind::kCopyIn>, Real real, CUdeviceptr to, const void* from, std::size_t size,
-              CUstream stream) {
-  copy_begins(named<entry>(stream), false);
-  return (*real)(to, from, size, stream);
-}
-
-// --- Sync ---------------------------------------------------------------------------------------
-
-/// Null unless this process has a client.
-Interposer* with_clients() noexcept {
-  Interposer* const self = Interposer::existing();
-  const bool has = self != nullptr && self->clients().count() != 0 && !in_forked_child();
-  return has ? self : nullptr;
-}
-
-template <class Call>
-CUresult synchronise_context(CUcontext context, Call call) {
-  Interposer* const self = with_clients();
-  if (self == nullptr) return call();
-  if (context == nullptr) context = current_context();
-  Client* const client = self->client_with_work_in(context);
-  if (client == nullptr) return call();
-  Jobs::Synchronising synchronising(client->jobs());
-  const CUresult result = call();
-  synchronising.returned(result, context);
-  return result;
-}
-
-template <Entry entry, class Real>
-CUresult hook(Of<Kind::kSync>, Real real) {
-  return synchronise_context(nullptr, [&] { return (*real)(); });
-}
-template <Entry entry, class Real>
-CUresult hook(Of<Kind::kSync>, Real real, CUcontext context) {
-  return synchronise_context(context, [&] { return (*real)(context); });
-}
-template <Entry entry, class Real>
-CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
-  Interposer* const self = with_clients();
-  if (self == nullptr) return (*real)(stream);
-  Stream* known = nullptr;
-  if_memory_lasts([&] { known = stream_of(named<entry>(stream), false); });
-  Client* const client = known != nullptr ? known->client : self->client_here(false);
-  if (client == nullptr) return (*real)(stream);
-  Jobs::Synchronising synchronising(client->jobs());
-  const CUresult result = (*real)(stream);
-  synchronising.returned(result, known);
-  return result;
-}
-
-// --- What ends ----------------------------------------------------------------------------------
-
-void end_streams(Interposer& self, bool gone, auto which) {
-  g_process.forget_remembered();
-  self.streams().remove(which, [gone](Stream& stream) {
-    stream.client->jobs().forget(stream);
-    stream.pacer->end(stream, gone);
-  });
-}
-
-/// For a context that has ended (null: unknown which one). The caller holds a QueryBan.
-void context_ended(CUcontext context, const CaptureIds& captures) noexcept {
-  captures_abandoned(captures);
-  EarlySwitch::forget_context(context);
-  Interposer* const self = Interposer::existing();
-  if (self == nullptr || in_forked_child()) return;
-  self->clients().for_each([context](Client& client) { client.memory().context_ended(context); });
-  if_memory_lasts([&] {
-    end_streams(*self, true, [context](const Stream& stream) {
-      return context == nullptr || stream.context == context;
-    });
-  });
-}
-
-template <class Call>
-CUresult end_context(CUcontext context, Call call) {
-  const NoCancel whole;
-  const QueryBan quiet = QueryBan::about_context(context);
-  const CaptureIds captures = captures_of(context);
-  const CUresult result = call();
-  if (result == CUDA_SUCCESS) context_ended(context, captures);
-  return result;
-}
-
-/// The last release of a primary context ends it. Earlier releases are common while work runs, and
-/// must not drop what we keep.
-template <class Call>
-CUresult let_go_of_primary(CUdevice device, Call call) {
-  const CUcontext context = primary_context(device);
-  const NoCancel whole;
-  const QueryBan quiet = QueryBan::about_context(context);
-  const bool was_active = primary_is_active(device);
-  const CaptureIds captures = captures_of(context);
-  const CUresult result = call();
-  if (result == CUDA_SUCCESS && was_active && !primary_is_active(device)) {
-    context_ended(context, captures);
-  }
-  return result;
-}
-
-template <Entry entry, class Real>
-CUresult hook(Of<Kind::kEndContext>, Real real, CUcontext context) {
-  return end_context(context, [&] { return (*real)(context); });
-}
-template <Entry entry, class Real>
-CUresult hook(Of<Kind::kReleasePrimary>, Real real, CUdevice device) {
-  return let_go_of_primary(device, [&] { return (*real)(device); });
-}
-/// A reset ends nothing in a program that uses only contexts of its own.
-template <Entry entry, class Real>
-CUresult hook(Of<Kind::kResetPrimary>, Real real, CUdevice device) {
-  const CUcontext context = primary_context(device);
-  if (context == nullptr && !primary_is_active(device)) return (*real)(device);
-  return end_context(context, [&] { return (*real)(device); });
-}
-
-/// Null if the driver cannot say.
-CUcontext context_of(CUgreenCtx green) noexcept {
-  CUcontext context = nullptr;
-  const bool known = driver().cuCtxFromGreenCtx != nullptr &&
-                     driver().cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS;
-  return known ? context : nullptr;
-}
-
-/// A green context retains the primary context, so its end may be the last release.
-template <Entry entry, class Real>
-CUresult hook(Of<Kind::kEndContext>, Real real, CUgreenCtx green) {
-  const CUcontext context = context_of(green);
-  return let_go_of_primary(device_of(context),
-                           [&] { return end_context(context, [&] { return (*real)(green); }); });
-}
-
-template <Entry entry, class Real>
-CUresult hook(Of<Kind::kEndStream>, Real real, CUstream stream) {
-  Interposer* const self = Interposer::existing();
-  if (self == nullptr || Streams::is_default(stream) || in_forked_child()) return (*real)(stream);
-  const NoCancel whole;
-  const QueryBan quiet = QueryBan::about_stream(stream);
-  if_memory_lasts([&] {
-    end_streams(*self, false, [stream](const Stream& each) { return each.key.handle == stream; });
-  });
-  const CaptureIds captures = captures_of(stream);
-  const CUresult result = (*real)(stream);
-  if (result == CUDA_SUCCESS) captures_abandoned(captures);
-  return result;
-}
-
-/// The addresses of the unloaded kernels may be given to other kernels, for which the learned
-/// durations would be wrong.
-template <Entry entry, class Real, class Code>
-CUresult hook(Of<Kind::kUnload>, Real real, Code code) {
-  const CUresult result = (*real)(code);
-  Interposer* const self = Interposer::existing();
-  if (self == nullptr) return result;
-  self->clients().for_each([](Client& client) { client.pacer().durations().doubt_all(); });
-  return result;
-}
-
-// --- The current context ------------------------------------------------------------------------
-
-/// The context that the thread has set last, if we saw the call. Some programs set the same context
-/// before each launch.
-constinit thread_local CUcontext t_context = nullptr;
-
-void context_is(CUcontext context) noexcept {
-  if (context != nullptr && context == t_context) return;
-  t_context = context;
-  t_streams.forget_default_streams();
-}
-
-template <Entry entry, class Real, class... Args>
-CUresult hook(Of<Kind::kCurrent>, Real real, Args... args) {
-  const CUresult result = (*real)(args...);
-  if constexpr (entry == Entry::cuCtxSetCurrent) {
-    if (result == CUDA_SUCCESS) context_is(args...);
-  } else {
-    context_is(nullptr);
-  }
-  return result;
-}
-
-template <Entry entry, class Real>
-CUresult hook(Of<Kind::kRetain>, Real real, CUcontext* context, CUdevice device) {
-  const NoCancel whole;
-  RetainPrimary retain(device);
-  const CUresult result = (*real)(context, device);
-  const CUcontext retained = result == CUDA_SUCCESS && context != nullptr ? *context : nullptr;
-  if (retained != nullptr) note_primary_context(device, retained);
-  // The interposer is made here, after the driver has registered its exit handlers, so that our
-  // handler runs before the driver's.
-  bool wanted = false;
-  if (retained != nullptr) {
-    if_memory_lasts([&] { wanted = Interposer::instance().config().priority != 0; });
-  }
-  retain.returned(retained, wanted);
-  return result;
-}
-
-// The real lookup runs first, and its answer is replaced by address. So version and per-thread flag
-// are right without guessing, and a lookup of the lookup itself needs no special case.
-
-template <Entry entry, class Real, class... Rest>
-CUresult hook(Of<Kind::kLookup>, Real real, const char* symbol, void** found, Rest... rest) {
-  const CUresult result = (*real)(symbol, found, rest...);
-  if (result == CUDA_SUCCESS && found != nullptr && *found != nullptr && symbol != nullptr) {
-    *found = substitute(symbol, *found);
-  }
-  return result;
-}
-
-// --- Exports ------------------------------------------------------------------------------------
 
 template <Entry entry, Kind kind, auto member>
 struct Export;
@@ -305,7 +16,7 @@ struct Export<entry, kind, member> {
       return hook<entry, member>(Of<kind>{}, args...);
     } else {
       driver();  // without a driver, the call returns that it is not supported
-      return hook<entry>(Of<kind>{}, &(g_driver.*member), args...);
+      return hook<entry>(Of<kind>{}, &(g_process.driver.*member), args...);
     }
   }
 };
@@ -313,33 +24,21 @@ struct Export<entry, kind, member> {
 }  // namespace
 }  // namespace sluice::intercept
 
-#define SLUICE_EXPORT_HOOK(name, kind)                                                             \
+#define SLUICE_HOOK(name, kind)                                                                    \
   extern "C" {                                                                                     \
-  __attribute__((visibility("hidden"), used)) constinit decltype(&::name) sluice_hook_##name =     \
+  extern const decltype(&::name) sluice_hook_##name;                                               \
+  constinit const decltype(&::name) sluice_hook_##name =                                           \
       &sluice::intercept::Export<sluice::intercept::Entry::name, sluice::intercept::Kind::k##kind, \
                                  &sluice::intercept::Driver::name>::call;                          \
   }                                                                                                \
   asm(".text\n.globl " #name "\n.type " #name ", @function\n" #name                                \
       ": endbr64\njmp *sluice_hook_" #name "(%rip)\n.size " #name ", .-" #name "\n");
-#define SLUICE_EXPORT_GRAPH_HOOK(name, kind)
-#define SLUICE_HOOK(name, kind) SLUICE_HOOK_##kind(name, kind)
-#define SLUICE_HOOK_Launch SLUICE_EXPORT_HOOK
-#define SLUICE_HOOK_CopyIn SLUICE_EXPORT_HOOK
-#define SLUICE_HOOK_Sync SLUICE_EXPORT_HOOK
-#define SLUICE_HOOK_Retain SLUICE_EXPORT_HOOK
-#define SLUICE_HOOK_Current SLUICE_EXPORT_HOOK
-#define SLUICE_HOOK_EndContext SLUICE_EXPORT_HOOK
-#define SLUICE_HOOK_EndStream SLUICE_EXPORT_HOOK
-#define SLUICE_HOOK_ReleasePrimary SLUICE_EXPORT_HOOK
-#define SLUICE_HOOK_ResetPrimary SLUICE_EXPORT_HOOK
-#define SLUICE_HOOK_Unload SLUICE_EXPORT_HOOK
-#define SLUICE_HOOK_Lookup SLUICE_EXPORT_HOOK
-#define SLUICE_HOOK_Capture SLUICE_EXPORT_GRAPH_HOOK
-#define SLUICE_HOOK_Graph SLUICE_EXPORT_GRAPH_HOOK
 #include "intercept/driver/hooks.def"
 #undef SLUICE_HOOK
 
 // --- The C API of sluice.h ----------------------------------------------------------------------
+
+#define SLUICE_EXPORT extern "C" __attribute__((visibility("default")))
 
 using sluice::intercept::g_process;
 using sluice::intercept::if_memory_lasts;

@@ -7,7 +7,6 @@
 #include "intercept/client/log.hpp"
 #include "intercept/driver/dlsym.hpp"
 #include "intercept/driver/driver.hpp"
-#include "intercept/driver/unhooked.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -30,7 +29,7 @@ void* real_of(unsigned entry) noexcept {
   switch (static_cast<Entry>(entry)) {
 #define SLUICE_HOOK(name, kind) \
   case Entry::name:             \
-    return reinterpret_cast<void*>(g_driver.name);
+    return reinterpret_cast<void*>(g_process.driver.name);
 #include "intercept/driver/hooks.def"
 #undef SLUICE_HOOK
     case Entry::kCount:
@@ -76,7 +75,7 @@ void* substitute(std::string_view name, void* found) noexcept {
     return hooked.hook;
   }
   if (gives_work(name)) {
-    unhooked().note(name);
+    g_process.unhooked.note(name);
     if (Interposer* const self = Interposer::existing()) self->show_unhooked();
   }
   return found;

@@ -1,13 +1,8 @@
 #include "intercept/jobs/early_switch.hpp"
 
-#include <array>
-#include <atomic>
-
 #include "intercept/client/process.hpp"
 #include "intercept/client/threads.hpp"
-#include "intercept/driver/capture_mode.hpp"
 #include "intercept/driver/driver_query.hpp"
-#include "intercept/driver/primary_context.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -18,18 +13,10 @@ constexpr const char* kNothing = R"(.version 6.0
 .visible .entry sluice_early_switch() { ret; }
 )";
 
-struct Loaded {
-  std::atomic<pid_t> beginning{0};  ///< The thread that is loading the kernel.
-  std::atomic<CUstream> stream{nullptr};
-  std::atomic<CUfunction> nothing{nullptr};  ///< Written last; null if there is no early switch.
-};
-
-constexpr std::size_t kMaxDevices = 64;
-constinit std::array<Loaded, kMaxDevices> g_loaded{};
-
-Loaded* loaded_on(CUdevice device) noexcept {
+/// Null if we keep none for the device.
+SwitchKernel* kernel_on(CUdevice device) noexcept {
   const auto index = static_cast<std::size_t>(device);
-  return index < kMaxDevices ? &g_loaded[index] : nullptr;
+  return index < kMostDevices ? &g_process.switch_kernels[index] : nullptr;
 }
 
 bool has_all_calls() noexcept {
@@ -40,7 +27,7 @@ bool has_all_calls() noexcept {
          calls.cuDevicePrimaryCtxGetState != nullptr;
 }
 
-void load(Loaded& loaded, CUcontext context) noexcept {
+void load(SwitchKernel& kernel, CUcontext context) noexcept {
   const Driver& calls = driver();
   const RelaxedCapture relaxed;
   if (calls.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
@@ -51,8 +38,8 @@ void load(Loaded& loaded, CUcontext context) noexcept {
   if (calls.cuModuleLoadData(&module, kNothing) == CUDA_SUCCESS &&
       calls.cuModuleGetFunction(&nothing, module, "sluice_early_switch") == CUDA_SUCCESS &&
       calls.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
-    loaded.stream.store(stream);
-    loaded.nothing.store(nothing);
+    kernel.stream.store(stream);
+    kernel.function.store(nothing);
   }
   CUcontext popped = nullptr;
   calls.cuCtxPopCurrent_v2(&popped);
@@ -61,28 +48,22 @@ void load(Loaded& loaded, CUcontext context) noexcept {
 }  // namespace
 
 RetainPrimary::RetainPrimary(CUdevice device) noexcept : device_(device) {
-  Loaded* const loaded = loaded_on(device);
-  if (loaded == nullptr || in_forked_child() || !has_all_calls() || primary_is_active(device))
+  SwitchKernel* const kernel = kernel_on(device);
+  if (kernel == nullptr || in_forked_child() || !has_all_calls() || primary_is_active(device))
     return;
-  pid_t before = loaded->beginning.load();
-  const bool free = before == 0 || ThreadMarks::is_gone(before);
-  begins_ = free && loaded->beginning.compare_exchange_strong(before, thread_id());
+  begins_ = !kernel->loading.exchange(true);
 }
 
 void RetainPrimary::returned(CUcontext context, bool wanted) noexcept {
-  Loaded* const loaded = loaded_on(device_);
-  if (loaded == nullptr || in_forked_child()) return;
+  SwitchKernel* const kernel = kernel_on(device_);
+  if (kernel == nullptr || in_forked_child()) return;
   if (begins_) {
-    if (context != nullptr && wanted && !is_under_mps(device_)) load(*loaded, context);
-    loaded->beginning.store(0);
+    if (context != nullptr && wanted && !is_under_mps(device_)) load(*kernel, context);
+    kernel->loading.store(false);
     return;
   }
   constexpr std::uint64_t kLongestNs = 2'000'000'000;
-  const auto loads = [loaded] {
-    const pid_t thread = loaded->beginning.load();
-    return thread != 0 && !ThreadMarks::is_gone(thread);
-  };
-  if (context != nullptr) nap_while(loads, kLongestNs);
+  if (context != nullptr) nap_while([kernel] { return kernel->loading.load(); }, kLongestNs);
 }
 
 /// A client that is held must not switch: its kernel would interrupt the job that holds it, and
@@ -93,12 +74,12 @@ bool EarlySwitch::may_switch() const noexcept {
 }
 
 void EarlySwitch::operator()() noexcept {
-  Loaded* const loaded = loaded_on(client_.device());
-  if (loaded == nullptr || loaded->nothing.load() == nullptr || !may_switch()) return;
+  SwitchKernel* const kernel = kernel_on(client_.device());
+  if (kernel == nullptr || kernel->function.load() == nullptr || !may_switch()) return;
   const CUcontext context = primary_context(client_.device());
   // The query is of our own stream, so only a thread that ends the context waits for it.
-  const DriverQuery query(context, loaded->stream.load());
-  const CUfunction nothing = loaded->nothing.load();
+  const DriverQuery query(context, kernel->stream.load());
+  const CUfunction nothing = kernel->function.load();
   // The context may have ended, and another one may have begun.
   if (!query || nothing == nullptr || primary_context(client_.device()) != context ||
       !primary_is_active(client_.device())) {
@@ -108,7 +89,7 @@ void EarlySwitch::operator()() noexcept {
   if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
   // At most one kernel is under way: if the GPU reaches none for long, more would fill their queue,
   // and then the driver blocks.
-  const CUstream stream = loaded->stream.load();
+  const CUstream stream = kernel->stream.load();
   if (driver().cuStreamQuery(stream) != CUDA_ERROR_NOT_READY) {
     driver().cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
   }
@@ -117,9 +98,9 @@ void EarlySwitch::operator()() noexcept {
 }
 
 void EarlySwitch::forget_context(CUcontext context) noexcept {
-  for (std::size_t i = 0; i < g_loaded.size(); ++i) {
+  for (std::size_t i = 0; i < kMostDevices; ++i) {
     const bool ends = context == nullptr || primary_context(static_cast<CUdevice>(i)) == context;
-    if (ends) g_loaded[i].nothing.store(nullptr);
+    if (ends) g_process.switch_kernels[i].function.store(nullptr);
   }
 }
 

@@ -28,13 +28,13 @@ class EarlySwitch {
 /// kernel of the early switch is loaded now, which takes 10 ms. A later load would be wrong: while
 /// the driver loads a module, it waits for all work of the context and accepts no launch, and that
 /// work may wait for a launch or for the program (seen on one H200, driver 580). Other threads that
-/// retain the context wait until the kernel is loaded, for at most 2 s.
+/// retain the context wait until the kernel is loaded, for at most 2 s. The thread must not be
+/// cancelled meanwhile (NoCancel).
 class RetainPrimary {
  public:
   explicit RetainPrimary(CUdevice device) noexcept;
   /// Call when the driver's call has returned; `context` is null if it failed. `wanted`: this
-  /// process may ever need an early switch. This is no destructor because the thread may be
-  /// cancelled in the call (see ThreadMarks).
+  /// process may ever need an early switch.
   void returned(CUcontext context, bool wanted) noexcept;
 
  private:

@@ -5,8 +5,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "intercept/client/clients.hpp"
-#include "intercept/client/worker.hpp"
+#include "intercept/client/client.hpp"
+#include "intercept/client/threads.hpp"
 
 namespace sluice::intercept {
 

@@ -6,7 +6,6 @@
 
 #include "base/clock.hpp"
 #include "intercept/client/process.hpp"
-#include "intercept/driver/capture_mode.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/jobs/lower_clients.hpp"
 #include "intercept/pacing/captures.hpp"

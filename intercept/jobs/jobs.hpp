@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "intercept/client/client_slot.hpp"
-#include "intercept/client/worker.hpp"
+#include "intercept/client/threads.hpp"
 #include "intercept/jobs/prediction.hpp"
 #include "intercept/jobs/target_law.hpp"
 #include "intercept/pacing/streams.hpp"

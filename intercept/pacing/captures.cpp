@@ -5,14 +5,9 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "intercept/client/process.hpp"
 #include "intercept/client/threads.hpp"
 
 namespace sluice::intercept {
-
-constinit std::atomic<int> g_open_captures{0};
-
-namespace {
 
 struct Capture {
   CUstream origin = nullptr;  ///< The stream on which it began and must end.
@@ -26,10 +21,16 @@ struct Captures {
   std::unordered_map<cuuint64_t, Capture> open;  ///< By capture id.
 };
 
-/// Never destroyed: the program's exit handlers may still end captures.
+namespace {
+
+/// Never destroyed: the program's exit handlers may still end captures. If two threads both make
+/// them, one of the two is dropped.
 Captures& captures() noexcept {
-  static Captures& instance = *std::make_unique<Captures>().release();
-  return instance;
+  if (Captures* const known = g_process.captures.load()) return *known;
+  auto made = std::make_unique<Captures>();
+  Captures* before = nullptr;
+  if (!g_process.captures.compare_exchange_strong(before, made.get())) return *before;
+  return *made.release();
 }
 
 struct Info {
@@ -49,7 +50,7 @@ template <class Which>
 bool erase_where(Which which) noexcept {
   const std::size_t erased = std::erase_if(
       captures().open, [&](const auto& entry) { return which(entry.first, entry.second); });
-  g_open_captures.fetch_sub(static_cast<int>(erased));
+  g_process.open_captures.fetch_sub(static_cast<int>(erased));
   return erased != 0;
 }
 
@@ -90,7 +91,7 @@ void capture_begun(CUstream stream, CUstreamCaptureMode mode) noexcept {
   const bool relaxed = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
   const std::lock_guard lock(captures().mutex);
   captures().open[info.id] = {stream, context, thread_id(), relaxed};
-  g_open_captures.store(static_cast<int>(captures().open.size()));
+  g_process.open_captures.store(static_cast<int>(captures().open.size()));
 }
 
 CaptureIds captures_of(CUstream stream) noexcept {

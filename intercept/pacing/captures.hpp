@@ -1,16 +1,14 @@
 #pragma once
-#include <atomic>
 #include <vector>
 
+#include "intercept/client/process.hpp"
 #include "intercept/driver/driver.hpp"
 
 namespace sluice::intercept {
 
-extern constinit std::atomic<int> g_open_captures;
-
 /// Whether any capture may be open. Saves a driver query for each launch while none is.
 inline bool any_capture_open() noexcept {
-  return g_open_captures.load(std::memory_order_relaxed) != 0;
+  return g_process.open_captures.load(std::memory_order_relaxed) != 0;
 }
 
 /// The same, but first forgets captures that nobody can end any more because their thread has

@@ -1,5 +1,5 @@
 #pragma once
-#include "intercept/driver/cuda_driver.hpp"
+#include "intercept/driver/entries.hpp"
 
 namespace sluice::intercept {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "intercept/driver/cuda_driver.hpp"
+#include "intercept/driver/entries.hpp"
 #include "intercept/pacing/durations.hpp"
 
 /// Decides where the waits of a graph go. Makes no driver call.

@@ -64,8 +64,7 @@ const WaitPattern* child_of(const WaitPattern& pattern, CUgraphNode node) noexce
 }  // namespace
 
 void report_ungated_graph() noexcept {
-  static constinit std::atomic<bool> said{false};
-  if (said.exchange(true)) return;
+  if (g_process.said_ungated_graph.exchange(true)) return;
   Line(Level::kWarn) << "a CUDA graph could not hold device waits; it runs with one in front, so a "
                      << "critical job may wait for it to end (sluice status shows how long it is)";
 }

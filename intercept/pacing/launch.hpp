@@ -86,7 +86,7 @@ inline bool pass(Entry entry, CUstream stream) noexcept {
 class Launch {
  public:
   /// Holds and paces the launch. `stream` is never 0 for a per-thread entry (see named() in
-  /// hook.hpp).
+  /// entries.hpp).
   Launch(Entry entry, CUstream stream, const Work& work, shm::Count counted) noexcept;
   /// Call after the driver's call.
   void done(CUresult result) noexcept;

@@ -4,35 +4,34 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
 #include <cerrno>
 
+#include "intercept/client/process.hpp"
 #include "intercept/client/threads.hpp"
-#include "shm/board.hpp"
 
 namespace sluice::intercept {
 namespace {
 
-/// The owner thread of each stripe; 0 for none.
-constinit std::array<std::atomic<pid_t>, shm::kLaunchStripes> g_owners{};
-
 /// Whether membarrier works. If not, there are no stripes, because the launching threads would have
 /// to order their own counts.
 bool can_order() noexcept {
-  static const bool kCan =
-      syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-  return kCan;
+  int works = g_process.membarrier_works.load();
+  if (works < 0) {  // racing threads find the same
+    works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 ? 1 : 0;
+    g_process.membarrier_works.store(works);
+  }
+  return works == 1;
 }
 
 int take_stripe() noexcept {
   if (!can_order()) return -1;
   const pid_t self = thread_id();
+  auto& owners = g_process.stripe_owners;
   int taken = -1;
-  for (std::size_t i = 0; i < g_owners.size() && taken < 0; ++i) {
-    pid_t owner = g_owners[i].load();
+  for (std::size_t i = 0; i < owners.size() && taken < 0; ++i) {
+    pid_t owner = owners[i].load();
     const bool free = owner == 0 || owner == self || ThreadMarks::is_gone(owner);
-    if (free && g_owners[i].compare_exchange_strong(owner, self)) taken = static_cast<int>(i);
+    if (free && owners[i].compare_exchange_strong(owner, self)) taken = static_cast<int>(i);
   }
   return taken;
 }

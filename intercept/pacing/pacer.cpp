@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "intercept/client/process.hpp"
-#include "intercept/driver/capture_mode.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/trace/trace.hpp"
 

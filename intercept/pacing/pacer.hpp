@@ -5,8 +5,8 @@
 
 #include "intercept/client/client_slot.hpp"
 #include "intercept/client/gate_memory.hpp"
-#include "intercept/client/worker.hpp"
-#include "intercept/driver/driver_wait.hpp"
+#include "intercept/client/threads.hpp"
+#include "intercept/driver/driver_query.hpp"
 #include "intercept/pacing/durations.hpp"
 #include "intercept/pacing/streams.hpp"
 #include "shm/policy.hpp"

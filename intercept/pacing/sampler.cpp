@@ -5,7 +5,7 @@
 
 #include "base/clock.hpp"
 #include "intercept/client/threads.hpp"
-#include "intercept/driver/capture_mode.hpp"
+#include "intercept/driver/driver_query.hpp"
 
 namespace sluice::intercept {
 

@@ -17,7 +17,7 @@
 
 #include "base/child.hpp"
 #include "base/clock.hpp"
-#include "intercept/driver/cuda_driver.hpp"
+#include "intercept/driver/entries.hpp"
 #include "tests/support/attached_client.hpp"
 #include "tests/support/controller.hpp"
 

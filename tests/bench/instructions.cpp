@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/child.hpp"
-#include "intercept/driver/cuda_driver.hpp"
+#include "intercept/driver/entries.hpp"
 #include "tests/support/controller.hpp"
 
 namespace {

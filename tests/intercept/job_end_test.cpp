@@ -46,9 +46,9 @@ class JobEnd : public testing::Test {
     g_answer = [] { return CUDA_SUCCESS; };
     g_asked = 0;
     g_at_last_moment = nullptr;
-    g_driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
-    g_driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
-    g_driver.cuStreamQuery = [](CUstream) {
+    g_process.driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
+    g_process.driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
+    g_process.driver.cuStreamQuery = [](CUstream) {
       ++g_asked;
       return g_answer();
     };

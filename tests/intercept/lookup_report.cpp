@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "intercept/driver/cuda_driver.hpp"
+#include "intercept/driver/entries.hpp"
 
 namespace {
 

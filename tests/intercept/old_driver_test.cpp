@@ -2,7 +2,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include "intercept/driver/cuda_driver.hpp"
+#include "intercept/driver/entries.hpp"
 
 namespace sluice::intercept::test {
 namespace {

@@ -9,7 +9,8 @@
 namespace sluice::intercept::test {
 
 /// A client in slot 0 of a board in this process's memory. Nothing is preloaded: the driver is the
-/// few functions that a test puts into g_driver, so a test decides what happens inside a call.
+/// few functions that a test puts into g_process.driver, so a test decides what happens inside a
+/// call.
 class OwnClient {
  public:
   explicit OwnClient(int priority, const char* policy = "gate")
@@ -21,9 +22,9 @@ class OwnClient {
 
  private:
   Seat seat(int priority, const char* policy) {
-    g_driver_ready.store(true);
-    g_driver.cuDeviceGetName = [](char*, int, CUdevice) { return CUDA_SUCCESS; };
-    g_driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
+    g_process.driver_ready.store(true);
+    g_process.driver.cuDeviceGetName = [](char*, int, CUdevice) { return CUDA_SUCCESS; };
+    g_process.driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
       *value = 0;
       return CUDA_SUCCESS;
     };

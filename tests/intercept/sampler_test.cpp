@@ -30,22 +30,22 @@ class Samples : public testing::Test {
  protected:
   Samples() {
     g_gpu = {};
-    g_driver_ready.store(true);
-    g_driver.cuEventCreate = [](CUevent* event, unsigned) {
+    g_process.driver_ready.store(true);
+    g_process.driver.cuEventCreate = [](CUevent* event, unsigned) {
       if (g_gpu.made == g_gpu.creations_that_work) return CUDA_ERROR_OUT_OF_MEMORY;
       *event = reinterpret_cast<CUevent>(++g_gpu.made);
       g_gpu.events.insert(*event);
       return CUDA_SUCCESS;
     };
-    g_driver.cuEventDestroy_v2 = [](CUevent event) {
+    g_process.driver.cuEventDestroy_v2 = [](CUevent event) {
       EXPECT_EQ(g_gpu.events.erase(event), 1U);
       return CUDA_SUCCESS;
     };
-    g_driver.cuEventRecord = [](CUevent, CUstream) { return g_gpu.record; };
-    g_driver.cuEventQuery = [](CUevent) {
+    g_process.driver.cuEventRecord = [](CUevent, CUstream) { return g_gpu.record; };
+    g_process.driver.cuEventQuery = [](CUevent) {
       return g_gpu.done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     };
-    g_driver.cuEventElapsedTime = [](float* ms, CUevent, CUevent) {
+    g_process.driver.cuEventElapsedTime = [](float* ms, CUevent, CUevent) {
       *ms = g_gpu.ms;
       return CUDA_SUCCESS;
     };

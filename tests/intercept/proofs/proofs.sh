@@ -27,7 +27,7 @@ same() {
 
 launches() { sed -n 's/^SLUICE_LAUNCH_ENTRY(\([A-Za-z0-9_]*\))$/\1/p' "$source/shm/launch_entries.def"; }
 hooks() { launches; sed -n 's/^SLUICE_HOOK(\([A-Za-z0-9_]*\), *[A-Za-z]*)$/\1/p' "$source/intercept/driver/hooks.def"; }
-calls() { sed -n 's/^SLUICE_CALL(\([A-Za-z0-9_]*\))$/\1/p' "$source/intercept/driver/calls.def"; }
+calls() { sed -nE 's/^SLUICE_(OPTIONAL_)?CALL\(([A-Za-z0-9_]*)\)$/\2/p' "$source/intercept/driver/calls.def"; }
 exported() { nm -D --defined-only --format=posix "$library" | awk '{print $1}'; }
 
 # A symbol too many would take a program's own function away; one too few leaves a way past us.

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "intercept/driver/cuda_driver.hpp"
+#include "intercept/driver/entries.hpp"
 #include "sluice/sluice.h"
 
 namespace {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "intercept/driver/cuda_driver.hpp"
+#include "intercept/driver/entries.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // The libcuda.so.1 of a driver that is too old for the interposer: it lacks most entries.
-#include "intercept/driver/cuda_driver.hpp"
+#include "intercept/driver/entries.hpp"
 
 #define SLUICE_VISIBLE extern "C" __attribute__((visibility("default")))
 

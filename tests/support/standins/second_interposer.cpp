@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 
-#include "intercept/driver/cuda_driver.hpp"
+#include "intercept/driver/entries.hpp"
 
 #define SLUICE_VISIBLE __attribute__((visibility("default")))
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "intercept/driver/cuda_driver.hpp"
+#include "intercept/driver/entries.hpp"
 
 /// A libcuda.so.1 for tests of the interposer. It exports every entry of hooks.def and calls.def
 /// and records each call with its arguments. Its state (streams, events, captures, graphs,

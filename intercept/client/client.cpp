@@ -1,10 +1,10 @@
-#include "intercept/client/polling.hpp"
+#include "intercept/client/client.hpp"
 
 #include "base/clock.hpp"
 
 namespace sluice::intercept {
 
-Worker::Sleep poll_clients(Clients& clients) {
+Worker::Sleep Clients::poll() {
   constexpr std::uint64_t kPeriodNs = 1'000'000;
   // While launches are being measured. No other client may have run for this long before and after
   // a launch.
@@ -12,19 +12,18 @@ Worker::Sleep poll_clients(Clients& clients) {
   // Jobs that follow each other closely find the poller awake and need not wake it.
   constexpr std::uint64_t kStayAwakeNs = 100'000'000;
   constexpr std::uint64_t kIdleNs = 1'000'000'000;
-  static std::uint64_t last_active_ns = 0;  // of this thread
   bool active = false;
   bool sampling = false;
-  clients.for_each([&](Client& client) {
+  for_each([&](Client& client) {
     if (g_process.leaving.load()) return;
     client.jobs().poll();
     sampling = client.pacer().collect_samples() || sampling;
     active = active || client.jobs().need_polling();
   });
   const std::uint64_t now = base::monotonic_ns();
-  if (active) last_active_ns = now;
+  if (active) last_active_ns_ = now;
   if (sampling) return {kSamplingPeriodNs, false};
-  if (now - last_active_ns < kStayAwakeNs) return {kPeriodNs, false};
+  if (now - last_active_ns_ < kStayAwakeNs) return {kPeriodNs, false};
   return {kIdleNs, true};
 }
 

@@ -1,0 +1,81 @@
+#pragma once
+// Declares every version and every per-thread form of the driver's entries under its own name.
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#undef __CUDA_API_VERSION_INTERNAL
+
+#include <array>
+#include <string_view>
+
+#if CUDA_VERSION < 12040
+#error "Sluice needs the headers of CUDA 12.4 or later (cuStreamBeginCaptureToGraph)"
+#endif
+
+/// The entries of the driver: those that we hook and those that we call.
+namespace sluice::intercept {
+
+/// Index of a hooked entry: the order of hooks.def.
+enum class Entry : unsigned {
+#define SLUICE_HOOK(name, kind) name,
+#include "intercept/driver/hooks.def"
+#undef SLUICE_HOOK
+  kCount,
+};
+inline constexpr unsigned kEntries = static_cast<unsigned>(Entry::kCount);
+
+inline constexpr std::array<std::string_view, kEntries> kEntryNames{
+#define SLUICE_HOOK(name, kind) #name,
+#include "intercept/driver/hooks.def"
+#undef SLUICE_HOOK
+};
+
+/// What a hook does; hooks.def explains each kind.
+enum class Kind {
+  kLaunch,
+  kCopyIn,
+  kSync,
+  kCapture,
+  kGraph,
+  kRetain,
+  kCurrent,
+  kEndContext,
+  kEndStream,
+  kReleasePrimary,
+  kResetPrimary,
+  kUnload,
+  kLookup,
+};
+/// Selects the hook of a kind.
+template <Kind kind>
+struct Of {};
+
+/// The stream that an entry means by a handle. Stream 0 of a per-thread entry is the thread's own
+/// default stream; our own calls name that stream explicitly.
+template <Entry entry>
+CUstream named(CUstream stream) noexcept {
+  constexpr std::string_view kName = kEntryNames[static_cast<std::size_t>(entry)];
+  constexpr bool kPerThread = kName.ends_with("_ptsz") || kName.ends_with("_ptds");
+  return kPerThread && stream == nullptr ? CU_STREAM_PER_THREAD : stream;
+}
+
+/// Stands for a hooked entry that this driver is too old to have.
+template <class Function>
+struct Missing;
+template <class... Args>
+struct Missing<CUresult (*)(Args...)> {
+  static CUresult call(Args... /*arguments*/) { return CUDA_ERROR_NOT_SUPPORTED; }
+};
+
+/// Addresses in the real libcuda.so.1. Entries that we only call ourselves are null if this driver
+/// is too old to have them.
+struct Driver {
+#define SLUICE_HOOK(name, kind) decltype(&::name) name = &Missing<decltype(&::name)>::call;
+#define SLUICE_CALL(name) decltype(&::name) name = nullptr;
+#define SLUICE_OPTIONAL_CALL(name) SLUICE_CALL(name)
+#include "intercept/driver/calls.def"
+#include "intercept/driver/hooks.def"
+#undef SLUICE_CALL
+#undef SLUICE_HOOK
+};
+
+}  // namespace sluice::intercept

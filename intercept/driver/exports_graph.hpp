@@ -1,0 +1,233 @@
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "intercept/client/interposer.hpp"
+#include "intercept/driver/driver_query.hpp"
+#include "intercept/pacing/captures.hpp"
+#include "intercept/pacing/graphs.hpp"
+
+/// The hooks of captures and graphs, for exports.cpp only. The rules of exports.hpp hold here too.
+namespace sluice::intercept {
+
+// --- Capture ------------------------------------------------------------------------------------
+
+/// No query may be under way when a capture begins: a query of the capturing stream or of the
+/// legacy stream would break the capture.
+template <class Call>
+CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode, Call call) {
+  const NoCancel whole;
+  const QueryBan quiet = QueryBan::about_stream(stream);
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS) capture_begun(stream, mode);
+  g_process.forget_remembered();
+  return result;
+}
+
+template <class Call>
+CUresult end_capture(CUstream stream, const CUgraph* graph, Call call) {
+  const NoCancel whole;
+  const Ending ending = capture_ending(stream);
+  const CUresult result = call();
+  capture_ended(ending, stream);
+  g_process.forget_remembered();  // launches meanwhile were not remembered as such
+  Interposer* const self = Interposer::existing();
+  const bool made = result == CUDA_SUCCESS && graph != nullptr && *graph != nullptr;
+  if (made && self != nullptr && !in_forked_child()) self->graphs().captured(*graph);
+  return result;
+}
+
+inline CUstreamCaptureMode mode_in() { return CU_STREAM_CAPTURE_MODE_GLOBAL; }
+inline CUstreamCaptureMode mode_in(CUstreamCaptureMode mode) { return mode; }
+inline CUstreamCaptureMode mode_in(CUgraph, const CUgraphNode*, const CUgraphEdgeData*, std::size_t,
+                                   CUstreamCaptureMode mode) {
+  return mode;
+}
+
+template <Entry entry, class Real, class... Args>
+CUresult hook(Of<Kind::kCapture>, Real real, CUstream stream, Args... args) {
+  return begin_capture(named<entry>(stream), mode_in(args...),
+                       [&] { return (*real)(stream, args...); });
+}
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kCapture>, Real real, CUstream stream, CUgraph* graph) {
+  return end_capture(named<entry>(stream), graph, [&] { return (*real)(stream, graph); });
+}
+
+// --- Graph: instantiation -----------------------------------------------------------------------
+
+inline GpuSize gpu_size(CUdevice device) noexcept {
+  const auto attribute = [device](CUdevice_attribute which, unsigned otherwise) {
+    int value = 0;
+    const bool told = driver().cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS;
+    return told && value > 0 ? static_cast<unsigned>(value) : otherwise;
+  };
+  const GpuSize usual;
+  return {attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, usual.multiprocessors),
+          attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, usual.threads),
+          attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, usual.shared_bytes)};
+}
+
+inline GraphPacing pacing_of(Client& client) noexcept {
+  GraphPacing pacing{
+      client.pacer().durations(), client.policy(), std::nullopt, {}, client.time_scale()};
+  const auto wanted = [&] {
+    return client.policy().kind == shm::PolicyKind::kDevice && client.wants_waits_in_graphs();
+  };
+  if (!wanted()) return pacing;
+  if (const std::optional<GateMemory::Addresses> words = client.memory().for_graphs()) {
+    const CUcontext context = current_context();
+    pacing.words = {context, words->gate, words->slack};
+  } else if (wanted()) {  // otherwise the device cannot wait, and another policy is in force now
+    report_ungated_graph();
+  }
+  pacing.gpu = gpu_size(client.device());
+  return pacing;
+}
+
+/// Keeps the program's output memory of a call, and restores it before the call is made a second
+/// time. A failed first call writes there, and a successful second one may not.
+class Outputs {
+ public:
+  void keep(void* at, std::size_t size) noexcept {
+    if (at == nullptr || size == 0) return;
+    try {
+      const char* const bytes = static_cast<const char*>(at);
+      kept_.push_back({static_cast<char*>(at), {bytes, bytes + size}});
+    } catch (const std::bad_alloc&) {
+      // Then the error message of the first call may stay.
+    }
+  }
+  void restore() const noexcept {
+    for (const Kept& kept : kept_) std::copy(kept.bytes.begin(), kept.bytes.end(), kept.at);
+  }
+
+ private:
+  struct Kept {
+    char* at;
+    std::vector<char> bytes;
+  };
+  std::vector<Kept> kept_;
+};
+
+/// Instantiates a graph with our waits. If the driver refuses (for example a graph for launches by
+/// the device), makes the call again without waits; the program gets the result, the error node and
+/// the log of that second call.
+template <class Call>
+CUresult instantiate(const CUgraphExec* exec, CUgraph graph, const Outputs& outputs, Call call) {
+  const NoCancel whole;
+  Client* client = nullptr;
+  if (!in_forked_child()) {
+    if_memory_lasts([&] { client = Interposer::instance().client_here(true); });
+  }
+  if (client == nullptr) return call();
+  const GraphPacing pacing = pacing_of(*client);
+  GraphBook::Instantiation instantiation(Interposer::instance().graphs(), graph, pacing);
+  CUresult result = call();
+  instantiation.take_waits_out();
+  const bool refused = result != CUDA_SUCCESS && instantiation.has_waits();
+  if (refused) {
+    outputs.restore();
+    result = call();
+  }
+  if (result != CUDA_SUCCESS || exec == nullptr) return result;
+  const bool preemptible = instantiation.instantiated(*exec, refused);
+  Interposer::instance().clients().for_each(
+      [&](Client& each) { each.pacer().durations().renew(*exec, preemptible && &each == client); });
+  return result;
+}
+
+inline void keep_outputs(Outputs& outputs, CUgraphNode* error_node, char* log, std::size_t size) {
+  outputs.keep(error_node, sizeof(CUgraphNode));
+  outputs.keep(log, size);
+}
+inline void keep_outputs(Outputs& outputs, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+  outputs.keep(params, sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS));
+}
+inline void keep_outputs(Outputs&, unsigned long long) {}
+
+template <Entry entry, class Real, class... Args>
+CUresult hook(Of<Kind::kGraph>, Real real, CUgraphExec* exec, CUgraph graph, Args... args) {
+  Outputs outputs;
+  keep_outputs(outputs, args...);
+  return instantiate(exec, graph, outputs, [&] { return (*real)(exec, graph, args...); });
+}
+
+// --- Graph: update and end ----------------------------------------------------------------------
+
+/// The book of the executables; null if there can be none with waits.
+inline GraphBook* graph_book() noexcept {
+  Interposer* const self = Interposer::existing();
+  return self == nullptr || in_forked_child() ? nullptr : &self->graphs();
+}
+
+/// What an update reports about our nodes becomes what it says about the program's.
+inline void translate(const GraphBook::Update& update, CUgraphNode* error_node,
+                      CUgraphExecUpdateResult*) {
+  if (error_node != nullptr) *error_node = update.program_node(*error_node);
+}
+inline void translate(const GraphBook::Update& update, CUgraphExecUpdateResultInfo* info) {
+  if (info == nullptr) return;
+  info->errorNode = update.program_node(info->errorNode);
+  info->errorFromNode = update.program_node(info->errorFromNode);
+}
+
+template <Entry entry, class Real, class... Outs>
+CUresult hook(Of<Kind::kGraph>, Real real, CUgraphExec exec, CUgraph graph, Outs... outs) {
+  GraphBook* const book = graph_book();
+  if (book == nullptr) return (*real)(exec, graph, outs...);
+  const NoCancel whole;
+  const GraphBook::Update update(*book, exec, graph);
+  const CUresult result = (*real)(exec, graph, outs...);
+  translate(update, outs...);
+  return result;
+}
+
+/// `call` sets the given child graph anew. Without our waits it fails where the executable has
+/// them.
+template <class Call>
+CUresult set_child(CUgraphExec exec, CUgraphNode node, CUgraph child, Call call) {
+  GraphBook* const book = graph_book();
+  if (book == nullptr) return call(child);
+  const NoCancel whole;
+  for (std::size_t earlier = 0; earlier <= GraphBook::ChildCopy::kMostEarlier; ++earlier) {
+    const GraphBook::ChildCopy copy(*book, exec, node, child, earlier);
+    if (copy.graph() == nullptr) break;
+    const CUresult result = call(copy.graph());
+    if (result != CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return result;
+  }
+  return call(child);
+}
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kGraph>, Real real, CUgraphExec exec, CUgraphNode node, CUgraph child) {
+  return set_child(exec, node, child, [&](CUgraph graph) { return (*real)(exec, node, graph); });
+}
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kGraph>, Real real, CUgraphExec exec, CUgraphNode node,
+              CUgraphNodeParams* params) {
+  const bool child = params != nullptr && params->type == CU_GRAPH_NODE_TYPE_GRAPH;
+  if (!child) return (*real)(exec, node, params);
+  return set_child(exec, node, params->graph.graph, [&](CUgraph graph) {
+    CUgraphNodeParams copy = *params;
+    copy.graph.graph = graph;
+    return (*real)(exec, node, &copy);
+  });
+}
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kGraph>, Real real, CUgraphExec exec) {
+  GraphBook* const book = graph_book();
+  if (book == nullptr) return (*real)(exec);
+  const NoCancel whole;
+  std::optional<GraphBook::Executable> known = book->take(exec);
+  const CUresult result = (*real)(exec);
+  if (result != CUDA_SUCCESS && known) book->put_back(exec, *std::move(known));
+  return result;
+}
+
+}  // namespace sluice::intercept
