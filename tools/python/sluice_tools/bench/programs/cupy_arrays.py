@@ -1,0 +1,27 @@
+"""Array programs in CuPy; in NumPy on a CPU, which has the same functions."""
+
+from sluice_tools.bench.programs.setting import Setting
+
+
+def steps(setting: Setting):
+    if setting.gpu:
+        import cupy as xp
+    else:
+        import numpy as xp
+    made = xp.random.RandomState(0)
+    side = setting.size(4096, 64)
+    image = made.standard_normal((side, side)).astype(xp.float32)
+    left, right = (made.standard_normal((side, side)).astype(xp.float32) for _ in range(2))
+
+    def step():
+        spectrum = xp.fft.fft2(image)
+        smooth = xp.fft.ifft2(spectrum * xp.exp(-xp.abs(spectrum) / side)).real
+        mixed = xp.tanh(left @ right / side) + smooth
+        mixed.sum(axis=0)
+        if not setting.gpu:
+            return lambda: None
+        event = xp.cuda.Event(disable_timing=True)
+        event.record()
+        return event.synchronize
+
+    return step
