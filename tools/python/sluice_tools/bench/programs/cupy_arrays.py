@@ -1,13 +1,12 @@
 """Array programs in CuPy; in NumPy on a CPU, which has the same functions."""
 
+import importlib
+
 from sluice_tools.bench.programs.setting import Setting
 
 
 def steps(setting: Setting):
-    if setting.gpu:
-        import cupy as xp
-    else:
-        import numpy as xp
+    xp = importlib.import_module("cupy" if setting.gpu else "numpy")
     made = xp.random.RandomState(0)
     side = setting.size(4096, 64)
     image = made.standard_normal((side, side)).astype(xp.float32)

@@ -38,7 +38,7 @@ def steps(setting: Setting):
 
     def step():
         for _ in range(rounds):
-            _bias_gelu_add[(rows,)](middle, values, bias, columns, BLOCK=block)
-            _softmax[(rows,)](out, middle, columns, BLOCK=block)
+            _bias_gelu_add[(rows,)](middle, values, bias, columns, BLOCK=block)  # pyright: ignore[reportIndexIssue]
+            _softmax[(rows,)](out, middle, columns, BLOCK=block)  # pyright: ignore[reportIndexIssue]
 
     return marked(setting, step)

@@ -26,13 +26,12 @@ def vit_graph(setting: Setting):
     model = model.eval().to(half)
     images = _images(setting, 8, half)
     batch = torch.zeros_like(images[0], device=setting.device)
-    if setting.gpu:
-        graph, output = captured(lambda: model(batch))
+    graph, output = captured(lambda: model(batch)) if setting.gpu else (None, None)
 
     def request(index: int):
         with torch.inference_mode():
             batch.copy_(images[index], non_blocking=True)
-            if not setting.gpu:
+            if graph is None or output is None:
                 return to_host(model(batch))
             graph.replay()
             return to_host(output)
