@@ -21,7 +21,7 @@ if args[0] == "--version":
     print("sluice 9.9")
     sys.exit()
 if args[0] == "gpus":
-    print('{{"devices": [{{"index": 0}}]}}')
+    print('{{"devices": [{{"index": 0, "name": "stand-in", "uuid": "GPU-0"}}]}}')
     sys.exit()
 if args[0] == "mps":
     with open(os.path.join(state, "daemons.txt"), "a") as file:

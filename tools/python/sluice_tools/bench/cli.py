@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sluice_tools.bench import coverage, outputs, parked, published
 from sluice_tools.bench.pairs import cli as pairs
+from sluice_tools.bench.programs import cli as programs
 from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, Parser
 from sluice_tools.measure import table
@@ -23,7 +24,7 @@ examples:
   sluice bench published --part python --repeats 1
   sluice bench published --out results/h200       goes on where an earlier call was stopped
   sluice bench checks --part coverage             does every launch pass the gate
-  sluice bench pairs --help                       its own options
+  sluice bench pairs --help                       its own options, as those of programs
 
 published: the pair of FasterRCNN models that docs/guide/experiments.md describes, under every policy
   (part published); the same with a best-effort job that fills the queue (large); serve.py and
@@ -32,7 +33,9 @@ checks: does every launch of TorchScript, AOTInductor, CUDA graphs, eager and co
   gate (coverage); are outputs equal to the bit alone and together (outputs); what do calls of a
   critical process cost next to a parked one (parked)
 pairs: twelve pairs of PyTorch programs, every policy
+programs: programs that Sluice was not tuned on, against the same without Sluice
 """
+_OWN = {"pairs": pairs.main, "programs": programs.main}  # commands with options of their own
 _PARTS = {"published": tuple(published.SUBJECTS), "checks": ("coverage", "outputs", "parked")}
 _CHECKS = {"coverage": coverage, "outputs": outputs, "parked": parked}
 _MODES = ("time-sliced", "MPS")
@@ -45,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("bench", choices=(*_PARTS, "pairs"), metavar="published|checks|pairs")
+    parser.add_argument("bench", choices=(*_PARTS, *_OWN), metavar="published|checks|pairs|programs")
     parser.add_argument(
         "--part", choices=sum(_PARTS.values(), ()), action="append", help="only this part; may be given again"
     )
@@ -74,8 +77,8 @@ def _parser() -> argparse.ArgumentParser:
 def _options():
     parser = _parser()
     options = parser.parse_args()
-    if options.bench == "pairs":
-        parser.error("pairs comes first: sluice bench pairs [OPTIONS]")
+    if options.bench in _OWN:
+        parser.error(f"{options.bench} comes first: sluice bench {options.bench} [OPTIONS]")
     own = _PARTS[options.bench]
     for part in options.part or ():
         if part not in own:
@@ -139,7 +142,7 @@ def _run(options) -> int:
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["pairs"]:
-        return pairs.main(sys.argv[2:])
+    if (own := _OWN.get("".join(sys.argv[1:2]))) is not None:
+        return own(sys.argv[2:])
     options = _options()
     return run_command("bench", lambda: _run(options))

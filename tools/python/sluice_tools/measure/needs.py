@@ -17,6 +17,16 @@ def version(sluice: str) -> str:
     return said.stdout.strip().removeprefix("sluice ")
 
 
+def driver_version() -> str:
+    """Of the NVIDIA driver; empty if it cannot be asked."""
+    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=20)
+        return said.stdout.splitlines()[0].strip()
+    except (OSError, IndexError, subprocess.SubprocessError):
+        return ""
+
+
 def gpus(sluice: str, kind: str, index: int = 0, instead: str = SIMULATED) -> dict:
     """What `sluice gpus --json` says. kind: auto, real or sim.
 

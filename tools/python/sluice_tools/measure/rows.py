@@ -50,10 +50,12 @@ def number(row: dict, name: str) -> float | None:
 
 
 class Rows:
-    """The rows of one CSV. A cell that failed has one row with an error, which a later row replaces."""
+    """The rows of one CSV with the columns `fields`. A cell that failed has one row with an error, which a later
+    row replaces."""
 
-    def __init__(self, file: Path):
+    def __init__(self, file: Path, fields: tuple = _FIELDS):
         self.file = file
+        self._fields = fields
         self._cells: dict[tuple, list] = {}
         if file.exists():
             self._read()
@@ -65,7 +67,7 @@ class Rows:
                 heads, rows = tuple(reader.fieldnames or ()), list(reader)
         except (ValueError, csv.Error) as error:
             raise usage_error(f"{self.file} is not a CSV ({error}); name another folder with --out") from error
-        if heads != _FIELDS:
+        if heads != self._fields:
             raise usage_error(f"{self.file} has other columns than this version writes; name another folder with --out")
         for row in rows:
             if None not in row.values() and None not in row:  # else the write was cut off
@@ -101,13 +103,13 @@ class Rows:
         """
         rows = []
         for figures in measured:
-            unknown = set(figures) - set(_FIELDS)
+            unknown = set(figures) - set(self._fields)
             assert not unknown, f"no such column: {', '.join(sorted(unknown))}"
-            row = {name: _text(figures.get(name)) for name in _FIELDS} | dict(zip(KEY, cell.key))
+            row = {name: _text(figures.get(name)) for name in self._fields} | dict(zip(KEY, cell.key))
             rows.append(row)
         text = io.StringIO()
-        writer = csv.DictWriter(text, _FIELDS, lineterminator="\n")
-        if not self.file.exists() or self.file.stat().st_size == 0:
+        writer = csv.DictWriter(text, self._fields, lineterminator="\n")
+        if self._is_empty():
             writer.writeheader()
         elif not self.file.read_bytes().endswith(b"\n"):
             text.write("\n")
@@ -122,6 +124,14 @@ class Rows:
                 raise
         for row in rows:
             self._keep(row)
+
+    def _is_empty(self) -> bool:
+        return not self.file.exists() or self.file.stat().st_size == 0
+
+    def begin(self) -> None:
+        """Writes the head, so that several processes can add rows."""
+        if self._is_empty():
+            self.file.write_text(",".join(self._fields) + "\n")
 
     def fail(self, cell: Cell, why: str) -> None:
         self.add(cell, [{"error": " ".join(why.split()) or "failed"}])

@@ -45,16 +45,24 @@ class Outcome:
 class Sitting:
     """Measures groups of cells, with progress on standard error.
 
-    `limit_s`: begins no cell that would end later. `machine`: columns that every row gets.
+    `limit_s`: begins no cell that would end later. `machine`: columns that every row gets. `describe`: from the
+    rows of a cell and all rows to what is said of the cell.
     """
 
     def __init__(
-        self, command: str, rows: Rows, groups: list[Group], limit_s: float | None = None, machine: dict | None = None
+        self,
+        command: str,
+        rows: Rows,
+        groups: list[Group],
+        limit_s: float | None = None,
+        machine: dict | None = None,
+        describe: Callable[[list, list], str] = summary.one_line,
     ):
         self._command = command
         self._rows = rows
         self._groups = groups
         self._machine = machine or {}
+        self._describe = describe
         self._begin = time.monotonic()
         self._end = self._begin + limit_s if limit_s else None
         self._cells = [cell for group in groups for cell in group.cells]
@@ -108,7 +116,7 @@ class Sitting:
         self._spent += time.monotonic() - began
         self._planned += cell.seconds
         self._todo.remove(cell)
-        self._say("    " + summary.one_line(self._rows.of(cell), self._rows.rows))
+        self._say("    " + self._describe(self._rows.of(cell), self._rows.rows))
 
     def _fail(self, cell: Cell, error: Exception) -> None:
         self._failed += 1

@@ -48,8 +48,9 @@ def _ms(value: float) -> str:
     return f"{value:.{digits(value)}f} ms"
 
 
-def _differs(one: list, other: list, at_least: float) -> int:
-    """-1, 0 or 1: whether `one` is below, within or above `other`, by more than the spread of both."""
+def differs(one: list, other: list, at_least: float) -> int:
+    """-1, 0 or 1: whether `one` is below, within or above `other`, by more than the spread of both, and by more
+    than this part of the greater one."""
     a, b = middle(one), middle(other)
     if a is None or b is None or abs(a - b) <= at_least * max(a, b):
         return 0
@@ -68,8 +69,8 @@ def judge(bare: Entry, entry: Entry) -> str:
         )
     figure = latency_figure(bare, entry)
     before, after = bare.ms[figure], entry.ms[figure]
-    latency = _differs(after, before, _SAME_LATENCY)
-    speed = _differs(entry.share, bare.share, _SAME_SPEED)
+    latency = differs(after, before, _SAME_LATENCY)
+    speed = differs(entry.share, bare.share, _SAME_SPEED)
     alone = f" ({middle(entry.x[figure]):.2f} × alone)" if entry.x[figure] else ""
     text = f"Under {entry.cell} the critical {figure} "
     if latency:
@@ -114,7 +115,7 @@ def choose_spacing(entries: list[Entry], target: Target | None, bare: Entry | No
         return f"For {target.text()}: T = {spacing_us(kept[-1])} us{_kept(kept[-1])}."
     figure = latency_figure(*spaced)
     best = min(spaced, key=lambda entry: median(entry.ms[figure]))
-    equal = [entry for entry in spaced if _differs(entry.ms[figure], best.ms[figure], 0.05) <= 0]
+    equal = [entry for entry in spaced if differs(entry.ms[figure], best.ms[figure], 0.05) <= 0]
     return f"T = {spacing_us(equal[-1])} us is the largest measured T at the lowest {figure}{_kept(equal[-1])}."
 
 

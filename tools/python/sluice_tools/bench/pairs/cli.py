@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FINE, Parser, usage_error
 from sluice_tools.measure import page, table
 from sluice_tools.measure.experiments import sluice_program
-from sluice_tools.measure.needs import ON_CPU, gpus, need_mps, version
+from sluice_tools.measure.needs import ON_CPU, driver_version, gpus, need_mps, version
 from sluice_tools.measure.rows import CRITICAL, Cell, Rows, number, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
 from sluice_tools.measure.summary import summarize
@@ -138,17 +137,9 @@ def _base_ms(rows: Rows, variant: plan.Variant) -> float | None:
     return None
 
 
-def _first_line(*command: str) -> str:
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
-        return said.stdout.splitlines()[0].strip()
-    except (OSError, IndexError, subprocess.SubprocessError):
-        return ""
-
-
 def _machine(options) -> dict:
-    driver = _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    return {"driver": driver if options.gpu == "real" else "", "sluice": version(options.sluice)}
+    driver = driver_version() if options.gpu == "real" else ""
+    return {"driver": driver, "sluice": version(options.sluice)}
 
 
 def _markdown(rows: Rows, entries: list) -> str:

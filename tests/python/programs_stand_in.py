@@ -1,0 +1,61 @@
+"""A stand-in for every program of `sluice bench programs`: takes no GPU and no packages.
+
+STAND_IN_DIES, STAND_IN_HANGS, STAND_IN_LACKS: the name of a program that ends in the middle of a cell, does
+not answer there, or lacks a package. STAND_IN_WRONG: one whose outputs differ from process to process.
+"""
+
+import os
+import sys
+import time
+
+from sluice_tools.bench.pairs.protocol import answer, run_program
+from sluice_tools.bench.programs.plan import PROGRAMS
+from sluice_tools.bench.programs.requests import serve
+from sluice_tools.bench.programs.steps import Steps
+
+NAME = sys.argv[1]
+
+
+def is_to(what: str) -> bool:
+    return os.environ.get(f"STAND_IN_{what}") == NAME
+
+
+def request(index: int) -> bytes:
+    time.sleep(0.001)
+    return f"{index} {os.getpid() if is_to('WRONG') else ''}".encode()
+
+
+def step():
+    time.sleep(0.002)
+    return lambda: None
+
+
+def obey(commands):
+    if is_to("LACKS"):
+        raise ModuleNotFoundError("No module named 'gone'")
+    print("a line of some library", flush=True)
+    answer("imported")
+    running, steps = False, Steps(step)
+    while (command := commands.next(wait=not running) or {"do": ""})["do"] != "quit":
+        do = command["do"]
+        if do == "load":
+            answer("loaded")
+        elif do == "run" and is_to("DIES"):
+            print("out of memory", file=sys.stderr)
+            sys.exit(3)
+        elif do == "run" and is_to("HANGS"):
+            time.sleep(600)
+        elif do == "run" and PROGRAMS[NAME].serves:
+            answer("done", **serve(request, command, lambda: answer("measuring")))
+        elif do == "run":
+            running = True
+            steps.begin()
+            answer("running")
+        elif do == "idle":
+            running = False
+            answer("idle", ends_ns=steps.finish())
+        if running:
+            steps.one()
+
+
+sys.exit(run_program(obey))

@@ -1,0 +1,1 @@
+"""`sluice bench programs`: programs that Sluice was not tuned on, alone, bare together, and under Sluice."""

@@ -1,0 +1,78 @@
+"""From what the programs answered to the rows of the CSV."""
+
+import itertools
+from dataclasses import dataclass
+
+from sluice_tools.bench.pairs.numbers import best_effort_row
+from sluice_tools.bench.programs.plan import DEFAULT
+from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, KEY
+from sluice_tools.measure.statistics import latency_figures, percentile
+
+MIDDLE = "middle"  # the role of a program that serves requests below the critical one
+FIELDS = (
+    *KEY, "client", "role", "priority", "policy",
+    # Latency of requests from their arrival. p99_ms is empty where there are too few requests.
+    "jobs", "window_s", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "max_ms",
+    # The same from the moment at which the program begins with a request.
+    "work_p50_ms", "work_p90_ms", "work_p99_ms", "active_share", "dropped", "outputs",
+    # Speed; its unit is "requests" or "steps".
+    "per_s", "unit", "step_p50_ms", "step_max_ms",
+    # What the interposer counted in the window.
+    "launches", "gated", "captured", "waited", "bypassed", "held_ms", "max_hold_opened", "unknown_launches",
+    "longest_us", "ungated_graph_us",
+    # Of a client with a target: learning, kept or missed; jobs of the window that ended in time, of how many.
+    "target_state", "target_jobs", "target_kept",
+    "gpu", "driver", "torch", "sluice", "date", "note", "error",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A program in a cell. before, after: its client in `sluice status --json` at both ends of the window."""
+
+    name: str
+    priority: int
+    before: dict | None = None
+    after: dict | None = None
+
+
+def serving_row(seen: Seen, done: dict, critical: bool) -> dict:
+    """done: the answer `done` of the program."""
+    window_s = (done["end_ns"] - done["begin_ns"]) / 1e9
+    row = {
+        "client": seen.name,
+        "role": CRITICAL if critical else MIDDLE,
+        "priority": seen.priority,
+        "window_s": window_s,
+        "per_s": len(done["latency_ms"]) / window_s,
+        "unit": "requests",
+        "dropped": done["dropped"],
+        "outputs": done["outputs"],
+        "active_share": sum(done["work_ms"]) / 1e3 / window_s,
+        "p90_ms": percentile(done["latency_ms"], 0.9),
+    }
+    row |= {f"work_p{share}_ms": percentile(done["work_ms"], share / 100) for share in (50, 90, 99)}
+    return row | latency_figures(done["latency_ms"]) | _target(seen)
+
+
+def _target(seen: Seen) -> dict:
+    before, after = ((client or {}).get("target") or {} for client in (seen.before, seen.after))
+    if not after:
+        return {}
+    more = {name: after[name] - before.get(name, 0) for name in ("jobs", "kept")}
+    return {"target_state": after["state"], "target_jobs": more["jobs"], "target_kept": more["kept"]}
+
+
+def stepping_row(seen: Seen, ends_ns: list, begin_ns: int, end_ns: int) -> dict:
+    """ends_ns: the begin of the first step, then the end of each. The window is from begin_ns to end_ns."""
+    row = best_effort_row(ends_ns, begin_ns, end_ns, seen.name, DEFAULT, seen.before, seen.after)
+    steps_ms = [
+        (end - begin) / 1e6 for begin, end in itertools.pairwise(ends_ns) if end >= begin_ns and begin <= end_ns
+    ]
+    return row | {
+        "role": BEST_EFFORT,
+        "priority": seen.priority,
+        "unit": "steps",
+        "step_p50_ms": percentile(steps_ms, 0.5),
+        "step_max_ms": max(steps_ms, default=None),
+    }

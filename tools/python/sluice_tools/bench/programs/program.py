@@ -1,0 +1,78 @@
+"""One program of `sluice bench programs`, as a process that obeys commands (bench/pairs/protocol.py).
+
+Commands: load; run (for a program that serves requests: jobs, seconds, skip_s, period_ms, arrivals, seed);
+idle (ends the steps of the other programs); quit. Run as
+`python -m sluice_tools.bench.programs.program vit-graph --device cpu --tiny`. It calls nothing of Sluice.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable
+
+from sluice_tools.bench.pairs.protocol import answer, run_program
+from sluice_tools.bench.programs.plan import PROGRAMS
+from sluice_tools.bench.programs.requests import INPUTS, serve
+from sluice_tools.bench.programs.setting import Setting
+from sluice_tools.bench.programs.steps import Steps
+
+_WARM_UPS = 3  # rounds of all inputs, or steps
+
+
+def _options():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=tuple(PROGRAMS))
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--tiny", action="store_true")
+    return parser.parse_args()
+
+
+def _serving(commands, request: Callable) -> None:
+    for index in list(range(INPUTS)) * _WARM_UPS:
+        request(index)
+    answer("loaded")
+    while (command := commands.next())["do"] != "quit":
+        answer("done", **serve(request, command, lambda: answer("measuring")))
+
+
+def _stepping(commands, step: Callable) -> None:
+    steps = Steps(step)
+    for _ in range(_WARM_UPS):
+        steps.one()
+    steps.finish()
+    answer("loaded")
+    running = False
+    while True:
+        command = commands.next(wait=not running)
+        if command and command["do"] == "quit":
+            steps.finish()
+            return
+        if command and command["do"] == "run":
+            running = True
+            steps.begin()
+            answer("running")
+        elif command:
+            running = False
+            answer("idle", ends_ns=steps.finish())
+        if running:
+            steps.one()
+
+
+def obey(commands, name: str, setting: Setting) -> None:
+    module, function = PROGRAMS[name].place.split(":")
+    make = getattr(importlib.import_module(f"sluice_tools.bench.programs.{module}"), function)
+    answer("imported")
+    if commands.next()["do"] != "load":
+        return
+    made = make(setting)
+    (_serving if PROGRAMS[name].serves else _stepping)(commands, made)
+
+
+def main() -> int:
+    options = _options()
+    setting = Setting(options.device, options.tiny)
+    return run_program(lambda commands: obey(commands, options.name, setting))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

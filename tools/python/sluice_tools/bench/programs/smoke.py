@@ -1,0 +1,78 @@
+"""Every program alone for a second: whether it works, and how fast it is."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from sluice_tools.bench.pairs.numbers import jobs_between
+from sluice_tools.bench.pairs.talker import Talker
+from sluice_tools.bench.programs import starting
+from sluice_tools.bench.programs.plan import PROGRAMS, Program
+from sluice_tools.errors import EXIT_FAILED, EXIT_FINE
+from sluice_tools.measure.statistics import percentile
+
+_SECONDS = 1.0
+_MOST_JOBS = 1000
+_AT_ONCE = 4  # programs that are loaded together
+
+
+def smoke(options) -> int:
+    """Prints a line for each program. Gives the exit code."""
+    failed = []
+    programs = list(PROGRAMS.values())
+    for first in range(0, len(programs), _AT_ONCE):
+        with _started(options, programs[first : first + _AT_ONCE]) as talkers:
+            for program, talker in talkers:
+                try:
+                    said = _measure(options, program, talker)
+                except RuntimeError as error:
+                    failed.append(program.name)
+                    log = starting.keep_output(options.out, talker)
+                    said = f"FAILED: {str(error).removeprefix(f'{program.name}: ')}" + (f" ({log})" if log else "")
+                print(f"{program.name:20} {said}", flush=True)
+    print(f"{len(programs) - len(failed)} of {len(programs)} programs work")
+    return EXIT_FAILED if failed else EXIT_FINE
+
+
+@contextlib.contextmanager
+def _started(options, programs: list[Program]) -> Iterator[list[tuple[Program, Talker]]]:
+    with contextlib.ExitStack() as stack:
+        talkers = []
+        for program in programs:
+            talker = Talker(starting.command(options, program), starting.environment(options))
+            stack.callback(talker.end)
+            talker.name = program.name
+            talkers.append((program, talker))
+        for talker in [talker for _, talker in talkers]:
+            talker.say("load")  # which waits until the program has imported its packages
+        yield talkers
+        for _, talker in talkers:
+            talker.ask_to_quit()
+
+
+def _measure(options, program: Program, talker: Talker) -> str:
+    talker.hear("imported", starting.LOADING_S)
+    began = time.monotonic()
+    talker.hear("loaded", starting.LOADING_S)
+    loading = f", loaded in {time.monotonic() - began:.0f} s"
+    if not program.serves:
+        talker.ask("run", "running", starting.ANSWER_S)
+        time.sleep(_SECONDS)
+        ends = talker.ask("idle", "idle", starting.ANSWER_S)["ends_ns"]
+        steps = jobs_between(ends, ends[0], ends[-1])
+        return f"{steps / max(ends[-1] - ends[0], 1) * 1e9:.1f} steps/s{loading}"
+    talker.say(
+        "run",
+        jobs=_MOST_JOBS,
+        seconds=_SECONDS,
+        skip_s=0.1,
+        period_ms=program.period_ms(options.gpu == "sim"),
+        arrivals=program.arrivals,
+        seed=1,
+    )
+    talker.hear("measuring", starting.ANSWER_S)
+    done = talker.hear("done", starting.ANSWER_S)
+    return (
+        f"p50 {percentile(done['latency_ms'], 0.5) or 0:.2f} ms, of which work "
+        f"{percentile(done['work_ms'], 0.5) or 0:.2f} ms, {len(done['latency_ms'])} requests{loading}"
+    )

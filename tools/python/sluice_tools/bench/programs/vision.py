@@ -1,0 +1,68 @@
+"""torchvision's models: random weights, seed 0, PyTorch's defaults where nothing else is said."""
+
+import torch
+import torchvision
+
+from sluice_tools.bench.programs.requests import INPUTS
+from sluice_tools.bench.programs.setting import Setting
+from sluice_tools.bench.programs.torch_work import begin, captured, marked, on_host, to_host
+
+
+def _images(setting: Setting, batch: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    """INPUTS batches of shape (batch, 3, side, side) on the host."""
+    batch, side = setting.size((batch, 224), (2, 32))
+    return [on_host(setting, torch.rand(batch, 3, side, side).to(dtype)) for _ in range(INPUTS)]
+
+
+@torch.inference_mode()
+def vit_graph(setting: Setting):
+    half = begin(setting)
+    with torch.device(setting.device):
+        if setting.tiny:
+            model = torchvision.models.VisionTransformer(32, 16, 1, 2, 32, 64)
+        else:
+            model = torchvision.models.vit_b_16(weights=None)
+    model.heads = torch.nn.Identity()  # torchvision's begins with zeros, and all outputs would be equal
+    model = model.eval().to(half)
+    images = _images(setting, 8, half)
+    batch = torch.zeros_like(images[0], device=setting.device)
+    graph, output = captured(lambda: model(batch)) if setting.gpu else (None, None)
+
+    def request(index: int):
+        with torch.inference_mode():
+            batch.copy_(images[index], non_blocking=True)
+            if graph is None or output is None:
+                return to_host(model(batch))
+            graph.replay()
+            return to_host(output)
+
+    return request
+
+
+def resnet50(setting: Setting):
+    begin(setting)
+    with torch.device(setting.device):
+        model = torchvision.models.get_model(setting.size("resnet50", "resnet18"), weights=None).eval()
+    images = _images(setting, 4, torch.float32)
+
+    @torch.inference_mode()
+    def request(index: int):
+        return to_host(model(images[index].to(setting.device, non_blocking=True)))
+
+    return request
+
+
+def mobilenet_training(setting: Setting):
+    begin(setting)
+    with torch.device(setting.device):
+        model = torchvision.models.mobilenet_v2(weights=None).train()
+    images = _images(setting, 256, torch.float32)[0].to(setting.device)
+    labels = torch.randint(1000, (images.shape[0],)).to(setting.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+
+    return marked(setting, step)
