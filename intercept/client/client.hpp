@@ -8,7 +8,7 @@
 #include "intercept/client/gate_memory.hpp"
 #include "intercept/client/process.hpp"
 #include "intercept/client/threads.hpp"
-#include "intercept/jobs/early_switch.hpp"
+#include "intercept/jobs/handover.hpp"
 #include "intercept/jobs/jobs.hpp"
 #include "intercept/pacing/pacer.hpp"
 

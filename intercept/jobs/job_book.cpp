@@ -1,12 +1,52 @@
 #include "intercept/jobs/job_book.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.hpp"
-#include "intercept/jobs/lower_clients.hpp"
-#include "intercept/jobs/predicted_jobs.hpp"
+#include "intercept/jobs/handover.hpp"
 
 namespace sluice::intercept {
+namespace {
+
+/// The interval at which the slack is written while a job is near. Real ns.
+constexpr std::uint64_t kAnnounceStepNs = 50'000;
+/// The interval at which the announcing thread looks when no job is near.
+constexpr std::uint64_t kAnnounceIdleNs = 1'000'000'000;
+/// The slack is written from this much GPU time before the gates close, so launches of up to this
+/// duration wait in time.
+constexpr std::uint64_t kSlackNs = 2'000'000;
+
+void end_slack_of(Client& client) noexcept {
+  if (std::exchange(client.told_slack(), false)) tell_no_job(client);
+}
+
+/// Does what is due for the client's predicted job. Returns when to look again, CLOCK_MONOTONIC ns.
+std::uint64_t act_on_prediction(Client& client) {
+  const std::uint64_t now = base::monotonic_ns();
+  const std::uint64_t lead = lead_if_wanted(client);
+  const auto ahead = client.jobs().look_ahead(now, lead);
+  if (!ahead) {
+    end_slack_of(client);
+    return now + kAnnounceIdleNs;
+  }
+  const std::uint64_t start = ahead->expected.start_ns;
+  const std::uint64_t slack_from = start - lead - client.to_real_ns(kSlackNs);
+  if (now < slack_from) {
+    end_slack_of(client);
+    return std::min(slack_from, now + kAnnounceIdleNs);
+  }
+  if (!ahead->closed) {
+    tell_slack(client, start, ahead->expected.lapse_ns);
+    client.told_slack() = true;
+  } else {
+    end_slack_of(client);  // work behind a slack wait goes on to its gate wait
+    if (now + client.to_real_ns(handover_ns(client)) >= start) client.early_switch()();
+  }
+  return now + kAnnounceStepNs;
+}
+
+}  // namespace
 
 std::uint64_t JobBook::begin(std::uint64_t announced) {
   const std::lock_guard lock(mutex_);

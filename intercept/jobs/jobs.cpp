@@ -7,7 +7,7 @@
 #include "base/clock.hpp"
 #include "intercept/client/process.hpp"
 #include "intercept/driver/driver_query.hpp"
-#include "intercept/jobs/lower_clients.hpp"
+#include "intercept/jobs/handover.hpp"
 #include "intercept/pacing/captures.hpp"
 #include "intercept/pacing/launch_count.hpp"
 #include "intercept/trace/trace.hpp"

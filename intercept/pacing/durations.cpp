@@ -1,19 +1,8 @@
 #include "intercept/pacing/durations.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace sluice::intercept {
-namespace {
-
-constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
-  constexpr std::uint64_t kOdd = 0x9e37'79b9'7f4a'7c15;
-  hash = (hash ^ word) * kOdd;
-  return hash ^ (hash >> 29U);
-}
-
-}  // namespace
-
 void LaunchDuration::Extremes::add(std::uint32_t ns) noexcept {
   least = std::min(least, ns);
   second = std::clamp(ns, second, most);
@@ -78,19 +67,8 @@ void LaunchDuration::assume(LaunchDuration& kind) noexcept {
   longest_.compare_exchange_strong(unknown, kind.longest_ns());
 }
 
-std::uint64_t LaunchDurations::key_of(const Work& work) noexcept {
-  std::uint64_t key = mix(reinterpret_cast<std::uintptr_t>(work.function),
-                          reinterpret_cast<std::uintptr_t>(work.graph));
-  for (std::size_t i = 0; i < work.grid.size(); ++i) {
-    key = mix(key, (std::uint64_t{work.grid[i]} << 32U) | work.block[i]);
-  }
-  key = mix(key, work.shared_bytes);
-  return key == 0 ? 1 : key;
-}
-
-LaunchDuration* LaunchDurations::find_in_turn(const Work& work, std::uint64_t& previous) noexcept {
-  const std::uint64_t key = key_of(work);
-  const std::uint64_t behind = std::exchange(previous, key);
+LaunchDuration* LaunchDurations::find_slowly(const Work& work, std::uint64_t key,
+                                             std::uint64_t behind) noexcept {
   LaunchDuration* const duration = find_by(key, work);
   if (duration == nullptr) return nullptr;
   if (work.graph != nullptr) {

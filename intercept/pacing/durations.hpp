@@ -2,6 +2,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "intercept/driver/driver.hpp"
@@ -138,7 +139,15 @@ class LaunchDurations {
   /// Like find(), but where the durations of a kind differ, its launches are also told apart by the
   /// launch in front of them in their stream, because programs repeat themselves. `previous` is 0
   /// at first and kept by the caller for each stream.
-  [[nodiscard]] LaunchDuration* find_in_turn(const Work& work, std::uint64_t& previous) noexcept;
+  [[nodiscard]] LaunchDuration* find_in_turn(const Work& work, std::uint64_t& previous) noexcept {
+    const std::uint64_t key = key_of(work);
+    const std::uint64_t behind = std::exchange(previous, key);
+    LaunchDuration& first = table_[key & (kSize - 1)];
+    const bool found = first.key_.load(std::memory_order_relaxed) == key;
+    if (found && work.graph == nullptr && !first.is_split()) [[likely]]
+      return &first;
+    return find_slowly(work, key, behind);
+  }
   /// Forgets a graph: the handle belongs to another one now. `preemptible`: the new graph has waits
   /// inside.
   void renew(CUgraphExec graph, bool preemptible) noexcept;
@@ -146,12 +155,31 @@ class LaunchDurations {
   void doubt_all() noexcept;
 
   /// A key for all launches that share one duration. Never 0.
-  [[nodiscard]] static std::uint64_t key_of(const Work& work) noexcept;
+  [[nodiscard]] static std::uint64_t key_of(const Work& work) noexcept {
+    const auto size = [&work](std::size_t i) {
+      return (std::uint64_t{work.grid[i]} << 32U) | work.block[i];
+    };
+    const std::uint64_t what = mix(reinterpret_cast<std::uintptr_t>(work.function),
+                                   reinterpret_cast<std::uintptr_t>(work.graph) ^ size(0));
+    const std::uint64_t sizes = mix(size(1), size(2));
+    const std::uint64_t key = mix(what ^ sizes, work.shared_bytes);
+    return key == 0 ? 1 : key;
+  }
 
  private:
+  /// Unlike in a chain of multiplications, several mixes of one key run at the same time. The
+  /// constants are digits of pi: a factor of 0 would lose the other word.
+  [[nodiscard]] static constexpr std::uint64_t mix(std::uint64_t one,
+                                                   std::uint64_t other) noexcept {
+    __extension__ using Wide = unsigned __int128;
+    const Wide product = Wide{one ^ 0x243f'6a88'85a3'08d3} * (other ^ 0x1319'8a2e'0370'7344);
+    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64U);
+  }
   // Powers of two, so that a place is found without a division.
   static constexpr std::size_t kSize = 8192;
   static constexpr std::size_t kFunctions = 1024;
+  [[nodiscard]] LaunchDuration* find_slowly(const Work& work, std::uint64_t key,
+                                            std::uint64_t behind) noexcept;
   [[nodiscard]] LaunchDuration* find_by(std::uint64_t key, const Work& work) noexcept;
   [[nodiscard]] static LaunchDuration* find_in(std::vector<LaunchDuration>& table,
                                                std::uint64_t key) noexcept;

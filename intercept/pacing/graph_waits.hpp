@@ -2,10 +2,19 @@
 #include <optional>
 #include <vector>
 
-#include "intercept/pacing/gate_words.hpp"
 #include "intercept/pacing/graph_plan.hpp"
 
 namespace sluice::intercept {
+
+/// The device addresses of the words that waits inside a graph read. They are valid as long as the
+/// registration of the memory. The driver refuses to launch a graph that waits on memory that is no
+/// longer registered, so a graph must not outlive `context`.
+struct GateWords {
+  CUcontext context =
+      nullptr;            ///< The context in which the memory is registered and the waits run.
+  CUdeviceptr gate = 0;   ///< Open when 0.
+  CUdeviceptr slack = 0;  ///< ns.
+};
 
 /// Reads the structure of a graph and of its child graphs from the driver. Nothing if the driver
 /// does not answer, or if the graph has memory nodes: nodes and edges cannot be removed from such a

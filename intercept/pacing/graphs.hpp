@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "intercept/pacing/durations.hpp"
-#include "intercept/pacing/graph_estimates.hpp"
+#include "intercept/pacing/graph_plan.hpp"
 #include "intercept/pacing/graph_waits.hpp"
 #include "shm/policy.hpp"
 

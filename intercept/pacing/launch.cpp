@@ -87,8 +87,30 @@ Stream* stream_of(CUstream stream, bool attach) {
   return Interposer::instance().stream_of(stream, attach);
 }
 
+void Launch::hold_and_pace() {
+  Client& client = *stream_->client;
+  if (client.must_pace()) client.pacer().before(entry_, *stream_, named_, work_, turn_);
+  if (client.gate_closed()) {
+    client.hold(entry_);
+    // The policy has become a device policy while the launch was held, so the launch needs a stream
+    // wait.
+    if (client.policy().kind == shm::PolicyKind::kDevice && client.must_pace() &&
+        turn_.policy.kind != shm::PolicyKind::kDevice) {
+      client.pacer().before(entry_, *stream_, named_, work_, turn_, true);
+    }
+  }
+  if (Trace* const traced = g_process.trace.load()) traced->before_launch();
+}
+
 Launch::Launch(Entry entry, CUstream stream, const Work& work, shm::Count counted) noexcept
     : entry_(entry), named_(stream), work_(work) {
+  const RememberedStream* const known = up_to_date(stream);
+  if (known != nullptr && known->counts != nullptr && counted == known->kind) [[likely]] {
+    stream_ = known->stream;
+    version_ = known->version;
+    hold_and_pace();
+    return;
+  }
   if (!if_memory_lasts([&] { prepare(counted); })) stream_ = nullptr;
 }
 
@@ -129,21 +151,6 @@ void Launch::count_as(shm::Count kind, shm::Count counted) noexcept {
   const ClientSlot& client = *stream_->client;
   client.counter(entry_, kind).fetch_add(1);
   if (counted != shm::Count::kSize) client.counter(entry_, counted).fetch_sub(1);
-}
-
-void Launch::hold_and_pace() {
-  Client& client = *stream_->client;
-  if (client.must_pace()) turn_ = client.pacer().before(entry_, *stream_, named_, work_);
-  if (client.gate_closed()) {
-    client.hold(entry_);
-    // The policy has become a device policy while the launch was held, so the launch needs a stream
-    // wait.
-    if (client.policy().kind == shm::PolicyKind::kDevice && client.must_pace() &&
-        turn_.policy.kind != shm::PolicyKind::kDevice) {
-      turn_ = client.pacer().before(entry_, *stream_, named_, work_, true);
-    }
-  }
-  if (Trace* const traced = g_process.trace.load()) traced->before_launch();
 }
 
 void Launch::done(CUresult result) noexcept {

@@ -26,74 +26,137 @@ Waited Pacer::wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept
   return waited;
 }
 
-Pacer::Turn Pacer::before(Entry entry, Stream& stream, CUstream named, const Work& work,
-                          bool held) noexcept {
-  const shm::Policy policy = client_.policy();
-  if (policy.spacing.count == 0) return {};
-  Turn turn{0, nullptr, policy};
-  Due due;
-  bool begins_group = false;
-  {
-    const std::lock_guard lock(stream.mutex);
-    if (stream.policy != policy) {
-      stream.policy = policy;
-      stream.launches = 0;  // the first launch under a policy begins a group
-    }
-    turn.number = ++stream.launches;
-    begins_group = (turn.number - 1) % policy.spacing.count == 0;
-    if (policy.kind == PolicyKind::kEvent && begins_group) make_group_ends(stream);
-    if (policy.kind == PolicyKind::kDevice) due = spend(stream, work, held, policy);
+inline void Pacer::tell_status(const LaunchDuration* duration, bool graph) noexcept {
+  shm::Slot& slot = client_.slot();
+  const auto raise = [](shm::Word& word, std::uint64_t ns) {
+    if (word.load(std::memory_order_relaxed) < ns) word.store(ns, std::memory_order_relaxed);
+  };
+  if (duration == nullptr || duration->ns() == LaunchDuration::kUnbounded) {
+    slot.unknown_launches.fetch_add(1, std::memory_order_relaxed);
+  } else if (!duration->preemptible()) {
+    raise(slot.longest_launch_ns, duration->ns());
+    if (graph) raise(slot.ungated_graph_ns, duration->ns());
   }
-  if (policy.kind == PolicyKind::kEvent && begins_group) {
-    begin_group(stream, (turn.number - 1) / policy.spacing.count % 2, policy);
-  }
-  if (policy.kind != PolicyKind::kDevice) return turn;
-  const bool graph = work.graph != nullptr;
-  const bool in_time = policy.spacing.is_time();
-  // This wait comes first: the gate is read after it, and closes before the slack becomes
-  // sufficient again.
-  if (in_time && client_.outranked()) wait_for_slack(due.duration, graph, named, policy);
-  if (due.wait) put_wait(entry, stream, named, graph && !in_time);
-  if (graph && !in_time) turn.number = 0;
-  if (in_time && begin_sample(stream, due.duration, named)) turn.sampled = due.duration;
-  return turn;
 }
 
-/// Adds the launch to the account, and returns whether a wait is due in front of it.
-Pacer::Due Pacer::spend(Stream& stream, const Work& work, bool held,
-                        const shm::Policy& policy) noexcept {
-  const bool graph = work.graph != nullptr;
-  if (!policy.spacing.is_time()) {
-    const bool due = (stream.launches - 1) % policy.spacing.count == 0;
-    // A graph has many kernels, so it never shares a spacing with other launches.
-    return {due || graph || held || stream.owes_wait, nullptr};
+/// Learning goes on until 4096 launches in a row were known, even while no client of higher
+/// priority lives, so that the first critical job finds durations known.
+inline void Pacer::note_known(bool known) noexcept {
+  constexpr std::uint32_t kEnough = 4096;
+  if (!client_.learning()) return;
+  if (!known) {
+    known_in_a_row_.store(0, std::memory_order_relaxed);
+  } else if (known_in_a_row_.fetch_add(1, std::memory_order_relaxed) == kEnough) {
+    client_.set_learning(false);
   }
-  LaunchDuration* const duration = durations_.find_in_turn(work, stream.previous);
-  if (!client_.outranked()) return {false, duration};
-  tell_status(duration, graph);
-  const std::uint64_t ns = std::min<std::uint64_t>(
-      duration == nullptr ? LaunchDuration::kUnbounded : duration->ns(), policy.spacing.ns() + 1);
-  // A graph always gets a wait in front: the first one inside may be far from its beginning.
-  const bool always = graph || held || stream.owes_wait;
-  return {is_due(stream, ns, always, policy.spacing.ns()), duration};
+}
+
+/// The sample begins after the wait, so that it contains no time at a closed gate.
+[[gnu::always_inline]] inline bool Pacer::begin_sample(Stream& stream, LaunchDuration* duration,
+                                                       CUstream named) noexcept {
+  note_known(duration == nullptr || duration->settled());
+  if (duration == nullptr || !stream.sampler.begin(*duration, named)) return false;
+  stream.sampler.begun_while(client_.others_quiet());
+  return true;
+}
+
+/// While jobs are announced, a launch that would not end before the next job waits for enough
+/// slack. A launch that is shorter than the spacing needs none: the gate closes that much earlier.
+inline void Pacer::wait_for_slack(const LaunchDuration* duration, bool graph, CUstream named,
+                                  std::uint64_t spacing_ns) noexcept {
+  if (client_.slot().announced.load(std::memory_order_relaxed) == 0) return;
+  if (graph && duration != nullptr && duration->preemptible()) return;
+  const std::uint32_t ns =
+      duration == nullptr ? LaunchDuration::kUnbounded : duration->longest_ns();
+  // An unknown duration counts as longer than most kernels of large models. With a greater value,
+  // the launch would hardly ever run next to a program that always has the next job announced, and
+  // so would stay unknown.
+  constexpr std::uint64_t kUnknownNs = 2'000'000;
+  if (ns > spacing_ns) {
+    memory_.wait_for_slack(named, ns == LaunchDuration::kUnbounded ? kUnknownNs : ns);
+  }
+}
+
+/// Returns the launch's number (Turn). The caller holds the lock.
+inline std::uint32_t Pacer::count(Stream& stream, shm::Spacing spacing) noexcept {
+  if (stream.launches == 2 * spacing.count) stream.launches = 0;
+  return ++stream.launches;
 }
 
 /// There is one account for all streams, because what may still run when the gate closes is the sum
 /// of what each stream was given since its last wait.
-bool Pacer::is_due(Stream& stream, std::uint64_t ns, bool always,
-                   std::uint64_t spacing_ns) noexcept {
+inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_t spacing_ns,
+                                  Due& due) noexcept {
   const std::uint64_t run_ns = run_ns_.load(std::memory_order_relaxed);
-  const bool due = always || run_ns + ns > spacing_ns;
+  due.wait = due.wait || run_ns + ns > spacing_ns;
   stream.idle = false;
   stream.account = &run_ns_;
-  if (!due) {
+  if (!due.wait) {
     run_ns_.fetch_add(ns, std::memory_order_relaxed);
     stream.run_ns += ns;
-    return false;
+    return;
   }
   const std::uint64_t own_ns = std::exchange(stream.run_ns, ns);
-  if (run_ns_.fetch_add(ns - own_ns) != own_ns) write_off_idle(stream);
-  return true;
+  due.others_ran = run_ns_.fetch_add(ns - own_ns) != own_ns;
+}
+
+/// Adds the launch to the account, and says whether a wait is due in front of it; `always`: one is
+/// in any case. The caller holds the lock.
+[[gnu::always_inline]] inline Pacer::Due Pacer::spend(Stream& stream, const Work& work, bool always,
+                                                      std::uint64_t spacing_ns) noexcept {
+  Due due{false, durations_.find_in_turn(work, stream.previous)};
+  if (!client_.outranked()) return due;
+  tell_status(due.duration, work.graph != nullptr);
+  const std::uint64_t ns = std::min<std::uint64_t>(
+      due.duration == nullptr ? LaunchDuration::kUnbounded : due.duration->ns(), spacing_ns + 1);
+  due.wait = always;
+  add_to_account(stream, ns, spacing_ns, due);
+  return due;
+}
+
+[[gnu::always_inline]] inline void Pacer::before_device(Entry entry, Stream& stream, CUstream named,
+                                                        const Work& work, Turn& turn,
+                                                        bool held) noexcept {
+  const shm::Spacing spacing = turn.policy.spacing;
+  const bool graph = work.graph != nullptr;
+  const bool in_time = spacing.is_time();
+  Due due;
+  {
+    const std::lock_guard lock(stream.lock);
+    stream.set_policy(turn.policy);
+    // A graph always gets a wait in front. It has many kernels, so it never shares a spacing with
+    // other launches, and the first wait inside may be far from its beginning.
+    const bool always = graph || held || stream.owes_wait;
+    if (in_time) {
+      due = spend(stream, work, always, spacing.ns());
+    } else {
+      turn.number = count(stream, spacing);
+      due.wait = turn.begins_group() || always;
+      turn.number = 0;  // nothing is due at the end of a group
+    }
+  }
+  if (due.others_ran) write_off_idle(stream);
+  // This wait comes first: the gate is read after it, and closes before the slack becomes
+  // sufficient again.
+  if (in_time && client_.outranked()) wait_for_slack(due.duration, graph, named, spacing.ns());
+  if (due.wait) put_wait(entry, stream, named, graph && !in_time);
+  if (in_time && begin_sample(stream, due.duration, named)) turn.sampled = due.duration;
+}
+
+void Pacer::before(Entry entry, Stream& stream, CUstream named, const Work& work, Turn& turn,
+                   bool held) noexcept {
+  turn.policy = client_.policy();
+  turn.number = 0;
+  if (turn.policy.spacing.count == 0) return;
+  if (turn.policy.kind == PolicyKind::kDevice) {
+    return before_device(entry, stream, named, work, turn, held);
+  }
+  {
+    const std::lock_guard lock(stream.lock);
+    stream.set_policy(turn.policy);
+    turn.number = count(stream, turn.policy.spacing);
+  }
+  if (turn.policy.kind == PolicyKind::kEvent && turn.begins_group()) begin_group(stream, turn);
 }
 
 /// Removes idle streams from the account: if a stream was given nothing for 100 ms, its last work
@@ -107,23 +170,10 @@ void Pacer::write_off_idle(const Stream& own) noexcept {
   if (now - last < kLongNs || !written_off_ns_.compare_exchange_strong(last, now)) return;
   streams_.for_each([&](Stream& other) {
     if (&other == &own || other.pacer != this) return;
-    const std::unique_lock lock(other.mutex, std::try_to_lock);
+    const std::unique_lock lock(other.lock, std::try_to_lock);
     if (!lock.owns_lock()) return;  // a thread is launching into it
     if (std::exchange(other.idle, true)) run_ns_.fetch_sub(std::exchange(other.run_ns, 0));
   });
-}
-
-void Pacer::tell_status(const LaunchDuration* duration, bool graph) noexcept {
-  shm::Slot& slot = client_.slot();
-  const auto raise = [](shm::Word& word, std::uint64_t ns) {
-    if (word.load(std::memory_order_relaxed) < ns) word.store(ns, std::memory_order_relaxed);
-  };
-  if (duration == nullptr || duration->ns() == LaunchDuration::kUnbounded) {
-    slot.unknown_launches.fetch_add(1, std::memory_order_relaxed);
-  } else if (!duration->preemptible()) {
-    raise(slot.longest_launch_ns, duration->ns());
-    if (graph) raise(slot.ungated_graph_ns, duration->ns());
-  }
 }
 
 /// Remembers a refused wait as owed: the next launch of the stream tries again. The launch itself
@@ -139,29 +189,9 @@ void Pacer::put_wait(Entry entry, Stream& stream, CUstream named, bool begins_gr
     client_.counter(entry, shm::Count::kBypassRefusedWait).fetch_add(1);
   }
   if (put && !begins_group && !stream.owes_wait) return;
-  const std::lock_guard lock(stream.mutex);
+  const std::lock_guard lock(stream.lock);
   stream.owes_wait = !put;
   if (put && begins_group) stream.launches = 0;
-}
-
-/// The sample begins after the wait, so that it contains no time at a closed gate.
-bool Pacer::begin_sample(Stream& stream, LaunchDuration* duration, CUstream named) noexcept {
-  note_known(duration == nullptr || duration->settled());
-  if (duration == nullptr || !stream.sampler.begin(*duration, named)) return false;
-  stream.sampler.begun_while(client_.others_quiet());
-  return true;
-}
-
-/// Learning goes on until 4096 launches in a row were known, even while no client of higher
-/// priority lives, so that the first critical job finds durations known.
-void Pacer::note_known(bool known) noexcept {
-  constexpr std::uint32_t kEnough = 4096;
-  if (!client_.learning()) return;
-  if (!known) {
-    known_in_a_row_.store(0, std::memory_order_relaxed);
-  } else if (known_in_a_row_.fetch_add(1, std::memory_order_relaxed) == kEnough) {
-    client_.set_learning(false);
-  }
 }
 
 bool Pacer::collect_samples() {
@@ -177,42 +207,40 @@ bool Pacer::collect_samples() {
     }
   });
   const std::optional<std::uint64_t> now = client_.others_quiet();
-  bool under_way = false;
   for (const Asked& each : asked) {
     const DriverQuery query(each.context, each.handle);
-    under_way = !query || each.stream->sampler.collect(quiet_before_, now) || under_way;
+    if (query) each.stream->sampler.collect(quiet_before_, now);
   }
   quiet_before_ = now;
-  return under_way;
+  return !asked.empty();
 }
 
 /// Group g may start when group g-2 has ended; both use the same event.
-void Pacer::begin_group(Stream& stream, std::size_t parity, shm::Policy policy) noexcept {
+void Pacer::begin_group(Stream& stream, const Turn& turn) noexcept {
   CUevent end = nullptr;
   bool recorded = false;
   {
-    const std::lock_guard lock(stream.mutex);
-    end = stream.group_end[parity];
-    recorded = std::exchange(stream.recorded[parity], false);
+    const NoCancel whole;
+    const std::lock_guard lock(stream.events);
+    make_group_ends(stream);
+    end = stream.group_end[turn.parity()];
+    recorded = std::exchange(stream.recorded[turn.parity()], false);
   }
   if (end == nullptr || !recorded) return;
   const Waited waited =
-      wait(shm::TraceHold::kEventGroup, policy, [&] { return driver().cuEventQuery(end); });
+      wait(shm::TraceHold::kEventGroup, turn.policy, [&] { return driver().cuEventQuery(end); });
   if (waited == Waited::kTooLong) client_.give_up_waiting("an event group");
   if (waited != Waited::kFailed) return;
-  const std::lock_guard lock(stream.mutex);
-  stream.group_end[parity] = nullptr;  // its context has ended, and the event with it
+  const std::lock_guard lock(stream.events);
+  stream.group_end[turn.parity()] = nullptr;  // its context has ended, and the event with it
 }
 
-/// Runs under the lock, in the context of the launch, once for each stream: a thread that ends the
-/// first group must find its event.
+/// Runs under the lock, in the context of the launch, once for each stream.
 void Pacer::make_group_ends(Stream& stream) noexcept {
-  const RelaxedCapture relaxed;
-  const NoCancel whole;
   for (CUevent& end : stream.group_end) {
-    if (end == nullptr && driver().cuEventCreate(&end, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-      end = nullptr;
-    }
+    if (end != nullptr) continue;
+    const RelaxedCapture relaxed;
+    if (driver().cuEventCreate(&end, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) end = nullptr;
   }
 }
 
@@ -222,45 +250,30 @@ void Pacer::after(const Turn& turn, Stream& stream, CUstream named, CUresult lau
     stream.sampler.end(*turn.sampled, named, launched == CUDA_SUCCESS);
     poller_.wake();  // after end(), or the poller would find no sample and sleep again
   }
-  const shm::Policy policy = turn.policy;
-  if (policy.kind == PolicyKind::kDevice || turn.number == 0) return;
-  if (turn.number % policy.spacing.count != 0) return;
-  if (policy.kind == PolicyKind::kEvent) {
+  if (turn.number == 0 || !turn.ends_group()) return;
+  if (turn.policy.kind == PolicyKind::kEvent) {
     const NoCancel whole;
-    const std::size_t parity = (turn.number - 1) / policy.spacing.count % 2;
-    const std::unique_lock lock(stream.mutex);
-    const CUevent end = stream.group_end[parity];
+    const std::lock_guard lock(stream.events);
+    make_group_ends(stream);  // the launch that begins the group may not have come so far
+    const CUevent end = stream.group_end[turn.parity()];
     // Under the lock, so that no other thread begins a group between the record and its flag.
-    stream.recorded[parity] = end != nullptr && driver().cuEventRecord(end, named) == CUDA_SUCCESS;
+    stream.recorded[turn.parity()] =
+        end != nullptr && driver().cuEventRecord(end, named) == CUDA_SUCCESS;
   }
-  if (policy.kind == PolicyKind::kSync) {
-    const Waited waited =
-        wait(shm::TraceHold::kSyncPoint, policy, [&] { return driver().cuStreamQuery(named); });
+  if (turn.policy.kind == PolicyKind::kSync) {
+    const Waited waited = wait(shm::TraceHold::kSyncPoint, turn.policy,
+                               [&] { return driver().cuStreamQuery(named); });
     if (waited == Waited::kTooLong) client_.give_up_waiting("a sync point");
-  }
-}
-
-/// While jobs are announced, a launch that would not end before the next job waits for enough
-/// slack. A launch that is shorter than the spacing needs none: the gate closes that much earlier.
-void Pacer::wait_for_slack(const LaunchDuration* duration, bool graph, CUstream named,
-                           const shm::Policy& policy) noexcept {
-  if (client_.slot().announced.load(std::memory_order_relaxed) == 0) return;
-  if (graph && duration != nullptr && duration->preemptible()) return;
-  const std::uint32_t ns =
-      duration == nullptr ? LaunchDuration::kUnbounded : duration->longest_ns();
-  // An unknown duration counts as longer than most kernels of large models. With a greater value,
-  // the launch would hardly ever run next to a program that always has the next job announced, and
-  // so would stay unknown.
-  constexpr std::uint64_t kUnknownNs = 2'000'000;
-  if (ns > policy.spacing.ns()) {
-    memory_.wait_for_slack(named, ns == LaunchDuration::kUnbounded ? kUnknownNs : ns);
   }
 }
 
 void Pacer::end(Stream& stream, bool gone) noexcept {
   stream.sampler.end_stream(gone);
-  const std::lock_guard lock(stream.mutex);
-  run_ns_.fetch_sub(std::exchange(stream.run_ns, 0));
+  {
+    const std::lock_guard lock(stream.lock);
+    run_ns_.fetch_sub(std::exchange(stream.run_ns, 0));
+  }
+  const std::lock_guard lock(stream.events);
   for (CUevent& event : stream.group_end) {
     if (event != nullptr && !gone) driver().cuEventDestroy_v2(event);
     event = nullptr;

@@ -26,22 +26,34 @@ class Pacer {
   /// launch into the same stream before after() is called, and then no launch might end the group.
   /// It keeps its policy, because another policy may come into force before the launch ends.
   struct Turn {
-    std::uint64_t number = 0;           ///< From 1; 0 if nothing has to be done.
+    /// In a pair of groups, from 1, so that no division is needed; 0 if it does not matter.
+    std::uint32_t number = 0;
     LaunchDuration* sampled = nullptr;  ///< The duration that is sampled; null if none is.
     shm::Policy policy;
+
+    [[nodiscard]] std::size_t parity() const noexcept {
+      return number > policy.spacing.count ? 1 : 0;
+    }
+    [[nodiscard]] bool begins_group() const noexcept {
+      return number == 1 || number == policy.spacing.count + 1;
+    }
+    [[nodiscard]] bool ends_group() const noexcept {
+      return number == policy.spacing.count || number == 2 * policy.spacing.count;
+    }
   };
 
   /// Bracket each launch while ClientSlot::must_pace(). before() may wait on the driver; pass its
   /// result to after(). `named` is the stream as the calling thread names it. `held`: the launch
   /// was held on the host until now, by a policy that is no longer in force; then a wait is due in
   /// any case.
-  Turn before(Entry entry, Stream& stream, CUstream named, const Work& work,
+  void before(Entry entry, Stream& stream, CUstream named, const Work& work, Turn& turn,
               bool held = false) noexcept;
   void after(const Turn& turn, Stream& stream, CUstream named, CUresult launched) noexcept;
 
   /// The learned durations of launches.
   [[nodiscard]] LaunchDurations& durations() noexcept { return durations_; }
-  /// For the polling thread: collects samples. Returns whether some are still under way.
+  /// For the polling thread: collects samples. Returns whether any were under way. Then more will
+  /// follow soon, and the polling thread should look again: waking it costs a launch 2 us.
   bool collect_samples();
 
   /// Call before the stream is destroyed, or after it was destroyed with its context (`gone`).
@@ -51,23 +63,30 @@ class Pacer {
   struct Due {
     bool wait = false;
     LaunchDuration* duration = nullptr;
+    bool others_ran = false;  ///< The account contains work of other streams.
   };
-  [[nodiscard]] Due spend(Stream& stream, const Work& work, bool held,
-                          const shm::Policy& policy) noexcept;
-  void begin_group(Stream& stream, std::size_t parity, shm::Policy policy) noexcept;
-  static void make_group_ends(Stream& stream) noexcept;
-  template <class Query>
-  Waited wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept;
-  void put_wait(Entry entry, Stream& stream, CUstream named, bool begins_group) noexcept;
-  [[nodiscard]] bool is_due(Stream& stream, std::uint64_t ns, bool always,
-                            std::uint64_t spacing_ns) noexcept;
-  void write_off_idle(const Stream& own) noexcept;
+  // The parts of before(). They are inlined in pacer.cpp, because most of their time would be
+  // calls.
+  static std::uint32_t count(Stream& stream, shm::Spacing spacing) noexcept;
+  [[nodiscard]] Due spend(Stream& stream, const Work& work, bool always,
+                          std::uint64_t spacing_ns) noexcept;
+  void add_to_account(Stream& stream, std::uint64_t ns, std::uint64_t spacing_ns,
+                      Due& due) noexcept;
+  void before_device(Entry entry, Stream& stream, CUstream named, const Work& work, Turn& turn,
+                     bool held) noexcept;
   [[nodiscard]] bool begin_sample(Stream& stream, LaunchDuration* duration,
                                   CUstream named) noexcept;
   void note_known(bool known) noexcept;
   void tell_status(const LaunchDuration* duration, bool graph) noexcept;
   void wait_for_slack(const LaunchDuration* duration, bool graph, CUstream named,
-                      const shm::Policy& policy) noexcept;
+                      std::uint64_t spacing_ns) noexcept;
+
+  void begin_group(Stream& stream, const Turn& turn) noexcept;
+  static void make_group_ends(Stream& stream) noexcept;
+  template <class Query>
+  Waited wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept;
+  void put_wait(Entry entry, Stream& stream, CUstream named, bool begins_group) noexcept;
+  void write_off_idle(const Stream& own) noexcept;
 
   ClientSlot& client_;
   GateMemory& memory_;

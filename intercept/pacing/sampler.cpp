@@ -20,23 +20,8 @@ bool Sampler::has_events(Pair& pair) noexcept {
   return false;
 }
 
-/// True at random, once in `one_in` calls on average. Programs repeat themselves, so a count could
-/// pick the same launches again and again. (A linear congruential generator; Numerical Recipes.)
-bool Sampler::draw(std::uint32_t one_in) noexcept {
-  const std::uint32_t random =
-      random_.load(std::memory_order_relaxed) * 1'664'525U + 1'013'904'223U;
-  random_.store(random, std::memory_order_relaxed);
-  return random < std::numeric_limits<std::uint32_t>::max() / one_in;
-}
-
-bool Sampler::begin(LaunchDuration& duration, CUstream stream) noexcept {
-  if (open_.load(std::memory_order_relaxed)) {
-    spoiled_.store(true);  // that sample now contains this launch
-    return false;
-  }
-  const bool drawn =
-      (!duration.known() && !duration.bounded()) || draw(duration.wants_samples() ? kSoon : kAgain);
-  if (!drawn || duration.is_sampled() || ended_.load() || open_.exchange(true)) return false;
+bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream) noexcept {
+  if (duration.is_sampled() || ended_.load() || open_.exchange(true)) return false;
   spoiled_.store(false);
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   const bool wanted = made - taken_.load(std::memory_order_acquire) != kPairs;
@@ -82,25 +67,24 @@ void Sampler::end(LaunchDuration& duration, CUstream stream, bool launched) noex
   if (ended_.load()) duration.end_sample();  // nobody will collect it
 }
 
-bool Sampler::collect(std::optional<std::uint64_t> before,
+void Sampler::collect(std::optional<std::uint64_t> before,
                       std::optional<std::uint64_t> now) noexcept {
   const std::lock_guard lock(ending_);
-  if (ended_.load()) return false;
+  if (ended_.load()) return;
   const RelaxedCapture relaxed;
   for (std::uint32_t taken = taken_.load(); taken != made_.load(std::memory_order_acquire);
        taken_.store(++taken, std::memory_order_release)) {
     Pair& pair = pairs_[taken % kPairs];
     if (!pair.started) {
-      if (driver().cuEventQuery(pair.before) == CUDA_ERROR_NOT_READY) return true;
+      if (driver().cuEventQuery(pair.before) == CUDA_ERROR_NOT_READY) return;
       pair.started = true;
       pair.quiet = before;
     }
     const CUresult state = driver().cuEventQuery(pair.after);
-    if (state == CUDA_ERROR_NOT_READY) return true;
+    if (state == CUDA_ERROR_NOT_READY) return;
     if (state == CUDA_SUCCESS) take_in(pair, now);
     pair.duration->end_sample();
   }
-  return false;
 }
 
 void Sampler::take_in(const Pair& pair, std::optional<std::uint64_t> now) noexcept {

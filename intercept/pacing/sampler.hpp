@@ -16,7 +16,13 @@ class Sampler {
  public:
   /// Begins a sample of the next launch if one is wanted and a pair is free. If true, end() must
   /// follow.
-  [[nodiscard]] bool begin(LaunchDuration& duration, CUstream stream) noexcept;
+  [[nodiscard]] bool begin(LaunchDuration& duration, CUstream stream) noexcept {
+    if (open_.load(std::memory_order_relaxed)) {
+      spoiled_.store(true);  // that sample now contains this launch
+      return false;
+    }
+    return draw(duration) && begin_drawn(duration, stream);
+  }
   /// Call between begin() and end(), with a fresh value of the number that collect() takes as
   /// `now`.
   void begun_while(std::optional<std::uint64_t> quiet) noexcept;
@@ -26,8 +32,8 @@ class Sampler {
 
   /// For the polling thread, to be called repeatedly. `before` and `now` are
   /// ClientSlot::others_quiet() at the last call and at this one. A sample during which another
-  /// client may have run is only an upper bound. Returns whether samples are under way.
-  bool collect(std::optional<std::uint64_t> before, std::optional<std::uint64_t> now) noexcept;
+  /// client may have run is only an upper bound.
+  void collect(std::optional<std::uint64_t> before, std::optional<std::uint64_t> now) noexcept;
   [[nodiscard]] bool under_way() const noexcept { return taken_.load() != made_.load(); }
 
   /// Call when the stream ends. If it ended with its context (`gone`), so did the events.
@@ -53,7 +59,19 @@ class Sampler {
     bool started = false;                ///< `before` has been seen to have happened.
     std::optional<std::uint64_t> quiet;  ///< others_quiet() when `before` had not happened yet.
   };
-  [[nodiscard]] bool draw(std::uint32_t one_in) noexcept;
+  /// Programs repeat themselves, so a count could pick the same launches again and again. (A linear
+  /// congruential generator; Numerical Recipes.)
+  [[nodiscard]] bool draw(const LaunchDuration& duration) noexcept {
+    constexpr std::uint32_t kAll = 0xffff'ffff;
+    if (!duration.known() && !duration.bounded()) return true;
+    const std::uint32_t random =
+        random_.load(std::memory_order_relaxed) * 1'664'525U + 1'013'904'223U;
+    random_.store(random, std::memory_order_relaxed);
+    if (random >= kAll / kSoon) [[likely]]
+      return false;
+    return random < kAll / kAgain || duration.wants_samples();
+  }
+  [[nodiscard]] bool begin_drawn(LaunchDuration& duration, CUstream stream) noexcept;
   [[nodiscard]] bool has_events(Pair& pair) noexcept;
   [[nodiscard]] static bool record_first(Pair& pair, CUstream stream) noexcept;
   static void take_in(const Pair& pair, std::optional<std::uint64_t> now) noexcept;

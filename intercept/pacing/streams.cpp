@@ -7,6 +7,16 @@
 
 namespace sluice::intercept {
 
+void LaunchLock::wait() noexcept {
+  constexpr int kSpins = 100;
+  constexpr std::uint64_t kLongNs = 1'000'000'000;
+  const auto taken = [this] { return taken_.load(std::memory_order_relaxed); };
+  do {
+    for (int i = 0; i < kSpins && taken(); ++i) __builtin_ia32_pause();
+    if (taken()) nap_while(taken, kLongNs);
+  } while (!try_lock());
+}
+
 void Stream::restart() noexcept {
   touched = 0;
   policy = {};

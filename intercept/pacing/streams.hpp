@@ -19,6 +19,26 @@ namespace sluice::intercept {
 class Client;
 class Pacer;
 
+/// A lock for a few instructions of launching threads. It is taken with an exchange and released
+/// with a plain store: a mutex takes two calls and two locked instructions. The holder makes no
+/// call that can block. A thread that finds the lock taken for long naps, because the holder has
+/// lost its processor, perhaps to this very thread.
+class LaunchLock {
+ public:
+  void lock() noexcept {
+    if (taken_.exchange(true, std::memory_order_acquire)) [[unlikely]]
+      wait();
+  }
+  [[nodiscard]] bool try_lock() noexcept {
+    return !taken_.exchange(true, std::memory_order_acquire);
+  }
+  void unlock() noexcept { taken_.store(false, std::memory_order_release); }
+
+ private:
+  void wait() noexcept;
+  std::atomic<bool> taken_{false};
+};
+
 /// Everything that is kept of one stream.
 struct Stream {
   /// Which stream: a handle of the program, or a context's or a thread's default stream.
@@ -30,6 +50,13 @@ struct Stream {
   };
   /// Reuses the record for another stream.
   void restart() noexcept;
+  /// The first launch under a policy begins a group. The caller holds the lock.
+  void set_policy(const shm::Policy& now) noexcept {
+    if (policy == now) [[likely]]
+      return;
+    policy = now;
+    launches = 0;
+  }
 
   Key key;
   CUcontext context = nullptr;
@@ -40,18 +67,21 @@ struct Stream {
   /// jobs.
   std::uint64_t touched = 0;
 
-  /// Guards the members below, for launching threads. Never held during a driver call that can
-  /// block.
-  std::mutex mutex;
-  shm::Policy policy;  ///< The policy of `launches`; a new policy counts from 0.
-  std::uint64_t launches = 0;
-  std::array<CUevent, 2> group_end{};  ///< For even and odd groups; null until first used.
-  std::array<bool, 2> recorded{};
-  std::uint64_t run_ns = 0;                       ///< GPU time of the launches since the last wait.
+  /// Guards the members down to `previous`, for launching threads. Never held during a driver call.
+  LaunchLock lock;
+  shm::Policy policy;          ///< The policy of `launches`; a new policy counts from 0.
+  std::uint32_t launches = 0;  ///< In the current pair of groups.
+  std::uint64_t run_ns = 0;    ///< GPU time of the launches since the last wait.
   std::atomic<std::uint64_t>* account = nullptr;  ///< The sum that includes run_ns.
   bool owes_wait = false;                         ///< The driver refused the last wait.
   bool idle = false;           ///< Nothing was launched since Pacer::write_off_idle() looked.
   std::uint64_t previous = 0;  ///< The kind of its last launch (LaunchDurations::find_in_turn).
+
+  /// Guards the events. Never held during a driver call that can wait for the GPU.
+  std::mutex events;
+  std::array<CUevent, 2> group_end{};  ///< For even and odd groups; null until first used.
+  std::array<bool, 2> recorded{};
+
   Sampler sampler;
 };
 

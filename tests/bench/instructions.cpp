@@ -1,17 +1,21 @@
-// Counts the instructions of one launch with an open gate by single-stepping. Unlike a time, the
-// count does not depend on the machine's load. It is printed, not asserted.
+// Counts the instructions of launches with an open gate by single-stepping, and those of them that
+// lock the bus, which are the dearest ones. Unlike a time, the counts do not depend on the
+// machine's load. They are printed, not asserted.
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 #include "base/child.hpp"
 #include "intercept/driver/entries.hpp"
+#include "tests/support/attached_client.hpp"
 #include "tests/support/controller.hpp"
 
 namespace {
@@ -20,13 +24,21 @@ using namespace sluice;
 
 void launch() { ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr); }
 
-/// One launch between two breakpoints, after enough launches to be attached and warm.
+/// So many launches are counted: with device:4, each fourth one puts a wait.
+constexpr int kCounted = 8;
+
+/// The launches between two breakpoints, after enough launches to be attached, warm, and to have
+/// learned their duration.
 int run_traced() {
-  for (int i = 0; i < 100; ++i) launch();
+  for (int i = 0; i < 20'000; ++i) {
+    launch();
+    if (i % 1000 == 0) usleep(1000);  // durations are collected meanwhile
+  }
   ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
   raise(SIGSTOP);
   asm volatile("int3");
-  launch();
+#pragma GCC unroll 8  // the instructions of a loop would be counted too
+  for (int i = 0; i < kCounted; ++i) launch();
   asm volatile("int3");
   return 0;
 }
@@ -36,11 +48,20 @@ bool stopped_by(pid_t child, int signal) {
   return waitpid(child, &status, 0) == child && WIFSTOPPED(status) && WSTOPSIG(status) == signal;
 }
 
-/// Whether the next instruction is int3.
-bool before_breakpoint(pid_t child) {
+/// The first bytes of the next instruction.
+std::array<unsigned char, 8> next_instruction(pid_t child) {
   user_regs_struct registers{};
   ptrace(PTRACE_GETREGS, child, nullptr, &registers);
-  return (ptrace(PTRACE_PEEKTEXT, child, registers.rip, nullptr) & 0xff) == 0xcc;
+  return std::bit_cast<std::array<unsigned char, 8>>(
+      ptrace(PTRACE_PEEKTEXT, child, registers.rip, nullptr));
+}
+
+/// A lock prefix, or an exchange with memory, which needs none.
+bool locks(const std::array<unsigned char, 8>& bytes) {
+  constexpr unsigned char kLock = 0xf0;
+  const std::size_t at = (bytes[0] & 0xf0U) == 0x40 ? 1 : 0;  // behind a REX prefix
+  const bool exchange = (bytes[at] & 0xfeU) == 0x86 && bytes[at + 1] < 0xc0;
+  return bytes[0] == kLock || exchange;
 }
 
 int count_instructions(const char* label, const std::vector<std::string>& variables) {
@@ -57,12 +78,18 @@ int count_instructions(const char* label, const std::vector<std::string>& variab
   }
   ptrace(PTRACE_CONT, child, nullptr, nullptr);
   if (!stopped_by(child, SIGTRAP)) return 1;
+  constexpr unsigned char kBreakpoint = 0xcc;
   int steps = 0;
-  for (; !before_breakpoint(child); ++steps) {
+  int locked = 0;
+  for (auto next = next_instruction(child); next[0] != kBreakpoint;
+       next = next_instruction(child)) {
+    ++steps;
+    locked += locks(next) ? 1 : 0;
     ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr);
     if (!stopped_by(child, SIGTRAP)) return 1;
   }
-  std::printf("%-28s %d instructions\n", label, steps);
+  std::printf("%-28s %6.1f instructions, %4.2f of them locked\n", label,
+              static_cast<double>(steps) / kCounted, static_cast<double>(locked) / kCounted);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   return 0;
@@ -76,7 +103,15 @@ int main() {
   const auto controller = test::start_controller(session);
   const std::string preload = "LD_PRELOAD=" SLUICE_INTERCEPT_LIBRARY;
   std::printf("one cuLaunchKernel, including the call and the driver's own few instructions\n");
-  return count_instructions("direct call", {"SLUICE_TRACED=1"}) |
-         count_instructions("attached, open gate",
-                            {"SLUICE_TRACED=1", preload, "SLUICE_POLICY=gate"});
+  const auto count = [&](const char* label, const char* policy) {
+    return count_instructions(label,
+                              {"SLUICE_TRACED=1", preload, std::string("SLUICE_POLICY=") + policy});
+  };
+  int failed = count_instructions("direct call", {"SLUICE_TRACED=1"});
+  failed |= count("attached, open gate", "gate");
+  const test::AttachedClient above(session.name(), 200);
+  failed |= count("gate, outranked", "gate");
+  failed |= count("device:4, outranked", "device:4");
+  failed |= count("device:200us, outranked", "device:200us");
+  return failed;
 }

@@ -60,6 +60,18 @@ TEST_F(Capturing, AStreamThatWasLaunchedIntoBeforeIsCaptured) {
   EXPECT_EQ(counted(Count::kGated), gated);
 }
 
+// Such launches are not remembered, because each has to ask whether its own stream is captured.
+TEST_F(Capturing, EachLaunchBesideACaptureIsCounted) {
+  attach("gate");
+  CUstream other = make_stream();
+  CUstream stream = make_stream();
+  begin(stream);
+  const std::uint64_t gated = counted(Count::kGated);
+  for (int i = 0; i < 3; ++i) launch(other);
+  EXPECT_EQ(counted(Count::kGated), gated + 3);
+  end(stream);
+}
+
 // Waits are put into a graph when it is instantiated, and taken out again.
 TEST_F(Capturing, NothingIsAddedToACapture) {
   attach("device:1");

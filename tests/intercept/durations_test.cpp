@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <initializer_list>
+#include <set>
+#include <utility>
 
 namespace sluice::intercept {
 namespace {
@@ -107,6 +110,44 @@ TEST(LaunchDurations, AfterCodeWasUnloadedTheNextSampleDecides) {
     EXPECT_EQ(duration.ns(), other == 120'000 ? 100'000U : other) << "the same kernel, or another";
     EXPECT_FALSE(duration.differs());
   }
+}
+
+// With one key for two of them, a long launch would be spaced as a short one.
+TEST(LaunchDurations, EachPartOfTheShapeMakesAnotherKey) {
+  std::set<std::uint64_t> keys;
+  constexpr std::array<unsigned, 3> kSizes{1, 2, 32};
+  for (std::size_t made = 0; made < 729; ++made) {
+    Work work = kernel(0x1000);
+    std::size_t rest = made;
+    for (auto* size : {&work.grid, &work.block}) {
+      for (unsigned& each : *size) each = kSizes[std::exchange(rest, rest / 3) % 3];
+    }
+    for (const unsigned shared_bytes : {0U, 1U, 1024U}) {
+      for (const std::uintptr_t function : {0x1000U, 0x1010U}) {
+        work.shared_bytes = shared_bytes;
+        work.function = reinterpret_cast<CUfunction>(function);
+        EXPECT_TRUE(keys.insert(LaunchDurations::key_of(work)).second) << made;
+      }
+    }
+  }
+}
+
+// A batch normalisation behind one convolution is long, and behind another one short.
+TEST(LaunchDurations, WhereSamplesDifferTheLaunchInFrontCounts) {
+  LaunchDurations durations;
+  std::uint64_t previous = 0;
+  const auto behind = [&](std::uintptr_t function) {
+    (void)durations.find_in_turn(kernel(function), previous);
+    return durations.find_in_turn(kernel(3), previous);
+  };
+  LaunchDuration* const any = durations.find(kernel(3));
+  EXPECT_EQ(behind(1), any);
+  any->add_sample(50'000);
+  EXPECT_EQ(behind(2), any);
+  any->add_sample(500'000);
+  EXPECT_NE(behind(1), any);
+  EXPECT_NE(behind(1), behind(2));
+  EXPECT_EQ(behind(1), behind(1));
 }
 
 // The executable may be updated, and then has another duration. Seen to fail when a graph was

@@ -9,8 +9,6 @@
 #include <set>
 #include <vector>
 
-#include "intercept/pacing/graph_estimates.hpp"
-
 namespace sluice::intercept {
 namespace {
 
