@@ -1,7 +1,7 @@
 #include "intercept/jobs/target_law.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 namespace sluice::intercept {
 namespace {
@@ -131,7 +131,8 @@ TargetLaw::Step TargetLaw::begin(std::uint64_t now, bool contended, bool closed)
   curve_.size = 0;
   decided_ = false;
   mode_ = Mode::kReference;
-  if (!target_.any()) return {true, kNever};
+  runs_ = target_.any();
+  if (!runs_) return {true, kNever};
   const bool is_reference = closed || !contended || whole_ns_ == 0 ||
                             (state_ == shm::TargetState::kKept && jobs_ % kReferencePeriod == 0);
   if (!is_reference) {
@@ -190,7 +191,7 @@ void TargetLaw::learn(std::uint64_t took, std::uint64_t launches) noexcept {
 }
 
 std::optional<bool> TargetLaw::ended(std::uint64_t now, std::uint64_t launches) noexcept {
-  if (!target_.any()) return std::nullopt;
+  if (!std::exchange(runs_, false) || !target_.any()) return std::nullopt;
   const std::uint64_t took = now - began_ns_;
   std::optional<bool> kept;
   if (limit_ns_ != 0) kept = took <= limit_ns_;

@@ -105,6 +105,7 @@ class TargetLaw {
   LastValues<std::int64_t, kErrors> errors_;
 
   // The job that runs.
+  bool runs_ = false;  ///< It began when there was a target.
   Mode mode_ = Mode::kReference;
   bool contended_ = false;
   bool decided_ = false;  ///< Its time left decided when the gates closed.

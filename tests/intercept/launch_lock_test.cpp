@@ -35,8 +35,12 @@ class LaunchLocks : public testing::Test {
     };
     g_process.driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
     g_process.driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
-    g_process.driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
-    g_process.driver.cuMemHostRegister_v2 = [](void*, std::size_t, unsigned) { return CUDA_SUCCESS; };
+    g_process.driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) {
+      return CUDA_SUCCESS;
+    };
+    g_process.driver.cuMemHostRegister_v2 = [](void*, std::size_t, unsigned) {
+      return CUDA_SUCCESS;
+    };
     g_process.driver.cuMemHostGetDevicePointer_v2 = [](CUdeviceptr* at, void*, unsigned) {
       *at = 0x1000;
       return CUDA_SUCCESS;

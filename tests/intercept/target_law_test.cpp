@@ -296,8 +296,10 @@ TEST(TargetLaw, WithoutKnowledgeOrTargetTheGatesCloseAtOnce) {
   TargetLaw law;
   EXPECT_TRUE(law.begin(0, true, false).close);
   EXPECT_EQ(law.ended(5 * kMs, 1), std::nullopt);
+  law.begin(5 * kMs, true, false);
   law.set(*shm::parse_target("p99=50ms"));
   EXPECT_EQ(law.state(), shm::TargetState::kLearning);
+  EXPECT_EQ(law.ended(6 * kMs, 1), std::nullopt) << "it began without a target";
   std::uint64_t now = 10 * kMs;
   for (std::size_t i = 0; i < TargetLaw::kEnough; ++i, now += 20 * kMs) {
     EXPECT_TRUE(law.begin(now, true, false).close) << i;
@@ -305,6 +307,12 @@ TEST(TargetLaw, WithoutKnowledgeOrTargetTheGatesCloseAtOnce) {
   }
   EXPECT_FALSE(law.begin(now, true, false).close);
   law.ended(now + 10 * kMs, 5);
+  law.begin(now + 15 * kMs, true, false);
+  const std::uint64_t alone = law.alone_ns();
+  law.set({});
+  law.set(*shm::parse_target("p99=50ms"));
+  EXPECT_EQ(law.alone_ns(), alone);
+  EXPECT_TRUE(law.ended(now + 16 * kMs, 5)) << "its target changed while it ran";
   law.set({});
   EXPECT_TRUE(law.begin(now + 20 * kMs, true, false).close);
   EXPECT_EQ(law.state(), shm::TargetState::kNone);
