@@ -16,6 +16,8 @@ if args[0] == "exec":
     with open(os.path.join(folder, str(os.getpid())), "w") as file:
         file.write(option("--policy"))
     command = args[args.index("--") + 1:]
+    if "--target" in args[:args.index("--")]:
+        os.environ["SLUICE_TARGET"] = option("--target")
     os.execvp(command[0], command)
 if args[0] == "--version":
     print("sluice 9.9")

@@ -2,6 +2,7 @@
 
 STAND_IN_DIES, STAND_IN_HANGS, STAND_IN_LACKS: the name of a program that ends in the middle of a cell, does
 not answer there, or lacks a package. STAND_IN_WRONG: one whose outputs differ from process to process.
+STAND_IN_NOTES: a file for a line with the name, the client priority under MPS, and the target.
 """
 
 import os
@@ -30,7 +31,15 @@ def step():
     return lambda: None
 
 
+def note():
+    if file := os.environ.get("STAND_IN_NOTES"):
+        values = (NAME, os.environ.get("CUDA_MPS_CLIENT_PRIORITY", "-"), os.environ.get("SLUICE_TARGET", "-"))
+        with open(file, "a") as notes:
+            notes.write(" ".join(values) + "\n")
+
+
 def obey(commands):
+    note()
     if is_to("LACKS"):
         raise ModuleNotFoundError("No module named 'gone'")
     print("a line of some library", flush=True)

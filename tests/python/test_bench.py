@@ -39,7 +39,7 @@ def test_a_run_that_fails_says_why(tmp_path):
         experiments.run_models(how(fake), tmp_path / "run", {"models": []})
 
 
-@pytest.mark.parametrize("bench", ["published", "checks", "pairs"])
+@pytest.mark.parametrize("bench", ["published", "checks", "pairs", "programs"])
 def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys, bench):
     """Else each of a hundred cells fails by itself."""
     fake = sluice_that(tmp_path, "echo 'sluice gpus: no NVIDIA driver' >&2", "exit 1")

@@ -128,9 +128,14 @@ def test_three_priorities_and_two_best_effort_programs(bench):
     assert "resnet50 p50" in said.out
 
 
-def test_under_mps_best_effort_has_the_lower_priority(bench):
-    code, said = bench("--modes", "MPS + priority", "--targets", "none")
+def test_under_mps_best_effort_has_the_lower_priority(bench, tmp_path, monkeypatch):
+    monkeypatch.setenv("STAND_IN_NOTES", str(notes := tmp_path / "notes.txt"))
+    code, said = bench("--modes", "MPS + priority", "--targets", "p90=2x")
     assert code == 0, said.err
+    # Bare, under the default, and the critical program once more with its target.
+    assert sorted(notes.read_text().splitlines()) == [
+        *["prefill 1 -"] * 2, "vit-graph 0 -", "vit-graph 0 -", "vit-graph 0 p90=2x"
+    ]  # fmt: skip
     assert {row["mode"] for row in rows_of(bench).rows} == {"MPS + priority"}
     assert len(bench.stand_ins.daemon_pids()) == 1 and gone(bench.stand_ins.daemon_pids())
 
