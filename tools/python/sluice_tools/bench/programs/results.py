@@ -100,6 +100,6 @@ def cells_with_other_outputs(results: list[Result]) -> list[str] | None:
             if row["role"] != CRITICAL or not row["outputs"]:
                 continue
             made = outputs_of(row)
-            if any("/" in digest or first.setdefault(index, digest) != digest for index, digest in made.items()):
+            if any(first.setdefault(index, digest) != digest or "/" in digest for index, digest in made.items()):
                 other.append(result.cell)
     return list(dict.fromkeys(other)) if first else None
