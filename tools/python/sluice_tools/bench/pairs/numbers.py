@@ -58,9 +58,14 @@ def best_effort_row(ends_ns: list, begin_ns: int, end_ns: int, client: str, poli
         "per_s": jobs / seconds,
         "unit": "jobs",
     }
+    return row | counted(before, after)
+
+
+def counted(before: dict | None, after: dict | None) -> dict:
+    """What the interposer counted between two looks at a client; empty where nothing is hooked."""
     if before is None or after is None:
-        return row
+        return {}
     first, last = counters(before), counters(after)
     more = {name: last[name] - first[name] for name in last}
     more["held_ms"] = more.pop("held_ns") / 1e6
-    return row | more | {"longest_us": after["longest_ns"] / 1e3, "ungated_graph_us": after["ungated_graph_ns"] / 1e3}
+    return more | {"longest_us": after["longest_ns"] / 1e3, "ungated_graph_us": after["ungated_graph_ns"] / 1e3}

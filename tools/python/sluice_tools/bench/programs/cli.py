@@ -157,7 +157,9 @@ def _use_gpu(options) -> str:
     """Makes the chosen GPU the only one that the programs see. Gives its name."""
     if options.gpu == "sim":
         return "CPU, tiny models"
-    found = gpus(options.sluice, "real", max(options.device, options.gpus - 1), ON_CPU)["devices"]
+    found = gpus(options.sluice, "real", options.device, ON_CPU)["devices"]
+    if options.gpus > len(found):
+        raise usage_error(f"--gpus: found {options.gpus}, and there are {len(found)} GPUs here")
     if len(found) > 1 and options.gpus == 1:
         # By UUID: under MPS the daemon and its clients would count the indices differently.
         os.environ["CUDA_VISIBLE_DEVICES"] = found[options.device]["uuid"]
@@ -172,7 +174,8 @@ def _measure(options, rows: Rows, name: str) -> int:
         "sluice": version(options.sluice),
     }
     groups = _groups(options, rows)
-    result = Sitting("sluice bench", rows, groups, options.limit_s, machine, progress.one_line).run()
+    label = f"sluice bench, GPU {options.device}" if options.worker else "sluice bench"
+    result = Sitting(label, rows, groups, options.limit_s, machine, progress.one_line).run()
     if result.left:
         progress.say(f"{result.left} cells are left; the same command goes on")
     return result.exit_code

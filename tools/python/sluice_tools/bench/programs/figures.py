@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import dataclass
 
-from sluice_tools.bench.pairs.numbers import best_effort_row
+from sluice_tools.bench.pairs.numbers import best_effort_row, counted
 from sluice_tools.bench.programs.plan import DEFAULT
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, KEY
 from sluice_tools.measure.statistics import latency_figures, percentile
@@ -52,7 +52,7 @@ def serving_row(seen: Seen, done: dict, critical: bool) -> dict:
         "p90_ms": percentile(done["latency_ms"], 0.9),
     }
     row |= {f"work_p{share}_ms": percentile(done["work_ms"], share / 100) for share in (50, 90, 99)}
-    return row | latency_figures(done["latency_ms"]) | _target(seen)
+    return row | latency_figures(done["latency_ms"]) | counted(seen.before, seen.after) | _target(seen)
 
 
 def _target(seen: Seen) -> dict:

@@ -11,6 +11,8 @@ from sluice_tools.measure.programs import Session, mps, session
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
 _SETTLE_S = 0.5  # in which best effort runs before requests arrive
+# The same before the first cell under Sluice: the interposer learns how long launches take.
+_LEARNING_STEPS_S = 2.0
 _SKIPPED_S = 0.5  # of requests that do not count
 _STEPS_ALONE_S = 3.0
 # Requests that the program with a target serves before its first cell: the interposer learns from 32.
@@ -29,7 +31,8 @@ class Stage:
         self._session = opened
         self._environment = environment
         self._teams: dict[str, Team] = {}  # by condition; all conditions without Sluice share ""
-        self._learnt: set[str] = set()
+        self._learnt: set[str] = set()  # targets
+        self._steps_learnt = False
         self._started: list[Talker] = []
         wanted = list(wanted)
         if any(not condition.sluice for condition in wanted):
@@ -142,7 +145,8 @@ class Stage:
         serving = [program for program in running if program.serves]
         with self._stepping(running, team) as ends:
             if len(serving) < len(running):
-                time.sleep(_SETTLE_S)
+                time.sleep(_SETTLE_S if self._steps_learnt or not condition.sluice else _LEARNING_STEPS_S)
+                self._steps_learnt |= condition.sluice
             done, before, after = self._window(serving, team, condition)
         window = done.get(self._mix.critical.name) or next(iter(done.values()))
         rows = []

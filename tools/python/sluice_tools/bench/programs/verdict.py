@@ -6,7 +6,7 @@ from statistics import median
 from sluice_tools.bench.programs.plan import BARE, DEFAULT
 from sluice_tools.bench.programs.results import Result, cells_with_other_outputs
 from sluice_tools.bench.programs.targets import parse_target
-from sluice_tools.measure.rows import number
+from sluice_tools.measure.rows import CRITICAL, number
 from sluice_tools.measure.statistics import ENOUGH_TO_JUDGE
 from sluice_tools.measure.summary import ALONE
 from sluice_tools.measure.table import digits
@@ -90,11 +90,12 @@ def judge(bare: Result, result: Result, alone: Result | None) -> Judgment:
 
 
 def reasons(result: Result) -> list[str]:
-    """What the interposer counted in the cell, as far as it explains latency or speed."""
+    """What the interposer counted in the cell, as far as it explains latency or speed. Nobody holds the critical
+    program, and all of its launches are free to run."""
     found = []
-    for name in dict.fromkeys(row["client"] for row in result.rows):
+    for name, role in dict.fromkeys((row["client"], row["role"]) for row in result.rows):
         rows = [row for row in result.rows if row["client"] == name]
-        if parts := [*_held(rows), *_ungated(rows), *_target(rows)]:
+        if parts := _target(rows) if role == CRITICAL else [*_held(rows), *_ungated(rows)]:
             found.append(f"{name}: {', '.join(parts)}")
     return found
 
