@@ -1,7 +1,6 @@
 #include "shm/target.hpp"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 
 namespace sluice::shm {
@@ -14,15 +13,27 @@ struct Unit {
 constexpr std::array<Unit, 4> kUnits{
     {{"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}, {"x", 0}}};
 
-/// The number at the front of `text`, which it removes. No sign, no exponent.
+/// The number at the front of `text`, which it removes. No sign, no exponent. Not
+/// std::from_chars(): for floating point that brings a static constructor of libstdc++ into the
+/// interposer.
 std::optional<double> take_number(std::string_view& text) noexcept {
-  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
-  double number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (error != std::errc{}) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return number;
+  constexpr std::size_t kMostDigits = 15;  // a double has them all
+  double digits = 0;
+  double scale = 0;  // 0: no point yet
+  std::size_t count = 0;
+  for (; !text.empty(); text.remove_prefix(1)) {
+    const char c = text.front();
+    if (c == '.' && scale == 0 && count != 0) {
+      scale = 1;
+    } else if (c >= '0' && c <= '9' && ++count <= kMostDigits) {
+      digits = digits * 10 + (c - '0');
+      scale *= 10;
+    } else {
+      break;
+    }
+  }
+  if (count == 0 || count > kMostDigits) return std::nullopt;
+  return scale == 0 ? digits : digits / scale;
 }
 
 /// `value` in the fewest digits, at most three behind the point.

@@ -27,10 +27,11 @@ TEST(Target, ReadsTimesAndMultiples) {
 // Prevents: a typo that is taken for a target.
 TEST(Target, RefusesEverythingElse) {
   for (const char* text :
-       {"",         "99=50ms",    "p99",       "p99=",     "p99=50",   "p99=50 ms",
-        "p99=-1ms", "p99=+1ms",   "p99=0ms",   "p99=0.9x", "p99=101x", "p49=1ms",
-        "p100=1ms", "p99.95=1ms", "p99=1e3ms", "p99=infs", "p99=nanx", "p99=3601s",
-        "p0=none",  "None",       "p99=1.2X",  "p99=50msx"}) {
+       {"",          "99=50ms",   "p99",       "p99=",       "p99=50",
+        "p99=50 ms", "p99=-1ms",  "p99=+1ms",  "p99=0ms",    "p99=0.9x",
+        "p99=101x",  "p49=1ms",   "p100=1ms",  "p99.95=1ms", "p99=1e3ms",
+        "p99=infs",  "p99=nanx",  "p99=3601s", "p0=none",    "None",
+        "p99=1.2X",  "p99=50msx", "p99=.5ms",  "p99=1.2.3x", "p99=1.0000000000000001x"}) {
     EXPECT_FALSE(parse_target(text)) << text;
     EXPECT_NE(check_target(text).find("p99=50ms"), std::string::npos) << text;
   }
