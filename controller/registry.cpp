@@ -5,7 +5,9 @@
 #include <bit>
 
 #include "base/clock.hpp"
+#include "shm/labels.hpp"
 #include "shm/policy.hpp"
+#include "shm/target.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -28,6 +30,11 @@ bool valid_policy(std::uint64_t packed) {
   return policy.pack() == packed && policy.valid();
 }
 
+bool valid_target(std::uint64_t packed) {
+  const shm::Target target = shm::Target::unpack(packed);
+  return target.pack() == packed && target.valid();
+}
+
 /// The fault in the values of a request; empty if there is none.
 std::string fault_of(const Request& request) {
   if (request.kind == RequestKind::kLease) return {};
@@ -35,6 +42,7 @@ std::string fault_of(const Request& request) {
   if (!sets && request.kind != RequestKind::kAttach) return "unknown request";
   const bool keeps_priority = sets && request.priority == shm::kKeepPriority;
   const bool keeps_policy = sets && request.policy == shm::kKeepPolicy;
+  const bool keeps_target = sets && request.target == shm::kKeepTarget;
   if (!keeps_priority && request.priority > 255) {
     return "priority " + std::to_string(request.priority) + " is not in 0-255";
   }
@@ -42,6 +50,8 @@ std::string fault_of(const Request& request) {
     return "slot " + std::to_string(request.slot) + " does not exist";
   }
   if (!keeps_policy && !valid_policy(request.policy)) return "unknown policy";
+  if (!keeps_target && !valid_target(request.target)) return "unknown target";
+  if (!sets) return shm::check_labels(std::string(text_of(request.label)));
   return {};
 }
 
@@ -171,7 +181,7 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
   for (shm::Slot& other : clients_.board.slots) {
     other.held_by_ns[static_cast<std::size_t>(index)].store(0);
   }
-  slot.requested_target.store(0);
+  slot.requested_target.store(request.target);
   slot.pid.store(static_cast<std::uint32_t>(from.process->pid()));
   slot.attached_ns.store(base::monotonic_ns());
   slot.requested_policy.store(request.policy);
@@ -180,6 +190,7 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
   const std::string name = printable(text_of(request.name), slot.name.size() - 1);
   store_text(slot.name.data(), slot.name.size(), name.empty() ? process : name);
   store_text(slot.command.data(), slot.command.size(), process);
+  store_text(slot.label.data(), slot.label.size(), text_of(request.label));
 }
 
 Reply Registry::attach_again(Connection& from, const Request& request) {
@@ -198,8 +209,8 @@ Reply Registry::attach_again(Connection& from, const Request& request) {
   return given(from, request.slot);
 }
 
-/// The client itself puts a new policy in force, because only the client knows its launches in
-/// flight.
+/// The client itself puts a new policy or target in force, because only the client knows its
+/// launches in flight and its jobs.
 Reply Registry::set(const Connection& from, const Request& request) {
   const SlotInfo info = clients_.info(request.slot);
   if (!shm::lives(info.state) || clients_.board.board_id.load() != request.board_id ||
@@ -210,10 +221,13 @@ Reply Registry::set(const Connection& from, const Request& request) {
   shm::Slot& slot = clients_.slot(request.slot);
   const std::uint64_t old_policy = slot.requested_policy.load();
   const std::uint64_t policy = request.policy == shm::kKeepPolicy ? old_policy : request.policy;
+  const std::uint64_t old_target = slot.requested_target.load();
+  const std::uint64_t target = request.target == shm::kKeepTarget ? old_target : request.target;
   const auto priority = request.priority == shm::kKeepPriority
                             ? info.priority
                             : static_cast<std::uint8_t>(request.priority);
   slot.requested_policy.store(policy);
+  if (target != old_target) slot.requested_target.store(target);
   shm::change_priority(clients_.view, request.slot, priority);
   update_outranked(clients_);
   std::string changes;
@@ -223,6 +237,10 @@ Reply Registry::set(const Connection& from, const Request& request) {
   if (policy != old_policy) {
     changes += ", policy " + shm::to_string(shm::Policy::unpack(old_policy)) + " -> " +
                shm::to_string(shm::Policy::unpack(policy));
+  }
+  if (target != old_target) {
+    changes += ", target " + shm::to_string(shm::Target::unpack(old_target)) + " -> " +
+               shm::to_string(shm::Target::unpack(target));
   }
   spdlog::info("client changed by pid {}: {}{}", from.process->pid(),
                clients_.describe(request.slot), changes);

@@ -11,18 +11,19 @@
 /// the controller ended. No launch and no job sends a message.
 namespace sluice::shm {
 
-inline constexpr std::uint32_t kWireVersion = 2;
+inline constexpr std::uint32_t kWireVersion = 3;
 
 enum class RequestKind : std::uint32_t {
   kAttach = 1,  ///< Give me a slot, or my previous one (slot, generation, board_id).
   kLease = 2,   ///< Keep running until the sender has ended, or has attached and left.
-  kSet = 3,  ///< Change the priority or policy of the client in `slot`. Any process of the user may
-             ///< ask.
+  kSet = 3,  ///< Change the priority, policy or target of the client in `slot`. Any process of the
+             ///< user may ask.
 };
 
-/// Values of a kSet request that keep the current priority or policy.
+/// Values of a kSet request that keep the current priority, policy or target.
 inline constexpr std::uint32_t kKeepPriority = 0xffff'ffff;
 inline constexpr std::uint64_t kKeepPolicy = ~std::uint64_t{0};
+inline constexpr std::uint64_t kKeepTarget = ~std::uint64_t{0};
 
 struct Request {
   std::uint32_t version = kWireVersion;
@@ -33,9 +34,11 @@ struct Request {
   std::uint32_t reserved = 0;
   std::uint64_t board_id = 0;  ///< The id of the mapped board, or 0.
   std::uint64_t policy = 0;    ///< Policy::pack()
+  std::uint64_t target = 0;    ///< Target::pack()
   std::array<std::uint8_t, 16> device_uuid{};
   std::array<char, 40> device_name{};
-  std::array<char, kNameSize> name{};  ///< For users; empty: the name of the process.
+  std::array<char, kNameSize> name{};    ///< For users; empty: the name of the process.
+  std::array<char, kLabelSize> label{};  ///< "key=value,key=value"; not used by kSet.
 };
 
 enum class ReplyStatus : std::uint32_t {
@@ -56,7 +59,7 @@ struct Reply {
   std::array<char, 104> text{};  ///< One line for the user, NUL-terminated; empty for kOk.
 };
 
-static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 160);
+static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 272);
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
 
 /// Connects to a controller's socket. Returns a close-on-exec file descriptor or -errno. Does not

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <numeric>
 #include <string_view>
 #include <tuple>
 
@@ -10,6 +12,7 @@
 #include "shm/entry_names.hpp"
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
+#include "shm/target.hpp"
 #include "shm/view.hpp"
 
 namespace sluice::shm {
@@ -61,6 +64,71 @@ void add_entries(const Slot& slot, ClientSnapshot& client) {
   }
 }
 
+/// A state that a newer or a broken client wrote is not shown as a known one.
+TargetState target_state_of(const Slot& slot) {
+  const std::uint32_t state = slot.target_state.load();
+  return state <= static_cast<std::uint32_t>(TargetState::kMissed) ? static_cast<TargetState>(state)
+                                                                   : TargetState::kNone;
+}
+
+TargetSnapshot target_of(const Slot& slot) {
+  TargetSnapshot target;
+  target.text = to_string(Target::unpack(slot.target.load()));
+  target.requested = to_string(Target::unpack(slot.requested_target.load()));
+  target.state = target_state_of(slot);
+  target.limit_ns = slot.target_ns.load();
+  target.alone_ns = slot.alone_ns.load();
+  target.jobs = slot.target_jobs.load();
+  target.kept = std::min(slot.target_kept.load(), target.jobs);
+  target.open_ns = slot.open_ns.load();
+  target.gates_open = is_active(slot.open_job.load());
+  return target;
+}
+
+/// Who held the client of this slot. A hold that lasts counts for one of its holders, as it will
+/// when the gate opens.
+std::vector<Wait> waits_of(const Board& board, const Slot& slot, std::uint64_t now_ns) {
+  const std::uint64_t gate = slot.gate.load();
+  const std::uint64_t running_ns = held_ns(slot, slot.closed_since_ns.load(), now_ns);
+  std::vector<Wait> waits;
+  for (int holder = 0; holder <= kControllerBit; ++holder) {
+    std::uint64_t ns = slot.held_by_ns[static_cast<std::size_t>(holder)].load();
+    if (gate != 0 && std::countr_zero(gate) == holder) ns += running_ns;
+    if (ns == 0) continue;
+    if (holder == kControllerBit) {
+      waits.push_back({holder, 0, "the controller", ns});
+      continue;
+    }
+    const Slot& other = board.slots[static_cast<std::size_t>(holder)];
+    const bool ended = SlotInfo::unpack(other.info.load()).state == SlotState::kFree;
+    if (!ended) waits.push_back({holder, other.pid.load(), text_of(other.name), ns});
+  }
+  return waits;
+}
+
+void sort_longest_first(std::vector<Wait>& waits) {
+  std::stable_sort(waits.begin(), waits.end(),
+                   [](const Wait& a, const Wait& b) { return a.ns > b.ns; });
+}
+
+/// Writes down what each client made the others wait.
+void add_held_others(Snapshot& snapshot) {
+  for (ClientSnapshot& holder : snapshot.clients) {
+    for (const ClientSnapshot& held : snapshot.clients) {
+      for (const Wait& wait : held.held_by) {
+        if (wait.slot != holder.slot) continue;
+        holder.held_others.push_back({held.slot, held.pid, held.name, wait.ns});
+      }
+    }
+    sort_longest_first(holder.held_others);
+  }
+}
+
+std::uint64_t sum_of(const std::vector<Wait>& waits) {
+  return std::accumulate(waits.begin(), waits.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const Wait& wait) { return sum + wait.ns; });
+}
+
 ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) {
   const Slot& slot = board.slots[static_cast<std::size_t>(index)];
   const SlotInfo info = SlotInfo::unpack(slot.info.load());
@@ -70,6 +138,7 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.pid = slot.pid.load();
   client.name = text_of(slot.name);
   client.command = text_of(slot.command);
+  client.labels = parse_labels(text_of(slot.label));
   client.device = info.device;
   client.priority = info.priority;
   const Policy policy = Policy::unpack(slot.policy.load());
@@ -78,14 +147,19 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.state = info.state;
   client.fail_reason = describe(static_cast<FailReason>(slot.fail_reason.load()));
   const std::uint64_t job = slot.job.load();
-  client.active = is_active(job);
+  client.target = target_of(slot);
+  client.gpu_ns = slot.gpu_ns.load();
+  client.active = is_active(job) || client.target.gates_open;
   client.attached_ns = age(now_ns, slot.attached_ns.load());
   JobTimes::Recent recent = slot.job_times.recent();
   client.jobs_ended = recent.ended;
+  client.jobs_total_ns = slot.job_times.total_ns.load();
   client.recent_jobs_ns = std::move(recent.ns);
   if (client.active) client.active_ns = age(now_ns, slot.job_since_ns.load());
   const std::uint64_t closed_since_ns = slot.closed_since_ns.load();
   client.held_total_ns = slot.closed_ns.load() + held_ns(slot, closed_since_ns, now_ns);
+  client.held_by = waits_of(board, slot, now_ns);
+  sort_longest_first(client.held_by);
   // Under policy none the gate closes too, and nobody heeds it: that is no hold.
   if (policy.kind != PolicyKind::kNone) client.holders = holders_of(board, slot.gate.load());
   if (!client.holders.empty()) client.held_ns = age(now_ns, closed_since_ns);
@@ -133,6 +207,7 @@ Snapshot take_snapshot(const Board& board, std::uint64_t now_ns) {
     if (SlotInfo::unpack(word).state == SlotState::kFree) return;
     snapshot.clients.push_back(read_client(board, index, now_ns));
   });
+  add_held_others(snapshot);
   std::stable_sort(
       snapshot.clients.begin(), snapshot.clients.end(),
       [](const ClientSnapshot& a, const ClientSnapshot& b) { return place_of(a) < place_of(b); });
@@ -152,6 +227,27 @@ std::string bypass_name(Count count) {
     default:
       return "unknown";
   }
+}
+
+std::uint64_t held_by_ended_ns(const ClientSnapshot& client) {
+  const std::uint64_t known = sum_of(client.held_by);
+  return client.held_total_ns > known ? client.held_total_ns - known : 0;
+}
+
+std::uint64_t held_others_ns(const ClientSnapshot& client) { return sum_of(client.held_others); }
+
+std::string target_state_name(TargetState state) {
+  switch (state) {
+    case TargetState::kLearning:
+      return "learning";
+    case TargetState::kKept:
+      return "kept";
+    case TargetState::kMissed:
+      return "missed";
+    case TargetState::kNone:
+      break;
+  }
+  return "none";
 }
 
 std::string state_name(const ClientSnapshot& client) {

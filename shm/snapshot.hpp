@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shm/board.hpp"
+#include "shm/labels.hpp"
 
 /// The state of a board at one moment, for status output. Reading is not atomic over the whole
 /// board: a job may begin between two slots. Times are CLOCK_MONOTONIC ns, durations ns.
@@ -17,6 +18,27 @@ struct Holder {
   int priority = 0;
   std::string name;
   std::string command;
+};
+
+/// Time for which one client held another.
+struct Wait {
+  int slot = 0;           ///< Of the other client; kControllerBit: the controller.
+  std::uint32_t pid = 0;  ///< Of the other client; 0: the controller.
+  std::string name;       ///< Of the other client.
+  std::uint64_t ns = 0;
+};
+
+/// The target of a client, and how its jobs keep it.
+struct TargetSnapshot {
+  std::string text = "none";       ///< The target in force.
+  std::string requested = "none";  ///< Differs from `text` until the client has taken it up.
+  TargetState state = TargetState::kNone;
+  std::uint64_t limit_ns = 0;  ///< A job must end in this time; 0 while unknown.
+  std::uint64_t alone_ns = 0;  ///< How long jobs take with closed gates; 0 while unknown.
+  std::uint64_t jobs = 0;      ///< Jobs that ended with a known target.
+  std::uint64_t kept = 0;      ///< How many of them ended in time.
+  std::uint64_t open_ns = 0;   ///< Total time of jobs during which the gates below were open.
+  bool gates_open = false;     ///< A job runs and does not close the gates below yet.
 };
 
 /// Counters of one driver entry in one client.
@@ -36,20 +58,28 @@ struct ClientSnapshot {
   std::uint32_t pid = 0;
   std::string name;  ///< The client's name for users.
   std::string command;
+  Labels labels;
   int device = 0;
   int priority = 0;
   std::string policy;            ///< The policy in force.
   std::string requested_policy;  ///< Differs from `policy` after a fallback.
   SlotState state = SlotState::kFree;
   std::string fail_reason;  ///< Why the client runs ungated; empty if it does not.
-  bool active = false;
+  bool active = false;      ///< A job runs, with closed or open gates below.
   std::uint64_t active_ns = 0;
+  TargetSnapshot target;
+  std::uint64_t gpu_ns = 0;                   ///< GPU time of its work, an estimate; 0: unknown.
   std::uint64_t attached_ns = 0;              ///< Time since the client attached.
   std::uint64_t jobs_ended = 0;               ///< Ended jobs of this client alone.
+  std::uint64_t jobs_total_ns = 0;            ///< Total duration of the ended jobs.
   std::vector<std::uint64_t> recent_jobs_ns;  ///< Durations of the last jobs, oldest first.
   std::vector<Holder> holders;                ///< Not empty: the gate is closed.
   std::uint64_t held_ns = 0;                  ///< Time for which the gate has been closed now.
   std::uint64_t held_total_ns = 0;
+  /// Who held this client, the longest first. The rest of held_total_ns is the time of clients that
+  /// have ended.
+  std::vector<Wait> held_by;
+  std::vector<Wait> held_others;  ///< Whom this client held, the longest first.
   std::uint64_t launches = 0;
   std::uint64_t bypassed = 0;
   std::uint64_t waits = 0;
@@ -104,6 +134,15 @@ Snapshot take_snapshot(const Board& board, std::uint64_t now_ns);
 
 /// The name of a bypass in the output.
 std::string bypass_name(Count count);
+
+/// The part of held_total_ns that clients caused that have ended.
+std::uint64_t held_by_ended_ns(const ClientSnapshot& client);
+
+/// Total time for which this client held others.
+std::uint64_t held_others_ns(const ClientSnapshot& client);
+
+/// The name of a state of a target in the output: none, learning, kept or missed.
+std::string target_state_name(TargetState state);
 
 /// active, held, idle, failed open, starting, leaving or dead.
 std::string state_name(const ClientSnapshot& client);

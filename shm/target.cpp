@@ -90,7 +90,15 @@ std::string to_string(const Target& target) {
 
 std::string check_target(const std::string& text) {
   if (parse_target(text)) return {};
-  return "'" + text + "' is not a target: " + std::string(kTargetForms);
+  return "'" + text + "' is not a target: " + std::string(kTargetForms) + target_hint(text);
+}
+
+std::string target_hint(const std::string& text, char quote) {
+  // Users forget the unit or the percentile.
+  for (const std::string& meant : {text + "ms", "p99=" + text, "p99=" + text + "ms", "p" + text}) {
+    if (parse_target(meant)) return std::string("; did you mean ") + quote + meant + quote + "?";
+  }
+  return {};
 }
 
 }  // namespace sluice::shm

@@ -59,4 +59,7 @@ inline constexpr std::string_view kTargetForms =
 /// What is wrong with a target as a user wrote it, and what is allowed; empty if nothing is wrong.
 [[nodiscard]] std::string check_target(const std::string& text);
 
+/// "; did you mean 'p99=50ms'?" for text that nearly is a target; empty if nothing is near.
+[[nodiscard]] std::string target_hint(const std::string& text, char quote = '\'');
+
 }  // namespace sluice::shm

@@ -11,6 +11,7 @@
 #include "base/fd.hpp"
 #include "intercept/client/log.hpp"
 #include "shm/client_name.hpp"
+#include "shm/labels.hpp"
 #include "shm/session.hpp"
 
 namespace sluice::intercept {
@@ -34,15 +35,27 @@ std::string own_command_line() {
   return text;
 }
 
+std::string read_label() {
+  std::string label(variable("SLUICE_LABEL").value_or(""));
+  if (const std::string fault = shm::check_labels(label); !fault.empty()) {
+    Line(Level::kWarn) << "SLUICE_LABEL: " << fault << "; using none";
+    label.clear();
+  }
+  const auto job = variable("SLURM_JOB_ID");
+  return job ? shm::with_label(label, "job", std::string(*job)) : label;
+}
+
 }  // namespace
 
 Config read_config() {
   Config config{std::string(base::kDefaultSession),
                 0,
                 shm::kDefaultPolicy,
+                {},
                 true,
                 {},
                 kDefaultTraceMiB << 20U,
+                {},
                 {}};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (base::valid_session_name(*text)) {
@@ -66,6 +79,15 @@ Config read_config() {
                          << "; using " << shm::to_string(shm::kDefaultPolicy).c_str();
     }
   }
+  if (const auto text = variable("SLUICE_TARGET")) {
+    const auto target = shm::parse_target(*text);
+    if (target) config.target = *target;
+    if (!target) {
+      Line(Level::kWarn) << "SLUICE_TARGET=" << *text << " is no target: " << shm::kTargetForms
+                         << "; using none";
+    }
+  }
+  config.label = read_label();
   if (const auto text = variable("SLUICE_PREDICT")) {
     config.predict = *text != "0";
     if (*text != "0" && *text != "1") {

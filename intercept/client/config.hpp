@@ -3,6 +3,7 @@
 #include <string>
 
 #include "shm/policy.hpp"
+#include "shm/target.hpp"
 
 namespace sluice::intercept {
 
@@ -11,10 +12,12 @@ struct Config {
   std::string session;        ///< SLUICE_SESSION
   std::uint8_t priority = 0;  ///< SLUICE_PRIORITY, 0-255
   shm::Policy policy;         ///< SLUICE_POLICY
+  shm::Target target;         ///< SLUICE_TARGET
   bool predict = true;        ///< SLUICE_PREDICT
   std::string trace;          ///< SLUICE_TRACE: a folder; empty for no trace.
   std::uint64_t trace_limit;  ///< SLUICE_TRACE_LIMIT_MIB, in bytes.
   std::string name;           ///< SLUICE_NAME, else shm::client_name() of this process.
+  std::string label;          ///< SLUICE_LABEL, with job=SLURM_JOB_ID if it names no job.
 };
 
 /// Reads the SLUICE_* variables. Replaces a value that cannot be read by its default and reports it

@@ -162,12 +162,14 @@ std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) n
   shm::Request request;
   request.priority = config_.priority;
   request.policy = config_.policy.pack();
+  request.target = config_.target.pack();
   CUuuid uuid{};
   driver().cuDeviceGetUuid_v2(&uuid, device);
   std::memcpy(request.device_uuid.data(), uuid.bytes, sizeof(uuid.bytes));
   driver().cuDeviceGetName(request.device_name.data(), static_cast<int>(request.device_name.size()),
                            device);
   config_.name.copy(request.name.data(), request.name.size() - 1);
+  config_.label.copy(request.label.data(), request.label.size() - 1);
   if (mapping_) request.board_id = mapping_->board().board_id.load();
   shm::Reply reply;
   const int result = shm::ask(connection, request, reply, kAttachTimeoutMs);

@@ -12,6 +12,7 @@
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
 #include "shm/session.hpp"
+#include "shm/target.hpp"
 #include "tests/support/controller.hpp"
 #include "tests/support/fake_client.hpp"
 #include "tests/support/look.hpp"
@@ -33,6 +34,8 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   request.policy = shm::Policy{shm::PolicyKind::kSync, shm::Spacing::launches(5)}.pack();
   std::strcpy(request.device_name.data(), "Some GPU");
   std::strcpy(request.name.data(), "a\nname");
+  request.target = shm::parse_target("p99=50ms")->pack();
+  std::strcpy(request.label.data(), "team=vision,job=4711");
   const shm::Reply reply = ask_controller(connection.get(), request);
   ASSERT_EQ(reply.status, ReplyStatus::kOk);
   EXPECT_EQ(reply.slot, 0);
@@ -48,6 +51,9 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   EXPECT_EQ(slot.requested_policy.load(), request.policy);
   EXPECT_NE(slot.attached_ns.load(), 0U);
   EXPECT_STREQ(slot.name.data(), "a?name");
+  EXPECT_EQ(slot.requested_target.load(), request.target);
+  EXPECT_EQ(slot.target.load(), 0U) << "the client itself puts it in force";
+  EXPECT_STREQ(slot.label.data(), "team=vision,job=4711");
   EXPECT_STREQ(look.board().devices[info.device].name.data(), "Some GPU");
   EXPECT_EQ(look.board().devices[info.device].uuid, request.device_uuid);
   // The full command line follows later, from the command reader.
@@ -57,6 +63,8 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   const shm::Reply nameless = ask_controller(connection.get(), good_request());
   EXPECT_STREQ(look.slot(nameless.slot).name.data(), "sluice_controll")
       << "the name of the process";
+  EXPECT_STREQ(look.slot(nameless.slot).label.data(), "");
+  EXPECT_EQ(look.slot(nameless.slot).requested_target.load(), 0U);
 }
 
 // Prevents: devices identified by their CUDA_VISIBLE_DEVICES ordinals; one slot for two devices.

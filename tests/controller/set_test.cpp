@@ -3,6 +3,7 @@
 
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
+#include "shm/target.hpp"
 #include "tests/support/controller.hpp"
 #include "tests/support/fake_client.hpp"
 #include "tests/support/look.hpp"
@@ -25,6 +26,7 @@ class Set : public RunningControllerTest {
     request.board_id = client.board_id();
     request.priority = shm::kKeepPriority;
     request.policy = shm::kKeepPolicy;
+    request.target = shm::kKeepTarget;
     return request;
   }
   [[nodiscard]] shm::Reply ask(const shm::Request& request) const {
@@ -86,6 +88,25 @@ TEST_F(Set, APolicyIsAskedForOnTheBoard) {
   EXPECT_EQ(slot.requested_policy.load(), request.policy) << "not asked to change";
 }
 
+// Prevents: a change of the policy that takes the target away, and a log without the change.
+TEST_F(Set, ATargetIsAskedForOnTheBoard) {
+  const Look look(session_);
+  const FakeClient client(session_, 3);
+  const shm::Slot& slot = look.slot(client.slot());
+  shm::Request request = change_of(client);
+  request.target = shm::parse_target("p99=1.2x")->pack();
+  EXPECT_EQ(ask(request).status, ReplyStatus::kOk);
+  EXPECT_EQ(slot.requested_target.load(), request.target);
+  EXPECT_EQ(set_priority(client, 4), ReplyStatus::kOk);
+  EXPECT_EQ(slot.requested_target.load(), request.target) << "not asked to change";
+  EXPECT_TRUE(eventually([&] {
+    return log().find(", target none -> p99=1.2x") != std::string::npos;
+  })) << log();
+  request.target = 0;
+  EXPECT_EQ(ask(request).status, ReplyStatus::kOk);
+  EXPECT_EQ(slot.requested_target.load(), 0U);
+}
+
 // Prevents: a change for a client that has ended, or for an old board, reaches the slot's current
 // client; invalid values on the board.
 TEST_F(Set, RefusesWhatItCannotDo) {
@@ -110,6 +131,7 @@ TEST_F(Set, RefusesWhatItCannotDo) {
   refused(ReplyStatus::kBadRequest, [](R& r) { r.slot = shm::kSlots; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.priority = 256; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.policy = 0x99; });
+  refused(ReplyStatus::kBadRequest, [](R& r) { r.target = 50; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.policy = std::uint64_t{2} << 32U; });
   EXPECT_EQ(look.slot(client.slot()).info.load(), info);
   EXPECT_EQ(look.slot(client.slot()).requested_policy.load(), policy);

@@ -10,6 +10,7 @@
 
 #include "shm/gates.hpp"
 #include "shm/session.hpp"
+#include "shm/target.hpp"
 #include "tests/support/controller.hpp"
 #include "tests/support/fake_client.hpp"
 #include "tests/support/look.hpp"
@@ -43,13 +44,13 @@ std::vector<unsigned char> bytes_of(const shm::Request& request, std::size_t siz
 // Prevents: a message is read past its end, or a library of another build gets a misleading error.
 TEST_F(Wire, WrongSizesAndVersionsAreNamed) {
   const shm::Request good = good_request();
-  for (const std::size_t size : {1U, 4U, 96U, 159U, 161U, 200U, 60000U}) {
+  for (const std::size_t size : {1U, 4U, 96U, 160U, 271U, 273U, 60000U}) {
     EXPECT_EQ(send_bytes(bytes_of(good, size)), ReplyStatus::kBadRequest) << size;
   }
   EXPECT_EQ(send_bytes({}), std::nullopt) << "an empty message is a hang-up";
   shm::Request other = good;
   other.version = shm::kWireVersion + 1;
-  for (const std::size_t size : {96U, 160U, 100U}) {
+  for (const std::size_t size : {96U, 160U, 272U}) {
     EXPECT_EQ(send_bytes(bytes_of(other, size)), ReplyStatus::kWrongVersion) << size;
   }
 }
@@ -69,6 +70,15 @@ TEST_F(Wire, ValuesOutOfRangeAreRefused) {
   EXPECT_EQ(status_of([](auto& r) { r.policy = std::uint64_t{2} << 32U; }),
             ReplyStatus::kBadRequest)
       << "sync:0";
+  EXPECT_EQ(status_of([](auto& r) { r.target = ~std::uint64_t{0}; }), ReplyStatus::kBadRequest)
+      << "only a change may keep the target";
+  const std::uint64_t good = shm::Target{990, shm::Target::Unit::kNanoseconds, 5}.pack();
+  EXPECT_EQ(status_of([&](auto& r) { r.target = good | (std::uint64_t{1} << 59U); }),
+            ReplyStatus::kBadRequest)
+      << "a bit that no target has";
+  EXPECT_EQ(status_of([](auto& r) { std::strcpy(r.label.data(), "a=\"b"); }),
+            ReplyStatus::kBadRequest);
+  EXPECT_EQ(status_of([](auto& r) { r.label.fill('x'); }), ReplyStatus::kBadRequest);
   EXPECT_EQ(status_of([](auto& r) { r.kind = static_cast<shm::RequestKind>(77); }),
             ReplyStatus::kBadRequest);
   EXPECT_EQ(Look(session_).board().used.load(), 0U);

@@ -22,6 +22,7 @@
 
 #include "shm/policy.hpp"
 #include "shm/session.hpp"
+#include "shm/target.hpp"
 #include "sluice/sluice.h"
 #include "tests/intercept/session.hpp"
 
@@ -562,6 +563,31 @@ TEST_F(Lifecycle, BadVariablesAreNamedOnALineEachAndReplaced) {
   }
   EXPECT_EQ(shm::Policy::unpack(slot().policy.load()), shm::kDefaultPolicy);
   EXPECT_EQ(shm::SlotInfo::unpack(slot().info.load()).priority, 0);
+}
+
+TEST_F(Lifecycle, BadTargetsAndLabelsAreNamedAndLeftOut) {
+  catch_errors();
+  setenv("SLUICE_TARGET", "50ms", 1);
+  setenv("SLUICE_LABEL", "team", 1);
+  start_controller();
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  const std::string said = errors();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+  for (const char* text : {"SLUICE_TARGET=50ms is no target", "SLUICE_LABEL: 'team' is not a"}) {
+    EXPECT_NE(said.find(text), std::string::npos) << text << " in " << said;
+  }
+  EXPECT_EQ(slot().requested_target.load(), 0U);
+  EXPECT_STREQ(slot().label.data(), "");
+}
+
+TEST_F(Lifecycle, TheSlotHasTheTargetAndTheLabels) {
+  setenv("SLUICE_TARGET", "p99=1.2x", 1);
+  setenv("SLUICE_LABEL", "team=vision", 1);
+  setenv("SLURM_JOB_ID", "4711", 1);
+  start_controller();
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(slot().requested_target.load(), shm::parse_target("p99=1.2x")->pack());
+  EXPECT_STREQ(slot().label.data(), "team=vision,job=4711");
 }
 
 TEST_F(Lifecycle, LogOffIsSilent) {

@@ -38,6 +38,16 @@ TEST(Target, RefusesEverythingElse) {
   EXPECT_EQ(check_target("p99=1.2x"), "");
 }
 
+TEST(Target, SuggestsWhatWasLikelyMeant) {
+  EXPECT_EQ(target_hint("p99=50"), "; did you mean 'p99=50ms'?");
+  EXPECT_EQ(target_hint("50ms"), "; did you mean 'p99=50ms'?");
+  EXPECT_EQ(target_hint("1.2x", '"'), "; did you mean \"p99=1.2x\"?");
+  EXPECT_EQ(target_hint("50"), "; did you mean 'p99=50ms'?");
+  EXPECT_EQ(target_hint("95=2s"), "; did you mean 'p95=2s'?");
+  EXPECT_EQ(target_hint("soon"), "");
+  EXPECT_NE(check_target("p99=50").find("(times alone), none; did you mean"), std::string::npos);
+}
+
 TEST(Target, WritesWhatItReads) {
   for (const char* text : {"none", "p99=50ms", "p99.9=1.5s", "p50=800us", "p99=1.2x", "p99=1.05x",
                            "p95=0.5us", "p99=2x", "p99=1234.567ms"}) {
