@@ -30,6 +30,21 @@ std::vector<std::string> outside_notes(const shm::Snapshot& snapshot, std::size_
 /// the last "; ".
 std::vector<std::string> bypass_notes(const shm::ClientSnapshot& client);
 
+/// The state of a client as a cell: "active 12ms"; "open 12ms" while its job leaves the gates below
+/// open.
+std::string state_cell(const shm::ClientSnapshot& client);
+
+/// "target p99=50ms: 99.4 % of 812 jobs in time; gates open for 63 % of their time"; empty without
+/// a target.
+std::string target_note(const shm::ClientSnapshot& client);
+
+/// What a user should know about a target that is being learned or cannot be kept; else empty.
+std::string target_warning(const shm::ClientSnapshot& client);
+
+/// Lines about the use of the GPU: labels, GPU time, and who waited for whom. Only those that have
+/// something to say.
+std::vector<std::string> usage_notes(const shm::ClientSnapshot& client);
+
 /// "3 us", "12 ms", "1.3 s", "4 min"
 std::string format_duration(std::uint64_t ns);
 

@@ -22,6 +22,35 @@ Json entry_json(const shm::EntrySnapshot& entry) {
           {"bypassed", bypassed}};
 }
 
+Json waits_json(const std::vector<shm::Wait>& waits) {
+  Json json = Json::array();
+  for (const shm::Wait& wait : waits) {
+    json.push_back({{"pid", wait.pid}, {"name", wait.name}, {"ns", wait.ns}});
+  }
+  return json;
+}
+
+/// Null without a target. Durations that are not known yet are null.
+Json target_json(const shm::TargetSnapshot& target) {
+  if (target.text == "none" && target.requested == "none") return {};
+  const auto known = [](std::uint64_t ns) { return ns == 0 ? Json() : Json(ns); };
+  return {{"target", target.text},
+          {"requested", target.requested},
+          {"state", shm::target_state_name(target.state)},
+          {"limit_ns", known(target.limit_ns)},
+          {"alone_ns", known(target.alone_ns)},
+          {"jobs", target.jobs},
+          {"kept", target.kept},
+          {"open_ns", target.open_ns},
+          {"gates_open", target.gates_open}};
+}
+
+Json labels_json(const shm::Labels& labels) {
+  Json json = Json::object();
+  for (const auto& [key, value] : labels) json[key] = value;
+  return json;
+}
+
 Json client_json(const shm::ClientSnapshot& client) {
   Json holders = Json::array();
   for (const shm::Holder& holder : client.holders) {
@@ -36,6 +65,7 @@ Json client_json(const shm::ClientSnapshot& client) {
           {"pid", client.pid},
           {"name", client.name},
           {"command", client.command},
+          {"labels", labels_json(client.labels)},
           {"device", client.device},
           {"priority", client.priority},
           {"policy", client.policy},
@@ -47,6 +77,13 @@ Json client_json(const shm::ClientSnapshot& client) {
           {"held_by", holders},
           {"held_ns", client.held_ns},
           {"held_total_ns", client.held_total_ns},
+          {"held_total_by", waits_json(client.held_by)},
+          {"held_by_ended_ns", shm::held_by_ended_ns(client)},
+          {"held_others", waits_json(client.held_others)},
+          {"held_others_ns", shm::held_others_ns(client)},
+          {"target", target_json(client.target)},
+          {"gpu_ns", client.gpu_ns == 0 ? Json() : Json(client.gpu_ns)},
+          {"jobs_total_ns", client.jobs_total_ns},
           {"launches", client.launches},
           {"bypassed", client.bypassed},
           {"waits", client.waits},

@@ -34,6 +34,7 @@ int status(int argc, char** argv) {
       "Examples:\n"
       "  sluice status\n"
       "  watch -n 1 sluice status --session b\n"
+      "  sluice status --json | jq '.clients[] | {name, gpu_ns, held_others_ns, target}'\n"
       "  sluice status --json | jq '.clients[] | select(.state == \"held\") | .held_by'");
   if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
   try {

@@ -71,11 +71,9 @@ class Table {
   }
 
   [[nodiscard]] std::string row(const shm::ClientSnapshot& client) const {
-    std::string state = shm::state_name(client);
-    if (state == "active") state += " " + coarse_duration(client.active_ns);
     return line(
         {std::to_string(client.pid), std::to_string(client.priority), std::to_string(client.device),
-         client.policy, state, short_number(static_cast<double>(client.launches)),
+         client.policy, state_cell(client), short_number(static_cast<double>(client.launches)),
          short_number(static_cast<double>(client.waits)), short_duration(client.held_total_ns)},
         client.name, client.command);
   }
@@ -119,12 +117,17 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
     add("^ " + policy_note(client));
   }
   if (const std::string note = ungated_note(snapshot, client); !note.empty()) add("^ " + note);
-  for (const std::string& note : bypass_notes(client)) {
-    const std::size_t advice = note.rfind("; ");
-    const bool fits = indent.size() + note.size() <= columns || advice == std::string::npos;
-    add(fits ? note : note.substr(0, advice));
-    if (!fits) add(" " + note.substr(advice + 1));
-  }
+  // What follows the last "; " has a line of its own where the whole does not fit.
+  auto add_parts = [&](const std::string& note) {
+    const std::size_t last = note.rfind("; ");
+    const bool fits = indent.size() + note.size() <= columns || last == std::string::npos;
+    add(fits ? note : note.substr(0, last));
+    if (!fits) add(" " + note.substr(last + 1));
+  };
+  for (const std::string& note : bypass_notes(client)) add_parts(note);
+  if (const std::string note = target_note(client); !note.empty()) add_parts(note);
+  if (const std::string why = target_warning(client); !why.empty()) add_parts("^ " + why);
+  for (const std::string& note : usage_notes(client)) add(note);
   if (client.longest_launch_ns != 0) {
     add(fmt::format("longest launch without a wait inside: {:.1f} ms",
                     static_cast<double>(client.longest_launch_ns) / 1e6));
@@ -192,6 +195,12 @@ std::string ungated_note(const shm::Snapshot& snapshot, const shm::ClientSnapsho
   });
   if (client.state != shm::SlotState::kLive || client.policy != "none" || !others_pace) return {};
   return "runs ungated: jobs of higher priority take turns with it";
+}
+
+std::string state_cell(const shm::ClientSnapshot& client) {
+  const std::string state = shm::state_name(client);
+  if (state != "active") return state;
+  return (client.target.gates_open ? "open " : "active ") + coarse_duration(client.active_ns);
 }
 
 std::string status_text(const shm::Snapshot& snapshot, const std::string& session,

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tools/common/text.hpp"
+#include "tools/status/format.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -14,11 +16,9 @@ constexpr std::size_t kVeryWide = 130;  ///< From here on there is room for the 
 constexpr std::size_t kLeastName = 6;
 constexpr std::size_t kUsualName = 16;  ///< Longer names are cut before columns disappear.
 
-std::string state_cell(const shm::ClientSnapshot& client) {
-  const std::string state = shm::state_name(client);
-  if (state == "active") return state + " " + coarse_duration(client.active_ns);
-  if (state == "held") return state + " " + coarse_duration(client.held_ns);
-  return state;
+std::string state_of(const shm::ClientSnapshot& client) {
+  const std::string state = state_cell(client);
+  return state == "held" ? state + " " + coarse_duration(client.held_ns) : state;
 }
 
 std::string policy_cell(const shm::ClientSnapshot& client) {
@@ -35,6 +35,38 @@ std::string holder_cell(const shm::ClientSnapshot& client, bool with_name) {
   if (client.holders.size() > 1) text += "+";
   if (with_name) text += " " + first.name;
   return text;
+}
+
+std::string gpu_cell(const shm::ClientSnapshot& client, const ClientRates& rates) {
+  return client.gpu_ns == 0 ? "-" : fmt::format("~{:.0f}%", std::min(rates.gpu_share, 1.0) * 100);
+}
+
+/// The share of jobs that kept the target, cut: 100 % means all.
+std::string kept_cell(const shm::TargetSnapshot& target) {
+  if (target.state == shm::TargetState::kLearning) return "learn";
+  if (target.state == shm::TargetState::kMissed) return "missed";
+  if (target.jobs == 0) return "-";
+  const auto kept = static_cast<double>(target.kept) / static_cast<double>(target.jobs);
+  return fmt::format("{:.1f}%", std::floor(kept * 1000) / 10);
+}
+
+std::string target_cell(const shm::ClientSnapshot& client, bool with_target) {
+  if (client.target.text == "none") return {};
+  return (with_target ? client.target.text + " " : "") + kept_cell(client.target);
+}
+
+/// 0 if no client has a target.
+std::size_t target_width(const View& view, bool with_target) {
+  std::size_t width = 0;
+  for (const shm::ClientSnapshot& client : view.now.clients) {
+    width = std::max(width, target_cell(client, with_target).size());
+  }
+  return width == 0 ? 0 : std::max<std::size_t>(width, 6);
+}
+
+bool any_gpu_time(const View& view) {
+  const auto& clients = view.now.clients;
+  return std::any_of(clients.begin(), clients.end(), [](const auto& c) { return c.gpu_ns != 0; });
 }
 
 std::string percent(double share) { return fmt::format("{:.0f}%", share * 100); }
@@ -101,9 +133,11 @@ std::vector<Column> choose_columns(const View& view, std::size_t columns) {
       {"PRI", 3, true, [](C c, R) { return std::to_string(c.priority); }},
       {"GPU", 3, true, [](C c, R) { return std::to_string(c.device); }},
       {"POLICY", policy_width(view), false, [](C c, R) { return policy_cell(c); }},
-      {"STATE", 12, false, [](C c, R) { return state_cell(c); }},
+      {"STATE", 12, false, [](C c, R) { return state_of(c); }},
       {"BY", by, false, [very_wide](C c, R) { return holder_cell(c, very_wide); }},
       {"HELD", 4, true, [](C, R r) { return percent(r.held_share); }},
+      {"GPU%", 5, true, [](C c, R r) { return gpu_cell(c, r); }},
+      {"TARGET", target_width(view, wide), false, [wide](C c, R) { return target_cell(c, wide); }},
       {"LNCH/S", 6, true, [](C, R r) { return short_number(r.launches_per_s); }},
       {"JOBS/S", 6, true, [](C, R r) { return short_number(r.jobs_per_s); }},
       {"P50", 6, true, [](C, R r) { return jobs_cell(r, r.p50_ns); }},
@@ -113,10 +147,12 @@ std::vector<Column> choose_columns(const View& view, std::size_t columns) {
        [history](C c, R) { return sparkline(c.recent_jobs_ns, history); }}};
   std::erase_if(chosen, [&](const Column& column) {
     return (column.title == "GPU" && view.now.devices.size() < 2) ||
+           (column.title == "GPU%" && !any_gpu_time(view)) ||
+           (column.title == "TARGET" && target_width(view, wide) == 0) ||
            (!wide && (column.title == "JOBS/S" || column.title == "HISTORY"));
   });
   const std::size_t name = std::min(longest_name(view), kUsualName);
-  make_room(chosen, columns, name, {"HISTORY", "GPU", "N", "P50"});
+  make_room(chosen, columns, name, {"HISTORY", "GPU", "N", "GPU%", "P50", "TARGET"});
   make_room(chosen, columns, kLeastName, {"POLICY", "LNCH/S", "HELD", "P99"});
   const std::size_t used = width_of(chosen);
   chosen.push_back(

@@ -57,6 +57,7 @@ void add_notes(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client,
     add("* " + policy_note(client));
   }
   if (const std::string note = ungated_note(snapshot, client); !note.empty()) add(note);
+  if (const std::string why = target_warning(client); !why.empty()) add(why);
   if (client.max_hold_opened != 0) {
     add("was let go by max_hold " + counted(client.max_hold_opened, "time", "times"));
   }
@@ -136,6 +137,9 @@ Frame notes_of(const View& view, const Controls& controls, std::size_t columns) 
   if (const auto selected = controls.selected(view)) {
     const shm::ClientSnapshot& client = view.now.clients[rows[*selected]];
     notes.push_back({fmt::format("pid {}: {}", client.pid, client.command), Style::kFaint});
+    std::vector<std::string> about = usage_notes(client);
+    if (std::string note = target_note(client); !note.empty()) about.push_back(std::move(note));
+    for (const std::string& note : about) notes.push_back({"  " + note, Style::kFaint});
   }
   for (const std::string& note : outside_notes(view.now, columns))
     notes.push_back({note, Style::kWarning});
@@ -154,6 +158,8 @@ Frame help_frame() {
         "Esc         leave a question; for the filter: show all clients", "q, Ctrl-C   quit", "",
         "HELD     share of the last interval: had work and was held",
         "BY       who holds it: pid, + for several",
+        "GPU%     share of the interval that its work took on the GPU, an estimate",
+        "TARGET   its target, and the share of its jobs that kept it",
         "P50, P99 durations of the last N jobs, at most 64",
         "HISTORY  durations of the last jobs"}) {
     frame.push_back({line});

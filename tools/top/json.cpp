@@ -18,6 +18,8 @@ std::string top_json(const View& view, const std::string& session) {
     client["launches_per_s"] = rates.launches_per_s;
     client["jobs_per_s"] = rates.jobs_per_s;
     client["held_share"] = rates.held_share;
+    client["gpu_share"] = nullptr;
+    if (view.now.clients[i].gpu_ns != 0) client["gpu_share"] = rates.gpu_share;
     client["recent_jobs"] = std::move(recent);
   }
   return json_text(json);

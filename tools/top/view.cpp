@@ -36,6 +36,8 @@ ClientRates rates_of(const shm::ClientSnapshot& client, const shm::ClientSnapsho
       per_second(client.held_total_ns, earlier != nullptr ? earlier->held_total_ns : 0, seconds) /
       1e9;
   rates.held_share = std::min(held_s, 1.0);
+  rates.gpu_share =
+      per_second(client.gpu_ns, earlier != nullptr ? earlier->gpu_ns : 0, seconds) / 1e9;
   rates.jobs = client.recent_jobs_ns.size();
   if (rates.jobs == 0) return rates;
   const std::vector<double> sample(client.recent_jobs_ns.begin(), client.recent_jobs_ns.end());

@@ -12,6 +12,7 @@ namespace sluice::tools {
 struct ClientRates {
   double launches_per_s = 0;
   double jobs_per_s = 0;
+  double gpu_share = 0;   ///< GPU time of its work per time, an estimate; 0 while unknown.
   double held_share = 0;  ///< 0 to 1: part of the time in which it had work and was held.
   std::size_t jobs = 0;   ///< Number of durations behind the percentiles, at most the last 64.
   std::uint64_t p50_ns = 0;

@@ -1,0 +1,227 @@
+// What `sluice status` and `sluice top` say about targets, labels, GPU time and waits.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "shm/target.hpp"
+#include "tests/support/board_test.hpp"
+#include "tools/status/format.hpp"
+#include "tools/top/frame.hpp"
+#include "tools/top/json.hpp"
+
+namespace sluice::tools {
+namespace {
+
+using test::kMs;
+using test::kNow;
+
+class Use : public test::BoardTest {
+ protected:
+  [[nodiscard]] shm::Snapshot snapshot() const { return shm::take_snapshot(*board_, kNow); }
+  [[nodiscard]] std::string text() const { return status_text(snapshot(), "s"); }
+  [[nodiscard]] nlohmann::json json() const {
+    return nlohmann::json::parse(status_json(snapshot(), "s"));
+  }
+  [[nodiscard]] View view() const { return make_view(std::nullopt, snapshot()); }
+  [[nodiscard]] std::string top(std::size_t columns, const Controls& controls = {}) const {
+    return plain_text(make_frame(view(), "s", {columns, 0}, controls));
+  }
+  shm::Slot& add_target(int index, const char* target) {
+    shm::Slot& client = add_client(index, 5, "python serve.py");
+    client.target.store(shm::parse_target(target)->pack());
+    client.requested_target.store(client.target.load());
+    client.target_state.store(static_cast<std::uint32_t>(shm::TargetState::kKept));
+    return client;
+  }
+};
+
+void expect_says(const std::string& text, const std::string& words) {
+  EXPECT_NE(text.find(words), std::string::npos) << "no \"" << words << "\" in:\n" << text;
+}
+void expect_silent(const std::string& text, const std::string& words) {
+  EXPECT_EQ(text.find(words), std::string::npos) << "\"" << words << "\" in:\n" << text;
+}
+
+// Prevents: lines without content, for users who asked for nothing of this.
+TEST_F(Use, IsSilentWhereThereIsNothingToSay) {
+  add_client(0, 0, "a");
+  const std::string both = text() + top(200);
+  for (const char* word : {"target", "TARGET", "label", "gpu ", "GPU%", "waited", "held others"}) {
+    expect_silent(both, word);
+  }
+  const auto client = json()["clients"][0];
+  EXPECT_TRUE(client["target"].is_null() && client["gpu_ns"].is_null());
+  EXPECT_TRUE(client["labels"].is_object() && client["labels"].empty());
+  EXPECT_EQ(client["held_others_ns"], 0);
+}
+
+TEST_F(Use, ShowsTheTargetAndHowItIsKept) {
+  shm::Slot& client = add_target(0, "p99=50ms");
+  expect_says(text(), "           target p99=50ms\n");
+  client.target_jobs.store(812);
+  client.target_kept.store(807);
+  client.job_times.ended.store(812);
+  client.job_times.total_ns.store(1000 * kMs);
+  client.open_ns.store(630 * kMs);
+  expect_says(status_text(snapshot(), "s", 100),
+              "target p99=50ms: 99.4 % of 812 jobs in time; gates open for 63 % of their time\n");
+  expect_says(text(),
+              "           target p99=50ms: 99.4 % of 812 jobs in time\n"
+              "             gates open for 63 % of their time\n");
+  client.target_jobs.store(10'000);
+  client.target_kept.store(9'999);
+  expect_says(text(), ": 99.9 % of 10000 jobs");
+  client.target_jobs.store(812);
+  client.target_kept.store(812);
+  expect_says(text(), ": 100 % of 812 jobs");
+  client.open_ns.store(2000 * kMs);  // a job that runs is not among the ended ones
+  expect_says(text(), "gates open for 100 % of their time\n");
+}
+
+TEST_F(Use, SaysWhatATimesAloneTargetMeans) {
+  shm::Slot& client = add_target(0, "p99=1.2x");
+  client.target_ns.store(60 * kMs);
+  expect_says(text(), "target p99=1.2x (60 ms)\n");
+}
+
+// Prevents: a user who waits for a target to work that cannot, without a word.
+TEST_F(Use, WarnsOfATargetThatDoesNotWork) {
+  shm::Slot& client = add_target(0, "p99=5ms");
+  expect_silent(text(), "^ target");
+  client.target_state.store(static_cast<std::uint32_t>(shm::TargetState::kLearning));
+  const std::string learning = "target: learning how long its jobs take alone";
+  expect_says(text(), "^ " + learning);
+  expect_says(top(100), learning);
+  expect_says(top(100), "p99=5ms learn ");
+  client.target_state.store(static_cast<std::uint32_t>(shm::TargetState::kMissed));
+  expect_says(text(), "^ target cannot be kept; gates close at once, as without one\n");
+  client.alone_ns.store(9 * kMs);
+  expect_says(
+      text(),
+      "^ target cannot be kept: its jobs take 9 ms alone\n             gates close at once, ");
+  expect_says(top(100), "p99=5ms missed");
+  client.requested_target.store(0);
+  expect_says(text(), "^ asked for target none, which it has not taken up yet\n");
+  client.target_state.store(77);
+  client.requested_target.store(client.target.load());
+  expect_silent(text(), "^ target");
+}
+
+// Prevents: a critical program that is said to be idle while its job runs with open gates.
+TEST_F(Use, AJobWithOpenGatesIsActiveAndSaysSo) {
+  shm::Slot& client = add_target(0, "p99=50ms");
+  client.job_since_ns.store(kNow - 12 * kMs);
+  client.open_job.store(3);
+  expect_says(text(), " open 12ms ");
+  expect_says(top(100), " open 12ms ");
+  const auto shown = json()["clients"][0];
+  EXPECT_EQ(shown["state"], "active");
+  EXPECT_EQ(shown["active_ns"], 12 * kMs);
+  EXPECT_EQ(shown["target"]["gates_open"], true);
+  client.open_job.store(4);
+  client.job.store(1);
+  expect_says(text(), " active 12ms ");
+  EXPECT_EQ(json()["clients"][0]["target"]["gates_open"], false);
+}
+
+TEST_F(Use, SaysWhoWaitedForWhom) {
+  shm::Slot& low = add_client(0, 0, "train");
+  add_client(3, 5, "serve");
+  add_client(4, 6, "api");
+  low.held_by_ns[3].store(3400 * kMs);
+  low.held_by_ns[4].store(9000 * kMs);
+  low.held_by_ns[9].store(700 * kMs);  // slot 9 is free: its client has ended
+  low.held_by_ns[shm::kControllerBit].store(100 * kMs);
+  low.closed_ns.store(13200 * kMs);
+  slot(3).held_by_ns[4].store(2 * kMs);
+  slot(3).closed_ns.store(2 * kMs);
+  expect_says(status_text(snapshot(), "s", 200),
+              "waited for api (pid 104) 9.0 s, serve (pid 103) 3.4 s, the controller 100 ms "
+              "and 1 more\n");
+  low.held_by_ns[shm::kControllerBit].store(0);
+  expect_says(status_text(snapshot(), "s", 200),
+              "serve (pid 103) 3.4 s, clients that ended 800 ms\n");
+  expect_says(text(), "held others: train (pid 100) 9.0 s, serve (pid 103) 2 ms\n");
+  expect_says(text(), "held others: train (pid 100) 3.4 s\n");
+  const auto clients = json()["clients"];
+  EXPECT_EQ(clients[0]["name"], "api");
+  EXPECT_EQ(clients[0]["held_others_ns"], 9002 * kMs);
+  EXPECT_EQ(clients[2]["held_total_by"][1]["pid"], 103);
+  EXPECT_EQ(clients[2]["held_total_by"][1]["ns"], 3400 * kMs);
+  EXPECT_EQ(clients[2]["held_by_ended_ns"], 800 * kMs);
+}
+
+// A hold that lasts counts already, or the client that matters now would be missing.
+TEST_F(Use, AHoldThatLastsCounts) {
+  add_client(0, 0, "train").job.store(1);
+  add_client(3, 5, "serve");
+  hold(3, 0, kNow - 50 * kMs);
+  expect_says(text(), "waited for serve (pid 103) 50 ms\n");
+  expect_says(text(), "held others: train (pid 100) 50 ms\n");
+}
+
+TEST_F(Use, ShowsLabelsAndTheEstimateOfGpuTime) {
+  shm::Slot& client = add_client(0, 0, "train");
+  std::strcpy(client.label.data(), "team=vision,job=4711");
+  client.gpu_ns.store(12'300 * kMs);
+  client.attached_ns.store(kNow - 20'000 * kMs);
+  expect_says(text(), "           labels team=vision job=4711\n");
+  expect_says(text(), "           gpu ~12.3 s (an estimate from learned durations)\n");
+  const auto shown = json()["clients"][0];
+  EXPECT_EQ(shown["labels"]["team"], "vision");
+  EXPECT_EQ(shown["gpu_ns"], 12'300 * kMs);
+  EXPECT_DOUBLE_EQ(nlohmann::json::parse(top_json(view(), "s"))["clients"][0]["gpu_share"], 0.615);
+  add_client(1, 0, "other");
+  const std::string seen = top(120);
+  expect_says(seen, " GPU% ");
+  expect_says(seen, " ~62% ");
+  EXPECT_TRUE(nlohmann::json::parse(top_json(view(), "s"))["clients"][1]["gpu_share"].is_null());
+}
+
+// Prevents: a column of targets that pushes the names out of a narrow terminal.
+TEST_F(Use, TopFitsTheTargetToTheTerminal) {
+  shm::Slot& client = add_target(0, "p99=50ms");
+  expect_says(top(120), " TARGET     ");
+  expect_says(top(120), " p99=50ms - ");
+  client.target_jobs.store(1000);
+  client.target_kept.store(999);
+  expect_says(top(120), " p99=50ms 99.9% ");
+  expect_silent(top(80), "p99=50ms");
+  expect_says(top(80), " 99.9% ");
+  expect_silent(top(50), "TARGET");
+  for (const std::size_t columns : {50, 80, 100}) expect_says(top(columns), "serve.py");
+}
+
+TEST_F(Use, TopSaysMoreOfTheSelectedClient) {
+  shm::Slot& client = add_target(0, "p99=50ms");
+  std::strcpy(client.label.data(), "team=vision");
+  client.gpu_ns.store(1000 * kMs);
+  Controls controls;
+  controls.press(kDown, view());
+  const std::string seen = top(100, controls);
+  for (const char* line : {"  labels team=vision\n", "  gpu ~1.0 s (", "  target p99=50ms\n"}) {
+    expect_says(seen, line);
+  }
+}
+
+TEST_F(Use, LinesFitATerminal) {
+  for (int index = 0; index < shm::kSlots; ++index) {
+    shm::Slot& client = add_target(index, "p99.9=1234.567ms");
+    std::strcpy(client.label.data(), ("a=" + std::string(shm::kLabelSize - 3, 'x')).c_str());
+    set_name(client, std::string(shm::kNameSize - 1, 'n'));
+    client.target_jobs.store(99'999'999'999);
+    client.job_times.total_ns.store(1);
+    client.gpu_ns.store(~std::uint64_t{0} / 2);
+    for (shm::Word& ns : client.held_by_ns) ns.store(3'600'000 * kMs);
+    client.target_state.store(static_cast<std::uint32_t>(shm::TargetState::kMissed));
+  }
+  for (const std::string& shown : {text(), top(80)}) {
+    std::istringstream lines(shown);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::tools

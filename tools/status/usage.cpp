@@ -1,0 +1,92 @@
+// What `sluice status` and `sluice top` say about targets and about who uses the GPU.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "tools/common/text.hpp"
+#include "tools/status/format.hpp"
+
+namespace sluice::tools {
+namespace {
+
+constexpr std::size_t kMostWaits = 3;  ///< Clients that a line names.
+constexpr std::uint64_t kLeastNs = 1'000'000;
+
+/// "99.4 %", and 100 % only of all.
+std::string percent_of(std::uint64_t part, std::uint64_t whole) {
+  const double percent = static_cast<double>(part) * 100 / static_cast<double>(whole);
+  return part == whole ? "100 %" : fmt::format("{:.1f} %", std::min(percent, 99.9));
+}
+
+/// "serve (pid 12) 3.4 s, other (pid 13) 1.0 s and 2 more"
+std::string list_of(const std::vector<shm::Wait>& waits) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(waits.size(), kMostWaits); ++i) {
+    const shm::Wait& wait = waits[i];
+    const std::string pid = wait.pid == 0 ? "" : fmt::format(" (pid {})", wait.pid);
+    text += fmt::format("{}{}{} {}", i == 0 ? "" : ", ", wait.name, pid, format_duration(wait.ns));
+  }
+  if (waits.size() > kMostWaits) text += fmt::format(" and {} more", waits.size() - kMostWaits);
+  return text;
+}
+
+std::string suffered_by(const shm::ClientSnapshot& client) {
+  std::vector<shm::Wait> waits = client.held_by;
+  const std::uint64_t ended_ns = shm::held_by_ended_ns(client);
+  // Smaller remainders come from fields that are read one after the other.
+  if (ended_ns >= kLeastNs) waits.push_back({-1, 0, "clients that ended", ended_ns});
+  return list_of(waits);
+}
+
+}  // namespace
+
+std::string target_note(const shm::ClientSnapshot& client) {
+  const shm::TargetSnapshot& target = client.target;
+  if (target.text == "none") return {};
+  std::string text = "target " + target.text;
+  if (target.limit_ns != 0 && target.text.ends_with('x')) {
+    text += fmt::format(" ({})", format_duration(target.limit_ns));
+  }
+  if (target.jobs == 0) return text;
+  text += fmt::format(": {} of {} in time", percent_of(target.kept, target.jobs),
+                      counted(target.jobs, "job", "jobs"));
+  if (client.jobs_total_ns != 0) {
+    const double share =
+        static_cast<double>(target.open_ns) / static_cast<double>(client.jobs_total_ns);
+    text += fmt::format("; gates open for {:.0f} % of their time", std::min(share, 1.0) * 100);
+  }
+  return text;
+}
+
+std::string target_warning(const shm::ClientSnapshot& client) {
+  const shm::TargetSnapshot& target = client.target;
+  if (target.requested != target.text && client.state != shm::SlotState::kReserved) {
+    return "asked for target " + target.requested + ", which it has not taken up yet";
+  }
+  if (target.state == shm::TargetState::kLearning) {
+    return "target: learning how long its jobs take alone; until then gates close at once";
+  }
+  if (target.state != shm::TargetState::kMissed) return {};
+  return "target cannot be kept" +
+         (target.alone_ns == 0
+              ? std::string()
+              : fmt::format(": its jobs take {} alone", format_duration(target.alone_ns))) +
+         "; gates close at once, as without one";
+}
+
+std::vector<std::string> usage_notes(const shm::ClientSnapshot& client) {
+  std::vector<std::string> lines;
+  std::string labels;
+  for (const auto& [key, value] : client.labels) labels += " " + key + "=" + value;
+  if (!labels.empty()) lines.push_back("labels" + labels);
+  if (client.gpu_ns != 0) {
+    lines.push_back(fmt::format("gpu ~{} (an estimate from learned durations)",
+                                format_duration(client.gpu_ns)));
+  }
+  if (const std::string by = suffered_by(client); !by.empty()) lines.push_back("waited for " + by);
+  if (!client.held_others.empty()) lines.push_back("held others: " + list_of(client.held_others));
+  return lines;
+}
+
+}  // namespace sluice::tools
