@@ -8,6 +8,7 @@
 
 #include "engine/model_spec.hpp"
 #include "shm/policy.hpp"
+#include "shm/target.hpp"
 
 namespace sluice::runner {
 
@@ -39,6 +40,7 @@ struct Model : engine::ModelSpec {
   std::string output_file_name;
   int priority = 0;
   Control control;
+  shm::Target target;  ///< A time is GPU time. No target unless control.hooked.
   Arrival arrival;
   nlohmann::json source;  ///< The entry of the file.
 

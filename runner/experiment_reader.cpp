@@ -26,6 +26,12 @@ shm::Policy read_policy(const base::JsonNode& node) {
   node.refuse(std::string(shm::kPolicyForms) + shm::policy_hint(text, '"'));
 }
 
+shm::Target read_target(const base::JsonNode& node) {
+  const std::string text = node.as_text();
+  if (const auto target = shm::parse_target(text)) return *target;
+  node.refuse(std::string(shm::kTargetForms) + shm::target_hint(text, '"'));
+}
+
 /// N of "queue_limit", if it is given.
 std::optional<std::uint32_t> read_limit(const std::optional<base::JsonNode>& limits,
                                         const char* key) {
@@ -168,11 +174,15 @@ Model read_model(const base::JsonNode& node, const Backends& backends) {
   node.expect_object({"model_name", "model_weight", "sleep_time", "announce_ms", "input_file_path",
                       "output_file_path", "output_file_name", "priority", "resize", "resize_size",
                       "control", "backend", "batch_size", "cuda_graph", "arrival", "recording",
-                      "host_gap_us", "host_gap"});
+                      "host_gap_us", "host_gap", "target"});
   Model model;
   read_plain_keys(node, model);
   model.resize = read_resize(node);
   if (const auto control = node.find("control")) model.control = read_control(*control);
+  if (const auto target = node.find("target")) {
+    model.target = read_target(*target);
+    if (!model.control.hooked) target->complain("needs a control object with control true");
+  }
   if (const auto arrival = node.find("arrival")) {
     model.arrival = read_arrival(*arrival, model.sleep_s);
   }

@@ -28,6 +28,14 @@ std::string client_name_of(const Model& model) {
   return model.output_file_name.substr(0, shm::kNameSize - 1);
 }
 
+/// The interposer measures real time, which passes faster than the GPU's on a simulated GPU.
+shm::Target in_real_time(shm::Target target, const RunContext& context) {
+  if (target.is_relative()) return target;
+  const double ns = static_cast<double>(target.limit) * context.gpus.time_scale;
+  target.limit = std::min(shm::Target::kMostNs, static_cast<std::uint64_t>(ns));
+  return target;
+}
+
 /// The command that prepares the worker's process and becomes the worker: `sluice exec`. Empty for
 /// a model on the CPU, which needs no preparation.
 std::vector<std::string> exec_command(const RunContext& context, const Model& model) {
@@ -38,6 +46,7 @@ std::vector<std::string> exec_command(const RunContext& context, const Model& mo
     args.insert(args.end(), {"--name", client_name_of(model)});
     args.insert(args.end(), {"--priority", std::to_string(model.priority), "--policy",
                              shm::to_string(model.control.policy)});
+    args.insert(args.end(), {"--target", shm::to_string(in_real_time(model.target, context))});
     if (!context.trace.empty()) args.insert(args.end(), {"--trace", context.trace});
   } else {
     args.emplace_back("--no-intercept");

@@ -53,7 +53,9 @@ TEST_F(RunTest, LeavesLogsPidsAndResultsAndNothingElse) {
 }
 
 TEST_F(RunTest, StatusSeesBothClientsHooked) {
-  write_experiment(two_models());
+  json experiment = two_models();
+  experiment["models"][1]["target"] = "p99=50ms";
+  write_experiment(experiment);
   ASSERT_EQ(run("sluice-run", {"exp.json", "--gpu", "sim"}).exit_code, 0) << read("stderr.txt");
   const json status = json::parse(read("logs/status.json"));
   ASSERT_EQ(status["clients"].size(), 2U) << status;
@@ -64,6 +66,12 @@ TEST_F(RunTest, StatusSeesBothClientsHooked) {
     const std::string model = client["priority"] == 0 ? "best_effort" : "critical";
     EXPECT_NE(client["command"].get<std::string>().find(model), std::string::npos) << client;
     EXPECT_EQ(client["name"], model);
+    // A target is in the GPU's time, like every time of an experiment: here twice as slow.
+    if (model == "critical") {
+      EXPECT_EQ(client["target"]["target"], "p99=100ms");
+    } else {
+      EXPECT_TRUE(client["target"].is_null()) << client;
+    }
   }
 }
 

@@ -52,6 +52,23 @@ TEST_F(Exec, PreparesTheEnvironment) {
   EXPECT_EQ(variable(result, "LD_LIBRARY_PATH"), SLUICE_TEST_SIMGPU_FOLDER);
 }
 
+TEST_F(Exec, PassesTheTargetAndTheLabelsOn) {
+  const base::Captured result = exec(
+      {"--priority", "1", "--target", "p99=50ms", "--label", "a=1", "--label", "b=2"}, {"env"});
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(variable(result, "SLUICE_TARGET"), "p99=50ms");
+  EXPECT_EQ(variable(result, "SLUICE_LABEL"), "a=1,b=2");
+  setenv("SLUICE_LABEL", "c=3,d=4", 1);
+  EXPECT_EQ(variable(exec({"--priority", "1"}, {"env"}), "SLUICE_LABEL"), "c=3,d=4");
+  EXPECT_EQ(variable(exec({"--priority", "1", "--label", "a=1"}, {"env"}), "SLUICE_LABEL"), "a=1");
+  unsetenv("SLUICE_LABEL");
+  EXPECT_EQ(variable(exec({"--priority", "1"}, {"env"}), "SLUICE_TARGET"), "(not set)");
+  const base::Captured best_effort = exec({"--priority", "0", "--target", "p99=2x"}, {"true"});
+  EXPECT_EQ(best_effort.exit_code, 0);
+  EXPECT_EQ(best_effort.err,
+            "sluice exec: --target has no effect at priority 0: no program waits for its jobs\n");
+}
+
 TEST_F(Exec, KeepsWhatTheUserHasSet) {
   setenv("LD_LIBRARY_PATH", "/one:/two", 1);
   const base::Captured result = exec({"--priority", "0"}, {"env"});

@@ -7,7 +7,9 @@
 
 #include "base/command_line.hpp"
 #include "shm/mapping.hpp"
+#include "shm/target.hpp"
 #include "tests/support/board_test.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/tools/command.hpp"
 #include "tools/set/choice.hpp"
 #include "tools/set/request.hpp"
@@ -138,6 +140,9 @@ TEST_F(Request, AnotherClientOfTheSlotIsNotTheOneAsked) {
   slot().requested_policy.store(shm::Policy{}.pack());
   EXPECT_FALSE(wait(before)) << "it has not taken the policy up";
   slot().requested_policy.store(shm::kDefaultPolicy.pack());
+  slot().requested_target.store(shm::parse_target("p99=2x")->pack());
+  EXPECT_FALSE(wait(before)) << "it has not taken the target up";
+  slot().requested_target.store(0);
   occupy(2);
   EXPECT_THROW(static_cast<void>(wait(before)), base::UsageError);
 }
@@ -179,6 +184,34 @@ class Set : public test::CommandTest {
     EXPECT_EQ(result.out, "");
   }
 };
+
+// Prevents: a target that the program never sees, or that a change of another value takes away.
+TEST_F(Set, ChangesTheTargetOfAProgramThatRuns) {
+  setenv("SLUICE_TARGET", "p99=2x", 1);
+  setenv("SLUICE_LABEL", "team=vision", 1);
+  setenv("SLURM_JOB_ID", "4711", 1);
+  const auto program = start("device:4", "5");
+  for (const char* name : {"SLUICE_TARGET", "SLUICE_LABEL", "SLURM_JOB_ID"}) unsetenv(name);
+  const std::string pid = std::to_string(program->pid());
+  EXPECT_EQ(status_of(*program)["labels"]["team"], "vision");
+  EXPECT_EQ(status_of(*program)["labels"]["job"], "4711");
+  EXPECT_TRUE(test::eventually([&] {
+    const auto target = status_of(*program)["target"];
+    return target.is_object() && target["target"] == "p99=2x";
+  })) << "the watcher has not put it in force";
+  const base::Captured result = sluice({"set", pid, "--target", "p99=50ms"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find(", policy device:4, target p99=2x -> p99=50ms\n"), std::string::npos)
+      << result.out;
+  EXPECT_EQ(sluice({"set", pid, "--policy", "gate"}).exit_code, 0);
+  EXPECT_EQ(status_of(*program)["target"]["target"], "p99=50ms");
+  const base::Captured none = sluice({"set", pid, "--target", "none", "--json"});
+  const auto told = nlohmann::json::parse(none.out)["clients"][0];
+  EXPECT_EQ(told["target"], "none");
+  EXPECT_EQ(told["before"]["target"], "p99=50ms");
+  EXPECT_TRUE(status_of(*program)["target"].is_null());
+  expect_error({pid, "--target", "soon"}, 2, "'soon' is not a target");
+}
 
 TEST_F(Set, ChangesAProgramThatRuns) {
   const auto program = start("device:4", "0");
@@ -234,7 +267,7 @@ TEST_F(Set, EachWrongLineSaysWhatIsWrong) {
   const auto program = start("device:4", "0");
   const std::string pid = std::to_string(program->pid());
   expect_error({}, 2, "CLIENT");
-  expect_error({pid}, 2, "nothing to change: give --policy, --priority or both");
+  expect_error({pid}, 2, "nothing to change: give --policy, --priority or --target");
   expect_error({pid, "--policy", "devise:4"}, 2, "did you mean 'device:4'?");
   for (const char* priority : {"256", "-1", "high", "1.5"}) {
     expect_error({pid, "--priority=" + std::string(priority)}, 2,

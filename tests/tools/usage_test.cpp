@@ -72,6 +72,14 @@ TEST_F(Usage, Exec) {
     expect_error({"exec", "--priority", "0", "--policy", policy, "--", "true"}, 2,
                  "'" + std::string(policy) + "' is not a policy: none, gate, sync:N");
   }
+  expect_error({"exec", "--priority", "1", "--target", "50ms", "--", "true"}, 2,
+               "'50ms' is not a target: p99=50ms, p95=800us");
+  expect_error({"exec", "--priority", "1", "--target", "50ms", "--", "true"}, 2,
+               "did you mean 'p99=50ms'?");
+  expect_error({"exec", "--priority", "1", "--label", "team", "--", "true"}, 2,
+               "'team' is not a label: KEY=VALUE");
+  expect_error({"exec", "--priority", "1", "--label", "a=1", "--label", "a=2", "--", "true"}, 2,
+               "--label: the label a is given twice");
   for (const char* session : {".a", "a/b", "a b", "123456789012345678901234567890123"}) {
     expect_error({"exec", "--priority", "0", "--session", session, "--", "true"}, 2,
                  "cannot name a session");

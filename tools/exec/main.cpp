@@ -15,9 +15,11 @@
 #include "base/command_line.hpp"
 #include "base/install.hpp"
 #include "shm/client_name.hpp"
+#include "shm/labels.hpp"
 #include "shm/policy.hpp"
 #include "shm/policy_text.hpp"
 #include "shm/session.hpp"
+#include "shm/target.hpp"
 #include "tools/exec/controller.hpp"
 #include "tools/exec/environment.hpp"
 #include "tools/exec/gpu.hpp"
@@ -31,6 +33,8 @@ constexpr const char* kName = "sluice exec";
 struct Options {
   std::optional<int> priority;
   std::string policy = shm::to_string(shm::kDefaultPolicy);
+  std::string target;  ///< Empty: none.
+  std::vector<std::string> labels;
   std::string session{base::kDefaultSession};
   std::string name;  ///< Empty: the interposer chooses one.
   std::string gpu;   ///< Empty: the GPU that the program finds by itself.
@@ -59,12 +63,26 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str()
       ->type_name("POLICY")
       ->check(shm::check_policy);
+  app.add_option(
+         "--target", options.target,
+         "What latency is good enough for its jobs; the programs below it run for longer: " +
+             std::string(shm::kTargetForms))
+      ->envname("SLUICE_TARGET")
+      ->type_name("TARGET")
+      ->check(shm::check_target);
   app.add_option("--name", options.name,
                  "Its name in status, top, set and the metrics (default: the name of the script "
                  "or the program)")
       ->envname("SLUICE_NAME")
       ->type_name("NAME")
       ->check(shm::check_client_name);
+  app.add_option("--label", options.labels,
+                 "A label in status, top and the metrics; may be given several times (in a Slurm "
+                 "job, job=ID is added)")
+      ->envname("SLUICE_LABEL")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->check(shm::check_labels);
   base::add_session_option(app, options.session);
   app.add_option("--gpu", options.gpu,
                  "sim: the simulated GPU, which PyTorch and other users of the CUDA runtime cannot "
@@ -92,6 +110,8 @@ void add_options(CLI::App& app, Options& options) {
       "Examples:\n"
       "  sluice exec --priority 0 -- python train.py\n"
       "  sluice exec --priority 1 --name api --session b -- ./server --port 80\n"
+      "  sluice exec --priority 1 --target p99=50ms -- ./server\n"
+      "  sluice exec --priority 0 --label team=vision --label job=4711 -- python train.py\n"
       "  sluice exec --priority 0 --trace seen -- python train.py\n"
       "  sluice exec --priority 0 --gpu sim -- sluice-example-spin\n\n"
       "Exit codes: that of PROGRAM; 1: no such GPU, or PROGRAM cannot be run; 2: wrong usage, or "
@@ -120,6 +140,13 @@ int find_program_arguments(const CLI::App& app, int argc, char** argv, int& end_
   return argc;
 }
 
+/// The labels as SLUICE_LABEL has them.
+std::string all_of(const std::vector<std::string>& labels) {
+  std::string text;
+  for (const std::string& label : labels) text += (text.empty() ? "" : ",") + label;
+  return text;
+}
+
 std::optional<int> parse_command_line(int argc, char** argv, Options& options) {
   CLI::App app("Run any program, unchanged, with a priority and a policy.", kName);
   add_options(app, options);
@@ -134,6 +161,9 @@ std::optional<int> parse_command_line(int argc, char** argv, Options& options) {
   }
   if (options.intercept && !options.priority) {
     throw base::UsageError("--priority is required (0-255, 0 is best effort)");
+  }
+  if (const std::string fault = shm::check_labels(all_of(options.labels)); !fault.empty()) {
+    throw base::UsageError("--label: " + fault);
   }
   return std::nullopt;
 }
@@ -162,6 +192,9 @@ void prepare_interception(const Options& options, const base::Install& install) 
     return;
   }
   warn(options, shm::policy_warning(*shm::parse_policy(options.policy)));
+  if (*options.priority == 0 && !options.target.empty() && options.target != "none") {
+    warn(options, "--target has no effect at priority 0: no program waits for its jobs");
+  }
   // The controller is started before LD_PRELOAD is set: it needs no interposer.
   const bool log_to_stderr = options.log_level == "info" || options.log_level == "debug";
   warn(options, ensure_controller(install, options.session, options.log_level, log_to_stderr));
@@ -170,6 +203,8 @@ void prepare_interception(const Options& options, const base::Install& install) 
   setenv("SLUICE_POLICY", options.policy.c_str(), 1);
   setenv("SLUICE_LOG", options.log_level.c_str(), 1);
   if (!options.name.empty()) setenv("SLUICE_NAME", options.name.c_str(), 1);
+  if (!options.target.empty()) setenv("SLUICE_TARGET", options.target.c_str(), 1);
+  if (!options.labels.empty()) setenv("SLUICE_LABEL", all_of(options.labels).c_str(), 1);
 }
 
 int exec(int argc, char** argv) {

@@ -1,4 +1,4 @@
-// `sluice set`: changes the priority or the policy of a running client.
+// `sluice set`: changes the priority, the policy or the target of a running client.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,13 +27,15 @@ struct Options {
   std::string client;
   std::optional<int> priority;
   std::string policy;
+  std::string target;
   std::string session{base::kDefaultSession};
   bool json = false;
 };
 
 struct UsageOfSet : CLI::Formatter {
   std::string make_usage(const CLI::App* /*app*/, std::string name) const override {
-    return "Usage: " + name + " CLIENT [--policy POLICY] [--priority N] [OPTIONS]\n";
+    return "Usage: " + name +
+           " CLIENT [--policy POLICY] [--priority N] [--target TARGET] [OPTIONS]\n";
   }
 };
 
@@ -49,6 +51,10 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--priority", options.priority, "0 is best effort, the higher number wins")
       ->type_name("0-255")
       ->check(base::whole_number(0, 255));
+  app.add_option("--target", options.target,
+                 "What latency is good enough for its jobs: " + std::string(shm::kTargetForms))
+      ->type_name("TARGET")
+      ->check(shm::check_target);
   base::add_session_option(app, options.session);
   app.add_flag("--json", options.json, "Print JSON");
   app.footer(
@@ -59,6 +65,7 @@ void add_options(CLI::App& app, Options& options) {
       "named by slot:N.\n\nExamples:\n"
       "  sluice set train.py --policy device:400us\n"
       "  sluice set 4711 --priority 5\n"
+      "  sluice set serve --target p99=50ms\n"
       "  sluice set slot:3 --policy device:8 --priority 0 --session b\n\n"
       "Exit codes: 1: no controller answers, or the client does not react (is it stopped?);\n"
       "2: wrong usage, no such client or session.");
@@ -73,20 +80,26 @@ std::string line_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot
       describe(after) +
       change("priority", std::to_string(before.priority), std::to_string(after.priority)) +
       change("policy", before.policy, after.policy);
+  if (before.target.text != after.target.text || after.target.text != "none") {
+    line += change("target", before.target.text, after.target.text);
+  }
   if (after.policy != after.requested_policy) line += " (" + policy_note(after) + ")";
   return line + "\n";
 }
 
 Json json_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after) {
-  return {{"slot", after.slot},
-          {"pid", after.pid},
-          {"name", after.name},
-          {"command", after.command},
-          {"device", after.device},
-          {"priority", after.priority},
-          {"policy", after.policy},
-          {"requested_policy", after.requested_policy},
-          {"before", {{"priority", before.priority}, {"policy", before.policy}}}};
+  return {
+      {"slot", after.slot},
+      {"pid", after.pid},
+      {"name", after.name},
+      {"command", after.command},
+      {"device", after.device},
+      {"priority", after.priority},
+      {"policy", after.policy},
+      {"requested_policy", after.requested_policy},
+      {"target", after.target.text},
+      {"before",
+       {{"priority", before.priority}, {"policy", before.policy}, {"target", before.target.text}}}};
 }
 
 /// Changes one client, waits for it to react, and reports.
@@ -109,17 +122,18 @@ void set_one(const Options& options, const Settings& settings, const shm::Snapsh
 }
 
 int set(int argc, char** argv) {
-  CLI::App app("Give a running client another priority or policy.", kName);
+  CLI::App app("Give a running client another priority, policy or target.", kName);
   Options options;
   add_options(app, options);
   if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
   Settings settings;
   settings.priority = options.priority;
   if (!options.policy.empty()) settings.policy = shm::parse_policy(options.policy);
+  if (!options.target.empty()) settings.target = shm::parse_target(options.target);
   const std::string warning = settings.policy ? shm::policy_warning(*settings.policy) : "";
   if (!warning.empty()) base::print_error(kName, warning);
-  if (!settings.priority && !settings.policy) {
-    throw base::UsageError("nothing to change: give --policy, --priority or both");
+  if (!settings.priority && !settings.policy && !settings.target) {
+    throw base::UsageError("nothing to change: give --policy, --priority or --target");
   }
   Json told{{"session", options.session}, {"clients", Json::array()}};
   try {

@@ -50,6 +50,7 @@ void ask_for(const std::string& session, std::uint64_t board_id, const shm::Clie
   request.priority =
       settings.priority ? static_cast<std::uint32_t>(*settings.priority) : shm::kKeepPriority;
   request.policy = settings.policy ? settings.policy->pack() : shm::kKeepPolicy;
+  request.target = settings.target ? settings.target->pack() : shm::kKeepTarget;
   const int connection = shm::connect_controller(shm::socket_path(session).c_str());
   if (connection < 0) {
     throw base::RunError("session " + session +
@@ -87,8 +88,9 @@ std::optional<shm::ClientSnapshot> wait_until_taken(const std::string& session,
       throw ended(client);
     }
     const auto waited = Clock::now() - begin;
-    if (now->policy == now->requested_policy) return now;
-    if (fell_back(*now) && waited > kFellBack) return now;
+    const bool has_target = now->target.text == now->target.requested;
+    const bool fell = fell_back(*now) && waited > kFellBack;
+    if (has_target && (now->policy == now->requested_policy || fell)) return now;
     if (waited > patience) return std::nullopt;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

@@ -5,6 +5,7 @@
 
 #include "shm/policy.hpp"
 #include "shm/snapshot.hpp"
+#include "shm/target.hpp"
 
 namespace sluice::tools {
 
@@ -12,6 +13,7 @@ namespace sluice::tools {
 struct Settings {
   std::optional<int> priority;
   std::optional<shm::Policy> policy;
+  std::optional<shm::Target> target;
 };
 
 /// Asks the session's controller to change a client. Throws base::RunError if no controller
@@ -19,9 +21,9 @@ struct Settings {
 void ask_for(const std::string& session, std::uint64_t board_id, const shm::ClientSnapshot& client,
              const Settings& settings);
 
-/// Waits until the client's process has taken up the policy, or has shown that its device does not
-/// support it, and returns the client as it is then. Returns nothing after `patience_ms`. Throws
-/// base::UsageError if the client ends meanwhile.
+/// Waits until the client's process has taken up the target and the policy, or has shown that its
+/// device does not support the policy, and returns the client as it is then. Returns nothing after
+/// `patience_ms`. Throws base::UsageError if the client ends meanwhile.
 [[nodiscard]] std::optional<shm::ClientSnapshot> wait_until_taken(const std::string& session,
                                                                   std::uint64_t board_id,
                                                                   const shm::ClientSnapshot& client,
