@@ -12,6 +12,7 @@
 #include "controller/metrics_text.hpp"
 #include "shm/entry_names.hpp"
 #include "shm/gates.hpp"
+#include "shm/labels.hpp"
 #include "shm/policy.hpp"
 
 namespace sluice::controller {
@@ -37,14 +38,32 @@ struct Row {
   std::string index;
   std::string pid;
   std::string name;
+  MetricsText::Labels identity;  ///< The labels of every sample of this client.
 
-  /// The labels of every sample of this client, followed by `more`.
+  /// `identity`, followed by `more`.
   [[nodiscard]] MetricsText::Labels labels(MetricsText::Labels more = {}) const {
-    MetricsText::Labels all{{"slot", index}, {"pid", pid}, {"name", name}};
+    MetricsText::Labels all = identity;
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
 };
+
+std::string device_name(const shm::Board& board, std::uint8_t index) {
+  return index < board.devices.size() ? base::format_uuid(board.devices[index].uuid) : "unknown";
+}
+
+/// The user's labels follow those of Sluice. Their prefix keeps them apart.
+void identify(const shm::Board& board, Row& row) {
+  row.identity = {{"slot", row.index},
+                  {"pid", row.pid},
+                  {"name", row.name},
+                  {"device", device_name(board, row.info.device)},
+                  {"priority", std::to_string(row.info.priority)}};
+  const std::string labels = load_text(row.slot.label.data(), row.slot.label.size());
+  for (auto& [key, value] : shm::parse_labels(labels)) {
+    row.identity.emplace_back("label_" + key, value);
+  }
+}
 
 std::vector<Row> read_rows(const shm::Board& board) {
   std::vector<Row> rows;
@@ -52,17 +71,18 @@ std::vector<Row> read_rows(const shm::Board& board) {
     const shm::Slot& slot = board.slots[i];
     const auto info = shm::SlotInfo::unpack(slot.info.load());
     if (info.state == SlotState::kFree) continue;
-    rows.push_back({slot, info, std::to_string(i), std::to_string(slot.pid.load()),
-                    load_text(slot.name.data(), slot.name.size())});
+    rows.push_back({slot,
+                    info,
+                    std::to_string(i),
+                    std::to_string(slot.pid.load()),
+                    load_text(slot.name.data(), slot.name.size()),
+                    {}});
+    identify(board, rows.back());
   }
   return rows;
 }
 
-std::string device_name(const shm::Board& board, std::uint8_t index) {
-  return index < board.devices.size() ? base::format_uuid(board.devices[index].uuid) : "unknown";
-}
-
-void write_clients(MetricsText& out, const shm::Board& board, const std::vector<Row>& rows) {
+void write_clients(MetricsText& out, const std::vector<Row>& rows, Readers readers) {
   out.family("sluice_slots", "gauge", "Client slots of the session.");
   out.sample(shm::kSlots);
   out.family("sluice_clients", "gauge", "Client slots in use, by state.");
@@ -72,16 +92,17 @@ void write_clients(MetricsText& out, const shm::Board& board, const std::vector<
     });
     out.sample({{"state", std::string(kStateNames[state])}}, static_cast<double>(count));
   }
-  out.family("sluice_client_info", "gauge",
-             "One per client: who it is, and its priority and policy.");
+  out.family("sluice_client_info", "gauge", "One per client: who it is, its policy and its state.");
   for (const Row& row : rows) {
     const auto state =
         std::min<std::size_t>(static_cast<std::size_t>(row.info.state), kStateNames.size() - 1);
-    out.sample(row.labels({{"device", device_name(board, row.info.device)},
-                           {"priority", std::to_string(row.info.priority)},
-                           {"policy", shm::to_string(shm::Policy::unpack(row.slot.policy.load()))},
-                           {"state", std::string(kStateNames[state])}}),
-               1);
+    MetricsText::Labels about{
+        {"policy", shm::to_string(shm::Policy::unpack(row.slot.policy.load()))},
+        {"state", std::string(kStateNames[state])}};
+    if (readers == Readers::kOwnUser) {
+      about.emplace_back("command", load_text(row.slot.command.data(), row.slot.command.size()));
+    }
+    out.sample(row.labels(std::move(about)), 1);
   }
 }
 
@@ -95,7 +116,11 @@ void write_slots(MetricsText& out, const std::vector<Row>& rows) {
   };
   constexpr std::array<Family, 7> kFamilies{{
       {"sluice_client_active", "gauge", "1 while a job of the client runs.",
-       [](const Row& row) { return shm::is_active(row.slot.job.load()) ? 1.0 : 0.0; }},
+       [](const Row& row) {
+         const shm::Slot& slot = row.slot;
+         const bool runs = shm::is_active(slot.job.load()) || shm::is_active(slot.open_job.load());
+         return runs ? 1.0 : 0.0;
+       }},
       {"sluice_jobs_total", "counter", "Jobs that the client has ended.",
        [](const Row& row) { return static_cast<double>(row.slot.job_times.ended.load()); }},
       {"sluice_gate_closed", "gauge", "1 while a job of higher priority holds the client.",
@@ -117,6 +142,59 @@ void write_slots(MetricsText& out, const std::vector<Row>& rows) {
     for (const Row& row : rows) {
       out.sample(row.labels(), family.value(row));
     }
+  }
+}
+
+/// Numbers that are missing where they are unknown, or where there is no target. Zeros would look
+/// like measurements.
+void write_use(MetricsText& out, const std::vector<Row>& rows) {
+  struct Family {
+    const char* name;
+    const char* type;
+    const char* help;
+    bool (*applies)(const shm::Slot&);
+    double (*value)(const shm::Slot&);
+  };
+  constexpr auto kHasTarget = [](const shm::Slot& slot) { return slot.target.load() != 0; };
+  constexpr std::array<Family, 5> kFamilies{{
+      {"sluice_client_gpu_seconds_total", "counter",
+       "GPU time of the client's work: an estimate from learned launch durations.",
+       [](const shm::Slot& slot) { return slot.gpu_ns.load() != 0; },
+       [](const shm::Slot& slot) { return seconds(slot.gpu_ns.load()); }},
+      {"sluice_client_target_seconds", "gauge",
+       "A job that takes at most this long is good enough.",
+       [](const shm::Slot& slot) { return slot.target.load() != 0 && slot.target_ns.load() != 0; },
+       [](const shm::Slot& slot) { return seconds(slot.target_ns.load()); }},
+      {"sluice_client_target_jobs_total", "counter", "Jobs that ended with a known target.",
+       kHasTarget,
+       [](const shm::Slot& slot) { return static_cast<double>(slot.target_jobs.load()); }},
+      {"sluice_client_target_kept_total", "counter", "Jobs that ended within their target.",
+       kHasTarget,
+       [](const shm::Slot& slot) { return static_cast<double>(slot.target_kept.load()); }},
+      {"sluice_client_open_gate_seconds_total", "counter",
+       "Time of the client's jobs during which its target let the others run.", kHasTarget,
+       [](const shm::Slot& slot) { return seconds(slot.open_ns.load()); }},
+  }};
+  for (const Family& family : kFamilies) {
+    out.family(family.name, family.type, family.help);
+    for (const Row& row : rows) {
+      if (family.applies(row.slot)) out.sample(row.labels(), family.value(row.slot));
+    }
+  }
+}
+
+/// Who held whom. Pairs that never met have no sample.
+void write_holds(MetricsText& out, const std::vector<Row>& rows) {
+  out.family("sluice_client_held_seconds_total", "counter",
+             "Time that the holder held the client while it had work.");
+  for (const Row& row : rows) {
+    const auto add = [&](std::size_t slot, const std::string& holder, const std::string& pid) {
+      const std::uint64_t ns = row.slot.held_by_ns[slot].load();
+      if (ns == 0) return;
+      out.sample(row.labels({{"holder", holder}, {"holder_pid", pid}}), seconds(ns));
+    };
+    for (const Row& holder : rows) add(std::stoul(holder.index), holder.name, holder.pid);
+    add(shm::kControllerBit, "the controller", "0");
   }
 }
 
@@ -239,12 +317,14 @@ void write_outside(MetricsText& out, const shm::Board& board,
 }  // namespace
 
 std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_t now_ns,
-                       const std::vector<shm::OutsideProcess>& outside) {
+                       const std::vector<shm::OutsideProcess>& outside, Readers readers) {
   const std::vector<Row> rows = read_rows(board);
   MetricsText out;
   write_controller(out, board, tally, now_ns);
-  write_clients(out, board, rows);
+  write_clients(out, rows, readers);
   write_slots(out, rows);
+  write_use(out, rows);
+  write_holds(out, rows);
   write_job_times(out, rows);
   write_entries(out, rows);
   write_outside(out, board, outside);

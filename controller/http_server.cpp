@@ -1,13 +1,22 @@
 #include "controller/http_server.hpp"
 
+#include <fcntl.h>
+
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <thread>
+
+#include "controller/socket_file.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -17,6 +26,8 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using boost::system::error_code;
 using Tcp = asio::ip::tcp;
+using Unix = asio::local::stream_protocol;
+using Stream = asio::generic::stream_protocol;  // of both kinds
 using Metrics = std::function<std::string()>;
 
 constexpr std::chrono::seconds kRequestTime{5};
@@ -50,7 +61,7 @@ http::response<http::string_body> answer(const http::request<http::string_body>&
 /// One connection: a request, its response, the end. Keeps itself alive until then.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
-  Exchange(Tcp::socket socket, const Metrics& metrics, int& open)
+  Exchange(Stream::socket socket, const Metrics& metrics, int& open)
       : stream_(std::move(socket)), buffer_(kMaxRequestBytes), metrics_(metrics), open_(open) {
     ++open_;
   }
@@ -73,11 +84,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     http::async_write(stream_, response_,
                       [self = shared_from_this()](error_code error, std::size_t) {
                         if (!error)
-                          self->stream_.socket().shutdown(Tcp::socket::shutdown_send, error);
+                          self->stream_.socket().shutdown(Stream::socket::shutdown_send, error);
                       });
   }
 
-  beast::tcp_stream stream_;
+  beast::basic_stream<Stream> stream_;
   beast::flat_buffer buffer_;
   http::request<http::string_body> request_;
   http::response<http::string_body> response_;
@@ -91,11 +102,11 @@ class HttpServer::Acceptor {
  public:
   Acceptor(const MetricsAddress& address, Metrics metrics)
       : metrics_(std::move(metrics)), acceptor_(context_), pause_(context_) {
-    const Tcp::endpoint endpoint(asio::ip::make_address(address.host), address.port);
-    acceptor_.open(endpoint.protocol());
-    acceptor_.set_option(Tcp::acceptor::reuse_address(true));
-    acceptor_.bind(endpoint);
-    acceptor_.listen();
+    if (address.is_unix()) {
+      listen_on(address.path);
+    } else {
+      listen_on(Tcp::endpoint(asio::ip::make_address(address.host), address.port));
+    }
     accept();
     thread_ = std::thread([this] { context_.run(); });
   }
@@ -107,11 +118,28 @@ class HttpServer::Acceptor {
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
-  [[nodiscard]] std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
+  [[nodiscard]] std::uint16_t port() const { return port_; }
 
  private:
+  void listen_on(const std::string& path) {
+    file_.emplace(path);
+    const int copy = fcntl(file_->fd(), F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) throw boost::system::system_error(errno, boost::system::system_category());
+    acceptor_.assign(Stream(Unix()), copy);
+  }
+
+  void listen_on(const Tcp::endpoint& endpoint) {
+    acceptor_.open(Stream(endpoint.protocol()));
+    acceptor_.set_option(Tcp::acceptor::reuse_address(true));
+    acceptor_.bind(Stream::endpoint(endpoint));
+    acceptor_.listen();
+    Tcp::endpoint bound;
+    std::memcpy(bound.data(), acceptor_.local_endpoint().data(), bound.capacity());
+    port_ = bound.port();
+  }
+
   void accept() {
-    acceptor_.async_accept([this](error_code error, Tcp::socket socket) {
+    acceptor_.async_accept([this](error_code error, Stream::socket socket) {
       if (!error) std::make_shared<Exchange>(std::move(socket), metrics_, open_)->start();
       if (!error && open_ < kMaxConnections) {
         accept();
@@ -136,13 +164,15 @@ class HttpServer::Acceptor {
   Metrics metrics_;
   int open_ = 0;  // outlives the exchanges, which the context keeps
   asio::io_context context_{1};
-  Tcp::acceptor acceptor_;
+  std::optional<SocketFile> file_;
+  asio::basic_socket_acceptor<Stream> acceptor_;
+  std::uint16_t port_ = 0;
   asio::steady_timer pause_;
   std::thread thread_;
 };
 
 HttpServer::HttpServer(const MetricsAddress& address, std::function<std::string()> metrics) try
-    : acceptor_(std::make_unique<Acceptor>(address, std::move(metrics))) {
+    : address_(address), acceptor_(std::make_unique<Acceptor>(address, std::move(metrics))) {
 } catch (const boost::system::system_error& error) {
   throw std::runtime_error("cannot serve metrics on " + address.host + " port " +
                            std::to_string(address.port) + ": " + error.code().message() +
@@ -151,6 +181,11 @@ HttpServer::HttpServer(const MetricsAddress& address, std::function<std::string(
 
 HttpServer::~HttpServer() = default;
 
-std::uint16_t HttpServer::port() const noexcept { return acceptor_->port(); }
+std::string HttpServer::url() const {
+  if (address_.is_unix()) return "unix:" + address_.path;
+  const bool v6 = address_.host.find(':') != std::string::npos;
+  return "http://" + (v6 ? "[" + address_.host + "]" : address_.host) + ":" +
+         std::to_string(acceptor_->port()) + "/metrics";
+}
 
 }  // namespace sluice::controller

@@ -19,11 +19,13 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  /// The port it listens on: the one asked for, or what port 0 led to.
-  [[nodiscard]] std::uint16_t port() const noexcept;
+  /// Where the page is: "http://127.0.0.1:9464/metrics" with the port that port 0 led to, or
+  /// "unix:/path".
+  [[nodiscard]] std::string url() const;
 
  private:
   class Acceptor;
+  MetricsAddress address_;
   std::unique_ptr<Acceptor> acceptor_;
 };
 

@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <list>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/command_line.hpp"
@@ -27,6 +29,7 @@ Examples:
   sluice controller                              in the foreground, until Ctrl-C
   sluice controller --session train              a second, independent session
   sluice controller --metrics 127.0.0.1:9464     with metrics for Prometheus
+  sluice controller --metrics unix:/run/user/1000/sluice.metrics     for this user only
   sluice controller --max-hold 2.5               no job holds other clients longer than 2.5 s
 
 Exit codes: 0 orderly exit, 1 could not run, 2 usage.)";
@@ -34,14 +37,14 @@ Exit codes: 0 orderly exit, 1 could not run, 2 usage.)";
 struct Options {
   sluice::controller::DaemonOptions daemon;
   std::string log_level = "info";
-  std::string metrics;  ///< Empty: none.
+  std::vector<std::string> metrics;
 };
 
 std::string metrics_fault(const std::string& address) {
   if (sluice::controller::parse_metrics_address(address)) return {};
   return "'" + address +
-         "' is not a loopback address with a port: use 127.0.0.1:9464, localhost:9464 or "
-         "[::1]:9464";
+         "' is not a loopback address with a port: use 127.0.0.1:9464, localhost:9464, "
+         "[::1]:9464 or unix:/PATH";
 }
 
 /// Returns nothing, or the exit code with which to exit now.
@@ -61,8 +64,11 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
                  "Seconds after which a job no longer holds other clients; 0: no limit")
       ->check(CLI::Range(0.0, kMaxHoldLimitSeconds))
       ->capture_default_str();
-  app.add_option("--metrics", options.metrics, "Serve Prometheus metrics at http://ADDR/metrics")
-      ->type_name("ADDR:PORT")
+  app.add_option("--metrics", options.metrics,
+                 "Serve Prometheus metrics at http://ADDR/metrics, or on a unix socket that only "
+                 "this user can open; may be given several times")
+      ->type_name("ADDR:PORT|unix:PATH")
+      ->allow_extra_args(false)
       ->check(metrics_fault);
   app.add_flag("--exit-when-idle", options.daemon.exit_when_idle, "Exit after the last client");
   if (const auto exit_code = sluice::base::parse(app, argc, argv)) return exit_code;
@@ -73,22 +79,24 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
 void serve(const Options& options, const sluice::base::SignalFd& end_signals) {
   using namespace sluice;
   controller::Daemon daemon(options.daemon, end_signals);
-  std::optional<controller::HttpServer> http;
-  std::string metrics_url;
-  if (!options.metrics.empty()) {
-    http.emplace(*controller::parse_metrics_address(options.metrics), [&] {
+  std::list<controller::HttpServer> servers;
+  std::string metrics_urls;
+  for (const std::string& where : options.metrics) {
+    const controller::MetricsAddress address = *controller::parse_metrics_address(where);
+    const auto readers =
+        address.is_unix() ? controller::Readers::kOwnUser : controller::Readers::kEveryLocalUser;
+    servers.emplace_back(address, [&daemon, &options, readers] {
       const std::uint64_t now_ns = base::monotonic_ns();
       const shm::Snapshot snapshot = shm::take_snapshot(daemon.board(), now_ns);
       return controller::exposition(daemon.board(), daemon.tally(), now_ns,
-                                    shm::find_outside(snapshot, options.daemon.session));
+                                    shm::find_outside(snapshot, options.daemon.session), readers);
     });
-    metrics_url = " metrics=http://" + options.metrics.substr(0, options.metrics.rfind(':') + 1) +
-                  std::to_string(http->port()) + "/metrics";
+    metrics_urls += " metrics=" + servers.back().url();
   }
   controller::announce("sluice controller ready: session=" + options.daemon.session +
                        " pid=" + std::to_string(getpid()) + " board=/dev/shm/" +
                        shm::board_name(options.daemon.session) + " socket=" + daemon.socket_path() +
-                       metrics_url);
+                       metrics_urls);
   daemon.run();
 }
 

@@ -9,7 +9,7 @@ namespace sluice::controller {
 /// Writes the Prometheus text format, version 0.0.4: the head of a family, then all its samples.
 class MetricsText {
  public:
-  using Labels = std::vector<std::pair<std::string_view, std::string>>;
+  using Labels = std::vector<std::pair<std::string, std::string>>;
 
   void family(std::string_view name, std::string_view type, std::string_view help);
   /// A sample of the last family. Label values are escaped here.

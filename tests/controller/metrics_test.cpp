@@ -2,7 +2,11 @@
 #include <arpa/inet.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -15,9 +19,11 @@
 #include "controller/process.hpp"
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
+#include "shm/target.hpp"
 #include "tests/support/controller.hpp"
 #include "tests/support/fake_client.hpp"
 #include "tests/support/look.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace sluice::test {
 namespace {
@@ -32,7 +38,7 @@ using controller::Tally;
 std::map<std::string, double> parse(const std::string& text) {
   static const std::regex kHead(R"(# (HELP|TYPE) ([a-z_]+) (.+))");
   static const std::regex kSample(
-      R"rx(([a-z_]+)(\{([a-z]+="([^"\\\n]|\\[\\"n])*",?)*\})? ([0-9.e+-]+))rx");
+      R"rx(([a-z_]+)(\{([a-z_]+="([^"\\\n]|\\[\\"n])*",?)*\})? ([0-9.e+-]+))rx");
   std::map<std::string, double> samples;
   std::set<std::string> families;
   std::string family;
@@ -102,15 +108,13 @@ TEST(Metrics, TheNumbersAreTheBoards) {
   tally.deaths_repaired.store(5);
   const std::vector<shm::OutsideProcess> outside{{2, 0, "x", {}, false}, {2, 9, "y", 1024, true}};
   auto samples = parse(exposition(*board, tally, 1'040'000'000, outside));
-  const std::string who = R"(slot="4",pid="4711",name="train \"x\"")";
+  const std::string who = R"(slot="4",pid="4711",name="train \"x\"",)"
+                          R"(device="GPU-abababab-abab-abab-abab-abababababab",priority="3")";
   const std::string entry = "{" + who + R"(,entry="cuLaunchKernel")";
   EXPECT_EQ(samples[R"(sluice_clients{state="live"})"], 1);
   EXPECT_EQ(samples[R"(sluice_clients{state="dead"})"], 0);
   EXPECT_EQ(samples["sluice_slots"], 63);
-  EXPECT_EQ(samples["sluice_client_info{" + who +
-                    R"(,device="GPU-abababab-abab-abab-abab-abababababab",)"
-                    R"(priority="3",policy="device:4",state="live"})"],
-            1);
+  EXPECT_EQ(samples["sluice_client_info{" + who + R"(,policy="device:4",state="live"})"], 1);
   EXPECT_EQ(samples["sluice_gate_closed{" + who + "}"], 1);
   EXPECT_EQ(samples["sluice_gate_holders{" + who + "}"], 2);
   EXPECT_EQ(samples["sluice_gate_closed_seconds_total{" + who + "}"], 1.5);
@@ -140,6 +144,81 @@ TEST(Metrics, TheNumbersAreTheBoards) {
   EXPECT_EQ(samples["sluice_outside_memory_bytes" + device], 1024);
 }
 
+/// The samples whose names begin with `prefix`.
+std::map<std::string, double> samples_of(const shm::Board& board, const std::string& prefix) {
+  auto samples = parse(exposition(board, Tally(), 1'040'000'000));
+  std::erase_if(samples, [&](const auto& sample) { return !sample.first.starts_with(prefix); });
+  return samples;
+}
+
+// Prevents: zeros that look measured, where nothing is known or no target was given.
+TEST(Metrics, WhatIsUnknownHasNoSample) {
+  const auto board = example_board();
+  for (const char* name :
+       {"sluice_client_gpu", "sluice_client_target", "sluice_client_open", "sluice_client_held"}) {
+    EXPECT_TRUE(samples_of(*board, name).empty()) << name;
+  }
+}
+
+TEST(Metrics, TargetsAndGpuTimeAreTheBoards) {
+  const auto board = example_board();
+  shm::Slot& slot = board->slots[4];
+  slot.gpu_ns.store(12'300'000'000);
+  slot.target.store(shm::parse_target("p99=50ms")->pack());
+  slot.target_jobs.store(812);
+  slot.target_kept.store(807);
+  slot.open_ns.store(2'500'000'000);
+  const auto value = [&](const std::string& name) {
+    const auto found = samples_of(*board, name + "{");
+    return found.size() == 1 ? found.begin()->second : -1;
+  };
+  EXPECT_EQ(value("sluice_client_gpu_seconds_total"), 12.3);
+  EXPECT_EQ(value("sluice_client_target_jobs_total"), 812);
+  EXPECT_EQ(value("sluice_client_target_kept_total"), 807);
+  EXPECT_EQ(value("sluice_client_open_gate_seconds_total"), 2.5);
+  EXPECT_EQ(value("sluice_client_target_seconds"), -1) << "not known yet";
+  slot.target_ns.store(50'000'000);
+  EXPECT_EQ(value("sluice_client_target_seconds"), 0.05);
+  slot.job.store(12);
+  EXPECT_EQ(value("sluice_client_active"), 0);
+  slot.open_job.store(1);
+  EXPECT_EQ(value("sluice_client_active"), 1) << "its target leaves the gates open";
+}
+
+// Prevents: the time of a client that has ended, charged to whoever has its slot.
+TEST(Metrics, HeldTimeIsByHolder) {
+  const auto board = example_board();
+  shm::Slot& holder = board->slots[9];
+  board->used.fetch_or(shm::bit(9));
+  holder.info.store(shm::SlotInfo{shm::SlotState::kLive, 7, 2, 1}.pack());
+  holder.pid.store(99);
+  std::strcpy(holder.name.data(), "serve");
+  board->slots[4].held_by_ns[9].store(1'250'000'000);
+  board->slots[4].held_by_ns[11].store(5);  // slot 11 is free
+  board->slots[4].held_by_ns[shm::kControllerBit].store(500'000'000);
+  auto held = samples_of(*board, "sluice_client_held_seconds_total");
+  EXPECT_EQ(held.size(), 2U);
+  const std::string who =
+      R"(sluice_client_held_seconds_total{slot="4",pid="4711",name="train \"x\"",)"
+      R"(device="GPU-abababab-abab-abab-abab-abababababab",priority="3",)";
+  EXPECT_EQ(held[who + R"(holder="serve",holder_pid="99"})"], 1.25);
+  EXPECT_EQ(held[who + R"(holder="the controller",holder_pid="0"})"], 0.5);
+}
+
+// Prevents: a label of a user that takes the place of one of Sluice.
+TEST(Metrics, EverySeriesOfAClientHasItsLabels) {
+  const auto board = example_board();
+  std::strcpy(board->slots[4].label.data(), "team=vision,name=other");
+  for (const char* name : {"sluice_client_info", "sluice_jobs_total", "sluice_launches_total",
+                           "sluice_job_duration_seconds_sum"}) {
+    const auto found = samples_of(*board, name);
+    ASSERT_EQ(found.size(), 1U) << name;
+    EXPECT_NE(found.begin()->first.find(R"(,label_team="vision",label_name="other")"),
+              std::string::npos)
+        << found.begin()->first;
+  }
+}
+
 // Prevents: secrets in arguments, read by any user of the machine: a loopback port asks nobody.
 TEST(Metrics, CommandLinesAreNotOnThePage) {
   const auto board = example_board();
@@ -148,6 +227,9 @@ TEST(Metrics, CommandLinesAreNotOnThePage) {
       exposition(*board, Tally(), 1'040'000'000, {{2, 9, "other --token=hunter2", {}, false}});
   EXPECT_EQ(page.find("hunter2"), std::string::npos) << page;
   EXPECT_EQ(page.find("token"), std::string::npos) << page;
+  const std::string own =
+      exposition(*board, Tally(), 1'040'000'000, {}, controller::Readers::kOwnUser);
+  EXPECT_NE(own.find(R"(,command="serve --token=hunter2"})"), std::string::npos) << own;
 }
 
 // Prevents: a command line ends the log line, drives the terminal, or makes the page invalid UTF-8.
@@ -164,9 +246,12 @@ TEST(Metrics, LoopbackAddressesOnly) {
   EXPECT_EQ(parse_metrics_address("127.1.2.3:0")->host, "127.1.2.3");
   EXPECT_EQ(parse_metrics_address("localhost:80")->host, "127.0.0.1");
   EXPECT_EQ(parse_metrics_address("[::1]:80")->host, "::1");
-  for (const char* wrong : {"", ":9464", "9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536",
-                            "127.0.0.1:-1", "127.0.0.1:9464x", "0.0.0.0:9464", "[::]:9464",
-                            "10.0.0.1:9464", "example.com:80", "127.0.0.1.example.com:80"}) {
+  EXPECT_EQ(parse_metrics_address("unix:/run/metrics")->path, "/run/metrics");
+  EXPECT_FALSE(parse_metrics_address("unix:/" + std::string(107, 'x'))) << "too long for a socket";
+  for (const char* wrong :
+       {"", ":9464", "9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1",
+        "127.0.0.1:9464x", "0.0.0.0:9464", "[::]:9464", "10.0.0.1:9464", "example.com:80",
+        "127.0.0.1.example.com:80", "unix:", "unix:here", "unix:/folder/", "/run/metrics"}) {
     EXPECT_FALSE(parse_metrics_address(wrong)) << wrong;
   }
 }
@@ -249,6 +334,109 @@ TEST_F(MetricsServer, ATakenPortIsAnErrorThatLeavesNothing) {
   EXPECT_EQ(second.wait(), 1);
   EXPECT_NE(log().find("cannot serve metrics on 127.0.0.1 port"), std::string::npos) << log();
   EXPECT_THROW(shm::BoardMapping::inspect(other), shm::NoBoard);
+}
+
+/// The answer to a request on a connected socket.
+std::string answer_of(const base::Fd& fd, const std::string& head) {
+  const std::string request = head + " HTTP/1.1\r\nHost: x\r\n\r\n";
+  send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL);
+  std::string answer;
+  char bytes[4096];
+  for (ssize_t size = 0; (size = recv(fd.get(), bytes, sizeof(bytes), 0)) > 0;) {
+    answer.append(bytes, static_cast<std::size_t>(size));
+  }
+  return answer;
+}
+
+class MetricsSocket : public ControllerTest {
+ protected:
+  [[nodiscard]] sockaddr_un address() const {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    return address;
+  }
+  /// A stream socket that `call`, bind or connect, has been given the path.
+  template <class Call>
+  [[nodiscard]] base::Fd socket_at(Call call) const {
+    base::Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const timeval limit{10, 0};
+    setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    const sockaddr_un to = address();
+    EXPECT_EQ(call(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0)
+        << std::strerror(errno);
+    return fd;
+  }
+  [[nodiscard]] std::string page() const { return answer_of(socket_at(connect), "GET /metrics"); }
+  [[nodiscard]] bool exists() const { return access(path_.c_str(), F_OK) == 0; }
+  void expect_refused(const std::string& why) const {
+    Process refused(
+        {SLUICE_CONTROLLER_PROGRAM, "--session", session_ + "b", "--metrics", "unix:" + path_},
+        {.err = log_path()});
+    EXPECT_EQ(refused.wait(), 1);
+    EXPECT_NE(log().find("cannot serve metrics on " + path_ + ": " + why), std::string::npos)
+        << log();
+    EXPECT_TRUE(exists());
+  }
+
+  const test::TempFolder folder_;
+  const std::string path_ = folder_.file("metrics");
+};
+
+// Prevents: a page with command lines that other users can open, be it for a moment.
+TEST_F(MetricsSocket, ServesThePageToItsUserOnly) {
+  const mode_t before = umask(0);
+  const auto controller =
+      start_controller({"--metrics", "unix:" + path_, "--metrics", "127.0.0.1:0"});
+  umask(before);
+  EXPECT_NE(log().find(" metrics=unix:" + path_ + " metrics=http://127.0.0.1:"), std::string::npos)
+      << log();
+  struct stat found {};
+  ASSERT_EQ(lstat(path_.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode, S_IFSOCK | 0600U);
+  {
+    const FakeClient client(session_, 5);
+    EXPECT_NE(page().find(",command=\""), std::string::npos) << page();
+    EXPECT_TRUE(page().starts_with("HTTP/1.1 200 OK\r\n"));
+  }
+  controller->signal(SIGTERM);
+  EXPECT_EQ(controller->wait(), 0);
+  EXPECT_FALSE(exists()) << "the name is left behind";
+}
+
+// Prevents: no metrics after a controller that was killed.
+TEST_F(MetricsSocket, TheSocketOfADeadControllerIsReplaced) {
+  const auto killed = start_controller({"--metrics", "unix:" + path_});
+  killed->signal(SIGKILL);
+  killed->wait();
+  ASSERT_TRUE(exists());
+  const auto next = start_controller({"--metrics", "unix:" + path_});
+  EXPECT_TRUE(page().starts_with("HTTP/1.1 200 OK\r\n"));
+  next->signal(SIGTERM);
+  EXPECT_EQ(next->wait(), 0);
+}
+
+// Prevents: the socket of a living server, or a file of the user, lost to a controller.
+TEST_F(MetricsSocket, NothingThatIsInUseIsReplaced) {
+  {
+    const base::Fd server = socket_at(bind);
+    ASSERT_EQ(listen(server.get(), 4), 0);
+    expect_refused("another process uses it");
+  }
+  unlink(path_.c_str());
+  static_cast<void>(folder_.write("metrics", "data"));
+  expect_refused("it is not a socket");
+  EXPECT_EQ(read_file(path_), "data");
+}
+
+// Prevents: a controller that ends takes the name of its successor with it.
+TEST_F(MetricsSocket, OnlyItsOwnNameIsRemoved) {
+  const auto controller = start_controller({"--metrics", "unix:" + path_});
+  unlink(path_.c_str());
+  const base::Fd successor = socket_at(bind);
+  controller->signal(SIGTERM);
+  EXPECT_EQ(controller->wait(), 0);
+  EXPECT_TRUE(exists());
 }
 
 }  // namespace
