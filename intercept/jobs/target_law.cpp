@@ -174,13 +174,31 @@ TargetLaw::Step TargetLaw::look(std::uint64_t now, std::uint64_t launches) noexc
 
 /// Jobs that began with open gates are no faster than the same jobs with closed gates. If they are,
 /// the program has changed.
-void TargetLaw::forget_if_outdated() noexcept {
-  if (open_.size() < kKept || totals_.size() < kEnough) return;
-  if (percentile_of(open_, target_.per_mille) * 10 > percentile_of(totals_, target_.per_mille) * 9)
-    return;
+bool TargetLaw::is_faster_open() const noexcept {
+  return open_.size() == kKept && totals_.size() >= kEnough &&
+         percentile_of(open_, target_.per_mille) * 10 <=
+             percentile_of(totals_, target_.per_mille) * 9;
+}
+
+/// The margin answers to late jobs, but a limit that follows from another time alone than today's
+/// stays wrong. So if far more jobs are late than the target allows, the time alone is learned
+/// anew.
+void TargetLaw::judge(bool in_time) noexcept {
+  if (!in_time) ++late_;
+  if (++judged_ != kJudged) return;
+  const std::uint32_t allowed = kJudged * (1000 - target_.per_mille) / 1000 + kJudged / 4;
+  const bool outdated = target_.is_relative() && late_ > allowed;
+  judged_ = late_ = 0;
+  if (outdated || is_faster_open()) learn_anew();
+}
+
+void TargetLaw::learn_anew() noexcept {
+  if (jobs_ < may_learn_at_) return;
+  may_learn_at_ = jobs_ + kPause;
   totals_.clear();
   curves_.clear();
   open_.clear();
+  errors_.clear();
 }
 
 void TargetLaw::learn(std::uint64_t took, std::uint64_t launches) noexcept {
@@ -203,8 +221,8 @@ std::optional<bool> TargetLaw::ended(std::uint64_t now, std::uint64_t launches) 
     learn(took, launches);
   } else {
     open_.add(took);
-    forget_if_outdated();
   }
+  if (kept && state_ != shm::TargetState::kLearning) judge(*kept);
   update();
   return kept;
 }
