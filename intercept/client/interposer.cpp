@@ -162,7 +162,7 @@ std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) n
   shm::Request request;
   request.priority = config_.priority;
   request.policy = config_.policy.pack();
-  request.target = config_.target.pack();
+  request.target = target_.load();
   CUuuid uuid{};
   driver().cuDeviceGetUuid_v2(&uuid, device);
   std::memcpy(request.device_uuid.data(), uuid.bytes, sizeof(uuid.bytes));
@@ -246,8 +246,10 @@ Client* Interposer::attach_now(CUdevice device) {
   if (!config_.trace.empty() && clients_.count() == 0) {
     Trace::start(config_.trace, config_.trace_limit, trace_header_of(*attached));
   }
-  attached->jobs().take_target();
   jobs_.add(std::move(client));
+  // Another thread may have set a target that the request did not contain.
+  attached->slot().requested_target.store(target_.load());
+  attached->jobs().take_target();
   if (g_process.leaving.load())
     leave(*attached);  // another thread is inside exit() and has not seen this client
   Line(Level::kInfo) << "attached: session " << config_.session << ", slot " << seat->slot
@@ -266,6 +268,14 @@ void Interposer::adopt_counts(Client& client) noexcept {
 
 void Interposer::show_unhooked() noexcept {
   clients_.for_each([](Client& client) { g_process.unhooked.show_in(client.slot()); });
+}
+
+void Interposer::set_target(shm::Target target) noexcept {
+  target_.store(target.pack());
+  clients_.for_each([&](Client& client) {
+    client.slot().requested_target.store(target.pack());
+    client.jobs().take_target();
+  });
 }
 
 bool Interposer::attached() noexcept {

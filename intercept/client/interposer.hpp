@@ -53,6 +53,8 @@ class Interposer {
   /// Writes the counts of Unhooked into every slot.
   void show_unhooked() noexcept;
   /// Whether a client of this process obeys its gate. False in a forked child.
+  /// For all devices of the process, now and later.
+  void set_target(shm::Target target) noexcept;
   [[nodiscard]] bool attached() noexcept;
 
  private:
@@ -75,6 +77,7 @@ class Interposer {
 
   pid_t pid_;
   Config config_;
+  std::atomic<std::uint64_t> target_{config_.target.pack()};
   std::string socket_path_;
   Clients clients_;
   Streams streams_;

@@ -3,6 +3,7 @@
 #include "intercept/driver/exports.hpp"
 
 #include "intercept/driver/exports_graph.hpp"
+#include "shm/target.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -76,6 +77,12 @@ SLUICE_EXPORT std::uint64_t sluice_v1_job_begin(std::uint64_t announced) {
 SLUICE_EXPORT void sluice_v1_job_end(std::uint64_t job) {
   Interposer* const self = Interposer::existing();
   if (self != nullptr && !in_forked_child()) self->jobs().end(job);
+}
+
+SLUICE_EXPORT int sluice_v1_set_target(const char* text) {
+  const auto target = sluice::shm::parse_target(text != nullptr ? text : "");
+  if (!target || in_forked_child()) return 0;
+  return if_memory_lasts([&] { Interposer::instance().set_target(*target); }) ? 1 : 0;
 }
 
 SLUICE_EXPORT int sluice_v1_attached() {

@@ -131,6 +131,23 @@ TEST_F(Targets, AJobWithOpenGatesIsNotQuiet) {
   EXPECT_EQ(slot().open_job.load(), before + 2);
 }
 
+// A program that knows what is good enough says so itself, before or after it has a slot.
+TEST_F(Targets, TheProgramSetsATarget) {
+  choose("gate", 5);
+  EXPECT_EQ(sluice_set_target("p99=7ms"), 1);
+  attach("gate", 5);
+  EXPECT_EQ(slot().target.load(), shm::parse_target("p99=7ms")->pack());
+  EXPECT_EQ(sluice_set_target("p99=7"), 0);
+  EXPECT_EQ(sluice_set_target(nullptr), 0);
+  EXPECT_EQ(slot().target.load(), shm::parse_target("p99=7ms")->pack());
+  EXPECT_EQ(sluice_set_target("p95=2x"), 1);
+  EXPECT_EQ(slot().target.load(), shm::parse_target("p95=2x")->pack());
+  std::this_thread::sleep_for(50ms);  // the watcher has looked since
+  EXPECT_EQ(slot().target.load(), shm::parse_target("p95=2x")->pack());
+  EXPECT_EQ(sluice_set_target("none"), 1);
+  EXPECT_EQ(slot().target.load(), 0U);
+}
+
 // An impossible word on the board is no target.
 TEST_F(Targets, AnInvalidTargetIsIgnored) {
   attach_above();
