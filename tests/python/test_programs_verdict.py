@@ -166,7 +166,7 @@ def test_the_reasons_are_what_the_interposer_counted():
 def test_jobs_in_time_are_those_of_the_window():
     def client(jobs, kept):
         zeros = ("launches", "bypassed", "max_hold_opened", "unknown_launches", "longest_ns", "ungated_graph_ns")
-        target = {"state": "kept", "jobs": jobs, "kept": kept}
+        target = {"state": "kept", "jobs": jobs, "kept": kept, "limit_ns": 65e6, "open_ns": kept * 10e6}
         return dict.fromkeys(zeros, 0) | {"coverage": [], "target": target}
 
     done = {
@@ -181,7 +181,8 @@ def test_jobs_in_time_are_those_of_the_window():
     assert (made["target_jobs"], made["target_kept"], made["target_state"]) == (200, 198, "kept")
     assert (made["per_s"], made["active_share"], made["work_p99_ms"]) == (25, pytest.approx(0.0125), 0.5)
     found = judged([row("device:200us", **made), *cell("device:200us", (1, 2, 3))[1:]])
-    assert "99.0 % of 200 jobs in time by its own count (kept)" in found.text()
+    said = "99.0 % of 200 jobs in 65.0 ms by its own count (kept), gates open in jobs for 25 % of the time"
+    assert said in found.text()
 
 
 # Speed and outputs

@@ -21,7 +21,7 @@ FIELDS = (
     "launches", "gated", "captured", "waited", "bypassed", "held_ms", "max_hold_opened", "unknown_launches",
     "longest_us", "ungated_graph_us",
     # Of a client with a target: learning, kept or missed; jobs of the window that ended in time, of how many.
-    "target_state", "target_jobs", "target_kept",
+    "target_state", "target_jobs", "target_kept", "target_limit_ms", "target_open_ms",
     "gpu", "driver", "torch", "sluice", "date", "note", "error",
 )  # fmt: skip
 
@@ -59,8 +59,14 @@ def _target(seen: Seen) -> dict:
     before, after = ((client or {}).get("target") or {} for client in (seen.before, seen.after))
     if not after:
         return {}
-    more = {name: after[name] - before.get(name, 0) for name in ("jobs", "kept")}
-    return {"target_state": after["state"], "target_jobs": more["jobs"], "target_kept": more["kept"]}
+    more = {name: after[name] - before.get(name, 0) for name in ("jobs", "kept", "open_ns")}
+    return {
+        "target_state": after["state"],
+        "target_jobs": more["jobs"],
+        "target_kept": more["kept"],
+        "target_limit_ms": (after["limit_ns"] or 0) / 1e6,
+        "target_open_ms": more["open_ns"] / 1e6,
+    }
 
 
 def stepping_row(seen: Seen, ends_ns: list, begin_ns: int, end_ns: int) -> dict:

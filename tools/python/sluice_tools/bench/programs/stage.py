@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from sluice_tools.bench.pairs.talker import Talker
 from sluice_tools.bench.programs import figures, starting
-from sluice_tools.bench.programs.plan import BUSY, DEFAULT, MPS_PRIORITY, Condition, Mix, Program
+from sluice_tools.bench.programs.plan import DEFAULT, MPS_PRIORITY, Condition, Mix, Program
 from sluice_tools.measure.programs import Session, mps, session
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
@@ -102,9 +102,10 @@ class Stage:
         return self._run(running, team, condition)
 
     def _learn(self, team: Team) -> None:
-        """Lets the interposer see requests of the program with a target next to the others."""
+        """Lets the interposer see requests of the program with a target next to the others. They arrive as they will
+        later: a host at full load is faster than one that sleeps between requests."""
         with self._stepping(self._mix.others, team):
-            self._ask_to_serve(team, self._mix.critical, 0.0, jobs=_LEARNING_REQUESTS, seconds=_LEARNING_S, busy=True)
+            self._ask_to_serve(team, self._mix.critical, 0.0, jobs=_LEARNING_REQUESTS, seconds=_LEARNING_S)
             self._hear(team, self._mix.critical, "measuring")
             self._hear(team, self._mix.critical, "done", _LEARNING_S)
 
@@ -121,16 +122,14 @@ class Stage:
         for name in names:
             ends[name] = team[name].hear("idle", starting.ANSWER_S)["ends_ns"]
 
-    def _ask_to_serve(
-        self, team: Team, program: Program, skip_s: float, jobs: int, seconds: float, busy: bool = False
-    ) -> None:
+    def _ask_to_serve(self, team: Team, program: Program, skip_s: float, jobs: int, seconds: float) -> None:
         team[program.name].say(
             "run",
             jobs=jobs,
             seconds=seconds,
             skip_s=skip_s,
             period_ms=program.period_ms(self._options.gpu == "sim"),
-            arrivals=BUSY if busy else program.arrivals,
+            arrivals=program.arrivals,
             seed=1 + self._mix.programs.index(program),
         )
 

@@ -138,7 +138,11 @@ def _target(rows: list[dict]) -> list[str]:
     if not (jobs := _sum(rows, "target_jobs")):
         return [f"target {row['target_state']}" for row in rows[:1] if row["target_state"]]
     kept = _sum(rows, "target_kept") / jobs
-    return [f"{100 * kept:.1f} % of {jobs:.0f} jobs in time by its own count ({rows[-1]['target_state']})"]
+    opened = 100 * _sum(rows, "target_open_ms") / 1e3 / _sum(rows, "window_s")
+    return [
+        f"{100 * kept:.1f} % of {jobs:.0f} jobs in {_most(rows, 'target_limit_ms'):.1f} ms by its own count "
+        f"({rows[-1]['target_state']}), gates open in jobs for {opened:.0f} % of the time"
+    ]
 
 
 @dataclass(frozen=True)
