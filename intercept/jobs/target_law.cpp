@@ -23,7 +23,7 @@ Value median_of(const LastValues<Value, kSize>& values) noexcept {
   return at_place(values, (values.size() + 1) / 2);
 }
 
-/// The percentile of durations, without those that took many times the median. Never the longest:
+/// The percentile of durations, without the few that took many times the median. Never the longest:
 /// it may be an accident.
 template <std::size_t kSize>
 std::uint64_t percentile_of(const LastValues<std::uint64_t, kSize>& values,
@@ -33,6 +33,8 @@ std::uint64_t percentile_of(const LastValues<std::uint64_t, kSize>& values,
   for (const std::uint64_t each : values) {
     if (each <= longest) usual.add(each);
   }
+  constexpr std::size_t kFew = 16;  // where more than one in 16 is that long, the program is so
+  if ((values.size() - usual.size()) * kFew > values.size()) usual = values;
   const std::size_t n = usual.size();
   const std::size_t place = (n * per_mille + 999) / 1000;
   return at_place(usual, std::clamp<std::size_t>(place, 1, std::max<std::size_t>(n, 2) - 1));
@@ -202,6 +204,7 @@ void TargetLaw::learn_anew() noexcept {
 }
 
 void TargetLaw::learn(std::uint64_t took, std::uint64_t launches) noexcept {
+  if (jobs_ <= kFirst) return;
   totals_.add(took);
   if (curve_.size == 0) return;
   curve_.add({took, std::max(launches, curve_.points[curve_.size - 1].launches)}, step_ns_);

@@ -29,6 +29,8 @@ class LastValues {
 /// CLOCK_MONOTONIC ns, and are given in order. Allocates nothing. Not thread-safe.
 class TargetLaw {
  public:
+  /// The first jobs of a process do not count: they load and compile.
+  static constexpr std::uint64_t kFirst = 8;
   /// Jobs with closed gates that must have run before gates may close late.
   static constexpr std::size_t kEnough = 32;
   /// Jobs with closed gates whose duration and progress are kept.
@@ -41,7 +43,7 @@ class TargetLaw {
   static constexpr std::uint32_t kJudged = 32;
   /// Learning begins anew at most once in so many jobs.
   static constexpr std::uint64_t kPause = 256;
-  /// A job that takes so many times the median does not count: it loaded or compiled something.
+  /// A few jobs that take so many times the median do not count: they loaded or compiled something.
   static constexpr std::uint64_t kOutlier = 8;
   /// The gates close if they could stay open no longer than this.
   static constexpr std::uint64_t kLeastNs = 50'000;

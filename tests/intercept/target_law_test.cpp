@@ -289,6 +289,7 @@ TEST(TargetLaw, AnImpossibleTargetChangesNothing) {
   for (const char* target : {"p99=15ms", "p99=1x"}) {
     Together with(target);
     with.run(100, constantly(host_bound()));
+    EXPECT_TRUE(with.law.begin(1'000'000 * kMs, true, false).close);
     const auto sum = with.run(200, constantly(host_bound()));
     say(target, sum);
     EXPECT_EQ(with.law.state(), shm::TargetState::kMissed) << target;
@@ -306,6 +307,35 @@ TEST(TargetLaw, ALongFirstJobIsNoMeasure) {
   EXPECT_LT(with.law.limit_ns(), 1.5 * static_cast<double>(held_time(host_bound())));
 }
 
+/// A job that makes a launch each millisecond, and whose gates are closed.
+void run_closed(TargetLaw& law, std::uint64_t& now, std::uint64_t launches) {
+  const std::uint64_t began = now;
+  std::uint64_t look = law.begin(now, true, true).look_ns;
+  for (now += launches * kMs; look < now;) look = law.look(look, (look - began) / kMs).look_ns;
+  law.ended(now, launches);
+  now += kMs;
+}
+
+// Prevents: a long job that is taken for one of the many short ones.
+TEST(TargetLaw, AJobIsJudgedByThoseThatCameAsFar) {
+  TargetLaw law;
+  law.set(*shm::parse_target("p99=400ms"));
+  std::uint64_t now = kMs;
+  for (int i = 0; i < 40; ++i) run_closed(law, now, i % 3 == 0 ? 100 : 10);
+  const std::uint64_t began = now;
+  const auto begin = law.begin(began, true, false);
+  ASSERT_FALSE(begin.close);
+  // 400 ms less the median of 10 ms, less the spread of 90 ms.
+  EXPECT_NEAR(static_cast<double>(begin.look_ns - began), 300e6, 2e6);
+  const auto look = law.look(began + 100 * kMs, 50);
+  ASSERT_FALSE(look.close);
+  EXPECT_NEAR(static_cast<double>(look.look_ns - began), 260e6, 4e6) << "50 ms are left";
+  EXPECT_TRUE(law.look(look.look_ns, 50).close) << "it made no progress";
+  law.ended(began + 300 * kMs, 100);
+  law.begin(now += kMs * 500, true, false);
+  EXPECT_TRUE(law.look(now + kMs, 101).close) << "no job ever came so far";
+}
+
 // Gates close at once before enough is known, and after the target was taken away.
 TEST(TargetLaw, WithoutKnowledgeOrTargetTheGatesCloseAtOnce) {
   TargetLaw law;
@@ -316,7 +346,7 @@ TEST(TargetLaw, WithoutKnowledgeOrTargetTheGatesCloseAtOnce) {
   EXPECT_EQ(law.state(), shm::TargetState::kLearning);
   EXPECT_EQ(law.ended(6 * kMs, 1), std::nullopt) << "it began without a target";
   std::uint64_t now = 10 * kMs;
-  for (std::size_t i = 0; i < TargetLaw::kEnough; ++i, now += 20 * kMs) {
+  for (std::size_t i = 0; i < TargetLaw::kFirst + TargetLaw::kEnough - 2; ++i, now += 20 * kMs) {
     EXPECT_TRUE(law.begin(now, true, false).close) << i;
     EXPECT_EQ(law.ended(now + 10 * kMs, 5), true) << "an absolute limit is known at once";
   }
