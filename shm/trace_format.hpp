@@ -129,10 +129,10 @@ enum class TraceKind : std::uint16_t {
   kName,     ///< A piece of a kernel's name: see TraceName.
   kHold,     ///< A launching thread was held. flags: TraceHold; a: the gate; b: pid of a holder.
   kJobBegin = 6,  ///< Gates close. correlation: the client's job, from 1. flags: TraceJob.
-  kJobEnd,  ///< begin: the begin of the kJobBegin record. a: the time when the program began the
-            ///< job, which is later than the closing of the gates for an announced or predicted
-            ///< job; or kTraceNoJob.
-  kClock,   ///< begin: CLOCK_MONOTONIC; end: CLOCK_REALTIME at the same moment.
+  kJobEnd,        ///< begin: when the gates closed; the end if they never did. a: the time when the
+            ///< program began the job; or kTraceNoJob. The gates close earlier than that for an
+            ///< announced or predicted job, and later for a job with a target.
+  kClock,  ///< begin: CLOCK_MONOTONIC; end: CLOCK_REALTIME at the same moment.
 };
 
 enum class TraceHold : std::uint16_t { kGate = 1, kEventGroup, kSyncPoint };

@@ -95,8 +95,7 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
   }
   if (Trace* traced = g_process.trace.load()) {
     if (closed == 0) traced->job_begin(number_, kind_of_job(), now);
-    traced->job_end(number_, closed != 0 ? closed : now,
-                    took_ns != 0 ? began_ns_ : shm::kTraceNoJob);
+    traced->job_end(number_, closed, took_ns != 0 ? began_ns_ : shm::kTraceNoJob);
   }
 }
 

@@ -168,8 +168,8 @@ void Trace::job_begin(std::uint64_t job, shm::TraceJob kind, std::uint64_t at_ns
 void Trace::job_end(std::uint64_t job, std::uint64_t closed_ns, std::uint64_t began_ns) noexcept {
   shm::TraceRecord record{};
   record.thread = static_cast<std::uint32_t>(thread_id());
-  record.begin_ns = closed_ns;
   record.end_ns = base::monotonic_ns();
+  record.begin_ns = closed_ns != 0 ? closed_ns : record.end_ns;
   record.correlation = job;
   record.a = began_ns;
   file_.write(TraceKind::kJobEnd, record);

@@ -38,7 +38,8 @@ class Trace {
 
   /// Records a job of this process; jobs count from 1.
   void job_begin(std::uint64_t job, shm::TraceJob kind, std::uint64_t at_ns) noexcept;
-  /// `began_ns` is kTraceNoJob if the gates were closed and no job came.
+  /// `closed_ns` is 0 if the gates never closed. `began_ns` is kTraceNoJob if the gates were closed
+  /// and no job came.
   void job_end(std::uint64_t job, std::uint64_t closed_ns, std::uint64_t began_ns) noexcept;
 
   /// Records an execution on the GPU; called by a thread of the collector (see collector.h).

@@ -197,9 +197,11 @@ class Client:
 
     def jobs(self) -> pd.DataFrame:
         """job (from 1), begin_ns, end_ns, tid, flags (1: explicit, 2: transparent), finished. A job
-        in which the process died ends with the last record of its file. The time before it, in which
-        gates were closed because it was announced or predicted, is not in it."""
+        in which the process died ends with the last record of its file. closed_ns: when the gates
+        below closed; before begin_ns if the job was announced or predicted, after it if a target left
+        them open, and end_ns if they never closed."""
         jobs = self._closings()
+        jobs["closed_ns"] = jobs["begin_ns"]
         jobs["begin_ns"] = jobs.pop("began_ns")
         jobs = jobs[jobs["begin_ns"] != fmt.NO_JOB]
         return jobs.sort_values("begin_ns", kind="stable", ignore_index=True)
@@ -211,8 +213,8 @@ class Client:
         jobs = begins.merge(ends, on="job", how="outer", suffixes=("", "_of_end"))
         finished = jobs["end_ns_of_end"].notna()
         open_end = self._overview.last_ns if not finished.all() else 0
-        # The record of the end knows the begin too.
-        begin = jobs["begin_ns"].fillna(jobs["begin_ns_of_end"]).astype(np.int64)
+        # The record of the end knows when the gates closed, and alone knows if they never did.
+        begin = jobs["begin_ns_of_end"].fillna(jobs["begin_ns"]).astype(np.int64)
         began = jobs["began_ns_of_end"].fillna(0).astype(np.int64)
         frame = pd.DataFrame(
             {
@@ -232,6 +234,7 @@ class Client:
         the jobs of traced clients of higher priority on the same device; joined where they
         overlap."""
         parts = [rival._closings().assign(holder_pid=rival.pid) for rival in self._rivals]
+        parts = [part[(part["begin_ns"] < part["end_ns"]) | ~part["finished"]] for part in parts]
         parts = [part for part in parts if len(part)]
         if not parts or self.policy == "none":
             return pd.DataFrame({name: np.empty(0, np.int64) for name in ("begin_ns", "end_ns", "holder_pid")})
