@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/child.hpp"
@@ -75,17 +76,21 @@ bool any_hooked(const RunContext& context) {
   });
 }
 
-/// Prints and saves the status of the session. Call it while the workers live.
-void print_status(const RunContext& context) {
-  if (!any_hooked(context)) return;
+/// Prints, saves and returns the status of the session; null if no worker has the interposer. Call
+/// it while the workers live.
+nlohmann::json print_status(const RunContext& context) {
+  if (!any_hooked(context)) return nullptr;
   const std::string program = context.install.program("sluice-status");
   print("\n");
   base::run_to_end({program, "--coverage", "--session", context.session});
   const base::Captured json = base::capture({program, "--json", "--session", context.session});
   base::LineFile(fs::path(run_folder(context.experiment)) / "status.json").write(json.out);
+  constexpr bool kMayThrow = false;
+  return nlohmann::json::parse(json.out, nullptr, kMayThrow);
 }
 
-RunResult collect(const RunContext& context, const Supervisor& supervisor, Supervisor::Stop stop) {
+RunResult collect(const RunContext& context, const Supervisor& supervisor, Supervisor::Stop stop,
+                  const nlohmann::json& status) {
   RunResult result;
   result.configuration = context.experiment.file;
   result.session = context.session;
@@ -99,8 +104,12 @@ RunResult collect(const RunContext& context, const Supervisor& supervisor, Super
   for (std::size_t i = 0; i < context.experiment.models.size(); ++i) {
     const WorkerProcess& worker = supervisor.workers()[i];
     const Model& model = context.experiment.models[i];
-    result.models.push_back(summarise(model, worker.pid(), time_scale_of(model, context.gpus),
-                                      runs_on_cpu(model, context.gpus), worker.end()));
+    const double time_scale = time_scale_of(model, context.gpus);
+    const bool on_cpu = runs_on_cpu(model, context.gpus);
+    ModelResult& added = result.models.emplace_back(
+        summarise(model, worker.pid(), time_scale, on_cpu, worker.end()));
+    if (on_cpu) continue;
+    added.target = target_result(model, worker.pid(), time_scale, added.table.jct_ms, status);
   }
   split_by_collisions(result.models);
   return result;
@@ -146,9 +155,10 @@ int execute(const RunContext& context) {
   }
   print("\n");
   const Supervisor::Stop stop = supervisor.run(*experiment.exp_dur_s);
-  if (stop != Supervisor::Stop::kAllDied) print_status(context);
+  nlohmann::json status;
+  if (stop != Supervisor::Stop::kAllDied) status = print_status(context);
   supervisor.kill_all();
-  report(collect(context, supervisor, stop), context);
+  report(collect(context, supervisor, stop, status), context);
   return exit_code_of(supervisor);
 }
 

@@ -48,6 +48,7 @@ std::string table_row(const ModelResult& model, std::size_t width) {
                   model.policy, columns(model.all), number(model.throughput_per_s, 2), remark);
   row.erase(row.find_last_not_of(' ') + 1);
   row += "\n";
+  if (model.target) row += "  " + target_text(*model.target) + "\n";
   if (model.collided) row += part_row("collided", *model.collided, width);
   if (model.uncollided) row += part_row("uncollided", *model.uncollided, width);
   return row;
@@ -108,6 +109,16 @@ std::string part_csv(const std::optional<JobFigures>& part) {
   if (!part) return ",,,";
   return fmt::format("{},{:.6f},{:.6f},{:.6f}", part->jobs, part->mean_ms, part->p50_ms,
                      part->p99_ms);
+}
+
+/// Four columns, empty where a figure is unknown.
+std::string target_csv(const std::optional<TargetResult>& target) {
+  if (!target) return ",,,";
+  const auto known = [](double value) {
+    return std::isnan(value) ? "" : fmt::format("{:.6f}", value);
+  };
+  return fmt::format("{},{},{},{}", target->text, known(target->limit_ms),
+                     known(target->in_time_share()), known(target->open_share));
 }
 
 }  // namespace
@@ -194,6 +205,7 @@ nlohmann::ordered_json results_json(const RunResult& result) {
                                     {"p50_ms", number_json(model.all.p50_ms)},
                                     {"p99_ms", number_json(model.all.p99_ms)},
                                     {"throughput_per_s", number_json(model.throughput_per_s)},
+                                    {"target", target_json(model.target)},
                                     {"collided", part_json(model.collided)},
                                     {"uncollided", part_json(model.uncollided)},
                                     {"late_jobs", nullptr},
@@ -214,13 +226,15 @@ std::string results_csv(const RunResult& result) {
   std::string text =
       "log,model,pid,priority,policy,jobs,mean_ms,p50_ms,p99_ms,throughput_per_s,simulated,on_cpu,"
       "collided_jobs,collided_mean_ms,collided_p50_ms,collided_p99_ms,"
-      "uncollided_jobs,uncollided_mean_ms,uncollided_p50_ms,uncollided_p99_ms\n";
+      "uncollided_jobs,uncollided_mean_ms,uncollided_p50_ms,uncollided_p99_ms,"
+      "target,target_limit_ms,target_in_time_share,target_open_share\n";
   for (const ModelResult& model : result.models) {
-    text += fmt::format("{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:d},{:d},{},{}\n",
-                        model.log, model.model, model.pid, model.priority, model.policy,
-                        model.all.jobs, model.all.mean_ms, model.all.p50_ms, model.all.p99_ms,
-                        model.throughput_per_s, result.gpus.simulated && !model.on_cpu,
-                        model.on_cpu, part_csv(model.collided), part_csv(model.uncollided));
+    text +=
+        fmt::format("{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:d},{:d},{},{},{}\n", model.log,
+                    model.model, model.pid, model.priority, model.policy, model.all.jobs,
+                    model.all.mean_ms, model.all.p50_ms, model.all.p99_ms, model.throughput_per_s,
+                    result.gpus.simulated && !model.on_cpu, model.on_cpu, part_csv(model.collided),
+                    part_csv(model.uncollided), target_csv(model.target));
   }
   return text;
 }

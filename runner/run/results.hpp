@@ -10,6 +10,7 @@
 #include "runner/experiment.hpp"
 #include "runner/run/gpu_query.hpp"
 #include "runner/run/job_table.hpp"
+#include "runner/run/target_result.hpp"
 
 namespace sluice::runner {
 
@@ -34,6 +35,7 @@ struct ModelResult {
   /// the other jobs.
   std::optional<JobFigures> collided;
   std::optional<JobFigures> uncollided;
+  std::optional<TargetResult> target;
   double throughput_per_s = 0;  ///< Jobs per second from the first start to the last end.
   bool open_loop = false;
   std::uint64_t late_jobs = 0;

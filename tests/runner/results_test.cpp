@@ -166,6 +166,67 @@ TEST(Results, ColumnsOfTheCsvHoldWhatTheHeaderSays) {
   EXPECT_EQ(value_of(ModelResult{}, "uncollided_p99_ms"), "");
 }
 
+Model with_target(const char* text) {
+  Model model;
+  model.target = *shm::parse_target(text);
+  return model;
+}
+
+nlohmann::json status_of(int pid, const char* state, const nlohmann::json& limit_ns) {
+  return {{"clients",
+           {{{"pid", pid},
+             {"jobs_total_ns", 1000},
+             {"target",
+              {{"state", state},
+               {"limit_ns", limit_ns},
+               {"alone_ns", 20'000'000},
+               {"open_ns", 630}}}}}}};
+}
+
+// Prevents: real time compared with GPU time, and 100 % of jobs in time when one was late.
+TEST(Results, JobsAreJudgedByTheLimitInGpuTime) {
+  std::vector<double> jct_ms(2000, 3.0);
+  jct_ms.back() = 3.001;
+  const auto target =
+      target_result(with_target("p99=1.5x"), 7, 10, jct_ms, status_of(7, "kept", 30'000'000));
+  ASSERT_TRUE(target);
+  EXPECT_EQ(
+      target_text(*target),
+      "target p99=1.5x (3.000 ms): 99.9 % of 2000 jobs in time; gates open for 63 % of their time");
+  ModelResult model;
+  model.target = target;
+  const nlohmann::json json = results_json(result_of(model, true))["models"][0]["target"];
+  EXPECT_EQ(json["in_time"], 1999);
+  EXPECT_DOUBLE_EQ(json["limit_ms"], 3);
+  EXPECT_DOUBLE_EQ(json["alone_ms"], 2);
+  EXPECT_DOUBLE_EQ(json["open_share"], 0.63);
+  EXPECT_NE(results_csv(result_of(model, true)).find(",p99=1.5x,3.000000,0.999500,0.630000\n"),
+            std::string::npos);
+  EXPECT_NE(results_table(result_of(model, true)).find("\n  target p99=1.5x (3.000 ms): "),
+            std::string::npos);
+}
+
+TEST(Results, ATargetThatIsNotInForceIsSaid) {
+  const std::vector<double> one{2.0};
+  const auto text = [&](const char* target, const nlohmann::json& status) {
+    return target_text(*target_result(with_target(target), 7, 1, one, status));
+  };
+  EXPECT_EQ(
+      text("p99=1.5x", status_of(7, "learning", nullptr)),
+      "target p99=1.5x; still learning how long its jobs take alone, so the gates closed at once");
+  EXPECT_EQ(text("p99=3ms", status_of(7, "missed", 3'000'000)),
+            "target p99=3ms: 100 % of 1 job in time; gates open for 63 % of their time; cannot be "
+            "kept (its "
+            "jobs take 20.000 ms alone), so the gates close at once, as without one");
+  // The worker died, or another process has its pid in the status.
+  EXPECT_EQ(text("p99=3ms", nullptr), "target p99=3ms: 100 % of 1 job in time");
+  EXPECT_EQ(text("p99=1.5x", status_of(8, "kept", 1)), "target p99=1.5x");
+  EXPECT_FALSE(target_result({}, 7, 1, one, status_of(7, "kept", 1)));
+  ModelResult model;
+  model.target = target_result(with_target("p99=1.5x"), 7, 1, one, nullptr);
+  EXPECT_TRUE(results_json(result_of(model, false))["models"][0]["target"]["in_time"].is_null());
+}
+
 TEST(Results, AModelOnTheCpuIsNotTakenForASimulatedOne) {
   ModelResult model;
   model.on_cpu = true;

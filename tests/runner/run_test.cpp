@@ -73,6 +73,12 @@ TEST_F(RunTest, StatusSeesBothClientsHooked) {
       EXPECT_TRUE(client["target"].is_null()) << client;
     }
   }
+  // Prevents: the results judge jobs in GPU time by a limit in real time.
+  const json results = json::parse(read("logs/results.json"));
+  EXPECT_TRUE(results["models"][0]["target"].is_null());
+  EXPECT_EQ(results["models"][1]["target"]["target"], "p99=50ms");
+  EXPECT_DOUBLE_EQ(results["models"][1]["target"]["limit_ms"], 50);
+  EXPECT_NE(read("stdout.txt").find("\n  target p99=50ms: "), std::string::npos);
 }
 
 TEST_F(RunTest, TraceHasEveryLaunchOfEveryWorker) {
