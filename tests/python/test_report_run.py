@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from conftest import environment
+from sluice_tools.trace.reader import read_run
 
 SLUICE = os.environ.get("SLUICE_TEST_PROGRAM", "")
 pytestmark = pytest.mark.skipif(not SLUICE, reason="SLUICE_TEST_PROGRAM names no sluice; ctest does")
@@ -34,13 +35,36 @@ EXPERIMENT = {
 }
 
 
-def test_a_traced_run_is_explained(tmp_path):
-    """With the queue full and only the host gated, A's kernels are what B waits for."""
-    (tmp_path / "exp.json").write_text(json.dumps(EXPERIMENT))
+def traced_run(folder, experiment: dict) -> dict:
+    """What the report says of it."""
+    (folder / "exp.json").write_text(json.dumps(experiment))
     for command in (["run", "exp.json", "--gpu", "sim", "--trace", "--out", "out"], ["report", "out", "--json"]):
-        done = subprocess.run([SLUICE, *command], cwd=tmp_path, env=environment(), text=True, capture_output=True)
+        done = subprocess.run([SLUICE, *command], cwd=folder, env=environment(), text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
     (run,) = json.loads(done.stdout)["runs"]
+    return run
+
+
+def test_jobs_with_a_target_leave_the_gates_open(tmp_path):
+    """The trace of a real client: its jobs begin when the program begins them, and their gates do not close."""
+    low, high = EXPERIMENT["models"]
+    high = high | {"target": "p99=1s", "arrival": {"kind": "closed"}}
+    run = traced_run(tmp_path, EXPERIMENT | {"models": [low, high], "exp_dur": 4})
+    target = next(model for model in run["models"] if model["model"] == "B")
+    assert (target["target"], target["target_state"], target["limit_ms"]) == ("p99=1s", "kept", 1000)
+    assert target["in_time"] == 1 and target["gates_open"] > 0
+    clients = {client.priority: client for client in read_run(tmp_path / "out").clients}
+    jobs = clients[1].jobs()
+    opened = jobs[jobs["closed_ns"] > jobs["begin_ns"]]
+    assert len(opened) and (opened["closed_ns"] == opened["end_ns"]).all()
+    gates = clients[0].gates()
+    for job in opened.itertuples():
+        assert not ((gates["begin_ns"] < job.end_ns) & (gates["end_ns"] > job.begin_ns)).any()
+
+
+def test_a_traced_run_is_explained(tmp_path):
+    """With the queue full and only the host gated, A's kernels are what B waits for."""
+    run = traced_run(tmp_path, EXPERIMENT)
     assert run["kind"] == "simulated"
     assert "of B took" in run["answer"]
     assert "the GPU ran other work while its own was launched and waiting: A's" in run["answer"]

@@ -25,7 +25,7 @@ class Client:
     launches: Stored  # from the begin of the call to done; extra: returned (end of the call), name
     execs: Stored  # extra: stream, name, issued (begin of its launch)
     holds: Stored  # extra: why (1 gate, 2 event group, 3 sync point), holder (pid or 0)
-    jobs: Spans
+    jobs: Spans  # extra: finished, closed (when the gates below closed; the end if never)
     closed: Spans  # while its gate was closed
     clock: object = None  # trace.clock.Clock
     scale: float = 1.0  # real time per time of the GPU
@@ -113,7 +113,7 @@ def _client(one: Traced, label: str, model) -> Client:
         Stored("returned", "name", names=one.names),
         Stored("stream", "name", "issued", names=one.names),
         Stored("why", "holder"),
-        Spans(*_times(jobs), {"finished": jobs["finished"].to_numpy()}),
+        Spans(*_times(jobs), {"finished": jobs["finished"].to_numpy(), "closed": jobs["closed_ns"].to_numpy(np.int64)}),
         Spans(*_times(closed)),
         one.clock,
         one.time_scale,

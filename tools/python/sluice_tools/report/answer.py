@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sluice_tools.report import waiting
+from sluice_tools.report import targets, waiting
 from sluice_tools.report.stored import Spans
+from sluice_tools.report.texts import milliseconds
 
 _HOW = "Only a trace tells what the GPU did meanwhile: sluice run ... --trace."
 
@@ -18,6 +19,7 @@ class Answer:
     client: object = None  # of the trace
     begin_ns: int = 0  # CLOCK_MONOTONIC with a client, else CLOCK_REALTIME
     end_ns: int = 0
+    closed_ns: int | None = None  # when the gates below closed; the end if never; None without a client
 
     def line(self) -> str:
         return " ".join(self.text)
@@ -45,17 +47,17 @@ def _slowest(run):
 
 def _head(model, job: int, run) -> str:
     jct, median = model.jct_ms[job] * 1e6, float(np.median(model.jct_ms)) * 1e6
-    text = f"Job {job + 1} of {model.log} took {waiting.milliseconds(jct)}"
+    text = f"Job {job + 1} of {model.log} took {milliseconds(jct)}"
     if model.jobs < 2:
         return text + ", and is its only job."
-    text += f" against a median of {waiting.milliseconds(median)}."
+    text += f" against a median of {milliseconds(median)}."
     if jct < 1.05 * median:
         text += " It is the slowest, and no job stands out."
     return text
 
 
-def _traced_job(model, job: int, client) -> tuple[int, int] | None:
-    """Begin and end of the job in the trace: that which overlaps its stamps most."""
+def _traced_job(model, job: int, client) -> tuple[int, int, int] | None:
+    """Begin and end of the job in the trace, and when the gates closed: of that which overlaps its stamps most."""
     if not len(client.jobs) or client.clock is None:
         return None
     begin = int(client.clock.to_monotonic(int(model.start_ns[job])))
@@ -64,7 +66,7 @@ def _traced_job(model, job: int, client) -> tuple[int, int] | None:
     best = int(np.argmax(shared))
     if shared[best] < 0.5 * (end - begin):
         return None
-    return int(client.jobs.begin[best]), int(client.jobs.end[best])
+    return int(client.jobs.begin[best]), int(client.jobs.end[best]), int(client.jobs["closed"][best])
 
 
 def _from_trace(answer: Answer, model, job: int, client, run) -> bool:
@@ -72,14 +74,15 @@ def _from_trace(answer: Answer, model, job: int, client, run) -> bool:
     if place is None:
         run.notes.append(f"Job {job + 1} of {model.log} is not in the trace.")
         return False
-    answer.client, (answer.begin_ns, answer.end_ns) = client, place
+    answer.client, (answer.begin_ns, answer.end_ns, answer.closed_ns) = client, place
+    answer.text += targets.open_gates(place, model.target, run.scale)
     others = [other for other in run.trace if other is not client]
     if not client.has_execs:
         return False
-    worst = waiting.break_down(*place, client, others)
+    worst = waiting.break_down(*place[:2], client, others, place[2])
     median = int(np.argsort(model.jct_ms)[(model.jobs - 1) // 2])
     usual_place = _traced_job(model, median, client) if median != job else None
-    usual = waiting.break_down(*usual_place, client, others) if usual_place else None
+    usual = waiting.break_down(*usual_place[:2], client, others, usual_place[2]) if usual_place else None
     names = {other.pid: other.label for other in run.trace}
     answer.text += waiting.sentences(worst, usual, names, run.scale)
     return True
@@ -111,4 +114,4 @@ def _from_logs(model, job: int, run) -> list:
 
 
 def _ms(run, model, ns: int) -> str:
-    return waiting.milliseconds(ns / (1.0 if model.on_cpu else run.scale))
+    return milliseconds(ns / (1.0 if model.on_cpu else run.scale))

@@ -63,7 +63,7 @@ def _read(folders: list, others: list) -> tuple:
 
 def _report(options) -> int:
     need_packages("report", "numpy", "pandas", "plotly", "jinja2")
-    from sluice_tools.report import page, runs, summary
+    from sluice_tools.report import page, runs, summary, targets
 
     if not options.out and not runs.is_ours(options.runs[0]):
         raise usage_error(
@@ -72,6 +72,9 @@ def _report(options) -> int:
     shown, everything, answers = _read(options.runs, options.alone)
     alone = [run for run in everything if len(run.models) == 1]
     table = summary.rows(shown, alone)
+    for run in shown:
+        said = targets.sentences([row for row in table if row["run"] == run.label])
+        answers[run.label].text += said
     out = options.out or options.runs[0] / "report.html"
     try:
         page.write(out, page.report(shown, alone, answers, table))

@@ -96,7 +96,10 @@ def jct_over_time(run, runs: list, colour: dict, answer) -> Figure | None:
                 row=row,
                 col=1,
             )
-        top = max(m.jct_ms.max() for r in runs for m in r.models if m.jobs and m.log == model.log)
+        same = [m for r in runs for m in r.models if m.jobs and m.log == model.log]
+        top = max(max(m.jct_ms.max(), _limit(m) or 0) for m in same)
+        if limit := _limit(model):
+            figure.add_hline(y=limit, row=row, col=1, **_limit_line(model, "top left"))
         figure.update_yaxes(title_text=f"{model.log}<br>JCT, ms", range=[0, 1.08 * top], row=row, col=1)
     style(figure, 130 + 150 * len(models))
     figure.update_xaxes(title_text=f"start of the job, s since the first one{of_kind(run)}", row=len(models), col=1)
@@ -107,6 +110,19 @@ def jct_over_time(run, runs: list, colour: dict, answer) -> Figure | None:
         + (f" Thinned to {thin.JOB_POINTS} points a model: the slowest job of each stretch." if thinned else ""),
         figure,
     )
+
+
+def _limit(model) -> float | None:
+    """ms within which a job of the model must end."""
+    return model.target and model.target.limit_ms
+
+
+def _limit_line(model, position: str, colour: str = GREY) -> dict:
+    return {
+        "line": {"color": colour, "dash": "dot", "width": 1.5},
+        "annotation": {"text": f"target {model.target.text}", "font": {"size": 11}},
+        "annotation_position": position,
+    }
 
 
 def _cdf(runs_values: list, x_title: str, of: str) -> go.Figure:
@@ -141,11 +157,13 @@ def jct_cdfs(runs: list, alone_runs: list) -> list:
     found = []
     everything = runs + [run for run in alone_runs if run not in runs]
     for log, name in dict.fromkeys((m.log, m.name) for run in runs for m in run.models):
-        lines = []
+        lines, limited = [], []
         for index, run in enumerate(everything):
             for model in run.models:
                 if (model.log, model.name) == (log, name) and model.jobs:
                     alone = len(run.models) == 1
+                    if _limit(model):
+                        limited.append((model, PALETTE[index % len(PALETTE)] if len(runs) > 1 else GREY))
                     lines.append(
                         (
                             f"{run.label}{' (alone)' if alone else ''}",
@@ -156,15 +174,24 @@ def jct_cdfs(runs: list, alone_runs: list) -> list:
                     )
         if lines:
             count = _thinned(len(line[1]) for line in lines)
+            figure = _cdf(lines, f"JCT, ms{of_kind(runs[0])}", "jobs")
+            _add_limits(figure, limited)
             found.append(
                 Figure(
                     f"CDF of JCT: {log}",
                     f"{name}: share of jobs that took at most so long." + count,
-                    _cdf(lines, f"JCT, ms{of_kind(runs[0])}", "jobs"),
+                    figure,
                     wide=False,
                 )
             )
     return found
+
+
+def _add_limits(figure: go.Figure, limited: list) -> None:
+    """limited: (model, colour)."""
+    for model, colour in limited:
+        figure.add_vline(x=_limit(model), **_limit_line(model, "bottom left", colour))
+        figure.update_xaxes(range=[0, max(figure.layout.xaxis.range[1], 1.05 * model.target.limit_ms)])
 
 
 def wait_cdf(runs: list, colour: dict) -> Figure | None:

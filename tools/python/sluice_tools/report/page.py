@@ -8,7 +8,8 @@ from pathlib import Path
 import jinja2
 import plotly.offline
 
-from sluice_tools.report import figures, summary
+from sluice_tools.report import figures, summary, targets
+from sluice_tools.report.texts import percent
 from sluice_tools.report.timeline import timeline
 
 _TEMPLATE = Path(__file__).with_name("page.html")
@@ -47,7 +48,7 @@ def render(command: str, title: str, kinds: list, groups: list, lead: Sequence =
     # plotly escapes <, so a kernel cannot end the script element by its name.
     data = "[" + ",".join(one.figure.to_json() for one in everything) + "]"
     environment = jinja2.Environment(autoescape=True, trim_blocks=True)
-    context = {"heading": "", "notes": [], "answers": [], "table": None, "closing": [], **parts}
+    context = {"heading": "", "notes": [], "answers": [], "table": None, "second_table": None, "closing": [], **parts}
     return environment.from_string(_TEMPLATE.read_text()).render(
         title=title,
         kinds=kinds,
@@ -99,6 +100,7 @@ def report(runs: list, alone_runs: list, answers: dict, table: list) -> str:
         heading=QUESTION,
         answers=said,
         table=_table(table),
+        second_table=_targets_table(table),
         closing=closing,
     )
 
@@ -171,6 +173,33 @@ def _table(rows: list) -> dict:
         "rows": lines,
         "caption": caption + (" Of fewer than 20 jobs, p99 is little more than the slowest." if few else ""),
     }
+
+
+def _targets_table(rows: list) -> dict | None:
+    """A line per model with a target; None where no model has one."""
+    lines, before = [], None
+    for row in rows:
+        target, share = row["target"], row["in_time"]
+        if not target:
+            continue
+        cells = [{"text": str(text), "none": False} for text in (row["run"], row["model"], target.text)]
+        cells += [
+            _ms(target.limit_ms),
+            _ms(target.alone_ms),
+            _number(row["jobs"], "{}"),
+            _number(share if share is None else percent(share), "{}"),
+            _number(target.open_share, "{:.0%}"),
+            _number(targets.STATES.get(target.state or ""), "{}"),
+        ]
+        lines.append({"cells": cells, "first": row["run"] != before})
+        before = row["run"]
+    head = ["run", "model", "target", "limit ms", "closed gates ms", "jobs", "in time", "gates open", "state"]
+    caption = (
+        "in time: share of all jobs of the log, also those while Sluice was learning, that took at most the limit. "
+        "limit, closed gates (what its jobs take then, at the target's percentile) and state: at the end of the run. "
+        "gates open: share of the time of its jobs in which best effort was not held for them."
+    )
+    return {"head": head, "left": 3, "rows": lines, "caption": caption} if lines else None
 
 
 def write(page: Path, text: str) -> None:

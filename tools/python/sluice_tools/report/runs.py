@@ -12,6 +12,7 @@ import numpy as np
 
 from sluice_tools.errors import usage_error
 from sluice_tools.measure.rows import LOCK
+from sluice_tools.report.targets import Target
 
 _RESOLVED = "experiment.resolved.json"
 _JOB = {"start_timestamp_ns": int, "end_timestamp_ns": int, "jct_ms": float}
@@ -35,6 +36,7 @@ class Model:
     end_ns: np.ndarray = field(default_factory=_no_times)
     jct_ms: np.ndarray = field(default_factory=lambda: np.empty(0))
     held_ns: int | None = None  # real time, from status.json
+    target: Target | None = None
 
     @property
     def jobs(self) -> int:
@@ -183,6 +185,7 @@ def _from_results(folder: Path, label: str, results: dict) -> Run:
             m.get("policy") or "no hook",
             bool(m.get("on_cpu")),
             m.get("died"),
+            target=Target.read(m.get("target")),
         )
         for m in results["models"]
     ]

@@ -4,6 +4,8 @@ import csv
 import json
 from pathlib import Path
 
+from sluice_tools.report import targets
+
 NO_ALONE = "no run alone"
 
 
@@ -58,6 +60,8 @@ def rows(runs: list, alone_runs: list) -> list:
             base = next((other for other in alone_runs if alone in other.models), None)
             row["kept"] = _ratio(row["throughput_per_s"], alone and _throughput(alone, base))
             row["held"] = model.held_ns / 1e9 / run.duration_s if model.held_ns is not None and run.duration_s else None
+            row["target"] = model.target
+            row["in_time"] = targets.in_time_share(model)
             row["has_alone"] = alone is not None
             row["is_alone"] = any(model is one for other in alone_runs for one in other.models)
             found.append(row)
@@ -65,11 +69,24 @@ def rows(runs: list, alone_runs: list) -> list:
 
 
 def write_csv(file: Path, table: list) -> None:
-    fields = [name for name in (table[0] if table else {"run": 0}) if name not in ("has_alone", "is_alone")]
+    first = table[0] | _target(table[0]) if table else {"run": 0}
+    fields = [name for name in first if name not in ("has_alone", "is_alone")]
     with file.open("w", newline="") as text:
         writer = csv.DictWriter(text, fields, extrasaction="ignore")
         writer.writeheader()
-        writer.writerows({k: "" if v is None else v for k, v in row.items()} for row in table)
+        writer.writerows({k: "" if v is None else v for k, v in (row | _target(row)).items()} for row in table)
+
+
+def _target(row: dict) -> dict:
+    """The columns and keys of a target: all None without one."""
+    target = row["target"]
+    return {
+        "target": target and target.text,
+        "target_state": target and target.state,
+        "limit_ms": target and target.limit_ms,
+        "in_time": row["in_time"],
+        "gates_open": target and target.open_share,
+    }
 
 
 def json_line(page: Path, runs: list, table: list, answers: dict) -> str:
@@ -90,7 +107,7 @@ def json_line(page: Path, runs: list, table: list, answers: dict) -> str:
             "kept",
             "held",
         )
-        return [{key: row[key] for key in keys} for row in table if row["run"] == run.label]
+        return [{key: row[key] for key in keys} | _target(row) for row in table if row["run"] == run.label]
 
     return json.dumps(
         {

@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 from sluice_tools.report import thin
 from sluice_tools.report.figures import GREY, Figure, of_kind, style
 from sluice_tools.report.stored import Spans
-from sluice_tools.report.waiting import milliseconds, short_name
+from sluice_tools.report.texts import milliseconds
+from sluice_tools.report.waiting import short_name
 
 _STREAMS = 3  # rows of kernels per client; the streams with the least work share the last one
 _HOLDS = {1: "held: gate closed", 2: "held: event group", 3: "held: sync point"}
@@ -90,7 +91,10 @@ def timeline(run, answer, colour: dict) -> Figure | None:
     figure.update_yaxes(categoryorder="array", categoryarray=rows.names[::-1], fixedrange=True)
     in_ms = length / 1e6 / run.scale
     figure.update_xaxes(title_text=f"ms since the job's begin{of_kind(run)}", range=[-0.12 * in_ms, 1.12 * in_ms])
-    for at, text in ((0, "job begins"), (in_ms, "job ends")):
+    moments = [(0, "job begins"), (in_ms, "job ends")]
+    if answer.closed_ns is not None and begin < answer.closed_ns < end:
+        moments.append(((answer.closed_ns - begin) / 1e6 / run.scale, "gates close"))
+    for at, text in moments:
         figure.add_vline(x=at, line={"width": 1.5, "dash": "dot", "color": "#d6476b"})
         figure.add_annotation(x=at, y=1, yref="paper", yanchor="bottom", text=text, showarrow=False)
     caption = (

@@ -6,6 +6,7 @@ import numpy as np
 
 from sluice_tools.report.activity import Client
 from sluice_tools.report.stored import Spans
+from sluice_tools.report.texts import milliseconds
 
 OWN, SHARED, OTHER, HELD, IDLE, HOST = range(6)
 _HOLDS = {1: "by a closed gate", 2: "by its own event groups", 3: "at its own sync points"}
@@ -40,6 +41,7 @@ class Breakdown:
     kernels: dict = field(default_factory=dict)  # Kernels by (client, when)
     shared_with: dict = field(default_factory=dict)  # ns by client
     gated: set = field(default_factory=set)  # clients whose gate this job closes
+    closed: int | None = None  # when it closed them; its end if never
     held: dict = field(default_factory=dict)  # ns by (why, pid of the holder)
 
     @property
@@ -63,8 +65,9 @@ def _first_covering(spans: Spans, at: np.ndarray) -> np.ndarray:
     return np.where((spans.begin[known] <= at) & (spans.end[known] > at), known, -1)
 
 
-def break_down(begin: int, end: int, own: Client, others: list) -> Breakdown:
-    found = Breakdown(begin, end)
+def break_down(begin: int, end: int, own: Client, others: list, closed: int | None = None) -> Breakdown:
+    """closed: when the gates below closed, if not at the begin of the job."""
+    found = Breakdown(begin, end, closed=begin if closed is None else closed)
     found.shared_with = {other.label: 0 for other in others}
     found.gated = {o.label for o in others if o.priority < own.priority and o.policy != "none"}
     stores = [own.execs, own.holds, own.launches, *(other.execs for other in others)]
@@ -125,8 +128,9 @@ def _blame_kernels(found: Breakdown, middles, lengths, others: list, foreign: li
         for row, ns in zip(rows.tolist(), waited.tolist()):
             key = number, int(spans.begin[row]), int(spans.end[row]), str(spans["name"][row])
             if key not in kernels:
-                when = "queued" if spans["issued"][row] < found.begin else "later"
-                when = "running" if key[1] < found.begin else when
+                moment = found.closed if others[number].label in found.gated else found.begin
+                when = "queued" if spans["issued"][row] < moment else "later"
+                when = "running" if key[1] < moment else when
                 kernels[key] = Kernel(others[number].label, key[3], key[1], key[2], when)
             kernels[key].waited_ns += ns
 
@@ -145,11 +149,6 @@ def _blame_holders(found: Breakdown, middles, lengths, holds: Spans) -> None:
     for (why, holder), ns in zip(pairs, lengths):
         key = (int(why), int(holder))
         found.held[key] = found.held.get(key, 0) + int(ns)
-
-
-def milliseconds(ns: float) -> str:
-    ms = ns / 1e6
-    return f"{ms:.0f} ms" if ms >= 100 else f"{ms:.1f} ms" if ms >= 10 else f"{ms:.2f} ms"
 
 
 def short_name(name: str, length: int = 60) -> str:
@@ -187,7 +186,9 @@ def _kernel_text(kernels: Kernels, scale: float) -> str:
     return f"{kernels.count} kernels for {total}, the longest {name} ({most})"
 
 
-def _when_text(when: str, gated: bool) -> str:
+def _when_text(when: str, gated: bool, never_closed: bool) -> str:
+    if gated and never_closed:
+        return "which ran while the gate was open"
     moment = "the gate closed" if gated else "the job began"
     if when == "later":
         return "launched while the gate was closed" if gated else "launched after the job began"
@@ -199,7 +200,7 @@ def _other_text(worst: Breakdown, names: dict, scale: float) -> str:
     texts = []
     for client in dict.fromkeys(client for (client, _), _ in groups):
         parts = [
-            f"{_kernel_text(kernels, scale)}, {_when_text(when, client in worst.gated)}"
+            f"{_kernel_text(kernels, scale)}, {_when_text(when, client in worst.gated, worst.closed == worst.end)}"
             for when in ("running", "queued", "later")
             if (kernels := worst.kernels.get((client, when)))
         ]
