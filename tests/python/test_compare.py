@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from pathlib import Path
 import pytest
 from sluice_tools.compare import cli
 from sluice_tools.errors import CommandError
+from sluice_tools.measure import table, verdict
+from sluice_tools.measure.commands import Judged
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Rows
+from sluice_tools.measure.summary import Entry
 
 needs_build = pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
 _CRITICAL = ["sluice-example-spin", "--kernels", "20", "--kernel-us", "40", "--period-ms", "6"]
@@ -50,7 +54,7 @@ def compare(folder, *options, **commands):
 
 
 def rows_of(folder) -> dict:
-    return {(row["cell"], row["role"]): row for row in Rows(folder / "out" / "compare.csv").rows}
+    return {(row["cell"], row["role"]): row for row in Rows(folder / "out" / "compare.csv", cli.ROW_FIELDS).rows}
 
 
 @needs_build
@@ -79,6 +83,73 @@ def test_two_programs_alone_bare_and_gated(tmp_path):
     assert "critical latency" in (tmp_path / "out" / "compare.html").read_text()
     code, _, err = compare(tmp_path, "--policy", "device:200us")
     assert code == 0 and "4 of 4 cells are measured already" in err
+
+
+@needs_build
+def test_a_target_is_a_row_with_the_share_that_kept_it(tmp_path):
+    """Learning takes 32 jobs: what is measured before says nothing about the target."""
+    code, out, err = compare(tmp_path, "--policy", "device:200us", "--target", "p99=3x", "--target", "p99=50ms")
+    assert code == 0, err
+    rows = rows_of(tmp_path)
+    relative, absolute = rows["target p99=3x", CRITICAL], rows["target p99=50ms", CRITICAL]
+    # The simulated GPU is ten times slower: its 50 ms are 500 ms for Sluice, and 50 ms in the row.
+    assert absolute["target"] == "p99=500000us" and float(absolute["limit_ms"]) == pytest.approx(50)
+    assert 0.7 * 3 < float(relative["limit_ms"]) < 3 * 3
+    for row in (relative, absolute):
+        assert row["target_state"] in ("kept", "missed")
+        assert 0 < int(row["target_kept"]) <= int(row["target_jobs"])
+        assert int(row["target_jobs"]) == pytest.approx(int(row["jobs"]), abs=2)
+    assert rows["target p99=50ms", BEST_EFFORT]["policy"] == "device:200us"
+    assert rows["device:200us", CRITICAL]["target"] == ""
+    lines = out.splitlines()
+    assert any(line.startswith("condition") and line.endswith("in time") for line in lines)
+    assert re.search(r"With target p99=50ms [0-9.]+ % of the critical jobs are in time", " ".join(lines))
+    assert "<th>in time</th>" in (tmp_path / "out" / "compare.html").read_text()
+
+
+@needs_build
+def test_a_target_that_is_still_being_learned_is_said(tmp_path):
+    slow = ["sluice-example-spin", "--kernels", "20", "--kernel-us", "40", "--period-ms", "30"]
+    code, out, err = compare(
+        tmp_path, "--policy", "device:200us", "--target", "p99=2x", "--start-limit", "3", critical=slow
+    )
+    assert code == 0, err
+    row = rows_of(tmp_path)["target p99=2x", CRITICAL]
+    assert row["target_state"] == "learning"
+    assert "Under target p99=2x the critical command was still learning after 3 s (--start-limit)" in row["note"]
+    assert "was still learning" in out
+
+
+def test_a_target_is_given_to_sluice_in_real_time():
+    def given(text, scale):
+        return cli._for_exec(text, verdict.parse_target(text), scale)
+
+    assert (given("p99=50ms", 10), given("p99=50ms", 1)) == ("p99=500000us", "p99=50ms")
+    assert given("p50=1.5x", 10) == "p50=1.5x"
+
+
+def test_the_share_in_time_is_cut_not_rounded():
+    entry = Entry("", "", "target p99=1.2x", jobs=[2000], in_time=[0.9996], share=[0.9], limit_ms=[12.0])
+    assert table.cells(entry)[-1] == "99.9 %"
+    bare = Entry("", "", "device:200us", jobs=[2000], share=[0.7])
+    assert verdict.judge_target("p99=1.2x", entry, bare) == (
+        "With target p99=1.2x (12.00 ms) 99.9 % of the critical jobs are in time, and best effort keeps 90 % of its "
+        "own speed; it keeps 70 % under device:200us without a target."
+    )
+    assert "in time" not in table.markdown([bare]) and "| in time |" in table.markdown([entry])
+
+
+def test_targets_of_all_clients_count():
+    """A program may be several processes: the slowest to learn decides, and their jobs are added."""
+
+    def client(state, jobs, limit):
+        return {"target": {"state": state, "jobs": jobs, "kept": jobs - 1, "limit_ns": limit}}
+
+    both = {1: client("kept", 10, 5), 2: client("missed", 5, 7), 3: {"target": None}}
+    assert Judged.of(both) == Judged(15, 13, 7, "missed", True)
+    assert not Judged.of(both | {4: client("learning", 0, None)}).learned
+    assert not Judged.of(both | {4: client("none", 1, None)}).learned
+    assert not Judged.of({}).learned
 
 
 @needs_build
@@ -151,7 +222,14 @@ def test_the_command_line_is_three_parts():
 
 @pytest.mark.parametrize(
     "options",
-    [["--policy", "none"], ["--policy", "device:2ms"], ["--target", "fast"], ["--seconds", "0"], ["--repeats", "0"]],
+    [
+        ["--policy", "none"],
+        ["--policy", "device:2ms"],
+        ["--target", "fast"],
+        ["--target", "p99=0.9x"],
+        ["--seconds", "0"],
+        ["--repeats", "0"],
+    ],
 )
 def test_wrong_usage_runs_nothing(monkeypatch, capsys, tmp_path, options):
     monkeypatch.setenv("SLUICE_PROGRAM", "/nowhere")

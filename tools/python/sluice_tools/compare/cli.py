@@ -15,7 +15,7 @@ from sluice_tools.measure.commands import Commands, Timing
 from sluice_tools.measure.experiments import sluice_program
 from sluice_tools.measure.needs import gpus, need_mps, time_scale, version
 from sluice_tools.measure.programs import mps
-from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, claim, output_folder
+from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, FIELDS, TARGET_FIELDS, Cell, Rows, claim, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, summarize
 
@@ -37,6 +37,7 @@ Called again with the same --out, it measures only what is missing. Exit codes: 
 """
 BARE = "bare"
 DEFAULT = "device:200us"
+ROW_FIELDS = (*FIELDS, *TARGET_FIELDS)
 _POLICIES = ("device:100us", DEFAULT, "device:500us", "device:2000us")
 _POLICY = re.compile(r"gate|(sync|event|device):[1-9][0-9]*|device:[1-9][0-9]*us")
 
@@ -57,7 +58,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="P",
         help=f"a policy of the best-effort command; may be given again (default: {', '.join(_POLICIES)})",
     )
-    parser.add_argument("--target", metavar="T", help="what is good enough, as p99=20ms or p99=1.2x: chooses T for it")
+    parser.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        metavar="T",
+        help="what is good enough, as p99=20ms or p99=1.2x: chooses T for it, and also measures the critical command "
+        "with this target (of p50 and p99; mean and max only choose T); may be given again",
+    )
     parser.add_argument("--seconds", type=float, default=15.0, metavar="S", help="measured time of a cell (default 15)")
     parser.add_argument(
         "--warm-up",
@@ -114,7 +122,10 @@ def _options(arguments: list):
                 f"--policy: '{policy}' is not a policy, such as device:200us or event:2 "
                 "(without gating is always measured)"
             )
-    options.wanted = verdict.parse_target(options.target) if options.target else None
+    options.targets = [(text, verdict.parse_target(text)) for text in dict.fromkeys(options.target)]
+    for text, target in options.targets:
+        if target.relative and target.limit < 1:
+            raise usage_error(f"--target: '{text}': a multiple of the time alone is at least 1x")
     if not all(0 < value < math.inf for value in (options.seconds, options.start_limit, options.repeats)):
         raise usage_error("--seconds, --start-limit and --repeats must be above 0")
     if not 0 <= options.warm_up < math.inf:
@@ -122,10 +133,33 @@ def _options(arguments: list):
     return options
 
 
+def _usual(options) -> str:
+    """The policy of best effort next to a critical command with a target."""
+    return DEFAULT if DEFAULT in options.policies else options.policies[0]
+
+
+def _row_of(target: str, options) -> str:
+    policy = _usual(options)
+    return f"target {target}" + ("" if policy == DEFAULT else f", {policy}")
+
+
+def _is_held(target: verdict.Target) -> bool:
+    """Whether `sluice exec --target` takes it."""
+    return target.figure in ("p50", "p99")
+
+
+def _for_exec(text: str, target: verdict.Target, scale: float) -> str:
+    """In real time; scale: real time per time of the GPU."""
+    return text if target.relative or scale == 1 else f"{target.figure}={target.limit * 1e3 * scale:.0f}us"
+
+
 def _group(options, sluice: str, folder: Path, mode: str, scale: float) -> Group:
     """All cells before the next repeat, so that a drift of the machine shows as range."""
     timing = Timing(options.seconds, options.warm_up, options.start_limit)
     shown = {ALONE: (CRITICAL,), BEST_EFFORT_ALONE: (BEST_EFFORT,)}
+    held = {
+        _row_of(text, options): _for_exec(text, target, scale) for text, target in options.targets if _is_held(target)
+    }
     lasting = options.seconds + options.warm_up
 
     @contextlib.contextmanager
@@ -135,8 +169,10 @@ def _group(options, sluice: str, folder: Path, mode: str, scale: float) -> Group
 
             def measure(cell: Cell) -> list:
                 roles = shown.get(cell.name, (CRITICAL, BEST_EFFORT))
-                policy = "none" if cell.name in (*shown, BARE) else cell.name
-                return commands.measure(roles, policy, f"{cell.name}-{cell.repeat}".replace(" ", "-"))
+                target = held.get(cell.name, "")
+                policy = _usual(options) if target else "none" if cell.name in (*shown, BARE) else cell.name
+                label = re.sub(r"[ =,]+", "-", f"{cell.name}-{cell.repeat}")
+                return commands.measure(roles, policy, label, target)
 
             yield measure
 
@@ -144,7 +180,7 @@ def _group(options, sluice: str, folder: Path, mode: str, scale: float) -> Group
         [
             Cell("", mode, name, repeat, lasting)
             for repeat in range(1, options.repeats + 1)
-            for name in (*shown, BARE, *options.policies)
+            for name in (*shown, BARE, *options.policies, *held)
         ],
         opened,
     )
@@ -168,7 +204,14 @@ def answers(options, entries: list[Entry]) -> list[str]:
     if BARE in by_cell:
         judged = [policy for policy in dict.fromkeys((DEFAULT, *options.policies)) if policy in by_cell]
         found += [verdict.judge(by_cell[BARE], by_cell[policy]) for policy in judged[:1]]
-    return [text for text in (*found, verdict.choose_spacing(entries, options.wanted, by_cell.get(BARE))) if text]
+    wanted = [target for _, target in options.targets] or [None]
+    found += [verdict.choose_spacing(entries, target, by_cell.get(BARE)) for target in wanted]
+    found += [
+        verdict.judge_target(text, by_cell[_row_of(text, options)], by_cell.get(_usual(options)))
+        for text, _ in options.targets
+        if _row_of(text, options) in by_cell
+    ]
+    return [text for text in found if text]
 
 
 def _about(name: str, options, mode: str) -> list[str]:
@@ -228,7 +271,7 @@ def _run(options) -> int:
             _settings(options, sluice, name),
             "the comparison of other commands, or of these with another --seconds, --warm-up, GPU, folder or version",
         )
-        rows = Rows(folder / "compare.csv")
+        rows = Rows(folder / "compare.csv", ROW_FIELDS)
         result = Sitting(
             "sluice compare", rows, [_group(options, sluice, folder, mode, time_scale(name))], machine={"gpu": name}
         ).run()

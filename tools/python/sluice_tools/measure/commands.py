@@ -100,6 +100,33 @@ class Watch:
             stream.close()
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What the board says of targets: summed over the clients of the critical command, which may be several."""
+
+    jobs: int = 0
+    kept: int = 0
+    limit_ns: int = 0  # the greatest
+    state: str = "learning"
+    learned: bool = False  # by all of them
+
+    @classmethod
+    def of(cls, clients: dict) -> "Judged":
+        """clients: of Session.clients()."""
+        targets = [client["target"] for client in clients.values() if client["target"]]
+        if not targets:
+            return cls()
+        states = [target["state"] for target in targets]
+        worst = next((state for state in ("learning", "missed", "kept") if state in states), "learning")
+        return cls(
+            sum(target["jobs"] for target in targets),
+            sum(target["kept"] for target in targets),
+            max(target["limit_ns"] or 0 for target in targets),
+            worst,
+            worst != "learning" and "none" not in states,
+        )
+
+
 class Commands:
     """Measures cells of two commands. commands: by role. folder: for what the programs print.
 
@@ -124,26 +151,35 @@ class Commands:
         self._environment = environment
         self._scale = time_scale
 
-    def measure(self, roles: tuple, policy: str, label: str) -> list:
+    def measure(self, roles: tuple, policy: str, label: str, target: str = "") -> list:
         """Starts the commands of `roles`, measures them together, and returns a row each.
+
+        target: of the critical command, in real time as `sluice exec --target` takes it. Sluice has learned how
+        long the jobs take before the measurement begins; if it has not within the longest time for loading, the
+        row of the critical command says so.
 
         policy: of the best-effort command; "none" means that nothing is gated, only observed. The
         critical command has the same policy, which matters only where something outranks it.
         """
         with session(self._sluice, self._gpu) as opened:
-            programs = {role: self._start(opened, role, policy, label) for role in roles}
+            programs = {role: self._start(opened, role, policy, label, target) for role in roles}
             with contextlib.closing(Watch(self._sluice, opened.name)) as watch:
                 self._wait_until_working(programs, watch)
+                learned = not target or self._wait_until_learned(programs, opened)
                 self._sleep(programs, self._timing.warm_up)
                 watch.clear()
                 before = {role: watch.counters(role) for role in roles}
+                seen = Judged.of(opened.clients()) if target else None
                 began = time.monotonic()
                 self._sleep(programs, self._timing.window)
                 seconds = time.monotonic() - began
                 watch.check()
-                return [self._row(role, policy, watch, before[role], seconds) for role in roles]
+                rows = [self._row(role, policy, watch, before[role], seconds) for role in roles]
+                if seen is not None:
+                    rows[0] |= self._target_figures(target, seen, Judged.of(opened.clients()), learned)
+                return rows
 
-    def _start(self, opened: Session, role: str, policy: str, label: str) -> Program:
+    def _start(self, opened: Session, role: str, policy: str, label: str, target: str) -> Program:
         self._folder.mkdir(parents=True, exist_ok=True)
         name = role.replace(" ", "-")
         return opened.start(
@@ -151,7 +187,7 @@ class Commands:
             _PRIORITY[role],
             policy,
             self._environment(role == BEST_EFFORT),
-            options=("--name", name),
+            options=("--name", name, *(("--target", target) if target and role == CRITICAL else ())),
             log=self._folder / f"{label}-{name}.log",
         )
 
@@ -167,6 +203,34 @@ class Commands:
             if time.monotonic() > deadline:
                 raise CellError(self._why_idle(waiting[0], programs[waiting[0]], watch))
             time.sleep(_STEP_S)
+
+    def _wait_until_learned(self, programs: dict, opened: Session) -> bool:
+        """Whether the gates may close late at the end of the wait."""
+        deadline = time.monotonic() + self._timing.start
+        while not Judged.of(opened.clients()).learned:
+            self._check(programs)
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_STEP_S)
+        return True
+
+    def _target_figures(self, target: str, before: Judged, after: Judged, learned: bool) -> dict:
+        """Columns of the critical row."""
+        figures: dict = {
+            "target": target,
+            "target_state": after.state,
+            "limit_ms": after.limit_ns / 1e6 / self._scale if after.limit_ns else None,
+            "target_jobs": after.jobs - before.jobs,
+            "target_kept": after.kept - before.kept,
+        }
+        if not learned:
+            figures["note"] = (
+                f"Under target {target} the critical command was still learning after {self._timing.start:g} s "
+                "(--start-limit): fewer than 32 jobs had run, so its gates closed at once."
+            )
+        elif after.state == "missed":
+            figures["note"] = f"Target {target} cannot be kept, so the gates closed at once, as without it."
+        return figures
 
     @staticmethod
     def _works(role: str, watch: Watch) -> bool:

@@ -57,10 +57,17 @@ def write(
 
 def _table(entries: list[Entry]) -> dict:
     rows = []
-    several = len(table.blocks(entries)) > 1
-    for key, block in table.blocks(entries):
-        for place, entry in enumerate(block):
-            texts = [", ".join(filter(None, key)), *table.cells(entry)][not several :]
+    blocks = table.blocks(entries)
+    several = len(blocks) > 1
+    head, *lines = table.shown([table.HEAD, *(table.cells(entry) for _, block in blocks for entry in block)])
+    texts_of = iter(lines)
+    for key, block in blocks:
+        for place in range(len(block)):
+            texts = [", ".join(filter(None, key)), *next(texts_of)][not several :]
             rows.append({"first": place == 0, "cells": [{"text": text, "none": text == "-"} for text in texts]})
-    head = ["what", *table.HEAD][not several :]
-    return {"head": head, "left": 1 + several, "rows": rows, "caption": " ".join(table.notes(entries))}
+    return {
+        "head": ["what", *head][not several :],
+        "left": 1 + several,
+        "rows": rows,
+        "caption": " ".join(table.notes(entries)),
+    }

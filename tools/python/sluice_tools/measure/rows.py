@@ -15,7 +15,7 @@ from sluice_tools.errors import run_error, usage_error
 CRITICAL, BEST_EFFORT = "critical", "best effort"
 LOCK = ".lock"  # in every folder of a measurement
 KEY = ("subject", "mode", "cell", "repeat")
-_FIELDS = (
+FIELDS = (
     *KEY, "client", "role", "policy",
     # Latency of the jobs that ended in the window. p99_ms is empty where there are too few jobs.
     "jobs", "window_s", "mean_ms", "p50_ms", "p99_ms", "max_ms",
@@ -27,6 +27,9 @@ _FIELDS = (
     "launches", "gated", "captured", "waited", "bypassed", "held_ms", "max_hold_opened", "unknown_launches",
     "longest_us", "ungated_graph_us", "gpu", "driver", "torch", "sluice", "date", "note", "error",
 )  # fmt: skip
+
+# Of a critical client with a target, by the board, in the window: jobs that ended, and those that were in time.
+TARGET_FIELDS = ("target", "target_state", "limit_ms", "target_jobs", "target_kept")
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Rows:
     """The rows of one CSV with the columns `fields`. A cell that failed has one row with an error, which a later
     row replaces."""
 
-    def __init__(self, file: Path, fields: tuple = _FIELDS):
+    def __init__(self, file: Path, fields: tuple = FIELDS):
         self.file = file
         self._fields = fields
         self._cells: dict[tuple, list] = {}

@@ -18,6 +18,7 @@ class Entry:
     ms: latency of the critical client by figure (p50, p99, mean, max). x: the same, times alone.
     speed: best-effort jobs (or launches) per second. share: speed against best effort alone.
     of_ideal: share against the part of time in which no critical job was active.
+    in_time, limit_ms: of a cell in which the critical client had a target, the share of its jobs that kept it.
     """
 
     subject: str
@@ -31,6 +32,8 @@ class Entry:
     speed: list = field(default_factory=list)
     share: list = field(default_factory=list)
     of_ideal: list = field(default_factory=list)
+    in_time: list = field(default_factory=list)
+    limit_ms: list = field(default_factory=list)
     dropped: int = 0
     notes: list = field(default_factory=list)
 
@@ -73,6 +76,10 @@ def summarize(rows: list) -> list[Entry]:
 def _add_critical(entry: Entry, row: dict, rows: list) -> None:
     entry.jobs.append(int(number(row, "jobs") or 0))
     entry.dropped += int(number(row, "dropped") or 0)
+    if judged := number(row, "target_jobs"):
+        entry.in_time.append((number(row, "target_kept") or 0) / judged)
+    if limit := number(row, "limit_ms"):
+        entry.limit_ms.append(limit)
     for name in _LATENCIES:
         ms = number(row, f"{name}_ms")
         if ms is None:

@@ -1,5 +1,6 @@
 """The table of a measurement: for a terminal (at most 100 columns) and as Markdown."""
 
+import math
 import re
 import textwrap
 from statistics import median
@@ -7,10 +8,10 @@ from statistics import median
 from sluice_tools.measure.statistics import ENOUGH_FOR_P99
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, middle
 
-HEAD = ("condition", "jobs", "p50 ms", "× alone", "p99 ms", "× alone", "best effort", "of ideal")
+HEAD = ("condition", "jobs", "p50 ms", "× alone", "p99 ms", "× alone", "best effort", "of ideal", "in time")
 _COLUMNS = 100
 _RANGE = re.compile(r" \[[^\]]*\]")
-_RANGES = (7, 2, 6, 4)  # the columns that have ranges; the first loses its own first
+_RANGES = (8, 7, 2, 6, 4)  # the columns that have ranges; the first loses its own first
 _LEFT = 1  # columns that are aligned to the left
 LEGEND = (
     "Latency is that of the critical client's jobs. best effort: speed of the best-effort client, "
@@ -19,6 +20,7 @@ LEGEND = (
 )
 _SPREAD = "Median over the repeats [least-greatest]."
 _FEW = f"max: fewer than {ENOUGH_FOR_P99} jobs are too few for a p99, so the slowest job is shown instead."
+_IN_TIME = "in time: share of the critical jobs that kept the target of their row."
 _DROPPED = "†: the critical client did not keep up, and so many of its jobs were dropped."
 
 
@@ -74,7 +76,18 @@ def cells(entry: Entry) -> tuple:
         _x(entry.x[last]),
         share,
         _percent(entry.of_ideal) if together else "-",
+        _in_time(entry.in_time),
     )
+
+
+def _in_time(values: list) -> str:
+    """Cut, so that 100 % means all."""
+    return spread(values, lambda value: f"{math.floor(1000 * value) / 10:g}") + (" %" if values else "")
+
+
+def shown(rows: list[tuple]) -> list[tuple]:
+    """Lines of cells; without the column of targets where no line has one."""
+    return rows if any(row[-1] != "-" for row in rows[1:]) else [row[:-1] for row in rows]
 
 
 def blocks(entries: list[Entry]) -> list:
@@ -93,6 +106,8 @@ def notes(entries: list[Entry]) -> list[str]:
         found.append(_SPREAD)
     if any(entry.ms["max"] and not entry.ms["p99"] for entry in entries):
         found.append(_FEW)
+    if any(entry.in_time for entry in entries):
+        found.append(_IN_TIME)
     if any(entry.dropped for entry in entries):
         found.append(_DROPPED)
     return found + list(dict.fromkeys(note for entry in entries for note in entry.notes))
@@ -150,7 +165,7 @@ def markdown(entries: list[Entry]) -> str:
     parts = []
     for key, block in blocks(entries):
         lines = [f"### {_title(key)}\n"] if _title(key) else []
-        lines += [f"| {' | '.join(row)} |" for row in (HEAD, ("---",) * len(HEAD))]
-        lines += [f"| {' | '.join(cells(entry))} |" for entry in block]
+        head, *rows = shown([HEAD, *map(cells, block)])
+        lines += [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)

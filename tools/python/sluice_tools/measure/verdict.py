@@ -39,6 +39,21 @@ def parse_target(text: str) -> Target:
     return Target(found[1], float(found[2]) * scale, found[3] == "x")
 
 
+def judge_target(name: str, entry: Entry, other: Entry | None) -> str:
+    """What the target of the cell `entry` costs and brings, next to `other`, the same without a target."""
+    if not entry.in_time or entry.fewest_jobs < ENOUGH_TO_JUDGE:
+        return ""
+    limit = f" ({_ms(median(entry.limit_ms))})" if entry.limit_ms and name.endswith("x") else ""
+    share = math.floor(1000 * median(entry.in_time)) / 10
+    text = f"With target {name}{limit} {share:g} % of the critical jobs are in time"
+    if not entry.share:
+        return text + "."
+    text += f", and best effort keeps {100 * median(entry.share):.0f} % of its own speed"
+    if other and other.share:
+        text += f"; it keeps {100 * median(other.share):.0f} % under {other.cell} without a target"
+    return text + "."
+
+
 def latency_figure(*entries: Entry) -> str:
     """The figure that these cells are compared by: p99 if every repeat of all has enough jobs for one."""
     return "p99" if all(entry.in_all("p99") for entry in entries) else "p50"
