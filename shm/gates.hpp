@@ -51,7 +51,7 @@ template <class View>
 void open_bits(View& board, int target, std::uint64_t bits) {
   if ((board.gate(target).load() & bits) == 0) return;
   const std::uint64_t before = board.gate(target).fetch_and(~bits);
-  if (before != 0 && (before & ~bits) == 0) board.opened(target, bits);
+  if (before != 0 && (before & ~bits) == 0) board.opened(target, before & bits);
 }
 
 template <class View>

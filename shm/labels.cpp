@@ -72,6 +72,7 @@ Labels parse_labels(std::string_view text) {
 }
 
 std::string with_label(const std::string& text, const std::string& key, const std::string& value) {
+  if (!is_key(key) || !is_value(value)) return text;  // a comma would begin a label of its own
   std::string longer = text;
   if (!longer.empty()) longer += ',';
   longer += key + "=" + value;

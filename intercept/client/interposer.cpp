@@ -74,7 +74,10 @@ Interposer::Interposer()
       poller_("sluice-poll", [this] { return clients_.poll(); }),
       announcer_("sluice-announce", [this] { return jobs_.step(); }),
       jobs_(clients_, announcer_),
-      watcher_(socket_path_, jobs_) {}
+      watcher_(socket_path_, jobs_) {
+  const std::uint64_t own = g_process.own_target.load();
+  if (own != shm::kKeepTarget) target_.store(own);
+}
 
 void Interposer::install_handlers() noexcept {
   if (g_process.exit_handlers_installed.exchange(true)) return;
@@ -271,6 +274,7 @@ void Interposer::show_unhooked() noexcept {
 }
 
 void Interposer::set_target(shm::Target target) noexcept {
+  g_process.own_target.store(target.pack());
   target_.store(target.pack());
   clients_.for_each([&](Client& client) {
     client.slot().requested_target.store(target.pack());

@@ -7,6 +7,7 @@
 
 #include "intercept/driver/entries.hpp"
 #include "shm/board.hpp"
+#include "shm/messages.hpp"
 
 namespace sluice::intercept {
 
@@ -69,6 +70,9 @@ struct Process {
   std::atomic<bool> explicit_jobs{false};
   /// Set by the first announcement. From then on no job of this process is predicted.
   std::atomic<bool> announced_jobs{false};
+  /// Target::pack() of what the program itself has set, for a forked child that attaches on its
+  /// own; kKeepTarget for nothing.
+  std::atomic<std::uint64_t> own_target{shm::kKeepTarget};
   std::atomic<bool> exit_handlers_installed{false};
   std::atomic<bool> said_forked_child{false};
   std::atomic<bool> said_ungated_graph{false};

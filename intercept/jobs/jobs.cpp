@@ -43,7 +43,10 @@ void Jobs::open_one(std::uint64_t until_ns) noexcept {
 
 /// Whether the gates must close at the begin of a job. `closed`: they are closed already.
 bool Jobs::must_close(std::uint64_t now, bool closed) noexcept {
-  if (!has_target()) return true;
+  if (!has_target()) {
+    law_.skip();
+    return true;
+  }
   launches_at_begin_ = client_.launches();
   const TargetLaw::Step step = law_.begin(now, has_lower_clients(client_), closed);
   look_ns_ = step.look_ns;
@@ -111,11 +114,16 @@ std::uint64_t Jobs::look_at_target(std::uint64_t now) noexcept {
   if (now < look_ns_) return look_ns_;
   const TargetLaw::Step step = law_.look(now, client_.launches() - launches_at_begin_);
   look_ns_ = step.look_ns;
-  if (step.close && closed_ns_ == 0) {
-    close_gates(now);
-    end_open(now);
-  }
+  if (step.close) close_open_job(now);
   return look_ns_;
+}
+
+/// `now` may be older than the job: it is the time of the caller's last look at the clock.
+void Jobs::close_open_job(std::uint64_t now) noexcept {
+  if (open_ == 0 || closed_ns_ != 0) return;
+  now = std::max(now, began_ns_);
+  close_gates(now);
+  end_open(now);
 }
 
 bool Jobs::may_begin_open() noexcept {
@@ -228,6 +236,7 @@ void Jobs::open_explicit(std::uint64_t until_ns) noexcept {
 void Jobs::hold_for_announced(std::uint64_t until_ns) noexcept {
   const std::lock_guard lock(mutex_);
   open_explicit(until_ns);
+  close_open_job(base::monotonic_ns());  // of a transparent job that runs with open gates
   if (open_ == 1) began_ns_ = 0;
 }
 

@@ -121,6 +121,7 @@ class Jobs {
   void close_gates(std::uint64_t now_ns) noexcept;
   void note_begin(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
   void end_open(std::uint64_t now_ns) noexcept;
+  void close_open_job(std::uint64_t now_ns) noexcept;
   bool must_close(std::uint64_t now_ns, bool closed) noexcept;
   [[nodiscard]] bool has_target() const noexcept;
   void show_target(std::optional<bool> in_time) noexcept;

@@ -61,6 +61,8 @@ class TargetLaw {
   /// A job begins. `contended`: there is a client that closed gates would hold. `closed`: the gates
   /// are closed already.
   Step begin(std::uint64_t now_ns, bool contended, bool closed) noexcept;
+  /// Instead of begin(), for a job that begins while the target does not apply: it is no sample.
+  void skip() noexcept { runs_ = false; }
   /// `launches`: the launches that the job has made.
   Step look(std::uint64_t now_ns, std::uint64_t launches) noexcept;
   /// The job ends. Returns whether it ended in time; nothing while the time is unknown.
