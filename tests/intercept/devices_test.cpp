@@ -3,6 +3,8 @@
 
 #include <thread>
 
+#include "base/clock.hpp"
+#include "shm/target.hpp"
 #include "sluice/sluice.h"
 #include "tests/intercept/session.hpp"
 
@@ -125,6 +127,36 @@ TEST_F(Devices, ARefusedWaitIsCountedAsSuchAndAskedForAgain) {
   const std::string said = errors();
   EXPECT_NE(said.find("refuses a wait"), std::string::npos) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+// Prevents: gates that stay open for an announced job, because a job with open gates runs when they
+// should close; and an open time that counts from the start of the machine.
+TEST_F(Devices, AnAnnouncedJobClosesTheGatesOfAnOpenJob) {
+  attach_both("gate", 5);
+  ::cuStreamSynchronize(on_second_);
+  ASSERT_EQ(::cuCtxSetCurrent(first_), CUDA_SUCCESS);
+  ::cuCtxSynchronize();
+  Critical low(session_, 0);
+  const std::uint64_t target = shm::parse_target("p99=5s")->pack();
+  slot().requested_target.store(target);  // of the first device only: sluice set slot:N
+  ASSERT_TRUE(eventually([&] { return slot().target.load() == target; }));
+  for (int i = 0; i < 41; ++i) {
+    launch();
+    ::cuCtxSynchronize();
+  }
+  fake::answer(Id::cuStreamQuery, CUDA_ERROR_NOT_READY);  // this job goes on
+  launch();
+  ASSERT_TRUE(shm::is_active(slot().open_job.load()));
+  const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 30'000'000);
+  const auto closed = [&] {
+    return board().slots[static_cast<std::size_t>(low.slot())].gate.load() != 0;
+  };
+  EXPECT_TRUE(eventually([&] { return slot().early_hold_until_ns.load() != 0 || closed(); }));
+  EXPECT_TRUE(closed());
+  sluice_job_cancel(announced);
+  EXPECT_FALSE(closed());
+  EXPECT_FALSE(shm::is_active(slot().open_job.load()));
+  EXPECT_LT(slot().open_ns.load(), 60'000'000'000U);
 }
 
 }  // namespace

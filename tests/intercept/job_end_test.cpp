@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "intercept/client/process.hpp"
 #include "intercept/jobs/jobs.hpp"
 #include "intercept/pacing/launch_count.hpp"
@@ -66,6 +67,31 @@ class JobEnd : public testing::Test {
   Jobs jobs_{*client_, idle_worker(), idle_worker(), false};
   Stream stream_;
 };
+
+// Prevents: an open time of centuries. A watcher that let a launch through its slack looks at the
+// job with the time of 5 ms ago; meanwhile the job has begun, and the program has set its target.
+TEST_F(JobEnd, ALookWithTheTimeOfBeforeTheJobCountsNoTime) {
+  shm::Board& board = client_->seat().board;
+  board.slots[1].info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, 1}.pack());
+  board.used.store(3);
+  const auto ask_for = [&](const char* target) {
+    client_->slot().requested_target.store(shm::parse_target(target)->pack());
+    jobs_.take_target();
+  };
+  ask_for("p99=5s");
+  for (std::size_t i = 0; i < TargetLaw::kFirst + TargetLaw::kEnough; ++i) {
+    jobs_.begin();
+    jobs_.end();
+  }
+  const std::uint64_t tick = base::monotonic_ns();
+  jobs_.begin();
+  ASSERT_TRUE(shm::is_active(client_->slot().open_job.load()));
+  ask_for("none");
+  jobs_.lapse(tick);
+  EXPECT_TRUE(client_.active()) << "the gates are closed";
+  EXPECT_LT(client_->slot().open_ns.load(), 1'000'000'000U);
+  jobs_.end();
+}
 
 TEST_F(JobEnd, APollEndsTheJobWhoseWorkIsDone) {
   begin();

@@ -141,6 +141,37 @@ TEST_F(Lifecycle, AChildOfAParentThatUsedNoGpuAttaches) {
   EXPECT_TRUE(eventually([&] { return std::popcount(used()) == 1; })) << "the child's was freed";
 }
 
+// Prevents: a prefork server says once what is good enough, and its workers run without a target.
+TEST_F(Lifecycle, AChildKeepsTheTargetThatItsParentSet) {
+  choose("gate", 5);
+  start_controller();
+  ASSERT_EQ(sluice_set_target("p99=7ms"), 1);
+  std::array<int, 2> done{};
+  ASSERT_EQ(pipe(done.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    launch();
+    char byte = 0;
+    exit(read(done[0], &byte, 1) == 1 ? 0 : 1);
+  }
+  const auto is_childs = [&](const shm::Slot& of) {
+    return of.pid.load() == static_cast<std::uint32_t>(child) &&
+           shm::SlotInfo::unpack(of.info.load()).state == shm::SlotState::kLive;
+  };
+  const shm::Slot* childs = nullptr;
+  EXPECT_TRUE(eventually([&] {
+    const auto& slots = board().slots;
+    const auto* const found = std::find_if(slots.begin(), slots.end(), is_childs);
+    childs = found == slots.end() ? nullptr : found;
+    return childs != nullptr;
+  }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const std::uint64_t asked = childs == nullptr ? 0 : childs->requested_target.load();
+  EXPECT_EQ(asked, shm::parse_target("p99=7ms")->pack());
+  EXPECT_EQ(write(done[1], "x", 1), 1);
+  EXPECT_EQ(WEXITSTATUS(status_of(child)), 0);
+}
+
 // Prevents: a forked child waits 5 s for the end of a query that a thread of its parent has made.
 // Seen to fail without forget_queries_in_child().
 TEST_F(Lifecycle, AForkedChildWaitsForNoQueryOfItsParent) {

@@ -283,6 +283,22 @@ TEST(TargetLaw, TheTargetIsKeptWhileTheLoadChanges) {
   EXPECT_GE(kept, 0.985 * jobs);
 }
 
+// Prevents: the limit of a rare kind of job for all jobs, because every sixteenth job is of that
+// kind: a program that runs one large batch and then fifteen small ones.
+TEST(TargetLaw, JobsThatAlternateAreLearnedAlike) {
+  const auto alone = static_cast<double>(held_time(host_bound(0.5)));
+  Together with("p90=1.3x");
+  const auto kinds = [](int i) { return host_bound(i % 16 == 15 ? 2 : 0.5); };
+  with.run(160, kinds);
+  for (int round = 0; round < 6; ++round) {
+    const auto sum = with.run(160, kinds);
+    say("alternating", sum);
+    const auto limit = static_cast<double>(with.law.limit_ns());
+    EXPECT_TRUE(limit == 0 || std::abs(limit - 1.3 * alone) < 0.2 * alone) << limit;
+    EXPECT_LE(static_cast<double>(sum.median()), 1.4 * alone);
+  }
+}
+
 // A target that cannot be kept costs nothing: the gates close at once, as without it.
 TEST(TargetLaw, AnImpossibleTargetChangesNothing) {
   const auto without = Together("none").run(200, constantly(host_bound()));

@@ -153,6 +153,24 @@ TEST_F(Targets, TheProgramSetsATarget) {
   EXPECT_EQ(slot().target.load(), 0U);
 }
 
+// Prevents: a job that began without a target is measured from the begin of an earlier job, and the
+// target "cannot be kept" for hundreds of jobs after that.
+TEST_F(Targets, AJobThatBeganWithoutATargetIsNoSampleOfAnEarlierJob) {
+  learn_jobs("p99=150ms");
+  const std::uint64_t with = sluice_job_begin(0);
+  ask_for("none");
+  sluice_job_end(with);
+  std::this_thread::sleep_for(300ms);
+  const std::uint64_t without = sluice_job_begin(0);
+  ask_for("p99=150ms");
+  sluice_job_end(without);
+  EXPECT_EQ(slot().target_jobs.load(), 0U) << "this job took no 300 ms";
+  EXPECT_EQ(state(), shm::TargetState::kKept);
+  const std::uint64_t next = sluice_job_begin(0);
+  EXPECT_FALSE(closed());
+  sluice_job_end(next);
+}
+
 // An impossible word on the board is no target.
 TEST_F(Targets, AnInvalidTargetIsIgnored) {
   attach_above();

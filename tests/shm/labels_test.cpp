@@ -42,6 +42,7 @@ TEST(Labels, OneMoreUnlessItIsThereOrDoesNotFit) {
   EXPECT_EQ(with_label("team=a", "job", "17"), "team=a,job=17");
   EXPECT_EQ(with_label("job=mine", "job", "17"), "job=mine");
   EXPECT_EQ(with_label("team=a", "job", "no id"), "team=a");
+  EXPECT_EQ(with_label("team=a", "job", "17,owner=me"), "team=a");
   const std::string full = "a=" + std::string(kLabelSize - 3, 'x');
   EXPECT_EQ(with_label(full, "job", "17"), full);
 }

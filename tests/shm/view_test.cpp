@@ -78,6 +78,18 @@ TEST_F(View, HeldTimeIsChargedToTheHolder) {
   EXPECT_EQ(low().held_by_ns[0].load() + low().held_by_ns[2].load(), low().closed_ns.load());
 }
 
+// Prevents: what a client that leaves was held is charged to whoever has slot 0.
+TEST_F(View, AClientThatLeavesChargesItsHolder) {
+  reserve(view, 2, 2, 0);
+  go_live(view, 2);
+  begin_job(view, 1);
+  begin_job(view, 2);
+  pass_time();
+  leave(view, 1);
+  EXPECT_EQ(low().held_by_ns[0].load(), 0U);
+  EXPECT_EQ(low().held_by_ns[2].load(), low().closed_ns.load());
+}
+
 // A job that runs with open gates is work that a higher holder holds.
 TEST_F(View, AJobWithOpenGatesIsHeldToo) {
   low().open_job.fetch_add(1);
