@@ -171,6 +171,26 @@ TEST_F(Targets, AJobThatBeganWithoutATargetIsNoSampleOfAnEarlierJob) {
   sluice_job_end(next);
 }
 
+// Prevents: "gates open for 3 % of their time", where "their" counts jobs of before the target.
+TEST_F(Targets, TheOpenShareIsOfTheJobsWithThatTarget) {
+  attach_above();
+  const std::uint64_t before = sluice_job_begin(0);
+  std::this_thread::sleep_for(500ms);
+  sluice_job_end(before);
+  ask_for("p99=5s");
+  for (std::size_t i = 0; i < TargetLaw::kFirst + TargetLaw::kEnough; ++i)
+    sluice_job_end(sluice_job_begin(0));
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t job = sluice_job_begin(0);
+    EXPECT_FALSE(closed());
+    std::this_thread::sleep_for(20ms);
+    sluice_job_end(job);
+  }
+  const double share = static_cast<double>(slot().open_ns.load()) /
+                       static_cast<double>(slot().job_times.total_ns.load());
+  EXPECT_GE(share, 0.9) << "what `sluice status` divides";
+}
+
 // An impossible word on the board is no target.
 TEST_F(Targets, AnInvalidTargetIsIgnored) {
   attach_above();
