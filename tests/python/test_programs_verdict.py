@@ -166,6 +166,7 @@ def test_the_reasons_are_what_the_interposer_counted():
 def test_jobs_in_time_are_those_of_the_window():
     def client(jobs, kept):
         zeros = ("launches", "bypassed", "max_hold_opened", "unknown_launches", "longest_ns", "ungated_graph_ns")
+        zeros += ("held_total_ns",)
         target = {"state": "kept", "jobs": jobs, "kept": kept, "limit_ns": 65e6, "open_ns": kept * 10e6}
         return dict.fromkeys(zeros, 0) | {"coverage": [], "target": target}
 

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
 from sluice_tools.measure.statistics import latency_figures, percentile
 
-_SUMMED = ("gated", "captured", "waited", "held_ns")
+_SUMMED = ("gated", "captured", "waited")
 
 
 def jobs_between(ends_ns: list, begin_ns: int, end_ns: int) -> float:
@@ -26,7 +26,9 @@ def jobs_between(ends_ns: list, begin_ns: int, end_ns: int) -> float:
 def counters(client: dict) -> dict:
     """The counters of a client of `sluice status --json`, over all launch entries."""
     sums = {name: sum(entry[name] for entry in client["coverage"]) for name in _SUMMED}
-    return sums | {name: client[name] for name in ("launches", "bypassed", "max_hold_opened", "unknown_launches")}
+    # Held time is that of the client: a device policy holds nobody on the host, so its launches count none.
+    names = ("launches", "bypassed", "max_hold_opened", "unknown_launches", "held_total_ns")
+    return sums | {name: client[name] for name in names}
 
 
 def critical_row(done: dict, client: str, period_ms: float) -> dict:
@@ -67,5 +69,5 @@ def counted(before: dict | None, after: dict | None) -> dict:
         return {}
     first, last = counters(before), counters(after)
     more = {name: last[name] - first[name] for name in last}
-    more["held_ms"] = more.pop("held_ns") / 1e6
+    more["held_ms"] = more.pop("held_total_ns") / 1e6
     return more | {"longest_us": after["longest_ns"] / 1e3, "ungated_graph_us": after["ungated_graph_ns"] / 1e3}
