@@ -88,6 +88,7 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.target_jobs.store(0);
   slot.target_kept.store(0);
   slot.open_ns.store(0);
+  slot.target_total_ns.store(0);
   slot.gpu_ns.store(0);
   slot.target_state.store(0);
   slot.open_job.store(0);

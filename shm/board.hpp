@@ -168,10 +168,12 @@ struct alignas(kLine) Slot {
   Word alone_ns;          ///< How long jobs take with closed gates, at the target's percentile.
   Word target_jobs;       ///< Jobs that ended with a known target.
   Word target_kept;       ///< How many of them ended in time.
-  Word open_ns;           ///< Total time of jobs with open gates.
-  Word gpu_ns;            ///< GPU time of the client's work, an estimate.
+  Word open_ns;           ///< Total time of jobs with open gates since the target was set.
+  Word gpu_ns;            ///< GPU time of the client's work, an estimate. Real time if simulated.
   HalfWord target_state;  ///< TargetState.
-  std::array<std::uint8_t, 52> reserved_owner;
+  HalfWord reserved_state;
+  Word target_total_ns;  ///< Total time of the jobs that ended since the target was set.
+  std::array<std::uint8_t, 40> reserved_owner;
 
   // Written by the controller when it gives the slot out.
   alignas(kLine) RobustMutex alive;
@@ -245,7 +247,7 @@ static_assert(offsetof(Slot, ungated_graph_ns) == 224 && offsetof(Slot, unknown_
 static_assert(offsetof(Slot, prediction_hits) == 240 && offsetof(Slot, prediction_cost_ns) == 248);
 static_assert(offsetof(Slot, syncs) == 256 && offsetof(Slot, open_job) == 264);
 static_assert(offsetof(Slot, target) == 272 && offsetof(Slot, gpu_ns) == 320);
-static_assert(offsetof(Slot, target_state) == 328);
+static_assert(offsetof(Slot, target_state) == 328 && offsetof(Slot, target_total_ns) == 336);
 static_assert(offsetof(Slot, alive) == 384 && sizeof(RobustMutex) == 40);
 static_assert(offsetof(Slot, pid) == 424 && offsetof(Slot, attached_ns) == 432);
 static_assert(offsetof(Slot, requested_policy) == 440 && offsetof(Slot, name) == 448);

@@ -81,6 +81,7 @@ TargetSnapshot target_of(const Slot& slot) {
   target.jobs = slot.target_jobs.load();
   target.kept = std::min(slot.target_kept.load(), target.jobs);
   target.open_ns = slot.open_ns.load();
+  target.total_ns = slot.target_total_ns.load();
   target.gates_open = is_active(slot.open_job.load());
   return target;
 }

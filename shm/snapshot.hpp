@@ -38,6 +38,7 @@ struct TargetSnapshot {
   std::uint64_t jobs = 0;      ///< Jobs that ended with a known target.
   std::uint64_t kept = 0;      ///< How many of them ended in time.
   std::uint64_t open_ns = 0;   ///< Total time of jobs during which the gates below were open.
+  std::uint64_t total_ns = 0;  ///< Total time of jobs. Both since the target was set.
   bool gates_open = false;     ///< A job runs and does not close the gates below yet.
 };
 

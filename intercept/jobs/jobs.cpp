@@ -94,6 +94,7 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
   // Record the time after the gates are open, so that the clients below do not wait for it.
   if (took_ns != 0) {
     client_.slot().job_times.add(took_ns);
+    client_.slot().target_total_ns.fetch_add(took_ns, std::memory_order_relaxed);
     if (has_target()) show_target(law_.ended(now, client_.launches() - launches_at_begin_));
   }
   if (Trace* traced = g_process.trace.load()) {
@@ -142,6 +143,7 @@ void Jobs::take_target() noexcept {
   slot.target_jobs.store(0);
   slot.target_kept.store(0);
   slot.open_ns.store(0);
+  slot.target_total_ns.store(0);
   if (open_ != 0 && closed_ns_ == 0) look_ns_ = 0;  // the open job has the new target
   show_target(std::nullopt);
 }

@@ -181,6 +181,7 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
                                       &slot.target_jobs,
                                       &slot.target_kept,
                                       &slot.open_ns,
+                                      &slot.target_total_ns,
                                       &slot.gpu_ns,
                                       &slot.held_by_ns[3],
                                       &slot.requested_target,

@@ -116,6 +116,21 @@ TEST_F(Targets, AnAnnouncedJobWithTimeToSpareClosesNothingBefore) {
   EXPECT_FALSE(open_job());
 }
 
+// Prevents: the share of time with open gates compared to jobs of before the target was set.
+TEST_F(Targets, BothTimesOfJobsBeginWithTheTarget) {
+  learn_jobs("p99=5s");
+  EXPECT_GE(slot().target_total_ns.load(), slot().open_ns.load());
+  slot().requested_target.store(shm::parse_target("p99=4s")->pack());
+  ASSERT_TRUE(eventually([&] { return slot().target.load() == slot().requested_target.load(); }));
+  EXPECT_EQ(slot().target_total_ns.load(), 0U);
+  const std::uint64_t job = sluice_job_begin(0);
+  std::this_thread::sleep_for(10ms);
+  sluice_job_end(job);
+  EXPECT_GE(slot().target_total_ns.load(), 10 * kMs);
+  EXPECT_GE(slot().target_total_ns.load(), slot().open_ns.load());
+  EXPECT_GT(slot().job_times.total_ns.load(), slot().target_total_ns.load());
+}
+
 // Prevents: `sluice set --target none` that holds only from the next job on.
 TEST_F(Targets, ATargetThatIsTakenAwayClosesTheGates) {
   learn_jobs("p99=60s");

@@ -42,6 +42,7 @@ Json target_json(const shm::TargetSnapshot& target) {
           {"jobs", target.jobs},
           {"kept", target.kept},
           {"open_ns", target.open_ns},
+          {"total_ns", target.total_ns},
           {"gates_open", target.gates_open}};
 }
 

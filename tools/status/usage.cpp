@@ -51,9 +51,8 @@ std::string target_note(const shm::ClientSnapshot& client) {
   if (target.jobs == 0) return text;
   text += fmt::format(": {} of {} in time", percent_of(target.kept, target.jobs),
                       counted(target.jobs, "job", "jobs"));
-  if (client.jobs_total_ns != 0) {
-    const double share =
-        static_cast<double>(target.open_ns) / static_cast<double>(client.jobs_total_ns);
+  if (target.total_ns != 0) {
+    const double share = static_cast<double>(target.open_ns) / static_cast<double>(target.total_ns);
     text += fmt::format("; gates open for {:.0f} % of their time", std::min(share, 1.0) * 100);
   }
   return text;
