@@ -9,21 +9,27 @@ Worker::Sleep Clients::poll() {
   // While launches are being measured. No other client may have run for this long before and after
   // a launch.
   constexpr std::uint64_t kSamplingPeriodNs = 400'000;
+  // While launches are measured for the GPU time only.
+  constexpr std::uint64_t kCountingPeriodNs = 2'000'000;
   // Jobs that follow each other closely find the poller awake and need not wake it.
   constexpr std::uint64_t kStayAwakeNs = 100'000'000;
   constexpr std::uint64_t kIdleNs = 1'000'000'000;
   bool active = false;
-  bool sampling = false;
+  bool learning = false;
   for_each([&](Client& client) {
     if (g_process.leaving.load()) return;
     client.jobs().poll();
-    sampling = client.pacer().collect_samples() || sampling;
+    if (client.pacer().collect_samples()) {
+      last_sampled_ns_ = base::monotonic_ns();
+      learning = learning || client.must_pace();
+    }
     active = active || client.jobs().need_polling();
   });
   const std::uint64_t now = base::monotonic_ns();
   if (active) last_active_ns_ = now;
-  if (sampling) return {kSamplingPeriodNs, false};
+  if (learning) return {kSamplingPeriodNs, false};
   if (now - last_active_ns_ < kStayAwakeNs) return {kPeriodNs, false};
+  if (now - last_sampled_ns_ < kStayAwakeNs) return {kCountingPeriodNs, false};
   return {kIdleNs, true};
 }
 

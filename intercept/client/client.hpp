@@ -24,13 +24,14 @@ class Client : public ClientSlot {
     Worker& poller;
     Worker& announcer;
     bool predict;
+    bool gpu_time;
   };
   /// `view`: see GateMemory.
   Client(const Seat& seat, CUdevice device, shm::Policy policy, void* view, const Shared& shared)
       : ClientSlot(seat, device, policy),
         memory_(*this, view),
         jobs_(*this, shared.poller, shared.announcer, shared.predict),
-        pacer_(*this, memory_, shared.streams, shared.poller),
+        pacer_(*this, memory_, shared.streams, shared.poller, shared.gpu_time),
         early_switch_(*this) {}
 
   [[nodiscard]] GateMemory& memory() noexcept { return memory_; }
@@ -81,7 +82,9 @@ class Clients {
  private:
   std::array<std::unique_ptr<Client>, kMost> clients_;
   std::atomic<int> count_{0};
-  std::uint64_t last_active_ns_ = 0;  ///< Used by the polling thread.
+  // Used by the polling thread.
+  std::uint64_t last_active_ns_ = 0;
+  std::uint64_t last_sampled_ns_ = 0;
 };
 
 }  // namespace sluice::intercept

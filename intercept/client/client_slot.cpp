@@ -103,7 +103,9 @@ void ClientSlot::fall_back() noexcept {
   take_policy();
 }
 
-std::optional<std::uint64_t> ClientSlot::others_quiet() const noexcept {
+/// Of the clients of the device for which `which` is true.
+template <class Which>
+std::optional<std::uint64_t> ClientSlot::quiet(Which which) const noexcept {
   const shm::Board& board = seat_.board;
   const std::uint8_t device = shm::SlotInfo::unpack(slot_.info.load()).device;
   std::uint64_t jobs = 0;
@@ -111,7 +113,7 @@ std::optional<std::uint64_t> ClientSlot::others_quiet() const noexcept {
   shm::for_each_other(board.used.load(), seat_.slot, [&](int index) {
     const shm::Slot& other = board.slots[static_cast<std::size_t>(index)];
     const shm::SlotInfo info = shm::SlotInfo::unpack(other.info.load());
-    if (info.device != device) return;
+    if (info.device != device || !which(info, other)) return;
     const std::uint64_t job = other.job.load();
     const std::uint64_t open_job = other.open_job.load();
     const bool lives =
@@ -122,6 +124,25 @@ std::optional<std::uint64_t> ClientSlot::others_quiet() const noexcept {
   });
   if (active) return std::nullopt;
   return jobs;
+}
+
+std::optional<std::uint64_t> ClientSlot::others_quiet() const noexcept {
+  return quiet([](const shm::SlotInfo&, const shm::Slot&) { return true; });
+}
+
+std::optional<std::uint64_t> ClientSlot::peers_quiet() const noexcept {
+  const std::uint8_t own = priority();
+  return quiet([own](const shm::SlotInfo& info, const shm::Slot&) { return info.priority >= own; });
+}
+
+std::optional<std::uint64_t> ClientSlot::quiet_in_own_job() const noexcept {
+  if (!shm::is_active(slot_.job.load())) return std::nullopt;
+  const std::uint8_t own = priority();
+  const std::uint64_t held_by_us = shm::bit(seat_.slot);
+  const auto free = [&](const shm::SlotInfo& info, const shm::Slot& other) {
+    return info.priority < own && (other.gate.load() & held_by_us) == 0;
+  };
+  return quiet(free) ? peers_quiet() : std::nullopt;
 }
 
 void ClientSlot::hold(Entry entry) noexcept {

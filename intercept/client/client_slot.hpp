@@ -89,6 +89,12 @@ class ClientSlot {
   /// A number that changes whenever another client of the device has run a job; nothing while one
   /// runs.
   [[nodiscard]] std::optional<std::uint64_t> others_quiet() const noexcept;
+  /// The same for the clients that this one does not outrank.
+  [[nodiscard]] std::optional<std::uint64_t> peers_quiet() const noexcept;
+  /// The same as peers_quiet() while a job of this client holds all clients that it outranks; else
+  /// nothing. The job ends only after its work, so what it launches runs alone until peers_quiet()
+  /// changes.
+  [[nodiscard]] std::optional<std::uint64_t> quiet_in_own_job() const noexcept;
 
   /// Whether a graph that is instantiated now gets waits. Graphs live long, so at priority 0 they
   /// always do; at a higher priority only if a client outranks this one now.
@@ -116,6 +122,9 @@ class ClientSlot {
   void give_up_waiting(const char* what) noexcept;
 
  private:
+  template <class Which>
+  [[nodiscard]] std::optional<std::uint64_t> quiet(Which which) const noexcept;
+
   Seat seat_;
   shm::Slot& slot_;
   CUdevice device_;

@@ -45,6 +45,15 @@ std::string read_label() {
   return job ? shm::with_label(label, "job", std::string(*job)) : label;
 }
 
+/// On by default.
+bool read_switch(const char* name) {
+  const std::string_view text = variable(name).value_or("1");
+  if (text != "0" && text != "1") {
+    Line(Level::kWarn) << name << "=" << text << " is not 0 or 1; using 1";
+  }
+  return text != "0";
+}
+
 }  // namespace
 
 Config read_config() {
@@ -52,6 +61,7 @@ Config read_config() {
                 0,
                 shm::kDefaultPolicy,
                 {},
+                true,
                 true,
                 {},
                 kDefaultTraceMiB << 20U,
@@ -88,12 +98,8 @@ Config read_config() {
     }
   }
   config.label = read_label();
-  if (const auto text = variable("SLUICE_PREDICT")) {
-    config.predict = *text != "0";
-    if (*text != "0" && *text != "1") {
-      Line(Level::kWarn) << "SLUICE_PREDICT=" << *text << " is not 0 or 1; using 1";
-    }
-  }
+  config.predict = read_switch("SLUICE_PREDICT");
+  config.gpu_time = read_switch("SLUICE_GPU_TIME");
   const auto name = variable("SLUICE_NAME");
   config.name = name ? std::string(*name) : shm::client_name(own_command_line());
   if (const auto text = variable("SLUICE_TRACE")) config.trace = *text;

@@ -14,6 +14,7 @@ struct Config {
   shm::Policy policy;         ///< SLUICE_POLICY
   shm::Target target;         ///< SLUICE_TARGET
   bool predict = true;        ///< SLUICE_PREDICT
+  bool gpu_time = true;       ///< SLUICE_GPU_TIME
   std::string trace;          ///< SLUICE_TRACE: a folder; empty for no trace.
   std::uint64_t trace_limit;  ///< SLUICE_TRACE_LIMIT_MIB, in bytes.
   std::string name;           ///< SLUICE_NAME, else shm::client_name() of this process.

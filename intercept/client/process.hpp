@@ -53,6 +53,15 @@ class Unhooked {
   std::array<char, 32> name_{};
 };
 
+/// What threads share of the draws for the estimate of the GPU time; see LaunchDraw. Index 0 is for
+/// kernels, 1 for graphs.
+struct LaunchDraws {
+  static constexpr std::uint32_t kIntervalNs = 250'000;
+  std::atomic<std::uint32_t> requests{0};  ///< Each thread draws once after this has changed.
+  std::atomic<std::uint32_t> interval_ns{kIntervalNs};
+  std::array<std::atomic<std::uint32_t>, 2> drawn{};
+};
+
 /// All mutable state of the library outside its threads, and the only global.
 /// Constant-initialised: valid before any constructor has run and after every destructor.
 struct Process {
@@ -108,6 +117,7 @@ struct Process {
   std::array<std::atomic<pid_t>, shm::kLaunchStripes> stripe_owners{};
   /// Whether membarrier(2) works; -1 until somebody has tried.
   std::atomic<int> membarrier_works{-1};
+  LaunchDraws draws;
 
   void forget_remembered() noexcept { version.fetch_add(1); }
 };

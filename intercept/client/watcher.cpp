@@ -78,6 +78,7 @@ void Watcher::run() noexcept {
     const std::uint64_t now = base::monotonic_ns();
     for (std::uint32_t i = 0; i < offered; ++i) tick(watched_[i], now);
     jobs_.lapse();
+    tend_draws();
     if (looking_.load()) look(now);
     sleep();
   }
@@ -128,6 +129,23 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   shm::settle_outranked(view, client.seat().slot);
   if (state != shm::SlotState::kLive) return shm::keep_open(view, client.seat().slot);
   shm::tend_gate(view, client.seat().slot);
+}
+
+void Watcher::tend_draws() noexcept {
+  std::array<std::uint64_t, 2> launches{};
+  const auto count = static_cast<std::uint32_t>(offered_.load());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Client& client = *watched_[i].client;
+    if (!client.pacer().estimates_gpu_time()) continue;
+    const shm::Slot& slot = client.slot();
+    for (std::size_t entry = 0; entry < shm::kMaxEntries; ++entry) {
+      const shm::EntryCounters& counters = slot.entries[entry];
+      launches[draw_of(static_cast<Entry>(entry))] +=
+          counters.launches() - counters.value(shm::Count::kCaptured);
+    }
+  }
+  for (std::size_t kind = 0; kind < launches.size(); ++kind) draw_rule_.tick(kind, launches[kind]);
+  draw_rule_.adapt();
 }
 
 /// Opens the slack word when it is no longer valid: the announcing client may be dead, or may be

@@ -8,6 +8,7 @@
 #include "intercept/client/controller_link.hpp"
 #include "intercept/client/holders.hpp"
 #include "intercept/jobs/job_book.hpp"
+#include "intercept/pacing/launch_draw.hpp"
 
 namespace sluice::intercept {
 
@@ -58,6 +59,7 @@ class Watcher {
   void sleep() noexcept;
   void welcome(Watched& watched) noexcept;
   void tick(Watched& watched, std::uint64_t now) noexcept;
+  void tend_draws() noexcept;
   static void take_settings(Watched& watched) noexcept;
   static void tend_slack(Watched& watched, std::uint64_t now) noexcept;
   void look(std::uint64_t now) noexcept;
@@ -65,6 +67,7 @@ class Watcher {
 
   const std::string& socket_path_;
   JobBook& jobs_;
+  DrawRule draw_rule_;
   std::atomic<bool> in_sight_{true};
   std::atomic<bool> looking_{false};
   std::atomic<int> unanswered_{-1};

@@ -9,8 +9,14 @@ void LaunchDuration::Extremes::add(std::uint32_t ns) noexcept {
   most = std::max(most, ns);
 }
 
-void LaunchDuration::add_sample(std::uint32_t ns, bool behind_work) noexcept {
-  if (LaunchDuration* const kind = kind_.load()) kind->add_sample(ns, behind_work);
+void LaunchDuration::add_to_mean(std::uint32_t own_ns) noexcept {
+  means_ = std::min(means_ + 1, kSamplesOfMean);
+  const double mean = mean_.load();
+  mean_.store(static_cast<std::uint32_t>(mean + (own_ns - mean) / means_ + 0.5));
+}
+
+void LaunchDuration::add_sample(std::uint32_t ns, bool behind_work, std::uint32_t own_ns) noexcept {
+  if (LaunchDuration* const kind = kind_.load()) kind->add_sample(ns, behind_work, own_ns);
   std::uint32_t count = count_.load();
   const std::uint32_t usual = longest_.load();
   if (doubtful_.exchange(false) && (ns > 2 * std::max(usual, kFloorNs) || ns < usual / 2)) {
@@ -20,6 +26,8 @@ void LaunchDuration::add_sample(std::uint32_t ns, bool behind_work) noexcept {
   const std::uint32_t known = longest_.load();
   if (behind_work_ && !behind_work && ns > known && ns <= known + kMostHostNs) return;
   if (behind_work && !behind_work_) count = 0;
+  if (count == 0) means_ = 0;
+  add_to_mean(own_ns == 0 ? ns : own_ns);
   behind_work_ = behind_work_ || behind_work;
   if (count % kSamples == 0) {
     before_ = count == 0 ? Extremes{} : now_;
@@ -54,6 +62,7 @@ void LaunchDuration::add_bound(std::uint32_t ns) noexcept {
   if (!first_group && bounds_ % kBoundGroup != 0) return;
   const bool anew = first_group || bounds_ / kBoundGroup % kGroups == 0;
   const std::uint32_t bound = anew ? least_bound_ : std::max(least_bound_, ns_.load());
+  if (!first_group) add_to_mean(least_bound_);
   bounded_.store(true);
   longest_.store(bound);
   ns_.store(bound);
@@ -118,6 +127,8 @@ void LaunchDurations::renew(CUgraphExec graph, bool preemptible) noexcept {
   duration->ns_.store(LaunchDuration::kUnbounded);
   duration->longest_.store(LaunchDuration::kUnbounded);
   duration->count_.store(0);
+  duration->mean_.store(0);
+  duration->means_ = 0;
   duration->differ_.store(false);
   duration->tried_.store(0);
   duration->bounded_.store(false);

@@ -66,20 +66,54 @@ class LaunchDuration {
     return longest_.load(std::memory_order_relaxed);
   }
 
-  /// Bracket a sample: at most one sample of a kind is under way.
+  /// ns. The mean of the samples, in which later samples count more, or of the least bounds of a
+  /// few groups; 0: not known.
+  [[nodiscard]] std::uint32_t mean_ns() const noexcept {
+    return mean_.load(std::memory_order_relaxed);
+  }
+  /// Launches whose GPU time is not counted yet (gpu_time.hpp).
+  void owe(std::uint32_t launches) noexcept {
+    owed_.fetch_add(launches, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t take_owed() noexcept {
+    return owed_.exchange(0, std::memory_order_relaxed);
+  }
+
+  /// Whether a drawn launch should be measured for the mean: one in about 16, or in 4 where
+  /// durations differ. The turn comes by count. By time, it would mostly come to the launches that
+  /// follow a long one, because a full queue holds the program until that one is done.
+  [[nodiscard]] bool is_turn() noexcept {
+    const std::uint32_t left = until_turn_.load(std::memory_order_relaxed);
+    if (left != 0) {
+      until_turn_.store(left - 1, std::memory_order_relaxed);
+      return false;
+    }
+    const std::uint32_t random =
+        random_.load(std::memory_order_relaxed) * 1'664'525U + 1'013'904'223U;
+    random_.store(random, std::memory_order_relaxed);
+    until_turn_.store(is_split() ? random >> 29U : random >> 27U, std::memory_order_relaxed);
+    return true;
+  }
+
+  /// Bracket a sample.
   void begin_sample() noexcept {
     tried_.fetch_add(1, std::memory_order_relaxed);
-    sampled_.store(true, std::memory_order_relaxed);
+    sampled_.fetch_add(1, std::memory_order_relaxed);
   }
-  void end_sample() noexcept { sampled_.store(false, std::memory_order_relaxed); }
-  [[nodiscard]] bool is_sampled() const noexcept {
+  void end_sample() noexcept { sampled_.fetch_sub(1, std::memory_order_relaxed); }
+  /// Samples under way.
+  [[nodiscard]] std::uint32_t sampled() const noexcept {
     return sampled_.load(std::memory_order_relaxed);
   }
+  [[nodiscard]] bool is_sampled() const noexcept { return sampled() != 0; }
   /// Adds a sample; for one thread. A sample that was not taken `behind_work` may contain host
   /// time, because the GPU was idle when the launch came. Such samples count until there is one
   /// behind work. From then on, such a sample does not count if it is longer than the known
   /// duration by kMostHostNs or less.
-  void add_sample(std::uint32_t ns, bool behind_work = true) noexcept;
+  /// `own_ns`: the sample without its host time, as far as that is known; 0: the same.
+  void add_sample(std::uint32_t ns, bool behind_work = true, std::uint32_t own_ns = 0) noexcept;
+  /// Adds a sample with much host time in front: for the mean only.
+  void add_to_mean(std::uint32_t own_ns) noexcept;
   /// Adds a sample during which another client may have run: an upper bound. Bounds count until
   /// there is a sample. Of each kBoundGroup bounds the least counts, because a time slice of
   /// another client makes a bound too long by milliseconds.
@@ -99,6 +133,7 @@ class LaunchDuration {
   friend class LaunchDurations;
   static constexpr std::uint32_t kTries = 64;
   static constexpr std::uint32_t kBoundGroup = 4;
+  static constexpr std::uint32_t kSamplesOfMean = 64;
   /// The summary that is kept of kSamples samples.
   struct Extremes {
     std::uint32_t least = kUnbounded;
@@ -109,7 +144,9 @@ class LaunchDuration {
   std::atomic<std::uint64_t> key_{0};
   std::atomic<std::uint32_t> count_{0};
   std::atomic<std::uint32_t> tried_{0};
-  std::atomic<bool> sampled_{false};
+  std::atomic<std::uint32_t> sampled_{0};
+  std::atomic<std::uint32_t> until_turn_{0};  ///< Drawn launches until is_turn().
+  std::atomic<std::uint32_t> random_{0};
   std::atomic<bool> graph_{false};
   std::atomic<bool> preemptible_{false};
   std::atomic<bool> differ_{false};
@@ -119,6 +156,9 @@ class LaunchDuration {
   std::atomic<LaunchDuration*> kind_{nullptr};
   std::atomic<std::uint32_t> ns_{kUnbounded};
   std::atomic<std::uint32_t> longest_{kUnbounded};
+  std::atomic<std::uint32_t> mean_{0};
+  std::atomic<std::uint64_t> owed_{0};
+  std::uint32_t means_ = 0;  ///< Samples in the mean, up to kSamplesOfMean.
   bool behind_work_ =
       false;  ///< This and all members below belong to the thread that adds samples.
   Extremes now_;

@@ -100,10 +100,14 @@ void Launch::hold_and_pace() {
     }
   }
   if (Trace* const traced = g_process.trace.load()) traced->before_launch();
+  if (drawn_ != 0) client.pacer().measure(*stream_, named_, work_, drawn_, turn_);
 }
 
 Launch::Launch(Entry entry, CUstream stream, const Work& work, shm::Count counted) noexcept
-    : entry_(entry), named_(stream), work_(work) {
+    : entry_(entry),
+      named_(stream),
+      work_(work),
+      drawn_(draw().take(draw_of(entry), counted != shm::Count::kSize)) {
   const RememberedStream* const known = up_to_date(stream);
   if (known != nullptr && known->counts != nullptr && counted == known->kind) [[likely]] {
     stream_ = known->stream;
@@ -134,6 +138,7 @@ void Launch::prepare(shm::Count counted) {
   const shm::Count kind = captured ? shm::Count::kCaptured : client.kind_of_launch();
   count_as(kind, counted);
   if (captured) {
+    draw().undo(drawn_);
     stream_ = nullptr;
     return;
   }

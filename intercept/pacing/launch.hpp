@@ -7,6 +7,7 @@
 #include "intercept/client/process.hpp"
 #include "intercept/driver/driver.hpp"
 #include "intercept/pacing/durations.hpp"
+#include "intercept/pacing/launch_draw.hpp"
 #include "shm/board.hpp"
 
 namespace sluice::intercept {
@@ -48,6 +49,7 @@ class RememberedStreams {
 
   /// Passed from pass() to Launch: the counter that pass() increased; kSize if none.
   shm::Count counted = shm::Count::kSize;
+  std::array<LaunchDraw, 2> draws;  ///< For kernels and for graphs.
 
  private:
   static constexpr unsigned kBits = 4;
@@ -74,7 +76,8 @@ inline bool pass(Entry entry, CUstream stream) noexcept {
     count.fetch_add(1, std::memory_order_relaxed);
   }
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  const bool due = known->version != g_process.version.load(std::memory_order_relaxed) ||
+  const bool due = t_streams.draws[draw_of(entry)].count() ||
+                   known->version != g_process.version.load(std::memory_order_relaxed) ||
                    known->must_pace->load(std::memory_order_relaxed) != 0 ||
                    known->gate->load(std::memory_order_relaxed) != 0;
   if (due) t_streams.counted = known->kind;
@@ -93,6 +96,7 @@ class Launch {
 
  private:
   void prepare(shm::Count counted);
+  [[nodiscard]] LaunchDraw& draw() const noexcept { return t_streams.draws[draw_of(entry_)]; }
   void count_as(shm::Count kind, shm::Count counted) noexcept;
   void hold_and_pace();
 
@@ -101,6 +105,7 @@ class Launch {
   const Work& work_;
   Stream* stream_ = nullptr;  ///< Null: nothing has to be done after the call.
   Pacer::Turn turn_;
+  std::uint32_t drawn_;        ///< For how many launches this one stands; 0 if it is not drawn.
   std::uint64_t version_ = 0;  ///< The process's version when the stream was touched.
 };
 

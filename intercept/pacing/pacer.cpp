@@ -56,8 +56,21 @@ inline void Pacer::note_known(bool known) noexcept {
                                                        CUstream named) noexcept {
   note_known(duration == nullptr || duration->settled());
   if (duration == nullptr || !stream.sampler.begin(*duration, named)) return false;
-  stream.sampler.begun_while(client_.others_quiet());
+  stream.sampler.begun_while(client_.others_quiet(), client_.quiet_in_own_job());
   return true;
+}
+
+/// A launch that another thread gives the same stream meanwhile may take the hot path, so only the
+/// client's counts show it.
+void Pacer::measure(Stream& stream, CUstream named, const Work& work, std::uint32_t launches,
+                    Turn& turn) noexcept {
+  LaunchDuration* const kind = durations_.find(work);
+  if (kind == nullptr) return;
+  const bool wanted = gpu_time_.add(*kind, launches);
+  if (!wanted || turn.sampled != nullptr || !stream.sampler.begin_wanted(*kind, named)) return;
+  stream.sampler.begun_while(client_.others_quiet(), client_.quiet_in_own_job());
+  turn.sampled = kind;
+  turn.launches_before = client_.launches();
 }
 
 /// While jobs are announced, a launch that would not end before the next job waits for enough
@@ -207,9 +220,11 @@ bool Pacer::collect_samples() {
     }
   });
   const std::optional<std::uint64_t> now = client_.others_quiet();
+  const Sampler::Quiet quiet{quiet_before_, now, client_.peers_quiet()};
+  const auto measured = [this](LaunchDuration& kind) { gpu_time_.pay(kind); };
   for (const Asked& each : asked) {
     const DriverQuery query(each.context, each.handle);
-    if (query) each.stream->sampler.collect(quiet_before_, now);
+    if (query) each.stream->sampler.collect(quiet, measured);
   }
   quiet_before_ = now;
   return !asked.empty();
@@ -247,7 +262,8 @@ void Pacer::make_group_ends(Stream& stream) noexcept {
 void Pacer::after(const Turn& turn, Stream& stream, CUstream named, CUresult launched) noexcept {
   if (turn.sampled != nullptr) {
     const NoCancel whole;
-    stream.sampler.end(*turn.sampled, named, launched == CUDA_SUCCESS);
+    const bool alone = turn.launches_before == 0 || turn.launches_before == client_.launches();
+    stream.sampler.end(*turn.sampled, named, launched == CUDA_SUCCESS && alone);
     poller_.wake();  // after end(), or the poller would find no sample and sleep again
   }
   if (turn.number == 0 || !turn.ends_group()) return;

@@ -8,6 +8,7 @@
 #include "intercept/client/threads.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/pacing/durations.hpp"
+#include "intercept/pacing/gpu_time.hpp"
 #include "intercept/pacing/streams.hpp"
 #include "shm/policy.hpp"
 #include "shm/trace_format.hpp"
@@ -18,9 +19,13 @@ namespace sluice::intercept {
 /// event groups and stream waits of its policy, on the launch's own stream.
 class Pacer {
  public:
-  /// `poller` calls collect_samples() when woken.
-  Pacer(ClientSlot& client, GateMemory& memory, Streams& streams, Worker& poller)
-      : client_(client), memory_(memory), streams_(streams), poller_(poller) {}
+  /// `poller` calls collect_samples() when woken. `gpu_time`: whether the GPU time is estimated.
+  Pacer(ClientSlot& client, GateMemory& memory, Streams& streams, Worker& poller, bool gpu_time)
+      : client_(client),
+        memory_(memory),
+        streams_(streams),
+        poller_(poller),
+        gpu_time_(client, gpu_time) {}
 
   /// One launch's place in its stream. The launch keeps its number, because another thread may
   /// launch into the same stream before after() is called, and then no launch might end the group.
@@ -29,6 +34,8 @@ class Pacer {
     /// In a pair of groups, from 1, so that no division is needed; 0 if it does not matter.
     std::uint32_t number = 0;
     LaunchDuration* sampled = nullptr;  ///< The duration that is sampled; null if none is.
+    /// Launches of the client before a drawn launch that is sampled; 0 if none is.
+    std::uint64_t launches_before = 0;
     shm::Policy policy;
 
     [[nodiscard]] std::size_t parity() const noexcept {
@@ -49,6 +56,14 @@ class Pacer {
   void before(Entry entry, Stream& stream, CUstream named, const Work& work, Turn& turn,
               bool held = false) noexcept;
   void after(const Turn& turn, Stream& stream, CUstream named, CUresult launched) noexcept;
+
+  /// Call for a drawn launch, last before the driver's call, under any policy: adds to the GPU time
+  /// of the client, and may begin a sample. Then after() must follow. The launch stands for
+  /// `launches`.
+  void measure(Stream& stream, CUstream named, const Work& work, std::uint32_t launches,
+               Turn& turn) noexcept;
+
+  [[nodiscard]] bool estimates_gpu_time() const noexcept { return gpu_time_.on(); }
 
   /// The learned durations of launches.
   [[nodiscard]] LaunchDurations& durations() noexcept { return durations_; }
@@ -94,6 +109,7 @@ class Pacer {
   Worker& poller_;
 
   LaunchDurations durations_;
+  GpuTime gpu_time_;
   std::atomic<std::uint64_t> run_ns_{0};  ///< At least the sum of all Stream::run_ns.
   std::atomic<std::uint64_t> written_off_ns_{0};
   std::atomic<std::uint32_t> known_in_a_row_{0};

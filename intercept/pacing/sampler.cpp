@@ -20,8 +20,8 @@ bool Sampler::has_events(Pair& pair) noexcept {
   return false;
 }
 
-bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream) noexcept {
-  if (duration.is_sampled() || ended_.load() || open_.exchange(true)) return false;
+bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, std::uint32_t most) noexcept {
+  if (duration.sampled() >= most || ended_.load() || open_.exchange(true)) return false;
   spoiled_.store(false);
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   const bool wanted = made - taken_.load(std::memory_order_acquire) != kPairs;
@@ -40,19 +40,25 @@ bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream) noexcept {
 
 bool Sampler::record_first(Pair& pair, CUstream stream) noexcept {
   pair.host_ns = base::monotonic_ns();
-  return driver().cuEventRecord(pair.before, stream) == CUDA_SUCCESS;
+  const bool recorded = driver().cuEventRecord(pair.before, stream) == CUDA_SUCCESS;
+  pair.between_ns = base::monotonic_ns();
+  return recorded;
 }
 
-void Sampler::begun_while(std::optional<std::uint64_t> quiet) noexcept {
-  pairs_[made_.load(std::memory_order_relaxed) % kPairs].begun = quiet;
+void Sampler::begun_while(std::optional<std::uint64_t> quiet,
+                          std::optional<std::uint64_t> in_own_job) noexcept {
+  Pair& pair = pairs_[made_.load(std::memory_order_relaxed) % kPairs];
+  pair.begun = quiet;
+  pair.in_own_job = in_own_job;
 }
 
-/// If the launch outlasted its stream, the pair may belong to another stream by now (restart()). A
-/// duration has one sample at a time, so the pair tells whose it is.
+/// If the launch outlasted its stream, the pair may belong to another stream by now (restart()),
+/// and then mostly to another kind of launch. If not, one sample is wrong.
 void Sampler::end(LaunchDuration& duration, CUstream stream, bool launched) noexcept {
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   Pair& pair = pairs_[made % kPairs];
   if (pair.duration != &duration) return duration.end_sample();
+  pair.between_ns = base::monotonic_ns() - pair.between_ns;
   if (!launched || driver().cuEventRecord(pair.after, stream) != CUDA_SUCCESS || spoiled_.load()) {
     duration.end_sample();
     open_.store(false);
@@ -62,42 +68,50 @@ void Sampler::end(LaunchDuration& duration, CUstream stream, bool launched) noex
   const RelaxedCapture relaxed;
   const bool behind_work = driver().cuEventQuery(pair.before) == CUDA_ERROR_NOT_READY;
   pair.host_ns = behind_work ? 0 : base::monotonic_ns() - pair.host_ns;
+  if (behind_work) pair.between_ns = 0;
   made_.store(made + 1);
   open_.store(false);
   if (ended_.load()) duration.end_sample();  // nobody will collect it
 }
 
-void Sampler::collect(std::optional<std::uint64_t> before,
-                      std::optional<std::uint64_t> now) noexcept {
-  const std::lock_guard lock(ending_);
-  if (ended_.load()) return;
+/// Takes in the oldest sample. Null if there is none or if it is not over. The caller holds the
+/// lock.
+LaunchDuration* Sampler::collect_one(const Quiet& quiet) noexcept {
+  const std::uint32_t taken = taken_.load();
+  if (ended_.load() || taken == made_.load(std::memory_order_acquire)) return nullptr;
   const RelaxedCapture relaxed;
-  for (std::uint32_t taken = taken_.load(); taken != made_.load(std::memory_order_acquire);
-       taken_.store(++taken, std::memory_order_release)) {
-    Pair& pair = pairs_[taken % kPairs];
-    if (!pair.started) {
-      if (driver().cuEventQuery(pair.before) == CUDA_ERROR_NOT_READY) return;
-      pair.started = true;
-      pair.quiet = before;
-    }
-    const CUresult state = driver().cuEventQuery(pair.after);
-    if (state == CUDA_ERROR_NOT_READY) return;
-    if (state == CUDA_SUCCESS) take_in(pair, now);
-    pair.duration->end_sample();
+  Pair& pair = pairs_[taken % kPairs];
+  if (!pair.started) {
+    if (driver().cuEventQuery(pair.before) == CUDA_ERROR_NOT_READY) return nullptr;
+    pair.started = true;
+    pair.quiet = quiet.before;
   }
+  const CUresult state = driver().cuEventQuery(pair.after);
+  if (state == CUDA_ERROR_NOT_READY) return nullptr;
+  if (state == CUDA_SUCCESS) take_in(pair, quiet);
+  LaunchDuration* const duration = pair.duration;
+  duration->end_sample();
+  taken_.store(taken + 1, std::memory_order_release);
+  return duration;
 }
 
-void Sampler::take_in(const Pair& pair, std::optional<std::uint64_t> now) noexcept {
+void Sampler::take_in(const Pair& pair, const Quiet& quiet) noexcept {
   float ms = 0;
-  if (pair.host_ns > LaunchDuration::kMostHostNs ||
-      driver().cuEventElapsedTime(&ms, pair.before, pair.after) != CUDA_SUCCESS) {
-    return;
-  }
+  if (driver().cuEventElapsedTime(&ms, pair.before, pair.after) != CUDA_SUCCESS) return;
   constexpr float kNsPerMs = 1e6F;
   constexpr auto kMost = static_cast<float>(std::numeric_limits<std::int32_t>::max());
   const auto ns = static_cast<std::uint32_t>(std::clamp(ms * kNsPerMs, 1.0F, kMost));
-  if (now && (pair.quiet == now || pair.begun == now)) {
-    pair.duration->add_sample(ns, pair.host_ns == 0);
+  // On an idle GPU, the time from the first record to the launch is in the sample.
+  const auto own_ns =
+      static_cast<std::uint32_t>(ns - std::min<std::uint64_t>(pair.between_ns, ns - 1));
+  const bool alone = (quiet.now && (pair.quiet == quiet.now || pair.begun == quiet.now)) ||
+                     (quiet.peers && pair.in_own_job == quiet.peers);
+  if (pair.host_ns > LaunchDuration::kMostHostNs) {
+    // The launch of a large graph always takes the host long, and the GPU much longer.
+    constexpr std::uint64_t kMuchLonger = 16;
+    if (alone && pair.host_ns * kMuchLonger <= ns) pair.duration->add_to_mean(own_ns);
+  } else if (alone) {
+    pair.duration->add_sample(ns, pair.host_ns == 0, own_ns);
   } else {
     pair.duration->add_bound(ns);
   }

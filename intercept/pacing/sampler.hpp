@@ -21,19 +21,40 @@ class Sampler {
       spoiled_.store(true);  // that sample now contains this launch
       return false;
     }
-    return draw(duration) && begin_drawn(duration, stream);
+    return draw(duration) && begin_drawn(duration, stream, 1);
   }
-  /// Call between begin() and end(), with a fresh value of the number that collect() takes as
-  /// `now`.
-  void begun_while(std::optional<std::uint64_t> quiet) noexcept;
+  /// The same for a launch that was drawn already.
+  [[nodiscard]] bool begin_wanted(LaunchDuration& duration, CUstream stream) noexcept {
+    if (open_.load(std::memory_order_relaxed)) {
+      spoiled_.store(true);
+      return false;
+    }
+    return begin_drawn(duration, stream, kAtOnce);
+  }
+  /// Call between begin() and end(), with fresh values of ClientSlot::others_quiet() and
+  /// ClientSlot::quiet_in_own_job().
+  void begun_while(std::optional<std::uint64_t> quiet,
+                   std::optional<std::uint64_t> in_own_job = std::nullopt) noexcept;
   /// Takes the duration that begin() was given. `launched`: the launch did not fail. If it failed,
   /// the sample is dropped.
   void end(LaunchDuration& duration, CUstream stream, bool launched) noexcept;
 
-  /// For the polling thread, to be called repeatedly. `before` and `now` are
-  /// ClientSlot::others_quiet() at the last call and at this one. A sample during which another
-  /// client may have run is only an upper bound.
-  void collect(std::optional<std::uint64_t> before, std::optional<std::uint64_t> now) noexcept;
+  struct Quiet {
+    /// ClientSlot::others_quiet() at the last call of collect() and at this one.
+    std::optional<std::uint64_t> before;
+    std::optional<std::uint64_t> now;
+    std::optional<std::uint64_t> peers;  ///< ClientSlot::peers_quiet() at this call.
+  };
+  /// For the polling thread, to be called repeatedly. A sample during which another client may have
+  /// run is only an upper bound. `measured` is called with the duration of each sample.
+  template <class Measured>
+  void collect(const Quiet& quiet, Measured measured) noexcept {
+    const std::lock_guard lock(ending_);
+    for (LaunchDuration* duration = collect_one(quiet); duration != nullptr;
+         duration = collect_one(quiet)) {
+      measured(*duration);
+    }
+  }
   [[nodiscard]] bool under_way() const noexcept { return taken_.load() != made_.load(); }
 
   /// Call when the stream ends. If it ended with its context (`gone`), so did the events.
@@ -44,6 +65,8 @@ class Sampler {
  private:
   /// Many, because a stream's queue may contain 1000 launches of which each is of an unknown kind.
   static constexpr std::uint32_t kPairs = 64;
+  /// Drawn launches of a kind under way at once. A deep queue keeps each for long.
+  static constexpr std::uint32_t kAtOnce = 8;
   /// Of a known kind, one launch in so many is measured again: kSoon until there is a full set of
   /// samples, then kAgain, because the duration may have changed.
   static constexpr std::uint32_t kSoon = 16;
@@ -55,8 +78,11 @@ class Sampler {
     LaunchDuration* duration = nullptr;
     std::uint64_t host_ns =
         0;  ///< Host time between the two records; 0 if the sample contains none.
-    std::optional<std::uint64_t> begun;  ///< others_quiet() at the launch.
-    bool started = false;                ///< `before` has been seen to have happened.
+    /// Host time from the first record to the second; 0 like host_ns.
+    std::uint64_t between_ns = 0;
+    std::optional<std::uint64_t> begun;       ///< others_quiet() at the launch.
+    std::optional<std::uint64_t> in_own_job;  ///< quiet_in_own_job() at the launch.
+    bool started = false;                     ///< `before` has been seen to have happened.
     std::optional<std::uint64_t> quiet;  ///< others_quiet() when `before` had not happened yet.
   };
   /// Programs repeat themselves, so a count could pick the same launches again and again. (A linear
@@ -71,10 +97,13 @@ class Sampler {
       return false;
     return random < kAll / kAgain || duration.wants_samples();
   }
-  [[nodiscard]] bool begin_drawn(LaunchDuration& duration, CUstream stream) noexcept;
+  /// `most`: samples of this kind that may be under way at once, with this one.
+  [[nodiscard]] bool begin_drawn(LaunchDuration& duration, CUstream stream,
+                                 std::uint32_t most) noexcept;
   [[nodiscard]] bool has_events(Pair& pair) noexcept;
   [[nodiscard]] static bool record_first(Pair& pair, CUstream stream) noexcept;
-  static void take_in(const Pair& pair, std::optional<std::uint64_t> now) noexcept;
+  [[nodiscard]] LaunchDuration* collect_one(const Quiet& quiet) noexcept;
+  static void take_in(const Pair& pair, const Quiet& quiet) noexcept;
 
   std::array<Pair, kPairs> pairs_;
   std::atomic<std::uint32_t> made_{0};   ///< Written by the launching threads.

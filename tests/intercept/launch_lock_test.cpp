@@ -79,7 +79,7 @@ class LaunchLocks : public testing::Test {
   Worker poller_{"idle", [] { return Worker::Sleep{1'000'000'000, true}; }};
   GateMemory memory_{*client_, &client_->seat().board};
   Streams streams_;
-  Pacer pacer_{*client_, memory_, streams_, poller_};
+  Pacer pacer_{*client_, memory_, streams_, poller_, true};
   Stream stream_;
   Work work_;
 };

@@ -63,7 +63,7 @@ class Samples : public testing::Test {
   }
   bool collect(std::optional<std::uint64_t> before = 1, std::optional<std::uint64_t> now = 1) {
     g_gpu.done = true;
-    sampler_.collect(before, now);
+    sampler_.collect({before, now, std::nullopt}, [](LaunchDuration&) {});
     return sampler_.under_way();
   }
 

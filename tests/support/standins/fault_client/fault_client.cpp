@@ -56,7 +56,8 @@ class Commands {
     if (command == "hold") return hold();
     if (command == "own-later-launch") return wait_for_own_later_launch(a);
     if (command == "loop") return workers_.start_loops(a, b, c), answer();
-    if (command == "graph") return workers_.start_graph(a, b), answer();
+    if (command == "graph") return workers_.start_graph(a, b, c), answer();
+    if (command == "mix") return workers_.start_mix(a, b), answer();
     if (command == "jobs") return workers_.start_jobs(a), answer();
     if (command == "halt") return workers_.stop(), answer();
     if (command == "fork") return fork_child(line.substr(line.find(' ') + 1));

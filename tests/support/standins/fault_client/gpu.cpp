@@ -83,10 +83,10 @@ CUstream Gpu::new_stream() {
   return stream;
 }
 
-CUresult Gpu::launch(CUstream stream, std::uint64_t us) const {
+CUresult Gpu::launch(CUstream stream, std::uint64_t us, unsigned blocks) const {
   std::uint64_t ns = us * 1000;
   void* arguments[] = {&ns};
-  return cuLaunchKernel(spin_, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr);
+  return cuLaunchKernel(spin_, blocks, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr);
 }
 
 void Gpu::stamp(CUstream stream, std::atomic<std::uint64_t>& word, std::uint64_t value) {

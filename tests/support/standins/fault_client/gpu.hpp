@@ -24,7 +24,7 @@ class Gpu {
   void enter() const;
   [[nodiscard]] static CUstream new_stream();
   /// Launches a kernel of `us` microseconds. Returns the result, which a forked child checks.
-  CUresult launch(CUstream stream, std::uint64_t us) const;
+  CUresult launch(CUstream stream, std::uint64_t us, unsigned blocks = 1) const;
   /// Makes the stream write `value` to a word of the progress.
   static void stamp(CUstream stream, std::atomic<std::uint64_t>& word, std::uint64_t value);
   /// Makes the stream wait until Progress::release is not 0.

@@ -44,7 +44,13 @@ void Workers::start_loops(std::size_t lanes, std::uint64_t us, std::uint64_t dep
   }
 }
 
-void Workers::loop(Lane& lane, std::uint64_t us, std::uint64_t depth) {
+void Workers::start_mix(std::uint64_t us, std::uint64_t period) {
+  constexpr std::uint64_t kDepth = 50;
+  threads_.emplace_back([this, us, period] { loop(gpu_.progress().lanes[0], us, kDepth, period); });
+}
+
+void Workers::loop(Lane& lane, std::uint64_t us, std::uint64_t depth, std::uint64_t period) {
+  constexpr std::uint64_t kLongUs = 1000;
   gpu_.enter();
   CUstream stream = Gpu::new_stream();
   while (!stop_.load()) {
@@ -52,20 +58,21 @@ void Workers::loop(Lane& lane, std::uint64_t us, std::uint64_t depth) {
       usleep(kNapUs);
       continue;
     }
-    check(gpu_.launch(stream, us), "cuLaunchKernel");
+    const bool is_long = period != 0 && lane.launched.load() % period == 0;
+    check(gpu_.launch(stream, is_long ? kLongUs : us, is_long ? 2 : 1), "cuLaunchKernel");
     note_return(lane);
     Gpu::stamp(stream, lane.done, lane.launched.load());
   }
 }
 
-void Workers::start_graph(std::uint64_t kernels, std::uint64_t us) {
+void Workers::start_graph(std::uint64_t kernels, std::uint64_t us, std::uint64_t pause_us) {
   CUstream stream = Gpu::new_stream();
   CUgraphExec exec = capture(gpu_, stream, kernels, us);
   threads_.emplace_back(
-      [this, stream, exec] { launch_graph(gpu_.progress().lanes[0], stream, exec); });
+      [=, this] { launch_graph(gpu_.progress().lanes[0], stream, exec, pause_us); });
 }
 
-void Workers::launch_graph(Lane& lane, CUstream stream, CUgraphExec exec) {
+void Workers::launch_graph(Lane& lane, CUstream stream, CUgraphExec exec, std::uint64_t pause_us) {
   constexpr std::uint64_t kDepth = 2;
   gpu_.enter();
   while (!stop_.load()) {
@@ -76,6 +83,7 @@ void Workers::launch_graph(Lane& lane, CUstream stream, CUgraphExec exec) {
     check(cuGraphLaunch(exec, stream), "cuGraphLaunch");
     note_return(lane);
     Gpu::stamp(stream, lane.done, lane.launched.load());
+    if (pause_us != 0) usleep(static_cast<useconds_t>(pause_us));
   }
 }
 

@@ -20,9 +20,12 @@ class Workers {
   /// With depth 0 each has as many outstanding as the driver takes.
   void start_loops(std::size_t lanes, std::uint64_t us, std::uint64_t depth);
 
+  /// Starts a thread that launches `period` - 1 kernels of `us` and one of 1 ms in turn.
+  void start_mix(std::uint64_t us, std::uint64_t period);
+
   /// Captures a graph of `kernels` kernels of `us` and starts a thread that launches it again and
-  /// again, two outstanding at a time.
-  void start_graph(std::uint64_t kernels, std::uint64_t us);
+  /// again, two outstanding at a time, with a pause behind each launch.
+  void start_graph(std::uint64_t kernels, std::uint64_t us, std::uint64_t pause_us);
 
   /// Starts a thread that does explicit jobs of one kernel of `us` back to back. The lane counts
   /// jobs.
@@ -32,8 +35,8 @@ class Workers {
   void stop();
 
  private:
-  void loop(Lane& lane, std::uint64_t us, std::uint64_t depth);
-  void launch_graph(Lane& lane, CUstream stream, CUgraphExec exec);
+  void loop(Lane& lane, std::uint64_t us, std::uint64_t depth, std::uint64_t period = 0);
+  void launch_graph(Lane& lane, CUstream stream, CUgraphExec exec, std::uint64_t pause_us);
   void do_jobs(Lane& lane, std::uint64_t us);
 
   const Gpu& gpu_;
