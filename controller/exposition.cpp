@@ -158,7 +158,7 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
   constexpr auto kHasTarget = [](const shm::Slot& slot) { return slot.target.load() != 0; };
   constexpr std::array<Family, 5> kFamilies{{
       {"sluice_client_gpu_seconds_total", "counter",
-       "GPU time of the client's work: an estimate from learned launch durations.",
+       "GPU time of the client's work: an estimate from measured launches.",
        [](const shm::Slot& slot) { return slot.gpu_ns.load() != 0; },
        [](const shm::Slot& slot) { return seconds(slot.gpu_ns.load()); }},
       {"sluice_client_target_seconds", "gauge",

@@ -49,11 +49,6 @@ under_sluice train --priority 0 -- sluice-example-spin --kernels 200
 under_sluice ungated --priority 0 --policy none -- sluice-example-spin --kernels 20 --period-ms 20
 under_sluice serve --priority 1 --target p99=2x --label team=vision -- \
   sluice-example-spin --kernels 20 --period-ms 10 --mark
-# A client that says what a program with a kept target does.
-mkfifo "$work/orders"
-(while sleep 0.1; do echo count; done >"$work/orders") &
-started+=($!)
-start standin "$build/tests/support/standins/sluice_fake_client" "$session" 2 1 <"$work/orders"
 
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 cat >"$work/prometheus.yml" <<YAML

@@ -127,19 +127,6 @@ void touch_memory(std::size_t mib) {
   }
 }
 
-/// Counts one job of 20 ms that kept its target with open gates for half of its time.
-void count_job(Slot& slot) {
-  constexpr std::uint64_t kJobNs = 20'000'000;
-  slot.target.store(Target{990, Target::Unit::kNanoseconds, 2 * kJobNs}.pack());
-  slot.target_ns.store(2 * kJobNs);
-  slot.target_state.store(static_cast<std::uint32_t>(TargetState::kKept));
-  slot.target_jobs.fetch_add(1);
-  slot.target_kept.fetch_add(1);
-  slot.open_ns.fetch_add(kJobNs / 2);
-  slot.gpu_ns.fetch_add(kJobNs);
-  slot.job_times.add(kJobNs);
-}
-
 void obey(FakeClient& client, const std::string& word) {
   BoardView board = client.view();
   if (word == "begin") {
@@ -158,8 +145,6 @@ void obey(FakeClient& client, const std::string& word) {
   } else if (word == "exec") {
     std::cout << "ok" << std::endl;
     execlp("sleep", "sleep", "600", nullptr);
-  } else if (word == "count") {
-    count_job(client.own_slot());
   } else if (word == "disconnect") {
     client.disconnect();
   } else {
