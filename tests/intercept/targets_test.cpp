@@ -202,7 +202,7 @@ TEST_F(Targets, TheOpenShareIsOfTheJobsWithThatTarget) {
     sluice_job_end(job);
   }
   const double share = static_cast<double>(slot().open_ns.load()) /
-                       static_cast<double>(slot().job_times.total_ns.load());
+                       static_cast<double>(slot().target_total_ns.load());
   EXPECT_GE(share, 0.9) << "what `sluice status` divides";
 }
 
