@@ -189,21 +189,7 @@ bool TargetLaw::is_faster_open() const noexcept {
              percentile_of(totals_, target_.per_mille) * 9;
 }
 
-/// The margin answers to late jobs, but a limit that follows from another time alone than today's
-/// stays wrong. So if far more jobs are late than the target allows, the time alone is learned
-/// anew.
-void TargetLaw::judge(bool in_time) noexcept {
-  if (!in_time) ++late_;
-  if (++judged_ != kJudged) return;
-  const std::uint32_t allowed = kJudged * (1000 - target_.per_mille) / 1000 + kJudged / 4;
-  const bool outdated = target_.is_relative() && late_ > allowed;
-  judged_ = late_ = 0;
-  if (outdated || is_faster_open()) learn_anew();
-}
-
 void TargetLaw::learn_anew() noexcept {
-  if (jobs_ < may_learn_at_) return;
-  may_learn_at_ = jobs_ + kPause;
   totals_.clear();
   curves_.clear();
   open_.clear();
@@ -232,7 +218,7 @@ std::optional<bool> TargetLaw::ended(std::uint64_t now, std::uint64_t launches) 
   } else {
     open_.add(took);
   }
-  if (kept && state_ != shm::TargetState::kLearning) judge(*kept);
+  if (is_faster_open()) learn_anew();
   update();
   return kept;
 }

@@ -39,10 +39,6 @@ class TargetLaw {
   static constexpr std::size_t kErrors = 256;
   /// Every so many jobs, one runs with closed gates, so that what is learned follows the program.
   static constexpr std::uint64_t kReferencePeriod = 16;
-  /// So many jobs in a row are judged together: are more of them late than the target explains?
-  static constexpr std::uint32_t kJudged = 32;
-  /// Learning begins anew at most once in so many jobs.
-  static constexpr std::uint64_t kPause = 256;
   /// A few jobs that take so many times the median do not count: they loaded or compiled something.
   static constexpr std::uint64_t kOutlier = 8;
   /// The gates close if they could stay open no longer than this.
@@ -93,7 +89,6 @@ class TargetLaw {
   enum class Mode { kReference, kOpen, kLate };
 
   void learn(std::uint64_t took_ns, std::uint64_t launches) noexcept;
-  void judge(bool in_time) noexcept;
   [[nodiscard]] bool is_faster_open() const noexcept;
   void learn_anew() noexcept;
   void update() noexcept;
@@ -108,9 +103,6 @@ class TargetLaw {
   std::int64_t margin_ns_ = 0;
   std::uint64_t whole_ns_ = 0;  ///< The time left at the begin of a job; 0 while unknown.
   std::uint64_t jobs_ = 0;
-  std::uint32_t judged_ = 0;
-  std::uint32_t late_ = 0;          ///< Among the judged jobs.
-  std::uint64_t may_learn_at_ = 0;  ///< In jobs.
 
   LastValues<Curve, kKept> curves_;
   LastValues<std::uint64_t, kKept> totals_;  ///< Durations of jobs with closed gates.
