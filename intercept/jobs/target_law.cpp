@@ -136,7 +136,6 @@ bool TargetLaw::may_begin_open() const noexcept {
 TargetLaw::Step TargetLaw::begin(std::uint64_t now, bool contended, bool closed) noexcept {
   ++jobs_;
   began_ns_ = looked_ns_ = planned_ns_ = now;
-  contended_ = contended;
   curve_.size = 0;
   decided_ = false;
   mode_ = Mode::kReference;

@@ -112,7 +112,6 @@ class TargetLaw {
   // The job that runs.
   bool runs_ = false;  ///< It began when there was a target.
   Mode mode_ = Mode::kReference;
-  bool contended_ = false;
   bool decided_ = false;  ///< Its time left decided when the gates closed.
   std::uint64_t began_ns_ = 0;
   Curve curve_;
