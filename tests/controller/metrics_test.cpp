@@ -256,6 +256,18 @@ TEST(Metrics, LoopbackAddressesOnly) {
   }
 }
 
+/// The answer to a request on a connected socket.
+std::string answer_of(const base::Fd& fd, const std::string& head) {
+  const std::string request = head + " HTTP/1.1\r\nHost: x\r\n\r\n";
+  send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL);
+  std::string answer;
+  char bytes[4096];
+  for (ssize_t size = 0; (size = recv(fd.get(), bytes, sizeof(bytes), 0)) > 0;) {
+    answer.append(bytes, static_cast<std::size_t>(size));
+  }
+  return answer;
+}
+
 class MetricsServer : public ControllerTest {
  protected:
   void SetUp() override {
@@ -282,17 +294,7 @@ class MetricsServer : public ControllerTest {
     return fd;
   }
 
-  std::string fetch(const std::string& head) const {
-    const base::Fd fd = connect_http();
-    const std::string request = head + " HTTP/1.1\r\nHost: x\r\n\r\n";
-    send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL);
-    std::string answer;
-    char bytes[4096];
-    for (ssize_t size = 0; (size = recv(fd.get(), bytes, sizeof(bytes), 0)) > 0;) {
-      answer.append(bytes, static_cast<std::size_t>(size));
-    }
-    return answer;
-  }
+  std::string fetch(const std::string& head) const { return answer_of(connect_http(), head); }
 
   std::unique_ptr<Process> controller_;
   int port_ = 0;
@@ -334,18 +336,6 @@ TEST_F(MetricsServer, ATakenPortIsAnErrorThatLeavesNothing) {
   EXPECT_EQ(second.wait(), 1);
   EXPECT_NE(log().find("cannot serve metrics on 127.0.0.1 port"), std::string::npos) << log();
   EXPECT_THROW(shm::BoardMapping::inspect(other), shm::NoBoard);
-}
-
-/// The answer to a request on a connected socket.
-std::string answer_of(const base::Fd& fd, const std::string& head) {
-  const std::string request = head + " HTTP/1.1\r\nHost: x\r\n\r\n";
-  send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL);
-  std::string answer;
-  char bytes[4096];
-  for (ssize_t size = 0; (size = recv(fd.get(), bytes, sizeof(bytes), 0)) > 0;) {
-    answer.append(bytes, static_cast<std::size_t>(size));
-  }
-  return answer;
 }
 
 class MetricsSocket : public ControllerTest {
