@@ -36,6 +36,20 @@ if(NOT SLUICE_SANITIZE)
   endif()
 endif()
 
+# Only the model server needs gRPC. Builds with ThreadSanitizer leave it out, because gRPC is not
+# instrumented.
+set(SLUICE_HAS_GRPC FALSE)
+if(NOT SLUICE_SANITIZE MATCHES "thread")
+  find_package(Protobuf 3.21 QUIET MODULE)
+  find_package(gRPC 1.51 QUIET CONFIG)
+  if(Protobuf_FOUND AND gRPC_FOUND AND TARGET gRPC::grpc_cpp_plugin)
+    set(SLUICE_HAS_GRPC TRUE)
+  else()
+    message(NOTICE "-- sluice: no gRPC 1.51 (libgrpc++-dev, protobuf-compiler-grpc) found: built "
+                   "without `sluice serve`")
+  endif()
+endif()
+
 # Only execution times in traces need CUPTI, which is also loaded at run time. Its header is next to
 # cuda.h in the wheels, and in a folder of its own in a toolkit.
 find_path(SLUICE_CUPTI_INCLUDE_DIR cupti.h

@@ -131,6 +131,9 @@ setup_build() {
   need_for_programs
   need libgtest-dev "tests" have_header gtest/gtest.h
   need libgmock-dev "tests" have_header gmock/gmock.h
+  need libgrpc++-dev "the model server" have_header grpcpp/grpcpp.h
+  need protobuf-compiler-grpc "the model server's protocol" have grpc_cpp_plugin
+  need libprotobuf-dev "messages of that protocol" have_header google/protobuf/message.h
   want libncurses-dev "the live view of sluice top" have_header ncursesw/curses.h
   install_for_build
 }

@@ -9,7 +9,7 @@
 
 #include "base/uuid.hpp"
 #include "controller/clients.hpp"
-#include "controller/metrics_text.hpp"
+#include "base/metrics_text.hpp"
 #include "shm/entry_names.hpp"
 #include "shm/gates.hpp"
 #include "shm/labels.hpp"
@@ -18,6 +18,7 @@
 namespace sluice::controller {
 namespace {
 
+using base::MetricsText;
 using shm::Count;
 using shm::SlotState;
 

@@ -39,6 +39,8 @@ LIBRARIES = {
     r"(ATen|c10|torch|caffe2)/": ("engine/torch/", "predictor/train/", "runner/worker/torch_main.cpp"),
     r"cuda(_runtime.*)?\.h$": ("intercept/", "simgpu/", "engine/", "profiler/", "tools/gpus/", "tools/examples/"),
     r"boost/interprocess/": ("shm/",),
+    r"boost/(asio|beast)": ("server/api/",),
+    r"(grpc|grpcpp|google/protobuf)/": ("server/api/", "server/workload/"),
 }
 
 # Units that include one another in a circle. In simgpu/, the parts of the driver and the object that holds

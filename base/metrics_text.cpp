@@ -1,8 +1,8 @@
-#include "controller/metrics_text.hpp"
+#include "base/metrics_text.hpp"
 
-#include <spdlog/fmt/fmt.h>
+#include <fmt/format.h>
 
-namespace sluice::controller {
+namespace sluice::base {
 namespace {
 
 std::string escaped(std::string_view value) {
@@ -39,4 +39,4 @@ void MetricsText::sample(std::string_view suffix, const Labels& labels, double v
   text_ += " " + number(value) + "\n";
 }
 
-}  // namespace sluice::controller
+}  // namespace sluice::base

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace sluice::controller {
+namespace sluice::base {
 
 /// Writes the Prometheus text format, version 0.0.4: the head of a family, then all its samples.
 class MetricsText {
@@ -28,4 +28,4 @@ class MetricsText {
   std::string name_;
 };
 
-}  // namespace sluice::controller
+}  // namespace sluice::base

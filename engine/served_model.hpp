@@ -1,0 +1,55 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/tensor.hpp"
+
+namespace sluice::engine {
+
+/// A batch of requests on its way through the blocks of a model. Keeps its state between two
+/// blocks, so that another batch can run there. Owned by one thread at a time.
+class Batch {
+ public:
+  Batch() = default;
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+  virtual ~Batch() = default;
+
+  /// Gives the device the work of `count` blocks from block `first`. Asynchronous on a GPU. The
+  /// copy of the outputs to host memory follows the last block. Throws base::RunError, or
+  /// ContextLost if the device is unusable from now on.
+  virtual void launch(std::size_t first, std::size_t count) = 0;
+  /// Whether the work of the last launch() has finished. Does not wait.
+  [[nodiscard]] virtual bool done() = 0;
+  /// The outputs, once the last block is done: first dimension = items of all requests, in order.
+  /// Valid while this object lives.
+  [[nodiscard]] virtual std::vector<Tensor> outputs() = 0;
+};
+
+/// A model that a server has loaded: one instance, for one batch at a time per launch(), but with
+/// any number of batches between two blocks.
+class ServedModel {
+ public:
+  ServedModel() = default;
+  ServedModel(const ServedModel&) = delete;
+  ServedModel& operator=(const ServedModel&) = delete;
+  virtual ~ServedModel() = default;
+
+  /// One line for the log that says what runs, and where.
+  [[nodiscard]] virtual std::string describe() const = 0;
+  [[nodiscard]] virtual const std::vector<TensorSpec>& inputs() const = 0;
+  [[nodiscard]] virtual const std::vector<TensorSpec>& outputs() const = 0;
+  /// The blocks of a batch; 1: only whole.
+  [[nodiscard]] virtual std::size_t blocks() const = 0;
+
+  /// Copies the inputs of the requests, one list of tensors in the order of inputs() each, into a
+  /// new batch. The items of all requests together are at most the batch size that the model was
+  /// loaded with. Throws base::RunError.
+  [[nodiscard]] virtual std::unique_ptr<Batch> begin(
+      std::span<const std::vector<Tensor>> requests) = 0;
+};
+
+}  // namespace sluice::engine

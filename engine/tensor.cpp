@@ -1,0 +1,81 @@
+#include "engine/tensor.hpp"
+
+#include <array>
+#include <cstring>
+
+namespace sluice::engine {
+namespace {
+
+struct Type {
+  std::string_view name;
+  std::size_t bytes;
+};
+
+// In the order of DataType.
+constexpr std::array kTypes{
+    Type{"BOOL", 1},  Type{"UINT8", 1}, Type{"UINT16", 2}, Type{"UINT32", 4}, Type{"UINT64", 8},
+    Type{"INT8", 1},  Type{"INT16", 2}, Type{"INT32", 4},  Type{"INT64", 8},  Type{"FP16", 2},
+    Type{"BF16", 2},  Type{"FP32", 4},  Type{"FP64", 8},   Type{"BYTES", 0},
+};
+
+std::string check_bytes_elements(std::uint64_t count, std::span<const std::byte> data) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::uint32_t length = 0;
+    if (data.size() < sizeof(length)) {
+      return "the data ends after " + std::to_string(i) + " of " + std::to_string(count) +
+             " elements";
+    }
+    std::memcpy(&length, data.data(), sizeof(length));
+    data = data.subspan(sizeof(length));
+    if (data.size() < length) {
+      return "element " + std::to_string(i) + " has length " + std::to_string(length) +
+             ", but only " + std::to_string(data.size()) + " bytes follow";
+    }
+    data = data.subspan(length);
+  }
+  if (data.empty()) return "";
+  return std::to_string(data.size()) + " bytes follow the last of " + std::to_string(count) +
+         " elements";
+}
+
+}  // namespace
+
+std::string_view to_string(DataType type) { return kTypes.at(static_cast<std::size_t>(type)).name; }
+
+std::optional<DataType> parse_data_type(std::string_view name) {
+  for (std::size_t i = 0; i < kTypes.size(); ++i) {
+    if (kTypes.at(i).name == name) return static_cast<DataType>(i);
+  }
+  return std::nullopt;
+}
+
+std::size_t size_of(DataType type) { return kTypes.at(static_cast<std::size_t>(type)).bytes; }
+
+std::optional<std::uint64_t> element_count(std::span<const std::int64_t> shape) {
+  std::int64_t count = 1;
+  bool empty = false;
+  for (const std::int64_t size : shape) {
+    if (size < 0) return std::nullopt;
+    if (size == 0) {
+      empty = true;
+      continue;
+    }
+    if (__builtin_mul_overflow(count, size, &count)) return std::nullopt;
+  }
+  return empty ? 0 : static_cast<std::uint64_t>(count);
+}
+
+std::string check_data(DataType type, std::span<const std::int64_t> shape,
+                       std::span<const std::byte> data) {
+  const auto count = element_count(shape);
+  if (!count) return "the shape has a negative dimension or too many elements";
+  if (type == DataType::kBytes) return check_bytes_elements(*count, data);
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(*count, size_of(type), &bytes)) {
+    return "the shape has too many elements";
+  }
+  if (bytes == data.size()) return "";
+  return "found " + std::to_string(data.size()) + " bytes, expected " + std::to_string(bytes);
+}
+
+}  // namespace sluice::engine

@@ -1,0 +1,60 @@
+// Tensors come from strangers: a wrong size must be refused before a byte of it is read.
+#include "engine/tensor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace sluice::engine {
+namespace {
+
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+
+std::string check(DataType type, std::vector<std::int64_t> shape, std::string_view data) {
+  return check_data(type, shape, std::as_bytes(std::span(data)));
+}
+
+TEST(ElementCount, RefusesNegativeDimensionsAndOverflow) {
+  using Shape = std::vector<std::int64_t>;
+  EXPECT_EQ(element_count(Shape{}), 1u);
+  EXPECT_EQ(element_count(Shape{2, 3, 4}), 24u);
+  EXPECT_EQ(element_count(Shape{kMax, 1}), static_cast<std::uint64_t>(kMax));
+  EXPECT_EQ(element_count(Shape{kMax, 0}), 0u);
+  EXPECT_EQ(element_count(Shape{0, -1}), std::nullopt);
+  EXPECT_EQ(element_count(Shape{-2, -3}), std::nullopt);
+  EXPECT_EQ(element_count(Shape{kMax, 2}), std::nullopt);
+  EXPECT_EQ(element_count(Shape{1LL << 32, 1LL << 32}), std::nullopt);
+}
+
+TEST(CheckData, ComparesBytesWithTheShape) {
+  EXPECT_EQ(check(DataType::kInt16, {2, 2}, "12345678"), "");
+  EXPECT_EQ(check(DataType::kInt16, {2, 2}, "1234567"), "found 7 bytes, expected 8");
+  EXPECT_EQ(check(DataType::kFp32, {0, 5}, ""), "");
+  // The product of the shape fits, its bytes do not.
+  EXPECT_NE(check(DataType::kFp64, {kMax}, ""), "");
+  EXPECT_NE(check(DataType::kFp32, {-1}, "1234"), "");
+}
+
+TEST(CheckData, FollowsTheLengthsOfBytesElements) {
+  const std::string two("\2\0\0\0ab\0\0\0\0", 10);
+  EXPECT_EQ(check(DataType::kBytes, {2}, two), "");
+  EXPECT_EQ(check(DataType::kBytes, {1}, two), "4 bytes follow the last of 1 elements");
+  EXPECT_EQ(check(DataType::kBytes, {3}, two), "the data ends after 2 of 3 elements");
+  EXPECT_EQ(check(DataType::kBytes, {1}, std::string_view("\xff\xff\xff\xff", 4)),
+            "element 0 has length 4294967295, but only 0 bytes follow");
+  EXPECT_EQ(check(DataType::kBytes, {kMax}, ""),
+            "the data ends after 0 of 9223372036854775807 elements");
+}
+
+TEST(DataTypes, AreNamedAsTheProtocolNamesThem) {
+  for (int i = 0; i <= static_cast<int>(DataType::kBytes); ++i) {
+    const auto type = static_cast<DataType>(i);
+    EXPECT_EQ(parse_data_type(to_string(type)), type);
+  }
+  EXPECT_EQ(to_string(DataType::kBf16), "BF16");
+  EXPECT_EQ(size_of(DataType::kFp64), 8u);
+  EXPECT_EQ(parse_data_type("fp32"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace sluice::engine
