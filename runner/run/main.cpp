@@ -46,7 +46,7 @@ Experiment load_experiment(const RunOptions& options, const base::Install& insta
   return experiment;
 }
 
-void check_device(const RunOptions& options, const Experiment& experiment, const Gpus& gpus) {
+void check_device(const RunOptions& options, const Experiment& experiment, const base::Gpus& gpus) {
   const auto count = static_cast<int>(gpus.names.size());
   if (experiment.device_id < count) return;
   const std::string where = options.device ? "--device" : experiment.file + ": /device_id";
@@ -190,7 +190,7 @@ int run(int argc, char** argv) {
   const std::string trace = prepare_trace(experiment, options.trace);
   // For the simulated GPU, which inherits our environment from its first client.
   if (!trace.empty()) setenv("SLUICE_SIM_LOG", (fs::path(trace) / kGpuLog).c_str(), 1);
-  const Gpus gpus = query_gpus(install, options.gpu, session);
+  const base::Gpus gpus = base::query_gpus(install, options.gpu, session);
   check_device(options, experiment, gpus);
   check_torch_models(options, experiment, install, gpus);
   if (experiment.mps && gpus.simulated) {

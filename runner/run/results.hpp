@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runner/experiment.hpp"
-#include "runner/run/gpu_query.hpp"
+#include "runner/run/places.hpp"
 #include "runner/run/job_table.hpp"
 #include "runner/run/target_result.hpp"
 
@@ -49,7 +49,7 @@ struct ModelResult {
 struct RunResult {
   std::string configuration;
   std::string session;
-  Gpus gpus;
+  base::Gpus gpus;
   int device = 0;
   bool mps = false;        ///< Clients run on the GPU at the same time; else in turns.
   double duration_s = 0;   ///< Real time from the release of the workers to their end.

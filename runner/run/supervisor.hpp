@@ -5,7 +5,7 @@
 #include "base/install.hpp"
 #include "base/signal_fd.hpp"
 #include "runner/experiment.hpp"
-#include "runner/run/gpu_query.hpp"
+#include "runner/run/places.hpp"
 #include "runner/run/mps.hpp"
 #include "runner/run/progress.hpp"
 #include "runner/run/worker_process.hpp"
@@ -16,7 +16,7 @@ namespace sluice::runner {
 struct RunContext {
   const base::Install& install;
   const Experiment& experiment;
-  const Gpus& gpus;
+  const base::Gpus& gpus;
   std::string session;
   std::string resolved_file;       ///< The experiment as the workers read it.
   std::string store;               ///< Folder of the model store.

@@ -13,7 +13,7 @@
 namespace sluice::runner {
 namespace {
 
-engine::TorchTarget target_of(const Gpus& gpus, int device) {
+engine::TorchTarget target_of(const base::Gpus& gpus, int device) {
   if (gpus.simulated) return {false, "", SLUICE_TORCH_VERSION};
   return {true, gpus.archs.at(static_cast<std::size_t>(device)), SLUICE_TORCH_VERSION};
 }
@@ -40,7 +40,7 @@ void check_input(const Model& model, const std::string& where) {
 }  // namespace
 
 void check_torch_models(const RunOptions& options, const Experiment& experiment,
-                        const base::Install& install, const Gpus& gpus) {
+                        const base::Install& install, const base::Gpus& gpus) {
   const engine::ModelStore store = engine::model_store(options.store);
   const engine::TorchTarget target = target_of(gpus, experiment.device_id);
   for (std::size_t i = 0; i < experiment.models.size(); ++i) {

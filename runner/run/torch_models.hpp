@@ -1,7 +1,7 @@
 #pragma once
 #include "base/install.hpp"
 #include "runner/experiment.hpp"
-#include "runner/run/gpu_query.hpp"
+#include "runner/run/places.hpp"
 #include "runner/run/run_options.hpp"
 
 namespace sluice::runner {
@@ -11,6 +11,6 @@ namespace sluice::runner {
 /// base::UsageError with the command that solves the problem, or base::RunError if an export
 /// failed.
 void check_torch_models(const RunOptions& options, const Experiment& experiment,
-                        const base::Install& install, const Gpus& gpus);
+                        const base::Install& install, const base::Gpus& gpus);
 
 }  // namespace sluice::runner

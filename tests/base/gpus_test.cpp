@@ -1,10 +1,10 @@
-#include "runner/run/gpu_query.hpp"
+#include "base/gpus.hpp"
 
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
 
-namespace sluice::runner {
+namespace sluice::base {
 namespace {
 
 TEST(Gpus, SimulatedGpuReportsItsOwnScale) {
@@ -27,10 +27,10 @@ TEST(Gpus, RealGpuHasRealTime) {
 }
 
 TEST(Gpus, OtherTextIsRefused) {
-  EXPECT_THROW((void)parse_gpus(""), base::RunError);
-  EXPECT_THROW((void)parse_gpus("{}"), base::RunError);
-  EXPECT_THROW((void)parse_gpus(R"({"kind":"real","devices":[]})"), base::RunError);
+  EXPECT_THROW((void)parse_gpus(""), RunError);
+  EXPECT_THROW((void)parse_gpus("{}"), RunError);
+  EXPECT_THROW((void)parse_gpus(R"({"kind":"real","devices":[]})"), RunError);
 }
 
 }  // namespace
-}  // namespace sluice::runner
+}  // namespace sluice::base
