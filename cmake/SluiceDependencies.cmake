@@ -41,12 +41,13 @@ endif()
 set(SLUICE_HAS_GRPC FALSE)
 if(NOT SLUICE_SANITIZE MATCHES "thread")
   find_package(Protobuf 3.21 QUIET MODULE)
-  find_package(gRPC 1.51 QUIET CONFIG)
-  if(Protobuf_FOUND AND gRPC_FOUND AND TARGET gRPC::grpc_cpp_plugin)
+  find_package(Grpc 1.51 QUIET)
+  find_package(ZLIB QUIET)
+  if(Protobuf_FOUND AND Grpc_FOUND AND ZLIB_FOUND)
     set(SLUICE_HAS_GRPC TRUE)
   else()
-    message(NOTICE "-- sluice: no gRPC 1.51 (libgrpc++-dev, protobuf-compiler-grpc) found: built "
-                   "without `sluice serve`")
+    message(NOTICE "-- sluice: no gRPC 1.51 (libgrpc++-dev, protobuf-compiler-grpc, zlib1g-dev) "
+                   "found: built without `sluice serve`")
   endif()
 endif()
 

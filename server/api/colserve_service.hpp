@@ -1,0 +1,34 @@
+#pragma once
+#include "server/api/colserve.grpc.pb.h"
+#include "server/service.hpp"
+
+namespace sluice::server::api {
+
+/// The calls of the published server, and our additions to them.
+class ColserveService final : public colserve::ColServe::CallbackService {
+ public:
+  explicit ColserveService(server::Service& service) : served_(service) {}
+
+ private:
+  using Context = grpc::CallbackServerContext;
+  using Reactor = grpc::ServerUnaryReactor;
+
+  Reactor* GetServerStatus(Context* context, const colserve::EmptyRequest* request,
+                           colserve::ServerStatus* response) override;
+  Reactor* Shutdown(Context* context, const colserve::EmptyRequest* request,
+                    colserve::EmptyRequest* response) override;
+  Reactor* Inference(Context* context, const colserve::InferRequest* request,
+                     colserve::InferResult* response) override;
+  Reactor* Train(Context* context, const colserve::TrainRequest* request,
+                 colserve::TrainResult* response) override;
+  Reactor* TrainStop(Context* context, const colserve::TrainRequest* request,
+                     colserve::TrainResult* response) override;
+  Reactor* SetScheduler(Context* context, const colserve::SchedulerRequest* request,
+                        colserve::SchedulerResult* response) override;
+  Reactor* Status(Context* context, const colserve::EmptyRequest* request,
+                  colserve::StatusResult* response) override;
+
+  server::Service& served_;  // The base class has a Service of its own.
+};
+
+}  // namespace sluice::server::api

@@ -1,0 +1,75 @@
+#include "server/api/descriptions.hpp"
+
+#include <algorithm>
+
+#include "server/api/refusal.hpp"
+
+namespace sluice::server::api {
+namespace {
+
+bool has(const std::vector<std::string>& versions, const std::string& version) {
+  return version.empty() || std::find(versions.begin(), versions.end(), version) != versions.end();
+}
+
+[[noreturn]] void refuse_model(const std::string& model, const std::string& version) {
+  refuse("no model '" + model + "'" + (version.empty() ? "" : " of version '" + version + "'"),
+         Code::kNotFound);
+}
+
+}  // namespace
+
+const std::string& server_version() {
+  static const std::string kVersion = SLUICE_VERSION;
+  return kVersion;
+}
+
+const std::vector<std::string>& extensions() {
+  static const std::vector<std::string> kExtensions = {"statistics", "model_configuration",
+                                                       "model_repository", "schedule_policy",
+                                                       "binary_tensor_data"};
+  return kExtensions;
+}
+
+ModelMetadata model_metadata(const Service& service, const std::string& model,
+                             const std::string& version) {
+  auto metadata = service.metadata(model);
+  if (!metadata || !has(metadata->versions, version)) refuse_model(model, version);
+  return std::move(*metadata);
+}
+
+std::vector<ModelStatistics> model_statistics(const Service& service, const std::string& model,
+                                              const std::string& version) {
+  auto statistics = service.statistics(model);
+  if (!statistics) refuse_model(model, version);
+  if (version.empty()) return std::move(*statistics);
+  std::erase_if(*statistics, [&](const auto& entry) { return entry.version != version; });
+  if (statistics->empty()) refuse_model(model, version);
+  return std::move(*statistics);
+}
+
+std::vector<RepositoryEntry> repository_index(const Service& service, bool only_ready) {
+  auto entries = service.repository();
+  if (only_ready) std::erase_if(entries, [](const auto& entry) { return entry.state != "READY"; });
+  return entries;
+}
+
+std::vector<std::int64_t> batched_shape(const engine::TensorSpec& spec) {
+  std::vector<std::int64_t> shape{-1};
+  shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
+  return shape;
+}
+
+std::string config_type(engine::DataType type) {
+  if (type == engine::DataType::kBytes) return "TYPE_STRING";
+  return "TYPE_" + std::string(engine::to_string(type));
+}
+
+void check_load_parameter(const std::string& name) {
+  if (name == "config" || name.starts_with("file:")) {
+    refuse(
+        "parameter '" + name + "': a load with another configuration or other files is not served",
+        Code::kUnimplemented);
+  }
+}
+
+}  // namespace sluice::server::api

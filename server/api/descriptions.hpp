@@ -1,0 +1,39 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/service.hpp"
+
+/// What both protocols say about the server and its models. Throws Refusal.
+namespace sluice::server::api {
+
+inline constexpr const char* kServerName = "sluice";
+inline constexpr const char* kBackend = "sluice";
+
+[[nodiscard]] const std::string& server_version();
+[[nodiscard]] const std::vector<std::string>& extensions();
+
+/// The metadata of a model that exists in this version. An empty version: any.
+[[nodiscard]] ModelMetadata model_metadata(const Service& service, const std::string& model,
+                                           const std::string& version);
+
+/// The statistics of a model in this version, or of all models if the name is empty.
+[[nodiscard]] std::vector<ModelStatistics> model_statistics(const Service& service,
+                                                            const std::string& model,
+                                                            const std::string& version);
+
+/// The entries of the repository; only_ready: those that can serve now.
+[[nodiscard]] std::vector<RepositoryEntry> repository_index(const Service& service,
+                                                            bool only_ready);
+
+/// The shape with the batch dimension, as metadata has it.
+[[nodiscard]] std::vector<std::int64_t> batched_shape(const engine::TensorSpec& spec);
+
+/// The name of a data type in a model configuration, such as TYPE_FP32.
+[[nodiscard]] std::string config_type(engine::DataType type);
+
+/// Refuses the parameters of a load that replace the configuration or the files of a model.
+void check_load_parameter(const std::string& name);
+
+}  // namespace sluice::server::api

@@ -1,0 +1,69 @@
+#include "server/api/grpc_server.hpp"
+
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <mutex>
+
+#include "base/error.hpp"
+#include "server/api/colserve_service.hpp"
+#include "server/api/infer_call.hpp"
+#include "server/api/kserve_service.hpp"
+#include "server/api/workers.hpp"
+
+namespace sluice::server::api {
+namespace {
+
+std::string endpoint(const GrpcServer::Options& options) {
+  const bool ipv6 = options.address.find(':') != std::string::npos;
+  return (ipv6 ? "[" + options.address + "]" : options.address) + ":" +
+         std::to_string(options.port);
+}
+
+}  // namespace
+
+struct GrpcServer::Parts {
+  Parts(Service& service, const Options& options)
+      : kserve(service, workers), colserve(service), generic(service, options.read_timeout) {}
+
+  Workers workers;
+  KserveService kserve;
+  ColserveService colserve;
+  GenericCalls generic;
+  int port = 0;
+  std::once_flag stopped;
+  std::unique_ptr<grpc::Server> server;
+};
+
+GrpcServer::GrpcServer(Service& service, const Options& options)
+    : parts_(std::make_unique<Parts>(service, options)) {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(endpoint(options), grpc::InsecureServerCredentials(), &parts_->port);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
+  // Otherwise a second server on the same port would get half of the calls.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Finds clients whose machine is gone, and so ends their calls.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  builder.RegisterService(&parts_->kserve);
+  builder.RegisterService(&parts_->colserve);
+  builder.RegisterCallbackGenericService(&parts_->generic);
+  parts_->server = builder.BuildAndStart();
+  if (!parts_->server || parts_->port == 0) {
+    throw base::RunError("cannot listen on " + endpoint(options) +
+                         " for gRPC: is the port in use, or the address not of this machine?");
+  }
+}
+
+GrpcServer::~GrpcServer() { stop(std::chrono::milliseconds(0)); }
+
+int GrpcServer::port() const { return parts_->port; }
+
+void GrpcServer::stop(std::chrono::milliseconds grace) {
+  std::call_once(parts_->stopped, [&] {
+    parts_->server->Shutdown(std::chrono::system_clock::now() + grace);
+    parts_->server->Wait();
+  });
+}
+
+}  // namespace sluice::server::api

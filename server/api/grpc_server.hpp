@@ -1,0 +1,41 @@
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "server/service.hpp"
+
+namespace sluice::server::api {
+
+/// The KServe v2 protocol and the colserve calls over gRPC. Thread-safe.
+class GrpcServer {
+ public:
+  struct Options {
+    std::string address = "127.0.0.1";  ///< An IPv4 or IPv6 address.
+    std::uint16_t port = 0;             ///< 0: any free one.
+    /// Of a message, also when inflated. A larger one is refused with RESOURCE_EXHAUSTED.
+    std::size_t max_request_bytes = std::size_t{64} << 20;
+    /// For a whole inference message, from its headers on.
+    std::chrono::milliseconds read_timeout{60'000};
+  };
+
+  /// Serves from now on. Throws base::RunError if it cannot listen. The service must live longer.
+  GrpcServer(Service& service, const Options& options);
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+  /// stop() without a grace period.
+  ~GrpcServer();
+
+  [[nodiscard]] int port() const;
+  /// Accepts no call from now on, and cancels those that have not ended after the grace period.
+  /// Returns when all have ended. Calls after the first do nothing.
+  void stop(std::chrono::milliseconds grace);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace sluice::server::api

@@ -1,0 +1,45 @@
+#include "server/api/grpc_status.hpp"
+
+#include <cmath>
+
+namespace sluice::server::api {
+namespace {
+
+grpc::StatusCode to_grpc(Code code) {
+  switch (code) {
+    case Code::kOk:
+      return grpc::StatusCode::OK;
+    case Code::kInvalidArgument:
+      return grpc::StatusCode::INVALID_ARGUMENT;
+    case Code::kNotFound:
+      return grpc::StatusCode::NOT_FOUND;
+    case Code::kUnavailable:
+      return grpc::StatusCode::UNAVAILABLE;
+    case Code::kResourceExhausted:
+      return grpc::StatusCode::RESOURCE_EXHAUSTED;
+    case Code::kDeadlineExceeded:
+      return grpc::StatusCode::DEADLINE_EXCEEDED;
+    case Code::kCancelled:
+      return grpc::StatusCode::CANCELLED;
+    case Code::kUnimplemented:
+      return grpc::StatusCode::UNIMPLEMENTED;
+    case Code::kInternal:
+      break;
+  }
+  return grpc::StatusCode::INTERNAL;
+}
+
+}  // namespace
+
+grpc::Status to_grpc(const Status& status, grpc::ServerContextBase& context) {
+  if (status.ok()) return grpc::Status::OK;
+  if (status.code == Code::kResourceExhausted && status.retry_after_ms > 0) {
+    const auto ms = std::to_string(static_cast<std::int64_t>(std::ceil(status.retry_after_ms)));
+    context.AddTrailingMetadata("retry-after-ms", ms);
+    // The name that gRPC clients with a retry policy obey.
+    context.AddTrailingMetadata("grpc-retry-pushback-ms", ms);
+  }
+  return {to_grpc(status.code), status.message};
+}
+
+}  // namespace sluice::server::api

@@ -1,0 +1,309 @@
+#include "server/api/http_api.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "server/api/call_state.hpp"
+#include "server/api/compression.hpp"
+#include "server/api/descriptions.hpp"
+#include "server/api/http_json.hpp"
+#include "server/api/http_target.hpp"
+#include "server/api/refusal.hpp"
+#include "server/api/request_rules.hpp"
+
+namespace sluice::server::api {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kJsonBytesHeader = "Inference-Header-Content-Length";
+/// A smaller body gains nothing.
+constexpr std::size_t kWorthDeflating = 512;
+
+unsigned http_status(Code code) {
+  switch (code) {
+    case Code::kOk:
+      return 200;
+    case Code::kInvalidArgument:
+      return 400;
+    case Code::kNotFound:
+      return 404;
+    case Code::kUnavailable:
+      return 503;
+    case Code::kResourceExhausted:
+      return 429;
+    case Code::kDeadlineExceeded:
+      return 504;
+    case Code::kCancelled:
+      return 499;
+    case Code::kUnimplemented:
+      return 501;
+    case Code::kInternal:
+      break;
+  }
+  return 500;
+}
+
+HttpReply json_reply(const json& body) {
+  HttpReply reply;
+  reply.body = body.dump(-1, ' ', false, json::error_handler_t::replace);
+  return reply;
+}
+
+HttpReply empty_reply(bool good) {
+  HttpReply reply;
+  reply.status = good ? 200 : 503;
+  return reply;
+}
+
+HttpReply text_reply(std::string text) {
+  HttpReply reply;
+  reply.body = std::move(text);
+  reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  return reply;
+}
+
+/// Inflates the body of a request. A refusal here is one of the body, not of its encoding.
+Body decoded(Body body, const HttpHead& head, std::size_t max_bytes) {
+  if (content_encoding(head.content_encoding) == Encoding::kIdentity) return body;
+  auto plain = std::make_shared<std::string>(inflate(body.bytes, max_bytes));
+  const std::string_view bytes = *plain;
+  return {bytes, std::move(plain)};
+}
+
+HttpReply encoded(HttpReply reply, const std::string& accept) {
+  const Encoding encoding = accepted_encoding(accept);
+  if (encoding == Encoding::kIdentity || reply.body.size() < kWorthDeflating) return reply;
+  reply.body = deflate(reply.body, encoding);
+  reply.headers.emplace_back("Content-Encoding", to_string(encoding));
+  return reply;
+}
+
+/// Runs `make`; a refusal becomes its reply.
+HttpReply guarded(const MakeReply& make) {
+  try {
+    return make();
+  } catch (const Refusal& refusal) {
+    return error_reply(refusal.status);
+  }
+}
+
+/// A call that is answered at once, in the connection's thread.
+class QuickCall final : public HttpCall {
+ public:
+  QuickCall(HttpHead head, std::size_t max_bytes, std::function<HttpReply(std::string_view)> make)
+      : head_(std::move(head)), max_bytes_(max_bytes), make_(std::move(make)) {}
+
+  void run(Body body, ReplyDone done) override {
+    auto reply = guarded([&] {
+      const Body plain = decoded(std::move(body), head_, max_bytes_);
+      return encoded(make_(plain.bytes), head_.accept_encoding);
+    });
+    done([reply = std::move(reply)] { return reply; });
+  }
+
+ private:
+  HttpHead head_;
+  std::size_t max_bytes_;
+  std::function<HttpReply(std::string_view)> make_;
+};
+
+/// A call that blocks.
+class SlowCall final : public HttpCall {
+ public:
+  SlowCall(Workers& workers, std::function<void(const json&)> check, std::function<Status()> act)
+      : workers_(workers), check_(std::move(check)), act_(std::move(act)) {}
+
+  void run(Body body, ReplyDone done) override {
+    try {
+      check_(body.bytes.empty() ? json::object() : parse_json(body.bytes));
+    } catch (const Refusal& refusal) {
+      return done([status = refusal.status] { return error_reply(status); });
+    }
+    workers_.post([act = act_, done = std::move(done)] {
+      const Status status = act();
+      done([status] { return status.ok() ? HttpReply{} : error_reply(status); });
+    });
+  }
+
+ private:
+  Workers& workers_;
+  std::function<void(const json&)> check_;
+  std::function<Status()> act_;
+};
+
+class InferCall final : public HttpCall {
+ public:
+  InferCall(Service& service, HttpHead head, HttpTarget target, std::size_t max_bytes)
+      : service_(service),
+        head_(std::move(head)),
+        target_(std::move(target)),
+        max_bytes_(max_bytes),
+        announcement_(service, target_.model, head_.content_length) {}
+
+  void run(Body body, ReplyDone done) override {
+    try {
+      infer(decoded(std::move(body), head_, max_bytes_), done);
+    } catch (const Refusal& refusal) {
+      done([status = refusal.status] { return error_reply(status); });
+    }
+  }
+  void cancel() override { cancel_.cancel(); }
+
+ private:
+  void infer(const Body& body, const ReplyDone& done) {
+    DecodedInfer decoded = decode_infer(body, json_bytes(), announcement_.headers_ns());
+    Request& request = decoded.request;
+    request.model = target_.model;
+    request.version = target_.version;
+    check_request(request);
+    request.announced = announcement_.take();
+    auto answer = [done, echo = echo_of(request), format = std::move(decoded.format),
+                   accept = head_.accept_encoding](const Status& status, const Response& response) {
+      if (!status.ok()) return done([status] { return error_reply(status); });
+      done([=] { return guarded([&] { return encoded(reply(echo, response, format), accept); }); });
+    };
+    cancel_.set(service_.infer(std::move(request), std::move(answer)));
+  }
+
+  [[nodiscard]] std::optional<std::size_t> json_bytes() const {
+    const std::string& text = head_.inference_header_length;
+    if (text.empty()) return std::nullopt;
+    std::size_t bytes = 0;
+    const char* end = text.data() + text.size();
+    if (std::from_chars(text.data(), end, bytes).ptr != end) {
+      refuse(std::string(kJsonBytesHeader) + " must be an integer of 0 or more");
+    }
+    return bytes;
+  }
+
+  static HttpReply reply(const Echo& echo, const Response& response, const OutputFormat& format) {
+    EncodedInfer made = encode_infer(echo, response, format);
+    HttpReply reply;
+    reply.body = std::move(made.body);
+    if (made.json_bytes) {
+      reply.content_type = "application/octet-stream";
+      reply.headers.emplace_back(kJsonBytesHeader, std::to_string(*made.json_bytes));
+    }
+    return reply;
+  }
+
+  Service& service_;
+  HttpHead head_;
+  HttpTarget target_;
+  std::size_t max_bytes_;
+  Announcement announcement_;
+  CancelOnce cancel_;
+};
+
+bool only_ready(const json& body) {
+  return body.is_object() && body.contains("ready") && body["ready"] == true;
+}
+
+HttpReply set_scheduler(Service& service, std::string_view body) {
+  const json value = parse_json(body);
+  if (!value.is_object() || !value.contains("policy") || !value["policy"].is_string()) {
+    refuse("the request must have 'policy', a string");
+  }
+  const Status status = service.set_scheduler(value["policy"].get<std::string>());
+  if (!status.ok()) return error_reply(status);
+  return json_reply({{"policy", service.scheduler()}});
+}
+
+/// Of a route that is answered at once.
+HttpReply describe(Service& service, const HttpTarget& target, bool post, std::string_view body) {
+  switch (target.route) {
+    case Route::kServer:
+      return json_reply(server_json());
+    case Route::kLive:
+      return empty_reply(service.live());
+    case Route::kReady:
+      return empty_reply(service.ready());
+    case Route::kModel:
+      return json_reply(metadata_json(model_metadata(service, target.model, target.version)));
+    case Route::kModelReady:
+      (void)model_metadata(service, target.model, target.version);
+      return empty_reply(service.model_ready(target.model));
+    case Route::kModelConfig:
+      return json_reply(config_json(model_metadata(service, target.model, target.version)));
+    case Route::kModelStatistics:
+    case Route::kAllStatistics:
+      return json_reply(statistics_json(model_statistics(service, target.model, target.version)));
+    case Route::kIndex:
+      return json_reply(
+          index_json(repository_index(service, !body.empty() && only_ready(parse_json(body)))));
+    case Route::kScheduler:
+      return post ? set_scheduler(service, body) : json_reply({{"policy", service.scheduler()}});
+    case Route::kStatus:
+      return json_reply(service.status());
+    case Route::kMetrics:
+      return text_reply(service.metrics());
+    default:
+      return error_reply(500, "no answer for this path");
+  }
+}
+
+void check_load(const json& body) {
+  if (!body.is_object() || !body.contains("parameters")) return;
+  for (const auto& [name, value] : body["parameters"].items()) check_load_parameter(name);
+}
+
+void check_head(const HttpHead& head, const HttpTarget& target) {
+  if (target.route == Route::kNone) throw error_reply(404, "no such path: " + head.target);
+  if (target.route == Route::kNotServed) throw error_reply(501, head.target + " is not served");
+  if (!takes(target.route, head.method)) {
+    HttpReply reply = error_reply(405, head.target + " does not take " + head.method);
+    reply.headers.emplace_back("Allow", methods(target.route));
+    throw reply;
+  }
+  try {
+    (void)content_encoding(head.content_encoding);
+  } catch (const Refusal& refusal) {
+    throw error_reply(415, refusal.status.message);
+  }
+}
+
+}  // namespace
+
+HttpReply error_reply(unsigned status, const std::string& message) {
+  HttpReply reply = json_reply({{"error", message}});
+  reply.status = status;
+  return reply;
+}
+
+HttpReply error_reply(const Status& status) {
+  HttpReply reply = error_reply(http_status(status.code), status.message);
+  if (status.code == Code::kResourceExhausted && status.retry_after_ms > 0) {
+    const auto ms = std::ceil(status.retry_after_ms);
+    reply.headers.emplace_back("Retry-After",
+                               std::to_string(static_cast<std::int64_t>(std::ceil(ms / 1000))));
+    reply.headers.emplace_back("retry-after-ms", std::to_string(static_cast<std::int64_t>(ms)));
+  }
+  return reply;
+}
+
+std::shared_ptr<HttpCall> HttpApi::begin(const HttpHead& head) {
+  HttpTarget target = parse_target(head.target);
+  check_head(head, target);
+  Service& service = service_;
+  switch (target.route) {
+    case Route::kInfer:
+      return std::make_shared<InferCall>(service, head, std::move(target), max_request_bytes_);
+    case Route::kLoad:
+      return std::make_shared<SlowCall>(workers_, check_load,
+                                        [&service, target] { return service.load(target.model); });
+    case Route::kUnload:
+      return std::make_shared<SlowCall>(
+          workers_, [](const json&) {},
+          [&service, target] { return service.unload(target.model); });
+    default:
+      return std::make_shared<QuickCall>(
+          head, max_request_bytes_,
+          [&service, target, post = head.method == "POST"](std::string_view body) {
+            return describe(service, target, post, body);
+          });
+  }
+}
+
+}  // namespace sluice::server::api

@@ -1,0 +1,73 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/api/json_codec.hpp"
+#include "server/api/workers.hpp"
+#include "server/service.hpp"
+
+/// What each request over HTTP does. Knows nothing of sockets.
+namespace sluice::server::api {
+
+/// The headers that matter.
+struct HttpHead {
+  std::string method;
+  std::string target;
+  std::uint64_t content_length = 0;
+  std::string content_encoding;
+  std::string accept_encoding;
+  std::string inference_header_length;  ///< Inference-Header-Content-Length
+};
+
+struct HttpReply {
+  unsigned status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers;
+};
+
+/// {"error": message}
+[[nodiscard]] HttpReply error_reply(unsigned status, const std::string& message);
+[[nodiscard]] HttpReply error_reply(const Status& status);
+
+/// Makes the reply. Called by the connection in its own thread, so that the dispatcher of the
+/// service encodes nothing.
+using MakeReply = std::function<HttpReply()>;
+/// Called exactly once for each request that runs, from any thread.
+using ReplyDone = std::function<void(MakeReply)>;
+
+/// A request from its headers to its reply.
+class HttpCall {
+ public:
+  HttpCall() = default;
+  HttpCall(const HttpCall&) = delete;
+  HttpCall& operator=(const HttpCall&) = delete;
+  virtual ~HttpCall() = default;
+
+  /// The body has arrived. At most once.
+  virtual void run(Body body, ReplyDone done) = 0;
+  /// The client is gone. `done` is still called.
+  virtual void cancel() {}
+};
+
+class HttpApi {
+ public:
+  HttpApi(Service& service, Workers& workers, std::size_t max_request_bytes)
+      : service_(service), workers_(workers), max_request_bytes_(max_request_bytes) {}
+
+  /// Finds the call and announces an inference. Throws HttpReply for a request that is refused by
+  /// its headers.
+  [[nodiscard]] std::shared_ptr<HttpCall> begin(const HttpHead& head);
+
+ private:
+  Service& service_;
+  Workers& workers_;
+  std::size_t max_request_bytes_;
+};
+
+}  // namespace sluice::server::api

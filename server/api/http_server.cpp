@@ -1,0 +1,536 @@
+#include "server/api/http_server.hpp"
+
+// g++ 12 needs <utility> in front of asio's awaitable.
+#include <utility>
+// Boost.Beast takes most of a minute to compile, so it is in this file only.
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/string.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <condition_variable>
+#include <future>
+#include <limits>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "server/api/http_api.hpp"
+#include "server/api/workers.hpp"
+
+namespace sluice::server::api {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr std::uint32_t kMaxHeaderBytes = 16 << 10;
+/// Read ahead of a request that is being answered, for the next requests of its connection.
+constexpr std::size_t kReadAhead = 16 << 10;
+constexpr std::size_t kReadBytes = 4 << 10;
+/// After the last response, the rest of what the client sends is read and dropped for that long. If
+/// the socket were closed at once, the client would be reset and could lose the response.
+constexpr milliseconds kLinger{1000};
+
+class Connection;
+
+/// The connections that are open, and the bytes on their way.
+class Registry {
+ public:
+  using Place = std::list<std::weak_ptr<Connection>>::iterator;
+
+  explicit Registry(const HttpServer::Options& options) : options_(options) {}
+
+  [[nodiscard]] const HttpServer::Options& options() const { return options_; }
+  [[nodiscard]] bool full() const {
+    const std::lock_guard lock(mutex_);
+    return open_ >= options_.max_connections;
+  }
+  /// The last thing that a connection does.
+  void closed() {
+    const std::lock_guard lock(mutex_);
+    --open_;
+    if (open_ == 0) none_.notify_all();
+  }
+  void opened(const std::shared_ptr<Connection>& connection) {
+    const std::lock_guard lock(mutex_);
+    ++open_;
+    std::erase_if(all_, [](const auto& entry) { return entry.expired(); });
+    all_.push_back(connection);
+  }
+  [[nodiscard]] std::vector<std::shared_ptr<Connection>> all() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<Connection>> living;
+    for (const auto& entry : all_) {
+      if (auto connection = entry.lock()) living.push_back(std::move(connection));
+    }
+    return living;
+  }
+  bool wait_for_none(std::optional<milliseconds> limit) {
+    std::unique_lock lock(mutex_);
+    const auto none = [this] { return open_ == 0; };
+    if (limit) return none_.wait_for(lock, *limit, none);
+    none_.wait(lock, none);
+    return true;
+  }
+
+  /// Whether there is room for the bytes of a body that is about to arrive.
+  [[nodiscard]] bool reserve(std::size_t bytes) {
+    const std::size_t before = arriving_.fetch_add(bytes);
+    if (before + bytes <= options_.max_arriving_bytes) return true;
+    arriving_ -= bytes;
+    return false;
+  }
+  void release(std::size_t bytes) { arriving_ -= bytes; }
+
+ private:
+  const HttpServer::Options options_;
+  mutable std::mutex mutex_;
+  std::condition_variable none_;
+  std::list<std::weak_ptr<Connection>> all_;
+  std::size_t open_ = 0;
+  std::atomic<std::size_t> arriving_ = 0;
+};
+
+/// Counts a connection until its last member is destroyed: the server may end right after that.
+class Ticket {
+ public:
+  explicit Ticket(Registry& registry) : registry_(registry) {}
+  Ticket(const Ticket&) = delete;
+  Ticket& operator=(const Ticket&) = delete;
+  ~Ticket() {
+    if (counted_) registry_.closed();
+  }
+  void count() { counted_ = true; }
+
+ private:
+  Registry& registry_;
+  bool counted_ = false;
+};
+
+std::string header(const http::fields& fields, std::string_view name) {
+  const auto value = fields[beast::string_view(name.data(), name.size())];
+  return {value.data(), value.size()};
+}
+
+/// One connection. Everything but done callbacks runs on its strand.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(tcp::socket socket, Registry& registry, HttpApi& api)
+      : ticket_(registry),
+        registry_(registry),
+        api_(api),
+        socket_(std::move(socket)),
+        timer_(socket_.get_executor()) {}
+
+  void start() {
+    ticket_.count();
+    registry_.opened(shared_from_this());
+    error_code ignored;
+    socket_.set_option(tcp::no_delay(true), ignored);
+    asio::post(socket_.get_executor(), [self = shared_from_this()] { self->wait_for_request(); });
+  }
+
+  /// Ends the connection: after its response, or at once if `now`. Thread-safe.
+  void end(bool now) {
+    asio::post(socket_.get_executor(), [self = shared_from_this(), now] {
+      self->last_ = true;
+      if (now && self->state_ == State::kRunning) self->call_->cancel();
+      if (now || self->state_ == State::kIdle) self->close();
+    });
+  }
+
+ private:
+  enum class State {
+    kIdle,       ///< Between two requests.
+    kReading,    ///< The headers or the body arrive.
+    kRunning,    ///< The service has the request.
+    kWriting,    ///< The response leaves.
+    kLingering,  ///< The response has left, and nothing more is answered.
+    kClosed,
+  };
+
+  // -- waiting for a request
+
+  void wait_for_request() {
+    state_ = State::kIdle;
+    if (last_) return close();
+    set_timer(registry_.options().idle_timeout);
+    if (ahead_) return;  // on_ahead() goes on.
+    if (buffer_.size() > 0) return read_headers();
+    read_ahead();
+  }
+
+  /// Reads what comes next on the connection. Notices while a request runs that the client is gone.
+  void read_ahead() {
+    ahead_ = true;
+    socket_.async_read_some(buffer_.prepare(kReadBytes),
+                            [self = shared_from_this()](error_code error, std::size_t bytes) {
+                              self->on_ahead(error, bytes);
+                            });
+  }
+
+  void on_ahead(error_code error, std::size_t bytes) {
+    ahead_ = false;
+    buffer_.commit(bytes);
+    if (state_ == State::kClosed) return;
+    if (error) return on_client_gone();
+    if (state_ == State::kIdle) return read_headers();
+    if (state_ == State::kLingering) buffer_.consume(buffer_.size());
+    if (buffer_.size() < kReadAhead) read_ahead();
+  }
+
+  /// The client has closed the connection, or its side of it. A client that only closed its side
+  /// still gets an answer.
+  void on_client_gone() {
+    last_ = true;
+    if (state_ == State::kRunning) return call_->cancel();
+    if (state_ != State::kWriting) close();
+  }
+
+  // -- reading
+
+  void read_headers() {
+    state_ = State::kReading;
+    set_timer(registry_.options().progress_timeout);
+    parser_.emplace();
+    parser_->header_limit(kMaxHeaderBytes);
+    // The limit of bodies is checked in on_headers(). Beast 1.74 takes no boost::none here.
+    parser_->body_limit(std::numeric_limits<std::uint64_t>::max());
+    http::async_read_header(
+        socket_, buffer_, *parser_,
+        [self = shared_from_this()](error_code error, std::size_t) { self->on_headers(error); });
+  }
+
+  void on_headers(error_code error) {
+    if (state_ == State::kClosed) return;
+    if (timed_out_) return refuse(error_reply(408, "the headers took too long"));
+    if (error == http::error::header_limit)
+      return refuse(error_reply(431, "the headers are too large"));
+    if (error == http::error::end_of_stream ||
+        error.category() == asio::error::get_system_category() || error == asio::error::eof) {
+      return close();
+    }
+    if (error) return refuse(error_reply(400, "not an HTTP request: " + error.message()));
+    const auto& request = parser_->get();
+    last_ = last_ || !request.keep_alive();
+    try {
+      begin(request);
+    } catch (HttpReply& reply) {
+      refuse(std::move(reply));
+    }
+  }
+
+  /// Throws HttpReply.
+  void begin(const http::request<http::empty_body>& request) {
+    if (parser_->chunked())
+      throw error_reply(411, "a body needs Content-Length; chunks are not served");
+    HttpHead head;
+    head.method = std::string(request.method_string());
+    head.target = std::string(request.target());
+    head.content_length = parser_->content_length().value_or(0);
+    head.content_encoding = header(request, "Content-Encoding");
+    head.accept_encoding = header(request, "Accept-Encoding");
+    head.inference_header_length = header(request, "Inference-Header-Content-Length");
+    const std::size_t limit = registry_.options().max_request_bytes;
+    if (head.content_length > limit) {
+      throw error_reply(413, "the body has " + std::to_string(head.content_length) +
+                                 " bytes; the limit is " + std::to_string(limit));
+    }
+    if (!registry_.reserve(head.content_length))
+      throw error_reply(503, "too many requests are arriving");
+    reserved_ = head.content_length;
+    call_ = api_.begin(head);
+    const bool waits = beast::iequals(request[http::field::expect], "100-continue");
+    read_body(head.content_length, waits && head.content_length > 0);
+  }
+
+  void read_body(std::size_t bytes, bool client_waits) {
+    body_bytes_ = bytes;
+    // Beast would copy the body once more, through its buffer.
+    body_ = std::make_unique_for_overwrite<char[]>(bytes);
+    body_got_ = std::min(bytes, buffer_.size());
+    std::copy_n(static_cast<const char*>(buffer_.data().data()), body_got_, body_.get());
+    buffer_.consume(body_got_);
+    body_limit_ = steady_clock::now() + 10 * registry_.options().progress_timeout;
+    if (client_waits && body_got_ == 0) return write_continue();
+    read_more_body();
+  }
+
+  void write_continue() {
+    static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    asio::async_write(socket_, asio::buffer(kContinue.data(), kContinue.size()),
+                      [self = shared_from_this()](error_code, std::size_t) {
+                        if (self->state_ != State::kClosed) self->read_more_body();
+                      });
+  }
+
+  void read_more_body() {
+    if (body_got_ == body_bytes_) return run();
+    const auto left = std::chrono::duration_cast<milliseconds>(body_limit_ - steady_clock::now());
+    set_timer(std::min(registry_.options().progress_timeout, std::max(left, milliseconds(0))));
+    socket_.async_read_some(asio::buffer(body_.get() + body_got_, body_bytes_ - body_got_),
+                            [self = shared_from_this()](error_code error, std::size_t bytes) {
+                              self->on_body(error, bytes);
+                            });
+  }
+
+  void on_body(error_code error, std::size_t bytes) {
+    if (state_ == State::kClosed) return;
+    body_got_ += bytes;
+    if (timed_out_) return refuse(error_reply(408, "the body took too long"));
+    if (error) {
+      return refuse(error_reply(400, "the body ends after " + std::to_string(body_got_) + " of " +
+                                         std::to_string(body_bytes_) + " bytes"));
+    }
+    read_more_body();
+  }
+
+  // -- answering
+
+  void run() {
+    state_ = State::kRunning;
+    stop_timer();
+    release_reserved();
+    if (!ahead_ && buffer_.size() < kReadAhead) read_ahead();
+    std::shared_ptr<const char[]> kept = std::move(body_);
+    Body body{{kept.get(), body_bytes_}, kept};
+    call_->run(std::move(body), [self = shared_from_this()](MakeReply make) {
+      asio::post(self->socket_.get_executor(), [self, make = std::move(make)] {
+        if (self->state_ != State::kClosed) self->write(make());
+        self->call_.reset();
+      });
+    });
+  }
+
+  /// Answers a request whose body was not read: the rest of the connection cannot be understood.
+  void refuse(HttpReply reply) {
+    release_reserved();
+    body_.reset();
+    call_.reset();
+    timed_out_ = false;
+    last_ = true;
+    write(std::move(reply));
+  }
+
+  void write(HttpReply reply) {
+    state_ = State::kWriting;
+    response_ = {};
+    response_.result(reply.status);
+    response_.set(http::field::content_type, reply.content_type);
+    for (const auto& [name, value] : reply.headers) response_.set(name, value);
+    response_.body() = std::move(reply.body);
+    response_.keep_alive(!last_);
+    response_.prepare_payload();
+    // A slow reader gets a second for each 64 KiB.
+    set_timer(registry_.options().progress_timeout +
+              milliseconds(response_.body().size() * 1000 / (64 << 10)));
+    http::async_write(
+        socket_, response_,
+        [self = shared_from_this()](error_code error, std::size_t) { self->on_written(error); });
+  }
+
+  void on_written(error_code error) {
+    if (state_ == State::kClosed) return;
+    response_.body() = {};
+    if (error) return close();
+    if (last_) return linger();
+    wait_for_request();
+  }
+
+  void linger() {
+    error_code ignored;
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    state_ = State::kLingering;
+    set_timer(kLinger);
+    if (ahead_) return;
+    buffer_.consume(buffer_.size());
+    read_ahead();
+  }
+
+  void close() {
+    state_ = State::kClosed;
+    stop_timer();
+    release_reserved();
+    // Forgets an announcement, unless the service has the request.
+    call_.reset();
+    error_code ignored;
+    socket_.close(ignored);
+  }
+
+  void release_reserved() { registry_.release(std::exchange(reserved_, 0)); }
+
+  // -- the one deadline of the connection
+
+  void set_timer(milliseconds limit) {
+    timed_out_ = false;
+    timer_.expires_after(limit);
+    timer_.async_wait([self = shared_from_this(), round = ++timer_round_](error_code error) {
+      if (!error && round == self->timer_round_) self->on_timer();
+    });
+  }
+
+  void stop_timer() {
+    ++timer_round_;
+    timer_.cancel();
+  }
+
+  void on_timer() {
+    if (state_ != State::kReading) return close();
+    // The handler of the read answers the client.
+    timed_out_ = true;
+    error_code ignored;
+    socket_.cancel(ignored);
+  }
+
+  Ticket ticket_;  // First, so that it is destroyed last.
+  Registry& registry_;
+  HttpApi& api_;
+  tcp::socket socket_;
+  asio::steady_timer timer_;
+  std::uint64_t timer_round_ = 0;
+  State state_ = State::kIdle;
+  bool timed_out_ = false;
+  bool last_ = false;   ///< No request follows the current one.
+  bool ahead_ = false;  ///< read_ahead() is pending: nothing else may touch buffer_.
+  beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::empty_body>> parser_;
+  std::shared_ptr<HttpCall> call_;
+  std::unique_ptr<char[]> body_;
+  std::size_t body_bytes_ = 0;
+  std::size_t body_got_ = 0;
+  std::size_t reserved_ = 0;
+  steady_clock::time_point body_limit_;
+  http::response<http::string_body> response_;
+};
+
+/// Answers a connection over the limit without waiting for its request.
+void turn_away(tcp::socket& socket) {
+  static constexpr std::string_view kFull =
+      "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+  error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(asio::buffer(kFull.data(), kFull.size()), ignored);
+}
+
+tcp::acceptor listen(asio::io_context& io, const HttpServer::Options& options) {
+  const std::string where = options.address + " port " + std::to_string(options.port);
+  error_code error;
+  const auto address = asio::ip::make_address(options.address, error);
+  if (error) throw base::RunError("cannot listen on " + where + " for HTTP: not an IP address");
+  const tcp::endpoint endpoint(address, options.port);
+  tcp::acceptor acceptor(asio::make_strand(io));
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error) throw base::RunError("cannot listen on " + where + " for HTTP: " + error.message());
+  return acceptor;
+}
+
+}  // namespace
+
+class HttpServer::Parts {
+ public:
+  Parts(Service& service, const Options& options)
+      : registry_(options),
+        api_(service, workers_, options.max_request_bytes),
+        acceptor_(listen(io_, options)),
+        retry_(acceptor_.get_executor()) {
+    accept();
+    for (std::size_t i = 0; i < std::max<std::size_t>(options.threads, 1); ++i) {
+      threads_.emplace_back([this] { io_.run(); });
+    }
+  }
+
+  [[nodiscard]] int port() const { return acceptor_.local_endpoint().port(); }
+
+  void stop(milliseconds grace) {
+    std::call_once(stopped_, [&] {
+      stop_accepting();
+      end_all(false);
+      if (!registry_.wait_for_none(grace)) end_all(true);
+      registry_.wait_for_none(std::nullopt);
+      work_.reset();
+      threads_.clear();
+    });
+  }
+
+ private:
+  /// Returns when no connection can be opened any more.
+  void stop_accepting() {
+    std::promise<void> closed;
+    asio::post(acceptor_.get_executor(), [&] {
+      error_code ignored;
+      acceptor_.close(ignored);
+      retry_.cancel();
+      closed.set_value();
+    });
+    closed.get_future().wait();
+  }
+
+  void end_all(bool now) {
+    for (const auto& connection : registry_.all()) connection->end(now);
+  }
+
+  void accept() {
+    acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, tcp::socket socket) {
+      if (!acceptor_.is_open()) return;
+      if (error) return accept_later();
+      if (registry_.full()) {
+        turn_away(socket);
+      } else {
+        std::make_shared<Connection>(std::move(socket), registry_, api_)->start();
+      }
+      accept();
+    });
+  }
+
+  /// Without a free descriptor, accept() would fail again at once.
+  void accept_later() {
+    retry_.expires_after(milliseconds(100));
+    retry_.async_wait([this](error_code) {
+      if (acceptor_.is_open()) accept();
+    });
+  }
+
+  asio::io_context io_;
+  Registry registry_;
+  Workers workers_;
+  HttpApi api_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
+  tcp::acceptor acceptor_;
+  asio::steady_timer retry_;
+  std::once_flag stopped_;
+  std::vector<std::jthread> threads_;
+};
+
+HttpServer::HttpServer(Service& service, const Options& options)
+    : parts_(std::make_unique<Parts>(service, options)) {}
+
+HttpServer::~HttpServer() { stop(milliseconds(0)); }
+
+int HttpServer::port() const { return parts_->port(); }
+
+void HttpServer::stop(milliseconds grace) { parts_->stop(grace); }
+
+}  // namespace sluice::server::api

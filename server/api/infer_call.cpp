@@ -1,0 +1,138 @@
+#include "server/api/infer_call.hpp"
+
+#include <grpcpp/alarm.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "server/api/call_state.hpp"
+#include "server/api/grpc_status.hpp"
+#include "server/api/proto_codec.hpp"
+#include "server/api/refusal.hpp"
+#include "server/api/request_rules.hpp"
+
+namespace sluice::server::api {
+namespace {
+
+constexpr std::string_view kModelInfer = "/inference.GRPCInferenceService/ModelInfer";
+/// Metadata with which a client names the model before the message arrives.
+constexpr const char* kModelHeader = "sluice-model";
+
+std::string model_header(const grpc::ServerContextBase& context) {
+  const auto& headers = context.client_metadata();
+  const auto at = headers.find(kModelHeader);
+  return at == headers.end() ? "" : std::string(at->second.data(), at->second.size());
+}
+
+/// The call's deadline on the monotonic clock; 0: none.
+std::uint64_t deadline_ns(const grpc::ServerContextBase& context) {
+  using std::chrono::system_clock;
+  const auto left = context.deadline() - system_clock::now();
+  // A call without a deadline has one in the far future.
+  if (left > std::chrono::hours(24 * 365)) return 0;
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
+  return base::monotonic_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(ns, 1));
+}
+
+/// Ends a call whose message does not arrive in time. Shared with the alarm, which may fire when
+/// the call is gone.
+class ReadLimit {
+ public:
+  explicit ReadLimit(grpc::ServerContextBase& context) : context_(&context) {}
+
+  void over() {
+    const std::lock_guard lock(mutex_);
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  void read() {
+    const std::lock_guard lock(mutex_);
+    context_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  grpc::ServerContextBase* context_;
+};
+
+/// One ModelInfer. Deletes itself in OnDone().
+class InferCall final : public grpc::ServerGenericBidiReactor {
+ public:
+  InferCall(Service& service, grpc::GenericCallbackServerContext& context,
+            std::chrono::milliseconds read_timeout)
+      : service_(service),
+        context_(context),
+        announcement_(service, model_header(context), 0),
+        limit_(std::make_shared<ReadLimit>(context)) {
+    alarm_.Set(std::chrono::system_clock::now() + read_timeout, [limit = limit_](bool expired) {
+      if (expired) limit->over();
+    });
+    StartRead(&message_);
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    limit_->read();
+    alarm_.Cancel();
+    if (!ok) {
+      // gRPC has already refused a message over the limit. Otherwise the client is gone, or has
+      // closed its side without a message.
+      return Finish({grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"});
+    }
+    try {
+      infer();
+    } catch (const Refusal& refusal) {
+      Finish(to_grpc(refusal.status, context_));
+    }
+  }
+
+  void infer() {
+    Request request = decode_infer(message_, announcement_.headers_ns());
+    message_.Clear();
+    lower_deadline(request, deadline_ns(context_));
+    request.announced = announcement_.take();
+    Done done = [this, echo = echo_of(request)](const Status& status, const Response& response) {
+      answer(echo, status, response);
+    };
+    // This object outlives the function, even if the request is answered within infer().
+    cancel_.set(service_.infer(std::move(request), std::move(done)));
+  }
+
+  void answer(const Echo& echo, const Status& status, const Response& response) {
+    if (!status.ok()) return Finish(to_grpc(status, context_));
+    message_ = encode_infer(echo, response);
+    StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status::OK);
+  }
+
+  void OnCancel() override { cancel_.cancel(); }
+  void OnDone() override { delete this; }
+
+  Service& service_;
+  grpc::GenericCallbackServerContext& context_;
+  Announcement announcement_;
+  grpc::ByteBuffer message_;
+  CancelOnce cancel_;
+  std::shared_ptr<ReadLimit> limit_;
+  grpc::Alarm alarm_;
+};
+
+class Unserved final : public grpc::ServerGenericBidiReactor {
+ public:
+  explicit Unserved(const std::string& method) {
+    Finish({grpc::StatusCode::UNIMPLEMENTED, method + " is not served"});
+  }
+
+ private:
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
+grpc::ServerGenericBidiReactor* GenericCalls::CreateReactor(
+    grpc::GenericCallbackServerContext* context) {
+  if (context->method() == kModelInfer) return new InferCall(service_, *context, read_timeout_);
+  return new Unserved(context->method());
+}
+
+}  // namespace sluice::server::api

@@ -1,0 +1,19 @@
+#pragma once
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "engine/tensor.hpp"
+
+/// The elements of a tensor as JSON values. Throws Refusal.
+namespace sluice::server::api {
+
+/// data: a value, or arrays of values in any nesting, in row-major order. FP16 and BF16 have no
+/// JSON form.
+[[nodiscard]] std::vector<std::byte> values_from_json(const engine::Tensor& tensor,
+                                                      const nlohmann::json& data);
+
+/// A flat array.
+[[nodiscard]] nlohmann::json values_to_json(const engine::Tensor& tensor);
+
+}  // namespace sluice::server::api
