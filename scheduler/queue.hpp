@@ -1,0 +1,64 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "scheduler/policy.hpp"
+#include "scheduler/task.hpp"
+
+namespace sluice::scheduler {
+
+/// The tasks of a server, and which one runs next. Not thread-safe. Times (`now`) must not decrease.
+class Queue {
+ public:
+  explicit Queue(Policy policy) : policy_(policy) {}
+
+  [[nodiscard]] Policy policy() const { return policy_; }
+  /// Reorders the waiting tasks. Running steps end normally, and tasks that have begun in blocks
+  /// continue in blocks.
+  void set_policy(Policy policy, std::uint64_t now);
+
+  /// A model that is served. DLIR asks whether such a model has no task; PARALLER runs up to
+  /// `instances` tasks of the model at once. A second call changes the number of instances.
+  void add_model(std::uint32_t model, std::size_t instances = 1);
+  /// Tasks of the model that are still queued run as before.
+  void remove_model(std::uint32_t model);
+
+  /// `task.id` must be new and `task.next_block` 0.
+  void insert(Task task, std::uint64_t now);
+  /// False if there is no such task or one of its steps is running.
+  bool remove(std::uint64_t id);
+  /// Replaces the deadline and the durations of a task that has not begun (its batch has grown). The
+  /// task keeps its place under the published policies. False if there is no such task or it has begun.
+  bool update(const Task& task);
+
+  /// The task that begin(now) would begin; null if begin(now) would return nothing. The dispatcher
+  /// looks here, merges not_begun() of the same model into this task by remove() and update(), and
+  /// then calls begin(). Valid until the queue is changed.
+  [[nodiscard]] const Task* next(std::uint64_t now) const;
+  /// Begins the next step. Nothing if no task waits or the GPU is taken: by any running step, or,
+  /// under PARALLER, by as many running steps of each waiting model as the model has instances.
+  std::optional<Step> begin(std::uint64_t now);
+  /// The running step of this task has ended. A task without further blocks leaves the queue.
+  void end(std::uint64_t id, std::uint64_t now);
+
+  /// Tasks of a model that have not begun, in the order in which they will begin.
+  [[nodiscard]] std::vector<std::uint64_t> not_begun(std::uint32_t model) const;
+  /// Waiting tasks, begun or not, whose deadline has passed. They cannot be met any more.
+  [[nodiscard]] std::vector<std::uint64_t> overdue(std::uint64_t now) const;
+  /// Estimated ns from `now` to the end of `task` if it was inserted now and no other task came.
+  [[nodiscard]] std::uint64_t completion_ns(const Task& task, std::uint64_t now) const;
+
+  [[nodiscard]] std::size_t size() const { return entries_.size(); }  ///< Waiting and running.
+  [[nodiscard]] bool empty() const { return entries_.empty(); }
+
+ private:
+  struct Entry;
+  Policy policy_;
+  std::map<std::uint32_t, std::size_t> instances_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace sluice::scheduler
