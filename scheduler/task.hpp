@@ -14,10 +14,11 @@ struct Task {
   std::uint32_t model = 0;  ///< Tasks of one model run in the order in which they were inserted.
   std::uint64_t arrival_ns = 0;
   std::uint64_t deadline_ns = kNoDeadline;
-  std::uint64_t limit_ns = 0;           ///< Duration of the whole model on an idle GPU.
-  std::uint64_t whole_ns = 0;           ///< Estimated duration of a run of the whole model.
-  std::vector<std::uint64_t> block_ns;  ///< Estimated duration of each block; empty: cannot be split.
-  std::size_t next_block = 0;           ///< The first block that has not begun.
+  std::uint64_t limit_ns = 0;  ///< Duration of the whole model on an idle GPU.
+  std::uint64_t whole_ns = 0;  ///< Estimated duration of a run of the whole model.
+  std::vector<std::uint64_t>
+      block_ns;                ///< Estimated duration of each block; empty: cannot be split.
+  std::size_t next_block = 0;  ///< The first block that has not begun.
 };
 
 /// What runs next on the GPU without interruption: some consecutive blocks of a task.
