@@ -226,10 +226,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (timed_out_) return refuse(error_reply(408, "the headers took too long"));
     if (error == http::error::header_limit)
       return refuse(error_reply(431, "the headers are too large"));
-    if (error == http::error::end_of_stream ||
-        error.category() == asio::error::get_system_category() || error == asio::error::eof) {
-      return close();
-    }
+    const bool gone = error && error.category() == asio::error::get_system_category();
+    if (gone || error == http::error::end_of_stream) return close();
     if (error) return refuse(error_reply(400, "not an HTTP request: " + error.message()));
     const auto& request = parser_->get();
     last_ = last_ || !request.keep_alive();

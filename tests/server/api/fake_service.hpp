@@ -1,0 +1,96 @@
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/service.hpp"
+
+namespace sluice::test {
+
+/// A server without a GPU, a queue or a scheduler: its models answer as the tests need.
+///   echo      each input comes back as an output of the same name
+///   add       OUTPUT0 = INPUT0 + INPUT1, OUTPUT1 = INPUT0 - INPUT1, INT32 [16]
+///   slow      as echo, after 50 ms, or as cancelled when the client has gone before
+///   stuck     answers only when it is cancelled
+///   refusing  RESOURCE_EXHAUSTED, try again after 1500 ms
+///   failing   the status whose number is the id of the request
+///   big       one output FP32 [1,1000000]
+class FakeService final : public server::Service {
+ public:
+  FakeService();
+  /// Ends the queued requests.
+  ~FakeService() override;
+
+  std::uint64_t headers(const std::string& model, std::uint64_t bytes) override;
+  void forget(std::uint64_t announced) override;
+  std::shared_ptr<server::Cancellation> infer(server::Request request, server::Done done) override;
+  [[nodiscard]] bool live() const override { return true; }
+  [[nodiscard]] bool ready() const override { return true; }
+  [[nodiscard]] bool model_ready(const std::string& model) const override;
+  [[nodiscard]] std::optional<server::ModelMetadata> metadata(
+      const std::string& model) const override;
+  [[nodiscard]] std::optional<std::vector<server::ModelStatistics>> statistics(
+      const std::string& model) const override;
+  [[nodiscard]] std::vector<server::RepositoryEntry> repository() const override;
+  server::Status load(const std::string& model) override;
+  server::Status unload(const std::string& model) override;
+  [[nodiscard]] std::string scheduler() const override;
+  server::Status set_scheduler(const std::string& name) override;
+  [[nodiscard]] nlohmann::json status() const override;
+  [[nodiscard]] std::string metrics() const override;
+  void shut_down() override;
+
+  /// What the headers of a request said.
+  struct Headers {
+    std::string model;
+    std::uint64_t bytes = 0;
+  };
+  /// The requests without their tensors.
+  [[nodiscard]] std::vector<server::Request> requests() const;
+  [[nodiscard]] std::vector<Headers> announced() const;
+  /// Requests that have a headers() and neither an infer() nor a forget().
+  [[nodiscard]] std::size_t open_announcements() const;
+  /// Ids that were ended twice or never given. Must be 0.
+  [[nodiscard]] std::size_t wrong_announcements() const;
+  /// Requests that were cancelled before they were answered.
+  [[nodiscard]] std::size_t cancelled() const;
+  /// Requests that infer() took and that have no answer yet.
+  [[nodiscard]] std::size_t unanswered() const;
+  [[nodiscard]] bool shutting_down() const;
+
+ private:
+  struct Pending;
+  class Handle;
+
+  void end_announcement(std::uint64_t id);
+  void answer_slow_requests();
+  void cancel(const std::shared_ptr<Pending>& pending);
+  std::shared_ptr<server::Cancellation> wait(server::Request request, server::Done done,
+                                             std::chrono::milliseconds delay);
+  void count(const std::string& model, const server::Status& status);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t next_id_ = 1;
+  std::set<std::uint64_t> open_;
+  std::size_t wrong_ = 0;
+  std::size_t cancelled_ = 0;
+  std::vector<server::Request> requests_;
+  std::vector<Headers> headers_;
+  std::map<std::string, server::ModelStatistics> statistics_;
+  std::set<std::string> unloaded_;
+  std::set<std::shared_ptr<Pending>> pending_;
+  std::string scheduler_ = "EDF";
+  bool shutting_down_ = false;
+  bool ending_ = false;
+  std::jthread answering_;
+};
+
+}  // namespace sluice::test
