@@ -59,9 +59,6 @@ std::string inflate(std::string_view data, std::size_t max_bytes) {
   int state = Z_OK;
   while (state != Z_STREAM_END) {
     const std::size_t done = out.size();
-    if (done > max_bytes) {
-      refuse("the inflated body has more than " + std::to_string(max_bytes) + " bytes");
-    }
     // Grows with what was found, so that a small body takes little memory. One byte over the limit
     // shows a body that is too large.
     const std::size_t room = std::min(std::max<std::size_t>(done, 64 << 10), max_bytes + 1 - done);
@@ -70,6 +67,9 @@ std::string inflate(std::string_view data, std::size_t max_bytes) {
     stream.avail_out = static_cast<uInt>(room);
     state = ::inflate(&stream, Z_NO_FLUSH);
     out.resize(done + room - stream.avail_out);
+    if (out.size() > max_bytes) {
+      refuse("the inflated body has more than " + std::to_string(max_bytes) + " bytes");
+    }
     const bool starved = stream.avail_out > 0 && state == Z_OK;
     if ((state != Z_OK && state != Z_STREAM_END) || starved) {
       refuse("the body is not valid gzip or deflate data");

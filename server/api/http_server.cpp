@@ -175,9 +175,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     state_ = State::kIdle;
     if (last_) return close();
     set_timer(registry_.options().idle_timeout);
-    if (ahead_) return;  // on_ahead() goes on.
-    if (buffer_.size() > 0) return read_headers();
-    read_ahead();
+    if (!ahead_ && buffer_.size() > 0) return read_headers();
+    if (!ahead_) return read_ahead();
+    // on_ahead() goes on: now, if the next request is already there.
+    error_code ignored;
+    if (buffer_.size() > 0) socket_.cancel(ignored);
   }
 
   /// Reads what comes next on the connection. Notices while a request runs that the client is gone.
@@ -193,8 +195,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     ahead_ = false;
     buffer_.commit(bytes);
     if (state_ == State::kClosed) return;
+    const bool idle = state_ == State::kIdle;
+    if (idle && (!error || error == asio::error::operation_aborted)) return read_headers();
     if (error) return on_client_gone();
-    if (state_ == State::kIdle) return read_headers();
     if (state_ == State::kLingering) buffer_.consume(buffer_.size());
     if (buffer_.size() < kReadAhead) read_ahead();
   }

@@ -1,0 +1,44 @@
+#pragma once
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/fd.hpp"
+
+namespace sluice::test {
+
+/// A connection that sends exactly what a test says, right or wrong.
+class RawHttp {
+ public:
+  struct Reply {
+    int status = 0;
+    std::map<std::string, std::string> headers;  ///< Names in lower case.
+    std::string body;
+  };
+
+  explicit RawHttp(int port);
+
+  void send(std::string_view bytes);
+  /// Closes this side; the replies still arrive.
+  void half_close();
+  /// Resets the connection.
+  void reset();
+  /// The next reply; nothing if the connection ends before.
+  std::optional<Reply> reply();
+  /// Whether the server closes the connection within the limit without sending anything more.
+  bool closed(std::chrono::milliseconds limit);
+
+ private:
+  bool receive();
+
+  base::Fd socket_;
+  std::string received_;
+};
+
+/// A request with its Content-Length.
+std::string http_request(const std::string& method, const std::string& target,
+                         const std::string& body = "", const std::string& headers = "");
+
+}  // namespace sluice::test
