@@ -134,6 +134,7 @@ setup_build() {
   need libgrpc++-dev "the model server" have_header grpcpp/grpcpp.h
   need protobuf-compiler-grpc "the model server's protocol" have grpc_cpp_plugin
   need libprotobuf-dev "messages of that protocol" have_header google/protobuf/message.h
+  need zlib1g-dev "compressed requests to the model server" have_header zlib.h
   want libncurses-dev "the live view of sluice top" have_header ncursesw/curses.h
   install_for_build
 }
@@ -189,6 +190,22 @@ setup_reports() {
   if ! { python3 -m venv .venv &&
     .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/report-requirements.txt; }; then
     die "could not fetch the report tools, see the lines above; './x build' does without them"
+  fi
+}
+
+# setup_clients: fetches the clients of cmake/client-requirements.txt into .venv.
+setup_clients() {
+  have .venv/bin/python3 && .venv/bin/python3 -c "import importlib.util as u, sys
+sys.exit(not all(map(u.find_spec, ('tritonclient', 'grpc', 'geventhttpclient', 'pytest'))))" 2>/dev/null && return
+  local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
+  need python3 "for the clients that test the model server" have python3
+  need python3-venv "to fetch them into .venv" eval "$venv_works"
+  install_packages
+  echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/client-requirements.txt | xargs)" \
+    "(90 MB on disk; half a minute)"
+  if ! { python3 -m venv .venv &&
+    .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/client-requirements.txt; }; then
+    die "could not fetch the clients, see the lines above; './x build' does without them"
   fi
 }
 

@@ -1,8 +1,10 @@
 #include "server/api/grpc_server.hpp"
 
+#include <grpc/support/log.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <cstdlib>
 #include <mutex>
 
 #include "base/error.hpp"
@@ -18,6 +20,14 @@ std::string endpoint(const GrpcServer::Options& options) {
   const bool ipv6 = options.address.find(':') != std::string::npos;
   return (ipv6 ? "[" + options.address + "]" : options.address) + ":" +
          std::to_string(options.port);
+}
+
+/// gRPC reports to stderr what the caller learns anyway, such as a port in use. GRPC_VERBOSITY
+/// brings that back.
+void silence_grpc() {
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) {
+    gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+  }
 }
 
 }  // namespace
@@ -37,6 +47,7 @@ struct GrpcServer::Parts {
 
 GrpcServer::GrpcServer(Service& service, const Options& options)
     : parts_(std::make_unique<Parts>(service, options)) {
+  silence_grpc();
   grpc::ServerBuilder builder;
   builder.AddListeningPort(endpoint(options), grpc::InsecureServerCredentials(), &parts_->port);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));

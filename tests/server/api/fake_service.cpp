@@ -1,6 +1,7 @@
 #include "fake_service.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -18,6 +19,8 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr milliseconds kSlow{50};
+/// A long fuzz run must not take all memory.
+constexpr std::size_t kKept = 10000;
 constexpr milliseconds kNever{std::chrono::hours(24)};
 
 std::map<std::string, server::ModelMetadata> make_models() {
@@ -133,7 +136,7 @@ FakeService::~FakeService() {
 
 std::uint64_t FakeService::headers(const std::string& model, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  headers_.push_back({model, bytes});
+  if (headers_.size() < kKept) headers_.push_back({model, bytes});
   open_.insert(next_id_);
   return next_id_++;
 }
@@ -153,7 +156,7 @@ std::shared_ptr<server::Cancellation> FakeService::infer(Request request, server
     Request copy = request;
     copy.inputs.clear();
     copy.storage.reset();
-    requests_.push_back(std::move(copy));
+    if (requests_.size() < kKept) requests_.push_back(std::move(copy));
   }
   Status status = check(request);
   if (status.ok() && !model_ready(request.model)) {
@@ -167,8 +170,10 @@ std::shared_ptr<server::Cancellation> FakeService::infer(Request request, server
   if (status.ok() && request.model == "refusing") {
     status = {Code::kResourceExhausted, "the queue is full", 1500};
   }
-  if (status.ok() && request.model == "failing" && !request.id.empty()) {
-    status = {static_cast<Code>(std::stoi(request.id)), "as asked"};
+  if (status.ok() && request.model == "failing") {
+    const int code = std::atoi(request.id.c_str());
+    const bool known = code > 0 && code <= static_cast<int>(Code::kInternal);
+    status = {known ? static_cast<Code>(code) : Code::kInternal, "as asked"};
   }
   count(request.model, status);
   if (!status.ok()) {

@@ -52,7 +52,7 @@ class FakeService final : public server::Service {
     std::string model;
     std::uint64_t bytes = 0;
   };
-  /// The requests without their tensors.
+  /// The first requests, without their tensors.
   [[nodiscard]] std::vector<server::Request> requests() const;
   [[nodiscard]] std::vector<Headers> announced() const;
   /// Requests that have a headers() and neither an infer() nor a forget().
