@@ -23,6 +23,10 @@ std::filesystem::path Install::interposer() const {
   return root_ / "lib/sluice/libsluice_intercept.so";
 }
 
+std::filesystem::path Install::engine(std::string_view name) const {
+  return root_ / "lib/sluice" / ("libsluice_serve_" + std::string(name) + ".so");
+}
+
 std::filesystem::path Install::simgpu_folder() const { return root_ / "lib/sluice/simgpu"; }
 
 }  // namespace sluice::base

@@ -21,6 +21,8 @@ class Install {
   [[nodiscard]] std::filesystem::path subcommand(std::string_view name) const;
   /// The library for LD_PRELOAD.
   [[nodiscard]] std::filesystem::path interposer() const;
+  /// The library of an engine of `sluice serve`.
+  [[nodiscard]] std::filesystem::path engine(std::string_view name) const;
   /// The folder of the simulated libcuda.so.1, for LD_LIBRARY_PATH.
   [[nodiscard]] std::filesystem::path simgpu_folder() const;
 

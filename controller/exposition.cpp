@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/metrics_text.hpp"
 #include "base/uuid.hpp"
 #include "controller/clients.hpp"
-#include "base/metrics_text.hpp"
 #include "shm/entry_names.hpp"
 #include "shm/gates.hpp"
 #include "shm/labels.hpp"

@@ -13,9 +13,9 @@ struct Type {
 
 // In the order of DataType.
 constexpr std::array kTypes{
-    Type{"BOOL", 1},  Type{"UINT8", 1}, Type{"UINT16", 2}, Type{"UINT32", 4}, Type{"UINT64", 8},
-    Type{"INT8", 1},  Type{"INT16", 2}, Type{"INT32", 4},  Type{"INT64", 8},  Type{"FP16", 2},
-    Type{"BF16", 2},  Type{"FP32", 4},  Type{"FP64", 8},   Type{"BYTES", 0},
+    Type{"BOOL", 1}, Type{"UINT8", 1}, Type{"UINT16", 2}, Type{"UINT32", 4}, Type{"UINT64", 8},
+    Type{"INT8", 1}, Type{"INT16", 2}, Type{"INT32", 4},  Type{"INT64", 8},  Type{"FP16", 2},
+    Type{"BF16", 2}, Type{"FP32", 4},  Type{"FP64", 8},   Type{"BYTES", 0},
 };
 
 std::string check_bytes_elements(std::uint64_t count, std::span<const std::byte> data) {

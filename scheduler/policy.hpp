@@ -10,8 +10,8 @@ namespace sluice::scheduler {
 /// describes each policy.
 enum class Policy : std::uint8_t { kFifo, kBnst, kOyst, kDlir, kParaller, kEdf };
 
-constexpr std::array kPolicies{Policy::kFifo, Policy::kBnst,     Policy::kOyst,
-                               Policy::kDlir, Policy::kParaller, Policy::kEdf};
+inline constexpr std::array kPolicies{Policy::kFifo, Policy::kBnst,     Policy::kOyst,
+                                      Policy::kDlir, Policy::kParaller, Policy::kEdf};
 
 /// The name that users write: "FIFO", "BNST", "OYST", "DLIR", "PARALLER" or "EDF".
 [[nodiscard]] std::string_view to_string(Policy policy);

@@ -41,9 +41,9 @@ struct Request {
   std::vector<engine::Tensor> inputs;
   std::vector<std::string> outputs;  ///< Wanted outputs; empty: all.
   std::uint64_t headers_ns = 0;      ///< When the headers arrived.
-  std::uint64_t deadline_ns = 0;     ///< From `timeout`, `slo_ms` or gRPC's deadline; 0: none given.
-  std::uint32_t priority = 0;        ///< 1 is the highest, 0 the default.
-  std::uint64_t announced = 0;       ///< What Service::headers() returned.
+  std::uint64_t deadline_ns = 0;  ///< From `timeout`, `slo_ms` or gRPC's deadline; 0: none given.
+  std::uint32_t priority = 0;     ///< 1 is the highest, 0 the default.
+  std::uint64_t announced = 0;    ///< What Service::headers() returned.
   std::shared_ptr<const void> storage;  ///< Keeps the data of `inputs` alive.
 };
 

@@ -41,16 +41,16 @@ class CudaContext {
   explicit CudaContext(int index) {
     SLUICE_CUDA(cuInit(0));
     SLUICE_CUDA(cuDeviceGet(&device_, index));
-    CUcontext context = nullptr;
-    SLUICE_CUDA(cuDevicePrimaryCtxRetain(&context, device_));
-    retained_ = true;
-    SLUICE_CUDA(cuCtxSetCurrent(context));
+    SLUICE_CUDA(cuDevicePrimaryCtxRetain(&context_, device_));
+    make_current();
   }
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
   ~CudaContext() {
-    if (retained_) cuDevicePrimaryCtxRelease(device_);
+    if (context_ != nullptr) cuDevicePrimaryCtxRelease(device_);
   }
+
+  void make_current() const { SLUICE_CUDA(cuCtxSetCurrent(context_)); }
 
   [[nodiscard]] int attribute(CUdevice_attribute which) const {
     int value = 0;
@@ -60,7 +60,7 @@ class CudaContext {
 
  private:
   CUdevice device_ = 0;
-  bool retained_ = false;
+  CUcontext context_ = nullptr;
 };
 
 [[nodiscard]] inline CudaStream make_stream() {

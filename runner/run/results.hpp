@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "runner/experiment.hpp"
-#include "runner/run/places.hpp"
 #include "runner/run/job_table.hpp"
+#include "runner/run/places.hpp"
 #include "runner/run/target_result.hpp"
 
 namespace sluice::runner {

@@ -5,8 +5,8 @@
 #include "base/install.hpp"
 #include "base/signal_fd.hpp"
 #include "runner/experiment.hpp"
-#include "runner/run/places.hpp"
 #include "runner/run/mps.hpp"
+#include "runner/run/places.hpp"
 #include "runner/run/progress.hpp"
 #include "runner/run/worker_process.hpp"
 

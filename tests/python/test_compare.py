@@ -70,12 +70,13 @@ def test_two_programs_alone_bare_and_gated(tmp_path):
         ("device:200us", CRITICAL),
         ("device:200us", BEST_EFFORT),
     }
-    # Every job of the critical command is seen, in the GPU's time: 20 kernels of 40 us, every 6 ms.
+    # Every job of the critical command is seen, in the GPU's time: 20 kernels of 40 us, every 6 ms. The bounds
+    # are wide, because a busy host delays jobs; a wrong unit is ten times off.
     alone = rows["alone", CRITICAL]
-    assert float(alone["p50_ms"]) == pytest.approx(0.82, abs=0.15)
-    assert int(alone["jobs"]) == pytest.approx(150 / 6, abs=6)
+    assert 0.8 <= float(alone["p50_ms"]) < 4
+    assert 10 <= int(alone["jobs"]) <= 150 / 6 + 6
     # Back to back, kernels of 100 us and what a launch costs.
-    assert float(rows["best effort alone", BEST_EFFORT]["per_s"]) == pytest.approx(9700, rel=0.15)
+    assert 3000 < float(rows["best effort alone", BEST_EFFORT]["per_s"]) <= 10000
     assert int(rows["device:200us", BEST_EFFORT]["waited"]) > 0
     assert rows["bare", BEST_EFFORT]["waited"] == "0"
     assert "SIMULATED" in out and "Under device:200us the critical p50 falls from" in out
@@ -94,7 +95,7 @@ def test_a_target_is_a_row_with_the_share_that_kept_it(tmp_path):
     relative, absolute = rows["target p99=3x", CRITICAL], rows["target p99=50ms", CRITICAL]
     # The simulated GPU is ten times slower: its 50 ms are 500 ms for Sluice, and 50 ms in the row.
     assert absolute["target"] == "p99=500000us" and float(absolute["limit_ms"]) == pytest.approx(50)
-    assert 0.7 * 3 < float(relative["limit_ms"]) < 3 * 3
+    assert 0.8 * 3 <= float(relative["limit_ms"]) < 4 * 3
     for row in (relative, absolute):
         assert row["target_state"] in ("kept", "missed")
         assert 0 < int(row["target_kept"]) <= int(row["target_jobs"])

@@ -66,8 +66,7 @@ struct Running {
 class Gpu {
  public:
   void begin(const Step& step) {
-    running_.push_back(
-        {step, static_cast<double>(step.expected_ns), kModels[step.model].whole_ms});
+    running_.push_back({step, static_cast<double>(step.expected_ns), kModels[step.model].whole_ms});
   }
   [[nodiscard]] bool idle() const { return running_.empty(); }
   [[nodiscard]] double next_end_ns() const {

@@ -1,0 +1,47 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace sluice::server {
+
+/// Announces jobs to the gate from the headers of requests, and brackets busy periods as jobs.
+/// Every id of headers() ends in forget() or begin_busy(). Thread-safe.
+class Announcer {
+ public:
+  /// An announcement with less notice than this is of no use: the context switch and the check
+  /// before it take as long.
+  static constexpr std::uint64_t kLeastNs = 150'000;
+
+  /// Headers have arrived: announces a job if the server is idle and the notice is long enough.
+  [[nodiscard]] std::uint64_t headers(const std::string& model, std::uint64_t bytes,
+                                      std::uint64_t now_ns);
+  void forget(std::uint64_t id);
+
+  /// The request of these headers has been queued. Busy periods begin with the first step on an
+  /// idle server, which passes the id of its request (or 0), and end when the queue is empty.
+  void begin_busy(std::uint64_t id, std::uint64_t now_ns);
+  void end_busy();
+
+  /// The notice that the gate was given; 0: none.
+  [[nodiscard]] std::uint64_t announced_ns(std::uint64_t id) const;
+
+ private:
+  struct Entry {
+    std::string kind;
+    std::uint64_t headers_ns;
+    std::uint64_t job;           ///< Of sluice_job_announce(); 0: not announced.
+    std::uint64_t announced_ns;  ///< The notice that was given.
+  };
+  [[nodiscard]] Entry take(std::uint64_t id);
+
+  mutable std::mutex mutex_;
+  std::uint64_t next_id_ = 1;
+  std::map<std::uint64_t, Entry> entries_;
+  std::map<std::string, double> notice_ns_;  ///< From headers to begin, by kind of request.
+  bool busy_ = false;
+  std::uint64_t job_ = 0;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// The models that a server serves, from a file in the published format.
+namespace sluice::server {
+
+struct ModelConfig {
+  std::string name;                ///< In requests.
+  std::string path;                ///< The model of the store, or the name or file of a recording.
+  std::string engine = "auto";     ///< auto, torch (TorchScript), aoti, recording or dummy.
+  std::string device = "cuda";     ///< cuda, cpu or sim.
+  std::size_t batch_size = 1;      ///< Items that one execution takes.
+  std::size_t num_worker = 1;      ///< Instances; PARALLER runs them at the same time.
+  double slo_ms = 0;               ///< Deadline of a request after its arrival; 0: none.
+  int priority = 1;                ///< 0: best effort inside the server.
+  std::uint64_t max_delay_us = 0;  ///< How long a request may wait for a full batch.
+  std::uint64_t timeout_us = 0;    ///< A request that waits longer is refused; 0: never.
+  std::size_t max_queue = 128;     ///< Waiting requests.
+  std::size_t blocks = 0;          ///< 0: whole.
+  bool preload = true;             ///< Load at start. Else at the first load request.
+};
+
+/// Reads a config file: a line that is not indented names a model, and indented `key value` lines
+/// follow. `name[n]` gives name, name-1, ... name-(n-1). `#` begins a comment. Throws
+/// base::UsageError with file and line for anything else.
+[[nodiscard]] std::vector<ModelConfig> read_config(const std::string& file);
+
+/// The models of `--models a,b[3],c`, with default settings. Throws base::UsageError.
+[[nodiscard]] std::vector<ModelConfig> parse_model_list(const std::string& list);
+
+}  // namespace sluice::server

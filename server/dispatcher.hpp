@@ -1,0 +1,100 @@
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "scheduler/queue.hpp"
+#include "server/announcer.hpp"
+#include "server/execution.hpp"
+#include "server/executor.hpp"
+
+namespace sluice::server {
+
+struct DispatcherOptions {
+  scheduler::Policy policy = scheduler::Policy::kEdf;
+  /// A request is refused if its estimated completion is later than this many times the time to its
+  /// deadline; 0: never.
+  double admit_factor = 1;
+};
+
+/// Orders the requests, forms batches and runs them step by step. One thread owns all of that;
+/// other threads only leave messages.
+class Dispatcher {
+ public:
+  /// `answer` is called from the dispatcher's thread, once for each request; `lost` when the device
+  /// has become unusable.
+  using Answer = std::function<void(const Execution&, Pending&, const Status&, const Response&)>;
+  using Lost = std::function<void(const std::string& why)>;
+  Dispatcher(const DispatcherOptions& options, Announcer& announcer, Answer answer, Lost lost);
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+  /// Answers what is left as unavailable.
+  ~Dispatcher();
+
+  void submit(std::shared_ptr<Model> model, Pending pending);
+  void cancel(std::uint64_t request);
+  void set_policy(scheduler::Policy policy);
+  [[nodiscard]] scheduler::Policy policy() const { return policy_.load(); }
+  void add_model(const std::shared_ptr<Model>& model);
+  /// Returns when the model's requests are answered: those that have not begun as unavailable.
+  void remove_model(const std::shared_ptr<Model>& model);
+  /// Returns true when nothing is left, or false at `until_ns`.
+  bool drain(std::uint64_t until_ns);
+
+ private:
+  using Message = std::function<void()>;
+  using Executions = std::map<std::uint64_t, std::unique_ptr<Execution>>;
+
+  void post(Message message);
+  void loop();
+  [[nodiscard]] std::uint64_t next_wake_ns() const;
+  void accept(std::shared_ptr<Model> model, Pending pending);
+  [[nodiscard]] Execution* open_batch(const Model& model, const Pending& pending);
+  [[nodiscard]] Status admit(const Model& model, const Pending& pending, const Execution* joins,
+                             std::uint64_t now) const;
+  void begin_batch(std::shared_ptr<Model> model, Pending pending, std::uint64_t now);
+  void join(Execution& execution, Pending pending, std::uint64_t now);
+  [[nodiscard]] scheduler::Task task_of(const Execution& execution) const;
+  void release_held(std::uint64_t now);
+  void drop_overdue(std::uint64_t now);
+  void drop(Execution& execution, const std::function<bool(const Pending&)>& which,
+            const Status& status);
+  void remove_if_empty(std::uint64_t task);
+  void dispatch();
+  void start(const scheduler::Step& step);
+  void step_ended(Executor& executor, const StepResult& result);
+  void finish(Execution& execution, const Status& status);
+  void answer(const Execution& execution, Pending& pending, const Status& status,
+              const Response& response);
+  void note_idle();
+
+  double admit_factor_;
+  Announcer& announcer_;
+  Answer answer_;
+  Lost lost_;
+  std::atomic<scheduler::Policy> policy_;
+
+  std::mutex mutex_;  ///< Guards messages_.
+  std::condition_variable wake_;
+  std::vector<Message> messages_;
+  std::atomic<bool> stop_{false};
+
+  // Owned by the dispatcher's thread.
+  scheduler::Queue queue_;
+  Executions executions_;  ///< By task.
+  std::uint64_t next_task_ = 1;
+  bool busy_ = false;  ///< A busy period has begun.
+  std::vector<std::unique_ptr<Executor>> executors_;
+  std::vector<Executor*> idle_;
+  std::size_t running_ = 0;
+
+  std::thread thread_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,26 @@
+#pragma once
+#include "engine/served_model.hpp"
+#include "engine/store/model_store.hpp"
+#include "server/config_file.hpp"
+
+/// An engine is a library that the server loads when a model needs it: a server without PyTorch
+/// models starts without LibTorch, and a server without a GPU without a driver.
+namespace sluice::server {
+
+/// Where a server runs its models.
+enum class Place { kRealGpu, kSimulatedGpu, kCpu };
+
+struct EngineSettings {
+  engine::ModelStore store;
+  Place place = Place::kCpu;
+  int device = 0;              ///< Index of the GPU.
+  std::string recording_file;  ///< For a recording.
+};
+
+/// Makes an instance, which the caller owns. Throws base::UsageError or base::RunError.
+using MakeServed = engine::ServedModel*(const EngineSettings& settings, const ModelConfig& config);
+
+}  // namespace sluice::server
+
+/// The function that each engine exports.
+extern "C" sluice::server::MakeServed sluice_make_served;

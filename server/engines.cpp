@@ -1,0 +1,98 @@
+#include "server/engines.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "base/nearest.hpp"
+#include "engine/dummy_model.hpp"
+#include "engine/recording/recording.hpp"
+
+namespace sluice::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path recordings_of(const base::Install& install) {
+  return install.root() / "share/sluice/recordings";
+}
+
+/// The file of a recording: a path, or a name among those that are installed. Empty if there is
+/// none.
+std::string recording_file(const base::Install& install, const std::string& path) {
+  const bool is_file = path.find('/') != std::string::npos || fs::path(path).extension() == ".json";
+  const fs::path file = is_file ? fs::path(path) : recordings_of(install) / (path + ".json");
+  return fs::exists(file) ? file.string() : "";
+}
+
+bool in_store(const engine::ModelStore& store, const std::string& path) {
+  return fs::exists(store.folder / path / "model.json");
+}
+
+[[noreturn]] void no_such_model(const base::Install& install, const engine::ModelStore& store,
+                                const ModelConfig& config) {
+  const auto names = engine::recording_names(recordings_of(install));
+  throw base::UsageError(base::with_remark(
+      fmt::format("model {}: neither the store {} nor the recordings have '{}'{}", config.name,
+                  store.folder.string(), config.path, base::did_you_mean(config.path, names)),
+      fmt::format("sluice models export {} puts a torchvision model into the store", config.path)));
+}
+
+/// The function of an engine's library, which is never unloaded: its models may outlive any scope.
+MakeServed* load_engine(const base::Install& install, const std::string& name,
+                        const ModelConfig& config) {
+  const fs::path library = install.engine(name);
+  if (!fs::exists(library)) {
+    throw base::UsageError(fmt::format("model {}: this build has no engine '{}' ({}){}",
+                                       config.name, name, library.string(),
+                                       name == "torch" ? "; ./x torch, then build again" : ""));
+  }
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) throw base::RunError(dlerror());
+  void* const made = dlsym(handle, "sluice_make_served");
+  if (made == nullptr) throw base::RunError(dlerror());
+  return reinterpret_cast<MakeServed*>(made);
+}
+
+}  // namespace
+
+void choose_engines(const base::Install& install, const engine::ModelStore& store,
+                    std::vector<ModelConfig>& models) {
+  for (ModelConfig& config : models) {
+    if (config.engine != "auto") continue;
+    if (config.path == "dummy") {
+      config.engine = "dummy";
+    } else if (in_store(store, config.path)) {
+      config.engine = "torch";
+    } else if (!recording_file(install, config.path).empty()) {
+      config.engine = "recording";
+    } else {
+      no_such_model(install, store, config);
+    }
+  }
+}
+
+std::unique_ptr<engine::ServedModel> Engines::make(const ModelConfig& config) const {
+  if (config.engine == "dummy") {
+    return engine::make_dummy({config.batch_size, std::max<std::size_t>(config.blocks, 1), 0});
+  }
+  EngineSettings settings = settings_;
+  if (config.engine != "recording") {
+    return std::unique_ptr<engine::ServedModel>(
+        load_engine(install_, "torch", config)(settings, config));
+  }
+  settings.recording_file = recording_file(install_, config.path);
+  if (settings.recording_file.empty()) no_such_model(install_, settings.store, config);
+  if (settings.place == Place::kCpu) {
+    throw base::UsageError(
+        fmt::format("model {}: a recording needs a GPU, real or simulated", config.name));
+  }
+  return std::unique_ptr<engine::ServedModel>(
+      load_engine(install_, "recording", config)(settings, config));
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,90 @@
+// `sluice serve`: this process finds out where the models run, and becomes the server, under
+// `sluice exec` if that is a GPU.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/gpus.hpp"
+#include "server/serve.hpp"
+
+namespace sluice::server {
+namespace {
+
+constexpr const char* kName = "sluice serve";
+constexpr std::string_view kPlaceOption = "--place";
+
+bool any_with(const std::vector<ModelConfig>& models, std::string_view engine) {
+  return std::any_of(models.begin(), models.end(), [&](const ModelConfig& model) {
+    return model.engine == engine && model.device != "cpu";
+  });
+}
+
+/// The real GPU if there is one; else the simulated one, which only recordings can use; else the
+/// CPU.
+Place find_place(const ServeOptions& options, const base::Install& install) {
+  const bool torch = any_with(options.models, "torch") || any_with(options.models, "aoti");
+  const bool recordings = any_with(options.models, "recording");
+  if (!torch && !recordings) return Place::kCpu;
+  const bool sim_asked = std::any_of(options.models.begin(), options.models.end(),
+                                     [](const ModelConfig& m) { return m.device == "sim"; });
+  std::string choice = sim_asked ? "sim" : "auto";
+  if (options.gpu == base::GpuChoice::kReal) choice = "real";
+  if (options.gpu == base::GpuChoice::kSim) choice = "sim";
+  const base::Gpus gpus = base::query_gpus(install, choice, options.session);
+  if (!gpus.simulated) return Place::kRealGpu;
+  if (torch) {
+    const std::string why = gpus.why_simulated.empty() ? choice : gpus.why_simulated;
+    base::print_error(
+        kName, "no real GPU (" + why + "): PyTorch models run on the CPU, and nothing is gated");
+  }
+  return recordings ? Place::kSimulatedGpu : Place::kCpu;
+}
+
+/// Replaces this process by the server with the interposer, which begins and announces its jobs.
+/// The server gives way to nobody, so its policy is none.
+[[noreturn]] void become_gated(const ServeOptions& options, const base::Install& install,
+                               Place place, int argc, char** argv) {
+  const std::string gpu = place == Place::kRealGpu ? "real" : "sim";
+  std::vector<std::string> args{install.subcommand("exec"),
+                                "--priority",
+                                "1",
+                                "--policy",
+                                "none",
+                                "--name",
+                                "serve",
+                                "--gpu",
+                                gpu,
+                                "--session",
+                                options.session,
+                                "--",
+                                install.subcommand("serve")};
+  args.insert(args.end(), argv + 1, argv + argc);
+  args.insert(args.end(), {std::string(kPlaceOption), gpu});
+  std::vector<char*> pointers;
+  for (std::string& arg : args) pointers.push_back(arg.data());
+  pointers.push_back(nullptr);
+  execv(pointers.front(), pointers.data());
+  throw base::RunError("cannot run " + args.front() + ": " + std::strerror(errno));
+}
+
+int start(int argc, char** argv) {
+  ServeOptions options;
+  if (const auto exit_code = parse_serve_options(argc, argv, options)) return *exit_code;
+  const base::Install install = base::Install::of_this_program();
+  choose_engines(install, engine::model_store(options.store), options.models);
+  if (options.place == "real") return serve(options, Place::kRealGpu);
+  if (options.place == "sim") return serve(options, Place::kSimulatedGpu);
+  const Place place = find_place(options, install);
+  if (place == Place::kCpu) return serve(options, place);
+  become_gated(options, install, place, argc, argv);
+}
+
+}  // namespace
+}  // namespace sluice::server
+
+int main(int argc, char** argv) {
+  return sluice::base::run_program(sluice::server::kName,
+                                   [&] { return sluice::server::start(argc, argv); });
+}

@@ -1,0 +1,127 @@
+#include "server/options.hpp"
+
+#include <limits>
+
+namespace sluice::server {
+namespace {
+
+struct Text {
+  std::string config;
+  std::string models;
+  std::string scheduler = "EDF";
+  std::size_t max_queue_mb = 1024;
+};
+
+std::string check_scheduler(const std::string& text) {
+  if (scheduler::parse_policy(text)) return "";
+  std::string allowed;
+  for (const auto policy : scheduler::kPolicies) {
+    allowed += (allowed.empty() ? "" : ", ") + std::string(to_string(policy));
+  }
+  return "found '" + text + "', allowed: " + allowed;
+}
+
+void add_model_options(CLI::App& app, ServeOptions& options, Text& text) {
+  auto* models = app.add_option("--models", text.models,
+                                "The models to serve, with default settings: NAME or NAME[N], "
+                                "separated by commas")
+                     ->type_name("LIST");
+  app.add_option("--config", text.config,
+                 "The models to serve, from a file (docs/reference/server-config.md)")
+      ->type_name("FILE")
+      ->excludes(models);
+  app.add_option("--store", options.store,
+                 "The store of exported models (default: $SLUICE_MODELS, else "
+                 "~/.local/share/sluice/models)")
+      ->type_name("DIR");
+  base::add_gpu_option(app, options.gpu);
+  app.add_option("--device", options.device, "Index of the GPU")
+      ->capture_default_str()
+      ->type_name("N")
+      ->check(base::whole_number(0, std::numeric_limits<int>::max()));
+  base::add_session_option(app, options.session);
+}
+
+void add_network_options(CLI::App& app, ServeOptions& options) {
+  app.add_option("--listen", options.listen, "The address to listen on; there is no TLS")
+      ->capture_default_str()
+      ->type_name("ADDRESS");
+  app.add_option("-p,--port", options.grpc_port, "Port of gRPC; 0: any free one")
+      ->capture_default_str()
+      ->type_name("PORT")
+      ->check(base::whole_number(0, 65535));
+  app.add_option("--http", options.http_port, "Port of HTTP; 0: any free one")
+      ->capture_default_str()
+      ->type_name("PORT")
+      ->check(base::whole_number(0, 65535));
+  app.add_option("--max-request-mb", options.max_request_mb, "A larger request is refused")
+      ->capture_default_str()
+      ->type_name("MB")
+      ->check(base::whole_number(1, 2047));
+}
+
+void add_queue_options(CLI::App& app, ServeOptions& options, Text& text) {
+  app.add_option("--scheduler", text.scheduler,
+                 "The order of requests: EDF (earliest deadline first), FIFO, BNST, OYST, DLIR or "
+                 "PARALLER (docs/reference/scheduler.md)")
+      ->capture_default_str()
+      ->type_name("NAME")
+      ->check(check_scheduler);
+  app.add_option("--admit-factor", options.server.dispatcher.admit_factor,
+                 "Refuse a request whose estimated completion is later than so many times the "
+                 "time to its deadline; 0: never")
+      ->capture_default_str()
+      ->type_name("X")
+      ->check(base::number(0, 1000));
+  app.add_option("--max-queue-mb", text.max_queue_mb,
+                 "Requests are refused while the inputs of those without an answer fill this")
+      ->capture_default_str()
+      ->type_name("MB")
+      ->check(base::whole_number(1, 1 << 20));
+  app.add_option("--records", options.server.records_file,
+                 "Write a JSON line for each request (docs/reference/server-records.md)")
+      ->type_name("FILE");
+  app.add_option("--drain-s", options.server.drain_s,
+                 "At SIGTERM, how long queued requests may take to finish")
+      ->capture_default_str()
+      ->type_name("S")
+      ->check(base::number(0, 86400));
+  app.add_option("--max-live-minute", options.max_live_minutes,
+                 "End after so many minutes; 0: never")
+      ->capture_default_str()
+      ->type_name("MIN")
+      ->check(base::number(0, 1e6));
+}
+
+}  // namespace
+
+std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& options) {
+  CLI::App app("Serve models over the KServe v2 protocol, gRPC and HTTP.", "sluice serve");
+  Text text;
+  add_model_options(app, options, text);
+  add_network_options(app, options);
+  add_queue_options(app, options, text);
+  app.add_flag("--json", options.json, "Print the line that says where it listens as JSON");
+  app.add_option("--place", options.place)->group("");
+  app.footer(
+      "Exit codes: 0: ended by SIGTERM, Ctrl-C or a client, with all requests answered; 1: the "
+      "run\n"
+      "failed; 2: wrong usage or configuration; 3: the device is unusable, restart the server;\n"
+      "130, 143: a second signal ended it at once.\n\n"
+      "Examples:\n"
+      "  sluice serve --models resnet50\n"
+      "  sluice serve --models resnet50,bert_base[2] --scheduler DLIR --records requests.jsonl\n"
+      "  sluice serve --config models/config --store models --listen 0.0.0.0\n"
+      "  sluice serve --models resnet50_b1 --gpu sim\n"
+      "  curl -s localhost:8081/v2/models/resnet50");
+  if (const auto exit_code = base::parse(app, argc, argv)) return exit_code;
+  if (text.models.empty() && text.config.empty()) {
+    throw base::UsageError("no models: give --models LIST or --config FILE");
+  }
+  options.models = text.config.empty() ? parse_model_list(text.models) : read_config(text.config);
+  options.server.dispatcher.policy = *scheduler::parse_policy(text.scheduler);
+  options.server.max_queued_bytes = std::uint64_t{text.max_queue_mb} << 20;
+  return std::nullopt;
+}
+
+}  // namespace sluice::server

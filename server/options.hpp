@@ -1,0 +1,36 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/command_line.hpp"
+#include "base/session.hpp"
+#include "server/config_file.hpp"
+#include "server/server.hpp"
+
+namespace sluice::server {
+
+/// The command line of `sluice serve`.
+struct ServeOptions {
+  ServerOptions server;
+  std::vector<ModelConfig> models;
+  std::string store;  ///< The model store; empty: the user's.
+  std::string listen = "127.0.0.1";
+  std::uint16_t grpc_port = 8080;
+  std::uint16_t http_port = 8081;
+  base::GpuChoice gpu = base::GpuChoice::kAuto;
+  int device = 0;
+  std::string session{base::kDefaultSession};
+  std::size_t max_request_mb = 64;
+  double max_live_minutes = 0;  ///< 0: without end.
+  bool json = false;
+  /// Where the models run. Set by the first process for the second, which runs under `sluice exec`.
+  std::string place;
+};
+
+/// Parses the command line and reads the configuration. Returns an exit code, or nothing. Throws
+/// base::UsageError.
+[[nodiscard]] std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& options);
+
+}  // namespace sluice::server

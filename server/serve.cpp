@@ -1,0 +1,199 @@
+#include "server/serve.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/signal_fd.hpp"
+#include "server/api/grpc_server.hpp"
+#include "server/api/http_server.hpp"
+
+namespace sluice::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr const char* kName = "sluice serve";
+constexpr int kSignalled = 128;
+
+void say(const std::string& line) { std::fprintf(stderr, "%s: %s\n", kName, line.c_str()); }
+
+/// What other threads tell the main thread, which waits in poll().
+class Events {
+ public:
+  enum class Kind : std::uint8_t { kLoaded, kLoadFailed, kShutDown, kContextLost, kDrained };
+
+  void add(Kind kind) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(kind);
+    eventfd_write(fd_.get(), 1);
+  }
+  /// Waits for an event, a signal, or `until_ns`. Returns the events so far.
+  std::vector<Kind> wait(const base::SignalFd& signals, std::uint64_t until_ns) {
+    std::array<pollfd, 2> fds{pollfd{fd_.get(), POLLIN, 0}, pollfd{signals.fd(), POLLIN, 0}};
+    constexpr std::uint64_t kLongestMs = 1'000'000;
+    const std::uint64_t now = base::monotonic_ns();
+    const std::uint64_t left_ms = until_ns <= now ? 0 : (until_ns - now) / 1'000'000 + 1;
+    poll(fds.data(), fds.size(), static_cast<int>(std::min(left_ms, kLongestMs)));
+    eventfd_t ignored = 0;
+    eventfd_read(fd_.get(), &ignored);
+    const std::lock_guard lock(mutex_);
+    return std::exchange(events_, {});
+  }
+
+ private:
+  base::Fd fd_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::mutex mutex_;
+  std::vector<Kind> events_;
+};
+
+/// The life of a server: loading, serving, draining.
+class Life {
+ public:
+  Life(const ServeOptions& options, Place place)
+      : options_(options),
+        engines_(base::Install::of_this_program(),
+                 {engine::model_store(options.store), place, options.device, ""}),
+        server_(
+            options.server, options.models,
+            [this](const ModelConfig& config) { return engines_.make(config); },
+            Server::Events{[this] { events_.add(Kind::kShutDown); },
+                           [this](const std::string& why) {
+                             say(why +
+                                 "; the device is unusable from now on, so this process ends");
+                             events_.add(Kind::kContextLost);
+                           },
+                           say}),
+        grpc_(server_, {options.listen, options.grpc_port, options.max_request_mb << 20}),
+        http_(server_, {options.listen, options.http_port, options.max_request_mb << 20}) {}
+
+  int run() {
+    if (options_.max_live_minutes > 0) {
+      end_ns_ = base::monotonic_ns() + static_cast<std::uint64_t>(options_.max_live_minutes * 60e9);
+    }
+    start(&Life::load);
+    while (!exit_code_) {
+      for (const Kind kind : events_.wait(signals_, end_ns_)) handle(kind);
+      const int signal = signals_.next().signal;
+      if (signal != 0) handle_signal(signal);
+      if (base::monotonic_ns() >= end_ns_) begin_drain("the time of --max-live-minute is over");
+    }
+    finish();
+    return *exit_code_;
+  }
+
+ private:
+  using Kind = Events::Kind;
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
+  void start(void (Life::*work)()) {
+    if (worker_.joinable()) worker_.join();
+    worker_ = std::thread([this, work] { (this->*work)(); });
+  }
+
+  void load() {
+    try {
+      server_.preload();
+      events_.add(Kind::kLoaded);
+    } catch (const std::exception& error) {
+      say(error.what());
+      events_.add(Kind::kLoadFailed);
+    }
+  }
+
+  void drain() {
+    server_.drain();
+    events_.add(Kind::kDrained);
+  }
+
+  void handle(Kind kind) {
+    switch (kind) {
+      case Kind::kLoaded:
+        if (!draining_) say_ready();
+        break;
+      case Kind::kLoadFailed:
+        exit_code_ = base::kExitFailed;
+        break;
+      case Kind::kShutDown:
+        begin_drain("a client asked for the end");
+        break;
+      case Kind::kContextLost:
+        exit_code_ = kExitContextLost;
+        break;
+      case Kind::kDrained:
+        exit_code_ = base::kExitFine;
+        break;
+    }
+  }
+
+  void handle_signal(int signal) {
+    if (draining_) {
+      say("a second signal: ends at once");
+      std::fflush(nullptr);
+      _exit(kSignalled + signal);
+    }
+    begin_drain(fmt::format("{}: finishes queued requests, for at most {:g} s",
+                            signal == SIGINT ? "Ctrl-C" : "SIGTERM", options_.server.drain_s));
+  }
+
+  void begin_drain(const std::string& why) {
+    if (std::exchange(draining_, true)) return;
+    end_ns_ = kNever;
+    say(why);
+    start(&Life::drain);
+  }
+
+  void say_ready() {
+    if (options_.json) {
+      const nlohmann::json line{{"listen", options_.listen},
+                                {"grpc_port", grpc_.port()},
+                                {"http_port", http_.port()},
+                                {"scheduler", server_.scheduler()},
+                                {"pid", getpid()}};
+      std::printf("%s\n", line.dump().c_str());
+    } else {
+      std::printf("ready: gRPC %s:%d, HTTP %s:%d, scheduler %s\n", options_.listen.c_str(),
+                  grpc_.port(), options_.listen.c_str(), http_.port(), server_.scheduler().c_str());
+    }
+    std::fflush(stdout);
+  }
+
+  void finish() {
+    constexpr milliseconds kGrace{1000};
+    grpc_.stop(kGrace);
+    http_.stop(kGrace);
+    if (*exit_code_ == kExitContextLost || *exit_code_ == base::kExitFailed) {
+      // Neither an unusable device nor a half-loaded model can be taken down in order.
+      std::fflush(nullptr);
+      _exit(*exit_code_);
+    }
+    worker_.join();
+  }
+
+  const ServeOptions& options_;
+  base::SignalFd signals_{SIGINT, SIGTERM};  // before any thread
+  Events events_;
+  Engines engines_;
+  Server server_;
+  api::GrpcServer grpc_;
+  api::HttpServer http_;
+  std::thread worker_;
+  bool draining_ = false;
+  std::uint64_t end_ns_ = kNever;
+  std::optional<int> exit_code_;
+};
+
+}  // namespace
+
+int serve(const ServeOptions& options, Place place) { return Life(options, place).run(); }
+
+}  // namespace sluice::server

@@ -1,0 +1,13 @@
+#pragma once
+#include "server/engines.hpp"
+#include "server/options.hpp"
+
+namespace sluice::server {
+
+inline constexpr int kExitContextLost = 3;
+
+/// Serves until a signal, a client or the time limit ends the server. Returns the exit code. The
+/// models have settled engines.
+[[nodiscard]] int serve(const ServeOptions& options, Place place);
+
+}  // namespace sluice::server

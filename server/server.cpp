@@ -1,0 +1,346 @@
+#include "server/server.hpp"
+
+#include <fmt/format.h>
+#include <sluice/sluice.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/nearest.hpp"
+#include "server/check_request.hpp"
+
+namespace sluice::server {
+namespace {
+
+constexpr const char* kVersion = "1";
+
+class CancelById : public Cancellation {
+ public:
+  CancelById(Dispatcher& dispatcher, std::uint64_t request)
+      : dispatcher_(dispatcher), request_(request) {}
+  void cancel() override { dispatcher_.cancel(request_); }
+
+ private:
+  Dispatcher& dispatcher_;
+  std::uint64_t request_;
+};
+
+std::uint64_t bytes_of(const Request& request) {
+  std::uint64_t bytes = 0;
+  for (const engine::Tensor& input : request.inputs) bytes += input.data.size();
+  return bytes;
+}
+
+/// The earliest of what the request and the configuration ask for.
+std::uint64_t deadline_of(const Request& request, const ModelConfig& config) {
+  std::uint64_t deadline = scheduler::kNoDeadline;
+  if (request.deadline_ns != 0) deadline = request.deadline_ns;
+  if (config.slo_ms > 0 && request.deadline_ns == 0) {
+    deadline = request.headers_ns + static_cast<std::uint64_t>(config.slo_ms * 1e6);
+  }
+  if (config.timeout_us > 0) {
+    deadline = std::min(deadline, request.headers_ns + config.timeout_us * 1000);
+  }
+  return deadline;
+}
+
+}  // namespace
+
+Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, MakeInstance make,
+               Events events)
+    : options_(options),
+      make_(std::move(make)),
+      events_(std::move(events)),
+      records_(options.records_file, std::string(to_string(options.dispatcher.policy))) {
+  for (ModelConfig& config : models) {
+    const std::string name = config.name;
+    entries_[name].config = std::move(config);
+  }
+  dispatcher_ = std::make_unique<Dispatcher>(
+      options.dispatcher, announcer_,
+      [this](const Execution& execution, Pending& pending, const Status& status,
+             const Response& response) { answered(execution, pending, status, response); },
+      [this](const std::string& why) { events_.context_lost(why); });
+}
+
+Server::~Server() = default;
+
+void Server::preload() {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.config.preload) names.push_back(name);
+  }
+  for (const std::string& name : names) {
+    const Status status = load(name);
+    if (!status.ok()) throw base::RunError(status.message);
+  }
+  ready_ = true;
+}
+
+void Server::drain() {
+  ready_ = false;
+  const auto limit_ns = static_cast<std::uint64_t>(options_.drain_s * 1e9);
+  dispatcher_->drain(base::monotonic_ns() + limit_ns);
+}
+
+std::uint64_t Server::headers(const std::string& model, std::uint64_t bytes) {
+  return announcer_.headers(model, bytes, base::monotonic_ns());
+}
+
+void Server::forget(std::uint64_t announced) { announcer_.forget(announced); }
+
+Status Server::no_model(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const auto& [known, entry] : entries_) names.push_back(known);
+  return {Code::kNotFound,
+          fmt::format("unknown model '{}'{}", name, base::did_you_mean(name, names))};
+}
+
+/// The loaded model, or null and the reason.
+std::shared_ptr<Model> Server::find(const std::string& name, Status& status) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) {
+    status = no_model(name);
+  } else if (found->second.state != "READY") {
+    status = {Code::kUnavailable,
+              fmt::format("model '{}' is {}: {}", name, found->second.state, found->second.reason)};
+  }
+  return status.ok() ? found->second.model : nullptr;
+}
+
+/// Whether there is room for one more request. Counts it if so.
+Status Server::accept(const Model& model, std::uint64_t bytes) {
+  const std::size_t limit = model.config.max_queue;
+  auto& waiting = const_cast<Model&>(model).waiting;
+  if (waiting.fetch_add(1) >= limit) {
+    waiting.fetch_sub(1);
+    return {
+        Code::kResourceExhausted,
+        fmt::format("model '{}': {} requests wait already (max-queue)", model.config.name, limit),
+        static_cast<double>(model.limit_ns) / 1e6};
+  }
+  if (queued_bytes_.fetch_add(bytes) + bytes > options_.max_queued_bytes) {
+    queued_bytes_.fetch_sub(bytes);
+    waiting.fetch_sub(1);
+    return {Code::kResourceExhausted, "the queued requests fill the memory they may use",
+            static_cast<double>(model.limit_ns) / 1e6};
+  }
+  return {};
+}
+
+std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
+  const std::uint64_t announced = request.announced;
+  const auto refuse = [&](const Status& status, Model* model) {
+    if (announced != 0) announcer_.forget(announced);
+    if (model != nullptr) {
+      const std::uint64_t now = base::monotonic_ns();
+      model->statistics.answered(status.code, 0, {request.headers_ns, now, 0, now});
+    }
+    done(status, {});
+    return nullptr;
+  };
+  Status status;
+  if (!ready_)
+    return refuse({Code::kUnavailable, "the server is starting or shutting down"}, nullptr);
+  const std::shared_ptr<Model> model = find(request.model, status);
+  if (!model) return refuse(status, nullptr);
+  if (!request.version.empty() && request.version != kVersion) {
+    return refuse({Code::kNotFound, fmt::format("model '{}' has no version '{}', only {}",
+                                                request.model, request.version, kVersion)},
+                  model.get());
+  }
+  Pending pending;
+  status = check_request(model->served(), model->config.batch_size, request, pending.items);
+  if (!status.ok()) return refuse(status, model.get());
+  pending.bytes = bytes_of(request);
+  status = accept(*model, pending.bytes);
+  if (!status.ok()) return refuse(status, model.get());
+  pending.id = next_request_.fetch_add(1);
+  pending.deadline_ns = deadline_of(request, model->config);
+  pending.announced_ns = announcer_.announced_ns(announced);
+  pending.times.arrived_ns = request.headers_ns;
+  pending.request = std::move(request);
+  pending.done = std::move(done);
+  const std::uint64_t id = pending.id;
+  dispatcher_->submit(model, std::move(pending));
+  return std::make_shared<CancelById>(*dispatcher_, id);
+}
+
+void Server::answered(const Execution& execution, Pending& pending, const Status& status,
+                      const Response& response) {
+  queued_bytes_.fetch_sub(pending.bytes);
+  execution.model->statistics.answered(status.code, pending.items, pending.times);
+  records_.write(execution, pending, status);
+  pending.done(status, response);
+  // The input of a request may be large, and its batch may go on.
+  pending.request.inputs.clear();
+  pending.request.storage.reset();
+}
+
+bool Server::model_ready(const std::string& model) const {
+  Status status;
+  return find(model, status) != nullptr;
+}
+
+std::optional<ModelMetadata> Server::metadata(const std::string& name) const {
+  Status status;
+  const auto model = find(name, status);
+  if (!model) return std::nullopt;
+  return ModelMetadata{name,
+                       {kVersion},
+                       "sluice_" + model->config.engine,
+                       model->served().inputs(),
+                       model->served().outputs(),
+                       static_cast<std::int64_t>(model->config.batch_size)};
+}
+
+std::optional<std::vector<ModelStatistics>> Server::statistics(const std::string& name) const {
+  const std::shared_lock lock(mutex_);
+  std::vector<ModelStatistics> all;
+  for (const auto& [known, entry] : entries_) {
+    if (!entry.model || (!name.empty() && known != name)) continue;
+    all.push_back(entry.model->statistics.read());
+    all.back().name = known;
+    all.back().version = kVersion;
+  }
+  if (!name.empty() && all.empty()) return std::nullopt;
+  return all;
+}
+
+std::vector<RepositoryEntry> Server::repository() const {
+  const std::shared_lock lock(mutex_);
+  std::vector<RepositoryEntry> all;
+  for (const auto& [name, entry] : entries_) {
+    all.push_back({name, kVersion, entry.state, entry.state == "READY" ? "" : entry.reason});
+  }
+  return all;
+}
+
+void Server::set_state(const std::string& name, std::string state, std::string reason,
+                       std::shared_ptr<Model> model) {
+  const std::unique_lock lock(mutex_);
+  Entry& entry = entries_.at(name);
+  entry.state = std::move(state);
+  entry.reason = std::move(reason);
+  entry.model = std::move(model);
+}
+
+Status Server::load(const std::string& name) {
+  const std::lock_guard one(loading_);
+  ModelConfig config;
+  {
+    const std::shared_lock lock(mutex_);
+    const auto found = entries_.find(name);
+    if (found == entries_.end()) return no_model(name);
+    if (found->second.state == "READY") return {};
+    config = found->second.config;
+  }
+  set_state(name, "LOADING", "loading", nullptr);
+  try {
+    auto model = load_model(config, make_);
+    model->id = next_model_++;
+    events_.log(fmt::format("{}: {}, {} block{}, {:.3f} ms", name, model->served().describe(),
+                            model->served().blocks(), model->served().blocks() == 1 ? "" : "s",
+                            static_cast<double>(model->limit_ns) / 1e6));
+    dispatcher_->add_model(model);
+    set_state(name, "READY", "", std::move(model));
+  } catch (const std::exception& error) {
+    set_state(name, "UNAVAILABLE", error.what(), nullptr);
+    return {Code::kInternal, fmt::format("model '{}': {}", name, error.what())};
+  }
+  say_target();
+  return {};
+}
+
+Status Server::unload(const std::string& name) {
+  const std::lock_guard one(loading_);
+  Status status;
+  {
+    const std::shared_lock lock(mutex_);
+    if (entries_.count(name) == 0) return no_model(name);
+  }
+  const auto model = find(name, status);
+  if (!model) return {};
+  set_state(name, "UNLOADING", "being unloaded", model);
+  dispatcher_->remove_model(model);
+  set_state(name, "UNAVAILABLE", "unloaded", nullptr);
+  say_target();
+  return {};
+}
+
+/// The gate's target is the strictest slo-ms: jobs of all models share one client.
+void Server::say_target() {
+  double strictest = 0;
+  {
+    const std::shared_lock lock(mutex_);
+    for (const auto& [name, entry] : entries_) {
+      const double slo = entry.model && entry.config.priority > 0 ? entry.config.slo_ms : 0;
+      if (slo > 0 && (strictest == 0 || slo < strictest)) strictest = slo;
+    }
+  }
+  const std::string target =
+      strictest > 0 ? fmt::format("p99={}us", static_cast<long>(strictest * 1e3)) : "none";
+  static_cast<void>(sluice_set_target(target.c_str()));
+}
+
+std::string Server::scheduler() const { return std::string(to_string(dispatcher_->policy())); }
+
+Status Server::set_scheduler(const std::string& name) {
+  const auto policy = scheduler::parse_policy(name);
+  if (!policy) {
+    std::string allowed;
+    for (const auto each : scheduler::kPolicies) {
+      allowed += (allowed.empty() ? "" : ", ") + std::string(to_string(each));
+    }
+    return {Code::kInvalidArgument,
+            fmt::format("unknown scheduler '{}', allowed: {}", name, allowed)};
+  }
+  dispatcher_->set_policy(*policy);
+  records_.set_policy(std::string(to_string(*policy)));
+  return {};
+}
+
+nlohmann::json Server::status() const {
+  nlohmann::json models = nlohmann::json::array();
+  const std::shared_lock lock(mutex_);
+  for (const auto& [name, entry] : entries_) {
+    nlohmann::json row{{"name", name}, {"state", entry.state}};
+    if (entry.state != "READY") row["reason"] = entry.reason;
+    if (entry.model) {
+      row["waiting"] = entry.model->waiting.load();
+      row["limit_ms"] = static_cast<double>(entry.model->limit_ns) / 1e6;
+      row["blocks"] = entry.model->served().blocks();
+      row["runs"] = entry.model->served().describe();
+    }
+    models.push_back(std::move(row));
+  }
+  return {{"ready", ready_.load()},
+          {"scheduler", scheduler()},
+          {"gated", sluice_attached() == 1},
+          {"queued_bytes", queued_bytes_.load()},
+          {"models", std::move(models)}};
+}
+
+std::string Server::metrics() const {
+  const std::shared_lock lock(mutex_);
+  Statistics::All statistics;
+  base::MetricsText out;
+  out.family("sluice_serve_waiting_requests", "gauge", "Requests that have not begun.");
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.model) continue;
+    statistics.emplace_back(name, &entry.model->statistics);
+    out.sample({{"model", name}}, static_cast<double>(entry.model->waiting.load()));
+  }
+  out.family("sluice_serve_queued_bytes", "gauge", "Input bytes of requests without an answer.");
+  out.sample(static_cast<double>(queued_bytes_.load()));
+  Statistics::write(out, statistics);
+  return out.take();
+}
+
+void Server::shut_down() { events_.shut_down(); }
+
+}  // namespace sluice::server

@@ -1,0 +1,93 @@
+#pragma once
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "server/announcer.hpp"
+#include "server/config_file.hpp"
+#include "server/dispatcher.hpp"
+#include "server/loader.hpp"
+#include "server/records.hpp"
+#include "server/service.hpp"
+
+namespace sluice::server {
+
+struct ServerOptions {
+  DispatcherOptions dispatcher;
+  std::string records_file;                     ///< Empty: none.
+  std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all waiting and running requests.
+  double drain_s = 30;
+};
+
+/// The server behind its protocols: models, queue, counters.
+class Server : public Service {
+ public:
+  struct Events {
+    std::function<void()> shut_down;                       ///< A client asked for it.
+    std::function<void(const std::string&)> context_lost;  ///< From the dispatcher's thread.
+    std::function<void(const std::string&)> log;           ///< A line for people.
+  };
+  Server(const ServerOptions& options, std::vector<ModelConfig> models, MakeInstance make,
+         Events events);
+  ~Server() override;
+
+  /// Loads the models that are to be preloaded. Throws if one cannot be loaded.
+  void preload();
+  /// From now on not ready: new requests are refused, queued ones are answered. Returns when all
+  /// are answered, or after ServerOptions::drain_s.
+  void drain();
+
+  std::uint64_t headers(const std::string& model, std::uint64_t bytes) override;
+  void forget(std::uint64_t announced) override;
+  std::shared_ptr<Cancellation> infer(Request request, Done done) override;
+  bool live() const override { return true; }
+  bool ready() const override { return ready_; }
+  bool model_ready(const std::string& model) const override;
+  std::optional<ModelMetadata> metadata(const std::string& model) const override;
+  std::optional<std::vector<ModelStatistics>> statistics(const std::string& model) const override;
+  std::vector<RepositoryEntry> repository() const override;
+  Status load(const std::string& model) override;
+  Status unload(const std::string& model) override;
+  std::string scheduler() const override;
+  Status set_scheduler(const std::string& name) override;
+  nlohmann::json status() const override;
+  std::string metrics() const override;
+  void shut_down() override;
+
+ private:
+  /// A model of the configuration, loaded or not.
+  struct Entry {
+    ModelConfig config;
+    std::string state = "UNAVAILABLE";
+    std::string reason = "not loaded";
+    std::shared_ptr<Model> model;
+  };
+  [[nodiscard]] Status no_model(const std::string& name) const;
+  [[nodiscard]] std::shared_ptr<Model> find(const std::string& name, Status& status) const;
+  [[nodiscard]] Status accept(const Model& model, std::uint64_t bytes);
+  void answered(const Execution& execution, Pending& pending, const Status& status,
+                const Response& response);
+  void set_state(const std::string& name, std::string state, std::string reason,
+                 std::shared_ptr<Model> model);
+  void say_target();
+
+  ServerOptions options_;
+  MakeInstance make_;
+  Events events_;
+  std::atomic<bool> ready_{false};
+  std::atomic<std::uint64_t> next_request_{1};
+  std::atomic<std::uint64_t> queued_bytes_{0};
+  mutable std::shared_mutex mutex_;  ///< Guards entries_.
+  std::map<std::string, Entry> entries_;
+  std::mutex loading_;  ///< One load or unload at a time.
+  std::uint32_t next_model_ = 1;
+  Announcer announcer_;
+  Records records_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,434 @@
+// The server behind its protocols: every request is answered once, whatever happens around it.
+#include "server/server.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <future>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.hpp"
+#include "tests/server/fake_model.hpp"
+#include "tests/support/temp_folder.hpp"
+
+namespace sluice::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr auto kLimit = std::chrono::seconds(10);
+
+ModelConfig model(std::string name, std::size_t batch_size = 1, std::size_t blocks = 1) {
+  ModelConfig config;
+  config.name = std::move(name);
+  config.path = config.name;
+  config.batch_size = batch_size;
+  config.blocks = blocks;
+  return config;
+}
+
+/// An answer that a test waits for.
+struct Answer {
+  Status status;
+  std::vector<float> values;
+  int count = 0;
+};
+
+class Asked {
+ public:
+  Answer wait() {
+    EXPECT_EQ(future_.wait_for(kLimit), std::future_status::ready) << "no answer";
+    return answer_->count > 0 ? *answer_ : Answer{{Code::kInternal, "no answer"}, {}, 0};
+  }
+  [[nodiscard]] bool answered() const {
+    return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  Done done() {
+    return [answer = answer_, promise = promise_](const Status& status, const Response& response) {
+      answer->status = status;
+      for (const engine::Tensor& output : response.outputs) {
+        const auto* data = reinterpret_cast<const float*>(output.data.data());
+        answer->values.assign(data, data + output.data.size() / sizeof(float));
+      }
+      if (++answer->count == 1) promise->set_value();
+    };
+  }
+  std::shared_ptr<Cancellation> cancellation;
+
+ private:
+  std::shared_ptr<Answer> answer_ = std::make_shared<Answer>();
+  std::shared_ptr<std::promise<void>> promise_ = std::make_shared<std::promise<void>>();
+  std::future<void> future_ = promise_->get_future();
+};
+
+class ServerTest : public testing::Test {
+ protected:
+  Server& start(std::vector<ModelConfig> models, ServerOptions options = {}) {
+    options.records_file = records_;
+    server_ = std::make_unique<Server>(
+        options, std::move(models),
+        [this](const ModelConfig& config) -> std::unique_ptr<engine::ServedModel> {
+          if (config.path == "broken") throw base::RunError("no such file");
+          return std::make_unique<FakeModel>(config.name, std::max<std::size_t>(1, config.blocks),
+                                             stage_);
+        },
+        Server::Events{[] {}, [this](const std::string& why) { lost_ = why; },
+                       [](const std::string&) {}});
+    server_->preload();
+    stage_.forget_steps();
+    return *server_;
+  }
+
+  static Request request(const std::string& model, std::vector<float> values) {
+    Request request;
+    request.id = "r";
+    request.model = model;
+    request.headers_ns = base::monotonic_ns();
+    auto data = std::make_shared<std::vector<float>>(std::move(values));
+    request.inputs.push_back({"input0",
+                              engine::DataType::kFp32,
+                              {static_cast<std::int64_t>(data->size() / 2), 2},
+                              std::as_bytes(std::span(*data))});
+    request.storage = data;
+    return request;
+  }
+
+  Asked ask(Request request) {
+    Asked asked;
+    asked.cancellation = server_->infer(std::move(request), asked.done());
+    return asked;
+  }
+  Asked ask(const std::string& model, std::vector<float> values = {1, 2}) {
+    return ask(request(model, std::move(values)));
+  }
+
+  std::vector<nlohmann::json> records() {
+    std::ifstream in(records_);
+    std::vector<nlohmann::json> all;
+    for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  }
+
+  test::TempFolder folder_;
+  std::string records_ = folder_.file("records.jsonl");
+  Stage stage_;
+  std::string lost_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ServerTest, AnswersWithTheOutputOfTheRequest) {
+  start({model("a")});
+  const Answer answer = ask("a", {1, 2}).wait();
+  EXPECT_TRUE(answer.status.ok()) << answer.status.message;
+  EXPECT_THAT(answer.values, ElementsAre(2, 3));
+  EXPECT_EQ(server_->statistics("a")->front().inference_count, 1u);
+}
+
+TEST_F(ServerTest, RequestsThatWaitRunAsOneBatchAndGetTheirOwnParts) {
+  start({model("a", 4)});
+  stage_.hold();
+  auto first = ask("a");
+  stage_.steps(1);
+  auto second = ask("a", {10, 20});
+  auto two_items = ask("a", {30, 40, 50, 60});
+  stage_.release();
+  first.wait();
+  EXPECT_THAT(second.wait().values, ElementsAre(11, 21));
+  EXPECT_THAT(two_items.wait().values, ElementsAre(31, 41, 51, 61));
+  EXPECT_THAT(stage_.steps(2), ElementsAre("a[1] 0+1", "a[3] 0+1"));
+}
+
+TEST_F(ServerTest, ABatchHasNoMoreItemsThanTheModelTakes) {
+  start({model("a", 2)});
+  stage_.hold();
+  std::vector<Asked> asked;
+  for (int i = 0; i < 4; ++i) {
+    asked.push_back(ask("a"));
+    stage_.steps(1);
+  }
+  stage_.release();
+  for (Asked& each : asked) each.wait();
+  EXPECT_THAT(stage_.steps(3), ElementsAre("a[1] 0+1", "a[2] 0+1", "a[1] 0+1"));
+}
+
+TEST_F(ServerTest, AWaitForAFullBatchEndsAtItsDelay) {
+  ModelConfig config = model("a", 2);
+  config.max_delay_us = 20'000;
+  start({config});
+  const std::uint64_t begin = base::monotonic_ns();
+  ask("a").wait();
+  EXPECT_GE(base::monotonic_ns() - begin, 20'000'000u);
+  auto one = ask("a");
+  auto two = ask("a");
+  two.wait();
+  one.wait();
+  EXPECT_THAT(stage_.steps(2), ElementsAre("a[1] 0+1", "a[2] 0+1"));
+}
+
+TEST_F(ServerTest, AnEarlierDeadlineGoesFirstAtABlockBoundary) {
+  start({model("long", 1, 3), model("short")});
+  stage_.hold();
+  auto slow = ask("long");
+  stage_.steps(1);
+  Request urgent = request("short", {1, 2});
+  urgent.deadline_ns = base::monotonic_ns() + 5'000'000'000;
+  auto fast = ask(std::move(urgent));
+  // Makes sure that the request has been queued before the step ends.
+  while (server_->status()["models"][1]["waiting"] != 1) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  stage_.release();
+  EXPECT_TRUE(fast.wait().status.ok());
+  const Answer answer = slow.wait();
+  // Three blocks, each run once, add 3: the state survived the preemption.
+  EXPECT_THAT(answer.values, ElementsAre(4, 5));
+}
+
+TEST_F(ServerTest, TheDeadlinePassesInTheQueue) {
+  start({model("a"), model("b")});
+  stage_.hold();
+  auto running = ask("a");
+  stage_.steps(1);
+  Request late = request("b", {1, 2});
+  late.deadline_ns = base::monotonic_ns() + 30'000'000;
+  auto expired = ask(std::move(late));
+  EXPECT_EQ(expired.wait().status.code, Code::kDeadlineExceeded);
+  stage_.release();
+  running.wait();
+  EXPECT_THAT(stage_.steps(1), ElementsAre("a[1] 0+1"))
+      << "an expired request costs no device time";
+}
+
+TEST_F(ServerTest, ADeadlineThatCannotBeMetIsRefusedAtOnce) {
+  // Each block takes 5 ms or more, because the first measurement says so.
+  start({model("a", 1, 1)});
+  Request late = request("a", {1, 2});
+  late.deadline_ns = base::monotonic_ns() + 1'000;
+  const Answer answer = ask(std::move(late)).wait();
+  EXPECT_THAT(answer.status.code,
+              testing::AnyOf(Code::kResourceExhausted, Code::kDeadlineExceeded));
+}
+
+TEST_F(ServerTest, AFullQueueRefuses) {
+  ModelConfig config = model("a");
+  config.max_queue = 2;
+  start({config});
+  stage_.hold();
+  auto running = ask("a");
+  stage_.steps(1);
+  auto one = ask("a");
+  auto two = ask("a");
+  const Answer refused = ask("a").wait();
+  EXPECT_EQ(refused.status.code, Code::kResourceExhausted);
+  EXPECT_THAT(refused.status.message, HasSubstr("max-queue"));
+  EXPECT_GT(refused.status.retry_after_ms, 0);
+  stage_.release();
+  EXPECT_TRUE(running.wait().status.ok());
+  EXPECT_TRUE(one.wait().status.ok());
+  EXPECT_TRUE(two.wait().status.ok());
+  EXPECT_TRUE(ask("a").wait().status.ok()) << "there is room again";
+}
+
+TEST_F(ServerTest, QueuedBytesAreBounded) {
+  ServerOptions options;
+  options.max_queued_bytes = 20;
+  start({model("a")}, options);
+  stage_.hold();
+  auto running = ask("a");
+  auto waiting = ask("a");
+  EXPECT_EQ(ask("a").wait().status.code, Code::kResourceExhausted);
+  stage_.release();
+  running.wait();
+  waiting.wait();
+  EXPECT_TRUE(ask("a").wait().status.ok()) << "answered requests give their bytes back";
+  EXPECT_EQ(server_->status()["queued_bytes"], 0);
+}
+
+TEST_F(ServerTest, ACancelledRequestCostsNothing) {
+  start({model("a", 4, 2)});
+  stage_.hold();
+  auto running = ask("a");
+  stage_.steps(1);
+  auto keeps = ask("a", {5, 6});
+  auto goes = ask("a", {7, 8});
+  goes.cancellation->cancel();
+  EXPECT_EQ(goes.wait().status.code, Code::kCancelled);
+  running.cancellation->cancel();
+  EXPECT_EQ(running.wait().status.code, Code::kCancelled);
+  stage_.release();
+  EXPECT_THAT(keeps.wait().values, ElementsAre(7, 8));
+  for (const std::string& step : stage_.steps(2)) EXPECT_THAT(step, HasSubstr("[1]"));
+  goes.cancellation->cancel();
+}
+
+TEST_F(ServerTest, AFailedStepAnswersTheWholeBatchAndNoOther) {
+  start({model("a", 2, 2), model("b")});
+  stage_.fail = true;
+  const Answer answer = ask("a").wait();
+  EXPECT_EQ(answer.status.code, Code::kInternal);
+  EXPECT_EQ(answer.status.message, "the kernel failed");
+  stage_.fail = false;
+  EXPECT_TRUE(ask("b").wait().status.ok());
+  EXPECT_TRUE(ask("a").wait().status.ok());
+  EXPECT_EQ(lost_, "");
+}
+
+TEST_F(ServerTest, ALostContextIsReported) {
+  start({model("a")});
+  stage_.lose_context = true;
+  EXPECT_EQ(ask("a").wait().status.code, Code::kInternal);
+  EXPECT_EQ(lost_, "the device is gone");
+}
+
+TEST_F(ServerTest, DrainAnswersWhatIsQueuedAndRefusesTheRest) {
+  start({model("a")});
+  stage_.hold();
+  auto running = ask("a");
+  auto waiting = ask("a");
+  auto drained = std::async(std::launch::async, [this] { server_->drain(); });
+  while (server_->ready()) std::this_thread::yield();
+  EXPECT_EQ(ask("a").wait().status.code, Code::kUnavailable);
+  stage_.release();
+  drained.wait();
+  EXPECT_TRUE(running.answered());
+  EXPECT_TRUE(waiting.wait().status.ok());
+}
+
+TEST_F(ServerTest, TheEndOfTheServerAnswersWhatIsLeft) {
+  start({model("a")});
+  stage_.hold();
+  auto running = ask("a");
+  stage_.steps(1);
+  auto waiting = ask("a");
+  auto end = std::async(std::launch::async, [this] { server_.reset(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  stage_.release();
+  end.wait();
+  EXPECT_EQ(waiting.wait().status.code, Code::kUnavailable);
+  running.wait();
+}
+
+TEST_F(ServerTest, UnloadAnswersWaitingRequestsAndLoadBringsTheModelBack) {
+  start({model("a"), model("b")});
+  stage_.hold();
+  auto running = ask("a");
+  stage_.steps(1);
+  auto waiting = ask("a");
+  auto unloaded = std::async(std::launch::async, [this] { return server_->unload("a"); });
+  EXPECT_EQ(waiting.wait().status.code, Code::kUnavailable);
+  stage_.release();
+  EXPECT_TRUE(unloaded.get().ok());
+  EXPECT_TRUE(running.wait().status.ok());
+  EXPECT_EQ(ask("a").wait().status.code, Code::kUnavailable);
+  EXPECT_FALSE(server_->model_ready("a"));
+  EXPECT_TRUE(ask("b").wait().status.ok());
+  EXPECT_TRUE(server_->load("a").ok());
+  EXPECT_TRUE(ask("a").wait().status.ok());
+}
+
+TEST_F(ServerTest, AModelThatCannotBeLoadedSaysWhy) {
+  ModelConfig broken = model("broken");
+  broken.preload = false;
+  start({model("a"), broken});
+  const Status status = server_->load("broken");
+  EXPECT_EQ(status.code, Code::kInternal);
+  EXPECT_THAT(status.message, HasSubstr("no such file"));
+  EXPECT_EQ(server_->repository().back().reason, "no such file");
+  EXPECT_EQ(server_->load("other").code, Code::kNotFound);
+}
+
+TEST_F(ServerTest, UnsuitableRequestsNameTheFault) {
+  start({model("a", 2)});
+  const auto message = [this](const std::function<void(Request&)>& spoil) {
+    Request bad = request("a", {1, 2});
+    spoil(bad);
+    const Answer answer = ask(std::move(bad)).wait();
+    EXPECT_THAT(answer.status.code, testing::AnyOf(Code::kInvalidArgument, Code::kNotFound));
+    return answer.status.message;
+  };
+  EXPECT_THAT(message([](Request& r) { r.model = "aa"; }), HasSubstr("did you mean 'a'"));
+  EXPECT_THAT(message([](Request& r) { r.version = "2"; }), HasSubstr("no version '2'"));
+  EXPECT_THAT(message([](Request& r) { r.inputs.clear(); }), HasSubstr("'input0' is missing"));
+  EXPECT_THAT(message([](Request& r) { r.inputs[0].name = "x"; }), HasSubstr("is missing"));
+  EXPECT_THAT(message([](Request& r) {
+                r.inputs.push_back(r.inputs[0]);
+                r.inputs[1].name = "x";
+              }),
+              HasSubstr("unknown input 'x'"));
+  EXPECT_THAT(message([](Request& r) { r.inputs[0].type = engine::DataType::kInt32; }),
+              HasSubstr("found datatype INT32, expected FP32"));
+  EXPECT_THAT(message([](Request& r) {
+                r.inputs[0].shape = {1, 1, 2};
+              }),
+              HasSubstr("found shape [1,1,2], expected [batch,2]"));
+  EXPECT_THAT(message([](Request& r) {
+                r.inputs[0].shape = {3, 2};
+              }),
+              HasSubstr("a batch of 3, allowed: 1 to 2"));
+  EXPECT_THAT(message([](Request& r) { r.inputs[0].shape = {0, 2}; }), HasSubstr("a batch of 0"));
+  EXPECT_THAT(message([](Request& r) { r.outputs = {"y"}; }), HasSubstr("unknown output 'y'"));
+  EXPECT_TRUE(ask("a").wait().status.ok());
+}
+
+TEST_F(ServerTest, RecordsHaveThePublishedKeys) {
+  start({model("a", 1, 2)});
+  Request urgent = request("a", {1, 2});
+  urgent.id = "\xff id";
+  urgent.deadline_ns = urgent.headers_ns + 5'000'000'000;
+  ask(std::move(urgent)).wait();
+  const auto record = records().at(0);
+  for (const char* key :
+       {"tag", "model_name", "recv_time", "finish_time", "total_cost_by_ms",
+        "child_model_execute_cost_by_ms", "child_model_run_time", "execute_cost", "wait_cost",
+        "limit_cost_by_ms", "id", "batch", "announced_us", "result"}) {
+    EXPECT_TRUE(record.contains(key)) << key;
+  }
+  EXPECT_EQ(record["tag"], "EDF");
+  EXPECT_DOUBLE_EQ(record["deadline_ms"], 5000);
+  EXPECT_NEAR(record["finish_time"].get<double>() - record["recv_time"].get<double>(),
+              record["total_cost_by_ms"].get<double>(), 0.01);
+}
+
+TEST_F(ServerTest, TheSchedulerChangesWhileRequestsWait) {
+  start({model("a", 1, 2), model("b", 1, 2)});
+  stage_.hold();
+  std::vector<Asked> asked;
+  for (int i = 0; i < 6; ++i) asked.push_back(ask(i % 2 == 0 ? "a" : "b"));
+  for (const char* policy : {"FIFO", "bnst", "OYST", "DLIR", "EDF", "PARALLER", "EDF"}) {
+    EXPECT_TRUE(server_->set_scheduler(policy).ok()) << policy;
+  }
+  EXPECT_EQ(server_->set_scheduler("LIFO").code, Code::kInvalidArgument);
+  stage_.release();
+  for (Asked& each : asked) EXPECT_TRUE(each.wait().status.ok());
+}
+
+TEST_F(ServerTest, ParallerRunsInstancesAtTheSameTime) {
+  ModelConfig config = model("a");
+  config.num_worker = 2;
+  ServerOptions options;
+  options.dispatcher.policy = scheduler::Policy::kParaller;
+  start({config}, options);
+  stage_.hold();
+  std::vector<Asked> asked;
+  for (int i = 0; i < 3; ++i) asked.push_back(ask("a"));
+  EXPECT_EQ(stage_.steps(2).size(), 2u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(stage_.steps(2).size(), 2u) << "a third step needs a third instance";
+  stage_.release();
+  for (Asked& each : asked) EXPECT_TRUE(each.wait().status.ok());
+}
+
+TEST_F(ServerTest, MetricsCountResults) {
+  start({model("a")});
+  ask("a").wait();
+  ask(request("a", {1, 2, 3, 4})).wait();
+  const std::string text = server_->metrics();
+  EXPECT_THAT(text, HasSubstr(R"(sluice_serve_requests_total{model="a",result="ok"} 1)"));
+  EXPECT_THAT(text,
+              HasSubstr(R"(sluice_serve_requests_total{model="a",result="invalid_argument"} 1)"));
+  EXPECT_THAT(text, HasSubstr(R"(sluice_serve_request_seconds_bucket{model="a",le="+Inf"} 1)"));
+}
+
+}  // namespace
+}  // namespace sluice::server
