@@ -1,5 +1,7 @@
 #include "server/loader.hpp"
 
+#include <sluice/sluice.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -63,6 +65,19 @@ std::vector<std::uint64_t> measure(engine::ServedModel& model, std::size_t items
   return least;
 }
 
+/// Best effort does not run while a model is measured. The first job also ends the search for
+/// transparent jobs in this process, which would count the work of best-effort models as jobs.
+class MeasuringJob {
+ public:
+  MeasuringJob() = default;
+  MeasuringJob(const MeasuringJob&) = delete;
+  MeasuringJob& operator=(const MeasuringJob&) = delete;
+  ~MeasuringJob() { sluice_job_end(job_); }
+
+ private:
+  std::uint64_t job_ = sluice_job_begin(0);
+};
+
 }  // namespace
 
 std::shared_ptr<Model> load_model(const ModelConfig& config, const MakeInstance& make) {
@@ -72,6 +87,7 @@ std::shared_ptr<Model> load_model(const ModelConfig& config, const MakeInstance&
     instance->served = make(config);
     model->instances.push_back(std::move(instance));
   }
+  const MeasuringJob job;
   model->timing.measured(1, measure(model->served(), 1));
   if (config.batch_size > 1) {
     model->timing.measured(config.batch_size, measure(model->served(), config.batch_size));

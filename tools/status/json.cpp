@@ -84,6 +84,7 @@ Json client_json(const shm::ClientSnapshot& client) {
           {"held_others_ns", shm::held_others_ns(client)},
           {"target", target_json(client.target)},
           {"gpu_ns", client.gpu_ns == 0 ? Json() : Json(client.gpu_ns)},
+          {"jobs", client.jobs_ended},
           {"jobs_total_ns", client.jobs_total_ns},
           {"launches", client.launches},
           {"bypassed", client.bypassed},

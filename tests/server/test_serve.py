@@ -1,0 +1,269 @@
+"""Whole runs of `sluice serve`, with the dummy model and with recordings on the simulated GPU."""
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+SLUICE = os.environ["SLUICE_TEST_PROGRAM"]
+PATIENCE_S = 60
+
+
+class Server:
+    """A running server. Its session, and so its board and its simulated GPU, is its own."""
+
+    def __init__(self, folder: Path, *args: str):
+        self.session = f"serve-{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
+        self.process = subprocess.Popen(
+            [SLUICE, "serve", "-p", "0", "--http", "0", "--json", "--session", self.session, *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+        )
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(self.process.communicate(timeout=PATIENCE_S)[1])
+        self.listen = json.loads(line)
+
+    def call(self, path: str, body=None, method: str | None = None, timeout: float = PATIENCE_S):
+        """Status and JSON of an answer."""
+        data = None if body is None else json.dumps(body).encode()
+        url = f"http://127.0.0.1:{self.listen['http_port']}{path}"
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=timeout) as answer:
+                text = answer.read().decode()
+                return answer.status, json.loads(text) if text.startswith(("{", "[")) else text
+        except urllib.error.HTTPError as error:
+            text = error.read().decode()
+            return error.code, json.loads(text) if text else None
+
+    def infer(self, model: str, values=(1.0, 2.0), **parameters):
+        tensor = {"name": "input0", "datatype": "FP32", "shape": [1, len(values)], "data": list(values)}
+        return self.call(f"/v2/models/{model}/infer", {"inputs": [tensor], "parameters": parameters})
+
+    def waiting(self, model: str) -> int:
+        (row,) = [row for row in self.call("/v2/sluice/status")[1]["models"] if row["name"] == model]
+        return row["waiting"]
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, err
+
+    def board(self) -> Path:
+        return Path(f"/dev/shm/sluice.{os.getuid()}.{self.session}")
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *args: str):
+    server = Server(folder, *args)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.communicate(timeout=PATIENCE_S)
+
+
+def in_background(call):
+    """Runs `call` in a thread. The result is in the returned list once the thread is joined."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(call()))
+    thread.start()
+    return thread, results
+
+
+def eventually(holds) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if holds():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def refused(folder: Path, *args: str) -> tuple[int, str]:
+    done = subprocess.run([SLUICE, "serve", *args], cwd=folder, text=True, capture_output=True, timeout=PATIENCE_S)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+SLOW = """
+slow
+  path resnet152_b256
+quick
+  path mobilenet_v2_b1
+best-effort
+  path mobilenet_v2_b1
+  priority 0
+"""
+
+
+@pytest.fixture
+def slow_config(tmp_path):
+    """A job of `slow` lasts about 60 ms of GPU time, which is 0.6 s on the simulated GPU."""
+    (tmp_path / "models").write_text(SLOW)
+    return ["--config", "models", "--gpu", "sim"]
+
+
+def test_requests_are_answered_recorded_and_counted(tmp_path):
+    with serving(tmp_path, "--models", "dummy", "--records", "records.jsonl") as server:
+        assert server.listen["scheduler"] == "EDF"
+        assert server.call("/v2/health/ready")[0] == 200
+        code, answer = server.infer("dummy", (3.0, 4.0))
+        assert code == 200 and answer["outputs"][0]["data"] == [3.0, 4.0]
+        assert 'sluice_serve_requests_total{model="dummy",result="ok"} 1' in server.call("/metrics")[1]
+        code, err = server.end()
+    assert code == 0 and "SIGTERM" in err
+    (record,) = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+    assert record["model_name"] == "dummy" and record["result"] == "ok"
+
+
+def test_a_server_on_a_gpu_is_a_critical_client_and_leaves_nothing(tmp_path, slow_config):
+    with serving(tmp_path, *slow_config) as server:
+        code, answer = server.infer("quick")
+        assert code == 200 and answer["outputs"][0]["data"][0] > 0
+        status = subprocess.run([SLUICE, "status", "--session", server.session, "--json"], capture_output=True)
+        (client,) = json.loads(status.stdout)["clients"]
+        assert client["priority"] == 1 and client["name"] == "serve"
+        assert server.call("/v2/sluice/status")[1]["gated"] is True
+        assert server.end()[0] == 0
+    assert eventually(lambda: not server.board().exists())
+
+
+def jobs_of(server: Server) -> int:
+    status = subprocess.run([SLUICE, "status", "--session", server.session, "--json"], capture_output=True)
+    (client,) = json.loads(status.stdout)["clients"]
+    return client["jobs"]
+
+
+def test_a_busy_period_is_one_job_and_best_effort_models_begin_none(tmp_path, slow_config):
+    with serving(tmp_path, *slow_config) as server:
+        before = jobs_of(server)
+        assert server.infer("best-effort")[0] == 200
+        assert jobs_of(server) == before
+        assert server.infer("quick")[0] == 200
+        assert eventually(lambda: jobs_of(server) == before + 1)
+        calls = [in_background(functools.partial(server.infer, model)) for model in ("slow", "quick", "slow", "quick")]
+        for thread, results in calls:
+            thread.join()
+            assert results[0][0] == 200
+        assert eventually(lambda: jobs_of(server) == before + 2)
+
+
+def test_sigterm_answers_queued_requests_and_refuses_new_ones(tmp_path, slow_config):
+    with serving(tmp_path, *slow_config) as server:
+        calls = [in_background(lambda: server.infer("slow")) for _ in range(2)]
+        assert eventually(lambda: server.waiting("slow") == 1)
+        server.process.send_signal(signal.SIGTERM)
+        assert eventually(lambda: server.call("/v2/health/ready")[0] == 503)
+        code, answer = server.infer("quick")
+        assert code == 503 and "shutting down" in answer["error"]
+        for thread, results in calls:
+            thread.join()
+            assert results[0][0] == 200
+        assert server.process.wait(PATIENCE_S) == 0
+
+
+def test_a_second_signal_ends_the_server_at_once(tmp_path, slow_config):
+    with serving(tmp_path, *slow_config) as server:
+
+        def ask():
+            with contextlib.suppress(OSError):
+                server.infer("slow")
+
+        for _ in range(6):
+            in_background(ask)
+        assert eventually(lambda: server.waiting("slow") >= 4)
+        server.process.send_signal(signal.SIGTERM)
+        assert eventually(lambda: server.call("/v2/health/ready")[0] == 503)
+        code, err = server.end()
+        assert code == 128 + signal.SIGTERM and "second signal" in err
+    assert eventually(lambda: not server.board().exists())
+
+
+def test_a_killed_server_frees_its_port_and_its_board(tmp_path, slow_config):
+    with serving(tmp_path, *slow_config) as server:
+        server.process.kill()
+        server.process.wait(PATIENCE_S)
+        port = server.listen["grpc_port"]
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+    assert eventually(lambda: not server.board().exists())
+
+
+def test_a_client_can_end_it_and_so_can_the_time_limit(tmp_path):
+    with serving(tmp_path, "--models", "dummy", "--max-live-minute", "0.01") as server:
+        _, err = server.process.communicate(timeout=PATIENCE_S)
+        assert server.process.returncode == 0 and "--max-live-minute" in err
+
+
+def test_overload_is_refused_and_what_is_admitted_begins_in_time(tmp_path, slow_config):
+    """`quick` takes 4 ms of real time here. Twice what it can do is asked for."""
+    with serving(tmp_path, *slow_config, "--records", "records.jsonl") as server:
+        seen = []
+
+        def ask():
+            until = time.monotonic() + 2
+            while time.monotonic() < until:
+                seen.append(server.infer("quick", slo_ms=40.0))
+
+        threads = [threading.Thread(target=ask) for _ in range(24)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert {code for code, _ in seen} <= {200, 429, 504}
+        assert server.end()[0] == 0
+    records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+    assert len(records) == len(seen)
+    refusals = [record for record in records if record["result"] == "resource_exhausted"]
+    assert refusals and all(record["execute_cost"] == 0 for record in refusals)
+    answered = [record for record in records if record["result"] == "ok"]
+    assert answered
+    for record in answered:  # What has begun may be late on a busy host; what begins late is a fault.
+        began, _ = record["child_model_run_time"][0]
+        assert began - record["recv_time"] <= record["deadline_ms"] + 20
+
+
+def test_mistakes_are_refused_before_anything_starts(tmp_path):
+    assert refused(tmp_path) == (2, "sluice serve: no models: give --models LIST or --config FILE\n")
+    code, err = refused(tmp_path, "--models", "resnet50_b")
+    assert code == 2 and "did you mean 'resnet50_b1'?" in err and "sluice models export" in err
+    (tmp_path / "config").write_text("m\n  path dummy\n  batch 4\n")
+    code, err = refused(tmp_path, "--config", "config")
+    assert code == 2 and err.startswith("sluice serve: config:3: unknown key 'batch'")
+    assert refused(tmp_path, "--models", "dummy", "--scheduler", "LIFO")[0] == 2
+    assert refused(tmp_path, "--models", "dummy", "--config", "config")[0] == 2
+    code, err = refused(tmp_path, "--models", "resnet50_b1", "--gpu", "real")
+    assert code == 1 and "--gpu sim" in err
+
+
+def test_a_port_in_use_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, err = refused(tmp_path, "--models", "dummy", "-p", port, "--http", "0")
+        assert code == 1 and port in err
+        code, err = refused(tmp_path, "--models", "dummy", "-p", "0", "--http", port)
+        assert code == 1 and port in err
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_start(tmp_path):
+    (tmp_path / "broken.json").write_text("{}")
+    code, err = refused(tmp_path, "--models", "dummy", "-p", "0", "--http", "0", "--records", "none/records")
+    assert code == 1 and "none/records" in err
+    (tmp_path / "config").write_text("m\n  path ./broken.json\n")
+    code, err = refused(tmp_path, "--config", "config", "--gpu", "sim", "-p", "0", "--http", "0")
+    assert code == 1 and "broken.json" in err
