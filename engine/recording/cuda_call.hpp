@@ -24,6 +24,7 @@ inline bool is_sticky(CUresult result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_CONTEXT_IS_DESTROYED:
     case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:  // in the middle of work: the simulated GPU has died
     case CUDA_ERROR_MPS_CLIENT_TERMINATED:
       return true;
     default:

@@ -94,6 +94,13 @@ def eventually(holds) -> bool:
     return False
 
 
+def command_line(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_text()
+    except OSError:  # it has ended
+        return ""
+
+
 def refused(folder: Path, *args: str) -> tuple[int, str]:
     done = subprocess.run([SLUICE, "serve", *args], cwd=folder, text=True, capture_output=True, timeout=PATIENCE_S)
     assert done.stdout == ""
@@ -204,7 +211,21 @@ def test_a_killed_server_frees_its_port_and_its_board(tmp_path, slow_config):
     assert eventually(lambda: not server.board().exists())
 
 
-def test_a_client_can_end_it_and_so_can_the_time_limit(tmp_path):
+def test_a_lost_device_ends_the_server_with_a_code_of_its_own(tmp_path, slow_config):
+    with serving(tmp_path, *slow_config) as server:
+        assert server.infer("quick")[0] == 200
+        (gpu,) = [
+            int(process.name)
+            for process in Path("/proc").glob("[0-9]*")
+            if f"{server.session}.simgpu" in command_line(process)
+        ]
+        os.kill(gpu, signal.SIGKILL)
+        assert server.infer("quick")[0] == 500
+        _, err = server.process.communicate(timeout=PATIENCE_S)
+        assert server.process.returncode == 3 and "the device is unusable" in err
+
+
+def test_the_time_limit_ends_it(tmp_path):
     with serving(tmp_path, "--models", "dummy", "--max-live-minute", "0.01") as server:
         _, err = server.process.communicate(timeout=PATIENCE_S)
         assert server.process.returncode == 0 and "--max-live-minute" in err
