@@ -1,0 +1,105 @@
+// What the gate is told of requests. The functions of the interposer are replaced by this
+// program's.
+#include "server/announcer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace {
+std::vector<std::string> g_calls;
+std::uint64_t g_next = 100;
+}  // namespace
+
+// sluice.h looks the functions up among the symbols of the whole process.
+extern "C" {
+__attribute__((visibility("default"))) std::uint64_t sluice_v1_job_announce(std::uint64_t start) {
+  g_calls.push_back("announce " + std::to_string(start));
+  return g_next++;
+}
+__attribute__((visibility("default"))) void sluice_v1_job_cancel(std::uint64_t job) {
+  if (job != 0) g_calls.push_back("cancel " + std::to_string(job));
+}
+__attribute__((visibility("default"))) std::uint64_t sluice_v1_job_begin(std::uint64_t announced) {
+  g_calls.push_back("begin " + std::to_string(announced));
+  return 7;
+}
+__attribute__((visibility("default"))) void sluice_v1_job_end(std::uint64_t job) {
+  g_calls.push_back("end " + std::to_string(job));
+}
+}
+
+namespace sluice::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+class AnnouncerTest : public testing::Test {
+ protected:
+  AnnouncerTest() {
+    g_calls.clear();
+    g_next = 100;
+  }
+  /// A request whose job begins `notice_ns` after its headers.
+  void learn(std::uint64_t notice_ns, const std::string& model = "m") {
+    const std::uint64_t id = announcer_.headers(model, 600'000, kMs);
+    announcer_.begin_busy(id, kMs + notice_ns);
+    announcer_.end_busy();
+    g_calls.clear();
+  }
+  Announcer announcer_;
+};
+
+TEST_F(AnnouncerTest, TheFirstRequestOfAKindIsNotAnnounced) {
+  const std::uint64_t id = announcer_.headers("m", 600'000, 0);
+  announcer_.begin_busy(id, kMs);
+  announcer_.end_busy();
+  EXPECT_THAT(g_calls, ElementsAre("begin 0", "end 7"));
+}
+
+TEST_F(AnnouncerTest, TheNextOneIsAnnouncedForWhenItWillBegin) {
+  learn(kMs);
+  const std::uint64_t id = announcer_.headers("m", 600'000, 50 * kMs);
+  EXPECT_EQ(announcer_.announced_ns(id), kMs);
+  announcer_.begin_busy(id, 51 * kMs);
+  announcer_.end_busy();
+  EXPECT_THAT(g_calls, ElementsAre("announce 51000000", "begin 100", "end 7"));
+}
+
+TEST_F(AnnouncerTest, ANoticeThatIsTooShortIsNotGiven) {
+  learn(Announcer::kLeastNs - 1);
+  static_cast<void>(announcer_.headers("m", 600'000, 50 * kMs));
+  EXPECT_THAT(g_calls, IsEmpty());
+}
+
+TEST_F(AnnouncerTest, KindsOfRequestsAreLearnedApart) {
+  learn(kMs);
+  static_cast<void>(announcer_.headers("m", 1'000, 0));
+  static_cast<void>(announcer_.headers("other", 600'000, 0));
+  EXPECT_THAT(g_calls, IsEmpty());
+}
+
+TEST_F(AnnouncerTest, NothingIsAnnouncedInABusyPeriod) {
+  learn(kMs);
+  announcer_.begin_busy(announcer_.headers("m", 600'000, 0), kMs);
+  g_calls.clear();
+  static_cast<void>(announcer_.headers("m", 600'000, 2 * kMs));
+  EXPECT_THAT(g_calls, IsEmpty());
+}
+
+TEST_F(AnnouncerTest, AForgottenRequestIsCalledOff) {
+  learn(kMs);
+  const std::uint64_t id = announcer_.headers("m", 600'000, 0);
+  announcer_.forget(id);
+  announcer_.forget(id);
+  announcer_.forget(12345);
+  EXPECT_THAT(g_calls, ElementsAre("announce 1000000", "cancel 100"));
+}
+
+}  // namespace
+}  // namespace sluice::server
