@@ -32,7 +32,8 @@ std::optional<double> take_number(std::string_view& text) noexcept {
       break;
     }
   }
-  if (count == 0 || count > kMostDigits) return std::nullopt;
+  const bool ends_with_point = scale == 1;
+  if (count == 0 || count > kMostDigits || ends_with_point) return std::nullopt;
   return scale == 0 ? digits : digits / scale;
 }
 
@@ -59,7 +60,7 @@ std::optional<Target> parse_target(std::string_view text) noexcept {
   if (!percentile || !text.starts_with('=')) return std::nullopt;
   text.remove_prefix(1);
   const std::optional<double> limit = take_number(text);
-  if (!limit || *percentile > 100 || *limit > 1e9) return std::nullopt;
+  if (!limit || *percentile > 100) return std::nullopt;
   const double per_mille = *percentile * 10;
   if (std::abs(per_mille - std::round(per_mille)) > 1e-6) return std::nullopt;
   for (const Unit& unit : kUnits) {
@@ -68,6 +69,8 @@ std::optional<Target> parse_target(std::string_view text) noexcept {
     target.per_mille = static_cast<std::uint32_t>(std::lround(per_mille));
     target.unit = unit.ns == 0 ? Target::Unit::kTimesAlone : Target::Unit::kNanoseconds;
     const double scale = unit.ns == 0 ? 1000 : static_cast<double>(unit.ns);
+    constexpr double kMost = 1e18;  // beyond all that is valid, and no overflow
+    if (*limit * scale > kMost) return std::nullopt;
     target.limit = static_cast<std::uint64_t>(std::llround(*limit * scale));
     if (target.any() && target.valid()) return target;
   }

@@ -110,6 +110,15 @@ TEST_F(Use, WarnsOfATargetThatDoesNotWork) {
   expect_silent(text(), "^ target");
 }
 
+// Prevents: a wait for a learning that never ends.
+TEST_F(Use, WarnsOfATargetAtPriorityZero) {
+  shm::Slot& client = add_client(0, 0, "python train.py");
+  client.target.store(shm::parse_target("p99=5ms")->pack());
+  client.requested_target.store(client.target.load());
+  client.target_state.store(static_cast<std::uint32_t>(shm::TargetState::kLearning));
+  expect_says(text(), "^ target: no effect at priority 0");
+}
+
 // Prevents: a critical program that is said to be idle while its job runs with open gates.
 TEST_F(Use, AJobWithOpenGatesIsActiveAndSaysSo) {
   shm::Slot& client = add_target(0, "p99=50ms");

@@ -63,6 +63,9 @@ std::string target_warning(const shm::ClientSnapshot& client) {
   if (target.requested != target.text && client.state != shm::SlotState::kReserved) {
     return "asked for target " + target.requested + ", which it has not taken up yet";
   }
+  if (target.state == shm::TargetState::kLearning && client.priority == 0) {
+    return "target: no effect at priority 0, because no program waits for its jobs";
+  }
   if (target.state == shm::TargetState::kLearning) {
     return "target: learning how long its jobs take alone; until then gates close at once";
   }
