@@ -71,7 +71,7 @@ Chain& longest_last_group(Chains& chains, Chain& own) {
 }
 
 /// Moore and Hodgson's rule: in the order of deadlines, keep every task, and whenever one would be
-/// late, give up the longest. That gives up the fewest tasks.
+/// late, give up the longest. That gives up the fewest tasks if no two are of one model.
 Chains keep_as_many_as_possible(const std::vector<Waiting>& tasks,
                                 const std::vector<std::size_t>& order, std::uint64_t start_ns) {
   Chains chains;
@@ -86,8 +86,10 @@ Chains keep_as_many_as_possible(const std::vector<Waiting>& tasks,
     own.keep_rest();
     if (end_ns <= task.deadline_ns) continue;
     Chain& longest = longest_last_group(chains, own);
-    end_ns -= longest.kept.back().ns;
-    longest.give_up_last();
+    const bool enough = end_ns - longest.kept.back().ns <= task.deadline_ns;
+    Chain& given_up = enough ? longest : own;
+    end_ns -= given_up.kept.back().ns;
+    given_up.give_up_last();
   }
   return chains;
 }

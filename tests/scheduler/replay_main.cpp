@@ -6,7 +6,7 @@
 int main() {
   using namespace sluice::scheduler;
   constexpr unsigned kSeeds = 10;
-  for (const unsigned lambda : {250U, 200U, 165U, 150U, 135U, 120U, 105U, 95U, 80U}) {
+  for (const unsigned lambda : {250U, 200U, 165U, 150U, 135U, 120U, 105U, 100U, 95U, 90U, 80U}) {
     std::printf("lambda %u ms\n", lambda);
     for (const Policy policy : kPolicies) {
       Outcome sum;
