@@ -241,7 +241,8 @@ bool Queue::splits_for_newcomers(std::size_t index, std::uint64_t now) const {
   // of them in a short busy period, all of them in an endless one.
   const bool others_behind = plan.behind.size() > plan.behind.count(task.model);
   if (!plan.met[index] || others_behind) return true;
-  const std::uint64_t cost = (split_ns - task.whole_ns) * (slack_ns_.size() - 1);
+  const std::uint64_t cost =
+      (split_ns - task.whole_ns) * (slack_ns_.size() - slack_ns_.count(task.model));
   const std::uint64_t busy_ns = now - busy_since_ns_;
   return Wide{cost} * busy_ns < Wide{whole - split} * minus(task.deadline_ns, task.arrival_ns);
 }
