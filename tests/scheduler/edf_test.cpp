@@ -174,20 +174,21 @@ TEST(Edf, TasksWithoutADeadlineOvertakeForAWhileOnly) {
 }
 
 TEST(Edf, LateTasksRunByTheirResponseRatio) {
-  EXPECT_EQ(edf_order({task(1, 1, {50}, 10), task(2, 2, {30}, 10), task(3, 3, {40}, 10)}),
-            (Ids{2, 3, 1}));
+  Task latest = task(3, 3, {30}, 480);
+  latest.arrival_ns = 470;
+  EXPECT_EQ(edf_order({task(1, 1, {50}, 10), task(2, 2, {40}, 10), latest}, 500), (Ids{3, 2, 1}));
 }
 
 // Prevents: one burst makes a short model late for as long as a long one always has slack.
 TEST(Edf, AModelThatIsBehindCatchesUpWhereNobodyBecomesLate) {
-  const auto first = [](std::uint64_t second_deadline, std::uint64_t long_deadline) {
-    return edf_order({task(1, 1, {10}, 5), task(2, 1, {10}, second_deadline),
-                      task(3, 2, {50}, long_deadline)})
+  const auto first = [](std::uint64_t long_deadline) {
+    return edf_order({task(1, 1, {10}, 5), task(2, 1, {10}, 5), task(3, 2, {50}, long_deadline)})
         .front();
   };
-  EXPECT_EQ(first(5, 60), 1U);
-  EXPECT_EQ(first(5, 59), 3U) << "no slack";
-  EXPECT_EQ(first(1000, 60), 3U) << "one late task is not behind";
+  EXPECT_EQ(first(60), 1U);
+  EXPECT_EQ(first(59), 3U) << "no slack";
+  EXPECT_EQ(edf_order({task(1, 1, {10}, 5), task(2, 2, {50}, 60)}).front(), 2U)
+      << "one late task is not behind";
 }
 
 /// Costs 20 to split.
