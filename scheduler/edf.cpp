@@ -26,20 +26,15 @@ struct Group {
 /// meets its deadline. The tasks in front of it do not, but it has to wait for them.
 struct Chain {
   std::vector<Group> kept;
-  std::uint64_t kept_ns = 0;
   Group rest;
   std::size_t next_kept = 0;  ///< In Schedule: the first kept group that is not in the order.
   std::size_t next_rest = 0;  ///< In Schedule: the first task of `rest` that is not in the order.
   std::size_t late_end = 0;   ///< In Schedule: behind the last task of `rest` that has a deadline.
 
-  void keep_rest() {
-    kept_ns += rest.ns;
-    kept.push_back(std::exchange(rest, {}));
-  }
+  void keep_rest() { kept.push_back(std::exchange(rest, {})); }
   void give_up_last() {
     Group last = std::move(kept.back());
     kept.pop_back();
-    kept_ns -= last.ns;
     last.append(rest);
     rest = std::move(last);
   }
@@ -71,7 +66,7 @@ Chain& longest_last_group(Chains& chains, Chain& own) {
 }
 
 /// Moore and Hodgson's rule: in the order of deadlines, keep every task, and whenever one would be
-/// late, give up the longest. That gives up the fewest tasks.
+/// late, give up the longest. That gives up the fewest tasks if no two are of one model.
 Chains keep_as_many_as_possible(const std::vector<Waiting>& tasks,
                                 const std::vector<std::size_t>& order, std::uint64_t start_ns) {
   Chains chains;
@@ -80,14 +75,16 @@ Chains keep_as_many_as_possible(const std::vector<Waiting>& tasks,
     const Waiting& task = tasks[i];
     Chain& own = chains[task.model];
     own.rest.append({{i}, task.left_ns});
-    const bool hopeless = start_ns + own.kept_ns + own.rest.ns > task.deadline_ns;
-    if (task.deadline_ns == kNoDeadline || hopeless) continue;
+    if (task.deadline_ns == kNoDeadline) continue;
     end_ns += own.rest.ns;
     own.keep_rest();
     if (end_ns <= task.deadline_ns) continue;
     Chain& longest = longest_last_group(chains, own);
-    end_ns -= longest.kept.back().ns;
-    longest.give_up_last();
+    // Not if the task waits for others of its model, or has no chance at all.
+    const bool enough = end_ns - longest.kept.back().ns <= task.deadline_ns;
+    Chain& given_up = enough ? longest : own;
+    end_ns -= given_up.kept.back().ns;
+    given_up.give_up_last();
   }
   return chains;
 }

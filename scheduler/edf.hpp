@@ -27,6 +27,6 @@ struct Plan {
 
 /// How long a request without a deadline should wait at most, in multiples of its limit: the
 /// published objective.
-constexpr std::uint64_t kPatience = 10;
+inline constexpr std::uint64_t kPatience = 10;
 
 }  // namespace sluice::scheduler::edf

@@ -236,12 +236,15 @@ bool Queue::splits_for_newcomers(std::size_t index, std::uint64_t now) const {
   const std::uint64_t whole = exposed_ns({task.whole_ns}, task.model);
   const std::uint64_t split = exposed_ns(task.block_ns, task.model);
   if (split >= whole) return false;
-  // The longer the GPU has been busy, the more tasks wait for the time that splitting costs. It is
-  // free if this task is late anyway, or if another model is behind and gets what is left over.
+  // Splitting is free if this task is late anyway, or if another model is behind: then the late
+  // tasks pay for it. Otherwise requests of the other models wait for the time that it costs: some
+  // of them in a short busy period, all of them in an endless one.
   const bool others_behind = plan.behind.size() > plan.behind.count(task.model);
   if (!plan.met[index] || others_behind) return true;
-  const Wide cost = Wide{split_ns - task.whole_ns} * (now - busy_since_ns_);
-  return cost < Wide{whole - split} * minus(task.deadline_ns, task.arrival_ns);
+  const std::uint64_t cost =
+      (split_ns - task.whole_ns) * (slack_ns_.size() - slack_ns_.count(task.model));
+  const std::uint64_t busy_ns = now - busy_since_ns_;
+  return Wide{cost} * busy_ns < Wide{whole - split} * minus(task.deadline_ns, task.arrival_ns);
 }
 
 /// Summed over the other models: how long, during these steps, a request that arrives is late

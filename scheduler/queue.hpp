@@ -39,7 +39,8 @@ class Queue {
 
   /// The task that begin(now) would begin; null if begin(now) would return nothing. The dispatcher
   /// looks here, merges not_begun() of the same model into this task by remove() and update(), and
-  /// then calls begin(). Valid until the queue is changed.
+  /// then calls begin(). Under EDF, begin() may then begin another task, if the grown batch can no
+  /// longer be met; the batch waits. Valid until the queue is changed.
   [[nodiscard]] const Task* next(std::uint64_t now) const;
   /// Begins the next step. Nothing if no task waits or the GPU is taken: by any running step, or,
   /// under PARALLER, by as many running steps of each waiting model as the model has instances.
@@ -52,6 +53,7 @@ class Queue {
   /// Waiting tasks, begun or not, whose deadline has passed. They cannot be met any more.
   [[nodiscard]] std::vector<std::uint64_t> overdue(std::uint64_t now) const;
   /// Estimated ns from `now` to the end of `task` if it was inserted now and no other task came.
+  /// Under PARALLER, an upper bound: all that is queued.
   [[nodiscard]] std::uint64_t completion_ns(const Task& task, std::uint64_t now) const;
 
   [[nodiscard]] std::size_t size() const { return entries_.size(); }  ///< Waiting and running.

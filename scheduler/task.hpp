@@ -6,7 +6,7 @@
 
 namespace sluice::scheduler {
 
-constexpr std::uint64_t kNoDeadline = std::numeric_limits<std::uint64_t>::max();
+inline constexpr std::uint64_t kNoDeadline = std::numeric_limits<std::uint64_t>::max();
 
 /// A request, or a batch of requests, for one model. Times are ns of the caller's steady clock.
 struct Task {

@@ -1,27 +1,42 @@
+// Prints the tables of docs/reference/scheduler.md.
 #include <cstdio>
 
 #include "tests/scheduler/replay.hpp"
 
-/// Prints the table of docs/reference/scheduler.md: means over ten seeds.
+using sluice::scheduler::kPolicies;
+using sluice::scheduler::Outcome;
+using sluice::scheduler::Policy;
+using sluice::scheduler::Slo;
+
+namespace {
+
+void print_ratios(unsigned lambda_ms) {
+  std::printf("| %u ms |", lambda_ms);
+  for (const Policy policy : kPolicies) {
+    const Outcome outcome = mean_of_replays(policy, lambda_ms, Slo::kFourTimes);
+    std::printf(" %.2f / %.1f / %.2f |", outcome.mean, outcome.max, outcome.deviation);
+  }
+  std::printf("\n");
+}
+
+void print_late(unsigned lambda_ms) {
+  std::printf("| %u ms |", lambda_ms);
+  for (const Policy policy : kPolicies) {
+    std::printf(" %.1f / %.1f |", mean_of_replays(policy, lambda_ms, Slo::kTwice).late / 10,
+                mean_of_replays(policy, lambda_ms, Slo::kFourTimes).late / 10);
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+
 int main() {
-  using namespace sluice::scheduler;
-  constexpr unsigned kSeeds = 10;
-  for (const unsigned lambda : {250U, 200U, 165U, 150U, 135U, 120U, 105U, 95U, 80U}) {
-    std::printf("lambda %u ms\n", lambda);
-    for (const Policy policy : kPolicies) {
-      Outcome sum;
-      std::size_t late2 = 0;
-      for (unsigned seed = 0; seed < kSeeds; ++seed) {
-        const Outcome four = replay(policy, lambda, Slo::kFourTimes, seed);
-        late2 += replay(policy, lambda, Slo::kTwice, seed).late;
-        sum.mean += four.mean / kSeeds;
-        sum.max += four.max / kSeeds;
-        sum.deviation += four.deviation / kSeeds;
-        sum.late += four.late;
-      }
-      std::printf("  %-8s %6.2f %6.1f %6.2f  %5.1f%% %5.1f%%\n", to_string(policy).data(), sum.mean,
-                  sum.max, sum.deviation, static_cast<double>(late2) / kSeeds / 10,
-                  static_cast<double>(sum.late) / kSeeds / 10);
-    }
+  std::printf("Response ratio, mean / maximum / deviation\n| lambda |");
+  for (const Policy policy : kPolicies) std::printf(" %s |", to_string(policy).data());
+  std::printf("\n");
+  for (const unsigned lambda_ms : {150, 105}) print_ratios(lambda_ms);
+  std::printf("\nLate requests in %%, deadline 2x / 4x\n");
+  for (const unsigned lambda_ms : {250, 200, 165, 150, 135, 120, 105, 100, 95, 90, 80}) {
+    print_late(lambda_ms);
   }
 }
