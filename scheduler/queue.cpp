@@ -72,11 +72,6 @@ bool Queue::update(const Task& task) {
   return true;
 }
 
-const Task* Queue::next(std::uint64_t now) const {
-  const auto index = next_index(now);
-  return index ? &entries_[*index].task : nullptr;
-}
-
 std::optional<Step> Queue::begin(std::uint64_t now) {
   const auto index = next_index(now);
   if (!index) return std::nullopt;
@@ -100,20 +95,10 @@ void Queue::end(std::uint64_t id, std::uint64_t /*now*/) {
   if (done(entry->task)) entries_.erase(entry);
 }
 
-std::vector<std::uint64_t> Queue::not_begun(std::uint32_t model) const {
-  std::vector<std::uint64_t> ids;
-  for (const Entry& entry : entries_) {
-    if (entry.task.model == model && !begun(entry.task)) ids.push_back(entry.task.id);
-  }
-  return ids;
-}
-
-std::vector<std::uint64_t> Queue::overdue(std::uint64_t now) const {
-  std::vector<std::uint64_t> ids;
-  for (const Entry& entry : entries_) {
-    if (!entry.running && entry.task.deadline_ns < now) ids.push_back(entry.task.id);
-  }
-  return ids;
+std::size_t Queue::not_begun(std::uint32_t model) const {
+  return static_cast<std::size_t>(std::ranges::count_if(entries_, [&](const Entry& entry) {
+    return entry.task.model == model && !begun(entry.task);
+  }));
 }
 
 std::uint64_t Queue::completion_ns(const Task& task, std::uint64_t now) const {
@@ -216,7 +201,7 @@ bool Queue::splits_elastically(const Task& task) const {
              return entry.task.model == served.first;
            });
   };
-  return not_begun(task.model).size() < 2 && std::ranges::any_of(instances_, idle);
+  return not_begun(task.model) < 2 && std::ranges::any_of(instances_, idle);
 }
 
 /// EDF: if fewer requests that may arrive meanwhile would be late, and none of those that wait.

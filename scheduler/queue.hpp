@@ -37,21 +37,12 @@ class Queue {
   /// has begun.
   bool update(const Task& task);
 
-  /// The task that begin(now) would begin; null if begin(now) would return nothing. The dispatcher
-  /// looks here, merges not_begun() of the same model into this task by remove() and update(), and
-  /// then calls begin(). Under EDF, begin() may then begin another task, if the grown batch can no
-  /// longer be met; the batch waits. Valid until the queue is changed.
-  [[nodiscard]] const Task* next(std::uint64_t now) const;
   /// Begins the next step. Nothing if no task waits or the GPU is taken: by any running step, or,
   /// under PARALLER, by as many running steps of each waiting model as the model has instances.
   std::optional<Step> begin(std::uint64_t now);
   /// The running step of this task has ended. A task without further blocks leaves the queue.
   void end(std::uint64_t id, std::uint64_t now);
 
-  /// Tasks of a model that have not begun, in the order in which they will begin.
-  [[nodiscard]] std::vector<std::uint64_t> not_begun(std::uint32_t model) const;
-  /// Waiting tasks, begun or not, whose deadline has passed. They cannot be met any more.
-  [[nodiscard]] std::vector<std::uint64_t> overdue(std::uint64_t now) const;
   /// Estimated ns from `now` to the end of `task` if it was inserted now and no other task came.
   /// Under PARALLER, an upper bound: all that is queued.
   [[nodiscard]] std::uint64_t completion_ns(const Task& task, std::uint64_t now) const;
@@ -69,6 +60,7 @@ class Queue {
 
   [[nodiscard]] std::uint64_t left_ns(const Task& task) const;
   [[nodiscard]] std::uint64_t running_left_ns(std::uint64_t now) const;
+  [[nodiscard]] std::size_t not_begun(std::uint32_t model) const;
   [[nodiscard]] std::size_t place(const std::vector<Entry>& entries, const Task& task) const;
   [[nodiscard]] edf::Waiting waiting(const Task& task) const;
   [[nodiscard]] std::vector<edf::Waiting> waiting() const;
