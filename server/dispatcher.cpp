@@ -178,9 +178,9 @@ Status Dispatcher::admit(const Model& model, const Pending& pending, const Execu
   task.block_ns = model.timing.block_ns(items);
   task.whole_ns = model.timing.whole_ns(items);
   // A request that joins a batch costs only the difference, but is done with the batch.
-  const std::uint64_t needed_ns =
-      joins == nullptr ? queue_.completion_ns(task, now)
-                       : queue_.completion_ns(task, now) - model.timing.whole_ns(joins->items);
+  const std::uint64_t in_queue_ns = joins == nullptr ? 0 : model.timing.whole_ns(joins->items);
+  const std::uint64_t complete_ns = queue_.completion_ns(task, now);
+  const std::uint64_t needed_ns = complete_ns - std::min(complete_ns, in_queue_ns);
   const double left_ns = static_cast<double>(pending.deadline_ns - now) * admit_factor_;
   const double late_ns = static_cast<double>(needed_ns) - left_ns;
   if (late_ns <= 0) return {};

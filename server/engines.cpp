@@ -39,7 +39,8 @@ bool in_store(const engine::ModelStore& store, const std::string& path) {
   throw base::UsageError(base::with_remark(
       fmt::format("model {}: neither the store {} nor the recordings have '{}'{}", config.name,
                   store.folder.string(), config.path, base::did_you_mean(config.path, names)),
-      fmt::format("`sluice models export {}` puts a torchvision model into the store", config.path)));
+      fmt::format("`sluice models export {}` puts a torchvision model into the store",
+                  config.path)));
 }
 
 /// The function of an engine's library, which is never unloaded: its models may outlive any scope.

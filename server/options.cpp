@@ -105,8 +105,9 @@ std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& opti
   app.add_option("--place", options.place)->group("");
   app.footer(
       "Exit codes: 0: ended by SIGTERM, Ctrl-C or a client, with all requests answered; 1: the "
-      "run\n"
-      "failed; 2: wrong usage or configuration; 3: the device is unusable, restart the server;\n"
+      "start\n"
+      "failed, or requests had no answer after --drain-s; 2: wrong usage or configuration; 3: the "
+      "device is unusable, restart the server;\n"
       "130, 143: a second signal ended it at once.\n\n"
       "Examples:\n"
       "  sluice serve --models resnet50\n"

@@ -30,7 +30,14 @@ void say(const std::string& line) { std::fprintf(stderr, "%s: %s\n", kName, line
 /// What other threads tell the main thread, which waits in poll().
 class Events {
  public:
-  enum class Kind : std::uint8_t { kLoaded, kLoadFailed, kShutDown, kContextLost, kDrained };
+  enum class Kind : std::uint8_t {
+    kLoaded,
+    kLoadFailed,
+    kShutDown,
+    kContextLost,
+    kDrained,
+    kDrainedInPart
+  };
 
   void add(Kind kind) {
     const std::lock_guard lock(mutex_);
@@ -110,10 +117,7 @@ class Life {
     }
   }
 
-  void drain() {
-    server_.drain();
-    events_.add(Kind::kDrained);
-  }
+  void drain() { events_.add(server_.drain() ? Kind::kDrained : Kind::kDrainedInPart); }
 
   void handle(Kind kind) {
     switch (kind) {
@@ -131,6 +135,10 @@ class Life {
         break;
       case Kind::kDrained:
         exit_code_ = base::kExitFine;
+        break;
+      case Kind::kDrainedInPart:
+        say("some requests have no answer yet; ends all the same");
+        exit_code_ = base::kExitFailed;
         break;
     }
   }
@@ -172,7 +180,7 @@ class Life {
     grpc_.stop(kGrace);
     http_.stop(kGrace);
     if (*exit_code_ == kExitContextLost || *exit_code_ == base::kExitFailed) {
-      // Neither an unusable device nor a half-loaded model can be taken down in order.
+      // Neither an unusable device nor a step that does not end can be taken down in order.
       std::fflush(nullptr);
       _exit(*exit_code_);
     }

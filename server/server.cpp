@@ -80,10 +80,10 @@ void Server::preload() {
   ready_ = true;
 }
 
-void Server::drain() {
+bool Server::drain() {
   ready_ = false;
   const auto limit_ns = static_cast<std::uint64_t>(options_.drain_s * 1e9);
-  dispatcher_->drain(base::monotonic_ns() + limit_ns);
+  return dispatcher_->drain(base::monotonic_ns() + limit_ns);
 }
 
 std::uint64_t Server::headers(const std::string& model, std::uint64_t bytes) {
@@ -113,9 +113,9 @@ std::shared_ptr<Model> Server::find(const std::string& name, Status& status) con
 }
 
 /// Whether there is room for one more request. Counts it if so.
-Status Server::accept(const Model& model, std::uint64_t bytes) {
+Status Server::accept(Model& model, std::uint64_t bytes) {
   const std::size_t limit = model.config.max_queue;
-  auto& waiting = const_cast<Model&>(model).waiting;
+  auto& waiting = model.waiting;
   if (waiting.fetch_add(1) >= limit) {
     waiting.fetch_sub(1);
     return {
@@ -132,42 +132,51 @@ Status Server::accept(const Model& model, std::uint64_t bytes) {
   return {};
 }
 
-std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
-  const std::uint64_t announced = request.announced;
-  const auto refuse = [&](const Status& status, Model* model) {
-    if (announced != 0) announcer_.forget(announced);
-    if (model != nullptr) {
-      const std::uint64_t now = base::monotonic_ns();
-      model->statistics.answered(status.code, 0, {request.headers_ns, now, 0, now});
-    }
-    done(status, {});
-    return nullptr;
-  };
-  Status status;
-  if (!ready_)
-    return refuse({Code::kUnavailable, "the server is starting or shutting down"}, nullptr);
-  const std::shared_ptr<Model> model = find(request.model, status);
-  if (!model) return refuse(status, nullptr);
-  if (!request.version.empty() && request.version != kVersion) {
-    return refuse({Code::kNotFound, fmt::format("model '{}' has no version '{}', only {}",
-                                                request.model, request.version, kVersion)},
-                  model.get());
+/// A refusal before the queue. `model` is null if the request names none that is loaded.
+void Server::refuse(const std::shared_ptr<Model>& model, Pending pending, const Status& status) {
+  if (pending.request.announced != 0) announcer_.forget(pending.request.announced);
+  if (model) {
+    pending.times.queued_ns = pending.times.ended_ns = base::monotonic_ns();
+    model->statistics.answered(status.code, pending.items, pending.times);
+    Execution none;
+    none.model = model;
+    records_.write(none, pending, status);
   }
+  pending.done(status, {});
+}
+
+std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
+  Status status;
+  if (!ready_) status = {Code::kUnavailable, "the server is starting or shutting down"};
+  const auto model = status.ok() ? find(request.model, status) : nullptr;
   Pending pending;
-  status = check_request(model->served(), model->config.batch_size, request, pending.items);
-  if (!status.ok()) return refuse(status, model.get());
-  pending.bytes = bytes_of(request);
-  status = accept(*model, pending.bytes);
-  if (!status.ok()) return refuse(status, model.get());
-  pending.id = next_request_.fetch_add(1);
-  pending.deadline_ns = deadline_of(request, model->config);
-  pending.announced_ns = announcer_.announced_ns(announced);
+  if (model) status = check(*model, request, pending);
   pending.times.arrived_ns = request.headers_ns;
   pending.request = std::move(request);
   pending.done = std::move(done);
+  if (!status.ok()) {
+    refuse(model, std::move(pending), status);
+    return nullptr;
+  }
+  pending.id = next_request_.fetch_add(1);
   const std::uint64_t id = pending.id;
   dispatcher_->submit(model, std::move(pending));
   return std::make_shared<CancelById>(*dispatcher_, id);
+}
+
+/// Checks a request and takes its place in the queue.
+Status Server::check(Model& model, Request& request, Pending& pending) {
+  pending.deadline_ns = deadline_of(request, model.config);
+  pending.announced_ns = announcer_.announced_ns(request.announced);
+  if (!request.version.empty() && request.version != kVersion) {
+    return {Code::kNotFound, fmt::format("model '{}' has no version '{}', only {}", request.model,
+                                         request.version, kVersion)};
+  }
+  const Status status =
+      check_request(model.served(), model.config.batch_size, request, pending.items);
+  if (!status.ok()) return status;
+  pending.bytes = bytes_of(request);
+  return accept(model, pending.bytes);
 }
 
 void Server::answered(const Execution& execution, Pending& pending, const Status& status,

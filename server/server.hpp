@@ -37,9 +37,9 @@ class Server : public Service {
 
   /// Loads the models that are to be preloaded. Throws if one cannot be loaded.
   void preload();
-  /// From now on not ready: new requests are refused, queued ones are answered. Returns when all
-  /// are answered, or after ServerOptions::drain_s.
-  void drain();
+  /// From now on not ready: new requests are refused, queued ones are answered. Returns true when
+  /// all are answered, or false after ServerOptions::drain_s.
+  [[nodiscard]] bool drain();
 
   std::uint64_t headers(const std::string& model, std::uint64_t bytes) override;
   void forget(std::uint64_t announced) override;
@@ -68,7 +68,9 @@ class Server : public Service {
   };
   [[nodiscard]] Status no_model(const std::string& name) const;
   [[nodiscard]] std::shared_ptr<Model> find(const std::string& name, Status& status) const;
-  [[nodiscard]] Status accept(const Model& model, std::uint64_t bytes);
+  [[nodiscard]] Status check(Model& model, Request& request, Pending& pending);
+  [[nodiscard]] Status accept(Model& model, std::uint64_t bytes);
+  void refuse(const std::shared_ptr<Model>& model, Pending pending, const Status& status);
   void answered(const Execution& execution, Pending& pending, const Status& status,
                 const Response& response);
   void set_state(const std::string& name, std::string state, std::string reason,

@@ -1,5 +1,6 @@
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -44,6 +45,8 @@ class Stage {
     steps_.clear();
   }
 
+  /// The least that a step takes.
+  std::atomic<std::chrono::milliseconds> step_time{std::chrono::milliseconds(0)};
   std::atomic<bool> fail{false};
   std::atomic<bool> lose_context{false};
 
@@ -87,8 +90,12 @@ class FakeModel : public engine::ServedModel {
       if (model_.stage_.lose_context) throw engine::ContextLost("the device is gone");
       if (model_.stage_.fail) throw base::RunError("the kernel failed");
       for (float& value : values_) value += static_cast<float>(count);
+      launched_ = std::chrono::steady_clock::now();
     }
-    bool done() override { return model_.stage_.may_end(); }
+    bool done() override {
+      const auto took = std::chrono::steady_clock::now() - launched_;
+      return took >= model_.stage_.step_time.load() && model_.stage_.may_end();
+    }
     std::vector<engine::Tensor> outputs() override {
       return {{"output0",
                engine::DataType::kFp32,
@@ -99,6 +106,7 @@ class FakeModel : public engine::ServedModel {
    private:
     FakeModel& model_;
     std::vector<float> values_;
+    std::chrono::steady_clock::time_point launched_;
   };
 
   std::string name_;

@@ -201,13 +201,37 @@ TEST_F(ServerTest, TheDeadlinePassesInTheQueue) {
 }
 
 TEST_F(ServerTest, ADeadlineThatCannotBeMetIsRefusedAtOnce) {
-  // Each block takes 5 ms or more, because the first measurement says so.
-  start({model("a", 1, 1)});
-  Request late = request("a", {1, 2});
-  late.deadline_ns = base::monotonic_ns() + 1'000;
-  const Answer answer = ask(std::move(late)).wait();
-  EXPECT_THAT(answer.status.code,
-              testing::AnyOf(Code::kResourceExhausted, Code::kDeadlineExceeded));
+  constexpr std::uint64_t kMs = 1'000'000;
+  stage_.step_time = std::chrono::milliseconds(200);
+  start({model("a")});
+  const auto with_deadline = [](std::uint64_t ms) {
+    Request made = request("a", {1, 2});
+    made.deadline_ns = base::monotonic_ns() + ms * kMs;
+    return made;
+  };
+  const Answer answer = ask(with_deadline(100)).wait();
+  EXPECT_EQ(answer.status.code, Code::kResourceExhausted);
+  EXPECT_THAT(answer.status.message, HasSubstr("but the answer would take 200."));
+  EXPECT_NEAR(answer.status.retry_after_ms, 100, 50);
+  // What waits counts too: two executions of 200 ms.
+  auto running = ask("a");
+  EXPECT_EQ(ask(with_deadline(300)).wait().status.code, Code::kResourceExhausted);
+  EXPECT_TRUE(ask(with_deadline(5000)).wait().status.ok());
+  running.wait();
+}
+
+TEST_F(ServerTest, ARequestThatJoinsABatchIsEstimatedWithIt) {
+  stage_.step_time = std::chrono::milliseconds(100);
+  start({model("a", 4)});
+  auto running = ask("a");
+  stage_.steps(1);
+  auto first = ask("a");
+  Request joins = request("a", {1, 2});
+  // The rest of the running step and one batch, not two.
+  joins.deadline_ns = base::monotonic_ns() + 280'000'000;
+  EXPECT_TRUE(ask(std::move(joins)).wait().status.ok());
+  first.wait();
+  running.wait();
 }
 
 TEST_F(ServerTest, AFullQueueRefuses) {
@@ -223,6 +247,7 @@ TEST_F(ServerTest, AFullQueueRefuses) {
   EXPECT_EQ(refused.status.code, Code::kResourceExhausted);
   EXPECT_THAT(refused.status.message, HasSubstr("max-queue"));
   EXPECT_GT(refused.status.retry_after_ms, 0);
+  EXPECT_EQ(records().back()["result"], "resource_exhausted");
   stage_.release();
   EXPECT_TRUE(running.wait().status.ok());
   EXPECT_TRUE(one.wait().status.ok());
@@ -286,13 +311,23 @@ TEST_F(ServerTest, DrainAnswersWhatIsQueuedAndRefusesTheRest) {
   stage_.hold();
   auto running = ask("a");
   auto waiting = ask("a");
-  auto drained = std::async(std::launch::async, [this] { server_->drain(); });
+  auto drained = std::async(std::launch::async, [this] { return server_->drain(); });
   while (server_->ready()) std::this_thread::yield();
   EXPECT_EQ(ask("a").wait().status.code, Code::kUnavailable);
   stage_.release();
-  drained.wait();
+  EXPECT_TRUE(drained.get());
   EXPECT_TRUE(running.answered());
   EXPECT_TRUE(waiting.wait().status.ok());
+}
+
+TEST_F(ServerTest, ADrainHasAnEnd) {
+  ServerOptions options;
+  options.drain_s = 0.02;
+  start({model("a")}, options);
+  stage_.hold();
+  auto running = ask("a");
+  EXPECT_FALSE(server_->drain());
+  stage_.release();
 }
 
 TEST_F(ServerTest, TheEndOfTheServerAnswersWhatIsLeft) {
