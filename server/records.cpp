@@ -60,7 +60,8 @@ nlohmann::ordered_json record_of(const Execution& execution, const Pending& pend
 
 }  // namespace
 
-Records::Records(const std::string& file, std::string policy) : policy_(std::move(policy)) {
+Records::Records(const std::string& file, std::string policy, std::string device)
+    : policy_(std::move(policy)), device_(std::move(device)) {
   if (!file.empty()) file_.emplace(file);
 }
 
@@ -72,6 +73,7 @@ void Records::set_policy(std::string policy) {
 void Records::write(const Execution& execution, const Pending& pending, const Status& status) {
   if (!file_) return;
   auto record = record_of(execution, pending, status);
+  record["device"] = device_;
   const std::lock_guard lock(mutex_);
   record["tag"] = policy_;
   // An id of a client may be any bytes.

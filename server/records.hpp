@@ -13,7 +13,7 @@ namespace sluice::server {
 class Records {
  public:
   /// file: empty for none. Throws base::RunError.
-  Records(const std::string& file, std::string policy);
+  Records(const std::string& file, std::string policy, std::string device);
 
   void set_policy(std::string policy);
   void write(const Execution& execution, const Pending& pending, const Status& status);
@@ -22,6 +22,7 @@ class Records {
   std::mutex mutex_;
   std::optional<base::LineFile> file_;
   std::string policy_;
+  std::string device_;
 };
 
 }  // namespace sluice::server

@@ -63,6 +63,13 @@ class Events {
   std::vector<Kind> events_;
 };
 
+ServerOptions with_device(ServerOptions options, Place place) {
+  options.device = place == Place::kRealGpu        ? "gpu"
+                   : place == Place::kSimulatedGpu ? "simulated"
+                                                   : "cpu";
+  return options;
+}
+
 /// The life of a server: loading, serving, draining.
 class Life {
  public:
@@ -71,7 +78,7 @@ class Life {
         engines_(base::Install::of_this_program(),
                  {engine::model_store(options.store), place, options.device, ""}),
         server_(
-            options.server, options.models,
+            with_device(options.server, place), options.models,
             [this](const ModelConfig& config) { return engines_.make(config); },
             Server::Events{[this] { events_.add(Kind::kShutDown); },
                            [this](const std::string& why) {

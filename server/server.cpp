@@ -54,7 +54,8 @@ Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, Ma
     : options_(options),
       make_(std::move(make)),
       events_(std::move(events)),
-      records_(options.records_file, std::string(to_string(options.dispatcher.policy))) {
+      records_(options.records_file, std::string(to_string(options.dispatcher.policy)),
+               options.device) {
   for (ModelConfig& config : models) {
     const std::string name = config.name;
     entries_[name].config = std::move(config);

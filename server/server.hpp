@@ -19,6 +19,7 @@ namespace sluice::server {
 struct ServerOptions {
   DispatcherOptions dispatcher;
   std::string records_file;                     ///< Empty: none.
+  std::string device = "cpu";                   ///< For the records: gpu, simulated or cpu.
   std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all waiting and running requests.
   double drain_s = 30;
 };

@@ -7,12 +7,13 @@ import pytest
 from sluice_tools.bench import cli as bench
 from sluice_tools.models import cli as models
 from sluice_tools.parse import cli as parse
+from sluice_tools.records import cli as records
 from sluice_tools.report import cli as report
 from sluice_tools.sweep import cli as sweep
 from sluice_tools.trace import cli as trace
 
 
-@pytest.mark.parametrize("cli", [bench, models, parse, report, sweep, trace])
+@pytest.mark.parametrize("cli", [bench, models, parse, records, report, sweep, trace])
 def test_one_line(cli, capsys, monkeypatch):
     command = f"sluice {cli.__name__.split('.')[1]}"
     monkeypatch.setattr("sys.argv", [command, "--no-such-option"])
@@ -25,7 +26,9 @@ def test_one_line(cli, capsys, monkeypatch):
 
 
 # Prevents: a command that measures without packages, and ends where they are missing.
-@pytest.mark.parametrize("command", ["bench", "compare", "demo", "models", "parse", "report", "sweep", "trace"])
+@pytest.mark.parametrize(
+    "command", ["bench", "compare", "demo", "models", "parse", "records", "report", "sweep", "trace"]
+)
 def test_help_needs_no_packages(command):
     packages = ("numpy", "pandas", "plotly", "jinja2", "torch")
     hide = f"import sys; sys.path[:] = {sys.path}; sys.modules |= dict.fromkeys({packages});"

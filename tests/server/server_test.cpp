@@ -416,7 +416,7 @@ TEST_F(ServerTest, RecordsHaveThePublishedKeys) {
   for (const char* key :
        {"tag", "model_name", "recv_time", "finish_time", "total_cost_by_ms",
         "child_model_execute_cost_by_ms", "child_model_run_time", "execute_cost", "wait_cost",
-        "limit_cost_by_ms", "id", "batch", "announced_us", "result"}) {
+        "limit_cost_by_ms", "id", "batch", "announced_us", "result", "device"}) {
     EXPECT_TRUE(record.contains(key)) << key;
   }
   EXPECT_EQ(record["tag"], "EDF");

@@ -125,8 +125,8 @@ def _limit_line(model, position: str, colour: str = GREY) -> dict:
     }
 
 
-def _cdf(runs_values: list, x_title: str, of: str) -> go.Figure:
-    """runs_values: (name, values in ms, colour, dash)."""
+def cdf_of(runs_values: list, x_title: str, of: str, unit: str = " ms") -> go.Figure:
+    """runs_values: (name, values, colour, dash)."""
     figure = base(320, x_title, f"share of {of}, %")
     for name, values, colour, dash in runs_values:
         x, share = thin.cdf(values)
@@ -137,7 +137,7 @@ def _cdf(runs_values: list, x_title: str, of: str) -> go.Figure:
                 mode="lines",
                 name=name,
                 line={"shape": "hv", "color": colour, "dash": dash, "width": 2},
-                hovertemplate="%{y:.1f} % take at most %{x:.3f} ms",
+                hovertemplate="%{y:.1f} % take at most %{x:.3f}" + unit,
             )
         )
     figure.update_yaxes(range=[0, 103])
@@ -146,7 +146,7 @@ def _cdf(runs_values: list, x_title: str, of: str) -> go.Figure:
     return figure
 
 
-def _thinned(counts) -> str:
+def thinned(counts) -> str:
     if any(count > thin.CDF_POINTS for count in counts):
         return f" Thinned to about {thin.CDF_POINTS} points, denser in the tail."
     return ""
@@ -173,8 +173,8 @@ def jct_cdfs(runs: list, alone_runs: list) -> list:
                         )
                     )
         if lines:
-            count = _thinned(len(line[1]) for line in lines)
-            figure = _cdf(lines, f"JCT, ms{of_kind(runs[0])}", "jobs")
+            count = thinned(len(line[1]) for line in lines)
+            figure = cdf_of(lines, f"JCT, ms{of_kind(runs[0])}", "jobs")
             _add_limits(figure, limited)
             found.append(
                 Figure(
@@ -214,9 +214,9 @@ def wait_cdf(runs: list, colour: dict) -> Figure | None:
         return None
     caption = (
         "Share of waits for a closed gate that took at most so long: of a launching thread; under "
-        "device, of work outstanding while the gate was closed." + _thinned(len(line[1]) for line in lines)
+        "device, of work outstanding while the gate was closed." + thinned(len(line[1]) for line in lines)
     )
-    return Figure("CDF of gate waits", caption, _cdf(lines, f"wait, ms{of_kind(runs[0])}", "waits"), wide=False)
+    return Figure("CDF of gate waits", caption, cdf_of(lines, f"wait, ms{of_kind(runs[0])}", "waits"), wide=False)
 
 
 def queue_depth(run, colour: dict) -> Figure | None:

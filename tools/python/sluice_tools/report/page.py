@@ -22,7 +22,7 @@ NO_TRACE = (
 
 def render(command: str, title: str, kinds: list, groups: list, lead: Sequence = (), **parts) -> str:
     """groups: (title, text, figures, pair); a group or figure that is None or empty is left out.
-    lead: groups that come before the table. kinds: (text, doubtful)."""
+    lead: groups that come before the table. kinds: (text, doubtful). parts: second_table has second_title above."""
     shown, everything = [], []
     for place, (heading, text, drawn, pair) in enumerate([*lead, *groups]):
         found = [figure for figure in drawn if figure is not None]
@@ -100,6 +100,7 @@ def report(runs: list, alone_runs: list, answers: dict, table: list) -> str:
         heading=QUESTION,
         answers=said,
         table=_table(table),
+        second_title="Targets",
         second_table=_targets_table(table),
         closing=closing,
     )
