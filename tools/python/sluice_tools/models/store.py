@@ -110,6 +110,7 @@ class Store:
             old = None if replace else self.read(model["name"])
             merged = dict(model)
             if old is not None:
+                merged = {**old, **model}  # keeps what others wrote, such as "splits"
                 new_keys = {variant_key(variant) for variant in model["variants"]}
                 kept = [v for v in old["variants"] if variant_key(v) not in new_keys]
                 merged["variants"] = kept + model["variants"]
