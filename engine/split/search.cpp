@@ -64,7 +64,7 @@ Candidate SplitSearch::run(const AfterGeneration& after) {
   std::vector<Genes> population = first_population(random);
   Generation now;
   std::size_t stalled = 0;
-  for (; now.step < options_.generations && stalled <= options_.stall; ++now.step) {
+  for (; now.step < options_.generations && stalled < options_.stall; ++now.step) {
     const bool more = evaluate(population);
     if (measured_.empty()) throw std::runtime_error("no time to measure even one candidate");
     const auto best = std::ranges::min_element(measured_, {},
