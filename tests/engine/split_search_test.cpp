@@ -134,9 +134,10 @@ TEST(SplitSearch, TheSeedDecides) {
 }
 
 TEST(SplitSearch, BestNeverGetsWorseAndAStallEndsTheSearch) {
-  MadeUpModel model(90, 6);
+  MadeUpModel model(90, 7);
   std::vector<double> costs;
-  static_cast<void>(search(model, 4, {.stall = 3}, [&](const SplitSearch::Generation& now) {
+  const SearchOptions few{.population = 6, .stall = 3};
+  static_cast<void>(search(model, 4, few, [&](const SplitSearch::Generation& now) {
     EXPECT_EQ(now.step, costs.size());
     costs.push_back(now.best.cost);
     return true;
