@@ -9,6 +9,7 @@
 #include "base/command_line.hpp"
 #include "engine/split/measured.hpp"
 #include "engine/store/splits.hpp"
+#include "engine/torch/served_torch.hpp"
 
 namespace sluice::engine {
 namespace {

@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "engine/torch/script_graph.hpp"
-#include "engine/torch/served_torch.hpp"
+#include "engine/torch/serve_options.hpp"
 #include "engine/torch/torch_model.hpp"
 
 namespace sluice::engine {

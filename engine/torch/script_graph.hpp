@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/torch/split_target.hpp"
+#include "engine/torch/cut.hpp"
 #include "engine/torch/step.hpp"
 
 namespace sluice::engine {

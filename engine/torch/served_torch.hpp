@@ -1,22 +1,14 @@
 #pragma once
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "engine/served_model.hpp"
 #include "engine/store/model_store.hpp"
+#include "engine/torch/serve_options.hpp"
 
 /// PyTorch models behind a server. Nothing of LibTorch in here.
 namespace sluice::engine {
-
-struct ServeOptions {
-  std::optional<int> gpu;  ///< Index of the GPU; none: the CPU.
-  std::size_t max_batch = 1;
-  /// The nodes at which blocks begin, from find_split(). Empty: one block, the whole model.
-  std::vector<std::size_t> cuts;
-};
 
 /// Loads a model. On a GPU every block is one CUDA graph for each batch size 1, 2, 4 ...
 /// max_batch, and a batch is padded to the next one. Detection models cannot be captured: they run

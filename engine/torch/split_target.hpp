@@ -4,15 +4,10 @@
 #include <vector>
 
 #include "engine/store/model_store.hpp"
-#include "engine/torch/served_torch.hpp"
+#include "engine/torch/cut.hpp"
+#include "engine/torch/serve_options.hpp"
 
 namespace sluice::engine {
-
-/// A place between two nodes of a model's graph at which it can be cut.
-struct Cut {
-  std::size_t node;     ///< The first node behind the cut.
-  std::size_t tensors;  ///< The values that cross it: tensors and lists of tensors.
-};
 
 /// A TorchScript model that is measured in blocks. Nothing of LibTorch in here. Every function may
 /// throw base::RunError.
