@@ -6,6 +6,7 @@ usage: make_models.py FOLDER
 With SLUICE_TEST_ALL_CLASSIFIERS set, every classifier of torchvision; that takes minutes.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -139,13 +140,25 @@ def write_examples(store: Path) -> None:
         (store / name / "output.bin").write_bytes(b"".join(t.contiguous().numpy().tobytes() for t in outputs))
 
 
+def stamp() -> str:
+    """Changes with everything that decides the content of the store."""
+    sources = [Path(__file__), *sorted((TOOLS / "sluice_tools" / "models").glob("*.py"))]
+    parts = [torch.__version__, os.environ.get("SLUICE_TEST_ALL_CLASSIFIERS", "")]
+    return hashlib.sha256("".join([*parts, *(p.read_text() for p in sources)]).encode()).hexdigest()
+
+
 def main() -> None:
     store = Path(sys.argv[1])
+    made = store.with_name(store.name + ".stamp")
+    if made.exists() and made.read_text() == stamp():
+        return
+    made.unlink(missing_ok=True)
     shutil.rmtree(store, ignore_errors=True)
     torch.set_num_threads(1)
     make_own(store)
     export(store)
     write_examples(store)
+    made.write_text(stamp())
 
 
 main()

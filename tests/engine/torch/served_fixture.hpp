@@ -30,7 +30,7 @@ class Input {
 [[nodiscard]] std::unique_ptr<engine::Batch> begin(engine::ServedModel& model,
                                                    const std::vector<Input>& requests);
 
-/// The bytes of all outputs, one after another.
+/// The bytes of all outputs, one after another. Waits for the batch.
 using Bytes = std::vector<std::byte>;
 [[nodiscard]] Bytes bytes_of(engine::Batch& batch);
 
@@ -38,7 +38,7 @@ using Bytes = std::vector<std::byte>;
 [[nodiscard]] Bytes run_blocks(engine::ServedModel& model, const std::vector<Input>& requests);
 
 /// Loads the models that make_models.py made, on the CPU with one thread, so that sums always have
-/// the same order.
+/// the same order; with SLUICE_TEST_GPU on that GPU.
 class ServedTest : public testing::Test {
  protected:
   void SetUp() override;
