@@ -25,8 +25,8 @@ void add_search_options(CLI::App& app, SplitOptions& options) {
       ->type_name("N")
       ->check(base::whole_number(0, std::numeric_limits<std::int64_t>::max()));
   app.add_flag("-e,--early-end", options.early_end,
-               "End at the first candidate whose overhead is at most 8 % for each block and\n"
-               "whose deviation is at most 3 % of the whole model");
+               "End after a generation whose best candidate is good enough: overhead at most 8 %\n"
+               "for each block, deviation at most 3 % of the whole model");
   app.add_option("--limit-s", options.limit_s, "End with the best candidate after S seconds")
       ->capture_default_str()
       ->type_name("S")
