@@ -48,6 +48,8 @@ struct Capture {
 class CapturedModel : public TorchModel {
  public:
   explicit CapturedModel(ModelParts parts) : TorchModel(std::move(parts)) {
+    // The weights were copied on another stream.
+    synchronise_stream();
     const c10::cuda::CUDAStreamGuard on(stream_);
     for (const std::size_t size : this->parts().sizes) captures_.emplace(size, capture(size));
   }
