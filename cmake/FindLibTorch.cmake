@@ -4,7 +4,7 @@
 # 13 on an unknown dialect. Sluice needs only headers and libraries.
 #
 # Searches in this order: LibTorch_ROOT and CMAKE_PREFIX_PATH (the folder with include/ and lib/, or
-# the site-packages around it), .venv of this checkout, the torch of python3.
+# the site-packages around it), SLUICE_VENV or .venv of this checkout, the torch of python3.
 #
 # Sets
 # - LibTorch_FOUND, LibTorch_VERSION, LibTorch_DIR_FOUND (the torch folder)
@@ -24,7 +24,12 @@ function(_libtorch_python result program)
   set(${result} "${out}" PARENT_SCOPE)
 endfunction()
 
-file(GLOB _libtorch_venv ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
+# A copy of the tree, as ./x mutate makes, names the .venv of the checkout.
+set(_libtorch_venv_folder ${PROJECT_SOURCE_DIR}/.venv)
+if(SLUICE_VENV)
+  set(_libtorch_venv_folder ${SLUICE_VENV})
+endif()
+file(GLOB _libtorch_venv ${_libtorch_venv_folder}/lib/python3*/site-packages/torch)
 # Finds the folder without importing torch, which takes seconds.
 _libtorch_python(_libtorch_system python3
   "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])")

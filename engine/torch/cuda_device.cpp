@@ -1,5 +1,6 @@
 #include "engine/torch/cuda_device.hpp"
 
+#include <ATen/cuda/CUDAContextLight.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
@@ -24,6 +25,22 @@ void use_gpu(const c10::Device& device) {
 void use_side_stream() { c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool()); }
 
 void synchronise_stream() { c10::cuda::getCurrentCUDAStream().synchronize(); }
+
+bool context_lost() {
+  try {
+    static_cast<void>(c10::cuda::getCurrentCUDAStream().query());
+    return false;
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
+int gpu_count() { return c10::cuda::device_count(); }
+
+std::string gpu_arch(const c10::Device& device) {
+  const auto* properties = at::cuda::getDeviceProperties(device.index());
+  return fmt::format("sm_{}{}", properties->major, properties->minor);
+}
 
 Backend::Memory peak_gpu_memory(const c10::Device& device) {
   using c10::CachingAllocator::StatType;

@@ -16,6 +16,15 @@ void use_side_stream();
 /// Waits for the current stream.
 void synchronise_stream();
 
+/// Whether an error has made the context unusable: then every later call on it fails too.
+[[nodiscard]] bool context_lost();
+
+/// The number of GPUs that LibTorch can use.
+[[nodiscard]] int gpu_count();
+
+/// The architecture of the GPU, such as "sm_90".
+[[nodiscard]] std::string gpu_arch(const c10::Device& device);
+
 /// The maximum of GPU memory that LibTorch's allocator has held.
 [[nodiscard]] Backend::Memory peak_gpu_memory(const c10::Device& device);
 

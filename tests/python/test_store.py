@@ -87,6 +87,18 @@ def test_other_weights_replace_a_model_only_by_force_and_wholly(models, quick_co
     assert sorted(p.name for p in (models.store / "squeezenet1_1").iterdir()) == ["model.json", "model.pt"]
 
 
+def test_an_export_keeps_the_splits_of_the_model(models, quick_compiler):
+    """An export of one more variant would throw away hours of `sluice split`."""
+    models.export(*FAST)
+    described = models.store / "squeezenet1_1" / "model.json"
+    splits = [{"blocks": 2, "cuts": [30]}]
+    described.write_text(json.dumps({**json.loads(described.read_text()), "splits": splits}))
+    models.export(*FAST, "--format", "aoti", "--device", "cpu")
+    assert models.model("squeezenet1_1")["splits"] == splits
+    models.export(*FAST, "--seed", "3", "--force")
+    assert "splits" not in models.model("squeezenet1_1")
+
+
 def test_list_and_show(models):
     assert "no models in" in models("list")[1]
     models.export(*FAST)

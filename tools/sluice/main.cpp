@@ -33,6 +33,7 @@ constexpr std::array kCommands{
     Command{"models", "put PyTorch models into the store from which run takes them"},
     Command{"serve", "serve models over KServe v2 (gRPC, HTTP), best-effort work next to them"},
     Command{"records", "analyse the requests that serve wrote: a page, a table, published files"},
+    Command{"split", "divide a PyTorch model into blocks of even length, for a server"},
     Command{"trace", "make a file for ui.perfetto.dev, or a table, of a traced run"},
     Command{"parse", "split a kernel trace, of nsys or of our own, into tables by model"},
     Command{"report", "make one HTML page of a run, or of several to compare"},

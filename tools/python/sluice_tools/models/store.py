@@ -108,7 +108,7 @@ class Store:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)  # another export of the same model
             old = None if replace else self.read(model["name"])
-            merged = dict(model)
+            merged = {**(old or {}), **model}  # other keys stay, such as those of `sluice split`
             if old is not None:
                 new_keys = {variant_key(variant) for variant in model["variants"]}
                 kept = [v for v in old["variants"] if variant_key(v) not in new_keys]

@@ -1,0 +1,39 @@
+#pragma once
+#include <string>
+
+#include "engine/split/options.hpp"
+#include "engine/split/results.hpp"
+#include "engine/torch/split_target.hpp"
+
+namespace sluice::engine {
+
+/// A model whose candidates are measured until the time is over, with progress on stderr.
+class MeasuredSplit {
+ public:
+  /// `known`: candidates that need no measuring.
+  MeasuredSplit(const SplitTarget& target, const SplitOptions& options, BlockTimes known);
+
+  [[nodiscard]] double whole_ms() const { return whole_ms_; }
+  [[nodiscard]] const BlockTimes& times() const { return times_; }
+  /// Why the search ended.
+  [[nodiscard]] const std::string& ended() const { return ended_; }
+
+  /// Searches; adds a line to `results` for each generation.
+  [[nodiscard]] Candidate search(ResultsFile& results);
+
+ private:
+  [[nodiscard]] std::vector<double> measure(const Cuts& cuts);
+  [[nodiscard]] bool after(const SplitSearch::Generation& generation, ResultsFile& results);
+  [[nodiscard]] double seconds() const;
+
+  const SplitTarget& target_;
+  const SplitOptions& options_;
+  BlockTimes times_;
+  std::uint64_t begin_ns_;
+  int repeats_ = 1;
+  double whole_ms_ = 0;
+  std::size_t measured_ = 0;
+  std::string ended_;
+};
+
+}  // namespace sluice::engine

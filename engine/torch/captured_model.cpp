@@ -1,0 +1,183 @@
+// tests/real_gpu/blocks.sh runs this on a GPU: the blocks compute what the whole model computes,
+// and a preempted batch keeps its state.
+#include "engine/torch/captured_model.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "engine/context_lost.hpp"
+#include "engine/torch/cuda_device.hpp"
+
+namespace sluice::engine {
+namespace {
+
+/// All bytes of the memory that some tensors share, as tensors of bytes. Saving memory instead of
+/// values keeps strides and overlaps between the tensors.
+std::vector<at::Tensor> memory_of(const torch::jit::Stack& stack) {
+  std::vector<at::Tensor> memory;
+  std::vector<const void*> seen;
+  for (const auto& [name, tensor] : flatten(c10::ivalue::Tuple::create(stack))) {
+    const void* begin = tensor.storage().data();
+    if (!tensor.is_cuda() || std::ranges::find(seen, begin) != seen.end()) continue;
+    seen.push_back(begin);
+    memory.push_back(at::empty({0}, tensor.options().dtype(at::kByte))
+                         .set_(tensor.storage(), 0,
+                               {static_cast<std::int64_t>(tensor.storage().nbytes())}, {1}));
+  }
+  return memory;
+}
+
+/// The graphs of one batch size. They work on fixed memory: what enters a block is where the block
+/// before left it.
+struct Capture {
+  at::Tensor input;
+  std::vector<std::unique_ptr<at::cuda::CUDAGraph>> blocks;
+  /// For each block, the memory of what enters it. Holding it keeps it apart from the workspace
+  /// that all graphs share.
+  std::vector<std::vector<at::Tensor>> state;
+  std::vector<NamedTensor> outputs;
+};
+
+class CapturedModel : public TorchModel {
+ public:
+  explicit CapturedModel(ModelParts parts) : TorchModel(std::move(parts)) {
+    // The weights were copied on another stream.
+    synchronise_stream();
+    const c10::cuda::CUDAStreamGuard on(stream_);
+    for (const std::size_t size : this->parts().sizes) captures_.emplace(size, capture(size));
+  }
+
+  [[nodiscard]] std::unique_ptr<Batch> begin(
+      std::span<const std::vector<Tensor>> requests) override;
+
+  [[nodiscard]] const Capture& capture_of(std::size_t rows) const { return captures_.at(rows); }
+  [[nodiscard]] const c10::cuda::CUDAStream& stream() const { return stream_; }
+  /// Runs `work` on the model's stream.
+  template <class Work>
+  auto on_stream(const Work& work) const {
+    const c10::InferenceMode inference;
+    const c10::cuda::CUDAStreamGuard on(stream_);
+    try {
+      return in_torch(parts().stored.file, work);
+    } catch (const base::RunError& error) {
+      if (context_lost()) throw ContextLost(error.what());
+      throw;
+    }
+  }
+
+ private:
+  [[nodiscard]] Capture capture(std::size_t rows) const;
+
+  // Never the default stream: that cannot be captured, and other streams wait for it.
+  c10::cuda::CUDAStream stream_ = c10::cuda::getStreamFromPool(false, parts().device.index());
+  /// The workspace of all graphs of this model, of which one runs at a time.
+  at::cuda::MempoolId_t pool_ = at::cuda::graph_pool_handle();
+  std::map<std::size_t, Capture> captures_;
+};
+
+Capture CapturedModel::capture(std::size_t rows) const {
+  // Handles, workspaces and compiled kernels are created on first use, which a capture forbids.
+  constexpr int kWarmUps = 2;
+  for (int i = 0; i < kWarmUps; ++i) static_cast<void>(run_on_zeros(rows));
+  synchronise_stream();
+  Capture made;
+  made.input = zero_batch(inputs()[0], rows, parts().device);
+  torch::jit::Stack stack = parts().arguments(made.input);
+  for (const Step& step : parts().steps) {
+    made.state.push_back(memory_of(stack));
+    made.blocks.push_back(std::make_unique<at::cuda::CUDAGraph>());
+    made.blocks.back()->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
+    step(stack);
+    made.blocks.back()->capture_end();
+  }
+  made.outputs = named_outputs(stack, rows);
+  return made;
+}
+
+/// A batch keeps its state in memory of its own: the graphs' memory belongs to whichever batch
+/// runs.
+class CapturedBatch : public Batch {
+ public:
+  CapturedBatch(const CapturedModel& model, const Capture& capture, const at::Tensor& pinned,
+                std::size_t items)
+      : model_(model), capture_(capture), pinned_input_(pinned), items_(items) {
+    const at::Tensor input = pinned.to(capture.input.device(), /*non_blocking=*/true);
+    state_ = memory_of({input});
+    event_.record(model.stream());
+  }
+
+  void launch(std::size_t first, std::size_t count) override {
+    require_next(first, next_);
+    model_.on_stream([&] {
+      restore(capture_.state.at(first));
+      for (std::size_t i = first; i < first + count; ++i) capture_.blocks.at(i)->replay();
+      next_ = first + count;
+      if (next_ == capture_.blocks.size()) {
+        fetch_outputs();
+      } else {
+        save(capture_.state[next_]);
+      }
+      event_.record(model_.stream());
+    });
+  }
+  [[nodiscard]] bool done() override {
+    return model_.on_stream([&] { return event_.query(); });
+  }
+  [[nodiscard]] std::vector<Tensor> outputs() override { return as_tensors(outputs_); }
+
+ private:
+  void restore(const std::vector<at::Tensor>& to) {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(state_.at(i));
+  }
+  void save(const std::vector<at::Tensor>& from) {
+    state_.clear();
+    for (const at::Tensor& memory : from) state_.push_back(memory.clone());
+  }
+  void fetch_outputs() {
+    state_.clear();
+    for (const auto& [name, tensor] : capture_.outputs) {
+      const at::Tensor rows = tensor.narrow(0, 0, static_cast<std::int64_t>(items_));
+      at::Tensor host =
+          at::empty(rows.sizes(), rows.options().device(at::kCPU).pinned_memory(true));
+      host.copy_(rows, /*non_blocking=*/true);
+      outputs_.push_back({name, host});
+    }
+  }
+
+  const CapturedModel& model_;
+  const Capture& capture_;
+  at::Tensor pinned_input_;
+  std::size_t items_;
+  std::size_t next_ = 0;
+  std::vector<at::Tensor> state_;
+  std::vector<NamedTensor> outputs_;
+  at::cuda::CUDAEvent event_;
+};
+
+std::unique_ptr<Batch> CapturedModel::begin(std::span<const std::vector<Tensor>> requests) {
+  const TensorSpec& spec = inputs()[0];
+  const std::size_t items = count_items(spec, requests, parts().max_batch);
+  const std::size_t rows = rows_for(items);
+  return on_stream([&] {
+    const at::Tensor pinned = pack(spec, requests, rows, /*pinned=*/true);
+    return std::make_unique<CapturedBatch>(*this, capture_of(rows), pinned, items);
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<ServedModel> captured_model(ModelParts parts) {
+  const c10::InferenceMode inference;
+  const std::string file = parts.stored.file;
+  return in_torch(file + " cannot be captured into CUDA graphs",
+                  [&] { return std::make_unique<CapturedModel>(std::move(parts)); });
+}
+
+}  // namespace sluice::engine

@@ -1,0 +1,59 @@
+#include "engine/torch/load_parts.hpp"
+
+#include "engine/torch/captured_model.hpp"
+#include "engine/torch/cuda_device.hpp"
+#include "engine/torch/direct_model.hpp"
+#include "engine/torch/network.hpp"
+#include "engine/torch/torchvision.hpp"
+
+namespace sluice::engine {
+
+c10::Device torch_device(const std::optional<int>& gpu) {
+  if (!gpu) return {c10::kCPU};
+  const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(*gpu));
+  use_gpu(device);
+  return device;
+}
+
+std::shared_ptr<const ScriptGraph> load_graph(const StoredModel& stored,
+                                              const c10::Device& device) {
+  if (stored.task == "detection") load_detection_operators();
+  return std::make_shared<ScriptGraph>(stored.file, device);
+}
+
+ModelParts script_parts(std::shared_ptr<const ScriptGraph> graph, const StoredModel& stored,
+                        const c10::Device& device, const ServeOptions& options) {
+  ModelParts parts{.stored = stored, .device = device, .max_batch = options.max_batch};
+  if (device.is_cuda()) parts.sizes = batch_sizes(options.max_batch);
+  parts.steps = graph->blocks(options.cuts);
+  parts.arguments = [graph = std::move(graph)](const at::Tensor& batch) {
+    return graph->arguments(batch);
+  };
+  return parts;
+}
+
+ModelParts compiled_parts(const StoredModel& stored, const c10::Device& device,
+                          const ServeOptions& options) {
+  if (!options.cuts.empty()) {
+    throw base::UsageError(stored.file + " is an AOTInductor package, which cannot be split");
+  }
+  ModelParts parts{.stored = stored, .device = device, .max_batch = options.max_batch};
+  parts.sizes = {options.max_batch};
+  // The network works on a tensor of its own.
+  const at::Tensor own = zero_batch(input_spec(stored), options.max_batch, device);
+  parts.steps.emplace_back(
+      [own, network = std::shared_ptr(load_compiled(stored, own))](torch::jit::Stack& stack) {
+        own.copy_(stack.at(0).toTensor());
+        stack = {network->run()};
+      });
+  parts.arguments = [](const at::Tensor& batch) { return torch::jit::Stack{batch}; };
+  return parts;
+}
+
+std::unique_ptr<ServedModel> serve(ModelParts parts) {
+  // A detection model waits for the GPU to count its boxes.
+  const bool capturable = parts.device.is_cuda() && parts.stored.task != "detection";
+  return capturable ? captured_model(std::move(parts)) : direct_model(std::move(parts));
+}
+
+}  // namespace sluice::engine

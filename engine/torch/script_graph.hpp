@@ -1,0 +1,56 @@
+#pragma once
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "engine/torch/cut.hpp"
+#include "engine/torch/step.hpp"
+
+namespace sluice::engine {
+
+/// The forward graph of a TorchScript file, frozen and inlined, and the places at which it can be
+/// cut. Its nodes are those of the top level without constants, numbered from 0 in the order of
+/// execution. Throws LibTorch's errors, and base::RunError for a graph that cannot be served.
+class ScriptGraph {
+ public:
+  ScriptGraph(const std::string& file, const c10::Device& device);
+
+  [[nodiscard]] std::size_t nodes() const { return nodes_.size(); }
+  /// In ascending order. A cut needs every value that crosses it to be a tensor or a list of
+  /// tensors, because the state of a batch between two blocks is made of tensors.
+  [[nodiscard]] const std::vector<Cut>& cuts() const { return cuts_; }
+
+  /// The parts between the cuts, in order. Run one after another they compute the model: from its
+  /// arguments to its outputs. They do exactly the work of the uncut model. Throws base::UsageError
+  /// if a cut is not one of cuts(), or the cuts do not ascend.
+  [[nodiscard]] std::vector<Step> blocks(const std::vector<std::size_t>& cuts) const;
+
+  /// The arguments of forward() for a batch. The first dimension of `batch` is the batch.
+  [[nodiscard]] torch::jit::Stack arguments(const at::Tensor& batch) const;
+
+ private:
+  /// Where a value is computed and where it is used last, as places between nodes.
+  struct Life {
+    const torch::jit::Value* value;
+    std::size_t from;
+    std::size_t to;
+  };
+
+  void load(const std::string& file, const c10::Device& device);
+  void find_lives();
+  void find_cuts();
+  [[nodiscard]] std::vector<const torch::jit::Value*> live_at(std::size_t place) const;
+  [[nodiscard]] Step block(std::size_t from, std::size_t to) const;
+
+  std::string file_;
+  torch::jit::Module module_;
+  std::shared_ptr<torch::jit::Graph> graph_;
+  std::vector<torch::jit::Node*> nodes_;
+  std::vector<Life> lives_;
+  std::vector<Cut> cuts_;
+};
+
+}  // namespace sluice::engine

@@ -1,0 +1,79 @@
+#pragma once
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/served_model.hpp"
+#include "engine/store/model_store.hpp"
+#include "engine/torch/batch_tensors.hpp"
+#include "engine/torch/step.hpp"
+#include "engine/torch/torch_error.hpp"
+
+namespace sluice::engine {
+
+/// A loaded model: its parts and what it may be given.
+struct ModelParts {
+  StoredModel stored{};
+  c10::Device device{c10::kCPU};
+  std::size_t max_batch = 1;
+  /// The batch sizes that are run; others are padded to the next. Empty: every size.
+  std::vector<std::size_t> sizes{};
+  std::vector<Step> steps{};
+  /// The stack for the first step, for a batch on `device`.
+  std::function<torch::jit::Stack(const at::Tensor&)> arguments{};
+};
+
+/// What all PyTorch models behind a server share: the description of their tensors. The constructor
+/// runs the model, to learn its outputs.
+class TorchModel : public ServedModel {
+ public:
+  explicit TorchModel(ModelParts parts);
+
+  [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] const std::vector<TensorSpec>& inputs() const override { return inputs_; }
+  [[nodiscard]] const std::vector<TensorSpec>& outputs() const override { return outputs_; }
+  [[nodiscard]] std::size_t blocks() const override { return parts_.steps.size(); }
+
+ protected:
+  [[nodiscard]] const ModelParts& parts() const { return parts_; }
+  /// The rows of a batch of `items` items.
+  [[nodiscard]] std::size_t rows_for(std::size_t items) const;
+  /// The outputs of the last step, first dimension = rows. Throws base::RunError if a model that
+  /// was given `rows` items returned another number.
+  [[nodiscard]] std::vector<NamedTensor> named_outputs(const torch::jit::Stack& stack,
+                                                       std::size_t rows) const;
+  /// Runs all steps on zeros.
+  [[nodiscard]] torch::jit::Stack run_on_zeros(std::size_t rows) const;
+
+ private:
+  void learn_outputs();
+
+  ModelParts parts_;
+  std::vector<TensorSpec> inputs_;
+  std::vector<TensorSpec> outputs_;
+};
+
+/// Refuses blocks out of order: a batch has the state for the next block only.
+void require_next(std::size_t first, std::size_t next);
+
+/// The tensors, which must be contiguous and in host memory, as the server sees them.
+[[nodiscard]] std::vector<Tensor> as_tensors(const std::vector<NamedTensor>& outputs);
+
+/// Runs `work`; an error of LibTorch becomes base::RunError, with `what` in front.
+template <class Work>
+auto in_torch(const std::string& what, const Work& work) {
+  try {
+    return work();
+  } catch (const base::RunError&) {
+    throw;
+  } catch (const base::UsageError&) {
+    throw;
+  } catch (const std::exception& error) {
+    rethrow_torch_error(error, what);
+  }
+}
+
+}  // namespace sluice::engine
