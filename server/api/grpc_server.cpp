@@ -1,5 +1,6 @@
 #include "server/api/grpc_server.hpp"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
@@ -47,7 +48,7 @@ struct GrpcServer::Parts {
 
 GrpcServer::GrpcServer(Service& service, const Options& options)
     : parts_(std::make_unique<Parts>(service, options)) {
-  silence_grpc();
+  silence_libraries();
   grpc::ServerBuilder builder;
   builder.AddListeningPort(endpoint(options), grpc::InsecureServerCredentials(), &parts_->port);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));

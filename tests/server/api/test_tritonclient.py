@@ -249,7 +249,6 @@ def test_streams_and_shared_memory_are_refused(ports):
     api = Api("grpc", ports["grpc"])
     done = queue.Queue()
     api.client.start_stream(lambda result, error: done.put(error))
-    api.client.async_stream_infer("echo", [api.input("IN", np.zeros(1, np.int32))])
     error = done.get(timeout=20)
     assert "is not served" in str(error)
     api.client.stop_stream()
