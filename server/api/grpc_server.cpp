@@ -23,12 +23,13 @@ std::string endpoint(const GrpcServer::Options& options) {
          std::to_string(options.port);
 }
 
-/// gRPC reports to stderr what the caller learns anyway, such as a port in use. GRPC_VERBOSITY
-/// brings that back.
-void silence_grpc() {
-  if (std::getenv("GRPC_VERBOSITY") == nullptr) {
-    gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
-  }
+/// gRPC reports to stderr what the caller learns anyway, such as a port in use. protobuf writes a
+/// line for each damaged message, so clients could fill a log. GRPC_VERBOSITY brings the lines
+/// back.
+void silence_libraries() {
+  if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
+  gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+  google::protobuf::SetLogHandler(nullptr);
 }
 
 }  // namespace

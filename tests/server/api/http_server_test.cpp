@@ -165,6 +165,21 @@ TEST_F(HttpServerTest, ABodyOverTheLimitIsRefusedBeforeItArrives) {
   EXPECT_TRUE(service_.announced().empty());
 }
 
+// If the server closed the connection at once, the kernel would reset it, and the client would lose
+// the reply.
+TEST_F(HttpServerTest, ARefusalReachesAClientThatStillSends) {
+  HttpServer::Options options;
+  options.max_request_bytes = 1000;
+  restart(options);
+  auto connection = connect();
+  connection.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 10000000\r\n\r\n");
+  std::this_thread::sleep_for(50ms);
+  connection.send(std::string(1'000'000, 'x'));
+  const auto reply = connection.reply();
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 413);
+}
+
 // Many clients with large bodies must not take more memory than one limit for all.
 TEST_F(HttpServerTest, ArrivingBodiesShareALimit) {
   HttpServer::Options options;
