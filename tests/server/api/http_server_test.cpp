@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "fake_service.hpp"
 #include "raw_http.hpp"
+#include "server/api/compression.hpp"
 #include "support/eventually.hpp"
 
 namespace sluice::server::api {
@@ -163,6 +164,16 @@ TEST_F(HttpServerTest, ABodyOverTheLimitIsRefusedBeforeItArrives) {
   EXPECT_EQ(reply.status, 413);
   EXPECT_EQ(reply.headers.at("connection"), "close");
   EXPECT_TRUE(service_.announced().empty());
+}
+
+TEST_F(HttpServerTest, AnInflatedBodyHasTheSameLimit) {
+  HttpServer::Options options;
+  options.max_request_bytes = 10'000;
+  restart(options);
+  const std::string body = deflate(echo_body() + std::string(10'000, ' '), Encoding::kGzip);
+  const auto reply = ask(http_request("POST", kEcho, body, "Content-Encoding: gzip\r\n"));
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(error_of(reply), "the inflated body has more than 10000 bytes");
 }
 
 // If the server closed the connection at once, the kernel would reset it, and the client would lose
