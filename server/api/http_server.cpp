@@ -195,7 +195,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     body_got_ = std::min(bytes, buffer_.size());
     std::copy_n(static_cast<const char*>(buffer_.data().data()), body_got_, body_.get());
     buffer_.consume(body_got_);
-    body_limit_ = steady_clock::now() + 10 * options_.progress_timeout;
+    body_limit_ = steady_clock::now() + options_.body_timeout;
     if (client_waits && body_got_ == 0) return write_continue();
     read_more_body();
   }

@@ -291,19 +291,16 @@ TEST_F(HttpServerTest, ASlowClientIsSentAway) {
 // A byte now and then is progress, but not for ever.
 TEST_F(HttpServerTest, ABodyThatDripsIsSentAway) {
   HttpServer::Options options;
-  options.progress_timeout = 60ms;
+  options.body_timeout = 300ms;
   restart(options);
   auto connection = connect();
   connection.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 100000\r\n\r\n");
-  const auto start = std::chrono::steady_clock::now();
   std::jthread dripping([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      connection.send("x");
-      std::this_thread::sleep_for(10ms);
-    }
+    while (!stop.stop_requested() && connection.send("x")) std::this_thread::sleep_for(10ms);
   });
-  EXPECT_EQ(connection.reply()->status, 408);
-  EXPECT_GE(test::ms_since(start), 500);
+  const auto reply = connection.reply();
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 408);
 }
 
 TEST_F(HttpServerTest, ConnectionsOverTheLimitAreTurnedAway) {
@@ -339,7 +336,7 @@ TEST_F(HttpServerTest, StopCancelsWhatDoesNotEnd) {
 TEST_F(HttpServerTest, StopLetsARequestEnd) {
   auto slow = connect();
   slow.send(http_request("POST", "/v2/models/slow/infer", echo_body()));
-  ASSERT_TRUE(eventually([&] { return service_.unanswered() == 1; }));
+  ASSERT_TRUE(eventually([&] { return service_.requests().size() == 1; }));
   server_->stop(10s);
   EXPECT_EQ(slow.reply()->status, 200);
   EXPECT_EQ(service_.cancelled(), 0U);
