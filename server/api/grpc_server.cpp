@@ -1,5 +1,6 @@
 #include "server/api/grpc_server.hpp"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
@@ -22,12 +23,13 @@ std::string endpoint(const GrpcServer::Options& options) {
          std::to_string(options.port);
 }
 
-/// gRPC reports to stderr what the caller learns anyway, such as a port in use. GRPC_VERBOSITY
-/// brings that back.
-void silence_grpc() {
-  if (std::getenv("GRPC_VERBOSITY") == nullptr) {
-    gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
-  }
+/// gRPC reports to stderr what the caller learns anyway, such as a port in use. protobuf writes a
+/// line for each damaged message, so clients could fill a log. GRPC_VERBOSITY brings the lines
+/// back.
+void silence_libraries() {
+  if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
+  gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+  google::protobuf::SetLogHandler(nullptr);
 }
 
 }  // namespace
@@ -47,7 +49,7 @@ struct GrpcServer::Parts {
 
 GrpcServer::GrpcServer(Service& service, const Options& options)
     : parts_(std::make_unique<Parts>(service, options)) {
-  silence_grpc();
+  silence_libraries();
   grpc::ServerBuilder builder;
   builder.AddListeningPort(endpoint(options), grpc::InsecureServerCredentials(), &parts_->port);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));

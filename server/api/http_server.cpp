@@ -4,7 +4,6 @@
 #include <utility>
 // Boost.Beast takes most of a minute to compile, so it is in this file only.
 #include <algorithm>
-#include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -19,10 +18,8 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
-#include <condition_variable>
 #include <future>
 #include <limits>
-#include <list>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -30,6 +27,7 @@
 
 #include "base/error.hpp"
 #include "server/api/http_api.hpp"
+#include "server/api/http_connections.hpp"
 #include "server/api/workers.hpp"
 
 namespace sluice::server::api {
@@ -51,107 +49,32 @@ constexpr std::size_t kReadBytes = 4 << 10;
 /// the socket were closed at once, the client would be reset and could lose the response.
 constexpr milliseconds kLinger{1000};
 
-class Connection;
-
-/// The connections that are open, and the bytes on their way.
-class Registry {
- public:
-  using Place = std::list<std::weak_ptr<Connection>>::iterator;
-
-  explicit Registry(const HttpServer::Options& options) : options_(options) {}
-
-  [[nodiscard]] const HttpServer::Options& options() const { return options_; }
-  [[nodiscard]] bool full() const {
-    const std::lock_guard lock(mutex_);
-    return open_ >= options_.max_connections;
-  }
-  /// The last thing that a connection does.
-  void closed() {
-    const std::lock_guard lock(mutex_);
-    --open_;
-    if (open_ == 0) none_.notify_all();
-  }
-  void opened(const std::shared_ptr<Connection>& connection) {
-    const std::lock_guard lock(mutex_);
-    ++open_;
-    std::erase_if(all_, [](const auto& entry) { return entry.expired(); });
-    all_.push_back(connection);
-  }
-  [[nodiscard]] std::vector<std::shared_ptr<Connection>> all() const {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::shared_ptr<Connection>> living;
-    for (const auto& entry : all_) {
-      if (auto connection = entry.lock()) living.push_back(std::move(connection));
-    }
-    return living;
-  }
-  bool wait_for_none(std::optional<milliseconds> limit) {
-    std::unique_lock lock(mutex_);
-    const auto none = [this] { return open_ == 0; };
-    if (limit) return none_.wait_for(lock, *limit, none);
-    none_.wait(lock, none);
-    return true;
-  }
-
-  /// Whether there is room for the bytes of a body that is about to arrive.
-  [[nodiscard]] bool reserve(std::size_t bytes) {
-    const std::size_t before = arriving_.fetch_add(bytes);
-    if (before + bytes <= options_.max_arriving_bytes) return true;
-    arriving_ -= bytes;
-    return false;
-  }
-  void release(std::size_t bytes) { arriving_ -= bytes; }
-
- private:
-  const HttpServer::Options options_;
-  mutable std::mutex mutex_;
-  std::condition_variable none_;
-  std::list<std::weak_ptr<Connection>> all_;
-  std::size_t open_ = 0;
-  std::atomic<std::size_t> arriving_ = 0;
-};
-
-/// Counts a connection until its last member is destroyed: the server may end right after that.
-class Ticket {
- public:
-  explicit Ticket(Registry& registry) : registry_(registry) {}
-  Ticket(const Ticket&) = delete;
-  Ticket& operator=(const Ticket&) = delete;
-  ~Ticket() {
-    if (counted_) registry_.closed();
-  }
-  void count() { counted_ = true; }
-
- private:
-  Registry& registry_;
-  bool counted_ = false;
-};
-
 std::string header(const http::fields& fields, std::string_view name) {
   const auto value = fields[beast::string_view(name.data(), name.size())];
   return {value.data(), value.size()};
 }
 
 /// One connection. Everything but done callbacks runs on its strand.
-class Connection : public std::enable_shared_from_this<Connection> {
+class Connection final : public OpenConnection, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, Registry& registry, HttpApi& api)
-      : ticket_(registry),
-        registry_(registry),
+  Connection(tcp::socket socket, HttpConnections& all, const HttpServer::Options& options,
+             HttpApi& api)
+      : place_(all),
+        all_(all),
+        options_(options),
         api_(api),
         socket_(std::move(socket)),
         timer_(socket_.get_executor()) {}
 
   void start() {
-    ticket_.count();
-    registry_.opened(shared_from_this());
+    place_.take(shared_from_this());
     error_code ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
     asio::post(socket_.get_executor(), [self = shared_from_this()] { self->wait_for_request(); });
   }
 
   /// Ends the connection: after its response, or at once if `now`. Thread-safe.
-  void end(bool now) {
+  void end(bool now) override {
     asio::post(socket_.get_executor(), [self = shared_from_this(), now] {
       self->last_ = true;
       if (now && self->state_ == State::kRunning) self->call_->cancel();
@@ -174,7 +97,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void wait_for_request() {
     state_ = State::kIdle;
     if (last_) return close();
-    set_timer(registry_.options().idle_timeout);
+    set_timer(options_.idle_timeout);
     if (!ahead_ && buffer_.size() > 0) return read_headers();
     if (!ahead_) return read_ahead();
     // on_ahead() goes on: now, if the next request is already there.
@@ -214,7 +137,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void read_headers() {
     state_ = State::kReading;
-    set_timer(registry_.options().progress_timeout);
+    set_timer(options_.progress_timeout);
     parser_.emplace();
     parser_->header_limit(kMaxHeaderBytes);
     // The limit of bodies is checked in on_headers(). Beast 1.74 takes no boost::none here.
@@ -252,12 +175,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
     head.content_encoding = header(request, "Content-Encoding");
     head.accept_encoding = header(request, "Accept-Encoding");
     head.inference_header_length = header(request, "Inference-Header-Content-Length");
-    const std::size_t limit = registry_.options().max_request_bytes;
+    const std::size_t limit = options_.max_request_bytes;
     if (head.content_length > limit) {
       throw error_reply(413, "the body has " + std::to_string(head.content_length) +
                                  " bytes; the limit is " + std::to_string(limit));
     }
-    if (!registry_.reserve(head.content_length))
+    if (!all_.reserve(head.content_length))
       throw error_reply(503, "too many requests are arriving");
     reserved_ = head.content_length;
     call_ = api_.begin(head);
@@ -272,7 +195,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     body_got_ = std::min(bytes, buffer_.size());
     std::copy_n(static_cast<const char*>(buffer_.data().data()), body_got_, body_.get());
     buffer_.consume(body_got_);
-    body_limit_ = steady_clock::now() + 10 * registry_.options().progress_timeout;
+    body_limit_ = steady_clock::now() + options_.body_timeout;
     if (client_waits && body_got_ == 0) return write_continue();
     read_more_body();
   }
@@ -288,7 +211,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_more_body() {
     if (body_got_ == body_bytes_) return run();
     const auto left = std::chrono::duration_cast<milliseconds>(body_limit_ - steady_clock::now());
-    set_timer(std::min(registry_.options().progress_timeout, std::max(left, milliseconds(0))));
+    set_timer(std::min(options_.progress_timeout, std::max(left, milliseconds(0))));
     socket_.async_read_some(asio::buffer(body_.get() + body_got_, body_bytes_ - body_got_),
                             [self = shared_from_this()](error_code error, std::size_t bytes) {
                               self->on_body(error, bytes);
@@ -343,7 +266,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     response_.keep_alive(!last_);
     response_.prepare_payload();
     // A slow reader gets a second for each 64 KiB.
-    set_timer(registry_.options().progress_timeout +
+    set_timer(options_.progress_timeout +
               milliseconds(response_.body().size() * 1000 / (64 << 10)));
     http::async_write(
         socket_, response_,
@@ -378,7 +301,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     socket_.close(ignored);
   }
 
-  void release_reserved() { registry_.release(std::exchange(reserved_, 0)); }
+  void release_reserved() { all_.release(std::exchange(reserved_, 0)); }
 
   // -- the one deadline of the connection
 
@@ -403,8 +326,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     socket_.cancel(ignored);
   }
 
-  Ticket ticket_;  // First, so that it is destroyed last.
-  Registry& registry_;
+  HttpConnections::Place place_;  // First, so that it is destroyed last.
+  HttpConnections& all_;
+  const HttpServer::Options& options_;
   HttpApi& api_;
   tcp::socket socket_;
   asio::steady_timer timer_;
@@ -453,7 +377,8 @@ tcp::acceptor listen(asio::io_context& io, const HttpServer::Options& options) {
 class HttpServer::Parts {
  public:
   Parts(Service& service, const Options& options)
-      : registry_(options),
+      : options_(options),
+        connections_(options.max_connections, options.max_arriving_bytes),
         api_(service, workers_, options.max_request_bytes),
         acceptor_(listen(io_, options)),
         retry_(acceptor_.get_executor()) {
@@ -469,8 +394,8 @@ class HttpServer::Parts {
     std::call_once(stopped_, [&] {
       stop_accepting();
       end_all(false);
-      if (!registry_.wait_for_none(grace)) end_all(true);
-      registry_.wait_for_none(std::nullopt);
+      if (!connections_.wait_for_none(grace)) end_all(true);
+      connections_.wait_for_none(std::nullopt);
       work_.reset();
       threads_.clear();
     });
@@ -490,17 +415,17 @@ class HttpServer::Parts {
   }
 
   void end_all(bool now) {
-    for (const auto& connection : registry_.all()) connection->end(now);
+    for (const auto& connection : connections_.all()) connection->end(now);
   }
 
   void accept() {
     acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, tcp::socket socket) {
       if (!acceptor_.is_open()) return;
       if (error) return accept_later();
-      if (registry_.full()) {
+      if (connections_.full()) {
         turn_away(socket);
       } else {
-        std::make_shared<Connection>(std::move(socket), registry_, api_)->start();
+        std::make_shared<Connection>(std::move(socket), connections_, options_, api_)->start();
       }
       accept();
     });
@@ -515,7 +440,8 @@ class HttpServer::Parts {
   }
 
   asio::io_context io_;
-  Registry registry_;
+  const Options options_;
+  HttpConnections connections_;
   Workers workers_;
   HttpApi api_;
   asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};

@@ -21,9 +21,10 @@ class HttpServer {
     std::size_t max_arriving_bytes = std::size_t{1} << 30;
     std::size_t max_connections = 1024;
     std::size_t threads = 2;
-    /// For the headers of a request, and for a body or a response that makes no progress. A body
-    /// may take ten times as long in all.
+    /// For the headers of a request, and for a body or a response that makes no progress.
     std::chrono::milliseconds progress_timeout{30'000};
+    /// For a whole body.
+    std::chrono::milliseconds body_timeout{300'000};
     /// For a connection between two requests.
     std::chrono::milliseconds idle_timeout{600'000};
   };

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "fake_service.hpp"
 #include "raw_http.hpp"
+#include "server/api/compression.hpp"
 #include "support/eventually.hpp"
 
 namespace sluice::server::api {
@@ -165,6 +166,33 @@ TEST_F(HttpServerTest, ABodyOverTheLimitIsRefusedBeforeItArrives) {
   EXPECT_TRUE(service_.announced().empty());
 }
 
+TEST_F(HttpServerTest, AnInflatedBodyHasTheSameLimit) {
+  HttpServer::Options options;
+  options.max_request_bytes = 10'000;
+  restart(options);
+  const std::string body = deflate(echo_body() + std::string(10'000, ' '), Encoding::kGzip);
+  const auto reply = ask(http_request("POST", kEcho, body, "Content-Encoding: gzip\r\n"));
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(error_of(reply), "the inflated body has more than 10000 bytes");
+}
+
+// If the server closed the connection at once, the kernel would reset it, and the client would lose
+// the reply.
+TEST_F(HttpServerTest, ARefusalReachesAClientThatStillSends) {
+  HttpServer::Options options;
+  options.max_request_bytes = 1000;
+  restart(options);
+  auto connection = connect();
+  connection.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 10000000\r\n\r\n");
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(50ms);
+    EXPECT_TRUE(connection.send(std::string(100'000, 'x')));
+  }
+  const auto reply = connection.reply();
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 413);
+}
+
 // Many clients with large bodies must not take more memory than one limit for all.
 TEST_F(HttpServerTest, ArrivingBodiesShareALimit) {
   HttpServer::Options options;
@@ -263,19 +291,16 @@ TEST_F(HttpServerTest, ASlowClientIsSentAway) {
 // A byte now and then is progress, but not for ever.
 TEST_F(HttpServerTest, ABodyThatDripsIsSentAway) {
   HttpServer::Options options;
-  options.progress_timeout = 60ms;
+  options.body_timeout = 300ms;
   restart(options);
   auto connection = connect();
   connection.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 100000\r\n\r\n");
-  const auto start = std::chrono::steady_clock::now();
   std::jthread dripping([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      connection.send("x");
-      std::this_thread::sleep_for(10ms);
-    }
+    while (!stop.stop_requested() && connection.send("x")) std::this_thread::sleep_for(10ms);
   });
-  EXPECT_EQ(connection.reply()->status, 408);
-  EXPECT_GE(test::ms_since(start), 500);
+  const auto reply = connection.reply();
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 408);
 }
 
 TEST_F(HttpServerTest, ConnectionsOverTheLimitAreTurnedAway) {
@@ -311,7 +336,7 @@ TEST_F(HttpServerTest, StopCancelsWhatDoesNotEnd) {
 TEST_F(HttpServerTest, StopLetsARequestEnd) {
   auto slow = connect();
   slow.send(http_request("POST", "/v2/models/slow/infer", echo_body()));
-  ASSERT_TRUE(eventually([&] { return service_.unanswered() == 1; }));
+  ASSERT_TRUE(eventually([&] { return service_.requests().size() == 1; }));
   server_->stop(10s);
   EXPECT_EQ(slow.reply()->status, 200);
   EXPECT_EQ(service_.cancelled(), 0U);

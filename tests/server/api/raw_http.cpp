@@ -33,12 +33,13 @@ RawHttp::RawHttp(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXE
   }
 }
 
-void RawHttp::send(std::string_view bytes) {
+bool RawHttp::send(std::string_view bytes) {
   while (!bytes.empty()) {
     const auto sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent <= 0) return;  // The server has closed; the reply is what counts.
+    if (sent <= 0) return false;
     bytes.remove_prefix(static_cast<std::size_t>(sent));
   }
+  return true;
 }
 
 void RawHttp::half_close() { shutdown(socket_.get(), SHUT_WR); }

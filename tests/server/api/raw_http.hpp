@@ -20,7 +20,8 @@ class RawHttp {
 
   explicit RawHttp(int port);
 
-  void send(std::string_view bytes);
+  /// False if the server has closed the connection.
+  bool send(std::string_view bytes);
   /// Closes this side; the replies still arrive.
   void half_close();
   /// Resets the connection.
