@@ -19,9 +19,8 @@ std::vector<std::size_t> find_cuts(const engine::ModelStore& store, const ModelC
   const auto found = engine::find_split(store.folder / config.path / "model.json", config.blocks,
                                         device, SLUICE_TORCH_VERSION);
   if (!found) {
-    throw base::UsageError(
-        fmt::format("model {}: not split into {} blocks yet; sluice split {} -c {}", config.name,
-                    config.blocks, config.path, config.blocks));
+    throw base::UsageError(fmt::format("not split into {} blocks yet; sluice split {} -c {}",
+                                       config.blocks, config.path, config.blocks));
   }
   if (found->stale) {
     const std::string line =
@@ -44,8 +43,8 @@ std::unique_ptr<engine::ServedModel> make(const EngineSettings& settings,
   const engine::TorchTarget target{on_gpu, on_gpu ? device : "", SLUICE_TORCH_VERSION};
   options.max_batch = config.batch_size;
   options.cuts = find_cuts(settings.store, config, device);
-  return engine::load_served(
-      engine::find_stored_model(settings.store, spec, target, "model " + config.name), options);
+  return engine::load_served(engine::find_stored_model(settings.store, spec, target, "the model"),
+                             options);
 }
 
 }  // namespace

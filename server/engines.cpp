@@ -44,12 +44,11 @@ bool in_store(const engine::ModelStore& store, const std::string& path) {
 }
 
 /// The function of an engine's library, which is never unloaded: its models may outlive any scope.
-MakeServed* load_engine(const base::Install& install, const std::string& name,
-                        const ModelConfig& config) {
+MakeServed* load_engine(const base::Install& install, const std::string& name) {
   const fs::path library = install.engine(name);
   if (!fs::exists(library)) {
-    throw base::UsageError(fmt::format("model {}: this build has no engine '{}' ({}){}",
-                                       config.name, name, library.string(),
+    throw base::UsageError(fmt::format("this build has no engine '{}' ({}){}", name,
+                                       library.string(),
                                        name == "torch" ? "; ./x torch, then build again" : ""));
   }
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -83,17 +82,14 @@ std::unique_ptr<engine::ServedModel> Engines::make(const ModelConfig& config) co
   }
   EngineSettings settings = settings_;
   if (config.engine != "recording") {
-    return std::unique_ptr<engine::ServedModel>(
-        load_engine(install_, "torch", config)(settings, config));
+    return std::unique_ptr<engine::ServedModel>(load_engine(install_, "torch")(settings, config));
   }
   settings.recording_file = recording_file(install_, config.path);
   if (settings.recording_file.empty()) no_such_model(install_, settings.store, config);
   if (settings.place == Place::kCpu) {
-    throw base::UsageError(
-        fmt::format("model {}: a recording needs a GPU, real or simulated", config.name));
+    throw base::UsageError("a recording needs a GPU, real or simulated");
   }
-  return std::unique_ptr<engine::ServedModel>(
-      load_engine(install_, "recording", config)(settings, config));
+  return std::unique_ptr<engine::ServedModel>(load_engine(install_, "recording")(settings, config));
 }
 
 }  // namespace sluice::server

@@ -260,7 +260,7 @@ Status Server::load(const std::string& name) {
     set_state(name, "READY", "", std::move(model));
   } catch (const std::exception& error) {
     set_state(name, "UNAVAILABLE", error.what(), nullptr);
-    return {Code::kInternal, fmt::format("model '{}': {}", name, error.what())};
+    return {Code::kInternal, fmt::format("model {}: {}", name, error.what())};
   }
   say_target();
   return {};
