@@ -1,15 +1,8 @@
 #include "runner/arrivals.hpp"
 
-#include <cmath>
+#include "base/arrival_gaps.hpp"
 
 namespace sluice::runner {
-namespace {
-
-/// Uniform in [0, 1). Not std::uniform_real_distribution, which differs between standard libraries:
-/// one seed must give the same arrivals everywhere.
-double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11U) * 0x1p-53; }
-
-}  // namespace
 
 Arrivals::Arrivals(const Arrival& arrival, double sleep_s)
     : arrival_(arrival),
@@ -20,12 +13,12 @@ std::uint64_t Arrivals::next_ns(std::uint64_t now_ns) {
   const std::uint64_t index = count_++;
   switch (arrival_.kind) {
     case Arrival::Kind::kPeriodic: {
-      const double shift = arrival_.jitter * uniform(random_);
+      const double shift = arrival_.jitter * base::uniform(random_);
       return static_cast<std::uint64_t>((static_cast<double>(index) + shift) * arrival_.period_ms *
                                         1e6);
     }
     case Arrival::Kind::kPoisson:
-      poisson_ns_ += -std::log1p(-uniform(random_)) / arrival_.rate_per_s * 1e9;
+      poisson_ns_ += base::poisson_gap(random_) / arrival_.rate_per_s * 1e9;
       return static_cast<std::uint64_t>(poisson_ns_);
     case Arrival::Kind::kClosed:
       break;

@@ -39,7 +39,7 @@ LIBRARIES = {
     r"(ATen|c10|torch|caffe2)/": ("engine/torch/", "predictor/train/", "runner/worker/torch_main.cpp"),
     r"cuda(_runtime.*)?\.h$": ("intercept/", "simgpu/", "engine/", "profiler/", "tools/gpus/", "tools/examples/"),
     r"boost/interprocess/": ("shm/",),
-    r"boost/(asio|beast)": ("controller/", "server/api/"),
+    r"boost/(asio|beast)": ("controller/", "server/api/", "server/workload/"),
     r"(grpc|grpcpp|google/protobuf)/": ("server/api/", "server/workload/"),
 }
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <random>
 
+#include "base/arrival_gaps.hpp"
 #include "scheduler/queue.hpp"
 
 namespace sluice::scheduler {
@@ -31,15 +31,14 @@ const std::array<Model, 5> kModels{{{5.9, 6.5, {}},
 
 std::uint64_t ns(double ms) { return static_cast<std::uint64_t>(std::llround(ms * kMs)); }
 
-/// The published client draws each gap as an integer number of ms from Poisson(lambda).
+/// As the published client draws them.
 std::vector<Task> arrivals(unsigned lambda_ms, Slo slo, unsigned seed) {
   std::vector<Task> tasks;
   for (std::uint32_t m = 0; m < kModels.size(); ++m) {
-    std::mt19937 random((seed * 10 + m) * 100 + 100);
-    std::poisson_distribution<std::uint64_t> gap_ms(lambda_ms);
+    base::NearPeriodicGaps gaps(lambda_ms, (seed * 10 + m) * 100 + 100);
     std::uint64_t at_ms = 0;
     for (std::size_t i = 0; i < kRequests; ++i) {
-      at_ms += gap_ms(random);
+      at_ms += gaps.next_ms();
       Task task;
       task.model = m;
       task.arrival_ns = at_ms * 1'000'000;

@@ -32,6 +32,7 @@ constexpr std::array kCommands{
     Command{"demo", "run one critical and one best-effort model alone, then under each policy"},
     Command{"models", "put PyTorch models into the store from which run takes them"},
     Command{"serve", "serve models over KServe v2 (gRPC, HTTP), best-effort work next to them"},
+    Command{"hybrid_workload", "send requests to such a server, and report their latency"},
     Command{"records", "analyse the requests that serve wrote: a page, a table, published files"},
     Command{"split", "divide a PyTorch model into blocks of even length, for a server"},
     Command{"trace", "make a file for ui.perfetto.dev, or a table, of a traced run"},
@@ -47,7 +48,7 @@ void print_help() {
   std::cout << "Share one NVIDIA GPU between a latency-critical process and best-effort ones.\n\n"
                "Usage: sluice COMMAND [ARGS]\n\n";
   for (const Command& command : kCommands) {
-    std::cout << "  " << command.name << std::string(12 - command.name.size(), ' ')
+    std::cout << "  " << command.name << std::string(17 - command.name.size(), ' ')
               << command.summary << '\n';
   }
   std::cout

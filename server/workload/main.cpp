@@ -1,0 +1,172 @@
+// `sluice hybrid_workload`: requests for a server, and a report of their latency.
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "base/command_line.hpp"
+#include "base/line_file.hpp"
+#include "base/signal_fd.hpp"
+#include "server/workload/inputs.hpp"
+#include "server/workload/load.hpp"
+#include "server/workload/plan.hpp"
+#include "server/workload/report.hpp"
+
+namespace sluice::server::workload {
+namespace {
+
+constexpr const char* kName = "sluice hybrid_workload";
+constexpr int kSignalled = 128;
+
+void say(const std::string& line) { base::print_error(kName, line); }
+
+/// Standard output, or the file of -l. Opened before the run, which would otherwise be lost.
+class Report {
+ public:
+  explicit Report(const std::string& file) {
+    if (!file.empty()) file_.emplace(file);
+  }
+  void write(const std::string& text) {
+    if (file_) return file_->write(text);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  }
+
+ private:
+  std::optional<base::LineFile> file_;
+};
+
+std::vector<std::size_t> prepare(Client& client, const std::vector<Worker>& workers,
+                                 const Options& options) {
+  std::vector<std::size_t> requests;
+  for (const Worker& worker : workers) {
+    PreparedRequest request;
+    request.model = worker.model;
+    request.inputs = make_inputs(worker.model, client.inputs(worker.model),
+                                 {options.batch, options.random_inputs, options.seed});
+    // The server counts from the headers.
+    if (options.slo_ms) request.slo_ms = *options.slo_ms + options.announce_ms.value_or(0);
+    requests.push_back(client.prepare(request));
+  }
+  return requests;
+}
+
+LoadOptions load_options(const Options& options) {
+  LoadOptions load;
+  load.duration_s = options.duration_s;
+  load.count = options.count;
+  load.max_outstanding = options.max_outstanding;
+  load.seed = options.seed;
+  if (options.announce_ms) {
+    load.announce_ns = static_cast<std::uint64_t>(*options.announce_ms * 1e6);
+  }
+  return load;
+}
+
+LoadEvents events(const Options& options) {
+  LoadEvents events;
+  events.progress = [&options](const LoadProgress& progress) {
+    const std::string of = options.duration_s ? fmt::format(" of {:g}", *options.duration_s) : "";
+    say(fmt::format("{:.0f}{} s: {} answered, {} errors, {} outstanding", progress.s, of,
+                    progress.answered, progress.errors, progress.outstanding));
+  };
+  if (options.show_result != 0) {
+    events.answer = [&options](const Worker&, std::uint64_t number, const Answer& answer) {
+      if (!answer.first) return;
+      const std::string text = show_result(number, *answer.first, options.show_result);
+      std::fwrite(text.data(), 1, text.size(), stdout);
+    };
+  }
+  return events;
+}
+
+std::string_view to_string(Ended ended) {
+  switch (ended) {
+    case Ended::kTime:
+      return "time";
+    case Ended::kDone:
+      return "done";
+    case Ended::kInterrupted:
+      break;
+  }
+  return "interrupted";
+}
+
+void say_errors(const std::string& model, const Summary& summary,
+                const std::map<Code, std::string>& messages) {
+  for (const auto& [code, count] : summary.errors) {
+    const auto message = messages.find(code);
+    say(fmt::format("{}: {} requests: {}{}", model, count, workload::to_string(code),
+                    message == messages.end() ? "" : ": " + message->second));
+  }
+  if (summary.not_sent > 0) {
+    say(fmt::format("{}: {} requests not sent, because --max-outstanding were outstanding", model,
+                    summary.not_sent));
+  }
+  if (summary.unanswered > 0) {
+    say(fmt::format("{}: {} requests had no answer at the end", model, summary.unanswered));
+  }
+}
+
+/// Returns how many requests were answered.
+std::uint64_t write_report(Report& report, const std::vector<Worker>& workers,
+                           const LoadResult& result, const Options& options) {
+  nlohmann::json models = nlohmann::json::array();
+  std::uint64_t answered = 0;
+  for (std::uint32_t i = 0; i < workers.size(); ++i) {
+    const std::string& model = workers[i].model;
+    const Summary summary = summarise(result.records, i, options.slo_ms);
+    answered += summary.latency_ms.size();
+    if (options.json) {
+      models.push_back(to_json(workers[i], summary, result.sending_s));
+    } else {
+      report.write(table(model, summary, result.sending_s));
+      if (options.verbose > 0 && !summary.latency_ms.empty()) {
+        report.write(trace(model, result.records, i));
+      }
+    }
+    say_errors(model, summary, result.messages[i]);
+  }
+  if (options.json) {
+    const nlohmann::json json{{"server", fmt::format("{}:{}", options.host, options.port)},
+                              {"protocol", options.http ? "http" : "grpc"},
+                              {"seed", options.seed},
+                              {"batch", options.batch},
+                              {"duration_s", result.sending_s},
+                              {"ended", to_string(result.ended)},
+                              {"models", models}};
+    report.write(json.dump(2) + "\n");
+  }
+  return answered;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  if (const auto exit_code = parse_workload_options(argc, argv, options)) return *exit_code;
+  const std::vector<Worker> workers = plan(options);
+  if (options.random_dynamic_poisson) say(describe_benchmark(workers));
+  // Before the threads of the client, which must not get the signals.
+  const base::SignalFd signals{SIGINT, SIGTERM};
+  Report report(options.log_file);
+  std::optional<base::LineFile> csv_file;
+  if (!options.csv_file.empty()) csv_file.emplace(options.csv_file);
+
+  const ClientOptions server{options.host, options.port, options.show_result != 0};
+  const auto client = options.http ? connect_http(server) : connect_grpc(server);
+  const std::vector<std::size_t> requests = prepare(*client, workers, options);
+  const LoadResult result =
+      run_load(*client, workers, requests, load_options(options), signals.fd(), events(options));
+
+  const std::uint64_t answered = write_report(report, workers, result, options);
+  if (csv_file) csv_file->write(csv(workers, result.records));
+  if (result.ended == Ended::kInterrupted) return kSignalled + signals.next().signal;
+  if (answered == 0) throw base::RunError("no request was answered");
+  return base::kExitFine;
+}
+
+}  // namespace
+}  // namespace sluice::server::workload
+
+int main(int argc, char** argv) {
+  return sluice::base::run_program(sluice::server::workload::kName,
+                                   [&] { return sluice::server::workload::run(argc, argv); });
+}
