@@ -85,6 +85,7 @@ class RecordingBatch : public Batch {
   }
 
   bool done() override {
+    if (event_.get() == nullptr) return true;
     const CUresult result = cuEventQuery(event_.get());
     if (result == CUDA_ERROR_NOT_READY) return false;
     check_cuda(result, "cuEventQuery");
