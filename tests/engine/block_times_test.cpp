@@ -66,6 +66,8 @@ TEST(BlockTimes, AreThoseUntilEachBlockIsDone) {
   EXPECT_LT(ms[0], 100);
   EXPECT_GE(ms[1], 12);
   EXPECT_LT(ms[1], 100);
+  SlowModel again;
+  EXPECT_LT(time_blocks(again, 4, 1)[0], 100);
 }
 
 }  // namespace

@@ -116,10 +116,14 @@ TEST(SplitSearch, MeasuresEachCandidateOnceAndOnlyValidOnes) {
 
 TEST(SplitSearch, BeginsWithTheEvenSplitOfThePrefixTimes) {
   MadeUpModel model(90, 3);
-  static_cast<void>(search(model, 2));
-  const auto ms = model.block_ms(model.measured().front());
-  // Half of the model, but for one node at most and the boundary.
-  EXPECT_NEAR(ms[0], model.space(2).total_ms / 2, 1.02);
+  static_cast<void>(search(model, 4));
+  const Cuts first = model.measured().front();
+  const SearchSpace space = model.space(4);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double ideal = space.total_ms * static_cast<double>(i + 1) / 4;
+    // No node takes longer than 1.01 ms.
+    EXPECT_NEAR(space.prefix_ms[first[i] - 1], ideal, 0.505) << i;
+  }
 }
 
 TEST(SplitSearch, TheSeedDecides) {
