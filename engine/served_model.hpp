@@ -22,7 +22,8 @@ class Batch {
   /// copy of the outputs to host memory follows the last block. Throws base::RunError, or
   /// ContextLost if the device is unusable from now on.
   virtual void launch(std::size_t first, std::size_t count) = 0;
-  /// Whether the work so far has finished: of begin(), and then of the last launch(). Does not wait.
+  /// Whether the work so far has finished: of begin(), and then of the last launch(). Does not
+  /// wait.
   [[nodiscard]] virtual bool done() = 0;
   /// The outputs, once the last block is done: first dimension = items of all requests, in order.
   /// Valid while this object lives.
