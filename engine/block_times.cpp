@@ -38,8 +38,8 @@ double run_block(Batch& batch, std::size_t block) {
 }  // namespace
 
 std::vector<double> time_blocks(ServedModel& model, std::size_t items, int repeats) {
-  constexpr int kWarmUps =
-      3;  // TorchScript compiles in the second run what it profiled in the first
+  // The first runs load kernels, create handles and let the clocks rise.
+  constexpr int kWarmUps = 3;
   const Zeros zeros(model.inputs(), items);
   std::vector<std::vector<double>> ms(model.blocks());
   for (int i = -kWarmUps; i < repeats; ++i) {
