@@ -85,8 +85,8 @@ ScriptGraph::ScriptGraph(const std::string& file, const c10::Device& device) : f
 
 void ScriptGraph::load(const std::string& file, const c10::Device& device) {
   module_ = torch::jit::load(file, device);
-  // The store's files are frozen. In a file that is not, the weights would be values that cross
-  // every cut.
+  // The store's files are frozen. A file that is not may still be in training mode, and its batch
+  // norms would be nodes of their own.
   if (module_.parameters().size() > 0) {
     module_.eval();
     module_ = torch::jit::freeze(module_);

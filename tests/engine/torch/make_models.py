@@ -35,6 +35,7 @@ class Residual(nn.Module):
         self.first = nn.Conv2d(3, 8, 3, padding=1)
         self.second = nn.Conv2d(8, 8, 3, padding=1)
         self.third = nn.Conv2d(16, 8, 3, padding=1)
+        self.dropout = nn.Dropout(0.5)
         self.head = nn.Linear(8, 5)
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
@@ -48,7 +49,7 @@ class Residual(nn.Module):
         features.append(view)
         x = torch.relu(self.third(torch.cat(features, 1)))
         x = x + features[0]
-        pooled = x.mean((2, 3))
+        pooled = self.dropout(x.mean((2, 3)))
         return {"out": self.head(pooled), "pooled": pooled}
 
 
@@ -91,8 +92,8 @@ def make_own(store: Path) -> None:
     torch.manual_seed(0)
     image = [3, 16, 16]
     put(store / "residual", torch.jit.freeze(torch.jit.script(Residual().eval())), "classification", image)
-    # Not frozen: as a user may have saved it.
-    put(store / "unfrozen", torch.jit.script(Residual().eval()), "classification", image)
+    # As a user may have saved it: not frozen, and still training.
+    put(store / "unfrozen", torch.jit.script(Residual()), "classification", image)
     put(store / "one_item", torch.jit.trace(OneItem(), torch.zeros(1, *image)), "classification", image)
     put(store / "pair", torch.jit.script(Pair()), "classification", image)
     put(store / "two_inputs", torch.jit.script(TwoInputs()), "classification", image)
@@ -132,6 +133,8 @@ def write_examples(store: Path) -> None:
         if not (store / name).exists():
             continue
         model = torch.jit.load(str(store / name / "model.pt"))
+        if name == "unfrozen":
+            model.eval()
         shape = json.loads((store / name / "model.json").read_text())["variants"][0]["input"]
         example = torch.randint(1000, (2, *shape)) if name == "bert_tiny" else torch.randn(2, *shape)
         (store / name / "input.bin").write_bytes(example.numpy().tobytes())
