@@ -117,7 +117,7 @@ void Dispatcher::loop() {
 std::uint64_t Dispatcher::next_wake_ns() const {
   std::uint64_t wake_ns = kNoDeadline;
   for (const auto& [task, execution] : executions_) {
-    if (execution->begun) continue;
+    if (execution->running) continue;
     wake_ns = std::min(wake_ns, execution->deadline_ns());
     if (execution->held) wake_ns = std::min(wake_ns, execution->release_ns);
   }
@@ -133,8 +133,15 @@ void Dispatcher::submit(std::shared_ptr<Model> model, Pending pending) {
 void Dispatcher::accept(std::shared_ptr<Model> model, Pending pending) {
   const std::uint64_t now = base::monotonic_ns();
   pending.times.queued_ns = now;
-  Execution* const joins = open_batch(*model, pending);
-  if (const Status status = admit(*model, pending, joins, now); !status.ok()) {
+  Execution* joins = open_batch(*model, pending);
+  Status status = admit(*model, pending, joins, now);
+  if (!status.ok() && joins != nullptr) {
+    // With this request the batch would be late: a batch of its own may not be.
+    joins = nullptr;
+    status = admit(*model, pending, joins, now);
+  }
+  if (model->removed) status = {Code::kUnavailable, "the model has been unloaded"};
+  if (!status.ok()) {
     Execution refused;
     refused.model = std::move(model);
     answer(refused, pending, status, {});
@@ -161,14 +168,31 @@ Execution* Dispatcher::open_batch(const Model& model, const Pending& pending) {
   return nullptr;
 }
 
-/// Refuses a request that would miss its deadline anyway, before it costs the device anything.
+/// Refuses a request that would miss its deadline anyway, or make others of its batch miss theirs,
+/// before it costs the device anything. An idle server refuses nobody: if its estimate is too long,
+/// only a run can correct it.
 Status Dispatcher::admit(const Model& model, const Pending& pending, const Execution* joins,
                          std::uint64_t now) const {
-  if (pending.deadline_ns == kNoDeadline) return {};
-  if (now >= pending.deadline_ns) {
+  const std::uint64_t deadline =
+      std::min(pending.deadline_ns, joins == nullptr ? kNoDeadline : joins->deadline_ns());
+  if (deadline == kNoDeadline) return {};
+  if (now >= deadline) {
     return {Code::kDeadlineExceeded, "the deadline had passed when the request was read"};
   }
-  if (admit_factor_ <= 0) return {};
+  if (admit_factor_ <= 0 || executions_.empty()) return {};
+  const std::uint64_t needed_ns = completion_ns(model, pending, joins, now);
+  const auto left_ns = static_cast<double>(deadline - now);
+  const double late_ns = static_cast<double>(needed_ns) - left_ns * admit_factor_;
+  if (late_ns <= 0) return {};
+  return {Code::kResourceExhausted,
+          fmt::format("the deadline is in {:.1f} ms, but the answer would take {:.1f} ms",
+                      left_ns / 1e6, static_cast<double>(needed_ns) / 1e6),
+          late_ns / 1e6};
+}
+
+/// The estimated time to the answer of a request that is not in the queue yet.
+std::uint64_t Dispatcher::completion_ns(const Model& model, const Pending& pending,
+                                        const Execution* joins, std::uint64_t now) const {
   scheduler::Task task;
   task.model = model.id;
   task.arrival_ns = now;
@@ -177,21 +201,20 @@ Status Dispatcher::admit(const Model& model, const Pending& pending, const Execu
   const std::size_t items = pending.items + (joins == nullptr ? 0 : joins->items);
   task.block_ns = model.timing.block_ns(items);
   task.whole_ns = model.timing.whole_ns(items);
-  // A request that joins a batch costs only the difference, but is done with the batch.
-  const std::uint64_t in_queue_ns = joins == nullptr ? 0 : model.timing.whole_ns(joins->items);
   const std::uint64_t complete_ns = queue_.completion_ns(task, now);
-  const std::uint64_t needed_ns = complete_ns - std::min(complete_ns, in_queue_ns);
-  const double left_ns = static_cast<double>(pending.deadline_ns - now) * admit_factor_;
-  const double late_ns = static_cast<double>(needed_ns) - left_ns;
-  if (late_ns <= 0) return {};
-  return {Code::kResourceExhausted,
-          fmt::format("the deadline is in {:.1f} ms, but the answer would take {:.1f} ms",
-                      static_cast<double>(pending.deadline_ns - now) / 1e6,
-                      static_cast<double>(needed_ns) / 1e6),
-          late_ns / 1e6};
+  // The batch that the request joins is in the queue already.
+  const bool queued = joins != nullptr && !joins->held;
+  const std::uint64_t in_queue_ns = queued ? model.timing.whole_ns(joins->items) : 0;
+  return complete_ns - std::min(complete_ns, in_queue_ns);
 }
 
 void Dispatcher::begin_batch(std::shared_ptr<Model> model, Pending pending, std::uint64_t now) {
+  // Requests of a model run in order: an older batch that this request does not fit into goes
+  // first.
+  for (auto& [task, older] : executions_) {
+    if (older->held && older->model == model) older->release_ns = now;
+  }
+  release_held(now);
   auto execution = std::make_unique<Execution>();
   execution->task = next_task_++;
   execution->items = pending.items;
@@ -201,6 +224,7 @@ void Dispatcher::begin_batch(std::shared_ptr<Model> model, Pending pending, std:
   if (config.max_delay_us > 0 && execution->items < config.batch_size) {
     execution->held = true;
     execution->release_ns = now + config.max_delay_us * 1000;
+    hold(*execution, now);
   } else {
     queue_.insert(task_of(*execution), now);
   }
@@ -212,9 +236,21 @@ void Dispatcher::join(Execution& execution, Pending pending, std::uint64_t now) 
   execution.requests.push_back(std::move(pending));
   if (!execution.held) {
     queue_.update(task_of(execution));
-  } else if (execution.items == execution.model->config.batch_size) {
-    execution.release_ns = now;
+  } else {
+    hold(execution, now);
   }
+}
+
+/// How long a batch may wait for more requests: not when it is full, and never so long that one of
+/// its requests would be late.
+void Dispatcher::hold(Execution& execution, std::uint64_t now) {
+  if (execution.items == execution.model->config.batch_size) execution.release_ns = now;
+  const std::uint64_t deadline = execution.deadline_ns();
+  if (deadline == kNoDeadline) return;
+  // With room for a slow run, and for this thread to wake late.
+  constexpr std::uint64_t kLateNs = 2'000'000;
+  const std::uint64_t needed_ns = 2 * execution.model->timing.whole_ns(execution.items) + kLateNs;
+  execution.release_ns = std::min(execution.release_ns, deadline - std::min(deadline, needed_ns));
 }
 
 scheduler::Task Dispatcher::task_of(const Execution& execution) const {
@@ -241,9 +277,12 @@ void Dispatcher::release_held(std::uint64_t now) {
 void Dispatcher::cancel(std::uint64_t request) {
   post([this, request] {
     for (auto& [task, execution] : executions_) {
+      const bool here = std::any_of(execution->requests.begin(), execution->requests.end(),
+                                    [&](const Pending& pending) { return pending.id == request; });
+      if (!here) continue;
       drop(*execution, [&](const Pending& pending) { return pending.id == request; },
            {Code::kCancelled, "the client is gone"});
-      if (execution->requests.empty()) return remove_if_empty(task);
+      return remove_if_unwanted(task);
     }
   });
 }
@@ -251,31 +290,34 @@ void Dispatcher::cancel(std::uint64_t request) {
 void Dispatcher::drop_overdue(std::uint64_t now) {
   std::vector<std::uint64_t> tasks;
   for (const auto& [task, execution] : executions_) {
-    if (!execution->begun && execution->deadline_ns() <= now) tasks.push_back(task);
+    if (!execution->running && execution->deadline_ns() <= now) tasks.push_back(task);
   }
   for (const std::uint64_t task : tasks) {
     drop(*executions_.at(task), [&](const Pending& pending) { return pending.deadline_ns <= now; },
          {Code::kDeadlineExceeded, "the deadline passed in the queue"});
-    remove_if_empty(task);
+    remove_if_unwanted(task);
   }
 }
 
-/// Answers the requests of `which`. An execution that has begun goes on with its whole batch until
-/// the next block boundary.
+/// Answers the requests of `which`, those of a running step at its end: until then an executor
+/// reads them.
 void Dispatcher::drop(Execution& execution, const std::function<bool(const Pending&)>& which,
                       const Status& status) {
+  for (Pending& pending : execution.requests) {
+    if (pending.done && !pending.dropped && which(pending)) pending.dropped = status;
+  }
+  if (!execution.running) answer_dropped(execution);
+}
+
+void Dispatcher::answer_dropped(Execution& execution) {
   for (auto each = execution.requests.begin(); each != execution.requests.end();) {
-    if (!which(*each)) {
+    if (each->done && each->dropped) answer(execution, *each, *each->dropped, {});
+    // The items of a batch that has begun stay in it, so the place of the others' outputs does not
+    // change.
+    if (each->done || execution.begun) {
       ++each;
       continue;
     }
-    if (execution.begun) {
-      // Its items stay in the batch, so the place of the others' outputs does not change.
-      if (each->done) answer(execution, *each, status, {});
-      ++each;
-      continue;
-    }
-    answer(execution, *each, status, {});
     execution.items -= each->items;
     each = execution.requests.erase(each);
   }
@@ -284,10 +326,11 @@ void Dispatcher::drop(Execution& execution, const std::function<bool(const Pendi
   }
 }
 
-void Dispatcher::remove_if_empty(std::uint64_t task) {
+void Dispatcher::remove_if_unwanted(std::uint64_t task) {
   const auto found = executions_.find(task);
-  if (found == executions_.end() || !found->second->requests.empty()) return;
+  if (found == executions_.end() || found->second->running || found->second->wanted()) return;
   if (!found->second->held) queue_.remove(task);
+  if (found->second->begun) --found->second->instance->executions;
   executions_.erase(found);
 }
 
@@ -299,6 +342,7 @@ void Dispatcher::dispatch() {
 void Dispatcher::start(const scheduler::Step& step) {
   Execution& execution = *executions_.at(step.task);
   const std::uint64_t now = base::monotonic_ns();
+  execution.running = true;
   if (!execution.begun) {
     execution.begun = true;
     Model& model = *execution.model;
@@ -321,32 +365,31 @@ void Dispatcher::start(const scheduler::Step& step) {
   }
   Executor* const executor = idle_.back();
   idle_.pop_back();
-  ++running_;
   executor->run(execution, step);
 }
 
 void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
-  --running_;
   idle_.push_back(&executor);
   Execution& execution = *executions_.at(result.step.task);
-  const std::uint64_t now = base::monotonic_ns();
-  queue_.end(execution.task, now);
+  execution.running = false;
+  queue_.end(execution.task, base::monotonic_ns());
   if (result.context_lost) lost_(result.error);
   if (result.error.empty()) {
     execution.runs.emplace_back(result.began_ns, result.ended_ns);
     Model& model = *execution.model;
     model.timing.ran(execution.items, result.step.first_block, result.step.blocks,
                      result.ended_ns - result.began_ns);
-    const bool wanted = std::any_of(execution.requests.begin(), execution.requests.end(),
-                                    [](const Pending& pending) { return bool(pending.done); });
     const std::size_t next = result.step.first_block + result.step.blocks;
-    if (wanted && next < execution.instance->served->blocks()) return;
+    if (execution.wanted() && next < execution.instance->served->blocks()) {
+      return answer_dropped(execution);
+    }
   }
   queue_.remove(execution.task);
+  --execution.instance->executions;
   // The next step begins before the answers are written.
   dispatch();
+  answer_dropped(execution);
   finish(execution, result.error.empty() ? Status{} : Status{Code::kInternal, result.error});
-  --execution.instance->executions;
   executions_.erase(result.step.task);
 }
 
@@ -388,10 +431,13 @@ void Dispatcher::note_idle() {
 }
 
 void Dispatcher::set_policy(scheduler::Policy policy) {
-  post([this, policy] {
+  std::promise<void> done;
+  post([&] {
     queue_.set_policy(policy, base::monotonic_ns());
     policy_ = policy;
+    done.set_value();
   });
+  done.get_future().wait();
 }
 
 void Dispatcher::add_model(const std::shared_ptr<Model>& model) {
@@ -419,8 +465,9 @@ void Dispatcher::remove_model(const std::shared_ptr<Model>& model) {
     for (const std::uint64_t task : waiting) {
       drop(*executions_.at(task), [](const Pending&) { return true; },
            {Code::kUnavailable, "the model is being unloaded"});
-      remove_if_empty(task);
+      remove_if_unwanted(task);
     }
+    model->removed = true;
     if (!left) queue_.remove_model(model->id);
     done.set_value(!left);
   };

@@ -39,6 +39,7 @@ class Dispatcher {
 
   void submit(std::shared_ptr<Model> model, Pending pending);
   void cancel(std::uint64_t request);
+  /// Returns when the policy holds.
   void set_policy(scheduler::Policy policy);
   [[nodiscard]] scheduler::Policy policy() const { return policy_.load(); }
   void add_model(const std::shared_ptr<Model>& model);
@@ -58,6 +59,8 @@ class Dispatcher {
   [[nodiscard]] Execution* open_batch(const Model& model, const Pending& pending);
   [[nodiscard]] Status admit(const Model& model, const Pending& pending, const Execution* joins,
                              std::uint64_t now) const;
+  [[nodiscard]] std::uint64_t completion_ns(const Model& model, const Pending& pending,
+                                            const Execution* joins, std::uint64_t now) const;
   void begin_batch(std::shared_ptr<Model> model, Pending pending, std::uint64_t now);
   void join(Execution& execution, Pending pending, std::uint64_t now);
   [[nodiscard]] scheduler::Task task_of(const Execution& execution) const;
@@ -65,7 +68,9 @@ class Dispatcher {
   void drop_overdue(std::uint64_t now);
   void drop(Execution& execution, const std::function<bool(const Pending&)>& which,
             const Status& status);
-  void remove_if_empty(std::uint64_t task);
+  void remove_if_unwanted(std::uint64_t task);
+  void answer_dropped(Execution& execution);
+  void hold(Execution& execution, std::uint64_t now);
   void dispatch();
   void start(const scheduler::Step& step);
   void step_ended(Executor& executor, const StepResult& result);
@@ -92,7 +97,6 @@ class Dispatcher {
   bool busy_ = false;  ///< A busy period has begun.
   std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<Executor*> idle_;
-  std::size_t running_ = 0;
 
   std::thread thread_;
 };

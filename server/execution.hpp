@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,8 @@ struct Pending {
   std::uint64_t deadline_ns = scheduler::kNoDeadline;
   std::uint64_t announced_ns = 0;  ///< The notice that the gate was given.
   RequestTimes times;
+  /// Why its answer is due at the end of the running step.
+  std::optional<Status> dropped;
 };
 
 /// Requests of one model that run as one batch: one task of the scheduler.
@@ -31,6 +34,7 @@ struct Execution {
   std::vector<Pending> requests;
   std::size_t items = 0;
   bool begun = false;
+  bool running = false;          ///< An executor has it: nobody else may touch its requests.
   bool held = false;             ///< Waits for a full batch, outside the scheduler's queue.
   std::uint64_t release_ns = 0;  ///< When it no longer waits for a full batch.
   Model::Instance* instance = nullptr;
@@ -40,8 +44,16 @@ struct Execution {
 
   [[nodiscard]] std::uint64_t deadline_ns() const {
     std::uint64_t earliest = scheduler::kNoDeadline;
-    for (const Pending& request : requests) earliest = std::min(earliest, request.deadline_ns);
+    for (const Pending& request : requests) {
+      if (request.done) earliest = std::min(earliest, request.deadline_ns);
+    }
     return earliest;
+  }
+  /// Whether a request still waits for its answer.
+  [[nodiscard]] bool wanted() const {
+    return std::any_of(requests.begin(), requests.end(), [](const Pending& request) {
+      return bool(request.done) && !request.dropped;
+    });
   }
 };
 

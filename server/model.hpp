@@ -28,6 +28,7 @@ struct Model {
 
   ModelConfig config;
   std::uint32_t id = 0;  ///< For the scheduler.
+  bool removed = false;  ///< For the dispatcher: it takes no request any more.
   std::vector<std::unique_ptr<Instance>> instances;
   std::uint64_t limit_ns = 0;  ///< Time of the whole model for one item, on an idle device.
   Timing timing;               ///< Used by the loader, and then only by the dispatcher.

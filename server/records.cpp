@@ -1,8 +1,10 @@
 #include "server/records.hpp"
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 
 namespace sluice::server {
 namespace {
@@ -77,7 +79,13 @@ void Records::write(const Execution& execution, const Pending& pending, const St
   const std::lock_guard lock(mutex_);
   record["tag"] = policy_;
   // An id of a client may be any bytes.
-  file_->write(record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  try {
+    file_->write(record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  } catch (const base::RunError& error) {
+    // A full disk must not end the server.
+    std::fprintf(stderr, "sluice serve: %s; no more records are written\n", error.what());
+    file_.reset();
+  }
 }
 
 }  // namespace sluice::server

@@ -129,6 +129,7 @@ class Life {
   void handle(Kind kind) {
     switch (kind) {
       case Kind::kLoaded:
+        loaded_ = true;
         if (!draining_) say_ready();
         break;
       case Kind::kLoadFailed:
@@ -155,6 +156,11 @@ class Life {
       say("a second signal: ends at once");
       std::fflush(nullptr);
       _exit(kSignalled + signal);
+    }
+    if (!loaded_) {
+      say("ended while it loads");
+      std::fflush(nullptr);
+      _exit(base::kExitFine);
     }
     begin_drain(fmt::format("{}: finishes queued requests, for at most {:g} s",
                             signal == SIGINT ? "Ctrl-C" : "SIGTERM", options_.server.drain_s));
@@ -183,7 +189,13 @@ class Life {
   }
 
   void finish() {
-    constexpr milliseconds kGrace{1000};
+    static constexpr milliseconds kGrace{1000};
+    // A call that loads a model, or a step that never ends, must not keep the process.
+    std::thread([code = *exit_code_] {
+      std::this_thread::sleep_for(5 * kGrace);
+      std::fflush(nullptr);
+      _exit(code);
+    }).detach();
     grpc_.stop(kGrace);
     http_.stop(kGrace);
     if (*exit_code_ == kExitContextLost || *exit_code_ == base::kExitFailed) {
@@ -202,6 +214,7 @@ class Life {
   api::GrpcServer grpc_;
   api::HttpServer http_;
   std::thread worker_;
+  bool loaded_ = false;
   bool draining_ = false;
   std::uint64_t end_ns_ = kNever;
   std::optional<int> exit_code_;

@@ -88,12 +88,22 @@ bool Server::drain() {
 }
 
 std::uint64_t Server::headers(const std::string& model, std::uint64_t bytes) {
-  return announcer_.headers(model, bytes, base::monotonic_ns());
+  const std::uint64_t now = base::monotonic_ns();
+  if (model.empty()) return announcer_.headers(model, bytes, now);
+  const std::shared_lock lock(mutex_);
+  const auto found = entries_.find(model);
+  // Any name may stand in the headers, and only a critical model has jobs.
+  const bool critical = found != entries_.end() && found->second.config.priority > 0;
+  return critical ? announcer_.headers(model, bytes, now) : 0;
 }
 
 void Server::forget(std::uint64_t announced) { announcer_.forget(announced); }
 
 Status Server::no_model(const std::string& name) const {
+  constexpr std::size_t kLongest = 128;
+  if (name.size() > kLongest) {
+    return {Code::kNotFound, fmt::format("unknown model '{}...'", name.substr(0, kLongest))};
+  }
   std::vector<std::string> names;
   for (const auto& [known, entry] : entries_) names.push_back(known);
   return {Code::kNotFound,

@@ -167,6 +167,26 @@ TEST_F(ServerTest, AWaitForAFullBatchEndsAtItsDelay) {
   EXPECT_THAT(stage_.steps(2), ElementsAre("a[1] 0+1", "a[2] 0+1"));
 }
 
+TEST_F(ServerTest, ABatchIsNotHeldBeyondADeadline) {
+  ModelConfig config = model("a", 2);
+  config.max_delay_us = 5'000'000;
+  start({config});
+  Request urgent = request("a", {1, 2});
+  urgent.deadline_ns = base::monotonic_ns() + 100'000'000;
+  EXPECT_TRUE(ask(std::move(urgent)).wait().status.ok());
+}
+
+TEST_F(ServerTest, RequestsOfAModelRunInOrderAlsoWhenTheyAreHeld) {
+  ModelConfig config = model("a", 4);
+  config.max_delay_us = 5'000'000;
+  start({config});
+  auto three = ask("a", {1, 2, 3, 4, 5, 6});
+  auto four = ask("a", {1, 2, 3, 4, 5, 6, 7, 8});
+  three.wait();
+  four.wait();
+  EXPECT_THAT(stage_.steps(2), ElementsAre("a[3] 0+1", "a[4] 0+1"));
+}
+
 TEST_F(ServerTest, AnEarlierDeadlineGoesFirstAtABlockBoundary) {
   start({model("long", 1, 3), model("short")});
   stage_.hold();
@@ -209,15 +229,25 @@ TEST_F(ServerTest, ADeadlineThatCannotBeMetIsRefusedAtOnce) {
     made.deadline_ns = base::monotonic_ns() + ms * kMs;
     return made;
   };
-  const Answer answer = ask(with_deadline(50)).wait();
+  auto running = ask("a");
+  stage_.steps(1);
+  // Two executions of 100 ms.
+  const Answer answer = ask(with_deadline(110)).wait();
   EXPECT_EQ(answer.status.code, Code::kResourceExhausted);
   EXPECT_THAT(answer.status.message, HasSubstr("but the answer would take 1"));
-  EXPECT_NEAR(answer.status.retry_after_ms, 50, 25);
-  // What waits counts too: two executions of 100 ms.
-  auto running = ask("a");
-  EXPECT_EQ(ask(with_deadline(150)).wait().status.code, Code::kResourceExhausted);
+  EXPECT_GT(answer.status.retry_after_ms, 0);
   EXPECT_TRUE(ask(with_deadline(5000)).wait().status.ok());
   running.wait();
+}
+
+// Prevents: one slow run, after which every request is refused and nothing corrects the estimate.
+TEST_F(ServerTest, AnIdleServerRefusesNobody) {
+  ModelConfig config = model("a");
+  config.slo_ms = 90;
+  stage_.step_time = std::chrono::milliseconds(100);
+  start({config});
+  stage_.step_time = std::chrono::milliseconds(0);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(ask("a").wait().status.ok());
 }
 
 TEST_F(ServerTest, ARequestThatJoinsABatchIsEstimatedWithIt) {
@@ -280,11 +310,46 @@ TEST_F(ServerTest, ACancelledRequestCostsNothing) {
   goes.cancellation->cancel();
   EXPECT_EQ(goes.wait().status.code, Code::kCancelled);
   running.cancellation->cancel();
-  EXPECT_EQ(running.wait().status.code, Code::kCancelled);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(running.answered()) << "the executor may still read its input";
   stage_.release();
+  EXPECT_EQ(running.wait().status.code, Code::kCancelled);
   EXPECT_THAT(keeps.wait().values, ElementsAre(7, 8));
-  for (const std::string& step : stage_.steps(2)) EXPECT_THAT(step, HasSubstr("[1]"));
+  const auto steps = stage_.steps(2);
+  EXPECT_THAT(steps.front(), "a[1] 0+1");
+  for (const std::string& step : steps) EXPECT_THAT(step, HasSubstr("[1]"));
+  EXPECT_LE(steps.size(), 3u) << "the second block of the cancelled request";
   goes.cancellation->cancel();
+}
+
+// Prevents: a crash, because a cancelled request freed the input that the executor was reading.
+TEST_F(ServerTest, RequestsMayBeCancelledAtAnyTime) {
+  start({model("a", 4)});
+  for (int i = 0; i < 300; ++i) {
+    auto one = ask("a", std::vector<float>(8, 1));
+    auto two = ask("a");
+    one.cancellation->cancel();
+    EXPECT_THAT(one.wait().status.code, testing::AnyOf(Code::kOk, Code::kCancelled));
+    EXPECT_TRUE(two.wait().status.ok());
+  }
+  EXPECT_EQ(server_->status()["queued_bytes"], 0);
+}
+
+// Prevents: a request that waits between its blocks for as long as others have deadlines to meet.
+TEST_F(ServerTest, TheDeadlinePassesBetweenTwoBlocks) {
+  start({model("a", 1, 2)});
+  stage_.hold();
+  Request late = request("a", {1, 2});
+  late.deadline_ns = base::monotonic_ns() + 50'000'000;
+  auto asked = ask(std::move(late));
+  stage_.steps(1);
+  Request other = request("a", {1, 2});
+  other.deadline_ns = base::monotonic_ns() + 5'000'000'000;
+  auto behind = ask(std::move(other));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  stage_.release();
+  EXPECT_THAT(asked.wait().status.code, testing::AnyOf(Code::kDeadlineExceeded, Code::kOk));
+  EXPECT_TRUE(behind.wait().status.ok());
 }
 
 TEST_F(ServerTest, AFailedStepAnswersTheWholeBatchAndNoOther) {
@@ -425,13 +490,22 @@ TEST_F(ServerTest, RecordsHaveThePublishedKeys) {
               record["total_cost_by_ms"].get<double>(), 0.01);
 }
 
+// Prevents: a full disk that ends the server.
+TEST_F(ServerTest, RecordsThatCannotBeWrittenAreGivenUp) {
+  records_ = "/dev/full";
+  start({model("a")});
+  EXPECT_TRUE(ask("a").wait().status.ok());
+  EXPECT_TRUE(ask("a").wait().status.ok());
+}
+
 TEST_F(ServerTest, TheSchedulerChangesWhileRequestsWait) {
   start({model("a", 1, 2), model("b", 1, 2)});
   stage_.hold();
   std::vector<Asked> asked;
   for (int i = 0; i < 6; ++i) asked.push_back(ask(i % 2 == 0 ? "a" : "b"));
-  for (const char* policy : {"FIFO", "bnst", "OYST", "DLIR", "EDF", "PARALLER", "EDF"}) {
+  for (const char* policy : {"DLIR", "FIFO", "bnst", "OYST", "DLIR", "EDF", "PARALLER", "EDF"}) {
     EXPECT_TRUE(server_->set_scheduler(policy).ok()) << policy;
+    EXPECT_THAT(server_->scheduler(), testing::StrCaseEq(policy));
   }
   EXPECT_EQ(server_->set_scheduler("LIFO").code, Code::kInvalidArgument);
   stage_.release();
