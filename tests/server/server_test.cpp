@@ -358,6 +358,7 @@ TEST_F(ServerTest, AFailedStepAnswersTheWholeBatchAndNoOther) {
   const Answer answer = ask("a").wait();
   EXPECT_EQ(answer.status.code, Code::kInternal);
   EXPECT_EQ(answer.status.message, "the kernel failed");
+  EXPECT_EQ(stage_.steps(1).size(), 1u) << "no block after a failed one";
   stage_.fail = false;
   EXPECT_TRUE(ask("b").wait().status.ok());
   EXPECT_TRUE(ask("a").wait().status.ok());
