@@ -52,6 +52,16 @@ Model::Instance* least_used(const Model& model) {
   return least->get();
 }
 
+/// What the scheduler knows of `items` items of a model.
+scheduler::Task task_for(const Model& model, std::size_t items) {
+  scheduler::Task task;
+  task.model = model.id;
+  task.limit_ns = model.limit_ns;
+  task.block_ns = model.timing.block_ns(items);
+  task.whole_ns = model.timing.whole_ns(items);
+  return task;
+}
+
 bool is_critical(const Execution& execution) { return execution.model->config.priority > 0; }
 
 }  // namespace
@@ -86,6 +96,15 @@ void Dispatcher::post(Message message) {
     messages_.push_back(std::move(message));
   }
   wake_.notify_one();
+}
+
+void Dispatcher::post_and_wait(const Message& message) {
+  std::promise<void> done;
+  post([&] {
+    message();
+    done.set_value();
+  });
+  done.get_future().wait();
 }
 
 void Dispatcher::loop() {
@@ -193,14 +212,9 @@ Status Dispatcher::admit(const Model& model, const Pending& pending, const Execu
 /// The estimated time to the answer of a request that is not in the queue yet.
 std::uint64_t Dispatcher::completion_ns(const Model& model, const Pending& pending,
                                         const Execution* joins, std::uint64_t now) const {
-  scheduler::Task task;
-  task.model = model.id;
+  scheduler::Task task = task_for(model, pending.items + (joins == nullptr ? 0 : joins->items));
   task.arrival_ns = now;
   task.deadline_ns = pending.deadline_ns;
-  task.limit_ns = model.limit_ns;
-  const std::size_t items = pending.items + (joins == nullptr ? 0 : joins->items);
-  task.block_ns = model.timing.block_ns(items);
-  task.whole_ns = model.timing.whole_ns(items);
   const std::uint64_t complete_ns = queue_.completion_ns(task, now);
   // The batch that the request joins is in the queue already.
   const bool queued = joins != nullptr && !joins->held;
@@ -254,15 +268,10 @@ void Dispatcher::hold(Execution& execution, std::uint64_t now) {
 }
 
 scheduler::Task Dispatcher::task_of(const Execution& execution) const {
-  const Model& model = *execution.model;
-  scheduler::Task task;
+  scheduler::Task task = task_for(*execution.model, execution.items);
   task.id = execution.task;
-  task.model = model.id;
   task.arrival_ns = execution.requests.front().times.arrived_ns;
   task.deadline_ns = execution.deadline_ns();
-  task.limit_ns = model.limit_ns;
-  task.block_ns = model.timing.block_ns(execution.items);
-  task.whole_ns = model.timing.whole_ns(execution.items);
   return task;
 }
 
@@ -431,29 +440,21 @@ void Dispatcher::note_idle() {
 }
 
 void Dispatcher::set_policy(scheduler::Policy policy) {
-  std::promise<void> done;
-  post([&] {
+  post_and_wait([&] {
     queue_.set_policy(policy, base::monotonic_ns());
     policy_ = policy;
-    done.set_value();
   });
-  done.get_future().wait();
 }
 
 void Dispatcher::add_model(const std::shared_ptr<Model>& model) {
-  std::promise<void> done;
-  post([&] {
-    queue_.add_model(model->id, model->instances.size());
-    done.set_value();
-  });
-  done.get_future().wait();
+  post_and_wait([&] { queue_.add_model(model->id, model->instances.size()); });
 }
 
 void Dispatcher::remove_model(const std::shared_ptr<Model>& model) {
-  std::promise<bool> done;
+  bool left = true;
   const auto poll = [&] {
     std::vector<std::uint64_t> waiting;
-    bool left = false;
+    left = false;
     for (const auto& [task, execution] : executions_) {
       if (execution->model != model) continue;
       if (execution->begun) {
@@ -469,21 +470,19 @@ void Dispatcher::remove_model(const std::shared_ptr<Model>& model) {
     }
     model->removed = true;
     if (!left) queue_.remove_model(model->id);
-    done.set_value(!left);
   };
   while (true) {
-    done = {};
-    post(poll);
-    if (done.get_future().get()) return;
+    post_and_wait(poll);
+    if (!left) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
 bool Dispatcher::drain(std::uint64_t until_ns) {
   while (true) {
-    std::promise<bool> empty;
-    post([&] { empty.set_value(executions_.empty()); });
-    if (empty.get_future().get()) return true;
+    bool empty = false;
+    post_and_wait([&] { empty = executions_.empty(); });
+    if (empty) return true;
     if (base::monotonic_ns() >= until_ns) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }

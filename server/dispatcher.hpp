@@ -53,6 +53,8 @@ class Dispatcher {
   using Executions = std::map<std::uint64_t, std::unique_ptr<Execution>>;
 
   void post(Message message);
+  /// Returns when the dispatcher's thread has run it.
+  void post_and_wait(const Message& message);
   void loop();
   [[nodiscard]] std::uint64_t next_wake_ns() const;
   void accept(std::shared_ptr<Model> model, Pending pending);

@@ -17,15 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path recordings_of(const base::Install& install) {
-  return install.root() / "share/sluice/recordings";
-}
-
 /// The file of a recording: a path, or a name among those that are installed. Empty if there is
 /// none.
 std::string recording_file(const base::Install& install, const std::string& path) {
-  const bool is_file = path.find('/') != std::string::npos || fs::path(path).extension() == ".json";
-  const fs::path file = is_file ? fs::path(path) : recordings_of(install) / (path + ".json");
+  const fs::path file =
+      engine::is_recording_path(path) ? fs::path(path) : install.recordings() / (path + ".json");
   return fs::exists(file) ? file.string() : "";
 }
 
@@ -35,7 +31,7 @@ bool in_store(const engine::ModelStore& store, const std::string& path) {
 
 [[noreturn]] void no_such_model(const base::Install& install, const engine::ModelStore& store,
                                 const ModelConfig& config) {
-  const auto names = engine::recording_names(recordings_of(install));
+  const auto names = engine::recording_names(install.recordings());
   throw base::UsageError(base::with_remark(
       fmt::format("model {}: neither the store {} nor the recordings have '{}'{}", config.name,
                   store.folder.string(), config.path, base::did_you_mean(config.path, names)),

@@ -157,17 +157,18 @@ class Life {
       std::fflush(nullptr);
       _exit(kSignalled + signal);
     }
-    if (!loaded_) {
-      say("ended while it loads");
-      std::fflush(nullptr);
-      _exit(base::kExitFine);
-    }
     begin_drain(fmt::format("{}: finishes queued requests, for at most {:g} s",
                             signal == SIGINT ? "Ctrl-C" : "SIGTERM", options_.server.drain_s));
   }
 
   void begin_drain(const std::string& why) {
     if (std::exchange(draining_, true)) return;
+    if (!loaded_) {
+      // There is nothing to finish, and the thread that loads cannot be interrupted.
+      say("ended while it loads");
+      std::fflush(nullptr);
+      _exit(base::kExitFine);
+    }
     end_ns_ = kNever;
     say(why);
     start(&Life::drain);
