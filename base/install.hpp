@@ -19,6 +19,8 @@ class Install {
   [[nodiscard]] std::filesystem::path program(std::string_view name) const;
   /// libexec/sluice/sluice-NAME: the program behind `sluice NAME`.
   [[nodiscard]] std::filesystem::path subcommand(std::string_view name) const;
+  /// The folder of the installed recordings.
+  [[nodiscard]] std::filesystem::path recordings() const;
   /// The library for LD_PRELOAD.
   [[nodiscard]] std::filesystem::path interposer() const;
   /// The library of an engine of `sluice serve`.

@@ -11,10 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_path(const std::string& text) {
-  return text.find('/') != std::string::npos || fs::path(text).extension() == ".json";
-}
-
 [[noreturn]] void refuse_name(const base::JsonNode& node, const std::string& name,
                               const fs::path& store, const std::string& hint) {
   const auto names = engine::recording_names(store);
@@ -29,12 +25,12 @@ void choose_recording(const base::JsonNode& node, const fs::path& store, const s
                       Model& model) {
   const auto recording = node.find("recording");
   const std::string name = recording ? recording->as_text() : model.model_name;
-  if (recording && is_path(name)) {
+  if (recording && engine::is_recording_path(name)) {
     model.recording_file = name;
     return;
   }
   const fs::path stored = store / (name + ".json");
-  if (!is_path(name) && fs::exists(stored)) {
+  if (!engine::is_recording_path(name) && fs::exists(stored)) {
     model.recording_file = stored;
     return;
   }
@@ -53,7 +49,7 @@ void refuse_replay_keys(const base::JsonNode& node) {
 }  // namespace
 
 Backends available_backends(const base::Install& install) {
-  return {install.root() / "share/sluice/recordings", fs::exists(install.program(kTorchWorker))};
+  return {install.recordings(), fs::exists(install.program(kTorchWorker))};
 }
 
 void choose_backend(const base::JsonNode& node, const Backends& backends, Model& model) {

@@ -123,6 +123,10 @@ Recording read_recording(const std::string& file) {
   return recording;
 }
 
+bool is_recording_path(const std::string& text) {
+  return text.find('/') != std::string::npos || std::filesystem::path(text).extension() == ".json";
+}
+
 std::vector<std::string> recording_names(const std::filesystem::path& store) {
   std::vector<std::string> names;
   std::error_code error;

@@ -33,6 +33,9 @@ struct Recording {
 /// base::UsageError with file and position.
 [[nodiscard]] Recording read_recording(const std::string& file);
 
+/// Whether `text` is the path of a recording's file, not the name of an installed recording.
+[[nodiscard]] bool is_recording_path(const std::string& text);
+
 /// Names of the recordings in a folder, sorted, without ".json".
 [[nodiscard]] std::vector<std::string> recording_names(const std::filesystem::path& store);
 
