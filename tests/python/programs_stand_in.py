@@ -10,7 +10,7 @@ import sys
 import time
 
 from sluice_tools.bench.pairs.protocol import answer, run_program
-from sluice_tools.bench.programs.plan import PROGRAMS
+from sluice_tools.bench.programs.plan import program_of
 from sluice_tools.bench.programs.requests import serve
 from sluice_tools.bench.programs.steps import Steps
 
@@ -54,7 +54,7 @@ def obey(commands):
             sys.exit(3)
         elif do == "run" and is_to("HANGS"):
             time.sleep(600)
-        elif do == "run" and PROGRAMS[NAME].serves:
+        elif do == "run" and program_of(NAME).serves:
             answer("done", **serve(request, command, lambda: answer("measuring")))
         elif do == "run":
             running = True

@@ -217,13 +217,23 @@ def test_the_first_sentence_counts_mixes():
 
 
 def test_every_program_is_in_a_mix_and_host_bound_ones_have_a_target():
-    assert {program.name for mix in plan.MIXES for program in mix.programs} == set(plan.PROGRAMS)
+    assert {program.name for mix in plan.MIXES for program in mix.programs} >= set(plan.PROGRAMS)
     for mix in plan.MIXES:
         names = [condition.name for condition in plan.conditions(mix, None)]
         assert (f"target {plan.TARGET}" in names) == mix.critical.host_bound
         assert names[:4] == [ALONE, BEST_EFFORT_ALONE, "bare", "device:200us"]
     assert any(len(mix.programs) == 4 for mix in plan.MIXES)
+    assert sum(mix.critical.arrivals == plan.BUSY for mix in plan.MIXES) >= 3
     assert any({mix.priority(program) for program in mix.programs} == {2, 1, 0} for mix in plan.MIXES)
+
+
+def test_a_busy_program_is_the_same_with_its_requests_back_to_back():
+    decode, busy = plan.program_of("decode"), plan.program_of("decode-busy")
+    assert (busy.name, busy.arrivals, busy.every_ms) == ("decode-busy", plan.BUSY, 0)
+    assert (busy.place, busy.host_bound, decode.arrivals) == (decode.place, decode.host_bound, plan.POISSON)
+    for name in ("prefill-busy", "diffusion-busy", "vit-busy", "-busy"):
+        with pytest.raises(ValueError, match="is not one of"):
+            plan.program_of(name)
 
 
 def serve(request, **given):

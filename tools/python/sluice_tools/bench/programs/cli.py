@@ -31,7 +31,7 @@ examples:
 
 Mixes are CRITICAL+OTHER[+OTHER...] of any of these programs; those that are measured by default:
   %(mixes)s
-programs that serve requests, and so can be critical:
+programs that serve requests, and so can be critical; NAME-busy serves them back to back:
 %(serving)s
 programs that make steps:
 %(stepping)s

@@ -1,6 +1,6 @@
 """Which programs `sluice bench programs` has, which of them run together, and under which conditions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
@@ -51,6 +51,15 @@ _STEPPING = (
     Program("unet-batch", "unet:batch", "U-Net, fp16, batch 16, eager"),
 )
 PROGRAMS = {program.name: program for program in (*_SERVING, *_STEPPING)}
+_BUSY_SUFFIX = "-busy"
+
+
+def program_of(name: str) -> Program:
+    """One of PROGRAMS, or NAME-busy: the same with its requests back to back. Raises ValueError."""
+    program = PROGRAMS.get(name.removesuffix(_BUSY_SUFFIX))
+    if program is None or (program.name != name and program.arrivals != POISSON):
+        raise ValueError(f"'{name}' is not one of {', '.join(PROGRAMS)}, or {_SERVING[0].name}{_BUSY_SUFFIX} and so on")
+    return program if program.name == name else replace(program, name=name, arrivals=BUSY, every_ms=0.0)
 
 
 @dataclass(frozen=True)
@@ -83,10 +92,7 @@ class Mix:
 def mix_of(name: str) -> Mix:
     """Any mix, such as resnet50+prefill+cupy-arrays. Raises ValueError."""
     names = [part.strip() for part in name.split("+")]
-    for part in names:
-        if part not in PROGRAMS:
-            raise ValueError(f"'{part}' is not one of {', '.join(PROGRAMS)}")
-    mix = Mix(tuple(PROGRAMS[part] for part in names))
+    mix = Mix(tuple(program_of(part) for part in names))
     if len(set(names)) < 2 or len(set(names)) < len(names):
         raise ValueError(f"'{name}' does not name two or more different programs")
     if not mix.critical.serves:
@@ -109,6 +115,9 @@ MIXES = tuple(
         "vit-graph+prefill+cupy-arrays",
         "jax-mlp+mobilenet-training+triton-kernels+unet-batch",
         "vit-graph+resnet50+prefill",
+        "decode-busy+prefill",
+        "resnet50-busy+jax-gradient",
+        "vit-graph-busy+mobilenet-training",
     )
 )
 

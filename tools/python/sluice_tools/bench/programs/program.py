@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 
 from sluice_tools.bench.pairs.protocol import answer, run_program
-from sluice_tools.bench.programs.plan import PROGRAMS
+from sluice_tools.bench.programs.plan import Program, program_of
 from sluice_tools.bench.programs.requests import INPUTS, serve
 from sluice_tools.bench.programs.setting import Setting
 from sluice_tools.bench.programs.steps import Steps
@@ -21,7 +21,7 @@ _WARM_UPS = 3  # rounds of all inputs, or steps
 
 def _options():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=tuple(PROGRAMS))
+    parser.add_argument("program", type=program_of, metavar="NAME")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true")
     return parser.parse_args()
@@ -58,20 +58,20 @@ def _stepping(commands, step: Callable) -> None:
             steps.one()
 
 
-def obey(commands, name: str, setting: Setting) -> None:
-    module, function = PROGRAMS[name].place.split(":")
+def obey(commands, program: Program, setting: Setting) -> None:
+    module, function = program.place.split(":")
     make = getattr(importlib.import_module(f"sluice_tools.bench.programs.{module}"), function)
     answer("imported")
     if commands.next()["do"] != "load":
         return
     made = make(setting)
-    (_serving if PROGRAMS[name].serves else _stepping)(commands, made)
+    (_serving if program.serves else _stepping)(commands, made)
 
 
 def main() -> int:
     options = _options()
     setting = Setting(options.device, options.tiny)
-    return run_program(lambda commands: obey(commands, options.name, setting))
+    return run_program(lambda commands: obey(commands, options.program, setting))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from sluice_tools.bench.programs.plan import BARE, DEFAULT, PROGRAMS
+from sluice_tools.bench.programs.plan import BARE, BUSY, DEFAULT, Program, program_of
 from sluice_tools.bench.programs.results import Result, summarize
 from sluice_tools.bench.programs.verdict import Verdict, counted, verdicts
 from sluice_tools.measure import page, table
@@ -70,14 +70,13 @@ def measured_on(rows: list[dict]) -> list[str]:
 
 def _programs(results: list[Result]) -> list[str]:
     names = dict.fromkeys(name for result in results for name in result.subject.split("+"))
-    return [f"- `{name}`: {_text(name)}" for name in names if name in PROGRAMS]
+    return [f"- `{name}`: {_text(program_of(name))}" for name in names]
 
 
-def _text(name: str) -> str:
-    program = PROGRAMS[name]
+def _text(program: Program) -> str:
     if not program.serves:
         return program.text
-    rate = f"requests every {program.every_ms:g} ms (Poisson)" if program.every_ms else "requests back to back"
+    rate = "requests back to back" if program.arrivals == BUSY else f"requests every {program.every_ms:g} ms (Poisson)"
     return f"{program.text}; {rate}"
 
 
