@@ -62,10 +62,16 @@ find_path(LibTorch_CRT_INCLUDE_DIR crt/host_config.h
   HINTS ${LibTorch_CUDA_INCLUDE_DIR} ${_libtorch_parent}/triton/backends/nvidia
         ${_libtorch_cuda_hints}
   PATHS /usr/local/cuda PATH_SUFFIXES include)
-set(_libtorch_cuda_includes ${LibTorch_CUDA_INCLUDE_DIR} ${LibTorch_CRT_INCLUDE_DIR})
+# cuda_fp16.h needs nv/target, which is in the wheel nvidia-cuda-cccl.
+find_path(LibTorch_NV_INCLUDE_DIR nv/target
+  HINTS ${LibTorch_CUDA_INCLUDE_DIR} ${_libtorch_cuda_hints}
+  PATHS /usr/local/cuda PATH_SUFFIXES cccl include/cccl include)
+set(_libtorch_cuda_includes ${LibTorch_CUDA_INCLUDE_DIR} ${LibTorch_CRT_INCLUDE_DIR}
+                            ${LibTorch_NV_INCLUDE_DIR})
 list(REMOVE_DUPLICATES _libtorch_cuda_includes)
 
-set(_libtorch_required LibTorch_INCLUDE_DIR LibTorch_CUDA_INCLUDE_DIR LibTorch_CRT_INCLUDE_DIR)
+set(_libtorch_required LibTorch_INCLUDE_DIR LibTorch_CUDA_INCLUDE_DIR LibTorch_CRT_INCLUDE_DIR
+                       LibTorch_NV_INCLUDE_DIR)
 foreach(_library IN ITEMS c10 c10_cuda torch_cpu torch_cuda torch)
   find_library(LibTorch_${_library}_LIBRARY ${_library}
     HINTS ${LibTorch_DIR_FOUND}/lib NO_DEFAULT_PATH)
@@ -78,7 +84,7 @@ find_library(LibTorch_cudart_LIBRARY NAMES cudart libcudart.so.13 NAMES_PER_DIR
   HINTS ${LibTorch_CUDA_INCLUDE_DIR}/.. PATH_SUFFIXES lib lib64)
 list(APPEND _libtorch_required LibTorch_cudart_LIBRARY)
 mark_as_advanced(LibTorch_cudart_LIBRARY LibTorch_INCLUDE_DIR LibTorch_CUDA_INCLUDE_DIR
-                 LibTorch_CRT_INCLUDE_DIR)
+                 LibTorch_CRT_INCLUDE_DIR LibTorch_NV_INCLUDE_DIR)
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch REQUIRED_VARS ${_libtorch_required}

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -54,6 +55,18 @@ void remove_stale_pipes() {
   }
 }
 
+/// What CUDA_VISIBLE_DEVICES must be for a client, if ours has indices: the daemon sees only the
+/// GPUs that we see, and its clients count those. Empty if the clients can keep what we have.
+std::string visible_devices_of_clients() {
+  const char* ours = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string list = ours == nullptr ? "" : ours;
+  if (list.empty() || list.find_first_not_of("0123456789,") != std::string::npos) return {};
+  std::string clients = "0";
+  const auto commas = std::count(list.begin(), list.end(), ',');
+  for (int index = 1; index <= commas; ++index) clients += ',' + std::to_string(index);
+  return clients;
+}
+
 std::string last_line(const std::string& file) {
   std::ifstream in(file);
   std::string last;
@@ -90,7 +103,7 @@ MpsDaemon::MpsDaemon(const std::string& program, const std::string& log_folder)
   if (output.get() < 0) throw base::RunError(log_folder_ + "/control.out: " + std::strerror(errno));
   base::ChildOptions options;
   options.args = {program, "-f"};
-  options.environment = environment(false);
+  options.environment = places();
   options.stdout_fd = output.get();
   options.stderr_fd = output.get();
   // SIGTERM also ends the server of the daemon. SIGKILL does not always.
@@ -137,8 +150,16 @@ void MpsDaemon::stop() noexcept {
 }
 
 std::vector<std::string> MpsDaemon::environment(bool below_normal) const {
-  return {"CUDA_MPS_PIPE_DIRECTORY=" + pipes_, "CUDA_MPS_LOG_DIRECTORY=" + log_folder_,
-          std::string("CUDA_MPS_CLIENT_PRIORITY=") + (below_normal ? "1" : "0")};
+  std::vector<std::string> variables = places();
+  variables.push_back(std::string("CUDA_MPS_CLIENT_PRIORITY=") + (below_normal ? "1" : "0"));
+  if (const std::string devices = visible_devices_of_clients(); !devices.empty()) {
+    variables.push_back("CUDA_VISIBLE_DEVICES=" + devices);
+  }
+  return variables;
+}
+
+std::vector<std::string> MpsDaemon::places() const {
+  return {"CUDA_MPS_PIPE_DIRECTORY=" + pipes_, "CUDA_MPS_LOG_DIRECTORY=" + log_folder_};
 }
 
 }  // namespace sluice::runner

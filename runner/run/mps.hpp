@@ -23,6 +23,8 @@ class MpsDaemon {
   [[nodiscard]] std::vector<std::string> environment(bool below_normal) const;
 
  private:
+  /// The variables that the daemon and its clients share.
+  [[nodiscard]] std::vector<std::string> places() const;
   void wait_until_ready();
   void stop() noexcept;
 

@@ -59,6 +59,21 @@ TEST_F(Mps, StartsInTheForegroundAndEndsWithTheObject) {
   EXPECT_FALSE(has_pipes(getpid())) << "pipes were left behind";
 }
 
+TEST_F(Mps, ClientsCountTheGpusThatTheDaemonSees) {
+  const MpsDaemon mps(daemon(), folder_.file("mps"));
+  const auto visible = [&](const char* ours) {
+    setenv("CUDA_VISIBLE_DEVICES", ours, 1);
+    const auto variables = mps.environment(false);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    return variables.size() == 4 ? variables[3] : "";
+  };
+  EXPECT_EQ(visible("1"), "CUDA_VISIBLE_DEVICES=0") << "index 1 would be no GPU for a client";
+  EXPECT_EQ(visible("5,2,7"), "CUDA_VISIBLE_DEVICES=0,1,2");
+  EXPECT_EQ(visible("GPU-8f0e"), "") << "a UUID means the same GPU to both";
+  EXPECT_EQ(visible(""), "");
+  EXPECT_EQ(mps.environment(false).size(), 3U);
+}
+
 TEST_F(Mps, ADaemonThatCannotStartFailsWithItsLastLine) {
   const std::string program = script("echo 'an MPS daemon is running already'; exit 1\n");
   try {
