@@ -2,11 +2,14 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
 from sluice_tools.bench.serve.setting import Setting
 from sluice_tools.errors import usage_error
+from sluice_tools.measure import table
+from sluice_tools.measure.needs import ON_CPU, driver_version, gpus, torch_version, version
 from sluice_tools.measure.rows import KEY, Cell
 from sluice_tools.measure.sitting import Group, Sitting
 
@@ -28,21 +31,24 @@ class Lines:
         for number, text in enumerate(lines, 1):
             try:
                 line = json.loads(text)
+            except ValueError:  # its write was cut off
+                continue
+            try:
                 self._cells[tuple(line[name] for name in KEY)] = line
-            except (ValueError, KeyError, TypeError):
-                if number < len(lines):  # the last one may have been cut off
-                    raise usage_error(f"{self.file}:{number}: not a result; name another folder with --out") from None
+            except (KeyError, TypeError):
+                raise usage_error(f"{self.file}:{number}: not a result; name another folder with --out") from None
 
     def has(self, cell: Cell) -> bool:
         return bool(self.of(cell))
 
     def of(self, cell: Cell) -> list[dict]:
-        return self._cells.get(cell.key, {}).get("rows", [])
+        """The rows of a cell, with its key."""
+        return _with_key(self._cells.get(cell.key, {}))
 
     @property
     def rows(self) -> list[dict]:
-        """All rows, with the key of their cell."""
-        return [{**{name: line[name] for name in KEY}, **row} for line in self._cells.values() for row in line["rows"]]
+        """Of all cells."""
+        return [row for line in self._cells.values() for row in _with_key(line)]
 
     @property
     def errors(self) -> list[dict]:
@@ -64,10 +70,30 @@ class Lines:
         self._cells[cell.key] = line
 
 
+def _with_key(line: dict) -> list[dict]:
+    return [{name: line[name] for name in KEY} | row for row in line.get("rows", ())]
+
+
+def machine_of(setting: Setting) -> dict:
+    """Columns that every row gets. Raises CommandError without the GPU."""
+    if setting.tiny:
+        name = "CPU, tiny models"
+    else:
+        name = gpus(setting.sluice, "real", setting.device, ON_CPU)["devices"][setting.device]["name"]
+    driver = "" if setting.tiny else driver_version()
+    return {"gpu": name, "driver": driver, "torch": torch_version(), "sluice": version(setting.sluice)}
+
+
+def failures(lines: Lines) -> list[str]:
+    """A sentence per cell that failed."""
+    return table.failures(lines.errors)
+
+
 def measure(setting: Setting, lines: Lines, groups: list[Group], machine: dict, describe) -> int:
     """Measures the cells that `lines` lacks, and says how many are left. describe: as in Sitting."""
     limit_s = max(setting.deadline - time.monotonic(), 0.001) if setting.deadline else None
     result = Sitting("sluice bench", lines, groups, limit_s, machine, describe).run()
     if result.left:
-        print(f"sluice bench: {lines.file.stem}: {result.left} cells are left; the same command goes on", flush=True)
+        left = f"{result.left} cells of {lines.file.stem} are left"
+        print(f"sluice bench: {left}; the same command goes on", file=sys.stderr, flush=True)
     return result.exit_code

@@ -21,6 +21,11 @@ class Setting:
     repeats: int
     deadline: float | None = None  # time.monotonic() at which the last cell must have ended
     triton: str | None = None  # the tritonserver of --triton
+    # For the part `order`; None: all.
+    loads: list[float] | None = None
+    schedulers: list[str] | None = None
+    law: str = "poisson"
+    programs: Path | None = None  # a stand-in for the training program
 
     @property
     def tiny(self) -> bool:
