@@ -77,7 +77,7 @@ TEST_F(AnnouncerTest, ANoticeThatIsTooShortIsNotGiven) {
   EXPECT_THAT(g_calls, IsEmpty());
 }
 
-// Prevents: a comparison without announcements in which there are some, or in which jobs have no begin.
+// Prevents: a comparison without announcements in which there are some, or no jobs.
 TEST_F(AnnouncerTest, NothingIsAnnouncedIfThatIsOff) {
   Announcer off(false);
   for (const std::uint64_t at : {kMs, 10 * kMs}) {

@@ -79,7 +79,12 @@ class _Stage:
         for name, blocks in self._blocks.items():
             if blocks > 1:
                 found = store.split(self._setting, name, blocks, self._models.batch)
-                row = {"model": name, "blocks": blocks, "searched_ms": found["ms"], "searched_whole_ms": found["whole_ms"]}
+                row = {
+                    "model": name,
+                    "blocks": blocks,
+                    "searched_ms": found["ms"],
+                    "searched_whole_ms": found["whole_ms"],
+                }
                 row |= self._alone(self._served(name), "OYST")
                 row["together_ms"] = self._alone(self._served(name), "FIFO")["execute_ms"]
                 rows.append(row)

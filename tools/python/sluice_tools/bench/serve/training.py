@@ -191,7 +191,9 @@ class _Stage:
             "target_ms": answered[0]["deadline_ms"],
             "processor_s": server.processor_s() - before,
         }
-        begin, end = (pick(record[name] for record in records) for pick, name in ((min, "recv_time"), (max, "finish_time")))
+        begin, end = (
+            pick(record[name] for record in records) for pick, name in ((min, "recv_time"), (max, "finish_time"))
+        )
         return row, (begin * 1e6 - since, end * 1e6 - since)
 
 

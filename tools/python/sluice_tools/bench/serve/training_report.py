@@ -22,9 +22,10 @@ _HEAD = (
     "no answer",
 )
 _LEGEND = (
-    "client: from the time at which a request was due to its answer. server: from the headers to the answer, by its own "
-    "records. training: steps per second, of the same program alone without Sluice. announced: share of the requests of "
-    "which the gate was told before they began, and how long before (median). bare: neither is under Sluice."
+    "client: from the time at which a request was due to its answer. server: from the headers to the answer, by its "
+    "own records. training: steps per second, of the same program alone without Sluice. announced: share of the "
+    "requests of which the gate was told before they began, and how long before (median). bare: neither is under "
+    "Sluice."
 )
 
 
@@ -83,5 +84,9 @@ def tables(lines: Lines) -> list[str]:
 
 def one_line(measured: list[dict], _rows: list[dict]) -> str:
     (row,) = measured
-    parts = [f"client p50 {row['client_ms']['p50']:.2f} ms, p99 {row['client_ms']['p99']:.2f} ms"] * ("client_ms" in row)
-    return "; ".join([*parts, *[f"training {row.get('steps_per_s', 0):.2f} steps/s"] * ("steps_per_s" in row)])
+    parts = []
+    if client := row.get("client_ms"):
+        parts.append(f"client p50 {client['p50']:.2f} ms, p99 {client['p99']:.2f} ms")
+    if (steps := row.get("steps_per_s")) is not None:
+        parts.append(f"training {steps:.2f} steps/s")
+    return "; ".join(parts)
