@@ -15,7 +15,7 @@ from sluice_tools.measure.sitting import Group, Sitting
 
 
 class Lines:
-    """Cells by their key, each a list of rows; what Sitting needs of measure.rows.Rows, with nested values.
+    """Cells by their key, each a list of rows. Results of a Sitting, as measure.rows.Rows, with nested values.
 
     A line is {subject, mode, cell, repeat, rows} or, for a cell that failed, {..., error}, which a later line replaces.
     """

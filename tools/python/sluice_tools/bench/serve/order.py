@@ -31,7 +31,7 @@ def tables(folder: Path) -> list[str]:
 def _group(setting: Setting, lines: Lines) -> Group:
     models = plan.models_of(setting)
     searching = 2 * (setting.tiny or 10)
-    cells: dict[Cell, tuple | None] = {
+    cells: dict[Cell, tuple[str, float] | None] = {
         Cell(ALONE, "", "whole models", 1, _ALONE_S * len(models.names)): None,
         Cell(ALONE, "", IN_BLOCKS, 1, searching + 4 * _ALONE_S): None,
     }

@@ -19,7 +19,7 @@ class Models:
 
 
 _REAL = Models(("vgg19", "resnet50", "googlenet", "densenet121", "bert_base"), 16)
-_TINY = Models(("resnet50", "squeezenet1_1", "bert_tiny"), 4)
+_TINY = Models(("resnet50", "squeezenet1_1", "mobilenet_v2"), 4)
 
 
 def models_of(setting: Setting) -> Models:

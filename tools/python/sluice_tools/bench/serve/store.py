@@ -4,22 +4,18 @@ import json
 import subprocess
 
 from sluice_tools.bench.serve.setting import Setting
-from sluice_tools.models.names import ENCODERS
 
 _EXPORT_S = 400
 _SPLIT_S = 8  # of searching for even blocks, for each model
-SIDE = 32  # of the images of tiny models
+SIDE = 32  # of the images of small models
 
 
 def export(setting: Setting, names: list[str]) -> None:
     """Those that the store lacks. Raises RuntimeError."""
     missing = [name for name in names if not (setting.store / name / "model.json").exists()]
-    texts = [name for name in missing if name in ENCODERS] if setting.tiny else []
-    images = [name for name in missing if name not in texts]
     size = ("--size", SIDE, SIDE) if setting.tiny else ()
-    for chosen, options in ((images, size), (texts, ())):
-        if chosen:
-            _run(setting, ["models", "export", *chosen, *options, "--store", setting.store], _EXPORT_S)
+    if missing:
+        _run(setting, ["models", "export", *missing, *size, "--store", setting.store], _EXPORT_S)
 
 
 def split(setting: Setting, name: str, blocks: int, batch: int) -> dict:

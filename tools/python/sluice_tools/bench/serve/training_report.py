@@ -29,14 +29,10 @@ _LEGEND = (
 )
 
 
-def _middle(rows: list[dict], pick) -> float | None:
-    """The median over the repeats."""
-    values = [pick(row) for row in rows]
-    return median(values) if values else None
-
-
 def _steps(rows: list[dict]) -> float | None:
-    return _middle([row for row in rows if "steps_per_s" in row], lambda row: row["steps_per_s"])
+    """Steps per second: the median over the repeats, as all figures of the table."""
+    values = [row["steps_per_s"] for row in rows if "steps_per_s" in row]
+    return median(values) if values else None
 
 
 def _line(name: str, rows: list[dict], alone: list[dict], steps_alone: float | None) -> tuple[str, ...]:
@@ -47,10 +43,10 @@ def _line(name: str, rows: list[dict], alone: list[dict], steps_alone: float | N
     target = rows[0]["target_ms"]
     client: list[str] = []
     for figure in ("p50", "p99"):
-        ms = _middle(rows, lambda row, figure=figure: row["client_ms"][figure])
-        base = _middle(alone, lambda row, figure=figure: row["client_ms"][figure])
+        ms = median(row["client_ms"][figure] for row in rows)
+        base = median(row["client_ms"][figure] for row in alone) if alone else None
         client += [f"{ms:.2f}", f"{ms / base:.2f}" if base else "-"]
-    server = [f"{_middle(rows, lambda row, part=part: percentile(row['server_ms'], part)):.2f}" for part in (0.5, 0.99)]
+    server = [f"{median(percentile(row['server_ms'], part) or 0 for row in rows):.2f}" for part in (0.5, 0.99)]
     told = [us for row in rows for us in row["announced_us"]]
     early = [us for us in told if us > 0]
     return (
