@@ -14,6 +14,9 @@ class Announcer {
   /// before it take as long.
   static constexpr std::uint64_t kLeastNs = 150'000;
 
+  /// enabled: false announces nothing; busy periods are still jobs.
+  explicit Announcer(bool enabled = true) : enabled_(enabled) {}
+
   /// Headers have arrived: announces a job if the server is idle and the notice is long enough.
   [[nodiscard]] std::uint64_t headers(const std::string& model, std::uint64_t bytes,
                                       std::uint64_t now_ns);
@@ -36,6 +39,7 @@ class Announcer {
   };
   [[nodiscard]] Entry take(std::uint64_t id);
 
+  const bool enabled_;
   mutable std::mutex mutex_;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, Entry> entries_;

@@ -69,6 +69,7 @@ bool is_critical(const Execution& execution) { return execution.model->config.pr
 Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer, Answer answer,
                        Lost lost)
     : admit_factor_(options.admit_factor),
+      run_late_(options.run_late),
       announcer_(announcer),
       answer_(std::move(answer)),
       lost_(std::move(lost)),
@@ -137,7 +138,7 @@ std::uint64_t Dispatcher::next_wake_ns() const {
   std::uint64_t wake_ns = kNoDeadline;
   for (const auto& [task, execution] : executions_) {
     if (execution->running) continue;
-    wake_ns = std::min(wake_ns, execution->deadline_ns());
+    if (!run_late_) wake_ns = std::min(wake_ns, execution->deadline_ns());
     if (execution->held) wake_ns = std::min(wake_ns, execution->release_ns);
   }
   return wake_ns;
@@ -196,6 +197,7 @@ Status Dispatcher::admit(const Model& model, const Pending& pending, const Execu
       std::min(pending.deadline_ns, joins == nullptr ? kNoDeadline : joins->deadline_ns());
   if (deadline == kNoDeadline) return {};
   if (now >= deadline) {
+    if (run_late_) return {};
     return {Code::kDeadlineExceeded, "the deadline had passed when the request was read"};
   }
   if (admit_factor_ <= 0 || executions_.empty()) return {};
@@ -297,6 +299,7 @@ void Dispatcher::cancel(std::uint64_t request) {
 }
 
 void Dispatcher::drop_overdue(std::uint64_t now) {
+  if (run_late_) return;
   std::vector<std::uint64_t> tasks;
   for (const auto& [task, execution] : executions_) {
     if (!execution->running && execution->deadline_ns() <= now) tasks.push_back(task);

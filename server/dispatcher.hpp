@@ -21,6 +21,8 @@ struct DispatcherOptions {
   /// A request is refused if its estimated completion is later than this many times the time to its
   /// deadline; 0: never.
   double admit_factor = 1;
+  /// Whether requests run although their deadline has passed. Else they are dropped.
+  bool run_late = false;
 };
 
 /// Orders the requests, forms batches and runs them step by step. One thread owns all of that;
@@ -82,6 +84,7 @@ class Dispatcher {
   void note_idle();
 
   double admit_factor_;
+  bool run_late_;
   Announcer& announcer_;
   Answer answer_;
   Lost lost_;

@@ -73,6 +73,10 @@ void add_queue_options(CLI::App& app, ServeOptions& options, Text& text) {
       ->capture_default_str()
       ->type_name("X")
       ->check(base::number(0, 1000));
+  app.add_flag("--run-late", options.server.dispatcher.run_late,
+               "Run requests although their deadline has passed; else they are dropped");
+  app.add_flag("--announce,!--no-announce", options.server.announce,
+               "Tell the gate of a request at its headers (default: yes)");
   app.add_option("--max-queue-mb", text.max_queue_mb,
                  "Requests are refused while the inputs of those without an answer fill this")
       ->capture_default_str()

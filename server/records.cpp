@@ -40,6 +40,7 @@ nlohmann::ordered_json record_of(const Execution& execution, const Pending& pend
   nlohmann::ordered_json record{
       {"model_name", execution.model->config.name},
       {"recv_time", real.ms_at(times.arrived_ns)},
+      {"queued_time", real.ms_at(times.queued_ns)},
       {"finish_time", real.ms_at(times.ended_ns)},
       {"total_cost_by_ms", total},
       {"child_model_execute_cost_by_ms", costs},

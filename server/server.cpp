@@ -54,6 +54,7 @@ Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, Ma
     : options_(options),
       make_(std::move(make)),
       events_(std::move(events)),
+      announcer_(options.announce),
       records_(options.records_file, std::string(to_string(options.dispatcher.policy)),
                options.device) {
   for (ModelConfig& config : models) {

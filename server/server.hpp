@@ -22,6 +22,7 @@ struct ServerOptions {
   std::string device = "cpu";                   ///< For the records: gpu, simulated or cpu.
   std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all waiting and running requests.
   double drain_s = 30;
+  bool announce = true;  ///< Jobs, at the headers of requests.
 };
 
 /// The server behind its protocols: models, queue, counters.

@@ -77,6 +77,18 @@ TEST_F(AnnouncerTest, ANoticeThatIsTooShortIsNotGiven) {
   EXPECT_THAT(g_calls, IsEmpty());
 }
 
+// Prevents: a comparison without announcements in which there are some, or no jobs.
+TEST_F(AnnouncerTest, NothingIsAnnouncedIfThatIsOff) {
+  Announcer off(false);
+  for (const std::uint64_t at : {kMs, 10 * kMs}) {
+    const std::uint64_t id = off.headers("m", 600'000, at);
+    EXPECT_EQ(off.announced_ns(id), 0);
+    off.begin_busy(id, at + 5 * kMs);
+    off.end_busy();
+  }
+  EXPECT_THAT(g_calls, ElementsAre("begin 0", "end 7", "begin 0", "end 7"));
+}
+
 TEST_F(AnnouncerTest, KindsOfRequestsAreLearnedApart) {
   learn(kMs);
   static_cast<void>(announcer_.headers("m", 1'000, 0));

@@ -220,6 +220,28 @@ TEST_F(ServerTest, TheDeadlinePassesInTheQueue) {
       << "an expired request costs no device time";
 }
 
+// Prevents: a comparison of schedulers in which each answers other requests.
+TEST_F(ServerTest, LateRequestsRunIfTheyAreToRun) {
+  ServerOptions options;
+  options.dispatcher.admit_factor = 0;
+  options.dispatcher.run_late = true;
+  start({model("a"), model("b")}, options);
+  stage_.hold();
+  auto running = ask("a");
+  stage_.steps(1);
+  Request passes_in_the_queue = request("b", {1, 2});
+  passes_in_the_queue.deadline_ns = base::monotonic_ns() + 10'000'000;
+  auto waited = ask(std::move(passes_in_the_queue));
+  Request had_passed = request("a", {1, 2});
+  had_passed.deadline_ns = base::monotonic_ns() - 1;
+  auto late = ask(std::move(had_passed));
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  stage_.release();
+  EXPECT_TRUE(running.wait().status.ok());
+  EXPECT_TRUE(waited.wait().status.ok());
+  EXPECT_TRUE(late.wait().status.ok());
+}
+
 TEST_F(ServerTest, ADeadlineThatCannotBeMetIsRefusedAtOnce) {
   constexpr std::uint64_t kMs = 1'000'000;
   stage_.step_time = std::chrono::milliseconds(100);
@@ -480,7 +502,7 @@ TEST_F(ServerTest, RecordsHaveThePublishedKeys) {
   ask(std::move(urgent)).wait();
   const auto record = records().at(0);
   for (const char* key :
-       {"tag", "model_name", "recv_time", "finish_time", "total_cost_by_ms",
+       {"tag", "model_name", "recv_time", "queued_time", "finish_time", "total_cost_by_ms",
         "child_model_execute_cost_by_ms", "child_model_run_time", "execute_cost", "wait_cost",
         "limit_cost_by_ms", "id", "batch", "announced_us", "result", "device"}) {
     EXPECT_TRUE(record.contains(key)) << key;
@@ -489,6 +511,8 @@ TEST_F(ServerTest, RecordsHaveThePublishedKeys) {
   EXPECT_DOUBLE_EQ(record["deadline_ms"], 5000);
   EXPECT_NEAR(record["finish_time"].get<double>() - record["recv_time"].get<double>(),
               record["total_cost_by_ms"].get<double>(), 0.01);
+  EXPECT_GE(record["queued_time"], record["recv_time"]);
+  EXPECT_LE(record["queued_time"], record["child_model_run_time"][0][0]);
 }
 
 // Prevents: a full disk that ends the server.

@@ -9,6 +9,7 @@ from pathlib import Path
 from sluice_tools.bench import coverage, outputs, parked, published
 from sluice_tools.bench.pairs import cli as pairs
 from sluice_tools.bench.programs import cli as programs
+from sluice_tools.bench.serve import cli as serve
 from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, Parser
 from sluice_tools.measure import table
@@ -24,7 +25,7 @@ examples:
   sluice bench published --part python --repeats 1
   sluice bench published --out results/h200       goes on where an earlier call was stopped
   sluice bench checks --part coverage             does every launch pass the gate
-  sluice bench pairs --help                       its own options, as those of programs
+  sluice bench pairs --help                       its own options, as those of programs and serve
 
 published: the pair of FasterRCNN models that docs/guide/experiments.md describes, under every policy
   (part published); the same with a best-effort job that fills the queue (large); serve.py and
@@ -34,8 +35,9 @@ checks: does every launch of TorchScript, AOTInductor, CUDA graphs, eager and co
   critical process cost next to a parked one (parked)
 pairs: twelve pairs of PyTorch programs, every policy
 programs: programs that Sluice was not tuned on, against the same without Sluice
+serve: the model server: its schedulers, and the server next to training
 """
-_OWN = {"pairs": pairs.main, "programs": programs.main}  # commands with options of their own
+_OWN = {"pairs": pairs.main, "programs": programs.main, "serve": serve.main}  # commands with options of their own
 _PARTS = {"published": tuple(published.SUBJECTS), "checks": ("coverage", "outputs", "parked")}
 _CHECKS = {"coverage": coverage, "outputs": outputs, "parked": parked}
 _MODES = ("time-sliced", "MPS")
@@ -48,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("bench", choices=(*_PARTS, *_OWN), metavar="published|checks|pairs|programs")
+    parser.add_argument("bench", choices=(*_PARTS, *_OWN), metavar="published|checks|pairs|programs|serve")
     parser.add_argument(
         "--part", choices=sum(_PARTS.values(), ()), action="append", help="only this part; may be given again"
     )
@@ -102,11 +104,6 @@ def _published(options) -> int:
     return result.exit_code
 
 
-def _as_markdown(fields: tuple, rows: list) -> str:
-    lines = [fields, ("---",) * len(fields), *(tuple(str(row[name]) for name in fields) for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
 def _checks(options) -> int:
     failed = EXIT_FINE
     for part in options.parts:
@@ -122,7 +119,8 @@ def _checks(options) -> int:
             writer = csv.DictWriter(file, check.FIELDS)
             writer.writeheader()
             writer.writerows(rows)
-        text = f"### {part}\n" + _as_markdown(check.FIELDS, rows)
+        lines = [tuple(str(row[name]) for name in check.FIELDS) for row in rows]
+        text = f"### {part}\n" + table.as_markdown(check.FIELDS, lines) + "\n"
         (options.out / f"{part}.md").write_text(text)
         print(text)
         for failure in check.failures(rows):

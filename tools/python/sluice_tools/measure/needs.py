@@ -1,5 +1,6 @@
 """What a measurement needs of the machine, asked before it begins: a cell that cannot run costs minutes."""
 
+import importlib.metadata
 import json
 import re
 import shutil
@@ -15,6 +16,14 @@ def version(sluice: str) -> str:
     """Of the programs that measure; empty if it cannot be asked."""
     said = subprocess.run([sluice, "--version"], capture_output=True, text=True, check=False)
     return said.stdout.strip().removeprefix("sluice ")
+
+
+def torch_version() -> str:
+    """Without loading it; empty if there is none."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def driver_version() -> str:

@@ -7,16 +7,32 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED
 from sluice_tools.measure import summary
-from sluice_tools.measure.rows import Cell, Rows
+from sluice_tools.measure.rows import Cell
 
 _FAILURES = (RuntimeError, OSError, ValueError, KeyError, subprocess.SubprocessError)
 
 
 class CellError(RuntimeError):
     """This cell cannot be measured; the others of its group can."""
+
+
+class Results(Protocol):
+    """Where the rows of cells are kept: rows.Rows, or another form of file."""
+
+    @property
+    def rows(self) -> list: ...
+
+    def has(self, cell: Cell) -> bool: ...
+
+    def of(self, cell: Cell) -> list: ...
+
+    def add(self, cell: Cell, measured: list) -> None: ...
+
+    def fail(self, cell: Cell, why: str) -> None: ...
 
 
 @dataclass
@@ -52,7 +68,7 @@ class Sitting:
     def __init__(
         self,
         command: str,
-        rows: Rows,
+        rows: Results,
         groups: list[Group],
         limit_s: float | None = None,
         machine: dict | None = None,

@@ -154,3 +154,14 @@ def one_line(measured: list, rows: list) -> str:
 def times(values: list) -> str:
     value = middle(values)
     return "" if value is None else f" ({value:.2f} × alone)"
+
+
+def measured_on(rows: list[dict]) -> list[str]:
+    """A line for each machine that rows are from, with the days."""
+    machines = dict.fromkeys((row["gpu"], row["driver"], row["torch"], row["sluice"]) for row in rows)
+    days = sorted({row["date"][:10] for row in rows})
+    return [
+        ", ".join([f"{gpu}, driver {driver or '-'}, PyTorch {torch or '-'}, Sluice {sluice}", *days[:1]])
+        + (f" to {days[-1]}" if len(days) > 1 else "")
+        for gpu, driver, torch, sluice in machines
+    ]

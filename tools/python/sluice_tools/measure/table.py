@@ -161,11 +161,14 @@ def wrapped(lines: list[str]) -> str:
     )
 
 
+def as_markdown(head: tuple, lines: list[tuple]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ("---",) * len(head), *lines))
+
+
 def markdown(entries: list[Entry]) -> str:
     parts = []
     for key, block in blocks(entries):
         lines = [f"### {_title(key)}\n"] if _title(key) else []
         head, *rows = shown([HEAD, *map(cells, block)])
-        lines += [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]
-        parts.append("\n".join(lines) + "\n")
+        parts.append("\n".join([*lines, as_markdown(head, rows)]) + "\n")
     return "\n".join(parts)

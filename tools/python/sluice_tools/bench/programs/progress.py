@@ -1,6 +1,5 @@
 """What is said on standard error while `sluice bench programs` measures."""
 
-import importlib.metadata
 import sys
 
 from sluice_tools.bench.programs.results import Result, summarize
@@ -9,14 +8,6 @@ from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, times
 
 def say(text: str) -> None:
     print(f"sluice bench: {text}", file=sys.stderr, flush=True)
-
-
-def torch_version() -> str:
-    """Without loading it; empty if there is none."""
-    try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def one_line(measured: list, rows: list) -> str:

@@ -10,7 +10,7 @@ from sluice_tools.bench.programs.results import Result, summarize
 from sluice_tools.bench.programs.verdict import Verdict, counted, verdicts
 from sluice_tools.measure import page, table
 from sluice_tools.measure.rows import Rows
-from sluice_tools.measure.summary import middle
+from sluice_tools.measure.summary import measured_on, middle
 
 _HEAD = ("critical + others", "mode", BARE, DEFAULT, "with a target", "worse than bare?")
 _LEGEND = (
@@ -54,18 +54,7 @@ def _line(verdict: Verdict, results: list[Result]) -> tuple[str, ...]:
 
 
 def _verdict_table(found: list[Verdict], results: list[Result]) -> str:
-    lines = [_HEAD, ("---",) * len(_HEAD), *(_line(verdict, results) for verdict in found)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def measured_on(rows: list[dict]) -> list[str]:
-    machines = dict.fromkeys((row["gpu"], row["driver"], row["torch"], row["sluice"]) for row in rows)
-    days = sorted({row["date"][:10] for row in rows})
-    return [
-        ", ".join([f"{gpu}, driver {driver or '-'}, PyTorch {torch or '-'}, Sluice {sluice}", *days[:1]])
-        + (f" to {days[-1]}" if len(days) > 1 else "")
-        for gpu, driver, torch, sluice in machines
-    ]
+    return table.as_markdown(_HEAD, [_line(verdict, results) for verdict in found])
 
 
 def _programs(results: list[Result]) -> list[str]:

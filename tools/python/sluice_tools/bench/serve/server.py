@@ -1,0 +1,131 @@
+"""A `sluice serve` that is measured: its life, its scheduler, its records, its processor time."""
+
+import contextlib
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from sluice_tools.bench.serve.setting import Setting
+from sluice_tools.measure.programs import Program
+
+READY_S = 150  # the first start on a fresh machine reads gigabytes
+_CALL_S = 120  # loading a model captures graphs
+
+
+def config_text(models: dict[str, dict]) -> str:
+    """The config file of a server: keys and values by name of the model."""
+    lines = []
+    for name, keys in models.items():
+        lines += [name, *(f"  {key} {value}" for key, value in keys.items())]
+    return "\n".join(lines) + "\n"
+
+
+class Server:
+    """Started by serving(), which also ends it. `bare`: without the interposer, so that no gate knows of it."""
+
+    def __init__(
+        self, setting: Setting, name: str, models: dict, options: tuple = (), session: str = "", bare: bool = False
+    ):
+        folder = setting.out / "servers"
+        folder.mkdir(exist_ok=True)
+        self._config = folder / f"{name}.config"
+        self._config.write_text(config_text(models))
+        self.name = name
+        self.records_file = folder / f"{name}.jsonl"
+        self.records_file.unlink(missing_ok=True)
+        words = ["--config", self._config, "-p", "0", "--http", "0", "--json", "--records", self.records_file]
+        words += ["--store", setting.store, *options]
+        words += ["--gpu", setting.gpu, "--device", setting.device]
+        words += ["--session", session] if session else []
+        command = [setting.sluice, "serve", *words]
+        if bare and setting.gpu == "real":
+            command = [Path(setting.sluice).resolve().parents[1] / "libexec/sluice/sluice-serve", *words]
+            command += ["--place", "real"]
+        self._program = Program([str(word) for word in command], log=folder / f"{name}.log")
+        self._said: dict = {}
+
+    def wait_ready(self) -> None:
+        """Raises RuntimeError if the server does not get ready."""
+        deadline = time.monotonic() + READY_S
+        while not self._said:
+            self.check()
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the server {self.name} is not ready after {READY_S} s: {self._program.said()}")
+            time.sleep(0.05)
+            assert self._program.log
+            for line in self._program.log.read_text(errors="replace").splitlines():
+                if line.startswith("{") and line.endswith("}"):
+                    self._said = json.loads(line)
+
+    def check(self) -> None:
+        if how := self._program.describe_end():
+            raise RuntimeError(f"the server {self.name} {how}")
+
+    @property
+    def port(self) -> int:
+        """Of gRPC."""
+        return self._said["grpc_port"]
+
+    @property
+    def http_port(self) -> int:
+        return self._said["http_port"]
+
+    def post(self, path: str, content: dict | None = None) -> None:
+        """Raises RuntimeError with what the server answers."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.http_port}{path}",
+            json.dumps(content or {}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_CALL_S) as answer:
+                answer.read()
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(f"{path}: {error.read().decode(errors='replace')}") from None
+
+    def schedule(self, policy: str) -> None:
+        self.post("/v2/scheduler", {"policy": policy})
+
+    def load(self, model: str) -> None:
+        self.post(f"/v2/repository/models/{model}/load")
+
+    def unload(self, model: str) -> None:
+        self.post(f"/v2/repository/models/{model}/unload")
+
+    def processor_s(self) -> float:
+        """Processor time of the process so far."""
+        return processor_s(self._said["pid"])
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[list[dict]]:
+        """Fills the list with the records that were written in the block."""
+        begin = self.records_file.stat().st_size if self.records_file.exists() else 0
+        found: list[dict] = []
+        yield found
+        with self.records_file.open(errors="replace") as file:
+            file.seek(begin)
+            found += [json.loads(line) for line in file if line.endswith("\n")]
+
+    def end(self) -> None:
+        self._program.end()
+
+
+def processor_s(pid: int) -> float:
+    """Seconds of processor time that a process has used, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def serving(setting: Setting, name: str, models: dict, options: tuple = ()) -> Iterator[Server]:
+    """A server that is ready; it ends with the block."""
+    server = Server(setting, name, models, options)
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        server.end()

@@ -1,0 +1,50 @@
+"""The models of a measurement: exported and split once, into the store of --out."""
+
+import json
+import subprocess
+
+from sluice_tools.bench.serve.setting import Setting
+
+_EXPORT_S = 400
+_SPLIT_S = 8  # of searching for even blocks, for each model
+SIDE = 32  # of the images of small models
+
+
+def export(setting: Setting, names: list[str]) -> None:
+    """Those that the store lacks. Raises RuntimeError."""
+    missing = [name for name in names if not (setting.store / name / "model.json").exists()]
+    size = ("--size", SIDE, SIDE) if setting.tiny else ()
+    if missing:
+        _run(setting, ["models", "export", *missing, *size, "--store", setting.store], _EXPORT_S)
+
+
+def split(setting: Setting, name: str, blocks: int, batch: int) -> dict:
+    """The entry of model.json for so many blocks; searches them if there is none. Raises RuntimeError."""
+    if not (found := _split_of(setting, name, blocks, batch)):
+        seconds = 1 if setting.tiny else _SPLIT_S
+        place = ("--cpu",) if setting.tiny else ("--device", setting.device)
+        words = ["split", name, "-c", blocks, "--batch", batch, "--limit-s", seconds, "--early-end", *place]
+        _run(setting, [*words, "--store", setting.store, "--out", setting.out / "split"], 60 + 10 * seconds)
+        found = _split_of(setting, name, blocks, batch)
+    if not found:
+        raise RuntimeError(f"sluice split wrote no split of {name} into {blocks} blocks")
+    return found
+
+
+def _split_of(setting: Setting, name: str, blocks: int, batch: int) -> dict:
+    described = json.loads((setting.store / name / "model.json").read_text())
+    fitting = [one for one in described.get("splits", ()) if (one["blocks"], one["batch"]) == (blocks, batch)]
+    return fitting[0] if fitting else {}
+
+
+def _run(setting: Setting, words: list, seconds: float) -> None:
+    command = [str(word) for word in (setting.sluice, *words)]
+    try:
+        said = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"{' '.join(command[:4])}: no end after {seconds:.0f} s") from None
+    if said.returncode != 0:
+        last = said.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise RuntimeError(f"{' '.join(command[:4])}: {last[0]}")
