@@ -51,8 +51,12 @@ ModelParts compiled_parts(const StoredModel& stored, const c10::Device& device,
 }
 
 std::unique_ptr<ServedModel> serve(ModelParts parts) {
+  if (!parts.device.is_cuda()) return direct_model(std::move(parts));
+  // The weights were copied on another stream.
+  synchronise_stream();
+  parts.stream = std::make_shared<GpuStream>(parts.device);
   // A detection model waits for the GPU to count its boxes.
-  const bool capturable = parts.device.is_cuda() && parts.stored.task != "detection";
+  const bool capturable = parts.stored.task != "detection";
   return capturable ? captured_model(std::move(parts)) : direct_model(std::move(parts));
 }
 
