@@ -25,6 +25,7 @@ ModelParts script_parts(std::shared_ptr<const ScriptGraph> graph, const StoredMo
                         const c10::Device& device, const ServeOptions& options) {
   ModelParts parts{.stored = stored, .device = device, .max_batch = options.max_batch};
   if (device.is_cuda()) parts.sizes = batch_sizes(options.max_batch);
+  if (stored.task == "text") parts.id_end = graph->id_end();
   parts.steps = graph->blocks(options.cuts);
   parts.arguments = [graph = std::move(graph)](const at::Tensor& batch) {
     return graph->arguments(batch);

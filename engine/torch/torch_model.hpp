@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct ModelParts {
   StoredModel stored{};
   c10::Device device{c10::kCPU};
   std::size_t max_batch = 1;
+  /// The ids that the input may hold end before this one. Nothing: unknown.
+  std::optional<std::int64_t> id_end{};
   /// The batch sizes that are run; others are padded to the next. Empty: every size.
   std::vector<std::size_t> sizes{};
   std::vector<Step> steps{};
