@@ -428,6 +428,23 @@ TEST_F(ServerTest, UnloadAnswersWaitingRequestsAndLoadBringsTheModelBack) {
   EXPECT_TRUE(ask("a").wait().status.ok());
 }
 
+// Prevents: a load of minutes that keeps an operator from making room for it.
+TEST_F(ServerTest, AnUnloadDoesNotWaitForTheLoadOfAnotherModel) {
+  ModelConfig later = model("later");
+  later.preload = false;
+  start({model("a"), later});
+  stage_.hold();
+  auto loaded = std::async(std::launch::async, [this] { return server_->load("later"); });
+  stage_.steps(1);  // it is being measured
+  auto unloaded = std::async(std::launch::async, [this] { return server_->unload("a"); });
+  EXPECT_EQ(unloaded.wait_for(kLimit), std::future_status::ready);
+  EXPECT_FALSE(server_->model_ready("a"));
+  EXPECT_FALSE(server_->model_ready("later"));
+  stage_.release();
+  EXPECT_TRUE(loaded.get().ok());
+  EXPECT_TRUE(server_->model_ready("later"));
+}
+
 TEST_F(ServerTest, AModelThatCannotBeLoadedSaysWhy) {
   ModelConfig broken = model("broken");
   broken.preload = false;
@@ -489,6 +506,23 @@ TEST_F(ServerTest, RecordsHaveThePublishedKeys) {
   EXPECT_DOUBLE_EQ(record["deadline_ms"], 5000);
   EXPECT_NEAR(record["finish_time"].get<double>() - record["recv_time"].get<double>(),
               record["total_cost_by_ms"].get<double>(), 0.01);
+}
+
+// Prevents: a limit that was measured next to other work and makes every answer look fast.
+TEST_F(ServerTest, TheLimitFollowsTheShortestExecutionOfTheSameSize) {
+  stage_.step_time = std::chrono::milliseconds(30);
+  start({model("a", 2)});
+  const auto limit_ms = [this](std::vector<float> values) {
+    EXPECT_TRUE(ask("a", std::move(values)).wait().status.ok());
+    return records().back()["limit_cost_by_ms"].get<double>();
+  };
+  EXPECT_GE(limit_ms({1, 2}), 30);
+  stage_.step_time = std::chrono::milliseconds(0);
+  EXPECT_LT(limit_ms({1, 2}), 30);
+  stage_.step_time = std::chrono::milliseconds(30);
+  EXPECT_LT(limit_ms({1, 2}), 30);
+  EXPECT_GE(limit_ms({1, 2, 3, 4}), 30);
+  EXPECT_LT(server_->status()["models"][0]["limit_ms"], 30);
 }
 
 // Prevents: a full disk that ends the server.
