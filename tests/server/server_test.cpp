@@ -231,7 +231,8 @@ TEST_F(ServerTest, ADeadlineThatCannotBeMetIsRefusedAtOnce) {
   };
   auto running = ask("a");
   stage_.steps(1);
-  // Two executions of 100 ms.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  // The rest of one execution of 100 ms, and another one.
   const Answer answer = ask(with_deadline(110)).wait();
   EXPECT_EQ(answer.status.code, Code::kResourceExhausted);
   EXPECT_THAT(answer.status.message, HasSubstr("but the answer would take 1"));
