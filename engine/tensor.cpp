@@ -78,4 +78,17 @@ std::string check_data(DataType type, std::span<const std::int64_t> shape,
   return "found " + std::to_string(data.size()) + " bytes, expected " + std::to_string(bytes);
 }
 
+std::string check_ids(const TensorSpec& spec, const Tensor& tensor) {
+  if (!spec.id_end) return "";
+  for (std::size_t at = 0; at + sizeof(std::int64_t) <= tensor.data.size();
+       at += sizeof(std::int64_t)) {
+    std::int64_t id = 0;
+    // The data of a request may begin at any address.
+    std::memcpy(&id, &tensor.data[at], sizeof(id));
+    if (id >= 0 && id < *spec.id_end) continue;
+    return "found id " + std::to_string(id) + ", allowed: 0 to " + std::to_string(*spec.id_end - 1);
+  }
+  return "";
+}
+
 }  // namespace sluice::engine

@@ -47,6 +47,8 @@ struct TensorSpec {
   std::string name;
   DataType type = DataType::kFp32;
   std::vector<std::int64_t> shape;
+  /// The elements are ids from 0 that end before this one. Nothing: any values. For kInt64.
+  std::optional<std::int64_t> id_end{};
 };
 
 /// A tensor of a request or a response. The first dimension of the shape is the batch. Does not own
@@ -57,5 +59,9 @@ struct Tensor {
   std::vector<std::int64_t> shape;
   std::span<const std::byte> data;
 };
+
+/// Checks that the elements of `tensor` are ids that `spec` allows. Another id would read outside
+/// of a table: on a GPU that costs the process its context. Returns the fault, or an empty text.
+[[nodiscard]] std::string check_ids(const TensorSpec& spec, const Tensor& tensor);
 
 }  // namespace sluice::engine

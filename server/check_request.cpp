@@ -37,7 +37,8 @@ std::string check_tensor(const TensorSpec& spec, const Tensor& tensor) {
                        fmt::join(tensor.shape, ","), spec.shape.empty() ? "" : ",",
                        fmt::join(spec.shape, ","));
   }
-  return "";
+  const std::string fault = check_ids(spec, tensor);
+  return fault.empty() ? "" : fmt::format("input '{}': {}", spec.name, fault);
 }
 
 /// Brings the inputs into the order of the specifications.

@@ -56,7 +56,7 @@ Model::Instance* least_used(const Model& model) {
 scheduler::Task task_for(const Model& model, std::size_t items) {
   scheduler::Task task;
   task.model = model.id;
-  task.limit_ns = model.limit_ns;
+  task.limit_ns = model.limits.ns(items);
   task.block_ns = model.timing.block_ns(items);
   task.whole_ns = model.timing.whole_ns(items);
   return task;
@@ -392,6 +392,9 @@ void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
     model.timing.ran(execution.items, result.step.first_block, result.step.blocks,
                      result.ended_ns - result.began_ns);
     const std::size_t next = result.step.first_block + result.step.blocks;
+    if (next == execution.instance->served->blocks()) {
+      model.limits.ran(execution.items, execution.blocks_ns());
+    }
     if (execution.wanted() && next < execution.instance->served->blocks()) {
       return answer_dropped(execution);
     }
@@ -423,8 +426,7 @@ void Dispatcher::answer(const Execution& execution, Pending& pending, const Stat
                         const Response& response) {
   pending.times.ended_ns = base::monotonic_ns();
   pending.times.input_ns = execution.input_ns;
-  pending.times.blocks_ns = 0;
-  for (const auto& [begin, end] : execution.runs) pending.times.blocks_ns += end - begin;
+  pending.times.blocks_ns = execution.blocks_ns();
   if (!execution.begun) execution.model->waiting.fetch_sub(1);
   const std::uint64_t announced = std::exchange(pending.request.announced, 0);
   if (announced != 0) announcer_.forget(announced);

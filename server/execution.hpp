@@ -42,6 +42,12 @@ struct Execution {
   std::uint64_t input_ns = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> runs;  ///< Begin and end of each step.
 
+  /// The time of all steps so far, without the time between them.
+  [[nodiscard]] std::uint64_t blocks_ns() const {
+    std::uint64_t sum = 0;
+    for (const auto& [begin, end] : runs) sum += end - begin;
+    return sum;
+  }
   [[nodiscard]] std::uint64_t deadline_ns() const {
     std::uint64_t earliest = scheduler::kNoDeadline;
     for (const Pending& request : requests) {

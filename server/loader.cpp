@@ -2,6 +2,8 @@
 
 #include <sluice/sluice.h>
 
+#include <set>
+
 #include "engine/block_times.hpp"
 
 namespace sluice::server {
@@ -39,11 +41,10 @@ std::shared_ptr<Model> load_model(const ModelConfig& config, const MakeInstance&
     model->instances.push_back(std::move(instance));
   }
   const MeasuringJob job;
-  model->timing.measured(1, measure(model->served(), 1));
-  if (config.batch_size > 1) {
-    model->timing.measured(config.batch_size, measure(model->served(), config.batch_size));
+  for (const std::size_t items : std::set{std::size_t{1}, config.batch_size}) {
+    model->timing.measured(items, measure(model->served(), items));
+    model->limits.measured(items, model->timing.whole_ns(items));
   }
-  model->limit_ns = model->timing.whole_ns(1);
   return model;
 }
 

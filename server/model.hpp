@@ -7,6 +7,7 @@
 
 #include "engine/served_model.hpp"
 #include "server/config_file.hpp"
+#include "server/limits.hpp"
 #include "server/statistics.hpp"
 #include "server/timing.hpp"
 
@@ -30,8 +31,8 @@ struct Model {
   std::uint32_t id = 0;  ///< For the scheduler.
   bool removed = false;  ///< For the dispatcher: it takes no request any more.
   std::vector<std::unique_ptr<Instance>> instances;
-  std::uint64_t limit_ns = 0;  ///< Time of the whole model for one item, on an idle device.
-  Timing timing;               ///< Used by the loader, and then only by the dispatcher.
+  Limits limits;
+  Timing timing;  ///< Used by the loader, and then only by the dispatcher.
   Statistics statistics;
   std::atomic<std::size_t> waiting{0};  ///< Requests that have not begun.
 };

@@ -47,7 +47,7 @@ nlohmann::ordered_json record_of(const Execution& execution, const Pending& pend
       {"child_model_run_time", runs},
       {"execute_cost", execute},
       {"wait_cost", total - execute},
-      {"limit_cost_by_ms", ms(execution.model->limit_ns)},
+      {"limit_cost_by_ms", ms(execution.model->limits.ns(pending.items))},
       {"id", pending.request.id},
       {"batch", execution.items},
       {"announced_us", static_cast<double>(pending.announced_ns) / 1e3},

@@ -100,6 +100,12 @@ std::uint64_t Server::headers(const std::string& model, std::uint64_t bytes) {
 
 void Server::forget(std::uint64_t announced) { announcer_.forget(announced); }
 
+Server::Entry* Server::entry_of(const std::string& name) {
+  const std::shared_lock lock(mutex_);
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
 Status Server::no_model(const std::string& name) const {
   constexpr std::size_t kLongest = 128;
   if (name.size() > kLongest) {
@@ -125,21 +131,21 @@ std::shared_ptr<Model> Server::find(const std::string& name, Status& status) con
 }
 
 /// Whether there is room for one more request. Counts it if so.
-Status Server::accept(Model& model, std::uint64_t bytes) {
+Status Server::accept(Model& model, std::size_t items, std::uint64_t bytes) {
   const std::size_t limit = model.config.max_queue;
+  const double retry_ms = static_cast<double>(model.limits.ns(items)) / 1e6;
   auto& waiting = model.waiting;
   if (waiting.fetch_add(1) >= limit) {
     waiting.fetch_sub(1);
     return {
         Code::kResourceExhausted,
         fmt::format("model '{}': {} requests wait already (max-queue)", model.config.name, limit),
-        static_cast<double>(model.limit_ns) / 1e6};
+        retry_ms};
   }
   if (queued_bytes_.fetch_add(bytes) + bytes > options_.max_queued_bytes) {
     queued_bytes_.fetch_sub(bytes);
     waiting.fetch_sub(1);
-    return {Code::kResourceExhausted, "the queued requests fill the memory they may use",
-            static_cast<double>(model.limit_ns) / 1e6};
+    return {Code::kResourceExhausted, "the queued requests fill the memory they may use", retry_ms};
   }
   return {};
 }
@@ -188,7 +194,7 @@ Status Server::check(Model& model, Request& request, Pending& pending) {
       check_request(model.served(), model.config.batch_size, request, pending.items);
   if (!status.ok()) return status;
   pending.bytes = bytes_of(request);
-  return accept(model, pending.bytes);
+  return accept(model, pending.items, pending.bytes);
 }
 
 void Server::answered(const Execution& execution, Pending& pending, const Status& status,
@@ -251,22 +257,18 @@ void Server::set_state(const std::string& name, std::string state, std::string r
 }
 
 Status Server::load(const std::string& name) {
+  Entry* const entry = entry_of(name);
+  if (entry == nullptr) return no_model(name);
+  const std::lock_guard change(entry->changes);
+  if (model_ready(name)) return {};
   const std::lock_guard one(loading_);
-  ModelConfig config;
-  {
-    const std::shared_lock lock(mutex_);
-    const auto found = entries_.find(name);
-    if (found == entries_.end()) return no_model(name);
-    if (found->second.state == "READY") return {};
-    config = found->second.config;
-  }
   set_state(name, "LOADING", "loading", nullptr);
   try {
-    auto model = load_model(config, make_);
+    auto model = load_model(entry->config, make_);
     model->id = next_model_++;
     events_.log(fmt::format("{}: {}, {} block{}, {:.3f} ms", name, model->served().describe(),
                             model->served().blocks(), model->served().blocks() == 1 ? "" : "s",
-                            static_cast<double>(model->limit_ns) / 1e6));
+                            static_cast<double>(model->limits.ns(1)) / 1e6));
     dispatcher_->add_model(model);
     set_state(name, "READY", "", std::move(model));
   } catch (const std::exception& error) {
@@ -278,12 +280,10 @@ Status Server::load(const std::string& name) {
 }
 
 Status Server::unload(const std::string& name) {
-  const std::lock_guard one(loading_);
+  Entry* const entry = entry_of(name);
+  if (entry == nullptr) return no_model(name);
+  const std::lock_guard change(entry->changes);
   Status status;
-  {
-    const std::shared_lock lock(mutex_);
-    if (entries_.count(name) == 0) return no_model(name);
-  }
   const auto model = find(name, status);
   if (!model) return {};
   set_state(name, "UNLOADING", "being unloaded", model);
@@ -295,6 +295,7 @@ Status Server::unload(const std::string& name) {
 
 /// The gate's target is the strictest slo-ms: jobs of all models share one client.
 void Server::say_target() {
+  const std::lock_guard one(target_);
   double strictest = 0;
   {
     const std::shared_lock lock(mutex_);
@@ -333,7 +334,7 @@ nlohmann::json Server::status() const {
     if (entry.state != "READY") row["reason"] = entry.reason;
     if (entry.model) {
       row["waiting"] = entry.model->waiting.load();
-      row["limit_ms"] = static_cast<double>(entry.model->limit_ns) / 1e6;
+      row["limit_ms"] = static_cast<double>(entry.model->limits.ns(1)) / 1e6;
       row["blocks"] = entry.model->served().blocks();
       row["runs"] = entry.model->served().describe();
     }

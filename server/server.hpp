@@ -67,11 +67,14 @@ class Server : public Service {
     std::string state = "UNAVAILABLE";
     std::string reason = "not loaded";
     std::shared_ptr<Model> model;
+    std::mutex changes;  ///< One load or unload of a model at a time.
   };
+  /// The entry, which stays where it is, or null.
+  [[nodiscard]] Entry* entry_of(const std::string& name);
   [[nodiscard]] Status no_model(const std::string& name) const;
   [[nodiscard]] std::shared_ptr<Model> find(const std::string& name, Status& status) const;
   [[nodiscard]] Status check(Model& model, Request& request, Pending& pending);
-  [[nodiscard]] Status accept(Model& model, std::uint64_t bytes);
+  [[nodiscard]] Status accept(Model& model, std::size_t items, std::uint64_t bytes);
   void refuse(const std::shared_ptr<Model>& model, Pending pending, const Status& status);
   void answered(const Execution& execution, Pending& pending, const Status& status,
                 const Response& response);
@@ -87,7 +90,9 @@ class Server : public Service {
   std::atomic<std::uint64_t> queued_bytes_{0};
   mutable std::shared_mutex mutex_;  ///< Guards entries_.
   std::map<std::string, Entry> entries_;
-  std::mutex loading_;  ///< One load or unload at a time.
+  /// One load at a time: each is measured. An unload makes room, so it does not wait for a load.
+  std::mutex loading_;
+  std::mutex target_;  ///< Guards the gate's target.
   std::uint32_t next_model_ = 1;
   Announcer announcer_;
   Records records_;

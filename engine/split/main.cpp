@@ -104,17 +104,17 @@ void split_model(const SplitTarget& target, const SplitOptions& options, const S
   std::error_code ignored;  // the files below name the folder in their errors
   fs::create_directories(log.parent_path(), ignored);
   MeasuredSplit measured(target, options,
-                         options.use_cache ? read_log(log, described) : BlockTimes{});
-  ResultsFile results(results_path(options), options.model, measured.whole_ms());
+                         options.use_cache ? read_log(log, described) : CandidateTimes{});
+  ResultsFile results(results_path(options), options.model);
   const Candidate best = measured.search(results);
   const Split split{.blocks = *options.blocks,
                     .cuts = best.cuts,
                     .batch = options.batch,
                     .ms = best.ms,
-                    .whole_ms = measured.whole_ms(),
+                    .whole_ms = best.whole_ms,
                     .gpu = described.gpu,
                     .torch = described.torch};
-  write_log(log, described, measured.whole_ms(), options.tag, measured.times());
+  write_log(log, described, options.tag, measured.times());
   save_split(model_json, split);
   print_result(options, split, best, measured, model_json);
 }

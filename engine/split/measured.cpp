@@ -19,32 +19,32 @@ constexpr double kCandidateMs = 1000;
 }  // namespace
 
 MeasuredSplit::MeasuredSplit(const SplitTarget& target, const SplitOptions& options,
-                             BlockTimes known)
+                             CandidateTimes known)
     : target_(target),
       options_(options),
       times_(std::move(known)),
       begin_ns_(base::monotonic_ns()) {
-  const double about_ms = std::max(target_.block_ms({}, kFewRepeats)[0], 1e-3);
-  repeats_ = std::clamp(static_cast<int>(kCandidateMs / about_ms), kFewRepeats, kRepeats);
-  whole_ms_ = target_.block_ms({}, repeats_)[0];
+  const double whole_ms = std::max(target_.whole_ms(kFewRepeats), 1e-3);
+  // Each time the blocks, and the whole model next to them.
+  repeats_ = std::clamp(static_cast<int>(kCandidateMs / (2 * whole_ms)), kFewRepeats, kRepeats);
   std::fprintf(stderr, "%s: whole %.3f ms at batch %zu, candidates are measured %d times\n",
-               options_.model.c_str(), whole_ms_, options_.batch, repeats_);
+               options_.model.c_str(), whole_ms, options_.batch, repeats_);
 }
 
 double MeasuredSplit::seconds() const {
   return static_cast<double>(base::monotonic_ns() - begin_ns_) / 1e9;
 }
 
-std::vector<double> MeasuredSplit::measure(const Cuts& cuts) {
+std::optional<SplitTimes> MeasuredSplit::measure(const Cuts& cuts) {
   if (const auto known = times_.find(cuts); known != times_.end()) return known->second;
   if (measured_ > 0 && seconds() > options_.limit_s) {
     ended_ = "time";
-    return {};
+    return std::nullopt;
   }
   ++measured_;
-  auto ms = target_.block_ms(cuts, repeats_);
-  times_.emplace(cuts, ms);
-  return ms;
+  SplitTimes times = target_.times(cuts, repeats_);
+  times_.emplace(cuts, times);
+  return times;
 }
 
 bool MeasuredSplit::after(const SplitSearch::Generation& now, ResultsFile& results) {
@@ -61,7 +61,7 @@ bool MeasuredSplit::after(const SplitSearch::Generation& now, ResultsFile& resul
                    .c_str());
   if (!ended_.empty()) return false;
   if (now.step + 1 == options_.search.generations) ended_ = "generations";
-  if (!options_.early_end || !good_enough(now.best, whole_ms_)) return true;
+  if (!options_.early_end || !good_enough(now.best)) return true;
   ended_ = "good enough";
   return false;
 }
@@ -71,7 +71,6 @@ Candidate MeasuredSplit::search(ResultsFile& results) {
   space.prefix_ms = target_.prefix_ms();
   space.total_ms = space.prefix_ms.back();
   space.prefix_ms.pop_back();
-  space.whole_ms = whole_ms_;
   space.blocks = options_.blocks.value();
   for (const Cut& cut : target_.cuts()) space.nodes.push_back(cut.node);
   SplitSearch search(std::move(space), options_.search,

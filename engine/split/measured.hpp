@@ -11,10 +11,9 @@ namespace sluice::engine {
 class MeasuredSplit {
  public:
   /// `known`: candidates that need no measuring.
-  MeasuredSplit(const SplitTarget& target, const SplitOptions& options, BlockTimes known);
+  MeasuredSplit(const SplitTarget& target, const SplitOptions& options, CandidateTimes known);
 
-  [[nodiscard]] double whole_ms() const { return whole_ms_; }
-  [[nodiscard]] const BlockTimes& times() const { return times_; }
+  [[nodiscard]] const CandidateTimes& times() const { return times_; }
   /// Why the search ended.
   [[nodiscard]] const std::string& ended() const { return ended_; }
 
@@ -22,16 +21,15 @@ class MeasuredSplit {
   [[nodiscard]] Candidate search(ResultsFile& results);
 
  private:
-  [[nodiscard]] std::vector<double> measure(const Cuts& cuts);
+  [[nodiscard]] std::optional<SplitTimes> measure(const Cuts& cuts);
   [[nodiscard]] bool after(const SplitSearch::Generation& generation, ResultsFile& results);
   [[nodiscard]] double seconds() const;
 
   const SplitTarget& target_;
   const SplitOptions& options_;
-  BlockTimes times_;
+  CandidateTimes times_;
   std::uint64_t begin_ns_;
   int repeats_ = 1;
-  double whole_ms_ = 0;
   std::size_t measured_ = 0;
   std::string ended_;
 };

@@ -13,8 +13,8 @@ namespace sluice::engine {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-ResultsFile::ResultsFile(const std::filesystem::path& file, std::string model, double whole_ms)
-    : file_(file), model_(std::move(model)), whole_ms_(whole_ms) {
+ResultsFile::ResultsFile(const std::filesystem::path& file, std::string model)
+    : file_(file), model_(std::move(model)) {
   file_.write(
       "step, model-name, std, solution-best, runtime-bench (ms), overhead, total cost (ms)\n");
 }
@@ -23,7 +23,8 @@ void ResultsFile::add(const SplitSearch::Generation& generation) {
   const Candidate& best = generation.best;
   const double total = std::accumulate(best.ms.begin(), best.ms.end(), 0.0);
   file_.write(fmt::format("{}, {}, {:.6f}, \"{}\", {:.6f}, {:.6f}, {:.6f}\n", generation.step,
-                          model_, best.deviation_ms, best.cuts, whole_ms_, best.overhead, total));
+                          model_, best.deviation_ms, best.cuts, best.whole_ms, best.overhead,
+                          total));
 }
 
 ordered_json MeasuredTarget::to_json() const {
@@ -31,25 +32,26 @@ ordered_json MeasuredTarget::to_json() const {
           {"gpu", gpu},   {"torch", torch},           {"batch", batch}};
 }
 
-void write_log(const std::filesystem::path& file, const MeasuredTarget& target, double whole_ms,
-               const std::string& tag, const BlockTimes& candidates) {
+void write_log(const std::filesystem::path& file, const MeasuredTarget& target,
+               const std::string& tag, const CandidateTimes& candidates) {
   ordered_json list = ordered_json::array();
-  for (const auto& [cuts, ms] : candidates) list.push_back({{"cuts", cuts}, {"ms", ms}});
-  const ordered_json log{{"target", target.to_json()},
-                         {"tag", tag},
-                         {"whole_ms", whole_ms},
-                         {"candidates", std::move(list)}};
+  for (const auto& [cuts, times] : candidates) {
+    list.push_back({{"cuts", cuts}, {"ms", times.ms}, {"whole_ms", times.whole_ms}});
+  }
+  const ordered_json log{
+      {"target", target.to_json()}, {"tag", tag}, {"candidates", std::move(list)}};
   base::LineFile(file).write(log.dump(1) + "\n");
 }
 
-BlockTimes read_log(const std::filesystem::path& file, const MeasuredTarget& target) {
-  BlockTimes candidates;
+CandidateTimes read_log(const std::filesystem::path& file, const MeasuredTarget& target) {
+  CandidateTimes candidates;
   if (!std::filesystem::exists(file)) return candidates;
   const json log = base::parse_json_file(file);
   try {
     if (log.at("target") != json(target.to_json())) return candidates;
     for (const json& entry : log.at("candidates")) {
-      candidates.emplace(entry.at("cuts").get<Cuts>(), entry.at("ms").get<std::vector<double>>());
+      candidates.emplace(entry.at("cuts").get<Cuts>(),
+                         SplitTimes{entry.at("ms"), entry.at("whole_ms")});
     }
   } catch (const json::exception& error) {
     throw base::UsageError(

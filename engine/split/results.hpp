@@ -13,13 +13,12 @@ namespace sluice::engine {
 class ResultsFile {
  public:
   /// Throws base::RunError if the file cannot be created.
-  ResultsFile(const std::filesystem::path& file, std::string model, double whole_ms);
+  ResultsFile(const std::filesystem::path& file, std::string model);
   void add(const SplitSearch::Generation& generation);
 
  private:
   base::LineFile file_;
   std::string model_;
-  double whole_ms_;
 };
 
 /// What was measured: a model file on a device. Times of one are no use for another.
@@ -35,14 +34,15 @@ struct MeasuredTarget {
 };
 
 /// The times of every measured candidate.
-using BlockTimes = std::map<Cuts, std::vector<double>>;
+using CandidateTimes = std::map<Cuts, SplitTimes>;
 
 /// log/split-log.json: the target, and every candidate with its times.
-void write_log(const std::filesystem::path& file, const MeasuredTarget& target, double whole_ms,
-               const std::string& tag, const BlockTimes& candidates);
+void write_log(const std::filesystem::path& file, const MeasuredTarget& target,
+               const std::string& tag, const CandidateTimes& candidates);
 
 /// The candidates in the log of an earlier run. Empty if there is no log, or one of another target.
 /// Throws base::UsageError if the log cannot be understood.
-[[nodiscard]] BlockTimes read_log(const std::filesystem::path& file, const MeasuredTarget& target);
+[[nodiscard]] CandidateTimes read_log(const std::filesystem::path& file,
+                                      const MeasuredTarget& target);
 
 }  // namespace sluice::engine

@@ -28,7 +28,7 @@ double deviation(const std::vector<double>& values) {
 }  // namespace
 
 Candidate rate(Cuts cuts, std::vector<double> ms, double whole_ms) {
-  Candidate rated{.cuts = std::move(cuts), .ms = std::move(ms)};
+  Candidate rated{.cuts = std::move(cuts), .ms = std::move(ms), .whole_ms = whole_ms};
   const auto blocks = static_cast<double>(rated.ms.size());
   rated.overhead = sum(rated.ms) / whole_ms - 1;
   rated.deviation_ms = deviation(rated.ms);
@@ -37,10 +37,10 @@ Candidate rate(Cuts cuts, std::vector<double> ms, double whole_ms) {
   return rated;
 }
 
-bool good_enough(const Candidate& candidate, double whole_ms) {
+bool good_enough(const Candidate& candidate) {
   const auto blocks = static_cast<double>(candidate.ms.size());
   return candidate.overhead <= kOverheadPerBlock * blocks &&
-         candidate.deviation_ms <= kDeviation * whole_ms;
+         candidate.deviation_ms <= kDeviation * candidate.whole_ms;
 }
 
 /// Numbers from the seed. Not the standard distributions, which differ between libraries.
@@ -56,7 +56,7 @@ class SplitSearch::Random {
   std::mt19937_64 engine_;
 };
 
-SplitSearch::SplitSearch(SearchSpace space, const SearchOptions& options, MeasureBlocks measure)
+SplitSearch::SplitSearch(SearchSpace space, const SearchOptions& options, MeasureSplit measure)
     : space_(std::move(space)), options_(options), measure_(std::move(measure)) {}
 
 Candidate SplitSearch::run(const AfterGeneration& after) {
@@ -83,9 +83,9 @@ bool SplitSearch::evaluate(std::vector<Genes>& population) {
   for (const Genes& genes : population) {
     Cuts cuts = cuts_of(genes);
     if (measured_.contains(cuts)) continue;
-    auto ms = measure_(cuts);
-    if (ms.empty()) return false;
-    measured_.emplace(cuts, rate(cuts, std::move(ms), space_.whole_ms));
+    auto times = measure_(cuts);
+    if (!times) return false;
+    measured_.emplace(cuts, rate(cuts, std::move(times->ms), times->whole_ms));
   }
   std::ranges::stable_sort(population, {}, [this](const Genes& genes) { return cost_of(genes); });
   return true;

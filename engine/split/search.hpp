@@ -3,7 +3,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
+
+#include "engine/block_times.hpp"
 
 /// The search for evenly sized blocks of a model: a genetic search over measured candidates, as
 /// published for DLIR. Knows nothing of LibTorch or of a clock.
@@ -16,6 +19,7 @@ using Cuts = std::vector<std::size_t>;
 struct Candidate {
   Cuts cuts{};
   std::vector<double> ms{};  ///< Time of each block.
+  double whole_ms = 0;       ///< Time of the uncut model, measured in turn with the blocks.
   double overhead = 0;       ///< The sum of the blocks over the whole model, minus 1.
   double deviation_ms = 0;   ///< Standard deviation of the block times.
   double cost = 0;           ///< What the search makes small.
@@ -26,7 +30,7 @@ struct Candidate {
 [[nodiscard]] Candidate rate(Cuts cuts, std::vector<double> ms, double whole_ms);
 
 /// Whether overhead and deviation are both within what the cost counts as 1.
-[[nodiscard]] bool good_enough(const Candidate& candidate, double whole_ms);
+[[nodiscard]] bool good_enough(const Candidate& candidate);
 
 struct SearchOptions {
   std::size_t population = 20;
@@ -43,17 +47,16 @@ struct SearchSpace {
   std::vector<std::size_t> nodes{};  ///< The possible cuts, ascending.
   std::vector<double> prefix_ms{};   ///< The time from the start of the model to each of them.
   double total_ms = 0;               ///< The same to the end of the model.
-  double whole_ms = 0;               ///< The time of the uncut model, measured as blocks are.
   std::size_t blocks = 2;
 };
 
-/// The times of the blocks in ms, or an empty list: the search must end, for lack of time.
-using MeasureBlocks = std::function<std::vector<double>(const Cuts&)>;
+/// The times of a candidate, or nothing: the search must end, for lack of time.
+using MeasureSplit = std::function<std::optional<SplitTimes>(const Cuts&)>;
 
 class SplitSearch {
  public:
   /// `space.nodes` must hold at least `space.blocks` - 1 cuts.
-  SplitSearch(SearchSpace space, const SearchOptions& options, MeasureBlocks measure);
+  SplitSearch(SearchSpace space, const SearchOptions& options, MeasureSplit measure);
 
   /// What happened in a generation.
   struct Generation {
@@ -89,7 +92,7 @@ class SplitSearch {
 
   SearchSpace space_;
   SearchOptions options_;
-  MeasureBlocks measure_;
+  MeasureSplit measure_;
   std::map<Cuts, Candidate> measured_;
 };
 

@@ -53,6 +53,9 @@ void check(const TensorSpec& spec, const Tensor& tensor) {
   if (const auto fault = check_data(tensor.type, tensor.shape, tensor.data); !fault.empty()) {
     throw base::RunError(fmt::format("input {}: {}", tensor.name, fault));
   }
+  if (const auto fault = check_ids(spec, tensor); !fault.empty()) {
+    throw base::RunError(fmt::format("input {}: {}", tensor.name, fault));
+  }
 }
 
 void flatten_into(const c10::IValue& value, const std::string& key,

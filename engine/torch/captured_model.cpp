@@ -4,16 +4,12 @@
 
 #include <ATen/Functions.h>
 #include <ATen/cuda/CUDAEvent.h>
-#include <ATen/cuda/CUDAGraph.h>
-#include <c10/core/InferenceMode.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
-#include "engine/context_lost.hpp"
-#include "engine/torch/cuda_device.hpp"
+#include "engine/torch/stream_capture.hpp"
 
 namespace sluice::engine {
 namespace {
@@ -48,9 +44,6 @@ struct Capture {
 class CapturedModel : public TorchModel {
  public:
   explicit CapturedModel(ModelParts parts) : TorchModel(std::move(parts)) {
-    // The weights were copied on another stream.
-    synchronise_stream();
-    const c10::cuda::CUDAStreamGuard on(stream_);
     for (const std::size_t size : this->parts().sizes) captures_.emplace(size, capture(size));
   }
 
@@ -58,25 +51,10 @@ class CapturedModel : public TorchModel {
       std::span<const std::vector<Tensor>> requests) override;
 
   [[nodiscard]] const Capture& capture_of(std::size_t rows) const { return captures_.at(rows); }
-  [[nodiscard]] const c10::cuda::CUDAStream& stream() const { return stream_; }
-  /// Runs `work` on the model's stream.
-  template <class Work>
-  auto on_stream(const Work& work) const {
-    const c10::InferenceMode inference;
-    const c10::cuda::CUDAStreamGuard on(stream_);
-    try {
-      return in_torch(parts().stored.file, work);
-    } catch (const base::RunError& error) {
-      if (context_lost()) throw ContextLost(error.what());
-      throw;
-    }
-  }
 
  private:
   [[nodiscard]] Capture capture(std::size_t rows) const;
 
-  // Never the default stream: that cannot be captured, and other streams wait for it.
-  c10::cuda::CUDAStream stream_ = c10::cuda::getStreamFromPool(false, parts().device.index());
   /// The workspace of all graphs of this model, of which one runs at a time.
   at::cuda::MempoolId_t pool_ = at::cuda::graph_pool_handle();
   std::map<std::size_t, Capture> captures_;
@@ -86,16 +64,15 @@ Capture CapturedModel::capture(std::size_t rows) const {
   // Handles, workspaces and compiled kernels are created on first use, which a capture forbids.
   constexpr int kWarmUps = 2;
   for (int i = 0; i < kWarmUps; ++i) static_cast<void>(run_on_zeros(rows));
-  synchronise_stream();
+  parts().stream->wait();
   Capture made;
   made.input = zero_batch(inputs()[0], rows, parts().device);
   torch::jit::Stack stack = parts().arguments(made.input);
   for (const Step& step : parts().steps) {
     made.state.push_back(memory_of(stack));
-    made.blocks.push_back(std::make_unique<at::cuda::CUDAGraph>());
-    made.blocks.back()->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
+    StreamCapture block(pool_);
     step(stack);
-    made.blocks.back()->capture_end();
+    made.blocks.push_back(block.end());
   }
   made.outputs = named_outputs(stack, rows);
   return made;
@@ -107,15 +84,19 @@ class CapturedBatch : public Batch {
  public:
   CapturedBatch(const CapturedModel& model, const Capture& capture, const at::Tensor& pinned,
                 std::size_t items)
-      : model_(model), capture_(capture), pinned_input_(pinned), items_(items) {
+      : stream_(model.parts().stream),
+        model_(model),
+        capture_(capture),
+        pinned_input_(pinned),
+        items_(items) {
     const at::Tensor input = pinned.to(capture.input.device(), /*non_blocking=*/true);
     state_ = memory_of({input});
-    event_.record(model.stream());
+    event_.record(stream_->get());
   }
 
   void launch(std::size_t first, std::size_t count) override {
     require_next(first, next_);
-    model_.on_stream([&] {
+    model_.run([&] {
       restore(capture_.state.at(first));
       for (std::size_t i = first; i < first + count; ++i) capture_.blocks.at(i)->replay();
       next_ = first + count;
@@ -124,11 +105,11 @@ class CapturedBatch : public Batch {
       } else {
         save(capture_.state[next_]);
       }
-      event_.record(model_.stream());
+      event_.record(stream_->get());
     });
   }
   [[nodiscard]] bool done() override {
-    return model_.on_stream([&] { return event_.query(); });
+    return model_.run([&] { return event_.query(); });
   }
   [[nodiscard]] std::vector<Tensor> outputs() override { return as_tensors(outputs_); }
 
@@ -151,6 +132,8 @@ class CapturedBatch : public Batch {
     }
   }
 
+  // An answer keeps its batch longer than the model may live.
+  std::shared_ptr<const GpuStream> stream_;
   const CapturedModel& model_;
   const Capture& capture_;
   at::Tensor pinned_input_;
@@ -165,7 +148,7 @@ std::unique_ptr<Batch> CapturedModel::begin(std::span<const std::vector<Tensor>>
   const TensorSpec& spec = inputs()[0];
   const std::size_t items = count_items(spec, requests, parts().max_batch);
   const std::size_t rows = rows_for(items);
-  return on_stream([&] {
+  return run([&] {
     const at::Tensor pinned = pack(spec, requests, rows, /*pinned=*/true);
     return std::make_unique<CapturedBatch>(*this, capture_of(rows), pinned, items);
   });
@@ -174,10 +157,10 @@ std::unique_ptr<Batch> CapturedModel::begin(std::span<const std::vector<Tensor>>
 }  // namespace
 
 std::unique_ptr<ServedModel> captured_model(ModelParts parts) {
-  const c10::InferenceMode inference;
+  const auto stream = parts.stream;
   const std::string file = parts.stored.file;
-  return in_torch(file + " cannot be captured into CUDA graphs",
-                  [&] { return std::make_unique<CapturedModel>(std::move(parts)); });
+  return stream->run(file + " cannot be captured into CUDA graphs",
+                     [&] { return std::make_unique<CapturedModel>(std::move(parts)); });
 }
 
 }  // namespace sluice::engine

@@ -1,9 +1,7 @@
 #include "engine/torch/captured_network.hpp"
 
-#include <ATen/cuda/CUDAGraph.h>
-#include <fmt/format.h>
-
 #include "engine/torch/cuda_device.hpp"
+#include "engine/torch/stream_capture.hpp"
 #include "engine/torch/torch_error.hpp"
 
 namespace sluice::engine {
@@ -12,19 +10,19 @@ namespace {
 class CapturedNetwork : public Network {
  public:
   explicit CapturedNetwork(std::unique_ptr<Network> network) : network_(std::move(network)) {
-    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    StreamCapture capture(at::cuda::graph_pool_handle());
     outputs_ = network_->run();
-    graph_.capture_end();
+    graph_ = capture.end();
   }
 
   c10::IValue run() override {
-    graph_.replay();
+    graph_->replay();
     return outputs_;
   }
 
  private:
   std::unique_ptr<Network> network_;
-  at::cuda::CUDAGraph graph_;
+  std::unique_ptr<at::cuda::CUDAGraph> graph_;
   c10::IValue outputs_;  // in the graph's memory
 };
 

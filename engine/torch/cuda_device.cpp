@@ -26,15 +26,6 @@ void use_side_stream() { c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFro
 
 void synchronise_stream() { c10::cuda::getCurrentCUDAStream().synchronize(); }
 
-bool context_lost() {
-  try {
-    static_cast<void>(c10::cuda::getCurrentCUDAStream().query());
-    return false;
-  } catch (const std::exception&) {
-    return true;
-  }
-}
-
 int gpu_count() { return c10::cuda::device_count(); }
 
 std::string gpu_arch(const c10::Device& device) {

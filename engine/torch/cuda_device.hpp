@@ -16,9 +16,6 @@ void use_side_stream();
 /// Waits for the current stream.
 void synchronise_stream();
 
-/// Whether an error has made the context unusable: then every later call on it fails too.
-[[nodiscard]] bool context_lost();
-
 /// The number of GPUs that LibTorch can use.
 [[nodiscard]] int gpu_count();
 

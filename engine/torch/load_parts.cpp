@@ -25,6 +25,7 @@ ModelParts script_parts(std::shared_ptr<const ScriptGraph> graph, const StoredMo
                         const c10::Device& device, const ServeOptions& options) {
   ModelParts parts{.stored = stored, .device = device, .max_batch = options.max_batch};
   if (device.is_cuda()) parts.sizes = batch_sizes(options.max_batch);
+  if (stored.task == "text") parts.id_end = graph->id_end();
   parts.steps = graph->blocks(options.cuts);
   parts.arguments = [graph = std::move(graph)](const at::Tensor& batch) {
     return graph->arguments(batch);
@@ -51,8 +52,12 @@ ModelParts compiled_parts(const StoredModel& stored, const c10::Device& device,
 }
 
 std::unique_ptr<ServedModel> serve(ModelParts parts) {
+  if (!parts.device.is_cuda()) return direct_model(std::move(parts));
+  // The weights were copied on another stream.
+  synchronise_stream();
+  parts.stream = std::make_shared<GpuStream>(parts.device);
   // A detection model waits for the GPU to count its boxes.
-  const bool capturable = parts.device.is_cuda() && parts.stored.task != "detection";
+  const bool capturable = parts.stored.task != "detection";
   return capturable ? captured_model(std::move(parts)) : direct_model(std::move(parts));
 }
 

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "engine/torch/embedding_rows.hpp"
 
 namespace sluice::engine {
 namespace {
@@ -81,6 +82,7 @@ ScriptGraph::ScriptGraph(const std::string& file, const c10::Device& device) : f
   }
   find_lives();
   find_cuts();
+  if (graph_->inputs().size() > 1) id_end_ = embedding_rows(*graph_);
 }
 
 void ScriptGraph::load(const std::string& file, const c10::Device& device) {

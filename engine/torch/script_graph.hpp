@@ -3,6 +3,8 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,9 @@ class ScriptGraph {
   /// In ascending order. A cut needs every value that crosses it to be a tensor or a list of
   /// tensors, because the state of a batch between two blocks is made of tensors.
   [[nodiscard]] const std::vector<Cut>& cuts() const { return cuts_; }
+
+  /// The ids that the input may hold end before this one. Nothing if that is unknown.
+  [[nodiscard]] std::optional<std::int64_t> id_end() const { return id_end_; }
 
   /// The parts between the cuts, in order. Run one after another they compute the model: from its
   /// arguments to its outputs. They do exactly the work of the uncut model. Throws base::UsageError
@@ -51,6 +56,7 @@ class ScriptGraph {
   std::vector<torch::jit::Node*> nodes_;
   std::vector<Life> lives_;
   std::vector<Cut> cuts_;
+  std::optional<std::int64_t> id_end_;
 };
 
 }  // namespace sluice::engine

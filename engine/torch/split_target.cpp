@@ -3,7 +3,6 @@
 #include <c10/core/InferenceMode.h>
 
 #include "base/clock.hpp"
-#include "engine/block_times.hpp"
 #include "engine/torch/cuda_device.hpp"
 #include "engine/torch/load_parts.hpp"
 
@@ -23,6 +22,13 @@ struct SplitTarget::Parts {
     made.sizes = {options.max_batch};
     return made;
   }
+  /// Loaded once, because every candidate is compared with it.
+  [[nodiscard]] ServedModel& uncut() {
+    if (!whole) whole = serve(cut_at({}));
+    return *whole;
+  }
+
+  std::unique_ptr<ServedModel> whole{};
 };
 
 SplitTarget::SplitTarget(const StoredModel& model, const ServeOptions& options)
@@ -62,11 +68,18 @@ std::vector<double> SplitTarget::prefix_ms() const {
   });
 }
 
-std::vector<double> SplitTarget::block_ms(const std::vector<std::size_t>& cuts, int repeats) const {
+double SplitTarget::whole_ms(int repeats) const {
+  const c10::InferenceMode inference;
+  return in_torch(parts_->model.file, [&] {
+    return time_blocks(parts_->uncut(), parts_->options.max_batch, repeats).at(0);
+  });
+}
+
+SplitTimes SplitTarget::times(const std::vector<std::size_t>& cuts, int repeats) const {
   const c10::InferenceMode inference;
   return in_torch(parts_->model.file, [&] {
     const auto model = serve(parts_->cut_at(cuts));
-    return time_blocks(*model, parts_->options.max_batch, repeats);
+    return time_split(*model, parts_->uncut(), parts_->options.max_batch, repeats);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/block_times.hpp"
 #include "engine/store/model_store.hpp"
 #include "engine/torch/cut.hpp"
 #include "engine/torch/serve_options.hpp"
@@ -21,9 +22,11 @@ class SplitTarget {
   [[nodiscard]] const std::vector<Cut>& cuts() const;
   /// The time in ms from the start of the model to each of cuts() and to the end, from one pass.
   [[nodiscard]] std::vector<double> prefix_ms() const;
-  /// The median time of each block in ms, as a server would run them one by one.
-  [[nodiscard]] std::vector<double> block_ms(const std::vector<std::size_t>& cuts,
-                                             int repeats) const;
+  /// The median time of the uncut model in ms.
+  [[nodiscard]] double whole_ms(int repeats) const;
+  /// The median time of each block, as a server would run them one by one, and of the uncut model,
+  /// in turn with the blocks.
+  [[nodiscard]] SplitTimes times(const std::vector<std::size_t>& cuts, int repeats) const;
 
  private:
   struct Parts;

@@ -19,14 +19,16 @@ TorchModel::TorchModel(ModelParts parts)
                     "set its batch size to 1, not {}",
                     parts_.stored.file, parts_.max_batch));
   }
+  inputs_[0].id_end = parts_.id_end;
   learn_outputs();
 }
 
 std::string TorchModel::describe() const {
-  return fmt::format("{} {} of torch {}, {}, batches of up to {}, on {}", parts_.stored.format,
+  return fmt::format("{} {} of torch {}, {}, batches of up to {}, on {}{}", parts_.stored.format,
                      parts_.stored.file, parts_.stored.torch_version,
                      blocks() == 1 ? "whole" : fmt::format("{} blocks", blocks()), parts_.max_batch,
-                     parts_.device.is_cuda() ? "the GPU" : "the CPU");
+                     parts_.device.is_cuda() ? "the GPU" : "the CPU",
+                     parts_.stored.task == "text" && !parts_.id_end ? ", token ids unchecked" : "");
 }
 
 std::size_t TorchModel::rows_for(std::size_t items) const {

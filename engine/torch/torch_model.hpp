@@ -2,6 +2,8 @@
 #include <c10/core/Device.h>
 
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,16 +11,20 @@
 #include "engine/served_model.hpp"
 #include "engine/store/model_store.hpp"
 #include "engine/torch/batch_tensors.hpp"
+#include "engine/torch/gpu_stream.hpp"
 #include "engine/torch/step.hpp"
-#include "engine/torch/torch_error.hpp"
 
 namespace sluice::engine {
 
 /// A loaded model: its parts and what it may be given.
 struct ModelParts {
+  /// What the model runs on; null on the CPU. First, so that it outlives the model's memory.
+  std::shared_ptr<const GpuStream> stream{};
   StoredModel stored{};
   c10::Device device{c10::kCPU};
   std::size_t max_batch = 1;
+  /// The ids that the input may hold end before this one. Nothing: unknown.
+  std::optional<std::int64_t> id_end{};
   /// The batch sizes that are run; others are padded to the next. Empty: every size.
   std::vector<std::size_t> sizes{};
   std::vector<Step> steps{};
@@ -37,8 +43,14 @@ class TorchModel : public ServedModel {
   [[nodiscard]] const std::vector<TensorSpec>& outputs() const override { return outputs_; }
   [[nodiscard]] std::size_t blocks() const override { return parts_.steps.size(); }
 
- protected:
   [[nodiscard]] const ModelParts& parts() const { return parts_; }
+  /// Runs `work` where the model runs. Throws base::RunError, or ContextLost.
+  template <class Work>
+  auto run(const Work& work) const {
+    return run_on(parts_.stream.get(), parts_.stored.file, work);
+  }
+
+ protected:
   /// The rows of a batch of `items` items.
   [[nodiscard]] std::size_t rows_for(std::size_t items) const;
   /// The outputs of the last step, first dimension = rows. Throws base::RunError if a model that
@@ -61,19 +73,5 @@ void require_next(std::size_t first, std::size_t next);
 
 /// The tensors, which must be contiguous and in host memory, as the server sees them.
 [[nodiscard]] std::vector<Tensor> as_tensors(const std::vector<NamedTensor>& outputs);
-
-/// Runs `work`; an error of LibTorch becomes base::RunError, with `what` in front.
-template <class Work>
-auto in_torch(const std::string& what, const Work& work) {
-  try {
-    return work();
-  } catch (const base::RunError&) {
-    throw;
-  } catch (const base::UsageError&) {
-    throw;
-  } catch (const std::exception& error) {
-    rethrow_torch_error(error, what);
-  }
-}
 
 }  // namespace sluice::engine

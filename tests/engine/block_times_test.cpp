@@ -22,6 +22,7 @@ class SlowModel : public ServedModel {
 
   std::size_t items_ = 0;
   int batches_ = 0;
+  std::vector<SlowModel*>* order_ = nullptr;  ///< Of the batches of several models.
 
  private:
   std::vector<TensorSpec> inputs_{{"INPUT__0", DataType::kFp32, {3, -1}}};
@@ -52,6 +53,7 @@ std::unique_ptr<Batch> SlowModel::begin(std::span<const std::vector<Tensor>> req
   const Tensor& input = requests[0].at(0);
   EXPECT_EQ(check_data(input.type, input.shape, input.data), "");
   items_ = static_cast<std::size_t>(input.shape[0]);
+  if (order_ != nullptr) order_->push_back(this);
   return std::make_unique<SlowBatch>(batches_++ < 3);
 }
 
@@ -68,6 +70,20 @@ TEST(BlockTimes, AreThoseUntilEachBlockIsDone) {
   EXPECT_LT(ms[1], 50);
   SlowModel again;
   EXPECT_LT(time_blocks(again, 4, 1)[0], 50);
+}
+
+TEST(BlockTimes, OfASplitAreMeasuredInTurnWithTheWholeModel) {
+  // One after the other, a load that comes or goes would change the times of one of them only.
+  SlowModel split;
+  SlowModel whole;
+  std::vector<SlowModel*> order;
+  split.order_ = whole.order_ = &order;
+  const SplitTimes times = time_split(split, whole, 4, 2);
+  ASSERT_EQ(order.size(), 10U);
+  for (std::size_t i = 0; i < order.size(); i += 2) EXPECT_NE(order[i], order[i + 1]);
+  ASSERT_EQ(times.ms.size(), 2U);
+  EXPECT_GE(times.ms[1], 12);
+  EXPECT_GE(times.whole_ms, 2);
 }
 
 }  // namespace

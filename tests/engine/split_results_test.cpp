@@ -16,18 +16,19 @@ class SplitLog : public testing::Test {
   [[nodiscard]] std::filesystem::path file() const { return folder_.path() / "split-log.json"; }
 
   test::TempFolder folder_;
-  const BlockTimes times_{{{10, 30}, {1.5, 1.25, 1.75}}, {{11, 30}, {1.0, 2.0, 1.5}}};
+  const CandidateTimes times_{{{10, 30}, {{1.5, 1.25, 1.75}, 4.25}},
+                              {{11, 30}, {{1.0, 2.0, 1.5}, 4.5}}};
 };
 
 TEST_F(SplitLog, TimesOfTheSameTargetAreTakenOver) {
   EXPECT_TRUE(read_log(file(), kTarget).empty());
-  write_log(file(), kTarget, 4.25, "tag", times_);
+  write_log(file(), kTarget, "tag", times_);
   EXPECT_EQ(read_log(file(), kTarget), times_);
 }
 
 TEST_F(SplitLog, TimesOfAnotherTargetAreNot) {
   // They would make an uneven split look even.
-  write_log(file(), kTarget, 4.25, "", times_);
+  write_log(file(), kTarget, "", times_);
   std::vector<MeasuredTarget> others(6, kTarget);
   others[0].file = "/store/net/model_fixed.pt";
   others[1].file_bytes = 1001;
@@ -54,7 +55,7 @@ TEST_F(SplitLog, ADamagedOneIsNamed) {
 TEST(SplitResults, HaveThePublishedColumns) {
   const test::TempFolder folder;
   {
-    ResultsFile results(folder.file("r.csv"), "net", 10);
+    ResultsFile results(folder.file("r.csv"), "net");
     results.add({.step = 4, .measured = 30, .best = rate({7, 9}, {4, 4, 4}, 10)});
   }
   EXPECT_EQ(test::read_file(folder.file("r.csv")),

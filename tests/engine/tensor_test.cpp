@@ -46,6 +46,21 @@ TEST(CheckData, FollowsTheLengthsOfBytesElements) {
             "the data ends after 0 of 9223372036854775807 elements");
 }
 
+TEST(CheckIds, AllMustBeInTheTable) {
+  TensorSpec spec{"ids", DataType::kInt64, {2}};
+  const auto check_them = [&spec](std::vector<std::int64_t> ids) {
+    const std::vector<std::int64_t> shape{1, static_cast<std::int64_t>(ids.size())};
+    return check_ids(spec, {"ids", DataType::kInt64, shape, std::as_bytes(std::span(ids))});
+  };
+  EXPECT_EQ(check_them({kMax, -1}), "");
+  spec.id_end = 100;
+  EXPECT_EQ(check_them({0, 99}), "");
+  EXPECT_EQ(check_them({0, 100}), "found id 100, allowed: 0 to 99");
+  EXPECT_EQ(check_them({-1, 0}), "found id -1, allowed: 0 to 99");
+  EXPECT_NE(check_them({0, 1LL << 32}), "") << "its lower half is in the table";
+  EXPECT_EQ(check_them({}), "");
+}
+
 TEST(DataTypes, AreNamedAsTheProtocolNamesThem) {
   for (int i = 0; i <= static_cast<int>(DataType::kBytes); ++i) {
     const auto type = static_cast<DataType>(i);

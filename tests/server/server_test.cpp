@@ -253,7 +253,8 @@ TEST_F(ServerTest, ADeadlineThatCannotBeMetIsRefusedAtOnce) {
   };
   auto running = ask("a");
   stage_.steps(1);
-  // Two executions of 100 ms.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  // The rest of one execution of 100 ms, and another one.
   const Answer answer = ask(with_deadline(110)).wait();
   EXPECT_EQ(answer.status.code, Code::kResourceExhausted);
   EXPECT_THAT(answer.status.message, HasSubstr("but the answer would take 1"));
@@ -450,6 +451,23 @@ TEST_F(ServerTest, UnloadAnswersWaitingRequestsAndLoadBringsTheModelBack) {
   EXPECT_TRUE(ask("a").wait().status.ok());
 }
 
+// Prevents: a load of minutes that keeps an operator from making room for it.
+TEST_F(ServerTest, AnUnloadDoesNotWaitForTheLoadOfAnotherModel) {
+  ModelConfig later = model("later");
+  later.preload = false;
+  start({model("a"), later});
+  stage_.hold();
+  auto loaded = std::async(std::launch::async, [this] { return server_->load("later"); });
+  stage_.steps(1);  // it is being measured
+  auto unloaded = std::async(std::launch::async, [this] { return server_->unload("a"); });
+  EXPECT_EQ(unloaded.wait_for(kLimit), std::future_status::ready);
+  EXPECT_FALSE(server_->model_ready("a"));
+  EXPECT_FALSE(server_->model_ready("later"));
+  stage_.release();
+  EXPECT_TRUE(loaded.get().ok());
+  EXPECT_TRUE(server_->model_ready("later"));
+}
+
 TEST_F(ServerTest, AModelThatCannotBeLoadedSaysWhy) {
   ModelConfig broken = model("broken");
   broken.preload = false;
@@ -513,6 +531,23 @@ TEST_F(ServerTest, RecordsHaveThePublishedKeys) {
               record["total_cost_by_ms"].get<double>(), 0.01);
   EXPECT_GE(record["queued_time"], record["recv_time"]);
   EXPECT_LE(record["queued_time"], record["child_model_run_time"][0][0]);
+}
+
+// Prevents: a limit that was measured next to other work and makes every answer look fast.
+TEST_F(ServerTest, TheLimitFollowsTheShortestExecutionOfTheSameSize) {
+  stage_.step_time = std::chrono::milliseconds(30);
+  start({model("a", 2)});
+  const auto limit_ms = [this](std::vector<float> values) {
+    EXPECT_TRUE(ask("a", std::move(values)).wait().status.ok());
+    return records().back()["limit_cost_by_ms"].get<double>();
+  };
+  EXPECT_GE(limit_ms({1, 2}), 30);
+  stage_.step_time = std::chrono::milliseconds(0);
+  EXPECT_LT(limit_ms({1, 2}), 30);
+  stage_.step_time = std::chrono::milliseconds(30);
+  EXPECT_LT(limit_ms({1, 2}), 30);
+  EXPECT_GE(limit_ms({1, 2, 3, 4}), 30);
+  EXPECT_LT(server_->status()["models"][0]["limit_ms"], 30);
 }
 
 // Prevents: a full disk that ends the server.

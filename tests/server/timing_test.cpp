@@ -6,6 +6,8 @@
 
 #include <array>
 
+#include "server/limits.hpp"
+
 namespace sluice::server {
 namespace {
 
@@ -43,6 +45,37 @@ TEST_F(TimingTest, SharesAWholeRunAmongTheBlocks) {
 TEST_F(TimingTest, OneSlowRunMovesTheEstimateByAFifth) {
   timing_.ran(1, 0, 1, 1100);
   EXPECT_EQ(timing_.block_ns(1)[0], 300u);
+}
+
+class LimitsTest : public testing::Test {
+ protected:
+  LimitsTest() {
+    limits_.measured(1, 400);
+    limits_.measured(5, 1200);
+  }
+  Limits limits_;
+};
+
+TEST_F(LimitsTest, AreThoseOfTheNumberOfItems) {
+  // A request of many items would look late by the limit of one.
+  EXPECT_EQ(limits_.ns(1), 400u);
+  EXPECT_EQ(limits_.ns(3), 800u);
+  EXPECT_EQ(limits_.ns(5), 1200u);
+  EXPECT_EQ(limits_.ns(10), 2400u);
+  EXPECT_EQ(limits_.ns(0), 400u) << "of a request that was refused before its items were counted";
+}
+
+TEST_F(LimitsTest, OnlyAShorterExecutionOfThatSizeCorrectsOne) {
+  limits_.ran(5, 900);
+  limits_.ran(5, 3000);
+  EXPECT_EQ(limits_.ns(5), 900u);
+  EXPECT_EQ(limits_.ns(1), 400u);
+}
+
+TEST_F(LimitsTest, AnExecutionReplacesAGuessBetweenKnownSizes) {
+  limits_.ran(3, 1100);
+  EXPECT_EQ(limits_.ns(3), 1100u);
+  EXPECT_EQ(limits_.ns(2), 750u);
 }
 
 }  // namespace

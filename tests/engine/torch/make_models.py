@@ -70,6 +70,40 @@ class TwoInputs(nn.Module):
         return x + y
 
 
+class Lookup(nn.Module):
+    """Looks its input up in two tables, after changes of its shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide = nn.Embedding(1200, 4)
+        self.narrow = nn.Embedding(1100, 4)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if ids.dim() == 2:
+            ids = ids.unsqueeze(1)
+        return self.wide(ids.view(ids.size(0), -1)) + self.narrow(ids.flatten(1).to(torch.int32))
+
+
+class Shifted(nn.Module):
+    """Computes its ids: their limit cannot be known."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(1200, 4)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.table(ids + 1)
+
+
+class Waits(nn.Module):
+    """Reads a value on the host, which no capture can."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if bool((x > 100).any()):
+            return x.flatten(1)
+        return x.flatten(1) * 2
+
+
 class Detector(nn.Module):
     def forward(self, images: list[Tensor]) -> tuple[dict[str, Tensor], list[dict[str, Tensor]]]:
         found: list[dict[str, Tensor]] = []
@@ -97,6 +131,9 @@ def make_own(store: Path) -> None:
     put(store / "one_item", torch.jit.trace(OneItem(), torch.zeros(1, *image)), "classification", image)
     put(store / "pair", torch.jit.script(Pair()), "classification", image)
     put(store / "two_inputs", torch.jit.script(TwoInputs()), "classification", image)
+    put(store / "lookup", torch.jit.script(Lookup()), "text", [6])
+    put(store / "shifted", torch.jit.script(Shifted()), "text", [6])
+    put(store / "waits", torch.jit.script(Waits()), "classification", image)
     put(store / "detector", torch.jit.script(Detector()), "detection", [3, 0, 0])
 
 

@@ -26,12 +26,6 @@ void fill(std::vector<std::byte>& data, unsigned seed, Number scale) {
   }
 }
 
-/// The GPU of tests/real_gpu/blocks.sh; everywhere else the CPU.
-std::optional<int> tested_gpu() {
-  const char* gpu = std::getenv("SLUICE_TEST_GPU");
-  return gpu != nullptr ? std::optional(std::atoi(gpu)) : std::nullopt;
-}
-
 }  // namespace
 
 Input::Input(const engine::TensorSpec& spec, std::size_t items, unsigned seed)
@@ -80,6 +74,11 @@ Bytes run_blocks(engine::ServedModel& model, const std::vector<Input>& requests)
 
 void ServedTest::SetUp() { engine::use_threads(1); }
 
+std::optional<int> ServedTest::gpu() {
+  const char* gpu = std::getenv("SLUICE_TEST_GPU");
+  return gpu != nullptr ? std::optional(std::atoi(gpu)) : std::nullopt;
+}
+
 engine::StoredModel ServedTest::stored(const std::string& model, const std::string& format,
                                        int batch) {
   engine::ModelSpec spec;
@@ -94,7 +93,7 @@ engine::StoredModel ServedTest::stored(const std::string& model, const std::stri
 std::unique_ptr<engine::ServedModel> ServedTest::load(const std::string& model,
                                                       std::size_t max_batch,
                                                       std::vector<std::size_t> cuts) {
-  return load_served(stored(model), {tested_gpu(), max_batch, std::move(cuts)});
+  return load_served(stored(model), {gpu(), max_batch, std::move(cuts)});
 }
 
 std::string ServedTest::file(const std::string& model, const std::string& name) {

@@ -43,6 +43,9 @@ class ServedTest : public testing::Test {
  protected:
   void SetUp() override;
 
+  /// The GPU of tests/real_gpu/blocks.sh; nothing everywhere else.
+  [[nodiscard]] static std::optional<int> gpu();
+
   [[nodiscard]] static engine::StoredModel stored(const std::string& model,
                                                   const std::string& format = "torchscript",
                                                   int batch = 1);

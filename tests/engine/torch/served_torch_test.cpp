@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "engine/torch/batch_tensors.hpp"
 #include "tests/engine/torch/served_fixture.hpp"
 #include "tests/support/temp_folder.hpp"
 
@@ -39,7 +40,24 @@ void expect_near(const Bytes& bytes, const Bytes& wanted) {
   }
 }
 
-using ServedTorch = test::ServedTest;
+class ServedTorch : public test::ServedTest {
+ protected:
+  /// The error for a request whose last id is this one; empty if it is taken.
+  static std::string refusal_of_id(ServedModel& model, std::int64_t id) {
+    Input input(model.inputs()[0], 2, 1);
+    Bytes data(input.tensor().data.begin(), input.tensor().data.end());
+    std::memcpy(&data[data.size() - sizeof id], &id, sizeof id);
+    input.tensor().data = data;
+    return refusal(model, input.request());
+  }
+};
+
+TEST(BatchSizes, AreThePowersOfTwoAndTheFullBatch) {
+  // A full batch must not be run as two.
+  EXPECT_THAT(batch_sizes(1), testing::ElementsAre(1));
+  EXPECT_THAT(batch_sizes(6), testing::ElementsAre(1, 2, 4, 6));
+  EXPECT_THAT(batch_sizes(16), testing::ElementsAre(1, 2, 4, 8, 16));
+}
 
 TEST_F(ServedTorch, WholeModelComputesWhatTorchScriptComputes) {
   for (const std::string name : {"residual", "unfrozen", "bert_tiny", "pair"}) {
@@ -117,6 +135,25 @@ TEST_F(ServedTorch, RefusesRequestsThatDoNotFit) {
   EXPECT_THROW((void)model->begin({}), base::RunError);
   // Two requests that fit alone.
   EXPECT_THROW((void)begin(*model, {fits, fits}), base::RunError);
+}
+
+TEST_F(ServedTorch, RefusesIdsOutsideOfTheSmallestTable) {
+  // On a GPU such an id would cost every model of the process its context.
+  const auto model = load("lookup", 2);
+  EXPECT_EQ(model->inputs()[0].id_end, 1100);
+  EXPECT_THAT(refusal_of_id(*model, 1100), HasSubstr("found id 1100, allowed: 0 to 1099"));
+  EXPECT_THAT(refusal_of_id(*model, -1), HasSubstr("found id -1"));
+  EXPECT_EQ(refusal_of_id(*model, 1099), "");
+  EXPECT_EQ(refusal_of_id(*load("bert_tiny"), 30521), "");
+  EXPECT_THAT(refusal_of_id(*load("bert_tiny"), 30522), HasSubstr("allowed: 0 to 30521"));
+}
+
+TEST_F(ServedTorch, SaysWhenIdsAreUnchecked) {
+  const auto model = load("shifted");
+  EXPECT_EQ(model->inputs()[0].id_end, std::nullopt);
+  EXPECT_THAT(model->describe(), HasSubstr("token ids unchecked"));
+  EXPECT_THAT(load("lookup")->describe(), testing::Not(HasSubstr("unchecked")));
+  EXPECT_THAT(load("residual")->describe(), testing::Not(HasSubstr("unchecked")));
 }
 
 TEST_F(ServedTorch, DetectionModelTakesOneImageOfAnySize) {

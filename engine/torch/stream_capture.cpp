@@ -1,0 +1,62 @@
+#include "engine/torch/stream_capture.hpp"
+
+#include <ATen/core/CachingHostAllocator.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+namespace sluice::engine {
+namespace {
+
+/// Runs a step of the clean-up. A step that has nothing to do throws.
+template <class Step>
+bool succeeds(const Step& step) {
+  try {
+    step();
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+StreamCapture::StreamCapture(at::cuda::MempoolId_t pool) : lock_(capturing()), pool_(pool) {
+  try {
+    // Other threads may allocate memory and wait for events meanwhile.
+    graph_->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
+  } catch (const std::exception&) {
+    abandon();
+    throw;
+  }
+}
+
+StreamCapture::~StreamCapture() {
+  if (graph_) abandon();
+}
+
+std::unique_ptr<at::cuda::CUDAGraph> StreamCapture::end() {
+  // On an error the destructor cleans up.
+  graph_->capture_end();
+  return std::move(graph_);
+}
+
+void StreamCapture::abandon() {
+  if (succeeds([&] { graph_->capture_end(); })) return;
+  // An invalid capture has ended in the driver, but not in the allocators.
+  using namespace c10::cuda;
+  const c10::DeviceIndex device = current_device();
+  if (succeeds([&] { CUDACachingAllocator::endAllocateToPool(device, pool_); })) {
+    succeeds([&] { CUDACachingAllocator::releasePool(device, pool_); });
+  }
+  auto* const host = at::getHostAllocator(at::kCUDA);
+  if (succeeds([&] { host->end_allocate_to_pool(pool_); })) {
+    succeeds([&] { host->release_pool(pool_); });
+  }
+}
+
+std::mutex& capturing() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+}  // namespace sluice::engine

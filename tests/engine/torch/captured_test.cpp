@@ -1,0 +1,217 @@
+// Served models on a real GPU: tests/real_gpu/blocks.sh runs this, alone and under the interposer.
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <gmock/gmock.h>
+#include <sluice/sluice.h>
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "engine/torch/captured_model.hpp"
+#include "engine/torch/cuda_device.hpp"
+#include "engine/torch/direct_model.hpp"
+#include "engine/torch/load_parts.hpp"
+#include "tests/engine/torch/served_fixture.hpp"
+
+namespace sluice::engine {
+namespace {
+
+using test::begin;
+using test::Bytes;
+using test::bytes_of;
+using test::Input;
+using test::run_blocks;
+
+class Captured : public test::ServedTest {
+ protected:
+  void SetUp() override {
+    ServedTest::SetUp();
+    ASSERT_TRUE(gpu()) << "runs on a GPU only: tests/real_gpu/blocks.sh";
+  }
+
+  static ModelParts parts_of(const std::string& model, std::size_t max_batch = 2,
+                             std::vector<std::size_t> cuts = {}) {
+    const c10::InferenceMode inference;
+    const StoredModel found = stored(model);
+    const c10::Device device = torch_device(gpu());
+    ModelParts parts =
+        script_parts(load_graph(found, device), found, device, {gpu(), max_batch, std::move(cuts)});
+    synchronise_stream();
+    parts.stream = std::make_shared<GpuStream>(device);
+    return parts;
+  }
+  /// What LibTorch has taken from the GPU.
+  static std::int64_t reserved_bytes() {
+    constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    return c10::cuda::CUDACachingAllocator::getDeviceStats(
+               static_cast<c10::DeviceIndex>(gpu().value()))
+        .reserved_bytes[kAll]
+        .current;
+  }
+};
+
+/// A job as the server has them; nothing without the interposer.
+class Job {
+ public:
+  explicit Job(bool announced) {
+    constexpr auto kAhead = std::chrono::milliseconds(2);
+    std::uint64_t id = 0;
+    if (announced) {
+      const std::chrono::nanoseconds ahead = kAhead;
+      id = sluice_job_announce(base::monotonic_ns() + static_cast<std::uint64_t>(ahead.count()));
+      std::this_thread::sleep_for(kAhead);
+    }
+    job_ = sluice_job_begin(id);
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  ~Job() { sluice_job_end(job_); }
+
+ private:
+  std::uint64_t job_ = 0;
+};
+
+TEST_F(Captured, ReplayIsTheEagerRunToTheBit) {
+  for (const std::string name : {"resnet18", "bert_tiny"}) {
+    const auto captured = captured_model(parts_of(name, 4));
+    const auto eager = direct_model(parts_of(name, 4));
+    // Three items are padded to four.
+    for (const std::size_t items : {1U, 3U, 4U}) {
+      const std::vector<Input> input{Input(captured->inputs()[0], items, 7)};
+      const Bytes wanted = run_blocks(*eager, input);
+      EXPECT_TRUE(run_blocks(*captured, input) == wanted) << name << " " << items;
+      for (const bool announced : {false, true}) {
+        const Job job(announced);
+        EXPECT_TRUE(run_blocks(*captured, input) == wanted) << name << " " << items << announced;
+      }
+    }
+  }
+  const bool wanted = std::getenv("SLUICE_TEST_ATTACHED") != nullptr;
+  EXPECT_EQ(sluice_attached(), wanted ? 1 : 0);
+}
+
+TEST_F(Captured, EveryModelHasAStreamOfItsOwn) {
+  // LibTorch's pool would give the 33rd model the stream of the first.
+  std::vector<std::unique_ptr<GpuStream>> streams;
+  std::set<void*> distinct;
+  for (int i = 0; i < 40; ++i) {
+    streams.push_back(std::make_unique<GpuStream>(torch_device(gpu())));
+    distinct.insert(streams.back()->get().stream());
+  }
+  EXPECT_EQ(distinct.size(), streams.size());
+}
+
+TEST_F(Captured, ServesWhileOtherModelsAreLoadedAndUnloaded) {
+  const auto served = captured_model(parts_of("bert_tiny", 2));
+  const std::vector<Input> input{Input(served->inputs()[0], 2, 1)};
+  const Bytes wanted = run_blocks(*served, input);
+  std::atomic<bool> stop{false};
+  std::atomic<int> right{0};
+  std::atomic<int> wrong{0};
+  std::thread requests([&] {
+    while (!stop) {
+      try {
+        ++(run_blocks(*served, input) == wanted ? right : wrong);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+        return;
+      }
+    }
+  });
+  for (const std::string name :
+       {"resnet18", "residual", "waits", "resnet18", "waits", "residual"}) {
+    try {
+      static_cast<void>(captured_model(parts_of(name)));
+      EXPECT_NE(name, "waits");
+    } catch (const base::RunError& error) {
+      EXPECT_EQ(name, "waits") << error.what();
+    }
+  }
+  stop = true;
+  requests.join();
+  EXPECT_GT(right, 0);
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(Captured, FailedCaptureLeavesTheNextModelLoadable) {
+  for (int i = 0; i < 2; ++i) {
+    try {
+      static_cast<void>(captured_model(parts_of("waits")));
+      ADD_FAILURE() << "a model that waits for the GPU was captured";
+    } catch (const base::RunError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("cannot be captured into CUDA graphs"));
+    }
+    const auto next = captured_model(parts_of("residual"));
+    const std::vector<Input> input{Input(next->inputs()[0], 2, 1)};
+    EXPECT_TRUE(run_blocks(*next, input) == run_blocks(*direct_model(parts_of("residual")), input));
+  }
+}
+
+TEST_F(Captured, UnloadGivesAllMemoryBack) {
+  for (const std::string name : {"resnet18", "waits", "detector"}) {
+    const auto load_and_run = [&] {
+      try {
+        const auto model = load(name, name == "detector" ? 1 : 4);
+        static_cast<void>(run_blocks(*model, {Input(model->inputs()[0], 1, 1)}));
+        EXPECT_GT(reserved_bytes(), 0);
+      } catch (const base::RunError&) {
+        EXPECT_EQ(name, "waits");
+      }
+    };
+    load_and_run();
+    const std::int64_t before = reserved_bytes();
+    load_and_run();
+    EXPECT_EQ(reserved_bytes(), before) << name;
+    EXPECT_LT(before, 1 << 20) << name;
+  }
+}
+
+TEST_F(Captured, AnswerOutlivesItsModel) {
+  std::unique_ptr<Batch> batch;
+  Bytes wanted;
+  {
+    const auto model = captured_model(parts_of("bert_tiny"));
+    const std::vector<Input> input{Input(model->inputs()[0], 1, 1)};
+    wanted = run_blocks(*model, input);
+    batch = begin(*model, input);
+    batch->launch(0, 1);
+    static_cast<void>(bytes_of(*batch));
+  }
+  Bytes found;
+  for (const Tensor& output : batch->outputs()) {
+    found.insert(found.end(), output.data.begin(), output.data.end());
+  }
+  EXPECT_TRUE(found == wanted);
+}
+
+/// Each of these must run in a process of its own.
+class Lost : public Captured {
+ protected:
+  /// Indexes far outside of the table. The model computes its ids, so nothing checks them.
+  static void lose(ServedModel& model) {
+    Input input(model.inputs()[0], 1, 1);
+    Bytes data(input.tensor().data.size(), std::byte{0x3f});
+    input.tensor().data = data;
+    const auto batch = begin(model, {input});
+    batch->launch(0, 1);
+    while (!batch->done()) {
+    }
+  }
+};
+
+TEST_F(Lost, ContextOfACapturedModel) {
+  const auto model = captured_model(parts_of("shifted"));
+  const auto other = captured_model(parts_of("residual"));
+  EXPECT_THROW(lose(*model), ContextLost);
+  EXPECT_THROW(run_blocks(*other, {Input(other->inputs()[0], 1, 1)}), ContextLost);
+}
+
+TEST_F(Lost, ContextOfAModelThatRunsUncaptured) {
+  const auto model = direct_model(parts_of("shifted"));
+  EXPECT_THROW(lose(*model), ContextLost);
+}
+
+}  // namespace
+}  // namespace sluice::engine
