@@ -128,7 +128,7 @@ std::optional<Law> plain_law(const Options& options, const Named& named) {
 
 std::optional<Law> law_of(const Options& options, const Named& named) {
   if (named.suffix == "p") {
-    const auto& rate = needed(options.poisson, named, "--poisson");
+    const std::vector<double> rate = needed(options.poisson, named, "--poisson");
     return ticked("--poisson", named, {{}, {only(rate, "--poisson", named)}});
   }
   if (named.suffix == "d") return dynamic_loop(options, named);
