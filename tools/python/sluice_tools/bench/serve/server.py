@@ -25,7 +25,8 @@ def config_text(models: dict[str, dict]) -> str:
 
 
 class Server:
-    """Started by serving(), which also ends it. `bare`: without the interposer, so that no gate knows of it."""
+    """Started by serving(), which also ends it. In a session of its own if `session` does not name one. `bare`:
+    without the interposer, so that no gate knows of it."""
 
     def __init__(
         self, setting: Setting, name: str, models: dict, options: tuple = (), session: str = "", bare: bool = False
@@ -40,7 +41,7 @@ class Server:
         words = ["--config", self._config, "-p", "0", "--http", "0", "--json", "--records", self.records_file]
         words += ["--store", setting.store, *options]
         words += ["--gpu", setting.gpu, "--device", setting.device]
-        words += ["--session", session] if session else []
+        words += ["--session", session or f"measure-{os.getpid()}-{name}"]
         command = [setting.sluice, "serve", *words]
         if bare and setting.gpu == "real":
             command = [Path(setting.sluice).resolve().parents[1] / "libexec/sluice/sluice-serve", *words]
