@@ -33,9 +33,7 @@ class FakeServer:
 
     @contextlib.contextmanager
     def recording(self):
-        yield self.records
-
-    records: list = []
+        yield []
 
 
 @pytest.fixture
