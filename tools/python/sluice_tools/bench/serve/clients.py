@@ -38,9 +38,15 @@ def send(setting: Setting, server: Server, loads: list[Load]) -> dict[str, dict]
 
     Raises CellError if a client fails, and RuntimeError if the server has ended.
     """
+    return {load.model: report for load, report in zip(loads, send_all(setting, server, loads))}
+
+
+def send_all(setting: Setting, server, loads: list[Load]) -> list[dict]:
+    """The same for several clients of one model, and for any server with `port` and `check`. Gives the report of each
+    load."""
     started = [(load, _start(setting, server, load)) for load in loads]
     try:
-        return {load.model: _report(load, process) for load, process in started}
+        return [_report(load, process) for load, process in started]
     except CellError:
         server.check()
         raise
@@ -51,7 +57,7 @@ def send(setting: Setting, server: Server, loads: list[Load]) -> dict[str, dict]
             process.communicate()
 
 
-def _start(setting: Setting, server: Server, load: Load) -> subprocess.Popen:
+def _start(setting: Setting, server, load: Load) -> subprocess.Popen:
     command = [setting.sluice, "hybrid_workload", "-p", server.port, "--infer-model", load.model, "--json"]
     command += ["-d", f"{load.seconds:g}", *load.words]
     return subprocess.Popen(
