@@ -17,15 +17,15 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{2047} << 20;
 constexpr std::uint64_t kLargestIndex = 99;
 
 std::vector<std::int64_t> sized(const std::string& model, const InputSpec& spec,
-                                std::int64_t batch) {
+                                const InputOptions& options) {
   std::vector<std::int64_t> shape = spec.shape;
   const bool batched = !shape.empty() && shape.front() == -1;
-  if (!batched && batch > 1) {
+  if (!batched && options.batch > 1) {
     throw base::RunError(fmt::format("--batch {}: input '{}' of model '{}' has no batch dimension",
-                                     batch, spec.name, model));
+                                     options.batch, spec.name, model));
   }
-  for (std::int64_t& size : shape) size = size == -1 ? 1 : size;
-  if (batched) shape.front() = batch;
+  for (std::int64_t& size : shape) size = size == -1 ? options.dim : size;
+  if (batched) shape.front() = options.batch;
   return shape;
 }
 
@@ -86,7 +86,7 @@ std::vector<Input> make_inputs(const std::string& model, const std::vector<Input
   std::mt19937_64 random(options.seed);
   std::vector<Input> inputs;
   for (const InputSpec& spec : specs) {
-    Input input{spec.name, spec.type, sized(model, spec, options.batch), ""};
+    Input input{spec.name, spec.type, sized(model, spec, options), ""};
     const auto count = engine::element_count(input.shape);
     const std::uint64_t width = std::max<std::size_t>(engine::size_of(spec.type), 1);
     if (!count || *count > kMostBytes / width) {

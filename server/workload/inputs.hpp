@@ -12,11 +12,12 @@ struct InputOptions {
   std::int64_t batch = 1;  ///< Items.
   bool random = false;     ///< Else zeros.
   std::uint32_t seed = 0;
+  std::int64_t dim = 1;  ///< Size of the other dimensions that may have any size.
 };
 
-/// The inputs of a request. The first dimension, if it may have any size, is the batch; every other
-/// such dimension becomes 1. Random values are small: integers may be indices of a table. Throws
-/// RunError if the model takes no batch, or an input is too large.
+/// The inputs of a request. The first dimension, if it may have any size, is the batch. Random
+/// values are small: integers may be indices of a table. Throws RunError if the model takes no
+/// batch, or an input is too large.
 [[nodiscard]] std::vector<Input> make_inputs(const std::string& model,
                                              const std::vector<InputSpec>& specs,
                                              const InputOptions& options);

@@ -42,7 +42,7 @@ std::vector<std::size_t> prepare(Client& client, const std::vector<Worker>& work
     PreparedRequest request;
     request.model = worker.model;
     request.inputs = make_inputs(worker.model, client.inputs(worker.model),
-                                 {options.batch, options.random_inputs, options.seed});
+                                 {options.batch, options.random_inputs, options.seed, options.dim});
     // The server counts from the headers.
     if (options.slo_ms) request.slo_ms = *options.slo_ms + options.announce_ms.value_or(0);
     requests.push_back(client.prepare(request));

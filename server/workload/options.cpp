@@ -123,6 +123,10 @@ void add_requests(CLI::App& app, Options& options, Text& text) {
       ->capture_default_str()
       ->type_name("N")
       ->check(base::whole_number(1, 65536));
+  add("--dim", options.dim, "Size of an input's dimensions that may have any size")
+      ->capture_default_str()
+      ->type_name("N")
+      ->check(base::whole_number(1, 1'000'000'000));
   add("--input", text.input, "zeros or random")
       ->capture_default_str()
       ->type_name("KIND")

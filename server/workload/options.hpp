@@ -30,6 +30,7 @@ struct Options {
   int port = 0;
   bool http = false;
   std::int64_t batch = 1;
+  std::int64_t dim = 1;
   bool random_inputs = false;
   std::optional<double> announce_ms;
   std::optional<double> slo_ms;

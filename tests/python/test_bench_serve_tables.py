@@ -117,13 +117,16 @@ def test_what_else_was_the_limit(lines, load, more, says):
 
 def test_the_tables_of_order(lines):
     lines.add(Cell("alone", "", "whole models", 1), [alone("a", 1, 10.0), alone("b", 1, 4.0)])
-    lines.add(Cell("alone", "", "in blocks", 1), [alone("a", 3, 11.0, together_ms=10.5)])
+    lines.add(
+        Cell("alone", "", "in blocks", 1),
+        [alone("a", 3, 11.0, together_ms=10.5, searched_ms=[4.0, 4.4], searched_whole_ms=8.0)],
+    )
     for scheduler, ms in (("EDF", 15.0), ("FIFO", 35.0)):
         lines.add(Cell("load 1.1", "poisson", scheduler, 1), [row("a", 10, [ms] * 200)])
         lines.add(Cell("load 0.5", "poisson", scheduler, 1), [row("a", 10, [ms])])
     lines.fail(Cell("load 0.5", "poisson", "OYST", 1), "the server ended")
     text = "\n".join(order_report.tables(lines))
-    assert "| a | 10.00 | 3.67 + 3.67 + 3.67 | 11.00 | +10.0 | 10.50 |" in text
+    assert "| a | 10.00 | 3.67 + 3.67 + 3.67 | 11.00 | +10.0 | +5.0 | 10.50 |" in text
     assert text.index("### Load 0.5") < text.index("### Load 1.1")
     assert text.index("| FIFO | 3.50 | 3.5 | 0.00 | 100.0 | 0.0 | 35.0 max |") < text.index("| EDF | 1.50")
     assert "| FIFO | 3.50 | 3.5 | 0.00 | 100.0 | 0.0 | 35.0 | 100 | 80 |" in text

@@ -42,6 +42,13 @@ TEST(Inputs, AnySizeIsTheBatchInFrontAndOneElsewhere) {
   EXPECT_THAT(only({"x", DataType::kFp32, {}}, {}).shape, ElementsAre());
 }
 
+TEST(Inputs, DimIsTheSizeOfTheOtherDimensionsOfAnySize) {
+  const InputSpec spec{"x", DataType::kFp32, {-1, 3, -1, -1}};
+  EXPECT_THAT(only(spec, {.batch = 2, .dim = 5}).shape, ElementsAre(2, 3, 5, 5));
+  EXPECT_EQ(only(spec, {.batch = 2, .dim = 5}).data.size(), 2U * 3 * 5 * 5 * 4);
+  EXPECT_THAT(only({"x", DataType::kFp32, {4, 3}}, {.dim = 5}).shape, ElementsAre(4, 3));
+}
+
 TEST(Inputs, EveryTypeHasTheBytesThatTheServerChecks) {
   for (const DataType type : kAllTypes) {
     for (const bool random : {false, true}) {

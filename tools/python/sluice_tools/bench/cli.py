@@ -35,7 +35,7 @@ checks: does every launch of TorchScript, AOTInductor, CUDA graphs, eager and co
   critical process cost next to a parked one (parked)
 pairs: twelve pairs of PyTorch programs, every policy
 programs: programs that Sluice was not tuned on, against the same without Sluice
-serve: the model server: its schedulers, and the server next to training
+serve: the model server: its schedulers, the server next to training, and its cost
 """
 _OWN = {"pairs": pairs.main, "programs": programs.main, "serve": serve.main}  # commands with options of their own
 _PARTS = {"published": tuple(published.SUBJECTS), "checks": ("coverage", "outputs", "parked")}

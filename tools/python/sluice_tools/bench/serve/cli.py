@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from sluice_tools.bench.serve import order, plan, training
+from sluice_tools.bench.serve import cost, order, plan, training
 from sluice_tools.bench.serve.setting import Setting
 from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FINE, EXIT_INTERRUPTED, Parser, usage_error
@@ -20,18 +20,20 @@ _EXAMPLES = """\
 parts:
   order     six schedulers, five models, batches of 16, load from 0.5 to 1.1 (about 4 min)
   training  one model next to a training program: bare, gated, announced, with a target (about 2 min)
+  cost      the server itself, next to tritonserver with the same models (about 3 min)
 
 examples:
   sluice bench serve                                  all parts, on GPU 0
   sluice bench serve --limit-s 480                    as much as fits; run it again to go on
   sluice bench serve --part order --loads 0.85,1.1 --schedulers DLIR,EDF --repeats 3
   sluice bench serve --part training --seconds 10
+  sluice bench serve --part cost --triton /opt/tritonserver/bin/tritonserver
   sluice bench serve --table results/serve            tables anew, without a GPU
 
 exit codes: 0: all went well, also where the limit ended it; 1: a cell failed (it is measured again
 by the next call); 2: wrong usage
 """
-PARTS = {"order": order, "training": training}
+PARTS = {"order": order, "training": training, "cost": cost}
 
 
 def _list_of(read):
@@ -61,8 +63,8 @@ def _load(text: str) -> float:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice bench serve",
-        description="Measure the model server: its schedulers, and what it does next to training. What is in --out "
-        "already is not measured again.",
+        description="Measure the model server: its schedulers, what it does next to training, and what it costs. "
+        "What is in --out already is not measured again.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -77,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--schedulers", type=_list_of(_scheduler), metavar="S,...", help=f"of the part order (default {schedulers})")
     law = "poisson: a Poisson process (default); poisson-ms: the published, nearly periodic one"
     add("--arrival", choices=plan.LAWS, default=plan.LAWS[0], help=law)
+    triton = "of the part cost (default: $TRITON_SERVER, else that of the Python package nvidia-pytriton)"
+    add("--triton", metavar="PROGRAM", help=triton)
     add("--device", type=int, default=0, metavar="N", help="index of the GPU")
     sim = "sim runs small models on the CPU: to try the command, not to measure"
     add("--gpu", choices=("real", "sim"), default="real", help=sim)
@@ -128,6 +132,7 @@ def _measure(options, folder: Path) -> int:
         schedulers=options.schedulers,
         law=options.arrival,
         programs=options.programs,
+        triton=options.triton,
     )
     worst = EXIT_FINE
     for part in options.parts:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sluice_tools.bench.serve.server import Server
 from sluice_tools.bench.serve.setting import Setting
+from sluice_tools.measure.sitting import CellError
 
 _LONGER_S = 60  # than it sends: hybrid_workload waits 30 s for the last answers
 
@@ -33,10 +34,22 @@ def closed_loop(model: str, concurrency: int, seconds: float, batch: int = 1) ->
 
 
 def send(setting: Setting, server: Server, loads: list[Load]) -> dict[str, dict]:
-    """Runs a client for each load at the same time. Gives the report of each model. Raises RuntimeError."""
+    """Runs a client for each load at the same time. Gives the report of each model.
+
+    Raises CellError if a client fails, and RuntimeError if the server has ended.
+    """
+    return {load.model: report for load, report in zip(loads, send_all(setting, server, loads))}
+
+
+def send_all(setting: Setting, server, loads: list[Load]) -> list[dict]:
+    """The same for several clients of one model, and for any server with `port` and `check`. Gives the report of each
+    load."""
     started = [(load, _start(setting, server, load)) for load in loads]
     try:
-        return {load.model: _report(load, process) for load, process in started}
+        return [_report(load, process) for load, process in started]
+    except CellError:
+        server.check()
+        raise
     finally:
         for _, process in started:
             if process.poll() is None:
@@ -44,7 +57,7 @@ def send(setting: Setting, server: Server, loads: list[Load]) -> dict[str, dict]
             process.communicate()
 
 
-def _start(setting: Setting, server: Server, load: Load) -> subprocess.Popen:
+def _start(setting: Setting, server, load: Load) -> subprocess.Popen:
     command = [setting.sluice, "hybrid_workload", "-p", server.port, "--infer-model", load.model, "--json"]
     command += ["-d", f"{load.seconds:g}", *load.words]
     return subprocess.Popen(
@@ -62,10 +75,10 @@ def _report(load: Load, process: subprocess.Popen) -> dict:
     try:
         out, err = process.communicate(timeout=load.seconds + _LONGER_S)
     except subprocess.TimeoutExpired:
-        raise RuntimeError(f"hybrid_workload {load.model}: no end after {load.seconds + _LONGER_S:.0f} s") from None
+        raise CellError(f"hybrid_workload {load.model}: no end after {load.seconds + _LONGER_S:.0f} s") from None
     if process.returncode != 0 and not out.strip().startswith("{"):
-        raise RuntimeError(f"hybrid_workload {load.model}: {err.strip()[-300:]}")
+        raise CellError(f"hybrid_workload {load.model}: {err.strip()[-300:]}")
     (report,) = json.loads(out)["models"]
     if process.returncode != 0:
-        raise RuntimeError(f"hybrid_workload {load.model}: {err.strip()[-300:]} {report['errors'] or ''}")
+        raise CellError(f"hybrid_workload {load.model}: {err.strip()[-300:]} {report['errors'] or ''}")
     return report

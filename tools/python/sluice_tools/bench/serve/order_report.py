@@ -150,9 +150,11 @@ def _splitting(rows: list[dict]) -> list[str]:
             uncut, one_by_one = whole[row["model"]], row["execute_ms"]
             steps = " + ".join(f"{ms:.2f}" for ms in row["steps_ms"])
             cost = 100 * (one_by_one / uncut - 1)
+            searched = 100 * (sum(row["searched_ms"]) / row["searched_whole_ms"] - 1)
             together = f"{row['together_ms']:.2f}"
-            lines.append((row["model"], f"{uncut:.2f}", steps, f"{one_by_one:.2f}", f"{cost:+.1f}", together))
-    head = ("model", "whole ms", "blocks ms", "sum ms", "cost %", "blocks as one step ms")
+            figures = (steps, f"{one_by_one:.2f}", f"{cost:+.1f}", f"{searched:+.1f}", together)
+            lines.append((row["model"], f"{uncut:.2f}", *figures))
+    head = ("model", "whole ms", "blocks ms", "sum ms", "cost %", "by split %", "as one step ms")
     return ["### Cost of splitting", table.as_markdown(head, lines)] if lines else []
 
 

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from sluice_tools.bench.serve.counters import processor_s
 from sluice_tools.bench.serve.setting import Setting
 from sluice_tools.measure.programs import Program
 
@@ -25,10 +26,20 @@ def config_text(models: dict[str, dict]) -> str:
 
 
 class Server:
-    """Started by serving(), which also ends it. `bare`: without the interposer, so that no gate knows of it."""
+    """Started by serving(), which also ends it. In a session of its own if `session` does not name one. `bare`:
+    without the interposer, so that no gate knows of it."""
+
+    counts_receiving = True  # of requests, in /metrics
 
     def __init__(
-        self, setting: Setting, name: str, models: dict, options: tuple = (), session: str = "", bare: bool = False
+        self,
+        setting: Setting,
+        name: str,
+        models: dict,
+        options: tuple = (),
+        session: str = "",
+        bare: bool = False,
+        records: bool = True,
     ):
         folder = setting.out / "servers"
         folder.mkdir(exist_ok=True)
@@ -37,10 +48,11 @@ class Server:
         self.name = name
         self.records_file = folder / f"{name}.jsonl"
         self.records_file.unlink(missing_ok=True)
-        words = ["--config", self._config, "-p", "0", "--http", "0", "--json", "--records", self.records_file]
+        words = ["--config", self._config, "-p", "0", "--http", "0", "--json"]
+        words += ["--records", self.records_file] if records else []
         words += ["--store", setting.store, *options]
         words += ["--gpu", setting.gpu, "--device", setting.device]
-        words += ["--session", session] if session else []
+        words += ["--session", session or f"measure-{os.getpid()}-{name}"]
         command = [setting.sluice, "serve", *words]
         if bare and setting.gpu == "real":
             command = [Path(setting.sluice).resolve().parents[1] / "libexec/sluice/sluice-serve", *words]
@@ -73,6 +85,10 @@ class Server:
     @property
     def http_port(self) -> int:
         return self._said["http_port"]
+
+    @property
+    def pid(self) -> int:
+        return self._said["pid"]
 
     def post(self, path: str, content: dict | None = None) -> None:
         """Raises RuntimeError with what the server answers."""
@@ -114,16 +130,10 @@ class Server:
         self._program.end()
 
 
-def processor_s(pid: int) -> float:
-    """Seconds of processor time that a process has used, user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 @contextlib.contextmanager
-def serving(setting: Setting, name: str, models: dict, options: tuple = ()) -> Iterator[Server]:
+def serving(setting: Setting, name: str, models: dict, options: tuple = (), records: bool = True) -> Iterator[Server]:
     """A server that is ready; it ends with the block."""
-    server = Server(setting, name, models, options)
+    server = Server(setting, name, models, options, records=records)
     try:
         server.wait_ready()
         yield server

@@ -107,7 +107,7 @@ class _Stage:
     def _start_server(self, name: str, slo_ms: float = 0.0) -> Server:
         model = {"path": _RECORDING if self._setting.tiny else MODEL} | ({"slo-ms": f"{slo_ms:.3f}"} if slo_ms else {})
         bare = name == BARE
-        known = f"{self._session.name}-bare" if bare else self._session.name  # no session on a real GPU if bare
+        known = "" if bare else self._session.name  # the simulated GPU cannot do without one
         server = Server(self._setting, name, {MODEL: model}, _SERVERS[name], session=known, bare=bare)
         self._servers[name] = server
         return server
