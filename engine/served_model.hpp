@@ -23,7 +23,7 @@ class Batch {
   /// ContextLost if the device is unusable from now on.
   virtual void launch(std::size_t first, std::size_t count) = 0;
   /// Whether the work so far has finished: of begin(), and then of the last launch(). Does not
-  /// wait.
+  /// wait. Throws as launch() does.
   [[nodiscard]] virtual bool done() = 0;
   /// The outputs, once the last block is done: first dimension = items of all requests, in order.
   /// Valid while this object lives.
@@ -48,7 +48,7 @@ class ServedModel {
 
   /// Copies the inputs of the requests, one list of tensors in the order of inputs() each, into a
   /// new batch. The items of all requests together are at most the batch size that the model was
-  /// loaded with. Throws base::RunError.
+  /// loaded with. Throws base::RunError, or ContextLost.
   [[nodiscard]] virtual std::unique_ptr<Batch> begin(
       std::span<const std::vector<Tensor>> requests) = 0;
 };
