@@ -34,7 +34,7 @@ std::vector<at::Tensor> memory_of(const torch::jit::Stack& stack) {
 /// before left it.
 struct Capture {
   at::Tensor input;
-  std::vector<std::unique_ptr<at::cuda::CUDAGraph>> blocks;
+  std::vector<Graph> blocks;
   /// For each block, the memory of what enters it. Holding it keeps it apart from the workspace
   /// that all graphs share.
   std::vector<std::vector<at::Tensor>> state;

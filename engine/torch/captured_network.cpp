@@ -22,7 +22,7 @@ class CapturedNetwork : public Network {
 
  private:
   std::unique_ptr<Network> network_;
-  std::unique_ptr<at::cuda::CUDAGraph> graph_;
+  Graph graph_;
   c10::IValue outputs_;  // in the graph's memory
 };
 

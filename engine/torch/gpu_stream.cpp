@@ -49,7 +49,7 @@ bool GpuStream::lost() const {
 }
 
 void release_unused_memory() {
-  const std::lock_guard no_capture(capturing());
+  const std::lock_guard no_capture(graph_changes());
   c10::cuda::CUDACachingAllocator::emptyCache();
   at::getHostAllocator(at::kCUDA)->empty_cache();
 }

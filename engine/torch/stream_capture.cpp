@@ -20,7 +20,12 @@ bool succeeds(const Step& step) {
 
 }  // namespace
 
-StreamCapture::StreamCapture(at::cuda::MempoolId_t pool) : lock_(capturing()), pool_(pool) {
+void DestroyGraph::operator()(at::cuda::CUDAGraph* graph) const {
+  const std::lock_guard lock(graph_changes());
+  const std::unique_ptr<at::cuda::CUDAGraph> destroyed(graph);
+}
+
+StreamCapture::StreamCapture(at::cuda::MempoolId_t pool) : lock_(graph_changes()), pool_(pool) {
   try {
     // Other threads may allocate memory and wait for events meanwhile.
     graph_->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
@@ -34,10 +39,10 @@ StreamCapture::~StreamCapture() {
   if (graph_) abandon();
 }
 
-std::unique_ptr<at::cuda::CUDAGraph> StreamCapture::end() {
+Graph StreamCapture::end() {
   // On an error the destructor cleans up.
   graph_->capture_end();
-  return std::move(graph_);
+  return Graph(graph_.release());
 }
 
 void StreamCapture::abandon() {
@@ -54,7 +59,7 @@ void StreamCapture::abandon() {
   }
 }
 
-std::mutex& capturing() {
+std::mutex& graph_changes() {
   static std::mutex mutex;
   return mutex;
 }

@@ -6,6 +6,12 @@
 
 namespace sluice::engine {
 
+/// Destroys a graph while no other thread makes or destroys one.
+struct DestroyGraph {
+  void operator()(at::cuda::CUDAGraph* graph) const;
+};
+using Graph = std::unique_ptr<at::cuda::CUDAGraph, DestroyGraph>;
+
 /// A capture of the current stream into a CUDA graph, from the constructor to end(). Without end(),
 /// because the captured work failed, the destructor ends the capture: otherwise the stream and
 /// LibTorch's allocator would go on capturing, and no model of the process could be loaded any
@@ -19,7 +25,7 @@ class StreamCapture {
   ~StreamCapture();
 
   /// The graph of all work since the constructor. Throws LibTorch's error.
-  [[nodiscard]] std::unique_ptr<at::cuda::CUDAGraph> end();
+  [[nodiscard]] Graph end();
 
  private:
   void abandon();
@@ -29,7 +35,8 @@ class StreamCapture {
   std::unique_ptr<at::cuda::CUDAGraph> graph_ = std::make_unique<at::cuda::CUDAGraph>();
 };
 
-/// Held during a capture. LibTorch's allocators cannot return memory while any thread captures.
-[[nodiscard]] std::mutex& capturing();
+/// Held while a graph is captured or destroyed: LibTorch keeps a list of all graphs without a
+/// lock. Its allocators can return memory only while no thread captures.
+[[nodiscard]] std::mutex& graph_changes();
 
 }  // namespace sluice::engine
