@@ -93,6 +93,12 @@ class CapturedBatch : public Batch {
     state_ = memory_of({input});
     event_.record(stream_->get());
   }
+  ~CapturedBatch() override {
+    if (!context_lost()) return;
+    // Never freed, see context_lost(). The process is about to end.
+    static_cast<void>(new auto(std::move(pinned_input_)));
+    static_cast<void>(new auto(std::move(outputs_)));
+  }
 
   void launch(std::size_t first, std::size_t count) override {
     require_next(first, next_);

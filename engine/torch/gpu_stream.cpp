@@ -5,12 +5,15 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <mutex>
 
 #include "engine/torch/stream_capture.hpp"
 
 namespace sluice::engine {
 namespace {
+
+std::atomic<bool> context_is_lost{false};
 
 c10::cuda::CUDAStream new_stream(const c10::Device& device) {
   const c10::cuda::CUDAGuard on(device);
@@ -42,11 +45,15 @@ GpuStream::~GpuStream() {
   static_cast<void>(cudaStreamDestroy(stream_.stream()));
 }
 
-bool GpuStream::lost() const {
+bool GpuStream::is_lost() const {
   const cudaError_t state = cudaStreamQuery(stream_.stream());
   static_cast<void>(cudaGetLastError());
-  return state != cudaSuccess && state != cudaErrorNotReady;
+  const bool lost = state != cudaSuccess && state != cudaErrorNotReady;
+  if (lost) context_is_lost = true;
+  return lost;
 }
+
+bool context_lost() noexcept { return context_is_lost; }
 
 void release_unused_memory() {
   const std::lock_guard no_capture(graph_changes());

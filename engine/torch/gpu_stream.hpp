@@ -10,6 +10,11 @@
 
 namespace sluice::engine {
 
+/// Whether GpuStream::run() has found the context of this process lost. From then on LibTorch must
+/// not free pinned memory that the GPU has used: it throws from destructors, which ends the process
+/// before the server has answered.
+[[nodiscard]] bool context_lost() noexcept;
+
 /// The stream of one model on a GPU. LibTorch's pool has 32 streams, which it gives out in turn:
 /// the 33rd model would share one, and capturing it would capture the other model's work. Never the
 /// default stream either: that cannot be captured, and other streams wait for it.
@@ -32,6 +37,7 @@ class GpuStream {
   /// with `what` in front, or ContextLost if the device is unusable from now on.
   template <class Work>
   auto run(const std::string& what, const Work& work) const {
+    if (context_lost()) throw ContextLost(what + ": the context was lost before");
     try {
       return in_torch(what, [&] {
         const c10::InferenceMode inference;
@@ -39,14 +45,14 @@ class GpuStream {
         return work();
       });
     } catch (const base::RunError& error) {
-      if (lost()) throw ContextLost(error.what());
+      if (is_lost()) throw ContextLost(error.what());
       throw;
     }
   }
 
  private:
   /// Whether an error has made the context unusable: then every later call on it fails too.
-  [[nodiscard]] bool lost() const;
+  [[nodiscard]] bool is_lost() const;
 
   c10::cuda::CUDAStream stream_;
 };

@@ -57,8 +57,19 @@ std::unique_ptr<ServedModel> serve(ModelParts parts) {
   synchronise_stream();
   parts.stream = std::make_shared<GpuStream>(parts.device);
   // A detection model waits for the GPU to count its boxes.
-  const bool capturable = parts.stored.task != "detection";
-  return capturable ? captured_model(std::move(parts)) : direct_model(std::move(parts));
+  if (parts.stored.task == "detection") return direct_model(std::move(parts));
+  try {
+    return captured_model(parts);
+  } catch (const ContextLost&) {
+    throw;
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const base::RunError& error) {
+    // Such as swin_t, which copies numbers from the host. What is wrong with the model itself, the
+    // direct run says again.
+    parts.uncaptured = error.what();
+    return direct_model(std::move(parts));
+  }
 }
 
 }  // namespace sluice::engine

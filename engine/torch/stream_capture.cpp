@@ -3,6 +3,7 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/util/Exception.h>
 
 namespace sluice::engine {
 namespace {
@@ -17,6 +18,10 @@ bool succeeds(const Step& step) {
     return false;
   }
 }
+
+class NoWarnings : public c10::WarningHandler {
+  void process(const c10::Warning& /*warning*/) override {}
+};
 
 }  // namespace
 
@@ -40,6 +45,9 @@ StreamCapture::~StreamCapture() {
 }
 
 Graph StreamCapture::end() {
+  // LibTorch warns of a graph without nodes, which is what a block of views only is.
+  NoWarnings quiet;
+  const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
   // On an error the destructor cleans up.
   graph_->capture_end();
   return Graph(graph_.release());

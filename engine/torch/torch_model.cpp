@@ -24,11 +24,13 @@ TorchModel::TorchModel(ModelParts parts)
 }
 
 std::string TorchModel::describe() const {
-  return fmt::format("{} {} of torch {}, {}, batches of up to {}, on {}{}", parts_.stored.format,
-                     parts_.stored.file, parts_.stored.torch_version,
-                     blocks() == 1 ? "whole" : fmt::format("{} blocks", blocks()), parts_.max_batch,
-                     parts_.device.is_cuda() ? "the GPU" : "the CPU",
-                     parts_.stored.task == "text" && !parts_.id_end ? ", token ids unchecked" : "");
+  return fmt::format(
+      "{} {} of torch {}, {}, batches of up to {}, on {}{}{}", parts_.stored.format,
+      parts_.stored.file, parts_.stored.torch_version,
+      blocks() == 1 ? "whole" : fmt::format("{} blocks", blocks()), parts_.max_batch,
+      parts_.device.is_cuda() ? "the GPU" : "the CPU",
+      parts_.stored.task == "text" && !parts_.id_end ? ", token ids unchecked" : "",
+      parts_.uncaptured.empty() ? "" : ", and slower than it could be: " + parts_.uncaptured);
 }
 
 std::size_t TorchModel::rows_for(std::size_t items) const {

@@ -28,6 +28,8 @@ struct ModelParts {
   /// The batch sizes that are run; others are padded to the next. Empty: every size.
   std::vector<std::size_t> sizes{};
   std::vector<Step> steps{};
+  /// Why a model on a GPU runs without CUDA graphs. Empty: it has them, or cannot have them.
+  std::string uncaptured{};
   /// The stack for the first step, for a batch on `device`.
   std::function<torch::jit::Stack(const at::Tensor&)> arguments{};
 };

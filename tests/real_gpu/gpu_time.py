@@ -1,8 +1,9 @@
 """Holds the estimate of GPU time (docs/reference/top.md) against traces, and shows what it costs, in two minutes.
 
-Runs each program under `sluice exec`: alternately with and without the estimate, for its speed and its outputs, and once
-with a trace. Of that run the estimate is read from `sluice status` and compared with the kernels of the trace until then.
-Exits 1 if an estimate is more than 15 % off. Needs an NVIDIA GPU, a finished ./x build, and torch; JAX if it is there.
+Runs each program under `sluice exec`: alternately with and without the estimate, for its speed and its outputs, and
+once with a trace. Of that run the estimate is read from `sluice status` and compared with the kernels of the trace
+until then. Exits 1 if an estimate is more than 15 % off. Needs an NVIDIA GPU, a finished ./x build, and torch; JAX if
+it is there.
 
     python3 tests/real_gpu/gpu_time.py [ROUNDS]
 """
@@ -47,9 +48,9 @@ def speeds(name: str, rounds: int) -> None:
         print(f"{name}, {label}: " + "; ".join(line for line in output.splitlines() if ":" in line or "steps" in line))
 
 
-def last_estimate(process: subprocess.Popen) -> tuple[int, int]:
-    """The last GPU time that status shows for the process, and CLOCK_MONOTONIC then; both ns."""
-    seen = (0, 0)
+def estimates(process: subprocess.Popen) -> list[tuple[int, int]]:
+    """The GPU times that status shows for the process, and CLOCK_MONOTONIC then; both ns."""
+    seen = []
     while process.poll() is None:
         time.sleep(0.1)
         status = subprocess.run([SLUICE, "status", "--json"], capture_output=True, text=True, check=False)
@@ -57,7 +58,7 @@ def last_estimate(process: subprocess.Popen) -> tuple[int, int]:
         clients = json.loads(status.stdout or "{}").get("clients", [])
         for client in clients:
             if client["pid"] == process.pid and client["gpu_ns"]:
-                seen = (client["gpu_ns"], now)
+                seen.append((client["gpu_ns"], now))
     return seen
 
 
@@ -78,10 +79,14 @@ def traced(folder: str, until_ns: int) -> tuple[int, int]:
 def compare(name: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         process = start(name, folder, True, "--trace", folder)
-        estimate, when = last_estimate(process)
-        kernels, busy = traced(folder, when)
+        seen = estimates(process)
+        rows = [(estimate, *traced(folder, when)) for estimate, when in seen[:: max(1, len(seen) // 5)]]
+        estimate, kernels, busy = seen[-1][0], *traced(folder, seen[-1][1])
+    print(f"{name}, estimate and busy s as it ran: " + ", ".join(f"{a / 1e9:.3f} {c / 1e9:.3f}" for a, _, c in rows))
     off = estimate / busy - 1
-    print(f"{name}: estimate {estimate / 1e9:.3f} s, GPU busy {busy / 1e9:.3f} s ({off:+.1%}), kernels {kernels / 1e9:.3f} s")
+    print(
+        f"{name}: estimate {estimate / 1e9:.3f} s, busy {busy / 1e9:.3f} s ({off:+.1%}), kernels {kernels / 1e9:.3f} s"
+    )
     return abs(off) <= WORST
 
 
