@@ -65,8 +65,16 @@ def test_the_csv_of_perf_analyzer():
     assert cost_clients.read_perf_analyzer(PERF_ANALYZER) == {"p50_ms": 0.484, "p99_ms": 1.128, "per_s": 1998.67}
 
 
+def test_both_servers_get_the_same_bytes():
+    peer = peers.PeerModel("echo", "echo", 8, ("INPUT0", (-1,)), ("OUTPUT0", (-1,)))
+    for subject, size in zip(cost._DUMMIES, (1024, 600_000), strict=True):
+        ours, theirs = subject.requests(None), subject.requests(peer)
+        assert ours.values and 4 * ours.values == size and theirs.values == ours.values
+        assert (ours.model, ours.input, theirs.model, theirs.input) == ("dummy", "input0", "echo", "INPUT0")
+
+
 def test_requests_are_shared_by_the_connections():
-    for concurrency in cost.CONCURRENCY:
+    for concurrency in (*cost.CONCURRENCY, 3, 7):
         parts = min(concurrency, cost_clients._CONNECTIONS)
         assert sum(cost_clients._part(concurrency, parts, number) for number in range(parts)) == concurrency
         assert all(cost_clients._part(concurrency, parts, number) for number in range(parts))

@@ -15,7 +15,7 @@ Path(f"/dev/shm/{prefix}region").touch()
 child = subprocess.Popen(["sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
 (models / "pids").write_text(f"{os.getpid()} {child.pid}")
 if (models / "broken").exists():
-    print("I1 x] \"failed to load 'broken' version 1: Internal: no such file\"\n+---+\n| table |\n+---+", flush=True)
+    print("I1 x] \"failed to load 'broken' version 1: Internal: no such file\"" + "\n| table |" * 9, flush=True)
     sys.exit(1)
 
 
