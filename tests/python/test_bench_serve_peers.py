@@ -80,7 +80,8 @@ def test_it_ends_with_a_killed_benchmark(installed, tmp_path):
     bench.stdout.close()
     ended = wait_until(lambda: not alive(server))
     # What the real one's Python processes do when it is gone.
-    os.kill(child, signal.SIGKILL)
+    for left in (child,) if ended else (child, server):
+        os.kill(left, signal.SIGKILL)
     for region in regions(str(bench.pid)):
         region.unlink()
     assert ended
@@ -125,6 +126,15 @@ def test_the_python_program_sees_the_packages_of_this_python(installed, tmp_path
         program = (tmp_path / "run/models/echo/1/model.py").read_text()
     # Its interpreter ignores PYTHONPATH.
     assert program.index("sys.path[:0] = ") < program.index("import triton_python_backend_utils")
+
+
+def test_it_sees_the_gpu_of_the_benchmark(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert peers._only_gpu(None) == {}
+    assert peers._only_gpu(1) == {"CUDA_VISIBLE_DEVICES": "1"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-4f")
+    assert peers._only_gpu(0) == {"CUDA_VISIBLE_DEVICES": "3"}
+    assert peers._only_gpu(1) == {"CUDA_VISIBLE_DEVICES": "GPU-4f"}
 
 
 def test_the_config_of_a_model():

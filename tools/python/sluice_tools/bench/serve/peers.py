@@ -148,7 +148,7 @@ class Triton:
         # So that it also ends, and removes its shared memory, if this process is killed.
         if setpriv := shutil.which("setpriv"):
             words = [setpriv, "--pdeathsig", "TERM", *words]
-        environment = found.environment() | ({} if device is None else {"CUDA_VISIBLE_DEVICES": str(device)})
+        environment = found.environment() | _only_gpu(device)
         self._program = Program([str(word) for word in words], environment, log=folder / "log")
 
     @property
@@ -204,6 +204,14 @@ def _program(name: str) -> str:
     """The stub embeds Python without its environment: PYTHONPATH has no effect, and it does not see a venv."""
     packages = [path for path in sys.path if path]
     return f"import sys\n\nsys.path[:0] = {packages}\n" + (_MODELS / f"{name}.py").read_text()
+
+
+def _only_gpu(device: int | None) -> dict:
+    """tritonserver takes all GPUs that it sees. device: among those that this process sees."""
+    if device is None:
+        return {}
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return {"CUDA_VISIBLE_DEVICES": visible[device] if visible else str(device)}
 
 
 def _free_ports(count: int) -> list[int]:
