@@ -176,6 +176,10 @@ std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
     refuse(model, std::move(pending), status);
     return nullptr;
   }
+  // In this thread: the device would wait for the copy later. The request's own copy can go.
+  if (auto staged = model->served().stage(pending.request.inputs)) {
+    pending.request.storage = std::move(staged);
+  }
   pending.id = next_request_.fetch_add(1);
   const std::uint64_t id = pending.id;
   dispatcher_->submit(model, std::move(pending));
