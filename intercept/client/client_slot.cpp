@@ -50,6 +50,7 @@ bool is_under_mps(CUdevice device) noexcept {
 ClientSlot::ClientSlot(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
     : seat_(seat),
       slot_(seat.board.slots[static_cast<std::size_t>(seat.slot)]),
+      orders_(seat.board, {seat.slot, seat.generation}),
       device_(device),
       simulated_scale_(simulated_scale(device)),
       under_mps_(is_under_mps(device)),
@@ -150,7 +151,7 @@ void ClientSlot::hold(Entry entry) noexcept {
   const std::uint64_t begin = base::monotonic_ns();
   const std::uint64_t gate = slot_.gate.load();
   slot_.waiters.fetch_add(1);
-  while (obeys() && holds_on_host(policy())) {
+  while (obeys() && holds_on_host(policy()) && !orders_.refuse()) {
     const std::uint32_t openings = slot_.wake.load();
     if (slot_.gate.load() == 0) break;
     base::futex_wait(slot_.wake, openings, kRecheckNs);

@@ -143,6 +143,25 @@ TEST_F(ServerTest, RequestsThatWaitRunAsOneBatchAndGetTheirOwnParts) {
   EXPECT_THAT(stage_.steps(2), ElementsAre("a[1] 0+1", "a[3] 0+1"));
 }
 
+// Prevents: two copies of each waiting request in memory, and an answer from memory that is gone.
+TEST_F(ServerTest, AStagedRequestNeedsItsOwnMemoryNoMore) {
+  start({model("a")});
+  stage_.hold();
+  ask("a");
+  stage_.steps(1);
+  stage_.copies_inputs = true;
+  auto data = std::make_shared<std::vector<float>>(std::vector<float>{5, 6});
+  Request waits = request("a", {0, 0});
+  waits.inputs.front().data = std::as_bytes(std::span(*data));
+  waits.storage = data;
+  auto waiting = ask(std::move(waits));
+  EXPECT_EQ(data.use_count(), 1);
+  EXPECT_EQ(server_->memory().used(), 2 * sizeof(float)) << "the copy counts";
+  data->assign({0, 0});
+  stage_.release();
+  EXPECT_THAT(waiting.wait().values, ElementsAre(6, 7));
+}
+
 TEST_F(ServerTest, ABatchHasNoMoreItemsThanTheModelTakes) {
   start({model("a", 2)});
   stage_.hold();
