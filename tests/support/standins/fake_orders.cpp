@@ -2,8 +2,8 @@
 //
 // It gives orders at random instants of micro-batches, and checks that the program obeys:
 //   SLUICE_FAKE_ORDERS="seed=1 orders=1000 every=3 launches=40 kinds=234"
-// gives 1000 orders; a micro-batch gets one with a chance of 1 to 3, at one of its first 40 launches
-// or at its end; kinds are those of the board. A CPU has no launches: tests call
+// gives 1000 orders; a micro-batch gets one with a chance of 1 to 3, at one of its first 40
+// launches or at its end; kinds are those of the board. A CPU has no launches: tests call
 // sluice_fake_launch() for each, which answers 701 if the launch is refused.
 //   SLUICE_FAKE_REPORT=FILE gets a line of counts when the process ends.
 #include <unistd.h>
@@ -70,7 +70,8 @@ struct Fake {
     const char* file = std::getenv("SLUICE_FAKE_REPORT");
     std::FILE* out = file != nullptr ? std::fopen(file, "w") : nullptr;
     if (out == nullptr) return;
-    std::fprintf(out, "given %ju refused %ju waits %ju mistakes %ju pending %ju base %ju slope %ju\n",
+    std::fprintf(out,
+                 "given %ju refused %ju waits %ju mistakes %ju pending %ju base %ju slope %ju\n",
                  given, refused, waits, mistakes, pending, base, slope);
     std::fclose(out);
   }
@@ -78,7 +79,6 @@ struct Fake {
   void give(unsigned kind) {
     pending = ++epoch << 8 | kind;
     sleeping = kind >= kSleep;
-    refusing = kind >= kDrop && !critical;
     changed = true;
     ++given;
   }
@@ -98,21 +98,26 @@ struct Fake {
     }
     // A micro-batch with fewer launches, or one whose refused launches a library hides.
     if (on && !critical && countdown >= 0) give_planned();
-    critical = on;
-    if (!on && (pending & 0xff) >= kDrop) refusing = true;
+    if (!refusing) critical = on;
   }
 
   int launch() {
     if (sleeping && pending == 0) ++mistakes;
     if (countdown == 0 && !critical) give_planned();
     if (countdown > 0 && !critical) --countdown;
+    if ((pending & 0xff) >= kDrop && !critical) refusing = true;
     if (!refusing) return 0;
     ++refused;
     return kRefused;
   }
 
-  void done(std::uint64_t order) {
-    if (order != pending || order == 0) ++mistakes;
+  /// While launches are refused there is something to obey, also without a server.
+  std::uint64_t order() const {
+    return refusing && (pending & 0xff) < kDrop ? epoch << 8 | kDrop : pending;
+  }
+
+  void done(std::uint64_t obeyed) {
+    if (obeyed != order() || obeyed == 0) ++mistakes;
     pending = 0;
     refusing = false;
   }
@@ -147,7 +152,7 @@ void sluice_v1_memory_fit(std::uint64_t base, std::uint64_t slope) {
   locked([&](Fake& one) { one.base = base, one.slope = slope; });
 }
 std::uint64_t sluice_v1_order() {
-  return locked([](Fake& one) { return one.pending; });
+  return locked([](Fake& one) { return one.order(); });
 }
 void sluice_v1_order_done(std::uint64_t order) {
   locked([&](Fake& one) { one.done(order); });
@@ -182,7 +187,7 @@ void sluice_fake_grant(std::uint64_t bytes) {
 }
 /// The server died: its order is void.
 void sluice_fake_void_order() {
-  locked([](Fake& one) { one.pending = 0, one.refusing = false, one.sleeping = false; });
+  locked([](Fake& one) { one.pending = 0, one.sleeping = false; });
 }
 /// Begins a plan of random orders; returns to an idle board first.
 void sluice_fake_plan(std::uint64_t seed, std::uint64_t orders, std::uint64_t every,
@@ -198,8 +203,8 @@ void sluice_fake_plan(std::uint64_t seed, std::uint64_t orders, std::uint64_t ev
 /// given, refused, waits, mistakes, base, slope, pending.
 std::uint64_t sluice_fake_count(int which) {
   return locked([&](Fake& one) {
-    const std::uint64_t counts[]{one.given, one.refused, one.waits, one.mistakes, one.base, one.slope,
-                                 one.pending};
+    const std::uint64_t counts[]{one.given, one.refused, one.waits,  one.mistakes,
+                                 one.base,  one.slope,   one.order()};
     return counts[which];
   });
 }

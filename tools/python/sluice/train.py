@@ -114,7 +114,6 @@ class _Training:
         self.line = MemoryLine()
         self.counts = Counts()
         self.restores_epochs = False
-        self.repeated_unasked = False
         self._published: tuple[int, int] | None = None
 
     def size(self, most: int) -> int:
@@ -143,20 +142,21 @@ class _Training:
             self.obey(order)
 
     def obey(self, order: int) -> None:
-        """Gives memory back, and sleeps if the order says so."""
-        kind = kind_of(order)
+        """Gives memory back, and sleeps if the order says so. Afterwards no launch is refused."""
         self.gpu.empty()
-        # Before the order is done: another one may follow, and may not refuse what comes next.
-        self.orders.critical(True)
-        self.orders.done(order)
-        if kind in (Kind.SLEEP, Kind.EPOCH):
-            self._sleep()
-        if kind == Kind.EPOCH and self.restores_epochs:
+        epoch_again = False
+        while order:
+            kind = kind_of(order)
+            epoch_again |= kind == Kind.EPOCH
+            self.orders.done(order)
+            self.orders.critical(True)
+            if kind in (Kind.SLEEP, Kind.EPOCH):
+                while not self._wait():
+                    pass
+            # While launches are refused, critical() does nothing and an order is pending.
+            order = self.orders.pending()
+        if epoch_again and self.restores_epochs:
             raise _EpochAgain
-
-    def _sleep(self) -> None:
-        while not self._wait() and not self.orders.pending():
-            pass
 
     def _wait(self) -> bool:
         begin = time.monotonic()
@@ -170,26 +170,15 @@ class _Training:
 
         if not isinstance(error, RuntimeError):
             return False
+        # Libraries have texts of their own for a refused launch. A failure of the program's own
+        # comes again when the micro-batch is repeated.
         if kind_of(self.orders.pending()) >= Kind.DROP:
             return True
         grant = self.orders.grant()
-        if isinstance(error, torch.OutOfMemoryError):
-            if grant != NO_LIMIT:
-                self.line.lacked_memory(items, grant)
-            return grant != NO_LIMIT
-        # The server that gave the order may have died since, and its order with it.
-        again = _reads_as_refusal(error) and not self.repeated_unasked
-        self.repeated_unasked = again
-        return again
-
-
-def _reads_as_refusal(error: RuntimeError) -> bool:
-    """CUDA error 701 in the words of torch and of libraries, which have no code for it."""
-    text = str(error)
-    return any(
-        words in text
-        for words in ("too many resources requested", "_STATUS_EXECUTION_FAILED", "_STATUS_INTERNAL_ERROR")
-    )
+        if not isinstance(error, torch.OutOfMemoryError) or grant == NO_LIMIT:
+            return False
+        self.line.lacked_memory(items, grant)
+        return True
 
 
 _training = _Training()
@@ -248,7 +237,6 @@ class MicroBatch:
 
     def _keep(self) -> None:
         self.kept = True
-        _training.repeated_unasked = False
         _training.counts.finished += 1
 
     def _drop(self, state: State) -> None:
