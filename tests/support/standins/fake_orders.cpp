@@ -140,6 +140,7 @@ auto locked(Body body) {
 
 }  // namespace
 
+#pragma GCC visibility push(default)
 extern "C" {
 
 std::uint64_t sluice_v1_memory_grant() {
@@ -185,6 +186,9 @@ void sluice_fake_give(unsigned kind) {
 void sluice_fake_grant(std::uint64_t bytes) {
   locked([&](Fake& one) { one.grant = bytes, one.changed = true; });
 }
+void sluice_fake_held(std::uint64_t bytes) {
+  locked([&](Fake& one) { one.held = bytes; });
+}
 /// The server died: its order is void.
 void sluice_fake_void_order() {
   locked([](Fake& one) { one.pending = 0, one.sleeping = false; });
@@ -209,3 +213,4 @@ std::uint64_t sluice_fake_count(int which) {
   });
 }
 }
+#pragma GCC visibility pop
