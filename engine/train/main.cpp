@@ -88,7 +88,7 @@ class Run {
     } catch (const EpochDropped&) {
       std::istringstream in(start);
       progress_ = training_.read_state(in);
-      micro_batches_.take_counts();
+      static_cast<void>(micro_batches_.take_counts());
       print(fmt::format("epoch {} dropped", progress_.epoch));
       return;
     }

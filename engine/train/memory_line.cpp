@@ -23,6 +23,7 @@ void MemoryLine::saw(std::size_t items, std::uint64_t resident, std::uint64_t pe
 void MemoryLine::saw_outside(std::uint64_t peak) { outside_ = std::max(outside_, peak); }
 
 void MemoryLine::batch_ended() {
+  if (resident_now_ == 0) return;  // a batch that was not measured says nothing
   resident_last_ = resident_now_;
   resident_now_ = 0;
 }

@@ -33,13 +33,12 @@ void MicroBatches::run_batch() {
   }
   line_.batch_ended();
   ++counts_.batches;
-  ++batches_;
 }
 
-/// The fit goes to the broker after the first batch: only then it has the state of the optimizer.
+/// Between batches, so that the first fit has the state of the optimizer.
 void MicroBatches::publish() {
   const auto fit = line_.fit();
-  if (batches_ == 0 || !fit || fit == published_) return;
+  if (!fit || fit == published_) return;
   sluice_memory_fit(fit->base, fit->slope);
   published_ = fit;
 }

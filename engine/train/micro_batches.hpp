@@ -60,7 +60,6 @@ class MicroBatches {
   std::optional<MemoryLine::Fit> published_;
   std::optional<Adjustment> adjustment_;  ///< Begun, and its new size not known yet.
   std::uint64_t freed_at_ns_ = 0;
-  std::size_t batches_ = 0;  ///< Of all epochs.
   std::uint64_t most_bytes_ = 0;
 };
 

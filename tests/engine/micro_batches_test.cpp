@@ -48,7 +48,10 @@ class Work : public Droppable {
   }
   void keep() override { log.emplace_back("keep"); }
   void drop() override { log.emplace_back("drop"); }
-  void restore() override { log.emplace_back("restore"); }
+  void restore() override {
+    log.emplace_back("restore");
+    if (on_restore) on_restore();
+  }
   void free_memory() override { log.emplace_back("free"); }
   [[nodiscard]] std::optional<MemoryUse> memory() const override {
     if (!on_gpu) return std::nullopt;
@@ -59,6 +62,7 @@ class Work : public Droppable {
   std::vector<std::string> log;
   std::vector<std::size_t> sizes;
   std::function<void(std::size_t)> on_run;
+  std::function<void()> on_restore;
   bool on_gpu = false;
 
  private:
@@ -107,8 +111,8 @@ TEST_F(MicroBatchesTest, ARefusedLaunchDropsTheMicroBatch) {
   sluice_fake_plan(1, 1, 1, 2, "2");
   MicroBatches micro_batches(work_, of(4, 4));
   micro_batches.run_batch();
-  EXPECT_THAT(work_.log, ElementsAre("save", "run 0+4", "drop", "free", "restore", "save",
-                                     "run 0+4", "keep"));
+  EXPECT_THAT(work_.log,
+              ElementsAre("save", "run 0+4", "drop", "free", "restore", "save", "run 0+4", "keep"));
   EXPECT_EQ(micro_batches.take_counts().killed, 1U);
 }
 
@@ -129,8 +133,7 @@ TEST_F(MicroBatchesTest, AnOrderToShrinkIsObeyedAfterTheMicroBatch) {
   };
   MicroBatches micro_batches(work_, options);
   micro_batches.run_batch();
-  EXPECT_THAT(work_.log,
-              ElementsAre("save", "run 0+4", "keep", "free", "save", "run 4+4", "keep"));
+  EXPECT_THAT(work_.log, ElementsAre("save", "run 0+4", "keep", "free", "save", "run 4+4", "keep"));
   EXPECT_THAT(lines, ElementsAre("4-4"));
 }
 
@@ -186,6 +189,17 @@ TEST_F(MicroBatchesTest, NothingIsRefusedOutsideOfMicroBatches) {
   sluice_fake_give(kDrop);
   EXPECT_EQ(sluice_fake_launch(), 0);
   micro_batches.obey_pending();
+}
+
+TEST_F(MicroBatchesTest, NothingIsRefusedAfterADrop) {
+  sluice_fake_plan(1, 1, 1, 1, "2");
+  work_.on_restore = [] {
+    if (sluice_fake_count(kGiven) > 1) return;
+    sluice_fake_give(kDrop);
+    EXPECT_EQ(sluice_fake_launch(), 0);
+  };
+  MicroBatches(work_, of(4, 4)).run_batch();
+  EXPECT_THAT(work_.sizes, ElementsAre(4, 4));
 }
 
 TEST_F(MicroBatchesTest, MeasuresTwoSizesAndReportsTheFitAfterAFirstBatch) {

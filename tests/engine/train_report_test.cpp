@@ -1,13 +1,12 @@
 // The lines of `sluice train`. Scripts of the published trainers parse them, so every character
 // counts. And its checkpoints: a file that is half written would end a training for good.
-#include "engine/train/report.hpp"
-
 #include <gtest/gtest.h>
 
 #include <ostream>
 
 #include "base/error.hpp"
 #include "engine/train/checkpoint.hpp"
+#include "engine/train/report.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::engine {

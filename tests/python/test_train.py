@@ -322,6 +322,54 @@ def test_sizes_follow_the_grant_and_too_small_a_grant_is_waited_for(fake):
     assert sluice.train._training.counts.waited_s > 0.03
 
 
+class SmallGpu:
+    """100 bytes are in use, and 10 more for each item while a micro-batch runs."""
+
+    def __init__(self):
+        self.most = 100
+        self.emptied = 0
+
+    def available(self) -> bool:
+        return True
+
+    def resident(self) -> int:
+        return 100
+
+    def peak(self) -> int:
+        most, self.most = self.most, 100
+        return most
+
+    def most_reserved(self) -> int:
+        return 3 << 30
+
+    def empty(self) -> None:
+        self.emptied += 1
+
+
+def test_the_first_batch_is_measured_and_the_fit_reported(fake, monkeypatch):
+    """Without a fit, a server takes no memory from the training, and the training knows no sizes."""
+    gpu = SmallGpu()
+    monkeypatch.setattr(sluice.train._training, "gpu", gpu)
+    training = Training(fake)
+    training.model.register_forward_pre_hook(
+        lambda _, args: setattr(gpu, "most", 100 + 10 * len(args[0]))  # as the GPU would
+    )
+    assert sizes_of_a_batch(training) == [1, 1, 4, 2]
+    assert (fake.count("base"), fake.count("slope")) == (0, 0)
+    assert sizes_of_a_batch(training) == [8]
+    assert (fake.count("base"), fake.count("slope")) == (100, 10)
+    fake.grant(100 + 10 * 5)
+    assert sizes_of_a_batch(training) == [5, 3]
+    fake.give(DROP)
+    assert sizes_of_a_batch(training) == [5, 3]
+    assert gpu.emptied == 1
+    assert "batch cnt 4" in (line := sluice.train.epoch_line("net", 2)) and "| memory 3.00Gb |" in line
+    for _ in range(2):
+        assert sizes_of_a_batch(training) == [5, 3]
+    assert not sluice.train._training.measures(5)  # that would restart torch's own peaks
+    assert sluice.train._training.measures(6)
+
+
 def test_lack_of_memory_under_a_grant_makes_the_micro_batch_smaller(fake):
     """The fit is an estimate. Without a grant, the lack is the program's own."""
     training = Training(fake)

@@ -1,6 +1,7 @@
 #include "engine/torch/train/saved_state.hpp"
 
 #include <ATen/Context.h>
+#include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 
 #include <mutex>
@@ -30,33 +31,41 @@ void set_states(std::vector<at::Generator>& generators, const std::vector<at::Te
   }
 }
 
-SavedState::SavedState(std::vector<at::Tensor> parameters, std::vector<at::Tensor> buffers,
+SavedState::SavedState(std::vector<at::Tensor> parameters, const std::vector<at::Tensor>& buffers,
                        const c10::Device& device)
-    : parameters_(std::move(parameters)),
-      buffers_(std::move(buffers)),
-      generators_(generators_of(device)) {}
+    : parameters_(std::move(parameters)), generators_(generators_of(device)) {
+  for (const at::Tensor& buffer : buffers) {
+    Group& group = groups_[buffer.scalar_type()];
+    group.buffers.push_back(buffer);
+    group.contents.push_back(at::empty_like(buffer));
+  }
+}
 
 void SavedState::save() {
   const at::NoGradGuard no_grad;
   gradients_.clear();
-  contents_.clear();
   for (at::Tensor& parameter : parameters_) {
     gradients_.push_back(std::exchange(parameter.mutable_grad(), at::Tensor()));
   }
-  for (const at::Tensor& buffer : buffers_) contents_.push_back(buffer.clone());
+  for (auto& [type, group] : groups_) at::_foreach_copy_(group.contents, group.buffers);
   random_ = states_of(generators_);
 }
 
 void SavedState::keep() {
   const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> earlier;
+  std::vector<at::Tensor> own;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& gradient = parameters_[i].mutable_grad();
     if (!gradients_[i].defined()) continue;
-    if (gradient.defined()) gradients_[i].add_(gradient);
+    if (gradient.defined()) {
+      earlier.push_back(gradients_[i]);
+      own.push_back(gradient);
+    }
     gradient = std::move(gradients_[i]);
   }
+  if (!own.empty()) at::_foreach_add_(earlier, own);
   gradients_.clear();
-  contents_.clear();
 }
 
 void SavedState::drop_gradients() {
@@ -68,8 +77,7 @@ void SavedState::drop_gradients() {
 
 void SavedState::restore() {
   const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(contents_[i]);
-  contents_.clear();
+  for (auto& [type, group] : groups_) at::_foreach_copy_(group.buffers, group.contents);
   set_states(generators_, random_);
 }
 

@@ -2,6 +2,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <vector>
 
 namespace sluice::engine {
@@ -20,7 +21,7 @@ void set_states(std::vector<at::Generator>& generators, const std::vector<at::Te
 /// same bits as autograd does.
 class SavedState {
  public:
-  SavedState(std::vector<at::Tensor> parameters, std::vector<at::Tensor> buffers,
+  SavedState(std::vector<at::Tensor> parameters, const std::vector<at::Tensor>& buffers,
              const c10::Device& device);
 
   void save();
@@ -30,11 +31,16 @@ class SavedState {
   void restore();
 
  private:
+  /// Buffers of one type: one launch copies all of them.
+  struct Group {
+    std::vector<at::Tensor> buffers;
+    std::vector<at::Tensor> contents;
+  };
+
   std::vector<at::Tensor> parameters_;
-  std::vector<at::Tensor> buffers_;
+  std::map<at::ScalarType, Group> groups_;
   std::vector<at::Generator> generators_;
   std::vector<at::Tensor> gradients_;  ///< Of the earlier micro-batches; undefined: none.
-  std::vector<at::Tensor> contents_;   ///< Of the buffers.
   std::vector<at::Tensor> random_;
 };
 

@@ -1,5 +1,5 @@
-// `sluice train` as a program: its lines, its checkpoints whenever it is killed, orders that come at
-// random. On the CPU, with the stand-in of the interposer preloaded.
+// `sluice train` as a program: its lines, its checkpoints whenever it is killed, orders that come
+// at random. On the CPU, with the stand-in of the interposer preloaded.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -59,22 +59,24 @@ class TrainCommand : public testing::Test {
 };
 
 TEST_F(TrainCommand, PrintsThePublishedLines) {
-  const base::Captured ended =
-      train({"conv", "--batch-size", "6", "--micro-batch-size", "4", "--num-epoch", "2",
-             "--steps-per-epoch", "3"});
+  const base::Captured ended = train({"conv", "--batch-size", "6", "--micro-batch-size", "4",
+                                      "--num-epoch", "2", "--steps-per-epoch", "3"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_THAT(ended.out, ContainsRegex(R"(^\[conv epoch 0\] [0-9.]+s \| batch cnt 3 avg [0-9.]+ms \| )"
-                                       R"(try 6 kill 0 finish 6 \| batch-size 6 \| micro-batch-size 4 \| )"
-                                       R"(memory 0.00Gb \| wait_bs_valid 0.000s)"));
+  EXPECT_THAT(ended.out,
+              ContainsRegex(R"(^\[conv epoch 0\] [0-9.]+s \| batch cnt 3 avg [0-9.]+ms \| )"
+                            R"(try 6 kill 0 finish 6 \| batch-size 6 \| micro-batch-size 4 \| )"
+                            R"(memory 0.00Gb \| wait_bs_valid 0.000s)"));
   EXPECT_THAT(ended.out, HasSubstr("\n[conv epoch 1] "));
-  EXPECT_THAT(last_line(ended.out),
-              ContainsRegex("^trained conv: 2 epochs of 3 steps, loss [0-9.]+ -> [0-9.]+, parameters "
-                            "[0-9a-f]{16}$"));
+  EXPECT_THAT(
+      last_line(ended.out),
+      ContainsRegex("^trained conv: 2 epochs of 3 steps, loss [0-9.]+ -> [0-9.]+, parameters "
+                    "[0-9a-f]{16}$"));
 }
 
 TEST_F(TrainCommand, RandomOrdersChangeNoBit) {
-  const std::vector<std::string> args{"conv", "--batch-size", "8", "--micro-batch-size", "2",
-                                      "--num-epoch", "3", "--steps-per-epoch", "10"};
+  const std::vector<std::string> args{"conv", "--batch-size", "8", "--micro-batch-size",
+                                      "2",    "--num-epoch",  "3", "--steps-per-epoch",
+                                      "10"};
   const base::Captured alone = train(args);
   const base::Captured ordered = train(args, orders("seed=3 orders=60 every=2 kinds=1234"));
   ASSERT_EQ(ordered.exit_code, 0) << ordered.err;
@@ -85,20 +87,22 @@ TEST_F(TrainCommand, RandomOrdersChangeNoBit) {
 }
 
 TEST_F(TrainCommand, ADroppedEpochBeginsAgain) {
-  std::vector<std::string> args{"conv", "--batch-size", "8", "--num-epoch", "2", "--steps-per-epoch",
-                                "4"};
+  std::vector<std::string> args{"conv", "--batch-size",      "8", "--num-epoch",
+                                "2",    "--steps-per-epoch", "4"};
   const base::Captured alone = train(args);
   args.insert(args.end(), {"--mode", "task-switch-l2"});
   const base::Captured ordered = train(args, orders("seed=1 orders=3 every=4 kinds=4"));
   ASSERT_EQ(ordered.exit_code, 0) << ordered.err;
   EXPECT_THAT(ordered.out, HasSubstr("epoch 0 dropped\n"));
-  const auto parameters = [](const std::string& out) { return out.substr(out.rfind(" parameters ")); };
+  const auto parameters = [](const std::string& out) {
+    return out.substr(out.rfind(" parameters "));
+  };
   EXPECT_EQ(parameters(ordered.out), parameters(alone.out));
 }
 
 TEST_F(TrainCommand, GoesOnFromACheckpointToTheBit) {
-  const std::vector<std::string> three{"conv", "--optimizer", "adamw", "--num-epoch", "3",
-                                       "--steps-per-epoch", "4"};
+  const std::vector<std::string> three{"conv", "--optimizer",       "adamw", "--num-epoch",
+                                       "3",    "--steps-per-epoch", "4"};
   const base::Captured whole = train(three);
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   auto first = three;

@@ -30,7 +30,8 @@ class MemoryLine:
         self._outside = max(self._outside, peak)
 
     def batch_ended(self) -> None:
-        self._resident = [self._resident[1], 0]
+        if self._resident[1]:  # a batch that was not measured says nothing
+            self._resident = [self._resident[1], 0]
 
     def lacked_memory(self, items: int, grant: int) -> None:
         """An allocation failed with this many items under this grant: try fewer until it grows."""

@@ -21,7 +21,10 @@ class State:
     same bits as autograd does.
     """
 
-    def __init__(self, model: "torch.nn.Module", optimizer: "torch.optim.Optimizer | None") -> None:
+    def __init__(
+        self, model: "torch.nn.Module", optimizer: "torch.optim.Optimizer | None", last: "State | None" = None
+    ) -> None:
+        """`last`: the state of the last batch, whose memory is used again if the model is the same."""
         import torch
 
         self._torch = torch
@@ -38,8 +41,16 @@ class State:
             for name, buffer in module._buffers.items()
             if buffer is not None
         ]
+        # By type and device, because one launch copies all tensors that agree in them.
+        groups: dict[Any, list[torch.Tensor]] = {}
+        for _, _, buffer in self._buffers:
+            groups.setdefault((buffer.dtype, buffer.device), []).append(buffer)
+        self._groups = list(groups.values())
+        if last is not None and _same(last._groups, self._groups):
+            self._contents = last._contents
+        else:
+            self._contents = [[torch.empty_like(buffer) for buffer in group] for group in self._groups]
         self._gradients: list[torch.Tensor | None] = []
-        self._contents: list[torch.Tensor] = []
         self._random: list[torch.Tensor] = []
 
     def save(self) -> None:
@@ -49,36 +60,40 @@ class State:
         for parameter in self._parameters:
             parameter.grad = None
         with torch.no_grad():
-            self._contents = [buffer.clone() for _, _, buffer in self._buffers]
+            for group, contents in zip(self._groups, self._contents):
+                torch._foreach_copy_(contents, group)
         self._random = random_state()
 
     def keep(self) -> None:
         """The micro-batch is whole: adds its gradients to those of the earlier ones."""
-        with self._torch.no_grad():
-            for parameter, earlier in zip(self._parameters, self._gradients):
-                if earlier is None:
-                    continue
-                if parameter.grad is not None:
-                    earlier.add_(parameter.grad)
+        both = [(p.grad, g) for p, g in zip(self._parameters, self._gradients) if p.grad is not None and g is not None]
+        if both:
+            with self._torch.no_grad():
+                self._torch._foreach_add_([earlier for _, earlier in both], [own for own, _ in both])
+        for parameter, earlier in zip(self._parameters, self._gradients):
+            if earlier is not None:
                 parameter.grad = earlier
-        self._forget()
+        self._gradients = []
 
     def drop_gradients(self) -> None:
         """Drops the gradients of the micro-batch. Launches nothing on the GPU."""
         for parameter, earlier in zip(self._parameters, self._gradients):
             parameter.grad = earlier
+        self._gradients = []
 
     def restore(self) -> None:
         """Puts buffers and random generators back, once launches are accepted again."""
         torch = self._torch
         with torch.no_grad():
-            for (place, name, buffer), content in zip(self._buffers, self._contents):
-                place[name] = buffer.copy_(content)
+            for group, contents in zip(self._groups, self._contents):
+                torch._foreach_copy_(group, contents)
+        for place, name, buffer in self._buffers:
+            place[name] = buffer
         set_random_state(self._random)
-        self._forget()
 
-    def _forget(self) -> None:
-        self._gradients, self._contents = [], []
+
+def _same(one: "list[list[torch.Tensor]]", other: "list[list[torch.Tensor]]") -> bool:
+    return [[id(tensor) for tensor in group] for group in one] == [[id(tensor) for tensor in group] for group in other]
 
 
 def random_state() -> "list[torch.Tensor]":

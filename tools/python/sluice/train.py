@@ -113,6 +113,8 @@ class _Training:
         self.gpu = _Gpu(self.orders)
         self.line = MemoryLine()
         self.counts = Counts()
+        self.state: State | None = None  # of the last batch
+        self.batches = 0
         self.restores_epochs = False
         self._published: tuple[int, int] | None = None
 
@@ -128,12 +130,12 @@ class _Training:
 
     def measures(self, items: int) -> bool:
         """Whether to measure a micro-batch: not all, because that restarts torch's own peaks."""
-        return self.gpu.available() and (self.counts.batches < _MEASURED_BATCHES or not self.line.knows(items))
+        return self.gpu.available() and (self.batches < _MEASURED_BATCHES or not self.line.knows(items))
 
     def publish(self) -> None:
-        """Reports the fit, after a first batch: only then it has the state of the optimizer."""
+        """Reports the fit, between batches: so the first one has the state of the optimizer."""
         fit = self.line.fit()
-        if self.counts.batches and fit is not None and fit != self._published:
+        if fit is not None and fit != self._published:
             self.orders.fit(*fit)
             self._published = fit
 
@@ -269,8 +271,9 @@ def micro_batches(
     most = min(batch, largest or batch)
     start = 0
     preloaded = _training.orders.preloaded
-    state = State(model, optimizer) if preloaded else None
+    state = None
     if preloaded:
+        state = _training.state = State(model, optimizer, _training.state)
         _training.publish()
     if _training.counts.tried == 0:
         _training.counts.begun = time.monotonic()
@@ -284,6 +287,7 @@ def micro_batches(
             start = micro.slice.stop
             _training.counts.size = size
     _training.line.batch_ended()
+    _training.batches += 1
     _training.counts.batches += 1
     _training.counts.items = batch
 

@@ -61,6 +61,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.encoder = encoder
         for layer in encoder.layers:
+            assert isinstance(layer, EncoderLayer)
             layer.causal = True
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
