@@ -150,6 +150,8 @@ class Training::Parts {
     for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].copy_(contents.at(i));
     torch::serialize::InputArchive optimizer;
     archive.read("optimizer", optimizer);
+    // A new one: load() keeps the state of parameters that the archive has no state of.
+    optimizer_ = make_optimizer(parameters_, options_);
     optimizer_->load(optimizer);
     optimizer_->zero_grad();
     losses_ = at::Tensor();

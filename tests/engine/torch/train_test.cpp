@@ -127,6 +127,17 @@ TEST_F(TrainTest, ATrainingGoesOnFromItsStateToTheBit) {
   }
 }
 
+TEST_F(TrainTest, TheStateBeforeTheFirstStepHasNoMomentum) {
+  Training training(options_of("conv", OptimizerKind::kSgd));
+  std::stringstream start;
+  training.write_state(start, {});
+  train(training, 3, 4);
+  const std::string digest = training.digest();
+  static_cast<void>(training.read_state(start));
+  train(training, 3, 4);
+  EXPECT_EQ(training.digest(), digest);
+}
+
 TEST_F(TrainTest, TheStateOfAnotherTrainingIsRefused) {
   Training sgd(options_of("conv", OptimizerKind::kSgd));
   std::stringstream state;
