@@ -60,6 +60,7 @@ class MicroBatches {
   std::optional<MemoryLine::Fit> published_;
   std::optional<Adjustment> adjustment_;  ///< Begun, and its new size not known yet.
   std::uint64_t freed_at_ns_ = 0;
+  int stale_errors_ = 0;  ///< That may still come from the launches of a dropped micro-batch.
   std::uint64_t most_bytes_ = 0;
 };
 

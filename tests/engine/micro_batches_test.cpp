@@ -191,6 +191,22 @@ TEST_F(MicroBatchesTest, NothingIsRefusedOutsideOfMicroBatches) {
   micro_batches.obey_pending();
 }
 
+TEST_F(MicroBatchesTest, AStaleErrorAfterARefusalDropsTheMicroBatch) {
+  const auto tries_with = [this](int errors, const std::string& text) {
+    sluice_fake_plan(1, 1, 1, 1, "2");
+    work_.sizes.clear();
+    work_.on_run = [&errors, &text](std::size_t) {
+      if (errors-- > 0) throw std::runtime_error(text);
+    };
+    MicroBatches(work_, of(4, 4)).run_batch();
+    return work_.sizes.size();
+  };
+  const std::string stale = "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED_CUDART";
+  EXPECT_EQ(tries_with(1, stale), 3U);
+  EXPECT_THROW(tries_with(4, stale), std::runtime_error);
+  EXPECT_THROW(tries_with(1, "shape mismatch"), std::runtime_error);
+}
+
 TEST_F(MicroBatchesTest, NothingIsRefusedAfterADrop) {
   sluice_fake_plan(1, 1, 1, 1, "2");
   work_.on_restore = [] {

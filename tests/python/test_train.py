@@ -161,6 +161,30 @@ def test_an_unexplained_launch_failure_passes(fake):
                 raise RuntimeError("CUDA error: too many resources requested for launch")
 
 
+def test_a_stale_error_after_a_refusal_drops_the_micro_batch(fake):
+    """cuDNN reports a refused launch once more in the next micro-batch, when the order is obeyed."""
+    stale = RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED_CUDART")
+
+    def tries_with(errors: list) -> int:
+        training = Training(fake)
+        fake.plan(orders=1)
+        tries = 0
+        for micro in sluice.train.micro_batches(BATCH, model=training.model):
+            with micro:
+                tries += 1
+                fake.launch()
+                if errors:
+                    raise errors.pop()
+                training.model(training.data).sum().backward()
+        return tries
+
+    assert tries_with([stale]) == 3
+    with pytest.raises(RuntimeError, match="CUDNN_STATUS"):
+        tries_with([stale] * 4)
+    with pytest.raises(RuntimeError, match="shape"):
+        tries_with([RuntimeError("shape mismatch")])
+
+
 def test_an_order_may_follow_at_once(fake, monkeypatch):
     """Between the end of an order and the next call, a thread of a library may be refused a launch."""
     training = Training(fake)
