@@ -67,12 +67,13 @@ bool is_critical(const Execution& execution) { return execution.model->config.pr
 }  // namespace
 
 Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer, Answer answer,
-                       Lost lost)
+                       Lost lost, Turn* turn)
     : admit_factor_(options.admit_factor),
       run_late_(options.run_late),
       announcer_(announcer),
       answer_(std::move(answer)),
       lost_(std::move(lost)),
+      turn_(turn),
       policy_(options.policy),
       queue_(options.policy),
       thread_([this] { loop(); }) {}
@@ -346,8 +347,27 @@ void Dispatcher::remove_if_unwanted(std::uint64_t task) {
   executions_.erase(found);
 }
 
+void Dispatcher::wake() {
+  post([] {});
+}
+
+bool Dispatcher::has_critical() const {
+  return std::any_of(executions_.begin(), executions_.end(),
+                     [](const auto& entry) { return is_critical(*entry.second); });
+}
+
+/// Whether inference has the device, or can take it now.
+bool Dispatcher::may_run() {
+  if (turn_ == nullptr || turn_taken_ || !has_critical()) return true;
+  turn_taken_ = turn_->take();
+  // Work that was queued before now has waited for training to leave.
+  if (turn_taken_) turn_taken_ns_ = turn_asked_ ? base::monotonic_ns() : 0;
+  turn_asked_ = true;
+  return turn_taken_;
+}
+
 void Dispatcher::dispatch() {
-  if (stop_) return;
+  if (stop_ || !may_run()) return;
   while (const auto step = queue_.begin(base::monotonic_ns())) start(*step);
 }
 
@@ -436,12 +456,10 @@ void Dispatcher::answer(const Execution& execution, Pending& pending, const Stat
 
 /// A busy period ends when no critical request waits or runs.
 void Dispatcher::note_idle() {
-  if (!busy_) return;
-  for (const auto& [task, execution] : executions_) {
-    if (is_critical(*execution)) return;
-  }
-  busy_ = false;
-  announcer_.end_busy();
+  if ((!busy_ && !turn_asked_) || has_critical()) return;
+  if (std::exchange(busy_, false)) announcer_.end_busy();
+  if (std::exchange(turn_asked_, false)) turn_->give_back();
+  turn_taken_ = false;
 }
 
 void Dispatcher::set_policy(scheduler::Policy policy) {

@@ -13,6 +13,7 @@
 #include "server/announcer.hpp"
 #include "server/execution.hpp"
 #include "server/executor.hpp"
+#include "server/turn.hpp"
 
 namespace sluice::server {
 
@@ -33,7 +34,9 @@ class Dispatcher {
   /// has become unusable.
   using Answer = std::function<void(const Execution&, Pending&, const Status&, const Response&)>;
   using Lost = std::function<void(const std::string& why)>;
-  Dispatcher(const DispatcherOptions& options, Announcer& announcer, Answer answer, Lost lost);
+  /// turn: null if inference always has the device.
+  Dispatcher(const DispatcherOptions& options, Announcer& announcer, Answer answer, Lost lost,
+             Turn* turn = nullptr);
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
   /// Answers what is left as unavailable.
@@ -41,6 +44,8 @@ class Dispatcher {
 
   void submit(std::shared_ptr<Model> model, Pending pending);
   void cancel(std::uint64_t request);
+  /// Looks again whether something can run, for example because the turn has come.
+  void wake();
   /// Returns when the policy holds.
   void set_policy(scheduler::Policy policy);
   [[nodiscard]] scheduler::Policy policy() const { return policy_.load(); }
@@ -75,6 +80,8 @@ class Dispatcher {
   void remove_if_unwanted(std::uint64_t task);
   void answer_dropped(Execution& execution);
   void hold(Execution& execution, std::uint64_t now);
+  [[nodiscard]] bool has_critical() const;
+  [[nodiscard]] bool may_run();
   void dispatch();
   void start(const scheduler::Step& step);
   void step_ended(Executor& executor, const StepResult& result);
@@ -88,6 +95,7 @@ class Dispatcher {
   Announcer& announcer_;
   Answer answer_;
   Lost lost_;
+  Turn* turn_;
   std::atomic<scheduler::Policy> policy_;
 
   std::mutex mutex_;  ///< Guards messages_.
@@ -99,7 +107,10 @@ class Dispatcher {
   scheduler::Queue queue_;
   Executions executions_;  ///< By task.
   std::uint64_t next_task_ = 1;
-  bool busy_ = false;  ///< A busy period has begun.
+  bool busy_ = false;        ///< A busy period has begun.
+  bool turn_asked_ = false;  ///< take() has been called, and give_back() is due.
+  bool turn_taken_ = false;
+  std::uint64_t turn_taken_ns_ = 0;  ///< 0: without waiting.
   std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<Executor*> idle_;
 

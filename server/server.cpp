@@ -50,11 +50,12 @@ std::uint64_t deadline_of(const Request& request, const ModelConfig& config) {
 }  // namespace
 
 Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, MakeInstance make,
-               Events events)
+               Events events, training::Training* training)
     : options_(options),
       make_(std::move(make)),
       events_(std::move(events)),
-      announcer_(options.announce),
+      training_(training),
+      announcer_(options.announce, options.jobs),
       records_(options.records_file, std::string(to_string(options.dispatcher.policy)),
                options.device) {
   for (ModelConfig& config : models) {
@@ -65,7 +66,7 @@ Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, Ma
       options.dispatcher, announcer_,
       [this](const Execution& execution, Pending& pending, const Status& status,
              const Response& response) { answered(execution, pending, status, response); },
-      [this](const std::string& why) { events_.context_lost(why); });
+      [this](const std::string& why) { events_.context_lost(why); }, training);
 }
 
 Server::~Server() = default;
@@ -309,6 +310,17 @@ void Server::say_target() {
   static_cast<void>(sluice_set_target(target.c_str()));
 }
 
+void Server::train(const std::string& job, const std::string& args, TrainDone done) {
+  if (training_ == nullptr) return done({Code::kUnavailable, "this server does not train"});
+  if (!ready_) return done({Code::kUnavailable, "the server is starting or shutting down"});
+  training_->train(job, args, std::move(done));
+}
+
+Status Server::stop_training(const std::string& job) {
+  if (training_ == nullptr) return {Code::kUnavailable, "this server does not train"};
+  return training_->stop_job(job);
+}
+
 std::string Server::scheduler() const { return std::string(to_string(dispatcher_->policy())); }
 
 Status Server::set_scheduler(const std::string& name) {
@@ -340,11 +352,13 @@ nlohmann::json Server::status() const {
     }
     models.push_back(std::move(row));
   }
-  return {{"ready", ready_.load()},
-          {"scheduler", scheduler()},
-          {"gated", sluice_attached() == 1},
-          {"queued_bytes", queued_bytes_.load()},
-          {"models", std::move(models)}};
+  nlohmann::json all{{"ready", ready_.load()},
+                     {"scheduler", scheduler()},
+                     {"gated", sluice_attached() == 1},
+                     {"queued_bytes", queued_bytes_.load()},
+                     {"models", std::move(models)}};
+  if (training_ != nullptr) all["training"] = training_->status();
+  return all;
 }
 
 std::string Server::metrics() const {
@@ -360,6 +374,7 @@ std::string Server::metrics() const {
   out.family("sluice_serve_queued_bytes", "gauge", "Input bytes of requests without an answer.");
   out.sample(static_cast<double>(queued_bytes_.load()));
   Statistics::write(out, statistics);
+  if (training_ != nullptr) training_->write_metrics(out);
   return out.take();
 }
 

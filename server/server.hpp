@@ -13,6 +13,7 @@
 #include "server/loader.hpp"
 #include "server/records.hpp"
 #include "server/service.hpp"
+#include "server/training/training.hpp"
 
 namespace sluice::server {
 
@@ -23,6 +24,7 @@ struct ServerOptions {
   std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all waiting and running requests.
   double drain_s = 30;
   bool announce = true;  ///< Jobs, at the headers of requests.
+  bool jobs = true;      ///< False: the gate never closes for this server.
 };
 
 /// The server behind its protocols: models, queue, counters.
@@ -33,8 +35,9 @@ class Server : public Service {
     std::function<void(const std::string&)> context_lost;  ///< From the dispatcher's thread.
     std::function<void(const std::string&)> log;           ///< A line for people.
   };
+  /// training: null if the server runs none. It must live longer.
   Server(const ServerOptions& options, std::vector<ModelConfig> models, MakeInstance make,
-         Events events);
+         Events events, training::Training* training = nullptr);
   ~Server() override;
 
   /// Loads the models that are to be preloaded. Throws if one cannot be loaded.
@@ -54,6 +57,10 @@ class Server : public Service {
   std::vector<RepositoryEntry> repository() const override;
   Status load(const std::string& model) override;
   Status unload(const std::string& model) override;
+  /// Inference may run now: what Turn::take() has refused.
+  void wake() { dispatcher_->wake(); }
+  void train(const std::string& job, const std::string& args, TrainDone done) override;
+  Status stop_training(const std::string& job) override;
   std::string scheduler() const override;
   Status set_scheduler(const std::string& name) override;
   nlohmann::json status() const override;
@@ -85,6 +92,7 @@ class Server : public Service {
   ServerOptions options_;
   MakeInstance make_;
   Events events_;
+  training::Training* training_;
   std::atomic<bool> ready_{false};
   std::atomic<std::uint64_t> next_request_{1};
   std::atomic<std::uint64_t> queued_bytes_{0};

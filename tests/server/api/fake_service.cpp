@@ -291,6 +291,14 @@ Status FakeService::unload(const std::string& model) {
   return {};
 }
 
+void FakeService::train(const std::string& job, const std::string& /*args*/, TrainDone done) {
+  done(job == "fails" ? Status{Code::kInternal, "exited with 1"} : Status{});
+}
+
+Status FakeService::stop_training(const std::string& job) {
+  return job == "none" ? Status{Code::kNotFound, "no such job"} : Status{};
+}
+
 std::string FakeService::scheduler() const {
   const std::lock_guard lock(mutex_);
   return scheduler_;
