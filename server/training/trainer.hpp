@@ -20,8 +20,8 @@ inline constexpr std::uint64_t kNoGrant = ~std::uint64_t{0};
 /// The memory of a trainer at one moment. Bytes.
 struct TrainerMemory {
   bool attached = false;  ///< Its process is a client on the board. Else all else is zero.
-  /// It has called sluice_memory_fit(), so it knows orders. One that does not would take a refused
-  /// launch for a fault: give it no order but kShrink, and no grant below `held`.
+  /// It has used the C API of memory, so it knows orders. Others are never refused a launch: an
+  /// order to them has no effect, and only a grant bounds them.
   bool obeys = false;
   std::uint64_t held = 0;
   std::uint64_t grant = kNoGrant;

@@ -7,11 +7,12 @@
 
 #include "server/training/trainer.hpp"
 #include "shm/mapping.hpp"
+#include "shm/memory.hpp"
 
 namespace sluice::server::training {
 
-/// The slot of the trainer's process on the board. All calls do nothing, or return zeros, while the
-/// process has none. Not thread-safe.
+/// The slot of the trainer's process on the board, and this process as its broker. All calls do
+/// nothing, or return zeros, while one of the two has no slot. Not thread-safe.
 class TrainerSlot {
  public:
   /// session: empty if there is no board, as on a CPU.
@@ -22,7 +23,7 @@ class TrainerSlot {
 
   [[nodiscard]] TrainerMemory memory();
   void set_grant(std::uint64_t bytes);
-  /// Returns the epoch, or 0 if the process has no slot.
+  /// Returns the epoch, or 0 if the order cannot be given.
   std::uint64_t order(Order kind);
   void resume();
   /// Whether the order of this epoch has been obeyed, or its process has lost its slot.
@@ -31,13 +32,17 @@ class TrainerSlot {
   [[nodiscard]] std::uint64_t took_ns();
 
  private:
-  [[nodiscard]] shm::Slot* slot();
+  [[nodiscard]] bool find();
+  [[nodiscard]] bool lives(shm::SlotOf client) const;
+  void find_slot(pid_t pid, shm::SlotOf& client) const;
+  [[nodiscard]] shm::MemoryLine& line() const;
+  std::uint64_t give(shm::MemoryOrder kind);
 
   std::string session_;
   std::optional<shm::BoardMapping> board_;
   pid_t pid_ = 0;
-  int index_ = -1;
-  std::uint32_t generation_ = 0;
+  shm::SlotOf trainer_;
+  shm::SlotOf broker_;
 };
 
 }  // namespace sluice::server::training
