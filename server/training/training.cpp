@@ -308,7 +308,9 @@ nlohmann::json Training::status() const {
                      {"failed", failed_}};
   if (process_) out["pid"] = process_->pid();
   const TrainerMemory memory = slot_.memory();
+  out["attached"] = memory.attached;
   if (memory.attached) {
+    out["obeys"] = memory.obeys;
     out["held_bytes"] = memory.held;
     if (memory.grant != kNoGrant) out["grant_bytes"] = memory.grant;
   }

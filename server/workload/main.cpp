@@ -1,6 +1,5 @@
 // `sluice hybrid_workload`: requests for a server, and a report of their latency.
 #include <fmt/format.h>
-
 #include <poll.h>
 
 #include <algorithm>
@@ -200,15 +199,15 @@ int run(int argc, char** argv) {
   const std::vector<std::size_t> requests = prepare(*client, workers, options);
   std::unique_ptr<TrainJobs> training;
   if (!options.train_models.empty()) {
-    training = begin_train_jobs(server, options.train_models,
-                                fmt::format("num-epoch={}, batch-size={}", options.num_epoch,
-                                            options.train_batch_size),
-                                options.infer);
+    training = begin_train_jobs(
+        server, options.train_models,
+        fmt::format("num-epoch={}, batch-size={}", options.num_epoch, options.train_batch_size),
+        options.infer);
   }
-  const LoadResult result = options.infer ? run_load(*client, workers, requests,
-                                                     load_options(options), signals.fd(),
-                                                     events(options))
-                                          : run_training(*training, options, signals);
+  const LoadResult result = options.infer
+                                ? run_load(*client, workers, requests, load_options(options),
+                                           signals.fd(), events(options))
+                                : run_training(*training, options, signals);
   const auto trained = training ? training->stop() : std::vector<TrainSummary>{};
 
   const std::uint64_t answered = write_report(report, workers, result, trained, options);

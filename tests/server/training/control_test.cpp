@@ -5,8 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
+#include <algorithm>
 #include <random>
+#include <string>
 
 namespace sluice::server::training {
 namespace {
@@ -39,7 +40,12 @@ TEST_P(WithoutOrders, LaunchAlsoWhileInferenceIsBusy) {
 
 INSTANTIATE_TEST_SUITE_P(Control, WithoutOrders,
                          testing::Values(Mode::kNormal, Mode::kPark, Mode::kColocateL1,
-                                         Mode::kColocateL2));
+                                         Mode::kColocateL2),
+                         [](const auto& mode) {
+                           std::string name(to_string(mode.param));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 TEST(Control, TaskSwitchL1WaitsForTheTrainerAndResumesIt) {
   Control control = running(Mode::kTaskSwitchL1);
@@ -216,11 +222,11 @@ TEST(Control, RandomRunsNeverBlockInferenceAndNeverLeaveTheTrainerAsleep) {
           }
       }
       EXPECT_EQ(control.inference_may_run(), !control.stopping());
-      if (!busy) EXPECT_FALSE(asleep);
-      if (asleep) EXPECT_TRUE(is_task_switch(mode) && mode != Mode::kTaskSwitchL3);
-      if (jobs == 1 && !busy) EXPECT_TRUE(process);
+      EXPECT_TRUE(busy || !asleep);
+      EXPECT_TRUE(!asleep || (is_task_switch(mode) && mode != Mode::kTaskSwitchL3));
+      EXPECT_TRUE(process || jobs == 0 || busy);
       waits_since = control.stopping() ? (waits_since == 0 ? now : waits_since) : 0;
-      if (waits_since != 0) EXPECT_LE(now - waits_since, kWedged);
+      EXPECT_TRUE(waits_since == 0 || now - waits_since <= kWedged);
     }
   }
 }
