@@ -1,5 +1,6 @@
-// sluice-example-train: a training loop without a framework. Its kernels only take time, and its memory has no
-// content, but it obeys grants and orders as a real trainer must: docs/reference/memory.md.
+// sluice-example-train: a training loop without a framework. Its kernels only take time, and its
+// memory has no content, but it obeys grants and orders as a real trainer must:
+// docs/reference/memory.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -171,7 +172,8 @@ void add_options(CLI::App& app, Options& options) {
       "Example:\n"
       "  mkdir train && cp /usr/libexec/sluice/sluice-example-train train/job\n"
       "  sluice serve --models resnet50_b1 --gpu sim --train-store train -m task-switch-l1 &\n"
-      "  sluice hybrid_workload --infer-model resnet50_b1-p --poisson resnet50_b1=5 --train-model job");
+      "  sluice hybrid_workload --infer-model resnet50_b1-p --poisson resnet50_b1=5 --train-model "
+      "job");
 }
 
 }  // namespace
