@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "server/batch_log.hpp"
 
 namespace sluice::server {
 namespace {
@@ -70,6 +71,7 @@ Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer, A
                        Lost lost, Turn* turn)
     : admit_factor_(options.admit_factor),
       run_late_(options.run_late),
+      batch_line_(options.batch_line),
       announcer_(announcer),
       answer_(std::move(answer)),
       lost_(std::move(lost)),
@@ -382,6 +384,9 @@ void Dispatcher::start(const scheduler::Step& step) {
     model.statistics.executed(execution.items);
     execution.instance = least_used(model);
     ++execution.instance->executions;
+    execution.begun_ns = now;
+    const std::uint64_t queued = execution.requests.front().times.queued_ns;
+    if (turn_taken_ns_ > queued) execution.turn_wait_ns = turn_taken_ns_ - queued;
     for (Pending& pending : execution.requests) pending.times.begun_ns = now;
   }
   if (is_critical(execution) && !busy_) {
@@ -430,6 +435,7 @@ void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
 
 /// Answers all requests of an execution that have no answer yet.
 void Dispatcher::finish(Execution& execution, const Status& status) {
+  const std::uint64_t began = base::monotonic_ns();
   std::vector<engine::Tensor> outputs;
   if (status.ok()) outputs = execution.batch->outputs();
   std::size_t first = 0;
@@ -440,6 +446,9 @@ void Dispatcher::finish(Execution& execution, const Status& status) {
     }
     first += pending.items;
   }
+  if (!batch_line_ || !status.ok()) return;
+  const std::uint64_t now = base::monotonic_ns();
+  batch_line_(batch_line(execution, now - began, now));
 }
 
 void Dispatcher::answer(const Execution& execution, Pending& pending, const Status& status,

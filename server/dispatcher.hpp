@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct DispatcherOptions {
   double admit_factor = 1;
   /// Whether requests run although their deadline has passed. Else they are dropped.
   bool run_late = false;
+  /// Called from the dispatcher's thread with the log line of each batch that succeeded; may be
+  /// empty.
+  std::function<void(const std::string&)> batch_line;
 };
 
 /// Orders the requests, forms batches and runs them step by step. One thread owns all of that;
@@ -92,6 +96,7 @@ class Dispatcher {
 
   double admit_factor_;
   bool run_late_;
+  std::function<void(const std::string&)> batch_line_;
   Announcer& announcer_;
   Answer answer_;
   Lost lost_;

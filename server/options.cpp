@@ -8,6 +8,7 @@
 namespace sluice::server {
 namespace {
 
+constexpr const char* kProfile = "server-profile";
 // Little work may be queued when an order comes, because the order waits for it.
 constexpr const char* kTrainPolicy = "device:200us";
 
@@ -121,6 +122,10 @@ void add_training_options(CLI::App& app, ServeOptions& options, Text& text) {
                      "; none with --mode normal)")
       ->type_name("POLICY")
       ->check(shm::check_policy);
+  app.add_option("--profile", options.profile,
+                 "Write times, memory over time and handovers at the end (default: " +
+                     std::string(kProfile) + " with --train-store, else none)")
+      ->type_name("FILE");
   app.add_option("--wedged-s", options.train.wedged_s,
                  "End a trainer that has not obeyed an order for so long")
       ->capture_default_str()
@@ -137,6 +142,7 @@ std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& opti
   add_network_options(app, options);
   add_queue_options(app, options, text);
   add_training_options(app, options, text);
+  app.add_flag("-v,--verbose", options.verbose, "Log a line for each batch");
   app.add_flag("--json", options.json, "Print the line that says where it listens as JSON");
   app.add_option("--place", options.place)->group("");
   app.footer(
@@ -159,6 +165,7 @@ std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& opti
   options.models = text.config.empty() ? parse_model_list(text.models) : read_config(text.config);
   options.server.dispatcher.policy = *scheduler::parse_policy(text.scheduler);
   options.train.mode = *training::parse_mode(text.mode);
+  if (options.profile.empty() && !options.train.store.empty()) options.profile = kProfile;
   const bool contend = options.train.mode == training::Mode::kNormal;
   if (options.train.policy.empty()) options.train.policy = contend ? "none" : kTrainPolicy;
   options.server.jobs = !contend;

@@ -35,6 +35,8 @@ struct ServeOptions {
   std::size_t max_request_mb = 64;
   double max_live_minutes = 0;  ///< 0: without end.
   bool json = false;
+  bool verbose = false;  ///< Log a line for each batch.
+  std::string profile;   ///< File; empty: none.
   /// Where the models run. Set by the first process for the second, which runs under `sluice exec`.
   std::string place;
 };

@@ -101,7 +101,9 @@ training::TrainingOptions training_options(const ServeOptions& options, Place pl
   return out;
 }
 
-ServerOptions with_device(ServerOptions options, Place place) {
+ServerOptions with_device(const ServeOptions& all, Place place) {
+  ServerOptions options = all.server;
+  if (all.verbose) options.dispatcher.batch_line = say;
   options.device = place == Place::kRealGpu        ? "gpu"
                    : place == Place::kSimulatedGpu ? "simulated"
                                                    : "cpu";
@@ -115,19 +117,23 @@ class Life {
       : options_(options),
         engines_(base::Install::of_this_program(),
                  {engine::model_store(options.store), place, options.device, ""}),
-        training_(training_options(options, place),
-                  {say, [](const training::Handover&) {}, [this] { server_.wake(); }}),
-        server_(
-            with_device(options.server, place), options.models,
-            [this](const ModelConfig& config) { return engines_.make(config); },
-            Server::Events{[this] { events_.add(Kind::kShutDown); },
-                           [this](const std::string& why) {
-                             say(why +
-                                 "; the device is unusable from now on, so this process ends");
-                             events_.add(Kind::kContextLost);
-                           },
-                           say},
-            &training_),
+        training_(training_options(options, place), {say,
+                                                     [this](const training::Handover& handover) {
+                                                       if (profile_) profile_->handover(handover);
+                                                     },
+                                                     [this] { server_.wake(); }}),
+        server_(with_device(options, place), options.models,
+                [this](const ModelConfig& config) { return engines_.make(config); },
+                Server::Events{[this] { events_.add(Kind::kShutDown); },
+                               [this](const std::string& why) {
+                                 say(why +
+                                     "; the device is unusable from now on, so this process ends");
+                                 events_.add(Kind::kContextLost);
+                               },
+                               say},
+                {&training_, options.profile.empty() ? nullptr : &profile_.emplace([this] {
+                   return training_.memory_use();
+                 })}),
         grpc_(server_, {options.listen, options.grpc_port, options.max_request_mb << 20}),
         http_(server_, {options.listen, options.http_port, options.max_request_mb << 20}) {}
 
@@ -234,9 +240,19 @@ class Life {
     std::fflush(stdout);
   }
 
+  void write_profile() const {
+    if (!profile_ || !loaded_) return;
+    try {
+      profile_->write(options_.profile);
+    } catch (const base::RunError& error) {
+      say(error.what());
+    }
+  }
+
   void finish() {
     static constexpr milliseconds kGrace{1000};
     if (*exit_code_ == base::kExitFine) training_.stop();
+    write_profile();
     // A call that loads a model, or a step that never ends, must not keep the process.
     std::thread([code = *exit_code_] {
       std::this_thread::sleep_for(5 * kGrace);
@@ -258,6 +274,7 @@ class Life {
   Events events_;
   Engines engines_;
   training::Training training_;
+  std::optional<Profile> profile_;  // reads training_
   Server server_;
   api::GrpcServer grpc_;
   api::HttpServer http_;

@@ -50,11 +50,12 @@ std::uint64_t deadline_of(const Request& request, const ModelConfig& config) {
 }  // namespace
 
 Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, MakeInstance make,
-               Events events, training::Training* training)
+               Events events, Attached attached)
     : options_(options),
       make_(std::move(make)),
       events_(std::move(events)),
-      training_(training),
+      training_(attached.training),
+      profile_(attached.profile),
       announcer_(options.announce, options.jobs),
       records_(options.records_file, std::string(to_string(options.dispatcher.policy)),
                options.device) {
@@ -66,7 +67,7 @@ Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, Ma
       options.dispatcher, announcer_,
       [this](const Execution& execution, Pending& pending, const Status& status,
              const Response& response) { answered(execution, pending, status, response); },
-      [this](const std::string& why) { events_.context_lost(why); }, training);
+      [this](const std::string& why) { events_.context_lost(why); }, training_);
 }
 
 Server::~Server() = default;
@@ -203,6 +204,11 @@ void Server::answered(const Execution& execution, Pending& pending, const Status
   queued_bytes_.fetch_sub(pending.bytes);
   execution.model->statistics.answered(status.code, pending.items, pending.times);
   records_.write(execution, pending, status);
+  if (profile_ != nullptr && status.ok()) {
+    const RequestTimes& times = pending.times;
+    profile_->took(PerfItem::kInferQueue, times.begun_ns - times.queued_ns);
+    profile_->took(PerfItem::kInferProcess, times.ended_ns - times.begun_ns);
+  }
   pending.done(status, response);
   // The input of a request may be large, and its batch may go on.
   pending.request.inputs.clear();

@@ -11,6 +11,7 @@
 #include "server/config_file.hpp"
 #include "server/dispatcher.hpp"
 #include "server/loader.hpp"
+#include "server/profile.hpp"
 #include "server/records.hpp"
 #include "server/service.hpp"
 #include "server/training/training.hpp"
@@ -35,9 +36,13 @@ class Server : public Service {
     std::function<void(const std::string&)> context_lost;  ///< From the dispatcher's thread.
     std::function<void(const std::string&)> log;           ///< A line for people.
   };
-  /// training: null if the server runs none. It must live longer.
+  /// Null where there is none. They must live longer.
+  struct Attached {
+    training::Training* training = nullptr;
+    Profile* profile = nullptr;
+  };
   Server(const ServerOptions& options, std::vector<ModelConfig> models, MakeInstance make,
-         Events events, training::Training* training = nullptr);
+         Events events, Attached attached = {nullptr, nullptr});
   ~Server() override;
 
   /// Loads the models that are to be preloaded. Throws if one cannot be loaded.
@@ -93,6 +98,7 @@ class Server : public Service {
   MakeInstance make_;
   Events events_;
   training::Training* training_;
+  Profile* profile_;
   std::atomic<bool> ready_{false};
   std::atomic<std::uint64_t> next_request_{1};
   std::atomic<std::uint64_t> queued_bytes_{0};

@@ -31,15 +31,18 @@ void TrainerSlot::find_slot(pid_t pid, shm::SlotOf& client) const {
 }
 
 /// Whether both have a slot. A process gets one at its first use of the device.
-bool TrainerSlot::find() {
-  if (pid_ == 0 || session_.empty()) return false;
-  if (!board_) {
-    try {
-      board_.emplace(shm::BoardMapping::attach(session_));
-    } catch (const shm::BoardError&) {
-      return false;  // no controller has made it yet
-    }
+bool TrainerSlot::has_board() {
+  if (session_.empty() || board_) return board_.has_value();
+  try {
+    board_.emplace(shm::BoardMapping::attach(session_));
+  } catch (const shm::BoardError&) {
+    return false;  // no controller has made it yet
   }
+  return true;
+}
+
+bool TrainerSlot::find() {
+  if (pid_ == 0 || !has_board()) return false;
   find_slot(pid_, trainer_);
   if (trainer_.slot >= 0) find_slot(getpid(), broker_);
   return trainer_.slot >= 0 && broker_.slot >= 0;
@@ -59,6 +62,28 @@ TrainerMemory TrainerSlot::memory() {
   out.grant = shm::grant_of(board_->board(), trainer_);
   out.base = words.base.load();
   out.slope = words.slope.load();
+  return out;
+}
+
+MemoryUse TrainerSlot::memory_use() {
+  MemoryUse out;
+  if (!has_board()) return out;
+  find_slot(getpid(), broker_);
+  if (broker_.slot < 0) return out;
+  const auto& slots = board_->board().slots;
+  const auto at = [&](int slot) -> const shm::Slot& {
+    return slots[static_cast<std::size_t>(slot)];
+  };
+  const auto device = shm::SlotInfo::unpack(at(broker_.slot).info.load()).device;
+  for (int i = 0; i < shm::kSlots; ++i) {
+    const auto info = shm::SlotInfo::unpack(at(i).info.load());
+    if (info.state == shm::SlotState::kFree || info.device != device) continue;
+    const std::uint64_t held = at(i).memory.held.load();
+    out.total += held;
+    const pid_t pid = static_cast<pid_t>(at(i).pid.load());
+    if (pid == getpid()) out.infer += held;
+    if (pid_ != 0 && pid == pid_) out.train += held;
+  }
   return out;
 }
 

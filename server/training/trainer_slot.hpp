@@ -22,6 +22,7 @@ class TrainerSlot {
   void follow(pid_t pid);
 
   [[nodiscard]] TrainerMemory memory();
+  [[nodiscard]] MemoryUse memory_use();
   void set_grant(std::uint64_t bytes);
   /// Returns the epoch, or 0 if the order cannot be given.
   std::uint64_t order(Order kind);
@@ -32,6 +33,7 @@ class TrainerSlot {
   [[nodiscard]] std::uint64_t took_ns();
 
  private:
+  [[nodiscard]] bool has_board();
   [[nodiscard]] bool find();
   [[nodiscard]] bool lives(shm::SlotOf client) const;
   void find_slot(pid_t pid, shm::SlotOf& client) const;

@@ -33,10 +33,7 @@ Training::Training(TrainingOptions options, TrainingEvents events)
   thread_ = std::thread([this] { loop(); });
 }
 
-Training::~Training() {
-  stop();
-  thread_.join();
-}
+Training::~Training() { stop(); }
 
 void Training::poke() const { eventfd_write(wake_.get(), 1); }
 
@@ -142,7 +139,6 @@ void Training::loop() {
       over = stopped_ && jobs_.empty() && !process_;
     }
     for (const auto& call : calls) call();
-    no_job_.notify_all();
     if (over) return;
   }
 }
@@ -291,7 +287,9 @@ void Training::stop() {
   }
   if (!jobs_.empty()) end_current(answer, SIGTERM);
   poke();
-  no_job_.wait(lock, [this] { return jobs_.empty() && !process_; });
+  lock.unlock();
+  // The thread ends when there is neither job nor process. Afterwards no event is called.
+  std::call_once(joined_, [this] { thread_.join(); });
 }
 
 nlohmann::json Training::status() const {
@@ -332,6 +330,11 @@ void Training::write_metrics(base::MetricsText& out) const {
          static_cast<double>(kills_));
   family("sluice_serve_train_held_bytes", "gauge", "GPU memory of the trainer.",
          static_cast<double>(memory.held));
+}
+
+MemoryUse Training::memory_use() const {
+  const std::lock_guard lock(mutex_);
+  return slot_.memory_use();
 }
 
 TrainerMemory Training::memory() const {

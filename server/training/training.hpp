@@ -1,6 +1,5 @@
 #pragma once
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -62,6 +61,8 @@ class Training : public Trainer, public Turn {
   [[nodiscard]] Mode mode() const { return options_.mode; }
   [[nodiscard]] nlohmann::json status() const;
   void write_metrics(base::MetricsText& out) const;
+  /// What this process, its trainer and all clients of the device hold.
+  [[nodiscard]] MemoryUse memory_use() const;
 
   // Turn
   bool take() override;
@@ -106,7 +107,6 @@ class Training : public Trainer, public Turn {
   std::optional<TrainStore> store_;
 
   mutable std::mutex mutex_;  ///< Guards all below but wake_ and thread_.
-  std::condition_variable no_job_;
   Control control_;
   mutable TrainerSlot slot_;
   std::deque<Job> jobs_;  ///< The first one is current.
@@ -121,6 +121,7 @@ class Training : public Trainer, public Turn {
 
   base::Fd wake_;  ///< eventfd: something for the thread to look at.
   std::thread thread_;
+  std::once_flag joined_;
 };
 
 }  // namespace sluice::server::training

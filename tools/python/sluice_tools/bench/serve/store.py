@@ -10,12 +10,12 @@ _SPLIT_S = 8  # of searching for even blocks, for each model
 SIDE = 32  # of the images of small models
 
 
-def export(setting: Setting, names: list[str]) -> None:
-    """Those that the store lacks. Raises RuntimeError."""
-    missing = [name for name in names if not (setting.store / name / "model.json").exists()]
+def export(setting: Setting, names: list[str], train: bool = False) -> None:
+    """Those that the store lacks. train: as models that can be trained. Raises RuntimeError."""
+    missing = [name for name in names if train or not (setting.store / name / "model.json").exists()]
     size = ("--size", SIDE, SIDE) if setting.tiny else ()
     if missing:
-        _run(setting, ["models", "export", *missing, *size, "--store", setting.store], _EXPORT_S)
+        _run(setting, ["models", "export", *missing, *size, *(["--train"] if train else []), "--store", setting.store], _EXPORT_S)
 
 
 def split(setting: Setting, name: str, blocks: int, batch: int) -> dict:
