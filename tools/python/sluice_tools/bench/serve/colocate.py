@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import os
 import re
 import shlex
 import subprocess
@@ -96,7 +97,10 @@ class _Stage:
         if system.share:
             environment = environment | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(system.share)}
         entries = {model: {"path": kind, "max-queue": 100000} for model, kind in self._models.items()}
-        self._server = Server(setting, f"colocate-{name}", entries, tuple(options), environment=environment)
+        session = f"colocate-{os.getpid()}-{SYSTEMS.index(system)}"
+        self._server = Server(
+            setting, f"colocate-{name}", entries, tuple(options), session=session, environment=environment
+        )
 
     def _write_job(self, folder: Path) -> None:
         """The train store: one script, which starts the trainer as the system wants it."""
