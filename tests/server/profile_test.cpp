@@ -1,5 +1,5 @@
-// Prevents: a profile that the published parsers do not read, a p70 that is the median, handovers without their parts, and
-// memory that grows with the life of the server.
+// Prevents: a profile that the published parsers do not read, a p70 that is the median, handovers
+// without their parts, and memory that grows with the life of the server.
 #include "server/profile.hpp"
 
 #include <gmock/gmock.h>
@@ -58,12 +58,15 @@ TEST(Profile, AHandoverIsALineAnAdjustmentAndEvents) {
   EXPECT_THAT(text, HasSubstr("TrainAdjust: avg 9.0 max 9.0 min 9.0 cnt 2"));
   EXPECT_THAT(text, HasSubstr("InferAllocStorage: avg 5.0"));
   EXPECT_THAT(text, HasSubstr("InferLoadParam: avg 6.0"));
-  EXPECT_THAT(text, ContainsRegex("5[0-9]\\.[0-9]: 3\\.00 Mb order 0\\.010 drop 2\\.000 drain 3\\.000 give "
-                                  "4\\.000 take 5\\.000 load 6\\.000\n"));
+  EXPECT_THAT(
+      text, ContainsRegex("5[0-9]\\.[0-9]: 3\\.00 Mb order 0\\.010 drop 2\\.000 drain 3\\.000 give "
+                          "4\\.000 take 5\\.000 load 6\\.000\n"));
   EXPECT_THAT(text, HasSubstr("load 6.000 not obeyed\n"));
   const std::string events = section(text, "Event Info");
   EXPECT_THAT(events, ContainsRegex("^5[0-9]\\.[0-9]: TrainAdjustStart\n"));
-  EXPECT_THAT(events, ContainsRegex("TrainAdjustEnd\n(.*\n)*.*InferAllocStorageEnd\n(.*\n)*.*InferLoadParamEnd"));
+  EXPECT_THAT(
+      events,
+      ContainsRegex("TrainAdjustEnd\n(.*\n)*.*InferAllocStorageEnd\n(.*\n)*.*InferLoadParamEnd"));
 }
 
 TEST(Profile, MemoryIsSampledEvery5Ms) {
@@ -79,7 +82,8 @@ TEST(Profile, MemoryIsSampledEvery5Ms) {
   double last = -1;
   int count = 0;
   while (std::getline(lines, line)) {
-    EXPECT_THAT(line, HasSubstr(": Infer " + std::to_string(++count) + ".00 Mb Train 2.00 Mb Total 3.50 Mb"));
+    EXPECT_THAT(line, HasSubstr(": Infer " + std::to_string(++count) +
+                                ".00 Mb Train 2.00 Mb Total 3.50 Mb"));
     const double at = std::stod(line);
     EXPECT_GE(at, last + (count == 1 ? 0 : 4.8)) << line;
     last = at;
