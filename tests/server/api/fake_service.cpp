@@ -291,12 +291,14 @@ Status FakeService::unload(const std::string& model) {
   return {};
 }
 
-void FakeService::train(const std::string& job, const std::string& /*args*/, TrainDone done) {
-  done(job == "fails" ? Status{Code::kInternal, "exited with 1"} : Status{});
+void FakeService::train(const std::string& job, const std::string& /*args*/,
+                        server::TrainDone done) {
+  done(job == "fails" ? server::Status{server::Code::kInternal, "exited with 1"}
+                      : server::Status{});
 }
 
-Status FakeService::stop_training(const std::string& job) {
-  return job == "none" ? Status{Code::kNotFound, "no such job"} : Status{};
+server::Status FakeService::stop_training(const std::string& job) {
+  return job == "none" ? server::Status{server::Code::kNotFound, "no such job"} : server::Status{};
 }
 
 std::string FakeService::scheduler() const {

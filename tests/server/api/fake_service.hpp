@@ -42,8 +42,8 @@ class FakeService final : public server::Service {
   server::Status load(const std::string& model) override;
   server::Status unload(const std::string& model) override;
   /// The job "fails" fails, any other one has finished at once.
-  void train(const std::string& job, const std::string& args, TrainDone done) override;
-  [[nodiscard]] Status stop_training(const std::string& job) override;
+  void train(const std::string& job, const std::string& args, server::TrainDone done) override;
+  [[nodiscard]] server::Status stop_training(const std::string& job) override;
   [[nodiscard]] std::string scheduler() const override;
   server::Status set_scheduler(const std::string& name) override;
   [[nodiscard]] nlohmann::json status() const override;
