@@ -1,5 +1,6 @@
-// Prevents: requests that run before training has left, or never; a turn that is not given back when the last request has
-// been answered, dropped or cancelled; and models without priority that interrupt training.
+// Prevents: requests that run before training has left, or never; a turn that is not given back
+// when the last request has been answered, dropped or cancelled; and models without priority that
+// interrupt training.
 #include "server/turn.hpp"
 
 #include <gmock/gmock.h>
@@ -16,10 +17,10 @@
 namespace sluice::server {
 namespace {
 
-using testing::HasSubstr;
-using testing::MatchesRegex;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::MatchesRegex;
 
 /// Training that leaves when the test lets it.
 class FakeTurn : public Turn {
@@ -68,14 +69,18 @@ class TurnTest : public testing::Test {
     pending.items = 1;
     pending.deadline_ns = deadline_ns;
     pending.times.arrived_ns = base::monotonic_ns();
-    pending.request.inputs = {{"input0", engine::DataType::kFp32, {1, 2}, std::as_bytes(std::span(zeros_))}};
-    pending.done = [answer](const Status& status, const Response&) { answer->set_value(status.code); };
+    pending.request.inputs = {
+        {"input0", engine::DataType::kFp32, {1, 2}, std::as_bytes(std::span(zeros_))}};
+    pending.done = [answer](const Status& status, const Response&) {
+      answer->set_value(status.code);
+    };
     to->waiting.fetch_add(1);
     dispatcher_->submit(to, std::move(pending));
     return answer->get_future();
   }
   static Code answer_of(std::future<Code> answer) {
-    return answer.wait_for(seconds(20)) == std::future_status::ready ? answer.get() : Code::kInternal;
+    return answer.wait_for(seconds(20)) == std::future_status::ready ? answer.get()
+                                                                     : Code::kInternal;
   }
   static bool becomes(const std::atomic<int>& value, int wanted) {
     for (int i = 0; i < 2000 && value != wanted; ++i) std::this_thread::sleep_for(milliseconds(5));
@@ -97,13 +102,16 @@ TEST_F(TurnTest, ARequestWaitsForItsTurnAndGivesItBackOnce) {
   auto first = send(critical);
   ASSERT_TRUE(becomes(turn_.taken, 1));
   std::this_thread::sleep_for(milliseconds(30));
-  EXPECT_EQ(first.wait_for(milliseconds(0)), std::future_status::timeout) << "training has not left";
+  EXPECT_EQ(first.wait_for(milliseconds(0)), std::future_status::timeout)
+      << "training has not left";
   turn_.free = true;
   dispatcher_->wake();
   EXPECT_EQ(answer_of(std::move(first)), Code::kOk);
   EXPECT_TRUE(becomes(turn_.given_back, 1));
-  EXPECT_THAT(line_, MatchesRegex("\\[Inference\\]: critical \\(rank 0\\) set_input_ms=[0-9.]+ infer_ms=[0-9.]+ "
-                                  "get_output_ms=[0-9.]+ wait_train_stop_ms=[1-9][0-9.]+ total_infer_ms=[0-9.]+"));
+  EXPECT_THAT(
+      line_,
+      MatchesRegex("\\[Inference\\]: critical \\(rank 0\\) set_input_ms=[0-9.]+ infer_ms=[0-9.]+ "
+                   "get_output_ms=[0-9.]+ wait_train_stop_ms=[1-9][0-9.]+ total_infer_ms=[0-9.]+"));
   EXPECT_EQ(answer_of(send(critical)), Code::kOk);
   EXPECT_TRUE(becomes(turn_.given_back, 2));
   EXPECT_THAT(line_, testing::Not(HasSubstr("wait_train_stop_ms"))) << "it had not to wait";

@@ -369,8 +369,8 @@ TEST_F(GrpcServerTest, ServesThePublishedCalls) {
   grpc::ClientContext stopping;
   EXPECT_TRUE(colserve_->TrainStop(&stopping, job, &train).ok());
   job.set_model("none");
-  grpc::ClientContext nothing;
-  EXPECT_EQ(colserve_->TrainStop(&nothing, job, &train).error_code(), StatusCode::NOT_FOUND);
+  grpc::ClientContext unknown;
+  EXPECT_EQ(colserve_->TrainStop(&unknown, job, &train).error_code(), StatusCode::NOT_FOUND);
 
   grpc::ClientContext fourth;
   colserve::SchedulerRequest scheduler;
