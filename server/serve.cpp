@@ -110,6 +110,15 @@ ServerOptions with_device(const ServeOptions& all, Place place) {
   return options;
 }
 
+/// Clients that send slowly must leave memory to others.
+std::size_t max_arriving_bytes(const ServeOptions& options) {
+  return options.server.max_queued_bytes / 2;
+}
+
+std::size_t max_request_bytes(const ServeOptions& options) {
+  return std::min(options.max_request_mb << 20, max_arriving_bytes(options));
+}
+
 /// The life of a server: loading, serving, draining.
 class Life {
  public:
@@ -134,8 +143,10 @@ class Life {
                 {&training_, options.profile.empty() ? nullptr : &profile_.emplace([this] {
                    return training_.memory_use();
                  })}),
-        grpc_(server_, {options.listen, options.grpc_port, options.max_request_mb << 20}),
-        http_(server_, {options.listen, options.http_port, options.max_request_mb << 20}) {}
+        grpc_(server_, {options.listen, options.grpc_port, max_request_bytes(options),
+                        max_arriving_bytes(options)}),
+        http_(server_, {options.listen, options.http_port, max_request_bytes(options),
+                        max_arriving_bytes(options)}) {}
 
   int run() {
     if (options_.max_live_minutes > 0) {

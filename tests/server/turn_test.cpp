@@ -42,7 +42,7 @@ class TurnTest : public testing::Test {
     DispatcherOptions options;
     options.batch_line = [this](const std::string& line) { line_ = line; };
     dispatcher_.emplace(
-        options, announcer_,
+        options, announcer_, memory_,
         [](const Execution&, Pending& pending, const Status& status, const Response& response) {
           pending.done(status, response);
         },
@@ -91,6 +91,7 @@ class TurnTest : public testing::Test {
   Stage stage_;
   FakeTurn turn_;
   Announcer announcer_{false};
+  const ByteBudget memory_{1U << 20U};
   std::string line_;
   std::uint32_t next_model_ = 1;
   std::uint64_t next_request_ = 1;
