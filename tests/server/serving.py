@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 SLUICE = os.environ["SLUICE_TEST_PROGRAM"]
 PATIENCE_S = 60
@@ -33,7 +34,7 @@ class Server:
             raise AssertionError(self.process.communicate(timeout=PATIENCE_S)[1])
         self.listen = json.loads(line)
 
-    def call(self, path: str, body=None, method: str | None = None, timeout: float = PATIENCE_S):
+    def call(self, path: str, body=None, method: str | None = None, timeout: float = PATIENCE_S) -> tuple[int, Any]:
         """Status and JSON of an answer."""
         data = None if body is None else json.dumps(body).encode()
         url = f"http://127.0.0.1:{self.listen['http_port']}{path}"

@@ -153,9 +153,7 @@ def handovers(profile: Profile, zero: float, kind: str) -> Figure | None:
 def _summary(profile: Profile, shown: int) -> str:
     everything = np.array([one.parts for one in profile.handovers])
     totals = everything.sum(axis=1)
-    medians = ", ".join(
-        f"{part} {np.median(column):.2f}" for part, column in zip(PARTS, everything.T) if column.any()
-    )
+    medians = ", ".join(f"{part} {np.median(column):.2f}" for part, column in zip(PARTS, everything.T) if column.any())
     text = (
         f"{len(totals)} handovers of memory from training to inference: median {np.median(totals):.2f} ms "
         f"({medians}), p99 {np.percentile(totals, 99):.2f} ms, longest {totals.max():.2f} ms."

@@ -8,9 +8,7 @@ from sluice_tools.errors import usage_error
 
 PARTS = ("order", "drop", "drain", "give", "take", "load")
 _MEMORY = re.compile(r"([\d.]+): Infer ([\d.]+) Mb Train ([\d.]+) Mb Total ([\d.]+) Mb$")
-_HANDOVER = re.compile(
-    r"([\d.]+): ([\d.]+) Mb " + " ".join(rf"{part} ([\d.]+)" for part in PARTS) + r"( not obeyed)?$"
-)
+_HANDOVER = re.compile(r"([\d.]+): ([\d.]+) Mb " + " ".join(rf"{part} ([\d.]+)" for part in PARTS) + r"( not obeyed)?$")
 _CLOCK = re.compile(r"0\.0: ([\d.]+)$")
 
 
@@ -48,8 +46,8 @@ def read(path: Path) -> Profile:
     start = float(clock[0][1])
     profile = Profile()
     for line in sections.get("Memory Info", ()):
-        at, *mb = _numbers(path, line, _MEMORY)
-        profile.memory.append((start + float(at), *map(float, mb)))
+        at, infer, train, total = map(float, _numbers(path, line, _MEMORY))
+        profile.memory.append((start + at, infer, train, total))
     for line in sections.get("Adjust Info", ()):
         at, mb, *parts, refused = _numbers(path, line, _HANDOVER)
         profile.handovers.append(Handover(start + float(at), float(mb), tuple(map(float, parts)), not refused))

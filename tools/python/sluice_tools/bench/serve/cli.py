@@ -90,7 +90,12 @@ def _parser() -> argparse.ArgumentParser:
     loads = ",".join(f"{load:g}" for load in sorted(plan.LOADS))
     add("--loads", type=_list_of(_load), metavar="X,...", help=f"of the part order (default {loads})")
     schedulers = ",".join(plan.SCHEDULERS)
-    add("--schedulers", type=_list_of(_one_of(plan.SCHEDULERS)), metavar="S,...", help=f"of the part order (default {schedulers})")
+    add(
+        "--schedulers",
+        type=_list_of(_one_of(plan.SCHEDULERS)),
+        metavar="S,...",
+        help=f"of the part order (default {schedulers})",
+    )
     law = "poisson: a Poisson process (default); poisson-ms: the published, nearly periodic one"
     add("--arrival", choices=plan.LAWS, default=plan.LAWS[0], help=law)
     systems = tuple(system.name for system in colocate_plan.SYSTEMS if system.trains and system.infers)

@@ -176,7 +176,9 @@ class _Stage:
         return {
             "limits_ms": limits,
             "requests": len(due),
-            "latency_ms": {model: [latency for latency in all if latency is not None] for model, all in by_model.items()},
+            "latency_ms": {
+                model: [latency for latency in all if latency is not None] for model, all in by_model.items()
+            },
             "unanswered": {model: sum(latency is None for latency in all) for model, all in by_model.items()},
         }
 

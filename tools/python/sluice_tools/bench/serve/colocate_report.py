@@ -8,12 +8,23 @@ from sluice_tools.measure import table
 from sluice_tools.measure.statistics import ENOUGH_FOR_P99, percentile
 from sluice_tools.measure.summary import measured_on
 
-_HEAD = ("system", "requests", "p50 ms", "p99 ms", "x infer only", "in SLO %", "samples/s", "% of alone", "orders", "kills")
+_HEAD = (
+    "system",
+    "requests",
+    "p50 ms",
+    "p99 ms",
+    "x infer only",
+    "in SLO %",
+    "samples/s",
+    "% of alone",
+    "orders",
+    "kills",
+)
 _LEGEND = (
-    f"Latency: by the client, from the time at which a request was due to its answer. in SLO: share of the requests "
-    f"answered within {SLO:g} x the p99 of their model under '{INFER_ONLY}' with the same arrivals (the greatest latency, "
-    f"where a model had fewer than {ENOUGH_FOR_P99} requests). "
-    "samples/s: of finished epochs of training. orders, kills: what the mode did to training."
+    "Latency: by the client, from the time at which a request was due to its answer. in SLO: share of the requests "
+    f"answered within {SLO:g} x the p99 of their model under '{INFER_ONLY}' with the same arrivals (the greatest "
+    f"latency, where a model had fewer than {ENOUGH_FOR_P99} requests). samples/s: of finished epochs of training. "
+    "orders, kills: what the mode did to training."
 )
 
 
@@ -109,7 +120,10 @@ def _line(name: str, rows: list[dict], alone: list[dict], slo_ms: dict, trained_
         _text(100 * kept if kept is not None and slo_ms else None, ".1f"),
         _text(samples, ".1f"),
         _text(100 * samples / trained_alone if samples is not None and trained_alone else None, ".0f"),
-        *(_text(sum(row[key] for row in rows) if all(key in row for row in rows) else None, "d") for key in ("orders", "kills")),
+        *(
+            _text(sum(row[key] for row in rows) if all(key in row for row in rows) else None, "d")
+            for key in ("orders", "kills")
+        ),
     )
 
 
