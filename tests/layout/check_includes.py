@@ -47,9 +47,9 @@ LIBRARIES = {
 # them name each other.
 CIRCLES = {
     "simgpu": {
-        "driver/capture", "driver/context", "driver/context_table", "driver/driver", "driver/enqueue",
-        "driver/event", "driver/graph", "driver/host_call", "driver/memory", "driver/module", "driver/staging",
-        "driver/stream",
+        "driver/async_memory", "driver/capture", "driver/context", "driver/context_table", "driver/driver",
+        "driver/device_memory", "driver/enqueue", "driver/event", "driver/graph", "driver/host_call",
+        "driver/memory", "driver/module", "driver/staging", "driver/stream", "driver/virtual_memory",
     },
 }  # fmt: skip
 
