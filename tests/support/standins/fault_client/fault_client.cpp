@@ -59,6 +59,7 @@ class Commands {
     if (command == "graph") return workers_.start_graph(a, b, c), answer();
     if (command == "mix") return workers_.start_mix(a, b), answer();
     if (command == "jobs") return workers_.start_jobs(a), answer();
+    if (command == "train") return workers_.start_training(a, b), answer();
     if (command == "halt") return workers_.stop(), answer();
     if (command == "fork") return fork_child(line.substr(line.find(' ') + 1));
     if (command == "exec") execl(program_, program_, "idle", nullptr);

@@ -87,6 +87,41 @@ void Workers::launch_graph(Lane& lane, CUstream stream, CUgraphExec exec, std::u
   }
 }
 
+void Workers::start_training(std::uint64_t us, std::uint64_t mib) {
+  threads_.emplace_back([=, this] { train(gpu_.progress().lanes[0], us, mib << 20U); });
+}
+
+void Workers::train(Lane& lane, std::uint64_t us, std::uint64_t bytes) {
+  gpu_.enter();
+  CUstream stream = Gpu::new_stream();
+  CUdeviceptr memory = 0;
+  while (!stop_.load()) {
+    if (const std::uint64_t order = sluice_order(); order != 0) {
+      check(cuStreamSynchronize(stream), "cuStreamSynchronize");
+      if (memory != 0) check(cuMemFree(memory), "cuMemFree");
+      memory = 0;
+      obey(order);
+      continue;
+    }
+    if (memory == 0 && bytes <= sluice_memory_grant()) {
+      check(cuMemAlloc(&memory, bytes), "cuMemAlloc");
+    }
+    const CUresult result = gpu_.launch(stream, us);
+    if (result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES) continue;
+    check(result, "cuLaunchKernel");
+    note_return(lane);
+    Gpu::stamp(stream, lane.done, lane.launched.load());
+  }
+}
+
+void Workers::obey(std::uint64_t order) {
+  constexpr std::uint32_t kLookMs = 50;
+  sluice_order_done(order);
+  const std::uint64_t kind = order & 0xffU;
+  if (kind != SLUICE_ORDER_SLEEP && kind != SLUICE_ORDER_EPOCH) return;
+  while (!stop_.load() && sluice_wait_resume(kLookMs) == 0) continue;
+}
+
 void Workers::start_jobs(std::uint64_t us) {
   threads_.emplace_back([this, us] { do_jobs(gpu_.progress().lanes[0], us); });
 }

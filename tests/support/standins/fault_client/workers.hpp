@@ -31,6 +31,10 @@ class Workers {
   /// jobs.
   void start_jobs(std::uint64_t us);
 
+  /// Starts a thread that holds `mib` of device memory, launches kernels of `us`, and obeys orders
+  /// about memory.
+  void start_training(std::uint64_t us, std::uint64_t mib);
+
   /// Waits until the threads have ended, which is never if the driver blocks them.
   void stop();
 
@@ -38,6 +42,8 @@ class Workers {
   void loop(Lane& lane, std::uint64_t us, std::uint64_t depth, std::uint64_t period = 0);
   void launch_graph(Lane& lane, CUstream stream, CUgraphExec exec, std::uint64_t pause_us);
   void do_jobs(Lane& lane, std::uint64_t us);
+  void train(Lane& lane, std::uint64_t us, std::uint64_t bytes);
+  void obey(std::uint64_t order);
 
   const Gpu& gpu_;
   std::atomic<bool> stop_{false};
