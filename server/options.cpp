@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kProfile = "server-profile";
 // Little work may be queued when an order comes, because the order waits for it.
-constexpr const char* kTrainPolicy = "device:200us";
+constexpr const char* kTrainPolicy = "device:200us,ahead:4ms";
 
 struct Text {
   std::string config;

@@ -84,8 +84,8 @@ TEST(Profile, MemoryIsSampledEvery5Ms) {
     // A sample may be late, but never early.
     EXPECT_GE(std::stod(line), 5 * count - 0.1) << line;
     ++count;
-    EXPECT_THAT(line, HasSubstr(": Infer " + std::to_string(count) +
-                                ".00 Mb Train 2.00 Mb Total 3.50 Mb"));
+    EXPECT_THAT(
+        line, HasSubstr(": Infer " + std::to_string(count) + ".00 Mb Train 2.00 Mb Total 3.50 Mb"));
   }
   EXPECT_GE(count, 9);
 }
