@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kProfile = "server-profile";
 // Little work may be queued when an order comes, because the order waits for it.
-constexpr const char* kTrainPolicy = "device:200us";
+constexpr const char* kTrainPolicy = "device:200us,ahead:4ms";
 
 struct Text {
   std::string config;
@@ -171,6 +171,8 @@ std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& opti
   const bool contend = options.train.mode == training::Mode::kNormal;
   if (options.train.policy.empty()) options.train.policy = contend ? "none" : kTrainPolicy;
   options.server.jobs = !contend;
+  // A gate that closes before the order would keep the trainer from obeying it.
+  if (is_task_switch(options.train.mode)) options.server.announce = false;
   options.server.max_queued_bytes = std::uint64_t{text.max_queue_mb} << 20;
   return std::nullopt;
 }

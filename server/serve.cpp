@@ -87,7 +87,13 @@ training::TrainingOptions training_options(const ServeOptions& options, Place pl
   if (place == Place::kCpu) return out;
   out.session = options.session;
   const bool real = place == Place::kRealGpu;
-  if (real) out.environment.push_back("CUDA_VISIBLE_DEVICES=" + visible_device(options.device));
+  if (real) {
+    out.environment.push_back("CUDA_VISIBLE_DEVICES=" + visible_device(options.device));
+    const bool chosen = std::getenv("PYTORCH_ALLOC_CONF") != nullptr ||
+                        std::getenv("PYTORCH_CUDA_ALLOC_CONF") != nullptr;
+    // PyTorch then gives memory back page by page.
+    if (!chosen) out.environment.emplace_back("PYTORCH_ALLOC_CONF=expandable_segments:True");
+  }
   out.wrapper = {base::Install::of_this_program().subcommand("exec").string(),
                  "--priority",
                  "0",
