@@ -1,4 +1,5 @@
 #pragma once
+#include "engine/placement.hpp"
 #include "engine/served_model.hpp"
 #include "engine/store/model_store.hpp"
 #include "server/config_file.hpp"
@@ -13,8 +14,9 @@ enum class Place { kRealGpu, kSimulatedGpu, kCpu };
 struct EngineSettings {
   engine::ModelStore store;
   Place place = Place::kCpu;
-  int device = 0;              ///< Index of the GPU.
-  std::string recording_file;  ///< For a recording.
+  int device = 0;                                           ///< Index of the GPU.
+  std::string recording_file;                               ///< For a recording.
+  engine::Placement placement = engine::Placement::kFixed;  ///< Of the weights.
 };
 
 /// Makes an instance, which the caller owns. Throws base::UsageError or base::RunError.

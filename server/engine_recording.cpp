@@ -6,7 +6,12 @@ using namespace sluice;
 
 extern "C" __attribute__((visibility("default"))) engine::ServedModel* sluice_make_served(
     const server::EngineSettings& settings, const server::ModelConfig& config) {
-  return engine::serve_recording(engine::read_recording(settings.recording_file), config.blocks,
-                                 settings.device, settings.place == server::Place::kSimulatedGpu)
+  engine::RecordingOptions options;
+  options.blocks = config.blocks;
+  options.device = settings.device;
+  options.simulated = settings.place == server::Place::kSimulatedGpu;
+  options.weight_bytes = config.weights_mb << 20;
+  options.placement = settings.placement;
+  return engine::serve_recording(engine::read_recording(settings.recording_file), options)
       .release();
 }

@@ -4,14 +4,9 @@
 #include <optional>
 
 #include "engine/memory/pages.hpp"
+#include "engine/placement.hpp"
 
 namespace sluice::engine {
-
-/// How device memory for weights comes and goes.
-enum class Placement {
-  kFixed,     ///< Pages at an address that never changes, so captured CUDA graphs stay valid.
-  kAnywhere,  ///< One allocation of the driver, at another address each time.
-};
 
 /// Device memory that can be given back and taken again. Not thread-safe.
 class Arena {

@@ -18,8 +18,10 @@ class ArenaWeights : public Weights {
                std::vector<std::uint64_t> block_ends);
   ~ArenaWeights() override;
 
-  /// What load() copies, as many bytes as the last block's end. Before the first load().
-  void set_host_copy(std::shared_ptr<const HostCopy> copy) { host_ = std::move(copy); }
+  /// Settles what load() copies, once, before the first load(). As shared_host_copy().
+  void fill(const std::string& key, const std::function<void(std::span<std::byte>)>& fill) {
+    host_ = shared_host_copy(context_, key, block_ends_.back(), fill);
+  }
 
   [[nodiscard]] std::uint64_t bytes() const override { return arena_.bytes(); }
   void load() override;

@@ -106,11 +106,10 @@ class WeightsTest : public testing::TestWithParam<Placement> {
   std::unique_ptr<ArenaWeights> make(const std::string& key = "a") {
     auto weights = std::make_unique<ArenaWeights>(driver_.context(), GetParam(),
                                                   std::vector<std::uint64_t>{3 * kMiB, 4 * kMiB});
-    weights->set_host_copy(
-        shared_host_copy(driver_.context(), key, 4 * kMiB, [this](std::span<std::byte> bytes) {
-          ++fills_;
-          for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(i * 31 + i / 4096);
-        }));
+    weights->fill(key, [this](std::span<std::byte> bytes) {
+      ++fills_;
+      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(i * 31 + i / 4096);
+    });
     return weights;
   }
   static bool right(const ArenaWeights& weights) {
