@@ -4,6 +4,8 @@
 
 #include <bit>
 
+#include "shm/memory.hpp"
+
 namespace sluice::controller {
 namespace {
 
@@ -34,6 +36,8 @@ void bury_dead(Clients& clients, int slot, std::uint64_t now_ns) {
 
 void release_slot(Clients& clients, int slot) {
   spdlog::debug("slot {} is free again, pid {} is gone", slot, clients.slot(slot).pid.load());
+  // Not earlier: the memory of a killed process is free only when the process is gone.
+  shm::reset(clients.slot(slot).memory);
   shm::release(clients.view, slot);
   clients.tenant(slot) = Tenant{};
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "shm/job_times.hpp"
+#include "shm/memory_line.hpp"
 #include "shm/robust_mutex.hpp"
 
 /// The board: the one piece of memory that the processes of a session share. The board is plain
@@ -12,7 +13,7 @@
 namespace sluice::shm {
 
 inline constexpr std::uint64_t kBoardMagic = 0x4452'4f42'4543'4c53;  // "SLCEBORD"
-inline constexpr std::uint32_t kLayoutVersion = 5;
+inline constexpr std::uint32_t kLayoutVersion = 6;
 
 inline constexpr int kSlots = 63;          ///< Bit 63 of a gate belongs to the controller.
 inline constexpr int kControllerBit = 63;  ///< The controller holds a client with this bit.
@@ -86,6 +87,13 @@ enum class TargetState : std::uint32_t {
   kMissed,    ///< The target cannot be kept. The gates close when a job begins.
 };
 
+// The bits of Slot::outranked.
+inline constexpr std::uint32_t kOutranked =
+    1;  ///< A client of higher priority lives on the device.
+/// An order may be pending for which launches are refused. A broker sets the bit after it has
+/// written the order. The owner clears it by the rule of settle() in gates.hpp.
+inline constexpr std::uint32_t kOrdered = 2;
+
 /// The reason why a client runs ungated, for `sluice status`.
 enum class FailReason : std::uint32_t {
   kNone,
@@ -133,7 +141,7 @@ struct alignas(kLine) Slot {
   Word closed_since_ns;      ///< Time when the gate last closed; 0 while open.
   Word closed_ns;            ///< Total time that this client was held: see held_ns() in view.hpp.
   Word slack_ns;             ///< Time left until an announced job begins; else kUnlimitedSlack.
-  HalfWord outranked;        ///< 1 while a client of higher priority lives on the device.
+  HalfWord outranked;        ///< kOutranked and kOrdered, which each launch reads at once.
   HalfWord announced;        ///< 1 after the first announcement: long launches then wait for slack.
   Word slack_until_ns;       ///< `slack_ns` is void after this time, and the owner resets it.
   Word early_hold_until_ns;  ///< Not 0 while gates are held for a job that has not begun: the hold
@@ -199,6 +207,8 @@ struct alignas(kLine) Slot {
   alignas(kLine) JobTimes job_times;
 
   alignas(kLine) std::array<EntryCounters, kMaxEntries> entries;
+
+  alignas(kLine) MemoryLine memory;
 };
 
 /// A GPU or MIG instance, named by its UUID, which is the same in every process.
@@ -257,7 +267,12 @@ static_assert(offsetof(Slot, held_by_ns) == 1280);
 static_assert(offsetof(Slot, job_times) == 1792 && sizeof(JobTimes) == 672);
 static_assert(offsetof(JobTimes, buckets) == 16 && offsetof(JobTimes, last_ns) == 152);
 static_assert(offsetof(Slot, entries) == 2560);
-static_assert(sizeof(Slot) == 4608 && sizeof(Slot) % kLine == 0);
+static_assert(offsetof(Slot, memory) == 4608 && offsetof(MemoryLine, order) == 40);
+static_assert(offsetof(MemoryLine, critical) == 56 && offsetof(MemoryLine, draining) == 60);
+static_assert(offsetof(MemoryLine, wake) == 64 && offsetof(MemoryLine, order_ns) == 72);
+static_assert(offsetof(MemoryLine, broker) == 88 && offsetof(MemoryLine, obedient) == 96);
+static_assert(offsetof(MemoryLine, refused) == 104);
+static_assert(sizeof(Slot) == 4736 && sizeof(Slot) % kLine == 0);
 static_assert(offsetof(Board, magic) == 0 && offsetof(Board, layout_version) == 8);
 static_assert(offsetof(Board, size) == 12 && offsetof(Board, board_id) == 16);
 static_assert(offsetof(Board, max_hold_ns) == 24 && offsetof(Board, heartbeat_ns) == 128);

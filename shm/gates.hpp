@@ -225,16 +225,19 @@ bool is_outranked(View& board, int slot) {
   return outranked;
 }
 
-/// Corrects the outranked word of `slot`, by the rule of settle(). The owner calls it on each tick.
+/// Corrects the bit kOutranked of `slot`, by the rule of settle(). The owner calls it on each tick.
 /// The controller calls it for every slot when a priority has changed and before a new client may
 /// begin a job: a 1 that is missing costs the new client its protection.
 template <class View>
 void settle_outranked(View& board, int slot) {
   for (;;) {
-    const std::uint64_t outranked = is_outranked(board, slot) ? 1 : 0;
+    const bool outranked = is_outranked(board, slot);
     // Read first: the client reads this cache line before each launch.
-    if (board.outranked(slot).load() != outranked) board.outranked(slot).store(outranked);
-    if ((is_outranked(board, slot) ? 1U : 0U) == outranked) return;
+    if (((board.outranked(slot).load() & kOutranked) != 0) != outranked) {
+      outranked ? board.outranked(slot).fetch_or(kOutranked)
+                : board.outranked(slot).fetch_and(~std::uint64_t{kOutranked});
+    }
+    if (is_outranked(board, slot) == outranked) return;
   }
 }
 

@@ -27,17 +27,21 @@ class BoardWord {
  public:
   explicit BoardWord(Atomic& word) noexcept : word_(word) {}
   [[nodiscard]] std::uint64_t load() const noexcept { return word_.load(); }
-  void store(std::uint64_t value) noexcept {
-    word_.store(static_cast<typename Atomic::value_type>(value));
-  }
-  std::uint64_t fetch_or(std::uint64_t bits) noexcept { return word_.fetch_or(bits); }
-  std::uint64_t fetch_and(std::uint64_t bits) noexcept { return word_.fetch_and(bits); }
-  std::uint64_t fetch_add(std::uint64_t n) noexcept { return word_.fetch_add(n); }
+  void store(std::uint64_t value) noexcept { word_.store(narrow(value)); }
+  std::uint64_t fetch_or(std::uint64_t bits) noexcept { return word_.fetch_or(narrow(bits)); }
+  std::uint64_t fetch_and(std::uint64_t bits) noexcept { return word_.fetch_and(narrow(bits)); }
+  std::uint64_t fetch_add(std::uint64_t n) noexcept { return word_.fetch_add(narrow(n)); }
   bool compare_exchange(std::uint64_t& expected, std::uint64_t desired) noexcept {
-    return word_.compare_exchange_strong(expected, desired);
+    typename Atomic::value_type before = narrow(expected);
+    const bool done = word_.compare_exchange_strong(before, narrow(desired));
+    expected = before;
+    return done;
   }
 
  private:
+  static typename Atomic::value_type narrow(std::uint64_t value) noexcept {
+    return static_cast<typename Atomic::value_type>(value);
+  }
   Atomic& word_;
 };
 

@@ -91,6 +91,88 @@ static inline int sluice_set_target(const char* target) {
   return found == NULL ? 0 : ((int (*)(const char*))found)(target);
 }
 
+/* Device memory that is shared out (docs/reference/memory.md). A broker, such as `sluice serve`,
+ * may limit what this process holds, and may order the process to hold less at once. From the first
+ * call of one of these functions, except sluice_memory_held(), the process counts as one that obeys
+ * orders: launches may then be refused with CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES. Make the first call
+ * when the process has a context, or the call does nothing. All functions are thread-safe and never
+ * fail. In a process with several devices they mean the device of the thread's context. */
+
+/* How an order is to be obeyed: the lowest byte of the value of sluice_order(). */
+enum {
+  SLUICE_ORDER_NONE = 0,
+  SLUICE_ORDER_SHRINK = 1, /* at the end of the micro-batch: hold no more than the grant */
+  SLUICE_ORDER_DROP = 2,   /* drop the micro-batch, hold no more than the grant, and go on */
+  SLUICE_ORDER_SLEEP = 3,  /* drop it, free what can be freed, and wait for sluice_wait_resume() */
+  SLUICE_ORDER_EPOCH = 4   /* the same, and go on from the start of the epoch */
+};
+
+/* Returns how many bytes of device memory this process may hold. UINT64_MAX: no limit, or not
+ * preloaded. An allocation beyond the limit returns CUDA_ERROR_OUT_OF_MEMORY at priority 0. */
+static inline uint64_t sluice_memory_grant(void) {
+  static void* cache = NULL;
+  static int known = 0;
+  void* found = sluice_lookup(&cache, &known, "sluice_v1_memory_grant");
+  return found == NULL ? UINT64_MAX : ((uint64_t(*)(void))found)();
+}
+
+/* Returns how many bytes of device memory this process holds. 0 if not preloaded. */
+static inline uint64_t sluice_memory_held(void) {
+  static void* cache = NULL;
+  static int known = 0;
+  void* found = sluice_lookup(&cache, &known, "sluice_v1_memory_held");
+  return found == NULL ? 0 : ((uint64_t(*)(void))found)();
+}
+
+/* Reports that this process needs base + slope * items bytes for micro-batches of that many items.
+ * The broker plans with it, and `sluice status` shows it. */
+static inline void sluice_memory_fit(uint64_t base, uint64_t slope) {
+  static void* cache = NULL;
+  static int known = 0;
+  void* found = sluice_lookup(&cache, &known, "sluice_v1_memory_fit");
+  if (found != NULL) ((void (*)(uint64_t, uint64_t))found)(base, slope);
+}
+
+/* Returns the order that has to be obeyed, or 0. Its lowest byte is one of SLUICE_ORDER_..., the
+ * bits above count the orders. While launches are refused, the value is not 0, even if the broker
+ * has died: the micro-batch has to be dropped. */
+static inline uint64_t sluice_order(void) {
+  static void* cache = NULL;
+  static int known = 0;
+  void* found = sluice_lookup(&cache, &known, "sluice_v1_order");
+  return found == NULL ? 0 : ((uint64_t(*)(void))found)();
+}
+
+/* Reports that the order has been obeyed: the memory is free, and launches are accepted again.
+ * order: the value of sluice_order(). Call it for a sleep before sluice_wait_resume(). */
+static inline void sluice_order_done(uint64_t order) {
+  static void* cache = NULL;
+  static int known = 0;
+  void* found = sluice_lookup(&cache, &known, "sluice_v1_order_done");
+  if (found != NULL) ((void (*)(uint64_t))found)(order);
+}
+
+/* Waits until there is news: an order has to be obeyed, or the process does not sleep (or not any
+ * more) and the order or the grant has changed since the last news. At most timeout_ms
+ * milliseconds. Returns 1 for news, and at once if there is nobody to wait for: no broker, a broker
+ * that has died, or not preloaded. Returns 0 after the timeout: call it again. */
+static inline int sluice_wait_resume(uint32_t timeout_ms) {
+  static void* cache = NULL;
+  static int known = 0;
+  void* found = sluice_lookup(&cache, &known, "sluice_v1_wait_resume");
+  return found == NULL ? 1 : ((int (*)(uint32_t))found)(timeout_ms);
+}
+
+/* begin 1: an optimizer step begins. 0: it has ended. No launch is refused in between; an order
+ * waits for the end. A step that begins while launches are refused is refused too, because its
+ * micro-batch has to be dropped first. Steps do not nest. */
+static inline void sluice_critical(int begin) {
+  static void* cache = NULL;
+  static int known = 0;
+  void* found = sluice_lookup(&cache, &known, "sluice_v1_critical");
+  if (found != NULL) ((void (*)(int))found)(begin);
+}
+
 /* Returns 1 if the process has a slot on the board of its session and obeys its gate, else 0. */
 static inline int sluice_attached(void) {
   static void* cache = NULL;

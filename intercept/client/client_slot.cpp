@@ -50,6 +50,7 @@ bool is_under_mps(CUdevice device) noexcept {
 ClientSlot::ClientSlot(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
     : seat_(seat),
       slot_(seat.board.slots[static_cast<std::size_t>(seat.slot)]),
+      orders_(seat.board, {seat.slot, seat.generation}),
       device_(device),
       simulated_scale_(simulated_scale(device)),
       under_mps_(is_under_mps(device)),

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "intercept/driver/driver.hpp"
+#include "intercept/memory/orders.hpp"
 #include "shm/board.hpp"
 #include "shm/policy.hpp"
 
@@ -34,6 +35,9 @@ class ClientSlot {
   [[nodiscard]] std::uint8_t priority() const noexcept {
     return shm::SlotInfo::unpack(slot_.info.load()).priority;
   }
+
+  /// What a broker asks of this client.
+  [[nodiscard]] Orders& orders() noexcept { return orders_; }
 
   [[nodiscard]] bool simulated() const noexcept { return simulated_scale_ != 0; }
   /// Real time divided by GPU time: 1 on a real GPU.
@@ -71,7 +75,7 @@ class ClientSlot {
   /// Whether a client of higher priority lives on the device. If none does, no job can close this
   /// client's gate.
   [[nodiscard]] bool outranked() const noexcept {
-    return slot_.outranked.load(std::memory_order_relaxed) != 0;
+    return (slot_.outranked.load(std::memory_order_relaxed) & shm::kOutranked) != 0;
   }
 
   /// Whether launch durations are still being learned.
@@ -127,6 +131,7 @@ class ClientSlot {
 
   Seat seat_;
   shm::Slot& slot_;
+  Orders orders_;
   CUdevice device_;
   double simulated_scale_;  ///< 0 on a real GPU.
   bool under_mps_;

@@ -119,6 +119,14 @@ Client* Interposer::client_here(bool attach_now) noexcept {
   return known == nullptr && attach_now ? attach(device) : known;
 }
 
+Client* Interposer::client_of_memory() noexcept {
+  Client* found = client_here(true);
+  clients_.for_each([&found](Client& client) {
+    if (found == nullptr) found = &client;
+  });
+  return found;
+}
+
 Client* Interposer::client_with_work_in(CUcontext context) noexcept {
   Client* found = nullptr;
   if (clients_.count() == 1) {

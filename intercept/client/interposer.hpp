@@ -40,6 +40,9 @@ class Interposer {
   /// The client of the device of the calling thread's context. Attaches one if there is none and
   /// `attach` is true.
   Client* client_here(bool attach) noexcept;
+  /// The client to which the calling thread's calls of the C API about memory refer: that of its
+  /// context's device, attached if necessary, or else the first client. Null if there is none.
+  Client* client_of_memory() noexcept;
   /// The client that has streams in the context, or the only client if there is one only.
   [[nodiscard]] Client* client_with_work_in(CUcontext context) noexcept;
 

@@ -123,6 +123,7 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   watched.holders.tick(client.seat(), now);
   tend_slack(watched, now);
   client.jobs().lapse(now);
+  client.orders().tick();
   const auto state = shm::SlotInfo::unpack(slot.info.load()).state;
   if (state == shm::SlotState::kLeaving) return shm::keep_open(view, client.seat().slot);
   take_settings(watched);

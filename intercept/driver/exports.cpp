@@ -89,3 +89,49 @@ SLUICE_EXPORT int sluice_v1_attached() {
   Interposer* const self = Interposer::existing();
   return self != nullptr && self->attached() ? 1 : 0;
 }
+
+// Memory. Without a client there is no limit and nothing to obey.
+
+namespace {
+
+sluice::intercept::Orders* orders() noexcept {
+  if (in_forked_child()) return nullptr;
+  sluice::intercept::Client* client = nullptr;
+  if_memory_lasts([&] { client = Interposer::instance().client_of_memory(); });
+  return client == nullptr ? nullptr : &client->orders();
+}
+
+}  // namespace
+
+SLUICE_EXPORT std::uint64_t sluice_v1_memory_grant() {
+  auto* const own = orders();
+  return own == nullptr ? sluice::shm::kNoGrant : own->grant();
+}
+
+SLUICE_EXPORT std::uint64_t sluice_v1_memory_held() {
+  auto* const own = orders();
+  return own == nullptr ? 0 : own->held();
+}
+
+SLUICE_EXPORT void sluice_v1_memory_fit(std::uint64_t base, std::uint64_t slope) {
+  if (auto* const own = orders()) own->fit(base, slope);
+}
+
+SLUICE_EXPORT std::uint64_t sluice_v1_order() {
+  auto* const own = orders();
+  return own == nullptr ? 0 : own->pending();
+}
+
+SLUICE_EXPORT void sluice_v1_order_done(std::uint64_t order) {
+  if (auto* const own = orders()) own->done(order);
+}
+
+SLUICE_EXPORT int sluice_v1_wait_resume(std::uint32_t timeout_ms) {
+  constexpr std::uint64_t kNsPerMs = 1'000'000;
+  auto* const own = orders();
+  return own == nullptr || own->wait_resume(timeout_ms * kNsPerMs) ? 1 : 0;
+}
+
+SLUICE_EXPORT void sluice_v1_critical(int begin) {
+  if (auto* const own = orders()) own->critical(begin != 0);
+}

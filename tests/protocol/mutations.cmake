@@ -202,9 +202,11 @@ sluice_mutation(outranked_not_by_reserved
   "(lives(info.state) && info.device"
   "(lives(info.state) && info.state != SlotState::kReserved && info.device")
 sluice_mutation(settle_outranked_reads_once
-  "    if ((is_outranked(board, slot) ? 1U : 0U) == outranked) return;" "    return;")
+  "    if (is_outranked(board, slot) == outranked) return;" "    return;")
 sluice_mutation(settle_outranked_never_lowers
-  "if (board.outranked(slot).load() != outranked) board" "if (outranked) board")
+  ": board.outranked(slot).fetch_and(~std::uint64_t{kOutranked});" ": 0;")
+sluice_mutation(settle_outranked_overwrites
+  "? board.outranked(slot).fetch_or(kOutranked)" "? (board.outranked(slot).store(kOutranked), 0)")
 
 # The controller.
 sluice_mutation(bury_leaves_the_state

@@ -1,0 +1,60 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "shm/board.hpp"
+#include "shm/memory.hpp"
+
+namespace sluice::intercept {
+
+/// The orders of a broker to one client: what the C API answers about them, and whether launches
+/// are refused. Thread-safe; makes no driver call.
+///
+/// Launches are refused from the first one that finds such an order until the program reports that
+/// it has dropped the micro-batch. In between nothing is let through, whatever else happens: the
+/// broker may die, give another order or take the order back. Otherwise work could run on data that
+/// was left half made.
+class Orders {
+ public:
+  Orders(shm::Board& board, shm::SlotOf client) noexcept;
+
+  /// Whether a launch must be refused now. One load unless an order may be pending.
+  [[nodiscard]] bool refuse() noexcept {
+    const bool may = (slot_.outranked.load(std::memory_order_relaxed) & shm::kOrdered) != 0;
+    return may && refuse_slowly();
+  }
+  /// A launch was refused.
+  void count_refused() noexcept { line_.refused.fetch_add(1, std::memory_order_relaxed); }
+
+  // The functions of sluice.h, which has their contracts.
+  [[nodiscard]] std::uint64_t grant() noexcept;
+  [[nodiscard]] std::uint64_t held() const noexcept { return line_.held.load(); }
+  void fit(std::uint64_t base, std::uint64_t slope) noexcept;
+  [[nodiscard]] std::uint64_t pending() noexcept;
+  void done(std::uint64_t order) noexcept;
+  [[nodiscard]] bool wait_resume(std::uint64_t timeout_ns) noexcept;
+  void critical(bool begin) noexcept;
+
+  /// For the watcher, on each tick.
+  void tick() noexcept;
+
+ private:
+  // state_ is 0, kCritical, or kRefusing with the epoch of the order above it.
+  static constexpr std::uint64_t kCritical = 1;
+  static constexpr std::uint64_t kRefusing = 2;
+  static constexpr unsigned kEpochShift = 2;
+
+  [[nodiscard]] bool refuse_slowly() noexcept;
+  [[nodiscard]] bool must_refuse() const noexcept;
+  void settle_ordered() noexcept;
+  void know_orders() noexcept;
+
+  shm::Board& board_;
+  shm::SlotOf client_;
+  shm::Slot& slot_;
+  shm::MemoryLine& line_;
+  std::atomic<std::uint64_t> state_{0};
+  std::atomic<std::uint32_t> seen_;  ///< MemoryLine::wake at the last news that the program got.
+};
+
+}  // namespace sluice::intercept

@@ -1,0 +1,92 @@
+#pragma once
+#include <cstdint>
+
+#include "shm/board.hpp"
+
+/// How a broker shares device memory out to the clients of a device, through the MemoryLine of each
+/// slot. A broker is a client of higher priority, such as `sluice serve`; a device has one.
+///
+///   A grant or an order counts only while the broker that wrote it lives, and only for the client
+///   for which it was written. Every reader checks both, so nothing has to be cleaned up before the
+///   death of a broker stops to matter, and a slot's next client never sees the words of the last.
+///
+/// All functions are safe to call from any thread and any process. They allocate nothing and throw
+/// nothing.
+namespace sluice::shm {
+
+/// An order as the C API and the board have it, in one word.
+struct Order {
+  std::uint64_t epoch = 0;  ///< Counts the orders of a slot.
+  MemoryOrder kind = MemoryOrder::kNone;
+
+  friend bool operator==(const Order&, const Order&) = default;
+
+  [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+    return (epoch << 8U) | static_cast<std::uint64_t>(kind);
+  }
+  [[nodiscard]] static constexpr Order unpack(std::uint64_t word) noexcept {
+    return {word >> 8U, static_cast<MemoryOrder>(word & 0xffU)};
+  }
+  /// Whether launches are refused until the order has been obeyed.
+  [[nodiscard]] constexpr bool refuses() const noexcept {
+    return kind == MemoryOrder::kDrop || kind == MemoryOrder::kSleep || kind == MemoryOrder::kEpoch;
+  }
+  /// Whether the client waits, after it has obeyed, until the next order.
+  [[nodiscard]] constexpr bool sleeps() const noexcept {
+    return kind == MemoryOrder::kSleep || kind == MemoryOrder::kEpoch;
+  }
+};
+
+/// A slot and its client. The generation tells the client from earlier ones in the slot.
+struct SlotOf {
+  int slot = -1;
+  std::uint32_t generation = 0;
+};
+
+/// A client in half a word, for MemoryLine: never 0, and no other client's until the slot has
+/// changed hands 2^24 times.
+[[nodiscard]] constexpr std::uint32_t id_of(SlotOf client) noexcept {
+  return (client.generation << 8U) | static_cast<std::uint32_t>(client.slot + 1);
+}
+
+/// Whether the client of this id lives. The kernel's proof of a death takes 0.1 ms; a client that
+/// is exiting does not count.
+[[nodiscard]] bool client_lives(const Board& board, std::uint32_t id) noexcept;
+
+/// Whether the words of a living broker are in the line for this client.
+[[nodiscard]] bool has_broker(const Board& board, SlotOf client) noexcept;
+
+// --- For the broker -----------------------------------------------------------------------------
+
+/// Limits what `client` may hold, in bytes; kNoGrant: no limit. Takes nothing away from a client
+/// that holds more: an order does that.
+void set_grant(Board& board, SlotOf broker, SlotOf client, std::uint64_t bytes) noexcept;
+
+/// Gives `client` an order. Replaces the last one, obeyed or not. Returns Order::pack(). The caller
+/// writes the grant first, if the order goes with a new one.
+std::uint64_t give_order(Board& board, SlotOf broker, SlotOf client, MemoryOrder kind) noexcept;
+
+// --- For the client and for reports -------------------------------------------------------------
+
+/// What `client` may hold, in bytes; kNoGrant: no limit.
+[[nodiscard]] std::uint64_t grant_of(const Board& board, SlotOf client) noexcept;
+
+/// The last valid order, obeyed or not. Without one, an order of kind kNone.
+[[nodiscard]] Order last_order(const Board& board, SlotOf client) noexcept;
+
+/// The valid order that has not been obeyed. Without one, an order of kind kNone.
+[[nodiscard]] Order pending_order(const Board& board, SlotOf client) noexcept;
+
+/// For the owner: the order of this epoch has been obeyed. Returns false, and changes nothing, for
+/// an order that was not given or was reported before.
+bool note_obeyed(MemoryLine& line, std::uint64_t epoch) noexcept;
+
+/// For the owner: holds `bytes` now.
+void note_held(MemoryLine& line, std::uint64_t bytes) noexcept;
+
+// --- For the controller -------------------------------------------------------------------------
+
+/// For a slot without a process.
+void reset(MemoryLine& line) noexcept;
+
+}  // namespace sluice::shm
