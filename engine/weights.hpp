@@ -16,13 +16,17 @@ class Weights {
   /// The device memory that loaded weights occupy, in whole pages.
   [[nodiscard]] virtual std::uint64_t bytes() const = 0;
 
+  /// The blocks of the model.
+  [[nodiscard]] virtual std::size_t blocks() const = 0;
+
   /// Takes device memory and begins to copy the weights in, in the order of the blocks.
   /// Asynchronous: a batch may be launched at once, and each block waits on the device for its own
   /// weights. Does nothing if they are loaded. Throws OutOfMemory, and then holds no memory;
   /// base::RunError; ContextLost.
   virtual void load() = 0;
 
-  /// The blocks whose weights are in; 0 also without memory. Does not wait. Throws ContextLost.
+  /// The number of blocks, from the first, whose weights are in; 0 also without memory. Does not
+  /// wait. Throws ContextLost.
   [[nodiscard]] virtual std::size_t loaded_blocks() = 0;
 
   /// Waits for the copies of load() and gives the memory back. No block may be running or launched

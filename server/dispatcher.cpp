@@ -67,12 +67,13 @@ bool is_critical(const Execution& execution) { return execution.model->config.pr
 }  // namespace
 
 Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer, Answer answer,
-                       Lost lost)
+                       Lost lost, memory::Residency* residency)
     : admit_factor_(options.admit_factor),
       run_late_(options.run_late),
       announcer_(announcer),
       answer_(std::move(answer)),
       lost_(std::move(lost)),
+      residency_(residency),
       policy_(options.policy),
       queue_(options.policy),
       thread_([this] { loop(); }) {}
@@ -219,9 +220,10 @@ std::uint64_t Dispatcher::completion_ns(const Model& model, const Pending& pendi
   task.deadline_ns = pending.deadline_ns;
   const std::uint64_t complete_ns = queue_.completion_ns(task, now);
   // The batch that the request joins is in the queue already.
-  const bool queued = joins != nullptr && !joins->held;
+  const bool queued = joins != nullptr && joins->in_queue();
   const std::uint64_t in_queue_ns = queued ? model.timing.whole_ns(joins->items) : 0;
-  return complete_ns - std::min(complete_ns, in_queue_ns);
+  const bool cold = residency_ != nullptr && !residency_->resident(model.id);
+  return complete_ns - std::min(complete_ns, in_queue_ns) + (cold ? model.cold_ns : 0);
 }
 
 void Dispatcher::begin_batch(std::shared_ptr<Model> model, Pending pending, std::uint64_t now) {
@@ -236,25 +238,69 @@ void Dispatcher::begin_batch(std::shared_ptr<Model> model, Pending pending, std:
   execution->items = pending.items;
   execution->model = std::move(model);
   execution->requests.push_back(std::move(pending));
+  find_weights(*execution);
   const ModelConfig& config = execution->model->config;
   if (config.max_delay_us > 0 && execution->items < config.batch_size) {
     execution->held = true;
     execution->release_ns = now + config.max_delay_us * 1000;
     hold(*execution, now);
-  } else {
-    queue_.insert(task_of(*execution), now);
   }
+  if (execution->in_queue()) queue_.insert(task_of(*execution), now);
   executions_.emplace(execution->task, std::move(execution));
+}
+
+/// A batch whose model is not on the device waits outside the queue: it must not take the token.
+void Dispatcher::find_weights(Execution& execution) {
+  if (residency_ == nullptr) return;
+  execution.cold = !residency_->acquire(execution.model->id, execution.deadline_ns());
+}
+
+/// The batch needs the weights no more.
+void Dispatcher::give_up_weights(const Execution& execution) {
+  if (residency_ != nullptr) residency_->release(execution.model->id, execution.cold);
+}
+
+void Dispatcher::weights_settled(std::uint32_t model, const std::string& error) {
+  post([this, model, error] {
+    if (error.empty()) {
+      weights_are_in(model);
+    } else {
+      weights_will_not_come(model, error);
+    }
+  });
+}
+
+void Dispatcher::weights_are_in(std::uint32_t model) {
+  const std::uint64_t now = base::monotonic_ns();
+  for (auto& [task, execution] : executions_) {
+    if (execution->model->id != model || !execution->cold) continue;
+    // They may have left again: then another message comes.
+    if (!residency_->admit(model)) return;
+    execution->cold = false;
+    execution->cold_ns = now - execution->requests.front().times.queued_ns;
+    execution->model->cold_ns = execution->cold_ns;
+    if (execution->in_queue()) queue_.insert(task_of(*execution), now);
+  }
+}
+
+void Dispatcher::weights_will_not_come(std::uint32_t model, const std::string& error) {
+  std::vector<std::uint64_t> tasks;
+  for (const auto& [task, execution] : executions_) {
+    if (execution->model->id == model && execution->cold) tasks.push_back(task);
+  }
+  for (const std::uint64_t task : tasks) {
+    drop(*executions_.at(task), [](const Pending&) { return true; },
+         {Code::kResourceExhausted,
+          fmt::format("model '{}': {}", executions_.at(task)->model->config.name, error)});
+    remove_if_unwanted(task);
+  }
 }
 
 void Dispatcher::join(Execution& execution, Pending pending, std::uint64_t now) {
   execution.items += pending.items;
   execution.requests.push_back(std::move(pending));
-  if (!execution.held) {
-    queue_.update(task_of(execution));
-  } else {
-    hold(execution, now);
-  }
+  if (execution.held) hold(execution, now);
+  if (execution.in_queue()) queue_.update(task_of(execution));
 }
 
 /// How long a batch may wait for more requests: not when it is full, and never so long that one of
@@ -281,7 +327,7 @@ void Dispatcher::release_held(std::uint64_t now) {
   for (auto& [task, execution] : executions_) {
     if (!execution->held || now < execution->release_ns) continue;
     execution->held = false;
-    queue_.insert(task_of(*execution), now);
+    if (execution->in_queue()) queue_.insert(task_of(*execution), now);
   }
 }
 
@@ -333,7 +379,7 @@ void Dispatcher::answer_dropped(Execution& execution) {
     execution.items -= each->items;
     each = execution.requests.erase(each);
   }
-  if (!execution.begun && !execution.held && !execution.requests.empty()) {
+  if (!execution.begun && execution.in_queue() && !execution.requests.empty()) {
     queue_.update(task_of(execution));
   }
 }
@@ -341,7 +387,8 @@ void Dispatcher::answer_dropped(Execution& execution) {
 void Dispatcher::remove_if_unwanted(std::uint64_t task) {
   const auto found = executions_.find(task);
   if (found == executions_.end() || found->second->running || found->second->wanted()) return;
-  if (!found->second->held) queue_.remove(task);
+  if (found->second->in_queue()) queue_.remove(task);
+  give_up_weights(*found->second);
   if (found->second->begun) --found->second->instance->executions;
   executions_.erase(found);
 }
@@ -389,8 +436,11 @@ void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
   if (result.error.empty()) {
     execution.runs.emplace_back(result.began_ns, result.ended_ns);
     Model& model = *execution.model;
-    model.timing.ran(execution.items, result.step.first_block, result.step.blocks,
-                     result.ended_ns - result.began_ns);
+    // Blocks of a cold model may have waited for their weights.
+    if (execution.cold_ns == 0) {
+      model.timing.ran(execution.items, result.step.first_block, result.step.blocks,
+                       result.ended_ns - result.began_ns);
+    }
     const std::size_t next = result.step.first_block + result.step.blocks;
     if (next == execution.instance->served->blocks()) {
       model.limits.ran(execution.items, execution.blocks_ns());
@@ -400,6 +450,7 @@ void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
     }
   }
   queue_.remove(execution.task);
+  give_up_weights(execution);
   --execution.instance->executions;
   // The next step begins before the answers are written.
   dispatch();

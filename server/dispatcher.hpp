@@ -13,6 +13,7 @@
 #include "server/announcer.hpp"
 #include "server/execution.hpp"
 #include "server/executor.hpp"
+#include "server/memory/residency.hpp"
 
 namespace sluice::server {
 
@@ -33,7 +34,9 @@ class Dispatcher {
   /// has become unusable.
   using Answer = std::function<void(const Execution&, Pending&, const Status&, const Response&)>;
   using Lost = std::function<void(const std::string& why)>;
-  Dispatcher(const DispatcherOptions& options, Announcer& announcer, Answer answer, Lost lost);
+  /// residency: null if no model's weights ever leave the device.
+  Dispatcher(const DispatcherOptions& options, Announcer& announcer, Answer answer, Lost lost,
+             memory::Residency* residency = nullptr);
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
   /// Answers what is left as unavailable.
@@ -41,6 +44,8 @@ class Dispatcher {
 
   void submit(std::shared_ptr<Model> model, Pending pending);
   void cancel(std::uint64_t request);
+  /// The weights of a model are in, or will not be, because of `error`: ResidencyEvents::settled.
+  void weights_settled(std::uint32_t model, const std::string& error);
   /// Returns when the policy holds.
   void set_policy(scheduler::Policy policy);
   [[nodiscard]] scheduler::Policy policy() const { return policy_.load(); }
@@ -68,6 +73,10 @@ class Dispatcher {
   void begin_batch(std::shared_ptr<Model> model, Pending pending, std::uint64_t now);
   void join(Execution& execution, Pending pending, std::uint64_t now);
   [[nodiscard]] scheduler::Task task_of(const Execution& execution) const;
+  void find_weights(Execution& execution);
+  void give_up_weights(const Execution& execution);
+  void weights_are_in(std::uint32_t model);
+  void weights_will_not_come(std::uint32_t model, const std::string& error);
   void release_held(std::uint64_t now);
   void drop_overdue(std::uint64_t now);
   void drop(Execution& execution, const std::function<bool(const Pending&)>& which,
@@ -88,6 +97,7 @@ class Dispatcher {
   Announcer& announcer_;
   Answer answer_;
   Lost lost_;
+  memory::Residency* const residency_;
   std::atomic<scheduler::Policy> policy_;
 
   std::mutex mutex_;  ///< Guards messages_.

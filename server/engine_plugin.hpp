@@ -22,7 +22,12 @@ struct EngineSettings {
 /// Makes an instance, which the caller owns. Throws base::UsageError or base::RunError.
 using MakeServed = engine::ServedModel*(const EngineSettings& settings, const ModelConfig& config);
 
+/// The bytes of the device that nobody holds. Throws base::RunError.
+using FreeMemory = std::uint64_t(const EngineSettings& settings);
+
 }  // namespace sluice::server
 
-/// The function that each engine exports.
+/// Each engine exports this function.
 extern "C" sluice::server::MakeServed sluice_make_served;
+/// So does each engine that uses a GPU.
+extern "C" sluice::server::FreeMemory sluice_free_memory;

@@ -1,4 +1,5 @@
 // libsluice_serve_recording.so: recordings on a real or the simulated GPU.
+#include "engine/memory/device_context.hpp"
 #include "engine/recording/served_recording.hpp"
 #include "server/engine_plugin.hpp"
 
@@ -14,4 +15,9 @@ extern "C" __attribute__((visibility("default"))) engine::ServedModel* sluice_ma
   options.placement = settings.placement;
   return engine::serve_recording(engine::read_recording(settings.recording_file), options)
       .release();
+}
+
+extern "C" __attribute__((visibility("default"))) std::uint64_t sluice_free_memory(
+    const server::EngineSettings& settings) {
+  return engine::DeviceContext(engine::Driver::loaded(), settings.device).free_bytes();
 }

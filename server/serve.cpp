@@ -63,7 +63,37 @@ class Events {
   std::vector<Kind> events_;
 };
 
-ServerOptions with_device(ServerOptions options, Place place) {
+/// What contexts, libraries and other programs may take later is left free.
+constexpr std::uint64_t kReserveBytes = 1ULL << 30;
+
+std::uint64_t gib(double count) { return static_cast<std::uint64_t>(count * 1024 * 1024 * 1024); }
+
+/// How the memory of the device is shared out. Nothing without a GPU.
+std::optional<memory::ResidencyOptions> memory_options(const ServeOptions& options, Place place,
+                                                       const Engines& engines) {
+  if (place == Place::kCpu) return std::nullopt;
+  const std::uint64_t free = engines.free_memory(options.models);
+  if (free == 0) return std::nullopt;
+  memory::ResidencyOptions out;
+  memory::BrokerOptions& broker = out.broker;
+  broker.pool_bytes = options.memory.pool_gb > 0 ? gib(options.memory.pool_gb)
+                                                 : free - std::min(free, kReserveBytes);
+  broker.cold_cache_bytes =
+      options.memory.cold_cache_gb >= 0 ? gib(options.memory.cold_cache_gb) : broker.pool_bytes / 4;
+  broker.max_idle_ns = static_cast<std::uint64_t>(options.memory.max_idle_ms * 1e6);
+  return out;
+}
+
+EngineSettings engine_settings(const ServeOptions& options, Place place) {
+  EngineSettings settings{engine::model_store(options.store), place, options.device, ""};
+  settings.placement =
+      options.memory.use_sta ? engine::Placement::kFixed : engine::Placement::kAnywhere;
+  return settings;
+}
+
+ServerOptions server_options(const ServeOptions& all, Place place, const Engines& engines) {
+  ServerOptions options = all.server;
+  options.memory = memory_options(all, place, engines);
   options.device = place == Place::kRealGpu        ? "gpu"
                    : place == Place::kSimulatedGpu ? "simulated"
                                                    : "cpu";
@@ -75,10 +105,9 @@ class Life {
  public:
   Life(const ServeOptions& options, Place place)
       : options_(options),
-        engines_(base::Install::of_this_program(),
-                 {engine::model_store(options.store), place, options.device, ""}),
+        engines_(base::Install::of_this_program(), engine_settings(options, place)),
         server_(
-            with_device(options.server, place), options.models,
+            server_options(options, place, engines_), options.models,
             [this](const ModelConfig& config) { return engines_.make(config); },
             Server::Events{[this] { events_.add(Kind::kShutDown); },
                            [this](const std::string& why) {

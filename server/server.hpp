@@ -11,6 +11,7 @@
 #include "server/config_file.hpp"
 #include "server/dispatcher.hpp"
 #include "server/loader.hpp"
+#include "server/memory/residency.hpp"
 #include "server/records.hpp"
 #include "server/service.hpp"
 
@@ -23,6 +24,8 @@ struct ServerOptions {
   std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all waiting and running requests.
   double drain_s = 30;
   bool announce = true;  ///< Jobs, at the headers of requests.
+  /// Weights leave the device for other models and for training. Nothing: they always stay.
+  std::optional<memory::ResidencyOptions> memory;
 };
 
 /// The server behind its protocols: models, queue, counters.
@@ -32,9 +35,12 @@ class Server : public Service {
     std::function<void()> shut_down;                       ///< A client asked for it.
     std::function<void(const std::string&)> context_lost;  ///< From the dispatcher's thread.
     std::function<void(const std::string&)> log;           ///< A line for people.
+    /// Training has given memory to inference. May be empty.
+    std::function<void(const training::Handover&)> handover{};
   };
+  /// trainer: who shares the device's memory; null: nobody.
   Server(const ServerOptions& options, std::vector<ModelConfig> models, MakeInstance make,
-         Events events);
+         Events events, training::Trainer* trainer = nullptr);
   ~Server() override;
 
   /// Loads the models that are to be preloaded. Throws if one cannot be loaded.
@@ -81,6 +87,9 @@ class Server : public Service {
   void set_state(const std::string& name, std::string state, std::string reason,
                  std::shared_ptr<Model> model);
   void say_target();
+  void start_residency(training::Trainer* trainer);
+  [[nodiscard]] std::shared_ptr<Model> load_with_room(const ModelConfig& config);
+  void write_memory(base::MetricsText& out) const;
 
   ServerOptions options_;
   MakeInstance make_;
@@ -96,6 +105,7 @@ class Server : public Service {
   std::uint32_t next_model_ = 1;
   Announcer announcer_;
   Records records_;
+  std::unique_ptr<memory::Residency> residency_;  ///< Null: all weights always stay.
   std::unique_ptr<Dispatcher> dispatcher_;
 };
 

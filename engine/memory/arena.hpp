@@ -22,6 +22,7 @@ class Arena {
   /// The device must not use the memory any more.
   void give_back();
 
+  [[nodiscard]] Placement placement() const { return placement_; }
   [[nodiscard]] bool taken() const { return taken_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   /// kFixed: always the same. kAnywhere: valid while taken.

@@ -72,12 +72,14 @@ void ArenaWeights::wait_for_block(CUstream stream, std::size_t block) {
   SLUICE_DRIVER(context_->driver(), cuStreamWaitEvent(stream, copied_.at(block), 0));
 }
 
+void ArenaWeights::wait() const {
+  const DeviceContext::Current current(*context_);
+  SLUICE_DRIVER(context_->driver(), cuStreamSynchronize(copies_));
+}
+
 void ArenaWeights::evict() {
   if (!loaded_) return;
-  {
-    const DeviceContext::Current current(*context_);
-    SLUICE_DRIVER(context_->driver(), cuStreamSynchronize(copies_));
-  }
+  wait();
   loaded_ = false;
   complete_ = false;
   arena_.give_back();

@@ -24,10 +24,14 @@ class ArenaWeights : public Weights {
   }
 
   [[nodiscard]] std::uint64_t bytes() const override { return arena_.bytes(); }
+  [[nodiscard]] std::size_t blocks() const override { return block_ends_.size(); }
   void load() override;
   [[nodiscard]] std::size_t loaded_blocks() override;
   void evict() override;
 
+  /// Waits until all weights are in.
+  void wait() const;
+  [[nodiscard]] Placement placement() const { return arena_.placement(); }
   /// As Arena::address().
   [[nodiscard]] CUdeviceptr address() const { return arena_.address(); }
   /// Makes `stream` wait until the weights of a block are in. Costs nothing once all are. Before

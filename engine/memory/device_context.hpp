@@ -1,4 +1,7 @@
 #pragma once
+#include <cstddef>
+#include <cstdint>
+
 #include "engine/memory/driver.hpp"
 
 namespace sluice::engine {
@@ -8,6 +11,7 @@ class DeviceContext {
  public:
   /// index: of the GPU. Throws as Driver::check() does.
   DeviceContext(const Driver& driver, int index) : driver_(driver) {
+    SLUICE_DRIVER(driver, cuInit(0));
     SLUICE_DRIVER(driver, cuDeviceGet(&device_, index));
     SLUICE_DRIVER(driver, cuDevicePrimaryCtxRetain(&context_, device_));
   }
@@ -34,6 +38,15 @@ class DeviceContext {
    private:
     const Driver& driver_;
   };
+
+  /// The memory of the device that nobody holds.
+  [[nodiscard]] std::uint64_t free_bytes() const {
+    const Current current(*this);
+    std::size_t free = 0;
+    std::size_t total = 0;
+    SLUICE_DRIVER(driver_, cuMemGetInfo(&free, &total));
+    return free;
+  }
 
  private:
   const Driver& driver_;

@@ -5,11 +5,13 @@
 
 /// Every entry of the driver that this folder uses, under the name that `cuda.h` gives it.
 #define SLUICE_MEMORY_ENTRIES(ENTRY)   \
+  ENTRY(cuInit)                        \
   ENTRY(cuDeviceGet)                   \
   ENTRY(cuDevicePrimaryCtxRetain)      \
   ENTRY(cuDevicePrimaryCtxRelease)     \
   ENTRY(cuCtxPushCurrent)              \
   ENTRY(cuCtxPopCurrent)               \
+  ENTRY(cuMemGetInfo)                  \
   ENTRY(cuMemGetAllocationGranularity) \
   ENTRY(cuMemAddressReserve)           \
   ENTRY(cuMemAddressFree)              \

@@ -28,7 +28,8 @@ class Broker {
  public:
   Broker(const BrokerOptions& options, const MemoryState& state)
       : options_(options), state_(state) {
-    free_ = to_bytes(options_.pool_bytes) - to_bytes(state_.other_bytes);
+    free_ = to_bytes(options_.pool_bytes) - to_bytes(state_.other_bytes) -
+            to_bytes(state_.missing_bytes);
     for (const ModelMemory& model : state_.models) {
       if (model.resident) free_ -= to_bytes(model.bytes);
       if (model.leaving) coming_ += to_bytes(model.bytes);

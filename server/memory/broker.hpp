@@ -68,8 +68,9 @@ struct TrainerState {
 
 struct MemoryState {
   std::uint64_t now_ns = 0;
-  std::uint64_t other_bytes = 0;  ///< Held by the server apart from weights.
-  std::uint64_t short_ns = 0;     ///< Last time a model had to wait for memory.
+  std::uint64_t other_bytes = 0;    ///< Held by the server apart from weights.
+  std::uint64_t missing_bytes = 0;  ///< Of the pool, held by somebody who is not known.
+  std::uint64_t short_ns = 0;       ///< Last time a model had to wait for memory.
   std::vector<ModelMemory> models;
   std::vector<TrainerState> trainers;
 };

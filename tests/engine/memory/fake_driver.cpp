@@ -195,6 +195,7 @@ CUresult find_granularity(std::size_t* bytes, const CUmemAllocationProp* /*wante
 
 engine::Driver entries() {
   engine::Driver driver;
+  driver.cuInit = [](unsigned int) { return CUDA_SUCCESS; };
   driver.cuDeviceGet = [](CUdevice* device, int) { return *device = 0, CUDA_SUCCESS; };
   driver.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
     return *context = nullptr, CUDA_SUCCESS;
