@@ -58,8 +58,14 @@ std::uint64_t give_order(Board& board, SlotOf broker, SlotOf client, MemoryOrder
   const Order order{Order::unpack(line.order.load()).epoch + 1, kind};
   line.order_ns.store(base::monotonic_ns());
   line.order.store(order.pack());
-  // After the order: whoever sees the bit finds the order.
-  if (order.refuses()) board.slots[static_cast<std::size_t>(client.slot)].outranked |= kOrdered;
+  if (order.refuses()) {
+    // After the order: whoever sees the bit finds the order. Launches that are held on the host
+    // look when they wake.
+    Slot& slot = board.slots[static_cast<std::size_t>(client.slot)];
+    slot.outranked.fetch_or(kOrdered);
+    slot.wake.fetch_add(1);
+    if (slot.waiters.load() != 0) base::futex_wake_all(slot.wake);
+  }
   wake(line);
   return order.pack();
 }

@@ -151,7 +151,7 @@ void ClientSlot::hold(Entry entry) noexcept {
   const std::uint64_t begin = base::monotonic_ns();
   const std::uint64_t gate = slot_.gate.load();
   slot_.waiters.fetch_add(1);
-  while (obeys() && holds_on_host(policy())) {
+  while (obeys() && holds_on_host(policy()) && !orders_.refuse()) {
     const std::uint32_t openings = slot_.wake.load();
     if (slot_.gate.load() == 0) break;
     base::futex_wait(slot_.wake, openings, kRecheckNs);

@@ -48,6 +48,7 @@ __attribute__((noinline)) CUresult launch_slowly(Args... args) {
   const Work work = work_in(args...);
   driver();  // fills g_process.driver, which the next call uses
   Launch launch(entry, named<entry>(stream_in(args...)), work, counted);
+  if (launch.refused()) return Launch::kRefused;
   const CUresult result = (g_process.driver.*member)(args...);
   launch.done(result);
   return result;

@@ -37,9 +37,9 @@ void remember(CUstream named, Stream& stream, std::uint64_t version, shm::Count 
   place.exclusive = stripe >= 0;
   place.counts = stripe >= 0 ? &first.stripe(static_cast<std::size_t>(stripe)) : &first[kind];
   place.gate = kind == shm::Count::kGated ? &client.slot().gate : &kNeverCloses;
-  place.must_pace = !client.may_pace()  ? &kNeverPaces
-                    : client.learning() ? &kAlwaysPaces
-                                        : &client.slot().outranked;
+  const bool learns = client.may_pace() && client.learning();
+  place.outranked = learns ? &kAlwaysPaces : &client.slot().outranked;
+  place.heeded = shm::kOrdered | (client.may_pace() ? shm::kOutranked : 0);
 }
 
 void remember_unattached(CUstream named, std::uint64_t version, shm::Word& counts) noexcept {
@@ -48,7 +48,7 @@ void remember_unattached(CUstream named, std::uint64_t version, shm::Word& count
   place.counts = &counts;
   place.kind = shm::Count::kBypassUnattached;
   place.gate = &kNeverCloses;
-  place.must_pace = &kNeverPaces;
+  place.outranked = &kNeverPaces;
 }
 
 }  // namespace
@@ -87,7 +87,20 @@ Stream* stream_of(CUstream stream, bool attach) {
   return Interposer::instance().stream_of(stream, attach);
 }
 
+/// Takes the launch out of the counts, if it must not reach the driver.
+bool Launch::refuse() noexcept {
+  Client& client = *stream_->client;
+  if (!client.orders().refuse()) return false;
+  refused_ = true;
+  client.orders().count_refused();
+  client.counter(entry_, counted_).fetch_sub(1);
+  draw().undo(drawn_);
+  return true;
+}
+
+/// An order may come while the launch is held or paced, so it looks for one before and after.
 void Launch::hold_and_pace() {
+  if (refuse()) return;
   Client& client = *stream_->client;
   if (client.must_pace()) client.pacer().before(entry_, *stream_, named_, work_, turn_);
   if (client.gate_closed()) {
@@ -98,6 +111,10 @@ void Launch::hold_and_pace() {
         turn_.policy.kind != shm::PolicyKind::kDevice) {
       client.pacer().before(entry_, *stream_, named_, work_, turn_, true);
     }
+  }
+  if (refuse()) {
+    if (turn_.sampled != nullptr) client.pacer().after(turn_, *stream_, named_, kRefused);
+    return;
   }
   if (Trace* const traced = g_process.trace.load()) traced->before_launch();
   if (drawn_ != 0) client.pacer().measure(*stream_, named_, work_, drawn_, turn_);
@@ -112,6 +129,7 @@ Launch::Launch(Entry entry, CUstream stream, const Work& work, shm::Count counte
   if (known != nullptr && known->counts != nullptr && counted == known->kind) [[likely]] {
     stream_ = known->stream;
     version_ = known->version;
+    counted_ = counted;
     hold_and_pace();
     return;
   }
@@ -142,6 +160,8 @@ void Launch::prepare(shm::Count counted) {
     stream_ = nullptr;
     return;
   }
+  counted_ = kind;
+  if (refuse()) return;  // no job begins
   if (known == nullptr) {
     client.jobs().touch(*stream_);
     const bool more = any_capture_open() || g_process.trace.load() != nullptr;

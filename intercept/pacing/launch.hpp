@@ -19,15 +19,17 @@ struct alignas(64) RememberedStream {
   std::uintptr_t handle = kNone;
   std::uint64_t version = 0;
   const shm::Word* gate = nullptr;  ///< The gate of the slot, or a word that is always 0.
-  /// Slot::outranked, or a word that is always 0 (the policy never paces) or always 1 (durations
-  /// are being learned).
-  const shm::HalfWord* must_pace = nullptr;
+  /// Slot::outranked, or a word that is always 0 (not attached) or always 1 (durations are being
+  /// learned).
+  const shm::HalfWord* outranked = nullptr;
   /// The counter for the first entry; each further entry is a row behind. Null: a launch has more
   /// to do.
   shm::Word* counts = nullptr;
   shm::Count kind = shm::Count::kSize;  ///< The kind of launches that these count.
   bool exclusive = false;               ///< No other thread writes these counters.
-  Stream* stream = nullptr;             ///< Null while the process is not attached.
+  /// The bits of `outranked` for which a launch has more to do.
+  std::uint32_t heeded = ~std::uint32_t{0};
+  Stream* stream = nullptr;  ///< Null while the process is not attached.
 };
 
 /// The streams that a thread remembers. A handle has two places, so that two streams with the same
@@ -78,7 +80,7 @@ inline bool pass(Entry entry, CUstream stream) noexcept {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const bool due = t_streams.draws[draw_of(entry)].count() ||
                    known->version != g_process.version.load(std::memory_order_relaxed) ||
-                   known->must_pace->load(std::memory_order_relaxed) != 0 ||
+                   (known->outranked->load(std::memory_order_relaxed) & known->heeded) != 0 ||
                    known->gate->load(std::memory_order_relaxed) != 0;
   if (due) t_streams.counted = known->kind;
   return !due;
@@ -91,6 +93,11 @@ class Launch {
   /// Holds and paces the launch. `stream` is never 0 for a per-thread entry (see named() in
   /// entries.hpp).
   Launch(Entry entry, CUstream stream, const Work& work, shm::Count counted) noexcept;
+  /// Whether the launch must not reach the driver, because an order has to be obeyed first. The
+  /// hook then returns kRefused, and does not call done().
+  [[nodiscard]] bool refused() const noexcept { return refused_; }
+  static constexpr CUresult kRefused = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+
   /// Call after the driver's call.
   void done(CUresult result) noexcept;
 
@@ -99,12 +106,15 @@ class Launch {
   [[nodiscard]] LaunchDraw& draw() const noexcept { return t_streams.draws[draw_of(entry_)]; }
   void count_as(shm::Count kind, shm::Count counted) noexcept;
   void hold_and_pace();
+  [[nodiscard]] bool refuse() noexcept;
 
   Entry entry_;
   CUstream named_;
   const Work& work_;
   Stream* stream_ = nullptr;  ///< Null: nothing has to be done after the call.
   Pacer::Turn turn_;
+  shm::Count counted_ = shm::Count::kSize;  ///< How the launch was counted.
+  bool refused_ = false;
   std::uint32_t drawn_;        ///< For how many launches this one stands; 0 if it is not drawn.
   std::uint64_t version_ = 0;  ///< The process's version when the stream was touched.
 };

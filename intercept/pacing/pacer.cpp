@@ -13,15 +13,16 @@ namespace sluice::intercept {
 using shm::PolicyKind;
 
 /// Ends when another policy comes into force, because under that policy other threads may keep the
-/// stream from ever being idle. Time with a closed gate does not count: earlier waits of a device
-/// policy may then hold the work in the stream, as hold() would hold the launch.
+/// stream from ever being idle, and when the launch has to be refused. Time with a closed gate does
+/// not count: earlier waits of a device policy may then hold the work in the stream, as hold()
+/// would hold the launch.
 template <class Query>
 Waited Pacer::wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept {
   Trace* const traced = g_process.trace.load();
   const std::uint64_t begin = traced == nullptr ? 0 : base::monotonic_ns();
-  const Waited waited =
-      wait_for_driver([&] { return client_.is_under(policy) ? query() : CUDA_SUCCESS; },
-                      [&] { return client_.obeys() && client_.gate_closed(); });
+  const auto waits = [&] { return client_.is_under(policy) && !client_.orders().refuse(); };
+  const Waited waited = wait_for_driver([&] { return waits() ? query() : CUDA_SUCCESS; },
+                                        [&] { return client_.obeys() && client_.gate_closed(); });
   if (traced != nullptr) traced->hold(why, begin, 0, 0);
   return waited;
 }

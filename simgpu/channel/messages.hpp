@@ -14,6 +14,9 @@ enum class RequestKind : std::uint32_t {
   kUnmapMemory,     // a: address
   kUploadGraph,     // a: number of the graph, b: number of Works; fd: a memfd with the Works
   kDropGraph,       // a: number of the graph
+  kTakeMemory,      // id: device, a: bytes; refused if the device has less
+  kGiveMemory,      // id: device, a: bytes that were taken
+  kLookAtMemory,    // id: device; the reply has free_bytes and total_bytes
 };
 
 struct Request {
@@ -29,6 +32,8 @@ struct Reply {
   std::int32_t gpu_pid = 0;
   std::uint32_t devices = 0;
   double scale = 0;
+  std::uint64_t free_bytes = 0;
+  std::uint64_t total_bytes = 0;
 };
 
 }  // namespace sluice::simgpu

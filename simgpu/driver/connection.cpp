@@ -64,11 +64,13 @@ bool Connection::exchange(const Request& request, int file, Reply& reply, base::
   return false;
 }
 
-bool Connection::request(const Request& request, int file) {
+bool Connection::request(const Request& request, int file, Reply* answer) {
   const std::lock_guard lock(mutex_);
   Reply reply;
   base::Fd none;
-  return exchange(request, file, reply, none) && reply.status == 0;
+  const bool done = exchange(request, file, reply, none) && reply.status == 0;
+  if (done && answer != nullptr) *answer = reply;
+  return done;
 }
 
 void Connection::ring() const {

@@ -19,9 +19,9 @@ class Connection {
   // Finds or starts the session's GPU process. Returns false if both fail.
   bool open();
 
-  // Sends a request and waits for the reply. Returns false if it was refused or the connection is
-  // lost.
-  bool request(const Request& request, int file = -1);
+  // Sends a request and waits for the reply, which `answer` gets unless it is null. Returns false
+  // if the request was refused or the connection is lost.
+  bool request(const Request& request, int file = -1, Reply* answer = nullptr);
 
   void ring() const;
 

@@ -21,7 +21,7 @@ struct Place {
 CUresult look_up(std::uint64_t address, std::size_t bytes, End end, Place& place) {
   const Memory::Found found = driver().memory.find(address);
   const bool whole = found.known && found.bytes_left >= bytes;
-  place = {address, whole, found.known && found.kind == MemoryKind::kDevice};
+  place = {address, whole, found.known && is_on_device(found.kind)};
   const bool bad_device = end == End::kDevice && !whole;
   const bool runs_out = place.on_device && !whole;
   return address == 0 || bad_device || runs_out ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;

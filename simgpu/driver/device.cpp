@@ -46,6 +46,7 @@ const std::map<int, int>& attributes() {
       {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
       {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
       {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
+      {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
   };
   return kValues;
 }
@@ -93,7 +94,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) { return device_uuid(uui
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   return with_device(dev, [&](unsigned) {
     if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *bytes = kDeviceMemoryBytes;
+    *bytes = DeviceMemory::info(dev).total_bytes;
     return CUDA_SUCCESS;
   });
 }

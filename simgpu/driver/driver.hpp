@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "simgpu/driver/api.hpp"
+#include "simgpu/driver/async_memory.hpp"
 #include "simgpu/driver/connection.hpp"
 #include "simgpu/driver/context.hpp"
 #include "simgpu/driver/event.hpp"
@@ -18,6 +19,7 @@
 #include "simgpu/driver/module.hpp"
 #include "simgpu/driver/staging.hpp"
 #include "simgpu/driver/stream.hpp"
+#include "simgpu/driver/virtual_memory.hpp"
 
 namespace sluice::simgpu {
 
@@ -40,6 +42,8 @@ struct Driver {
   PrimaryContexts primary;
   ChannelPool channels;
   Memory memory;
+  VirtualMemory virtual_memory;
+  AsyncMemory async_memory;
   EventSlots event_slots;
   Staging staging;
   HostCalls host_calls;

@@ -42,16 +42,19 @@ CUresult Memory::allocate(const Context& context, MemoryKind kind, std::size_t b
   const std::lock_guard lock(mutex_);
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const std::uint64_t rounded = (bytes + kPage - 1) / kPage * kPage;
-  const bool device = kind == MemoryKind::kDevice;
-  if (device && device_bytes_ + rounded > kDeviceMemoryBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  DeviceMemory taken;
+  if (is_on_device(kind)) {
+    taken = DeviceMemory(context.device, rounded);
+    if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   const sluice::base::Fd file = make_shared_file(rounded);
   if (!file) return CUDA_ERROR_OUT_OF_MEMORY;
   Mapping mapping(file.get(), rounded, 0);
   if (!mapping) return CUDA_ERROR_OUT_OF_MEMORY;
   at = reinterpret_cast<std::uint64_t>(mapping.get());
   if (!map_on_gpu(at, rounded, 0, file.get())) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (device) device_bytes_ += rounded;
-  blocks_.insert_or_assign(at, Block{kind, rounded, context.id, std::move(mapping)});
+  blocks_.insert_or_assign(at,
+                           Block{kind, rounded, context.id, std::move(mapping), std::move(taken)});
   return CUDA_SUCCESS;
 }
 
@@ -63,7 +66,6 @@ CUresult Memory::free(MemoryKind kind, std::uint64_t address) {
                                            : CUDA_ERROR_INVALID_VALUE;
   }
   unmap_on_gpu(address);
-  if (kind == MemoryKind::kDevice) device_bytes_ -= found->second.bytes;
   blocks_.erase(found);
   return CUDA_SUCCESS;
 }
@@ -79,7 +81,7 @@ CUresult Memory::register_host(const Context& context, std::uint64_t address, st
     prctl(PR_SET_PTRACER, static_cast<unsigned long>(driver().connection.gpu().gpu_pid), 0, 0, 0);
   }
   if (!map_on_gpu(address, bytes, pages.offset, pages.file.get())) return CUDA_ERROR_UNKNOWN;
-  blocks_.insert_or_assign(address, Block{MemoryKind::kRegistered, bytes, context.id, Mapping()});
+  blocks_.insert_or_assign(address, Block{MemoryKind::kRegistered, bytes, context.id, {}, {}});
   return CUDA_SUCCESS;
 }
 
@@ -89,23 +91,35 @@ void Memory::forget_context(std::uint32_t context) {
     const auto& [address, block] = entry;
     if (block.context != context) return false;
     unmap_on_gpu(address);
-    if (block.kind == MemoryKind::kDevice) device_bytes_ -= block.bytes;
     return true;
   });
 }
 
 Memory::Found Memory::find(std::uint64_t address) {
   const std::lock_guard lock(mutex_);
-  const auto next = blocks_.upper_bound(address);
+  auto next = blocks_.upper_bound(address);
   if (next == blocks_.begin()) return {};
   const auto& [start, block] = *std::prev(next);
-  if (address >= start + block.bytes) return {};
-  return {true, block.kind, start + block.bytes - address};
+  std::uint64_t end = start + block.bytes;
+  if (address >= end) return {};
+  for (; block.kind == MemoryKind::kMapped && next != blocks_.end(); ++next) {
+    if (next->first != end || next->second.kind != MemoryKind::kMapped) break;
+    end += next->second.bytes;
+  }
+  return {true, block.kind, end - address};
 }
 
-std::uint64_t Memory::free_device_bytes() {
+CUresult Memory::add_mapped(std::uint64_t address, std::size_t bytes, int file) {
   const std::lock_guard lock(mutex_);
-  return kDeviceMemoryBytes - device_bytes_;
+  if (!map_on_gpu(address, bytes, 0, file)) return CUDA_ERROR_OUT_OF_MEMORY;
+  constexpr std::uint32_t kNoContext = 0;  // outlives them all
+  blocks_.insert_or_assign(address, Block{MemoryKind::kMapped, bytes, kNoContext, {}, {}});
+  return CUDA_SUCCESS;
+}
+
+void Memory::remove_mapped(std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  if (blocks_.erase(address) != 0) unmap_on_gpu(address);
 }
 
 }  // namespace sluice::simgpu
@@ -125,10 +139,12 @@ CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
 }
 
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
-  return with_context([&](Context&) {
+  driver().async_memory.free_what_is_unused();
+  return with_context([&](Context& context) {
     if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *free = driver().memory.free_device_bytes();
-    *total = kDeviceMemoryBytes;
+    const DeviceMemory::Info info = DeviceMemory::info(context.device);
+    *free = info.free_bytes;
+    *total = info.total_bytes;
     return CUDA_SUCCESS;
   });
 }
@@ -190,7 +206,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   return with_context([&](Context&) {
     const auto address = reinterpret_cast<std::uint64_t>(p);
     const Memory::Found found = driver().memory.find(address);
-    if (pdptr == nullptr || Flags != 0 || !found.known || found.kind == MemoryKind::kDevice) {
+    if (pdptr == nullptr || Flags != 0 || !found.known || is_on_device(found.kind)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     *pdptr = address;

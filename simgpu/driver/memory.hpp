@@ -6,14 +6,22 @@
 
 #include "simgpu/channel/mapping.hpp"
 #include "simgpu/driver/api.hpp"
+#include "simgpu/driver/device_memory.hpp"
 
 namespace sluice::simgpu {
 
 struct Context;
 
-enum class MemoryKind { kDevice, kHost, kRegistered };
-
-inline constexpr std::uint64_t kDeviceMemoryBytes = 150'754'820'096;  // 140 GiB, as an H200
+enum class MemoryKind {
+  kDevice,      // cuMemAlloc
+  kAsync,       // cuMemAllocAsync
+  kMapped,      // physical device memory, mapped by cuMemMap: see virtual_memory.hpp
+  kHost,        // cuMemHostAlloc
+  kRegistered,  // cuMemHostRegister
+};
+constexpr bool is_on_device(MemoryKind kind) {
+  return kind != MemoryKind::kHost && kind != MemoryKind::kRegistered;
+}
 
 // The memory that the GPU process knows, by address. Device memory is shared memory as well; its
 // address in this process is its CUdeviceptr.
@@ -22,16 +30,18 @@ class Memory {
   CUresult allocate(const Context& context, MemoryKind kind, std::size_t bytes, std::uint64_t& at);
   CUresult free(MemoryKind kind, std::uint64_t address);
   CUresult register_host(const Context& context, std::uint64_t address, std::size_t bytes);
+  // Makes physical device memory known to the GPU process, and forgets it. `file` has the bytes.
+  CUresult add_mapped(std::uint64_t address, std::size_t bytes, int file);
+  void remove_mapped(std::uint64_t address);
   void forget_context(std::uint32_t context);
 
   struct Found {
     bool known = false;
     MemoryKind kind = MemoryKind::kDevice;
-    std::uint64_t bytes_left = 0;  // from the address to the end of its block
+    // From the address to the end of its block, and of the mapped blocks right behind it.
+    std::uint64_t bytes_left = 0;
   };
   Found find(std::uint64_t address);
-  // Counts only the device memory of this process.
-  std::uint64_t free_device_bytes();
 
  private:
   struct Block {
@@ -39,12 +49,12 @@ class Memory {
     std::uint64_t bytes = 0;
     std::uint32_t context = 0;
     Mapping mapping;
+    DeviceMemory taken;
   };
   [[nodiscard]] bool overlaps(std::uint64_t address, std::uint64_t bytes) const;
 
   std::mutex mutex_;
   std::map<std::uint64_t, Block> blocks_;
-  std::uint64_t device_bytes_ = 0;
 };
 
 }  // namespace sluice::simgpu

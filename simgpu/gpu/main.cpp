@@ -56,7 +56,11 @@ int main(int argc, char** argv) {
 
   const double scale = number_from("SLUICE_SIM_SCALE", 10, 0.1, 10'000);
   const auto devices = static_cast<unsigned>(number_from("SLUICE_SIM_DEVICES", 1, 1, 16));
+  constexpr double kMiB = 1'048'576;
+  constexpr double kH200Mib = 143'771;
+  const double memory_mib = number_from("SLUICE_SIM_MEMORY_MIB", kH200Mib, 1, kH200Mib);
   sluice::simgpu::Server server(sluice::base::Fd(kListener), argv[1],
-                                sluice::simgpu::Simulation(scale, devices, std::move(log)));
+                                sluice::simgpu::Simulation(scale, devices, std::move(log)),
+                                static_cast<std::uint64_t>(memory_mib * kMiB));
   server.run(stop_requested);
 }

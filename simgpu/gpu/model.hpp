@@ -67,6 +67,7 @@ struct Client {
   base::Fd process;  // pidfd
   Mapping area_mapping;
   AddressSpace memory;
+  std::map<unsigned, std::uint64_t> held_bytes;  // of each device's memory
   std::map<std::uint32_t, std::unique_ptr<Context>> contexts;
   std::map<std::uint64_t, std::shared_ptr<const GraphWork>> graphs;
   std::vector<std::unique_ptr<Stream>> streams;

@@ -24,10 +24,12 @@ constexpr Nanoseconds kStayWithoutClients = 1'000 * kMillisecond;
 
 }  // namespace
 
-Server::Server(base::Fd listener, std::string path, Simulation simulation)
+Server::Server(base::Fd listener, std::string path, Simulation simulation,
+               std::uint64_t memory_bytes)
     : listener_(std::move(listener)),
       path_(std::move(path)),
       simulation_(std::move(simulation)),
+      memory_bytes_(memory_bytes),
       doorbell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       empty_since_(base::monotonic_ns()) {}
 
@@ -91,8 +93,7 @@ void Server::sleep(const Simulation::Outlook& outlook) {
   for (std::size_t i = 0; i < asked.size(); ++i) {
     const bool ended = polled[2 * i + 3].revents != 0;
     if (ended) {
-      std::erase(known_, asked[i]);
-      simulation_.drop_client(*asked[i]);
+      drop(*asked[i]);
     } else if (polled[2 * i + 2].revents != 0) {
       answer(*asked[i]);
     }
@@ -135,8 +136,32 @@ void Server::answer(Client& client) {
     const int doorbell = request.kind == RequestKind::kHello ? doorbell_.get() : -1;
     if (send_packet(client.socket.get(), reply, doorbell)) return;
   }
+  drop(client);
+}
+
+// The memory of a client is free when its process has ended, as on a real GPU.
+void Server::drop(Client& client) {
+  for (const auto& [device, bytes] : client.held_bytes) held_bytes_[device] -= bytes;
   std::erase(known_, &client);
   simulation_.drop_client(client);
+}
+
+bool Server::share_memory(Client& client, const Request& request, Reply& reply) {
+  if (request.id >= simulation_.devices()) return false;
+  std::uint64_t& all = held_bytes_[request.id];
+  std::uint64_t& own = client.held_bytes[request.id];
+  if (request.kind == RequestKind::kTakeMemory) {
+    if (request.a > memory_bytes_ - all) return false;
+    all += request.a;
+    own += request.a;
+  } else if (request.kind == RequestKind::kGiveMemory) {
+    if (request.a > own) return false;
+    all -= request.a;
+    own -= request.a;
+  }
+  reply.free_bytes = memory_bytes_ - all;
+  reply.total_bytes = memory_bytes_;
+  return true;
 }
 
 bool Server::attach_area(Client& client, const Request& request, const base::Fd& file) {
@@ -156,7 +181,7 @@ bool Server::take_graph(Client& client, const Request& request, const base::Fd& 
   return true;
 }
 
-bool Server::handle(Client& client, const Request& request, base::Fd& file, Reply&) {
+bool Server::handle(Client& client, const Request& request, base::Fd& file, Reply& reply) {
   if (client.area() == nullptr && request.kind != RequestKind::kHello) return false;
   switch (request.kind) {
     case RequestKind::kHello:
@@ -176,6 +201,10 @@ bool Server::handle(Client& client, const Request& request, base::Fd& file, Repl
     case RequestKind::kDropGraph:
       client.graphs.erase(request.a);
       return true;
+    case RequestKind::kTakeMemory:
+    case RequestKind::kGiveMemory:
+    case RequestKind::kLookAtMemory:
+      return share_memory(client, request, reply);
   }
   return false;
 }

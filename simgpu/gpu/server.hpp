@@ -14,7 +14,8 @@ namespace sluice::simgpu {
 class Server {
  public:
   // `listener` is bound to `path` and listening.
-  Server(base::Fd listener, std::string path, Simulation simulation);
+  // `memory_bytes`: the memory of each device.
+  Server(base::Fd listener, std::string path, Simulation simulation, std::uint64_t memory_bytes);
 
   // Runs until a second after the last client has gone, or until `stop` is set.
   void run(const volatile std::sig_atomic_t& stop);
@@ -23,6 +24,8 @@ class Server {
   void accept_clients();
   void answer(Client& client);
   bool handle(Client& client, const Request& request, base::Fd& file, Reply& reply);
+  bool share_memory(Client& client, const Request& request, Reply& reply);
+  void drop(Client& client);
   static bool attach_area(Client& client, const Request& request, const base::Fd& file);
   static bool take_graph(Client& client, const Request& request, const base::Fd& file);
   void sleep(const Simulation::Outlook& outlook);
@@ -33,6 +36,8 @@ class Server {
   base::Fd listener_;
   std::string path_;
   Simulation simulation_;
+  std::uint64_t memory_bytes_;
+  std::map<unsigned, std::uint64_t> held_bytes_;  // of each device's memory, by all clients
   base::Fd doorbell_;
   Nanoseconds empty_since_;
   std::vector<Client*> known_;

@@ -108,7 +108,7 @@ TEST(LaunchRace, ALaunchIsSeenByWhoEndsTheJobOrBeginsOne) {
     place.exclusive = true;
     place.counts = &client->slot().entries.front().stripe(0);
     place.gate = &client->slot().gate;
-    place.must_pace = &client->slot().outranked;
+    place.outranked = &client->slot().outranked;
   };
   Rounds().run(
       400'000,

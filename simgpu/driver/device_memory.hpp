@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "simgpu/driver/api.hpp"
+
+namespace sluice::simgpu {
+
+// A part of a device's memory, which all processes share. The GPU process keeps the account, and
+// closes it when a process ends.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  // Empty if the device has less.
+  DeviceMemory(CUdevice device, std::uint64_t bytes);
+  DeviceMemory(DeviceMemory&& other) noexcept;
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  ~DeviceMemory();
+
+  explicit operator bool() const { return bytes_ != 0; }
+
+  struct Info {
+    std::uint64_t free_bytes = 0;
+    std::uint64_t total_bytes = 0;
+  };
+  static Info info(CUdevice device);
+
+ private:
+  CUdevice device_ = 0;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace sluice::simgpu
