@@ -60,5 +60,9 @@ extern "C" __attribute__((visibility("default"))) sluice::engine::ServedModel* s
 extern "C" __attribute__((visibility("default"))) std::uint64_t sluice_free_memory(
     const sluice::server::EngineSettings& settings) {
   namespace engine = sluice::engine;
-  return engine::DeviceContext(engine::Driver::loaded(), settings.device).free_bytes();
+  // Kept, because a context takes long to make, and never released: at the end of the process the
+  // driver may be gone before this library.
+  static const auto* const context =
+      new engine::DeviceContext(engine::Driver::loaded(), settings.device);
+  return context->free_bytes();
 }

@@ -264,6 +264,7 @@ void Residency::load(Lock& lock, std::uint32_t model) {
     // The pool is less than it seemed. The next decision frees other memory, or waits.
     missing_bytes_ = (now < missing_until_ns_ ? missing_bytes_ : 0) + tenant.memory.bytes;
     missing_until_ns_ = now + kMissingNs;
+    wake();
   }
   if (!error.empty()) settle(lock, model, error);
   if (failed) return;

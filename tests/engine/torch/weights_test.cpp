@@ -94,10 +94,11 @@ TEST_P(TorchWeightsTest, TheOldTensorsEnd) {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> old;
   std::uint64_t bytes = 0;
   for (const GraphConstant& constant : graph->constants()) {
-    old.emplace_back(constant.tensor().storage().getIntrusivePtr());
+    old.push_back(constant.tensor().storage().getWeakStorageImpl());
     bytes += constant.tensor().nbytes();
   }
-  const TorchWeights weights(driver_.context(), GetParam(), cpu, *graph, {}, "old");
+  const TorchWeights weights(driver_.context(), GetParam(), cpu, *graph, std::vector<std::size_t>{},
+                             "old");
   std::size_t alive = 0;
   for (const auto& each : old) alive += each.expired() ? 0 : 1;
   EXPECT_EQ(alive, 0U) << "of " << old.size();

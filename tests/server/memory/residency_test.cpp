@@ -262,6 +262,7 @@ TEST_F(ResidencyTest, ATrainerThatDoesNotObeyIsEnded) {
   std::this_thread::sleep_for(milliseconds(20));
   EXPECT_FALSE(a.loaded());
   EXPECT_EQ(next().second, "");
+  EXPECT_TRUE(residency.admit(1));
   EXPECT_THAT(trainer.ended(), HasSubstr("--wedged-s"));
   EXPECT_FALSE(next_handover().obeyed);
 }
