@@ -1,5 +1,5 @@
-// Requests for models whose weights are not on the device: each is answered once, in order, and never
-// by a model without weights.
+// Requests for models whose weights are not on the device: each is answered once, in order, and
+// never by a model without weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -107,10 +107,9 @@ class ColdRequests : public testing::Test {
     auto promise = std::make_shared<std::promise<Status>>();
     Asked asked;
     asked.answer = promise->get_future();
-    asked.cancellation =
-        server_->infer(std::move(request), [promise](const Status& status, const Response&) {
-          promise->set_value(status);
-        });
+    asked.cancellation = server_->infer(
+        std::move(request),
+        [promise](const Status& status, const Response&) { promise->set_value(status); });
     return asked;
   }
   /// A model is cold and its weights do not come until release().
