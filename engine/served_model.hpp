@@ -50,9 +50,18 @@ class ServedModel {
   /// The weights, which may be evicted between two batches. Null if they never leave the device.
   [[nodiscard]] virtual Weights* weights() { return nullptr; }
 
+  /// Copies the inputs of a request to where begin() reads them fastest, and lets `inputs` refer to
+  /// the copy. Returns what keeps the copy alive; null: nothing was copied. Optional: a server
+  /// calls it as soon as a request is complete, so that the device does not wait for the copy. For
+  /// inputs that fit. Thread-safe. Never fails.
+  [[nodiscard]] virtual std::shared_ptr<const void> stage(std::vector<Tensor>& /*inputs*/) {
+    return nullptr;
+  }
+
   /// Copies the inputs of the requests, one list of tensors in the order of inputs() each, into a
-  /// new batch. The items of all requests together are at most the batch size that the model was
-  /// loaded with. Throws base::RunError, or ContextLost.
+  /// new batch. Their data must live until the work of the batch's first launch() is done. The
+  /// items of all requests together are at most the batch size that the model was loaded with.
+  /// Throws base::RunError, or ContextLost.
   [[nodiscard]] virtual std::unique_ptr<Batch> begin(
       std::span<const std::vector<Tensor>> requests) = 0;
 };

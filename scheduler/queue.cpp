@@ -103,17 +103,25 @@ std::size_t Queue::not_begun(std::uint32_t model) const {
 
 std::uint64_t Queue::completion_ns(const Task& task, std::uint64_t now) const {
   std::uint64_t total = running_left_ns(now);
+  const auto queued =
+      std::ranges::find_if(entries_, [&](const Entry& entry) { return entry.task.id == task.id; });
+  const auto index = static_cast<std::size_t>(queued - entries_.begin());
+  const bool is_new = queued == entries_.end();
   if (policy_ == Policy::kEdf) {
     auto tasks = waiting();
-    tasks.push_back(waiting(task));
+    if (is_new) tasks.emplace_back();
+    tasks[index] = waiting(task);
     for (const std::size_t i : edf::plan(tasks, now + total).order) {
       total += tasks[i].left_ns;
-      if (i == entries_.size()) break;
+      if (i == index) break;
     }
     return total;
   }
-  const std::size_t at = place(entries_, task);
-  for (std::size_t i = 0; i < at; ++i) total += left_ns(entries_[i].task);
+  const bool in_order = policy_ != Policy::kParaller;
+  const std::size_t at = is_new || !in_order ? place(entries_, task) : index;
+  for (std::size_t i = 0; i < at; ++i) {
+    if (i != index) total += left_ns(entries_[i].task);
+  }
   return total + left_ns(task);
 }
 

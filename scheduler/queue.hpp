@@ -43,8 +43,9 @@ class Queue {
   /// The running step of this task has ended. A task without further blocks leaves the queue.
   void end(std::uint64_t id, std::uint64_t now);
 
-  /// Estimated ns from `now` to the end of `task` if it was inserted now and no other task came.
-  /// Under PARALLER, an upper bound: all that is queued.
+  /// Estimated ns from `now` to the end of `task` if no other task came: if it was inserted now,
+  /// or, if a task of that id waits, in place of that task. Under PARALLER, an upper bound: all
+  /// that is queued.
   [[nodiscard]] std::uint64_t completion_ns(const Task& task, std::uint64_t now) const;
 
   [[nodiscard]] std::size_t size() const { return entries_.size(); }  ///< Waiting and running.

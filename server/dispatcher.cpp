@@ -31,10 +31,25 @@ engine::Tensor part_of(const engine::Tensor& whole, std::size_t first, std::size
   return part;
 }
 
+std::uint64_t bytes_of(const std::vector<engine::Tensor>& tensors) {
+  std::uint64_t bytes = 0;
+  for (const engine::Tensor& tensor : tensors) bytes += tensor.data.size();
+  return bytes;
+}
+
+/// The order of requests of one model: 1 is first, and 0, the default, is last.
+std::uint32_t rank(const Pending& pending) { return pending.request.priority - 1; }
+
+bool fits(const Execution& execution, const Pending& pending) {
+  if (execution.requests.empty()) return true;
+  return execution.items + pending.items <= execution.model->config.batch_size &&
+         same_items(execution.requests.front().request.inputs, pending.request.inputs);
+}
+
 Response response_for(const Pending& pending, const std::vector<engine::Tensor>& outputs,
-                      std::size_t first, const std::shared_ptr<engine::Batch>& batch) {
+                      std::size_t first, const std::shared_ptr<const void>& storage) {
   Response response;
-  response.storage = batch;
+  response.storage = storage;
   const auto& wanted = pending.request.outputs;
   for (const engine::Tensor& output : outputs) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), output.name) == wanted.end()) {
@@ -66,11 +81,13 @@ bool is_critical(const Execution& execution) { return execution.model->config.pr
 
 }  // namespace
 
-Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer, Answer answer,
-                       Lost lost, memory::Residency* residency)
+Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer,
+                       const ByteBudget& memory, Answer answer, Lost lost,
+                       memory::Residency* residency)
     : admit_factor_(options.admit_factor),
       run_late_(options.run_late),
       announcer_(announcer),
+      memory_(memory),
       answer_(std::move(answer)),
       lost_(std::move(lost)),
       residency_(residency),
@@ -154,8 +171,10 @@ void Dispatcher::submit(std::shared_ptr<Model> model, Pending pending) {
 void Dispatcher::accept(std::shared_ptr<Model> model, Pending pending) {
   const std::uint64_t now = base::monotonic_ns();
   pending.times.queued_ns = now;
-  Execution* joins = open_batch(*model, pending);
-  Status status = admit(*model, pending, joins, now);
+  Execution* const behind = first_behind(*model, pending);
+  Execution* joins = behind == nullptr ? open_batch(*model, pending) : nullptr;
+  Status status = behind == nullptr ? admit(*model, pending, joins, now)
+                                    : admit_ahead_of(*behind, pending, now);
   if (!status.ok() && joins != nullptr) {
     // With this request the batch would be late: a batch of its own may not be.
     joins = nullptr;
@@ -168,7 +187,9 @@ void Dispatcher::accept(std::shared_ptr<Model> model, Pending pending) {
     answer(refused, pending, status, {});
     return;
   }
-  if (joins != nullptr) {
+  if (behind != nullptr) {
+    overtake(*behind, std::move(pending), now);
+  } else if (joins != nullptr) {
     join(*joins, std::move(pending), now);
   } else {
     begin_batch(std::move(model), std::move(pending), now);
@@ -180,11 +201,16 @@ Execution* Dispatcher::open_batch(const Model& model, const Pending& pending) {
   for (auto each = executions_.rbegin(); each != executions_.rend(); ++each) {
     Execution& execution = *each->second;
     if (execution.model.get() != &model) continue;
-    const bool room = execution.items + pending.items <= model.config.batch_size;
-    const bool joins =
-        !execution.begun && room &&
-        same_items(execution.requests.front().request.inputs, pending.request.inputs);
-    return joins ? &execution : nullptr;
+    return !execution.begun && fits(execution, pending) ? &execution : nullptr;
+  }
+  return nullptr;
+}
+
+/// The model's first batch that waits and has a request of lower priority.
+Execution* Dispatcher::first_behind(const Model& model, const Pending& pending) {
+  for (auto& [task, execution] : executions_) {
+    if (execution->model.get() != &model || execution->begun) continue;
+    if (rank(execution->requests.back()) > rank(pending)) return execution.get();
   }
   return nullptr;
 }
@@ -196,13 +222,35 @@ Status Dispatcher::admit(const Model& model, const Pending& pending, const Execu
                          std::uint64_t now) const {
   const std::uint64_t deadline =
       std::min(pending.deadline_ns, joins == nullptr ? kNoDeadline : joins->deadline_ns());
+  scheduler::Task task = task_for(model, pending.items + (joins == nullptr ? 0 : joins->items));
+  task.id = joins == nullptr ? 0 : joins->task;
+  task.arrival_ns = now;
+  task.deadline_ns = deadline;
+  return admit(task, deadline, now);
+}
+
+/// As admit(). Those that it overtakes may become late: that is what its priority asks for.
+Status Dispatcher::admit_ahead_of(const Execution& behind, const Pending& pending,
+                                  std::uint64_t now) const {
+  scheduler::Task task = task_of(behind);
+  const Model& model = *behind.model;
+  const std::size_t items = std::min(behind.items + pending.items, model.config.batch_size);
+  task.whole_ns = model.timing.whole_ns(items);
+  task.block_ns = model.timing.block_ns(items);
+  task.deadline_ns = std::min(task.deadline_ns, pending.deadline_ns);
+  return admit(task, pending.deadline_ns, now);
+}
+
+Status Dispatcher::admit(const scheduler::Task& task, std::uint64_t deadline,
+                         std::uint64_t now) const {
   if (deadline == kNoDeadline) return {};
   if (now >= deadline) {
     if (run_late_) return {};
     return {Code::kDeadlineExceeded, "the deadline had passed when the request was read"};
   }
   if (admit_factor_ <= 0 || executions_.empty()) return {};
-  const std::uint64_t needed_ns = completion_ns(model, pending, joins, now);
+  std::uint64_t needed_ns = queue_.completion_ns(task, now);
+  if (residency_ != nullptr) needed_ns += residency_->cold_ns(task.model);
   const auto left_ns = static_cast<double>(deadline - now);
   const double late_ns = static_cast<double>(needed_ns) - left_ns * admit_factor_;
   if (late_ns <= 0) return {};
@@ -210,20 +258,6 @@ Status Dispatcher::admit(const Model& model, const Pending& pending, const Execu
           fmt::format("the deadline is in {:.1f} ms, but the answer would take {:.1f} ms",
                       left_ns / 1e6, static_cast<double>(needed_ns) / 1e6),
           late_ns / 1e6};
-}
-
-/// The estimated time to the answer of a request that is not in the queue yet.
-std::uint64_t Dispatcher::completion_ns(const Model& model, const Pending& pending,
-                                        const Execution* joins, std::uint64_t now) const {
-  scheduler::Task task = task_for(model, pending.items + (joins == nullptr ? 0 : joins->items));
-  task.arrival_ns = now;
-  task.deadline_ns = pending.deadline_ns;
-  const std::uint64_t complete_ns = queue_.completion_ns(task, now);
-  // The batch that the request joins is in the queue already.
-  const bool queued = joins != nullptr && joins->in_queue();
-  const std::uint64_t in_queue_ns = queued ? model.timing.whole_ns(joins->items) : 0;
-  const bool cold = residency_ != nullptr && !residency_->resident(model.id);
-  return complete_ns - std::min(complete_ns, in_queue_ns) + (cold ? model.cold_ns : 0);
 }
 
 void Dispatcher::begin_batch(std::shared_ptr<Model> model, Pending pending, std::uint64_t now) {
@@ -278,7 +312,6 @@ void Dispatcher::weights_are_in(std::uint32_t model) {
     if (!residency_->admit(model)) return;
     execution->cold = false;
     execution->cold_ns = now - execution->requests.front().times.queued_ns;
-    execution->model->cold_ns = execution->cold_ns;
     if (execution->in_queue()) queue_.insert(task_of(*execution), now);
   }
 }
@@ -299,6 +332,50 @@ void Dispatcher::weights_will_not_come(std::uint32_t model, const std::string& e
 void Dispatcher::join(Execution& execution, Pending pending, std::uint64_t now) {
   execution.items += pending.items;
   execution.requests.push_back(std::move(pending));
+  refilled(execution, now);
+}
+
+/// Puts a request in front of those of its model with lower priority. The batches keep their places
+/// in the queue; requests move to later batches.
+void Dispatcher::overtake(Execution& first, Pending pending, std::uint64_t now) {
+  std::vector<Execution*> batches;
+  std::vector<Pending> requests;
+  for (auto each = executions_.find(first.task); each != executions_.end(); ++each) {
+    Execution& execution = *each->second;
+    if (execution.model != first.model || execution.begun) continue;
+    batches.push_back(&execution);
+    std::ranges::move(std::exchange(execution.requests, {}), std::back_inserter(requests));
+    execution.items = 0;
+  }
+  const auto before = std::ranges::find_if(
+      requests, [&](const Pending& other) { return rank(other) > rank(pending); });
+  requests.insert(before, std::move(pending));
+
+  auto batch = batches.begin();
+  for (Pending& request : requests) {
+    while (batch != batches.end() && !fits(**batch, request)) ++batch;
+    if (batch == batches.end()) {
+      append(first.model, std::move(request), now);
+    } else {
+      (*batch)->items += request.items;
+      (*batch)->requests.push_back(std::move(request));
+    }
+  }
+  for (Execution* const each : batches) refilled(*each, now);
+}
+
+/// Adds a request behind all of its model.
+void Dispatcher::append(const std::shared_ptr<Model>& model, Pending pending, std::uint64_t now) {
+  if (Execution* const open = open_batch(*model, pending)) {
+    join(*open, std::move(pending), now);
+  } else {
+    begin_batch(model, std::move(pending), now);
+  }
+}
+
+/// A batch that waits has other requests than before, or none.
+void Dispatcher::refilled(Execution& execution, std::uint64_t now) {
+  if (execution.requests.empty()) return remove_if_unwanted(execution.task);
   if (execution.held) hold(execution, now);
   if (execution.in_queue()) queue_.update(task_of(execution));
 }
@@ -430,7 +507,6 @@ void Dispatcher::start(const scheduler::Step& step) {
 void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
   idle_.push_back(&executor);
   Execution& execution = *executions_.at(result.step.task);
-  execution.running = false;
   queue_.end(execution.task, base::monotonic_ns());
   if (result.context_lost) lost_(result.error);
   if (result.error.empty()) {
@@ -446,28 +522,37 @@ void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
       model.limits.ran(execution.items, execution.blocks_ns());
     }
     if (execution.wanted() && next < execution.instance->served->blocks()) {
+      execution.running = false;
       return answer_dropped(execution);
     }
   }
   queue_.remove(execution.task);
   give_up_weights(execution);
   --execution.instance->executions;
-  // The next step begins before the answers are written.
+  // The next step begins before the answers are written. It is not one of a request that is late.
+  drop_overdue(base::monotonic_ns());
   dispatch();
+  execution.running = false;
   answer_dropped(execution);
   finish(execution, result.error.empty() ? Status{} : Status{Code::kInternal, result.error});
   executions_.erase(result.step.task);
 }
 
 /// Answers all requests of an execution that have no answer yet.
-void Dispatcher::finish(Execution& execution, const Status& status) {
+void Dispatcher::finish(Execution& execution, Status status) {
   std::vector<engine::Tensor> outputs;
-  if (status.ok()) outputs = execution.batch->outputs();
+  std::shared_ptr<const void> storage;
+  if (status.ok()) {
+    outputs = execution.batch->outputs();
+    ByteBudget::Share share(memory_);
+    if (!share.resize(bytes_of(outputs))) status = memory_full();
+    storage = counted(std::exchange(execution.batch, nullptr), std::move(share));
+  }
   std::size_t first = 0;
   for (Pending& pending : execution.requests) {
     if (pending.done) {
       answer(execution, pending, status,
-             status.ok() ? response_for(pending, outputs, first, execution.batch) : Response{});
+             status.ok() ? response_for(pending, outputs, first, storage) : Response{});
     }
     first += pending.items;
   }

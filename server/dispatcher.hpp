@@ -11,6 +11,7 @@
 
 #include "scheduler/queue.hpp"
 #include "server/announcer.hpp"
+#include "server/byte_budget.hpp"
 #include "server/execution.hpp"
 #include "server/executor.hpp"
 #include "server/memory/residency.hpp"
@@ -35,8 +36,8 @@ class Dispatcher {
   using Answer = std::function<void(const Execution&, Pending&, const Status&, const Response&)>;
   using Lost = std::function<void(const std::string& why)>;
   /// residency: null if no model's weights ever leave the device.
-  Dispatcher(const DispatcherOptions& options, Announcer& announcer, Answer answer, Lost lost,
-             memory::Residency* residency = nullptr);
+  Dispatcher(const DispatcherOptions& options, Announcer& announcer, const ByteBudget& memory,
+             Answer answer, Lost lost, memory::Residency* residency = nullptr);
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
   /// Answers what is left as unavailable.
@@ -66,12 +67,18 @@ class Dispatcher {
   [[nodiscard]] std::uint64_t next_wake_ns() const;
   void accept(std::shared_ptr<Model> model, Pending pending);
   [[nodiscard]] Execution* open_batch(const Model& model, const Pending& pending);
+  [[nodiscard]] Execution* first_behind(const Model& model, const Pending& pending);
   [[nodiscard]] Status admit(const Model& model, const Pending& pending, const Execution* joins,
                              std::uint64_t now) const;
-  [[nodiscard]] std::uint64_t completion_ns(const Model& model, const Pending& pending,
-                                            const Execution* joins, std::uint64_t now) const;
+  [[nodiscard]] Status admit_ahead_of(const Execution& behind, const Pending& pending,
+                                      std::uint64_t now) const;
+  [[nodiscard]] Status admit(const scheduler::Task& task, std::uint64_t deadline,
+                             std::uint64_t now) const;
+  void append(const std::shared_ptr<Model>& model, Pending pending, std::uint64_t now);
   void begin_batch(std::shared_ptr<Model> model, Pending pending, std::uint64_t now);
   void join(Execution& execution, Pending pending, std::uint64_t now);
+  void overtake(Execution& first, Pending pending, std::uint64_t now);
+  void refilled(Execution& execution, std::uint64_t now);
   [[nodiscard]] scheduler::Task task_of(const Execution& execution) const;
   void find_weights(Execution& execution);
   void give_up_weights(const Execution& execution);
@@ -87,7 +94,7 @@ class Dispatcher {
   void dispatch();
   void start(const scheduler::Step& step);
   void step_ended(Executor& executor, const StepResult& result);
-  void finish(Execution& execution, const Status& status);
+  void finish(Execution& execution, Status status);
   void answer(const Execution& execution, Pending& pending, const Status& status,
               const Response& response);
   void note_idle();
@@ -95,6 +102,7 @@ class Dispatcher {
   double admit_factor_;
   bool run_late_;
   Announcer& announcer_;
+  const ByteBudget& memory_;
   Answer answer_;
   Lost lost_;
   memory::Residency* const residency_;

@@ -19,7 +19,6 @@ struct Pending {
   Request request;
   Done done;
   std::size_t items = 0;
-  std::uint64_t bytes = 0;
   std::uint64_t deadline_ns = scheduler::kNoDeadline;
   std::uint64_t announced_ns = 0;  ///< The notice that the gate was given.
   RequestTimes times;

@@ -33,7 +33,6 @@ struct Model {
   std::vector<std::unique_ptr<Instance>> instances;
   Limits limits;
   Timing timing;              ///< Used by the loader, and then only by the dispatcher.
-  std::uint64_t cold_ns = 0;  ///< How long the weights took last time. For the dispatcher.
   Statistics statistics;
   std::atomic<std::size_t> waiting{0};  ///< Requests that have not begun.
 };

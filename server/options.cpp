@@ -54,7 +54,8 @@ void add_network_options(CLI::App& app, ServeOptions& options) {
       ->capture_default_str()
       ->type_name("PORT")
       ->check(base::whole_number(0, 65535));
-  app.add_option("--max-request-mb", options.max_request_mb, "A larger request is refused")
+  app.add_option("--max-request-mb", options.max_request_mb,
+                 "A larger request is refused, and one of more than half of --max-queue-mb")
       ->capture_default_str()
       ->type_name("MB")
       ->check(base::whole_number(1, 2047));
@@ -78,7 +79,8 @@ void add_queue_options(CLI::App& app, ServeOptions& options, Text& text) {
   app.add_flag("--announce,!--no-announce", options.server.announce,
                "Tell the gate of a request at its headers (default: yes)");
   app.add_option("--max-queue-mb", text.max_queue_mb,
-                 "Requests are refused while the inputs of those without an answer fill this")
+                 "Memory of requests and of responses that are not sent yet; a request that does "
+                 "not fit is refused")
       ->capture_default_str()
       ->type_name("MB")
       ->check(base::whole_number(1, 1 << 20));

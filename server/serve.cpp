@@ -100,6 +100,15 @@ ServerOptions server_options(const ServeOptions& all, Place place, const Engines
   return options;
 }
 
+/// Clients that send slowly must leave memory to others.
+std::size_t max_arriving_bytes(const ServeOptions& options) {
+  return options.server.max_queued_bytes / 2;
+}
+
+std::size_t max_request_bytes(const ServeOptions& options) {
+  return std::min(options.max_request_mb << 20, max_arriving_bytes(options));
+}
+
 /// The life of a server: loading, serving, draining.
 class Life {
  public:
@@ -116,8 +125,10 @@ class Life {
                              events_.add(Kind::kContextLost);
                            },
                            say}),
-        grpc_(server_, {options.listen, options.grpc_port, options.max_request_mb << 20}),
-        http_(server_, {options.listen, options.http_port, options.max_request_mb << 20}) {}
+        grpc_(server_, {options.listen, options.grpc_port, max_request_bytes(options),
+                        max_arriving_bytes(options)}),
+        http_(server_, {options.listen, options.http_port, max_request_bytes(options),
+                        max_arriving_bytes(options)}) {}
 
   int run() {
     if (options_.max_live_minutes > 0) {

@@ -29,12 +29,6 @@ class CancelById : public Cancellation {
   std::uint64_t request_;
 };
 
-std::uint64_t bytes_of(const Request& request) {
-  std::uint64_t bytes = 0;
-  for (const engine::Tensor& input : request.inputs) bytes += input.data.size();
-  return bytes;
-}
-
 std::vector<engine::Weights*> weights_of(const Model& model) {
   std::vector<engine::Weights*> all;
   for (const auto& instance : model.instances) {
@@ -63,6 +57,7 @@ Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, Ma
     : options_(options),
       make_(std::move(make)),
       events_(std::move(events)),
+      memory_(options.max_queued_bytes),
       announcer_(options.announce),
       records_(options.records_file, std::string(to_string(options.dispatcher.policy)),
                options.device) {
@@ -72,7 +67,7 @@ Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, Ma
   }
   if (options.memory) start_residency(trainer);
   dispatcher_ = std::make_unique<Dispatcher>(
-      options.dispatcher, announcer_,
+      options.dispatcher, announcer_, memory_,
       [this](const Execution& execution, Pending& pending, const Status& status,
              const Response& response) { answered(execution, pending, status, response); },
       [this](const std::string& why) { events_.context_lost(why); }, residency_.get());
@@ -117,12 +112,28 @@ bool Server::drain() {
 
 std::uint64_t Server::headers(const std::string& model, std::uint64_t bytes) {
   const std::uint64_t now = base::monotonic_ns();
-  if (model.empty()) return announcer_.headers(model, bytes, now);
   const std::shared_lock lock(mutex_);
+  const ModelConfig* const config = model.empty() ? only_model() : config_of(model);
+  // The headers may have any name, and only a critical model has jobs.
+  if (config == nullptr || config->priority == 0) return 0;
+  return announcer_.headers(config->name, bytes, now);
+}
+
+const ModelConfig* Server::config_of(const std::string& model) const {
   const auto found = entries_.find(model);
-  // Any name may stand in the headers, and only a critical model has jobs.
-  const bool critical = found != entries_.end() && found->second.config.priority > 0;
-  return critical ? announcer_.headers(model, bytes, now) : 0;
+  return found == entries_.end() ? nullptr : &found->second.config;
+}
+
+/// The loaded model, if there is exactly one. Requests of several models take different times to
+/// arrive, so an announcement without a name would be wrong for most of them.
+const ModelConfig* Server::only_model() const {
+  const ModelConfig* only = nullptr;
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.model) continue;
+    if (only != nullptr) return nullptr;
+    only = &entry.config;
+  }
+  return only;
 }
 
 void Server::forget(std::uint64_t announced) { announcer_.forget(announced); }
@@ -158,23 +169,13 @@ std::shared_ptr<Model> Server::find(const std::string& name, Status& status) con
 }
 
 /// Whether there is room for one more request. Counts it if so.
-Status Server::accept(Model& model, std::size_t items, std::uint64_t bytes) {
+Status Server::accept(Model& model, std::size_t items) {
   const std::size_t limit = model.config.max_queue;
-  const double retry_ms = static_cast<double>(model.limits.ns(items)) / 1e6;
-  auto& waiting = model.waiting;
-  if (waiting.fetch_add(1) >= limit) {
-    waiting.fetch_sub(1);
-    return {
-        Code::kResourceExhausted,
-        fmt::format("model '{}': {} requests wait already (max-queue)", model.config.name, limit),
-        retry_ms};
-  }
-  if (queued_bytes_.fetch_add(bytes) + bytes > options_.max_queued_bytes) {
-    queued_bytes_.fetch_sub(bytes);
-    waiting.fetch_sub(1);
-    return {Code::kResourceExhausted, "the queued requests fill the memory they may use", retry_ms};
-  }
-  return {};
+  if (model.waiting.fetch_add(1) < limit) return {};
+  model.waiting.fetch_sub(1);
+  return {Code::kResourceExhausted,
+          fmt::format("model '{}': {} requests wait already (max-queue)", model.config.name, limit),
+          static_cast<double>(model.limits.ns(items)) / 1e6};
 }
 
 /// A refusal before the queue. `model` is null if the request names none that is loaded.
@@ -203,6 +204,10 @@ std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
     refuse(model, std::move(pending), status);
     return nullptr;
   }
+  // In this thread: the device would wait for the copy later. The request's own copy can go.
+  if (auto staged = model->served().stage(pending.request.inputs)) {
+    pending.request.storage = std::move(staged);
+  }
   pending.id = next_request_.fetch_add(1);
   const std::uint64_t id = pending.id;
   dispatcher_->submit(model, std::move(pending));
@@ -220,13 +225,11 @@ Status Server::check(Model& model, Request& request, Pending& pending) {
   const Status status =
       check_request(model.served(), model.config.batch_size, request, pending.items);
   if (!status.ok()) return status;
-  pending.bytes = bytes_of(request);
-  return accept(model, pending.items, pending.bytes);
+  return accept(model, pending.items);
 }
 
 void Server::answered(const Execution& execution, Pending& pending, const Status& status,
                       const Response& response) {
-  queued_bytes_.fetch_sub(pending.bytes);
   execution.model->statistics.answered(status.code, pending.items, pending.times);
   records_.write(execution, pending, status);
   pending.done(status, response);
@@ -388,7 +391,7 @@ nlohmann::json Server::status() const {
   return {{"ready", ready_.load()},
           {"scheduler", scheduler()},
           {"gated", sluice_attached() == 1},
-          {"queued_bytes", queued_bytes_.load()},
+          {"queued_bytes", memory_.used()},
           {"models", std::move(models)}};
 }
 
@@ -402,8 +405,8 @@ std::string Server::metrics() const {
     statistics.emplace_back(name, &entry.model->statistics);
     out.sample({{"model", name}}, static_cast<double>(entry.model->waiting.load()));
   }
-  out.family("sluice_serve_queued_bytes", "gauge", "Input bytes of requests without an answer.");
-  out.sample(static_cast<double>(queued_bytes_.load()));
+  out.family("sluice_serve_queued_bytes", "gauge", "Memory of requests and unsent responses.");
+  out.sample(static_cast<double>(memory_.used()));
   Statistics::write(out, statistics);
   if (residency_) write_memory(out);
   return out.take();

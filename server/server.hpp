@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/announcer.hpp"
+#include "server/byte_budget.hpp"
 #include "server/config_file.hpp"
 #include "server/dispatcher.hpp"
 #include "server/loader.hpp"
@@ -21,7 +22,7 @@ struct ServerOptions {
   DispatcherOptions dispatcher;
   std::string records_file;                     ///< Empty: none.
   std::string device = "cpu";                   ///< For the records: gpu, simulated or cpu.
-  std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all waiting and running requests.
+  std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all requests and unsent responses.
   double drain_s = 30;
   bool announce = true;  ///< Jobs, at the headers of requests.
   /// Weights leave the device for other models and for training. Nothing: they always stay.
@@ -51,6 +52,7 @@ class Server : public Service {
 
   std::uint64_t headers(const std::string& model, std::uint64_t bytes) override;
   void forget(std::uint64_t announced) override;
+  const ByteBudget& memory() const override { return memory_; }
   std::shared_ptr<Cancellation> infer(Request request, Done done) override;
   bool live() const override { return true; }
   bool ready() const override { return ready_; }
@@ -77,10 +79,13 @@ class Server : public Service {
   };
   /// The entry, which stays where it is, or null.
   [[nodiscard]] Entry* entry_of(const std::string& name);
+  // Both need mutex_.
+  [[nodiscard]] const ModelConfig* config_of(const std::string& model) const;
+  [[nodiscard]] const ModelConfig* only_model() const;
   [[nodiscard]] Status no_model(const std::string& name) const;
   [[nodiscard]] std::shared_ptr<Model> find(const std::string& name, Status& status) const;
   [[nodiscard]] Status check(Model& model, Request& request, Pending& pending);
-  [[nodiscard]] Status accept(Model& model, std::size_t items, std::uint64_t bytes);
+  [[nodiscard]] Status accept(Model& model, std::size_t items);
   void refuse(const std::shared_ptr<Model>& model, Pending pending, const Status& status);
   void answered(const Execution& execution, Pending& pending, const Status& status,
                 const Response& response);
@@ -96,7 +101,7 @@ class Server : public Service {
   Events events_;
   std::atomic<bool> ready_{false};
   std::atomic<std::uint64_t> next_request_{1};
-  std::atomic<std::uint64_t> queued_bytes_{0};
+  const ByteBudget memory_;
   mutable std::shared_mutex mutex_;  ///< Guards entries_.
   std::map<std::string, Entry> entries_;
   /// One load at a time: each is measured. An unload makes room, so it does not wait for a load.

@@ -12,6 +12,8 @@
 /// What the protocols (api/) ask of the server. No gRPC and no HTTP in here.
 namespace sluice::server {
 
+class ByteBudget;
+
 /// The reason of a refusal. The protocols map it: gRPC to a status code, HTTP to a response code.
 enum class Code : std::uint8_t {
   kOk,
@@ -45,6 +47,7 @@ struct Request {
   std::uint32_t priority = 0;     ///< 1 is the highest, 0 the default.
   std::uint64_t announced = 0;    ///< What Service::headers() returned.
   std::shared_ptr<const void> storage;  ///< Keeps the data of `inputs` alive.
+  std::size_t storage_bytes = 0;        ///< Of `storage`, as far as no budget counts them yet.
 };
 
 struct Response {
@@ -110,6 +113,10 @@ class Service {
   [[nodiscard]] virtual std::uint64_t headers(const std::string& model, std::uint64_t bytes) = 0;
   /// The request of these headers will not come.
   virtual void forget(std::uint64_t announced) = 0;
+
+  /// What bodies and responses take their memory from. The protocols take the share of a request
+  /// before they read or parse it. The storage of a Response has its share.
+  [[nodiscard]] virtual const ByteBudget& memory() const = 0;
 
   /// Checks, admits and queues a request. `done` may be called before this returns. Returns null if
   /// the request has already been answered.

@@ -104,11 +104,10 @@ std::size_t count_items(const TensorSpec& spec, std::span<const std::vector<Tens
 }
 
 at::Tensor pack(const TensorSpec& spec, std::span<const std::vector<Tensor>> requests,
-                std::size_t rows, bool pinned) {
+                std::size_t rows) {
   std::vector<std::int64_t> shape = requests[0][0].shape;
   shape[0] = static_cast<std::int64_t>(rows);
-  const auto options = at::TensorOptions().dtype(to_torch(spec.type)).pinned_memory(pinned);
-  at::Tensor batch = at::empty(shape, options);
+  at::Tensor batch = at::empty(shape, at::TensorOptions().dtype(to_torch(spec.type)));
   auto* to = static_cast<std::byte*>(batch.mutable_data_ptr());
   const auto* end = to + batch.nbytes();
   for (const std::vector<Tensor>& inputs : requests) {

@@ -24,9 +24,8 @@ namespace sluice::engine {
                                       std::size_t max_items);
 
 /// The items of all requests as one tensor on the CPU with `rows` rows; zeros follow the last item.
-/// `pinned`: in memory from which a GPU copies asynchronously.
 [[nodiscard]] at::Tensor pack(const TensorSpec& spec, std::span<const std::vector<Tensor>> requests,
-                              std::size_t rows, bool pinned);
+                              std::size_t rows);
 
 /// `rows` items of zeros; sides that may have any size are small.
 [[nodiscard]] at::Tensor zero_batch(const TensorSpec& spec, std::size_t rows,

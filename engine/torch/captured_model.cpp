@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/torch/staging.hpp"
 #include "engine/torch/stream_capture.hpp"
 
 namespace sluice::engine {
@@ -47,6 +48,7 @@ class CapturedModel : public TorchModel {
     for (const std::size_t size : this->parts().sizes) captures_.emplace(size, capture(size));
   }
 
+  [[nodiscard]] std::shared_ptr<const void> stage(std::vector<Tensor>& inputs) override;
   [[nodiscard]] std::unique_ptr<Batch> begin(
       std::span<const std::vector<Tensor>> requests) override;
 
@@ -82,21 +84,18 @@ Capture CapturedModel::capture(std::size_t rows) const {
 /// runs.
 class CapturedBatch : public Batch {
  public:
-  CapturedBatch(const CapturedModel& model, const Capture& capture, const at::Tensor& pinned,
+  CapturedBatch(const CapturedModel& model, const Capture& capture, const at::Tensor& input,
                 std::size_t items)
       : stream_(model.parts().stream),
         model_(model),
         capture_(capture),
-        pinned_input_(pinned),
-        items_(items) {
-    const at::Tensor input = pinned.to(capture.input.device(), /*non_blocking=*/true);
-    state_ = memory_of({input});
+        items_(items),
+        state_(memory_of({input})) {
     event_.record(stream_->get());
   }
   ~CapturedBatch() override {
     if (!context_lost()) return;
     // Never freed, see context_lost(). The process is about to end.
-    static_cast<void>(new auto(std::move(pinned_input_)));
     static_cast<void>(new auto(std::move(outputs_)));
   }
 
@@ -120,7 +119,11 @@ class CapturedBatch : public Batch {
   [[nodiscard]] bool done() override {
     return model_.run([&] { return event_.query(); });
   }
-  [[nodiscard]] std::vector<Tensor> outputs() override { return as_tensors(outputs_); }
+  [[nodiscard]] std::vector<Tensor> outputs() override {
+    // A response that is not read keeps its batch, and need not keep the input.
+    pinned_input_ = {};
+    return as_tensors(outputs_);
+  }
 
  private:
   void restore(const std::vector<at::Tensor>& to) {
@@ -145,7 +148,6 @@ class CapturedBatch : public Batch {
   std::shared_ptr<const GpuStream> stream_;
   const CapturedModel& model_;
   const Capture& capture_;
-  at::Tensor pinned_input_;
   std::size_t items_;
   std::size_t next_ = 0;
   std::vector<at::Tensor> state_;
@@ -158,9 +160,17 @@ std::unique_ptr<Batch> CapturedModel::begin(std::span<const std::vector<Tensor>>
   const std::size_t items = count_items(spec, requests, parts().max_batch);
   const std::size_t rows = rows_for(items);
   return run([&] {
-    const at::Tensor pinned = pack(spec, requests, rows, /*pinned=*/true);
-    return std::make_unique<CapturedBatch>(*this, capture_of(rows), pinned, items);
+    const at::Tensor input = pack_on_gpu(spec, requests, rows, parts().device);
+    return std::make_unique<CapturedBatch>(*this, capture_of(rows), input, items);
   });
+}
+
+std::shared_ptr<const void> CapturedModel::stage(std::vector<Tensor>& inputs) {
+  try {
+    return run([&] { return stage_pinned(inputs); });
+  } catch (const base::RunError&) {
+    return nullptr;  // The host has no memory to pin. A slow copy does.
+  }
 }
 
 }  // namespace

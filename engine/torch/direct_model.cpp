@@ -68,7 +68,7 @@ std::unique_ptr<Batch> DirectModel::begin(std::span<const std::vector<Tensor>> r
   const std::size_t items = count_items(spec, requests, parts().max_batch);
   const std::size_t rows = rows_for(items);
   return run([&] {
-    const at::Tensor batch = pack(spec, requests, rows, /*pinned=*/false).to(parts().device);
+    const at::Tensor batch = pack(spec, requests, rows).to(parts().device);
     return std::make_unique<DirectBatch>(*this, parts().arguments(batch), rows, items);
   });
 }

@@ -72,8 +72,12 @@ class Call final : public grpc::ServerUnaryReactor {
  public:
   Call(Service& service, grpc::CallbackServerContext& context, const colserve::InferRequest& from,
        colserve::InferResult& response)
-      : context_(context), response_(response) {
+      : context_(context),
+        response_(response),
+        memory_(service.memory()),
+        bytes_(from.SpaceUsedLong()) {
     try {
+      if (!memory_.resize(bytes_)) throw Refusal{memory_full()};
       Request request = decode(from, model_metadata(service, from.model(), ""));
       cancel_.set(service.infer(
           std::move(request),
@@ -86,6 +90,9 @@ class Call final : public grpc::ServerUnaryReactor {
  private:
   void answer(const Status& status, const Response& result) {
     if (!status.ok()) return Finish(to_grpc(status, context_));
+    // gRPC makes a copy of the message to send it.
+    for (const engine::Tensor& output : result.outputs) bytes_ += 2 * output.data.size();
+    if (!memory_.resize(bytes_)) return Finish(to_grpc(memory_full(), context_));
     response_.set_result("ok");
     for (const engine::Tensor& output : result.outputs) {
       auto& to = *response_.add_outputs();
@@ -101,6 +108,8 @@ class Call final : public grpc::ServerUnaryReactor {
 
   grpc::CallbackServerContext& context_;
   colserve::InferResult& response_;
+  ByteBudget::Share memory_;  ///< Of the message and the response, as long as gRPC keeps them.
+  std::size_t bytes_ = 0;
   CancelOnce cancel_;
 };
 

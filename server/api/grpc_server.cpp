@@ -12,6 +12,7 @@
 #include "server/api/colserve_service.hpp"
 #include "server/api/infer_call.hpp"
 #include "server/api/kserve_service.hpp"
+#include "server/api/published_colserve.hpp"
 #include "server/api/workers.hpp"
 
 namespace sluice::server::api {
@@ -36,11 +37,15 @@ void silence_libraries() {
 
 struct GrpcServer::Parts {
   Parts(Service& service, const Options& options)
-      : kserve(service, workers), colserve(service), generic(service, options.read_timeout) {}
+      : kserve(service, workers),
+        colserve(service),
+        published(colserve),
+        generic(service, {options.read_timeout, options.write_timeout}) {}
 
   Workers workers;
   KserveService kserve;
   ColserveService colserve;
+  PublishedColserve published;
   GenericCalls generic;
   int port = 0;
   std::once_flag stopped;
@@ -60,6 +65,7 @@ GrpcServer::GrpcServer(Service& service, const Options& options)
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   builder.RegisterService(&parts_->kserve);
   builder.RegisterService(&parts_->colserve);
+  builder.RegisterService(&parts_->published);
   builder.RegisterCallbackGenericService(&parts_->generic);
   parts_->server = builder.BuildAndStart();
   if (!parts_->server || parts_->port == 0) {

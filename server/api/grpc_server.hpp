@@ -17,8 +17,12 @@ class GrpcServer {
     std::uint16_t port = 0;             ///< 0: any free one.
     /// Of a message, also when inflated. A larger one is refused with RESOURCE_EXHAUSTED.
     std::size_t max_request_bytes = std::size_t{64} << 20;
+    /// Of the messages that have not arrived completely. Beyond that, gRPC cancels calls.
+    std::size_t max_arriving_bytes = std::size_t{512} << 20;
     /// For a whole inference message, from its headers on.
     std::chrono::milliseconds read_timeout{60'000};
+    /// For the response to an inference, and a second for each 64 KiB of it.
+    std::chrono::milliseconds write_timeout{30'000};
   };
 
   /// Serves from now on. Throws base::RunError if it cannot listen. The service must live longer.

@@ -65,11 +65,11 @@ HttpReply text_reply(std::string text) {
 }
 
 /// Inflates the body of a request. A refusal here is one of the body, not of its encoding.
-Body decoded(Body body, const HttpHead& head, std::size_t max_bytes) {
+Body decoded(Body body, const HttpHead& head, std::size_t max_bytes, const ByteBudget& memory) {
   if (content_encoding(head.content_encoding) == Encoding::kIdentity) return body;
   auto plain = std::make_shared<std::string>(inflate(body.bytes, max_bytes));
   const std::string_view bytes = *plain;
-  return {bytes, std::move(plain)};
+  return {bytes, counted(std::move(plain), share_of(memory, bytes.size()))};
 }
 
 HttpReply encoded(HttpReply reply, const std::string& accept) {
@@ -92,12 +92,13 @@ HttpReply guarded(const MakeReply& make) {
 /// A call that is answered at once, in the connection's thread.
 class QuickCall final : public HttpCall {
  public:
-  QuickCall(HttpHead head, std::size_t max_bytes, std::function<HttpReply(std::string_view)> make)
-      : head_(std::move(head)), max_bytes_(max_bytes), make_(std::move(make)) {}
+  QuickCall(HttpHead head, std::size_t max_bytes, const ByteBudget& memory,
+            std::function<HttpReply(std::string_view)> make)
+      : head_(std::move(head)), max_bytes_(max_bytes), memory_(memory), make_(std::move(make)) {}
 
   void run(Body body, ReplyDone done) override {
     auto reply = guarded([&] {
-      const Body plain = decoded(std::move(body), head_, max_bytes_);
+      const Body plain = decoded(std::move(body), head_, max_bytes_, memory_);
       return encoded(make_(plain.bytes), head_.accept_encoding);
     });
     done([reply = std::move(reply)] { return reply; });
@@ -106,6 +107,7 @@ class QuickCall final : public HttpCall {
  private:
   HttpHead head_;
   std::size_t max_bytes_;
+  const ByteBudget& memory_;
   std::function<HttpReply(std::string_view)> make_;
 };
 
@@ -144,7 +146,7 @@ class InferCall final : public HttpCall {
 
   void run(Body body, ReplyDone done) override {
     try {
-      infer(decoded(std::move(body), head_, max_bytes_), done);
+      infer(decoded(std::move(body), head_, max_bytes_, service_.memory()), done);
     } catch (const Refusal& refusal) {
       done([status = refusal.status] { return error_reply(status); });
     }
@@ -158,11 +160,21 @@ class InferCall final : public HttpCall {
     request.model = target_.model;
     request.version = target_.version;
     check_request(request);
+    count_memory(request, ByteBudget::Share(service_.memory()));
     request.announced = announcement_.take();
-    auto answer = [done, echo = echo_of(request), format = std::move(decoded.format),
+    auto answer = [done, &memory = service_.memory(), echo = echo_of(request),
+                   format = std::move(decoded.format),
                    accept = head_.accept_encoding](const Status& status, const Response& response) {
       if (!status.ok()) return done([status] { return error_reply(status); });
-      done([=] { return guarded([&] { return encoded(reply(echo, response, format), accept); }); });
+      auto held = std::make_shared<Response>(response);
+      done([=, &memory] {
+        return guarded([&] {
+          HttpReply made = encoded(reply(echo, *held, format), accept);
+          *held = {};  // Its memory is free for the reply.
+          made.memory = counted(nullptr, share_of(memory, made.body.size()));
+          return made;
+        });
+      });
     };
     cancel_.set(service_.infer(std::move(request), std::move(answer)));
   }
@@ -299,7 +311,7 @@ std::shared_ptr<HttpCall> HttpApi::begin(const HttpHead& head) {
           [&service, target] { return service.unload(target.model); });
     default:
       return std::make_shared<QuickCall>(
-          head, max_request_bytes_,
+          head, max_request_bytes_, service.memory(),
           [&service, target, post = head.method == "POST"](std::string_view body) {
             return describe(service, target, post, body);
           });

@@ -29,6 +29,7 @@ struct HttpReply {
   std::string body;
   std::string content_type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers;
+  std::shared_ptr<const void> memory = nullptr;  ///< The share of the body, if it is counted.
 };
 
 /// {"error": message}
@@ -63,6 +64,8 @@ class HttpApi {
   /// Finds the call and announces an inference. Throws HttpReply for a request that is refused by
   /// its headers.
   [[nodiscard]] std::shared_ptr<HttpCall> begin(const HttpHead& head);
+  /// What bodies take their memory from.
+  [[nodiscard]] const ByteBudget& memory() const { return service_.memory(); }
 
  private:
   Service& service_;

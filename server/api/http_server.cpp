@@ -180,12 +180,18 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
       throw error_reply(413, "the body has " + std::to_string(head.content_length) +
                                  " bytes; the limit is " + std::to_string(limit));
     }
-    if (!all_.reserve(head.content_length))
-      throw error_reply(503, "too many requests are arriving");
-    reserved_ = head.content_length;
+    take_memory(head.content_length);
     call_ = api_.begin(head);
     const bool waits = beast::iequals(request[http::field::expect], "100-continue");
     read_body(head.content_length, waits && head.content_length > 0);
+  }
+
+  /// Throws HttpReply.
+  void take_memory(std::size_t bytes) {
+    ByteBudget::Share share(api_.memory());
+    if (!share.resize(bytes) || !all_.reserve(bytes)) throw error_reply(memory_full());
+    reserved_ = bytes;
+    memory_ = std::move(share);
   }
 
   void read_body(std::size_t bytes, bool client_waits) {
@@ -236,8 +242,9 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     stop_timer();
     release_reserved();
     if (!ahead_ && buffer_.size() < kReadAhead) read_ahead();
+    const std::string_view bytes(body_.get(), body_bytes_);
     std::shared_ptr<const char[]> kept = std::move(body_);
-    Body body{{kept.get(), body_bytes_}, kept};
+    Body body{bytes, counted(std::move(kept), std::move(memory_))};
     call_->run(std::move(body), [self = shared_from_this()](MakeReply make) {
       asio::post(self->socket_.get_executor(), [self, make = std::move(make)] {
         if (self->state_ != State::kClosed) self->write(make());
@@ -250,6 +257,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   void refuse(HttpReply reply) {
     release_reserved();
     body_.reset();
+    memory_ = {};
     call_.reset();
     timed_out_ = false;
     last_ = true;
@@ -263,6 +271,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     response_.set(http::field::content_type, reply.content_type);
     for (const auto& [name, value] : reply.headers) response_.set(name, value);
     response_.body() = std::move(reply.body);
+    response_memory_ = std::move(reply.memory);
     response_.keep_alive(!last_);
     response_.prepare_payload();
     // A slow reader gets a second for each 64 KiB.
@@ -276,6 +285,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   void on_written(error_code error) {
     if (state_ == State::kClosed) return;
     response_.body() = {};
+    response_memory_.reset();
     if (error) return close();
     if (last_) return linger();
     wait_for_request();
@@ -343,9 +353,11 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   std::unique_ptr<char[]> body_;
   std::size_t body_bytes_ = 0;
   std::size_t body_got_ = 0;
-  std::size_t reserved_ = 0;
+  std::size_t reserved_ = 0;  ///< Of the arriving bytes.
+  ByteBudget::Share memory_;  ///< Of the body.
   steady_clock::time_point body_limit_;
   http::response<http::string_body> response_;
+  std::shared_ptr<const void> response_memory_;  ///< The share of response_.
 };
 
 /// Answers a connection over the limit without waiting for its request.

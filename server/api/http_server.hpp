@@ -17,8 +17,9 @@ class HttpServer {
     std::uint16_t port = 0;             ///< 0: any free one.
     /// Of a body, also when inflated. A larger one is refused with 413.
     std::size_t max_request_bytes = std::size_t{64} << 20;
-    /// Of all bodies that have not arrived completely. A request beyond that is refused with 503.
-    std::size_t max_arriving_bytes = std::size_t{1} << 30;
+    /// Of all bodies that have not arrived completely. A request beyond that is refused with 429,
+    /// like one beyond Service::memory().
+    std::size_t max_arriving_bytes = std::size_t{512} << 20;
     std::size_t max_connections = 1024;
     std::size_t threads = 2;
     /// For the headers of a request, and for a body or a response that makes no progress.

@@ -36,45 +36,61 @@ std::uint64_t deadline_ns(const grpc::ServerContextBase& context) {
   return base::monotonic_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(ns, 1));
 }
 
-/// Ends a call whose message does not arrive in time. Shared with the alarm, which may fire when
-/// the call is gone.
-class ReadLimit {
+/// Cancels a call that does not get on in time: while its message arrives, or while its response
+/// leaves.
+class TimeLimit {
  public:
-  explicit ReadLimit(grpc::ServerContextBase& context) : context_(&context) {}
+  TimeLimit() = default;
+  TimeLimit(const TimeLimit&) = delete;
+  TimeLimit& operator=(const TimeLimit&) = delete;
+  ~TimeLimit() { stop(); }
 
-  void over() {
-    const std::lock_guard lock(mutex_);
-    if (context_ != nullptr) context_->TryCancel();
+  /// At most once.
+  void start(grpc::ServerContextBase& context, std::chrono::milliseconds limit) {
+    call_->context = &context;
+    alarm_.Set(std::chrono::system_clock::now() + limit, [call = call_](bool expired) {
+      const std::lock_guard lock(call->mutex);
+      if (expired && call->context != nullptr) call->context->TryCancel();
+    });
   }
-  void read() {
-    const std::lock_guard lock(mutex_);
-    context_ = nullptr;
+  void stop() {
+    {
+      const std::lock_guard lock(call_->mutex);
+      call_->context = nullptr;
+    }
+    alarm_.Cancel();
   }
 
  private:
-  std::mutex mutex_;
-  grpc::ServerContextBase* context_;
+  /// Shared with the alarm, which may fire when the call is gone.
+  struct Call {
+    std::mutex mutex;
+    grpc::ServerContextBase* context = nullptr;
+  };
+  std::shared_ptr<Call> call_ = std::make_shared<Call>();
+  grpc::Alarm alarm_;
 };
+
+/// A slow reader gets a second for each 64 KiB, as over HTTP.
+std::chrono::milliseconds write_limit(std::chrono::milliseconds least, std::size_t bytes) {
+  return least + std::chrono::milliseconds(bytes * 1000 / (64 << 10));
+}
 
 /// One ModelInfer. Deletes itself in OnDone().
 class InferCall final : public grpc::ServerGenericBidiReactor {
  public:
-  InferCall(Service& service, grpc::GenericCallbackServerContext& context,
-            std::chrono::milliseconds read_timeout)
+  InferCall(Service& service, grpc::GenericCallbackServerContext& context, const CallLimits& limits)
       : service_(service),
         context_(context),
-        announcement_(service, model_header(context), 0),
-        limit_(std::make_shared<ReadLimit>(context)) {
-    alarm_.Set(std::chrono::system_clock::now() + read_timeout, [limit = limit_](bool expired) {
-      if (expired) limit->over();
-    });
+        limits_(limits),
+        announcement_(service, model_header(context), 0) {
+    reading_.start(context, limits.read);
     StartRead(&message_);
   }
 
  private:
   void OnReadDone(bool ok) override {
-    limit_->read();
-    alarm_.Cancel();
+    reading_.stop();
     if (!ok) {
       // gRPC has already refused a message over the limit. Otherwise the client is gone, or has
       // closed its side without a message.
@@ -88,8 +104,10 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
   }
 
   void infer() {
+    auto share = share_of(service_.memory(), message_.Length());
     Request request = decode_infer(message_, announcement_.headers_ns());
     message_.Clear();
+    count_memory(request, std::move(share));
     lower_deadline(request, deadline_ns(context_));
     request.announced = announcement_.take();
     Done done = [this, echo = echo_of(request)](const Status& status, const Response& response) {
@@ -102,6 +120,7 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
   void answer(const Echo& echo, const Status& status, const Response& response) {
     if (!status.ok()) return Finish(to_grpc(status, context_));
     message_ = encode_infer(echo, response);
+    writing_.start(context_, write_limit(limits_.write, message_.Length()));
     StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status::OK);
   }
 
@@ -110,11 +129,12 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
 
   Service& service_;
   grpc::GenericCallbackServerContext& context_;
+  const CallLimits limits_;
   Announcement announcement_;
   grpc::ByteBuffer message_;
   CancelOnce cancel_;
-  std::shared_ptr<ReadLimit> limit_;
-  grpc::Alarm alarm_;
+  TimeLimit reading_;
+  TimeLimit writing_;
 };
 
 class Unserved final : public grpc::ServerGenericBidiReactor {
@@ -131,7 +151,7 @@ class Unserved final : public grpc::ServerGenericBidiReactor {
 
 grpc::ServerGenericBidiReactor* GenericCalls::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
-  if (context->method() == kModelInfer) return new InferCall(service_, *context, read_timeout_);
+  if (context->method() == kModelInfer) return new InferCall(service_, *context, limits_);
   return new Unserved(context->method());
 }
 

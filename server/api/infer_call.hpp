@@ -7,21 +7,25 @@
 
 namespace sluice::server::api {
 
+/// How long a call may take.
+struct CallLimits {
+  std::chrono::milliseconds read{60'000};   ///< For a whole message, from its headers on.
+  std::chrono::milliseconds write{30'000};  ///< For a response, and a second for each 64 KiB of it.
+};
+
 /// Serves ModelInfer, and answers the calls that nobody serves. As a generic service it is entered
 /// when the headers of a call arrive: a typed one is entered when its message is complete, which is
 /// too late for an announcement.
 class GenericCalls final : public grpc::CallbackGenericService {
  public:
-  /// read_timeout: for a whole message.
-  GenericCalls(Service& service, std::chrono::milliseconds read_timeout)
-      : service_(service), read_timeout_(read_timeout) {}
+  GenericCalls(Service& service, const CallLimits& limits) : service_(service), limits_(limits) {}
 
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
 
  private:
   Service& service_;
-  std::chrono::milliseconds read_timeout_;
+  CallLimits limits_;
 };
 
 }  // namespace sluice::server::api

@@ -186,7 +186,8 @@ DecodedInfer decode_infer(const Body& body, std::optional<std::size_t> json_byte
   request.headers_ns = headers_ns;
   if (head.contains("id")) request.id = text(head, "id", "the request");
   apply_parameters(head, request, decoded.format);
-  const auto storage = std::make_shared<Storage>(Storage{body, {}});
+  // Nothing points into a body that is JSON only.
+  const auto storage = std::make_shared<Storage>(Storage{json_bytes ? body : Body{}, {}});
   for (const json& input : list(head, "inputs")) {
     request.inputs.push_back(decode_input(input, binary, *storage));
   }
@@ -194,6 +195,7 @@ DecodedInfer decode_infer(const Body& body, std::optional<std::size_t> json_byte
   if (!binary.empty()) {
     refuse(std::to_string(binary.size()) + " bytes follow the last binary tensor");
   }
+  for (const auto& tensor : storage->converted) request.storage_bytes += tensor.capacity();
   request.storage = storage;
   return decoded;
 }

@@ -271,6 +271,8 @@ Request decode_infer(grpc::ByteBuffer& message, std::uint64_t headers_ns) {
     }
     request.outputs.push_back(output.name());
   }
+  request.storage_bytes = storage->message.SpaceUsedLong();
+  for (const auto& tensor : storage->converted) request.storage_bytes += tensor.capacity();
   request.storage = storage;
   check_request(request);
   return request;

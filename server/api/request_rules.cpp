@@ -113,6 +113,17 @@ void check_request(const Request& request) {
   }
 }
 
+ByteBudget::Share share_of(const ByteBudget& memory, std::uint64_t bytes) {
+  ByteBudget::Share share(memory);
+  if (!share.resize(bytes)) throw Refusal{memory_full()};
+  return share;
+}
+
+void count_memory(Request& request, ByteBudget::Share share) {
+  if (!share.resize(request.storage_bytes)) throw Refusal{memory_full()};
+  request.storage = counted(std::move(request.storage), std::move(share));
+}
+
 Echo echo_of(const Request& request) {
   return {request.model, request.version.empty() ? "1" : request.version, request.id};
 }

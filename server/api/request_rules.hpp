@@ -3,6 +3,7 @@
 #include <string>
 #include <variant>
 
+#include "server/byte_budget.hpp"
 #include "server/service.hpp"
 
 /// The rules for a request that need no model. Both protocols obey them before Service::infer().
@@ -30,6 +31,12 @@ void check_tensor(const engine::Tensor& tensor);
 
 /// Checks the request as a whole: names that are missing or given twice.
 void check_request(const Request& request);
+
+/// A share of the memory for `bytes`.
+[[nodiscard]] ByteBudget::Share share_of(const ByteBudget& memory, std::uint64_t bytes);
+
+/// Makes `share` that of Request::storage_bytes, and Request::storage its keeper.
+void count_memory(Request& request, ByteBudget::Share share);
 
 /// The parts of a request that its response repeats.
 struct Echo {

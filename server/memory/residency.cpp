@@ -141,6 +141,13 @@ std::uint64_t Residency::bytes(std::uint32_t model) const {
   return found == tenants_.end() ? 0 : found->second.memory.bytes;
 }
 
+std::uint64_t Residency::cold_ns(std::uint32_t model) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = tenants_.find(model);
+  if (found == tenants_.end() || found->second.state == State::kReady) return 0;
+  return found->second.cold_ns;
+}
+
 void Residency::loop() {
   try {
     while (true) {
@@ -300,7 +307,9 @@ void Residency::settle(Lock& lock, std::uint32_t model, const std::string& error
   Tenant& tenant = tenants_.at(model);
   if (error.empty()) {
     tenant.state = State::kReady;
-    tenant.memory.last_used_ns = base::monotonic_ns();
+    const std::uint64_t now = base::monotonic_ns();
+    tenant.memory.last_used_ns = now;
+    if (tenant.memory.wanted_ns != kNever) tenant.cold_ns = now - tenant.memory.wanted_ns;
   }
   lock.unlock();
   events_.settled(model, error);

@@ -69,6 +69,8 @@ class Residency {
   [[nodiscard]] Counters counters() const;
   [[nodiscard]] bool resident(std::uint32_t model) const;
   [[nodiscard]] std::uint64_t bytes(std::uint32_t model) const;
+  /// How long a batch will wait for the weights, by the last time; 0: they are in.
+  [[nodiscard]] std::uint64_t cold_ns(std::uint32_t model) const;
 
  private:
   enum class State : std::uint8_t { kOut, kComing, kReady };
@@ -78,6 +80,7 @@ class Residency {
     State state = State::kOut;
     bool complete = false;      ///< All weights are in.
     std::uint64_t load_ns = 0;  ///< Begin of the last load.
+    std::uint64_t cold_ns = 0;  ///< From the last wish for the weights to their first block.
     std::size_t waiting = 0;    ///< Batches without admission.
     ModelMemory memory;
   };

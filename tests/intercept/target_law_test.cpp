@@ -265,6 +265,27 @@ TEST(TargetLaw, AHostThatChangesItsPaceIsLearnedAnew) {
   EXPECT_GE(with.run(300, constantly(slower)).share_kept(), 0.985);
 }
 
+// Prevents: a limit of a program that was slower. While gates may stay open, only every sixteenth
+// job is a measure, so the old limit would hold for a thousand jobs.
+TEST(TargetLaw, AProgramThatGetsFasterIsLearnedAnew) {
+  TargetLaw law;
+  law.set(*shm::parse_target("p99=2x"));
+  std::uint64_t now = kMs;
+  const auto run = [&](std::size_t jobs, std::uint64_t took) {
+    for (std::size_t i = 0; i < jobs; ++i, now += 2 * took) {
+      law.begin(now, true, false);
+      law.ended(now + took, 5);
+    }
+  };
+  run(TargetLaw::kFirst + TargetLaw::kKept, 100 * kMs);
+  ASSERT_TRUE(law.may_begin_open());
+  EXPECT_EQ(law.limit_ns(), 200 * kMs);
+  constexpr std::size_t kOpenJobs = TargetLaw::kKept * 9 / 8;  // With the measures between them.
+  run(2 * kOpenJobs, 40 * kMs);
+  run(TargetLaw::kEnough + 1, 40 * kMs);
+  EXPECT_EQ(law.limit_ns(), 80 * kMs);
+}
+
 // Prevents: jobs that are late because best effort is not what it was.
 TEST(TargetLaw, TheTargetIsKeptWhileTheLoadChanges) {
   Together with("p99=1.3x");

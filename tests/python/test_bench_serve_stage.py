@@ -84,7 +84,7 @@ def test_requests_have_a_gap_of_the_load_and_a_deadline_of_four_times_the_limit(
     stage.under_load("EDF", 0.5, 1)
     for load in stage.sent[0]:
         words = dict(zip(load.words[::2], load.words[1::2]))
-        assert float(words["--lambda"]) == (3 + 21 + 9) / 0.5 and words["--batch"] == 16
+        assert float(words["--lambda"]) == (2 + 20 + 8) / 0.5 and words["--batch"] == 16
     deadlines = [float(load.words[load.words.index("--slo-ms") + 1]) for load in stage.sent[0]]
     assert deadlines == [4 * ms + 0.5 for ms in WHOLE_MS.values()]
 

@@ -48,6 +48,7 @@ class Stage {
   /// The least that a step takes.
   std::atomic<std::chrono::milliseconds> step_time{std::chrono::milliseconds(0)};
   std::atomic<bool> fail{false};
+  std::atomic<bool> copies_inputs{false};  ///< stage() copies, as a model on a GPU does.
   std::atomic<bool> lose_context{false};
 
  private:
@@ -68,6 +69,13 @@ class FakeModel : public engine::ServedModel {
   const std::vector<engine::TensorSpec>& outputs() const override { return outputs_; }
   std::size_t blocks() const override { return blocks_; }
 
+  std::shared_ptr<const void> stage(std::vector<engine::Tensor>& inputs) override {
+    if (!stage_.copies_inputs) return nullptr;
+    const auto data = inputs.front().data;
+    auto copy = std::make_shared<std::vector<std::byte>>(data.begin(), data.end());
+    inputs.front().data = *copy;
+    return copy;
+  }
   std::unique_ptr<engine::Batch> begin(
       std::span<const std::vector<engine::Tensor>> requests) override {
     std::vector<float> values;

@@ -6,10 +6,13 @@
 
 #include <fstream>
 #include <future>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/clock.hpp"
 #include "tests/server/fake_model.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::server {
@@ -140,6 +143,24 @@ TEST_F(ServerTest, RequestsThatWaitRunAsOneBatchAndGetTheirOwnParts) {
   EXPECT_THAT(stage_.steps(2), ElementsAre("a[1] 0+1", "a[3] 0+1"));
 }
 
+// Prevents: two copies of each waiting request in memory, and an answer from memory that is gone.
+TEST_F(ServerTest, AStagedRequestNeedsItsOwnMemoryNoMore) {
+  start({model("a")});
+  stage_.hold();
+  ask("a");
+  stage_.steps(1);
+  stage_.copies_inputs = true;
+  auto data = std::make_shared<std::vector<float>>(std::vector<float>{5, 6});
+  Request waits = request("a", {0, 0});
+  waits.inputs.front().data = std::as_bytes(std::span(*data));
+  waits.storage = data;
+  auto waiting = ask(std::move(waits));
+  EXPECT_EQ(data.use_count(), 1);
+  data->assign({0, 0});
+  stage_.release();
+  EXPECT_THAT(waiting.wait().values, ElementsAre(6, 7));
+}
+
 TEST_F(ServerTest, ABatchHasNoMoreItemsThanTheModelTakes) {
   start({model("a", 2)});
   stage_.hold();
@@ -185,6 +206,98 @@ TEST_F(ServerTest, RequestsOfAModelRunInOrderAlsoWhenTheyAreHeld) {
   three.wait();
   four.wait();
   EXPECT_THAT(stage_.steps(2), ElementsAre("a[3] 0+1", "a[4] 0+1"));
+}
+
+/// The first values of the requests in the order of their answers.
+class Order {
+ public:
+  Done done(float value) {
+    return [this, value](const Status& status, const Response&) {
+      EXPECT_TRUE(status.ok()) << status.message;
+      const std::lock_guard lock(mutex_);
+      values_.push_back(value);
+    };
+  }
+  std::vector<float> wait(std::size_t count) {
+    for (int i = 0; i < 10'000; ++i) {
+      const std::lock_guard lock(mutex_);
+      if (values_.size() >= count) return values_;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return {};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<float> values_;
+};
+
+// Prevents: a priority that is read and has no effect, or that reorders requests of equal priority.
+TEST_F(ServerTest, WithinAModelAHigherPriorityGoesFirst) {
+  for (const std::size_t batch_size : {1, 2}) {
+    start({model("a", batch_size)});
+    stage_.hold();
+    auto running = ask("a");
+    stage_.steps(1);
+    Order order;
+    const std::vector<std::uint32_t> priorities{0, 2, 0, 1, 2, 1};
+    for (std::size_t i = 0; i < priorities.size(); ++i) {
+      Request made = request("a", {static_cast<float>(i), 0});
+      made.priority = priorities[i];
+      server_->infer(std::move(made), order.done(static_cast<float>(i)));
+    }
+    EXPECT_EQ(server_->status()["models"][0]["waiting"], priorities.size());
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    stage_.release();
+    EXPECT_THAT(order.wait(6), ElementsAre(3, 5, 1, 4, 0, 2));
+    EXPECT_TRUE(running.wait().status.ok());
+    const std::size_t batches = 1 + priorities.size() / batch_size;
+    EXPECT_EQ(stage_.steps(batches).size(), batches) << "the batches stay full";
+  }
+}
+
+// Prevents: requests that are lost, or batches that are too large, when batches are formed anew.
+TEST_F(ServerTest, PrioritiesKeepBatchesOfSeveralSizesWhole) {
+  ModelConfig config = model("a", 4);
+  config.max_delay_us = 30'000;
+  start({config});
+  std::vector<Asked> all;
+  std::vector<std::vector<float>> expected;
+  for (int i = 0; i < 60; ++i) {
+    const std::size_t items = 1 + i * 7 % 4;
+    Request made = request("a", std::vector<float>(2 * items, static_cast<float>(i)));
+    made.priority = static_cast<std::uint32_t>(i * 5 % 4);
+    all.push_back(ask(std::move(made)));
+    expected.emplace_back(2 * items, static_cast<float>(i + 1));
+    if (i % 9 == 0) all.back().cancellation->cancel();
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Answer answer = all[i].wait();
+    if (answer.status.code == Code::kCancelled) continue;
+    EXPECT_TRUE(answer.status.ok()) << answer.status.message;
+    EXPECT_EQ(answer.values, expected[i]) << i;
+  }
+  EXPECT_EQ(server_->status()["models"][0]["waiting"], 0);
+}
+
+// Prevents: an urgent request that is refused because of a queue that it need not wait for.
+TEST_F(ServerTest, APriorityIsEstimatedAtItsPlace) {
+  stage_.step_time = std::chrono::milliseconds(100);
+  start({model("a")});
+  auto running = ask("a");
+  stage_.steps(1);
+  std::vector<Asked> waiting;
+  for (int i = 0; i < 5; ++i) waiting.push_back(ask("a"));
+  Request urgent = request("a", {1, 2});
+  urgent.deadline_ns = base::monotonic_ns() + 350'000'000;
+  Request same = request("a", {1, 2});
+  same.deadline_ns = urgent.deadline_ns;
+  urgent.priority = 1;
+  EXPECT_EQ(ask(std::move(same)).wait().status.code, Code::kResourceExhausted);
+  EXPECT_TRUE(ask(std::move(urgent)).wait().status.ok());
+  stage_.step_time = std::chrono::milliseconds(0);
+  for (Asked& each : waiting) EXPECT_TRUE(each.wait().status.ok());
+  running.wait();
 }
 
 TEST_F(ServerTest, AnEarlierDeadlineGoesFirstAtABlockBoundary) {
@@ -308,19 +421,59 @@ TEST_F(ServerTest, AFullQueueRefuses) {
   EXPECT_TRUE(ask("a").wait().status.ok()) << "there is room again";
 }
 
-TEST_F(ServerTest, QueuedBytesAreBounded) {
+// Prevents: clients that do not read their responses fill the memory of the machine.
+TEST_F(ServerTest, ResponsesAreCountedUntilTheyHaveBeenSent) {
   ServerOptions options;
   options.max_queued_bytes = 20;
-  start({model("a")}, options);
+  start({model("a", 2)}, options);
+  std::promise<Response> answered;
+  server_->infer(request("a", {1, 2, 3, 4}), [&](const Status& status, const Response& response) {
+    EXPECT_TRUE(status.ok());
+    answered.set_value(response);
+  });
+  std::optional<Response> unread = answered.get_future().get();
+  EXPECT_EQ(server_->memory().used(), 16U);
+  const Answer refused = ask("a").wait();
+  EXPECT_EQ(refused.status.code, Code::kResourceExhausted);
+  EXPECT_THAT(refused.status.message, HasSubstr("--max-queue-mb"));
+  unread.reset();
+  EXPECT_TRUE(test::eventually([&] { return server_->memory().used() == 0; }));
+  EXPECT_TRUE(ask("a").wait().status.ok()) << "the memory is free again";
+}
+
+// Prevents: nine tenths of a batch that are counted as free while one slow reader keeps all of it.
+TEST_F(ServerTest, AResponseKeepsTheMemoryOfItsWholeBatch) {
+  start({model("a", 2)});
   stage_.hold();
   auto running = ask("a");
-  auto waiting = ask("a");
-  EXPECT_EQ(ask("a").wait().status.code, Code::kResourceExhausted);
+  stage_.steps(1);
+  std::promise<Response> answered;
+  server_->infer(request("a", {1, 2}),
+                 [&](const Status&, const Response& response) { answered.set_value(response); });
+  auto other = ask("a");
   stage_.release();
+  const Response unread = answered.get_future().get();
+  EXPECT_TRUE(other.wait().status.ok());
   running.wait();
-  waiting.wait();
-  EXPECT_TRUE(ask("a").wait().status.ok()) << "answered requests give their bytes back";
-  EXPECT_EQ(server_->status()["queued_bytes"], 0);
+  EXPECT_EQ(server_->memory().used(), 16U);
+}
+
+// Prevents: a share that is given back twice, or more bytes than the limit.
+TEST(ByteBudget, SharesFitIntoTheLimit) {
+  std::optional<ByteBudget> budget(100);
+  ByteBudget::Share first(*budget);
+  EXPECT_TRUE(first.resize(60));
+  ByteBudget::Share second(*budget);
+  EXPECT_FALSE(second.resize(41));
+  EXPECT_TRUE(second.resize(40));
+  EXPECT_FALSE(second.resize(~std::uint64_t{0}));
+  EXPECT_EQ(budget->used(), 100U);
+  EXPECT_TRUE(first.resize(10));
+  ByteBudget::Share moved(std::move(second));
+  EXPECT_EQ(budget->used(), 50U);
+  moved = {};
+  EXPECT_EQ(budget->used(), 10U);
+  budget.reset();  // The share keeps what it needs.
 }
 
 TEST_F(ServerTest, ACancelledRequestCostsNothing) {
@@ -355,7 +508,7 @@ TEST_F(ServerTest, RequestsMayBeCancelledAtAnyTime) {
     EXPECT_THAT(one.wait().status.code, testing::AnyOf(Code::kOk, Code::kCancelled));
     EXPECT_TRUE(two.wait().status.ok());
   }
-  EXPECT_EQ(server_->status()["queued_bytes"], 0);
+  EXPECT_TRUE(test::eventually([&] { return server_->memory().used() == 0; }));
 }
 
 // Prevents: a request that waits between its blocks for as long as others have deadlines to meet.
@@ -373,6 +526,28 @@ TEST_F(ServerTest, TheDeadlinePassesBetweenTwoBlocks) {
   stage_.release();
   EXPECT_THAT(asked.wait().status.code, testing::AnyOf(Code::kDeadlineExceeded, Code::kOk));
   EXPECT_TRUE(behind.wait().status.ok());
+}
+
+// Prevents: an answer that comes with those of the rest of the batch.
+TEST_F(ServerTest, ALateRequestOfABatchIsAnsweredAtTheEndOfItsStep) {
+  ServerOptions options;
+  options.dispatcher.policy = scheduler::Policy::kOyst;
+  ModelConfig config = model("a", 2, 3);
+  config.max_delay_us = 10'000'000;
+  start({config}, options);
+  stage_.hold();
+  auto behind = ask("a");
+  Request made = request("a", {1, 2});
+  made.deadline_ns = base::monotonic_ns() + 50'000'000;
+  auto late = ask(std::move(made));
+  EXPECT_THAT(stage_.steps(1), ElementsAre("a[2] 0+1"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  stage_.step_time = std::chrono::milliseconds(500);
+  stage_.release();
+  EXPECT_EQ(late.wait().status.code, Code::kDeadlineExceeded);
+  EXPECT_FALSE(behind.answered());
+  EXPECT_LE(stage_.steps(1).size(), 2U) << "the answer comes right after the first step";
+  EXPECT_THAT(behind.wait().values, ElementsAre(4, 5));
 }
 
 TEST_F(ServerTest, AFailedStepAnswersTheWholeBatchAndNoOther) {
@@ -477,6 +652,26 @@ TEST_F(ServerTest, AModelThatCannotBeLoadedSaysWhy) {
   EXPECT_THAT(status.message, HasSubstr("no such file"));
   EXPECT_EQ(server_->repository().back().reason, "no such file");
   EXPECT_EQ(server_->load("other").code, Code::kNotFound);
+}
+
+// Prevents: a notice learned from the requests of one model and given for those of another. Headers
+// of gRPC need not name the model.
+TEST_F(ServerTest, HeadersWithoutAModelAreAnnouncedOnlyIfOneModelIsLoaded) {
+  ModelConfig best_effort = model("b");
+  best_effort.priority = 0;
+  start({model("a"), best_effort});
+  EXPECT_EQ(server_->headers("", 0), 0U);
+  const std::uint64_t named = server_->headers("a", 0);
+  EXPECT_NE(named, 0U);
+  server_->forget(named);
+  EXPECT_EQ(server_->headers("b", 0), 0U) << "best effort has no jobs";
+  EXPECT_TRUE(server_->unload("b").ok());
+  const std::uint64_t only = server_->headers("", 0);
+  EXPECT_NE(only, 0U);
+  server_->forget(only);
+  EXPECT_TRUE(server_->unload("a").ok());
+  EXPECT_TRUE(server_->load("b").ok());
+  EXPECT_EQ(server_->headers("", 0), 0U);
 }
 
 TEST_F(ServerTest, UnsuitableRequestsNameTheFault) {

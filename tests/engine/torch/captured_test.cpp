@@ -93,6 +93,25 @@ TEST_F(Captured, ReplayIsTheEagerRunToTheBit) {
   EXPECT_EQ(sluice_attached(), wanted ? 1 : 0);
 }
 
+// The server answers from the staged copy: the request's own memory is gone by then.
+TEST_F(Captured, StagedRequestsGiveTheSameBits) {
+  const auto model = captured_model(parts_of("bert_tiny", 4));
+  const Input first(model->inputs()[0], 1, 7);
+  const Input second(model->inputs()[0], 2, 8);
+  const Bytes wanted = run_blocks(*model, {first, second});
+  std::vector<std::vector<Tensor>> requests{first.request(), second.request()};
+  std::vector<std::shared_ptr<const void>> staged;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const auto* const before = requests[i][0].data.data();
+    staged.push_back(model->stage(requests[i]));
+    ASSERT_NE(staged.back(), nullptr);
+    EXPECT_NE(requests[i][0].data.data(), before);
+  }
+  const auto batch = model->begin(requests);
+  batch->launch(0, model->blocks());
+  EXPECT_TRUE(bytes_of(*batch) == wanted);
+}
+
 TEST_F(Captured, EveryModelHasAStreamOfItsOwn) {
   // LibTorch's pool would give the 33rd model the stream of the first.
   std::vector<std::unique_ptr<GpuStream>> streams;

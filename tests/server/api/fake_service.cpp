@@ -126,7 +126,8 @@ class FakeService::Handle final : public server::Cancellation {
   std::shared_ptr<Pending> pending_;
 };
 
-FakeService::FakeService() : answering_([this] { answer_slow_requests(); }) {}
+FakeService::FakeService(std::uint64_t max_bytes)
+    : memory_(max_bytes), answering_([this] { answer_slow_requests(); }) {}
 
 FakeService::~FakeService() {
   const std::lock_guard lock(mutex_);
@@ -181,11 +182,19 @@ std::shared_ptr<server::Cancellation> FakeService::infer(Request request, server
   } else if (request.model == "add") {
     done(status, only_wanted(add(request), request));
   } else if (request.model == "big") {
-    done(status, big());
+    answer_big(done);
   } else {
     done(status, only_wanted(echo(request), request));
   }
   return nullptr;
+}
+
+void FakeService::answer_big(const server::Done& done) const {
+  Response response = big();
+  server::ByteBudget::Share share(memory_);
+  if (!share.resize(response.outputs.front().data.size())) return done(server::memory_full(), {});
+  response.storage = server::counted(std::move(response.storage), std::move(share));
+  done({}, response);
 }
 
 std::shared_ptr<server::Cancellation> FakeService::wait(Request request, server::Done done,

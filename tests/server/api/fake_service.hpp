@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/byte_budget.hpp"
 #include "server/service.hpp"
 
 namespace sluice::test {
@@ -21,15 +22,18 @@ namespace sluice::test {
 ///   stuck     answers only when it is cancelled
 ///   refusing  RESOURCE_EXHAUSTED, try again after 1500 ms
 ///   failing   the status whose number is the id of the request
-///   big       one output FP32 [1,1000000]
+///   big       one output FP32 [1,1000000], or RESOURCE_EXHAUSTED if it does not fit into the
+///   memory
 class FakeService final : public server::Service {
  public:
-  FakeService();
+  /// max_bytes: of requests and responses.
+  explicit FakeService(std::uint64_t max_bytes = std::uint64_t{1} << 40);
   /// Ends the queued requests.
   ~FakeService() override;
 
   std::uint64_t headers(const std::string& model, std::uint64_t bytes) override;
   void forget(std::uint64_t announced) override;
+  [[nodiscard]] const server::ByteBudget& memory() const override { return memory_; }
   std::shared_ptr<server::Cancellation> infer(server::Request request, server::Done done) override;
   [[nodiscard]] bool live() const override { return true; }
   [[nodiscard]] bool ready() const override { return true; }
@@ -74,8 +78,10 @@ class FakeService final : public server::Service {
   void cancel(const std::shared_ptr<Pending>& pending);
   std::shared_ptr<server::Cancellation> wait(server::Request request, server::Done done,
                                              std::chrono::milliseconds delay);
+  void answer_big(const server::Done& done) const;
   void count(const std::string& model, const server::Status& status);
 
+  const server::ByteBudget memory_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t next_id_ = 1;

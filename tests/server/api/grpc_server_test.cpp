@@ -12,6 +12,7 @@
 #include "fake_service.hpp"
 #include "raw_http.hpp"
 #include "server/api/colserve.grpc.pb.h"
+#include "server/api/colserve_published.grpc.pb.h"
 #include "server/api/kserve.grpc.pb.h"
 #include "support/eventually.hpp"
 
@@ -51,6 +52,9 @@ class GrpcServerTest : public testing::Test {
     server_ = std::make_unique<GrpcServer>(service_, options);
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
+    // A client takes 64 KiB of a response that it does not read, not as much as the network
+    // carries.
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     // Otherwise the channels of two tests share a connection.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     channel_ = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server_->port()),
@@ -65,7 +69,8 @@ class GrpcServerTest : public testing::Test {
     return stub_->ModelInfer(&context, request, &response_);
   }
 
-  test::FakeService service_;
+  static constexpr std::uint64_t kMemory = 30'000'000;
+  test::FakeService service_{kMemory};
   std::unique_ptr<GrpcServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
@@ -335,6 +340,146 @@ TEST_F(GrpcServerTest, LoadsAndUnloads) {
   (*load.mutable_parameters())["config"].set_string_param("{}");
   EXPECT_EQ(stub_->RepositoryModelLoad(&third, load, &loaded).error_code(),
             StatusCode::UNIMPLEMENTED);
+}
+
+// Prevents: messages that take any amount of memory because only their tensors count.
+TEST_F(GrpcServerTest, WholeMessagesAreCountedUntilTheyAreAnswered) {
+  auto large = echo_request("stuck");
+  large.set_id(std::string(20'000'000, 'x'));
+  auto stuck = std::async(std::launch::async, [&] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + 1s);
+    inference::ModelInferResponse response;
+    return stub_->ModelInfer(&context, large, &response).error_code();
+  });
+  ASSERT_TRUE(eventually([&] { return service_.unanswered() == 1; }));
+  EXPECT_GE(service_.memory().used(), 20'000'000U);
+  large.set_model_name("echo");
+  EXPECT_EQ(infer(large).error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(infer(echo_request()).ok()) << "what fits is served";
+  EXPECT_EQ(stuck.get(), StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
+}
+
+// Prevents: a message of millions of empty strings, which takes twenty times its bytes once parsed.
+TEST_F(GrpcServerTest, TheParsedFormIsCounted) {
+  auto request = echo_request();
+  request.mutable_inputs(0)->set_datatype("BYTES");
+  request.mutable_inputs(0)->set_shape(1, 2'000'000);
+  request.clear_raw_input_contents();
+  for (int i = 0; i < 2'000'000; ++i)
+    request.mutable_inputs(0)->mutable_contents()->add_bytes_contents();
+  EXPECT_LT(request.ByteSizeLong(), kMemory / 5);
+  EXPECT_EQ(infer(request).error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
+}
+
+/// An inference whose response the client does not read.
+class Unread {
+ public:
+  explicit Unread(const std::shared_ptr<grpc::Channel>& channel)
+      : method_("/inference.GRPCInferenceService/ModelInfer",
+                grpc::internal::RpcMethod::BIDI_STREAMING, channel),
+        stream_(grpc::internal::ClientReaderWriterFactory<
+                inference::ModelInferRequest, inference::ModelInferResponse>::Create(channel.get(),
+                                                                                     method_,
+                                                                                     &context_)) {
+    stream_->Write(echo_request("big"));
+    stream_->WritesDone();
+  }
+  StatusCode read() {
+    inference::ModelInferResponse response;
+    stream_->Read(&response);
+    return stream_->Finish().error_code();
+  }
+
+ private:
+  grpc::ClientContext context_;
+  grpc::internal::RpcMethod method_;
+  std::unique_ptr<
+      grpc::ClientReaderWriter<inference::ModelInferRequest, inference::ModelInferResponse>>
+      stream_;
+};
+
+// Prevents: responses that nobody reads fill the memory of the machine.
+TEST_F(GrpcServerTest, UnreadResponsesAreCountedUntilTheyHaveBeenSent) {
+  std::vector<std::unique_ptr<Unread>> unread;
+  for (int i = 0; i < 20; ++i) unread.push_back(std::make_unique<Unread>(channel_));
+  ASSERT_TRUE(eventually([&] { return service_.memory().used() > kMemory - 4'000'000; }));
+  auto large = echo_request();
+  large.set_id(std::string(4'000'000, 'x'));
+  EXPECT_EQ(infer(large).error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(infer(echo_request()).ok());
+  int answered = 0;
+  for (const auto& each : unread) answered += each->read() == StatusCode::OK ? 1 : 0;
+  EXPECT_GE(answered, 6);
+  EXPECT_LT(answered, 20);
+  EXPECT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
+}
+
+// Prevents: two clients that never read, and so have all others refused.
+TEST_F(GrpcServerTest, AResponseThatIsNotReadEndsTheCall) {
+  GrpcServer::Options options;
+  options.write_timeout = -61s;  // A second for each 64 KiB of 4 MB is added.
+  restart(options);
+  Unread unread(channel_);
+  EXPECT_TRUE(eventually([&] { return service_.memory().used() > 0; }));
+  EXPECT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
+  EXPECT_NE(unread.read(), StatusCode::OK);
+}
+
+// The published proto file has no package.
+TEST_F(GrpcServerTest, ServesThePublishedCallsUnderTheirPublishedName) {
+  const auto stub = ::ColServe::NewStub(channel_);
+  colserve::InferRequest request;
+  request.set_model("echo");
+  auto& input = *request.add_inputs();
+  input.set_dtype("float32");
+  input.add_shape(1);
+  const float value = 1.5F;
+  input.set_data(&value, sizeof(value));
+  colserve::InferResult result;
+  grpc::ClientContext first;
+  ASSERT_TRUE(stub->Inference(&first, request, &result).ok());
+  EXPECT_EQ(result.result(), "ok");
+  EXPECT_EQ(result.outputs(0).data(), input.data());
+
+  grpc::ClientContext second;
+  colserve::ServerStatus status;
+  ASSERT_TRUE(stub->GetServerStatus(&second, {}, &status).ok());
+  EXPECT_EQ(status.status(), "running");
+
+  grpc::ClientContext third;
+  colserve::TrainResult trained;
+  grpc::ClientContext same;
+  colserve::TrainResult same_trained;
+  EXPECT_EQ(stub->Train(&third, {}, &trained).error_code(),
+            colserve_->Train(&same, {}, &same_trained).error_code());
+
+  grpc::ClientContext fourth;
+  colserve::EmptyRequest nothing;
+  ASSERT_TRUE(stub->Shutdown(&fourth, {}, &nothing).ok());
+  EXPECT_TRUE(service_.shutting_down());
+}
+
+// Prevents: the published Inference as a way around the limit.
+TEST_F(GrpcServerTest, APublishedInferenceIsCounted) {
+  colserve::InferRequest request;
+  request.set_model("echo");
+  auto& input = *request.add_inputs();
+  input.set_dtype("uint8");
+  input.add_shape(12'000'000);
+  input.set_data(std::string(12'000'000, 'x'));
+  colserve::InferResult result;
+  grpc::ClientContext first;
+  EXPECT_EQ(colserve_->Inference(&first, request, &result).error_code(),
+            StatusCode::RESOURCE_EXHAUSTED)
+      << "its response does not fit";
+  input.set_shape(0, 8'000'000);
+  input.set_data(std::string(8'000'000, 'x'));
+  grpc::ClientContext second;
+  EXPECT_TRUE(colserve_->Inference(&second, request, &result).ok());
+  EXPECT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
 }
 
 TEST_F(GrpcServerTest, ServesThePublishedCalls) {

@@ -58,7 +58,8 @@ class HttpServerTest : public testing::Test {
     return ask(http_request("POST", "/v2/models/" + model + "/infer", body));
   }
 
-  test::FakeService service_;
+  static constexpr std::uint64_t kMemory = 100'000'000;
+  test::FakeService service_{kMemory};
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -201,10 +202,81 @@ TEST_F(HttpServerTest, ArrivingBodiesShareALimit) {
   auto first = connect();
   first.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 900\r\n\r\n");
   ASSERT_TRUE(eventually([&] { return service_.announced().size() == 1; }));
-  EXPECT_EQ(infer("echo", std::string(200, ' ')).status, 503);
+  EXPECT_EQ(infer("echo", std::string(200, ' ')).status, 429);
   first.send(std::string(900, ' '));
   EXPECT_EQ(first.reply()->status, 400);
   EXPECT_EQ(infer("echo", std::string(200, ' ')).status, 400);
+}
+
+// Prevents: bodies that take any amount of memory because only their tensors count. The refusal
+// comes at the headers.
+TEST_F(HttpServerTest, WholeBodiesAreCountedUntilTheyAreAnswered) {
+  HttpServer::Options options;
+  options.max_request_bytes = kMemory;
+  restart(options);
+  const std::string padded = echo_body() + std::string(1'000'000, ' ');
+  const std::string head = R"({"inputs":[{"name":"IN","datatype":"FP32","shape":[1,15000000],)"
+                           R"("parameters":{"binary_data_size":60000000}}]})";
+  auto stuck = connect();
+  stuck.send("POST /v2/models/stuck/infer HTTP/1.1\r\nInference-Header-Content-Length: " +
+             std::to_string(head.size()) +
+             "\r\nContent-Length: " + std::to_string(head.size() + 60'000'000) + "\r\n\r\n");
+  ASSERT_TRUE(eventually([&] { return service_.memory().used() > 60'000'000; }));
+  EXPECT_EQ(ask("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 50000000\r\n\r\n").status, 429);
+  EXPECT_EQ(infer("echo", padded).status, 200) << "what fits is served";
+  stuck.send(head + std::string(60'000'000, '0'));
+  ASSERT_TRUE(eventually([&] { return service_.unanswered() == 1; }));
+  EXPECT_GT(service_.memory().used(), 60'000'000U);
+  EXPECT_EQ(ask("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 50000000\r\n\r\n").status, 429);
+  stuck.reset();
+  EXPECT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
+}
+
+// Prevents: megabytes of JSON text that stay in memory as long as the eight bytes that it had.
+TEST_F(HttpServerTest, ABodyInJsonIsFreedOnceItIsRead) {
+  auto stuck = connect();
+  stuck.send(
+      http_request("POST", "/v2/models/stuck/infer", echo_body() + std::string(10'000'000, ' ')));
+  ASSERT_TRUE(eventually([&] { return service_.unanswered() == 1; }));
+  EXPECT_TRUE(eventually([&] { return service_.memory().used() <= 64; }));
+  EXPECT_GE(service_.memory().used(), 8U);
+  stuck.reset();
+  EXPECT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
+}
+
+// Prevents: a small body that becomes a large one which nobody counts.
+TEST_F(HttpServerTest, AnInflatedBodyIsCounted) {
+  HttpServer::Options options;
+  options.max_request_bytes = 2 * kMemory;
+  restart(options);
+  const std::string body = deflate(echo_body() + std::string(kMemory, ' '), Encoding::kGzip);
+  const auto reply = ask(http_request("POST", kEcho, body, "Content-Encoding: gzip\r\n"));
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_EQ(infer("echo", echo_body()).status, 200);
+  EXPECT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
+}
+
+// Prevents: responses that nobody reads fill the memory of the machine.
+TEST_F(HttpServerTest, UnreadResponsesAreCounted) {
+  const std::string ask_big =
+      http_request("POST", "/v2/models/big/infer",
+                   R"({"inputs":[{"name":"IN","datatype":"FP32","shape":[1,1],"data":[1]}]})");
+  std::vector<RawHttp> clients;
+  for (int i = 0; i < 30; ++i) {
+    clients.push_back(connect());
+    clients.back().send(ask_big);
+  }
+  // Each response has 7 to 8 MB of JSON text, of which the kernel takes a part.
+  ASSERT_TRUE(eventually([&] { return service_.memory().used() > kMemory - 10'000'000; }));
+  int refused = 0;
+  for (RawHttp& client : clients) {
+    const auto reply = client.reply();
+    ASSERT_TRUE(reply);
+    if (reply->status == 429) ++refused;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, 30);
+  EXPECT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
 }
 
 TEST_F(HttpServerTest, SendsContinueToAClientThatWaits) {

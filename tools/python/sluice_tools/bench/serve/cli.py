@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import math
+import os
 import sys
 import time
 from pathlib import Path
@@ -144,6 +145,14 @@ def _measure(options, folder: Path) -> int:
     return worst
 
 
+def _use_gpu(options) -> None:
+    """Makes the chosen GPU the only one that servers and programs see: a training program takes the first."""
+    found = gpus(options.sluice, "real", options.device, ON_CPU)["devices"]
+    if len(found) > 1:
+        os.environ["CUDA_VISIBLE_DEVICES"] = found[options.device]["uuid"]
+        options.device = 0
+
+
 def _run(options) -> int:
     if options.table:
         if not any((options.table / part.FILE).is_file() for part in PARTS.values()):
@@ -153,7 +162,7 @@ def _run(options) -> int:
     options.sluice = sluice_program()
     options.deadline = time.monotonic() + options.limit_s if options.limit_s else None
     if options.gpu == "real":
-        gpus(options.sluice, "real", options.device, ON_CPU)
+        _use_gpu(options)
     with output_folder(options.out.resolve()) as folder:
         claim(folder / "settings.json", {"gpu": options.gpu}, "results of another kind of GPU")
         with contextlib.suppress(KeyboardInterrupt):

@@ -68,8 +68,8 @@ class _Stage:
         self._blocks: dict[str, int] = {}
 
     def alone(self) -> list[dict]:
-        """A row for each whole model. service_ms: the time between two answers with a request always waiting, so with
-        the copies of inputs that the device waits for."""
+        """A row for each whole model. service_ms: the time between two answers of one client with a request always
+        waiting, so with the time in which a large request is sent and received."""
         return [self._alone(name, "FIFO") | {"model": name, "blocks": 1} for name in self._models.names]
 
     def in_blocks(self) -> list[dict]:
@@ -135,7 +135,7 @@ class _Stage:
         """A row for each model. All schedulers get the same arrivals in the same repeat of a load."""
         self._arrange()
         alone = self._alone_rows()
-        gap_ms = plan.gap_ms([row["service_ms"] for row in alone.values()], load)
+        gap_ms = plan.gap_ms([row["execute_ms"] for row in alone.values()], load)
         loads = []
         for index, name in enumerate(self._models.names):
             # The server counts from the headers, the response ratio from the complete request.
@@ -149,10 +149,8 @@ class _Stage:
         before = self._server.processor_s()
         with self._server.recording() as records:
             reports = send(self._setting, self._server, loads)
-        execute, service = (sum(row[name] for row in alone.values()) for name in ("execute_ms", "service_ms"))
         shared = {
             "gap_ms": gap_ms,
-            "reachable": execute / service,
             "seconds": self._setting.seconds,
             "busy": busy_share(records),
             "processor_s": self._server.processor_s() - before,

@@ -111,7 +111,7 @@ def limits(one: Summary) -> list[str]:
     if lag_ms > _LATE_CLIENT * gap_ms:
         found.append(f"the clients sent late (p99 {lag_ms:.1f} ms, gap {gap_ms:.1f} ms)")
     load, busy = float(one.load.split()[1]), one.of_repeats("busy")
-    if load > 1 and busy < _IDLE * one.of_repeats("reachable"):
+    if load > 1 and busy < _IDLE:
         found.append(f"a model ran in only {100 * busy:.0f} % of the time, so the front end was the limit")
     if one.lost:
         found.append(f"{one.lost} requests had no answer")
@@ -129,15 +129,15 @@ def _front_end(found: list[Summary]) -> str:
 
 def _alone(rows: list[dict]) -> list[str]:
     whole = [row for row in rows if row["subject"] == "alone" and row["blocks"] == 1]
-    head = ("model", "alone ms", "with input ms", "receive ms", "server CPU ms")
+    head = ("model", "alone ms", "one client ms", "receive ms", "server CPU ms")
     names = ("execute_ms", "service_ms", "receive_ms", "processor_ms")
     lines = [(row["model"], *(f"{row[name]:.2f}" for name in names)) for row in whole]
     return ["### Models alone", table.as_markdown(head, lines), _ALONE_LEGEND] if lines else []
 
 
 _ALONE_LEGEND = (
-    "alone: median time of the model on an idle device, from the input in host memory; the limit of the ratios. with "
-    "input: time between two answers if a request always waits; loads are made of it."
+    "alone: median time of the model on an idle device, from the input in host memory; the limit of the ratios, and "
+    "what loads are made of. one client: time between two answers of one client of which a request always waits."
 )
 
 

@@ -47,9 +47,9 @@ def blocks_of(whole_ms: dict[str, float]) -> dict[str, int]:
     return dict.fromkeys(whole_ms, 1) | dict(zip(longest, _BLOCKS))
 
 
-def gap_ms(service_ms: list[float], load: float) -> float:
+def gap_ms(execute_ms: list[float], load: float) -> float:
     """The mean time between two requests of each model at which all models together need `load` of the device.
 
-    service_ms: the device time that a request of each model needs.
+    execute_ms: the device time that a request of each model needs.
     """
-    return sum(service_ms) / load
+    return sum(execute_ms) / load

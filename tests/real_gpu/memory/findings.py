@@ -1,0 +1,33 @@
+"""Prints the results of an experiment, one line of JSON each; README.md explains the fields."""
+
+import json
+import statistics
+import sys
+import time
+
+_BEGIN = time.monotonic()
+
+
+def finding(experiment: str, what: str, **values: object) -> None:
+    rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in values.items()}
+    print(json.dumps({"experiment": experiment, "what": what} | rounded), flush=True)
+
+
+def describe(error: BaseException) -> str:
+    """The type and the first line of an exception."""
+    first = (str(error).strip() or "no message").splitlines()[0]
+    return f"{type(error).__module__}.{type(error).__name__}: {first[:160]}"
+
+
+def progress(text: str) -> None:
+    """Writes a line to stderr, with the seconds since this process began."""
+    print(f"{time.monotonic() - _BEGIN:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+
+def spread(name: str, values: list[float]) -> dict[str, float]:
+    """The median, the 99th percentile and the maximum of the values, under names that begin with `name`."""
+    if not values:
+        return {}
+    ordered = sorted(values)
+    high = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+    return {f"{name}_p50": statistics.median(ordered), f"{name}_p99": high, f"{name}_max": ordered[-1]}
