@@ -32,7 +32,7 @@ struct Model {
   bool removed = false;  ///< For the dispatcher: it takes no request any more.
   std::vector<std::unique_ptr<Instance>> instances;
   Limits limits;
-  Timing timing;              ///< Used by the loader, and then only by the dispatcher.
+  Timing timing;  ///< Used by the loader, and then only by the dispatcher.
   Statistics statistics;
   std::atomic<std::size_t> waiting{0};  ///< Requests that have not begun.
 };

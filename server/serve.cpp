@@ -63,7 +63,8 @@ class Events {
   std::vector<Kind> events_;
 };
 
-/// What contexts, libraries and other programs may take later is left free.
+/// Memory that nobody counts: the libraries of the server, and the context and the libraries of a
+/// training process (docs/results/memory.md).
 constexpr std::uint64_t kReserveBytes = 1ULL << 30;
 
 std::uint64_t gib(double count) { return static_cast<std::uint64_t>(count * 1024 * 1024 * 1024); }

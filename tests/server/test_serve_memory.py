@@ -5,6 +5,7 @@ weights were in, or on memory of another model, would answer with other numbers.
 """
 
 import functools
+import itertools
 import json
 import random
 import sys
@@ -48,7 +49,7 @@ def right_numbers(server) -> dict[str, list[int]]:
         step = data[0]
         assert step % 2 == 1
         ends = [count * i // BLOCKS for i in range(BLOCKS + 1)]
-        positions = [place for begin, end in zip(ends, ends[1:]) for place in (begin, end - 1)]
+        positions = [place for begin, end in itertools.pairwise(ends) for place in (begin, end - 1)]
         assert data == [(place + 1) * step % 2**64 for place in positions]
         right[name] = data
     assert right["first"] != right["second"]
@@ -149,5 +150,3 @@ def test_a_model_with_weights_is_unloaded_while_others_move(tmp_path, config):
             assert server.call(f"/v2/repository/models/{name}/load", {})[0] == 200
             assert is_right(server, name, right)
         assert metric(server, "sluice_serve_resident_bytes") <= 100 * 2**20
-
-

@@ -98,6 +98,7 @@ TEST_P(FixedArena, LosesNoPageToAFailure) {
   }
   driver_.fail("");
   arena.take();
+  EXPECT_EQ(driver_.mapped_bytes(), arena.bytes());
 }
 
 class WeightsTest : public testing::TestWithParam<Placement> {
@@ -128,10 +129,11 @@ INSTANTIATE_TEST_SUITE_P(Both, WeightsTest,
 TEST_P(WeightsTest, AreTheSameAfterEachLoad) {
   const auto weights = make();
   EXPECT_EQ(weights->loaded_blocks(), 0U);
-  for (int i = 0; i < 2; ++i) {
+  for (std::uint64_t i = 0; i < 2; ++i) {
     weights->load();
     EXPECT_EQ(weights->loaded_blocks(), 2U);
     EXPECT_TRUE(right(*weights));
+    EXPECT_EQ(driver_.copied_bytes(), (i + 1) * 4 * kMiB);
     weights->evict();
     EXPECT_EQ(weights->loaded_blocks(), 0U);
     EXPECT_EQ(driver_.held_bytes(), 0U);

@@ -31,6 +31,7 @@ struct State {
   std::set<void*> objects;
   std::map<CUevent, bool> happened;
   int waits = 0;
+  std::uint64_t copied = 0;
 
   [[nodiscard]] std::uint64_t held() const {
     std::uint64_t bytes = 0;
@@ -147,6 +148,7 @@ CUresult free_host(void* at) {
 
 CUresult copy(CUdeviceptr to, const void* from, std::size_t bytes, CUstream /*stream*/) {
   if (result_of("cuMemcpyHtoDAsync") != CUDA_SUCCESS) return CUDA_ERROR_UNKNOWN;
+  state().copied += bytes;
   state().queued.emplace_back([=] { std::memcpy(pointer(to), from, bytes); });
   state().run_queued();
   return CUDA_SUCCESS;
@@ -251,6 +253,7 @@ std::uint64_t FakeDriver::held_bytes() const { return state().held(); }
 std::uint64_t FakeDriver::mapped_bytes() const { return sum(state().mapped); }
 std::uint64_t FakeDriver::reserved_bytes() const { return sum(state().reserved); }
 std::uint64_t FakeDriver::host_bytes() const { return sum(state().host); }
+std::uint64_t FakeDriver::copied_bytes() const { return state().copied; }
 int FakeDriver::waits() const { return state().waits; }
 int FakeDriver::objects() const { return static_cast<int>(state().objects.size()); }
 

@@ -32,6 +32,7 @@ class FakeDriver {
   [[nodiscard]] std::uint64_t mapped_bytes() const;    ///< Of cuMemMap.
   [[nodiscard]] std::uint64_t reserved_bytes() const;  ///< Of cuMemAddressReserve.
   [[nodiscard]] std::uint64_t host_bytes() const;      ///< Of cuMemHostAlloc.
+  [[nodiscard]] std::uint64_t copied_bytes() const;    ///< By cuMemcpyHtoDAsync.
   /// The waits of streams for events that had not happened.
   [[nodiscard]] int waits() const;
   [[nodiscard]] int objects() const;  ///< Streams and events that exist.
