@@ -15,6 +15,7 @@
 #include "server/byte_budget.hpp"
 #include "server/execution.hpp"
 #include "server/executor.hpp"
+#include "server/memory/residency.hpp"
 #include "server/turn.hpp"
 
 namespace sluice::server {
@@ -39,9 +40,11 @@ class Dispatcher {
   /// has become unusable.
   using Answer = std::function<void(const Execution&, Pending&, const Status&, const Response&)>;
   using Lost = std::function<void(const std::string& why)>;
-  /// turn: null if inference always has the device.
+  /// turn: null if inference always has the device. residency: null if no model's weights ever
+  /// leave the device.
   Dispatcher(const DispatcherOptions& options, Announcer& announcer, const ByteBudget& memory,
-             Answer answer, Lost lost, Turn* turn = nullptr);
+             Answer answer, Lost lost, Turn* turn = nullptr,
+             memory::Residency* residency = nullptr);
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
   /// Answers what is left as unavailable.
@@ -51,6 +54,8 @@ class Dispatcher {
   void cancel(std::uint64_t request);
   /// Looks again whether something can run, for example because the turn has come.
   void wake();
+  /// The weights of a model are in, or will not be, because of `error`: ResidencyEvents::settled.
+  void weights_settled(std::uint32_t model, const std::string& error);
   /// Returns when the policy holds.
   void set_policy(scheduler::Policy policy);
   [[nodiscard]] scheduler::Policy policy() const { return policy_.load(); }
@@ -84,6 +89,10 @@ class Dispatcher {
   void overtake(Execution& first, Pending pending, std::uint64_t now);
   void refilled(Execution& execution, std::uint64_t now);
   [[nodiscard]] scheduler::Task task_of(const Execution& execution) const;
+  void find_weights(Execution& execution);
+  void give_up_weights(const Execution& execution);
+  void weights_are_in(std::uint32_t model);
+  void weights_will_not_come(std::uint32_t model, const std::string& error);
   void release_held(std::uint64_t now);
   void drop_overdue(std::uint64_t now);
   void drop(Execution& execution, const std::function<bool(const Pending&)>& which,
@@ -109,6 +118,7 @@ class Dispatcher {
   Answer answer_;
   Lost lost_;
   Turn* turn_;
+  memory::Residency* const residency_;
   std::atomic<scheduler::Policy> policy_;
 
   std::mutex mutex_;  ///< Guards messages_.
