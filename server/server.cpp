@@ -177,14 +177,23 @@ std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
     refuse(model, std::move(pending), status);
     return nullptr;
   }
-  // In this thread: the device would wait for the copy later. The request's own copy can go.
-  if (auto staged = model->served().stage(pending.request.inputs)) {
-    pending.request.storage = std::move(staged);
-  }
+  stage(*model, pending.request);
   pending.id = next_request_.fetch_add(1);
   const std::uint64_t id = pending.id;
   dispatcher_->submit(model, std::move(pending));
   return std::make_shared<CancelById>(*dispatcher_, id);
+}
+
+/// Copies the inputs to where the device reads them, in the thread of the request: the device would
+/// wait for the copy later. The request's own copy can go.
+void Server::stage(Model& model, Request& request) const {
+  std::uint64_t bytes = 0;
+  for (const engine::Tensor& input : request.inputs) bytes += input.data.size();
+  ByteBudget::Share share(memory_);
+  if (!share.resize(bytes)) return;
+  if (auto staged = model.served().stage(request.inputs)) {
+    request.storage = counted(std::move(staged), std::move(share));
+  }
 }
 
 /// Checks a request and takes its place in the queue.

@@ -79,6 +79,7 @@ class Server : public Service {
   [[nodiscard]] Status no_model(const std::string& name) const;
   [[nodiscard]] std::shared_ptr<Model> find(const std::string& name, Status& status) const;
   [[nodiscard]] Status check(Model& model, Request& request, Pending& pending);
+  void stage(Model& model, Request& request) const;
   [[nodiscard]] Status accept(Model& model, std::size_t items);
   void refuse(const std::shared_ptr<Model>& model, Pending pending, const Status& status);
   void answered(const Execution& execution, Pending& pending, const Status& status,

@@ -116,11 +116,7 @@ class CapturedBatch : public Batch {
   [[nodiscard]] bool done() override {
     return model_.run([&] { return event_.query(); });
   }
-  [[nodiscard]] std::vector<Tensor> outputs() override {
-    // A response that is not read keeps its batch, and need not keep the input.
-    pinned_input_ = {};
-    return as_tensors(outputs_);
-  }
+  [[nodiscard]] std::vector<Tensor> outputs() override { return as_tensors(outputs_); }
 
  private:
   void restore(const std::vector<at::Tensor>& to) {

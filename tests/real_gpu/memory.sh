@@ -13,6 +13,11 @@ export CUDA_VISIBLE_DEVICES=0
 case ${1:-} in
   [0-9]*) CUDA_VISIBLE_DEVICES=$1 && shift ;;
 esac
+for experiment in "$@"; do
+  [[ " R2 R3 R4 R5 R7 R9 T " == *" $experiment "* ]] && continue
+  echo "memory.sh: no experiment '$experiment'; there are R2 R3 R4 R5 R7 R9 T" >&2
+  exit 2
+done
 wanted=" ${*:-R2 R3 R4 R5 R7 R9 T} "
 sources=$PWD/tests/real_gpu/memory
 python=${SLUICE_PYTHON:-python3}
@@ -29,7 +34,7 @@ build() {
   local cuda=${CUDA_HOME:-/usr/local/cuda} name=$1
   shift
   g++ -std=c++20 -O2 -Wall -Wextra -I. -I"$cuda/include" "$@" -o "$out/$name" \
-    -L"$cuda/lib64/stubs" -L"$cuda/lib/stubs" -L"$cuda/targets/x86_64-linux/lib/stubs" -pthread -ldl \
+    -L"$cuda/lib64/stubs" -L"$cuda/lib/stubs" -L"$cuda/targets/x86_64-linux/lib/stubs" -L/usr/local/nvidia/lib64 -pthread -ldl \
     >"$out/build-$name.log" 2>&1 || cat "$out/build-$name.log" >&2
 }
 

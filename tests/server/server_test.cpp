@@ -156,6 +156,7 @@ TEST_F(ServerTest, AStagedRequestNeedsItsOwnMemoryNoMore) {
   waits.storage = data;
   auto waiting = ask(std::move(waits));
   EXPECT_EQ(data.use_count(), 1);
+  EXPECT_EQ(server_->memory().used(), 2 * sizeof(float)) << "the copy counts";
   data->assign({0, 0});
   stage_.release();
   EXPECT_THAT(waiting.wait().values, ElementsAre(6, 7));

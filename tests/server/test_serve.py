@@ -259,6 +259,46 @@ def test_overload_is_refused_and_what_is_admitted_begins_in_time(tmp_path, slow_
         assert began - record["recv_time"] <= record["deadline_ms"] + 20
 
 
+def resident_mb(pid: int) -> float:
+    """The most memory that a process has had, in MB."""
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
+
+
+def test_memory_is_bounded_by_whole_bodies(tmp_path):
+    """Prevents: a server that counts 8 bytes of tensor, and holds the 30 MB around them."""
+    tensor = {"name": "input0", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}
+    padded = json.dumps({"inputs": [tensor]}).encode() + b" " * (30 << 20)
+    with serving(tmp_path, "--models", "dummy", "--max-queue-mb", "64") as server:
+        before = resident_mb(server.listen["pid"])
+        port = server.listen["http_port"]
+        head = f"POST /v2/models/dummy/infer HTTP/1.1\r\nContent-Length: {len(padded)}\r\n\r\n".encode()
+        clients = [socket.create_connection(("127.0.0.1", port), PATIENCE_S) for _ in range(8)]
+        for client in clients:
+            client.sendall(head + padded[: 1 << 16])
+        codes = []
+        for client in clients[1:]:  # Arriving bodies take at most half of the memory: one of 30 MB.
+            codes.append(client.recv(12))
+        assert codes == [b"HTTP/1.1 429"] * 7
+        assert server.infer("dummy")[0] == 200
+        clients[0].sendall(padded[1 << 16 :])
+        assert clients[0].recv(12) == b"HTTP/1.1 200"
+        for client in clients:
+            client.close()
+
+        def send_all() -> bytes:
+            with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+                client.sendall(head + padded)
+                return client.recv(12)
+
+        calls = [in_background(send_all) for _ in range(8)]
+        for thread, results in calls:
+            thread.join()
+            assert results[0] in (b"HTTP/1.1 200", b"HTTP/1.1 429")
+        assert resident_mb(server.listen["pid"]) - before < 3 * 64
+        assert eventually(lambda: server.call("/v2/sluice/status")[1]["queued_bytes"] == 0)
+
+
 def test_mistakes_are_refused_before_anything_starts(tmp_path):
     assert refused(tmp_path) == (2, "sluice serve: no models: give --models LIST or --config FILE\n")
     code, err = refused(tmp_path, "--models", "resnet50_b")

@@ -27,6 +27,57 @@ def capture(model: torch.nn.Module, x: torch.Tensor) -> tuple[torch.cuda.CUDAGra
     return graph, y
 
 
+def refuse_replays(
+    shim: Shim, model: torch.nn.Module, x: torch.Tensor, expected: torch.Tensor
+) -> tuple[torch.cuda.CUDAGraph, torch.Tensor, torch.Tensor]:
+    """Returns the graph, its output, which is zeroed, and what the first replay gave."""
+    progress("graph: replays")
+    graph, y = capture(model, x)
+    graph.replay()
+    torch.cuda.synchronize()
+    first = y.clone()
+    errors, wrong = set(), 0
+    for _ in range(200):
+        shim.arm(launches=0)
+        errors.add(outcome(graph.replay))
+        torch.cuda.synchronize()
+        shim.disarm()
+        y.zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        wrong += not torch.equal(y, first)
+    finding(
+        "R2",
+        "graph replay refused",
+        refusals=200,
+        first_right=torch.equal(first, expected),
+        wrong_after=wrong,
+        error="; ".join(errors),
+    )
+    y.zero_()
+    return graph, y, first
+
+
+def refuse_captures(shim: Shim, model: torch.nn.Module, x: torch.Tensor) -> None:
+    progress("graph: captures")
+    for launches in range(8):
+        shim.arm(launches=launches)
+        error = outcome(lambda: capture(model, x))
+        refused = shim.disarm()
+        begin = time.perf_counter()
+        later = outcome(lambda: capture(model, x)[0].replay())
+        torch.cuda.synchronize()
+        finding(
+            "R2",
+            "launch refused inside a capture",
+            launch=launches,
+            refused=refused,
+            error=error,
+            next_capture=later,
+            next_ms=(time.perf_counter() - begin) * 1e3,
+        )
+
+
 def main() -> None:
     shim = Shim()
     torch.manual_seed(0)
@@ -34,54 +85,18 @@ def main() -> None:
     x = torch.randn(8, 3, 32, 32, device="cuda")
     with torch.no_grad():
         model.cuda()
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(torch.cuda.Stream()):
             for _ in range(3):
-                expected = model(x)
+                model(x)
         torch.cuda.synchronize()
-        progress("graph: replays")
-        graph, y = capture(model, x)
-        graph.replay()
+        expected = model(x)
         torch.cuda.synchronize()
-        first = torch.equal(y, expected)
-        errors, wrong = set(), 0
-        for _ in range(200):
-            shim.arm(launches=0)
-            errors.add(outcome(graph.replay))
-            torch.cuda.synchronize()
-            shim.disarm()
-            y.zero_()
-            graph.replay()
-            torch.cuda.synchronize()
-            wrong += not torch.equal(y, expected)
-        finding(
-            "R2", "graph replay refused", refusals=200, first_right=first, wrong_after=wrong, error="; ".join(errors)
-        )
-        progress("graph: captures")
-        errors, late = set(), set()
-        for launches in range(8):
-            shim.arm(launches=launches)
-            errors.add(outcome(lambda: capture(model, x)))
-            refused = shim.disarm()
-            begin = time.perf_counter()
-            late.add(outcome(lambda: capture(model, x)[0].replay()))
-            torch.cuda.synchronize()
-            finding(
-                "R2",
-                "launch refused inside a capture",
-                launch=launches,
-                refused=refused,
-                error="; ".join(sorted(errors)),
-                next_capture="; ".join(sorted(late)),
-                next_ms=(time.perf_counter() - begin) * 1e3,
-            )
-            errors.clear()
-            late.clear()
-        y.zero_()
+        graph, y, first = refuse_replays(shim, model, x, expected)
+        refuse_captures(shim, model, x)
         graph.replay()
         torch.cuda.synchronize()
         finding(
-            "R2", "graph after refused captures", right=torch.equal(y, expected), eager=torch.equal(model(x), expected)
+            "R2", "graph after refused captures", right=torch.equal(y, first), eager=torch.equal(model(x), expected)
         )
 
 

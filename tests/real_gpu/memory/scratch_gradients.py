@@ -19,13 +19,18 @@ from findings import finding, progress
 Step = Callable[[jobs.Job, list[torch.Tensor], list[torch.Tensor]], None]
 
 
+def gradients_of(parameters: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Each parameter has one."""
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
 def plain(job: jobs.Job, _parameters: list[torch.Tensor], _spare: list[torch.Tensor]) -> None:
     job.loss().backward()
 
 
 def copy(job: jobs.Job, parameters: list[torch.Tensor], spare: list[torch.Tensor]) -> None:
     """`spare` keeps the copy from one micro-batch to the next."""
-    gradients = [parameter.grad for parameter in parameters]
+    gradients = gradients_of(parameters)
     if not spare:
         spare.extend(torch.empty_like(gradient) for gradient in gradients)
     torch._foreach_copy_(spare, gradients)
@@ -34,15 +39,15 @@ def copy(job: jobs.Job, parameters: list[torch.Tensor], spare: list[torch.Tensor
 
 def scratch(job: jobs.Job, parameters: list[torch.Tensor], _spare: list[torch.Tensor]) -> None:
     new = torch.autograd.grad(job.loss(), parameters)
-    torch._foreach_add_([parameter.grad for parameter in parameters], new)
+    torch._foreach_add_(gradients_of(parameters), list(new))
 
 
 def aside(job: jobs.Job, parameters: list[torch.Tensor], _spare: list[torch.Tensor]) -> None:
-    before = [parameter.grad for parameter in parameters]
+    before = gradients_of(parameters)
     for parameter in parameters:
         parameter.grad = None
     job.loss().backward()
-    torch._foreach_add_(before, [parameter.grad for parameter in parameters])
+    torch._foreach_add_(before, gradients_of(parameters))
     for parameter, gradient in zip(parameters, before):
         parameter.grad = gradient
 

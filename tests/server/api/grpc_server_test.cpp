@@ -345,7 +345,7 @@ TEST_F(GrpcServerTest, LoadsAndUnloads) {
 // Prevents: messages that take any amount of memory because only their tensors count.
 TEST_F(GrpcServerTest, WholeMessagesAreCountedUntilTheyAreAnswered) {
   auto large = echo_request("stuck");
-  large.set_id(std::string(20'000'000, 'x'));
+  (*large.mutable_parameters())["padding"].set_string_param(std::string(20'000'000, 'x'));
   auto stuck = std::async(std::launch::async, [&] {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + 1s);
@@ -475,6 +475,7 @@ TEST_F(GrpcServerTest, APublishedInferenceIsCounted) {
   EXPECT_EQ(colserve_->Inference(&first, request, &result).error_code(),
             StatusCode::RESOURCE_EXHAUSTED)
       << "its response does not fit";
+  ASSERT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
   input.set_shape(0, 8'000'000);
   input.set_data(std::string(8'000'000, 'x'));
   grpc::ClientContext second;
