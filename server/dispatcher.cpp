@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "server/batch_log.hpp"
 
 namespace sluice::server {
 namespace {
@@ -52,13 +53,15 @@ bool is_critical(const Execution& execution) { return execution.model->config.pr
 }  // namespace
 
 Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer,
-                       const ByteBudget& memory, Answer answer, Lost lost)
+                       const ByteBudget& memory, Answer answer, Lost lost, Turn* turn)
     : admit_factor_(options.admit_factor),
       run_late_(options.run_late),
+      batch_line_(options.batch_line),
       announcer_(announcer),
       memory_(memory),
       answer_(std::move(answer)),
       lost_(std::move(lost)),
+      turn_(turn),
       policy_(options.policy),
       queue_(options.policy),
       thread_([this] { loop(); }) {}
@@ -197,8 +200,27 @@ void Dispatcher::remove_if_unwanted(std::uint64_t task) {
   executions_.erase(found);
 }
 
+void Dispatcher::wake() {
+  post([] {});
+}
+
+bool Dispatcher::has_critical() const {
+  return std::any_of(executions_.begin(), executions_.end(),
+                     [](const auto& entry) { return is_critical(*entry.second); });
+}
+
+/// Whether inference has the device, or can take it now.
+bool Dispatcher::may_run() {
+  if (turn_ == nullptr || turn_taken_ || !has_critical()) return true;
+  turn_taken_ = turn_->take();
+  // Work that was queued before now has waited for training to leave.
+  if (turn_taken_) turn_taken_ns_ = turn_asked_ ? base::monotonic_ns() : 0;
+  turn_asked_ = true;
+  return turn_taken_;
+}
+
 void Dispatcher::dispatch() {
-  if (stop_) return;
+  if (stop_ || !may_run()) return;
   while (const auto step = queue_.begin(base::monotonic_ns())) start(*step);
 }
 
@@ -213,6 +235,9 @@ void Dispatcher::start(const scheduler::Step& step) {
     model.statistics.executed(execution.items);
     execution.instance = least_used(model);
     ++execution.instance->executions;
+    execution.begun_ns = now;
+    const std::uint64_t queued = execution.requests.front().times.queued_ns;
+    if (turn_taken_ns_ > queued) execution.turn_wait_ns = turn_taken_ns_ - queued;
     for (Pending& pending : execution.requests) pending.times.begun_ns = now;
   }
   if (is_critical(execution) && !busy_) {
@@ -263,6 +288,7 @@ void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
 
 /// Answers all requests of an execution that have no answer yet.
 void Dispatcher::finish(Execution& execution, Status status) {
+  const std::uint64_t began = base::monotonic_ns();
   std::vector<engine::Tensor> outputs;
   std::shared_ptr<const void> storage;
   if (status.ok()) {
@@ -279,6 +305,9 @@ void Dispatcher::finish(Execution& execution, Status status) {
     }
     first += pending.items;
   }
+  if (!batch_line_ || !status.ok()) return;
+  const std::uint64_t now = base::monotonic_ns();
+  batch_line_(batch_line(execution, now - began, now));
 }
 
 void Dispatcher::answer(const Execution& execution, Pending& pending, const Status& status,
@@ -295,12 +324,10 @@ void Dispatcher::answer(const Execution& execution, Pending& pending, const Stat
 
 /// A busy period ends when no critical request waits or runs.
 void Dispatcher::note_idle() {
-  if (!busy_) return;
-  for (const auto& [task, execution] : executions_) {
-    if (is_critical(*execution)) return;
-  }
-  busy_ = false;
-  announcer_.end_busy();
+  if ((!busy_ && !turn_asked_) || has_critical()) return;
+  if (std::exchange(busy_, false)) announcer_.end_busy();
+  if (std::exchange(turn_asked_, false)) turn_->give_back();
+  turn_taken_ = false;
 }
 
 void Dispatcher::set_policy(scheduler::Policy policy) {

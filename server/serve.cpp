@@ -8,8 +8,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -63,7 +65,51 @@ class Events {
   std::vector<Kind> events_;
 };
 
-ServerOptions with_device(ServerOptions options, Place place) {
+/// The GPU of the server, as CUDA_VISIBLE_DEVICES of another process.
+std::string visible_device(int device) {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return std::to_string(device);
+  std::istringstream list(visible);
+  std::string entry;
+  for (int i = 0; i <= device; ++i) {
+    if (!std::getline(list, entry, ',')) return std::to_string(device);
+  }
+  return entry;
+}
+
+training::TrainingOptions training_options(const ServeOptions& options, Place place) {
+  training::TrainingOptions out;
+  out.mode = options.train.mode;
+  out.store = options.train.store;
+  out.wedged_s = options.train.wedged_s;
+  // On a CPU there is nothing to gate. env finds the interpreter of a job.
+  out.wrapper = {"/usr/bin/env"};
+  if (place == Place::kCpu) return out;
+  out.session = options.session;
+  const bool real = place == Place::kRealGpu;
+  if (real) {
+    out.environment.push_back("CUDA_VISIBLE_DEVICES=" + visible_device(options.device));
+    const bool chosen = std::getenv("PYTORCH_ALLOC_CONF") != nullptr ||
+                        std::getenv("PYTORCH_CUDA_ALLOC_CONF") != nullptr;
+    // PyTorch then gives memory back page by page.
+    if (!chosen) out.environment.emplace_back("PYTORCH_ALLOC_CONF=expandable_segments:True");
+  }
+  out.wrapper = {base::Install::of_this_program().subcommand("exec").string(),
+                 "--priority",
+                 "0",
+                 "--policy",
+                 options.train.policy,
+                 "--gpu",
+                 real ? "real" : "sim",
+                 "--session",
+                 options.session,
+                 "--"};
+  return out;
+}
+
+ServerOptions with_device(const ServeOptions& all, Place place) {
+  ServerOptions options = all.server;
+  if (all.verbose) options.dispatcher.batch_line = say;
   options.device = place == Place::kRealGpu        ? "gpu"
                    : place == Place::kSimulatedGpu ? "simulated"
                                                    : "cpu";
@@ -86,16 +132,23 @@ class Life {
       : options_(options),
         engines_(base::Install::of_this_program(),
                  {engine::model_store(options.store), place, options.device, ""}),
-        server_(
-            with_device(options.server, place), options.models,
-            [this](const ModelConfig& config) { return engines_.make(config); },
-            Server::Events{[this] { events_.add(Kind::kShutDown); },
-                           [this](const std::string& why) {
-                             say(why +
-                                 "; the device is unusable from now on, so this process ends");
-                             events_.add(Kind::kContextLost);
-                           },
-                           say}),
+        training_(training_options(options, place), {say,
+                                                     [this](const training::Handover& handover) {
+                                                       if (profile_) profile_->handover(handover);
+                                                     },
+                                                     [this] { server_.wake(); }}),
+        server_(with_device(options, place), options.models,
+                [this](const ModelConfig& config) { return engines_.make(config); },
+                Server::Events{[this] { events_.add(Kind::kShutDown); },
+                               [this](const std::string& why) {
+                                 say(why +
+                                     "; the device is unusable from now on, so this process ends");
+                                 events_.add(Kind::kContextLost);
+                               },
+                               say},
+                {&training_, options.profile.empty() ? nullptr : &profile_.emplace([this] {
+                   return training_.memory_use();
+                 })}),
         grpc_(server_, {options.listen, options.grpc_port, max_request_bytes(options),
                         max_arriving_bytes(options)}),
         http_(server_, {options.listen, options.http_port, max_request_bytes(options),
@@ -135,7 +188,11 @@ class Life {
     }
   }
 
-  void drain() { events_.add(server_.drain() ? Kind::kDrained : Kind::kDrainedInPart); }
+  void drain() {
+    const bool all = server_.drain();
+    training_.stop();
+    events_.add(all ? Kind::kDrained : Kind::kDrainedInPart);
+  }
 
   void handle(Kind kind) {
     switch (kind) {
@@ -200,8 +257,19 @@ class Life {
     std::fflush(stdout);
   }
 
+  void write_profile() const {
+    if (!profile_ || !loaded_) return;
+    try {
+      profile_->write(options_.profile);
+    } catch (const base::RunError& error) {
+      say(error.what());
+    }
+  }
+
   void finish() {
     static constexpr milliseconds kGrace{1000};
+    if (*exit_code_ == base::kExitFine) training_.stop();
+    write_profile();
     // A call that loads a model, or a step that never ends, must not keep the process.
     std::thread([code = *exit_code_] {
       std::this_thread::sleep_for(5 * kGrace);
@@ -222,6 +290,8 @@ class Life {
   base::SignalFd signals_{SIGINT, SIGTERM};  // before any thread
   Events events_;
   Engines engines_;
+  training::Training training_;
+  std::optional<Profile> profile_;  // reads training_
   Server server_;
   api::GrpcServer grpc_;
   api::HttpServer http_;

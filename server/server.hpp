@@ -12,8 +12,10 @@
 #include "server/config_file.hpp"
 #include "server/dispatcher.hpp"
 #include "server/loader.hpp"
+#include "server/profile.hpp"
 #include "server/records.hpp"
 #include "server/service.hpp"
+#include "server/training/training.hpp"
 
 namespace sluice::server {
 
@@ -24,6 +26,7 @@ struct ServerOptions {
   std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all requests and unsent responses.
   double drain_s = 30;
   bool announce = true;  ///< Jobs, at the headers of requests.
+  bool jobs = true;      ///< False: the gate never closes for this server.
 };
 
 /// The server behind its protocols: models, queue, counters.
@@ -34,8 +37,13 @@ class Server : public Service {
     std::function<void(const std::string&)> context_lost;  ///< From the dispatcher's thread.
     std::function<void(const std::string&)> log;           ///< A line for people.
   };
+  /// Null where there is none. They must live longer.
+  struct Attached {
+    training::Training* training = nullptr;
+    Profile* profile = nullptr;
+  };
   Server(const ServerOptions& options, std::vector<ModelConfig> models, MakeInstance make,
-         Events events);
+         Events events, Attached attached = {nullptr, nullptr});
   ~Server() override;
 
   /// Loads the models that are to be preloaded. Throws if one cannot be loaded.
@@ -56,6 +64,10 @@ class Server : public Service {
   std::vector<RepositoryEntry> repository() const override;
   Status load(const std::string& model) override;
   Status unload(const std::string& model) override;
+  /// Inference may run now: what Turn::take() has refused.
+  void wake() { dispatcher_->wake(); }
+  void train(const std::string& job, const std::string& args, TrainDone done) override;
+  Status stop_training(const std::string& job) override;
   std::string scheduler() const override;
   Status set_scheduler(const std::string& name) override;
   nlohmann::json status() const override;
@@ -91,6 +103,8 @@ class Server : public Service {
   ServerOptions options_;
   MakeInstance make_;
   Events events_;
+  training::Training* training_;
+  Profile* profile_;
   std::atomic<bool> ready_{false};
   std::atomic<std::uint64_t> next_request_{1};
   const ByteBudget memory_;

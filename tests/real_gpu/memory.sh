@@ -2,8 +2,7 @@
 # Runs the experiments that the memory handover between a trainer and a server rests on, without Sluice:
 # R2 refused launches, R3 gradients of dropped micro-batches, R4 memory calls next to a parked stream, R5 a
 # bound on the host's run-ahead, R7 graphs over replaced pages, R9 memory that no hook sees; and sluice.train on
-# refused launches, T. Prints a table;
-# memory/README.md explains it. Writes findings.jsonl, table.txt and a log of each experiment. Needs an NVIDIA
+# refused launches, T. Prints a table; memory/README.md explains it. Writes findings.jsonl, table.txt and a log of each experiment. Needs an NVIDIA
 # GPU that nothing else uses, g++, cuda.h, and python3 with torch, torchvision and transformers. About 2 minutes.
 #
 #   tests/real_gpu/memory.sh [INDEX OF THE GPU] [R2 R3 R4 R5 R7 R9 T]           OUT=results/memory
@@ -13,12 +12,13 @@ export CUDA_VISIBLE_DEVICES=0
 case ${1:-} in
   [0-9]*) CUDA_VISIBLE_DEVICES=$1 && shift ;;
 esac
+known="R2 R3 R4 R5 R7 R9 T"
 for experiment in "$@"; do
-  [[ " R2 R3 R4 R5 R7 R9 T " == *" $experiment "* ]] && continue
-  echo "memory.sh: no experiment '$experiment'; there are R2 R3 R4 R5 R7 R9 T" >&2
+  [[ " $known " == *" $experiment "* ]] && continue
+  echo "memory.sh: no experiment '$experiment'; there are $known" >&2
   exit 2
 done
-wanted=" ${*:-R2 R3 R4 R5 R7 R9 T} "
+wanted=" ${*:-$known} "
 sources=$PWD/tests/real_gpu/memory
 python=${SLUICE_PYTHON:-python3}
 out=${OUT:-results/memory}

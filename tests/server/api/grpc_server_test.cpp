@@ -504,7 +504,19 @@ TEST_F(GrpcServerTest, ServesThePublishedCalls) {
 
   grpc::ClientContext third;
   colserve::TrainResult train;
-  EXPECT_EQ(colserve_->Train(&third, {}, &train).error_code(), StatusCode::UNIMPLEMENTED);
+  ASSERT_TRUE(colserve_->Train(&third, {}, &train).ok());
+  EXPECT_EQ(train.result(), "train ok");
+  colserve::TrainRequest job;
+  job.set_model("fails");
+  grpc::ClientContext failing;
+  const grpc::Status failed = colserve_->Train(&failing, job, &train);
+  EXPECT_EQ(failed.error_code(), StatusCode::INTERNAL);
+  EXPECT_EQ(failed.error_message(), "exited with 1");
+  grpc::ClientContext stopping;
+  EXPECT_TRUE(colserve_->TrainStop(&stopping, job, &train).ok());
+  job.set_model("none");
+  grpc::ClientContext unknown;
+  EXPECT_EQ(colserve_->TrainStop(&unknown, job, &train).error_code(), StatusCode::NOT_FOUND);
 
   grpc::ClientContext fourth;
   colserve::SchedulerRequest scheduler;
