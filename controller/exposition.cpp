@@ -13,6 +13,7 @@
 #include "shm/entry_names.hpp"
 #include "shm/gates.hpp"
 #include "shm/labels.hpp"
+#include "shm/memory.hpp"
 #include "shm/policy.hpp"
 
 namespace sluice::controller {
@@ -157,7 +158,10 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
     double (*value)(const shm::Slot&);
   };
   constexpr auto kHasTarget = [](const shm::Slot& slot) { return slot.target.load() != 0; };
-  constexpr std::array<Family, 5> kFamilies{{
+  constexpr auto kAlways = [](const shm::Slot&) { return true; };
+  constexpr std::array<Family, 6> kFamilies{{
+      {"sluice_client_memory_bytes", "gauge", "Device memory that the client holds.", kAlways,
+       [](const shm::Slot& slot) { return static_cast<double>(slot.memory.held.load()); }},
       {"sluice_client_gpu_seconds_total", "counter",
        "GPU time of the client's work: an estimate from measured launches.",
        [](const shm::Slot& slot) { return slot.gpu_ns.load() != 0; },
@@ -181,6 +185,17 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
     for (const Row& row : rows) {
       if (family.applies(row.slot)) out.sample(row.labels(), family.value(row.slot));
     }
+  }
+}
+
+/// Clients that may hold any amount have no sample.
+void write_grants(MetricsText& out, const shm::Board& board, const std::vector<Row>& rows) {
+  out.family("sluice_client_memory_grant_bytes", "gauge",
+             "Device memory that the client may hold.");
+  for (const Row& row : rows) {
+    const int slot = static_cast<int>(&row.slot - board.slots.data());
+    const std::uint64_t grant = shm::grant_of(board, {slot, row.info.generation});
+    if (grant != shm::kNoGrant) out.sample(row.labels(), static_cast<double>(grant));
   }
 }
 
@@ -325,6 +340,7 @@ std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_
   write_clients(out, rows, readers);
   write_slots(out, rows);
   write_use(out, rows);
+  write_grants(out, board, rows);
   write_holds(out, rows);
   write_job_times(out, rows);
   write_entries(out, rows);

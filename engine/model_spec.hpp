@@ -9,7 +9,8 @@ namespace sluice::engine {
 struct ModelSpec {
   std::string model_name;
   std::string model_weight;
-  std::string backend = "recording";  ///< "recording", "torchscript" or "aoti".
+  /// "recording", "torchscript" or "aoti"; "training": a TorchScript file for `sluice train`.
+  std::string backend = "recording";
   int batch_size = 1;
   bool cuda_graph = false;                    ///< One CUDA graph per job.
   std::string input_file_path;                ///< Empty or "synthetic": made from a fixed seed.

@@ -12,7 +12,7 @@ std::uint64_t Announcer::headers(const std::string& model, std::uint64_t bytes, 
   // Requests of the same model and size class take about the same time to arrive.
   Entry entry{model + '/' + std::to_string(std::bit_width(bytes)), now, 0, 0};
   const auto known = notice_ns_.find(entry.kind);
-  if (enabled_ && !busy_ && known != notice_ns_.end() && known->second >= kLeastNs) {
+  if (announce_ && !busy_ && known != notice_ns_.end() && known->second >= kLeastNs) {
     entry.announced_ns = static_cast<std::uint64_t>(known->second);
     entry.job = sluice_job_announce(now + entry.announced_ns);
     if (entry.job == 0) entry.announced_ns = 0;
@@ -39,7 +39,7 @@ void Announcer::begin_busy(std::uint64_t id, std::uint64_t now) {
   const std::lock_guard lock(mutex_);
   const Entry entry = take(id);
   busy_ = true;
-  job_ = sluice_job_begin(entry.job);
+  if (jobs_) job_ = sluice_job_begin(entry.job);
   if (entry.headers_ns == 0) return;
   constexpr double kNewWeight = 0.1;
   const auto took = static_cast<double>(now - entry.headers_ns);

@@ -14,8 +14,10 @@ class Announcer {
   /// before it take as long.
   static constexpr std::uint64_t kLeastNs = 150'000;
 
-  /// enabled: false announces nothing; busy periods are still jobs.
-  explicit Announcer(bool enabled = true) : enabled_(enabled) {}
+  /// announce: false announces nothing. jobs: false begins no jobs either, so that the gate never
+  /// closes.
+  explicit Announcer(bool announce = true, bool jobs = true)
+      : announce_(announce && jobs), jobs_(jobs) {}
 
   /// Headers have arrived: announces a job if the server is idle and the notice is long enough.
   [[nodiscard]] std::uint64_t headers(const std::string& model, std::uint64_t bytes,
@@ -39,7 +41,8 @@ class Announcer {
   };
   [[nodiscard]] Entry take(std::uint64_t id);
 
-  const bool enabled_;
+  const bool announce_;
+  const bool jobs_;
   mutable std::mutex mutex_;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, Entry> entries_;

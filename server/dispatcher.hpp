@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "server/execution.hpp"
 #include "server/executor.hpp"
 #include "server/memory/residency.hpp"
+#include "server/turn.hpp"
 
 namespace sluice::server {
 
@@ -25,6 +27,9 @@ struct DispatcherOptions {
   double admit_factor = 1;
   /// Whether requests run although their deadline has passed. Else they are dropped.
   bool run_late = false;
+  /// Called from the dispatcher's thread with the log line of each batch that succeeded; may be
+  /// empty.
+  std::function<void(const std::string&)> batch_line;
 };
 
 /// Orders the requests, forms batches and runs them step by step. One thread owns all of that;
@@ -35,9 +40,13 @@ class Dispatcher {
   /// has become unusable.
   using Answer = std::function<void(const Execution&, Pending&, const Status&, const Response&)>;
   using Lost = std::function<void(const std::string& why)>;
-  /// residency: null if no model's weights ever leave the device.
+  /// With whom the device is shared. Null where that is nobody.
+  struct Sharing {
+    Turn* turn = nullptr;                    ///< Else inference always has the device.
+    memory::Residency* residency = nullptr;  ///< Else no model's weights leave the device.
+  };
   Dispatcher(const DispatcherOptions& options, Announcer& announcer, const ByteBudget& memory,
-             Answer answer, Lost lost, memory::Residency* residency = nullptr);
+             Answer answer, Lost lost, Sharing sharing);
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
   /// Answers what is left as unavailable.
@@ -47,6 +56,8 @@ class Dispatcher {
   void cancel(std::uint64_t request);
   /// The weights of a model are in, or will not be, because of `error`: ResidencyEvents::settled.
   void weights_settled(std::uint32_t model, const std::string& error);
+  /// Looks again whether something can run, for example because the turn has come.
+  void wake();
   /// Returns when the policy holds.
   void set_policy(scheduler::Policy policy);
   [[nodiscard]] scheduler::Policy policy() const { return policy_.load(); }
@@ -91,6 +102,8 @@ class Dispatcher {
   void remove_if_unwanted(std::uint64_t task);
   void answer_dropped(Execution& execution);
   void hold(Execution& execution, std::uint64_t now);
+  [[nodiscard]] bool has_critical() const;
+  [[nodiscard]] bool may_run();
   void dispatch();
   void start(const scheduler::Step& step);
   void step_ended(Executor& executor, const StepResult& result);
@@ -101,10 +114,12 @@ class Dispatcher {
 
   double admit_factor_;
   bool run_late_;
+  std::function<void(const std::string&)> batch_line_;
   Announcer& announcer_;
   const ByteBudget& memory_;
   Answer answer_;
   Lost lost_;
+  Turn* const turn_;
   memory::Residency* const residency_;
   std::atomic<scheduler::Policy> policy_;
 
@@ -117,7 +132,10 @@ class Dispatcher {
   scheduler::Queue queue_;
   Executions executions_;  ///< By task.
   std::uint64_t next_task_ = 1;
-  bool busy_ = false;  ///< A busy period has begun.
+  bool busy_ = false;        ///< A busy period has begun.
+  bool turn_asked_ = false;  ///< take() has been called, and give_back() is due.
+  bool turn_taken_ = false;
+  std::uint64_t turn_taken_ns_ = 0;  ///< 0: without waiting.
   std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<Executor*> idle_;
 

@@ -40,6 +40,8 @@ struct Execution {
   std::uint64_t release_ns = 0;  ///< When it no longer waits for a full batch.
   Model::Instance* instance = nullptr;
   std::shared_ptr<engine::Batch> batch;  ///< Made by the first step.
+  std::uint64_t begun_ns = 0;
+  std::uint64_t turn_wait_ns = 0;  ///< How long it waited for training to leave.
   std::uint64_t input_ns = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> runs;  ///< Begin and end of each step.
 

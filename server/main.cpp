@@ -1,5 +1,6 @@
 // `sluice serve`: this process finds out where the models run, and becomes the server, under
 // `sluice exec` if that is a GPU.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -69,7 +70,15 @@ Place find_place(const ServeOptions& options, const base::Install& install) {
   throw base::RunError("cannot run " + args.front() + ": " + std::strerror(errno));
 }
 
+/// The memory of a large body or tensor goes back to the system as soon as it is free. By default
+/// glibc keeps up to 64 MB of it for each of its arenas, in addition to --max-queue-mb.
+void give_memory_back() {
+  mallopt(M_MMAP_THRESHOLD, 8 << 20);
+  mallopt(M_TRIM_THRESHOLD, 32 << 20);
+}
+
 int start(int argc, char** argv) {
+  give_memory_back();
   ServeOptions options;
   if (const auto exit_code = parse_serve_options(argc, argv, options)) return *exit_code;
   const base::Install install = base::Install::of_this_program();

@@ -1,14 +1,22 @@
 #include "server/options.hpp"
 
+#include <filesystem>
 #include <limits>
+
+#include "shm/policy_text.hpp"
 
 namespace sluice::server {
 namespace {
+
+constexpr const char* kProfile = "server-profile";
+// Little work may be queued when an order comes, because the order waits for it.
+constexpr const char* kTrainPolicy = "device:200us,ahead:4ms";
 
 struct Text {
   std::string config;
   std::string models;
   std::string scheduler = "EDF";
+  std::string mode = std::string(to_string(training::Mode::kColocateL1));
   std::size_t max_queue_mb = 1024;
 };
 
@@ -99,30 +107,32 @@ void add_queue_options(CLI::App& app, ServeOptions& options, Text& text) {
       ->check(base::number(0, 1e6));
 }
 
-void add_memory_options(CLI::App& app, MemoryOptions& options) {
-  constexpr double kMostGb = 1024;
-  app.add_option("--cuda-memory-pool-gb", options.pool_gb,
-                 "Device memory of the server and its training, in GiB; models whose weights do "
-                 "not fit wait outside (default: what is free at the start, less a reserve)")
-      ->type_name("GB")
-      ->check(base::number(0.001, kMostGb));
-  app.add_option("--cold-cache-gb", options.cold_cache_gb,
-                 "So much of idle models stays on the device although training could use the "
-                 "memory (default: a quarter of the pool)")
-      ->type_name("GB")
-      ->check(base::number(0, kMostGb));
-  app.add_option("--infer-model-max-idle-ms", options.max_idle_ms,
-                 "Idle models beyond the cold cache leave the device after this time; 0: only "
-                 "when others need the memory")
+void add_training_options(CLI::App& app, ServeOptions& options, Text& text) {
+  app.add_option("-m,--mode", text.mode,
+                 "How inference and training share the GPU: normal, task-switch-l1, "
+                 "task-switch-l2, task-switch-l3, colocate-l1, colocate-l2 or park "
+                 "(docs/reference/server-modes.md)")
       ->capture_default_str()
-      ->type_name("MS")
-      ->check(base::number(0, 1e9));
-  app.add_option("--use-sta", options.use_sta,
-                 "1: weights come back to the same addresses, so CUDA graphs stay valid, and "
-                 "training is granted memory. 0: one allocation a model, no graphs, no grants "
-                 "(docs/reference/server-memory.md)")
+      ->type_name("MODE")
+      ->check(training::check_mode);
+  app.add_option("--train-store", options.train.store,
+                 "Serve training: each file of this folder is a job, named by its stem")
+      ->type_name("DIR")
+      ->check(CLI::ExistingDirectory);
+  app.add_option("--train-policy", options.train.policy,
+                 "The policy of trainers (default: " + std::string(kTrainPolicy) +
+                     "; none with --mode normal)")
+      ->type_name("POLICY")
+      ->check(shm::check_policy);
+  app.add_option("--profile", options.profile,
+                 "Write times, memory over time and handovers at the end (default: " +
+                     std::string(kProfile) + " with --train-store, else none)")
+      ->type_name("FILE");
+  app.add_option("--wedged-s", options.train.wedged_s,
+                 "End a trainer that has not obeyed an order for so long")
       ->capture_default_str()
-      ->type_name("0|1");
+      ->type_name("S")
+      ->check(base::number(0.01, 86400));
 }
 
 }  // namespace
@@ -134,6 +144,8 @@ std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& opti
   add_network_options(app, options);
   add_queue_options(app, options, text);
   add_memory_options(app, options.memory);
+  add_training_options(app, options, text);
+  app.add_flag("-v,--verbose", options.verbose, "Log a line for each batch");
   app.add_flag("--json", options.json, "Print the line that says where it listens as JSON");
   app.add_option("--place", options.place)->group("");
   app.footer(
@@ -148,6 +160,7 @@ std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& opti
       "  sluice serve --config models/config --store models --listen 0.0.0.0\n"
       "  sluice serve --models resnet50_b1 --gpu sim\n"
       "  sluice serve --config models/config --cuda-memory-pool-gb 13.5 --cold-cache-gb 2\n"
+      "  sluice serve --models resnet50 --train-store train -m task-switch-l1\n"
       "  curl -s localhost:8081/v2/models/resnet50");
   if (const auto exit_code = base::parse(app, argc, argv)) return exit_code;
   if (text.models.empty() && text.config.empty()) {
@@ -155,6 +168,13 @@ std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& opti
   }
   options.models = text.config.empty() ? parse_model_list(text.models) : read_config(text.config);
   options.server.dispatcher.policy = *scheduler::parse_policy(text.scheduler);
+  options.train.mode = *training::parse_mode(text.mode);
+  if (options.profile.empty() && !options.train.store.empty()) options.profile = kProfile;
+  const bool contend = options.train.mode == training::Mode::kNormal;
+  if (options.train.policy.empty()) options.train.policy = contend ? "none" : kTrainPolicy;
+  options.server.jobs = !contend;
+  // A gate that closes before the order would keep the trainer from obeying it.
+  if (is_task_switch(options.train.mode)) options.server.announce = false;
   options.server.max_queued_bytes = std::uint64_t{text.max_queue_mb} << 20;
   return std::nullopt;
 }

@@ -7,22 +7,25 @@
 #include "base/command_line.hpp"
 #include "base/session.hpp"
 #include "server/config_file.hpp"
+#include "server/memory_options.hpp"
 #include "server/server.hpp"
+#include "server/training/mode.hpp"
 
 namespace sluice::server {
 
-/// The device memory of the server and its training.
-struct MemoryOptions {
-  bool use_sta = true;  ///< Weights at fixed addresses, and grants; else one allocation a model.
-  double pool_gb = 0;   ///< GiB; 0: what is free at the start, without a reserve.
-  double cold_cache_gb = -1;  ///< GiB; below 0: a quarter of the pool.
-  double max_idle_ms = 3000;
+/// Training next to inference.
+struct TrainOptions {
+  training::Mode mode = training::Mode::kColocateL1;
+  std::string store;   ///< Folder of the training jobs; empty: none.
+  std::string policy;  ///< Of the trainers; empty: as the mode wants.
+  double wedged_s = 10;
 };
 
 /// The command line of `sluice serve`.
 struct ServeOptions {
   ServerOptions server;
   MemoryOptions memory;
+  TrainOptions train;
   std::vector<ModelConfig> models;
   std::string store;  ///< The model store; empty: the user's.
   std::string listen = "127.0.0.1";
@@ -34,6 +37,8 @@ struct ServeOptions {
   std::size_t max_request_mb = 64;
   double max_live_minutes = 0;  ///< 0: without end.
   bool json = false;
+  bool verbose = false;  ///< Log a line for each batch.
+  std::string profile;   ///< File; empty: none.
   /// Where the models run. Set by the first process for the second, which runs under `sluice exec`.
   std::string place;
 };

@@ -8,14 +8,17 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "base/clock.hpp"
 #include "base/signal_fd.hpp"
 #include "server/api/grpc_server.hpp"
 #include "server/api/http_server.hpp"
+#include "server/memory_options.hpp"
 
 namespace sluice::server {
 namespace {
@@ -63,25 +66,47 @@ class Events {
   std::vector<Kind> events_;
 };
 
-/// Memory that nobody counts: the libraries of the server, and the context and the libraries of a
-/// training process (docs/results/memory.md).
-constexpr std::uint64_t kReserveBytes = 1ULL << 30;
+std::uint64_t to_ns(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
 
-std::uint64_t gib(double count) { return static_cast<std::uint64_t>(count * 1024 * 1024 * 1024); }
+/// The GPU of the server, as CUDA_VISIBLE_DEVICES of another process.
+std::string visible_device(int device) {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return std::to_string(device);
+  std::istringstream list(visible);
+  std::string entry;
+  for (int i = 0; i <= device; ++i) {
+    if (!std::getline(list, entry, ',')) return std::to_string(device);
+  }
+  return entry;
+}
 
-/// How the memory of the device is shared out. Nothing without a GPU.
-std::optional<memory::ResidencyOptions> memory_options(const ServeOptions& options, Place place,
-                                                       const Engines& engines) {
-  if (place == Place::kCpu) return std::nullopt;
-  const std::uint64_t free = engines.free_memory(options.models);
-  if (free == 0) return std::nullopt;
-  memory::ResidencyOptions out;
-  memory::BrokerOptions& broker = out.broker;
-  broker.pool_bytes = options.memory.pool_gb > 0 ? gib(options.memory.pool_gb)
-                                                 : free - std::min(free, kReserveBytes);
-  broker.cold_cache_bytes =
-      options.memory.cold_cache_gb >= 0 ? gib(options.memory.cold_cache_gb) : broker.pool_bytes / 4;
-  broker.max_idle_ns = static_cast<std::uint64_t>(options.memory.max_idle_ms * 1e6);
+training::TrainingOptions training_options(const ServeOptions& options, Place place) {
+  training::TrainingOptions out;
+  out.mode = options.train.mode;
+  out.store = options.train.store;
+  out.wedged_s = options.train.wedged_s;
+  // On a CPU there is nothing to gate. env finds the interpreter of a job.
+  out.wrapper = {"/usr/bin/env"};
+  if (place == Place::kCpu) return out;
+  out.session = options.session;
+  const bool real = place == Place::kRealGpu;
+  if (real) {
+    out.environment.push_back("CUDA_VISIBLE_DEVICES=" + visible_device(options.device));
+    const bool chosen = std::getenv("PYTORCH_ALLOC_CONF") != nullptr ||
+                        std::getenv("PYTORCH_CUDA_ALLOC_CONF") != nullptr;
+    // PyTorch then gives memory back page by page.
+    if (!chosen) out.environment.emplace_back("PYTORCH_ALLOC_CONF=expandable_segments:True");
+  }
+  out.wrapper = {base::Install::of_this_program().subcommand("exec").string(),
+                 "--priority",
+                 "0",
+                 "--policy",
+                 options.train.policy,
+                 "--gpu",
+                 real ? "real" : "sim",
+                 "--session",
+                 options.session,
+                 "--"};
   return out;
 }
 
@@ -94,7 +119,12 @@ EngineSettings engine_settings(const ServeOptions& options, Place place) {
 
 ServerOptions server_options(const ServeOptions& all, Place place, const Engines& engines) {
   ServerOptions options = all.server;
-  options.memory = memory_options(all, place, engines);
+  if (place != Place::kCpu) {
+    options.memory = memory_options(all.memory, engines.free_memory(all.models));
+    if (options.memory) options.memory->wedged_ns = to_ns(all.train.wedged_s);
+  }
+  options.grants = all.memory.use_sta && !all.train.store.empty();
+  if (all.verbose) options.dispatcher.batch_line = say;
   options.device = place == Place::kRealGpu        ? "gpu"
                    : place == Place::kSimulatedGpu ? "simulated"
                                                    : "cpu";
@@ -116,16 +146,23 @@ class Life {
   Life(const ServeOptions& options, Place place)
       : options_(options),
         engines_(base::Install::of_this_program(), engine_settings(options, place)),
-        server_(
-            server_options(options, place, engines_), options.models,
-            [this](const ModelConfig& config) { return engines_.make(config); },
-            Server::Events{[this] { events_.add(Kind::kShutDown); },
-                           [this](const std::string& why) {
-                             say(why +
-                                 "; the device is unusable from now on, so this process ends");
-                             events_.add(Kind::kContextLost);
-                           },
-                           say}),
+        training_(training_options(options, place), {say,
+                                                     [this](const training::Handover& handover) {
+                                                       if (profile_) profile_->handover(handover);
+                                                     },
+                                                     [this] { server_.wake(); }}),
+        server_(server_options(options, place, engines_), options.models,
+                [this](const ModelConfig& config) { return engines_.make(config); },
+                Server::Events{[this] { events_.add(Kind::kShutDown); },
+                               [this](const std::string& why) {
+                                 say(why +
+                                     "; the device is unusable from now on, so this process ends");
+                                 events_.add(Kind::kContextLost);
+                               },
+                               say},
+                {&training_, options.profile.empty() ? nullptr : &profile_.emplace([this] {
+                   return training_.memory_use();
+                 })}),
         grpc_(server_, {options.listen, options.grpc_port, max_request_bytes(options),
                         max_arriving_bytes(options)}),
         http_(server_, {options.listen, options.http_port, max_request_bytes(options),
@@ -165,7 +202,11 @@ class Life {
     }
   }
 
-  void drain() { events_.add(server_.drain() ? Kind::kDrained : Kind::kDrainedInPart); }
+  void drain() {
+    const bool all = server_.drain();
+    training_.stop();
+    events_.add(all ? Kind::kDrained : Kind::kDrainedInPart);
+  }
 
   void handle(Kind kind) {
     switch (kind) {
@@ -230,8 +271,19 @@ class Life {
     std::fflush(stdout);
   }
 
+  void write_profile() const {
+    if (!profile_ || !loaded_) return;
+    try {
+      profile_->write(options_.profile);
+    } catch (const base::RunError& error) {
+      say(error.what());
+    }
+  }
+
   void finish() {
     static constexpr milliseconds kGrace{1000};
+    if (*exit_code_ == base::kExitFine) training_.stop();
+    write_profile();
     // A call that loads a model, or a step that never ends, must not keep the process.
     std::thread([code = *exit_code_] {
       std::this_thread::sleep_for(5 * kGrace);
@@ -252,6 +304,8 @@ class Life {
   base::SignalFd signals_{SIGINT, SIGTERM};  // before any thread
   Events events_;
   Engines engines_;
+  training::Training training_;
+  std::optional<Profile> profile_;  // reads training_
   Server server_;
   api::GrpcServer grpc_;
   api::HttpServer http_;

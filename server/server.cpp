@@ -53,24 +53,27 @@ std::uint64_t deadline_of(const Request& request, const ModelConfig& config) {
 }  // namespace
 
 Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, MakeInstance make,
-               Events events, training::Trainer* trainer)
+               Events events, Attached attached)
     : options_(options),
       make_(std::move(make)),
       events_(std::move(events)),
+      training_(attached.training),
+      profile_(attached.profile),
       memory_(options.max_queued_bytes),
-      announcer_(options.announce),
+      announcer_(options.announce, options.jobs),
       records_(options.records_file, std::string(to_string(options.dispatcher.policy)),
                options.device) {
   for (ModelConfig& config : models) {
     const std::string name = config.name;
     entries_[name].config = std::move(config);
   }
-  if (options.memory) start_residency(trainer);
+  if (options.memory) start_residency();
   dispatcher_ = std::make_unique<Dispatcher>(
       options.dispatcher, announcer_, memory_,
       [this](const Execution& execution, Pending& pending, const Status& status,
              const Response& response) { answered(execution, pending, status, response); },
-      [this](const std::string& why) { events_.context_lost(why); }, residency_.get());
+      [this](const std::string& why) { events_.context_lost(why); },
+      Dispatcher::Sharing{training_, residency_.get()});
 }
 
 Server::~Server() {
@@ -78,7 +81,7 @@ Server::~Server() {
   if (residency_) residency_->stop();
 }
 
-void Server::start_residency(training::Trainer* trainer) {
+void Server::start_residency() {
   memory::ResidencyEvents events;
   // Weights move only for models of the dispatcher, which exists by then.
   events.settled = [this](std::uint32_t model, const std::string& error) {
@@ -86,10 +89,17 @@ void Server::start_residency(training::Trainer* trainer) {
   };
   events.context_lost = events_.context_lost;
   events.handover = [this](const training::Handover& handover) {
-    if (events_.handover) events_.handover(handover);
+    if (profile_ != nullptr) profile_->handover(handover);
+  };
+  events.taken = [this](std::uint64_t ns) {
+    if (profile_ != nullptr) profile_->took(PerfItem::kInferAllocStorage, ns);
+  };
+  events.loaded = [this](std::uint64_t ns) {
+    if (profile_ != nullptr) profile_->took(PerfItem::kInferLoadParam, ns);
   };
   events.held = [] { return sluice_memory_held(); };
-  residency_ = std::make_unique<memory::Residency>(*options_.memory, trainer, std::move(events));
+  residency_ = std::make_unique<memory::Residency>(
+      *options_.memory, options_.grants ? training_ : nullptr, std::move(events));
 }
 
 void Server::preload() {
@@ -241,6 +251,11 @@ void Server::answered(const Execution& execution, Pending& pending, const Status
                       const Response& response) {
   execution.model->statistics.answered(status.code, pending.items, pending.times);
   records_.write(execution, pending, status);
+  if (profile_ != nullptr && status.ok()) {
+    const RequestTimes& times = pending.times;
+    profile_->took(PerfItem::kInferQueue, times.begun_ns - times.queued_ns);
+    profile_->took(PerfItem::kInferProcess, times.ended_ns - times.begun_ns);
+  }
   pending.done(status, response);
   // The input of a request may be large, and its batch may go on.
   pending.request.inputs.clear();
@@ -361,6 +376,17 @@ void Server::say_target() {
   static_cast<void>(sluice_set_target(target.c_str()));
 }
 
+void Server::train(const std::string& job, const std::string& args, TrainDone done) {
+  if (training_ == nullptr) return done({Code::kUnavailable, "this server does not train"});
+  if (!ready_) return done({Code::kUnavailable, "the server is starting or shutting down"});
+  training_->train(job, args, std::move(done));
+}
+
+Status Server::stop_training(const std::string& job) {
+  if (training_ == nullptr) return {Code::kUnavailable, "this server does not train"};
+  return training_->stop_job(job);
+}
+
 std::string Server::scheduler() const { return std::string(to_string(dispatcher_->policy())); }
 
 Status Server::set_scheduler(const std::string& name) {
@@ -397,11 +423,13 @@ nlohmann::json Server::status() const {
     }
     models.push_back(std::move(row));
   }
-  return {{"ready", ready_.load()},
-          {"scheduler", scheduler()},
-          {"gated", sluice_attached() == 1},
-          {"queued_bytes", memory_.used()},
-          {"models", std::move(models)}};
+  nlohmann::json all{{"ready", ready_.load()},
+                     {"scheduler", scheduler()},
+                     {"gated", sluice_attached() == 1},
+                     {"queued_bytes", memory_.used()},
+                     {"models", std::move(models)}};
+  if (training_ != nullptr) all["training"] = training_->status();
+  return all;
 }
 
 std::string Server::metrics() const {
@@ -417,6 +445,7 @@ std::string Server::metrics() const {
   out.family("sluice_serve_queued_bytes", "gauge", "Memory of requests and unsent responses.");
   out.sample(static_cast<double>(memory_.used()));
   Statistics::write(out, statistics);
+  if (training_ != nullptr) training_->write_metrics(out);
   if (residency_) write_memory(out);
   return out.take();
 }

@@ -13,8 +13,10 @@
 #include "server/dispatcher.hpp"
 #include "server/loader.hpp"
 #include "server/memory/residency.hpp"
+#include "server/profile.hpp"
 #include "server/records.hpp"
 #include "server/service.hpp"
+#include "server/training/training.hpp"
 
 namespace sluice::server {
 
@@ -25,8 +27,10 @@ struct ServerOptions {
   std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all requests and unsent responses.
   double drain_s = 30;
   bool announce = true;  ///< Jobs, at the headers of requests.
+  bool jobs = true;      ///< False: the gate never closes for this server.
   /// Weights leave the device for other models and for training. Nothing: they always stay.
   std::optional<memory::ResidencyOptions> memory;
+  bool grants = true;  ///< Training is granted memory, and shrunk.
 };
 
 /// The server behind its protocols: models, queue, counters.
@@ -36,12 +40,14 @@ class Server : public Service {
     std::function<void()> shut_down;                       ///< A client asked for it.
     std::function<void(const std::string&)> context_lost;  ///< From the dispatcher's thread.
     std::function<void(const std::string&)> log;           ///< A line for people.
-    /// Training has given memory to inference. May be empty.
-    std::function<void(const training::Handover&)> handover{};
   };
-  /// trainer: who shares the device's memory; null: nobody.
+  /// Null where there is none. They must live longer.
+  struct Attached {
+    training::Training* training = nullptr;
+    Profile* profile = nullptr;
+  };
   Server(const ServerOptions& options, std::vector<ModelConfig> models, MakeInstance make,
-         Events events, training::Trainer* trainer = nullptr);
+         Events events, Attached attached = {nullptr, nullptr});
   ~Server() override;
 
   /// Loads the models that are to be preloaded. Throws if one cannot be loaded.
@@ -62,6 +68,10 @@ class Server : public Service {
   std::vector<RepositoryEntry> repository() const override;
   Status load(const std::string& model) override;
   Status unload(const std::string& model) override;
+  /// Inference may run now: what Turn::take() has refused.
+  void wake() { dispatcher_->wake(); }
+  void train(const std::string& job, const std::string& args, TrainDone done) override;
+  Status stop_training(const std::string& job) override;
   std::string scheduler() const override;
   Status set_scheduler(const std::string& name) override;
   nlohmann::json status() const override;
@@ -93,13 +103,15 @@ class Server : public Service {
   void set_state(const std::string& name, std::string state, std::string reason,
                  std::shared_ptr<Model> model);
   void say_target();
-  void start_residency(training::Trainer* trainer);
+  void start_residency();
   [[nodiscard]] std::shared_ptr<Model> load_with_room(const ModelConfig& config);
   void write_memory(base::MetricsText& out) const;
 
   ServerOptions options_;
   MakeInstance make_;
   Events events_;
+  training::Training* training_;
+  Profile* profile_;
   std::atomic<bool> ready_{false};
   std::atomic<std::uint64_t> next_request_{1};
   const ByteBudget memory_;

@@ -58,6 +58,9 @@ struct Response {
 /// Called exactly once for each request, from any thread. It must not block.
 using Done = std::function<void(const Status&, const Response&)>;
 
+/// Called exactly once for each training job, from any thread. It must not block.
+using TrainDone = std::function<void(const Status&)>;
+
 /// A cancelled request costs nothing from its next block boundary on. Thread-safe; may outlive the
 /// request.
 class Cancellation {
@@ -133,6 +136,11 @@ class Service {
   /// Blocks until the model is loaded or unloaded (an unload ends the queued requests first).
   [[nodiscard]] virtual Status load(const std::string& model) = 0;
   [[nodiscard]] virtual Status unload(const std::string& model) = 0;
+
+  /// Runs a job of the train store; `done` is called when it has ended. args: "a=b, c=d".
+  virtual void train(const std::string& job, const std::string& args, TrainDone done) = 0;
+  /// Ends the training jobs of this name, or all if it is empty.
+  [[nodiscard]] virtual Status stop_training(const std::string& job) = 0;
 
   [[nodiscard]] virtual std::string scheduler() const = 0;
   /// kInvalidArgument, with the names that exist, for an unknown name.

@@ -9,7 +9,8 @@
 /// The gate protocol: which process closes which gate, and when.
 ///
 ///   Invariant: when everything in flight has finished, a gate holds exactly the bits of the
-///   active, living, higher-priority clients of its device, except the bits that its owner waived.
+///   active, living, higher-priority clients of its device, except the bits that its owner waived,
+///   and none while its client is drained.
 ///
 /// The bit of holder h in the gate of target t has three kinds of writers: h at the begin and end
 /// of a job, the owner of t, and the controller. They take no locks. Each writer follows one rule,
@@ -21,10 +22,10 @@
 ///
 /// The functions are templates over a View of the board, so that the model checker in
 /// tests/protocol runs exactly this code. A View has the words info(s), job(s), gate(s),
-/// waived(target, holder), outranked(s) and used(), with load(), store(), fetch_or(), fetch_and(),
-/// fetch_add() and compare_exchange(). watched(s) says whether a thread holds the mutex of a slot.
-/// The View also has two notifications: closed(s) after a gate changed from open to closed, and
-/// opened(s, bits) after clearing `bits` changed it back.
+/// waived(target, holder), outranked(s), draining(s) and used(), with load(), store(), fetch_or(),
+/// fetch_and(), fetch_add() and compare_exchange(). watched(s) says whether a thread holds the
+/// mutex of a slot. The View also has two notifications: closed(s) after a gate changed from open
+/// to closed, and opened(s, bits) after clearing `bits` changed it back.
 ///
 /// Liveness is between peers. Every watcher marks the dead clients of its device (mark_dead) and
 /// corrects its own gate (tend_gate) on each tick. The controller is not needed for that. A dead
@@ -38,6 +39,31 @@ constexpr bool is_active(std::uint64_t job) noexcept { return (job & 1U) != 0; }
 constexpr bool lives(SlotState state) noexcept {
   return state == SlotState::kReserved || state == SlotState::kLive ||
          state == SlotState::kFailedOpen;
+}
+
+/// A slot and its client. The generation tells the client from earlier ones in the slot.
+struct SlotOf {
+  int slot = -1;
+  std::uint32_t generation = 0;
+};
+
+/// A client in half a word: never 0, and no other client's until the slot has changed hands 2^24
+/// times.
+constexpr std::uint32_t id_of(SlotOf client) noexcept {
+  return (client.generation << 8U) | static_cast<std::uint32_t>(client.slot + 1);
+}
+constexpr int slot_of(std::uint32_t id) noexcept { return static_cast<int>(id & 0x7fU) - 1; }
+
+/// Set in the id in MemoryLine::draining while the draining ends.
+inline constexpr std::uint32_t kDrainEnds = 0x80;
+constexpr bool is_draining(std::uint64_t word) noexcept {
+  return word != 0 && (word & kDrainEnds) == 0;
+}
+
+/// Whether a slot with this info has the client of the id, alive as far as the info says.
+constexpr bool has_client(SlotInfo info, std::uint32_t id) noexcept {
+  const bool live = info.state == SlotState::kLive || info.state == SlotState::kFailedOpen;
+  return live && id == id_of({slot_of(id), info.generation});
 }
 
 /// Whether a holder in state `h` with job counter `job` must keep the gate of `t` closed.
@@ -67,13 +93,16 @@ void settle(View& board, int holder, int target) {
     const std::uint64_t t = board.info(target).load();
     const std::uint64_t job = board.job(holder).load();
     const std::uint64_t waived = board.waived(target, holder).load();
-    if (holds(SlotInfo::unpack(h), job, SlotInfo::unpack(t)) && waived != job) {
+    const std::uint64_t draining = board.draining(target).load();
+    const bool may_hold = holds(SlotInfo::unpack(h), job, SlotInfo::unpack(t));
+    if (may_hold && waived != job && !is_draining(draining)) {
       close_bit(board, target, holder);
     } else {
       open_bits(board, target, bit(holder));
     }
     if (board.info(holder).load() == h && board.info(target).load() == t &&
-        board.job(holder).load() == job && board.waived(target, holder).load() == waived) {
+        board.job(holder).load() == job && board.waived(target, holder).load() == waived &&
+        board.draining(target).load() == draining) {
       return;
     }
   }
@@ -186,6 +215,45 @@ void honour(View& board, int self, int holder) {
   settle(board, holder, self);
 }
 
+/// For the broker, or for the owner when it has given back its memory. The word shows that the
+/// draining has ended until the gate is right, so that the owner puts the gate right if the broker
+/// dies in between.
+template <class View>
+void end_draining(View& board, int target, std::uint32_t broker) {
+  std::uint64_t drains = broker;
+  board.draining(target).compare_exchange(drains, broker | kDrainEnds);
+  std::uint64_t ends = broker | kDrainEnds;
+  if (board.draining(target).load() != ends) return;
+  settle_own_gate(board, target);
+  board.draining(target).compare_exchange(ends, 0);
+}
+
+/// For a broker: from now on nobody holds `target`, so that its queue empties and its calls that
+/// give memory back do not block behind a closed gate. The word is the id of the broker, so that
+/// others can tell whether it lives.
+template <class View>
+void begin_draining(View& board, int target, std::uint32_t generation, std::uint32_t broker) {
+  board.draining(target).store(broker);
+  settle_own_gate(board, target);
+  // The slot may have another client by now, which nobody drains.
+  if (SlotInfo::unpack(board.info(target).load()).generation != generation) {
+    end_draining(board, target, broker);
+  }
+}
+
+/// For the owner, on every tick of its watcher: ends the draining of a broker that has died.
+template <class View>
+void tend_draining(View& board, int self) {
+  const auto word = static_cast<std::uint32_t>(board.draining(self).load());
+  const std::uint32_t broker = word & ~kDrainEnds;
+  if (broker == 0) return;
+  const int slot = slot_of(broker);
+  const bool lives = slot >= 0 && slot < kSlots &&
+                     has_client(SlotInfo::unpack(board.info(slot).load()), broker) &&
+                     board.watched(slot);
+  if (!lives) end_draining(board, self, broker);
+}
+
 /// For any process: marks the client of a slot as dead if no thread holds the slot's mutex. Returns
 /// true if this call changed the state. Each target then opens its own gate.
 ///
@@ -271,6 +339,7 @@ template <class View>
 void reserve(View& board, int slot, std::uint8_t priority, std::uint8_t device) {
   const SlotInfo old = SlotInfo::unpack(board.info(slot).load());
   for (int holder = 0; holder < kSlots; ++holder) board.waived(slot, holder).store(0);
+  board.draining(slot).store(0);
   board.used().fetch_or(bit(slot));
   board.info(slot).store(SlotInfo{SlotState::kReserved, priority, device, old.generation}.pack());
 }

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/futex.hpp"
+#include "shm/view.hpp"
 
 namespace sluice::shm {
 namespace {
@@ -33,12 +34,10 @@ void wake(MemoryLine& line) noexcept {
 }  // namespace
 
 bool client_lives(const Board& board, std::uint32_t id) noexcept {
-  const std::uint32_t slot = (id & 0xffU) - 1;
-  if (id == 0 || slot >= kSlots) return false;
-  const Slot& of = board.slots[slot];
-  const SlotInfo info = SlotInfo::unpack(of.info.load());
-  const bool live = info.state == SlotState::kLive || info.state == SlotState::kFailedOpen;
-  return live && id == id_of({static_cast<int>(slot), info.generation}) && of.alive.held();
+  const int slot = slot_of(id);
+  if (slot < 0 || slot >= kSlots) return false;
+  const Slot& of = board.slots[static_cast<std::size_t>(slot)];
+  return has_client(SlotInfo::unpack(of.info.load()), id) && of.alive.held();
 }
 
 bool has_broker(const Board& board, SlotOf client) noexcept {
@@ -68,6 +67,18 @@ std::uint64_t give_order(Board& board, SlotOf broker, SlotOf client, MemoryOrder
   }
   wake(line);
   return order.pack();
+}
+
+void begin_drain(Board& board, SlotOf broker, SlotOf client) noexcept {
+  BoardView view(board);
+  begin_draining(view, client.slot, client.generation, id_of(broker));
+  // Long launches may wait for slack too. Those who announce jobs leave a drained slot alone.
+  board.slots[static_cast<std::size_t>(client.slot)].slack_ns.store(kUnlimitedSlack);
+}
+
+void end_drain(Board& board, SlotOf broker, SlotOf client) noexcept {
+  BoardView view(board);
+  end_draining(view, client.slot, id_of(broker));
 }
 
 std::uint64_t grant_of(const Board& board, SlotOf client) noexcept {

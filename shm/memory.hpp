@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "shm/board.hpp"
+#include "shm/gates.hpp"
 
 /// How a broker shares device memory out to the clients of a device, through the MemoryLine of each
 /// slot. A broker is a client of higher priority, such as `sluice serve`; a device has one.
@@ -37,18 +38,6 @@ struct Order {
   }
 };
 
-/// A slot and its client. The generation tells the client from earlier ones in the slot.
-struct SlotOf {
-  int slot = -1;
-  std::uint32_t generation = 0;
-};
-
-/// A client in half a word, for MemoryLine: never 0, and no other client's until the slot has
-/// changed hands 2^24 times.
-[[nodiscard]] constexpr std::uint32_t id_of(SlotOf client) noexcept {
-  return (client.generation << 8U) | static_cast<std::uint32_t>(client.slot + 1);
-}
-
 /// Whether the client of this id lives. The kernel's proof of a death takes 0.1 ms; a client that
 /// is exiting does not count.
 [[nodiscard]] bool client_lives(const Board& board, std::uint32_t id) noexcept;
@@ -65,6 +54,13 @@ void set_grant(Board& board, SlotOf broker, SlotOf client, std::uint64_t bytes) 
 /// Gives `client` an order. Replaces the last one, obeyed or not. Returns Order::pack(). The caller
 /// writes the grant first, if the order goes with a new one.
 std::uint64_t give_order(Board& board, SlotOf broker, SlotOf client, MemoryOrder kind) noexcept;
+
+/// Opens the gate of `client` until end_drain(), until the client reports an order as obeyed, or
+/// until the broker dies. With work queued behind a closed gate, the client's calls that give
+/// memory back would block, and a broker that waits for the memory inside its own job would wait
+/// for itself. Critical jobs of others meet what the client has queued.
+void begin_drain(Board& board, SlotOf broker, SlotOf client) noexcept;
+void end_drain(Board& board, SlotOf broker, SlotOf client) noexcept;
 
 // --- For the client and for reports -------------------------------------------------------------
 

@@ -34,14 +34,15 @@ struct MemoryLine {
   Word order;         ///< Order::pack() of the last order. The broker writes.
   Word done;          ///< Epoch of the last obeyed order. The owner writes.
   HalfWord critical;  ///< 1 while an optimizer step runs, in which no launch is refused. Owner.
-  /// broker_id() of the broker that drains this client; 0 if none does. An input of the gate.
+  /// id_of() the broker that drains this client, with kDrainEnds at the end; 0 if none does. An
+  /// input of the gate.
   HalfWord draining;
   HalfWord wake;      ///< Futex: counts orders and grants. The broker writes.
   HalfWord answered;  ///< Futex: counts obeyed orders. The owner writes.
   Word order_ns;      ///< Time of the last order, for reports.
   Word done_ns;       ///< Time when the last order was obeyed, for reports.
-  /// broker_id() of the broker that wrote the grant and the order, and the generation of the client
-  /// for which they were written. They are void for other clients, and after the broker's death.
+  /// id_of() the broker that wrote the grant and the order, and of the client for which they were
+  /// written. They are void for other clients, and after the broker's death.
   HalfWord broker;
   HalfWord client;
   /// 1 after the program has called a function of the C API about orders. Launches of a program

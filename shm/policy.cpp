@@ -13,6 +13,26 @@ struct Form {
 };
 
 constexpr std::string_view kMicroseconds = "us";
+constexpr std::string_view kMilliseconds = "ms";
+constexpr std::string_view kAhead = ",ahead:";
+constexpr std::uint32_t kUsPerMs = 1000;
+
+/// A number from 1 to `most` without a sign; 0 for any other text.
+std::uint32_t number_in(std::string_view digits, std::uint32_t most) noexcept {
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool whole = error == std::errc{} && end == digits.data() + digits.size();
+  return whole && number <= most ? number : 0;
+}
+
+/// What follows `,ahead:`, in microseconds; 0 if that is no time.
+std::uint32_t ahead_in(std::string_view text) noexcept {
+  const bool ms = text.ends_with(kMilliseconds);
+  if (!ms && !text.ends_with(kMicroseconds)) return 0;
+  const std::uint32_t unit = ms ? kUsPerMs : 1;
+  text.remove_suffix(kMicroseconds.size());
+  return number_in(text, Policy::kMaxAheadUs / unit) * unit;
+}
 
 constexpr std::array<Form, 5> kForms{{{"none", PolicyKind::kNone, false},
                                       {"gate", PolicyKind::kGate, false},
@@ -23,6 +43,13 @@ constexpr std::array<Form, 5> kForms{{{"none", PolicyKind::kNone, false},
 }  // namespace
 
 std::optional<Policy> parse_policy(std::string_view text) noexcept {
+  if (const std::size_t ahead = text.find(kAhead); ahead != std::string_view::npos) {
+    std::optional<Policy> policy = parse_policy(text.substr(0, ahead));
+    const std::uint32_t us = ahead_in(text.substr(ahead + kAhead.size()));
+    if (!policy || !policy->spacing.is_time() || us == 0) return std::nullopt;
+    policy->ahead_us = us;
+    return policy;
+  }
   const std::size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
   for (const Form& form : kForms) {
@@ -35,10 +62,8 @@ std::optional<Policy> parse_policy(std::string_view text) noexcept {
     std::string_view digits = text.substr(colon + 1);
     const bool is_time = form.kind == PolicyKind::kDevice && digits.ends_with(kMicroseconds);
     if (is_time) digits.remove_suffix(kMicroseconds.size());
-    std::uint32_t count = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-    if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
-    if (count < 1 || count > Spacing::kMax) return std::nullopt;
+    const std::uint32_t count = number_in(digits, Spacing::kMax);
+    if (count == 0) return std::nullopt;
     return Policy{form.kind, is_time ? Spacing::microseconds(count) : Spacing::launches(count)};
   }
   return std::nullopt;
@@ -50,6 +75,11 @@ std::string to_string(const Policy& policy) {
     std::string text(form.name);
     if (form.spaced) text += ":" + std::to_string(policy.spacing.count);
     if (policy.spacing.is_time()) text += kMicroseconds;
+    if (policy.ahead_us == 0) return text;
+    const bool ms = policy.ahead_us % kUsPerMs == 0;
+    text += kAhead;
+    text += std::to_string(ms ? policy.ahead_us / kUsPerMs : policy.ahead_us);
+    text += ms ? kMilliseconds : kMicroseconds;
     return text;
   }
   return "unknown";

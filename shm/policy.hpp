@@ -33,31 +33,42 @@ struct Spacing {
 };
 
 /// A policy as users write it: `none`, `gate`, `sync:N`, `event:N` and `device:N` with N launches,
-/// or `device:Tus` with T microseconds of GPU time.
+/// or `device:Tus` with T microseconds of GPU time, alone or as `device:Tus,ahead:Ams`.
 struct Policy {
   PolicyKind kind = PolicyKind::kNone;
   Spacing spacing{};
+  /// The host waits while more than this many microseconds of GPU time are queued; 0: no bound. For
+  /// a spacing in microseconds only.
+  std::uint32_t ahead_us = 0;
+
+  static constexpr std::uint32_t kMaxAheadUs = 1'000'000;
 
   friend bool operator==(const Policy&, const Policy&) = default;
 
   /// Whether parse_policy() can return this policy. A policy from a board or a message may be
   /// invalid.
   [[nodiscard]] constexpr bool valid() const noexcept {
+    if (ahead_us != 0 && (!spacing.is_time() || ahead_us > kMaxAheadUs)) return false;
     if (kind == PolicyKind::kNone || kind == PolicyKind::kGate) return spacing == Spacing{};
     if (spacing.is_time() && kind != PolicyKind::kDevice) return false;
     return kind <= PolicyKind::kDevice && spacing.count >= 1 && spacing.count <= Spacing::kMax;
   }
 
-  /// One word for the board: the spacing's count in bits 0-31, the kind in bits 32-39, and bit 40
-  /// set for a spacing in microseconds.
+  [[nodiscard]] constexpr std::uint64_t ahead_ns() const noexcept {
+    return std::uint64_t{ahead_us} * 1000;
+  }
+
+  /// One word for the board: the spacing's count in bits 0-31, the kind in bits 32-39, bit 40 set
+  /// for a spacing in microseconds, and ahead_us in bits 41-63.
   [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
-    return (std::uint64_t{spacing.is_time()} << 40U) | (static_cast<std::uint64_t>(kind) << 32U) |
-           spacing.count;
+    return (std::uint64_t{ahead_us} << 41U) | (std::uint64_t{spacing.is_time()} << 40U) |
+           (static_cast<std::uint64_t>(kind) << 32U) | spacing.count;
   }
   [[nodiscard]] static constexpr Policy unpack(std::uint64_t word) noexcept {
     const auto count = static_cast<std::uint32_t>(word);
     return {static_cast<PolicyKind>((word >> 32U) & 0xffU),
-            ((word >> 40U) & 1U) != 0 ? Spacing::microseconds(count) : Spacing::launches(count)};
+            ((word >> 40U) & 1U) != 0 ? Spacing::microseconds(count) : Spacing::launches(count),
+            static_cast<std::uint32_t>(word >> 41U)};
   }
 };
 
@@ -66,10 +77,11 @@ inline constexpr Policy kDefaultPolicy{PolicyKind::kDevice, Spacing::microsecond
 
 /// The forms that parse_policy() accepts, for help and error messages.
 inline constexpr std::string_view kPolicyForms =
-    "none, gate, sync:N, event:N, device:N, device:Tus (N and T 1-1000000)";
+    "none, gate, sync:N, event:N, device:N, device:Tus, device:Tus,ahead:Ams (N and T 1-1000000, A "
+    "1-1000)";
 
-/// Reads a policy without allocating. Accepts no spaces, no signs and no missing N or T; returns
-/// nothing for any other text.
+/// Reads a policy without allocating. Accepts no spaces, no signs and no missing N, T or A; returns
+/// nothing for any other text. `ahead` takes `us` too.
 [[nodiscard]] std::optional<Policy> parse_policy(std::string_view text) noexcept;
 
 /// The text that parse_policy() reads back to the same policy.

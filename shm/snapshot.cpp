@@ -11,6 +11,7 @@
 #include "base/uuid.hpp"
 #include "shm/entry_names.hpp"
 #include "shm/gates.hpp"
+#include "shm/memory.hpp"
 #include "shm/policy.hpp"
 #include "shm/target.hpp"
 #include "shm/view.hpp"
@@ -86,6 +87,24 @@ TargetSnapshot target_of(const Slot& slot) {
   return target;
 }
 
+MemorySnapshot memory_of(const Board& board, SlotOf client, std::uint64_t now_ns) {
+  const MemoryLine& line = board.slots[static_cast<std::size_t>(client.slot)].memory;
+  MemorySnapshot memory;
+  memory.held_bytes = line.held.load();
+  memory.peak_bytes = line.peak.load();
+  const std::uint64_t grant = grant_of(board, client);
+  if (grant != kNoGrant) memory.grant_bytes = grant;
+  const Order order = pending_order(board, client);
+  if (order.kind != MemoryOrder::kNone) {
+    memory.order = order_name(order.kind);
+    memory.order_age_ns = age(now_ns, line.order_ns.load());
+  }
+  memory.base_bytes = line.base.load();
+  memory.slope_bytes = line.slope.load();
+  memory.refused_launches = line.refused.load();
+  return memory;
+}
+
 /// Who held the client of this slot. A hold that lasts counts for one of its holders, as it will
 /// when the gate opens.
 std::vector<Wait> waits_of(const Board& board, const Slot& slot, std::uint64_t now_ns) {
@@ -149,6 +168,7 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.fail_reason = describe(static_cast<FailReason>(slot.fail_reason.load()));
   const std::uint64_t job = slot.job.load();
   client.target = target_of(slot);
+  client.memory = memory_of(board, {index, info.generation}, now_ns);
   client.gpu_ns = slot.gpu_ns.load();
   client.active = is_active(job) || client.target.gates_open;
   client.attached_ns = age(now_ns, slot.attached_ns.load());
@@ -246,6 +266,22 @@ std::string target_state_name(TargetState state) {
     case TargetState::kMissed:
       return "missed";
     case TargetState::kNone:
+      break;
+  }
+  return "none";
+}
+
+std::string order_name(MemoryOrder kind) {
+  switch (kind) {
+    case MemoryOrder::kShrink:
+      return "shrink";
+    case MemoryOrder::kDrop:
+      return "drop";
+    case MemoryOrder::kSleep:
+      return "sleep";
+    case MemoryOrder::kEpoch:
+      return "epoch";
+    case MemoryOrder::kNone:
       break;
   }
   return "none";

@@ -42,6 +42,18 @@ struct TargetSnapshot {
   bool gates_open = false;     ///< A job runs and does not close the gates below yet.
 };
 
+/// The device memory of a client, and what a broker asks of it.
+struct MemorySnapshot {
+  std::uint64_t held_bytes = 0;
+  std::uint64_t peak_bytes = 0;
+  std::optional<std::uint64_t> grant_bytes;  ///< Nothing: no limit.
+  std::string order;                         ///< The order that it has not obeyed; empty: none.
+  std::uint64_t order_age_ns = 0;            ///< Time since that order.
+  std::uint64_t base_bytes = 0;              ///< Its need is base + slope * items; 0: unknown.
+  std::uint64_t slope_bytes = 0;
+  std::uint64_t refused_launches = 0;
+};
+
 /// Counters of one driver entry in one client.
 struct EntrySnapshot {
   std::string name;
@@ -69,6 +81,7 @@ struct ClientSnapshot {
   bool active = false;      ///< A job runs, with closed or open gates below.
   std::uint64_t active_ns = 0;
   TargetSnapshot target;
+  MemorySnapshot memory;
   std::uint64_t gpu_ns = 0;                   ///< GPU time of its work, an estimate; 0: unknown.
   std::uint64_t attached_ns = 0;              ///< Time since the client attached.
   std::uint64_t jobs_ended = 0;               ///< Ended jobs of this client alone.
@@ -144,6 +157,9 @@ std::uint64_t held_others_ns(const ClientSnapshot& client);
 
 /// The name of a state of a target in the output: none, learning, kept or missed.
 std::string target_state_name(TargetState state);
+
+/// The name of an order in the output: none, shrink, drop, sleep or epoch.
+std::string order_name(MemoryOrder kind);
 
 /// active, held, idle, failed open, starting, leaving or dead.
 std::string state_name(const ClientSnapshot& client);

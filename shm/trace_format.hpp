@@ -135,7 +135,7 @@ enum class TraceKind : std::uint16_t {
   kClock,  ///< begin: CLOCK_MONOTONIC; end: CLOCK_REALTIME at the same moment.
 };
 
-enum class TraceHold : std::uint16_t { kGate = 1, kEventGroup, kSyncPoint };
+enum class TraceHold : std::uint16_t { kGate = 1, kEventGroup, kSyncPoint, kAhead };
 enum class TraceJob : std::uint16_t { kExplicit = 1, kTransparent };
 
 /// Field a of kJobEnd when gates were closed for a job that did not begin.

@@ -54,6 +54,7 @@ class BoardView {
   BoardWord<Word> job(int s) noexcept { return BoardWord(slot(s).job); }
   BoardWord<Word> gate(int s) noexcept { return BoardWord(slot(s).gate); }
   BoardWord<HalfWord> outranked(int s) noexcept { return BoardWord(slot(s).outranked); }
+  BoardWord<HalfWord> draining(int s) noexcept { return BoardWord(slot(s).memory.draining); }
   BoardWord<Word> used() noexcept { return BoardWord(board_.used); }
   BoardWord<Word> waived(int target, int holder) noexcept {
     return BoardWord(slot(target).waived[static_cast<std::size_t>(holder)]);

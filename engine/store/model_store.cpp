@@ -113,6 +113,7 @@ class Search {
   [[nodiscard]] std::string device_name() const { return target_.cuda ? "cuda" : "cpu"; }
 
   [[nodiscard]] std::string wanted() const {
+    if (model_.backend == "training") return "file to train";
     if (model_.backend != "aoti") {
       return model_.resize ? "torchscript file without resizing" : "torchscript file";
     }
@@ -123,6 +124,7 @@ class Search {
 
   [[nodiscard]] std::vector<std::string> export_args(bool force) const {
     std::vector<std::string> args{"models", "export", model_.model_name};
+    if (model_.backend == "training") args.emplace_back("--train");
     if (model_.backend == "aoti") {
       args.insert(args.end(), {"--format", "aoti", "--batch", std::to_string(model_.batch_size),
                                "--device", device_name()});

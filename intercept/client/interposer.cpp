@@ -258,6 +258,7 @@ Client* Interposer::attach_now(CUdevice device) {
   if (!config_.trace.empty() && clients_.count() == 0) {
     Trace::start(config_.trace, config_.trace_limit, trace_header_of(*attached));
   }
+  held_memory_.show_in(*attached);
   jobs_.add(std::move(client));
   // Another thread may have set a target that the request did not contain.
   attached->slot().requested_target.store(target_.load());

@@ -14,6 +14,7 @@
 #include "intercept/client/threads.hpp"
 #include "intercept/client/watcher.hpp"
 #include "intercept/jobs/job_book.hpp"
+#include "intercept/memory/held_memory.hpp"
 #include "intercept/pacing/graphs.hpp"
 #include "intercept/pacing/streams.hpp"
 #include "shm/mapping.hpp"
@@ -34,6 +35,7 @@ class Interposer {
   [[nodiscard]] Streams& streams() noexcept { return streams_; }
   [[nodiscard]] GraphBook& graphs() noexcept { return graphs_; }
   [[nodiscard]] JobBook& jobs() noexcept { return jobs_; }
+  [[nodiscard]] HeldMemory& held_memory() noexcept { return held_memory_; }
 
   /// See stream_of() in launch.hpp. Allocates.
   [[nodiscard]] Stream* stream_of(CUstream stream, bool attach);
@@ -85,6 +87,7 @@ class Interposer {
   Clients clients_;
   Streams streams_;
   GraphBook graphs_;
+  HeldMemory held_memory_;
   Worker poller_;
   Worker announcer_;
   JobBook jobs_;

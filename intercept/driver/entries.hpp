@@ -43,6 +43,7 @@ enum class Kind {
   kReleasePrimary,
   kResetPrimary,
   kUnload,
+  kMemory,
   kLookup,
 };
 /// Selects the hook of a kind.

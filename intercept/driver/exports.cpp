@@ -3,6 +3,7 @@
 #include "intercept/driver/exports.hpp"
 
 #include "intercept/driver/exports_graph.hpp"
+#include "intercept/driver/exports_memory.hpp"
 #include "shm/target.hpp"
 
 namespace sluice::intercept {

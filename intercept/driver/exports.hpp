@@ -145,6 +145,7 @@ inline void context_ended(CUcontext context, const CaptureIds& captures) noexcep
   EarlySwitch::forget_context(context);
   Interposer* const self = Interposer::existing();
   if (self == nullptr || in_forked_child()) return;
+  self->held_memory().context_ended(context);
   self->clients().for_each([context](Client& client) { client.memory().context_ended(context); });
   if_memory_lasts([&] {
     end_streams(*self, true, [context](const Stream& stream) {

@@ -68,6 +68,10 @@ void tell_slack(const ClientSlot& client, std::uint64_t start_ns, std::uint64_t 
   const std::uint64_t now = base::monotonic_ns();
   const std::uint64_t end_ns = start_ns - client.to_real_ns(handover_ns(client));
   for_each_below(client, [=](shm::Slot& below) {
+    if (shm::is_draining(below.memory.draining.load())) {
+      below.slack_ns.store(shm::kUnlimitedSlack);
+      return;
+    }
     // Another process may have a nearer job. When that slack is over, ours is written a step later.
     const std::uint64_t told_until = below.slack_until_ns.load();
     if (below.slack_ns.load() != shm::kUnlimitedSlack && now < told_until && told_until < until_ns)

@@ -4,6 +4,7 @@
 
 #include "base/clock.hpp"
 #include "base/futex.hpp"
+#include "shm/view.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -62,12 +63,14 @@ void Orders::settle_ordered() noexcept {
 }
 
 void Orders::tick() noexcept {
+  shm::BoardView view(board_);
+  shm::tend_draining(view, client_.slot);
   if ((slot_.outranked.load() & shm::kOrdered) != 0) settle_ordered();
 }
 
 std::uint64_t Orders::grant() noexcept {
   know_orders();
-  return shm::grant_of(board_, client_);
+  return limit();
 }
 
 void Orders::fit(std::uint64_t base, std::uint64_t slope) noexcept {
@@ -93,7 +96,10 @@ std::uint64_t Orders::pending() noexcept {
 
 void Orders::done(std::uint64_t order) noexcept {
   const std::uint64_t epoch = Order::unpack(order).epoch;
-  shm::note_obeyed(line_, epoch);
+  if (shm::note_obeyed(line_, epoch)) {
+    shm::BoardView view(board_);
+    shm::end_draining(view, client_.slot, line_.draining.load());
+  }
   std::uint64_t state = state_.load();
   while (state >= kRefusing && state >> kEpochShift <= epoch) {
     if (state_.compare_exchange_weak(state, 0)) break;

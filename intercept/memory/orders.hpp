@@ -26,6 +26,9 @@ class Orders {
   /// A launch was refused.
   void count_refused() noexcept { line_.refused.fetch_add(1, std::memory_order_relaxed); }
 
+  /// What this client may hold, in bytes; shm::kNoGrant: no limit.
+  [[nodiscard]] std::uint64_t limit() const noexcept { return shm::grant_of(board_, client_); }
+
   // The functions of sluice.h, which has their contracts.
   [[nodiscard]] std::uint64_t grant() noexcept;
   [[nodiscard]] std::uint64_t held() const noexcept { return line_.held.load(); }

@@ -149,12 +149,33 @@ inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_
       turn.number = 0;  // nothing is due at the end of a group
     }
   }
+  if (turn.policy.ahead_us != 0 && client_.outranked()) {
+    bound_run_ahead(stream, due.duration, named, turn.policy);
+  }
   if (due.others_ran) write_off_idle(stream);
   // This wait comes first: the gate is read after it, and closes before the slack becomes
   // sufficient again.
   if (in_time && client_.outranked()) wait_for_slack(due.duration, graph, named, spacing.ns());
   if (due.wait) put_wait(entry, stream, named, graph && !in_time);
   if (in_time && begin_sample(stream, due.duration, named)) turn.sampled = due.duration;
+}
+
+/// A launch of unknown duration counts as much as the time between two marks, so that few of them
+/// are queued.
+void Pacer::bound_run_ahead(Stream& stream, const LaunchDuration* duration, CUstream named,
+                            const shm::Policy& policy) noexcept {
+  const std::uint64_t bound_ns = policy.ahead_ns();
+  const std::uint32_t known = duration == nullptr ? LaunchDuration::kUnbounded : duration->ns();
+  stream.run_ahead.add(known == LaunchDuration::kUnbounded ? bound_ns / 4 : known, bound_ns, named);
+  for (;;) {
+    const RunAhead::Wait next = stream.run_ahead.must_wait(bound_ns);
+    if (next.event == nullptr) return;
+    const Waited waited =
+        wait(shm::TraceHold::kAhead, policy, [&] { return driver().cuEventQuery(next.event); });
+    if (waited == Waited::kTooLong) return client_.give_up_waiting("work that runs ahead");
+    if (client_.orders().refuse() || !client_.is_under(policy)) return;
+    stream.run_ahead.passed(next);
+  }
 }
 
 void Pacer::before(Entry entry, Stream& stream, CUstream named, const Work& work, Turn& turn,
@@ -286,6 +307,7 @@ void Pacer::after(const Turn& turn, Stream& stream, CUstream named, CUresult lau
 
 void Pacer::end(Stream& stream, bool gone) noexcept {
   stream.sampler.end_stream(gone);
+  stream.run_ahead.end_stream(gone);
   {
     const std::lock_guard lock(stream.lock);
     run_ns_.fetch_sub(std::exchange(stream.run_ns, 0));

@@ -96,6 +96,8 @@ class Pacer {
   void wait_for_slack(const LaunchDuration* duration, bool graph, CUstream named,
                       std::uint64_t spacing_ns) noexcept;
 
+  void bound_run_ahead(Stream& stream, const LaunchDuration* duration, CUstream named,
+                       const shm::Policy& policy) noexcept;
   void begin_group(Stream& stream, const Turn& turn) noexcept;
   static void make_group_ends(Stream& stream) noexcept;
   template <class Query>

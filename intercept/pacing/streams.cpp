@@ -30,6 +30,7 @@ void Stream::restart() noexcept {
   idle = false;
   previous = 0;
   sampler.restart();
+  run_ahead.end_stream(true);
 }
 
 Stream::Key Streams::key_of(CUstream stream, CUcontext context) noexcept {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "intercept/driver/driver.hpp"
+#include "intercept/pacing/run_ahead.hpp"
 #include "intercept/pacing/sampler.hpp"
 #include "shm/policy.hpp"
 
@@ -83,6 +84,7 @@ struct Stream {
   std::array<bool, 2> recorded{};
 
   Sampler sampler;
+  RunAhead run_ahead;
 };
 
 /// The streams of this process. A record is found by its key under a lock, and each thread

@@ -119,10 +119,6 @@ grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext& context, const grp
   return reactor;
 }
 
-grpc::Status no_training() {
-  return {grpc::StatusCode::UNIMPLEMENTED, "training comes with a later version of this server"};
-}
-
 }  // namespace
 
 ColserveService::Reactor* ColserveService::GetServerStatus(
@@ -147,15 +143,24 @@ ColserveService::Reactor* ColserveService::Inference(Context* context,
 }
 
 ColserveService::Reactor* ColserveService::Train(Context* context,
-                                                 const colserve::TrainRequest* /*request*/,
-                                                 colserve::TrainResult* /*response*/) {
-  return finish(*context, no_training());
+                                                 const colserve::TrainRequest* request,
+                                                 colserve::TrainResult* response) {
+  // The call lasts as long as the job. The job goes on without a client that has left.
+  Reactor* reactor = context->DefaultReactor();
+  served_.train(request->model(), request->args(),
+                [context, response, reactor](const server::Status& status) {
+                  if (status.ok()) response->set_result("train ok");
+                  reactor->Finish(to_grpc(status, *context));
+                });
+  return reactor;
 }
 
 ColserveService::Reactor* ColserveService::TrainStop(Context* context,
-                                                     const colserve::TrainRequest* /*request*/,
-                                                     colserve::TrainResult* /*response*/) {
-  return finish(*context, no_training());
+                                                     const colserve::TrainRequest* request,
+                                                     colserve::TrainResult* response) {
+  const server::Status status = served_.stop_training(request->model());
+  if (status.ok()) response->set_result("stopped");
+  return finish(*context, to_grpc(status, *context));
 }
 
 ColserveService::Reactor* ColserveService::SetScheduler(Context* context,

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
@@ -58,6 +59,8 @@ GrpcServer::GrpcServer(Service& service, const Options& options)
   grpc::ServerBuilder builder;
   builder.AddListeningPort(endpoint(options), grpc::InsecureServerCredentials(), &parts_->port);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
+  // A message is counted when it is complete; until then gRPC holds its bytes.
+  builder.SetResourceQuota(grpc::ResourceQuota().Resize(options.max_arriving_bytes));
   // Otherwise a second server on the same port would get half of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Finds clients whose machine is gone, and so ends their calls.

@@ -45,8 +45,8 @@ constexpr std::uint32_t kMaxHeaderBytes = 16 << 10;
 /// Read ahead of a request that is being answered, for the next requests of its connection.
 constexpr std::size_t kReadAhead = 16 << 10;
 constexpr std::size_t kReadBytes = 4 << 10;
-/// After the last response, the rest of what the client sends is read and dropped for that long. If
-/// the socket were closed at once, the client would be reset and could lose the response.
+/// After the last response, the rest of what the client sends is read and dropped for at least that
+/// long. If the socket were closed at once, the client would be reset and could lose the response.
 constexpr milliseconds kLinger{1000};
 
 std::string header(const http::fields& fields, std::string_view name) {
@@ -175,6 +175,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     head.content_encoding = header(request, "Content-Encoding");
     head.accept_encoding = header(request, "Accept-Encoding");
     head.inference_header_length = header(request, "Inference-Header-Content-Length");
+    unread_ = head.content_length;
     const std::size_t limit = options_.max_request_bytes;
     if (head.content_length > limit) {
       throw error_reply(413, "the body has " + std::to_string(head.content_length) +
@@ -239,6 +240,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
 
   void run() {
     state_ = State::kRunning;
+    unread_ = 0;
     stop_timer();
     release_reserved();
     if (!ahead_ && buffer_.size() < kReadAhead) read_ahead();
@@ -295,7 +297,9 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     error_code ignored;
     socket_.shutdown(tcp::socket::shutdown_send, ignored);
     state_ = State::kLingering;
-    set_timer(kLinger);
+    // A client that still sends gets a second for each MiB to read its refusal.
+    const milliseconds needed(unread_ * 1000 / (1 << 20));
+    set_timer(kLinger + std::min(needed, options_.body_timeout));
     if (ahead_) return;
     buffer_.consume(buffer_.size());
     read_ahead();
@@ -353,6 +357,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   std::unique_ptr<char[]> body_;
   std::size_t body_bytes_ = 0;
   std::size_t body_got_ = 0;
+  std::uint64_t unread_ = 0;  ///< Of the body, if it is refused.
   std::size_t reserved_ = 0;  ///< Of the arriving bytes.
   ByteBudget::Share memory_;  ///< Of the body.
   steady_clock::time_point body_limit_;

@@ -120,7 +120,8 @@ ByteBudget::Share share_of(const ByteBudget& memory, std::uint64_t bytes) {
 }
 
 void count_memory(Request& request, ByteBudget::Share share) {
-  if (!share.resize(request.storage_bytes)) throw Refusal{memory_full()};
+  // The response repeats the id, so there is a second copy.
+  if (!share.resize(request.storage_bytes + 2 * request.id.size())) throw Refusal{memory_full()};
   request.storage = counted(std::move(request.storage), std::move(share));
 }
 

@@ -35,7 +35,7 @@ void check_request(const Request& request);
 /// A share of the memory for `bytes`.
 [[nodiscard]] ByteBudget::Share share_of(const ByteBudget& memory, std::uint64_t bytes);
 
-/// Makes `share` that of Request::storage_bytes, and Request::storage its keeper.
+/// Makes `share` as large as the request, and Request::storage its keeper.
 void count_memory(Request& request, ByteBudget::Share share);
 
 /// The parts of a request that its response repeats.

@@ -20,8 +20,8 @@ inline constexpr std::uint64_t kNoGrant = ~std::uint64_t{0};
 /// The memory of a trainer at one moment. Bytes.
 struct TrainerMemory {
   bool attached = false;  ///< Its process is a client on the board. Else all else is zero.
-  /// It has called sluice_memory_fit(), so it knows orders. One that does not would take a refused
-  /// launch for a fault: give it no order but kShrink, and no grant below `held`.
+  /// It has used the C API of memory, so it knows orders. Others are never refused a launch: an
+  /// order to them has no effect, and only a grant bounds them.
   bool obeys = false;
   std::uint64_t held = 0;
   std::uint64_t grant = kNoGrant;
@@ -29,6 +29,13 @@ struct TrainerMemory {
   std::uint64_t base = 0;
   std::uint64_t slope = 0;
   std::size_t min_items = 1;  ///< The fewest items of a micro-batch; below that it can only sleep.
+};
+
+/// What is held on the device at one moment. Bytes.
+struct MemoryUse {
+  std::uint64_t infer = 0;  ///< By the server.
+  std::uint64_t train = 0;  ///< By its trainer.
+  std::uint64_t total = 0;  ///< By all clients of the device.
 };
 
 /// One handover of memory from the trainer to inference, and how long each part took. ns; 0: the

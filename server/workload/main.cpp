@@ -1,6 +1,9 @@
 // `sluice hybrid_workload`: requests for a server, and a report of their latency.
 #include <fmt/format.h>
+#include <poll.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 
@@ -11,6 +14,7 @@
 #include "server/workload/load.hpp"
 #include "server/workload/plan.hpp"
 #include "server/workload/report.hpp"
+#include "server/workload/train_jobs.hpp"
 
 namespace sluice::server::workload {
 namespace {
@@ -107,9 +111,44 @@ void say_errors(const std::string& model, const Summary& summary,
   }
 }
 
+nlohmann::json to_json(const std::vector<TrainSummary>& training) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const TrainSummary& summary : training) {
+    all.push_back({{"model", summary.model},
+                   {"seconds", summary.seconds},
+                   {"stopped", summary.stopped},
+                   {"error", summary.error}});
+  }
+  return all;
+}
+
+/// Waits until the jobs, the time or a signal ends the run.
+LoadResult run_training(const TrainJobs& jobs, const Options& options,
+                        const base::SignalFd& signals) {
+  constexpr int kLookAgainMs = 50;
+  LoadResult result;
+  const auto begin = std::chrono::steady_clock::now();
+  result.ended = Ended::kDone;
+  while (!jobs.ended()) {
+    pollfd signal{signals.fd(), POLLIN, 0};
+    if (poll(&signal, 1, kLookAgainMs) > 0) {
+      result.ended = Ended::kInterrupted;
+      break;
+    }
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    result.sending_s = passed.count();
+    if (options.duration_s && passed.count() >= *options.duration_s) {
+      result.ended = Ended::kTime;
+      break;
+    }
+  }
+  return result;
+}
+
 /// Returns how many requests were answered.
 std::uint64_t write_report(Report& report, const std::vector<Worker>& workers,
-                           const LoadResult& result, const Options& options) {
+                           const LoadResult& result, const std::vector<TrainSummary>& training,
+                           const Options& options) {
   nlohmann::json models = nlohmann::json::array();
   std::uint64_t answered = 0;
   for (std::uint32_t i = 0; i < workers.size(); ++i) {
@@ -133,8 +172,13 @@ std::uint64_t write_report(Report& report, const std::vector<Worker>& workers,
                               {"batch", options.batch},
                               {"duration_s", result.sending_s},
                               {"ended", to_string(result.ended)},
-                              {"models", models}};
+                              {"models", models},
+                              {"training", to_json(training)}};
     report.write(json.dump(2) + "\n");
+  }
+  for (const TrainSummary& summary : training) {
+    if (!options.json) report.write(train_report(summary));
+    if (!summary.error.empty()) say(fmt::format("training {}: {}", summary.model, summary.error));
   }
   return answered;
 }
@@ -142,7 +186,7 @@ std::uint64_t write_report(Report& report, const std::vector<Worker>& workers,
 int run(int argc, char** argv) {
   Options options;
   if (const auto exit_code = parse_workload_options(argc, argv, options)) return *exit_code;
-  const std::vector<Worker> workers = plan(options);
+  const std::vector<Worker> workers = options.infer ? plan(options) : std::vector<Worker>{};
   if (options.random_dynamic_poisson) say(describe_benchmark(workers));
   // Before the threads of the client, which must not get the signals.
   const base::SignalFd signals{SIGINT, SIGTERM};
@@ -153,14 +197,26 @@ int run(int argc, char** argv) {
   const ClientOptions server{options.host, options.port, options.show_result != 0};
   const auto client = options.http ? connect_http(server) : connect_grpc(server);
   const std::vector<std::size_t> requests = prepare(*client, workers, options);
-  const LoadResult result =
-      run_load(*client, workers, requests, load_options(options), signals.fd(), events(options));
+  std::unique_ptr<TrainJobs> training;
+  if (!options.train_models.empty()) {
+    training = begin_train_jobs(
+        server, options.train_models,
+        fmt::format("num-epoch={}, batch-size={}", options.num_epoch, options.train_batch_size),
+        options.infer);
+  }
+  const LoadResult result = options.infer
+                                ? run_load(*client, workers, requests, load_options(options),
+                                           signals.fd(), events(options))
+                                : run_training(*training, options, signals);
+  const auto trained = training ? training->stop() : std::vector<TrainSummary>{};
 
-  const std::uint64_t answered = write_report(report, workers, result, options);
+  const std::uint64_t answered = write_report(report, workers, result, trained, options);
   if (csv_file) csv_file->write(csv(workers, result.records));
   if (result.ended == Ended::kInterrupted) return kSignalled + signals.next().signal;
-  if (answered == 0) throw base::RunError("no request was answered");
-  return base::kExitFine;
+  if (answered == 0 && options.infer) throw base::RunError("no request was answered");
+  const bool failed = std::any_of(trained.begin(), trained.end(),
+                                  [](const auto& summary) { return !summary.error.empty(); });
+  return failed ? base::kExitFailed : base::kExitFine;
 }
 
 }  // namespace

@@ -21,10 +21,7 @@ constexpr std::uint64_t kPublishedCount = 1000;
 struct Text {
   Words poisson, interval, change, dynamic_concurrency, dynamic_poisson, lambda_of;
   bool benchmark = false;
-  bool train = false;
-  Words train_models;
-  int num_epoch = 1;
-  int train_batch_size = 1;
+  bool train = true;
   std::string arrival = "poisson-ms";
   std::string input = "zeros";
 };
@@ -56,10 +53,20 @@ void add_published(CLI::App& app, Options& options, Text& text) {
       ->capture_default_str()
       ->type_name("N")
       ->check(base::whole_number(1, 100'000));
-  app.add_flag("--train,!--no-train", text.train, "Not yet served");
-  app.add_option("--train-model", text.train_models, "Not yet served")->type_name("LIST");
-  app.add_option("--num-epoch", text.num_epoch, "Of training")->type_name("N");
-  app.add_option("--batch-size", text.train_batch_size, "Of training; see --batch")->type_name("N");
+  app.add_flag("--train,!--no-train", text.train,
+               "Run the training jobs of --train-model (default: yes)");
+  app.add_option("--train-model", options.train_models,
+                 "Training jobs, which are sent again and again while requests are sent")
+      ->type_name("LIST")
+      ->delimiter(',');
+  app.add_option("--num-epoch", options.num_epoch, "Of a training job")
+      ->capture_default_str()
+      ->type_name("N")
+      ->check(base::whole_number(1, 1'000'000'000));
+  app.add_option("--batch-size", options.train_batch_size, "Of training; see --batch")
+      ->capture_default_str()
+      ->type_name("N")
+      ->check(base::whole_number(1, 1'000'000'000));
 }
 
 void add_arrivals(CLI::App& app, Options& options, Text& text) {
@@ -157,18 +164,14 @@ void add_output(CLI::App& app, Options& options) {
       ->type_name("FILE");
 }
 
-void refuse_training(const Text& text, const CLI::App& app) {
-  const bool refused = app.count("--train") > 0 && !text.train;
-  if (text.train_models.empty() || refused) return;
-  throw base::UsageError(fmt::format("--train-model {}: training is not served yet; leave it out",
-                                     text.train_models.front()));
-}
-
 void check(const Options& options) {
-  if (!options.infer) {
-    throw base::UsageError("--no-infer: nothing to do, because training is not served yet");
+  if (!options.infer && options.train_models.empty()) {
+    throw base::UsageError("--no-infer: nothing to do without --train-model LIST");
   }
-  if (options.infer_models.empty() && options.trace_file.empty()) {
+  if (!options.train_models.empty() && options.http) {
+    throw base::UsageError("--train-model: training jobs are sent by gRPC; leave out --http");
+  }
+  if (options.infer && options.infer_models.empty() && options.trace_file.empty()) {
     throw base::UsageError("no models: give --infer-model LIST or --trace FILE");
   }
 }
@@ -183,6 +186,9 @@ constexpr const char* kFooter =
     "  sluice hybrid_workload --infer-model resnet50-p,bert_base --poisson resnet50=50 -d 30\n"
     "  sluice hybrid_workload --infer-model resnet50-dp --change-time-point resnet50=10,20 \\\n"
     "      --dynamic-poisson resnet50=20,200,20 -d 30 -l report.txt -v\n"
+    "  sluice hybrid_workload --infer-model resnet50-p --poisson resnet50=50 -d 60 \\\n"
+    "      --train-model swin_b --num-epoch 10 --batch-size 72\n"
+    "  sluice hybrid_workload --no-infer --train-model swin_b\n"
     "  sluice hybrid_workload --infer-model vgg19,resnet50 --count 1000 --lambda 105 \\\n"
     "      --lambda-of vgg19=150 --csv requests.csv\n"
     "  sluice hybrid_workload --infer-model resnet50 --lambda 20 --arrival poisson -d 60 \\\n"
@@ -226,7 +232,7 @@ std::optional<int> parse_workload_options(int argc, const char* const* argv, Opt
   add_output(app, options);
   app.footer(kFooter);
   if (const auto exit_code = base::parse(app, argc, argv)) return exit_code;
-  refuse_training(text, app);
+  if (!text.train) options.train_models.clear();
   options.poisson = parse_by_model("--poisson", text.poisson);
   options.interval_ms = parse_by_model("--interval", text.interval);
   options.change_s = parse_by_model("--change-time-point", text.change);
@@ -236,7 +242,7 @@ std::optional<int> parse_workload_options(int argc, const char* const* argv, Opt
   options.near_periodic = text.arrival == "poisson-ms";
   options.random_inputs = text.input == "random";
   if (options.port == 0) options.port = options.http ? kHttpPort : kGrpcPort;
-  if (!options.duration_s && !options.count && options.trace_file.empty()) {
+  if (options.infer && !options.duration_s && !options.count && options.trace_file.empty()) {
     const bool by_gap = options.lambda_ms || !options.lambda_of_ms.empty();
     if (by_gap) {
       options.count = kPublishedCount;

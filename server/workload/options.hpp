@@ -14,6 +14,9 @@ using ByModel = std::map<std::string, std::vector<double>>;
 struct Options {
   bool infer = true;
   std::vector<std::string> infer_models;  ///< As given: m, m-p, m-d, m-dp, each perhaps with [n].
+  std::vector<std::string> train_models;  ///< Empty: no training.
+  int num_epoch = 1;                      ///< Of training.
+  int train_batch_size = 1;
   std::optional<double> duration_s;
   std::optional<std::uint64_t> count;
   std::size_t concurrency = 10;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/statistics.hpp"
+#include "server/workload/train_jobs.hpp"
 
 namespace sluice::server::workload {
 namespace {
@@ -167,6 +168,14 @@ std::string trace(const std::string& model, const std::vector<Record>& records,
                         latency_ms(record));
   }
   return text;
+}
+
+std::string train_report(const TrainSummary& summary) {
+  const std::string head = fmt::format("[TrainWorker {}] ", summary.model);
+  if (summary.seconds.empty()) return head + "no train record\n";
+  const double mean = base::mean(summary.seconds);
+  return head + fmt::format("cnt {} | ltc.avg {:.2f}sec | thpt {:.2f}job/s\n",
+                            summary.seconds.size(), mean, mean > 0 ? 1 / mean : 0);
 }
 
 nlohmann::json to_json(const Worker& worker, const Summary& summary, double seconds) {

@@ -18,6 +18,7 @@
 #include "controller/metrics_address.hpp"
 #include "controller/process.hpp"
 #include "shm/gates.hpp"
+#include "shm/memory.hpp"
 #include "shm/policy.hpp"
 #include "shm/target.hpp"
 #include "tests/support/controller.hpp"
@@ -183,6 +184,27 @@ TEST(Metrics, TargetsAndGpuTimeAreTheBoards) {
   EXPECT_EQ(value("sluice_client_active"), 0);
   slot.open_job.store(1);
   EXPECT_EQ(value("sluice_client_active"), 1) << "its target leaves the gates open";
+}
+
+// Prevents: a client without a limit looks like one that may hold 16 EiB, or nothing.
+TEST(Metrics, MemoryIsTheBoards) {
+  const auto board = example_board();
+  const auto of = [&](const std::string& name) { return samples_of(*board, name + "{"); };
+  board->slots[4].memory.held.store(3'000'000);
+  ASSERT_EQ(of("sluice_client_memory_bytes").size(), 1U);
+  EXPECT_EQ(of("sluice_client_memory_bytes").begin()->second, 3e6);
+  EXPECT_TRUE(of("sluice_client_memory_grant_bytes").empty());
+  shm::Slot& broker = board->slots[9];
+  board->used.fetch_or(shm::bit(9));
+  broker.info.store(shm::SlotInfo{shm::SlotState::kLive, 7, 2, 1}.pack());
+  broker.alive.initialise();
+  ASSERT_TRUE(broker.alive.take());
+  const auto generation = shm::SlotInfo::unpack(board->slots[4].info.load()).generation;
+  shm::set_grant(*board, {9, 1}, {4, generation}, 4'000'000);
+  ASSERT_EQ(of("sluice_client_memory_grant_bytes").size(), 1U);
+  EXPECT_EQ(of("sluice_client_memory_grant_bytes").begin()->second, 4e6);
+  broker.alive.release();
+  EXPECT_TRUE(of("sluice_client_memory_grant_bytes").empty()) << "its broker is dead";
 }
 
 // Prevents: the time of a client that has ended, charged to whoever has its slot.

@@ -176,5 +176,64 @@ TEST_F(Refusal, ASleeperGoesOnWithTheNextOrder) {
   EXPECT_EQ(launch(), CUDA_SUCCESS);
 }
 
+/// A client that a broker drains, under a policy that holds on the host.
+class Draining : public Refusal {
+ protected:
+  bool closed() { return slot().gate.load() != 0; }
+};
+
+// Prevents: a program frees nothing until the job ends that waits for its memory.
+TEST_F(Draining, OpensTheGateAndClosesItAgain) {
+  const Broker& broker = be_ordered("gate");
+  critical_->begin();
+  EXPECT_TRUE(closed());
+  shm::begin_drain(board(), broker.self(), broker.client());
+  EXPECT_FALSE(closed());
+  EXPECT_EQ(launch(), CUDA_SUCCESS) << "is held";
+  std::this_thread::sleep_for(60ms);
+  EXPECT_FALSE(closed()) << "a tick of the watcher closed it";
+  critical_->end();
+  critical_->begin();
+  EXPECT_FALSE(closed()) << "the next job closed it";
+  shm::end_drain(board(), broker.self(), broker.client());
+  EXPECT_TRUE(closed());
+  critical_->end();
+}
+
+TEST_F(Draining, EndsWhenTheOrderIsObeyed) {
+  const Broker& broker = be_ordered("gate");
+  critical_->begin();
+  shm::begin_drain(board(), broker.self(), broker.client());
+  broker.give(MemoryOrder::kDrop);
+  EXPECT_EQ(launch(), kRefused);
+  EXPECT_FALSE(closed());
+  sluice_order_done(sluice_order());
+  EXPECT_TRUE(closed());
+  EXPECT_EQ(slot().memory.draining.load(), 0U);
+  critical_->end();
+}
+
+// Prevents: a client is protected from nobody after its broker was killed.
+TEST_F(Draining, EndsWithTheBroker) {
+  const Broker& broker = be_ordered("gate");
+  Critical other(session_, 100);
+  other.begin();
+  shm::begin_drain(board(), broker.self(), broker.client());
+  EXPECT_FALSE(closed());
+  critical_.reset();
+  EXPECT_TRUE(eventually([&] { return closed(); }));
+  EXPECT_EQ(slot().memory.draining.load(), 0U);
+  other.end();
+}
+
+// Prevents: long launches of a drained client wait for the slack before a job.
+TEST_F(Draining, LimitsNoSlack) {
+  const Broker& broker = be_ordered("device:200us");
+  slot().slack_until_ns.store(~std::uint64_t{0});
+  slot().slack_ns.store(5);
+  shm::begin_drain(board(), broker.self(), broker.client());
+  EXPECT_EQ(slot().slack_ns.load(), shm::kUnlimitedSlack);
+}
+
 }  // namespace
 }  // namespace sluice::intercept::test

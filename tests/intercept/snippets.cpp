@@ -21,6 +21,7 @@ const CUcontext kContext = invented<CUcontext>(0xc000);
 const CUgreenCtx kGreen = invented<CUgreenCtx>(0xc100);
 const CUmodule kModule = invented<CUmodule>(0xc200);
 const CUlibrary kLibrary = invented<CUlibrary>(0xc300);
+const CUmemoryPool kPool = invented<CUmemoryPool>(0xc400);
 void** const kParams = invented<void**>(0xa000);
 void** const kExtra = invented<void**>(0xb000);
 
@@ -34,6 +35,10 @@ CUDA_GRAPH_INSTANTIATE_PARAMS g_instantiate{};
 CUgraphNodeParams g_node_params{};
 void* g_found;
 CUdriverProcAddressQueryResult g_query;
+CUdeviceptr g_address_out;
+std::size_t g_pitch_out;
+CUmemGenericAllocationHandle g_handle_out;
+CUmemAllocationProp g_allocation{};
 
 template <class Argument>
 std::uint64_t word(Argument argument) {

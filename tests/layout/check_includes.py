@@ -23,7 +23,7 @@ ARROWS = {
     "simgpu": ("base",),
     "intercept": ("include", "shm", "base"),
     "controller": ("shm", "base"),
-    "engine": ("base",),
+    "engine": ("include", "base"),
     "scheduler": (),
     "runner": ("include", "engine", "shm", "base"),
     "predictor": ("engine", "base"),

@@ -15,6 +15,13 @@ void waive(ModelView& board, int self, int holder, std::uint64_t job) {
   shm::waive(board, self, holder, job);
 }
 void honour(ModelView& board, int self, int holder) { shm::honour(board, self, holder); }
+void begin_draining(ModelView& board, int target, std::uint32_t generation, std::uint32_t broker) {
+  shm::begin_draining(board, target, generation, broker);
+}
+void end_draining(ModelView& board, int target, std::uint32_t broker) {
+  shm::end_draining(board, target, broker);
+}
+void tend_draining(ModelView& board, int self) { shm::tend_draining(board, self); }
 bool mark_dead(ModelView& board, int slot) { return shm::mark_dead(board, slot); }
 void tend_gate(ModelView& board, int self) { shm::tend_gate(board, self); }
 void settle_outranked(ModelView& board, int slot) { shm::settle_outranked(board, slot); }

@@ -25,7 +25,8 @@ bool should_hold(const Memory& memory, const Scenario& scenario, int holder, int
   return holder != target && (h.state == SlotState::kLive || h.state == SlotState::kFailedOpen) &&
          !is_dead(life_of(memory, scenario, holder)) && job % 2 == 1 &&
          t.state == SlotState::kLive && h.device == t.device && h.priority > t.priority &&
-         memory[waived_word(target, holder)] != job;
+         memory[waived_word(target, holder)] != job &&
+         (memory[draining_word(target)] == 0 || (memory[draining_word(target)] & 0x80U) != 0);
 }
 
 /// Whether the controllers of the scenario live. One that is stopped may have been changing any
@@ -45,6 +46,22 @@ Controllers controllers(const Memory& memory, const Scenario& scenario) {
   return found;
 }
 
+/// The broker of a word is in its low byte as slot + 1, with its generation above. A dead one
+/// drains nobody.
+bool is_drained_by_the_dead(const Memory& memory, const Scenario& scenario, int slot) {
+  const std::uint64_t broker = memory[draining_word(slot)] & ~std::uint64_t{0x80};
+  for (std::size_t p = 0; p < scenario.processes.size(); ++p) {
+    const Process& process = scenario.processes[p];
+    const bool drains =
+        process.slot >= 0 && broker == (std::uint64_t{process.generation} << 8U) +
+                                           static_cast<std::uint64_t>(process.slot) + 1;
+    if (drains && is_dead(memory.life(static_cast<int>(p)))) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// Whether a tick is needed: a process is stopped, or nobody has found a dead one yet.
 bool needs_tick(const Memory& memory, const Scenario& scenario) {
   for (int slot = 0; slot < kModelSlots; ++slot) {
@@ -52,6 +69,7 @@ bool needs_tick(const Memory& memory, const Scenario& scenario) {
     const SlotState state = memory.info(slot).state;
     const bool found = state == SlotState::kFree || state == SlotState::kDead;
     if (life == Life::kStopped || (is_dead(life) && !found)) return true;
+    if (is_drained_by_the_dead(memory, scenario, slot)) return true;
   }
   return controllers(memory, scenario).stopped;
 }
@@ -111,6 +129,9 @@ std::string broken_invariant(const Memory& memory, const Scenario& scenario, boo
     std::string broken = broken_gate(memory, scenario, slot);
     const bool ticked = after_tick && memory.info(slot).state == SlotState::kLive;
     if (broken.empty() && ticked) broken = broken_rank(memory, scenario, slot);
+    if (broken.empty() && ticked && is_drained_by_the_dead(memory, scenario, slot)) {
+      broken = "slot " + std::to_string(slot) + " is drained by a dead process";
+    }
     if (!broken.empty()) return broken;
   }
   return {};

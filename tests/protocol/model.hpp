@@ -34,7 +34,8 @@ constexpr int life_word(int process) { return kUsedWord + 1 + process; }
 /// The robust mutex of a slot: the generation of the client that holds it, plus 1; 0 if none does.
 constexpr int mutex_word(int slot) { return life_word(kMaxProcesses) + slot; }
 constexpr int outranked_word(int slot) { return mutex_word(kModelSlots) + slot; }
-inline constexpr int kWords = outranked_word(kModelSlots);
+constexpr int draining_word(int slot) { return outranked_word(kModelSlots) + slot; }
+inline constexpr int kWords = draining_word(kModelSlots);
 static_assert(kWords <= 64, "sets of words are kept in one 64-bit mask");
 
 std::string word_name(int word);
@@ -116,6 +117,7 @@ class ModelView {
     return {port_, holder < kModelSlots ? waived_word(target, holder) : kWords};
   }
   ModelWord outranked(int s) { return {port_, outranked_word(s)}; }
+  ModelWord draining(int s) { return {port_, draining_word(s)}; }
   ModelWord mutex(int s) { return {port_, mutex_word(s)}; }
   bool watched(int s) { return mutex(s).load() != 0; }
   void closed(int /*slot*/) {}

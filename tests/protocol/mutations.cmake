@@ -52,8 +52,30 @@ sluice_mutation(settle_reads_holder_once "if (board.info(holder).load() == h &&"
 sluice_mutation(settle_reads_target_once "&& board.info(target).load() == t &&" "&&")
 sluice_mutation(settle_reads_job_once "board.job(holder).load() == job &&" "")
 sluice_mutation(settle_reads_waived_once
-  "&& board.waived(target, holder).load() == waived)" ")")
-sluice_mutation(settle_ignores_waived " && waived != job) {" ") {")
+  "&& board.waived(target, holder).load() == waived &&" "&&")
+sluice_mutation(settle_ignores_waived "may_hold && waived != job &&" "may_hold &&")
+sluice_mutation(settle_reads_draining_once
+  "board.draining(target).load() == draining) {" "true) {")
+sluice_mutation(settle_ignores_draining "waived != job && !is_draining(draining)) {" "waived != job) {")
+
+# Draining.
+sluice_mutation(begin_draining_does_not_settle
+  [[  board.draining(target).store(broker);
+  settle_own_gate(board, target);]]
+  [[  board.draining(target).store(broker);]])
+sluice_mutation(begin_draining_drains_anybody
+  "if (SlotInfo::unpack(board.info(target).load()).generation != generation) {" "if (false) {")
+sluice_mutation(end_draining_does_not_settle
+  [[  settle_own_gate(board, target);
+  board.draining(target).compare_exchange(ends, 0);]]
+  [[  board.draining(target).compare_exchange(ends, 0);]])
+sluice_mutation(end_draining_clears_at_once
+  [[  settle_own_gate(board, target);
+  board.draining(target).compare_exchange(ends, 0);]]
+  [[  board.draining(target).compare_exchange(ends, 0);
+  settle_own_gate(board, target);]])
+sluice_mutation(tend_draining_does_nothing "if (!lives) end_draining(board, self, broker);" "")
+sluice_mutation(tend_draining_sees_no_end "word & ~kDrainEnds;" "(word & kDrainEnds) != 0 ? 0 : word;")
 
 # Jobs.
 sluice_mutation(begin_counts_last
@@ -230,6 +252,7 @@ sluice_mutation(release_leaves_job_odd
 sluice_mutation(release_keeps_used "  board.used().fetch_and(~bit(slot));" "")
 sluice_mutation(reserve_keeps_waived
   "  for (int holder = 0; holder < kSlots; ++holder) board.waived(slot, holder).store(0);" "")
+sluice_mutation(reserve_keeps_draining "  board.draining(slot).store(0);" "")
 sluice_mutation(reserve_sets_used_last
   [[  board.used().fetch_or(bit(slot));
   board.info(slot).store(SlotInfo{SlotState::kReserved, priority, device, old.generation}.pack());]]

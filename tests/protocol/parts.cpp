@@ -82,6 +82,16 @@ Call honour(int slot, int holder) {
 Call tend(int slot) {
   return call("tend", slot, [slot](ModelView& board) { tend_all(board, slot); });
 }
+Call begin_draining(int broker, int target) {
+  return call("begin_draining", broker, [=](ModelView& board) {
+    calls::begin_draining(board, target, 0, static_cast<std::uint32_t>(broker + 1));
+  });
+}
+Call end_draining(int broker, int target) {
+  return call("end_draining", broker, [=](ModelView& board) {
+    calls::end_draining(board, target, static_cast<std::uint32_t>(broker + 1));
+  });
+}
 Call rank(int slot) {
   return call("rank", slot, [slot](ModelView& board) { calls::settle_outranked(board, slot); });
 }
@@ -192,6 +202,7 @@ void tick_all(ModelView& board, const Memory& memory, const std::vector<Process>
       calls::keep_open(board, slot);
     } else if (state == SlotState::kLive) {
       tend_all(board, slot);
+      calls::tend_draining(board, slot);
       calls::settle_outranked(board, slot);
     }
   }

@@ -22,6 +22,9 @@ Call waive(int slot, int holder);
 Call honour(int slot, int holder);
 /// A tick of a watcher: marks the dead among the others and corrects its own gate.
 Call tend(int slot);
+/// Of the broker in slot `broker`, of generation 0, about the first client of slot `target`.
+Call begin_draining(int broker, int target);
+Call end_draining(int broker, int target);
 /// Of the owner on each tick, or of the controller.
 Call rank(int slot);
 Call bury(int slot);

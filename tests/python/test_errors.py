@@ -34,6 +34,8 @@ def test_detection_limits(models):
     assert "torch.export refuses" in line and "--format torchscript" in line
     assert "boxes need float32" in models.refused(2, "export", name, "--dtype", "bfloat16")
     assert "takes any size" in models.refused(2, "export", name, "--size", "720", "1280")
+    assert "--train takes classification and text models" in models.refused(2, "export", name, "--train")
+    assert "exclude each other" in models.refused(2, "export", "resnet18", "--train", "--format", "aoti")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

@@ -143,3 +143,35 @@ def test_weights_from_a_file(models, tmp_path):
     script = torch.jit.load(models.store / "squeezenet1_1" / "model.pt")
     with torch.inference_mode():
         torch.testing.assert_close(script(images), trained(images), rtol=1e-3, atol=1e-4)
+
+
+def test_a_file_to_train_is_next_to_the_others_and_has_parameters(models):
+    """`sluice train` would train nothing, or a model without dropout and batch statistics."""
+    models.export("mobilenet_v3_small", "--size", "64", "64")
+    models.export("mobilenet_v3_small", "--size", "64", "64", "--train")
+    found = {variant["format"]: variant for variant in models.model("mobilenet_v3_small")["variants"]}
+    assert found["training"]["file"] == "model_train.pt"
+    assert found["training"]["input"] == found["torchscript"]["input"] == [3, 64, 64]
+    script = torch.jit.load(models.store / "mobilenet_v3_small" / "model_train.pt")
+    assert all(parameter.requires_grad for parameter in script.parameters())
+    own = torchvision.models.mobilenet_v3_small()
+    assert [p.shape for p in script.parameters()] == [p.shape for p in own.parameters()]
+    script.train()
+    before = [buffer.clone() for buffer in script.buffers()]
+    images = torch.rand(4, 3, 64, 64)
+    assert not torch.equal(script(images), script(images))
+    assert any(not torch.equal(a, b) for a, b in zip(before, script.buffers()))
+
+
+def test_a_text_model_to_train_predicts_the_next_token(models):
+    models.export("bert_tiny", "--sequence", "16", "--train")
+    script = torch.jit.load(models.store / "bert_tiny" / "model_train.pt")
+    assert dict(script.named_parameters())["encoder.tokens.weight"].shape[0] == catalogue.encoder.VOCABULARY
+    ids = torch.randint(1000, (1, 16))
+    changed = ids.clone()
+    changed[0, 10] = 999 - changed[0, 10]
+    with torch.no_grad():
+        one, other = script(ids), script(changed)
+    assert one.shape == (1, 16, catalogue.encoder.VOCABULARY)
+    torch.testing.assert_close(one[:, :10], other[:, :10])
+    assert not torch.allclose(one[:, 10:], other[:, 10:])

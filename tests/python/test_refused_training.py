@@ -4,9 +4,11 @@ import argparse
 import json
 from pathlib import Path
 
+import helper_drops
 import jobs
 import pytest
 import refused_training
+import sluice.train
 import torch
 from shim import CpuShim
 from torch import nn
@@ -61,6 +63,17 @@ def test_swallowed_refusals_are_counted(result, monkeypatch):
     found = result("aside")
     assert found["silent"] == found["drops"] >= 10
     assert found["disturbed_differ"] == 0
+
+
+def test_the_helper_leaves_no_trace(monkeypatch, capsys):
+    """The experiment on sluice.train, with refused operations on the CPU."""
+    monkeypatch.setattr(jobs, "make", tiny)
+    monkeypatch.setattr(sluice.train, "_training", sluice.train._Training())
+    with CpuShim() as shim:
+        helper_drops.run(argparse.Namespace(job="tiny", device="cpu", steps=6), shim)
+    found = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert found["drops"] >= 5
+    assert (found["undisturbed_differ"], found["disturbed_differ"]) == (0, 0)
 
 
 def test_the_experiments_are_all_listed():

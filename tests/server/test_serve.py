@@ -9,103 +9,10 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
-
-SLUICE = os.environ["SLUICE_TEST_PROGRAM"]
-PATIENCE_S = 60
-
-
-class Server:
-    """A running server. Its session, and so its board and its simulated GPU, is its own."""
-
-    def __init__(self, folder: Path, *args: str):
-        self.session = f"serve-{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
-        self.process = subprocess.Popen(
-            [SLUICE, "serve", "-p", "0", "--http", "0", "--json", "--session", self.session, *args],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-        )
-        assert self.process.stdout
-        line = self.process.stdout.readline()
-        if not line:
-            raise AssertionError(self.process.communicate(timeout=PATIENCE_S)[1])
-        self.listen = json.loads(line)
-
-    def call(self, path: str, body=None, method: str | None = None, timeout: float = PATIENCE_S):
-        """Status and JSON of an answer."""
-        data = None if body is None else json.dumps(body).encode()
-        url = f"http://127.0.0.1:{self.listen['http_port']}{path}"
-        try:
-            with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=timeout) as answer:
-                text = answer.read().decode()
-                return answer.status, json.loads(text) if text.startswith(("{", "[")) else text
-        except urllib.error.HTTPError as error:
-            text = error.read().decode()
-            return error.code, json.loads(text) if text else None
-
-    def infer(self, model: str, values=(1.0, 2.0), **parameters):
-        tensor = {"name": "input0", "datatype": "FP32", "shape": [1, len(values)], "data": list(values)}
-        return self.call(f"/v2/models/{model}/infer", {"inputs": [tensor], "parameters": parameters})
-
-    def waiting(self, model: str) -> int:
-        (row,) = [row for row in self.call("/v2/sluice/status")[1]["models"] if row["name"] == model]
-        return row["waiting"]
-
-    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        self.process.send_signal(number)
-        _, err = self.process.communicate(timeout=PATIENCE_S)
-        return self.process.returncode, err
-
-    def board(self) -> Path:
-        return Path(f"/dev/shm/sluice.{os.getuid()}.{self.session}")
-
-
-@contextlib.contextmanager
-def serving(folder: Path, *args: str):
-    server = Server(folder, *args)
-    try:
-        yield server
-    finally:
-        if server.process.poll() is None:
-            server.process.kill()
-            server.process.communicate(timeout=PATIENCE_S)
-
-
-def in_background(call):
-    """Runs `call` in a thread. The result is in the returned list once the thread is joined."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(call()))
-    thread.start()
-    return thread, results
-
-
-def eventually(holds) -> bool:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if holds():
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def command_line(process: Path) -> str:
-    try:
-        return (process / "cmdline").read_text()
-    except OSError:  # it has ended
-        return ""
-
-
-def refused(folder: Path, *args: str) -> tuple[int, str]:
-    done = subprocess.run([SLUICE, "serve", *args], cwd=folder, text=True, capture_output=True, timeout=PATIENCE_S)
-    assert done.stdout == ""
-    return done.returncode, done.stderr
-
+from serving import PATIENCE_S, SLUICE, Server, command_line, eventually, in_background, refused, serving
 
 SLOW = """
 slow
@@ -257,6 +164,46 @@ def test_overload_is_refused_and_what_is_admitted_begins_in_time(tmp_path, slow_
     for record in answered:  # What has begun may be late on a busy host; what begins late is a fault.
         began, _ = record["child_model_run_time"][0]
         assert began - record["recv_time"] <= record["deadline_ms"] + 20
+
+
+def resident_mb(pid: int) -> float:
+    """The most memory that a process has had, in MB."""
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
+
+
+def test_memory_is_bounded_by_whole_bodies(tmp_path):
+    """Prevents: a server that counts 8 bytes of tensor, and holds the 30 MB around them."""
+    tensor = {"name": "input0", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}
+    padded = json.dumps({"inputs": [tensor]}).encode() + b" " * (30 << 20)
+    with serving(tmp_path, "--models", "dummy", "--max-queue-mb", "64") as server:
+        before = resident_mb(server.listen["pid"])
+        port = server.listen["http_port"]
+        head = f"POST /v2/models/dummy/infer HTTP/1.1\r\nContent-Length: {len(padded)}\r\n\r\n".encode()
+        clients = [socket.create_connection(("127.0.0.1", port), PATIENCE_S) for _ in range(8)]
+        for client in clients:
+            client.sendall(head + padded[: 1 << 16])
+        codes = []
+        for client in clients[1:]:  # Arriving bodies take at most half of the memory: one of 30 MB.
+            codes.append(client.recv(12))
+        assert codes == [b"HTTP/1.1 429"] * 7
+        assert server.infer("dummy")[0] == 200
+        clients[0].sendall(padded[1 << 16 :])
+        assert clients[0].recv(12) == b"HTTP/1.1 200"
+        for client in clients:
+            client.close()
+
+        def send_all() -> bytes:
+            with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+                client.sendall(head + padded)
+                return client.recv(12)
+
+        calls = [in_background(send_all) for _ in range(8)]
+        for thread, results in calls:
+            thread.join()
+            assert results[0] in (b"HTTP/1.1 200", b"HTTP/1.1 429")
+        assert resident_mb(server.listen["pid"]) - before < 3 * 64
+        assert eventually(lambda: server.call("/v2/sluice/status")[1]["queued_bytes"] == 0)
 
 
 def test_mistakes_are_refused_before_anything_starts(tmp_path):

@@ -15,6 +15,9 @@ TEST(Policy, ReadsEveryForm) {
             (Policy{PolicyKind::kDevice, Spacing::microseconds(200)}));
   EXPECT_EQ(parse_policy("device:1000000"),
             (Policy{PolicyKind::kDevice, Spacing::launches(Spacing::kMax)}));
+  EXPECT_EQ(parse_policy("device:200us,ahead:2ms"),
+            (Policy{PolicyKind::kDevice, Spacing::microseconds(200), 2000}));
+  EXPECT_EQ(parse_policy("device:1us,ahead:500us")->ahead_ns(), 500'000U);
 }
 
 // An experiment with a misread policy is worthless.
@@ -47,13 +50,27 @@ TEST(Policy, RefusesOtherText) {
                            "device:4294967297",
                            "device:99999999999999999999",
                            ":4",
-                           "device;4"}) {
+                           "device;4",
+                           "device:200us,",
+                           "device:200us,ahead:2",
+                           "device:200us,ahead:0ms",
+                           "device:200us,ahead:ms",
+                           "device:200us,ahead:-2ms",
+                           "device:200us,ahead:2s",
+                           "device:200us,ahead:2ms,",
+                           "device:200us,ahead:2ms,ahead:2ms",
+                           "device:200us,ahead:1001ms",
+                           "device:200us, ahead:2ms",
+                           "device:4,ahead:2ms",
+                           "gate,ahead:2ms"}) {
     EXPECT_FALSE(parse_policy(text)) << '"' << text << '"';
   }
 }
 
 TEST(Policy, SurvivesTextAndWord) {
-  for (const char* text : {"none", "gate", "sync:1", "event:2", "device:1000000", "device:200us"}) {
+  for (const char* text :
+       {"none", "gate", "sync:1", "event:2", "device:1000000", "device:200us",
+        "device:200us,ahead:2ms", "device:1000000us,ahead:1000ms", "device:50us,ahead:1500us"}) {
     const Policy policy = parse_policy(text).value();
     EXPECT_EQ(to_string(policy), text);
     EXPECT_EQ(Policy::unpack(policy.pack()), policy);

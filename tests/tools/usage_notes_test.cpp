@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "shm/memory.hpp"
 #include "shm/target.hpp"
 #include "tests/support/board_test.hpp"
 #include "tools/status/format.hpp"
@@ -48,7 +49,8 @@ void expect_silent(const std::string& text, const std::string& words) {
 TEST_F(Use, IsSilentWhereThereIsNothingToSay) {
   add_client(0, 0, "a");
   const std::string both = text() + top(200);
-  for (const char* word : {"target", "TARGET", "label", "gpu ", "GPU%", "waited", "held others"}) {
+  for (const char* word :
+       {"target", "TARGET", "label", "gpu ", "GPU%", "waited", "held others", "memory", "MEM"}) {
     expect_silent(both, word);
   }
   const auto client = json()["clients"][0];
@@ -134,6 +136,43 @@ TEST_F(Use, AJobWithOpenGatesIsActiveAndSaysSo) {
   client.job.store(1);
   expect_says(text(), " active 12ms ");
   EXPECT_EQ(json()["clients"][0]["target"]["gates_open"], false);
+}
+
+// Prevents: an order that nobody obeys, and nobody sees.
+TEST_F(Use, ShowsWhatItHoldsAndWhatItIsOrderedToDo) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
+  shm::Slot& train = add_client(0, 0, "python train.py");
+  train.memory.held.store(3174 * kMiB);
+  expect_says(text(), "           memory 3.1 GiB\n");
+  expect_silent(top(100), "MEM");
+  EXPECT_EQ(json()["clients"][0]["memory"]["held_bytes"], 3174 * kMiB);
+  EXPECT_TRUE(json()["clients"][0]["memory"]["grant_bytes"].is_null());
+  EXPECT_TRUE(json()["clients"][0]["memory"]["order"].is_null());
+
+  shm::Slot& serve = add_client(1, 1, "sluice serve");
+  serve.alive.initialise();
+  ASSERT_TRUE(serve.alive.take());
+  const shm::SlotOf broker{1, 1};
+  shm::set_grant(*board_, broker, {0, 1}, 512 * kMiB);
+  const std::uint64_t order = shm::give_order(*board_, broker, {0, 1}, shm::MemoryOrder::kDrop);
+  train.memory.order_ns.store(kNow - 3 * kMs);
+  train.memory.base.store(100 * kMiB);
+  train.memory.slope.store(20 * kMiB);
+  expect_says(status_text(snapshot(), "s", 120),
+              "memory 3.1 GiB of 512 MiB granted, needs 100 MiB and 20 MiB per item; ordered to "
+              "drop 3 ms ago\n");
+  expect_says(top(100), " 3.1G/512M! ");
+  const auto shown = json()["clients"][1]["memory"];
+  EXPECT_EQ(shown["grant_bytes"], 512 * kMiB);
+  EXPECT_EQ(shown["order"], "drop");
+  EXPECT_EQ(shown["order_age_ns"], 3 * kMs);
+  EXPECT_EQ(shown["slope_bytes"], 20 * kMiB);
+  shm::note_obeyed(train.memory, shm::Order::unpack(order).epoch);
+  train.memory.refused.store(2);
+  expect_says(status_text(snapshot(), "s", 120), "per item, 2 launches refused\n");
+  expect_says(top(100), " 3.1G/512M ");
+  serve.alive.release();
+  expect_silent(text(), "granted");  // the broker is dead
 }
 
 TEST_F(Use, SaysWhoWaitedForWhom) {

@@ -1,18 +1,12 @@
 // sluice-example-spin: a small GPU program for trying `sluice exec` and `sluice compare`.
 // It uses the CUDA driver API, so it runs on a real GPU and under `sluice exec --gpu sim`.
-#include <cuda.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <random>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -20,29 +14,12 @@
 #include "base/command_line.hpp"
 #include "base/statistics.hpp"
 #include "sluice/sluice.h"
+#include "tools/examples/gpu.hpp"
 
 namespace {
 
 using sluice::base::monotonic_ns;
-
-// The simulated GPU takes the duration of a kernel named sluice_spin from its first argument. On a
-// real GPU the kernel counts cycles.
-constexpr const char* kModule = R"(.version 6.0
-.target sm_70
-.address_size 64
-.visible .entry sluice_spin(.param .u64 duration_ns, .param .u64 cycles) {
-  .reg .pred %p;
-  .reg .b64 %start, %now, %limit;
-  mov.u64 %start, %clock64;
-  ld.param.u64 %limit, [cycles];
-SPIN:
-  mov.u64 %now, %clock64;
-  sub.s64 %now, %now, %start;
-  setp.lt.s64 %p, %now, %limit;
-  @%p bra SPIN;
-  ret;
-}
-)";
+using sluice::tools::Gpu;
 
 struct Options {
   std::uint64_t kernels = 100;
@@ -56,53 +33,6 @@ struct Options {
 };
 
 std::sig_atomic_t volatile g_stop = 0;
-
-void require(CUresult result, const char* call) {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  cuGetErrorName(result, &name);
-  throw sluice::base::RunError(std::string(call) + ": " + (name != nullptr ? name : "error"));
-}
-#define SLUICE_REQUIRE(call) require(call, #call)
-
-/// The first GPU, with a kernel that keeps it busy for a given time.
-class Gpu {
- public:
-  Gpu() {
-    SLUICE_REQUIRE(cuInit(0));
-    SLUICE_REQUIRE(cuDevicePrimaryCtxRetain(&context_, 0));
-    SLUICE_REQUIRE(cuCtxSetCurrent(context_));
-    SLUICE_REQUIRE(cuModuleLoadData(&module_, kModule));
-    SLUICE_REQUIRE(cuModuleGetFunction(&spin_, module_, "sluice_spin"));
-    SLUICE_REQUIRE(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
-    SLUICE_REQUIRE(cuDeviceGetName(name_.data(), static_cast<int>(name_.size()), 0));
-    int khz = 0;
-    if (cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 0) == CUDA_SUCCESS && khz > 0) {
-      cycles_per_ns_ = khz / 1e6;
-    }
-    const char* scale = std::strstr(name_.data(), "(scale ");
-    if (scale != nullptr) time_scale_ = std::atof(scale + std::strlen("(scale "));
-  }
-
-  void launch(std::uint64_t ns) const {
-    auto cycles = static_cast<std::uint64_t>(static_cast<double>(ns) * cycles_per_ns_);
-    std::array<void*, 2> arguments{&ns, &cycles};
-    SLUICE_REQUIRE(cuLaunchKernel(spin_, 1, 1, 1, 32, 1, 1, 0, stream_, arguments.data(), nullptr));
-  }
-  void wait() const { SLUICE_REQUIRE(cuStreamSynchronize(stream_)); }
-  [[nodiscard]] const char* name() const { return name_.data(); }
-  /// Real time divided by GPU time: 1 on a real GPU.
-  [[nodiscard]] double time_scale() const { return time_scale_; }
-
- private:
-  CUcontext context_ = nullptr;
-  CUmodule module_ = nullptr;
-  CUfunction spin_ = nullptr;
-  CUstream stream_ = nullptr;
-  std::array<char, 256> name_{};
-  double cycles_per_ns_ = 1;
-  double time_scale_ = 1;
-};
 
 std::uint64_t to_real_ns(const Gpu& gpu, double ms) {
   return static_cast<std::uint64_t>(ms * 1e6 * gpu.time_scale());

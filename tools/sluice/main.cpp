@@ -34,6 +34,7 @@ constexpr std::array kCommands{
     Command{"serve", "serve models over KServe v2 (gRPC, HTTP), best-effort work next to them"},
     Command{"hybrid_workload", "send requests to such a server, and report their latency"},
     Command{"records", "analyse the requests that serve wrote: a page, a table, published files"},
+    Command{"train", "train such a model; gives memory back when serve needs it"},
     Command{"split", "divide a PyTorch model into blocks of even length, for a server"},
     Command{"trace", "make a file for ui.perfetto.dev, or a table, of a traced run"},
     Command{"parse", "split a kernel trace, of nsys or of our own, into tables by model"},

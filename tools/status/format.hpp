@@ -45,6 +45,13 @@ std::string target_warning(const shm::ClientSnapshot& client);
 /// something to say.
 std::vector<std::string> usage_notes(const shm::ClientSnapshot& client);
 
+/// "memory 3.1 GiB of 4.0 GiB granted; ordered to drop 3 ms ago"; empty if the client holds no
+/// device memory and no broker cares for it.
+std::string memory_note(const shm::MemorySnapshot& memory);
+
+/// "12 MiB", "1.3 GiB"
+std::string memory_text(std::uint64_t bytes);
+
 /// "3 us", "12 ms", "1.3 s", "4 min"
 std::string format_duration(std::uint64_t ns);
 

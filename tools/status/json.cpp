@@ -46,6 +46,18 @@ Json target_json(const shm::TargetSnapshot& target) {
           {"gates_open", target.gates_open}};
 }
 
+Json memory_json(const shm::MemorySnapshot& memory) {
+  const bool fitted = memory.base_bytes != 0 || memory.slope_bytes != 0;
+  return {{"held_bytes", memory.held_bytes},
+          {"peak_bytes", memory.peak_bytes},
+          {"grant_bytes", memory.grant_bytes ? Json(*memory.grant_bytes) : Json()},
+          {"order", memory.order.empty() ? Json() : Json(memory.order)},
+          {"order_age_ns", memory.order.empty() ? Json() : Json(memory.order_age_ns)},
+          {"base_bytes", fitted ? Json(memory.base_bytes) : Json()},
+          {"slope_bytes", fitted ? Json(memory.slope_bytes) : Json()},
+          {"refused_launches", memory.refused_launches}};
+}
+
 Json labels_json(const shm::Labels& labels) {
   Json json = Json::object();
   for (const auto& [key, value] : labels) json[key] = value;
@@ -83,6 +95,7 @@ Json client_json(const shm::ClientSnapshot& client) {
           {"held_others", waits_json(client.held_others)},
           {"held_others_ns", shm::held_others_ns(client)},
           {"target", target_json(client.target)},
+          {"memory", memory_json(client.memory)},
           {"gpu_ns", client.gpu_ns == 0 ? Json() : Json(client.gpu_ns)},
           {"jobs", client.jobs_ended},
           {"jobs_total_ns", client.jobs_total_ns},

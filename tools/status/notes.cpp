@@ -14,11 +14,6 @@ namespace {
 constexpr std::size_t kMostNamed = 4;  ///< Processes outside that get a line each.
 constexpr std::size_t kLeastCommand = 11;
 
-std::string memory_text(std::uint64_t bytes) {
-  const double mib = static_cast<double>(bytes) / (1U << 20U);
-  return mib < 1000 ? fmt::format("{:.0f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
-}
-
 /// The command has the columns that the rest of the line leaves.
 std::string describe(const shm::OutsideProcess& process, const std::string& gpu,
                      std::size_t columns) {

@@ -182,6 +182,11 @@ std::string format_duration(std::uint64_t ns) {
   return fmt::format("{:.0f} min", value / 60e9);
 }
 
+std::string memory_text(std::uint64_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1U << 20U);
+  return mib < 1000 ? fmt::format("{:.0f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
+}
+
 std::string policy_note(const shm::ClientSnapshot& client) {
   const bool device = client.requested_policy.starts_with("device");
   return fmt::format("asked for policy {}, which {}", client.requested_policy,

@@ -77,6 +77,25 @@ std::string target_warning(const shm::ClientSnapshot& client) {
          "; gates close at once, as without one";
 }
 
+std::string memory_note(const shm::MemorySnapshot& memory) {
+  const bool asked = memory.grant_bytes || !memory.order.empty() || memory.refused_launches != 0;
+  if (memory.held_bytes == 0 && !asked) return {};
+  std::string text = "memory " + memory_text(memory.held_bytes);
+  if (memory.grant_bytes) text += " of " + memory_text(*memory.grant_bytes) + " granted";
+  if (memory.base_bytes != 0 || memory.slope_bytes != 0) {
+    text += fmt::format(", needs {} and {} per item", memory_text(memory.base_bytes),
+                        memory_text(memory.slope_bytes));
+  }
+  if (memory.refused_launches != 0) {
+    text += ", " + counted(memory.refused_launches, "launch", "launches") + " refused";
+  }
+  if (!memory.order.empty()) {
+    text += fmt::format("; ordered to {} {} ago", memory.order == "epoch" ? "sleep" : memory.order,
+                        format_duration(memory.order_age_ns));
+  }
+  return text;
+}
+
 std::vector<std::string> usage_notes(const shm::ClientSnapshot& client) {
   std::vector<std::string> lines;
   std::string labels;
@@ -86,6 +105,7 @@ std::vector<std::string> usage_notes(const shm::ClientSnapshot& client) {
     lines.push_back(fmt::format("gpu ~{} (an estimate from learned durations)",
                                 format_duration(client.gpu_ns)));
   }
+  if (std::string note = memory_note(client.memory); !note.empty()) lines.push_back(note);
   if (const std::string by = suffered_by(client); !by.empty()) lines.push_back("waited for " + by);
   if (!client.held_others.empty()) lines.push_back("held others: " + list_of(client.held_others));
   return lines;

@@ -64,6 +64,32 @@ std::size_t target_width(const View& view, bool with_target) {
   return width == 0 ? 0 : std::max<std::size_t>(width, 6);
 }
 
+std::string short_memory(std::uint64_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1U << 20U);
+  return mib < 1000 ? fmt::format("{:.0f}M", mib) : fmt::format("{:.1f}G", mib / 1024);
+}
+
+/// What it holds, and of what grant; "!" while it has an order to obey.
+std::string memory_cell(const shm::ClientSnapshot& client) {
+  const shm::MemorySnapshot& memory = client.memory;
+  return short_memory(memory.held_bytes) +
+         (memory.grant_bytes ? "/" + short_memory(*memory.grant_bytes) : "") +
+         (memory.order.empty() ? "" : "!");
+}
+
+/// 0 if no broker shares memory out.
+std::size_t memory_width(const View& view) {
+  const auto& clients = view.now.clients;
+  const bool shared = std::any_of(clients.begin(), clients.end(), [](const auto& c) {
+    return c.memory.grant_bytes || !c.memory.order.empty();
+  });
+  std::size_t width = shared ? 3 : 0;
+  for (const shm::ClientSnapshot& client : clients) {
+    if (shared) width = std::max(width, memory_cell(client).size());
+  }
+  return width;
+}
+
 bool any_gpu_time(const View& view) {
   const auto& clients = view.now.clients;
   return std::any_of(clients.begin(), clients.end(), [](const auto& c) { return c.gpu_ns != 0; });
@@ -137,6 +163,7 @@ std::vector<Column> choose_columns(const View& view, std::size_t columns) {
       {"BY", by, false, [very_wide](C c, R) { return holder_cell(c, very_wide); }},
       {"HELD", 4, true, [](C, R r) { return percent(r.held_share); }},
       {"GPU%", 5, true, [](C c, R r) { return gpu_cell(c, r); }},
+      {"MEM", memory_width(view), true, [](C c, R) { return memory_cell(c); }},
       {"TARGET", target_width(view, wide), false, [wide](C c, R) { return target_cell(c, wide); }},
       {"LNCH/S", 6, true, [](C, R r) { return short_number(r.launches_per_s); }},
       {"JOBS/S", 6, true, [](C, R r) { return short_number(r.jobs_per_s); }},
@@ -148,11 +175,12 @@ std::vector<Column> choose_columns(const View& view, std::size_t columns) {
   std::erase_if(chosen, [&](const Column& column) {
     return (column.title == "GPU" && view.now.devices.size() < 2) ||
            (column.title == "GPU%" && !any_gpu_time(view)) ||
+           (column.title == "MEM" && memory_width(view) == 0) ||
            (column.title == "TARGET" && target_width(view, wide) == 0) ||
            (!wide && (column.title == "JOBS/S" || column.title == "HISTORY"));
   });
   const std::size_t name = std::min(longest_name(view), kUsualName);
-  make_room(chosen, columns, name, {"HISTORY", "GPU", "N", "GPU%", "P50", "TARGET"});
+  make_room(chosen, columns, name, {"HISTORY", "GPU", "N", "GPU%", "P50", "MEM", "TARGET"});
   make_room(chosen, columns, kLeastName, {"POLICY", "LNCH/S", "HELD", "P99"});
   const std::size_t used = width_of(chosen);
   chosen.push_back(

@@ -159,6 +159,7 @@ Frame help_frame() {
         "HELD     share of the last interval: had work and was held",
         "BY       who holds it: pid, + for several",
         "GPU%     share of the interval that its work took on the GPU, an estimate",
+        "MEM      device memory that it holds / may hold; !: it has been ordered to free some",
         "TARGET   its target, and the share of its jobs that kept it",
         "P50, P99 durations of the last N jobs, at most 64",
         "HISTORY  durations of the last jobs"}) {

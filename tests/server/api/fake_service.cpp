@@ -300,6 +300,16 @@ Status FakeService::unload(const std::string& model) {
   return {};
 }
 
+void FakeService::train(const std::string& job, const std::string& /*args*/,
+                        server::TrainDone done) {
+  done(job == "fails" ? server::Status{server::Code::kInternal, "exited with 1"}
+                      : server::Status{});
+}
+
+server::Status FakeService::stop_training(const std::string& job) {
+  return job == "none" ? server::Status{server::Code::kNotFound, "no such job"} : server::Status{};
+}
+
 std::string FakeService::scheduler() const {
   const std::lock_guard lock(mutex_);
   return scheduler_;

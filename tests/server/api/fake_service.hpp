@@ -45,6 +45,9 @@ class FakeService final : public server::Service {
   [[nodiscard]] std::vector<server::RepositoryEntry> repository() const override;
   server::Status load(const std::string& model) override;
   server::Status unload(const std::string& model) override;
+  /// The job "fails" fails, any other one has finished at once.
+  void train(const std::string& job, const std::string& args, server::TrainDone done) override;
+  [[nodiscard]] server::Status stop_training(const std::string& job) override;
   [[nodiscard]] std::string scheduler() const override;
   server::Status set_scheduler(const std::string& name) override;
   [[nodiscard]] nlohmann::json status() const override;

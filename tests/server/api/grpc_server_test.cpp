@@ -345,7 +345,7 @@ TEST_F(GrpcServerTest, LoadsAndUnloads) {
 // Prevents: messages that take any amount of memory because only their tensors count.
 TEST_F(GrpcServerTest, WholeMessagesAreCountedUntilTheyAreAnswered) {
   auto large = echo_request("stuck");
-  large.set_id(std::string(20'000'000, 'x'));
+  (*large.mutable_parameters())["padding"].set_string_param(std::string(20'000'000, 'x'));
   auto stuck = std::async(std::launch::async, [&] {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + 1s);
@@ -475,6 +475,7 @@ TEST_F(GrpcServerTest, APublishedInferenceIsCounted) {
   EXPECT_EQ(colserve_->Inference(&first, request, &result).error_code(),
             StatusCode::RESOURCE_EXHAUSTED)
       << "its response does not fit";
+  ASSERT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
   input.set_shape(0, 8'000'000);
   input.set_data(std::string(8'000'000, 'x'));
   grpc::ClientContext second;
@@ -503,7 +504,19 @@ TEST_F(GrpcServerTest, ServesThePublishedCalls) {
 
   grpc::ClientContext third;
   colserve::TrainResult train;
-  EXPECT_EQ(colserve_->Train(&third, {}, &train).error_code(), StatusCode::UNIMPLEMENTED);
+  ASSERT_TRUE(colserve_->Train(&third, {}, &train).ok());
+  EXPECT_EQ(train.result(), "train ok");
+  colserve::TrainRequest job;
+  job.set_model("fails");
+  grpc::ClientContext failing;
+  const grpc::Status failed = colserve_->Train(&failing, job, &train);
+  EXPECT_EQ(failed.error_code(), StatusCode::INTERNAL);
+  EXPECT_EQ(failed.error_message(), "exited with 1");
+  grpc::ClientContext stopping;
+  EXPECT_TRUE(colserve_->TrainStop(&stopping, job, &train).ok());
+  job.set_model("none");
+  grpc::ClientContext unknown;
+  EXPECT_EQ(colserve_->TrainStop(&unknown, job, &train).error_code(), StatusCode::NOT_FOUND);
 
   grpc::ClientContext fourth;
   colserve::SchedulerRequest scheduler;

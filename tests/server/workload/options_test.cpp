@@ -104,17 +104,28 @@ TEST(WorkloadOptions, WithGapsTheRunHasACountUnlessItHasATime) {
   EXPECT_FALSE(options.count || options.duration_s);
 }
 
-TEST(WorkloadOptions, TrainingIsRefusedInOneLine) {
-  const std::string line = "--train-model swin_b: training is not served yet; leave it out";
-  EXPECT_EQ(fault({"--infer-model", "m", "--train", "--train-model", "swin_b"}), line);
-  EXPECT_EQ(fault({"--infer-model", "m", "--train-model", "swin_b"}), line);
-  EXPECT_EQ(fault({"--infer-model", "m", "--no-train", "--train-model", "swin_b"}), "no fault");
+TEST(WorkloadOptions, TrainingIsThatOfTheTrainModelsUnlessRefused) {
+  const Options options = parsed({"--infer-model", "m", "--train-model", "swin_b,resnet",
+                                  "--num-epoch", "3", "--batch-size", "8"});
+  EXPECT_THAT(options.train_models, ElementsAre("swin_b", "resnet"));
+  EXPECT_EQ(options.num_epoch, 3);
+  EXPECT_EQ(options.train_batch_size, 8);
+  EXPECT_THAT(parsed({"--infer-model", "m", "--no-train", "--train-model", "a"}).train_models,
+              ElementsAre());
   EXPECT_EQ(fault({"--infer-model", "m", "--train"}), "no fault");
+  EXPECT_EQ(fault({"--infer-model", "m", "--train-model", "a", "--http"}),
+            "--train-model: training jobs are sent by gRPC; leave out --http");
+}
+
+TEST(WorkloadOptions, TrainingAloneLastsUntilItsJobHasEnded) {
+  const Options options = parsed({"--no-infer", "--train-model", "swin_b"});
+  EXPECT_FALSE(options.infer || options.duration_s || options.count);
+  EXPECT_EQ(parsed({"--no-infer", "--train-model", "a", "-d", "3"}).duration_s, 3);
 }
 
 TEST(WorkloadOptions, NothingToDoIsAMistake) {
   EXPECT_EQ(fault({}), "no models: give --infer-model LIST or --trace FILE");
-  EXPECT_EQ(fault({"--no-infer"}), "--no-infer: nothing to do, because training is not served yet");
+  EXPECT_EQ(fault({"--no-infer"}), "--no-infer: nothing to do without --train-model LIST");
 }
 
 TEST(WorkloadOptions, ValuesByModelTakeBothForms) {

@@ -175,6 +175,19 @@ TEST(Plan, TraceGivesEachModelItsTimes) {
   EXPECT_THAT(std::get<Replay>(workers[1].law).due_ns, ElementsAre(1000, 7'000'000, 10'500'000));
 }
 
+TEST(Plan, TraceOfAPublishedReportIsTaken) {
+  const auto workers = traced(
+      "=====\n|  InferWorker a (6 sec)  |\n| cnt: 2 |\n=====\n"
+      "[InferWorker TRACE a] request_time(ms), response_time(ms), latency(ms)\n"
+      "10.5, 20.0, 9.5\n2.0, 9.0, 7.0\n"
+      "=====\n|  InferWorker b-1 (6 sec)  |\n=====\n"
+      "[InferWorker TRACE b-1] request_time(ms), response_time(ms), latency(ms)\n7.0, 8.0, 1.0\n"
+      "[TrainWorker c] cnt 1 | ltc.avg 1.00sec | thpt 1.00job/s\n");
+  EXPECT_THAT(names(workers), ElementsAre("a", "b-1"));
+  EXPECT_THAT(std::get<Replay>(workers[0].law).due_ns, ElementsAre(2'000'000, 10'500'000));
+  EXPECT_THAT(std::get<Replay>(workers[1].law).due_ns, ElementsAre(7'000'000));
+}
+
 std::string trace_fault(const std::string& text) {
   try {
     (void)traced(text);

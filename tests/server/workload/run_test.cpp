@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -27,12 +29,20 @@ std::string last_line(const std::string& text) {
 class RunTest : public testing::Test {
  protected:
   RunTest() {
+    add_job("job", "echo \"$@\" > " + folder_.file("args"));
+    add_job("long", "exec sleep 60");
     const json ready = json::parse(server_.read_line());
     grpc_port_ = ready["grpc_port"];
     http_port_ = ready["http_port"];
   }
   ~RunTest() override { server_.signal(SIGTERM); }
 
+  void add_job(const std::string& name, const std::string& script) const {
+    const std::filesystem::path file = train_ / name;
+    std::filesystem::create_directories(train_);
+    std::ofstream(file) << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  }
   [[nodiscard]] Args command(const Args& args) const {
     Args all{SLUICE_TEST_PROGRAM, "hybrid_workload", "-p", std::to_string(grpc_port_)};
     all.insert(all.end(), args.begin(), args.end());
@@ -49,9 +59,11 @@ class RunTest : public testing::Test {
   }
 
   const TempFolder folder_;
-  Process server_{
-      {SLUICE_TEST_PROGRAM, "serve", "--models", "dummy[2]", "-p", "0", "--http", "0", "--json"},
-      {.err = folder_.file("server.log")}};
+  const std::filesystem::path train_ = folder_.file("train");
+  const bool made_ = std::filesystem::create_directories(train_);
+  Process server_{{SLUICE_TEST_PROGRAM, "serve", "--models", "dummy[2]", "--train-store",
+                   train_.string(), "-p", "0", "--http", "0", "--json"},
+                  {.err = folder_.file("server.log")}};
   int grpc_port_ = 0;
   int http_port_ = 0;
 };
@@ -100,6 +112,19 @@ TEST_F(RunTest, CountAndLambdaOfSeveralModels) {
   EXPECT_EQ(again["models"][0]["answered"], first);
 }
 
+TEST_F(RunTest, TrainingJobsAreSentAndReported) {
+  base::Captured got = run({"--no-infer", "--train-model", "job", "--num-epoch", "2"});
+  EXPECT_EQ(got.exit_code, 0) << got.err;
+  EXPECT_THAT(got.out, MatchesRegex("\\[TrainWorker job\\] cnt 1 \\| ltc\\.avg [0-9.]+sec \\| "
+                                    "thpt [0-9.]+job/s\n"));
+  EXPECT_THAT(read_file(folder_.file("args")), HasSubstr("--num-epoch 2 --batch-size 1 --mode "));
+
+  got = run({"--infer-model", "dummy", "-d", "1", "-c", "1", "--train-model", "job,long"});
+  EXPECT_EQ(got.exit_code, 0) << got.err;
+  EXPECT_THAT(got.out, HasSubstr("[TrainWorker job] cnt "));
+  EXPECT_THAT(got.out, HasSubstr("[TrainWorker long] no train record\n")) << "it was stopped";
+}
+
 TEST_F(RunTest, HttpWorksToo) {
   Args args{SLUICE_TEST_PROGRAM, "hybrid_workload", "--http", "-p", std::to_string(http_port_)};
   const Args more{"--infer-model", "dummy", "--count", "50",     "-c", "2",
@@ -124,11 +149,9 @@ TEST_F(RunTest, MistakesAreOneLine) {
   EXPECT_EQ(got.err,
             "sluice hybrid_workload: the server has no model 'dumy', did you mean 'dummy'? It has "
             "dummy, dummy-1\n");
-  got = run({"--infer-model", "dummy", "--train", "--train-model", "swin_b"});
-  EXPECT_EQ(got.exit_code, 2);
-  EXPECT_EQ(got.err,
-            "sluice hybrid_workload: --train-model swin_b: training is not served yet; leave it "
-            "out\n");
+  got = run({"--no-infer", "--train-model", "swin_b"});
+  EXPECT_EQ(got.exit_code, 1);
+  EXPECT_THAT(got.err, HasSubstr("training swin_b: unknown training job 'swin_b'"));
   got = run({"--infer-model", "dummy", "-l", "/nowhere/report.txt"});
   EXPECT_EQ(got.exit_code, 1);
   EXPECT_THAT(got.err, MatchesRegex("sluice hybrid_workload: [^\n]*/nowhere/report.txt[^\n]*\n"));

@@ -299,6 +299,57 @@ SLUICE_FAKE_ENTRY(cuDeviceGetName, char* name, int size, CUdevice) {
   return CUDA_SUCCESS;
 }
 
+// Device memory
+
+inline CUresult take(unsigned long long* out) {
+  if (state().current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *out = state().take_memory();
+  return CUDA_SUCCESS;
+}
+inline CUresult give(unsigned long long what) {
+  const auto found = state().memory.find(what);
+  if (found == state().memory.end()) return CUDA_ERROR_INVALID_VALUE;
+  state().memory.erase(found);
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuMemAlloc_v2, CUdeviceptr* at, std::size_t) { return take(at); }
+SLUICE_FAKE_ENTRY(cuMemAllocPitch_v2, CUdeviceptr* at, std::size_t* pitch, std::size_t width,
+                  std::size_t, unsigned) {
+  *pitch = (width + 511) / 512 * 512;
+  return take(at);
+}
+SLUICE_FAKE_ENTRY(cuMemAllocManaged, CUdeviceptr* at, std::size_t, unsigned) { return take(at); }
+SLUICE_FAKE_ENTRY(cuMemFree_v2, CUdeviceptr at) { return give(at); }
+/// In a capture, these are nodes of a graph.
+SLUICE_FAKE_ENTRY(cuMemAllocAsync, CUdeviceptr* at, std::size_t, CUstream stream) {
+  if (state().stream_of(stream).capture != nullptr) return state().submit(stream, 'A');
+  return take(at);
+}
+SLUICE_FAKE_ENTRY(cuMemAllocFromPoolAsync, CUdeviceptr* at, std::size_t, CUmemoryPool, CUstream) {
+  return take(at);
+}
+SLUICE_FAKE_ENTRY(cuMemFreeAsync, CUdeviceptr at, CUstream stream) {
+  if (state().stream_of(stream).capture != nullptr) return state().submit(stream, 'F');
+  return give(at);
+}
+SLUICE_FAKE_ENTRY(cuMemCreate, CUmemGenericAllocationHandle* handle, std::size_t,
+                  const CUmemAllocationProp*, unsigned long long) {
+  return take(handle);
+}
+SLUICE_FAKE_ENTRY(cuMemRelease, CUmemGenericAllocationHandle handle) { return give(handle); }
+/// A handle of another process, or one of this process if the test says so.
+SLUICE_FAKE_ENTRY(cuMemImportFromShareableHandle, CUmemGenericAllocationHandle* handle, void* from,
+                  CUmemAllocationHandleType) {
+  if (from == nullptr) return take(handle);
+  *handle = *state().memory.insert(reinterpret_cast<std::uintptr_t>(from));
+  return CUDA_SUCCESS;
+}
+/// The handle as the address says.
+SLUICE_FAKE_ENTRY(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, void* at) {
+  *handle = *state().memory.insert(reinterpret_cast<std::uintptr_t>(at));
+  return CUDA_SUCCESS;
+}
+
 // Host memory
 
 SLUICE_FAKE_ENTRY(cuMemHostRegister_v2, void* host, std::size_t, unsigned) {

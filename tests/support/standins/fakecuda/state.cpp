@@ -62,6 +62,14 @@ bool State::is_event(CUevent event) {
   return exists;
 }
 
+CUdeviceptr State::take_memory() {
+  constexpr CUdeviceptr kStep = 0x100'0000;
+  CUdeviceptr found = kStep;
+  while (memory.contains(found)) found += kStep;
+  memory.insert(found);
+  return found;
+}
+
 bool State::is_registered(CUdeviceptr address) {
   const auto behind = registered.upper_bound(reinterpret_cast<const void*>(address));
   constexpr CUdeviceptr kMost = 1U << 20U;

@@ -92,6 +92,7 @@ struct State {
   bool paused = false;
   bool stream_waits = true;
   float elapsed_ms = 0;
+  std::multiset<CUdeviceptr> memory;            ///< Addresses, and references by handles.
   std::map<const void*, CUcontext> registered;  ///< By the first byte of the mapping.
 
   std::uint64_t next_stream_id = 1;
@@ -110,6 +111,8 @@ struct State {
   std::vector<std::unique_ptr<CUgraphNode_st>> destroyed_nodes;
   std::vector<std::weak_ptr<Capture>> captures;
 
+  /// The lowest address or handle that is free, as a driver reuses them. Memory has no size here.
+  CUdeviceptr take_memory();
   CUcontext primary_of(CUdevice device);
   CUcontext current();
   CUstream_st& stream_of(CUstream handle);

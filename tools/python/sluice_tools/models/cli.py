@@ -19,6 +19,7 @@ examples:
   sluice models export resnet50 --format aoti --batch 8
   sluice models export resnet50 --weights resnet50.pth
   sluice models export bert_large --sequence 128 --dtype bfloat16
+  sluice models export resnet50 bert_base --train
   sluice models list
 """
 
@@ -77,6 +78,7 @@ def _add_export(commands) -> None:
         default="torchscript",
         help="torchscript (default): any batch, any device; aoti: compiled for one of each",
     )
+    add("--train", action="store_true", help="instead, a file for `sluice train` (classification and text models)")
     add("--batch", type=_whole(1, 65536), metavar="N", help="batch of an aoti package (default 1)")
     add("--device", choices=("cuda", "cpu"), help="device of an aoti package (default: cuda where there is a GPU)")
     add("--weights", type=Path, metavar="FILE", help="a saved state_dict of the model")
@@ -125,6 +127,8 @@ def _export(args, store: Store) -> None:
         raise usage_error(f"--weights is for one model, found {len(args.names)} names")
     if args.weights and args.seed is not None:
         raise usage_error("--weights and --seed exclude each other")
+    if args.train and args.format == "aoti":
+        raise usage_error("--train and --format aoti exclude each other")
     if args.format == "torchscript" and (args.batch or args.device):
         option = "--batch" if args.batch else "--device"
         raise usage_error(f"{option} is for --format aoti: a torchscript file takes any batch on any device")
@@ -135,7 +139,7 @@ def _export(args, store: Store) -> None:
     from sluice_tools.models import export
 
     request = export.Request(
-        format=args.format,
+        format="training" if args.train else args.format,
         batch=args.batch or 1,
         device=args.device,
         weights=args.weights,

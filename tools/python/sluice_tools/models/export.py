@@ -40,6 +40,8 @@ def require_possible(wanted: list[str], request: Request) -> None:
         task = names.task_of(name)
         if request.format == "aoti":
             aoti.require_possible(task, name, request.aoti_device)
+        if request.format == "training" and task not in ("classification", "text"):
+            raise usage_error(f"{name} is a {task} model: --train takes classification and text models")
         if task == "detection" and request.dtype != "float32":
             raise usage_error(f"{name} is a detection model: its boxes need float32, not {request.dtype}")
         if task in ("detection", "text") and request.size:
@@ -92,6 +94,9 @@ def export(name: str, request: Request, store: Store) -> dict:
 def _convert(model: catalogue.Model, request: Request, work: Path, note: Progress) -> list[dict]:
     if request.format == "torchscript":
         return torchscript.save(model, request.torch_dtype, work, note)
+    if request.format == "training":
+        with torch.inference_mode(False):
+            return [torchscript.save_for_training(model, request.torch_dtype, work, note)]
     with torch.inference_mode(False), torch.no_grad():  # torch.export takes no inference tensors
         return aoti.save(model, request.torch_dtype, request.batch, request.aoti_device, work, note)
 
@@ -141,7 +146,7 @@ def _variants_there(model: catalogue.Model, request: Request, store: Store) -> l
         found = [
             variant
             for variant in old["variants"]
-            if variant["format"] == "torchscript" and variant["dtype"] == request.dtype
+            if variant["format"] == request.format and variant["dtype"] == request.dtype
         ]
         if any(variant["input"] != model.input for variant in found):
             return []  # another size or sequence was asked for: model.json has to say so

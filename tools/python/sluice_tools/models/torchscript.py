@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from sluice_tools.errors import CommandError, first_line, run_error
-from sluice_tools.models import detection
+from sluice_tools.models import detection, encoder
 from sluice_tools.models.catalogue import Model
 from sluice_tools.models.compare import require_close
 
@@ -34,6 +34,25 @@ def save(model: Model, dtype: torch.dtype, folder: Path, note: Callable[[str], N
         note("scripting" if resizes else "scripting without its resizing")
         variants.append(_write(_script(module), model, dtype, folder / file, resizes=resizes))
     return variants
+
+
+def save_for_training(model: Model, dtype: torch.dtype, folder: Path, note: Callable[[str], None]) -> dict:
+    """Writes a file that is not frozen, so that its parameters can be trained. Returns its variant.
+
+    Only scripting: a trace fixes what batch norms and dropout do. A text model gets the head of a
+    language model, and its tokens see earlier tokens only.
+    """
+    note("scripting, to be trained")
+    module = encoder.LanguageModel(model.module) if isinstance(model.module, encoder.Encoder) else model.module
+    suffix = "" if dtype == torch.float32 else "_" + dtype_name(dtype)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            script = torch.jit.script(module.train())
+    except Exception as error:
+        raise run_error(f"{model.name} cannot be scripted, so it cannot be trained: {first_line(error)}") from error
+    variant = _write(script, model, dtype, folder / f"model_train{suffix}.pt", resizes=False)
+    return {**variant, "format": "training"}
 
 
 def dtype_name(dtype: torch.dtype) -> str:

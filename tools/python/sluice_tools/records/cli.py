@@ -7,11 +7,13 @@ from pathlib import Path
 from sluice_tools.command import need_packages, run_command
 from sluice_tools.errors import EXIT_FINE, Parser, usage_error
 from sluice_tools.records import analysis, folders, reader, summary
+from sluice_tools.records import profile as server_profile
 
 _EXAMPLES = """\
 examples:
   sluice serve --models resnet50,bert_base --scheduler DLIR --records dlir.jsonl
   sluice records report dlir.jsonl edf.jsonl -o compared.html
+  sluice records report requests.jsonl --profile server-profile
   sluice records stat dlir.jsonl --out BenchMark
   sluice records files dlir.jsonl --lambda 105 --out data
 
@@ -36,6 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("paths", nargs="+", type=Path, metavar="FILE|DIR", help="records of one scheduler each")
     report.add_argument(
         "-o", "--out", type=Path, metavar="FILE", help="the page (default: records.html next to the first FILE)"
+    )
+    report.add_argument(
+        "--profile", type=Path, metavar="FILE", help="of the same server: memory over time, and handovers"
     )
     return parser
 
@@ -122,13 +127,16 @@ def _stat(options) -> int:
 def _report(options) -> int:
     need_packages("records", "numpy", "pandas", "plotly", "jinja2")
     sittings = reader.read(options.paths)
+    if options.profile and len(sittings) > 1:
+        raise usage_error("--profile: the profile of one server goes with the records of one scheduler")
+    profile = server_profile.read(options.profile) if options.profile else None
     from sluice_tools.records import page  # takes seconds, so not before the records are known to be good
     from sluice_tools.report.page import write
 
     answers = page.explanations(sittings)
     first = options.paths[0]
     out = options.out or (first if first.is_dir() else first.parent) / "records.html"
-    write(out, page.render(sittings, answers))
+    write(out, page.render(sittings, answers, profile))
     for label, (sentence, more) in answers.items():
         print(f"{label}: {' '.join([sentence, *more])}")
     print(f"page: {out}")

@@ -1,6 +1,7 @@
 """The page of records: the parts of `sluice report` with the figures of requests."""
 
-from sluice_tools.records import figures, summary, waiting
+from sluice_tools.records import figures, over_time, summary, waiting
+from sluice_tools.records.profile import Profile
 from sluice_tools.records.reader import Sitting
 from sluice_tools.report import page
 
@@ -17,8 +18,8 @@ _LATENCY = (
 )
 
 
-def render(sittings: list[Sitting], answers: dict) -> str:
-    """answers: (sentence, more sentences) by label."""
+def render(sittings: list[Sitting], answers: dict, profile: Profile | None = None) -> str:
+    """answers: (sentence, more sentences) by label. profile: of the server that wrote the first records."""
     several = len(sittings) > 1
     colour = figures.colours(sittings)
     devices = {sitting.device for sitting in sittings}
@@ -27,6 +28,8 @@ def render(sittings: list[Sitting], answers: dict) -> str:
     batches = [figures.batch_sizes(sitting, colour) for sitting in sittings]
     groups = [
         _each("Around the slowest request", [figures.around_slowest(s, colour, kind) for s in sittings], several),
+        _each("Latency over time", [over_time.latency_over_time(s, colour, kind) for s in sittings], several),
+        *_of_training(sittings[0], profile, kind),
         ("Latency", "", figures.latency_cdfs(sittings, kind), True),
         ("Response ratio", "", figures.ratio_cdfs(sittings, colour), several),
         _each("Queue", [figures.waiting_requests(sitting, colour, kind) for sitting in sittings], several),
@@ -50,6 +53,16 @@ def render(sittings: list[Sitting], answers: dict) -> str:
         second_table=_table(rows, _VIOLATION_COLUMNS, _VIOLATIONS),
         closing=closing,
     )
+
+
+def _of_training(sitting: Sitting, profile: Profile | None, kind: str) -> list[tuple]:
+    if profile is None:
+        return []
+    zero = over_time.zero_of(sitting)
+    return [
+        ("Memory", "", [over_time.memory_over_time(profile, zero, kind)], False),
+        ("Handovers", "", [over_time.handovers(profile, zero, kind)], False),
+    ]
 
 
 def explanations(sittings: list[Sitting]) -> dict:

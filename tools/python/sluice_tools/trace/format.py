@@ -21,7 +21,7 @@ NO_JOB = -1  # kTraceNoJob
 KINDS = (LAUNCH, EXEC, NAME_KIND, HOLD, JOB_BEGIN, JOB_END, CLOCK)
 
 EXEC_NONE, EXEC_CUPTI, EXEC_SIMULATOR = 0, 1, 2
-HOLDS = {1: "gate", 2: "event group", 3: "sync point"}
+HOLDS = {1: "gate", 2: "event group", 3: "sync point", 4: "run ahead"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from sluice_tools.bench.serve import cost, order, plan, training
+from sluice_tools.bench.serve import colocate, colocate_plan, cost, order, plan, training
 from sluice_tools.bench.serve.setting import Setting
 from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FINE, EXIT_INTERRUPTED, Parser, usage_error
@@ -21,6 +21,7 @@ _EXAMPLES = """\
 parts:
   order     six schedulers, five models, batches of 16, load from 0.5 to 1.1 (about 4 min)
   training  one model next to a training program: bare, gated, announced, with a target (about 2 min)
+  colocate  64 models and a training job: all modes, MPS, static partitions (about 5 min a load)
   cost      the server itself, next to tritonserver with the same models (about 3 min)
 
 examples:
@@ -28,13 +29,16 @@ examples:
   sluice bench serve --limit-s 480                    as much as fits; run it again to go on
   sluice bench serve --part order --loads 0.85,1.1 --schedulers DLIR,EDF --repeats 3
   sluice bench serve --part training --seconds 10
+  sluice bench serve --part colocate --pool-gb 13.5,60 --seconds 60 --limit-s 1500
+  sluice bench serve --part colocate --traffic light,burst --systems normal,park,colocate-l1
   sluice bench serve --part cost --triton /opt/tritonserver/bin/tritonserver
   sluice bench serve --table results/serve            tables anew, without a GPU
 
 exit codes: 0: all went well, also where the limit ended it; 1: a cell failed (it is measured again
 by the next call); 2: wrong usage
 """
-PARTS = {"order": order, "training": training, "cost": cost}
+PARTS = {"order": order, "training": training, "colocate": colocate, "cost": cost}
+_IN_ALL = ("order", "training", "cost")  # without --part
 
 
 def _list_of(read):
@@ -49,10 +53,19 @@ def _list_of(read):
     return read_all
 
 
-def _scheduler(name: str) -> str:
-    if name not in plan.SCHEDULERS:
-        raise ValueError(f"'{name}' is not one of {', '.join(plan.SCHEDULERS)}")
-    return name
+def _one_of(names: tuple):
+    def check(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"'{name}' is not one of {', '.join(names)}")
+        return name
+
+    return check
+
+
+def _positive(text: str) -> float:
+    if not 0 < (value := float(text)) < math.inf:
+        raise ValueError(f"must be above 0, found {text}")
+    return value
 
 
 def _load(text: str) -> float:
@@ -77,9 +90,22 @@ def _parser() -> argparse.ArgumentParser:
     loads = ",".join(f"{load:g}" for load in sorted(plan.LOADS))
     add("--loads", type=_list_of(_load), metavar="X,...", help=f"of the part order (default {loads})")
     schedulers = ",".join(plan.SCHEDULERS)
-    add("--schedulers", type=_list_of(_scheduler), metavar="S,...", help=f"of the part order (default {schedulers})")
+    add(
+        "--schedulers",
+        type=_list_of(_one_of(plan.SCHEDULERS)),
+        metavar="S,...",
+        help=f"of the part order (default {schedulers})",
+    )
     law = "poisson: a Poisson process (default); poisson-ms: the published, nearly periodic one"
     add("--arrival", choices=plan.LAWS, default=plan.LAWS[0], help=law)
+    systems = tuple(system.name for system in colocate_plan.SYSTEMS if system.trains and system.infers)
+    add("--systems", type=_list_of(_one_of(systems)), metavar="S,...", help="of the part colocate (default all)")
+    loads = ",".join(colocate_plan.LOADS)
+    traffic = f"of the part colocate (default {loads})"
+    add("--traffic", type=_list_of(_one_of(colocate_plan.LOADS)), metavar="T,...", help=traffic)
+    pool = "of the part colocate: memory of inference and training (default: the GPU's)"
+    add("--pool-gb", type=_list_of(_positive), metavar="G,...", help=pool)
+    add("--models", type=int, default=None, metavar="N", help="of the part colocate (default 64; 4 with --gpu sim)")
     triton = "of the part cost (default: $TRITON_SERVER, else that of the Python package nvidia-pytriton)"
     add("--triton", metavar="PROGRAM", help=triton)
     add("--device", type=int, default=0, metavar="N", help="index of the GPU")
@@ -98,11 +124,12 @@ def _parser() -> argparse.ArgumentParser:
 def _options(arguments: list) -> argparse.Namespace:
     options = _parser().parse_args(arguments)
     positive = {"--seconds": options.seconds, "--repeats": options.repeats}
+    positive |= {"--models": options.models} if options.models is not None else {}
     positive |= {"--limit-s": options.limit_s} if options.limit_s is not None else {}
     for name, value in positive.items():
         if not 0 < value < math.inf:
             raise usage_error(f"{name} must be above 0")
-    options.parts = list(dict.fromkeys(options.part or PARTS))
+    options.parts = list(dict.fromkeys(options.part or _IN_ALL))
     return options
 
 
@@ -132,6 +159,10 @@ def _measure(options, folder: Path) -> int:
         loads=options.loads,
         schedulers=options.schedulers,
         law=options.arrival,
+        systems=options.systems,
+        traffic=options.traffic,
+        pools_gb=options.pool_gb,
+        models=options.models or (4 if options.gpu == "sim" else 64),
         programs=options.programs,
         triton=options.triton,
     )

@@ -40,6 +40,7 @@ class Server:
         session: str = "",
         bare: bool = False,
         records: bool = True,
+        environment: dict | None = None,
     ):
         folder = setting.out / "servers"
         folder.mkdir(exist_ok=True)
@@ -57,16 +58,16 @@ class Server:
         if bare and setting.gpu == "real":
             command = [Path(setting.sluice).resolve().parents[1] / "libexec/sluice/sluice-serve", *words]
             command += ["--place", "real"]
-        self._program = Program([str(word) for word in command], log=folder / f"{name}.log")
+        self._program = Program([str(word) for word in command], environment, log=folder / f"{name}.log")
         self._said: dict = {}
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, seconds: float = READY_S) -> None:
         """Raises RuntimeError if the server does not get ready."""
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + seconds
         while not self._said:
             self.check()
             if time.monotonic() > deadline:
-                raise RuntimeError(f"the server {self.name} is not ready after {READY_S} s: {self._program.said()}")
+                raise RuntimeError(f"the server {self.name} is not ready after {seconds:g} s: {self._program.said()}")
             time.sleep(0.05)
             assert self._program.log
             for line in self._program.log.read_text(errors="replace").splitlines():
@@ -102,6 +103,19 @@ class Server:
                 answer.read()
         except urllib.error.HTTPError as error:
             raise RuntimeError(f"{path}: {error.read().decode(errors='replace')}") from None
+
+    def status(self) -> dict:
+        """Queues, models and training. Raises OSError."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/v2/sluice/status", timeout=_CALL_S) as answer:
+            return json.loads(answer.read())
+
+    def log_text(self) -> str:
+        assert self._program.log
+        return self._program.log.read_text(errors="replace")
+
+    def said(self) -> str:
+        """The last lines of its log."""
+        return self._program.said()
 
     def schedule(self, policy: str) -> None:
         self.post("/v2/scheduler", {"policy": policy})

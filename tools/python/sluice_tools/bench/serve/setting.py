@@ -25,6 +25,11 @@ class Setting:
     loads: list[float] | None = None
     schedulers: list[str] | None = None
     law: str = "poisson"
+    # For the part `colocate`; None: all systems and loads, and no limit to the memory of inference and training.
+    systems: list[str] | None = None
+    traffic: list[str] | None = None
+    pools_gb: list[float] | None = None
+    models: int = 64
     programs: Path | None = None  # a stand-in for the training program
 
     @property

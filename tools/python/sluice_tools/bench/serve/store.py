@@ -10,12 +10,23 @@ _SPLIT_S = 8  # of searching for even blocks, for each model
 SIDE = 32  # of the images of small models
 
 
-def export(setting: Setting, names: list[str]) -> None:
-    """Those that the store lacks. Raises RuntimeError."""
-    missing = [name for name in names if not (setting.store / name / "model.json").exists()]
+def export(setting: Setting, names: list[str], train: bool = False) -> None:
+    """Those that the store lacks. train: as models that can be trained. Raises RuntimeError."""
+    missing = [name for name in names if not _has(setting, name, train)]
     size = ("--size", SIDE, SIDE) if setting.tiny else ()
     if missing:
-        _run(setting, ["models", "export", *missing, *size, "--store", setting.store], _EXPORT_S)
+        _run(
+            setting,
+            ["models", "export", *missing, *size, *(["--train"] if train else []), "--store", setting.store],
+            _EXPORT_S,
+        )
+
+
+def _has(setting: Setting, name: str, train: bool) -> bool:
+    described = setting.store / name / "model.json"
+    if not described.exists():
+        return False
+    return not train or any(one["format"] == "training" for one in json.loads(described.read_text())["variants"])
 
 
 def split(setting: Setting, name: str, blocks: int, batch: int) -> dict:

@@ -1,0 +1,188 @@
+#include "engine/train/micro_batches.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "engine/torch/torch_error.hpp"
+#include "sluice/sluice.h"
+
+namespace sluice::engine {
+namespace {
+
+/// How often a wait lets the program handle signals.
+constexpr std::uint32_t kWaitMs = 200;
+
+/// After a refused launch, at most.
+constexpr int kStaleErrors = 3;
+
+bool names_the_gpu(std::string_view error) {
+  return std::ranges::any_of(std::array{"CUDA", "CUBLAS", "CUDNN", "Triton"},
+                             [&](const char* name) { return error.find(name) != error.npos; });
+}
+
+unsigned kind_of(std::uint64_t order) { return static_cast<unsigned>(order & 0xffU); }
+
+/// An order of an unknown kind is obeyed as a sleep, which gives back the most.
+bool sleeps(std::uint64_t order) { return kind_of(order) >= SLUICE_ORDER_SLEEP; }
+
+}  // namespace
+
+MicroBatches::MicroBatches(Droppable& work, Options options)
+    : work_(work), options_(std::move(options)) {
+  options_.largest = std::clamp<std::size_t>(options_.largest, 1, options_.batch);
+}
+
+void MicroBatches::run_batch() {
+  publish();
+  for (std::size_t start = 0; start < options_.batch;) {
+    const std::size_t items = std::min(next_size(), options_.batch - start);
+    if (run_micro_batch(start, items)) start += items;
+  }
+  line_.batch_ended();
+  ++counts_.batches;
+}
+
+/// Between batches, so that the first fit has the state of the optimizer.
+void MicroBatches::publish() {
+  const auto fit = line_.fit();
+  if (!fit || fit == published_) return;
+  sluice_memory_fit(fit->base, fit->slope);
+  published_ = fit;
+}
+
+std::size_t MicroBatches::next_size() {
+  sluice_critical(1);
+  obey_pending();
+  std::size_t size = 0;
+  while ((size = line_.items(sluice_memory_grant(), options_.largest)) == 0) {
+    wait();
+    obey_pending();
+  }
+  if (const auto wanted = line_.to_measure(options_.largest); wanted && memory()) {
+    size = std::min(size, *wanted);
+  }
+  note_adjusted(size);
+  counts_.micro_batch_size = size;
+  return size;
+}
+
+/// Returns whether the micro-batch counts.
+bool MicroBatches::run_micro_batch(std::size_t start, std::size_t items) {
+  ++counts_.tried;
+  work_.save();
+  const auto before = memory();
+  if (before) line_.saw_outside(before->peak);
+  work_.restart_peak();
+  bool failed = false;
+  sluice_critical(0);
+  try {
+    work_.run(start, items);
+  } catch (const std::exception& error) {
+    sluice_critical(1);
+    if (!may_drop_for(error, items)) throw;
+    failed = true;
+  }
+  sluice_critical(1);
+  // A library may have hidden that its launch was refused. Refusal lasts until the order is done,
+  // so without such an order every launch was accepted.
+  if (!failed && kind_of(sluice_order()) < SLUICE_ORDER_DROP) {
+    if (before) line_.saw(items, before->resident, memory()->peak);
+    work_.restart_peak();
+    work_.keep();
+    ++counts_.finished;
+    return true;
+  }
+  ++counts_.killed;
+  work_.drop();
+  obey(sluice_order());
+  work_.restore();
+  return false;
+}
+
+/// Libraries have texts of their own for a refused launch, so an order explains every error. An
+/// error of the program itself comes again when the micro-batch is repeated.
+bool MicroBatches::may_drop_for(const std::exception& error, std::size_t items) {
+  if (kind_of(sluice_order()) >= SLUICE_ORDER_DROP) {
+    stale_errors_ = kStaleErrors;
+    return true;
+  }
+  if (dynamic_cast<const OutOfMemory*>(&error) != nullptr) {
+    const std::uint64_t grant = sluice_memory_grant();
+    if (grant != kNoLimit) line_.lacked_memory(items, grant);
+    return grant != kNoLimit;
+  }
+  // Libraries report the error of an earlier launch once more: in 9 of 308 cases on an H200.
+  if (stale_errors_ == 0 || !names_the_gpu(error.what())) return false;
+  --stale_errors_;
+  return true;
+}
+
+void MicroBatches::obey_pending() {
+  if (const std::uint64_t order = sluice_order(); order != 0) obey(order);
+}
+
+/// Gives memory back, and sleeps if the order says so. Order 0: only gives memory back. Afterwards
+/// no launch is refused.
+void MicroBatches::obey(std::uint64_t order) {
+  const std::uint64_t begin = base::monotonic_ns();
+  const auto before = memory();
+  work_.free_memory();
+  const auto after = memory();
+  freed_at_ns_ = base::monotonic_ns();
+  if (!adjustment_) {
+    adjustment_ = Adjustment{.batch = counts_.batches,
+                             .before = counts_.micro_batch_size,
+                             .after = 0,
+                             .freed_ns = freed_at_ns_ - begin,
+                             .waited_ns = 0,
+                             .bytes_before = before ? before->held : 0,
+                             .bytes_after = after ? after->held : 0};
+  }
+  bool drops_epoch = false;
+  while (order != 0) {
+    drops_epoch |= kind_of(order) == SLUICE_ORDER_EPOCH;
+    sluice_order_done(order);
+    sluice_critical(1);
+    if (sleeps(order)) wait();
+    // While launches are refused, sluice_critical() does nothing and an order is pending.
+    order = sluice_order();
+  }
+  if (drops_epoch && options_.restores_epochs) throw EpochDropped();
+}
+
+/// Until there is a new order or grant, and while the last order is to sleep.
+void MicroBatches::wait() {
+  const std::uint64_t begin = base::monotonic_ns();
+  while (sluice_wait_resume(kWaitMs) == 0) {
+    if (options_.on_wait) options_.on_wait();
+  }
+  counts_.waited_ns += base::monotonic_ns() - begin;
+}
+
+void MicroBatches::note_adjusted(std::size_t size) {
+  if (!adjustment_) return;
+  adjustment_->after = size;
+  adjustment_->waited_ns = base::monotonic_ns() - freed_at_ns_;
+  if (options_.on_adjust) options_.on_adjust(*adjustment_);
+  adjustment_.reset();
+}
+
+std::optional<MemoryUse> MicroBatches::memory() {
+  auto use = work_.memory();
+  if (use) {
+    most_bytes_ = std::max(most_bytes_, use->held);
+    // What the process holds outside of the framework counts too.
+    const std::uint64_t all = sluice_memory_held();
+    const std::uint64_t others = all > use->held ? all - use->held : 0;
+    use->resident += others;
+    use->peak += others;
+  }
+  return use;
+}
+
+EpochCounts MicroBatches::take_counts() { return std::exchange(counts_, EpochCounts{}); }
+
+}  // namespace sluice::engine

@@ -1,0 +1,183 @@
+#pragma once
+// The hooks of calls that take and give back device memory, for exports.cpp only: see HeldMemory.
+//
+// These calls can wait for the GPU, so a thread may be cancelled in them, and no object with a
+// destructor lives across them (see exports.hpp).
+#include "intercept/client/interposer.hpp"
+#include "intercept/driver/driver_query.hpp"
+#include "intercept/memory/held_memory.hpp"
+#include "intercept/pacing/captures.hpp"
+
+namespace sluice::intercept {
+
+using Table = HeldMemory::Table;
+
+/// Null if nothing of ours may run, or if there is no memory for it.
+inline HeldMemory* held_memory() noexcept {
+  if (in_forked_child()) return nullptr;
+  HeldMemory* held = nullptr;
+  if_memory_lasts([&] { held = &Interposer::instance().held_memory(); });
+  return held;
+}
+
+/// The context that owns what is allocated in a stream.
+inline CUcontext context_of_allocation(CUstream stream) noexcept {
+  CUcontext context = nullptr;
+  const bool known = !Streams::is_default(stream) && driver().cuStreamGetCtx != nullptr &&
+                     driver().cuStreamGetCtx(stream, &context) == CUDA_SUCCESS;
+  return known ? context : current_context();
+}
+
+/// `call` allocates `bytes`, and then `at` has their address.
+template <class Call>
+CUresult allocate(CUcontext context, std::uint64_t bytes, const CUdeviceptr* at, Call call) {
+  HeldMemory* const held = context == nullptr ? nullptr : held_memory();
+  if (held == nullptr) return call();
+  const CUdevice device = device_of(context);
+  if (!held->reserve(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS && at != nullptr) {
+    held->add(Table::kAddresses, *at, {device, bytes, context});
+  } else {
+    held->unreserve(device, bytes);
+  }
+  return result;
+}
+
+/// In a capture, the call only adds a node to a graph.
+template <class Call>
+CUresult allocate_in(CUstream stream, std::uint64_t bytes, const CUdeviceptr* at, Call call) {
+  if (any_capture_open() && is_capturing(stream)) return call();
+  return allocate(context_of_allocation(stream), bytes, at, call);
+}
+
+/// `call` ends what `key` names.
+template <class Call>
+CUresult give_back(Table table, std::uint64_t key, std::uint64_t size, Call call) {
+  HeldMemory* const held = held_memory();
+  if (held == nullptr) return call();
+  const HeldMemory::Mark mark = held->begin_end(table, key, size);
+  const CUresult result = call();
+  held->end(table, key, size, mark, result == CUDA_SUCCESS);
+  return result;
+}
+
+// --- Memory with an address ----------------------------------------------------------------------
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t bytes) {
+  return allocate(current_context(), bytes, at, [&] { return (*real)(at, bytes); });
+}
+
+/// Managed memory counts as memory of the device, wherever its pages are.
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t bytes, unsigned flags) {
+  return allocate(current_context(), bytes, at, [&] { return (*real)(at, bytes, flags); });
+}
+
+/// How much a row takes is known after the call. What exceeds the grant then is freed again.
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t* pitch, std::size_t width,
+              std::size_t height, unsigned element) {
+  const CUcontext context = current_context();
+  HeldMemory* const held = context == nullptr ? nullptr : held_memory();
+  if (held == nullptr) return (*real)(at, pitch, width, height, element);
+  const CUdevice device = device_of(context);
+  if (!held->reserve(device, width * height)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = (*real)(at, pitch, width, height, element);
+  const bool done = result == CUDA_SUCCESS && at != nullptr && pitch != nullptr;
+  held->unreserve(device, width * height);
+  if (!done) return result;
+  if (held->reserve(device, *pitch * height)) {
+    held->add(Table::kAddresses, *at, {device, *pitch * height, context});
+    return result;
+  }
+  driver().cuMemFree_v2(*at);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t bytes, CUstream stream) {
+  return allocate_in(named<entry>(stream), bytes, at, [&] { return (*real)(at, bytes, stream); });
+}
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t bytes, CUmemoryPool pool,
+              CUstream stream) {
+  return allocate_in(named<entry>(stream), bytes, at,
+                     [&] { return (*real)(at, bytes, pool, stream); });
+}
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr at, CUstream stream) {
+  const CUstream in = named<entry>(stream);
+  if (any_capture_open() && is_capturing(in)) return (*real)(at, stream);
+  return give_back(Table::kAddresses, at, 1, [&] { return (*real)(at, stream); });
+}
+
+/// An address for cuMemFree, a handle for cuMemRelease: one type in cuda.h.
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, unsigned long long what) {
+  constexpr Table kTable = entry == Entry::cuMemRelease ? Table::kHandles : Table::kAddresses;
+  return give_back(kTable, what, 1, [&] { return (*real)(what); });
+}
+
+// --- Physical memory: it lives as long as a handle or a mapping
+// -----------------------------------
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUmemGenericAllocationHandle* handle, std::size_t bytes,
+              const CUmemAllocationProp* prop, unsigned long long flags) {
+  const bool on_device = prop != nullptr && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  HeldMemory* const held = on_device ? held_memory() : nullptr;
+  if (held == nullptr) return (*real)(handle, bytes, prop, flags);
+  const CUdevice device = prop->location.id;
+  if (!held->reserve(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = (*real)(handle, bytes, prop, flags);
+  if (result == CUDA_SUCCESS && handle != nullptr) {
+    held->add(Table::kHandles, *handle, {device, bytes, nullptr});
+  } else {
+    held->unreserve(device, bytes);
+  }
+  return result;
+}
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr at, std::size_t size, std::size_t offset,
+              CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  const CUresult result = (*real)(at, size, offset, handle, flags);
+  HeldMemory* const held = result == CUDA_SUCCESS ? held_memory() : nullptr;
+  if (held != nullptr) held->add_record(Table::kMappings, at, size, Table::kHandles, handle);
+  return result;
+}
+
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr at, std::size_t size) {
+  return give_back(Table::kMappings, at, size, [&] { return (*real)(at, size); });
+}
+
+/// One more reference to physical memory that this process made. Memory of another process counts
+/// there.
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUmemGenericAllocationHandle* handle, void* from,
+              CUmemAllocationHandleType type) {
+  const CUresult result = (*real)(handle, from, type);
+  HeldMemory* const held = result == CUDA_SUCCESS && handle != nullptr ? held_memory() : nullptr;
+  if (held != nullptr) held->add_record(Table::kHandles, *handle, 1, Table::kHandles, *handle);
+  return result;
+}
+/// The address of a mapping whose handles may all have been released.
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUmemGenericAllocationHandle* handle, void* mapped) {
+  const CUresult result = (*real)(handle, mapped);
+  HeldMemory* const held = result == CUDA_SUCCESS && handle != nullptr ? held_memory() : nullptr;
+  if (held == nullptr) return result;
+  if (held->knows(Table::kHandles, *handle)) {
+    held->add_record(Table::kHandles, *handle, 1, Table::kHandles, *handle);
+  } else {
+    held->add_record(Table::kHandles, *handle, 1, Table::kMappings,
+                     reinterpret_cast<std::uint64_t>(mapped));
+  }
+  return result;
+}
+
+}  // namespace sluice::intercept

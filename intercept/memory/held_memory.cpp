@@ -1,0 +1,132 @@
+#include "intercept/memory/held_memory.hpp"
+
+#include <iterator>
+
+#include "intercept/client/threads.hpp"
+#include "shm/memory.hpp"
+
+namespace sluice::intercept {
+
+HeldMemory::Device* HeldMemory::device(CUdevice index) noexcept {
+  const auto place = static_cast<std::size_t>(index);
+  return place < devices_.size() ? &devices_[place] : nullptr;
+}
+
+/// Under the lock, so that the slot never shows an older sum than another thread has written.
+void HeldMemory::change(Device& device, std::uint64_t bytes) noexcept {
+  device.bytes = bytes;
+  if (device.client != nullptr) shm::note_held(device.client->slot().memory, bytes);
+}
+
+bool HeldMemory::reserve(CUdevice index, std::uint64_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  Device* const on = device(index);
+  if (on == nullptr) return true;
+  if (on->client != nullptr && on->client->priority() == 0) {
+    const std::uint64_t grant = on->client->orders().limit();
+    const std::uint64_t left = grant > on->bytes ? grant - on->bytes : 0;
+    if (grant != shm::kNoGrant && bytes > left) return false;
+  }
+  change(*on, on->bytes + bytes);
+  return true;
+}
+
+void HeldMemory::unreserve(CUdevice index, std::uint64_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (Device* const on = device(index)) change(*on, on->bytes - bytes);
+}
+
+void HeldMemory::add(Table table, std::uint64_t key, const Piece& piece) noexcept {
+  const bool added = if_memory_lasts([&] {
+    const auto made = std::make_shared<const Piece>(piece);
+    const std::lock_guard lock(mutex_);
+    records(table).emplace(key, Record{made, 1, 0});
+  });
+  if (!added) unreserve(piece.device, piece.bytes);
+}
+
+std::shared_ptr<const HeldMemory::Piece> HeldMemory::living(Records& in,
+                                                            std::uint64_t key) noexcept {
+  for (auto at = in.upper_bound(key); at != in.begin();) {
+    --at;
+    if (key - at->first >= at->second.size) return nullptr;
+    if (at->second.ending == 0) return at->second.piece;
+  }
+  return nullptr;
+}
+
+bool HeldMemory::knows(Table table, std::uint64_t key) noexcept {
+  const std::lock_guard lock(mutex_);
+  return living(records(table), key) != nullptr;
+}
+
+void HeldMemory::add_record(Table table, std::uint64_t key, std::uint64_t size, Table from,
+                            std::uint64_t known) noexcept {
+  if_memory_lasts([&] {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<const Piece> piece = living(records(from), known);
+    if (piece != nullptr) records(table).emplace(key, Record{std::move(piece), size, 0});
+  });
+}
+
+HeldMemory::Mark HeldMemory::begin_end(Table table, std::uint64_t key,
+                                       std::uint64_t size) noexcept {
+  const std::lock_guard lock(mutex_);
+  Mark mark = 0;
+  Records& all = records(table);
+  for (auto at = all.lower_bound(key); at != all.end() && at->first - key < size; ++at) {
+    if (at->second.ending != 0) continue;
+    if (mark == 0) mark = ++last_mark_;
+    at->second.ending = mark;
+    if (table != Table::kMappings) break;
+  }
+  return mark;
+}
+
+void HeldMemory::end(Table table, std::uint64_t key, std::uint64_t size, Mark mark,
+                     bool succeeded) noexcept {
+  if (mark == 0) return;
+  const std::lock_guard lock(mutex_);
+  Records& all = records(table);
+  for (auto at = all.lower_bound(key); at != all.end() && at->first - key < size;) {
+    if (at->second.ending == mark && succeeded) {
+      at = erase(all, at);
+    } else {
+      if (at->second.ending == mark) at->second.ending = 0;
+      ++at;
+    }
+  }
+}
+
+HeldMemory::Records::iterator HeldMemory::erase(Records& from, Records::iterator record) noexcept {
+  const std::shared_ptr<const Piece> piece = std::move(record->second.piece);
+  const bool last = piece.use_count() == 1;
+  Device* const on = device(piece->device);
+  if (last && on != nullptr) change(*on, on->bytes - piece->bytes);
+  return from.erase(record);
+}
+
+void HeldMemory::context_ended(CUcontext context) noexcept {
+  const std::lock_guard lock(mutex_);
+  Records& all = records(Table::kAddresses);
+  for (auto at = all.begin(); at != all.end();) {
+    const CUcontext of = at->second.piece->context;
+    at = context == nullptr || of == context ? erase(all, at) : std::next(at);
+  }
+}
+
+void HeldMemory::show_in(ClientSlot& client) noexcept {
+  const std::lock_guard lock(mutex_);
+  Device* const on = device(client.device());
+  if (on == nullptr) return;
+  on->client = &client;
+  change(*on, on->bytes);
+}
+
+std::uint64_t HeldMemory::bytes_on(CUdevice index) noexcept {
+  const std::lock_guard lock(mutex_);
+  const Device* const on = device(index);
+  return on == nullptr ? 0 : on->bytes;
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,90 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "intercept/client/client_slot.hpp"
+#include "intercept/client/process.hpp"
+
+namespace sluice::intercept {
+
+/// The device memory of this process, exact by counting its driver calls. Known before there is a
+/// client; from the attach on, the sum of a device is in the slot of its client. Refuses what
+/// exceeds the grant of a client of priority 0. Thread-safe; makes no driver call.
+///
+/// A thread of the program may be cancelled inside the driver's call. So a call that ends something
+/// marks its record first and removes it afterwards, and no object lives in between. Records of the
+/// same address or handle can exist at the same time: the driver may give an address out again
+/// before the thread that freed it gets back here.
+class HeldMemory {
+ public:
+  /// What a call names when it ends memory.
+  enum class Table : std::uint8_t {
+    kAddresses,  ///< Memory that has an address for as long as it lives.
+    kHandles,    ///< References to physical memory.
+    kMappings,   ///< Addresses at which physical memory is mapped.
+  };
+  /// Memory that is held: as long as there is a record of it.
+  struct Piece {
+    CUdevice device = 0;
+    std::uint64_t bytes = 0;
+    CUcontext context = nullptr;  ///< Ends with this context; null: with no context.
+  };
+  /// Records that a call is about to end; 0: none is known.
+  using Mark = std::uint64_t;
+
+  /// Before a call that takes memory. False if it would exceed the grant. If true, add() or
+  /// unreserve() must follow.
+  [[nodiscard]] bool reserve(CUdevice device, std::uint64_t bytes) noexcept;
+  void unreserve(CUdevice device, std::uint64_t bytes) noexcept;
+  /// The call has succeeded. The bytes were reserved. Without memory for the record, the piece is
+  /// not counted.
+  void add(Table table, std::uint64_t key, const Piece& piece) noexcept;
+  /// Another record of a piece that `from` knows by `known`: a mapping of `size` bytes, or one more
+  /// reference. Does nothing if the piece is not known, as for memory of another process.
+  void add_record(Table table, std::uint64_t key, std::uint64_t size, Table from,
+                  std::uint64_t known) noexcept;
+  /// Whether the table has a record of this key.
+  [[nodiscard]] bool knows(Table table, std::uint64_t key) noexcept;
+
+  /// Around a call that ends what `key` names: one record, or all mappings in `size` bytes.
+  [[nodiscard]] Mark begin_end(Table table, std::uint64_t key, std::uint64_t size = 1) noexcept;
+  void end(Table table, std::uint64_t key, std::uint64_t size, Mark mark, bool succeeded) noexcept;
+
+  /// For a context that has ended; null: unknown which one.
+  void context_ended(CUcontext context) noexcept;
+
+  /// From now on the sum of the client's device is in its slot.
+  void show_in(ClientSlot& client) noexcept;
+
+  [[nodiscard]] std::uint64_t bytes_on(CUdevice device) noexcept;
+
+ private:
+  struct Record {
+    std::shared_ptr<const Piece> piece;
+    std::uint64_t size = 1;  ///< Of a mapping; else 1.
+    Mark ending = 0;         ///< A call is about to end it.
+  };
+  using Records = std::multimap<std::uint64_t, Record>;
+  struct Device {
+    std::uint64_t bytes = 0;
+    ClientSlot* client = nullptr;
+  };
+
+  [[nodiscard]] Records& records(Table table) noexcept {
+    return tables_[static_cast<std::size_t>(table)];
+  }
+  [[nodiscard]] Device* device(CUdevice index) noexcept;
+  static void change(Device& device, std::uint64_t bytes) noexcept;
+  Records::iterator erase(Records& from, Records::iterator record) noexcept;
+  static std::shared_ptr<const Piece> living(Records& in, std::uint64_t key) noexcept;
+
+  std::mutex mutex_;
+  std::array<Records, 3> tables_;
+  Mark last_mark_ = 0;
+  std::array<Device, kMostDevices> devices_{};
+};
+
+}  // namespace sluice::intercept

@@ -1,0 +1,49 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <mutex>
+
+#include "intercept/driver/driver.hpp"
+
+namespace sluice::intercept {
+
+/// Bounds how far the program runs ahead of the GPU in one stream: what is queued takes at most a
+/// given GPU time, plus one launch. So a stream empties in that time, when its memory is wanted.
+/// An event marks each quarter of the bound.
+///
+/// Thread-safe. Takes its lock for short, and never during a driver call that can wait for the GPU.
+class RunAhead {
+ public:
+  /// For a launch of this duration, before it is given to the stream. May record a mark.
+  void add(std::uint64_t launch_ns, std::uint64_t bound_ns, CUstream stream) noexcept;
+
+  /// The event for which the launch must wait before it is given to the stream, and its number;
+  /// null if it need not wait. Call passed() when the event has happened, and ask again.
+  struct Wait {
+    CUevent event = nullptr;
+    std::uint32_t number = 0;
+  };
+  [[nodiscard]] Wait must_wait(std::uint64_t bound_ns) noexcept;
+  void passed(const Wait& wait) noexcept;
+
+  /// Call when the stream ends. If it ended with its context (`gone`), so did the events.
+  void end_stream(bool gone) noexcept;
+
+ private:
+  static constexpr std::uint64_t kMarksInBound = 4;
+  static constexpr std::size_t kMarks = 8;
+  struct Mark {
+    CUevent event = nullptr;
+    std::uint64_t ns = 0;  ///< GPU time of the launches between the mark before and this one.
+  };
+  [[nodiscard]] bool record(Mark& mark, CUstream stream) noexcept;
+
+  std::mutex mutex_;
+  std::array<Mark, kMarks> marks_;
+  std::uint32_t made_ = 0;
+  std::uint32_t passed_ = 0;
+  std::uint64_t marked_ns_ = 0;    ///< Sum over the marks from passed_ to made_.
+  std::uint64_t unmarked_ns_ = 0;  ///< Of the launches since the last mark.
+};
+
+}  // namespace sluice::intercept

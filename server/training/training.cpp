@@ -1,0 +1,384 @@
+#include "server/training/training.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+#include "base/child.hpp"
+#include "base/clock.hpp"
+
+namespace sluice::server::training {
+namespace {
+
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
+std::uint64_t ns(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
+
+}  // namespace
+
+Training::Training(TrainingOptions options, TrainingEvents events)
+    : options_(std::move(options)),
+      events_(std::move(events)),
+      control_(options_.mode, ns(options_.wedged_s)),
+      slot_(options_.session),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!options_.store.empty()) store_.emplace(options_.store, options_.python);
+  thread_ = std::thread([this] { loop(); });
+}
+
+Training::~Training() { stop(); }
+
+void Training::poke() const { eventfd_write(wake_.get(), 1); }
+
+void Training::train(const std::string& job, const std::string& args, TrainDone done) {
+  Status refused;
+  Command command = options_.wrapper;
+  if (!store_) {
+    refused = {Code::kNotFound, fmt::format("unknown training job '{}': the server was started "
+                                            "without --train-store",
+                                            job.substr(0, 128))};
+  } else {
+    try {
+      const Command own = store_->command(job, args, options_.mode);
+      command.insert(command.end(), own.begin(), own.end());
+    } catch (const base::UsageError& error) {
+      refused = {Code::kInvalidArgument, error.what()};
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) refused = {Code::kUnavailable, "the server is shutting down"};
+    if (refused.ok()) {
+      jobs_.push_back({job, std::move(command), std::move(done), std::nullopt, kNever});
+      if (jobs_.size() == 1) act(control_.job_submitted());
+      return;
+    }
+  }
+  done(refused);
+}
+
+/// Does what the control has decided. Under the lock.
+void Training::act(Action action) {
+  switch (action) {
+    case Action::kNothing:
+      return;
+    case Action::kLaunch:
+      launch_due_ = true;
+      break;
+    case Action::kSleep:
+    case Action::kRestore:
+      held_before_ = slot_.memory().held;
+      ordered_ns_ = base::monotonic_ns();
+      epoch_ = slot_.order(action == Action::kSleep ? Order::kSleep : Order::kEpoch);
+      ++orders_;
+      break;
+    case Action::kResume:
+      slot_.resume();
+      return;
+    case Action::kKill:
+      ordered_ns_ = base::monotonic_ns();
+      if (process_) {
+        held_before_ = slot_.memory().held;
+        ++kills_;
+        process_->signal(SIGKILL);
+      } else {
+        launch_due_ = false;
+        act(control_.trainer_ended(TrainerEnd::kKilled));
+      }
+      break;
+    case Action::kEnd:
+      end_current({Code::kInternal,
+                   fmt::format("the training job did not obey an order for {:g} s (--wedged-s) and "
+                               "was killed",
+                               options_.wedged_s)},
+                  SIGKILL);
+      break;
+  }
+  poke();
+}
+
+/// The current job will end with this answer, because we end it.
+void Training::end_current(Status answer, int signal) {
+  Job& job = jobs_.front();
+  if (!job.ended_by_us) job.ended_by_us = std::move(answer);
+  if (signal != SIGKILL) {
+    job.kill_at_ns = std::min(job.kill_at_ns, base::monotonic_ns() + ns(options_.stop_s));
+  }
+  if (process_) process_->signal(signal);
+  poke();
+}
+
+bool Training::take() {
+  const std::lock_guard lock(mutex_);
+  act(control_.inference_wants(base::monotonic_ns(), slot_.memory().obeys));
+  inference_waits_ = !control_.inference_may_run();
+  return !inference_waits_;
+}
+
+void Training::give_back() {
+  const std::lock_guard lock(mutex_);
+  inference_waits_ = false;
+  act(control_.inference_idle());
+}
+
+void Training::loop() {
+  while (true) {
+    wait();
+    Calls calls;
+    bool over = false;
+    {
+      const std::lock_guard lock(mutex_);
+      step(calls);
+      over = stopped_ && jobs_.empty() && !process_;
+    }
+    for (const auto& call : calls) call();
+    if (over) return;
+  }
+}
+
+/// Waits for a poke, output of the trainer, or the time to look at the trainer again.
+void Training::wait() {
+  std::array<pollfd, 2> fds{pollfd{wake_.get(), POLLIN, 0}, pollfd{-1, POLLIN, 0}};
+  timespec most{3600, 0};
+  {
+    const std::lock_guard lock(mutex_);
+    constexpr long kLookAgainNs = 20'000'000;
+    // Inference waits for the end of these, so each look costs more than its time.
+    constexpr long kLookSoonNs = 100'000;
+    if (process_) most = {0, control_.stopping() ? kLookSoonNs : kLookAgainNs};
+    if (process_) fds[1].fd = process_->output_fd();
+  }
+  ppoll(fds.data(), fds.size(), &most, nullptr);
+  eventfd_t ignored = 0;
+  eventfd_read(wake_.get(), &ignored);
+}
+
+void Training::step(Calls& calls) {
+  look_for_done(calls);
+  act(control_.time_passed(base::monotonic_ns()));
+  if (process_ && base::monotonic_ns() >= jobs_.front().kill_at_ns) {
+    jobs_.front().kill_at_ns = kNever;
+    process_->signal(SIGKILL);
+  }
+  look_for_end(calls);
+  // A job that is stopped before its process has been started.
+  while (!process_ && !jobs_.empty() && jobs_.front().ended_by_us) {
+    control_.job_withdrawn();
+    launch_due_ = false;
+    finish_job(*jobs_.front().ended_by_us, calls);
+  }
+  if (std::exchange(launch_due_, false)) launch(calls);
+  if (inference_waits_ && control_.inference_may_run()) {
+    inference_waits_ = false;
+    calls.emplace_back(events_.inference_may_run);
+  }
+}
+
+void Training::launch(Calls& calls) {
+  try {
+    std::vector<std::string> environment = options_.environment;
+    environment.emplace_back("PYTHONUNBUFFERED=1");  // lines come when they are printed
+    process_.emplace(jobs_.front().command, environment);
+  } catch (const base::RunError& error) {
+    jobs_.front().ended_by_us = Status{Code::kInternal, error.what()};
+    poke();
+    return;
+  }
+  slot_.follow(process_->pid());
+  ++launches_;
+  say(calls, fmt::format("training job {} started, pid {}", jobs_.front().name, process_->pid()));
+}
+
+void Training::look_for_done(Calls& calls) {
+  if (epoch_ == 0 || !slot_.done(epoch_)) return;
+  Handover handover;
+  handover.at_ns = ordered_ns_;
+  handover.drop_ns = slot_.took_ns();
+  const std::uint64_t held = slot_.memory().held;
+  handover.bytes = held_before_ > held ? held_before_ - held : 0;
+  epoch_ = 0;
+  act(control_.trainer_obeyed());
+  calls.emplace_back([this, handover] { events_.handover(handover); });
+}
+
+void Training::look_for_end(Calls& calls) {
+  if (!process_) return;
+  const auto log = [&](const std::string& line) { say(calls, "[PyTorch backend] Train: " + line); };
+  process_->read_lines(log);
+  const std::optional<int> status = process_->ended(log);
+  if (status) process_ended(*status, calls);
+}
+
+void Training::process_ended(int wait_status, Calls& calls) {
+  process_.reset();
+  slot_.follow(0);
+  epoch_ = 0;
+  Job& job = jobs_.front();
+  const bool killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
+  if (killed && control_.stopping()) {
+    Handover handover;
+    handover.at_ns = ordered_ns_;
+    handover.drop_ns = base::monotonic_ns() - ordered_ns_;
+    handover.bytes = held_before_;
+    calls.emplace_back([this, handover] { events_.handover(handover); });
+  }
+  const bool again = killed && !job.ended_by_us;
+  act(control_.trainer_ended(again ? TrainerEnd::kKilled : TrainerEnd::kFinished));
+  if (again) {
+    say(calls, fmt::format("training job {} was killed; it starts again", job.name));
+    return;
+  }
+  const int code = base::exit_code(wait_status);
+  Status answer;
+  if (job.ended_by_us) {
+    answer = *job.ended_by_us;
+  } else if (code != 0) {
+    answer = {Code::kInternal,
+              fmt::format("training job '{}' {}", job.name, base::describe_end(wait_status))};
+  }
+  finish_job(answer, calls);
+}
+
+/// The current job has its answer; the next one begins.
+void Training::finish_job(const Status& status, Calls& calls) {
+  ++(status.ok() ? finished_ : failed_);
+  Job job = std::move(jobs_.front());
+  jobs_.pop_front();
+  say(calls,
+      fmt::format("training job {}: {}", job.name, status.ok() ? "train ok" : status.message));
+  calls.emplace_back([done = std::move(job.done), status] { done(status); });
+  if (!jobs_.empty()) act(control_.job_submitted());
+}
+
+void Training::say(Calls& calls, std::string line) const {
+  calls.emplace_back([this, line = std::move(line)] { events_.log(line); });
+}
+
+Status Training::stop_job(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const Status answer{Code::kCancelled, "the training job was stopped"};
+  bool found = false;
+  for (Job& job : jobs_) {
+    if (!name.empty() && job.name != name) continue;
+    found = true;
+    if (&job == &jobs_.front()) {
+      end_current(answer, SIGTERM);
+    } else {
+      job.ended_by_us = answer;
+    }
+  }
+  if (found || name.empty()) return {};
+  return {Code::kNotFound, fmt::format("no training job '{}' runs or waits", name.substr(0, 128))};
+}
+
+void Training::stop() {
+  std::unique_lock lock(mutex_);
+  stopped_ = true;
+  const Status answer{Code::kUnavailable, "the server is shutting down"};
+  for (Job& job : jobs_) {
+    if (!job.ended_by_us) job.ended_by_us = answer;
+  }
+  if (!jobs_.empty()) end_current(answer, SIGTERM);
+  poke();
+  lock.unlock();
+  // The thread ends when there is neither job nor process. Afterwards no event is called.
+  std::call_once(joined_, [this] { thread_.join(); });
+}
+
+nlohmann::json Training::status() const {
+  const std::lock_guard lock(mutex_);
+  nlohmann::json jobs = nlohmann::json::array();
+  for (const Job& job : jobs_) jobs.push_back(job.name);
+  nlohmann::json out{{"mode", to_string(options_.mode)},
+                     {"jobs", std::move(jobs)},
+                     {"state", control_.state()},
+                     {"launches", launches_},
+                     {"orders", orders_},
+                     {"kills", kills_},
+                     {"finished", finished_},
+                     {"failed", failed_}};
+  if (process_) out["pid"] = process_->pid();
+  const TrainerMemory memory = slot_.memory();
+  out["attached"] = memory.attached;
+  if (memory.attached) {
+    out["obeys"] = memory.obeys;
+    out["held_bytes"] = memory.held;
+    if (memory.grant != kNoGrant) out["grant_bytes"] = memory.grant;
+  }
+  return out;
+}
+
+void Training::write_metrics(base::MetricsText& out) const {
+  const std::lock_guard lock(mutex_);
+  const TrainerMemory memory = slot_.memory();
+  const auto family = [&](const char* name, const char* type, const char* help, double value) {
+    out.family(name, type, help);
+    out.sample(value);
+  };
+  family("sluice_serve_train_launches_total", "counter", "Trainer processes started.",
+         static_cast<double>(launches_));
+  family("sluice_serve_train_orders_total", "counter", "Orders of the mode to sleep.",
+         static_cast<double>(orders_));
+  family("sluice_serve_train_kills_total", "counter", "Trainers killed by the mode.",
+         static_cast<double>(kills_));
+  family("sluice_serve_train_held_bytes", "gauge", "GPU memory of the trainer.",
+         static_cast<double>(memory.held));
+}
+
+MemoryUse Training::memory_use() const {
+  const std::lock_guard lock(mutex_);
+  return slot_.memory_use();
+}
+
+TrainerMemory Training::memory() const {
+  const std::lock_guard lock(mutex_);
+  return slot_.memory();
+}
+
+bool Training::may_shrink(Order& by) const {
+  by = options_.mode == Mode::kColocateL2 ? Order::kShrink : Order::kDrop;
+  return options_.mode == Mode::kColocateL1 || options_.mode == Mode::kColocateL2;
+}
+
+void Training::set_grant(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  slot_.set_grant(bytes);
+}
+
+std::uint64_t Training::order(Order kind) {
+  const std::lock_guard lock(mutex_);
+  if (!slot_.memory().obeys) return 0;
+  ++orders_;
+  return slot_.order(kind);
+}
+
+bool Training::wait_done(std::uint64_t epoch, std::uint64_t until_ns) {
+  constexpr std::chrono::microseconds kPause{50};
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (slot_.done(epoch)) return true;
+    }
+    if (base::monotonic_ns() >= until_ns) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+void Training::resume() {
+  const std::lock_guard lock(mutex_);
+  slot_.resume();
+}
+
+void Training::end(const char* why) {
+  const std::lock_guard lock(mutex_);
+  if (!jobs_.empty() && process_) end_current({Code::kInternal, why}, SIGKILL);
+}
+
+}  // namespace sluice::server::training

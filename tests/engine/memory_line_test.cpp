@@ -1,0 +1,73 @@
+// The line that turns a grant into a micro-batch size. A wrong one makes allocations fail, or makes
+// a training slower than its memory allows. tests/python/test_train.py has the same cases.
+#include "engine/train/memory_line.hpp"
+
+#include <gtest/gtest.h>
+
+namespace sluice::engine {
+namespace {
+
+TEST(MemoryLine, IsFittedToWhatMicroBatchesAdded) {
+  MemoryLine line;
+  EXPECT_FALSE(line.fit());
+  EXPECT_EQ(line.to_measure(16), 1U);
+  line.saw(1, 100, 9000);  // what libraries allocate once does not count
+  EXPECT_FALSE(line.fit());
+  EXPECT_EQ(line.to_measure(16), 1U);
+  line.saw(1, 100, 130);
+  EXPECT_EQ(line.fit(), (MemoryLine::Fit{100, 30}));
+  EXPECT_EQ(line.to_measure(16), 8U);
+  line.saw(8, 100, 270);
+  EXPECT_EQ(line.fit(), (MemoryLine::Fit{110, 20}));
+  EXPECT_FALSE(line.to_measure(16));
+  line.saw(15, 100, 410);
+  EXPECT_EQ(line.fit(), (MemoryLine::Fit{110, 20}));
+}
+
+TEST(MemoryLine, GrowsWithTheStateOfTheOptimizerAndWithItsSteps) {
+  MemoryLine line;
+  for (const std::size_t items : {1, 1, 8}) line.saw(items, 100, 110 + 20 * items);
+  line.batch_ended();
+  line.saw(8, 300, 470);
+  EXPECT_EQ(line.fit(), (MemoryLine::Fit{310, 20}));
+  line.saw_outside(1330);
+  EXPECT_EQ(line.fit(), (MemoryLine::Fit{1310, 20}));
+}
+
+TEST(MemoryLine, ForgetsWhatWasResidentTwoBatchesAgo) {
+  MemoryLine line;
+  for (const std::size_t items : {1, 1, 8}) line.saw(items, 500, 510 + 20 * items);
+  line.batch_ended();
+  line.saw(8, 100, 270);
+  EXPECT_EQ(line.fit()->base, 510U);
+  line.batch_ended();
+  EXPECT_EQ(line.fit()->base, 110U);
+  line.batch_ended();  // not measured
+  EXPECT_EQ(line.fit()->base, 110U);
+}
+
+TEST(MemoryLine, SizesAreFewAndWithinTheGrant) {
+  MemoryLine line;
+  EXPECT_EQ(line.items(5, 64), 64U);  // nothing is known
+  for (const std::size_t items : {1, 1, 32}) line.saw(items, 1000, 1000 + 10 * items);
+  EXPECT_EQ(line.items(kNoLimit, 64), 64U);
+  EXPECT_EQ(line.items(1639, 64), 60U);
+  EXPECT_EQ(line.items(1640, 64), 64U);
+  EXPECT_EQ(line.items(1035, 64), 3U);
+  EXPECT_EQ(line.items(1009, 64), 0U);
+  EXPECT_EQ(line.items(0, 64), 0U);
+}
+
+TEST(MemoryLine, AFailedAllocationLowersTheSizeUntilTheGrantGrows) {
+  MemoryLine line;
+  for (const std::size_t items : {1, 1, 32}) line.saw(items, 1000, 1000 + 10 * items);
+  line.lacked_memory(60, 1639);
+  EXPECT_EQ(line.items(1639, 64), 45U);
+  EXPECT_EQ(line.items(1640, 64), 64U);
+  EXPECT_EQ(line.items(1639, 64), 60U);
+  line.lacked_memory(1, 1639);
+  EXPECT_EQ(line.items(1639, 64), 0U);
+}
+
+}  // namespace
+}  // namespace sluice::engine

@@ -1,0 +1,90 @@
+"""The part `colocate` of `sluice bench serve`: its arrivals, its figures, and a small run on the simulated GPU.
+
+Prevents: systems that get different arrivals, an SLO taken from the wrong run, requests without an answer that count as
+kept, and published figures that leave out what speaks against us.
+"""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from conftest import environment
+from sluice_tools.bench.serve import cli, colocate_plan, colocate_report
+from sluice_tools.bench.serve.colocate_plan import INFER_ONLY, LOADS, arrivals
+
+_LIMITS = {f"m{i}": 2.0 + i for i in range(8)}
+_SECONDS = 200
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_every_load_needs_its_share_of_the_device(load):
+    due = arrivals(load, _LIMITS, _SECONDS, 1)
+    assert due == sorted(due) == arrivals(load, _LIMITS, _SECONDS, 1) != arrivals(load, _LIMITS, _SECONDS, 2)
+    assert all(0 <= at < _SECONDS * 1e3 for at, _ in due)
+    busy = sum(_LIMITS[model] for _, model in due) / (_SECONDS * 1e3)
+    assert busy == pytest.approx(colocate_plan._BUSY[load], rel=0.25)
+
+
+def test_burst_skew_and_azure_are_what_their_names_say():
+    burst = Counter(int(at / 1e3) % 10 >= 8 for at, _ in arrivals("burst", _LIMITS, _SECONDS, 1))
+    assert burst[True] / 2 == pytest.approx(colocate_plan._BURST_TIMES * burst[False] / 8, rel=0.2)
+    light, skew = (Counter(model for _, model in arrivals(load, _LIMITS, _SECONDS, 1)) for load in ("light", "skew"))
+    assert max(light.values()) < 2 * min(light.values()) and max(skew.values()) > 5 * min(skew.values())
+    of_one = [at for at, model in arrivals("azure", _LIMITS, _SECONDS, 1) if model == "m0"]
+    spells = Counter(int(at / (_SECONDS * 1e3 / 8)) for at in of_one)
+    assert 0 < len(spells) < 8  # a function is not called all the time
+
+
+def _row(latencies: list, requests: int | None = None, samples: float | None = None) -> dict:
+    row = {"latency_ms": {"a": latencies}, "requests": requests or len(latencies)}
+    return row | ({} if samples is None else {"samples_per_s": samples})
+
+
+def test_the_slo_is_twice_the_p99_alone_and_requests_without_an_answer_miss_it():
+    slo_ms = colocate_report.slos_ms([_row([1.0] * 99 + [3.0] * 2)])
+    assert slo_ms == {"a": 6.0}
+    assert colocate_report.slos_ms([_row([1.0, 4.0])]) == {"a": 8.0}  # too few for a p99
+    assert colocate_report.compliance([_row([6.0, 6.1, 1.0], requests=4)], slo_ms) == 0.5
+    assert colocate_report.compliance([_row([1.0])], {}) == 0
+
+
+def test_published_figures_are_means_over_loads_and_do_not_hide_starved_training():
+    slow, quick = [9.0] * 10, [1.0] * 10
+    alone = [_row([1.0] * 10)]
+    one = {INFER_ONLY: alone, "colocate-l1": [_row(quick, samples=40)], "normal": [_row(slow, samples=50)]}
+    two = {INFER_ONLY: alone, "colocate-l1": [_row(quick, samples=40)], "normal": [_row(quick, samples=0)]}
+    assert colocate_report.published_figures([one, two]) == {"normal": (50.0, 0.8, 1)}
+    worse = {INFER_ONLY: alone, "colocate-l1": [_row(slow, samples=40)], "normal": [_row(quick, samples=80)]}
+    assert colocate_report.published_figures([worse])["normal"] == (-100.0, 0.5, 0)
+
+
+@pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
+def test_a_small_run_measures_all_systems_with_the_same_arrivals(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    chosen = ["--gpu", "sim", "--out", str(tmp_path), "--part", "colocate", "--seconds", "1", "--traffic", "heavy"]
+    code = cli.main([*chosen, "--systems", "normal,task-switch-l1,task-switch-l3,colocate-l1"])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    rows = {line["cell"]: line["rows"][0] for line in _lines(tmp_path / "colocate.jsonl")}
+    assert list(rows) == [
+        INFER_ONLY, "training alone", "colocate-l1", "normal", "task-switch-l1", "task-switch-l3"
+    ]  # fmt: skip
+    served = [row for name, row in rows.items() if name != "training alone"]
+    assert len({row["requests"] for row in served}) == 1 and served[0]["requests"] > 0
+    for row in served:
+        answered = sum(map(len, row["latency_ms"].values()))
+        assert answered + sum(row["unanswered"].values()) == row["requests"] == answered
+    assert rows["task-switch-l1"]["orders"] > 0 and rows["task-switch-l3"]["kills"] > 0
+    assert rows["normal"]["orders"] == rows["colocate-l1"]["kills"] == 0
+    assert rows["training alone"]["samples_per_s"] > rows["task-switch-l3"]["samples_per_s"]
+    assert "### heavy" in said.out and "### colocate-l1 against the others" in said.out
+    # What is measured is not measured again.
+    assert cli.main([*chosen, "--systems", "normal"]) == 0
+    assert "3 of 3 cells are measured already" in capsys.readouterr().err
+
+
+def _lines(file: Path) -> list[dict]:
+    return [json.loads(line) for line in file.read_text().splitlines()]

@@ -1,0 +1,475 @@
+"""sluice.train: micro-batches that are dropped must leave no trace, failures of the program must pass, and a
+training must go on whatever the server does."""
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from pathlib import Path
+
+import pytest
+import sluice.train
+import torch
+from fake_orders import Fake, Net, build
+from sluice._memory_line import MemoryLine
+from sluice._orders import NO_LIMIT
+
+DROP, SLEEP, EPOCH = 2, 3, 4
+BATCH = 8
+TOOLS = Path(__file__).parents[2] / "tools" / "python"
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory) -> Path:
+    return build(tmp_path_factory.mktemp("fake"))
+
+
+@pytest.fixture
+def fake(library, monkeypatch) -> Fake:
+    torch.set_num_threads(1)
+    opened = Fake(library)
+    opened.plan()
+    monkeypatch.setattr(sluice.train, "_training", sluice.train._Training())
+    return opened
+
+
+class Training:
+    """A training of the small net on random data, written as a user would."""
+
+    def __init__(self, fake: Fake, optimizer=torch.optim.AdamW, **how):
+        torch.manual_seed(3)
+        self.model = Net(fake)
+        self.optimizer = optimizer(self.model.parameters(), lr=0.01)
+        self.data = torch.randn(BATCH, 1, 8, 8)
+        self.labels = torch.randint(3, (BATCH,))
+        self.how = how
+        self.criterion = torch.nn.CrossEntropyLoss()
+
+    def batch(self) -> None:
+        for micro in sluice.train.micro_batches(BATCH, model=self.model, **self.how):
+            with micro:
+                out = self.model(self.data[micro.slice])
+                loss = self.criterion(out, self.labels[micro.slice]) * micro.weight
+                loss.backward()
+        with sluice.train.step():
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+    def state(self) -> list:
+        moments = [value for state in self.optimizer.state.values() for value in state.values()]
+        return [*self.model.state_dict().values(), *moments, torch.get_rng_state()]
+
+
+def same(one: list, other: list) -> bool:
+    return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other))
+
+
+def trained(fake: Fake, batches: int, **how) -> list:
+    training = Training(fake, **how)
+    for _ in range(batches):
+        training.batch()
+    return training.state()
+
+
+def test_a_thousand_drops_leave_no_trace(fake):
+    """A trace of one dropped micro-batch would change parameters, statistics or random numbers."""
+    expected = trained(fake, 300, largest=2)
+    fake.plan(orders=1000, every=2, launches=10, kinds="2234")
+    assert same(trained(fake, 300, largest=2), expected)
+    assert sluice.train._training.counts.killed == 1000
+    assert (fake.count("given"), fake.count("mistakes"), fake.count("pending")) == (1000, 0, 0)
+    assert fake.count("refused") > 300  # the others come at the end of a micro-batch
+
+
+def test_a_refusal_that_a_library_hides_drops_the_micro_batch(fake):
+    """Its results would be made of launches that never ran."""
+    training = Training(fake)
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            if fake.count("given") == 0:
+                fake.give(DROP)
+                assert fake.calls.sluice_fake_launch() == 701
+            else:
+                training.model(training.data).sum().backward()
+    assert sluice.train._training.counts.killed == 1
+
+
+def test_micro_batches_sum_to_the_batch(fake):
+    """Without batch norm and dropout, gradients differ only by the order of additions."""
+    gradients = []
+    for largest in (BATCH, 3):
+        training = Training(fake)
+        training.model.eval()
+        for micro in sluice.train.micro_batches(BATCH, model=training.model, largest=largest):
+            with micro:
+                out = training.model(training.data[micro.slice])
+                (training.criterion(out, training.labels[micro.slice]) * micro.weight).backward()
+        gradients.append([p.grad for p in training.model.parameters()])
+    for whole, summed in zip(*gradients):
+        torch.testing.assert_close(summed, whole, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), KeyError("mine"), RuntimeError("shape mismatch")])
+def test_failures_of_the_program_pass(fake, error):
+    """Repeating them would hide them, or repeat them without an end."""
+    training = Training(fake)
+    with pytest.raises(type(error), match=r"mine|shape"):
+        for micro in sluice.train.micro_batches(BATCH, model=training.model):
+            with micro:
+                training.model(training.data).sum().backward()
+                raise error
+    assert all(p.grad is None for p in training.model.parameters())
+    training.batch()
+
+
+def test_a_failure_with_an_order_pending_passes_when_repeated(fake):
+    """The order explains a RuntimeError once, not for ever."""
+    training = Training(fake)
+    with pytest.raises(RuntimeError, match="shape"):
+        for micro in sluice.train.micro_batches(BATCH, model=training.model):
+            with micro:
+                if fake.count("given") == 0:
+                    fake.give(DROP)
+                raise RuntimeError("shape mismatch")
+    assert sluice.train._training.counts.killed == 1
+
+
+def test_a_refusal_of_a_server_that_died_is_obeyed(fake):
+    """Its order is void when the failure arrives; the training must not end because of that."""
+    training = Training(fake)
+    tries = 0
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            tries += 1
+            if tries == 1:
+                fake.give(DROP)
+                try:
+                    fake.launch()
+                finally:
+                    fake.void_order()
+            training.model(training.data).sum().backward()
+    assert (tries, fake.count("pending"), fake.count("mistakes")) == (2, 0, 0)
+
+
+def test_an_unexplained_launch_failure_passes(fake):
+    training = Training(fake)
+    with pytest.raises(RuntimeError, match="too many resources"):
+        for micro in sluice.train.micro_batches(BATCH, model=training.model):
+            with micro:
+                raise RuntimeError("CUDA error: too many resources requested for launch")
+
+
+def test_a_stale_error_after_a_refusal_drops_the_micro_batch(fake):
+    """cuDNN reports a refused launch once more in the next micro-batch, when the order is obeyed."""
+    stale = RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED_CUDART")
+
+    def tries_with(errors: list) -> int:
+        training = Training(fake)
+        fake.plan(orders=1)
+        tries = 0
+        for micro in sluice.train.micro_batches(BATCH, model=training.model):
+            with micro:
+                tries += 1
+                fake.launch()
+                if errors:
+                    raise errors.pop()
+                training.model(training.data).sum().backward()
+        return tries
+
+    assert tries_with([stale]) == 3
+    with pytest.raises(RuntimeError, match="CUDNN_STATUS"):
+        tries_with([stale] * 4)
+    with pytest.raises(RuntimeError, match="shape"):
+        tries_with([RuntimeError("shape mismatch")])
+
+
+def test_an_order_may_follow_at_once(fake, monkeypatch):
+    """Between the end of an order and the next call, a thread of a library may be refused a launch."""
+    training = Training(fake)
+    orders = sluice.train._training.orders
+    done = orders.done
+
+    def done_and_refused_again(order: int) -> None:
+        done(order)
+        if fake.count("given") < 4:
+            fake.give(DROP)
+            fake.calls.sluice_fake_launch()
+
+    monkeypatch.setattr(orders, "done", done_and_refused_again)
+    fake.plan(orders=1, launches=10)
+    training.batch()
+    assert (fake.count("given"), fake.count("pending"), fake.count("mistakes")) == (4, 0, 0)
+
+
+def test_nothing_is_refused_outside_of_micro_batches(fake):
+    """A launch of the optimizer or of the program's own statistics would fail unhandled."""
+    training = Training(fake)
+    for micro in sluice.train.micro_batches(BATCH, model=training.model, largest=4):
+        fake.give(DROP)
+        fake.launch()
+        sluice.train.obey()
+        with micro:
+            training.model(training.data[micro.slice]).sum().backward()
+        fake.give(DROP)
+        fake.launch()
+    with sluice.train.step():
+        fake.give(DROP)
+        fake.launch()
+    assert fake.count("pending") == 0
+    assert sluice.train._training.counts.killed == 0
+
+
+def test_sleep_ends_with_the_next_order(fake):
+    training = Training(fake)
+    fake.plan(orders=1, kinds="3")
+    training.batch()
+    assert (fake.count("waits"), fake.count("mistakes"), fake.count("pending")) == (3, 0, 0)
+    assert sluice.train._training.counts.waited_s > 0
+
+
+def test_a_dropped_epoch_begins_again(fake):
+    """Also its optimizer, its random numbers, and buffers that no state_dict has."""
+
+    def run() -> list:
+        training = Training(fake)
+        steps = torch.zeros(1)
+        training.model.register_buffer("steps", steps, persistent=False)
+        scheduler = torch.optim.lr_scheduler.StepLR(training.optimizer, 2)
+        begun = 0
+        for epoch in sluice.train.epochs(2, model=training.model, stateful=[training.optimizer, scheduler]):
+            with epoch:
+                begun += 1
+                for _ in range(3):
+                    training.batch()
+                    steps += 1
+                    scheduler.step()
+        return [*training.state(), steps, torch.tensor(scheduler.get_last_lr()), torch.tensor(begun)]
+
+    *expected, begun = run()
+    assert begun == 2
+    fake.plan(orders=4, every=2, launches=10, kinds="4")
+    *state, begun = run()
+    assert begun == 6
+    assert same(state, expected)
+
+
+def test_an_order_to_drop_the_epoch_without_epochs_drops_the_micro_batch(fake):
+    expected = trained(fake, 3)
+    fake.plan(orders=2, kinds="4")
+    assert same(trained(fake, 3), expected)
+
+
+def test_a_dropped_micro_batch_holds_no_memory(fake):
+    """`out` and `loss` of the failed attempt would hold its activations while others need the memory."""
+
+    class Activation:
+        pass
+
+    class Saves(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.activation = Activation()
+            alive.append(weakref.ref(ctx.activation))
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, gradient):  # pyright: ignore[reportIncompatibleMethodOverride]
+            fake.launch()
+            return gradient
+
+    def body(micro):
+        with micro:
+            hidden = Saves.apply(training.model.first(training.data[micro.slice]))
+            outs = {"logits": [hidden.flatten(1).view(-1)]}
+            view = hidden.view(-1)
+            loss = (outs["logits"][0] + view).sum()
+            if fake.count("given") == 0:
+                fake.give(DROP)
+            loss.backward()
+        if not micro.kept:
+            assert alive[-1]() is None
+        return [loss.shape, outs, view]
+
+    training = Training(fake)
+    alive: list = []
+    gc.disable()
+    try:
+        for micro in sluice.train.micro_batches(BATCH, model=training.model):
+            body(micro)
+    finally:
+        gc.enable()
+    assert len(alive) == 2
+
+
+def test_reading_variables_keeps_none_of_them_alive(fake):
+    """Python 3.12 keeps what it shows of a function's variables: a second copy of every batch."""
+
+    class Value:
+        pass
+
+    training = Training(fake)
+    value = Value()
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            alive = weakref.ref(value)
+            value = None
+            assert alive() is None
+            training.model(training.data).sum().backward()
+
+
+def sizes_of_a_batch(training: Training) -> list[int]:
+    sizes = []
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            sizes.append(micro.slice.stop - micro.slice.start)
+            training.model(training.data[micro.slice]).sum().backward()
+    return sizes
+
+
+def test_sizes_follow_the_grant_and_too_small_a_grant_is_waited_for(fake):
+    """An allocation beyond the grant would fail."""
+    training = Training(fake)
+    line = sluice.train._training.line
+    for items, peak in ((1, 999), (1, 150), (4, 300)):
+        line.saw(items, 100, peak)
+    assert line.fit() == (100, 50)
+    fake.grant(100 + 50 * 3)
+    assert sizes_of_a_batch(training) == [3, 3, 2]
+    assert sluice.train._training.counts.waited_s == 0
+    fake.grant(149)
+    later = threading.Timer(0.05, fake.grant, (NO_LIMIT,))
+    later.start()
+    assert sizes_of_a_batch(training) == [BATCH]
+    later.join()
+    assert sluice.train._training.counts.waited_s > 0.03
+
+
+class SmallGpu:
+    """100 bytes are in use, and 10 more for each item while a micro-batch runs."""
+
+    def __init__(self):
+        self.most = 100
+        self.emptied = 0
+
+    def available(self) -> bool:
+        return True
+
+    def resident(self) -> int:
+        return 100
+
+    def peak(self) -> int:
+        most, self.most = self.most, 100
+        return most
+
+    def most_reserved(self) -> int:
+        return 3 << 30
+
+    def empty(self) -> None:
+        self.emptied += 1
+
+
+def test_the_first_batch_is_measured_and_the_fit_reported(fake, monkeypatch):
+    """Without a fit, a server takes no memory from the training, and the training knows no sizes."""
+    gpu = SmallGpu()
+    monkeypatch.setattr(sluice.train._training, "gpu", gpu)
+    training = Training(fake)
+    training.model.register_forward_pre_hook(
+        lambda _, args: setattr(gpu, "most", 100 + 10 * len(args[0]))  # as the GPU would
+    )
+    assert sizes_of_a_batch(training) == [1, 1, 4, 2]
+    assert (fake.count("base"), fake.count("slope")) == (0, 0)
+    assert sizes_of_a_batch(training) == [8]
+    assert (fake.count("base"), fake.count("slope")) == (100, 10)
+    fake.grant(100 + 10 * 5)
+    assert sizes_of_a_batch(training) == [5, 3]
+    fake.give(DROP)
+    assert sizes_of_a_batch(training) == [5, 3]
+    assert gpu.emptied == 1
+    assert "batch cnt 4" in (line := sluice.train.epoch_line("net", 2)) and "| memory 3.00Gb |" in line
+    for _ in range(2):
+        assert sizes_of_a_batch(training) == [5, 3]
+    assert not sluice.train._training.measures(5)  # that would restart torch's own peaks
+    assert sluice.train._training.measures(6)
+
+
+def test_lack_of_memory_under_a_grant_makes_the_micro_batch_smaller(fake):
+    """The fit is an estimate. Without a grant, the lack is the program's own."""
+    training = Training(fake)
+    fake.grant(10**9)
+    sizes = []
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            sizes.append(micro.slice.stop - micro.slice.start)
+            if sizes[-1] > 3:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            training.model(training.data[micro.slice]).sum().backward()
+    assert sizes == [8, 6, 4, 3, 3, 2]
+    fake.grant(NO_LIMIT)
+    with pytest.raises(torch.OutOfMemoryError):
+        for micro in sluice.train.micro_batches(BATCH, model=training.model):
+            with micro:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+
+
+def test_the_fit_is_a_line_through_what_was_seen():
+    """A server takes memory down to it. Optimizer state and steps count, first-time costs do not."""
+    line = MemoryLine()
+    assert (line.fit(), line.to_measure(16)) == (None, 1)
+    line.saw(1, 100, 9000)
+    assert (line.fit(), line.to_measure(16)) == (None, 1)
+    line.saw(1, 100, 130)
+    assert (line.fit(), line.to_measure(16)) == ((100, 30), 8)
+    line.saw(8, 100, 270)
+    assert (line.fit(), line.to_measure(16)) == ((110, 20), None)
+    line.saw(15, 100, 410)
+    assert line.fit() == (110, 20)
+    line.batch_ended()
+    line.saw(15, 300, 610)
+    assert line.fit() == (310, 20)
+    line.saw_outside(1330)
+    assert line.fit() == (1310, 20)
+
+
+def test_sizes_are_few_and_within_the_grant():
+    """Every new size costs libraries their preparation; one that is too large, a failed allocation."""
+    line = MemoryLine()
+    assert line.items(5, 64) == 64  # nothing is known
+    for items in (1, 1, 32):
+        line.saw(items, 1000, 1000 + 10 * items)
+    assert line.items(NO_LIMIT, 64) == 64
+    assert line.items(1639, 64) == 60
+    assert line.items(1640, 64) == 64
+    assert line.items(1035, 64) == 3
+    assert line.items(1009, 64) == 0
+    assert line.items(0, 64) == 0
+    line.lacked_memory(60, 1639)
+    assert line.items(1639, 64) == 45
+    assert line.items(1640, 64) == 64
+    assert line.items(1639, 64) == 60
+
+
+def test_unmodified_without_sluice(tmp_path):
+    """Scripts have one version: without the preload one micro-batch, no torch, no limits."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, sluice.train\n"
+        "assert 'torch' not in sys.modules\n"
+        "found = []\n"
+        "for micro in sluice.train.micro_batches(5, model=None):\n"
+        "    with micro:\n"
+        "        found.append((micro.slice, micro.weight))\n"
+        "with sluice.train.step():\n"
+        "    pass\n"
+        "sluice.train.obey()\n"
+        "assert found == [(slice(0, 5), 1.0)], found\n"
+        "assert 'torch' not in sys.modules\n"
+        "print(sluice.train.epoch_line('net', 0))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(TOOLS)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert " | try 1 kill 0 finish 1 | batch-size 5 | micro-batch-size 5 | memory 0.00Gb | wait_bs_valid 0.000s" in (
+        done.stdout
+    )

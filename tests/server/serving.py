@@ -1,0 +1,104 @@
+"""A running `sluice serve` for tests."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+SLUICE = os.environ["SLUICE_TEST_PROGRAM"]
+PATIENCE_S = 60
+
+
+class Server:
+    """A running server. Its session, and so its board and its simulated GPU, is its own."""
+
+    def __init__(self, folder: Path, *args: str):
+        self.session = f"serve-{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
+        self.process = subprocess.Popen(
+            [SLUICE, "serve", "-p", "0", "--http", "0", "--json", "--session", self.session, *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+        )
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(self.process.communicate(timeout=PATIENCE_S)[1])
+        self.listen = json.loads(line)
+
+    def call(self, path: str, body=None, method: str | None = None, timeout: float = PATIENCE_S) -> tuple[int, Any]:
+        """Status and JSON of an answer."""
+        data = None if body is None else json.dumps(body).encode()
+        url = f"http://127.0.0.1:{self.listen['http_port']}{path}"
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=timeout) as answer:
+                text = answer.read().decode()
+                return answer.status, json.loads(text) if text.startswith(("{", "[")) else text
+        except urllib.error.HTTPError as error:
+            text = error.read().decode()
+            return error.code, json.loads(text) if text else None
+
+    def infer(self, model: str, values=(1.0, 2.0), **parameters):
+        tensor = {"name": "input0", "datatype": "FP32", "shape": [1, len(values)], "data": list(values)}
+        return self.call(f"/v2/models/{model}/infer", {"inputs": [tensor], "parameters": parameters})
+
+    def waiting(self, model: str) -> int:
+        (row,) = [row for row in self.call("/v2/sluice/status")[1]["models"] if row["name"] == model]
+        return row["waiting"]
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, err
+
+    def board(self) -> Path:
+        return Path(f"/dev/shm/sluice.{os.getuid()}.{self.session}")
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *args: str):
+    server = Server(folder, *args)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.communicate(timeout=PATIENCE_S)
+
+
+def in_background(call):
+    """Runs `call` in a thread. The result is in the returned list once the thread is joined."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(call()))
+    thread.start()
+    return thread, results
+
+
+def eventually(holds) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if holds():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def command_line(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_text()
+    except OSError:  # it has ended
+        return ""
+
+
+def refused(folder: Path, *args: str) -> tuple[int, str]:
+    done = subprocess.run([SLUICE, "serve", *args], cwd=folder, text=True, capture_output=True, timeout=PATIENCE_S)
+    assert done.stdout == ""
+    return done.returncode, done.stderr

@@ -1,0 +1,189 @@
+"""Whole runs of `sluice serve` with a trainer, in every mode, on the simulated GPU.
+
+Prevents: a mode that does not do to training what its name says, a trainer that outlives its server, requests that wait
+for a trainer that does not obey, and a training job without an answer.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from serving import PATIENCE_S, SLUICE, Server, eventually, serving
+
+TRAINER = Path(SLUICE).parent.parent / "libexec" / "sluice" / "sluice-example-train"
+MODELS = "quick\n  path mobilenet_v2_b1\n"
+OBEDIENT = ("task-switch-l1", "task-switch-l2")
+# On the simulated GPU times are ten times as long.
+JOB = ["--num-epoch", "2000", "--batch-size", "8"]
+
+
+@pytest.fixture
+def store(tmp_path):
+    (tmp_path / "models").write_text(MODELS)
+    (tmp_path / "train").mkdir()
+    shutil.copy(TRAINER, tmp_path / "train" / "job")
+    deaf = tmp_path / "train" / "deaf"
+    deaf.write_text(f'#!/bin/sh\nexec {tmp_path}/train/job "$@" --deaf 1\n')
+    deaf.chmod(0o755)
+    return ["--config", "models", "--gpu", "sim", "--train-store", "train"]
+
+
+class Train:
+    """A client that has one training job run."""
+
+    def __init__(self, server: Server, job: str, *args: str):
+        port = str(server.listen["grpc_port"])
+        command = [SLUICE, "hybrid_workload", "--no-infer", "-p", port, "--train-model", job, *(args or JOB)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def end(self) -> tuple[int, str]:
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, out + err
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        self.process.communicate(timeout=PATIENCE_S)
+
+
+def training(server: Server) -> dict:
+    return server.call("/v2/sluice/status")[1]["training"]
+
+
+def trains(server: Server, obeys: bool = True) -> bool:
+    return training(server).get("obeys") == obeys
+
+
+def epochs(err: str) -> list[re.Match]:
+    return list(
+        re.finditer(r"\[PyTorch backend\] Train: \[Example epoch (\d+)\].* try (\d+) kill (\d+) finish (\d+)", err)
+    )
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("mode", ["normal", "park", "colocate-l1", "colocate-l2", *OBEDIENT, "task-switch-l3"])
+def test_every_mode_does_what_its_name_says(tmp_path, store, mode):
+    with serving(tmp_path, *store, "-m", mode) as server:
+        client = Train(server, "job")
+        assert eventually(lambda: trains(server)), client.end()
+        for _ in range(4):
+            assert server.infer("quick")[0] == 200
+            assert eventually(lambda: trains(server))
+        seen = training(server)
+        client.stop()
+        code, err = server.end()
+    assert code == 0, err
+    assert seen["mode"] == mode
+    assert (seen["orders"] >= 4) == (mode in OBEDIENT), seen
+    assert (seen["kills"] >= 4) == (mode == "task-switch-l3"), seen
+    assert (seen["launches"] > 1) == (mode == "task-switch-l3"), seen
+
+
+def test_a_dropped_micro_batch_is_counted_and_the_epoch_is_finished(tmp_path, store):
+    with serving(tmp_path, *store, "-m", "task-switch-l1") as server:
+        client = Train(server, "job", "--num-epoch", "1", "--batch-size", "16")
+        assert eventually(lambda: trains(server))
+        while client.process.poll() is None:
+            assert server.infer("quick")[0] == 200
+        code, out = client.end()
+        assert code == 0 and out.startswith("[TrainWorker job] cnt 1 | "), out
+        _, err = server.end()
+    (epoch,) = epochs(err)
+    number, tried, killed, finished = (int(group) for group in epoch.groups())
+    assert number == 0 and tried == killed + finished and killed > 0
+    assert "train ok" in err
+
+
+def test_an_epoch_is_begun_again_in_task_switch_l2(tmp_path, store):
+    with serving(tmp_path, *store, "-m", "task-switch-l2") as server:
+        client = Train(server, "job", "--num-epoch", "1", "--batch-size", "4")
+        assert eventually(lambda: trains(server))
+        for _ in range(3):
+            assert server.infer("quick")[0] == 200
+        assert client.end()[0] == 0
+        _, err = server.end()
+    assert len(epochs(err)) == 1  # the counts of an epoch that begins again begin again
+
+
+def test_a_trainer_that_knows_no_orders_is_held_and_not_harmed(tmp_path, store):
+    with serving(tmp_path, *store, "-m", "task-switch-l1") as server:
+        client = Train(server, "deaf", "--num-epoch", "1", "--batch-size", "8")
+        assert eventually(lambda: trains(server, obeys=False))
+        for _ in range(4):
+            assert server.infer("quick")[0] == 200
+        assert training(server)["orders"] == 0
+        assert client.end()[0] == 0
+
+
+def test_a_wedged_trainer_is_ended_and_the_request_is_answered(tmp_path, store):
+    with serving(tmp_path, *store, "-m", "task-switch-l1", "--wedged-s", "0.5") as server:
+        client = Train(server, "job")
+        assert eventually(lambda: trains(server))
+        os.kill(training(server)["pid"], signal.SIGSTOP)
+        assert server.infer("quick")[0] == 200
+        code, out = client.end()
+        assert code == 1 and "did not obey an order for 0.5 s" in out, out
+        assert server.infer("quick")[0] == 200
+        assert training(server)["jobs"] == []
+
+
+def test_a_killed_trainer_starts_again(tmp_path, store):
+    with serving(tmp_path, *store) as server:
+        client = Train(server, "job")
+        assert eventually(lambda: trains(server))
+        os.kill(training(server)["pid"], signal.SIGKILL)
+        assert eventually(lambda: training(server)["launches"] == 2 and trains(server))
+        client.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_trainer_does_not_outlive_its_server(tmp_path, store, number):
+    with serving(tmp_path, *store) as server:
+        client = Train(server, "job")
+        assert eventually(lambda: trains(server))
+        pid = training(server)["pid"]
+        server.process.send_signal(number)
+        assert eventually(lambda: not lives(pid))
+        assert client.end()[0] == 1
+        server.process.communicate(timeout=PATIENCE_S)
+    assert eventually(lambda: not server.board().exists())
+
+
+def test_a_job_that_does_not_exist_is_named(tmp_path, store):
+    with serving(tmp_path, *store) as server:
+        code, out = Train(server, "jub").end()
+        assert code == 1 and "did you mean 'job'?" in out
+
+
+def test_the_profile_and_the_log_have_each_switch(tmp_path, store):
+    with serving(tmp_path, *store, "-m", "task-switch-l1", "-v", "--records", "records.jsonl") as server:
+        client = Train(server, "job")
+        assert eventually(lambda: trains(server))
+        for _ in range(3):
+            assert server.infer("quick")[0] == 200
+        # The sampler has seen the trainer.
+        assert eventually(lambda: training(server)["held_bytes"] >= 64 << 20)
+        client.stop()
+        _, err = server.end()
+    waits = re.findall(
+        r"\[Inference\]: quick \(rank 0\) set_input_ms=[\d.]+ infer_ms=[\d.]+ get_output_ms=[\d.]+ "
+        r"wait_train_stop_ms=([\d.]+) total_infer_ms=[\d.]+",
+        err,
+    )
+    assert len(waits) == 3 and all(float(ms) > 0 for ms in waits)
+    text = (tmp_path / "server-profile").read_text()
+    assert re.search(r"^InferQueue: avg [\d.]+ max [\d.]+ min [\d.]+ cnt 3 \| p99 ", text, re.MULTILINE)
+    assert re.search(r"^TrainAdjust: .* cnt 3 \|", text, re.MULTILINE)
+    handovers = re.findall(r"^[\d.]+: [\d.]+ Mb order [\d.]+ drop ([\d.]+) ", text, re.MULTILINE)
+    assert len(handovers) == 3 and all(float(ms) > 0 for ms in handovers)
+    train_mb = [float(mb) for mb in re.findall(r"^[\d.]+: Infer [\d.]+ Mb Train ([\d.]+) Mb Total", text, re.MULTILINE)]
+    assert max(train_mb) >= 64

@@ -1,0 +1,212 @@
+// Prevents: jobs that have no answer or two, trainers that outlive their server, lines that are
+// lost, killed jobs that do not begin anew, and a mode that lets inference run while a killed
+// trainer still exists.
+#include "server/training/training.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "base/clock.hpp"
+
+namespace sluice::server::training {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::Contains;
+using testing::HasSubstr;
+
+constexpr seconds kPatience{20};
+
+/// Training of shell scripts, without a board.
+class TrainingTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    static int count = 0;
+    folder_ = fs::path(testing::TempDir()) /
+              ("training-" + std::to_string(getpid()) + "-" + std::to_string(count++));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override {
+    training_.reset();
+    fs::remove_all(folder_);
+  }
+
+  void add(const std::string& name, const std::string& script) {
+    std::ofstream(folder_ / name) << "#!/bin/sh\n" << script << "\n";
+    fs::permissions(folder_ / name, fs::perms::owner_all);
+  }
+  void begin(Mode mode) {
+    TrainingOptions options;
+    options.mode = mode;
+    options.store = folder_;
+    options.wrapper = {"/usr/bin/env"};
+    options.stop_s = 0.2;
+    training_.emplace(options, TrainingEvents{[this](const std::string& line) { log(line); },
+                                              [](const Handover&) {}, [this] { ++may_run_; }});
+  }
+  std::future<Status> train(const std::string& job, const std::string& args = "") {
+    auto promise = std::make_shared<std::promise<Status>>();
+    auto answer = promise->get_future();
+    training_->train(job, args, [promise](const Status& status) { promise->set_value(status); });
+    return answer;
+  }
+  Status answer_of(std::future<Status> answer) {
+    if (answer.wait_for(kPatience) != std::future_status::ready) {
+      ADD_FAILURE() << "no answer";
+      return {Code::kInternal, "no answer"};
+    }
+    return answer.get();
+  }
+  bool eventually(const std::function<bool()>& holds) {
+    const auto until = std::chrono::steady_clock::now() + kPatience;
+    while (!holds()) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+    return true;
+  }
+  void log(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(line);
+  }
+  std::vector<std::string> lines() {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+  bool said(const std::string& part) {
+    const auto all = lines();
+    return std::any_of(all.begin(), all.end(),
+                       [&](const auto& line) { return line.find(part) != std::string::npos; });
+  }
+  std::string state() { return training_->status()["state"]; }
+  pid_t pid() { return training_->status().value("pid", 0); }
+
+  fs::path folder_;
+  std::optional<Training> training_;
+  std::atomic<int> may_run_{0};
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(TrainingTest, AJobRunsWithItsArgumentsAndItsLinesAreLogged) {
+  add("job", "echo \"$@\"; printf 'no newline'");
+  begin(Mode::kColocateL1);
+  EXPECT_TRUE(answer_of(train("job", "a=1, b=2")).ok());
+  EXPECT_THAT(lines(), Contains("[PyTorch backend] Train: --a 1 --b 2 --mode colocate-l1"));
+  EXPECT_THAT(lines(), Contains("[PyTorch backend] Train: no newline"));
+  EXPECT_TRUE(eventually([&] { return said("train ok"); }));
+}
+
+TEST_F(TrainingTest, AFailedJobIsAnErrorAndTheNextOneRuns) {
+  add("fails", "exit 3");
+  add("works", "true");
+  begin(Mode::kColocateL1);
+  auto first = train("fails");
+  auto second = train("works");
+  const Status failed = answer_of(std::move(first));
+  EXPECT_EQ(failed.code, Code::kInternal);
+  EXPECT_THAT(failed.message, HasSubstr("exited with 3"));
+  EXPECT_TRUE(answer_of(std::move(second)).ok());
+  EXPECT_EQ(answer_of(train("nothing")).code, Code::kInvalidArgument);
+}
+
+TEST_F(TrainingTest, AKilledJobStartsAgainFromScratch) {
+  add("job", "echo x >> " + (folder_ / ".count").string() + "; [ $(wc -l < " +
+                 (folder_ / ".count").string() + ") = 2 ] || sleep 60");
+  begin(Mode::kColocateL1);
+  auto answer = train("job");
+  ASSERT_TRUE(eventually([&] { return fs::exists(folder_ / ".count") && pid() != 0; }));
+  kill(pid(), SIGKILL);
+  EXPECT_TRUE(answer_of(std::move(answer)).ok());
+  EXPECT_EQ(training_->status()["launches"], 2);
+}
+
+TEST_F(TrainingTest, AnotherSignalEndsTheJob) {
+  add("job", "echo up; exec sleep 60");
+  begin(Mode::kColocateL1);
+  auto answer = train("job");
+  ASSERT_TRUE(eventually([&] { return said("up"); }));
+  kill(pid(), SIGTERM);
+  const Status status = answer_of(std::move(answer));
+  EXPECT_EQ(status.code, Code::kInternal);
+  EXPECT_THAT(status.message, HasSubstr("signal 15"));
+}
+
+TEST_F(TrainingTest, JobsAreStoppedWhereverTheyAre) {
+  add("deaf", "trap '' TERM; echo up; while true; do sleep 1; done");
+  add("other", "true");
+  begin(Mode::kColocateL1);
+  auto running = train("deaf");
+  auto waiting = train("other");
+  ASSERT_TRUE(eventually([&] { return said("up"); }));
+  EXPECT_TRUE(training_->stop_job("other").ok());
+  EXPECT_TRUE(training_->stop_job("deaf").ok()) << "SIGKILL follows after stop_s";
+  EXPECT_EQ(answer_of(std::move(running)).code, Code::kCancelled);
+  EXPECT_EQ(answer_of(std::move(waiting)).code, Code::kCancelled);
+  EXPECT_EQ(training_->stop_job("deaf").code, Code::kNotFound);
+}
+
+TEST_F(TrainingTest, StopLeavesNoProcessAndAnswersAll) {
+  add("deaf", "trap '' TERM; echo up; while true; do sleep 1; done");
+  begin(Mode::kColocateL1);
+  auto running = train("deaf");
+  auto waiting = train("deaf");
+  ASSERT_TRUE(eventually([&] { return said("up"); }));
+  const pid_t child = pid();
+  training_->stop();
+  EXPECT_NE(kill(child, 0), 0);
+  EXPECT_EQ(answer_of(std::move(running)).code, Code::kUnavailable);
+  EXPECT_EQ(answer_of(std::move(waiting)).code, Code::kUnavailable);
+  EXPECT_EQ(answer_of(train("deaf")).code, Code::kUnavailable);
+}
+
+TEST_F(TrainingTest, TaskSwitchL3KillsBeforeInferenceRunsAndLaunchesAfterIt) {
+  add("job", "echo up; exec sleep 60");
+  begin(Mode::kTaskSwitchL3);
+  auto answer = train("job");
+  ASSERT_TRUE(eventually([&] { return said("up"); }));
+  const pid_t child = pid();
+  EXPECT_FALSE(training_->take());
+  ASSERT_TRUE(eventually([&] { return may_run_ == 1; }));
+  EXPECT_NE(kill(child, 0), 0) << "the process is gone, and so is its memory";
+  EXPECT_TRUE(training_->take());
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(pid(), 0) << "not while inference has work";
+  training_->give_back();
+  EXPECT_TRUE(eventually([&] { return pid() != 0; }));
+  EXPECT_EQ(training_->status()["kills"], 1);
+}
+
+TEST_F(TrainingTest, AProgramThatKnowsNoOrdersIsNotOrdered) {
+  add("job", "echo up; exec sleep 60");
+  begin(Mode::kTaskSwitchL1);
+  auto answer = train("job");
+  ASSERT_TRUE(eventually([&] { return said("up"); }));
+  EXPECT_TRUE(training_->take());
+  EXPECT_EQ(training_->order(Order::kDrop), 0);
+  EXPECT_TRUE(training_->wait_done(0, base::monotonic_ns()));
+}
+
+TEST_F(TrainingTest, AProgramThatCannotBeStartedIsAnError) {
+  add("job", "true");
+  std::ofstream(folder_ / "job") << "#!/no/such/interpreter\n";
+  begin(Mode::kColocateL1);
+  const Status status = answer_of(train("job"));
+  EXPECT_EQ(status.code, Code::kInternal);
+  EXPECT_THAT(status.message, HasSubstr("exited with 127"));
+}
+
+TEST_F(TrainingTest, WithoutAStoreThereIsNoJob) {
+  training_.emplace(TrainingOptions{}, TrainingEvents{});
+  EXPECT_EQ(answer_of(train("job")).code, Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace sluice::server::training

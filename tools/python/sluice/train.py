@@ -1,0 +1,408 @@
+"""Trainings that give GPU memory back at once, and whose optimizer steps stay the same.
+
+    for x, y in loader:
+        for micro in sluice.train.micro_batches(len(x), model=model):
+            with micro:
+                loss = criterion(model(x[micro.slice]), y[micro.slice]) * micro.weight
+                loss.backward()
+        with sluice.train.step():
+            optimizer.step()
+            optimizer.zero_grad()
+
+The sizes of the micro-batches follow the memory that Sluice grants. If Sluice needs memory at once,
+the launches of a running micro-batch fail. `with micro` then takes the micro-batch back to the bit
+and gives the memory back; the loop repeats the micro-batch. Outside of `with micro` no launch fails.
+Without Sluice, the loop has one micro-batch of the whole batch.
+
+For one thread and one GPU of a process. docs/guide/training.md has the rules for scripts.
+"""
+
+import contextlib
+import copy
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sluice._memory_line import MemoryLine
+from sluice._orders import NO_LIMIT, Kind, Orders, kind_of
+from sluice._state import State, named_graphs, random_state, release_graphs, set_random_state
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Epoch", "MicroBatch", "Stateful", "epoch_line", "epochs", "micro_batches", "obey", "step"]
+
+_WAIT_MS = 200  # Python handles signals, such as Ctrl-C, between two waits
+_MEASURED_BATCHES = 3
+_STALE_ERRORS = 3  # after a refused launch, at most
+_GPU_ERROR = re.compile("CUDA|CUBLAS|CUDNN|Triton")
+_GIB = 1 << 30
+
+
+@dataclass
+class Counts:
+    """What happened since the last epoch_line()."""
+
+    begun: float = 0.0  # time.monotonic() at the first micro-batch
+    batches: int = 0
+    tried: int = 0  # micro-batches, also the dropped ones
+    killed: int = 0
+    finished: int = 0
+    items: int = 0  # of the last batch
+    size: int = 0  # of the last micro-batch, in items; the rest of a batch may be smaller
+    waited_s: float = 0.0  # for a grant that holds one item, or for the end of an order to sleep
+
+
+class _EpochAgain(BaseException):
+    """Leaves the program's loops up to `with epoch`. Programs do not catch it with `Exception`."""
+
+
+class _Gpu:
+    """The memory of torch's allocator and, in `held`, that of the process."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._most_reserved = 0
+
+    def _outside_torch(self) -> int:
+        import torch
+
+        return max(0, self._orders.held() - torch.cuda.memory_reserved())
+
+    def available(self) -> bool:
+        torch = sys.modules.get("torch")
+        return torch is not None and torch.cuda.is_initialized()
+
+    def resident(self) -> int:
+        """Bytes in use now."""
+        import torch
+
+        return torch.cuda.memory_allocated() + self._outside_torch()
+
+    def peak(self) -> int:
+        """Most bytes in use since the last call."""
+        import torch
+
+        self.most_reserved()
+        most = torch.cuda.max_memory_allocated() + self._outside_torch()
+        torch.cuda.reset_peak_memory_stats()
+        return most
+
+    def most_reserved(self) -> int:
+        """Most bytes that torch's allocator has held."""
+        import torch
+
+        if self.available():
+            self._most_reserved = max(self._most_reserved, torch.cuda.max_memory_reserved())
+        return self._most_reserved
+
+    def empty(self) -> None:
+        """Gives unused memory back to the driver. Waits for the GPU work of the process."""
+        import torch
+
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+
+class _Training:
+    """The training of this process: its orders, its sizes and its counts."""
+
+    def __init__(self) -> None:
+        self.orders = Orders()
+        self.gpu = _Gpu(self.orders)
+        self.line = MemoryLine()
+        self.counts = Counts()
+        self.state: State | None = None  # of the last batch
+        self.batches = 0
+        self.stale_errors = 0  # that may still come from the launches of a dropped micro-batch
+        self.restores_epochs = False
+        self._published: tuple[int, int] | None = None
+
+    def size(self, most: int) -> int:
+        """The items of the next micro-batch. Obeys orders; waits until one item fits the grant."""
+        self.orders.critical(True)
+        self.obey_pending()
+        while (items := self.line.items(self.orders.grant(), most)) == 0:
+            self._wait()
+            self.obey_pending()
+        measured = self.line.to_measure(most) if self.gpu.available() else None
+        return min(items, measured or items)
+
+    def measures(self, items: int) -> bool:
+        """Whether to measure a micro-batch: not all, because that restarts torch's own peaks."""
+        return self.gpu.available() and (self.batches < _MEASURED_BATCHES or not self.line.knows(items))
+
+    def publish(self) -> None:
+        """Reports the fit, between batches: so the first one has the state of the optimizer."""
+        fit = self.line.fit()
+        if fit is not None and fit != self._published:
+            self.orders.fit(*fit)
+            self._published = fit
+
+    def obey_pending(self) -> None:
+        if order := self.orders.pending():
+            self.obey(order)
+
+    def obey(self, order: int) -> None:
+        """Gives memory back, and sleeps if the order says so. Afterwards no launch is refused."""
+        self.gpu.empty()
+        epoch_again = False
+        while order:
+            kind = kind_of(order)
+            epoch_again |= kind == Kind.EPOCH
+            self.orders.done(order)
+            self.orders.critical(True)
+            if kind in (Kind.SLEEP, Kind.EPOCH):
+                while not self._wait():
+                    pass
+            # While launches are refused, critical() does nothing and an order is pending.
+            order = self.orders.pending()
+        if epoch_again and self.restores_epochs:
+            raise _EpochAgain
+
+    def _wait(self) -> bool:
+        begin = time.monotonic()
+        changed = self.orders.wait(_WAIT_MS)
+        self.counts.waited_s += time.monotonic() - begin
+        return changed
+
+    def asked_for(self, error: BaseException, items: int) -> bool:
+        """Whether the failure comes from an order or from the grant, and not from the program."""
+        import torch
+
+        if not isinstance(error, RuntimeError):
+            return False
+        # Libraries have texts of their own for a refused launch. A failure of the program's own
+        # comes again when the micro-batch is repeated.
+        if kind_of(self.orders.pending()) >= Kind.DROP:
+            self.stale_errors = _STALE_ERRORS
+            return True
+        grant = self.orders.grant()
+        if isinstance(error, torch.OutOfMemoryError):
+            if grant != NO_LIMIT:
+                self.line.lacked_memory(items, grant)
+            return grant != NO_LIMIT
+        # Libraries report the error of an earlier launch once more: in 9 of 308 cases on an H200.
+        stale = self.stale_errors > 0 and _GPU_ERROR.search(str(error)) is not None
+        self.stale_errors -= stale
+        return stale
+
+
+_training = _Training()
+
+
+class MicroBatch:
+    """A part of a batch, as a context manager: it counts whole, or it leaves no trace."""
+
+    def __init__(self, start: int, items: int, batch: int, state: State | None) -> None:
+        #: Items of the batch that belong to this micro-batch.
+        self.slice = slice(start, start + items)
+        #: Its share of the batch. A mean loss times this share has gradients that sum up.
+        self.weight = items / batch
+        #: None before the end; then whether the micro-batch counts.
+        self.kept: bool | None = None
+        self._items = items
+        self._state = state
+        self._resident: int | None = None
+        self._named: list[Any] = []
+
+    def __enter__(self) -> "MicroBatch":
+        _training.counts.tried += 1
+        if self._state is None:
+            return self
+        self._state.save()
+        self._named = named_graphs(sys._getframe(1))
+        if _training.measures(self._items):
+            _training.line.saw_outside(_training.gpu.peak())
+            self._resident = _training.gpu.resident()
+        _training.orders.critical(False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if self._state is None:
+            self._keep()
+            return False
+        _training.orders.critical(True)
+        # A library may have hidden that its launch was refused. Refusal lasts until the order is
+        # done, so without such an order every launch was accepted.
+        refused = kind_of(_training.orders.pending()) >= Kind.DROP
+        if error is None and not refused:
+            if self._resident is not None:
+                _training.line.saw(self._items, self._resident, _training.gpu.peak())
+            self._state.keep()
+            self._keep()
+            return False
+        if error is not None and not _training.asked_for(error, self._items):
+            self._state.drop_gradients()
+            return False
+        self._state.drop_gradients()
+        release_graphs(sys._getframe(1), self._named, error)
+        self._drop(self._state)
+        return True
+
+    def _keep(self) -> None:
+        self.kept = True
+        _training.counts.finished += 1
+
+    def _drop(self, state: State) -> None:
+        self.kept = False
+        _training.counts.killed += 1
+        if order := _training.orders.pending():
+            _training.obey(order)
+        else:
+            _training.gpu.empty()
+        state.restore()
+
+
+def micro_batches(
+    batch: int,
+    *,
+    model: "torch.nn.Module",
+    optimizer: "torch.optim.Optimizer | None" = None,
+    largest: int | None = None,
+) -> Iterator[MicroBatch]:
+    """The micro-batches of a batch of `batch` items, each to be used as `with micro:`.
+
+    A dropped micro-batch comes again, perhaps smaller. `model` has all that a forward pass may
+    change: parameters and buffers; for several modules, pass torch.nn.ModuleList. `optimizer` is
+    needed if it has parameters that the model does not have. `largest` limits the items of a
+    micro-batch.
+    Waits while the grant holds not even one item. Raises RuntimeError if `with micro:` is missing.
+    """
+    if batch < 1 or (largest is not None and largest < 1):
+        raise ValueError(f"a batch and its micro-batches have at least 1 item, not {batch} and {largest}")
+    most = min(batch, largest or batch)
+    start = 0
+    preloaded = _training.orders.preloaded
+    state = None
+    if preloaded:
+        state = _training.state = State(model, optimizer, _training.state)
+        _training.publish()
+    if _training.counts.tried == 0:
+        _training.counts.begun = time.monotonic()
+    while start < batch:
+        size = _training.size(most) if preloaded else most
+        micro = MicroBatch(start, min(size, batch - start), batch, state)
+        yield micro
+        if micro.kept is None:
+            raise RuntimeError("a micro-batch was not run: put the work into `with micro:`")
+        if micro.kept:
+            start = micro.slice.stop
+            _training.counts.size = size
+    _training.line.batch_ended()
+    _training.batches += 1
+    _training.counts.batches += 1
+    _training.counts.items = batch
+
+
+@contextlib.contextmanager
+def step() -> Iterator[None]:
+    """Around the optimizer step. Obeys an order before it and after it, so that none waits long."""
+    obey()
+    yield
+    obey()
+
+
+def obey() -> None:
+    """Obeys a pending order, if there is one: frees cached memory, and sleeps if it has to.
+
+    For long phases between micro-batches, such as a validation: call it after every part.
+    """
+    if _training.orders.preloaded:
+        _training.orders.critical(True)
+        _training.obey_pending()
+
+
+class Epoch:
+    """One epoch as a context manager. An order to drop the epoch restores its start."""
+
+    def __init__(self, number: int, model: "torch.nn.Module", stateful: "Sequence[Stateful]") -> None:
+        self.number = number
+        self.finished = False
+        self._tensors = [*model.parameters(), *model.buffers()]
+        self._stateful = stateful
+        self._start: tuple[Any, Any, Any] | None = None
+
+    def __enter__(self) -> "Epoch":
+        if _training.orders.preloaded:
+            states = [_on_host(each.state_dict()) for each in self._stateful]
+            self._start = (_on_host(self._tensors), states, random_state())
+            _training.restores_epochs = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        _training.restores_epochs = False
+        self.finished = error is None
+        if not isinstance(error, _EpochAgain) or self._start is None:
+            return False
+        import torch
+
+        contents, states, random = self._start
+        with torch.no_grad():
+            for tensor, content in zip(self._tensors, contents):
+                tensor.copy_(content)
+                tensor.grad = None
+        for each, state in zip(self._stateful, states):
+            each.load_state_dict(state)
+        set_random_state(random)
+        return True
+
+
+class Stateful(Protocol):
+    """Such as optimizers, schedulers of learning rates, and gradient scalers."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
+
+
+def epochs(count: int, *, model: "torch.nn.Module", stateful: Sequence[Stateful]) -> Iterator[Epoch]:
+    """`count` epochs, each to be used as `with epoch:`; a dropped epoch comes again.
+
+    Needed only for `sluice serve -m task-switch-l2`. `stateful` are the optimizer, and the scheduler
+    and scaler if there are any. Each epoch begins with a copy of all state in host memory. Without
+    this loop, an order to drop the epoch only drops the micro-batch.
+    """
+    number = 0
+    while number < count:
+        epoch = Epoch(number, model, stateful)
+        yield epoch
+        number += epoch.finished
+
+
+def _on_host(value: Any) -> Any:
+    """A deep copy with all tensors in host memory."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {key: _on_host(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_on_host(inner) for inner in value]
+    return copy.deepcopy(value)
+
+
+def epoch_line(name: str, epoch: int) -> str:
+    """The line of the published trainers about the batches since the last call.
+
+    `[ResNet epoch 0] 12.345s | batch cnt 62 avg 198.0ms | try 70 kill 8 finish 62 | ...`
+    """
+    counts = _training.counts
+    seconds = time.monotonic() - counts.begun
+    memory = _training.gpu.most_reserved()
+    _training.counts = Counts()
+    return (
+        f"[{name} epoch {epoch}] {seconds:.3f}s"
+        f" | batch cnt {counts.batches} avg {seconds / max(1, counts.batches) * 1000:.1f}ms"
+        f" | try {counts.tried} kill {counts.killed} finish {counts.finished}"
+        f" | batch-size {counts.items} | micro-batch-size {counts.size}"
+        f" | memory {memory / _GIB:.2f}Gb | wait_bs_valid {counts.waited_s:.3f}s"
+    )
