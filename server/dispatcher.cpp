@@ -53,8 +53,7 @@ bool is_critical(const Execution& execution) { return execution.model->config.pr
 }  // namespace
 
 Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer,
-                       const ByteBudget& memory, Answer answer, Lost lost, Turn* turn,
-                       memory::Residency* residency)
+                       const ByteBudget& memory, Answer answer, Lost lost, Sharing sharing)
     : admit_factor_(options.admit_factor),
       run_late_(options.run_late),
       batch_line_(options.batch_line),
@@ -62,8 +61,8 @@ Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer,
       memory_(memory),
       answer_(std::move(answer)),
       lost_(std::move(lost)),
-      turn_(turn),
-      residency_(residency),
+      turn_(sharing.turn),
+      residency_(sharing.residency),
       policy_(options.policy),
       queue_(options.policy),
       thread_([this] { loop(); }) {}

@@ -40,11 +40,13 @@ class Dispatcher {
   /// has become unusable.
   using Answer = std::function<void(const Execution&, Pending&, const Status&, const Response&)>;
   using Lost = std::function<void(const std::string& why)>;
-  /// turn: null if inference always has the device. residency: null if no model's weights ever
-  /// leave the device.
+  /// With whom the device is shared. Null where that is nobody.
+  struct Sharing {
+    Turn* turn = nullptr;                    ///< Else inference always has the device.
+    memory::Residency* residency = nullptr;  ///< Else no model's weights leave the device.
+  };
   Dispatcher(const DispatcherOptions& options, Announcer& announcer, const ByteBudget& memory,
-             Answer answer, Lost lost, Turn* turn = nullptr,
-             memory::Residency* residency = nullptr);
+             Answer answer, Lost lost, Sharing sharing);
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
   /// Answers what is left as unavailable.
@@ -52,10 +54,10 @@ class Dispatcher {
 
   void submit(std::shared_ptr<Model> model, Pending pending);
   void cancel(std::uint64_t request);
-  /// Looks again whether something can run, for example because the turn has come.
-  void wake();
   /// The weights of a model are in, or will not be, because of `error`: ResidencyEvents::settled.
   void weights_settled(std::uint32_t model, const std::string& error);
+  /// Looks again whether something can run, for example because the turn has come.
+  void wake();
   /// Returns when the policy holds.
   void set_policy(scheduler::Policy policy);
   [[nodiscard]] scheduler::Policy policy() const { return policy_.load(); }
@@ -117,7 +119,7 @@ class Dispatcher {
   const ByteBudget& memory_;
   Answer answer_;
   Lost lost_;
-  Turn* turn_;
+  Turn* const turn_;
   memory::Residency* const residency_;
   std::atomic<scheduler::Policy> policy_;
 

@@ -234,7 +234,7 @@ void Dispatcher::release_held(std::uint64_t now) {
   for (auto& [task, execution] : executions_) {
     if (!execution->held || now < execution->release_ns) continue;
     execution->held = false;
-    queue_.insert(task_of(*execution), now);
+    if (execution->in_queue()) queue_.insert(task_of(*execution), now);
   }
 }
 

@@ -135,32 +135,6 @@ void add_training_options(CLI::App& app, ServeOptions& options, Text& text) {
       ->check(base::number(0.01, 86400));
 }
 
-void add_memory_options(CLI::App& app, MemoryOptions& options) {
-  constexpr double kMostGb = 1024;
-  app.add_option("--cuda-memory-pool-gb", options.pool_gb,
-                 "Device memory of the server and its training, in GiB; models whose weights do "
-                 "not fit wait outside (default: what is free at the start, less a reserve)")
-      ->type_name("GB")
-      ->check(base::number(0.001, kMostGb));
-  app.add_option("--cold-cache-gb", options.cold_cache_gb,
-                 "So much of idle models stays on the device although training could use the "
-                 "memory (default: a quarter of the pool)")
-      ->type_name("GB")
-      ->check(base::number(0, kMostGb));
-  app.add_option("--infer-model-max-idle-ms", options.max_idle_ms,
-                 "Idle models beyond the cold cache leave the device after this time; 0: only "
-                 "when others need the memory")
-      ->capture_default_str()
-      ->type_name("MS")
-      ->check(base::number(0, 1e9));
-  app.add_option("--use-sta", options.use_sta,
-                 "1: weights come back to the same addresses, so CUDA graphs stay valid, and "
-                 "training is granted memory. 0: one allocation a model, no graphs, no grants "
-                 "(docs/reference/server-memory.md)")
-      ->capture_default_str()
-      ->type_name("0|1");
-}
-
 }  // namespace
 
 std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& options) {
@@ -169,9 +143,9 @@ std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& opti
   add_model_options(app, options, text);
   add_network_options(app, options);
   add_queue_options(app, options, text);
+  add_memory_options(app, options.memory);
   add_training_options(app, options, text);
   app.add_flag("-v,--verbose", options.verbose, "Log a line for each batch");
-  add_memory_options(app, options.memory);
   app.add_flag("--json", options.json, "Print the line that says where it listens as JSON");
   app.add_option("--place", options.place)->group("");
   app.footer(
@@ -185,8 +159,8 @@ std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& opti
       "  sluice serve --models resnet50,bert_base[2] --scheduler DLIR --records requests.jsonl\n"
       "  sluice serve --config models/config --store models --listen 0.0.0.0\n"
       "  sluice serve --models resnet50_b1 --gpu sim\n"
-      "  sluice serve --models resnet50 --train-store train -m task-switch-l1\n"
       "  sluice serve --config models/config --cuda-memory-pool-gb 13.5 --cold-cache-gb 2\n"
+      "  sluice serve --models resnet50 --train-store train -m task-switch-l1\n"
       "  curl -s localhost:8081/v2/models/resnet50");
   if (const auto exit_code = base::parse(app, argc, argv)) return exit_code;
   if (text.models.empty() && text.config.empty()) {

@@ -7,6 +7,7 @@
 #include "base/command_line.hpp"
 #include "base/session.hpp"
 #include "server/config_file.hpp"
+#include "server/memory_options.hpp"
 #include "server/server.hpp"
 #include "server/training/mode.hpp"
 
@@ -20,19 +21,11 @@ struct TrainOptions {
   double wedged_s = 10;
 };
 
-/// The device memory of the server and its training.
-struct MemoryOptions {
-  bool use_sta = true;  ///< Weights at fixed addresses, and grants; else one allocation a model.
-  double pool_gb = 0;   ///< GiB; 0: what is free at the start, without a reserve.
-  double cold_cache_gb = -1;  ///< GiB; below 0: a quarter of the pool.
-  double max_idle_ms = 3000;
-};
-
 /// The command line of `sluice serve`.
 struct ServeOptions {
   ServerOptions server;
-  TrainOptions train;
   MemoryOptions memory;
+  TrainOptions train;
   std::vector<ModelConfig> models;
   std::string store;  ///< The model store; empty: the user's.
   std::string listen = "127.0.0.1";

@@ -18,6 +18,7 @@
 #include "base/signal_fd.hpp"
 #include "server/api/grpc_server.hpp"
 #include "server/api/http_server.hpp"
+#include "server/memory_options.hpp"
 
 namespace sluice::server {
 namespace {
@@ -65,6 +66,8 @@ class Events {
   std::vector<Kind> events_;
 };
 
+std::uint64_t to_ns(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
+
 /// The GPU of the server, as CUDA_VISIBLE_DEVICES of another process.
 std::string visible_device(int device) {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -107,28 +110,6 @@ training::TrainingOptions training_options(const ServeOptions& options, Place pl
   return out;
 }
 
-/// Memory that nobody counts: the libraries of the server, and the context and the libraries of a
-/// training process (docs/results/memory.md).
-constexpr std::uint64_t kReserveBytes = 1ULL << 30;
-
-std::uint64_t gib(double count) { return static_cast<std::uint64_t>(count * 1024 * 1024 * 1024); }
-
-/// How the memory of the device is shared out. Nothing without a GPU.
-std::optional<memory::ResidencyOptions> memory_options(const ServeOptions& options, Place place,
-                                                       const Engines& engines) {
-  if (place == Place::kCpu) return std::nullopt;
-  const std::uint64_t free = engines.free_memory(options.models);
-  if (free == 0) return std::nullopt;
-  memory::ResidencyOptions out;
-  memory::BrokerOptions& broker = out.broker;
-  broker.pool_bytes = options.memory.pool_gb > 0 ? gib(options.memory.pool_gb)
-                                                 : free - std::min(free, kReserveBytes);
-  broker.cold_cache_bytes =
-      options.memory.cold_cache_gb >= 0 ? gib(options.memory.cold_cache_gb) : broker.pool_bytes / 4;
-  broker.max_idle_ns = static_cast<std::uint64_t>(options.memory.max_idle_ms * 1e6);
-  return out;
-}
-
 EngineSettings engine_settings(const ServeOptions& options, Place place) {
   EngineSettings settings{engine::model_store(options.store), place, options.device, ""};
   settings.placement =
@@ -138,8 +119,11 @@ EngineSettings engine_settings(const ServeOptions& options, Place place) {
 
 ServerOptions server_options(const ServeOptions& all, Place place, const Engines& engines) {
   ServerOptions options = all.server;
-  options.memory = memory_options(all, place, engines);
-  options.grants = all.memory.use_sta;
+  if (place != Place::kCpu) {
+    options.memory = memory_options(all.memory, engines.free_memory(all.models));
+    if (options.memory) options.memory->wedged_ns = to_ns(all.train.wedged_s);
+  }
+  options.grants = all.memory.use_sta && !all.train.store.empty();
   if (all.verbose) options.dispatcher.batch_line = say;
   options.device = place == Place::kRealGpu        ? "gpu"
                    : place == Place::kSimulatedGpu ? "simulated"
@@ -162,7 +146,11 @@ class Life {
   Life(const ServeOptions& options, Place place)
       : options_(options),
         engines_(base::Install::of_this_program(), engine_settings(options, place)),
-        training_(training_options(options, place), {say, handover(), [this] { server_.wake(); }}),
+        training_(training_options(options, place), {say,
+                                                     [this](const training::Handover& handover) {
+                                                       if (profile_) profile_->handover(handover);
+                                                     },
+                                                     [this] { server_.wake(); }}),
         server_(server_options(options, place, engines_), options.models,
                 [this](const ModelConfig& config) { return engines_.make(config); },
                 Server::Events{[this] { events_.add(Kind::kShutDown); },
@@ -171,7 +159,7 @@ class Life {
                                      "; the device is unusable from now on, so this process ends");
                                  events_.add(Kind::kContextLost);
                                },
-                               say, handover()},
+                               say},
                 {&training_, options.profile.empty() ? nullptr : &profile_.emplace([this] {
                    return training_.memory_use();
                  })}),
@@ -198,13 +186,6 @@ class Life {
  private:
   using Kind = Events::Kind;
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
-
-  /// Writes a handover to the profile, whoever asked for it: the mode or the broker.
-  [[nodiscard]] std::function<void(const training::Handover&)> handover() {
-    return [this](const training::Handover& handover) {
-      if (profile_) profile_->handover(handover);
-    };
-  }
 
   void start(void (Life::*work)()) {
     if (worker_.joinable()) worker_.join();

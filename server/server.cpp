@@ -72,7 +72,8 @@ Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, Ma
       options.dispatcher, announcer_, memory_,
       [this](const Execution& execution, Pending& pending, const Status& status,
              const Response& response) { answered(execution, pending, status, response); },
-      [this](const std::string& why) { events_.context_lost(why); }, training_, residency_.get());
+      [this](const std::string& why) { events_.context_lost(why); },
+      Dispatcher::Sharing{training_, residency_.get()});
 }
 
 Server::~Server() {
@@ -88,7 +89,13 @@ void Server::start_residency() {
   };
   events.context_lost = events_.context_lost;
   events.handover = [this](const training::Handover& handover) {
-    if (events_.handover) events_.handover(handover);
+    if (profile_ != nullptr) profile_->handover(handover);
+  };
+  events.taken = [this](std::uint64_t ns) {
+    if (profile_ != nullptr) profile_->took(PerfItem::kInferAllocStorage, ns);
+  };
+  events.loaded = [this](std::uint64_t ns) {
+    if (profile_ != nullptr) profile_->took(PerfItem::kInferLoadParam, ns);
   };
   events.held = [] { return sluice_memory_held(); };
   residency_ = std::make_unique<memory::Residency>(

@@ -30,7 +30,7 @@ struct ServerOptions {
   bool jobs = true;      ///< False: the gate never closes for this server.
   /// Weights leave the device for other models and for training. Nothing: they always stay.
   std::optional<memory::ResidencyOptions> memory;
-  bool grants = true;  ///< With `memory`: training is granted memory, and asked for it.
+  bool grants = true;  ///< Training is granted memory, and shrunk.
 };
 
 /// The server behind its protocols: models, queue, counters.
@@ -40,8 +40,6 @@ class Server : public Service {
     std::function<void()> shut_down;                       ///< A client asked for it.
     std::function<void(const std::string&)> context_lost;  ///< From the dispatcher's thread.
     std::function<void(const std::string&)> log;           ///< A line for people.
-    /// Training has given memory to inference. May be empty.
-    std::function<void(const training::Handover&)> handover{};
   };
   /// Null where there is none. They must live longer.
   struct Attached {

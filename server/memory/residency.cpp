@@ -265,6 +265,7 @@ void Residency::load(Lock& lock, std::uint32_t model) {
     for (engine::Weights* weights : tenant.weights) weights->evict();
   }
   const std::uint64_t now = base::monotonic_ns();
+  if (!failed) events_.taken(now - tenant.load_ns);
   if (!failed && share_) share_->taken(now - tenant.load_ns);
   lock.lock();
   if (no_memory) {
@@ -293,13 +294,18 @@ void Residency::watch_copies(Lock& lock) {
       tenant.complete = tenant.complete && weights->loaded_blocks() == weights->blocks();
     }
     any = any || !tenant.complete;
-    if (tenant.complete && share_) share_->loaded(base::monotonic_ns() - tenant.load_ns);
+    if (tenant.complete && tenant.load_ns != 0) note_loaded(base::monotonic_ns() - tenant.load_ns);
     if (tenant.state == State::kComing && least > 0) settle(lock, id, "");
   }
   if (any || !share_) return;
   lock.unlock();
   share_->settled();
   lock.lock();
+}
+
+void Residency::note_loaded(std::uint64_t took_ns) {
+  events_.loaded(took_ns);
+  if (share_) share_->loaded(took_ns);
 }
 
 /// Says that a model's batches may run, or why they may not.

@@ -27,6 +27,8 @@ struct ResidencyEvents {
   std::function<void(std::uint32_t model, const std::string& error)> settled;
   std::function<void(const std::string& why)> context_lost;
   std::function<void(const training::Handover&)> handover;
+  std::function<void(std::uint64_t ns)> taken;   ///< Device memory was mapped for a model.
+  std::function<void(std::uint64_t ns)> loaded;  ///< A model's weights were copied.
   /// The device memory that this process holds; 0: unknown.
   std::function<std::uint64_t()> held;
 };
@@ -93,6 +95,7 @@ class Residency {
   void evict(Lock& lock, std::uint32_t model);
   void load(Lock& lock, std::uint32_t model);
   void watch_copies(Lock& lock);
+  void note_loaded(std::uint64_t took_ns);
   void settle(Lock& lock, std::uint32_t model, const std::string& error);
   [[nodiscard]] bool moving() const;
   [[nodiscard]] std::uint64_t next_look_ns() const;

@@ -8,14 +8,11 @@ import functools
 import itertools
 import json
 import random
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from test_serve import eventually, in_background, serving
+from serving import eventually, in_background, serving
 
 PATHS = {"first": "mobilenet_v2_b1", "second": "resnet50_b1"}
 NAMES = ["first", "first-1", "first-2", "second", "second-1"]

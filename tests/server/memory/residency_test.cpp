@@ -43,6 +43,7 @@ class ResidencyTest : public testing::Test {
       handovers_.push_back(handover);
       changed_.notify_all();
     };
+    events.taken = events.loaded = [](std::uint64_t) {};
     events.held = [this] { return held_.load(); };
     residency_ = std::make_unique<Residency>(options_, trainer, std::move(events));
     return *residency_;
