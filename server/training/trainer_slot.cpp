@@ -96,7 +96,13 @@ std::uint64_t TrainerSlot::give(shm::MemoryOrder kind) {
   return shm::Order::unpack(shm::give_order(board_->board(), broker_, trainer_, kind)).epoch;
 }
 
-std::uint64_t TrainerSlot::order(Order kind) { return give(static_cast<shm::MemoryOrder>(kind)); }
+std::uint64_t TrainerSlot::order(Order kind) {
+  const std::uint64_t epoch = give(static_cast<shm::MemoryOrder>(kind));
+  // Behind a closed gate its work would not end, and so its memory would not become free. The drain
+  // ends when it has obeyed.
+  if (epoch != 0 && kind != Order::kShrink) shm::begin_drain(board_->board(), broker_, trainer_);
+  return epoch;
+}
 
 void TrainerSlot::resume() { static_cast<void>(give(shm::MemoryOrder::kNone)); }
 

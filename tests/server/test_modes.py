@@ -162,3 +162,28 @@ def test_a_job_that_does_not_exist_is_named(tmp_path, store):
     with serving(tmp_path, *store) as server:
         code, out = Train(server, "jub").end()
         assert code == 1 and "did you mean 'job'?" in out
+
+
+def test_the_profile_and_the_log_have_each_switch(tmp_path, store):
+    with serving(tmp_path, *store, "-m", "task-switch-l1", "-v", "--records", "records.jsonl") as server:
+        client = Train(server, "job")
+        assert eventually(lambda: trains(server))
+        for _ in range(3):
+            assert server.infer("quick")[0] == 200
+        # The sampler has seen the trainer.
+        assert eventually(lambda: training(server)["held_bytes"] >= 64 << 20)
+        client.stop()
+        _, err = server.end()
+    waits = re.findall(
+        r"\[Inference\]: quick \(rank 0\) set_input_ms=[\d.]+ infer_ms=[\d.]+ get_output_ms=[\d.]+ "
+        r"wait_train_stop_ms=([\d.]+) total_infer_ms=[\d.]+",
+        err,
+    )
+    assert len(waits) == 3 and all(float(ms) > 0 for ms in waits)
+    text = (tmp_path / "server-profile").read_text()
+    assert re.search(r"^InferQueue: avg [\d.]+ max [\d.]+ min [\d.]+ cnt 3 \| p99 ", text, re.MULTILINE)
+    assert re.search(r"^TrainAdjust: .* cnt 3 \|", text, re.MULTILINE)
+    handovers = re.findall(r"^[\d.]+: [\d.]+ Mb order [\d.]+ drop ([\d.]+) ", text, re.MULTILINE)
+    assert len(handovers) == 3 and all(float(ms) > 0 for ms in handovers)
+    train_mb = [float(mb) for mb in re.findall(r"^[\d.]+: Infer [\d.]+ Mb Train ([\d.]+) Mb Total", text, re.MULTILINE)]
+    assert max(train_mb) >= 64

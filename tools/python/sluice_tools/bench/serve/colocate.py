@@ -13,7 +13,7 @@ from pathlib import Path
 from sluice_tools.bench.serve import colocate_plan, colocate_report, store
 from sluice_tools.bench.serve.colocate_plan import INFER_ONLY, LOADS, SYSTEMS, System
 from sluice_tools.bench.serve.lines import Lines, machine_of, measure
-from sluice_tools.bench.serve.server import Server
+from sluice_tools.bench.serve.server import READY_S, Server
 from sluice_tools.bench.serve.setting import Setting
 from sluice_tools.measure.programs import mps
 from sluice_tools.measure.rows import Cell
@@ -25,6 +25,7 @@ _CLIENTS = 4  # processes that send: a connection carries large requests one aft
 _JOB = "job"
 _FOREVER = 1_000_000  # epochs
 _FIRST_EPOCH_S = 300  # loading a framework, and measuring its memory
+_LOAD_S = 10  # of a model, at most
 _LONGER_S = 60  # than a client sends
 _EPOCH = re.compile(r"\[PyTorch backend\] Train: \[.* epoch \d+\] .*\| batch cnt (\d+) .*\| batch-size (\d+) \|")
 
@@ -122,7 +123,7 @@ class _Stage:
         script.chmod(0o755)
 
     def start(self) -> None:
-        self._server.wait_ready()
+        self._server.wait_ready(READY_S + _LOAD_S * len(self._models))
         if not self._system.trains:
             return
         batch = self._training.batch

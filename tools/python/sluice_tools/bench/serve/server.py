@@ -61,13 +61,13 @@ class Server:
         self._program = Program([str(word) for word in command], environment, log=folder / f"{name}.log")
         self._said: dict = {}
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, seconds: float = READY_S) -> None:
         """Raises RuntimeError if the server does not get ready."""
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + seconds
         while not self._said:
             self.check()
             if time.monotonic() > deadline:
-                raise RuntimeError(f"the server {self.name} is not ready after {READY_S} s: {self._program.said()}")
+                raise RuntimeError(f"the server {self.name} is not ready after {seconds:g} s: {self._program.said()}")
             time.sleep(0.05)
             assert self._program.log
             for line in self._program.log.read_text(errors="replace").splitlines():
