@@ -227,8 +227,6 @@ sluice_mutation(settle_outranked_reads_once
   "    if (is_outranked(board, slot) == outranked) return;" "    return;")
 sluice_mutation(settle_outranked_never_lowers
   ": board.outranked(slot).fetch_and(~std::uint64_t{kOutranked});" ": 0;")
-sluice_mutation(settle_outranked_overwrites
-  "? board.outranked(slot).fetch_or(kOutranked)" "? (board.outranked(slot).store(kOutranked), 0)")
 
 # The controller.
 sluice_mutation(bury_leaves_the_state

@@ -35,6 +35,16 @@ class View : public testing::Test {
   BoardView view{*board};
 };
 
+// Prevents: a tick of the watcher hides an order from the launches.
+TEST_F(View, TheRankLeavesTheBitOfOrdersAlone) {
+  low().outranked.store(kOrdered);
+  settle_outranked(view, 1);
+  EXPECT_EQ(low().outranked.load(), kOrdered | kOutranked);
+  leave(view, 0);
+  settle_outranked(view, 1);
+  EXPECT_EQ(low().outranked.load(), kOrdered);
+}
+
 TEST_F(View, JobClosesTheGateBelow) {
   begin_job(view, 0);
   EXPECT_EQ(low().gate.load(), bit(0));
