@@ -124,6 +124,24 @@ def test_failures_of_the_program_pass(fake, error):
     training.batch()
 
 
+def test_a_script_may_skip_a_micro_batch_that_failed(fake):
+    """A failure that a script handles is no reason to repeat, and none to end."""
+    training = Training(fake)
+    seen = []
+    for micro in sluice.train.micro_batches(BATCH, model=training.model, largest=4):
+        seen.append(micro.slice.start)
+        try:
+            with micro:
+                if micro.slice.start == 0:
+                    raise ValueError("a bad item")
+        except ValueError:
+            assert not micro.kept
+    assert seen == [0, 4]
+    with pytest.raises(RuntimeError, match="with micro"):
+        for _ in sluice.train.micro_batches(BATCH, model=training.model):
+            pass
+
+
 def test_a_failure_with_an_order_pending_passes_when_repeated(fake):
     """The order explains a RuntimeError once, not for ever."""
     training = Training(fake)

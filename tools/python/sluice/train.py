@@ -203,8 +203,9 @@ class MicroBatch:
         self.slice = slice(start, start + items)
         #: Its share of the batch. A mean loss times this share has gradients that sum up.
         self.weight = items / batch
-        #: None before the end; then whether the micro-batch counts.
-        self.kept: bool | None = None
+        #: Whether the micro-batch counts. False before its end.
+        self.kept = False
+        self._again: bool | None = None  # whether it has to be repeated; None: it has not run
         self._items = items
         self._state = state
         self._resident: int | None = None
@@ -225,8 +226,10 @@ class MicroBatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        self._again = False
         if self._state is None:
-            self._keep()
+            if error is None:
+                self._keep()
             return False
         _training.orders.critical(True)
         # A library may have hidden that its launch was refused. Refusal lasts until the order is
@@ -251,7 +254,7 @@ class MicroBatch:
         _training.counts.finished += 1
 
     def _drop(self, state: State) -> None:
-        self.kept = False
+        self._again = True
         _training.counts.killed += 1
         if order := _training.orders.pending():
             _training.obey(order)
@@ -290,9 +293,9 @@ def micro_batches(
         size = _training.size(most) if preloaded else most
         micro = MicroBatch(start, min(size, batch - start), batch, state)
         yield micro
-        if micro.kept is None:
+        if micro._again is None:
             raise RuntimeError("a micro-batch was not run: put the work into `with micro:`")
-        if micro.kept:
+        if not micro._again:
             start = micro.slice.stop
             _training.counts.size = size
     _training.line.batch_ended()
