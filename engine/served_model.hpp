@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/tensor.hpp"
+#include "engine/weights.hpp"
 
 namespace sluice::engine {
 
@@ -45,6 +46,9 @@ class ServedModel {
   [[nodiscard]] virtual const std::vector<TensorSpec>& outputs() const = 0;
   /// The blocks of a batch; 1: only whole.
   [[nodiscard]] virtual std::size_t blocks() const = 0;
+
+  /// The weights, which may be evicted between two batches. Null if they never leave the device.
+  [[nodiscard]] virtual Weights* weights() { return nullptr; }
 
   /// Copies the inputs of a request to where begin() reads them fastest, and lets `inputs` refer to
   /// the copy. Returns what keeps the copy alive; null: nothing was copied. Optional: a server

@@ -72,6 +72,7 @@ constexpr std::size_t kMaxBatch = 4096;
 constexpr std::size_t kMaxWorkers = 64;
 constexpr std::size_t kMaxQueue = 1'000'000;
 constexpr std::size_t kMaxBlocks = 64;
+constexpr std::uint64_t kMaxWeightsMb = 1 << 20;
 constexpr std::uint64_t kMaxUs = 3'600'000'000;
 
 const std::vector<Key>& keys() {
@@ -88,6 +89,7 @@ const std::vector<Key>& keys() {
       {"max-queue", number(&ModelConfig::max_queue, std::size_t{1}, kMaxQueue)},
       {"blocks", number(&ModelConfig::blocks, std::size_t{0}, kMaxBlocks)},
       {"preload", set_preload},
+      {"weights-mb", number(&ModelConfig::weights_mb, std::uint64_t{0}, kMaxWeightsMb)},
   };
   return all;
 }

@@ -21,6 +21,7 @@ struct ModelConfig {
   std::size_t max_queue = 128;     ///< Waiting requests.
   std::size_t blocks = 0;          ///< 0: whole.
   bool preload = true;             ///< Load at start. Else at the first load request.
+  std::uint64_t weights_mb = 0;    ///< Of a recording, which has none of its own. MiB.
 };
 
 /// Reads a config file: a line that is not indented names a model, and indented `key value` lines

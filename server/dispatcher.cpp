@@ -53,7 +53,7 @@ bool is_critical(const Execution& execution) { return execution.model->config.pr
 }  // namespace
 
 Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer,
-                       const ByteBudget& memory, Answer answer, Lost lost, Turn* turn)
+                       const ByteBudget& memory, Answer answer, Lost lost, Sharing sharing)
     : admit_factor_(options.admit_factor),
       run_late_(options.run_late),
       batch_line_(options.batch_line),
@@ -61,7 +61,8 @@ Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer,
       memory_(memory),
       answer_(std::move(answer)),
       lost_(std::move(lost)),
-      turn_(turn),
+      turn_(sharing.turn),
+      residency_(sharing.residency),
       policy_(options.policy),
       queue_(options.policy),
       thread_([this] { loop(); }) {}
@@ -187,7 +188,7 @@ void Dispatcher::answer_dropped(Execution& execution) {
     execution.items -= each->items;
     each = execution.requests.erase(each);
   }
-  if (!execution.begun && !execution.held && !execution.requests.empty()) {
+  if (!execution.begun && execution.in_queue() && !execution.requests.empty()) {
     queue_.update(task_of(execution));
   }
 }
@@ -195,7 +196,8 @@ void Dispatcher::answer_dropped(Execution& execution) {
 void Dispatcher::remove_if_unwanted(std::uint64_t task) {
   const auto found = executions_.find(task);
   if (found == executions_.end() || found->second->running || found->second->wanted()) return;
-  if (!found->second->held) queue_.remove(task);
+  if (found->second->in_queue()) queue_.remove(task);
+  give_up_weights(*found->second);
   if (found->second->begun) --found->second->instance->executions;
   executions_.erase(found);
 }
@@ -264,8 +266,11 @@ void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
   if (result.error.empty()) {
     execution.runs.emplace_back(result.began_ns, result.ended_ns);
     Model& model = *execution.model;
-    model.timing.ran(execution.items, result.step.first_block, result.step.blocks,
-                     result.ended_ns - result.began_ns);
+    // Blocks of a cold model may have waited for their weights.
+    if (execution.cold_ns == 0) {
+      model.timing.ran(execution.items, result.step.first_block, result.step.blocks,
+                       result.ended_ns - result.began_ns);
+    }
     const std::size_t next = result.step.first_block + result.step.blocks;
     if (next == execution.instance->served->blocks()) {
       model.limits.ran(execution.items, execution.blocks_ns());
@@ -276,6 +281,7 @@ void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
     }
   }
   queue_.remove(execution.task);
+  give_up_weights(execution);
   --execution.instance->executions;
   // The next step begins before the answers are written. It is not one of a request that is late.
   drop_overdue(base::monotonic_ns());

@@ -15,6 +15,7 @@
 #include "server/byte_budget.hpp"
 #include "server/execution.hpp"
 #include "server/executor.hpp"
+#include "server/memory/residency.hpp"
 #include "server/turn.hpp"
 
 namespace sluice::server {
@@ -39,9 +40,13 @@ class Dispatcher {
   /// has become unusable.
   using Answer = std::function<void(const Execution&, Pending&, const Status&, const Response&)>;
   using Lost = std::function<void(const std::string& why)>;
-  /// turn: null if inference always has the device.
+  /// With whom the device is shared. Null where that is nobody.
+  struct Sharing {
+    Turn* turn = nullptr;                    ///< Else inference always has the device.
+    memory::Residency* residency = nullptr;  ///< Else no model's weights leave the device.
+  };
   Dispatcher(const DispatcherOptions& options, Announcer& announcer, const ByteBudget& memory,
-             Answer answer, Lost lost, Turn* turn = nullptr);
+             Answer answer, Lost lost, Sharing sharing);
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
   /// Answers what is left as unavailable.
@@ -49,6 +54,8 @@ class Dispatcher {
 
   void submit(std::shared_ptr<Model> model, Pending pending);
   void cancel(std::uint64_t request);
+  /// The weights of a model are in, or will not be, because of `error`: ResidencyEvents::settled.
+  void weights_settled(std::uint32_t model, const std::string& error);
   /// Looks again whether something can run, for example because the turn has come.
   void wake();
   /// Returns when the policy holds.
@@ -84,6 +91,10 @@ class Dispatcher {
   void overtake(Execution& first, Pending pending, std::uint64_t now);
   void refilled(Execution& execution, std::uint64_t now);
   [[nodiscard]] scheduler::Task task_of(const Execution& execution) const;
+  void find_weights(Execution& execution);
+  void give_up_weights(const Execution& execution);
+  void weights_are_in(std::uint32_t model);
+  void weights_will_not_come(std::uint32_t model, const std::string& error);
   void release_held(std::uint64_t now);
   void drop_overdue(std::uint64_t now);
   void drop(Execution& execution, const std::function<bool(const Pending&)>& which,
@@ -108,7 +119,8 @@ class Dispatcher {
   const ByteBudget& memory_;
   Answer answer_;
   Lost lost_;
-  Turn* turn_;
+  Turn* const turn_;
+  memory::Residency* const residency_;
   std::atomic<scheduler::Policy> policy_;
 
   std::mutex mutex_;  ///< Guards messages_.

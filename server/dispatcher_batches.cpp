@@ -125,7 +125,8 @@ Status Dispatcher::admit(const scheduler::Task& task, std::uint64_t deadline,
     return {Code::kDeadlineExceeded, "the deadline had passed when the request was read"};
   }
   if (admit_factor_ <= 0 || executions_.empty()) return {};
-  const std::uint64_t needed_ns = queue_.completion_ns(task, now);
+  std::uint64_t needed_ns = queue_.completion_ns(task, now);
+  if (residency_ != nullptr) needed_ns += residency_->cold_ns(task.model);
   const auto left_ns = static_cast<double>(deadline - now);
   const double late_ns = static_cast<double>(needed_ns) - left_ns * admit_factor_;
   if (late_ns <= 0) return {};
@@ -147,14 +148,14 @@ void Dispatcher::begin_batch(std::shared_ptr<Model> model, Pending pending, std:
   execution->items = pending.items;
   execution->model = std::move(model);
   execution->requests.push_back(std::move(pending));
+  find_weights(*execution);
   const ModelConfig& config = execution->model->config;
   if (config.max_delay_us > 0 && execution->items < config.batch_size) {
     execution->held = true;
     execution->release_ns = now + config.max_delay_us * 1000;
     hold(*execution, now);
-  } else {
-    queue_.insert(task_of(*execution), now);
   }
+  if (execution->in_queue()) queue_.insert(task_of(*execution), now);
   executions_.emplace(execution->task, std::move(execution));
 }
 
@@ -205,11 +206,8 @@ void Dispatcher::append(const std::shared_ptr<Model>& model, Pending pending, st
 /// A batch that waits has other requests than before, or none.
 void Dispatcher::refilled(Execution& execution, std::uint64_t now) {
   if (execution.requests.empty()) return remove_if_unwanted(execution.task);
-  if (!execution.held) {
-    queue_.update(task_of(execution));
-  } else {
-    hold(execution, now);
-  }
+  if (execution.held) hold(execution, now);
+  if (execution.in_queue()) queue_.update(task_of(execution));
 }
 
 /// How long a batch may wait for more requests: not when it is full, and never so long that one of
@@ -236,7 +234,7 @@ void Dispatcher::release_held(std::uint64_t now) {
   for (auto& [task, execution] : executions_) {
     if (!execution->held || now < execution->release_ns) continue;
     execution->held = false;
-    queue_.insert(task_of(*execution), now);
+    if (execution->in_queue()) queue_.insert(task_of(*execution), now);
   }
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include "engine/placement.hpp"
 #include "engine/served_model.hpp"
 #include "engine/store/model_store.hpp"
 #include "server/config_file.hpp"
@@ -13,14 +14,20 @@ enum class Place { kRealGpu, kSimulatedGpu, kCpu };
 struct EngineSettings {
   engine::ModelStore store;
   Place place = Place::kCpu;
-  int device = 0;              ///< Index of the GPU.
-  std::string recording_file;  ///< For a recording.
+  int device = 0;                                           ///< Index of the GPU.
+  std::string recording_file;                               ///< For a recording.
+  engine::Placement placement = engine::Placement::kFixed;  ///< Of the weights.
 };
 
 /// Makes an instance, which the caller owns. Throws base::UsageError or base::RunError.
 using MakeServed = engine::ServedModel*(const EngineSettings& settings, const ModelConfig& config);
 
+/// The bytes of the device that nobody holds. Throws base::RunError.
+using FreeMemory = std::uint64_t(const EngineSettings& settings);
+
 }  // namespace sluice::server
 
-/// The function that each engine exports.
+/// Each engine exports this function.
 extern "C" sluice::server::MakeServed sluice_make_served;
+/// So does each engine that uses a GPU.
+extern "C" sluice::server::FreeMemory sluice_free_memory;

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/error.hpp"
+#include "engine/memory/device_context.hpp"
 #include "engine/store/splits.hpp"
 #include "engine/torch/served_torch.hpp"
 #include "server/engine_plugin.hpp"
@@ -43,6 +44,7 @@ std::unique_ptr<engine::ServedModel> make(const EngineSettings& settings,
   const engine::TorchTarget target{on_gpu, on_gpu ? device : "", SLUICE_TORCH_VERSION};
   options.max_batch = config.batch_size;
   options.cuts = find_cuts(settings.store, config, device);
+  options.placement = settings.placement;
   return engine::load_served(engine::find_stored_model(settings.store, spec, target, "the model"),
                              options);
 }
@@ -53,4 +55,14 @@ std::unique_ptr<engine::ServedModel> make(const EngineSettings& settings,
 extern "C" __attribute__((visibility("default"))) sluice::engine::ServedModel* sluice_make_served(
     const sluice::server::EngineSettings& settings, const sluice::server::ModelConfig& config) {
   return sluice::server::make(settings, config).release();
+}
+
+extern "C" __attribute__((visibility("default"))) std::uint64_t sluice_free_memory(
+    const sluice::server::EngineSettings& settings) {
+  namespace engine = sluice::engine;
+  // Kept, because a context takes long to make, and never released: at the end of the process the
+  // driver may be gone before this library.
+  static const auto* const context =
+      new engine::DeviceContext(engine::Driver::loaded(), settings.device);
+  return context->free_bytes();
 }

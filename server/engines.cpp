@@ -39,8 +39,9 @@ bool in_store(const engine::ModelStore& store, const std::string& path) {
                   config.path)));
 }
 
-/// The function of an engine's library, which is never unloaded: its models may outlive any scope.
-MakeServed* load_engine(const base::Install& install, const std::string& name) {
+/// A function of an engine's library, which is never unloaded: its models may outlive any scope.
+template <class Function>
+Function* load_engine(const base::Install& install, const std::string& name, const char* symbol) {
   const fs::path library = install.engine(name);
   if (!fs::exists(library)) {
     throw base::UsageError(fmt::format("this build has no engine '{}' ({}){}", name,
@@ -49,9 +50,9 @@ MakeServed* load_engine(const base::Install& install, const std::string& name) {
   }
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw base::RunError(dlerror());
-  void* const made = dlsym(handle, "sluice_make_served");
-  if (made == nullptr) throw base::RunError(dlerror());
-  return reinterpret_cast<MakeServed*>(made);
+  void* const found = dlsym(handle, symbol);
+  if (found == nullptr) throw base::RunError(dlerror());
+  return reinterpret_cast<Function*>(found);
 }
 
 }  // namespace
@@ -76,16 +77,28 @@ std::unique_ptr<engine::ServedModel> Engines::make(const ModelConfig& config) co
   if (config.engine == "dummy") {
     return engine::make_dummy({config.batch_size, std::max<std::size_t>(config.blocks, 1), 0});
   }
+  const auto make_with = [this](const char* name) {
+    return load_engine<MakeServed>(install_, name, "sluice_make_served");
+  };
   EngineSettings settings = settings_;
   if (config.engine != "recording") {
-    return std::unique_ptr<engine::ServedModel>(load_engine(install_, "torch")(settings, config));
+    return std::unique_ptr<engine::ServedModel>(make_with("torch")(settings, config));
   }
   settings.recording_file = recording_file(install_, config.path);
   if (settings.recording_file.empty()) no_such_model(install_, settings.store, config);
   if (settings.place == Place::kCpu) {
     throw base::UsageError("a recording needs a GPU, real or simulated");
   }
-  return std::unique_ptr<engine::ServedModel>(load_engine(install_, "recording")(settings, config));
+  return std::unique_ptr<engine::ServedModel>(make_with("recording")(settings, config));
+}
+
+std::uint64_t Engines::free_memory(const std::vector<ModelConfig>& models) const {
+  for (const ModelConfig& config : models) {
+    if (config.engine == "dummy" || config.device == "cpu") continue;
+    const std::string name = config.engine == "recording" ? "recording" : "torch";
+    return load_engine<FreeMemory>(install_, name, "sluice_free_memory")(settings_);
+  }
+  return 0;
 }
 
 }  // namespace sluice::server

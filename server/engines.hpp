@@ -23,6 +23,10 @@ class Engines {
   /// Throws base::UsageError or base::RunError.
   [[nodiscard]] std::unique_ptr<engine::ServedModel> make(const ModelConfig& config) const;
 
+  /// The bytes of the GPU that nobody holds; 0 if none of the models uses a GPU. Throws
+  /// base::RunError.
+  [[nodiscard]] std::uint64_t free_memory(const std::vector<ModelConfig>& models) const;
+
  private:
   base::Install install_;
   EngineSettings settings_;

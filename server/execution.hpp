@@ -35,6 +35,8 @@ struct Execution {
   bool begun = false;
   bool running = false;          ///< An executor has it: nobody else may touch its requests.
   bool held = false;             ///< Waits for a full batch, outside the scheduler's queue.
+  bool cold = false;             ///< Waits for the model's weights, outside the queue as well.
+  std::uint64_t cold_ns = 0;     ///< How long it has waited for them.
   std::uint64_t release_ns = 0;  ///< When it no longer waits for a full batch.
   Model::Instance* instance = nullptr;
   std::shared_ptr<engine::Batch> batch;  ///< Made by the first step.
@@ -43,6 +45,7 @@ struct Execution {
   std::uint64_t input_ns = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> runs;  ///< Begin and end of each step.
 
+  [[nodiscard]] bool in_queue() const { return !held && !cold; }
   /// The time of all steps so far, without the time between them.
   [[nodiscard]] std::uint64_t blocks_ns() const {
     std::uint64_t sum = 0;

@@ -143,6 +143,7 @@ std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& opti
   add_model_options(app, options, text);
   add_network_options(app, options);
   add_queue_options(app, options, text);
+  add_memory_options(app, options.memory);
   add_training_options(app, options, text);
   app.add_flag("-v,--verbose", options.verbose, "Log a line for each batch");
   app.add_flag("--json", options.json, "Print the line that says where it listens as JSON");
@@ -158,6 +159,7 @@ std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& opti
       "  sluice serve --models resnet50,bert_base[2] --scheduler DLIR --records requests.jsonl\n"
       "  sluice serve --config models/config --store models --listen 0.0.0.0\n"
       "  sluice serve --models resnet50_b1 --gpu sim\n"
+      "  sluice serve --config models/config --cuda-memory-pool-gb 13.5 --cold-cache-gb 2\n"
       "  sluice serve --models resnet50 --train-store train -m task-switch-l1\n"
       "  curl -s localhost:8081/v2/models/resnet50");
   if (const auto exit_code = base::parse(app, argc, argv)) return exit_code;

@@ -7,6 +7,7 @@
 #include "base/command_line.hpp"
 #include "base/session.hpp"
 #include "server/config_file.hpp"
+#include "server/memory_options.hpp"
 #include "server/server.hpp"
 #include "server/training/mode.hpp"
 
@@ -23,6 +24,7 @@ struct TrainOptions {
 /// The command line of `sluice serve`.
 struct ServeOptions {
   ServerOptions server;
+  MemoryOptions memory;
   TrainOptions train;
   std::vector<ModelConfig> models;
   std::string store;  ///< The model store; empty: the user's.

@@ -18,6 +18,7 @@
 #include "base/signal_fd.hpp"
 #include "server/api/grpc_server.hpp"
 #include "server/api/http_server.hpp"
+#include "server/memory_options.hpp"
 
 namespace sluice::server {
 namespace {
@@ -65,6 +66,8 @@ class Events {
   std::vector<Kind> events_;
 };
 
+std::uint64_t to_ns(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
+
 /// The GPU of the server, as CUDA_VISIBLE_DEVICES of another process.
 std::string visible_device(int device) {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -107,8 +110,20 @@ training::TrainingOptions training_options(const ServeOptions& options, Place pl
   return out;
 }
 
-ServerOptions with_device(const ServeOptions& all, Place place) {
+EngineSettings engine_settings(const ServeOptions& options, Place place) {
+  EngineSettings settings{engine::model_store(options.store), place, options.device, ""};
+  settings.placement =
+      options.memory.use_sta ? engine::Placement::kFixed : engine::Placement::kAnywhere;
+  return settings;
+}
+
+ServerOptions server_options(const ServeOptions& all, Place place, const Engines& engines) {
   ServerOptions options = all.server;
+  if (place != Place::kCpu) {
+    options.memory = memory_options(all.memory, engines.free_memory(all.models));
+    if (options.memory) options.memory->wedged_ns = to_ns(all.train.wedged_s);
+  }
+  options.grants = all.memory.use_sta && !all.train.store.empty();
   if (all.verbose) options.dispatcher.batch_line = say;
   options.device = place == Place::kRealGpu        ? "gpu"
                    : place == Place::kSimulatedGpu ? "simulated"
@@ -130,14 +145,13 @@ class Life {
  public:
   Life(const ServeOptions& options, Place place)
       : options_(options),
-        engines_(base::Install::of_this_program(),
-                 {engine::model_store(options.store), place, options.device, ""}),
+        engines_(base::Install::of_this_program(), engine_settings(options, place)),
         training_(training_options(options, place), {say,
                                                      [this](const training::Handover& handover) {
                                                        if (profile_) profile_->handover(handover);
                                                      },
                                                      [this] { server_.wake(); }}),
-        server_(with_device(options, place), options.models,
+        server_(server_options(options, place, engines_), options.models,
                 [this](const ModelConfig& config) { return engines_.make(config); },
                 Server::Events{[this] { events_.add(Kind::kShutDown); },
                                [this](const std::string& why) {

@@ -10,6 +10,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/nearest.hpp"
+#include "engine/out_of_memory.hpp"
 #include "server/check_request.hpp"
 
 namespace sluice::server {
@@ -27,6 +28,14 @@ class CancelById : public Cancellation {
   Dispatcher& dispatcher_;
   std::uint64_t request_;
 };
+
+std::vector<engine::Weights*> weights_of(const Model& model) {
+  std::vector<engine::Weights*> all;
+  for (const auto& instance : model.instances) {
+    if (auto* const weights = instance->served->weights()) all.push_back(weights);
+  }
+  return all;
+}
 
 /// The earliest of what the request and the configuration ask for.
 std::uint64_t deadline_of(const Request& request, const ModelConfig& config) {
@@ -58,14 +67,40 @@ Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, Ma
     const std::string name = config.name;
     entries_[name].config = std::move(config);
   }
+  if (options.memory) start_residency();
   dispatcher_ = std::make_unique<Dispatcher>(
       options.dispatcher, announcer_, memory_,
       [this](const Execution& execution, Pending& pending, const Status& status,
              const Response& response) { answered(execution, pending, status, response); },
-      [this](const std::string& why) { events_.context_lost(why); }, training_);
+      [this](const std::string& why) { events_.context_lost(why); },
+      Dispatcher::Sharing{training_, residency_.get()});
 }
 
-Server::~Server() = default;
+Server::~Server() {
+  // Its thread leaves messages with the dispatcher.
+  if (residency_) residency_->stop();
+}
+
+void Server::start_residency() {
+  memory::ResidencyEvents events;
+  // Weights move only for models of the dispatcher, which exists by then.
+  events.settled = [this](std::uint32_t model, const std::string& error) {
+    dispatcher_->weights_settled(model, error);
+  };
+  events.context_lost = events_.context_lost;
+  events.handover = [this](const training::Handover& handover) {
+    if (profile_ != nullptr) profile_->handover(handover);
+  };
+  events.taken = [this](std::uint64_t ns) {
+    if (profile_ != nullptr) profile_->took(PerfItem::kInferAllocStorage, ns);
+  };
+  events.loaded = [this](std::uint64_t ns) {
+    if (profile_ != nullptr) profile_->took(PerfItem::kInferLoadParam, ns);
+  };
+  events.held = [] { return sluice_memory_held(); };
+  residency_ = std::make_unique<memory::Residency>(
+      *options_.memory, options_.grants ? training_ : nullptr, std::move(events));
+}
 
 void Server::preload() {
   std::vector<std::string> names;
@@ -283,11 +318,12 @@ Status Server::load(const std::string& name) {
   const std::lock_guard one(loading_);
   set_state(name, "LOADING", "loading", nullptr);
   try {
-    auto model = load_model(entry->config, make_);
+    auto model = load_with_room(entry->config);
     model->id = next_model_++;
     events_.log(fmt::format("{}: {}, {} block{}, {:.3f} ms", name, model->served().describe(),
                             model->served().blocks(), model->served().blocks() == 1 ? "" : "s",
                             static_cast<double>(model->limits.ns(1)) / 1e6));
+    if (residency_) residency_->add(model->id, weights_of(*model));
     dispatcher_->add_model(model);
     set_state(name, "READY", "", std::move(model));
   } catch (const std::exception& error) {
@@ -296,6 +332,17 @@ Status Server::load(const std::string& name) {
   }
   say_target();
   return {};
+}
+
+/// A new model brings its weights with it. If there is no room for them, idle models leave.
+std::shared_ptr<Model> Server::load_with_room(const ModelConfig& config) {
+  if (!residency_) return load_model(config, make_);
+  try {
+    return load_model(config, make_);
+  } catch (const engine::OutOfMemory&) {
+    residency_->evict_idle();
+    return load_model(config, make_);
+  }
 }
 
 Status Server::unload(const std::string& name) {
@@ -307,6 +354,7 @@ Status Server::unload(const std::string& name) {
   if (!model) return {};
   set_state(name, "UNLOADING", "being unloaded", model);
   dispatcher_->remove_model(model);
+  if (residency_) residency_->remove(model->id);
   set_state(name, "UNAVAILABLE", "unloaded", nullptr);
   say_target();
   return {};
@@ -367,6 +415,11 @@ nlohmann::json Server::status() const {
       row["limit_ms"] = static_cast<double>(entry.model->limits.ns(1)) / 1e6;
       row["blocks"] = entry.model->served().blocks();
       row["runs"] = entry.model->served().describe();
+      const std::uint64_t bytes = residency_ ? residency_->bytes(entry.model->id) : 0;
+      if (bytes > 0) {
+        row["weights_mb"] = static_cast<double>(bytes) / (1 << 20);
+        row["resident"] = residency_->resident(entry.model->id);
+      }
     }
     models.push_back(std::move(row));
   }
@@ -393,7 +446,24 @@ std::string Server::metrics() const {
   out.sample(static_cast<double>(memory_.used()));
   Statistics::write(out, statistics);
   if (training_ != nullptr) training_->write_metrics(out);
+  if (residency_) write_memory(out);
   return out.take();
+}
+
+void Server::write_memory(base::MetricsText& out) const {
+  const memory::Residency::Counters counters = residency_->counters();
+  const auto add = [&](const char* name, const char* type, const char* help, std::uint64_t value) {
+    out.family(name, type, help);
+    out.sample(static_cast<double>(value));
+  };
+  add("sluice_serve_pool_bytes", "gauge", "Device memory of the server and its training.",
+      counters.pool_bytes);
+  add("sluice_serve_resident_bytes", "gauge", "Weights on the device.", counters.resident_bytes);
+  add("sluice_serve_weight_loads_total", "counter", "Models whose weights came back.",
+      counters.loads);
+  add("sluice_serve_evictions_total", "counter", "Models whose weights left.", counters.evictions);
+  add("sluice_serve_handovers_total", "counter", "Times that training gave memory to inference.",
+      counters.handovers);
 }
 
 void Server::shut_down() { events_.shut_down(); }

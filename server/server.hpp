@@ -12,6 +12,7 @@
 #include "server/config_file.hpp"
 #include "server/dispatcher.hpp"
 #include "server/loader.hpp"
+#include "server/memory/residency.hpp"
 #include "server/profile.hpp"
 #include "server/records.hpp"
 #include "server/service.hpp"
@@ -27,6 +28,9 @@ struct ServerOptions {
   double drain_s = 30;
   bool announce = true;  ///< Jobs, at the headers of requests.
   bool jobs = true;      ///< False: the gate never closes for this server.
+  /// Weights leave the device for other models and for training. Nothing: they always stay.
+  std::optional<memory::ResidencyOptions> memory;
+  bool grants = true;  ///< Training is granted memory, and shrunk.
 };
 
 /// The server behind its protocols: models, queue, counters.
@@ -99,6 +103,9 @@ class Server : public Service {
   void set_state(const std::string& name, std::string state, std::string reason,
                  std::shared_ptr<Model> model);
   void say_target();
+  void start_residency();
+  [[nodiscard]] std::shared_ptr<Model> load_with_room(const ModelConfig& config);
+  void write_memory(base::MetricsText& out) const;
 
   ServerOptions options_;
   MakeInstance make_;
@@ -116,6 +123,7 @@ class Server : public Service {
   std::uint32_t next_model_ = 1;
   Announcer announcer_;
   Records records_;
+  std::unique_ptr<memory::Residency> residency_;  ///< Null: all weights always stay.
   std::unique_ptr<Dispatcher> dispatcher_;
 };
 

@@ -1,6 +1,8 @@
 #pragma once
 #include <cuda.h>
 
+#include <cstddef>
+#include <memory>
 #include <utility>
 
 #include "engine/recording/cuda_call.hpp"
@@ -34,6 +36,33 @@ using CudaStream = CudaObject<CUstream, cuStreamDestroy>;
 using CudaEvent = CudaObject<CUevent, cuEventDestroy>;
 using CudaGraph = CudaObject<CUgraph, cuGraphDestroy>;
 using CudaGraphExec = CudaObject<CUgraphExec, cuGraphExecDestroy>;
+
+struct FreePinned {
+  void operator()(void* memory) const { cuMemFreeHost(memory); }
+};
+/// Page-locked host memory, to which a GPU copies asynchronously.
+template <class Number>
+using Pinned = std::unique_ptr<Number, FreePinned>;
+
+template <class Number>
+[[nodiscard]] Pinned<Number> make_pinned(std::size_t count) {
+  void* memory = nullptr;
+  SLUICE_CUDA(cuMemHostAlloc(&memory, count * sizeof(Number), 0));
+  return Pinned<Number>(static_cast<Number*>(memory));
+}
+
+/// Device memory.
+class CudaMemory {
+ public:
+  explicit CudaMemory(CUdeviceptr address) : address_(address) {}
+  CudaMemory(const CudaMemory&) = delete;
+  CudaMemory& operator=(const CudaMemory&) = delete;
+  ~CudaMemory() { cuMemFree(address_); }
+  [[nodiscard]] CUdeviceptr get() const { return address_; }
+
+ private:
+  CUdeviceptr address_;
+};
 
 /// The primary context of a device, current in the thread that created this object.
 class CudaContext {

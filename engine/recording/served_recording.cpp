@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/recording/cuda_objects.hpp"
+#include "engine/recording/recorded_weights.hpp"
 #include "engine/recording/spin_kernel.hpp"
 
 namespace sluice::engine {
@@ -12,16 +13,23 @@ namespace {
 
 class ServedRecording : public ServedModel {
  public:
-  ServedRecording(Recording recording, std::size_t blocks, int device, bool simulated)
+  ServedRecording(Recording recording, const RecordingOptions& options)
       : recording_(std::move(recording)),
-        context_(device),
+        context_(options.device),
         spin_(recording_.names),
         stream_(make_stream()) {
-    if (!simulated) spin_.calibrate(stream_.get());
+    if (!options.simulated) spin_.calibrate(stream_.get());
     const auto one_wave = static_cast<std::uint32_t>(
         std::max(1, context_.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)));
-    std::vector<std::size_t> ends = even_cuts(recording_, blocks);
+    std::vector<std::size_t> ends = even_cuts(recording_, options.blocks);
     ends.push_back(recording_.kernels.size());
+    if (options.weight_bytes > 0) {
+      weights_ = std::make_unique<RecordedWeights>(
+          options.device, options.placement, options.weight_bytes, ends.size(), recording_.model);
+      weights_->weights().load();
+      outputs_.push_back(
+          {"output1", DataType::kUint64, {static_cast<std::int64_t>(weights_->numbers())}});
+    }
     std::size_t first = 0;
     for (const std::size_t end : ends) {
       graphs_.push_back(capture(first, end, one_wave));
@@ -30,14 +38,16 @@ class ServedRecording : public ServedModel {
   }
 
   std::string describe() const override {
-    return fmt::format("recording {} of {}: {} kernels in {} CUDA graph{}, {:.3f} ms",
-                       recording_.model, recording_.gpu.empty() ? "an unknown GPU" : recording_.gpu,
-                       recording_.kernels.size(), graphs_.size(), graphs_.size() == 1 ? "" : "s",
-                       gpu_ms());
+    return fmt::format(
+        "recording {} of {}: {} kernels in {} CUDA graph{}, {:.3f} ms{}", recording_.model,
+        recording_.gpu.empty() ? "an unknown GPU" : recording_.gpu, recording_.kernels.size(),
+        graphs_.size(), graphs_.size() == 1 ? "" : "s", gpu_ms(),
+        weights_ ? fmt::format(", {} MiB of weights", weights_->weights().bytes() >> 20) : "");
   }
   const std::vector<TensorSpec>& inputs() const override { return inputs_; }
   const std::vector<TensorSpec>& outputs() const override { return outputs_; }
   std::size_t blocks() const override { return graphs_.size(); }
+  Weights* weights() override { return weights_ ? &weights_->weights() : nullptr; }
   std::unique_ptr<Batch> begin(std::span<const std::vector<Tensor>> requests) override;
 
  private:
@@ -52,6 +62,7 @@ class ServedRecording : public ServedModel {
       spin_.launch(stream_.get(), kernel.function, std::min(kernel.blocks, one_wave),
                    kernel.threads, kernel.duration_ns);
     }
+    if (weights_ && weights_->fixed()) weights_->read(stream_.get(), graphs_.size());
     CUgraph captured = nullptr;
     SLUICE_CUDA(cuStreamEndCapture(stream_.get(), &captured));
     const CudaGraph graph(captured);
@@ -64,6 +75,7 @@ class ServedRecording : public ServedModel {
   CudaContext context_;
   SpinKernel spin_;
   CudaStream stream_;
+  std::unique_ptr<RecordedWeights> weights_;  ///< Null: none are asked for.
   std::vector<CudaGraphExec> graphs_;
   std::vector<TensorSpec> inputs_{{"input0", DataType::kFp32, {-1}}};
   std::vector<TensorSpec> outputs_{{"output0", DataType::kFp32, {1}}};
@@ -78,8 +90,11 @@ class RecordingBatch : public Batch {
     // Any thread may run the next block.
     model_.context_.make_current();
     if (event_.get() == nullptr) event_ = make_event();
-    for (std::size_t block = first; block < first + count; ++block) {
-      SLUICE_CUDA(cuGraphLaunch(model_.graphs_[block].get(), model_.stream_.get()));
+    if (model_.weights_ && first == 0) model_.weights_->forget(model_.stream_.get());
+    for (std::size_t block = first; block < first + count; ++block) launch_block(block);
+    if (model_.weights_ && first + count == model_.blocks()) {
+      read_ = make_pinned<std::uint64_t>(model_.weights_->numbers());
+      model_.weights_->fetch(model_.stream_.get(), read_.get());
     }
     SLUICE_CUDA(cuEventRecord(event_.get(), model_.stream_.get()));
   }
@@ -93,15 +108,34 @@ class RecordingBatch : public Batch {
   }
 
   std::vector<Tensor> outputs() override {
-    return {{"output0",
-             DataType::kFp32,
-             {static_cast<std::int64_t>(times_.size()), 1},
-             std::as_bytes(std::span(times_))}};
+    const auto items = static_cast<std::int64_t>(times_.size());
+    std::vector<Tensor> outputs{
+        {"output0", DataType::kFp32, {items, 1}, std::as_bytes(std::span(times_))}};
+    if (!model_.weights_) return outputs;
+    // The same for each item.
+    const std::size_t numbers = model_.weights_->numbers();
+    for (std::size_t i = 0; i < times_.size(); ++i) {
+      numbers_.insert(numbers_.end(), read_.get(), read_.get() + numbers);
+    }
+    outputs.push_back({"output1",
+                       DataType::kUint64,
+                       {items, static_cast<std::int64_t>(numbers)},
+                       std::as_bytes(std::span(numbers_))});
+    return outputs;
   }
 
  private:
+  void launch_block(std::size_t block) {
+    CUstream stream = model_.stream_.get();
+    if (model_.weights_) model_.weights_->weights().wait_for_block(stream, block);
+    SLUICE_CUDA(cuGraphLaunch(model_.graphs_[block].get(), stream));
+    if (model_.weights_ && !model_.weights_->fixed()) model_.weights_->read(stream, block);
+  }
+
   ServedRecording& model_;
   std::vector<float> times_;
+  Pinned<std::uint64_t> read_;  ///< What the blocks have read of their weights.
+  std::vector<std::uint64_t> numbers_;
   CudaEvent event_;
 };
 
@@ -115,9 +149,8 @@ std::unique_ptr<Batch> ServedRecording::begin(std::span<const std::vector<Tensor
 
 }  // namespace
 
-std::unique_ptr<ServedModel> serve_recording(Recording recording, std::size_t blocks, int device,
-                                             bool simulated) {
-  return std::make_unique<ServedRecording>(std::move(recording), blocks, device, simulated);
+std::unique_ptr<ServedModel> serve_recording(Recording recording, const RecordingOptions& options) {
+  return std::make_unique<ServedRecording>(std::move(recording), options);
 }
 
 }  // namespace sluice::engine

@@ -103,7 +103,10 @@ class CapturedBatch : public Batch {
     require_next(first, next_);
     model_.run([&] {
       restore(capture_.state.at(first));
-      for (std::size_t i = first; i < first + count; ++i) capture_.blocks.at(i)->replay();
+      for (std::size_t i = first; i < first + count; ++i) {
+        model_.wait_for_weights(i);
+        capture_.blocks.at(i)->replay();
+      }
       next_ = first + count;
       if (next_ == capture_.blocks.size()) {
         fetch_outputs();

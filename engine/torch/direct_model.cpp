@@ -37,7 +37,10 @@ class DirectBatch : public Batch {
   void launch(std::size_t first, std::size_t count) override {
     require_next(first, next_);
     model_.run([&] {
-      for (std::size_t i = first; i < first + count; ++i) model_.parts().steps.at(i)(stack_);
+      for (std::size_t i = first; i < first + count; ++i) {
+        model_.wait_for_weights(i);
+        model_.parts().steps.at(i)(stack_);
+      }
       next_ = first + count;
       if (next_ == model_.blocks()) {
         outputs_ = model_.finish(stack_, rows_, items_);

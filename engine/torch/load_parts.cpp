@@ -1,5 +1,10 @@
 #include "engine/torch/load_parts.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
 #include "engine/torch/captured_model.hpp"
 #include "engine/torch/cuda_device.hpp"
 #include "engine/torch/direct_model.hpp"
@@ -15,10 +20,24 @@ c10::Device torch_device(const std::optional<int>& gpu) {
   return device;
 }
 
-std::shared_ptr<const ScriptGraph> load_graph(const StoredModel& stored,
-                                              const c10::Device& device) {
+std::shared_ptr<ScriptGraph> load_graph(const StoredModel& stored, const c10::Device& device) {
   if (stored.task == "detection") load_detection_operators();
   return std::make_shared<ScriptGraph>(stored.file, device);
+}
+
+std::shared_ptr<TorchWeights> move_weights(ScriptGraph& graph, const StoredModel& stored,
+                                           const c10::Device& device, const ServeOptions& options) {
+  if (!options.placement || !device.is_cuda()) return nullptr;
+  // The weights were copied on another stream.
+  synchronise_stream();
+  const auto changed = std::filesystem::last_write_time(stored.file).time_since_epoch().count();
+  const std::string key =
+      fmt::format("{} of {} cut at {}", stored.file, changed, fmt::join(options.cuts, ", "));
+  auto weights = std::make_shared<TorchWeights>(
+      std::make_shared<DeviceContext>(Driver::loaded(), device.index()), *options.placement, device,
+      graph, options.cuts, key);
+  release_unused_memory();
+  return weights;
 }
 
 ModelParts script_parts(std::shared_ptr<const ScriptGraph> graph, const StoredModel& stored,
@@ -58,6 +77,10 @@ std::unique_ptr<ServedModel> serve(ModelParts parts) {
   parts.stream = std::make_shared<GpuStream>(parts.device);
   // A detection model waits for the GPU to count its boxes.
   if (parts.stored.task == "detection") return direct_model(std::move(parts));
+  if (parts.weights && parts.weights->placement() == Placement::kAnywhere) {
+    parts.uncaptured = "its weights have no fixed address (--use-sta 0)";
+    return direct_model(std::move(parts));
+  }
   try {
     return captured_model(parts);
   } catch (const ContextLost&) {

@@ -11,8 +11,15 @@ namespace sluice::engine {
 [[nodiscard]] c10::Device torch_device(const std::optional<int>& gpu);
 
 /// The graph of a TorchScript file.
-[[nodiscard]] std::shared_ptr<const ScriptGraph> load_graph(const StoredModel& stored,
-                                                            const c10::Device& device);
+[[nodiscard]] std::shared_ptr<ScriptGraph> load_graph(const StoredModel& stored,
+                                                      const c10::Device& device);
+
+/// The weights of a graph, moved into an arena if the options ask for one. Comes before
+/// script_parts(). Null: they stay where they are.
+[[nodiscard]] std::shared_ptr<TorchWeights> move_weights(ScriptGraph& graph,
+                                                         const StoredModel& stored,
+                                                         const c10::Device& device,
+                                                         const ServeOptions& options);
 
 /// The parts of a graph that is cut at `options.cuts`.
 [[nodiscard]] ModelParts script_parts(std::shared_ptr<const ScriptGraph> graph,

@@ -97,6 +97,12 @@ void ScriptGraph::load(const std::string& file, const c10::Device& device) {
   torch::jit::Inline(*graph_);
 }
 
+void ScriptGraph::replace_constants(
+    const std::function<at::Tensor(const at::Tensor&)>& replacement) {
+  engine::replace_constants(*graph_->block(), replacement);
+  engine::replace_constants(*module_.get_method("forward").graph()->block(), replacement);
+}
+
 void ScriptGraph::find_lives() {
   std::unordered_map<const Value*, std::size_t> last_use;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/torch/cut.hpp"
+#include "engine/torch/script_weights.hpp"
 #include "engine/torch/step.hpp"
 
 namespace sluice::engine {
@@ -27,6 +28,12 @@ class ScriptGraph {
 
   /// The ids that the input may hold end before this one. Nothing if that is unknown.
   [[nodiscard]] std::optional<std::int64_t> id_end() const { return id_end_; }
+
+  /// The tensor constants, in the order in which the nodes need them.
+  [[nodiscard]] std::vector<GraphConstant> constants() const { return tensor_constants(nodes_); }
+  /// As engine::replace_constants(), in every copy of the graph, so that the old tensors end.
+  /// Before blocks().
+  void replace_constants(const std::function<at::Tensor(const at::Tensor&)>& replacement);
 
   /// The parts between the cuts, in order. Run one after another they compute the model: from its
   /// arguments to its outputs. They do exactly the work of the uncut model. Throws base::UsageError

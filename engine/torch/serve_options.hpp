@@ -3,6 +3,8 @@
 #include <optional>
 #include <vector>
 
+#include "engine/placement.hpp"
+
 namespace sluice::engine {
 
 /// How a PyTorch model is loaded for a server.
@@ -11,6 +13,8 @@ struct ServeOptions {
   std::size_t max_batch = 1;
   /// The nodes at which blocks begin, from find_split(). Empty: one block, the whole model.
   std::vector<std::size_t> cuts;
+  /// How the weights of a TorchScript model on a GPU come and go; none: they stay.
+  std::optional<Placement> placement{};
 };
 
 }  // namespace sluice::engine

@@ -13,7 +13,11 @@ std::unique_ptr<ServedModel> load_served(const StoredModel& model, const ServeOp
   return in_torch(model.file, [&] {
     const c10::Device device = torch_device(options.gpu);
     if (model.format == "aoti") return serve(compiled_parts(model, device, options));
-    return serve(script_parts(load_graph(model, device), model, device, options));
+    const auto graph = load_graph(model, device);
+    auto weights = move_weights(*graph, model, device, options);
+    ModelParts parts = script_parts(graph, model, device, options);
+    parts.weights = std::move(weights);
+    return serve(std::move(parts));
   });
 }
 

@@ -3,15 +3,9 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "engine/out_of_memory.hpp"
 
 namespace sluice::engine {
-
-/// The model and its input need more memory than the GPU has left. The run goes on without the
-/// model.
-class OutOfMemory : public base::RunError {
- public:
-  using base::RunError::RunError;
-};
 
 /// The line of a LibTorch error that names the cause, without stack traces and source excerpts.
 [[nodiscard]] std::string one_line(const std::exception& error);

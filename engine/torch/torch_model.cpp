@@ -25,12 +25,18 @@ TorchModel::TorchModel(ModelParts parts)
 
 std::string TorchModel::describe() const {
   return fmt::format(
-      "{} {} of torch {}, {}, batches of up to {}, on {}{}{}", parts_.stored.format,
+      "{} {} of torch {}, {}, batches of up to {}, on {}{}{}{}", parts_.stored.format,
       parts_.stored.file, parts_.stored.torch_version,
       blocks() == 1 ? "whole" : fmt::format("{} blocks", blocks()), parts_.max_batch,
       parts_.device.is_cuda() ? "the GPU" : "the CPU",
+      parts_.weights ? fmt::format(", {} MiB of weights", parts_.weights->bytes() >> 20) : "",
       parts_.stored.task == "text" && !parts_.id_end ? ", token ids unchecked" : "",
       parts_.uncaptured.empty() ? "" : ", and slower than it could be: " + parts_.uncaptured);
+}
+
+void TorchModel::wait_for_weights(std::size_t block) const {
+  if (!parts_.weights) return;
+  parts_.weights->wait_for_block(parts_.stream ? parts_.stream->get().stream() : nullptr, block);
 }
 
 std::size_t TorchModel::rows_for(std::size_t items) const {

@@ -13,6 +13,7 @@
 #include "engine/torch/batch_tensors.hpp"
 #include "engine/torch/gpu_stream.hpp"
 #include "engine/torch/step.hpp"
+#include "engine/torch/torch_weights.hpp"
 
 namespace sluice::engine {
 
@@ -20,6 +21,8 @@ namespace sluice::engine {
 struct ModelParts {
   /// What the model runs on; null on the CPU. First, so that it outlives the model's memory.
   std::shared_ptr<const GpuStream> stream{};
+  /// Null: the weights stay on the device.
+  std::shared_ptr<TorchWeights> weights{};
   StoredModel stored{};
   c10::Device device{c10::kCPU};
   std::size_t max_batch = 1;
@@ -44,8 +47,11 @@ class TorchModel : public ServedModel {
   [[nodiscard]] const std::vector<TensorSpec>& inputs() const override { return inputs_; }
   [[nodiscard]] const std::vector<TensorSpec>& outputs() const override { return outputs_; }
   [[nodiscard]] std::size_t blocks() const override { return parts_.steps.size(); }
+  [[nodiscard]] Weights* weights() override { return parts_.weights.get(); }
 
   [[nodiscard]] const ModelParts& parts() const { return parts_; }
+  /// Makes the stream wait until a block may be launched.
+  void wait_for_weights(std::size_t block) const;
   /// Runs `work` where the model runs. Throws base::RunError, or ContextLost.
   template <class Work>
   auto run(const Work& work) const {

@@ -87,15 +87,12 @@ Stream* stream_of(CUstream stream, bool attach) {
   return Interposer::instance().stream_of(stream, attach);
 }
 
-/// Takes the launch out of the counts, if it must not reach the driver.
-bool Launch::refuse() noexcept {
+void Launch::uncount() noexcept {
   Client& client = *stream_->client;
-  if (!client.orders().refuse()) return false;
   refused_ = true;
   client.orders().count_refused();
   client.counter(entry_, counted_).fetch_sub(1);
   draw().undo(drawn_);
-  return true;
 }
 
 /// An order may come while the launch is held or paced, so it looks for one before and after.

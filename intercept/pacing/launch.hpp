@@ -106,7 +106,14 @@ class Launch {
   [[nodiscard]] LaunchDraw& draw() const noexcept { return t_streams.draws[draw_of(entry_)]; }
   void count_as(shm::Count kind, shm::Count counted) noexcept;
   void hold_and_pace();
-  [[nodiscard]] bool refuse() noexcept;
+  /// Whether the launch must not reach the driver. Then it is taken out of the counts.
+  [[nodiscard]] bool refuse() noexcept {
+    if (!stream_->client->orders().refuse()) [[likely]]
+      return false;
+    uncount();
+    return true;
+  }
+  void uncount() noexcept;
 
   Entry entry_;
   CUstream named_;

@@ -120,22 +120,38 @@ TEST_F(HeldMemory, PhysicalMemoryLivesAsLongAsAHandleOrAMapping) {
   EXPECT_EQ(held(), 0U);
 }
 
-TEST_F(HeldMemory, MorePReferencesKeepPhysicalMemory) {
-  auto* const as_pointer = [](CUmemGenericAllocationHandle handle) {
-    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle));
-  }(create(10));
-  CUmemGenericAllocationHandle page = 0;
-  ASSERT_EQ(
-      ::cuMemImportFromShareableHandle(&page, as_pointer, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-      CUDA_SUCCESS);
-  ASSERT_EQ(::cuMemRetainAllocationHandle(&page, as_pointer), CUDA_SUCCESS);
-  EXPECT_EQ(held(), 10U);
+/// The fake driver answers with the handle that this pointer stands for.
+void* pointer_of(CUmemGenericAllocationHandle handle) {
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle));
+}
+
+TEST_F(HeldMemory, EachReferenceKeepsPhysicalMemory) {
+  const auto page = create(10);
+  CUmemGenericAllocationHandle same = 0;
+  ASSERT_EQ(::cuMemImportFromShareableHandle(&same, pointer_of(page),
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+            CUDA_SUCCESS);
+  ASSERT_EQ(::cuMemRetainAllocationHandle(&same, pointer_of(page)), CUDA_SUCCESS);
+  ASSERT_EQ(same, page);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(held(), 10U);
+    ASSERT_EQ(::cuMemRelease(page), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(held(), 0U);
+}
+
+// Prevents: memory of which only a mapping was left counts as free when that mapping goes, though a
+// handle was made from it.
+TEST_F(HeldMemory, AHandleFromAMappingKeepsPhysicalMemory) {
+  const auto page = create(10);
+  ASSERT_EQ(::cuMemMap(0x7000, 10, 0, page, 0), CUDA_SUCCESS);
   ASSERT_EQ(::cuMemRelease(page), CUDA_SUCCESS);
-  fake::answer(Id::cuMemRelease, CUDA_ERROR_INVALID_VALUE);
-  ::cuMemRelease(page);
+  CUmemGenericAllocationHandle again = 0;
+  ASSERT_EQ(::cuMemRetainAllocationHandle(&again, pointer_of(0x7004)), CUDA_SUCCESS);
+  ASSERT_EQ(::cuMemUnmap(0x7000, 10), CUDA_SUCCESS);
   EXPECT_EQ(held(), 10U);
-  fake::answer(Id::cuMemRelease, CUDA_SUCCESS);
-  EXPECT_EQ(held(), 10U);
+  ASSERT_EQ(::cuMemRelease(again), CUDA_SUCCESS);
+  EXPECT_EQ(held(), 0U);
 }
 
 // Prevents: pages of a server count twice, for it and for the trainer that has imported them.

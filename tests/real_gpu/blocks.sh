@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests served PyTorch models on a real GPU, in about a minute: each block is a CUDA graph, graphs and
 # blocks compute the same bits as the eager model, a preempted batch keeps its state, models are loaded
-# and unloaded next to requests, and a lost context is reported. ctest runs the first group on the CPU.
+# and unloaded next to requests, graphs survive the eviction of their weights, and a lost context is reported. ctest runs the first group on the CPU.
 # Then measures what a block boundary costs. Needs an NVIDIA GPU, a
 # finished ./x build, and the torch of ./x torch.
 #

@@ -307,7 +307,10 @@ inline CUresult take(unsigned long long* out) {
   return CUDA_SUCCESS;
 }
 inline CUresult give(unsigned long long what) {
-  return state().memory.erase(what) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  const auto found = state().memory.find(what);
+  if (found == state().memory.end()) return CUDA_ERROR_INVALID_VALUE;
+  state().memory.erase(found);
+  return CUDA_SUCCESS;
 }
 SLUICE_FAKE_ENTRY(cuMemAlloc_v2, CUdeviceptr* at, std::size_t) { return take(at); }
 SLUICE_FAKE_ENTRY(cuMemAllocPitch_v2, CUdeviceptr* at, std::size_t* pitch, std::size_t width,
@@ -338,12 +341,12 @@ SLUICE_FAKE_ENTRY(cuMemRelease, CUmemGenericAllocationHandle handle) { return gi
 SLUICE_FAKE_ENTRY(cuMemImportFromShareableHandle, CUmemGenericAllocationHandle* handle, void* from,
                   CUmemAllocationHandleType) {
   if (from == nullptr) return take(handle);
-  *handle = reinterpret_cast<std::uintptr_t>(from);
+  *handle = *state().memory.insert(reinterpret_cast<std::uintptr_t>(from));
   return CUDA_SUCCESS;
 }
 /// The handle as the address says.
 SLUICE_FAKE_ENTRY(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, void* at) {
-  *handle = reinterpret_cast<std::uintptr_t>(at);
+  *handle = *state().memory.insert(reinterpret_cast<std::uintptr_t>(at));
   return CUDA_SUCCESS;
 }
 

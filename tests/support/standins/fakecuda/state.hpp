@@ -92,7 +92,7 @@ struct State {
   bool paused = false;
   bool stream_waits = true;
   float elapsed_ms = 0;
-  std::set<CUdeviceptr> memory;                 ///< Addresses and handles of living memory.
+  std::multiset<CUdeviceptr> memory;            ///< Addresses, and references by handles.
   std::map<const void*, CUcontext> registered;  ///< By the first byte of the mapping.
 
   std::uint64_t next_stream_id = 1;
