@@ -46,7 +46,7 @@ class TurnTest : public testing::Test {
         [](const Execution&, Pending& pending, const Status& status, const Response& response) {
           pending.done(status, response);
         },
-        [](const std::string&) {}, &turn_);
+        [](const std::string&) {}, Dispatcher::Sharing{&turn_, nullptr});
   }
 
   std::shared_ptr<Model> model(unsigned priority) {
