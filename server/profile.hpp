@@ -37,6 +37,8 @@ class Profile {
   ~Profile();
 
   void took(PerfItem item, std::uint64_t ns);
+  /// Counts as one TrainAdjust. Its memory and weights are reported by took(), as those of every
+  /// load.
   void handover(const training::Handover& handover);
 
   /// The file's text so far.

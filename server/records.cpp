@@ -50,6 +50,7 @@ nlohmann::ordered_json record_of(const Execution& execution, const Pending& pend
       {"limit_cost_by_ms", ms(execution.model->limits.ns(pending.items))},
       {"id", pending.request.id},
       {"batch", execution.items},
+      {"train_wait_ms", ms(execution.turn_wait_ns)},
       {"announced_us", static_cast<double>(pending.announced_ns) / 1e3},
       {"cold_ms", ms(execution.cold_ns)},
       {"result", to_string(status.code)},

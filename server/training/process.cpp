@@ -43,16 +43,12 @@ void Process::read_lines(const Line& line) {
     const ssize_t got = read(output_.get(), chunk.data(), chunk.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
-    if (got <= 0) {
-      output_.reset();
-      break;
-    }
+    if (got <= 0) return output_.reset();
     for (const char c : std::string_view(chunk.data(), static_cast<std::size_t>(got))) {
       if (c != '\n') rest_ += c;
       if (c == '\n' || rest_.size() == kLongest) line(std::exchange(rest_, {}));
     }
   }
-  if (!rest_.empty()) line(std::exchange(rest_, {}));
 }
 
 std::optional<int> Process::ended(const Line& line) {

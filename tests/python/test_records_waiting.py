@@ -62,6 +62,12 @@ def test_preempted_between_its_blocks(tmp_path):
     assert "For 3.00 ms no step ran: the request was read" in text
 
 
+def test_a_wait_for_training_is_named(tmp_path):
+    """Else the page blames the server for what the mode asks for."""
+    _, text = explained(tmp_path, record(0, [(9, 12)], train_wait_ms=8.5))
+    assert "For 9.00 ms no step ran: its batch waited 8.50 ms for training to leave." in text
+
+
 def test_requests_of_its_batch_are_not_waited_for(tmp_path):
     """They share its steps, and a batch ahead of it is one step, not one for each of its requests."""
     ahead = [record(0, [(1, 21)], batch=2), record(0, [(1, 21)], batch=2)]

@@ -4,6 +4,7 @@ Prevents: a mode that does not do to training what its name says, a trainer that
 for a trainer that does not obey, and a training job without an answer.
 """
 
+import json
 import os
 import re
 import shutil
@@ -180,6 +181,8 @@ def test_the_profile_and_the_log_have_each_switch(tmp_path, store):
         err,
     )
     assert len(waits) == 3 and all(float(ms) > 0 for ms in waits)
+    records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+    assert len(records) == 3 and all(record["train_wait_ms"] > 0 for record in records)
     text = (tmp_path / "server-profile").read_text()
     assert re.search(r"^InferQueue: avg [\d.]+ max [\d.]+ min [\d.]+ cnt 3 \| p99 ", text, re.MULTILINE)
     assert re.search(r"^TrainAdjust: .* cnt 3 \|", text, re.MULTILINE)

@@ -26,6 +26,7 @@ class Request:
     result: str = OK
     batch: int = 1  # items of the execution
     deadline: float | None = None  # after the arrival
+    train_wait: float = 0.0  # until training had left
 
     @property
     def ratio(self) -> float:
@@ -135,6 +136,7 @@ def _request(record: dict, place: str, unit: float, name: str) -> Request:
         result=result,
         batch=int(_number(record, "batch", place)) if "batch" in record else 1,
         deadline=None if deadline is None else _number(record, "deadline_ms", place),
+        train_wait=_number(record, "train_wait_ms", place) if "train_wait_ms" in record else 0.0,
     )
 
 

@@ -142,6 +142,8 @@ def _details(found: Breakdown) -> list:
         texts.append(f"It was preempted {times}, by {_steps(found.between)}.")
     if found.unexplained > much:
         why = "the request was read, its batch filled, or the server and its client were busy"
+        if request.train_wait > much:
+            why = f"its batch waited {_ms(request.train_wait)} for training to leave"
         texts.append(f"For {_ms(found.unexplained)} no step ran: {why}.")
     if found.own - request.limit > much:
         texts.append(_own_steps(found))
