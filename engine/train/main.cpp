@@ -80,7 +80,6 @@ class Run {
   }
 
   void run_epoch() {
-    const std::uint64_t begin = base::monotonic_ns();
     std::string start;
     if (options_.mode == "task-switch-l2") start = state();
     try {
@@ -88,13 +87,13 @@ class Run {
     } catch (const EpochDropped&) {
       std::istringstream in(start);
       progress_ = training_.read_state(in);
-      static_cast<void>(micro_batches_.take_counts());
       print(fmt::format("epoch {} dropped", progress_.epoch));
       return;
     }
+    const std::uint64_t now = base::monotonic_ns();
     print(epoch_line(options_.model, progress_.epoch, micro_batches_.take_counts(),
-                     options_.batch_size, base::monotonic_ns() - begin,
-                     micro_batches_.most_bytes()));
+                     options_.batch_size, now - begin_ns_, micro_batches_.most_bytes()));
+    begin_ns_ = now;
     progress_ = {progress_.epoch + 1, 0};
     write_checkpoint();
   }
@@ -162,6 +161,7 @@ class Run {
   Training training_;
   MicroBatches micro_batches_;
   Progress progress_;
+  std::uint64_t begin_ns_ = base::monotonic_ns();  ///< Of the epoch, also if it was dropped since.
   std::optional<double> first_loss_;
 };
 

@@ -150,7 +150,11 @@ void MicroBatches::obey(std::uint64_t order) {
     // While launches are refused, sluice_critical() does nothing and an order is pending.
     order = sluice_order();
   }
-  if (drops_epoch && options_.restores_epochs) throw EpochDropped();
+  if (!drops_epoch || !options_.restores_epochs) return;
+  // All that the epoch has done is lost.
+  counts_.batches = counts_.finished = 0;
+  counts_.killed = counts_.tried;
+  throw EpochDropped();
 }
 
 /// Until there is a new order or grant, and while the last order is to sleep.

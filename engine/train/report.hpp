@@ -8,8 +8,8 @@ namespace sluice::engine {
 /// What happened in one epoch.
 struct EpochCounts {
   std::size_t batches = 0;
-  std::size_t tried = 0;  ///< Micro-batches, also the dropped ones.
-  std::size_t killed = 0;
+  std::size_t tried = 0;   ///< Micro-batches, also the dropped ones.
+  std::size_t killed = 0;  ///< Also the micro-batches of an epoch that was dropped and begun again.
   std::size_t finished = 0;
   std::size_t micro_batch_size = 0;  ///< The last one.
   std::uint64_t waited_ns = 0;  ///< For a grant that holds one item, or for the end of a sleep.

@@ -157,8 +157,20 @@ TEST_F(MicroBatchesTest, AnEpochIsDroppedOnlyIfItCanBeRestored) {
   sluice_fake_plan(1, 0, 1, 1, "2");
   auto options = of(4, 4);
   options.restores_epochs = true;
+  int runs = 0;
+  work_.on_run = [&runs](std::size_t) {
+    if (++runs == 3) sluice_fake_give(kEpoch);
+  };
   MicroBatches micro_batches(work_, options);
+  micro_batches.run_batch();
+  micro_batches.run_batch();
   EXPECT_THROW(micro_batches.run_batch(), EpochDropped);
+  micro_batches.run_batch();
+  const EpochCounts counts = micro_batches.take_counts();
+  EXPECT_EQ(counts.batches, 1U);
+  EXPECT_EQ(counts.tried, 4U);
+  EXPECT_EQ(counts.killed, 3U);  // also the two that were whole
+  EXPECT_EQ(counts.finished, 1U);
 }
 
 TEST_F(MicroBatchesTest, AnErrorOfTheWorkPasses) {

@@ -252,6 +252,9 @@ def test_a_dropped_epoch_begins_again(fake):
     fake.plan(orders=4, every=2, launches=10, kinds="4")
     *state, begun = run()
     assert begun == 6
+    counts = sluice.train._training.counts
+    assert (counts.batches, counts.finished) == (6, 6)
+    assert counts.tried == counts.killed + counts.finished > 10
     assert same(state, expected)
 
 

@@ -2,9 +2,9 @@
 # Runs the experiments that the memory handover between a trainer and a server rests on, without Sluice:
 # R2 refused launches, R3 gradients of dropped micro-batches, R4 memory calls next to a parked stream, R5 a
 # bound on the host's run-ahead, R7 graphs over replaced pages, R9 memory that no hook sees; and sluice.train on
-# refused launches, T. Prints a table;
-# memory/README.md explains it. Writes findings.jsonl, table.txt and a log of each experiment. Needs an NVIDIA
-# GPU that nothing else uses, g++, cuda.h, and python3 with torch, torchvision and transformers. About 2 minutes.
+# refused launches, T. Prints a table; memory/README.md explains it. Writes findings.jsonl, table.txt and a log of
+# each experiment. Needs an NVIDIA GPU that nothing else uses, g++, cuda.h, and python3 with torch, torchvision and
+# transformers. Takes two to three minutes.
 #
 #   tests/real_gpu/memory.sh [INDEX OF THE GPU] [R2 R3 R4 R5 R7 R9 T]           OUT=results/memory
 set -u

@@ -137,6 +137,9 @@ class Training::Parts {
   }
 
   Progress read(std::istream& in) {
+    // A new one, because load() keeps the state of parameters that the archive has no state of. Now,
+    // so that the GPU does not hold both states.
+    optimizer_ = make_optimizer(parameters_, options_);
     torch::serialize::InputArchive archive;
     archive.load_from(in, device_);
     const std::string description = value(archive, "training").toStringRef();
@@ -150,8 +153,6 @@ class Training::Parts {
     for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].copy_(contents.at(i));
     torch::serialize::InputArchive optimizer;
     archive.read("optimizer", optimizer);
-    // A new one: load() keeps the state of parameters that the archive has no state of.
-    optimizer_ = make_optimizer(parameters_, options_);
     optimizer_->load(optimizer);
     optimizer_->zero_grad();
     losses_ = at::Tensor();

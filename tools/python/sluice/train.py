@@ -345,6 +345,9 @@ class Epoch:
             return False
         import torch
 
+        counts = _training.counts  # all that the epoch has done is lost
+        counts.batches = counts.finished = 0
+        counts.killed = counts.tried
         contents, states, random = self._start
         with torch.no_grad():
             for tensor, content in zip(self._tensors, contents):
