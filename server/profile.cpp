@@ -87,8 +87,6 @@ void Profile::add(PerfItem item, std::uint64_t ns) {
 void Profile::handover(const training::Handover& handover) {
   const std::lock_guard lock(mutex_);
   add(PerfItem::kTrainAdjust, adjust_ns(handover));
-  if (handover.take_ns > 0) add(PerfItem::kInferAllocStorage, handover.take_ns);
-  if (handover.load_ns > 0) add(PerfItem::kInferLoadParam, handover.load_ns);
   if (handovers_.size() < kMostKept) handovers_.push_back(handover);
 }
 

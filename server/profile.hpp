@@ -37,6 +37,7 @@ class Profile {
   ~Profile();
 
   void took(PerfItem item, std::uint64_t ns);
+  /// Its time to take memory and to load weights is counted by took(), as that of all models is.
   void handover(const training::Handover& handover);
 
   /// The file's text so far.

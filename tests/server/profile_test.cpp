@@ -56,8 +56,9 @@ TEST(Profile, AHandoverIsALineAnAdjustmentAndEvents) {
   profile.handover(handover);
   const std::string text = profile.text();
   EXPECT_THAT(text, HasSubstr("TrainAdjust: avg 9.0 max 9.0 min 9.0 cnt 2"));
-  EXPECT_THAT(text, HasSubstr("InferAllocStorage: avg 5.0"));
-  EXPECT_THAT(text, HasSubstr("InferLoadParam: avg 6.0"));
+  // Counted by took(), with the loads that needed no handover.
+  EXPECT_THAT(text, Not(HasSubstr("InferAllocStorage:")));
+  EXPECT_THAT(text, Not(HasSubstr("InferLoadParam:")));
   EXPECT_THAT(
       text, ContainsRegex("5[0-9]\\.[0-9]: 3\\.00 Mb order 0\\.010 drop 2\\.000 drain 3\\.000 give "
                           "4\\.000 take 5\\.000 load 6\\.000\n"));
