@@ -44,11 +44,14 @@ struct Capture {
 
 class CapturedModel : public TorchModel {
  public:
-  explicit CapturedModel(ModelParts parts) : TorchModel(std::move(parts)) {
+  explicit CapturedModel(ModelParts parts)
+      : TorchModel(std::move(parts)), staging_(pinned_pool(inputs()[0], this->parts().max_batch)) {
     for (const std::size_t size : this->parts().sizes) captures_.emplace(size, capture(size));
   }
 
-  [[nodiscard]] std::shared_ptr<const void> stage(std::vector<Tensor>& inputs) override;
+  [[nodiscard]] std::shared_ptr<const void> stage(std::vector<Tensor>& inputs) override {
+    return staging_ ? staging_->stage(inputs) : nullptr;
+  }
   [[nodiscard]] std::unique_ptr<Batch> begin(
       std::span<const std::vector<Tensor>> requests) override;
 
@@ -59,6 +62,7 @@ class CapturedModel : public TorchModel {
 
   /// The workspace of all graphs of this model, of which one runs at a time.
   at::cuda::MempoolId_t pool_ = at::cuda::graph_pool_handle();
+  std::shared_ptr<StagingPool> staging_;  ///< Null: the size of a request is not known.
   std::map<std::size_t, Capture> captures_;
 };
 
@@ -159,14 +163,6 @@ std::unique_ptr<Batch> CapturedModel::begin(std::span<const std::vector<Tensor>>
     const at::Tensor input = pack_on_gpu(spec, requests, rows, parts().device);
     return std::make_unique<CapturedBatch>(*this, capture_of(rows), input, items);
   });
-}
-
-std::shared_ptr<const void> CapturedModel::stage(std::vector<Tensor>& inputs) {
-  try {
-    return run([&] { return stage_pinned(inputs); });
-  } catch (const base::RunError&) {
-    return nullptr;  // The host has no memory to pin. A slow copy does.
-  }
 }
 
 }  // namespace

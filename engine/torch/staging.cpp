@@ -6,23 +6,58 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/torch/batch_tensors.hpp"
 
 namespace sluice::engine {
 
-std::shared_ptr<const void> stage_pinned(std::vector<Tensor>& inputs) {
-  auto copies = std::make_shared<std::vector<at::DataPtr>>();
-  for (const Tensor& input : inputs) {
-    copies->push_back(at::getHostAllocator(at::kCUDA)->allocate(input.data.size()));
-    std::memcpy(copies->back().get(), input.data.data(), input.data.size());
+StagingPool::StagingPool(c10::DataPtr memory, std::size_t place_bytes, std::size_t count)
+    : memory_(std::move(memory)), place_bytes_(place_bytes) {
+  auto* const begin = static_cast<std::byte*>(memory_.get());
+  for (std::size_t i = 0; i < count; ++i) free_.push_back(begin + i * place_bytes);
+}
+
+std::shared_ptr<const void> StagingPool::stage(std::vector<Tensor>& inputs) {
+  const bool fit = std::ranges::all_of(
+      inputs, [&](const Tensor& input) { return input.data.size() <= place_bytes_; });
+  std::vector<std::byte*> places;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!fit || free_.size() < inputs.size()) return nullptr;
+    const auto first = free_.end() - static_cast<std::ptrdiff_t>(inputs.size());
+    places.assign(first, free_.end());
+    free_.erase(first, free_.end());
   }
-  // Only now: nothing throws any more.
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    inputs[i].data = {static_cast<const std::byte*>((*copies)[i].get()), inputs[i].data.size()};
+    std::span<const std::byte>& data = inputs[i].data;
+    std::memcpy(places[i], data.data(), data.size());
+    data = {places[i], data.size()};
   }
-  return copies;
+  return {places.front(),
+          [pool = shared_from_this(), places](const void*) { pool->give_back(places); }};
+}
+
+void StagingPool::give_back(const std::vector<std::byte*>& places) {
+  const std::lock_guard lock(mutex_);
+  free_.insert(free_.end(), places.begin(), places.end());
+}
+
+std::shared_ptr<StagingPool> pinned_pool(const TensorSpec& spec, std::size_t max_items) {
+  constexpr std::size_t kBytes = 32 << 20;  // of a model, if it needs so much
+  constexpr std::size_t kFewest = 2;        // one runs while the next one arrives
+  constexpr std::size_t kMost = 64;
+  constexpr std::size_t kAlignment = 256;
+  const auto elements = element_count(spec.shape);
+  if (!elements) return nullptr;
+  const std::size_t bytes = max_items * *elements * size_of(spec.type);
+  const std::size_t place = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (place == 0) return nullptr;
+  const std::size_t count = std::clamp(kBytes / place, kFewest, kMost);
+  return std::make_shared<StagingPool>(at::getHostAllocator(at::kCUDA)->allocate(count * place),
+                                       place, count);
 }
 
 at::Tensor pack_on_gpu(const TensorSpec& spec, std::span<const std::vector<Tensor>> requests,

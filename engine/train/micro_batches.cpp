@@ -99,6 +99,7 @@ bool MicroBatches::run_micro_batch(std::size_t start, std::size_t items) {
   work_.drop();
   obey(sluice_order());
   work_.restore();
+  work_.restart_peak();  // the peak of a dropped micro-batch is not that of the time between two
   return false;
 }
 

@@ -266,6 +266,23 @@ TEST_F(MicroBatchesTest, SizesFollowTheGrantAndTooSmallAGrantIsWaitedFor) {
   EXPECT_GT(micro_batches.take_counts().waited_ns, 10'000'000U);
 }
 
+// Prevents: micro-batches of one item after the first drop, because the memory of the dropped one
+// counted as memory that the training always needs. Seen on an H200.
+TEST_F(MicroBatchesTest, TheMemoryOfADroppedMicroBatchSaysNothing) {
+  work_.on_gpu = true;
+  MicroBatches micro_batches(work_, of(16, 16));
+  micro_batches.run_batch();
+  work_.sizes.clear();
+  work_.on_run = [](std::size_t items) {
+    if (items != 16 || sluice_fake_count(kGiven) != 0) return;
+    sluice_fake_grant(100 + 10 * 12);
+    sluice_fake_give(kDrop);
+  };
+  micro_batches.run_batch();
+  EXPECT_THAT(work_.sizes, ElementsAre(16, 12, 4));
+  sluice_fake_grant(kNoLimit);
+}
+
 TEST_F(MicroBatchesTest, LackOfMemoryIsExplainedByAGrantOnly) {
   work_.on_run = [](std::size_t items) {
     if (items > 3) throw OutOfMemory("CUDA out of memory");

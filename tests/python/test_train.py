@@ -415,6 +415,26 @@ def test_the_first_batch_is_measured_and_the_fit_reported(fake, monkeypatch):
     assert sluice.train._training.measures(6)
 
 
+def test_the_memory_of_a_dropped_micro_batch_says_nothing(fake, monkeypatch):
+    """It counted as memory that the training always needs, and the next micro-batches had one item."""
+    gpu = SmallGpu()
+    monkeypatch.setattr(sluice.train._training, "gpu", gpu)
+    training = Training(fake)
+    training.model.register_forward_pre_hook(lambda _, args: setattr(gpu, "most", 100 + 10 * len(args[0])))
+    assert sizes_of_a_batch(training) == [1, 1, 4, 2]
+    sizes = []
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            sizes.append(micro.slice.stop - micro.slice.start)
+            loss = training.model(training.data[micro.slice]).sum()
+            if len(sizes) == 1:
+                fake.grant(100 + 10 * 5)
+                fake.give(DROP)
+            loss.backward()
+    assert sizes == [8, 5, 3]
+    fake.grant(NO_LIMIT)
+
+
 def test_lack_of_memory_under_a_grant_makes_the_micro_batch_smaller(fake):
     """The fit is an estimate. Without a grant, the lack is the program's own."""
     training = Training(fake)

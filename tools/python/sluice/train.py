@@ -120,6 +120,8 @@ class _Training:
         self.batches = 0
         self.stale_errors = 0  # that may still come from the launches of a dropped micro-batch
         self.restores_epochs = False
+        # Whether no micro-batch has run since the peak was last read: it is that of the steps.
+        self.peak_is_outside = False
         self._published: tuple[int, int] | None = None
 
     def size(self, most: int) -> int:
@@ -218,8 +220,11 @@ class MicroBatch:
         self._state.save()
         self._named = named_graphs(sys._getframe(1))
         if _training.measures(self._items):
-            _training.line.saw_outside(_training.gpu.peak())
+            peak = _training.gpu.peak()
+            if _training.peak_is_outside:
+                _training.line.saw_outside(peak)
             self._resident = _training.gpu.resident()
+        _training.peak_is_outside = False
         _training.orders.critical(False)
         return self
 
@@ -238,6 +243,7 @@ class MicroBatch:
         if error is None and not refused:
             if self._resident is not None:
                 _training.line.saw(self._items, self._resident, _training.gpu.peak())
+                _training.peak_is_outside = True
             self._state.keep()
             self._keep()
             return False
