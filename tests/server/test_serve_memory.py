@@ -11,7 +11,6 @@ import random
 import threading
 
 import pytest
-
 from serving import eventually, in_background, serving
 
 PATHS = {"first": "mobilenet_v2_b1", "second": "resnet50_b1"}
