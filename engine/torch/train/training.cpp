@@ -137,8 +137,8 @@ class Training::Parts {
   }
 
   Progress read(std::istream& in) {
-    // A new one, because load() keeps the state of parameters that the archive has no state of. Now,
-    // so that the GPU does not hold both states.
+    // A new one, because load() keeps the state of parameters that the archive has no state of.
+    // Now, so that the GPU does not hold both states.
     optimizer_ = make_optimizer(parameters_, options_);
     torch::serialize::InputArchive archive;
     archive.load_from(in, device_);
