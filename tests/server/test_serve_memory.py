@@ -8,11 +8,16 @@ import functools
 import itertools
 import json
 import random
+import re
+import signal
+import subprocess
 import threading
+from pathlib import Path
 
 import pytest
-from serving import eventually, in_background, serving
+from serving import PATIENCE_S, SLUICE, eventually, in_background, serving
 
+TRAINER = Path(SLUICE).parent.parent / "libexec" / "sluice" / "sluice-example-train"
 PATHS = {"first": "mobilenet_v2_b1", "second": "resnet50_b1"}
 NAMES = ["first", "first-1", "first-2", "second", "second-1"]
 WEIGHTS_MB = 40
@@ -59,6 +64,11 @@ def is_right(server, model: str, right: dict[str, list[int]]) -> bool:
 def metric(server, name: str) -> float:
     (line,) = [line for line in server.call("/metrics")[1].splitlines() if line.startswith(name + " ")]
     return float(line.split()[1])
+
+
+def held_mb(server) -> float:
+    """By the trainer."""
+    return server.call("/v2/sluice/status")[1]["training"].get("held_bytes", 0) / 2**20
 
 
 def resident(server) -> list[str]:
@@ -146,3 +156,36 @@ def test_a_model_with_weights_is_unloaded_while_others_move(tmp_path, config):
             assert server.call(f"/v2/repository/models/{name}/load", {})[0] == 200
             assert is_right(server, name, right)
         assert metric(server, "sluice_serve_resident_bytes") <= 100 * 2**20
+
+
+def test_training_gives_its_memory_to_a_cold_model_and_gets_it_back(tmp_path):
+    """The trainer holds 320 MiB of 400; a model of 150 MiB makes it smaller, and leaves again."""
+    (tmp_path / "models").write_text("first\n  path mobilenet_v2_b1\n  weights-mb 150\n")
+    (tmp_path / "train").mkdir()
+    job = tmp_path / "train" / "job"
+    job.write_text(f'#!/bin/sh\nexec {TRAINER} "$@" --item-mb 16\n')
+    job.chmod(0o755)
+    pool = ["--cuda-memory-pool-gb", str(400 / 1024), "--cold-cache-gb", "0", "--infer-model-max-idle-ms", "100"]
+    with serving(tmp_path, "--config", "models", "--gpu", "sim", "--train-store", "train", *pool) as server:
+        port = str(server.listen["grpc_port"])
+        job = ["--train-model", "job", "--num-epoch", "1000", "--batch-size", "16"]
+        command = [SLUICE, "hybrid_workload", "--no-infer", "-p", port, *job]
+        client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert eventually(lambda: held_mb(server) >= 300)
+        right = numbers(server, "first")
+        for _ in range(20):
+            assert eventually(lambda: resident(server) == [] and held_mb(server) >= 300)
+            assert numbers(server, "first") == right
+            if metric(server, "sluice_serve_handovers_total") > 0:
+                break
+        assert metric(server, "sluice_serve_handovers_total") > 0
+        loads = metric(server, "sluice_serve_weight_loads_total")
+        client.send_signal(signal.SIGINT)
+        client.communicate(timeout=PATIENCE_S)
+        code, err = server.end()
+    assert code == 0, err
+    profile = (tmp_path / "server-profile").read_text()
+    (handover, *_) = re.findall(r"(\d+\.\d+) Mb order \S+ drop (\S+) .* take (\S+) load (\S+)\n", profile)
+    # 150 MiB in pages of 20, so at least as many; these parts took some time.
+    assert float(handover[0]) >= 150 and all(float(ms) > 0 for ms in handover[1:]), profile
+    assert "InferAllocStorage: avg" in profile and re.search(rf"InferLoadParam: .* cnt {loads:.0f} ", profile), profile
