@@ -265,7 +265,8 @@ TEST(ExperimentError, MissingParts) {
 TEST(ExperimentError, UnknownPolicyAndWhatIsNotInThisBuild) {
   EXPECT_EQ(error_with("/models/0/control/policy", "events:2"),
             "exp.json: /models/0/control/policy: found \"events:2\", allowed: none, gate, sync:N, "
-            "event:N, device:N, device:Tus (N and T 1-1000000); did you mean \"event:2\"?");
+            "event:N, device:N, device:Tus, device:Tus,ahead:Ams (N and T 1-1000000, A 1-1000); "
+            "did you mean \"event:2\"?");
   EXPECT_EQ(
       error_with("/models/0/backend", "torchscript"),
       "exp.json: /models/0/backend: model \"fasterrcnn_resnet50_fpn\" needs the LibTorch "

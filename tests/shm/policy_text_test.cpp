@@ -25,7 +25,7 @@ TEST(PolicyText, SuggestsTheNearestPolicy) {
 // Prevents: "did you mean 'device:200us'?" as the only word on a unit or a number.
 TEST(PolicyText, SaysWhatIsWrongWithANumber) {
   const auto expect_said = [](const char* text, const std::string& end) {
-    EXPECT_TRUE(check_policy(text).ends_with("1-1000000)" + end)) << check_policy(text);
+    EXPECT_TRUE(check_policy(text).ends_with("1-1000000, A 1-1000)" + end)) << check_policy(text);
   };
   expect_said("device:200ms", "; the unit is us; did you mean 'device:200000us'?");
   expect_said("device:200ns", "; the unit is us; did you mean 'device:200us'?");
