@@ -51,7 +51,8 @@ void TrainerShare::order(training::Order kind, std::uint64_t short_ns) {
   ordered_ns_ = shrunk_ns_ = base::monotonic_ns();
   if (handover_) return;  // a second order of the same shortage
   handover_.emplace();
-  handover_->at_ns = std::min(short_ns, ordered_ns_);
+  // Without a model that waits, training held more than its share.
+  handover_->at_ns = short_ns == 0 ? ordered_ns_ : std::min(short_ns, ordered_ns_);
   handover_->order_ns = ordered_ns_ - handover_->at_ns;
 }
 

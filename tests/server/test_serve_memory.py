@@ -185,7 +185,9 @@ def test_training_gives_its_memory_to_a_cold_model_and_gets_it_back(tmp_path):
         code, err = server.end()
     assert code == 0, err
     profile = (tmp_path / "server-profile").read_text()
-    (handover, *_) = re.findall(r"(\d+\.\d+) Mb order \S+ drop (\S+) .* take (\S+) load (\S+)\n", profile)
+    found = re.findall(r"(\d+\.\d+) Mb order \S+ drop (\S+) .* take (\S+) load (\S+)\n", profile)
+    # Training may have held more than its share before a model waited: then nothing was loaded.
+    handover = next(parts for parts in found if float(parts[-1]) > 0)
     # 80 MiB of the pool were free, so training gave at least the other 70; these parts took some time.
     assert float(handover[0]) >= 70 and all(float(ms) > 0 for ms in handover[1:]), profile
     assert "InferAllocStorage: avg" in profile and re.search(rf"InferLoadParam: .* cnt {loads:.0f} ", profile), profile
