@@ -19,7 +19,7 @@ class TrainerShare {
 
   /// What the broker sees of the trainer. Nothing while none is attached.
   [[nodiscard]] std::optional<TrainerState> state();
-  /// short_ns: since when memory has been short.
+  /// short_ns: since when memory has been short; 0: no model waits for it.
   void apply(const Decision::Grant& grant, std::uint64_t short_ns);
 
   /// Looks whether the trainer has obeyed. Ends it if it has not for too long.

@@ -247,6 +247,23 @@ TEST_F(ResidencyTest, TrainingGivesItsMemoryToAModel) {
   EXPECT_EQ(residency.counters().handovers, 1U);
 }
 
+// Prevents: an order that took as long as the machine runs, in server-profile.
+TEST(TrainerShare, AHandoverThatNoModelWaitedForBeginsWithItsOrder) {
+  FakeTrainer trainer;
+  trainer.obey_at_once();
+  trainer.set({.attached = true, .obeys = true, .held = 80 * kMiB});
+  std::vector<training::Handover> handovers;
+  TrainerShare share(trainer, kNever, [&](const auto& each) { handovers.push_back(each); });
+  const std::uint64_t before_ns = base::monotonic_ns();
+  share.apply({.bytes = 40 * kMiB, .order = Decision::Order::kShrink}, 0);
+  share.poll(base::monotonic_ns());
+  share.settled();
+  ASSERT_EQ(handovers.size(), 1U);
+  EXPECT_GE(handovers[0].at_ns, before_ns);
+  EXPECT_EQ(handovers[0].order_ns, 0U);
+  EXPECT_EQ(handovers[0].bytes, 40 * kMiB);
+}
+
 TEST_F(ResidencyTest, ATrainerThatDoesNotObeyIsEnded) {
   options_.wedged_ns = 50'000'000;
   FakeTrainer trainer;
