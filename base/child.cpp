@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -37,7 +38,36 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& chan
   return all;
 }
 
-/// Runs in the child between fork and exec, where only async-signal-safe calls are allowed.
+/// Signals are blocked while it lives: a handler of ours must not run in a child that shares our
+/// memory.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+/// As exec will do. The handlers of the parent stay: the child has a table of its own.
+void forget_handlers() {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action {};
+    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action.sa_handler = SIG_DFL;
+    action.sa_flags = 0;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+/// Runs in the child between vfork and exec, in the memory of the parent, of which it changes
+/// nothing. Only async-signal-safe calls are allowed.
 [[noreturn]] void become(char* const* argv, char* const* envp, const ChildOptions& options,
                          pid_t parent) {
   if (options.own_group) setpgid(0, 0);
@@ -46,12 +76,16 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& chan
     // If the parent died before the line above, no signal will come.
     if (getppid() != parent) _exit(127);
   }
+  forget_handlers();
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   if (options.stdin_fd >= 0) dup2(options.stdin_fd, STDIN_FILENO);
   if (options.stdout_fd >= 0) dup2(options.stdout_fd, STDOUT_FILENO);
   if (options.stderr_fd >= 0) dup2(options.stderr_fd, STDERR_FILENO);
+  // A library may open sockets that exec leaves open: the child would keep the port and the
+  // connections of its parent. Kernels before 5.11 do not have this flag.
+  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   if (options.inherited_fd >= 0) fcntl(options.inherited_fd, F_SETFD, 0);
   const bool there = options.folder.empty() || chdir(options.folder.c_str()) == 0;
   if (there) execve(argv[0], argv, envp);
@@ -96,11 +130,12 @@ pid_t start_child(const ChildOptions& options) {
   const auto argv = pointers(args);
   const auto envp = pointers(environment);
   const pid_t parent = getpid();
-  const pid_t pid = fork();
+  const NoSignals until_exec;
+  // fork would copy the page tables of a server with gigabytes of memory, and each page that it
+  // then writes to would be copied, too.
+  const pid_t pid = vfork();
   if (pid == 0) become(argv.data(), envp.data(), options, parent);
   if (pid < 0) throw RunError(std::string("cannot start a process: ") + std::strerror(errno));
-  // The child does the same, so that the group exists whichever of the two runs first.
-  if (options.own_group) setpgid(pid, pid);
   return pid;
 }
 

@@ -22,9 +22,11 @@ struct ChildOptions {
   bool own_group = false;      ///< Ctrl-C in the terminal then signals only us.
 };
 
-/// Starts a program and returns its pid. If exec fails, the child exits with 127 and prints one
-/// line to its stderr. Throws RunError if fork fails. Call it from a thread that lives as long as
-/// the child should.
+/// Starts a program and returns its pid. The program inherits the descriptors 0 to 2 and
+/// `inherited_fd`, and no other. If exec fails, the child exits with 127 and prints one
+/// line to its stderr. Throws RunError if there can be no more processes. Returns when the program
+/// runs, after a time that does not depend on how much memory this process has. Call it from a
+/// thread that lives as long as the child should.
 [[nodiscard]] pid_t start_child(const ChildOptions& options);
 
 /// The exit code of a wait status; 128 + signal if the child was killed.

@@ -109,6 +109,14 @@ Check one_of(std::vector<std::string> words) {
   };
 }
 
+void count_option(CLI::App& app, const char* names, std::size_t& value, const char* what,
+                  std::int64_t least, std::int64_t most) {
+  app.add_option(names, value, what)
+      ->capture_default_str()
+      ->type_name("N")
+      ->check(whole_number(least, most));
+}
+
 std::string check_session_name(const std::string& name) {
   if (valid_session_name(name)) return {};
   return "'" + name + "' cannot name a session: 1 to 32 of A-Z a-z 0-9 _ - and inner dots";

@@ -1,5 +1,6 @@
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -36,6 +37,13 @@ using Check = std::function<std::string(const std::string&)>;
 [[nodiscard]] Check number(double min, double max);
 /// One of these words.
 [[nodiscard]] Check one_of(std::vector<std::string> words);
+
+/// The greatest value of a count_option() without a limit of its own.
+inline constexpr std::int64_t kMostCount = 1'000'000;
+
+/// Adds an option for a count from `least` to `most`. `value` holds the default.
+void count_option(CLI::App& app, const char* names, std::size_t& value, const char* what,
+                  std::int64_t least, std::int64_t most = kMostCount);
 
 /// The fault of a session name; empty if the name is valid.
 [[nodiscard]] std::string check_session_name(const std::string& name);

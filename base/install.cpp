@@ -25,6 +25,8 @@ std::filesystem::path Install::interposer() const {
 
 std::filesystem::path Install::recordings() const { return root_ / "share/sluice/recordings"; }
 
+std::filesystem::path Install::python() const { return root_ / "share/sluice/python"; }
+
 std::filesystem::path Install::engine(std::string_view name) const {
   return root_ / "lib/sluice" / ("libsluice_serve_" + std::string(name) + ".so");
 }

@@ -21,6 +21,8 @@ class Install {
   [[nodiscard]] std::filesystem::path subcommand(std::string_view name) const;
   /// The folder of the installed recordings.
   [[nodiscard]] std::filesystem::path recordings() const;
+  /// The folder of the package `sluice`, for PYTHONPATH.
+  [[nodiscard]] std::filesystem::path python() const;
   /// The library for LD_PRELOAD.
   [[nodiscard]] std::filesystem::path interposer() const;
   /// The library of an engine of `sluice serve`.

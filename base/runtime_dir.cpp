@@ -9,6 +9,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/session_user.hpp"
 #include "base/still_named.hpp"
 
 namespace sluice::base {
@@ -20,7 +21,7 @@ int open_folder(const std::string& folder) {
 
 }  // namespace
 
-std::string runtime_dir() { return "/dev/shm/sluice-" + std::to_string(geteuid()); }
+std::string runtime_dir() { return "/dev/shm/sluice-" + std::to_string(session_uid()); }
 
 void ensure_private_folder(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {

@@ -51,6 +51,23 @@ if(NOT SLUICE_SANITIZE MATCHES "thread")
   endif()
 endif()
 
+# Only the plugin for Slurm needs Slurm's headers. A sanitizer cannot be loaded into Slurm's programs.
+if(NOT SLUICE_SANITIZE)
+  find_path(SLUICE_SLURM_INCLUDE_DIR slurm/spank.h DOC "Folder of slurm/spank.h")
+  if(NOT SLUICE_SLURM_INCLUDE_DIR)
+    message(NOTICE "-- sluice: no slurm/spank.h (libslurm-dev) found: built without the plugin for Slurm")
+  endif()
+endif()
+
+# Packs of tensor programs are xz'd.
+find_package(LibLZMA QUIET)
+if(NOT LIBLZMA_FOUND)
+  message(NOTICE "-- sluice: no liblzma (liblzma-dev) found: built without `sluice opbench`")
+endif()
+# The tuners xgb of `sluice opbench run` need XGBoost; the others do not.
+find_path(SLUICE_XGBOOST_INCLUDE_DIR xgboost/c_api.h DOC "Folder of xgboost/c_api.h")
+find_library(SLUICE_XGBOOST_LIBRARY xgboost)
+
 # Only execution times in traces need CUPTI, which is also loaded at run time. Its header is next to
 # cuda.h in the wheels, and in a folder of its own in a toolkit.
 find_path(SLUICE_CUPTI_INCLUDE_DIR cupti.h

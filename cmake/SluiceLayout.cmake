@@ -30,3 +30,25 @@ function(sluice_place target dir)
   set_property(GLOBAL APPEND PROPERTY SLUICE_PLACED $<TARGET_FILE:${target}>)
   install(TARGETS ${target} RUNTIME DESTINATION ${dir} LIBRARY DESTINATION ${dir} NAMELINK_SKIP)
 endfunction()
+
+# sluice_find_torch(TARGET): once installed, TARGET finds LibTorch where it was at build time.
+function(sluice_find_torch target)
+  get_filename_component(torch_libraries ${LibTorch_torch_cpu_LIBRARY} DIRECTORY)
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH ${torch_libraries})
+endfunction()
+
+# sluice_add_torch_program(TARGET PARTS LIBRARIES SOURCE...): a command that needs LibTorch. PARTS: a library without
+# LibTorch. Where LibTorch is missing, the program is without_torch.cpp with PARTS alone, and says so.
+function(sluice_add_torch_program target parts libraries)
+  if(SLUICE_TORCH_VERSION)
+    add_executable(${target} ${ARGN})
+    target_link_libraries(${target} PRIVATE ${parts} ${libraries})
+    sluice_find_torch(${target})
+  else()
+    add_executable(${target} without_torch.cpp)
+    target_link_libraries(${target} PRIVATE ${parts})
+  endif()
+  string(REPLACE _ - name ${target})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name})
+  sluice_place(${target} ${SLUICE_LIBEXEC_DIR})
+endfunction()

@@ -135,6 +135,9 @@ setup_build() {
   need protobuf-compiler-grpc "the model server's protocol" have grpc_cpp_plugin
   need libprotobuf-dev "messages of that protocol" have_header google/protobuf/message.h
   need zlib1g-dev "compressed requests to the model server" have_header zlib.h
+  need liblzma-dev "packs of tensor programs" have_header lzma.h
+  want libxgboost-dev "tuners with XGBoost" have_header xgboost/c_api.h
+  want libslurm-dev "the plugin for Slurm" have_header slurm/spank.h
   want libncurses-dev "the live view of sluice top" have_header ncursesw/curses.h
   install_for_build
 }
@@ -193,6 +196,31 @@ setup_reports() {
   fi
 }
 
+# has_programs PYTHON: whether PYTHON has the packages of cmake/programs-requirements.txt in these versions.
+has_programs() {
+  have "$1" && "$1" - cmake/programs-requirements.txt 2>/dev/null <<'PYTHON'
+import importlib.metadata as m, sys
+lines = [line.strip().split("==") for line in open(sys.argv[1]) if "==" in line]
+sys.exit(not all(m.version(name) == version for name, version in lines))
+PYTHON
+}
+
+# setup_programs: fetches TVM into .venv-tvm. A folder of its own, because TVM imports torch at its start, which takes
+# seconds, wherever it finds torch.
+setup_programs() {
+  has_programs .venv-tvm/bin/python3 && return
+  local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
+  need python3 "to fetch TVM" have python3
+  need python3-venv "to fetch TVM into .venv-tvm" eval "$venv_works"
+  install_packages
+  echo "x: fetching into .venv-tvm/ from PyPI: $(sed '/^#/d' cmake/programs-requirements.txt | xargs)" \
+    "(600 MB on disk; half a minute)"
+  if ! { python3 -m venv .venv-tvm &&
+    .venv-tvm/bin/pip install --quiet --disable-pip-version-check -r cmake/programs-requirements.txt; }; then
+    die "could not fetch TVM, see the lines above; all but 'sluice programs' does without it"
+  fi
+}
+
 # setup_clients: fetches the clients of cmake/client-requirements.txt into .venv.
 setup_clients() {
   have .venv/bin/python3 && .venv/bin/python3 -c "import importlib.util as u, sys
@@ -221,6 +249,19 @@ setup_browser() {
   need chromium "opens a report in a test" false
   need fonts-dejavu-core "text in that report" false
   install_packages
+}
+
+# setup_package deb|wheel: what a package needs in addition to a build.
+setup_package() {
+  [[ $1 == wheel ]] || need dpkg-dev "the libraries that a package depends on" have dpkg-shlibdeps
+  [[ $1 == deb ]] || need python3-venv "to fetch the tools of a wheel" eval 'python3 -c "import venv, ensurepip" 2>/dev/null'
+  setup_build
+  [[ $1 == deb || -x build-package/venv/bin/auditwheel ]] && return
+  echo "x: fetching into build-package/venv/ from PyPI: $(sed '/^#/d' cmake/package-requirements.txt | xargs)"
+  if ! { python3 -m venv build-package/venv &&
+    build-package/venv/bin/pip install --quiet --disable-pip-version-check -r cmake/package-requirements.txt; }; then
+    die "could not fetch the tools of a wheel, see the lines above"
+  fi
 }
 
 has_libpython() {

@@ -1,10 +1,13 @@
 #include "base/child.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <csignal>
+#include <thread>
 
 #include "base/pipe.hpp"
 #include "base/signal_fd.hpp"
@@ -45,6 +48,63 @@ TEST(StartChild, ChildDoesNotInheritBlockedSignals) {
   int status = 0;
   ASSERT_GT(waitpid(start_child(options), &status, 0), 0);
   EXPECT_TRUE(WIFSIGNALED(status));
+}
+
+int g_forks = 0;
+
+// Prevents: a server with gigabytes of memory stands still while it starts a trainer, because fork
+// copies its page tables, and then its pages.
+TEST(StartChild, CopiesNoMemory) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer makes a fork of it";
+#endif
+  pthread_atfork([] { ++g_forks; }, nullptr, nullptr);
+  EXPECT_EQ(capture({"/bin/true"}).exit_code, 0);
+  EXPECT_EQ(g_forks, 0);
+}
+
+/// Set in a child that shares our memory.
+std::atomic<bool> g_handled_in_child{false};
+pid_t g_parent = 0;
+
+// Prevents: a handler of ours runs in a child, on our memory.
+TEST(StartChild, NoHandlerOfOursRunsInTheChild) {
+  test::ForkedChild parent([] {
+    setpgid(0, 0);
+    g_parent = getpid();
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      if (getpid() != g_parent) g_handled_in_child = true;
+    };
+    sigaction(SIGUSR1, &action, nullptr);
+    std::jthread sender([](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        kill(0, SIGUSR1);  // to the group: the child is in it
+        usleep(20);
+      }
+    });
+    ChildOptions options;
+    options.args = {"/bin/true"};
+    for (int i = 0; i < 50; ++i) waitpid(start_child(options), nullptr, 0);
+    return g_handled_in_child ? 1 : 0;
+  });
+  EXPECT_EQ(parent.wait(), 0);
+}
+
+// Prevents: a trainer keeps the port of the server that started it, and the connections of its
+// clients, which then see no end.
+TEST(StartChild, ChildInheritsNoOtherDescriptor) {
+  const Fd leaks(dup(STDIN_FILENO));
+  const Fd wanted(dup(STDIN_FILENO));
+  ChildOptions options;
+  options.args = {"/bin/sh", "-c",
+                  "cd /proc/$$/fd && test ! -e " + std::to_string(leaks.get()) + " -a -e " +
+                      std::to_string(wanted.get())};
+  options.inherited_fd = wanted.get();
+  int status = 0;
+  ASSERT_GT(waitpid(start_child(options), &status, 0), 0);
+  EXPECT_EQ(exit_code(status), 0);
+  EXPECT_NE(fcntl(leaks.get(), F_GETFD), -1) << "ours stays open";
 }
 
 TEST(StartChild, ChildDiesWithItsParent) {
@@ -91,16 +151,13 @@ TEST(StartChild, AGroupOfItsOwnExistsAtOnce) {
   ChildOptions options;
   options.args = {"/bin/sleep", "60"};
   options.own_group = true;
-  // In most rounds start_child() returns before the child has run.
-  for (int round = 0; round < 20; ++round) {
-    const pid_t child = start_child(options);
-    EXPECT_EQ(getpgid(child), child);
-    EXPECT_EQ(kill(-child, SIGKILL), 0);
-    kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_EQ(exit_code(status), 128 + SIGKILL);
-  }
+  const pid_t child = start_child(options);
+  EXPECT_EQ(getpgid(child), child);
+  EXPECT_EQ(kill(-child, SIGKILL), 0);
+  kill(child, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(exit_code(status), 128 + SIGKILL);
 }
 
 }  // namespace

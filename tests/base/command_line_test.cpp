@@ -53,6 +53,21 @@ TEST_F(CommandLine, WrongUsageIsOneLineThatNamesHelp) {
             "program: unknown option --sesion, did you mean '--session'? See program --help\n");
 }
 
+// Prevents: a count below its least, or one that a program would take as memory, such as 10^18.
+TEST_F(CommandLine, ACountHasALeastAndAGreatestValue) {
+  std::size_t count = 7;
+  count_option(app_, "-n,--count", count, "How many", 2);
+  EXPECT_NE(app_.help().find("N=7"), std::string::npos) << app_.help();
+  EXPECT_EQ(parse({"-n", "2"}), std::nullopt);
+  EXPECT_EQ(count, 2U);
+  EXPECT_EQ(parse({"--count", "1000000"}), std::nullopt);
+  EXPECT_EQ(count, 1'000'000U);
+  for (const char* bad : {"1", "1000001", "-3", "2.5", "many"}) {
+    EXPECT_EQ(parse({"--count", bad}), kExitUsage) << bad;
+    EXPECT_NE(err_.find(bad), std::string::npos) << err_;
+  }
+}
+
 TEST(RunProgram, EachErrorHasItsExitCode) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(run_program("p", [] { return 7; }), 7);

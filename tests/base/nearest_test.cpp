@@ -24,6 +24,12 @@ TEST(Nearest, NamesTheKeyThatWasMeantAndNothingFarOff) {
   EXPECT_EQ(nearest("", keys), "");
 }
 
+// Prevents: a client of a server sends a name of 64 MB, and a thread compares it for seconds.
+TEST(Nearest, IsNothingForAWordThatIsNoName) {
+  EXPECT_EQ(nearest("status" + std::string(300, 's'), {"status"}), "");
+  EXPECT_EQ(nearest(std::string(std::size_t{64} << 20U, 'x'), {"status"}), "");
+}
+
 // Prevents: no suggestion where a word was only written out, or cut off.
 TEST(Nearest, NamesAWordThatIsOnlyLongerOrShorter) {
   EXPECT_EQ(nearest("exp_duration", {"models", "exp_dur"}), "exp_dur");
