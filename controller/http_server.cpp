@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -15,6 +16,8 @@
 #include <optional>
 #include <stdexcept>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "controller/socket_file.hpp"
 
@@ -77,8 +80,16 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
                      });
   }
 
+  /// Ends a connection that has not sent its request. False: it has, or has been ended.
+  bool end_if_idle() {
+    if (!std::exchange(idle_, false)) return false;
+    stream_.close();
+    return true;
+  }
+
  private:
   void respond() {
+    idle_ = false;
     response_ = answer(request_, metrics_);
     stream_.expires_after(kRequestTime);
     http::async_write(stream_, response_,
@@ -94,6 +105,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   http::response<http::string_body> response_;
   const Metrics& metrics_;
   int& open_;
+  bool idle_ = true;
 };
 
 }  // namespace
@@ -140,8 +152,12 @@ class HttpServer::Acceptor {
 
   void accept() {
     acceptor_.async_accept([this](error_code error, Stream::socket socket) {
-      if (!error) std::make_shared<Exchange>(std::move(socket), metrics_, open_)->start();
-      if (!error && open_ < kMaxConnections) {
+      if (!error) {
+        const auto exchange = std::make_shared<Exchange>(std::move(socket), metrics_, open_);
+        exchange->start();
+        exchanges_.push_back(exchange);
+      }
+      if (!error && make_room()) {
         accept();
       } else {
         accept_later();
@@ -149,11 +165,22 @@ class HttpServer::Acceptor {
     });
   }
 
+  /// Whether one more connection may be open. Peers that send no request keep nobody out: the
+  /// oldest of them has to leave.
+  bool make_room() {
+    std::erase_if(exchanges_, [](const auto& each) { return each.expired(); });
+    if (open_ < kMaxConnections) return true;
+    return std::ranges::any_of(exchanges_, [](const auto& each) {
+      const auto exchange = each.lock();
+      return exchange && exchange->end_if_idle();
+    });
+  }
+
   void accept_later() {
     pause_.expires_after(kAcceptPause);
     pause_.async_wait([this](error_code error) {
       if (error) return;
-      if (open_ < kMaxConnections) {
+      if (make_room()) {
         accept();
       } else {
         accept_later();
@@ -163,6 +190,7 @@ class HttpServer::Acceptor {
 
   Metrics metrics_;
   int open_ = 0;  // outlives the exchanges, which the context keeps
+  std::vector<std::weak_ptr<Exchange>> exchanges_;  // the oldest first
   asio::io_context context_{1};
   std::optional<SocketFile> file_;
   asio::basic_socket_acceptor<Stream> acceptor_;

@@ -1,5 +1,7 @@
 #include "shm/memory.hpp"
 
+#include <algorithm>
+
 #include "base/clock.hpp"
 #include "base/futex.hpp"
 #include "shm/view.hpp"
@@ -111,6 +113,24 @@ bool note_obeyed(MemoryLine& line, std::uint64_t epoch) noexcept {
   return true;
 }
 
+void note_waited(MemoryLine& line, std::uint64_t began_ns, std::uint64_t ended_ns) noexcept {
+  if (line.dropped_ns.load() < line.order_ns.load()) {
+    line.drained_ns.store(0);
+    line.dropped_ns.store(began_ns);
+  }
+  line.drained_ns.fetch_add(ended_ns - began_ns);
+}
+
+ObeyParts obey_parts(const MemoryLine& line) noexcept {
+  const std::uint64_t ordered = line.order_ns.load();
+  const std::uint64_t dropped = line.dropped_ns.load();
+  const std::uint64_t done = line.done_ns.load();
+  if (done <= ordered) return {};
+  if (dropped < ordered || dropped > done) return {done - ordered, 0, 0};
+  const std::uint64_t drained = std::min(line.drained_ns.load(), done - dropped);
+  return {dropped - ordered, drained, done - dropped - drained};
+}
+
 void note_held(MemoryLine& line, std::uint64_t bytes) noexcept {
   line.held.store(bytes);
   if (line.peak.load() < bytes) line.peak.store(bytes);
@@ -132,6 +152,8 @@ void reset(MemoryLine& line) noexcept {
   line.done_ns.store(0);
   line.obedient.store(0);
   line.refused.store(0);
+  line.dropped_ns.store(0);
+  line.drained_ns.store(0);
 }
 
 }  // namespace sluice::shm

@@ -77,6 +77,19 @@ void end_drain(Board& board, SlotOf broker, SlotOf client) noexcept;
 /// an order that was not given or was reported before.
 bool note_obeyed(MemoryLine& line, std::uint64_t epoch) noexcept;
 
+/// For the owner: the program has waited for its GPU work in order to obey the last order.
+void note_waited(MemoryLine& line, std::uint64_t began_ns, std::uint64_t ended_ns) noexcept;
+
+/// How long a client took to obey, in ns.
+struct ObeyParts {
+  std::uint64_t drop_ns = 0;   ///< From the order until it began to wait for its GPU work.
+  std::uint64_t drain_ns = 0;  ///< That wait.
+  std::uint64_t give_ns = 0;   ///< The rest, until it reported the order as obeyed.
+};
+/// Of the last order, once it has been obeyed. Of a client that did not wait for its GPU work, only
+/// `drop_ns` is not 0: the parts cannot be told apart.
+[[nodiscard]] ObeyParts obey_parts(const MemoryLine& line) noexcept;
+
 /// For the owner: holds `bytes` now.
 void note_held(MemoryLine& line, std::uint64_t bytes) noexcept;
 

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -50,7 +49,11 @@ struct MemoryLine {
   HalfWord obedient;
   HalfWord reserved;
   Word refused;  ///< Refused launches. The owner writes.
-  std::array<std::uint8_t, 16> reserved_end;
+  /// For reports: when the owner began to wait for its GPU work in order to obey, and for how long
+  /// it has waited since then. They belong to the last order if they are not older. The owner
+  /// writes.
+  Word dropped_ns;
+  Word drained_ns;
 };
 static_assert(sizeof(MemoryLine) == 128);
 

@@ -1,11 +1,11 @@
 #include "shm/session.hpp"
 
-#include <unistd.h>
+#include "base/session_user.hpp"
 
 namespace sluice::shm {
 
 std::string board_name(std::string_view session) {
-  return "sluice." + std::to_string(geteuid()) + "." + std::string(session);
+  return "sluice." + std::to_string(base::session_uid()) + "." + std::string(session);
 }
 
 std::string socket_path(std::string_view session) {

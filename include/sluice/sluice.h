@@ -1,11 +1,8 @@
 /* The C API of Sluice: a program reports where its GPU jobs begin and end.
  *
  * Header only, for C99 and C++. If the process was not started under Sluice, every function does
- * nothing and costs one load. From Python:
- *     begin = ctypes.CDLL(None).sluice_v1_job_begin  # AttributeError if Sluice is not preloaded
- *     begin.restype, begin.argtypes = ctypes.c_uint64, [ctypes.c_uint64]
- * The other functions need the same two settings: times and ids have 64 bits, and ctypes assumes
- * int.
+ * nothing and costs one load. The Python package `sluice` has the same functions
+ * (docs/reference/python.md).
  *
  * A program need not use this API. Without it, a job begins with the first launch or host-to-device
  * copy while the process is idle, and ends when the process's GPU work has finished. The first call

@@ -17,6 +17,8 @@
 namespace sluice::intercept {
 namespace {
 
+/// Kubernetes puts the name of its namespace into every pod that has a service account's token.
+constexpr const char* kNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 constexpr std::uint64_t kDefaultTraceMiB = 1024;
 constexpr std::uint64_t kLeastTraceMiB = 16;
 constexpr std::uint64_t kMostTraceMiB = 1 << 20;
@@ -27,12 +29,25 @@ std::optional<std::string_view> variable(const char* name) noexcept {
   return value;
 }
 
-std::string own_command_line() {
+/// The start of a file; empty if it cannot be read.
+std::string text_of(const char* path) {
   std::string text(4096, '\0');
-  const base::Fd file(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
+  const base::Fd file(open(path, O_RDONLY | O_CLOEXEC));
   const ssize_t size = file ? read(file.get(), text.data(), text.size()) : 0;
   text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
   return text;
+}
+
+/// Returns whether SLUICE_PRIORITY has a priority; if not, `priority` is 0.
+bool read_priority(std::uint8_t& priority) {
+  priority = 0;
+  const auto text = variable("SLUICE_PRIORITY");
+  if (!text) return false;
+  const auto result = std::from_chars(text->data(), text->data() + text->size(), priority);
+  if (result.ec == std::errc{} && result.ptr == text->data() + text->size()) return true;
+  priority = 0;
+  Line(Level::kWarn) << "SLUICE_PRIORITY=" << *text << " is not 0 to 255; using 0";
+  return false;
 }
 
 std::string read_label() {
@@ -41,8 +56,16 @@ std::string read_label() {
     Line(Level::kWarn) << "SLUICE_LABEL: " << fault << "; using none";
     label.clear();
   }
-  const auto job = variable("SLURM_JOB_ID");
-  return job ? shm::with_label(label, "job", std::string(*job)) : label;
+  if (const auto job = variable("SLURM_JOB_ID")) {
+    label = shm::with_label(label, "job", std::string(*job));
+  }
+  // The host name of a pod is the pod's name.
+  const auto host = variable("HOSTNAME");
+  if (host && variable("KUBERNETES_SERVICE_HOST")) {
+    label = shm::with_label(label, "namespace", text_of(kNamespaceFile));
+    label = shm::with_label(label, "pod", std::string(*host));
+  }
+  return label;
 }
 
 /// On by default.
@@ -74,13 +97,7 @@ Config read_config() {
       Line(Level::kWarn) << "SLUICE_SESSION=" << *text << " is no session name; using default";
     }
   }
-  if (const auto text = variable("SLUICE_PRIORITY")) {
-    const auto result = std::from_chars(text->data(), text->data() + text->size(), config.priority);
-    if (result.ec != std::errc{} || result.ptr != text->data() + text->size()) {
-      config.priority = 0;
-      Line(Level::kWarn) << "SLUICE_PRIORITY=" << *text << " is not 0 to 255; using 0";
-    }
-  }
+  const bool chosen = read_priority(config.priority);
   if (const auto text = variable("SLUICE_POLICY")) {
     if (const auto policy = shm::parse_policy(*text)) {
       config.policy = *policy;
@@ -98,10 +115,13 @@ Config read_config() {
     }
   }
   config.label = read_label();
+  // A program that is preloaded without a priority would look like one that was meant to be best
+  // effort.
+  if (!chosen) config.label = shm::with_label(config.label, "priority", "default");
   config.predict = read_switch("SLUICE_PREDICT");
   config.gpu_time = read_switch("SLUICE_GPU_TIME");
   const auto name = variable("SLUICE_NAME");
-  config.name = name ? std::string(*name) : shm::client_name(own_command_line());
+  config.name = name ? std::string(*name) : shm::client_name(text_of("/proc/self/cmdline"));
   if (const auto text = variable("SLUICE_TRACE")) config.trace = *text;
   if (const auto text = variable("SLUICE_TRACE_LIMIT_MIB")) {
     std::uint64_t mib = 0;

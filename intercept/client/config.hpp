@@ -18,7 +18,8 @@ struct Config {
   std::string trace;          ///< SLUICE_TRACE: a folder; empty for no trace.
   std::uint64_t trace_limit;  ///< SLUICE_TRACE_LIMIT_MIB, in bytes.
   std::string name;           ///< SLUICE_NAME, else shm::client_name() of this process.
-  std::string label;          ///< SLUICE_LABEL, with job=SLURM_JOB_ID if it names no job.
+  std::string label;          ///< SLUICE_LABEL, with the Slurm job, the pod and its namespace, and
+                              ///< with priority=default if SLUICE_PRIORITY has no priority.
 };
 
 /// Reads the SLUICE_* variables. Replaces a value that cannot be read by its default and reports it

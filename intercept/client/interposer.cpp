@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/runtime_dir.hpp"
+#include "base/session_user.hpp"
 #include "intercept/client/log.hpp"
 #include "intercept/client/threads.hpp"
 #include "intercept/driver/driver_query.hpp"
@@ -167,7 +168,10 @@ bool Interposer::map_board(std::uint64_t board_id) noexcept {
 std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) noexcept {
   connection = shm::connect_controller(socket_path_.c_str());
   if (connection < 0) {
-    refuse("no controller (start one: sluice controller)");
+    refuse(base::in_user_namespace()
+               ? "no controller of this user; in a user namespace, start one on the host first, as "
+                 "the user that runs this program there"
+               : "no controller (start one: sluice controller)");
     return std::nullopt;
   }
   shm::Request request;

@@ -48,7 +48,7 @@ __attribute__((noinline)) CUresult launch_slowly(Args... args) {
   const Work work = work_in(args...);
   driver();  // fills g_process.driver, which the next call uses
   Launch launch(entry, named<entry>(stream_in(args...)), work, counted);
-  if (launch.refused()) return Launch::kRefused;
+  if (launch.refused()) return Launch::refusal(t_streams.caller);
   const CUresult result = (g_process.driver.*member)(args...);
   launch.done(result);
   return result;
@@ -68,6 +68,7 @@ CUresult hook(Of<Kind::kLaunch>, Args... args) {
     if (g_process.version.load(std::memory_order_relaxed) != version) work_given(stream);
     return result;
   }
+  t_streams.caller = __builtin_return_address(0);
   return launch_slowly<entry, member>(args...);
 }
 
@@ -102,7 +103,9 @@ CUresult synchronise_context(CUcontext context, Call call) {
   Client* const client = self->client_with_work_in(context);
   if (client == nullptr) return call();
   Jobs::Synchronising synchronising(client->jobs());
+  const std::uint64_t waits_since_ns = client->orders().begin_wait();
   const CUresult result = call();
+  client->orders().end_wait(waits_since_ns);
   synchronising.returned(result, context);
   return result;
 }
@@ -124,7 +127,9 @@ CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
   Client* const client = known != nullptr ? known->client : self->client_here(false);
   if (client == nullptr) return (*real)(stream);
   Jobs::Synchronising synchronising(client->jobs());
+  const std::uint64_t waits_since_ns = client->orders().begin_wait();
   const CUresult result = (*real)(stream);
+  client->orders().end_wait(waits_since_ns);
   synchronising.returned(result, known);
   return result;
 }

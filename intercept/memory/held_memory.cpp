@@ -24,16 +24,17 @@ bool HeldMemory::reserve(CUdevice index, std::uint64_t bytes) noexcept {
   if (on == nullptr) return true;
   if (on->client != nullptr && on->client->priority() == 0) {
     const std::uint64_t grant = on->client->orders().limit();
-    const std::uint64_t left = grant > on->bytes ? grant - on->bytes : 0;
+    const std::uint64_t taken = on->bytes + on->reserved;
+    const std::uint64_t left = grant > taken ? grant - taken : 0;
     if (grant != shm::kNoGrant && bytes > left) return false;
   }
-  change(*on, on->bytes + bytes);
+  on->reserved += bytes;
   return true;
 }
 
 void HeldMemory::unreserve(CUdevice index, std::uint64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  if (Device* const on = device(index)) change(*on, on->bytes - bytes);
+  if (Device* const on = device(index)) on->reserved -= bytes;
 }
 
 void HeldMemory::add(Table table, std::uint64_t key, const Piece& piece) noexcept {
@@ -41,6 +42,10 @@ void HeldMemory::add(Table table, std::uint64_t key, const Piece& piece) noexcep
     const auto made = std::make_shared<const Piece>(piece);
     const std::lock_guard lock(mutex_);
     records(table).emplace(key, Record{made, 1, 0});
+    if (Device* const on = device(piece.device)) {
+      on->reserved -= piece.bytes;
+      change(*on, on->bytes + piece.bytes);
+    }
   });
   if (!added) unreserve(piece.device, piece.bytes);
 }

@@ -36,7 +36,8 @@ class HeldMemory {
   using Mark = std::uint64_t;
 
   /// Before a call that takes memory. False if it would exceed the grant. If true, add() or
-  /// unreserve() must follow.
+  /// unreserve() must follow. Reserved bytes count towards the grant, but not as held: the driver
+  /// may refuse them, and a broker that saw them would take as many from others.
   [[nodiscard]] bool reserve(CUdevice device, std::uint64_t bytes) noexcept;
   void unreserve(CUdevice device, std::uint64_t bytes) noexcept;
   /// The call has succeeded. The bytes were reserved. Without memory for the record, the piece is
@@ -69,7 +70,8 @@ class HeldMemory {
   };
   using Records = std::multimap<std::uint64_t, Record>;
   struct Device {
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 0;     ///< Held.
+    std::uint64_t reserved = 0;  ///< By calls that have not returned.
     ClientSlot* client = nullptr;
   };
 

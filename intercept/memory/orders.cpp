@@ -49,6 +49,7 @@ bool Orders::refuse_slowly() noexcept {
     }
     if (state_.compare_exchange_weak(state, kRefusing | (order.epoch << kEpochShift))) {
       slot_.outranked.fetch_or(shm::kOrdered);  // settle_ordered() may just have cleared it
+      obeys_.store(true);
       return true;
     }
   }
@@ -91,11 +92,13 @@ std::uint64_t Orders::pending() noexcept {
   }
   if (order.kind == MemoryOrder::kNone) return 0;
   seen_.store(news);
+  obeys_.store(true);
   return order.pack();
 }
 
 void Orders::done(std::uint64_t order) noexcept {
   const std::uint64_t epoch = Order::unpack(order).epoch;
+  obeys_.store(false);
   if (shm::note_obeyed(line_, epoch)) {
     shm::BoardView view(board_);
     shm::end_draining(view, client_.slot, line_.draining.load());

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/clock.hpp"
 #include "shm/board.hpp"
 #include "shm/memory.hpp"
 
@@ -22,6 +23,14 @@ class Orders {
   [[nodiscard]] bool refuse() noexcept {
     const bool may = (slot_.outranked.load(std::memory_order_relaxed) & shm::kOrdered) != 0;
     return may && refuse_slowly();
+  }
+  /// Around a call of the program that waits for its GPU work: when it began, if the program obeys
+  /// an order meanwhile; else 0.
+  [[nodiscard]] std::uint64_t begin_wait() const noexcept {
+    return obeys_.load(std::memory_order_relaxed) ? base::monotonic_ns() : 0;
+  }
+  void end_wait(std::uint64_t began_ns) noexcept {
+    if (began_ns != 0) shm::note_waited(line_, began_ns, base::monotonic_ns());
   }
   /// A launch was refused.
   void count_refused() noexcept { line_.refused.fetch_add(1, std::memory_order_relaxed); }
@@ -57,6 +66,8 @@ class Orders {
   shm::Slot& slot_;
   shm::MemoryLine& line_;
   std::atomic<std::uint64_t> state_{0};
+  /// From the first refusal, or from when the program heard of an order, until it has obeyed.
+  std::atomic<bool> obeys_{false};
   std::atomic<std::uint32_t> seen_;  ///< MemoryLine::wake at the last news that the program got.
 };
 

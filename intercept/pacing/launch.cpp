@@ -1,5 +1,9 @@
 #include "intercept/pacing/launch.hpp"
 
+#include <dlfcn.h>
+
+#include <string_view>
+
 #include "intercept/client/interposer.hpp"
 #include "intercept/pacing/captures.hpp"
 #include "intercept/pacing/launch_count.hpp"
@@ -93,6 +97,13 @@ void Launch::uncount() noexcept {
   client.orders().count_refused();
   client.counter(entry_, counted_).fetch_sub(1);
   draw().undo(drawn_);
+}
+
+CUresult Launch::refusal(const void* caller) noexcept {
+  Dl_info library{};
+  if (dladdr(caller, &library) == 0 || library.dli_fname == nullptr) return kRefused;
+  const std::string_view path = library.dli_fname;
+  return path.substr(path.rfind('/') + 1).starts_with("libcudnn") ? CUDA_SUCCESS : kRefused;
 }
 
 /// An order may come while the launch is held or paced, so it looks for one before and after.

@@ -51,6 +51,8 @@ class RememberedStreams {
 
   /// Passed from pass() to Launch: the counter that pass() increased; kSize if none.
   shm::Count counted = shm::Count::kSize;
+  /// Where the launch that Launch looks at was called.
+  const void* caller = nullptr;
   std::array<LaunchDraw, 2> draws;  ///< For kernels and for graphs.
 
  private:
@@ -94,9 +96,13 @@ class Launch {
   /// entries.hpp).
   Launch(Entry entry, CUstream stream, const Work& work, shm::Count counted) noexcept;
   /// Whether the launch must not reach the driver, because an order has to be obeyed first. The
-  /// hook then returns kRefused, and does not call done().
+  /// hook then returns refusal(), and does not call done().
   [[nodiscard]] bool refused() const noexcept { return refused_; }
   static constexpr CUresult kRefused = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  /// What a refused launch of `caller` returns: success for cuDNN. PyTorch catches an error of
+  /// cuDNN and tries its other algorithms, for up to a second, and cuDNN's copy of the CUDA runtime
+  /// reports the error again in a later call. The program's next launch of its own is refused.
+  [[nodiscard]] static CUresult refusal(const void* caller) noexcept;
 
   /// Call after the driver's call.
   void done(CUresult result) noexcept;

@@ -11,11 +11,11 @@
 #include <string_view>
 
 #include "base/futex.hpp"
+#include "base/kernel_collector.h"
 #include "intercept/client/log.hpp"
 #include "intercept/client/process.hpp"
 #include "intercept/client/threads.hpp"
 #include "intercept/driver/dlsym.hpp"
-#include "intercept/trace/collector.h"
 
 namespace sluice::intercept {
 
@@ -32,11 +32,8 @@ constinit thread_local std::uint64_t t_next_launch = 0;
 constinit thread_local std::uint64_t t_last_launch = 0;
 constinit thread_local std::uint64_t t_launch_began_ns = 0;
 
-void executed(std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t correlation,
-              std::uint64_t stream, std::uint64_t node, const char* name) {
-  if (Trace* trace = g_process.trace.load()) {
-    trace->executed(begin_ns, end_ns, correlation, stream, node, name);
-  }
+void executed(const SluiceKernel* kernel) {
+  if (Trace* trace = g_process.trace.load()) trace->executed(*kernel);
 }
 
 /// The collector is in the folder of this library.
@@ -175,15 +172,14 @@ void Trace::job_end(std::uint64_t job, std::uint64_t closed_ns, std::uint64_t be
   file_.write(TraceKind::kJobEnd, record);
 }
 
-void Trace::executed(std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t correlation,
-                     std::uint64_t stream, std::uint64_t node, const char* name) noexcept {
+void Trace::executed(const SluiceKernel& kernel) noexcept {
   shm::TraceRecord record{};
-  record.begin_ns = begin_ns;
-  record.end_ns = end_ns;
-  record.correlation = correlation;
-  record.stream = stream;
-  record.a = node;
-  if (name != nullptr) {
+  record.begin_ns = kernel.begin_ns;
+  record.end_ns = kernel.end_ns;
+  record.correlation = kernel.correlation;
+  record.stream = kernel.stream;
+  record.a = kernel.node;
+  if (const char* const name = kernel.name; name != nullptr) {
     // CUPTI may move a name, so a hash of its text is the key. Bit 63 distinguishes it from
     // addresses.
     constexpr std::uint64_t kText = std::uint64_t{1} << 63U;

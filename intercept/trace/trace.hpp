@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/clock.hpp"
+#include "base/kernel_collector.h"
 #include "intercept/driver/driver.hpp"
 #include "intercept/trace/trace_file.hpp"
 
@@ -42,9 +43,8 @@ class Trace {
   /// and no job came.
   void job_end(std::uint64_t job, std::uint64_t closed_ns, std::uint64_t began_ns) noexcept;
 
-  /// Records an execution on the GPU; called by a thread of the collector (see collector.h).
-  void executed(std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t correlation,
-                std::uint64_t stream, std::uint64_t node, const char* name) noexcept;
+  /// Records an execution on the GPU; called by a thread of the collector.
+  void executed(const SluiceKernel& kernel) noexcept;
 
  private:
   /// The numbers of kernel names, by a key for the kernel. A fixed size.

@@ -1,7 +1,5 @@
 // libsluice_cupti.so on a recorded CUPTI. A process collects once: ctest gives each test its own.
 
-#include "intercept/trace/collector.h"
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/kernel_collector.h"
 #include "base/pipe.hpp"
 #include "tests/support/forked_child.hpp"
 #include "tests/support/standins/fakecupti.hpp"
@@ -24,21 +23,16 @@ namespace {
 
 using sluice::test::ForkedChild;
 
-struct Reported {
-  std::uint64_t begin_ns;
-  std::uint64_t end_ns;
-  std::uint64_t correlation;
-  std::uint64_t stream;
-  std::uint64_t node;
-  std::string name;
+/// A kernel with a name of its own: CUPTI's ends with the call.
+struct Reported : SluiceKernel {
+  std::string text;
 };
 std::mutex g_mutex;
 std::vector<Reported> g_reported;
 
-void report(std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t correlation,
-            std::uint64_t stream, std::uint64_t node, const char* name) {
+void report(const SluiceKernel* kernel) {
   const std::lock_guard lock(g_mutex);
-  g_reported.push_back({begin_ns, end_ns, correlation, stream, node, name});
+  g_reported.push_back({*kernel, kernel->name});
 }
 
 class CollectorTest : public testing::Test {
@@ -90,7 +84,35 @@ TEST_F(CollectorTest, AKernelIsReportedUnderItsLaunch) {
   EXPECT_EQ(kernel.correlation, 41U);
   EXPECT_EQ(kernel.stream, 7U);
   EXPECT_EQ(kernel.node, 0U);
-  EXPECT_EQ(kernel.name, "_Z4spinv");
+  EXPECT_EQ(kernel.text, "_Z4spinv");
+}
+
+// The shape decides how much of the GPU a kernel can fill.
+TEST_F(CollectorTest, AKernelsShapeIsReported) {
+  start();
+  fake_->kernel(launch(1), 1, 2, 7, 0, "k");
+  flush_();
+  ASSERT_EQ(g_reported.size(), 1U);
+  const Reported& kernel = g_reported[0];
+  EXPECT_EQ(std::vector(kernel.grid, kernel.grid + 3), (std::vector<std::uint32_t>{6, 5, 4}));
+  EXPECT_EQ(std::vector(kernel.block, kernel.block + 3), (std::vector<std::uint32_t>{32, 3, 2}));
+  EXPECT_EQ(kernel.registers, 40U);
+  EXPECT_EQ(kernel.shared_bytes, 1000U + 24U) << "static and dynamic";
+}
+
+// An operator that launches several kernels is one bracket.
+TEST_F(CollectorTest, AllLaunchesOfOneBracketAreReportedUnderIt) {
+  start();
+  begin_(5);
+  const std::uint32_t first = fake_->call();
+  const std::uint32_t second = fake_->call();
+  end_(7);
+  fake_->kernel(first, 1, 2, 7, 0, "k");
+  fake_->kernel(second, 3, 4, 7, 0, "k");
+  flush_();
+  ASSERT_EQ(g_reported.size(), 2U);
+  EXPECT_EQ(g_reported[0].correlation, 5U);
+  EXPECT_EQ(g_reported[1].correlation, 5U);
 }
 
 TEST_F(CollectorTest, TimesAreOfTheMonotonicClock) {
@@ -227,9 +249,8 @@ TEST_F(CollectorTest, ExitWaitsForTheNextFlush) {
   static int out = -1;
   out = pipe.write.get();
   const ForkedChild child([this] {
-    const auto send = [](std::uint64_t, std::uint64_t, std::uint64_t correlation, std::uint64_t,
-                         std::uint64_t, const char*) {
-      const auto byte = static_cast<char>(correlation);
+    const auto send = [](const SluiceKernel* kernel) {
+      const auto byte = static_cast<char>(kernel->correlation);
       if (write(out, &byte, 1) != 1) _exit(1);
     };
     if (start_(send) != nullptr) return 1;

@@ -259,6 +259,27 @@ TEST_F(HeldMemory, ThreadsTogetherDoNotExceedTheGrant) {
   EXPECT_EQ(held(), 50U);
 }
 
+// Prevents: a program tries 100 GB, which the driver refuses, and its broker takes them from its
+// neighbours meanwhile.
+TEST_F(HeldMemory, WhatTheDriverHasNotGivenYetIsNotHeld) {
+  limit(std::size_t{100} << 30U);
+  fake::answer(Id::cuMemCreate, CUDA_ERROR_OUT_OF_MEMORY);
+  fake::stall(Id::cuMemCreate);
+  std::jthread trying([] {
+    CUmemGenericAllocationHandle handle = 0;
+    const CUmemAllocationProp prop = on_device();
+    EXPECT_EQ(::cuMemCreate(&handle, std::size_t{100} << 30U, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  });
+  EXPECT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  EXPECT_EQ(held(), 0U);
+  CUdeviceptr at = 0;
+  EXPECT_EQ(::cuMemAlloc_v2(&at, 1), CUDA_ERROR_OUT_OF_MEMORY) << "the call may still succeed";
+  fake::unstall();
+  trying.join();
+  EXPECT_EQ(slot().memory.peak.load(), 0U);
+  EXPECT_EQ(::cuMemAlloc_v2(&at, 1), CUDA_SUCCESS);
+}
+
 // Prevents: an address that is freed by one thread and given out to another loses its new record.
 TEST_F(HeldMemory, AnAddressIsGivenOutBeforeItsFreeReturns) {
   CUdeviceptr at = 0;

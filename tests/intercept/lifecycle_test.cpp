@@ -594,10 +594,23 @@ TEST_F(Lifecycle, BadVariablesAreNamedOnALineEachAndReplaced) {
   }
   EXPECT_EQ(shm::Policy::unpack(slot().policy.load()), shm::kDefaultPolicy);
   EXPECT_EQ(shm::SlotInfo::unpack(slot().info.load()).priority, 0);
+  EXPECT_STREQ(slot().label.data(), "priority=default");
+}
+
+// Prevents: a program that nobody gave a priority and that looks like one that was meant to be best
+// effort.
+TEST_F(Lifecycle, AProgramWithoutAPriorityIsLabelled) {
+  unsetenv("SLUICE_PRIORITY");
+  setenv("SLUICE_LABEL", "team=vision", 1);
+  start_controller();
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_STREQ(slot().label.data(), "team=vision,priority=default");
+  EXPECT_EQ(shm::SlotInfo::unpack(slot().info.load()).priority, 0);
 }
 
 TEST_F(Lifecycle, BadTargetsAndLabelsAreNamedAndLeftOut) {
   catch_errors();
+  setenv("SLUICE_PRIORITY", "0", 1);
   setenv("SLUICE_TARGET", "50ms", 1);
   setenv("SLUICE_LABEL", "team", 1);
   start_controller();
@@ -612,6 +625,7 @@ TEST_F(Lifecycle, BadTargetsAndLabelsAreNamedAndLeftOut) {
 }
 
 TEST_F(Lifecycle, TheSlotHasTheTargetAndTheLabels) {
+  setenv("SLUICE_PRIORITY", "0", 1);
   setenv("SLUICE_TARGET", "p99=1.2x", 1);
   setenv("SLUICE_LABEL", "team=vision", 1);
   setenv("SLURM_JOB_ID", "4711", 1);
@@ -619,6 +633,25 @@ TEST_F(Lifecycle, TheSlotHasTheTargetAndTheLabels) {
   EXPECT_EQ(launch(), CUDA_SUCCESS);
   EXPECT_EQ(slot().requested_target.load(), shm::parse_target("p99=1.2x")->pack());
   EXPECT_STREQ(slot().label.data(), "team=vision,job=4711");
+}
+
+// The namespace is in a file of the pod: tests/python/test_cdi.py.
+TEST_F(Lifecycle, APodIsALabelInKubernetesOnly) {
+  setenv("SLUICE_PRIORITY", "0", 1);
+  setenv("SLUICE_LABEL", "team=vision", 1);
+  setenv("HOSTNAME", "train-0", 1);
+  setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);
+  start_controller();
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_STREQ(slot().label.data(), "team=vision,pod=train-0");
+}
+
+TEST_F(Lifecycle, AHostNameAloneIsNoLabel) {
+  setenv("SLUICE_PRIORITY", "0", 1);
+  setenv("HOSTNAME", "train-0", 1);
+  start_controller();
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_STREQ(slot().label.data(), "");
 }
 
 TEST_F(Lifecycle, LogOffIsSilent) {

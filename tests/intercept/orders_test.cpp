@@ -62,6 +62,26 @@ TEST_F(OrdersOfABroker, LaunchesAreRefusedUntilTheOrderIsObeyed) {
   EXPECT_EQ(orders().pending(), 0U);
 }
 
+// Prevents: a report that takes any wait of the program for the end of its queue.
+TEST_F(OrdersOfABroker, WaitsCountWhileTheProgramObeys) {
+  EXPECT_EQ(orders().begin_wait(), 0U);
+  const std::uint64_t order = give(MemoryOrder::kDrop);
+  EXPECT_EQ(orders().begin_wait(), 0U) << "it does not know of the order yet";
+  ASSERT_TRUE(orders().refuse());
+  const std::uint64_t began = orders().begin_wait();
+  ASSERT_NE(began, 0U);
+  orders().end_wait(began);
+  EXPECT_EQ(client_->slot().memory.dropped_ns.load(), began);
+  orders().done(order);
+  EXPECT_EQ(orders().begin_wait(), 0U);
+  EXPECT_GT(shm::obey_parts(client_->slot().memory).drop_ns, 0U);
+
+  give(MemoryOrder::kShrink);
+  EXPECT_EQ(orders().begin_wait(), 0U);
+  EXPECT_NE(orders().pending(), 0U);
+  EXPECT_NE(orders().begin_wait(), 0U) << "it obeys between two micro-batches";
+}
+
 TEST_F(OrdersOfABroker, NoLaunchIsRefusedToShrink) {
   const std::uint64_t order = give(MemoryOrder::kShrink);
   EXPECT_FALSE(orders().refuse());

@@ -1,5 +1,6 @@
 // Launches that an order refuses, on the recording driver: what the program gets, what the driver
 // sees, and what is counted.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -64,6 +65,26 @@ INSTANTIATE_TEST_SUITE_P(Policies, EveryEntry,
                          testing::Values("none", "gate", "sync:2", "event:2", "device:2",
                                          "device:200us"));
 
+// Prevents: half a second to a second between an order and its micro-batch's end, in which PyTorch
+// tries all other algorithms of cuDNN.
+TEST_F(Refusal, ALaunchByCudnnIsDroppedInSilence) {
+  using Caller = CUresult(decltype(&::cuLaunchKernel));
+  void* const library = dlopen(SLUICE_CUDNN_LOOKALIKE, RTLD_NOW);
+  ASSERT_NE(library, nullptr) << dlerror();
+  auto* const launch_by_cudnn = reinterpret_cast<Caller*>(dlsym(library, "launch_by_cudnn"));
+  ASSERT_NE(launch_by_cudnn, nullptr);
+  const Broker& broker = be_ordered("device:200us");
+  EXPECT_EQ(launch_by_cudnn(&::cuLaunchKernel), CUDA_SUCCESS);
+  EXPECT_EQ(fake::count(Id::cuLaunchKernel), 1U);
+  const std::uint64_t order = broker.give(MemoryOrder::kDrop);
+  EXPECT_EQ(launch_by_cudnn(&::cuLaunchKernel), CUDA_SUCCESS);
+  EXPECT_EQ(fake::count(Id::cuLaunchKernel), 1U) << "it must not run";
+  EXPECT_EQ(slot().memory.refused.load(), 1U);
+  EXPECT_EQ(launch(), kRefused);
+  EXPECT_EQ(sluice_order(), order);
+  sluice_order_done(order);
+}
+
 // Prevents: a program that was held when its memory was wanted is asked for it after the hold.
 TEST_F(Refusal, ALaunchThatIsHeldIsRefused) {
   const Broker& broker = be_ordered("gate");
@@ -110,6 +131,25 @@ TEST_F(Refusal, AProgramThatLaunchedNothingIsNotRefusedAfterTheBroker) {
   critical_.reset();
   EXPECT_EQ(launch(), CUDA_SUCCESS);
   EXPECT_EQ(sluice_order(), 0U);
+}
+
+// Prevents: handovers in which the end of the trainer's GPU work cannot be told from the rest.
+TEST_F(Refusal, TheProgramsWaitsForItsWorkAreMeasured) {
+  const Broker& broker = be_ordered("device:200us");
+  const auto calls = {+[] { return ::cuStreamSynchronize(nullptr); },
+                      +[] { return ::cuStreamSynchronize_ptsz(nullptr); },
+                      +[] { return ::cuCtxSynchronize(); }};
+  for (const auto& wait : calls) {
+    const std::uint64_t order = broker.give(MemoryOrder::kDrop);
+    ASSERT_EQ(launch(), kRefused);
+    const std::uint64_t before_ns = base::monotonic_ns();
+    EXPECT_EQ(wait(), CUDA_SUCCESS);
+    EXPECT_GE(slot().memory.dropped_ns.load(), before_ns);
+    EXPECT_GT(slot().memory.drained_ns.load(), 0U);
+    sluice_order_done(order);
+    EXPECT_EQ(wait(), CUDA_SUCCESS);
+    EXPECT_LE(slot().memory.dropped_ns.load(), slot().memory.done_ns.load());
+  }
 }
 
 TEST_F(Refusal, AStepEndsFirst) {

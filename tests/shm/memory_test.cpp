@@ -146,6 +146,37 @@ TEST_F(Memory, ABrokerThatLeavesLimitsNobody) {
   EXPECT_EQ(grant_of(*board, client()), kNoGrant);
 }
 
+// Prevents: a report in which a client took longer for a part than for the whole, or in which an
+// order has the wait of an earlier one.
+TEST_F(Memory, TheWayToObeyHasParts) {
+  constexpr std::uint64_t kMs = 1'000'000;
+  ASSERT_TRUE(live());
+  EXPECT_EQ(obey_parts(line()).drop_ns, 0U);
+  const auto first = Order::unpack(give_order(*board, broker(), client(), MemoryOrder::kDrop));
+  const std::uint64_t ordered = line().order_ns.load();
+  note_waited(line(), ordered + 2 * kMs, ordered + 5 * kMs);
+  note_waited(line(), ordered + 6 * kMs, ordered + 7 * kMs);
+  EXPECT_EQ(obey_parts(line()).drop_ns, 0U) << "not obeyed yet";
+  ASSERT_TRUE(note_obeyed(line(), first.epoch));
+  line().done_ns.store(ordered + 10 * kMs);
+  EXPECT_EQ(obey_parts(line()).drop_ns, 2 * kMs);
+  EXPECT_EQ(obey_parts(line()).drain_ns, 4 * kMs);
+  EXPECT_EQ(obey_parts(line()).give_ns, 4 * kMs);
+  line().done_ns.store(ordered + 5 * kMs);
+  EXPECT_EQ(obey_parts(line()).drain_ns, 3 * kMs) << "never more than the whole";
+  EXPECT_EQ(obey_parts(line()).give_ns, 0U);
+
+  const auto second = Order::unpack(give_order(*board, broker(), client(), MemoryOrder::kDrop));
+  line().order_ns.store(ordered + 20 * kMs);
+  ASSERT_TRUE(note_obeyed(line(), second.epoch));
+  line().done_ns.store(ordered + 22 * kMs);
+  EXPECT_EQ(obey_parts(line()).drop_ns, 2 * kMs) << "it did not wait: only the whole is known";
+  EXPECT_EQ(obey_parts(line()).drain_ns, 0U);
+  note_waited(line(), ordered + 21 * kMs, ordered + 22 * kMs);
+  EXPECT_EQ(obey_parts(line()).drop_ns, kMs);
+  EXPECT_EQ(obey_parts(line()).drain_ns, kMs) << "without the wait of the first order";
+}
+
 TEST_F(Memory, ThePeakStays) {
   note_held(line(), 3);
   note_held(line(), 1);

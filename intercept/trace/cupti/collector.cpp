@@ -4,8 +4,6 @@
 // before the runtime calls the driver, and so before a hook on the driver can number the launch
 // (measured with CUPTI 13.0).
 
-#include "intercept/trace/collector.h"
-
 #include <pthread.h>
 
 #include <array>
@@ -21,6 +19,7 @@
 #include <unordered_map>
 
 #include "base/clock.hpp"
+#include "base/kernel_collector.h"
 #include "intercept/trace/cupti/buffers.hpp"
 #include "intercept/trace/cupti/by_call.hpp"
 #include "intercept/trace/cupti/cupti_library.hpp"
@@ -33,12 +32,19 @@ using Kernel = CUpti_ActivityKernel9;
 // A CUPTI writes the newest record it knows. What is read here has kept its place since CUDA 11.
 #define SLUICE_SAME_PLACE(other, field) \
   static_assert(offsetof(Kernel, field) == offsetof(other, field))
-#define SLUICE_SAME_RECORD(other)          \
-  SLUICE_SAME_PLACE(other, start);         \
-  SLUICE_SAME_PLACE(other, end);           \
-  SLUICE_SAME_PLACE(other, streamId);      \
-  SLUICE_SAME_PLACE(other, correlationId); \
-  SLUICE_SAME_PLACE(other, name);          \
+#define SLUICE_SAME_RECORD(other)                \
+  SLUICE_SAME_PLACE(other, start);               \
+  SLUICE_SAME_PLACE(other, end);                 \
+  SLUICE_SAME_PLACE(other, streamId);            \
+  SLUICE_SAME_PLACE(other, correlationId);       \
+  SLUICE_SAME_PLACE(other, name);                \
+  SLUICE_SAME_PLACE(other, gridX);               \
+  SLUICE_SAME_PLACE(other, gridZ);               \
+  SLUICE_SAME_PLACE(other, blockX);              \
+  SLUICE_SAME_PLACE(other, blockZ);              \
+  SLUICE_SAME_PLACE(other, registersPerThread);  \
+  SLUICE_SAME_PLACE(other, staticSharedMemory);  \
+  SLUICE_SAME_PLACE(other, dynamicSharedMemory); \
   SLUICE_SAME_PLACE(other, graphNodeId)
 SLUICE_SAME_RECORD(CUpti_ActivityKernel5);
 SLUICE_SAME_RECORD(CUpti_ActivityKernel8);
@@ -56,6 +62,9 @@ constexpr std::array<CUpti_CallbackId, 8> kCalls{
     CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
     CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz};
+
+/// CUPTI's counts are signed.
+std::uint32_t unsigned_of(std::int32_t count) { return static_cast<std::uint32_t>(count); }
 
 class Collector {
  public:
@@ -222,8 +231,20 @@ void Collector::read_buffer(std::uint8_t* buffer, std::size_t used) noexcept {
       if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) continue;
       const auto& kernel = *reinterpret_cast<Kernel*>(record);
       if (kernel.start == 0 || kernel.end == 0) continue;  // its times are missing
-      executed_(kernel.start, kernel.end, launches_.of(kernel.correlationId), stream_of(kernel),
-                kernel.graphNodeId, kernel.name);
+      const SluiceKernel ended{
+          .begin_ns = kernel.start,
+          .end_ns = kernel.end,
+          .correlation = launches_.of(kernel.correlationId),
+          .stream = stream_of(kernel),
+          .node = kernel.graphNodeId,
+          .name = kernel.name,
+          .grid = {unsigned_of(kernel.gridX), unsigned_of(kernel.gridY), unsigned_of(kernel.gridZ)},
+          .block = {unsigned_of(kernel.blockX), unsigned_of(kernel.blockY),
+                    unsigned_of(kernel.blockZ)},
+          .registers = kernel.registersPerThread,
+          .shared_bytes =
+              unsigned_of(kernel.staticSharedMemory) + unsigned_of(kernel.dynamicSharedMemory)};
+      executed_(&ended);
     }
   } catch (const std::bad_alloc&) {
     active_.store(false);  // stop collecting
