@@ -1,29 +1,29 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <mutex>
+#include <utility>
 #include <vector>
 
-#include "simgpu/driver/api.hpp"
-
 namespace sluice::simgpu {
-
-struct Stream;
 
 // Memory that a stream frees: it is in use until the stream has done what came before. The memory
 // goes back to the device at a later call, as from a pool without a release threshold.
 class AsyncMemory {
  public:
-  void free_after(std::shared_ptr<Stream> stream, std::uint64_t sequence, std::uint64_t address);
+  explicit AsyncMemory(std::function<void(std::uint64_t address)> free) : free_(std::move(free)) {}
+
+  // unused: whether the stream has done what came before.
+  void free_after(std::uint64_t address, std::function<bool()> unused);
   void free_what_is_unused();
 
  private:
   struct Pending {
-    std::shared_ptr<Stream> stream;
-    std::uint64_t sequence = 0;
     std::uint64_t address = 0;
+    std::function<bool()> unused;
   };
+  const std::function<void(std::uint64_t address)> free_;
   std::mutex mutex_;
   std::vector<Pending> pending_;
 };

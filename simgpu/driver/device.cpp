@@ -94,7 +94,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) { return device_uuid(uui
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   return with_device(dev, [&](unsigned) {
     if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *bytes = DeviceMemory::info(dev).total_bytes;
+    *bytes = driver().memory_info(dev).total_bytes;
     return CUDA_SUCCESS;
   });
 }

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "simgpu/driver/api.hpp"
+#include "simgpu/driver/connection.hpp"
 
 namespace sluice::simgpu {
 
@@ -11,8 +11,9 @@ namespace sluice::simgpu {
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  // Empty if the device has less.
-  DeviceMemory(CUdevice device, std::uint64_t bytes);
+  // Of the device that has this number in the GPU process. Empty if the device has less. The
+  // connection must live longer.
+  DeviceMemory(Connection& connection, unsigned device, std::uint64_t bytes);
   DeviceMemory(DeviceMemory&& other) noexcept;
   DeviceMemory& operator=(DeviceMemory&& other) noexcept;
   DeviceMemory(const DeviceMemory&) = delete;
@@ -25,10 +26,11 @@ class DeviceMemory {
     std::uint64_t free_bytes = 0;
     std::uint64_t total_bytes = 0;
   };
-  static Info info(CUdevice device);
+  static Info info(Connection& connection, unsigned device);
 
  private:
-  CUdevice device_ = 0;
+  Connection* connection_ = nullptr;
+  unsigned device_ = 0;
   std::uint64_t bytes_ = 0;
 };
 

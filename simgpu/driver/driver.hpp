@@ -11,6 +11,7 @@
 #include "simgpu/driver/async_memory.hpp"
 #include "simgpu/driver/connection.hpp"
 #include "simgpu/driver/context.hpp"
+#include "simgpu/driver/device_memory.hpp"
 #include "simgpu/driver/event.hpp"
 #include "simgpu/driver/graph.hpp"
 #include "simgpu/driver/handles.hpp"
@@ -30,20 +31,32 @@ struct Driver {
   // Returns CUDA_SUCCESS while calls can be carried out.
   [[nodiscard]] CUresult usable() const {
     if (!ready.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
+    if (faulted.load(std::memory_order_relaxed)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     return connection.lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
+  }
+
+  [[nodiscard]] DeviceMemory take_memory(CUdevice device, std::uint64_t bytes) {
+    return {connection, visible.at(static_cast<std::size_t>(device)), bytes};
+  }
+  [[nodiscard]] DeviceMemory::Info memory_info(CUdevice device) {
+    return DeviceMemory::info(connection, visible.at(static_cast<std::size_t>(device)));
   }
 
   std::mutex init_mutex;
   std::atomic<bool> ready = false;
-  std::atomic<bool> forked = false;  // this process is the child of a fork
+  std::atomic<bool> faulted = false;  // a kernel faulted, which costs the process its contexts
+  std::atomic<bool> forked = false;   // this process is the child of a fork
   Connection connection;
   // Device numbers of the GPU process for the ordinals that CUDA_VISIBLE_DEVICES leaves.
   std::vector<unsigned> visible;
   PrimaryContexts primary;
   ChannelPool channels;
   Memory memory;
-  VirtualMemory virtual_memory;
-  AsyncMemory async_memory;
+  VirtualMemory virtual_memory{{[this](std::uint64_t at, std::uint64_t bytes, int file) {
+                                  return memory.add_mapped(at, bytes, file);
+                                },
+                                [this](std::uint64_t at) { memory.remove_mapped(at); }}};
+  AsyncMemory async_memory{[this](std::uint64_t at) { memory.free(MemoryKind::kAsync, at); }};
   EventSlots event_slots;
   Staging staging;
   HostCalls host_calls;

@@ -32,6 +32,7 @@ const Text* find(CUresult error) {
       SLUICE_ERROR(CUDA_ERROR_NOT_FOUND, "named symbol not found"),
       SLUICE_ERROR(CUDA_ERROR_NOT_READY, "not ready"),
       SLUICE_ERROR(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "the primary context is active"),
+      SLUICE_ERROR(CUDA_ERROR_ILLEGAL_ADDRESS, "a kernel faulted"),
       SLUICE_ERROR(CUDA_ERROR_CONTEXT_IS_DESTROYED, "the context is destroyed"),
       SLUICE_ERROR(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "the memory is registered already"),
       SLUICE_ERROR(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "the memory is not registered"),

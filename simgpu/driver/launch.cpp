@@ -68,6 +68,7 @@ CUresult launch(CUDA_KERNEL_NODE_PARAMS_v2 kernel, CUstream hStream, bool progra
     const CUresult status = kernel_work(*function, kernel.kernelParams, kernel.extra, work);
     if (status != CUDA_SUCCESS) return status;
     return with_stream(hStream, [&](Stream& stream) {
+      if (function->faults) driver().faulted = true;
       if (!stream.capturing) return submit(stream, {&work, 1});
       kernel.ctx = context.handle;
       NodeContent content = node_content(kernel, work);

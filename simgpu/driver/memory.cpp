@@ -44,7 +44,7 @@ CUresult Memory::allocate(const Context& context, MemoryKind kind, std::size_t b
   const std::uint64_t rounded = (bytes + kPage - 1) / kPage * kPage;
   DeviceMemory taken;
   if (is_on_device(kind)) {
-    taken = DeviceMemory(context.device, rounded);
+    taken = driver().take_memory(context.device, rounded);
     if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const sluice::base::Fd file = make_shared_file(rounded);
@@ -142,7 +142,7 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   driver().async_memory.free_what_is_unused();
   return with_context([&](Context& context) {
     if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const DeviceMemory::Info info = DeviceMemory::info(context.device);
+    const DeviceMemory::Info info = driver().memory_info(context.device);
     *free = info.free_bytes;
     *total = info.total_bytes;
     return CUDA_SUCCESS;

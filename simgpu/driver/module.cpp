@@ -14,6 +14,7 @@ using namespace sluice::simgpu;
 namespace {
 
 constexpr std::string_view kSpin = "sluice_spin";
+constexpr std::string_view kFault = "sluice_fault";
 
 bool is_binary(const char* image) {
   return std::memcmp(image, "\177ELF", 4) == 0 || std::memcmp(image, "\x50\xed\x55\xba", 4) == 0;
@@ -59,6 +60,7 @@ CUfunction make_function(Module& module, CUmodule handle, const char* name) {
   function->name = name;
   function->name_index = driver().connection.name_index(name);
   function->length_in_argument = std::string_view(name).substr(0, kSpin.size()) == kSpin;
+  function->faults = std::string_view(name).substr(0, kFault.size()) == kFault;
   function->module = handle;
   function->context = module.context;
   return driver().functions.add(std::move(function));

@@ -17,6 +17,7 @@ struct Function {
   std::string name;
   std::uint32_t name_index = 0;
   bool length_in_argument = false;  // the name begins with sluice_spin
+  bool faults = false;              // the name begins with sluice_fault
   CUmodule module = nullptr;
   std::shared_ptr<Context> context;
 };

@@ -109,6 +109,15 @@ void kernel(std::uint32_t number, std::uint64_t begin_ns, std::uint64_t end_ns,
   record.correlationId = number;
   record.graphNodeId = node;
   record.name = name;
+  record.gridX = 6;
+  record.gridY = 5;
+  record.gridZ = 4;
+  record.blockX = 32;
+  record.blockY = 3;
+  record.blockZ = 2;
+  record.registersPerThread = 40;
+  record.staticSharedMemory = 1000;
+  record.dynamicSharedMemory = 24;
   put(lock, record);
 }
 
