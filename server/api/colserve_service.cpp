@@ -174,7 +174,9 @@ ColserveService::Reactor* ColserveService::SetScheduler(Context* context,
 ColserveService::Reactor* ColserveService::Status(Context* context,
                                                   const colserve::EmptyRequest* /*request*/,
                                                   colserve::StatusResult* response) {
-  response->set_json(served_.status().dump());
+  // The reason why a model was not loaded may have bytes of a damaged file.
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+  response->set_json(served_.status().dump(-1, ' ', false, kReplace));
   return finish(*context, grpc::Status::OK);
 }
 

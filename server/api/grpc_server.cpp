@@ -66,6 +66,8 @@ GrpcServer::GrpcServer(Service& service, const Options& options)
   // Finds clients whose machine is gone, and so ends their calls.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             static_cast<int>(options.idle_timeout.count()));
   builder.RegisterService(&parts_->kserve);
   builder.RegisterService(&parts_->colserve);
   builder.RegisterService(&parts_->published);

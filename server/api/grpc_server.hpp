@@ -23,6 +23,8 @@ class GrpcServer {
     std::chrono::milliseconds read_timeout{60'000};
     /// For the response to an inference, and a second for each 64 KiB of it.
     std::chrono::milliseconds write_timeout{30'000};
+    /// For a connection without a call.
+    std::chrono::milliseconds idle_timeout{600'000};
   };
 
   /// Serves from now on. Throws base::RunError if it cannot listen. The service must live longer.

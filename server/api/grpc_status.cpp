@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "server/api/refusal.hpp"
+
 namespace sluice::server::api {
 namespace {
 
@@ -39,7 +41,7 @@ grpc::Status to_grpc(const Status& status, grpc::ServerContextBase& context) {
     // The name that gRPC clients with a retry policy obey.
     context.AddTrailingMetadata("grpc-retry-pushback-ms", ms);
   }
-  return {to_grpc(status.code), status.message};
+  return {to_grpc(status.code), shortened(status.message)};
 }
 
 }  // namespace sluice::server::api

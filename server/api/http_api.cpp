@@ -123,10 +123,11 @@ class SlowCall final : public HttpCall {
     } catch (const Refusal& refusal) {
       return done([status = refusal.status] { return error_reply(status); });
     }
-    workers_.post([act = act_, done = std::move(done)] {
+    const Status posted = workers_.post([act = act_, done] {
       const Status status = act();
       done([status] { return status.ok() ? HttpReply{} : error_reply(status); });
     });
+    if (!posted.ok()) done([posted] { return error_reply(posted); });
   }
 
  private:
@@ -285,7 +286,7 @@ HttpReply error_reply(unsigned status, const std::string& message) {
 }
 
 HttpReply error_reply(const Status& status) {
-  HttpReply reply = error_reply(http_status(status.code), status.message);
+  HttpReply reply = error_reply(http_status(status.code), shortened(status.message));
   if (status.code == Code::kResourceExhausted && status.retry_after_ms > 0) {
     const auto ms = std::ceil(status.retry_after_ms);
     reply.headers.emplace_back("Retry-After",

@@ -6,22 +6,60 @@ namespace sluice::server::api {
 
 void HttpConnections::Place::take(const std::shared_ptr<OpenConnection>& connection) {
   const std::lock_guard lock(all_.mutex_);
-  taken_ = true;
+  state_ = State::kBusy;
+  connection_ = connection;
   ++all_.open_;
   std::erase_if(all_.connections_, [](const auto& entry) { return entry.expired(); });
   all_.connections_.push_back(connection);
 }
 
 HttpConnections::Place::~Place() {
-  if (!taken_) return;
+  if (state_ == State::kFree) return;
   const std::lock_guard lock(all_.mutex_);
+  if (state_ == State::kWaiting) all_.waiting_.erase(turn_);
+  if (state_ == State::kGivenUp) --all_.given_up_;
   --all_.open_;
   if (all_.open_ == 0) all_.none_.notify_all();
 }
 
-bool HttpConnections::full() const {
-  const std::lock_guard lock(mutex_);
-  return open_ >= max_connections_;
+void HttpConnections::Place::wait() {
+  const std::lock_guard lock(all_.mutex_);
+  if (state_ != State::kBusy) return;
+  state_ = State::kWaiting;
+  turn_ = all_.waiting_.insert(all_.waiting_.end(), this);
+}
+
+bool HttpConnections::Place::go_on() {
+  const std::lock_guard lock(all_.mutex_);
+  if (state_ == State::kWaiting) {
+    state_ = State::kBusy;
+    all_.waiting_.erase(turn_);
+  }
+  return state_ == State::kBusy;
+}
+
+bool HttpConnections::make_place() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (open_ - given_up_ < max_connections_) return true;
+  }
+  return end_longest_waiting();
+}
+
+bool HttpConnections::end_longest_waiting() {
+  std::shared_ptr<OpenConnection> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    if (waiting_.empty()) return false;
+    Place& longest = *waiting_.front();
+    waiting_.pop_front();
+    longest.state_ = Place::State::kGivenUp;
+    ++given_up_;
+    ended = longest.connection_.lock();
+  }
+  // Without the lock, which the end of a connection takes.
+  if (ended) ended->end(true);
+  return true;
 }
 
 std::vector<std::shared_ptr<OpenConnection>> HttpConnections::all() const {

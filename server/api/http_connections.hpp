@@ -3,12 +3,34 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace sluice::server::api {
+
+/// Of a server and its connections.
+struct HttpOptions {
+  std::string address = "127.0.0.1";  ///< An IPv4 or IPv6 address.
+  std::uint16_t port = 0;             ///< 0: any free one.
+  /// Of a body, also when inflated. A larger one is refused with 413.
+  std::size_t max_request_bytes = std::size_t{64} << 20;
+  /// Of all bodies that have not arrived completely. A request beyond that is refused with 429,
+  /// like one beyond Service::memory().
+  std::size_t max_arriving_bytes = std::size_t{512} << 20;
+  std::size_t max_connections = 1024;
+  std::size_t threads = 2;
+  /// For the headers of a request, and for a body or a response that makes no progress.
+  std::chrono::milliseconds progress_timeout{30'000};
+  /// For a whole body.
+  std::chrono::milliseconds body_timeout{300'000};
+  /// For a connection between two requests.
+  std::chrono::milliseconds idle_timeout{600'000};
+};
 
 /// What the server may ask of a connection.
 class OpenConnection {
@@ -21,7 +43,8 @@ class OpenConnection {
   virtual void end(bool now) = 0;
 };
 
-/// The open connections, and the limits that they share. Thread-safe.
+/// The open connections, and the limits that they share. Idle clients cannot keep others out: for a
+/// new connection, the one that has waited longest for a request is ended. Thread-safe.
 class HttpConnections {
  public:
   HttpConnections(std::size_t max_connections, std::size_t max_arriving_bytes)
@@ -36,13 +59,26 @@ class HttpConnections {
     Place& operator=(const Place&) = delete;
     ~Place();
     void take(const std::shared_ptr<OpenConnection>& connection);
+    /// From now on the connection has no request, and may be ended for a new one.
+    void wait();
+    /// A request has come. False: the connection is being ended for a new one, and must not answer.
+    [[nodiscard]] bool go_on();
 
    private:
+    friend HttpConnections;
+    enum class State : std::uint8_t { kFree, kBusy, kWaiting, kGivenUp };
+
     HttpConnections& all_;
-    bool taken_ = false;
+    State state_ = State::kFree;
+    std::weak_ptr<OpenConnection> connection_;
+    std::list<Place*>::iterator turn_;  ///< kWaiting: in waiting_.
   };
 
-  [[nodiscard]] bool full() const;
+  /// Whether there is a place for one more connection. If none is free, ends the connection that
+  /// has waited longest. False: all have requests.
+  [[nodiscard]] bool make_place();
+  /// Ends the connection that has waited longest. False: none waits.
+  bool end_longest_waiting();
   [[nodiscard]] std::vector<std::shared_ptr<OpenConnection>> all() const;
   /// Waits until no connection is open. False: the limit has passed.
   bool wait_for_none(std::optional<std::chrono::milliseconds> limit);
@@ -58,7 +94,9 @@ class HttpConnections {
   mutable std::mutex mutex_;
   std::condition_variable none_;
   std::vector<std::weak_ptr<OpenConnection>> connections_;
+  std::list<Place*> waiting_;  ///< The longest waiting first.
   std::size_t open_ = 0;
+  std::size_t given_up_ = 0;  ///< Of the open ones.
   std::atomic<std::size_t> arriving_ = 0;
 };
 

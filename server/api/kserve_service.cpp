@@ -22,6 +22,16 @@ grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext& context,
   return reactor;
 }
 
+/// Answers when `act`, which blocks, has ended.
+grpc::ServerUnaryReactor* run(Workers& workers, grpc::CallbackServerContext& context,
+                              std::function<Status()> act) {
+  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  const Status posted = workers.post(
+      [&context, reactor, act = std::move(act)] { reactor->Finish(to_grpc(act(), context)); });
+  if (!posted.ok()) reactor->Finish(to_grpc(posted, context));
+  return reactor;
+}
+
 void fill(const ModelStatistics::Duration& from, inference::StatisticDuration& to) {
   to.set_count(from.count);
   to.set_ns(from.ns);
@@ -152,27 +162,22 @@ KserveService::Reactor* KserveService::RepositoryIndex(
 KserveService::Reactor* KserveService::RepositoryModelLoad(
     Context* context, const inference::RepositoryModelLoadRequest* request,
     inference::RepositoryModelLoadResponse* /*response*/) {
-  Reactor* reactor = context->DefaultReactor();
   try {
     for (const auto& [name, value] : request->parameters()) check_load_parameter(name);
   } catch (const Refusal& refusal) {
+    Reactor* reactor = context->DefaultReactor();
     reactor->Finish(to_grpc(refusal.status, *context));
     return reactor;
   }
-  workers_.post([this, context, reactor, model = request->model_name()] {
-    reactor->Finish(to_grpc(served_.load(model), *context));
-  });
-  return reactor;
+  return run(workers_, *context,
+             [this, model = request->model_name()] { return served_.load(model); });
 }
 
 KserveService::Reactor* KserveService::RepositoryModelUnload(
     Context* context, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse* /*response*/) {
-  Reactor* reactor = context->DefaultReactor();
-  workers_.post([this, context, reactor, model = request->model_name()] {
-    reactor->Finish(to_grpc(served_.unload(model), *context));
-  });
-  return reactor;
+  return run(workers_, *context,
+             [this, model = request->model_name()] { return served_.unload(model); });
 }
 
 }  // namespace sluice::server::api

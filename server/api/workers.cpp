@@ -1,16 +1,10 @@
 #include "server/api/workers.hpp"
 
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace sluice::server::api {
-namespace {
-/// Two: an unload must not wait for the load of another model.
-constexpr int kThreads = 2;
-}  // namespace
-
-Workers::Workers() {
-  for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
-}
 
 Workers::~Workers() {
   {
@@ -20,12 +14,23 @@ Workers::~Workers() {
   changed_.notify_all();
 }
 
-void Workers::post(std::function<void()> job) {
-  {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
+Status Workers::post(std::function<void()> job) {
+  const std::lock_guard lock(mutex_);
+  if (idle_ == jobs_.size()) {
+    if (threads_.size() == kMostJobs) {
+      return {Code::kResourceExhausted,
+              std::to_string(kMostJobs) + " loads and unloads wait already"};
+    }
+    try {
+      threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      return {Code::kResourceExhausted, std::string("no thread: ") + error.what()};
+    }
+    ++idle_;
   }
+  jobs_.push_back(std::move(job));
   changed_.notify_one();
+  return {};
 }
 
 void Workers::work() {
@@ -35,9 +40,11 @@ void Workers::work() {
     if (jobs_.empty()) return;
     const auto job = std::move(jobs_.front());
     jobs_.pop_front();
+    --idle_;
     lock.unlock();
     job();
     lock.lock();
+    ++idle_;
   }
 }
 

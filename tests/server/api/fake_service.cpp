@@ -288,9 +288,23 @@ std::vector<server::RepositoryEntry> FakeService::repository() const {
 
 Status FakeService::load(const std::string& model) {
   if (!models().contains(model)) return {Code::kNotFound, std::string("no model ").append(model)};
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  ++loading_;
+  if (model == "stuck") changed_.wait(lock, [this] { return loads_end_ || ending_; });
+  --loading_;
   unloaded_.erase(model);
   return {};
+}
+
+std::size_t FakeService::loading() const {
+  const std::lock_guard lock(mutex_);
+  return loading_;
+}
+
+void FakeService::end_loads() {
+  const std::lock_guard lock(mutex_);
+  loads_end_ = true;
+  changed_.notify_all();
 }
 
 Status FakeService::unload(const std::string& model) {
@@ -325,7 +339,9 @@ Status FakeService::set_scheduler(const std::string& name) {
 }
 
 nlohmann::json FakeService::status() const {
-  return {{"scheduler", scheduler()}, {"open_announcements", open_announcements()}};
+  return {{"scheduler", scheduler()},
+          {"open_announcements", open_announcements()},
+          {"reason", "found \xff in model.json"}};
 }
 
 std::string FakeService::metrics() const {

@@ -19,7 +19,7 @@ namespace sluice::test {
 ///   echo      each input comes back as an output of the same name
 ///   add       OUTPUT0 = INPUT0 + INPUT1, OUTPUT1 = INPUT0 - INPUT1, INT32 [16]
 ///   slow      as echo, after 50 ms, or as cancelled when the client has gone before
-///   stuck     answers only when it is cancelled
+///   stuck     answers only when it is cancelled; its load waits for end_loads()
 ///   refusing  RESOURCE_EXHAUSTED, try again after 1500 ms
 ///   failing   the status whose number is the id of the request
 ///   big       one output FP32 [1,1000000], or RESOURCE_EXHAUSTED if it does not fit into the
@@ -71,6 +71,10 @@ class FakeService final : public server::Service {
   /// Requests that infer() took and that have no answer yet.
   [[nodiscard]] std::size_t unanswered() const;
   [[nodiscard]] bool shutting_down() const;
+  /// Loads of the model "stuck" that wait.
+  [[nodiscard]] std::size_t loading() const;
+  /// They end, and no later one waits.
+  void end_loads();
 
  private:
   struct Pending;
@@ -95,6 +99,8 @@ class FakeService final : public server::Service {
   std::vector<Headers> headers_;
   std::map<std::string, server::ModelStatistics> statistics_;
   std::set<std::string> unloaded_;
+  std::size_t loading_ = 0;
+  bool loads_end_ = false;
   std::set<std::shared_ptr<Pending>> pending_;
   std::string scheduler_ = "EDF";
   bool shutting_down_ = false;

@@ -199,6 +199,15 @@ TEST_F(GrpcServerTest, EachRefusalHasItsCode) {
   }
 }
 
+// Prevents: a message that repeats a long name of the client, which then sees another code.
+TEST_F(GrpcServerTest, TheMessageOfARefusalIsShort) {
+  auto request = echo_request();
+  request.mutable_inputs(0)->set_datatype(std::string(100'000, 'x'));
+  const grpc::Status status = infer(request);
+  EXPECT_EQ(status.error_code(), StatusCode::INVALID_ARGUMENT) << status.error_message();
+  EXPECT_LT(status.error_message().size(), 2000U);
+}
+
 TEST_F(GrpcServerTest, SaysWhenToRetry) {
   grpc::ClientContext context;
   EXPECT_EQ(stub_->ModelInfer(&context, echo_request("refusing"), &response_).error_code(),
@@ -219,6 +228,28 @@ TEST_F(GrpcServerTest, AMessageOverTheLimitIsRefused) {
 }
 
 // A small message must not become a large one in the server's memory.
+// Prevents: clients whose messages have not arrived completely fill the memory of the machine.
+// Until a message is complete, only gRPC knows of it.
+TEST_F(GrpcServerTest, MessagesThatArriveShareALimit) {
+  GrpcServer::Options options;
+  options.max_arriving_bytes = std::size_t{1} << 20U;
+  restart(options);
+  const auto large = [] {
+    auto request = echo_request();
+    request.mutable_inputs(0)->set_shape(1, 2'000'000);
+    request.set_raw_input_contents(0, std::string(8'000'000, 'x'));
+    return request;
+  };
+  const grpc::Status status = infer(large());
+  EXPECT_FALSE(status.ok()) << "larger than all messages together may be";
+  EXPECT_TRUE(service_.requests().empty());
+  // Those that fit are served, also right after the others.
+  EXPECT_TRUE(eventually([&] { return infer(echo_request()).ok(); }));
+  options.max_arriving_bytes = std::size_t{64} << 20U;
+  restart(options);
+  EXPECT_TRUE(infer(large()).ok());
+}
+
 TEST_F(GrpcServerTest, AnInflatedMessageOverTheLimitIsRefused) {
   GrpcServer::Options options;
   options.max_request_bytes = std::size_t{1} << 20;
@@ -428,6 +459,18 @@ TEST_F(GrpcServerTest, AResponseThatIsNotReadEndsTheCall) {
   EXPECT_NE(unread.read(), StatusCode::OK);
 }
 
+// Prevents: connections that nobody uses keep their descriptors for good.
+TEST_F(GrpcServerTest, AConnectionWithoutACallIsEnded) {
+  GrpcServer::Options options;
+  options.idle_timeout = 100ms;
+  restart(options);
+  EXPECT_TRUE(infer(echo_request()).ok());
+  ASSERT_EQ(channel_->GetState(false), GRPC_CHANNEL_READY);
+  EXPECT_TRUE(
+      channel_->WaitForStateChange(GRPC_CHANNEL_READY, std::chrono::system_clock::now() + 10s));
+  EXPECT_TRUE(infer(echo_request()).ok()) << "the client connects again";
+}
+
 // The published proto file has no package.
 TEST_F(GrpcServerTest, ServesThePublishedCallsUnderTheirPublishedName) {
   const auto stub = ::ColServe::NewStub(channel_);
@@ -529,6 +572,8 @@ TEST_F(GrpcServerTest, ServesThePublishedCalls) {
   colserve::StatusResult status;
   ASSERT_TRUE(colserve_->Status(&fifth, {}, &status).ok());
   EXPECT_EQ(nlohmann::json::parse(status.json())["scheduler"], "FIFO");
+  // Prevents: bytes that are not UTF-8, from a damaged file, end the server.
+  EXPECT_EQ(nlohmann::json::parse(status.json())["reason"], "found \uFFFD in model.json");
 
   grpc::ClientContext sixth;
   colserve::EmptyRequest nothing;

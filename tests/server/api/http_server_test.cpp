@@ -1,15 +1,19 @@
 #include "server/api/http_server.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/fd.hpp"
 #include "fake_service.hpp"
 #include "raw_http.hpp"
 #include "server/api/compression.hpp"
+#include "server/api/workers.hpp"
 #include "support/eventually.hpp"
 
 namespace sluice::server::api {
@@ -34,6 +38,7 @@ class HttpServerTest : public testing::Test {
 
   /// Whatever a test does, each announcement has ended once.
   ~HttpServerTest() override {
+    service_.end_loads();
     server_.reset();
     EXPECT_EQ(service_.open_announcements(), 0U);
     EXPECT_EQ(service_.wrong_announcements(), 0U);
@@ -132,6 +137,14 @@ TEST_F(HttpServerTest, EachRefusalHasItsStatus) {
 
 // A client that sleeps less than the server asked for comes back too early, so seconds are rounded
 // up.
+TEST_F(HttpServerTest, TheMessageOfARefusalIsShort) {
+  const auto reply =
+      infer("echo", R"({"inputs":[{"name":"IN","datatype":")" + std::string(100'000, 'x') +
+                        R"(","shape":[1,2],"data":[1,2]}]})");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_LT(reply.body.size(), 2000U);
+}
+
 TEST_F(HttpServerTest, SaysWhenToRetry) {
   const auto reply = infer("refusing", echo_body());
   EXPECT_EQ(reply.status, 429);
@@ -381,10 +394,9 @@ TEST_F(HttpServerTest, ConnectionsOverTheLimitAreTurnedAway) {
   restart(options);
   auto first = connect();
   auto second = connect();
-  first.send(http_request("GET", "/v2"));
-  EXPECT_EQ(first.reply()->status, 200);
-  second.send(http_request("GET", "/v2"));
-  EXPECT_EQ(second.reply()->status, 200);
+  first.send(http_request("POST", "/v2/models/stuck/infer", echo_body()));
+  second.send(http_request("POST", "/v2/models/stuck/infer", echo_body()));
+  ASSERT_TRUE(eventually([&] { return service_.unanswered() == 2; }));
   EXPECT_EQ(connect().reply()->status, 503);
   first.reset();
   EXPECT_TRUE(eventually([&] {
@@ -393,6 +405,96 @@ TEST_F(HttpServerTest, ConnectionsOverTheLimitAreTurnedAway) {
     const auto reply = third.reply();
     return reply && reply->status == 200;
   }));
+}
+
+// Prevents: as many idle clients as there are places keep all others out for ten minutes.
+TEST_F(HttpServerTest, TheLongestIdleConnectionMakesWayForANewOne) {
+  HttpServer::Options options;
+  options.max_connections = 3;
+  restart(options);
+  auto busy = connect();
+  busy.send(http_request("POST", "/v2/models/stuck/infer", echo_body()));
+  ASSERT_TRUE(eventually([&] { return service_.unanswered() == 1; }));
+  auto first = connect();
+  auto second = connect();
+  for (auto* idle : {&second, &first, &second}) {
+    idle->send(http_request("GET", "/v2"));
+    ASSERT_EQ(idle->reply()->status, 200);
+  }
+  EXPECT_EQ(ask(http_request("GET", "/v2")).status, 200);
+  EXPECT_TRUE(first.closed(5s));
+  second.send(http_request("GET", "/v2"));
+  EXPECT_EQ(second.reply()->status, 200) << "used more recently";
+  EXPECT_EQ(service_.unanswered(), 1U) << "a request lost its connection";
+}
+
+// Prevents: clients that never end their headers, or only read their refusal, keep others out.
+TEST_F(HttpServerTest, AConnectionWithoutAWholeHeadMakesWay) {
+  HttpServer::Options options;
+  options.max_connections = 2;
+  restart(options);
+  auto dripping = connect();
+  dripping.send("GET /v2 HTTP/1.1\r\nX: ");
+  auto refused = connect();
+  refused.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 1000000000000\r\n\r\n");
+  EXPECT_EQ(refused.reply()->status, 413);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ask(http_request("GET", "/v2")).status, 200);
+  EXPECT_TRUE(dripping.closed(5s));
+  EXPECT_TRUE(refused.closed(5s));
+}
+
+// Prevents: the limit of descriptors is lower than that of connections, and idle clients use it up.
+TEST_F(HttpServerTest, IdleConnectionsMakeWayWhenThereIsNoDescriptor) {
+  // The second one leaves a descriptor to the next client: accept() needs one also to wait.
+  auto idle = connect();
+  auto next = connect();
+  for (auto* each : {&idle, &next}) {
+    each->send(http_request("GET", "/v2"));
+    ASSERT_EQ(each->reply()->status, 200);
+  }
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // The client gets the last one.
+  const auto last = static_cast<rlim_t>(base::Fd(dup(STDERR_FILENO)).get());
+  const rlimit full{last + 1, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &full), 0);
+  EXPECT_EQ(ask(http_request("GET", "/v2")).status, 200);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(idle.closed(5s));
+}
+
+// Prevents: two loads that wait, for memory or for one another, keep all other calls waiting, also
+// the unload that would give them memory.
+TEST_F(HttpServerTest, LoadsThatWaitKeepNobodyElseWaiting) {
+  std::vector<RawHttp> loads;
+  for (int i = 0; i < 3; ++i) {
+    loads.push_back(connect());
+    loads.back().send(http_request("POST", "/v2/repository/models/stuck/load"));
+  }
+  ASSERT_TRUE(eventually([&] { return service_.loading() == 3; }));
+  EXPECT_EQ(ask(http_request("GET", "/v2/health/ready")).status, 200);
+  EXPECT_EQ(ask(http_request("GET", "/v2/models/echo")).status, 200);
+  EXPECT_EQ(infer("echo", echo_body()).status, 200);
+  EXPECT_EQ(ask(http_request("POST", "/v2/repository/models/echo/unload")).status, 200);
+  EXPECT_EQ(ask(http_request("POST", "/v2/repository/models/echo/load")).status, 200);
+  service_.end_loads();
+  for (auto& load : loads) EXPECT_EQ(load.reply()->status, 200);
+}
+
+// Prevents: a thread for each of any number of loads that wait.
+TEST_F(HttpServerTest, LoadsThatWaitAreBounded) {
+  std::vector<RawHttp> loads;
+  for (std::size_t i = 0; i < Workers::kMostJobs; ++i) {
+    loads.push_back(connect());
+    loads.back().send(http_request("POST", "/v2/repository/models/stuck/load"));
+  }
+  ASSERT_TRUE(eventually([&] { return service_.loading() == Workers::kMostJobs; }));
+  const auto refused = ask(http_request("POST", "/v2/repository/models/echo/load"));
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(error_of(refused), "64 loads and unloads wait already");
+  service_.end_loads();
+  for (auto& load : loads) EXPECT_EQ(load.reply()->status, 200);
+  EXPECT_EQ(ask(http_request("POST", "/v2/repository/models/echo/load")).status, 200);
 }
 
 TEST_F(HttpServerTest, StopCancelsWhatDoesNotEnd) {

@@ -1,0 +1,364 @@
+#include "server/api/http_connection.hpp"
+
+// g++ 12 needs <utility> in front of asio's awaitable.
+#include <utility>
+// Boost.Beast takes most of a minute to compile, so it is in this file only.
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/string.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <limits>
+#include <optional>
+
+namespace sluice::server::api {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr std::uint32_t kMaxHeaderBytes = 16 << 10;
+/// Read ahead of a request that is being answered, for the next requests of its connection.
+constexpr std::size_t kReadAhead = 16 << 10;
+constexpr std::size_t kReadBytes = 4 << 10;
+/// After the last response, the rest of what the client sends is read and dropped for at least that
+/// long. If the socket were closed at once, the client would be reset and could lose the response.
+constexpr milliseconds kLinger{1000};
+
+std::string header(const http::fields& fields, std::string_view name) {
+  const auto value = fields[beast::string_view(name.data(), name.size())];
+  return {value.data(), value.size()};
+}
+
+/// One connection. Everything but done callbacks runs on its strand.
+class Connection final : public OpenConnection, public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(tcp::socket socket, HttpConnections& all, const HttpOptions& options, HttpApi& api)
+      : place_(all),
+        all_(all),
+        options_(options),
+        api_(api),
+        socket_(std::move(socket)),
+        timer_(socket_.get_executor()) {}
+
+  void start() {
+    place_.take(shared_from_this());
+    error_code ignored;
+    socket_.set_option(tcp::no_delay(true), ignored);
+    asio::post(socket_.get_executor(), [self = shared_from_this()] { self->wait_for_request(); });
+  }
+
+  /// Ends the connection: after its response, or at once if `now`. Thread-safe.
+  void end(bool now) override {
+    asio::post(socket_.get_executor(), [self = shared_from_this(), now] {
+      self->last_ = true;
+      if (now && self->state_ == State::kRunning) self->call_->cancel();
+      if (now || self->state_ == State::kIdle) self->close();
+    });
+  }
+
+ private:
+  enum class State {
+    kIdle,       ///< Between two requests.
+    kReading,    ///< The headers or the body arrive.
+    kRunning,    ///< The service has the request.
+    kWriting,    ///< The response leaves.
+    kLingering,  ///< The response has left, and nothing more is answered.
+    kClosed,
+  };
+
+  // -- waiting for a request
+
+  void wait_for_request() {
+    state_ = State::kIdle;
+    if (last_) return close();
+    place_.wait();
+    set_timer(options_.idle_timeout);
+    if (!ahead_ && buffer_.size() > 0) return read_headers();
+    if (!ahead_) return read_ahead();
+    // on_ahead() goes on: now, if the next request is already there.
+    error_code ignored;
+    if (buffer_.size() > 0) socket_.cancel(ignored);
+  }
+
+  /// Reads what comes next on the connection. Notices while a request runs that the client is gone.
+  void read_ahead() {
+    ahead_ = true;
+    socket_.async_read_some(buffer_.prepare(kReadBytes),
+                            [self = shared_from_this()](error_code error, std::size_t bytes) {
+                              self->on_ahead(error, bytes);
+                            });
+  }
+
+  void on_ahead(error_code error, std::size_t bytes) {
+    ahead_ = false;
+    buffer_.commit(bytes);
+    if (state_ == State::kClosed) return;
+    const bool idle = state_ == State::kIdle;
+    if (idle && (!error || error == asio::error::operation_aborted)) return read_headers();
+    if (error) return on_client_gone();
+    if (state_ == State::kLingering) buffer_.consume(buffer_.size());
+    if (buffer_.size() < kReadAhead) read_ahead();
+  }
+
+  /// The client has closed the connection, or its side of it. A client that only closed its side
+  /// still gets an answer.
+  void on_client_gone() {
+    last_ = true;
+    if (state_ == State::kRunning) return call_->cancel();
+    if (state_ != State::kWriting) close();
+  }
+
+  // -- reading
+
+  void read_headers() {
+    state_ = State::kReading;
+    set_timer(options_.progress_timeout);
+    parser_.emplace();
+    parser_->header_limit(kMaxHeaderBytes);
+    // The limit of bodies is checked in on_headers(). Beast 1.74 takes no boost::none here.
+    parser_->body_limit(std::numeric_limits<std::uint64_t>::max());
+    http::async_read_header(
+        socket_, buffer_, *parser_,
+        [self = shared_from_this()](error_code error, std::size_t) { self->on_headers(error); });
+  }
+
+  void on_headers(error_code error) {
+    if (state_ == State::kClosed) return;
+    if (!place_.go_on()) return close();
+    if (timed_out_) return refuse(error_reply(408, "the headers took too long"));
+    if (error == http::error::header_limit)
+      return refuse(error_reply(431, "the headers are too large"));
+    const bool gone = error && error.category() == asio::error::get_system_category();
+    if (gone || error == http::error::end_of_stream) return close();
+    if (error) return refuse(error_reply(400, "not an HTTP request: " + error.message()));
+    const auto& request = parser_->get();
+    last_ = last_ || !request.keep_alive();
+    try {
+      begin(request);
+    } catch (HttpReply& reply) {
+      refuse(std::move(reply));
+    }
+  }
+
+  /// Throws HttpReply.
+  void begin(const http::request<http::empty_body>& request) {
+    if (parser_->chunked())
+      throw error_reply(411, "a body needs Content-Length; chunks are not served");
+    HttpHead head;
+    head.method = std::string(request.method_string());
+    head.target = std::string(request.target());
+    head.content_length = parser_->content_length().value_or(0);
+    head.content_encoding = header(request, "Content-Encoding");
+    head.accept_encoding = header(request, "Accept-Encoding");
+    head.inference_header_length = header(request, "Inference-Header-Content-Length");
+    unread_ = head.content_length;
+    const std::size_t limit = options_.max_request_bytes;
+    if (head.content_length > limit) {
+      throw error_reply(413, "the body has " + std::to_string(head.content_length) +
+                                 " bytes; the limit is " + std::to_string(limit));
+    }
+    take_memory(head.content_length);
+    call_ = api_.begin(head);
+    const bool waits = beast::iequals(request[http::field::expect], "100-continue");
+    read_body(head.content_length, waits && head.content_length > 0);
+  }
+
+  /// Throws HttpReply.
+  void take_memory(std::size_t bytes) {
+    ByteBudget::Share share(api_.memory());
+    if (!share.resize(bytes) || !all_.reserve(bytes)) throw error_reply(memory_full());
+    reserved_ = bytes;
+    memory_ = std::move(share);
+  }
+
+  void read_body(std::size_t bytes, bool client_waits) {
+    body_bytes_ = bytes;
+    // Beast would copy the body once more, through its buffer.
+    body_ = std::make_unique_for_overwrite<char[]>(bytes);
+    body_got_ = std::min(bytes, buffer_.size());
+    std::copy_n(static_cast<const char*>(buffer_.data().data()), body_got_, body_.get());
+    buffer_.consume(body_got_);
+    body_limit_ = steady_clock::now() + options_.body_timeout;
+    if (client_waits && body_got_ == 0) return write_continue();
+    read_more_body();
+  }
+
+  void write_continue() {
+    static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    asio::async_write(socket_, asio::buffer(kContinue.data(), kContinue.size()),
+                      [self = shared_from_this()](error_code, std::size_t) {
+                        if (self->state_ != State::kClosed) self->read_more_body();
+                      });
+  }
+
+  void read_more_body() {
+    if (body_got_ == body_bytes_) return run();
+    const auto left = std::chrono::duration_cast<milliseconds>(body_limit_ - steady_clock::now());
+    set_timer(std::min(options_.progress_timeout, std::max(left, milliseconds(0))));
+    socket_.async_read_some(asio::buffer(body_.get() + body_got_, body_bytes_ - body_got_),
+                            [self = shared_from_this()](error_code error, std::size_t bytes) {
+                              self->on_body(error, bytes);
+                            });
+  }
+
+  void on_body(error_code error, std::size_t bytes) {
+    if (state_ == State::kClosed) return;
+    body_got_ += bytes;
+    if (timed_out_) return refuse(error_reply(408, "the body took too long"));
+    if (error) {
+      return refuse(error_reply(400, "the body ends after " + std::to_string(body_got_) + " of " +
+                                         std::to_string(body_bytes_) + " bytes"));
+    }
+    read_more_body();
+  }
+
+  // -- answering
+
+  void run() {
+    state_ = State::kRunning;
+    unread_ = 0;
+    stop_timer();
+    release_reserved();
+    if (!ahead_ && buffer_.size() < kReadAhead) read_ahead();
+    const std::string_view bytes(body_.get(), body_bytes_);
+    std::shared_ptr<const char[]> kept = std::move(body_);
+    Body body{bytes, counted(std::move(kept), std::move(memory_))};
+    call_->run(std::move(body), [self = shared_from_this()](MakeReply make) {
+      asio::post(self->socket_.get_executor(), [self, make = std::move(make)] {
+        if (self->state_ != State::kClosed) self->write(make());
+        self->call_.reset();
+      });
+    });
+  }
+
+  /// Answers a request whose body was not read: the rest of the connection cannot be understood.
+  void refuse(HttpReply reply) {
+    release_reserved();
+    body_.reset();
+    memory_ = {};
+    call_.reset();
+    timed_out_ = false;
+    last_ = true;
+    write(std::move(reply));
+  }
+
+  void write(HttpReply reply) {
+    state_ = State::kWriting;
+    response_ = {};
+    response_.result(reply.status);
+    response_.set(http::field::content_type, reply.content_type);
+    for (const auto& [name, value] : reply.headers) response_.set(name, value);
+    response_.body() = std::move(reply.body);
+    response_memory_ = std::move(reply.memory);
+    response_.keep_alive(!last_);
+    response_.prepare_payload();
+    // A slow reader gets a second for each 64 KiB.
+    set_timer(options_.progress_timeout +
+              milliseconds(response_.body().size() * 1000 / (64 << 10)));
+    http::async_write(
+        socket_, response_,
+        [self = shared_from_this()](error_code error, std::size_t) { self->on_written(error); });
+  }
+
+  void on_written(error_code error) {
+    if (state_ == State::kClosed) return;
+    response_.body() = {};
+    response_memory_.reset();
+    if (error) return close();
+    if (last_) return linger();
+    wait_for_request();
+  }
+
+  void linger() {
+    error_code ignored;
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    state_ = State::kLingering;
+    place_.wait();
+    // A client that still sends gets a second for each MiB to read its refusal.
+    const milliseconds needed(unread_ * 1000 / (1 << 20));
+    set_timer(kLinger + std::min(needed, options_.body_timeout));
+    if (ahead_) return;
+    buffer_.consume(buffer_.size());
+    read_ahead();
+  }
+
+  void close() {
+    state_ = State::kClosed;
+    stop_timer();
+    release_reserved();
+    // Forgets an announcement, unless the service has the request.
+    call_.reset();
+    error_code ignored;
+    socket_.close(ignored);
+  }
+
+  void release_reserved() { all_.release(std::exchange(reserved_, 0)); }
+
+  // -- the one deadline of the connection
+
+  void set_timer(milliseconds limit) {
+    timed_out_ = false;
+    timer_.expires_after(limit);
+    timer_.async_wait([self = shared_from_this(), round = ++timer_round_](error_code error) {
+      if (!error && round == self->timer_round_) self->on_timer();
+    });
+  }
+
+  void stop_timer() {
+    ++timer_round_;
+    timer_.cancel();
+  }
+
+  void on_timer() {
+    if (state_ != State::kReading) return close();
+    // The handler of the read answers the client.
+    timed_out_ = true;
+    error_code ignored;
+    socket_.cancel(ignored);
+  }
+
+  HttpConnections::Place place_;  // First, so that it is destroyed last.
+  HttpConnections& all_;
+  const HttpOptions& options_;
+  HttpApi& api_;
+  tcp::socket socket_;
+  asio::steady_timer timer_;
+  std::uint64_t timer_round_ = 0;
+  State state_ = State::kIdle;
+  bool timed_out_ = false;
+  bool last_ = false;   ///< No request follows the current one.
+  bool ahead_ = false;  ///< read_ahead() is pending: nothing else may touch buffer_.
+  beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::empty_body>> parser_;
+  std::shared_ptr<HttpCall> call_;
+  std::unique_ptr<char[]> body_;
+  std::size_t body_bytes_ = 0;
+  std::size_t body_got_ = 0;
+  std::uint64_t unread_ = 0;  ///< Of the body, if it is refused.
+  std::size_t reserved_ = 0;  ///< Of the arriving bytes.
+  ByteBudget::Share memory_;  ///< Of the body.
+  steady_clock::time_point body_limit_;
+  http::response<http::string_body> response_;
+  std::shared_ptr<const void> response_memory_;  ///< The share of response_.
+};
+
+}  // namespace
+
+void serve_connection(tcp::socket socket, HttpConnections& all, const HttpOptions& options,
+                      HttpApi& api) {
+  std::make_shared<Connection>(std::move(socket), all, options, api)->start();
+}
+
+}  // namespace sluice::server::api
