@@ -1,5 +1,6 @@
 #include "server/dispatcher.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <utility>
@@ -176,6 +177,24 @@ void Dispatcher::drop(Execution& execution, const std::function<bool(const Pendi
   if (!execution.running) answer_dropped(execution);
 }
 
+/// Answers all requests of the executions of `which`.
+void Dispatcher::drop_executions(const std::function<bool(const Execution&)>& which,
+                                 const Status& status) {
+  std::vector<std::uint64_t> tasks;
+  for (const auto& [task, execution] : executions_) {
+    if (which(*execution)) tasks.push_back(task);
+  }
+  for (const std::uint64_t task : tasks) {
+    drop(
+        *executions_.at(task), [](const Pending&) { return true; }, status);
+    remove_if_unwanted(task);
+  }
+}
+
+void Dispatcher::fail_all(const Status& status) {
+  post([this, status] { drop_executions([](const Execution&) { return true; }, status); });
+}
+
 void Dispatcher::answer_dropped(Execution& execution) {
   for (auto each = execution.requests.begin(); each != execution.requests.end();) {
     if (each->done && each->dropped) answer(execution, *each, *each->dropped, {});
@@ -328,12 +347,22 @@ void Dispatcher::answer(const Execution& execution, Pending& pending, const Stat
   pending.done = nullptr;
 }
 
-/// A busy period ends when no critical request waits or runs.
+/// A busy period ends when no critical request can run. One that waits for its weights cannot, and
+/// the gate must be open for it: training may have to finish work before it can give memory.
 void Dispatcher::note_idle() {
-  if ((!busy_ && !turn_asked_) || has_critical()) return;
-  if (std::exchange(busy_, false)) announcer_.end_busy();
-  if (std::exchange(turn_asked_, false)) turn_->give_back();
-  turn_taken_ = false;
+  if (!busy_ && !turn_asked_) return;
+  const bool waits = has_critical();
+  const bool runs = std::ranges::any_of(executions_, [](const auto& entry) {
+    return is_critical(*entry.second) && !entry.second->cold;
+  });
+  if (busy_ && !runs) {
+    busy_ = false;
+    announcer_.end_busy();
+  }
+  if (turn_asked_ && !waits) {
+    turn_asked_ = turn_taken_ = false;
+    turn_->give_back();
+  }
 }
 
 void Dispatcher::set_policy(scheduler::Policy policy) {
@@ -350,21 +379,10 @@ void Dispatcher::add_model(const std::shared_ptr<Model>& model) {
 void Dispatcher::remove_model(const std::shared_ptr<Model>& model) {
   bool left = true;
   const auto poll = [&] {
-    std::vector<std::uint64_t> waiting;
-    left = false;
-    for (const auto& [task, execution] : executions_) {
-      if (execution->model != model) continue;
-      if (execution->begun) {
-        left = true;
-      } else {
-        waiting.push_back(task);
-      }
-    }
-    for (const std::uint64_t task : waiting) {
-      drop(*executions_.at(task), [](const Pending&) { return true; },
-           {Code::kUnavailable, "the model is being unloaded"});
-      remove_if_unwanted(task);
-    }
+    drop_executions([&](const Execution& each) { return each.model == model && !each.begun; },
+                    {Code::kUnavailable, "the model is being unloaded"});
+    left = std::ranges::any_of(executions_,
+                               [&](const auto& entry) { return entry.second->model == model; });
     model->removed = true;
     if (!left) queue_.remove_model(model->id);
   };

@@ -64,6 +64,8 @@ class Dispatcher {
   void add_model(const std::shared_ptr<Model>& model);
   /// Returns when the model's requests are answered: those that have not begun as unavailable.
   void remove_model(const std::shared_ptr<Model>& model);
+  /// Answers all requests that wait, and those that run at the end of their step.
+  void fail_all(const Status& status);
   /// Returns true when nothing is left, or false at `until_ns`.
   bool drain(std::uint64_t until_ns);
 
@@ -99,6 +101,7 @@ class Dispatcher {
   void drop_overdue(std::uint64_t now);
   void drop(Execution& execution, const std::function<bool(const Pending&)>& which,
             const Status& status);
+  void drop_executions(const std::function<bool(const Execution&)>& which, const Status& status);
   void remove_if_unwanted(std::uint64_t task);
   void answer_dropped(Execution& execution);
   void hold(Execution& execution, std::uint64_t now);

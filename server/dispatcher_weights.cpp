@@ -1,6 +1,8 @@
 // The dispatcher's batches whose model's weights are not on the device.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/clock.hpp"
 #include "server/dispatcher.hpp"
 
@@ -40,16 +42,14 @@ void Dispatcher::weights_are_in(std::uint32_t model) {
 }
 
 void Dispatcher::weights_will_not_come(std::uint32_t model, const std::string& error) {
-  std::vector<std::uint64_t> tasks;
-  for (const auto& [task, execution] : executions_) {
-    if (execution->model->id == model && execution->cold) tasks.push_back(task);
-  }
-  for (const std::uint64_t task : tasks) {
-    drop(*executions_.at(task), [](const Pending&) { return true; },
-         {Code::kResourceExhausted,
-          fmt::format("model '{}': {}", executions_.at(task)->model->config.name, error)});
-    remove_if_unwanted(task);
-  }
+  const auto waits = [model](const Execution& each) {
+    return each.model->id == model && each.cold;
+  };
+  const auto first =
+      std::ranges::find_if(executions_, [&](const auto& entry) { return waits(*entry.second); });
+  if (first == executions_.end()) return;
+  const std::string& name = first->second->model->config.name;
+  drop_executions(waits, {Code::kResourceExhausted, fmt::format("model '{}': {}", name, error)});
 }
 
 }  // namespace sluice::server

@@ -17,6 +17,7 @@ struct EngineSettings {
   int device = 0;                                           ///< Index of the GPU.
   std::string recording_file;                               ///< For a recording.
   engine::Placement placement = engine::Placement::kFixed;  ///< Of the weights.
+  bool takes_turns = true;  ///< Models of a GPU run one after another.
 };
 
 /// Makes an instance, which the caller owns. Throws base::UsageError or base::RunError.

@@ -45,6 +45,7 @@ std::unique_ptr<engine::ServedModel> make(const EngineSettings& settings,
   options.max_batch = config.batch_size;
   options.cuts = find_cuts(settings.store, config, device);
   options.placement = settings.placement;
+  options.takes_turns = settings.takes_turns;
   return engine::load_served(engine::find_stored_model(settings.store, spec, target, "the model"),
                              options);
 }

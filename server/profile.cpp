@@ -22,7 +22,8 @@ double as_mb(std::uint64_t bytes) { return static_cast<double>(bytes) / (1U << 2
 
 /// Until the trainer had obeyed and its memory was free.
 std::uint64_t adjust_ns(const training::Handover& handover) {
-  return handover.order_ns + handover.drop_ns + handover.drain_ns + handover.give_ns;
+  const training::ObeyParts& obey = handover.obey;
+  return handover.order_ns + obey.drop_ns + obey.drain_ns + obey.give_ns;
 }
 
 }  // namespace
@@ -143,9 +144,9 @@ void Profile::write_handovers(std::string& out) const {
     out += fmt::format(
         "{:.1f}: {:.2f} Mb order {:.3f} drop {:.3f} drain {:.3f} give {:.3f} take {:.3f} load "
         "{:.3f}{}\n",
-        ms(each.at_ns), as_mb(each.bytes), as_ms(each.order_ns), as_ms(each.drop_ns),
-        as_ms(each.drain_ns), as_ms(each.give_ns), as_ms(each.take_ns), as_ms(each.load_ns),
-        each.obeyed ? "" : " not obeyed");
+        ms(each.at_ns), as_mb(each.bytes), as_ms(each.order_ns), as_ms(each.obey.drop_ns),
+        as_ms(each.obey.drain_ns), as_ms(each.obey.give_ns), as_ms(each.take_ns),
+        as_ms(each.load_ns), each.obeyed ? "" : " not obeyed");
   }
   out += '\n';
 }

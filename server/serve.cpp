@@ -80,11 +80,20 @@ std::string visible_device(int device) {
   return entry;
 }
 
+/// Jobs find `sluice.train`; what the user has put there comes first.
+std::string python_path(const base::Install& install) {
+  const char* const before = std::getenv("PYTHONPATH");
+  const std::string first = before == nullptr || *before == '\0' ? "" : std::string(before) + ":";
+  return "PYTHONPATH=" + first + install.python().string();
+}
+
 training::TrainingOptions training_options(const ServeOptions& options, Place place) {
   training::TrainingOptions out;
   out.mode = options.train.mode;
   out.store = options.train.store;
   out.wedged_s = options.train.wedged_s;
+  const base::Install install = base::Install::of_this_program();
+  out.environment.push_back(python_path(install));
   // On a CPU there is nothing to gate. env finds the interpreter of a job.
   out.wrapper = {"/usr/bin/env"};
   if (place == Place::kCpu) return out;
@@ -97,7 +106,7 @@ training::TrainingOptions training_options(const ServeOptions& options, Place pl
     // PyTorch then gives memory back page by page.
     if (!chosen) out.environment.emplace_back("PYTORCH_ALLOC_CONF=expandable_segments:True");
   }
-  out.wrapper = {base::Install::of_this_program().subcommand("exec").string(),
+  out.wrapper = {install.subcommand("exec").string(),
                  "--priority",
                  "0",
                  "--policy",
@@ -114,6 +123,7 @@ EngineSettings engine_settings(const ServeOptions& options, Place place) {
   EngineSettings settings{engine::model_store(options.store), place, options.device, ""};
   settings.placement =
       options.memory.use_sta ? engine::Placement::kFixed : engine::Placement::kAnywhere;
+  settings.takes_turns = options.server.dispatcher.policy != scheduler::Policy::kParaller;
   return settings;
 }
 

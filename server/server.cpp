@@ -16,8 +16,6 @@
 namespace sluice::server {
 namespace {
 
-constexpr const char* kVersion = "1";
-
 class CancelById : public Cancellation {
  public:
   CancelById(Dispatcher& dispatcher, std::uint64_t request)
@@ -28,14 +26,6 @@ class CancelById : public Cancellation {
   Dispatcher& dispatcher_;
   std::uint64_t request_;
 };
-
-std::vector<engine::Weights*> weights_of(const Model& model) {
-  std::vector<engine::Weights*> all;
-  for (const auto& instance : model.instances) {
-    if (auto* const weights = instance->served->weights()) all.push_back(weights);
-  }
-  return all;
-}
 
 /// The earliest of what the request and the configuration ask for.
 std::uint64_t deadline_of(const Request& request, const ModelConfig& config) {
@@ -72,7 +62,7 @@ Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, Ma
       options.dispatcher, announcer_, memory_,
       [this](const Execution& execution, Pending& pending, const Status& status,
              const Response& response) { answered(execution, pending, status, response); },
-      [this](const std::string& why) { events_.context_lost(why); },
+      [this](const std::string& why) { context_lost(why); },
       Dispatcher::Sharing{training_, residency_.get()});
 }
 
@@ -87,7 +77,7 @@ void Server::start_residency() {
   events.settled = [this](std::uint32_t model, const std::string& error) {
     dispatcher_->weights_settled(model, error);
   };
-  events.context_lost = events_.context_lost;
+  events.context_lost = [this](const std::string& why) { context_lost(why); };
   events.handover = [this](const training::Handover& handover) {
     if (profile_ != nullptr) profile_->handover(handover);
   };
@@ -97,21 +87,17 @@ void Server::start_residency() {
   events.loaded = [this](std::uint64_t ns) {
     if (profile_ != nullptr) profile_->took(PerfItem::kInferLoadParam, ns);
   };
+  events.log = [this](const std::string& line) { events_.log(line); };
   events.held = [] { return sluice_memory_held(); };
   residency_ = std::make_unique<memory::Residency>(
       *options_.memory, options_.grants ? training_ : nullptr, std::move(events));
 }
 
-void Server::preload() {
-  std::vector<std::string> names;
-  for (const auto& [name, entry] : entries_) {
-    if (entry.config.preload) names.push_back(name);
-  }
-  for (const std::string& name : names) {
-    const Status status = load(name);
-    if (!status.ok()) throw base::RunError(status.message);
-  }
-  ready_ = true;
+/// No step can run any more, and no weights come: nobody else would answer what waits.
+void Server::context_lost(const std::string& why) {
+  ready_ = false;
+  dispatcher_->fail_all({Code::kInternal, why});
+  events_.context_lost(why);
 }
 
 bool Server::drain() {
@@ -237,9 +223,9 @@ void Server::stage(Model& model, Request& request) const {
 Status Server::check(Model& model, Request& request, Pending& pending) {
   pending.deadline_ns = deadline_of(request, model.config);
   pending.announced_ns = announcer_.announced_ns(request.announced);
-  if (!request.version.empty() && request.version != kVersion) {
+  if (!request.version.empty() && request.version != kModelVersion) {
     return {Code::kNotFound, fmt::format("model '{}' has no version '{}', only {}", request.model,
-                                         request.version, kVersion)};
+                                         request.version, kModelVersion)};
   }
   const Status status =
       check_request(model.served(), model.config.batch_size, request, pending.items);
@@ -265,115 +251,6 @@ void Server::answered(const Execution& execution, Pending& pending, const Status
 bool Server::model_ready(const std::string& model) const {
   Status status;
   return find(model, status) != nullptr;
-}
-
-std::optional<ModelMetadata> Server::metadata(const std::string& name) const {
-  Status status;
-  const auto model = find(name, status);
-  if (!model) return std::nullopt;
-  return ModelMetadata{name,
-                       {kVersion},
-                       "sluice_" + model->config.engine,
-                       model->served().inputs(),
-                       model->served().outputs(),
-                       static_cast<std::int64_t>(model->config.batch_size)};
-}
-
-std::optional<std::vector<ModelStatistics>> Server::statistics(const std::string& name) const {
-  const std::shared_lock lock(mutex_);
-  std::vector<ModelStatistics> all;
-  for (const auto& [known, entry] : entries_) {
-    if (!entry.model || (!name.empty() && known != name)) continue;
-    all.push_back(entry.model->statistics.read());
-    all.back().name = known;
-    all.back().version = kVersion;
-  }
-  if (!name.empty() && all.empty()) return std::nullopt;
-  return all;
-}
-
-std::vector<RepositoryEntry> Server::repository() const {
-  const std::shared_lock lock(mutex_);
-  std::vector<RepositoryEntry> all;
-  for (const auto& [name, entry] : entries_) {
-    all.push_back({name, kVersion, entry.state, entry.state == "READY" ? "" : entry.reason});
-  }
-  return all;
-}
-
-void Server::set_state(const std::string& name, std::string state, std::string reason,
-                       std::shared_ptr<Model> model) {
-  const std::unique_lock lock(mutex_);
-  Entry& entry = entries_.at(name);
-  entry.state = std::move(state);
-  entry.reason = std::move(reason);
-  entry.model = std::move(model);
-}
-
-Status Server::load(const std::string& name) {
-  Entry* const entry = entry_of(name);
-  if (entry == nullptr) return no_model(name);
-  const std::lock_guard change(entry->changes);
-  if (model_ready(name)) return {};
-  const std::lock_guard one(loading_);
-  set_state(name, "LOADING", "loading", nullptr);
-  try {
-    auto model = load_with_room(entry->config);
-    model->id = next_model_++;
-    events_.log(fmt::format("{}: {}, {} block{}, {:.3f} ms", name, model->served().describe(),
-                            model->served().blocks(), model->served().blocks() == 1 ? "" : "s",
-                            static_cast<double>(model->limits.ns(1)) / 1e6));
-    if (residency_) residency_->add(model->id, weights_of(*model));
-    dispatcher_->add_model(model);
-    set_state(name, "READY", "", std::move(model));
-  } catch (const std::exception& error) {
-    set_state(name, "UNAVAILABLE", error.what(), nullptr);
-    return {Code::kInternal, fmt::format("model {}: {}", name, error.what())};
-  }
-  say_target();
-  return {};
-}
-
-/// A new model brings its weights with it. If there is no room for them, idle models leave.
-std::shared_ptr<Model> Server::load_with_room(const ModelConfig& config) {
-  if (!residency_) return load_model(config, make_);
-  try {
-    return load_model(config, make_);
-  } catch (const engine::OutOfMemory&) {
-    residency_->evict_idle();
-    return load_model(config, make_);
-  }
-}
-
-Status Server::unload(const std::string& name) {
-  Entry* const entry = entry_of(name);
-  if (entry == nullptr) return no_model(name);
-  const std::lock_guard change(entry->changes);
-  Status status;
-  const auto model = find(name, status);
-  if (!model) return {};
-  set_state(name, "UNLOADING", "being unloaded", model);
-  dispatcher_->remove_model(model);
-  if (residency_) residency_->remove(model->id);
-  set_state(name, "UNAVAILABLE", "unloaded", nullptr);
-  say_target();
-  return {};
-}
-
-/// The gate's target is the strictest slo-ms: jobs of all models share one client.
-void Server::say_target() {
-  const std::lock_guard one(target_);
-  double strictest = 0;
-  {
-    const std::shared_lock lock(mutex_);
-    for (const auto& [name, entry] : entries_) {
-      const double slo = entry.model && entry.config.priority > 0 ? entry.config.slo_ms : 0;
-      if (slo > 0 && (strictest == 0 || slo < strictest)) strictest = slo;
-    }
-  }
-  const std::string target =
-      strictest > 0 ? fmt::format("p99={}us", static_cast<long>(strictest * 1e3)) : "none";
-  static_cast<void>(sluice_set_target(target.c_str()));
 }
 
 void Server::train(const std::string& job, const std::string& args, TrainDone done) {
@@ -402,68 +279,6 @@ Status Server::set_scheduler(const std::string& name) {
   dispatcher_->set_policy(*policy);
   records_.set_policy(std::string(to_string(*policy)));
   return {};
-}
-
-nlohmann::json Server::status() const {
-  nlohmann::json models = nlohmann::json::array();
-  const std::shared_lock lock(mutex_);
-  for (const auto& [name, entry] : entries_) {
-    nlohmann::json row{{"name", name}, {"state", entry.state}};
-    if (entry.state != "READY") row["reason"] = entry.reason;
-    if (entry.model) {
-      row["waiting"] = entry.model->waiting.load();
-      row["limit_ms"] = static_cast<double>(entry.model->limits.ns(1)) / 1e6;
-      row["blocks"] = entry.model->served().blocks();
-      row["runs"] = entry.model->served().describe();
-      const std::uint64_t bytes = residency_ ? residency_->bytes(entry.model->id) : 0;
-      if (bytes > 0) {
-        row["weights_mb"] = static_cast<double>(bytes) / (1 << 20);
-        row["resident"] = residency_->resident(entry.model->id);
-      }
-    }
-    models.push_back(std::move(row));
-  }
-  nlohmann::json all{{"ready", ready_.load()},
-                     {"scheduler", scheduler()},
-                     {"gated", sluice_attached() == 1},
-                     {"queued_bytes", memory_.used()},
-                     {"models", std::move(models)}};
-  if (training_ != nullptr) all["training"] = training_->status();
-  return all;
-}
-
-std::string Server::metrics() const {
-  const std::shared_lock lock(mutex_);
-  Statistics::All statistics;
-  base::MetricsText out;
-  out.family("sluice_serve_waiting_requests", "gauge", "Requests that have not begun.");
-  for (const auto& [name, entry] : entries_) {
-    if (!entry.model) continue;
-    statistics.emplace_back(name, &entry.model->statistics);
-    out.sample({{"model", name}}, static_cast<double>(entry.model->waiting.load()));
-  }
-  out.family("sluice_serve_queued_bytes", "gauge", "Memory of requests and unsent responses.");
-  out.sample(static_cast<double>(memory_.used()));
-  Statistics::write(out, statistics);
-  if (training_ != nullptr) training_->write_metrics(out);
-  if (residency_) write_memory(out);
-  return out.take();
-}
-
-void Server::write_memory(base::MetricsText& out) const {
-  const memory::Residency::Counters counters = residency_->counters();
-  const auto add = [&](const char* name, const char* type, const char* help, std::uint64_t value) {
-    out.family(name, type, help);
-    out.sample(static_cast<double>(value));
-  };
-  add("sluice_serve_pool_bytes", "gauge", "Device memory of the server and its training.",
-      counters.pool_bytes);
-  add("sluice_serve_resident_bytes", "gauge", "Weights on the device.", counters.resident_bytes);
-  add("sluice_serve_weight_loads_total", "counter", "Models whose weights came back.",
-      counters.loads);
-  add("sluice_serve_evictions_total", "counter", "Models whose weights left.", counters.evictions);
-  add("sluice_serve_handovers_total", "counter", "Times that training gave memory to inference.",
-      counters.handovers);
 }
 
 void Server::shut_down() { events_.shut_down(); }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <shared_mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/announcer.hpp"
@@ -33,13 +34,17 @@ struct ServerOptions {
   bool grants = true;  ///< Training is granted memory, and shrunk.
 };
 
+/// Each model has one version.
+inline constexpr std::string_view kModelVersion = "1";
+
 /// The server behind its protocols: models, queue, counters.
 class Server : public Service {
  public:
   struct Events {
-    std::function<void()> shut_down;                       ///< A client asked for it.
-    std::function<void(const std::string&)> context_lost;  ///< From the dispatcher's thread.
-    std::function<void(const std::string&)> log;           ///< A line for people.
+    std::function<void()> shut_down;  ///< A client asked for it.
+    /// All requests have been answered, or will be. From any thread.
+    std::function<void(const std::string&)> context_lost;
+    std::function<void(const std::string&)> log;  ///< A line for people.
   };
   /// Null where there is none. They must live longer.
   struct Attached {
@@ -104,7 +109,9 @@ class Server : public Service {
                  std::shared_ptr<Model> model);
   void say_target();
   void start_residency();
-  [[nodiscard]] std::shared_ptr<Model> load_with_room(const ModelConfig& config);
+  void context_lost(const std::string& why);
+  [[nodiscard]] std::shared_ptr<Model> load_with_room(const ModelConfig& config,
+                                                      memory::Residency::Room& room);
   void write_memory(base::MetricsText& out) const;
 
   ServerOptions options_;

@@ -27,17 +27,11 @@ std::uint64_t total(const std::vector<ModelMemory*>& models) {
 class Broker {
  public:
   Broker(const BrokerOptions& options, const MemoryState& state)
-      : options_(options), state_(state) {
-    free_ = to_bytes(options_.pool_bytes) - to_bytes(state_.other_bytes) -
-            to_bytes(state_.missing_bytes);
+      : options_(options), state_(state), free_(free_bytes(options, state)) {
     for (const ModelMemory& model : state_.models) {
-      if (model.resident) free_ -= to_bytes(model.bytes);
       if (model.leaving) coming_ += to_bytes(model.bytes);
     }
-    for (const TrainerState& trainer : state_.trainers) {
-      free_ -= to_bytes(trainer.claim());
-      coming_ += to_bytes(trainer.owed());
-    }
+    for (const TrainerState& trainer : state_.trainers) coming_ += to_bytes(trainer.owed());
   }
 
   Decision decide() {
@@ -104,21 +98,21 @@ class Broker {
 
   [[nodiscard]] Bytes missing() const { return needed_ - free_ - coming_; }
 
-  /// Evicts idle models, of which `keep` bytes stay.
-  void evict_idle(std::uint64_t keep) {
+  /// Evicts idle models that have not been used for so long. Of all idle ones, `keep` bytes stay.
+  void evict_idle(std::uint64_t keep, std::uint64_t unused_ns) {
     const auto idle = idle_models();
     std::uint64_t kept = total(idle);
     for (ModelMemory* model : idle) {
-      if (missing() <= 0 || kept <= keep) return;
+      if (missing() <= 0 || kept <= keep || now() < model->last_used_ns + unused_ns) return;
       kept -= model->bytes;
       evict(*model);
     }
   }
 
   void find_memory() {
-    evict_idle(options_.cold_cache_bytes);
+    evict_idle(options_.cold_cache_bytes, options_.max_idle_ns);
     for (std::size_t i = 0; i < state_.trainers.size(); ++i) shrink(i);
-    evict_idle(0);
+    evict_idle(0, 0);
     if (!state_.trainers.empty() || coming_ > 0) wake_at(now() + kPollNs);
     // The pool may be overdrawn without a want: the server itself has grown.
     if (wants_.empty()) return;
@@ -179,7 +173,10 @@ class Broker {
     }
     std::vector<ModelMemory*> used;
     for (ModelMemory& model : state_.models) {
-      if (model.resident && !model.leaving) used.push_back(&model);
+      // One that has come in runs the batches that waited for it first. Otherwise two models could
+      // send each other away for ever.
+      const bool awaited = model.wanted_ns != kNever;
+      if (model.resident && !model.leaving && !awaited) used.push_back(&model);
     }
     std::ranges::sort(used, used_before);
     for (ModelMemory* model : used) {
@@ -248,11 +245,21 @@ class Broker {
   Decision decision_;
   std::vector<ModelMemory*> wants_;
   Bytes needed_ = 0;  ///< By the wanted models.
-  Bytes free_ = 0;    ///< Of the pool; below 0: more is in use.
+  Bytes free_;
   Bytes coming_ = 0;  ///< Owed by trainers and leaving models.
 };
 
 }  // namespace
+
+std::int64_t free_bytes(const BrokerOptions& options, const MemoryState& state) {
+  Bytes free = to_bytes(options.pool_bytes) - to_bytes(state.other_bytes) -
+               to_bytes(state.loading_bytes) - to_bytes(state.missing_bytes);
+  for (const ModelMemory& model : state.models) {
+    if (model.resident) free -= to_bytes(model.bytes);
+  }
+  for (const TrainerState& trainer : state.trainers) free -= to_bytes(trainer.claim());
+  return free;
+}
 
 Decision decide(const BrokerOptions& options, const MemoryState& state) {
   return Broker(options, state).decide();

@@ -55,6 +55,7 @@ struct TrainerState {
   bool obeys = false;        ///< It knows orders. Else its grant never goes below what it holds.
   bool sleeps = false;       ///< By an order of the broker.
   std::uint64_t shrunk_ns = 0;  ///< Last time its grant was lowered.
+  std::uint64_t keeps = 0;  ///< Beyond its grant, although it has obeyed. It gives no more back.
 
   /// What it holds or may take at any moment.
   [[nodiscard]] std::uint64_t claim() const {
@@ -62,18 +63,22 @@ struct TrainerState {
   }
   /// What it must still give back.
   [[nodiscard]] std::uint64_t owed() const {
-    return may_shrink && obeys && grant < held ? held - grant : 0;
+    return may_shrink && obeys && grant + keeps < held ? held - grant - keeps : 0;
   }
 };
 
 struct MemoryState {
   std::uint64_t now_ns = 0;
   std::uint64_t other_bytes = 0;    ///< Held by the server apart from weights.
+  std::uint64_t loading_bytes = 0;  ///< By a model that is loaded for the first time, or for it.
   std::uint64_t missing_bytes = 0;  ///< Of the pool, held by somebody who is not known.
   std::uint64_t short_ns = 0;       ///< Last time a model had to wait for memory.
   std::vector<ModelMemory> models;
   std::vector<TrainerState> trainers;
 };
+
+/// What is free of the pool; below 0: more is in use.
+[[nodiscard]] std::int64_t free_bytes(const BrokerOptions& options, const MemoryState& state);
 
 /// What to do now, in this order.
 struct Decision {
@@ -93,9 +98,10 @@ struct Decision {
   std::uint64_t wake_ns = kNever;     ///< When to decide again at the latest.
 };
 
-/// Memory for the models that batches wait for comes from, in this order: what is free; idle models
-/// beyond the cold cache, least recently used first; training down to its smallest micro-batch; the
-/// cold cache; training asleep; and, after `patience_ns`, models in use.
+/// Memory for the models that batches wait for comes from, in this order: what is free; models that
+/// have been idle for `max_idle_ns`, beyond the cold cache, least recently used first; training
+/// down to its smallest micro-batch; the other idle models; training asleep; and, after
+/// `patience_ns`, models in use.
 [[nodiscard]] Decision decide(const BrokerOptions& options, const MemoryState& state);
 
 }  // namespace sluice::server::memory

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "engine/context_lost.hpp"
@@ -24,13 +25,14 @@ Residency::Residency(const ResidencyOptions& options, training::Trainer* trainer
     : options_(options), events_(std::move(events)) {
   counters_.pool_bytes = options_.broker.pool_bytes;
   if (trainer != nullptr) {
-    share_.emplace(*trainer, options_.wedged_ns, [this](const training::Handover& handover) {
+    const auto report = [this](const training::Handover& handover) {
       {
         const std::lock_guard lock(mutex_);
         ++counters_.handovers;
       }
       events_.handover(handover);
-    });
+    };
+    share_.emplace(*trainer, options_.wedged_ns, options_.broker.slack_bytes, report);
   }
   thread_ = std::thread([this] { loop(); });
 }
@@ -42,6 +44,7 @@ void Residency::stop() {
     const std::lock_guard lock(mutex_);
     stop_ = true;
     wake();
+    room_settled_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
 }
@@ -69,16 +72,6 @@ void Residency::remove(std::uint32_t model) {
   const std::lock_guard lock(mutex_);
   tenants_.erase(model);
   wake();
-}
-
-void Residency::evict_idle() {
-  const std::lock_guard moves(moves_);
-  Lock lock(mutex_);
-  for (auto& [id, tenant] : tenants_) {
-    if (tenant.state == State::kReady && tenant.memory.users + tenant.waiting == 0) {
-      evict(lock, id);
-    }
-  }
 }
 
 bool Residency::acquire(std::uint32_t model, std::uint64_t deadline_ns) {
@@ -126,6 +119,11 @@ Residency::Counters Residency::counters() const {
   for (const auto& [id, tenant] : tenants_) {
     if (tenant.state != State::kOut) counters.resident_bytes += tenant.memory.bytes;
   }
+  MemoryState state;
+  count_others(state);
+  counters.loading_bytes = state.loading_bytes;
+  counters.other_bytes = state.other_bytes;
+  if (short_since_ns_ != 0) counters.short_ns = base::monotonic_ns() - short_since_ns_;
   return counters;
 }
 
@@ -152,6 +150,7 @@ void Residency::loop() {
   try {
     while (true) {
       std::uint64_t wake_ns = kNever;
+      bool unlimited = false;
       {
         const std::lock_guard moves(moves_);
         Lock lock(mutex_);
@@ -162,14 +161,25 @@ void Residency::loop() {
         const MemoryState state = look(now);
         const Decision decision = decide(options_.broker, state);
         note_shortage(state, decision);
-        apply(lock, decision);
+        unlimited = note_unlimited(state);
+        apply(lock, state, decision);
         wake_ns = std::min(decision.wake_ns, next_look_ns());
+      }
+      if (unlimited) {
+        events_.log(
+            "training has started while models wait for memory; until they have it, "
+            "training has no limit and may take what they wait for");
       }
       Lock lock(mutex_);
       wait(lock, wake_ns);
     }
   } catch (const base::RunError& error) {
     // Who has which memory is not known any more.
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+      room_settled_.notify_all();
+    }
     events_.context_lost(error.what());
   }
 }
@@ -198,20 +208,41 @@ MemoryState Residency::look(std::uint64_t now) {
   MemoryState state;
   state.now_ns = now;
   state.short_ns = short_ns_;
-  std::uint64_t resident = 0;
   for (const auto& [id, tenant] : tenants_) {
     ModelMemory memory = tenant.memory;
     memory.resident = tenant.state != State::kOut;
-    if (memory.resident) resident += memory.bytes;
     state.models.push_back(memory);
+  }
+  count_others(state);
+  if (now < missing_until_ns_) state.missing_bytes = missing_bytes_;
+  if (share_) {
+    share_->poll(now, model_waits());
+    if (const auto trainer = share_->state()) state.trainers.push_back(*trainer);
+  }
+  look_at_room(state);
+  return state;
+}
+
+/// What the server holds apart from the weights of loaded models.
+void Residency::count_others(MemoryState& state) const {
+  std::uint64_t resident = 0;
+  for (const auto& [id, tenant] : tenants_) {
+    if (tenant.state != State::kOut) resident += tenant.memory.bytes;
   }
   const std::uint64_t held = events_.held();
   state.other_bytes = held - std::min(held, resident);
-  if (now < missing_until_ns_) state.missing_bytes = missing_bytes_;
-  if (!share_) return state;
-  share_->poll(now);
-  if (const auto trainer = share_->state()) state.trainers.push_back(*trainer);
-  return state;
+  if (room_.state == RoomState::kNone) return;
+  const std::uint64_t before = std::min(room_.before, state.other_bytes);
+  // Until the model is loaded, nobody else is promised the rest of its room.
+  state.loading_bytes = std::max(state.other_bytes - before, room_.promised);
+  state.other_bytes = before;
+}
+
+bool Residency::model_waits() const {
+  if (room_.state == RoomState::kAsked || room_.state == RoomState::kWanted) return true;
+  return std::ranges::any_of(tenants_, [](const auto& entry) {
+    return entry.second.state == State::kOut && entry.second.memory.wanted_ns != kNever;
+  });
 }
 
 /// Memory is short while a model waits that cannot be loaded at once.
@@ -225,23 +256,50 @@ void Residency::note_shortage(const MemoryState& state, const Decision& decision
   if (short_since_ns_ == 0) short_since_ns_ = state.now_ns;
 }
 
-void Residency::apply(Lock& lock, const Decision& decision) {
-  for (const std::uint32_t model : decision.evict) evict(lock, model);
+/// Whether to say that training has no limit now. A limit of what it holds would end it before its
+/// first batch.
+bool Residency::note_unlimited(const MemoryState& state) {
+  const bool unlimited =
+      short_since_ns_ != 0 && std::ranges::any_of(state.trainers, [](const TrainerState& trainer) {
+        return trainer.may_shrink && trainer.grant == kNoGrant;
+      });
+  const bool said = std::exchange(unlimited_, unlimited);
+  return unlimited && !said;
+}
+
+void Residency::apply(Lock& lock, const MemoryState& state, const Decision& decision) {
+  evict(lock, decision.evict);
   for (const Decision::Grant& grant : decision.grants) share_->apply(grant, short_since_ns_);
   for (const std::uint32_t model : decision.leave) tenants_.at(model).memory.leaving = true;
-  for (const std::uint32_t model : decision.load) load(lock, model);
+  for (const std::uint32_t model : decision.load) {
+    if (model != kRoom) {
+      load(lock, model);
+      continue;
+    }
+    room_.promised = state.loading_bytes + room_.memory.bytes;
+    settle_room(RoomState::kThere);
+  }
   for (const std::uint32_t model : decision.refuse) {
-    settle(lock, model, "there is no memory for its weights");
+    if (model == kRoom) {
+      settle_room(RoomState::kRefused);
+    } else {
+      settle(lock, model, "there is no memory for its weights");
+    }
   }
 }
 
-void Residency::evict(Lock& lock, std::uint32_t model) {
-  Tenant& tenant = tenants_.at(model);
-  tenant.state = State::kOut;
-  tenant.memory.leaving = false;
-  ++counters_.evictions;
+void Residency::evict(Lock& lock, const std::vector<std::uint32_t>& models) {
+  // All at once: a batch could begin on the second while the first is unmapped without the lock.
+  std::vector<engine::Weights*> leaving;
+  for (const std::uint32_t model : models) {
+    Tenant& tenant = tenants_.at(model);
+    tenant.state = State::kOut;
+    tenant.memory.leaving = false;
+    ++counters_.evictions;
+    leaving.insert(leaving.end(), tenant.weights.begin(), tenant.weights.end());
+  }
   lock.unlock();
-  for (engine::Weights* weights : tenant.weights) weights->evict();
+  for (engine::Weights* weights : leaving) weights->evict();
   lock.lock();
 }
 
@@ -283,15 +341,17 @@ void Residency::load(Lock& lock, std::uint32_t model) {
 
 /// With a model's first block its batches may begin.
 void Residency::watch_copies(Lock& lock) {
-  bool any = false;
+  bool any = model_waits();
   for (auto& [id, tenant] : tenants_) {
     any = any || tenant.memory.wanted_ns != kNever;
     if (tenant.state == State::kOut || tenant.complete) continue;
     std::size_t least = ~std::size_t{0};
     tenant.complete = true;
     for (engine::Weights* weights : tenant.weights) {
-      least = std::min(least, weights->loaded_blocks());
-      tenant.complete = tenant.complete && weights->loaded_blocks() == weights->blocks();
+      // One look: a copy may end between two, and then the model would never settle.
+      const std::size_t loaded = weights->loaded_blocks();
+      least = std::min(least, loaded);
+      tenant.complete = tenant.complete && loaded == weights->blocks();
     }
     any = any || !tenant.complete;
     if (tenant.complete && tenant.load_ns != 0) note_loaded(base::monotonic_ns() - tenant.load_ns);

@@ -29,6 +29,7 @@ struct ResidencyEvents {
   std::function<void(const training::Handover&)> handover;
   std::function<void(std::uint64_t ns)> taken;   ///< Device memory was mapped for a model.
   std::function<void(std::uint64_t ns)> loaded;  ///< A model's weights were copied.
+  std::function<void(const std::string&)> log;   ///< A line for people.
   /// The device memory that this process holds; 0: unknown.
   std::function<std::uint64_t()> held;
 };
@@ -49,8 +50,23 @@ class Residency {
   void add(std::uint32_t model, std::vector<engine::Weights*> weights);
   /// No batch uses the model any more. Unknown models are ignored.
   void remove(std::uint32_t model);
-  /// Evicts all idle models, for memory that no broker knows of.
-  void evict_idle();
+
+  /// Memory for a model that is being loaded, whose size nobody knows yet. One at a time, from
+  /// before the load until add(): what the server takes meanwhile counts as the model's.
+  class Room {
+   public:
+    explicit Room(Residency& residency);
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+    ~Room();
+    /// Waits until `more` bytes are free beyond what is free now, or else all that can be. They
+    /// come from where decide() takes memory for any model, and nobody else is promised them.
+    /// False: there is no more memory.
+    [[nodiscard]] bool make(std::uint64_t more);
+
+   private:
+    Residency& residency_;
+  };
 
   /// A batch needs a model. True: it may run, and the model stays. False: it waits for settled(),
   /// and then calls admit(). The batches of a model run in the order of these calls. A model
@@ -64,6 +80,9 @@ class Residency {
   struct Counters {
     std::uint64_t pool_bytes = 0;
     std::uint64_t resident_bytes = 0;
+    std::uint64_t loading_bytes = 0;  ///< See MemoryState.
+    std::uint64_t other_bytes = 0;
+    std::uint64_t short_ns = 0;  ///< For so long, a model has waited for memory; 0: none waits.
     std::uint64_t loads = 0;
     std::uint64_t evictions = 0;
     std::uint64_t handovers = 0;
@@ -86,13 +105,26 @@ class Residency {
     std::size_t waiting = 0;    ///< Batches without admission.
     ModelMemory memory;
   };
+  enum class RoomState : std::uint8_t { kNone, kLoading, kAsked, kWanted, kThere, kRefused };
+  struct RoomWish {
+    RoomState state = RoomState::kNone;
+    std::uint64_t more = 0;      ///< As asked for.
+    ModelMemory memory;          ///< As a model that is wanted.
+    std::uint64_t before = 0;    ///< What the server held apart from weights before the load.
+    std::uint64_t promised = 0;  ///< kThere: the loaded model may take so much.
+  };
   using Lock = std::unique_lock<std::mutex>;
 
   void loop();
   [[nodiscard]] MemoryState look(std::uint64_t now);
+  void count_others(MemoryState& state) const;
+  void look_at_room(MemoryState& state);
+  void settle_room(RoomState state);
+  [[nodiscard]] bool model_waits() const;
   void note_shortage(const MemoryState& state, const Decision& decision);
-  void apply(Lock& lock, const Decision& decision);
-  void evict(Lock& lock, std::uint32_t model);
+  [[nodiscard]] bool note_unlimited(const MemoryState& state);
+  void apply(Lock& lock, const MemoryState& state, const Decision& decision);
+  void evict(Lock& lock, const std::vector<std::uint32_t>& models);
   void load(Lock& lock, std::uint32_t model);
   void watch_copies(Lock& lock);
   void note_loaded(std::uint64_t took_ns);
@@ -113,8 +145,13 @@ class Residency {
   bool news_ = false;
   bool stop_ = false;
   std::map<std::uint32_t, Tenant> tenants_;
+  /// What the broker knows the room by.
+  static constexpr std::uint32_t kRoom = ~0U;
+  RoomWish room_;
+  std::condition_variable room_settled_;
   std::uint64_t short_since_ns_ = 0;  ///< 0: memory is not short.
   std::uint64_t short_ns_ = 0;        ///< Last time it was.
+  bool unlimited_ = false;            ///< Training has no grant although memory is short.
   /// The device had less memory than the pool: so much is missing, until then.
   std::uint64_t missing_bytes_ = 0;
   std::uint64_t missing_until_ns_ = 0;

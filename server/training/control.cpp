@@ -15,6 +15,11 @@ Action Control::inference_wants(std::uint64_t now_ns, bool obeys) {
   return mode_ == Mode::kTaskSwitchL1 ? Action::kSleep : Action::kRestore;
 }
 
+Action Control::trainer_knows_orders(std::uint64_t now_ns) {
+  const bool missed = busy_ && mode_ != Mode::kTaskSwitchL3;
+  return missed ? inference_wants(now_ns, true) : Action::kNothing;
+}
+
 Action Control::inference_idle() {
   busy_ = false;
   if (trainer_ == Trainer::kWaits) return launch_or_wait();

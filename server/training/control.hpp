@@ -32,6 +32,9 @@ class Control {
 
   /// The first request of a busy period has arrived. obeys: the trainer knows orders.
   [[nodiscard]] Action inference_wants(std::uint64_t now_ns, bool obeys);
+  /// The trainer knows orders by now. If a busy period began while it did not, it is stopped now;
+  /// the requests of that period go on meanwhile.
+  [[nodiscard]] Action trainer_knows_orders(std::uint64_t now_ns);
   /// The last request has been answered.
   [[nodiscard]] Action inference_idle();
   /// Whether inference may use the device now.

@@ -38,8 +38,10 @@ Process::~Process() {
 
 void Process::read_lines(const Line& line) {
   constexpr std::size_t kLongest = 4096;  // A program that prints no newline costs no memory.
+  // A program that prints all the time must not keep its reader.
+  constexpr int kMostChunks = 16;
   std::array<char, 4096> chunk{};
-  while (output_) {
+  for (int i = 0; i < kMostChunks && output_; ++i) {
     const ssize_t got = read(output_.get(), chunk.data(), chunk.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
@@ -55,10 +57,10 @@ std::optional<int> Process::ended(const Line& line) {
   int status = 0;
   if (waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
   reaped_ = true;
-  read_lines(line);
-  if (!rest_.empty()) line(std::exchange(rest_, {}));
   // Helpers of the program, such as loaders of data, have nothing to work for.
   kill(-pid_, SIGKILL);
+  read_lines(line);
+  if (!rest_.empty()) line(std::exchange(rest_, {}));
   return status;
 }
 

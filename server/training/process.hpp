@@ -29,7 +29,7 @@ class Process {
   /// For poll(): readable when there is output, or the output has ended.
   [[nodiscard]] int output_fd() const { return output_.get(); }
 
-  /// Passes on the lines that have come. Does not wait.
+  /// Passes on the lines that have come, but only a part of much output. Does not wait.
   void read_lines(const Line& line);
   /// The wait status, once the process has ended. Passes on what is left of its output.
   [[nodiscard]] std::optional<int> ended(const Line& line);

@@ -15,6 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Far more than a job needs, and less than the kernel accepts for one argument.
+constexpr std::size_t kMostArgBytes = 64 << 10;
+/// Of a client's text in a message.
+constexpr std::size_t kShownBytes = 128;
+
 std::string_view trimmed(std::string_view text) {
   const auto begin = text.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return {};
@@ -36,6 +41,10 @@ bool is_job_file(const fs::directory_entry& entry) {
 }  // namespace
 
 Command parse_train_args(const std::string& args) {
+  if (args.size() > kMostArgBytes) {
+    throw base::UsageError(fmt::format("arguments of training: found {} bytes, at most {}",
+                                       args.size(), kMostArgBytes));
+  }
   Command out;
   std::string_view left = args;
   while (!trimmed(left).empty()) {
@@ -45,8 +54,9 @@ Command parse_train_args(const std::string& args) {
     const auto equals = item.find('=');
     const std::string_view name = trimmed(item.substr(0, equals));
     if (equals == std::string_view::npos || !is_option_name(name)) {
-      throw base::UsageError(fmt::format(
-          "arguments of training: found '{}', expected name=value, name=value, ...", item));
+      throw base::UsageError(
+          fmt::format("arguments of training: found '{}', expected name=value, name=value, ...",
+                      item.substr(0, kShownBytes)));
     }
     out.push_back("--" + std::string(name));
     out.emplace_back(trimmed(item.substr(equals + 1)));
@@ -85,9 +95,9 @@ Command TrainStore::command(const std::string& job, const std::string& args, Mod
     if (is_job_file(entry) && entry.path().stem() == job) found.push_back(entry.path());
   }
   if (found.empty()) {
-    constexpr std::size_t kLongest = 128;
-    throw base::UsageError(fmt::format("unknown training job '{}' in {}{}", job.substr(0, kLongest),
-                                       folder_.string(), base::did_you_mean(job, jobs())));
+    throw base::UsageError(fmt::format("unknown training job '{}' in {}{}",
+                                       job.substr(0, kShownBytes), folder_.string(),
+                                       base::did_you_mean(job, jobs())));
   }
   if (found.size() > 1) {
     throw base::UsageError(fmt::format("training job '{}': {} and {} have this name; rename one",

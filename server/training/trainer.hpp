@@ -19,7 +19,8 @@ inline constexpr std::uint64_t kNoGrant = ~std::uint64_t{0};
 
 /// The memory of a trainer at one moment. Bytes.
 struct TrainerMemory {
-  bool attached = false;  ///< Its process is a client on the board. Else all else is zero.
+  bool attached = false;      ///< Its process is a client on the board. Else all else is zero.
+  std::uint64_t process = 0;  ///< Counts the trainers: an order is for one process.
   /// It has used the C API of memory, so it knows orders. Others are never refused a launch: an
   /// order to them has no effect, and only a grant bounds them.
   bool obeys = false;
@@ -38,18 +39,23 @@ struct MemoryUse {
   std::uint64_t total = 0;  ///< By all clients of the device.
 };
 
+/// How long a trainer took to obey. ns
+struct ObeyParts {
+  std::uint64_t drop_ns = 0;   ///< Until it had dropped its micro-batch.
+  std::uint64_t drain_ns = 0;  ///< Until its GPU work had ended.
+  std::uint64_t give_ns = 0;   ///< Until it had given its pages back.
+};
+
 /// One handover of memory from the trainer to inference, and how long each part took. ns; 0: the
 /// part did not occur.
 struct Handover {
   std::uint64_t at_ns = 0;     ///< CLOCK_MONOTONIC, when memory was found to be short.
   std::uint64_t bytes = 0;     ///< That the trainer gave back.
   std::uint64_t order_ns = 0;  ///< Until the order was on the board.
-  std::uint64_t drop_ns = 0;   ///< Until the trainer had dropped its micro-batch.
-  std::uint64_t drain_ns = 0;  ///< Until its GPU work had ended.
-  std::uint64_t give_ns = 0;   ///< Until it had given its pages back.
-  std::uint64_t take_ns = 0;   ///< Until inference had mapped pages of its own.
-  std::uint64_t load_ns = 0;   ///< Until the weights were in.
-  bool obeyed = true;          ///< False: the time of --wedged-s was over first.
+  ObeyParts obey;
+  std::uint64_t take_ns = 0;  ///< Until inference had mapped pages of its own.
+  std::uint64_t load_ns = 0;  ///< Until the weights were in.
+  bool obeyed = true;         ///< False: the time of --wedged-s was over first.
 };
 
 /// Thread-safe. No call waits but wait_done().
@@ -77,6 +83,14 @@ class Trainer {
   /// Waits until the order has been obeyed or its trainer is gone with its memory: true. False at
   /// `until_ns` (CLOCK_MONOTONIC). Epoch 0 is obeyed.
   [[nodiscard]] virtual bool wait_done(std::uint64_t epoch, std::uint64_t until_ns) = 0;
+
+  /// How the last order was obeyed. If the trainer did not wait for its GPU work, only `drop_ns` is
+  /// not 0; all is 0 for a trainer that is gone.
+  [[nodiscard]] virtual ObeyParts parts() const = 0;
+
+  /// Until the trainer has obeyed, nothing holds it: behind a closed gate it would not get to the
+  /// end of its micro-batch. kDrop, kSleep and kEpoch do that by themselves.
+  virtual void let_run() = 0;
 
   /// After kSleep or kEpoch: it may train again, as far as its grant allows.
   virtual void resume() = 0;

@@ -18,16 +18,25 @@ bool TrainerSlot::lives(shm::SlotOf client) const {
   return attached && info.generation == client.generation;
 }
 
-void TrainerSlot::find_slot(pid_t pid, shm::SlotOf& client) const {
+bool TrainerSlot::is_trainer(pid_t pid) const {
+  return pid_ != 0 && pid != 0 && getpgid(pid) == pid_;
+}
+
+template <class IsClient>
+void TrainerSlot::find_slot(const IsClient& is_client, shm::SlotOf& client) const {
   if (lives(client)) return;
   client = {};
   for (int i = 0; i < shm::kSlots; ++i) {
     const auto& slot = board_->board().slots[static_cast<std::size_t>(i)];
     const auto generation = shm::SlotInfo::unpack(slot.info.load()).generation;
-    if (static_cast<pid_t>(slot.pid.load()) != pid || !lives({i, generation})) continue;
+    if (!lives({i, generation}) || !is_client(static_cast<pid_t>(slot.pid.load()))) continue;
     client = {i, generation};
     return;
   }
+}
+
+void TrainerSlot::find_broker() {
+  find_slot([](pid_t pid) { return pid == getpid(); }, broker_);
 }
 
 /// Whether both have a slot. A process gets one at its first use of the device.
@@ -43,8 +52,8 @@ bool TrainerSlot::has_board() {
 
 bool TrainerSlot::find() {
   if (pid_ == 0 || !has_board()) return false;
-  find_slot(pid_, trainer_);
-  if (trainer_.slot >= 0) find_slot(getpid(), broker_);
+  find_slot([this](pid_t pid) { return is_trainer(pid); }, trainer_);
+  if (trainer_.slot >= 0) find_broker();
   return trainer_.slot >= 0 && broker_.slot >= 0;
 }
 
@@ -68,7 +77,7 @@ TrainerMemory TrainerSlot::memory() {
 MemoryUse TrainerSlot::memory_use() {
   MemoryUse out;
   if (!has_board()) return out;
-  find_slot(getpid(), broker_);
+  find_broker();
   if (broker_.slot < 0) return out;
   const auto& slots = board_->board().slots;
   const auto at = [&](int slot) -> const shm::Slot& {
@@ -82,7 +91,7 @@ MemoryUse TrainerSlot::memory_use() {
     out.total += held;
     const pid_t pid = static_cast<pid_t>(at(i).pid.load());
     if (pid == getpid()) out.infer += held;
-    if (pid_ != 0 && pid == pid_) out.train += held;
+    if (is_trainer(pid)) out.train += held;
   }
   return out;
 }
@@ -100,7 +109,7 @@ std::uint64_t TrainerSlot::order(Order kind) {
   const std::uint64_t epoch = give(static_cast<shm::MemoryOrder>(kind));
   // Behind a closed gate its work would not end, and so its memory would not become free. The drain
   // ends when it has obeyed.
-  if (epoch != 0 && kind != Order::kShrink) shm::begin_drain(board_->board(), broker_, trainer_);
+  if (epoch != 0 && kind != Order::kShrink) drain();
   return epoch;
 }
 
@@ -110,11 +119,14 @@ bool TrainerSlot::done(std::uint64_t epoch) {
   return epoch == 0 || !find() || line().done.load() >= epoch;
 }
 
-std::uint64_t TrainerSlot::took_ns() {
-  if (!find()) return 0;
-  const std::uint64_t ordered = line().order_ns.load();
-  const std::uint64_t done = line().done_ns.load();
-  return done > ordered ? done - ordered : 0;
+ObeyParts TrainerSlot::parts() {
+  if (!find()) return {};
+  const shm::ObeyParts parts = shm::obey_parts(line());
+  return {parts.drop_ns, parts.drain_ns, parts.give_ns};
+}
+
+void TrainerSlot::drain() {
+  if (find()) shm::begin_drain(board_->board(), broker_, trainer_);
 }
 
 }  // namespace sluice::server::training

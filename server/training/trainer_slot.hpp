@@ -18,7 +18,8 @@ class TrainerSlot {
   /// session: empty if there is no board, as on a CPU.
   explicit TrainerSlot(std::string session) : session_(std::move(session)) {}
 
-  /// From now on the trainer is this process; 0: there is none.
+  /// From now on the trainer is this process, which leads its group, or the first client of that
+  /// group: what is started may be a script that does not exec its program. 0: there is none.
   void follow(pid_t pid);
 
   [[nodiscard]] TrainerMemory memory();
@@ -29,14 +30,19 @@ class TrainerSlot {
   void resume();
   /// Whether the order of this epoch has been obeyed, or its process has lost its slot.
   [[nodiscard]] bool done(std::uint64_t epoch);
-  /// How long it took from the last order until it was obeyed. ns
-  [[nodiscard]] std::uint64_t took_ns();
+  /// How the last order was obeyed.
+  [[nodiscard]] ObeyParts parts();
+  /// Opens the gate of the trainer until it has obeyed.
+  void drain();
 
  private:
   [[nodiscard]] bool has_board();
   [[nodiscard]] bool find();
   [[nodiscard]] bool lives(shm::SlotOf client) const;
-  void find_slot(pid_t pid, shm::SlotOf& client) const;
+  [[nodiscard]] bool is_trainer(pid_t pid) const;
+  template <class IsClient>
+  void find_slot(const IsClient& is_client, shm::SlotOf& client) const;
+  void find_broker();
   [[nodiscard]] shm::MemoryLine& line() const;
   std::uint64_t give(shm::MemoryOrder kind);
 

@@ -18,6 +18,11 @@ namespace sluice::server::training {
 namespace {
 
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
+/// Each job that waits holds a call of its client.
+constexpr std::size_t kMostJobs = 64;
+/// Between two launches of a program that somebody else has killed: one that the kernel kills for
+/// its memory would otherwise be started as fast as possible.
+constexpr std::uint64_t kLaunchGapNs = 1'000'000'000;
 
 std::uint64_t ns(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
 
@@ -55,6 +60,9 @@ void Training::train(const std::string& job, const std::string& args, TrainDone 
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) refused = {Code::kUnavailable, "the server is shutting down"};
+    if (refused.ok() && jobs_.size() == kMostJobs) {
+      refused = {Code::kResourceExhausted, fmt::format("{} training jobs wait already", kMostJobs)};
+    }
     if (refused.ok()) {
       jobs_.push_back({job, std::move(command), std::move(done), std::nullopt, kNever});
       if (jobs_.size() == 1) act(control_.job_submitted());
@@ -154,6 +162,7 @@ void Training::wait() {
     constexpr long kLookSoonNs = 100'000;
     if (process_) most = {0, control_.stopping() ? kLookSoonNs : kLookAgainNs};
     if (process_) fds[1].fd = process_->output_fd();
+    if (launch_due_) most = {0, kLookAgainNs};
   }
   ppoll(fds.data(), fds.size(), &most, nullptr);
   eventfd_t ignored = 0;
@@ -162,26 +171,42 @@ void Training::wait() {
 
 void Training::step(Calls& calls) {
   look_for_done(calls);
+  if (slot_.memory().obeys) act(control_.trainer_knows_orders(base::monotonic_ns()));
   act(control_.time_passed(base::monotonic_ns()));
   if (process_ && base::monotonic_ns() >= jobs_.front().kill_at_ns) {
     jobs_.front().kill_at_ns = kNever;
     process_->signal(SIGKILL);
   }
   look_for_end(calls);
-  // A job that is stopped before its process has been started.
-  while (!process_ && !jobs_.empty() && jobs_.front().ended_by_us) {
-    control_.job_withdrawn();
-    launch_due_ = false;
-    finish_job(*jobs_.front().ended_by_us, calls);
-  }
-  if (std::exchange(launch_due_, false)) launch(calls);
+  finish_stopped(calls);
+  if (launch_due_ && base::monotonic_ns() >= launch_from_ns_) launch(calls);
   if (inference_waits_ && control_.inference_may_run()) {
     inference_waits_ = false;
     calls.emplace_back(events_.inference_may_run);
   }
 }
 
+/// Answers the jobs that are stopped before their process has been started.
+void Training::finish_stopped(Calls& calls) {
+  while (!process_ && !jobs_.empty() && jobs_.front().ended_by_us) {
+    control_.job_withdrawn();
+    launch_due_ = false;
+    finish_job(*jobs_.front().ended_by_us, calls);
+  }
+  for (std::size_t i = 1; i < jobs_.size();) {
+    if (!jobs_[i].ended_by_us) {
+      ++i;
+      continue;
+    }
+    const Job job = std::move(jobs_[i]);
+    jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(i));
+    answer_job(job, *job.ended_by_us, calls);
+  }
+}
+
 void Training::launch(Calls& calls) {
+  launch_due_ = false;
+  launched_ns_ = base::monotonic_ns();
   try {
     std::vector<std::string> environment = options_.environment;
     environment.emplace_back("PYTHONUNBUFFERED=1");  // lines come when they are printed
@@ -200,7 +225,7 @@ void Training::look_for_done(Calls& calls) {
   if (epoch_ == 0 || !slot_.done(epoch_)) return;
   Handover handover;
   handover.at_ns = ordered_ns_;
-  handover.drop_ns = slot_.took_ns();
+  handover.obey = slot_.parts();
   const std::uint64_t held = slot_.memory().held;
   handover.bytes = held_before_ > held ? held_before_ - held : 0;
   epoch_ = 0;
@@ -225,11 +250,12 @@ void Training::process_ended(int wait_status, Calls& calls) {
   if (killed && control_.stopping()) {
     Handover handover;
     handover.at_ns = ordered_ns_;
-    handover.drop_ns = base::monotonic_ns() - ordered_ns_;
+    handover.obey.drop_ns = base::monotonic_ns() - ordered_ns_;
     handover.bytes = held_before_;
     calls.emplace_back([this, handover] { events_.handover(handover); });
   }
   const bool again = killed && !job.ended_by_us;
+  launch_from_ns_ = again && !control_.stopping() ? launched_ns_ + kLaunchGapNs : 0;
   act(control_.trainer_ended(again ? TrainerEnd::kKilled : TrainerEnd::kFinished));
   if (again) {
     say(calls, fmt::format("training job {} was killed; it starts again", job.name));
@@ -248,13 +274,17 @@ void Training::process_ended(int wait_status, Calls& calls) {
 
 /// The current job has its answer; the next one begins.
 void Training::finish_job(const Status& status, Calls& calls) {
-  ++(status.ok() ? finished_ : failed_);
-  Job job = std::move(jobs_.front());
+  const Job job = std::move(jobs_.front());
   jobs_.pop_front();
+  answer_job(job, status, calls);
+  if (!jobs_.empty()) act(control_.job_submitted());
+}
+
+void Training::answer_job(const Job& job, const Status& status, Calls& calls) {
+  ++(status.ok() ? finished_ : failed_);
   say(calls,
       fmt::format("training job {}: {}", job.name, status.ok() ? "train ok" : status.message));
-  calls.emplace_back([done = std::move(job.done), status] { done(status); });
-  if (!jobs_.empty()) act(control_.job_submitted());
+  calls.emplace_back([done = job.done, status] { done(status); });
 }
 
 void Training::say(Calls& calls, std::string line) const {
@@ -274,6 +304,7 @@ Status Training::stop_job(const std::string& name) {
       job.ended_by_us = answer;
     }
   }
+  if (found) poke();
   if (found || name.empty()) return {};
   return {Code::kNotFound, fmt::format("no training job '{}' runs or waits", name.substr(0, 128))};
 }

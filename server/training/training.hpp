@@ -74,6 +74,8 @@ class Training : public Trainer, public Turn {
   void set_grant(std::uint64_t bytes) override;
   std::uint64_t order(Order kind) override;
   bool wait_done(std::uint64_t epoch, std::uint64_t until_ns) override;
+  ObeyParts parts() const override;
+  void let_run() override;
   void resume() override;
   void end(const char* why) override;
 
@@ -97,8 +99,9 @@ class Training : public Trainer, public Turn {
   void look_for_end(Calls& calls);
   void look_for_done(Calls& calls);
   void process_ended(int wait_status, Calls& calls);
+  void finish_stopped(Calls& calls);
   void finish_job(const Status& status, Calls& calls);
-  void begin_next_job();
+  void answer_job(const Job& job, const Status& status, Calls& calls);
   void end_current(Status answer, int signal);
   void say(Calls& calls, std::string line) const;
 
@@ -112,6 +115,8 @@ class Training : public Trainer, public Turn {
   std::deque<Job> jobs_;  ///< The first one is current.
   std::optional<Process> process_;
   bool launch_due_ = false;
+  std::uint64_t launched_ns_ = 0;
+  std::uint64_t launch_from_ns_ = 0;  ///< Not earlier, although it is due.
   bool stopped_ = false;
   std::uint64_t epoch_ = 0;        ///< Of the mode's order that is not obeyed yet; 0: none.
   std::uint64_t held_before_ = 0;  ///< When that order was given.

@@ -27,6 +27,7 @@ nlohmann::json Training::status() const {
   if (memory.attached) {
     out["obeys"] = memory.obeys;
     out["held_bytes"] = memory.held;
+    out["limited"] = memory.grant != kNoGrant;
     if (memory.grant != kNoGrant) out["grant_bytes"] = memory.grant;
   }
   return out;
@@ -56,7 +57,9 @@ MemoryUse Training::memory_use() const {
 
 TrainerMemory Training::memory() const {
   const std::lock_guard lock(mutex_);
-  return slot_.memory();
+  TrainerMemory memory = slot_.memory();
+  memory.process = launches_;
+  return memory;
 }
 
 bool Training::may_shrink(Order& by) const {
@@ -86,6 +89,16 @@ bool Training::wait_done(std::uint64_t epoch, std::uint64_t until_ns) {
     if (base::monotonic_ns() >= until_ns) return false;
     std::this_thread::sleep_for(kPause);
   }
+}
+
+ObeyParts Training::parts() const {
+  const std::lock_guard lock(mutex_);
+  return slot_.parts();
+}
+
+void Training::let_run() {
+  const std::lock_guard lock(mutex_);
+  slot_.drain();
 }
 
 void Training::resume() {

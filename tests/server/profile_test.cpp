@@ -46,9 +46,9 @@ TEST(Profile, AHandoverIsALineAnAdjustmentAndEvents) {
   handover.at_ns = base::monotonic_ns() + 50 * kMs;
   handover.bytes = 3 * kMb;
   handover.order_ns = kMs / 100;
-  handover.drop_ns = 2 * kMs;
-  handover.drain_ns = 3 * kMs;
-  handover.give_ns = 4 * kMs;
+  handover.obey.drop_ns = 2 * kMs;
+  handover.obey.drain_ns = 3 * kMs;
+  handover.obey.give_ns = 4 * kMs;
   handover.take_ns = 5 * kMs;
   handover.load_ns = 6 * kMs;
   profile.handover(handover);

@@ -16,13 +16,18 @@ SLUICE = os.environ["SLUICE_TEST_PROGRAM"]
 PATIENCE_S = 60
 
 
-class Server:
-    """A running server. Its session, and so its board and its simulated GPU, is its own."""
+TRAINER = Path(SLUICE).parent.parent / "libexec" / "sluice" / "sluice-example-train"
 
-    def __init__(self, folder: Path, *args: str):
-        self.session = f"serve-{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
+
+class Server:
+    """A running server. Its session, and so its board and its simulated GPU, is its own, unless it comes after another
+    one: then it has the session and the ports of that one."""
+
+    def __init__(self, folder: Path, *args: str, after: "Server | None" = None):
+        self.session = after.session if after else f"serve-{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
+        ports = [str(after.listen[kind] if after else 0) for kind in ("grpc_port", "http_port")]
         self.process = subprocess.Popen(
-            [SLUICE, "serve", "-p", "0", "--http", "0", "--json", "--session", self.session, *args],
+            [SLUICE, "serve", "-p", ports[0], "--http", ports[1], "--json", "--session", self.session, *args],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -50,6 +55,16 @@ class Server:
         tensor = {"name": "input0", "datatype": "FP32", "shape": [1, len(values)], "data": list(values)}
         return self.call(f"/v2/models/{model}/infer", {"inputs": [tensor], "parameters": parameters})
 
+    def training(self) -> dict:
+        return self.call("/v2/sluice/status")[1]["training"]
+
+    def trains(self, obeys: bool = True) -> bool:
+        return self.training().get("obeys") == obeys
+
+    def metric(self, name: str) -> float:
+        (line,) = [line for line in self.call("/metrics")[1].splitlines() if line.startswith(name + " ")]
+        return float(line.split()[1])
+
     def waiting(self, model: str) -> int:
         (row,) = [row for row in self.call("/v2/sluice/status")[1]["models"] if row["name"] == model]
         return row["waiting"]
@@ -61,6 +76,26 @@ class Server:
 
     def board(self) -> Path:
         return Path(f"/dev/shm/sluice.{os.getuid()}.{self.session}")
+
+
+class Train:
+    """A client that has one training job run."""
+
+    # On the simulated GPU times are ten times as long.
+    LONG = ("--num-epoch", "2000", "--batch-size", "8")
+
+    def __init__(self, server: Server, job: str, *args: str):
+        port = str(server.listen["grpc_port"])
+        command = [SLUICE, "hybrid_workload", "--no-infer", "-p", port, "--train-model", job, *(args or self.LONG)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def end(self) -> tuple[int, str]:
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, out + err
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        self.process.communicate(timeout=PATIENCE_S)
 
 
 @contextlib.contextmanager
@@ -89,6 +124,13 @@ def eventually(holds) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def command_line(process: Path) -> str:

@@ -126,8 +126,12 @@ def test_a_lost_device_ends_the_server_with_a_code_of_its_own(tmp_path, slow_con
             for process in Path("/proc").glob("[0-9]*")
             if f"{server.session}.simgpu" in command_line(process)
         ]
+        held = [in_background(functools.partial(server.infer, "slow")) for _ in range(4)]
+        assert eventually(lambda: server.waiting("slow") == 3)
         os.kill(gpu, signal.SIGKILL)
-        assert server.infer("quick")[0] == 500
+        for thread, results in held:
+            thread.join()
+            assert results and results[0][0] == 500, results
         _, err = server.process.communicate(timeout=PATIENCE_S)
         assert server.process.returncode == 3 and "the device is unusable" in err
 

@@ -9,15 +9,12 @@ import itertools
 import json
 import random
 import re
-import signal
-import subprocess
 import threading
-from pathlib import Path
+import time
 
 import pytest
-from serving import PATIENCE_S, SLUICE, eventually, in_background, serving
+from serving import TRAINER, Train, eventually, in_background, serving
 
-TRAINER = Path(SLUICE).parent.parent / "libexec" / "sluice" / "sluice-example-train"
 PATHS = {"first": "mobilenet_v2_b1", "second": "resnet50_b1"}
 NAMES = ["first", "first-1", "first-2", "second", "second-1"]
 WEIGHTS_MB = 40
@@ -61,18 +58,21 @@ def is_right(server, model: str, right: dict[str, list[int]]) -> bool:
     return numbers(server, model) == right[model.split("-")[0]]
 
 
-def metric(server, name: str) -> float:
-    (line,) = [line for line in server.call("/metrics")[1].splitlines() if line.startswith(name + " ")]
-    return float(line.split()[1])
-
-
 def held_mb(server) -> float:
     """By the trainer."""
-    return server.call("/v2/sluice/status")[1]["training"].get("held_bytes", 0) / 2**20
+    return server.training().get("held_bytes", 0) / 2**20
 
 
 def resident(server) -> list[str]:
     return [row["name"] for row in server.call("/v2/sluice/status")[1]["models"] if row.get("resident")]
+
+
+def large_job(folder) -> None:
+    """A train store with one job, which holds 64 MiB and 16 for each item of its batch."""
+    (folder / "train").mkdir()
+    job = folder / "train" / "job"
+    job.write_text(f'#!/bin/sh\nexec {TRAINER} "$@" --item-mb 16\n')
+    job.chmod(0o755)
 
 
 @pytest.mark.parametrize("sta", ["1", "0"])
@@ -84,8 +84,8 @@ def test_models_take_turns_on_the_device_and_keep_their_weights(tmp_path, config
                 assert is_right(server, model, right)
                 assert model in resident(server)
                 assert len(resident(server)) <= 2
-        assert metric(server, "sluice_serve_resident_bytes") <= 100 * 2**20
-        assert metric(server, "sluice_serve_evictions_total") >= 8
+        assert server.metric("sluice_serve_resident_bytes") <= 100 * 2**20
+        assert server.metric("sluice_serve_evictions_total") >= 8
         assert server.infer("light")[0] == 200
         assert server.end()[0] == 0
     records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
@@ -113,7 +113,7 @@ def test_many_clients_at_once_get_right_answers(tmp_path, config):
         for thread in threads:
             thread.join()
         assert wrong == []
-        assert metric(server, "sluice_serve_evictions_total") > 10
+        assert server.metric("sluice_serve_evictions_total") > 10
 
 
 def test_an_idle_model_leaves_beyond_the_cold_cache(tmp_path, config):
@@ -123,6 +123,17 @@ def test_an_idle_model_leaves_beyond_the_cold_cache(tmp_path, config):
         assert is_right(server, "first-1", right)
         assert eventually(lambda: resident(server) == ["first-1"])
         assert is_right(server, "first", right)
+
+
+def test_models_of_one_recording_may_have_weights_of_different_sizes(tmp_path):
+    """They share their host copy only if it is the same."""
+    sizes = {"small": 4, "large": 8}
+    text = "".join(f"{name}\n  path mobilenet_v2_b1\n  weights-mb {size}\n" for name, size in sizes.items())
+    (tmp_path / "models").write_text(text)
+    with serving(tmp_path, "--config", "models", "--gpu", "sim") as server:
+        for name, size in sizes.items():
+            first, last = numbers(server, name)
+            assert last == (size * 2**20 // 8) * first % 2**64
 
 
 def test_a_model_that_never_fits_is_refused_with_the_reason(tmp_path):
@@ -155,33 +166,26 @@ def test_a_model_with_weights_is_unloaded_while_others_move(tmp_path, config):
             assert is_right(server, "first-2", right)
             assert server.call(f"/v2/repository/models/{name}/load", {})[0] == 200
             assert is_right(server, name, right)
-        assert metric(server, "sluice_serve_resident_bytes") <= 100 * 2**20
+        assert server.metric("sluice_serve_resident_bytes") <= 100 * 2**20
 
 
 def test_training_gives_its_memory_to_a_cold_model_and_gets_it_back(tmp_path):
     """The trainer holds 320 MiB of 400; a model of 150 MiB makes it smaller, and leaves again."""
     (tmp_path / "models").write_text("first\n  path mobilenet_v2_b1\n  weights-mb 150\n")
-    (tmp_path / "train").mkdir()
-    job = tmp_path / "train" / "job"
-    job.write_text(f'#!/bin/sh\nexec {TRAINER} "$@" --item-mb 16\n')
-    job.chmod(0o755)
+    large_job(tmp_path)
     pool = ["--cuda-memory-pool-gb", str(400 / 1024), "--cold-cache-gb", "0", "--infer-model-max-idle-ms", "100"]
     with serving(tmp_path, "--config", "models", "--gpu", "sim", "--train-store", "train", *pool) as server:
-        port = str(server.listen["grpc_port"])
-        job = ["--train-model", "job", "--num-epoch", "1000", "--batch-size", "16"]
-        command = [SLUICE, "hybrid_workload", "--no-infer", "-p", port, *job]
-        client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        client = Train(server, "job", "--num-epoch", "1000", "--batch-size", "16")
         assert eventually(lambda: held_mb(server) >= 300)
         right = numbers(server, "first")
         for _ in range(20):
             assert eventually(lambda: resident(server) == [] and held_mb(server) >= 300)
             assert numbers(server, "first") == right
-            if metric(server, "sluice_serve_handovers_total") > 0:
+            if server.metric("sluice_serve_handovers_total") > 0:
                 break
-        assert metric(server, "sluice_serve_handovers_total") > 0
-        loads = metric(server, "sluice_serve_weight_loads_total")
-        client.send_signal(signal.SIGINT)
-        client.communicate(timeout=PATIENCE_S)
+        assert server.metric("sluice_serve_handovers_total") > 0
+        loads = server.metric("sluice_serve_weight_loads_total")
+        client.stop()
         code, err = server.end()
     assert code == 0, err
     profile = (tmp_path / "server-profile").read_text()
@@ -191,3 +195,58 @@ def test_training_gives_its_memory_to_a_cold_model_and_gets_it_back(tmp_path):
     # 80 MiB of the pool were free, so training gave at least the other 70; these parts took some time.
     assert float(handover[0]) >= 70 and all(float(ms) > 0 for ms in handover[1:]), profile
     assert "InferAllocStorage: avg" in profile and re.search(rf"InferLoadParam: .* cnt {loads:.0f} ", profile), profile
+
+
+def test_training_gives_its_memory_to_a_model_that_is_loaded_for_the_first_time(tmp_path, monkeypatch):
+    """The device has 400 MiB, of which training holds 320. The new model needs 150."""
+    monkeypatch.setenv("SLUICE_SIM_MEMORY_MIB", "400")
+    text = "first\n  path mobilenet_v2_b1\nlate\n  path resnet50_b1\n  weights-mb 150\n  preload no\n"
+    (tmp_path / "models").write_text(text)
+    large_job(tmp_path)
+    pool = ["--cuda-memory-pool-gb", str(400 / 1024)]
+    with serving(tmp_path, "--config", "models", "--gpu", "sim", "--train-store", "train", *pool) as server:
+        client = Train(server, "job", "--num-epoch", "1000", "--batch-size", "16")
+        assert eventually(lambda: held_mb(server) >= 300)
+        code, answer = server.call("/v2/repository/models/late/load", {})
+        assert code == 200, answer
+        assert server.metric("sluice_serve_handovers_total") > 0
+        status = server.call("/v2/sluice/status")[1]
+        memory = status["memory"]
+        assert memory["loading_mb"] == 0 and memory["resident_mb"] >= 150 and memory["short_ms"] == 0, memory
+        assert memory["pool_mb"] == 400 and status["training"]["limited"], status
+        assert server.infer("late")[0] == 200
+        assert server.infer("first")[0] == 200
+        assert server.trains() and server.training()["launches"] == 1
+        client.stop()
+        assert server.end()[0] == 0
+
+
+@pytest.mark.parametrize("mode", ["colocate-l1", "colocate-l2"])
+def test_training_gives_its_memory_although_the_gate_is_closed_all_the_time(tmp_path, monkeypatch, mode):
+    """Its micro-batch could not end behind the gate, and the request that waits for the memory keeps it closed."""
+    monkeypatch.setenv("SLUICE_SIM_MEMORY_MIB", "400")
+    (tmp_path / "models").write_text("warm\n  path resnet50_b1\ncold\n  path mobilenet_v2_b1\n  weights-mb 150\n")
+    large_job(tmp_path)
+    pool = ["--cuda-memory-pool-gb", str(400 / 1024), "--cold-cache-gb", "0", "--infer-model-max-idle-ms", "50"]
+    options = ["--config", "models", "--gpu", "sim", "--train-store", "train", "-m", mode, "--wedged-s", "3", *pool]
+    with serving(tmp_path, *options) as server:
+        client = Train(server, "job", "--num-epoch", "1000", "--batch-size", "16")
+        assert eventually(lambda: resident(server) == [] and held_mb(server) >= 300)
+        end = threading.Event()
+
+        def ask():
+            while not end.is_set():
+                assert server.infer("warm")[0] == 200
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+        code, answer = server.infer("cold")
+        end.set()
+        for thread in threads:
+            thread.join()
+        assert code == 200, answer
+        assert server.training()["jobs"] == ["job"], client.end()
+        client.stop()
+        assert server.end()[0] == 0

@@ -113,6 +113,7 @@ TEST_F(BrokerTest, AnOverdrawnPoolIsPaidBack) {
 
 TEST_F(BrokerTest, TrainingShrinksBeforeTheColdCacheIsUsed) {
   options_.cold_cache_bytes = 300 * kMiB;
+  options_.max_idle_ns = 500 * kMs;
   state_.models = {resident(1, 200, 10), resident(2, 200, 20), wanted(3, 350)};
   state_.trainers = {trainer(600)};
   const Decision decision = decided();
@@ -121,6 +122,24 @@ TEST_F(BrokerTest, TrainingShrinksBeforeTheColdCacheIsUsed) {
   EXPECT_THAT(decision.grants,
               ElementsAre(Decision::Grant{0, (600 - 160 - 64) * kMiB, Decision::Order::kShrink}));
   EXPECT_THAT(decision.load, IsEmpty());
+}
+
+// Models that are used again and again would otherwise push each other out, next to a training that
+// keeps half of the memory.
+TEST_F(BrokerTest, TrainingShrinksBeforeAModelThatWasJustUsedLeaves) {
+  options_.max_idle_ns = 500 * kMs;
+  state_.models = {resident(1, 200, 499), resident(2, 200, 501), wanted(3, 350)};
+  state_.trainers = {trainer(600)};
+  Decision decision = decided();
+  EXPECT_THAT(decision.evict, ElementsAre(1));
+  EXPECT_THAT(decision.grants,
+              ElementsAre(Decision::Grant{0, (600 - 160 - 64) * kMiB, Decision::Order::kShrink}));
+  // It leaves if training has nothing more to give.
+  state_.models[2].bytes += 400 * kMiB;
+  decision = decided();
+  EXPECT_THAT(decision.evict, ElementsAre(1, 2));
+  EXPECT_THAT(decision.grants,
+              ElementsAre(Decision::Grant{0, 100 * kMiB, Decision::Order::kShrink}));
 }
 
 TEST_F(BrokerTest, MemoryThatTheTrainerOnlyMayTakeNeedsNoOrder) {
@@ -158,6 +177,18 @@ TEST_F(BrokerTest, WaitsForWhatIsOwed) {
   EXPECT_LE(decision.wake_ns, kStart + kMs);
   state_.trainers[0].held = 700 * kMiB;
   EXPECT_THAT(decided().load, ElementsAre(1));
+}
+
+// Prevents: a trainer that has obeyed, but holds a little more than its grant, starves a model.
+TEST_F(BrokerTest, DoesNotWaitForWhatATrainerKeeps) {
+  state_.models = {resident(1, 50, 10), wanted(2, 120)};
+  state_.trainers = {trainer(850)};
+  state_.trainers[0].grant = 100 * kMiB;
+  EXPECT_THAT(decided().evict, IsEmpty());
+  state_.trainers[0].keeps = 750 * kMiB;
+  const Decision decision = decided();
+  EXPECT_THAT(decision.evict, ElementsAre(1));
+  EXPECT_THAT(decision.load, ElementsAre(2));
 }
 
 TEST_F(BrokerTest, DoesNotShrinkAgainAtOnceUnlessADeadlineNeedsIt) {
@@ -252,6 +283,18 @@ TEST_F(BrokerTest, ModelsInUseMakeRoomForOneThatHasWaited) {
   state_.models[1].users = 0;
   EXPECT_THAT(decided().evict, ElementsAre(2));
   EXPECT_THAT(decided().load, ElementsAre(3));
+}
+
+// Prevents: on a busy machine, models send each other away before any of their batches has begun.
+TEST_F(BrokerTest, AModelThatHasComeInRunsWhatWaitedForItFirst) {
+  ModelMemory has_come = resident(1, 800, 0);
+  has_come.wanted_ns = kStart;
+  state_.models = {has_come, wanted(2, 300)};
+  state_.now_ns += options_.patience_ns;
+  EXPECT_THAT(decided().leave, IsEmpty());
+  state_.models[0].wanted_ns = kNever;
+  state_.models[0].users = 1;
+  EXPECT_THAT(decided().leave, ElementsAre(1));
 }
 
 TEST_F(BrokerTest, RefusesWhatCannotFitAndWhatHasWaitedTooLong) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 #include <future>
 #include <nlohmann/json.hpp>
@@ -11,7 +12,23 @@
 #include "server/server.hpp"
 #include "tests/server/fake_model.hpp"
 #include "tests/server/memory/fake_weights.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/temp_folder.hpp"
+
+namespace {
+std::atomic<int> g_open_jobs{0};
+}  // namespace
+
+// sluice.h looks the functions up among the symbols of the whole process.
+extern "C" {
+__attribute__((visibility("default"))) std::uint64_t sluice_v1_job_begin(std::uint64_t) {
+  ++g_open_jobs;
+  return 1;
+}
+__attribute__((visibility("default"))) void sluice_v1_job_end(std::uint64_t job) {
+  if (job != 0) --g_open_jobs;
+}
+}
 
 namespace sluice::server {
 namespace {
@@ -47,6 +64,7 @@ class ColdRequests : public testing::Test {
   ~ColdRequests() override {
     for (const auto& [name, model] : models_) EXPECT_EQ(model->fake().faults, 0) << name;
     server_.reset();
+    EXPECT_EQ(lost_, stage_.lose_context ? "the device is gone" : "");
   }
   /// Models a and b, of which one fits, and c without weights.
   Server& start(std::size_t batch_size = 1, std::size_t blocks = 1) {
@@ -73,9 +91,11 @@ class ColdRequests : public testing::Test {
           models_[config.name] = made.get();
           return made;
         },
-        Server::Events{[] {}, [](const std::string& why) { ADD_FAILURE() << why; },
+        Server::Events{[] {}, [this](const std::string& why) { lost_ = why; },
                        [](const std::string&) {}});
     server_->preload();
+    // Both have been loaded. The memory thread evicts one of them.
+    EXPECT_TRUE(test::eventually([&] { return weights("a").loaded() != weights("b").loaded(); }));
     stage_.forget_steps();
     return *server_;
   }
@@ -117,7 +137,8 @@ class ColdRequests : public testing::Test {
     const std::string other = model == "a" ? "b" : "a";
     EXPECT_EQ(ask(other).code(), Code::kOk);
     stage_.forget_steps();
-    EXPECT_FALSE(weights(model).loaded());
+    // The memory thread makes the pool fit after the models were loaded.
+    EXPECT_TRUE(test::eventually([&] { return !weights(model).loaded(); }));
     weights(model).copied = 0;
   }
   [[nodiscard]] std::uint64_t waiting(const std::string& model) {
@@ -137,11 +158,29 @@ class ColdRequests : public testing::Test {
   test::TempFolder folder_;
   std::string records_ = folder_.file("records.jsonl");
   std::uint64_t give_up_ns_ = 10'000'000'000;
+  std::string lost_;
   Stage stage_;
   FakeDevice device_;
   std::map<std::string, ColdModel*> models_;
   std::unique_ptr<Server> server_;
 };
+
+// Prevents: a cold request that closes the gate to the training whose memory it waits for.
+TEST_F(ColdRequests, TheGateIsOpenWhileOnlyColdRequestsWait) {
+  start();
+  make_cold("a");
+  Asked cold = ask("a");
+  Asked warm = ask("c");
+  EXPECT_EQ(warm.code(), Code::kOk);
+  const std::uint64_t end = base::monotonic_ns() + 5'000'000'000;
+  while (g_open_jobs != 0 && base::monotonic_ns() < end) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_EQ(g_open_jobs, 0);
+  EXPECT_EQ(waiting("a"), 1U);
+  weights("a").copied = 64;
+  EXPECT_EQ(cold.code(), Code::kOk);
+}
 
 TEST_F(ColdRequests, TakeTurnsOnTheDevice) {
   start();
@@ -174,7 +213,8 @@ TEST_F(ColdRequests, RunInOrderAndAsOneBatch) {
   make_cold("b");
   std::vector<Asked> asked;
   for (int i = 0; i < 3; ++i) asked.push_back(ask("b"));
-  std::this_thread::sleep_for(milliseconds(10));
+  // Returns when the dispatcher has taken the requests.
+  ASSERT_TRUE(server_->set_scheduler(server_->scheduler()).ok());
   weights("b").copied = 1;
   for (Asked& each : asked) EXPECT_EQ(each.code(), Code::kOk);
   EXPECT_THAT(stage_.steps(2), ElementsAre("b[2] 0+1", "b[1] 0+1"));
@@ -248,6 +288,18 @@ TEST_F(ColdRequests, AreAnsweredWhenTheServerEnds) {
   models_.clear();
   server_.reset();
   EXPECT_EQ(asked.code(), Code::kUnavailable);
+}
+
+// Prevents: the server ends without an answer to requests that no step will ever reach.
+TEST_F(ColdRequests, AreAnsweredWhenTheDeviceIsLost) {
+  start();
+  make_cold("b");
+  Asked cold = ask("b");
+  stage_.lose_context = true;
+  EXPECT_EQ(ask("c").code(), Code::kInternal);
+  EXPECT_EQ(cold.code(), Code::kInternal);
+  EXPECT_THAT(cold.message, HasSubstr("the device is gone"));
+  EXPECT_EQ(ask("c").code(), Code::kUnavailable);
 }
 
 TEST_F(ColdRequests, AModelInTheMiddleOfABatchStays) {

@@ -1,6 +1,8 @@
 #pragma once
+#include <algorithm>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/training/trainer.hpp"
@@ -15,12 +17,13 @@ class FakeTrainer : public training::Trainer {
     return memory_;
   }
   bool may_shrink(training::Order& by) const override {
-    by = training::Order::kDrop;
+    by = shrinks_by_;
     return true;
   }
   void set_grant(std::uint64_t bytes) override {
     const std::lock_guard lock(mutex_);
     memory_.grant = bytes;
+    if (grows_to_ != 0) memory_.held = std::exchange(grows_to_, 0);
   }
   std::uint64_t order(training::Order kind) override {
     const std::lock_guard lock(mutex_);
@@ -31,6 +34,14 @@ class FakeTrainer : public training::Trainer {
   bool wait_done(std::uint64_t epoch, std::uint64_t /*until_ns*/) override {
     const std::lock_guard lock(mutex_);
     return epoch <= done_ || !memory_.attached;
+  }
+  training::ObeyParts parts() const override {
+    const std::lock_guard lock(mutex_);
+    return parts_;
+  }
+  void let_run() override {
+    const std::lock_guard lock(mutex_);
+    ++let_run_;
   }
   void resume() override {
     const std::lock_guard lock(mutex_);
@@ -46,7 +57,20 @@ class FakeTrainer : public training::Trainer {
     const std::lock_guard lock(mutex_);
     memory_ = memory;
   }
+  void obeyed_in(const training::ObeyParts& parts) {
+    const std::lock_guard lock(mutex_);
+    parts_ = parts;
+  }
+  [[nodiscard]] int let_run_count() const {
+    const std::lock_guard lock(mutex_);
+    return let_run_;
+  }
+  void shrinks_by(training::Order order) { shrinks_by_ = order; }
   void obey_at_once() { obeys_at_once_ = true; }
+  /// Allocates up to its old grant just before the next one.
+  void grow_before_next_grant(std::uint64_t held) { grows_to_ = held; }
+  /// It says that it has obeyed, and holds at least so much all the same.
+  void keep(std::uint64_t bytes) { keeps_ = bytes; }
   [[nodiscard]] std::vector<training::Order> orders() const {
     const std::lock_guard lock(mutex_);
     return orders_;
@@ -58,7 +82,7 @@ class FakeTrainer : public training::Trainer {
 
  private:
   void obey() {
-    memory_.held = std::min(memory_.held, memory_.grant);
+    memory_.held = std::min(memory_.held, std::max(memory_.grant, keeps_));
     done_ = epoch_ + 1;
   }
 
@@ -66,8 +90,13 @@ class FakeTrainer : public training::Trainer {
   training::TrainerMemory memory_;
   std::vector<training::Order> orders_;
   std::uint64_t epoch_ = 0, done_ = 0;
+  training::ObeyParts parts_;
   int resumes_ = 0;
+  int let_run_ = 0;
+  std::uint64_t grows_to_ = 0;
   bool obeys_at_once_ = false;
+  training::Order shrinks_by_ = training::Order::kDrop;
+  std::uint64_t keeps_ = 0;
   std::string ended_;
 };
 

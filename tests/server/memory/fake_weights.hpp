@@ -1,5 +1,6 @@
 #pragma once
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <string>
 
@@ -36,8 +37,12 @@ class FakeWeights : public engine::Weights {
     loaded_ = true;
     ++loads;
   }
-  std::size_t loaded_blocks() override { return loaded_ ? std::min(copied.load(), blocks_) : 0; }
+  std::size_t loaded_blocks() override {
+    if (late.exchange(false)) return 0;
+    return loaded_ ? std::min(copied.load(), blocks_) : 0;
+  }
   void evict() override {
+    if (on_evict) on_evict();
     if (!loaded_.exchange(false)) return;
     device_.free += static_cast<std::int64_t>(bytes_);
     if (running > 0) ++faults;
@@ -50,7 +55,9 @@ class FakeWeights : public engine::Weights {
     if (!loaded_ || copied == 0) ++faults;
   }
 
+  std::function<void()> on_evict;       ///< While the driver takes the memory.
   std::atomic<std::size_t> copied{64};  ///< Blocks whose copies are done after a load.
+  std::atomic<bool> late{false};        ///< The next look finds nothing, and the one after it all.
   std::atomic<bool> fail{false};
   std::atomic<int> running{0};
   std::atomic<int> loads{0};

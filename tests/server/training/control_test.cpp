@@ -86,6 +86,25 @@ TEST(Control, ATrainerThatKnowsNoOrdersIsLeftToTheGate) {
   EXPECT_TRUE(control.inference_may_run());
 }
 
+// Prevents: a trainer that was starting when inference became busy trains on as long as inference
+// is never idle, and takes the memory.
+TEST(Control, ATrainerThatLearnsOfOrdersTooLateIsStoppedInTheBusyPeriod) {
+  Control control = running(Mode::kTaskSwitchL2);
+  EXPECT_EQ(control.trainer_knows_orders(1), Action::kNothing) << "inference is idle";
+  EXPECT_EQ(control.inference_wants(2, false), Action::kNothing);
+  EXPECT_EQ(control.trainer_knows_orders(3), Action::kRestore);
+  EXPECT_EQ(control.trainer_knows_orders(4), Action::kNothing) << "one order is enough";
+  EXPECT_EQ(control.next_ns(), 3 + kWedged);
+  EXPECT_EQ(control.trainer_obeyed(), Action::kNothing);
+  EXPECT_EQ(control.trainer_knows_orders(5), Action::kNothing);
+  EXPECT_EQ(control.inference_idle(), Action::kResume);
+  for (const Mode mode : {Mode::kTaskSwitchL3, Mode::kColocateL1, Mode::kPark}) {
+    Control other = running(mode);
+    static_cast<void>(other.inference_wants(1, false));
+    EXPECT_EQ(other.trainer_knows_orders(2), Action::kNothing) << to_string(mode);
+  }
+}
+
 TEST(Control, TaskSwitchL3KillsAndLaunchesAgainWhenInferenceIsIdle) {
   Control control = running(Mode::kTaskSwitchL3);
   EXPECT_EQ(control.inference_wants(1, false), Action::kKill);

@@ -85,6 +85,16 @@ TEST_F(TrainStoreTest, RefusesDamagedArguments) {
   }
 }
 
+// Prevents: a client's arguments come back whole in the message, and fill memory until they run.
+TEST_F(TrainStoreTest, ArgumentsAndTheirMessagesAreBounded) {
+  const auto refusal = [](const std::string& args) {
+    return error_of([&] { static_cast<void>(parse_train_args(args)); });
+  };
+  EXPECT_EQ(parse_train_args("a=" + std::string((64 << 10) - 2, 'x')).size(), 2U);
+  EXPECT_THAT(refusal("a=" + std::string(64 << 10, 'x')), HasSubstr("at most 65536"));
+  EXPECT_LT(refusal(std::string(60 << 10, 'x')).size(), 300U);
+}
+
 TEST_F(TrainStoreTest, AMissingFolderIsNamed) {
   EXPECT_THAT(error_of([] { TrainStore("/nowhere", ""); }), HasSubstr("/nowhere"));
 }

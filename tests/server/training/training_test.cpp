@@ -12,6 +12,7 @@
 #include <future>
 
 #include "base/clock.hpp"
+#include "tests/support/eventually.hpp"
 
 namespace sluice::server::training {
 namespace {
@@ -122,10 +123,28 @@ TEST_F(TrainingTest, AKilledJobStartsAgainFromScratch) {
                  (folder_ / ".count").string() + ") = 2 ] || sleep 60");
   begin(Mode::kColocateL1);
   auto answer = train("job");
-  ASSERT_TRUE(eventually([&] { return fs::exists(folder_ / ".count") && pid() != 0; }));
+  // The shell opens the file before it writes the line.
+  const auto counted = [&] {
+    return fs::exists(folder_ / ".count") && fs::file_size(folder_ / ".count") > 0;
+  };
+  ASSERT_TRUE(eventually([&] { return counted() && pid() != 0; }));
   kill(pid(), SIGKILL);
   EXPECT_TRUE(answer_of(std::move(answer)).ok());
   EXPECT_EQ(training_->status()["launches"], 2);
+  EXPECT_EQ(training_->memory().process, 2U) << "an order for the first one is not for the second";
+}
+
+// Prevents: a program that the kernel kills for its memory is started as fast as the machine can.
+TEST_F(TrainingTest, AProgramThatIsKilledAtOnceIsNotStartedAllTheTime) {
+  add("job", "kill -9 $$");
+  begin(Mode::kColocateL1);
+  auto answer = train("job");
+  ASSERT_TRUE(eventually([&] { return said("it starts again"); }));
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_LE(training_->status()["launches"], 2);
+  EXPECT_TRUE(eventually([&] { return training_->status()["launches"] >= 2; }));
+  EXPECT_TRUE(training_->stop_job("job").ok()) << "also while it waits for its launch";
+  EXPECT_EQ(answer_of(std::move(answer)).code, Code::kCancelled);
 }
 
 TEST_F(TrainingTest, AnotherSignalEndsTheJob) {
@@ -151,6 +170,38 @@ TEST_F(TrainingTest, JobsAreStoppedWhereverTheyAre) {
   EXPECT_EQ(answer_of(std::move(running)).code, Code::kCancelled);
   EXPECT_EQ(answer_of(std::move(waiting)).code, Code::kCancelled);
   EXPECT_EQ(training_->stop_job("deaf").code, Code::kNotFound);
+}
+
+// Prevents: a client that has stopped its job waits until the job in front of it has ended.
+TEST_F(TrainingTest, AJobThatIsStoppedInTheQueueIsAnsweredAtOnce) {
+  add("long", "echo up; exec sleep 60");
+  add("other", "true");
+  begin(Mode::kColocateL1);
+  auto running = train("long");
+  auto stopped = train("other");
+  auto last = train("other");
+  ASSERT_TRUE(eventually([&] { return said("up"); }));
+  const pid_t child = pid();
+  EXPECT_TRUE(training_->stop_job("other").ok());
+  EXPECT_EQ(answer_of(std::move(stopped)).code, Code::kCancelled);
+  EXPECT_EQ(answer_of(std::move(last)).code, Code::kCancelled);
+  EXPECT_EQ(pid(), child) << "the job in front goes on";
+  EXPECT_EQ(training_->status()["jobs"].size(), 1U);
+}
+
+// Prevents: the jobs of one client, and their arguments, take all memory.
+TEST_F(TrainingTest, JobsThatWaitAreBounded) {
+  add("long", "exec sleep 60");
+  begin(Mode::kColocateL1);
+  std::vector<std::future<Status>> accepted;
+  for (int i = 0; i < 64; ++i) accepted.push_back(train("long"));
+  const Status refused = answer_of(train("long"));
+  EXPECT_EQ(refused.code, Code::kResourceExhausted);
+  EXPECT_THAT(refused.message, HasSubstr("64 training jobs"));
+  EXPECT_EQ(answer_of(train("long", "a=" + std::string(100'000, 'x'))).code,
+            Code::kInvalidArgument);
+  training_->stop();
+  for (auto& each : accepted) EXPECT_EQ(answer_of(std::move(each)).code, Code::kUnavailable);
 }
 
 TEST_F(TrainingTest, StopLeavesNoProcessAndAnswersAll) {
@@ -201,6 +252,22 @@ TEST_F(TrainingTest, AProgramThatCannotBeStartedIsAnError) {
   const Status status = answer_of(train("job"));
   EXPECT_EQ(status.code, Code::kInternal);
   EXPECT_THAT(status.message, HasSubstr("exited with 127"));
+}
+
+// Prevents: a program that prints without an end keeps the thread and the lock for which requests
+// wait, and fills the memory with its lines.
+TEST(Process, MuchOutputIsReadInParts) {
+  Process process({"/usr/bin/env", "yes", "a line as long as most are"}, {});
+  std::size_t bytes = 0;
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (bytes == 0 && std::chrono::steady_clock::now() < until) {
+    process.read_lines([&](const std::string& line) { bytes += line.size() + 1; });
+  }
+  EXPECT_GT(bytes, 0U);
+  EXPECT_LE(bytes, std::size_t{64} << 10U);
+  kill(process.pid(), SIGKILL);
+  ASSERT_TRUE(
+      test::eventually([&] { return process.ended([](const std::string&) {}).has_value(); }));
 }
 
 TEST_F(TrainingTest, WithoutAStoreThereIsNoJob) {
