@@ -26,6 +26,8 @@ class CudaObject {
     if (handle_ != nullptr) Destroy(handle_);
   }
   [[nodiscard]] Handle get() const { return handle_; }
+  /// From now on nobody destroys the handle.
+  void release() { handle_ = nullptr; }
 
  private:
   Handle handle_ = nullptr;

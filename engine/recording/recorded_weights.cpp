@@ -1,5 +1,7 @@
 #include "engine/recording/recorded_weights.hpp"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <functional>
 
@@ -36,7 +38,8 @@ RecordedWeights::RecordedWeights(int device, Placement placement, std::uint64_t 
       block_ends_(even_ends(bytes, blocks)),
       weights_(std::make_shared<DeviceContext>(Driver::loaded(), device), placement, block_ends_),
       read_(allocate(numbers() * kNumber)) {
-  const std::string key = name + " in " + std::to_string(blocks) + " blocks";
+  const std::string key =
+      fmt::format("{} with {} bytes of weights in {} blocks", name, bytes, blocks);
   weights_.fill(key, [&](std::span<std::byte> filled) {
     for (std::uint64_t at = 0; at < filled.size(); at += kNumber) {
       const std::uint64_t number = recorded_weight(name, at / kNumber);

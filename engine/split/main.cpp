@@ -25,14 +25,6 @@ std::optional<int> chosen_gpu(const SplitOptions& options) {
   return std::nullopt;
 }
 
-StoredModel find_script(const SplitOptions& options, const ModelStore& store) {
-  ModelSpec model;
-  model.model_name = options.model;
-  model.backend = "torchscript";
-  return find_stored_model(store, model, TorchTarget{false, "", SLUICE_TORCH_VERSION},
-                           options.model);
-}
-
 void print_cuts(const SplitTarget& target, const SplitOptions& options) {
   const auto& cuts = target.cuts();
   const auto single = std::ranges::count(cuts, std::size_t{1}, &Cut::tensors);
@@ -78,6 +70,7 @@ void print_result(const SplitOptions& options, const Split& split, const Candida
                               {"gpu", split.gpu},
                               {"torch", split.torch},
                               {"candidates", measured.times().size()},
+                              {"rated_by_sums", measured.rated()},
                               {"ended", measured.ended()},
                               {"results", results_path(options).string()}};
     fmt::print("{}\n", result.dump());
@@ -87,7 +80,10 @@ void print_result(const SplitOptions& options, const Split& split, const Candida
              split.batch, split.gpu, fmt::join(split.cuts, ", "));
   fmt::print("  blocks {:.3f} ms, whole {:.3f} ms, overhead {:.1f} %, deviation {:.3f} ms\n",
              fmt::join(split.ms, ", "), split.whole_ms, best.overhead * 100, best.deviation_ms);
-  fmt::print("  {} candidates, ended by: {}\n", measured.times().size(), measured.ended());
+  const std::string rated =
+      measured.rated() > 0 ? fmt::format(" of {} rated by summed times", measured.rated()) : "";
+  fmt::print("  {} candidates measured{}, ended by: {}\n", measured.times().size(), rated,
+             measured.ended());
   fmt::print("written: {}, {}\n", model_json.string(), results_path(options).string());
 }
 
@@ -103,7 +99,7 @@ void split_model(const SplitTarget& target, const SplitOptions& options, const S
   const fs::path log = fs::path(options.out) / "log/split-log.json";
   std::error_code ignored;  // the files below name the folder in their errors
   fs::create_directories(log.parent_path(), ignored);
-  MeasuredSplit measured(target, options,
+  MeasuredSplit measured(target, options, described.gpu,
                          options.use_cache ? read_log(log, described) : CandidateTimes{});
   ResultsFile results(results_path(options), options.model);
   const Candidate best = measured.search(results);
@@ -123,7 +119,7 @@ int work(int argc, char** argv) {
   SplitOptions options;
   if (const auto exit_code = parse_split_options(argc, argv, options)) return *exit_code;
   const ModelStore store = model_store(options.store);
-  const StoredModel stored = find_script(options, store);
+  const StoredModel stored = find_script(store, options.model, SLUICE_TORCH_VERSION);
   const auto gpu = chosen_gpu(options);
   if (options.threads) use_threads(*options.threads);
   const SplitTarget target(stored, ServeOptions{gpu, options.batch, {}});

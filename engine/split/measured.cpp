@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 
 namespace sluice::engine {
 namespace {
@@ -19,11 +21,13 @@ constexpr double kCandidateMs = 1000;
 }  // namespace
 
 MeasuredSplit::MeasuredSplit(const SplitTarget& target, const SplitOptions& options,
-                             CandidateTimes known)
+                             std::string gpu, CandidateTimes known)
     : target_(target),
       options_(options),
+      gpu_(std::move(gpu)),
       times_(std::move(known)),
       begin_ns_(base::monotonic_ns()) {
+  if (!options_.operators.empty()) read_times();
   const double whole_ms = std::max(target_.whole_ms(kFewRepeats), 1e-3);
   // Each time the blocks, and the whole model next to them.
   repeats_ = std::clamp(static_cast<int>(kCandidateMs / (2 * whole_ms)), kFewRepeats, kRepeats);
@@ -66,15 +70,64 @@ bool MeasuredSplit::after(const SplitSearch::Generation& now, ResultsFile& resul
   return false;
 }
 
-Candidate MeasuredSplit::search(ResultsFile& results) {
+void MeasuredSplit::read_times() {
+  operators_ = read_operators(options_.operators);
+  const OperatorTarget& of = operators_.target;
+  if (of.model == options_.model && of.batch == options_.batch && of.gpu == gpu_) return;
+  throw base::UsageError(fmt::format("{}: of {} at batch {} on {}, not of {} at batch {} on {}",
+                                     options_.operators, of.model, of.batch, of.gpu, options_.model,
+                                     options_.batch, gpu_));
+}
+
+SearchSpace MeasuredSplit::space() const {
   SearchSpace space;
-  space.prefix_ms = target_.prefix_ms();
-  space.total_ms = space.prefix_ms.back();
-  space.prefix_ms.pop_back();
   space.blocks = options_.blocks.value();
   for (const Cut& cut : target_.cuts()) space.nodes.push_back(cut.node);
-  SplitSearch search(std::move(space), options_.search,
-                     [this](const Cuts& cuts) { return measure(cuts); });
+  if (options_.operators.empty()) {
+    space.prefix_ms = target_.prefix_ms();
+    space.total_ms = space.prefix_ms.back();
+    space.prefix_ms.pop_back();
+    return space;
+  }
+  for (const std::size_t node : space.nodes) space.prefix_ms.push_back(operators_.before(node));
+  space.total_ms = operators_.before(std::numeric_limits<std::size_t>::max());
+  return space;
+}
+
+Candidate MeasuredSplit::search_sums(ResultsFile& results) {
+  const SummedCandidates summed = best_by_sums(space(), options_.search, *options_.measured);
+  rated_ = summed.rated;
+  std::optional<SplitSearch::Generation> now;
+  ended_ = "all measured";
+  for (const Candidate& candidate : summed.best) {
+    const auto times = measure(candidate.cuts);
+    if (!times) break;
+    Candidate found = rate(candidate.cuts, times->ms, times->whole_ms);
+    std::fprintf(stderr, "%s\n",
+                 fmt::format("candidate {} of {}: {}: overhead {:.1f} %, deviation {:.3f} ms; "
+                             "{:.3f} ms by sums",
+                             now ? now->step + 2 : 1, summed.best.size(), found.cuts,
+                             found.overhead * 100, found.deviation_ms, candidate.deviation_ms)
+                     .c_str());
+    if (!now) {
+      now = SplitSearch::Generation{.best = found};
+    } else {
+      ++now->step;
+      if (found.cost < now->best.cost) now->best = found;
+    }
+    now->measured = now->step + 1;
+    results.add(*now);
+    if (options_.early_end && good_enough(now->best)) {
+      ended_ = "good enough";
+      break;
+    }
+  }
+  return now.value().best;
+}
+
+Candidate MeasuredSplit::search(ResultsFile& results) {
+  if (options_.measured) return search_sums(results);
+  SplitSearch search(space(), options_.search, [this](const Cuts& cuts) { return measure(cuts); });
   Candidate best = search.run(
       [&](const SplitSearch::Generation& generation) { return after(generation, results); });
   if (ended_.empty()) ended_ = "stall";

@@ -7,19 +7,12 @@
 namespace sluice::engine {
 namespace {
 
-constexpr std::int64_t kMany = 1'000'000;
-
 void add_search_options(CLI::App& app, SplitOptions& options) {
-  const auto number = [&](const char* name, std::size_t& value, const char* what, int least) {
-    app.add_option(name, value, what)
-        ->capture_default_str()
-        ->type_name("N")
-        ->check(base::whole_number(least, kMany));
-  };
-  number("-p,--population", options.search.population, "Candidates in a generation", 2);
-  number("-r,--generations", options.search.generations, "Generations at most", 1);
-  number("-s,--stall", options.search.stall, "End after N generations without a better candidate",
-         1);
+  base::count_option(app, "-p,--population", options.search.population,
+                     "Candidates in a generation", 2);
+  base::count_option(app, "-r,--generations", options.search.generations, "Generations at most", 1);
+  base::count_option(app, "-s,--stall", options.search.stall,
+                     "End after N generations without a better candidate", 1);
   app.add_option("--seed", options.search.seed, "Seed of the search")
       ->capture_default_str()
       ->type_name("N")
@@ -27,17 +20,22 @@ void add_search_options(CLI::App& app, SplitOptions& options) {
   app.add_flag("-e,--early-end", options.early_end,
                "End after a generation whose best candidate is good enough: overhead at most 8 %\n"
                "for each block, deviation at most 3 % of the whole model");
+  app.add_option("--measure", options.measured,
+                 "Search on summed times of operators, and measure only the N best candidates")
+      ->type_name("N")
+      ->check(base::whole_number(1, base::kMostCount));
+  app.add_option("--operators", options.operators,
+                 "With --measure: the op.csv of sluice opbench run --executor torch, for the same\n"
+                 "model, batch size and GPU (default: times of one pass)")
+      ->type_name("FILE");
   app.add_option("--limit-s", options.limit_s, "End with the best candidate after S seconds")
       ->capture_default_str()
       ->type_name("S")
-      ->check(base::number(0.1, kMany));
+      ->check(base::number(0.1, 1e6));
 }
 
 void add_target_options(CLI::App& app, SplitOptions& options) {
-  app.add_option("--batch", options.batch, "Batch size that is measured")
-      ->capture_default_str()
-      ->type_name("N")
-      ->check(base::whole_number(1, kMany));
+  base::count_option(app, "--batch", options.batch, "Batch size that is measured", 1);
   auto* device = app.add_option("--device", options.device,
                                 "Index of the GPU (default: 0, or the CPU if there is none)")
                      ->type_name("N")
@@ -80,7 +78,7 @@ std::optional<int> parse_split_options(int argc, char** argv, SplitOptions& opti
   app.add_option("model", options.model, "Model of the store")->type_name("MODEL");
   app.add_option("-c,--blocks", options.blocks, "The number of blocks")
       ->type_name("K")
-      ->check(base::whole_number(2, kMany));
+      ->check(base::whole_number(2, base::kMostCount));
   add_target_options(app, options);
   add_search_options(app, options);
   add_output_options(app, options);
@@ -91,9 +89,13 @@ std::optional<int> parse_split_options(int argc, char** argv, SplitOptions& opti
       "Examples:\n"
       "  sluice split resnet50 --cuts\n"
       "  sluice split resnet50 -c 3 --batch 8\n"
+      "  sluice split resnet50 -c 3 --measure 8 --operators data/resnet50-b1/op.csv\n"
       "  sluice split vgg19 -c 2 --cpu --early-end --limit-s 60");
   if (const auto exit_code = base::parse(app, argc, argv)) return exit_code;
   if (options.model.empty()) throw base::UsageError("no model; see sluice split --help");
+  if (!options.operators.empty() && !options.measured) {
+    throw base::UsageError("--operators needs --measure N: how many candidates are measured");
+  }
   if (!options.blocks && !options.list_cuts) {
     throw base::UsageError(
         "the number of blocks is missing: give -c K, or --cuts to list the cuts");

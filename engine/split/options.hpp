@@ -17,6 +17,8 @@ struct SplitOptions {
   std::optional<int> threads;
   SearchOptions search;
   bool early_end = false;
+  std::string operators;                ///< op.csv; empty: times of one pass.
+  std::optional<std::size_t> measured;  ///< Measure only so many, the best by summed times.
   bool use_cache = false;
   std::string tag;
   double limit_s = 300;

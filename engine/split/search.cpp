@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 namespace sluice::engine {
 namespace {
@@ -182,6 +183,29 @@ void SplitSearch::repair(Genes& genes) const {
   for (std::size_t i = genes.size(); i-- > 0;) {
     genes[i] = std::min(genes[i], space_.nodes.size() - genes.size() + i);
   }
+}
+
+SummedCandidates best_by_sums(const SearchSpace& space, const SearchOptions& options,
+                              std::size_t count) {
+  std::map<std::size_t, double> prefix_ms;
+  for (std::size_t i = 0; i < space.nodes.size(); ++i) {
+    prefix_ms[space.nodes[i]] = space.prefix_ms[i];
+  }
+  SplitSearch search(space, options, [&](const Cuts& cuts) -> std::optional<SplitTimes> {
+    SplitTimes times{.whole_ms = space.total_ms};
+    double from = 0;
+    for (const std::size_t cut : cuts) {
+      times.ms.push_back(prefix_ms.at(cut) - std::exchange(from, prefix_ms.at(cut)));
+    }
+    times.ms.push_back(space.total_ms - from);
+    return times;
+  });
+  (void)search.run([](const SplitSearch::Generation&) { return true; });
+  SummedCandidates found{.rated = search.measured().size()};
+  for (const auto& [cuts, candidate] : search.measured()) found.best.push_back(candidate);
+  std::ranges::stable_sort(found.best, {}, &Candidate::cost);
+  found.best.resize(std::min(count, found.best.size()));
+  return found;
 }
 
 }  // namespace sluice::engine

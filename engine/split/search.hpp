@@ -53,6 +53,15 @@ struct SearchSpace {
 /// The times of a candidate, or nothing: the search must end, for lack of time.
 using MeasureSplit = std::function<std::optional<SplitTimes>(const Cuts&)>;
 
+/// Candidates that were not measured: the time of a block is the sum of its nodes' times.
+struct SummedCandidates {
+  std::vector<Candidate> best{};  ///< By their cost, the best first.
+  std::size_t rated = 0;          ///< All of them.
+};
+/// The `count` candidates that a search on sums finds best. Costs nothing but the host's time.
+[[nodiscard]] SummedCandidates best_by_sums(const SearchSpace& space, const SearchOptions& options,
+                                            std::size_t count);
+
 class SplitSearch {
  public:
   /// `space.nodes` must hold at least `space.blocks` - 1 cuts.

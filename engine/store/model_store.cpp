@@ -168,4 +168,12 @@ StoredModel find_stored_model(const ModelStore& store, const ModelSpec& model,
   return Search(store, model, target, where).run();
 }
 
+StoredModel find_script(const ModelStore& store, const std::string& model,
+                        const std::string& torch_version) {
+  ModelSpec script;
+  script.model_name = model;
+  script.backend = "torchscript";
+  return find_stored_model(store, script, TorchTarget{false, "", torch_version}, model);
+}
+
 }  // namespace sluice::engine

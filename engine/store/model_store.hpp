@@ -54,4 +54,8 @@ class MissingModel : public base::UsageError {
 [[nodiscard]] StoredModel find_stored_model(const ModelStore& store, const ModelSpec& model,
                                             const TorchTarget& target, const std::string& where);
 
+/// The TorchScript file of a model, for tools that measure it.
+[[nodiscard]] StoredModel find_script(const ModelStore& store, const std::string& model,
+                                      const std::string& torch_version);
+
 }  // namespace sluice::engine

@@ -44,8 +44,10 @@ struct Capture {
 
 class CapturedModel : public TorchModel {
  public:
-  explicit CapturedModel(ModelParts parts)
-      : TorchModel(std::move(parts)), staging_(pinned_pool(inputs()[0], this->parts().max_batch)) {
+  CapturedModel(ModelParts parts, std::shared_ptr<GraphWorkspace> workspace)
+      : TorchModel(std::move(parts)),
+        workspace_(std::move(workspace)),
+        staging_(pinned_pool(inputs()[0], this->parts().max_batch)) {
     for (const std::size_t size : this->parts().sizes) captures_.emplace(size, capture(size));
   }
 
@@ -56,12 +58,12 @@ class CapturedModel : public TorchModel {
       std::span<const std::vector<Tensor>> requests) override;
 
   [[nodiscard]] const Capture& capture_of(std::size_t rows) const { return captures_.at(rows); }
+  [[nodiscard]] GraphWorkspace& workspace() const { return *workspace_; }
 
  private:
   [[nodiscard]] Capture capture(std::size_t rows) const;
 
-  /// The workspace of all graphs of this model, of which one runs at a time.
-  at::cuda::MempoolId_t pool_ = at::cuda::graph_pool_handle();
+  std::shared_ptr<GraphWorkspace> workspace_;
   std::shared_ptr<StagingPool> staging_;  ///< Null: the size of a request is not known.
   std::map<std::size_t, Capture> captures_;
 };
@@ -70,13 +72,13 @@ Capture CapturedModel::capture(std::size_t rows) const {
   // Handles, workspaces and compiled kernels are created on first use, which a capture forbids.
   constexpr int kWarmUps = 2;
   for (int i = 0; i < kWarmUps; ++i) static_cast<void>(run_on_zeros(rows));
-  parts().stream->wait();
+  workspace_->stream().wait();
   Capture made;
   made.input = zero_batch(inputs()[0], rows, parts().device);
   torch::jit::Stack stack = parts().arguments(made.input);
   for (const Step& step : parts().steps) {
     made.state.push_back(memory_of(stack));
-    StreamCapture block(pool_);
+    StreamCapture block(workspace_->pool());
     step(stack);
     made.blocks.push_back(block.end());
   }
@@ -106,6 +108,7 @@ class CapturedBatch : public Batch {
   void launch(std::size_t first, std::size_t count) override {
     require_next(first, next_);
     model_.run([&] {
+      const GraphWorkspace::Turn turn(model_.workspace(), *stream_);
       restore(capture_.state.at(first));
       for (std::size_t i = first; i < first + count; ++i) {
         model_.wait_for_weights(i);
@@ -167,11 +170,13 @@ std::unique_ptr<Batch> CapturedModel::begin(std::span<const std::vector<Tensor>>
 
 }  // namespace
 
-std::unique_ptr<ServedModel> captured_model(ModelParts parts) {
-  const auto stream = parts.stream;
+std::unique_ptr<ServedModel> captured_model(ModelParts parts,
+                                            std::shared_ptr<GraphWorkspace> workspace) {
   const std::string file = parts.stored.file;
-  return stream->run(file + " cannot be captured into CUDA graphs",
-                     [&] { return std::make_unique<CapturedModel>(std::move(parts)); });
+  const std::lock_guard lock(workspace->loading());
+  return workspace->stream().run(file + " cannot be captured into CUDA graphs", [&] {
+    return std::make_unique<CapturedModel>(std::move(parts), workspace);
+  });
 }
 
 }  // namespace sluice::engine

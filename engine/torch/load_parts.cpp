@@ -70,7 +70,7 @@ ModelParts compiled_parts(const StoredModel& stored, const c10::Device& device,
   return parts;
 }
 
-std::unique_ptr<ServedModel> serve(ModelParts parts) {
+std::unique_ptr<ServedModel> serve(ModelParts parts, const ServeOptions& options) {
   if (!parts.device.is_cuda()) return direct_model(std::move(parts));
   // The weights were copied on another stream.
   synchronise_stream();
@@ -82,7 +82,9 @@ std::unique_ptr<ServedModel> serve(ModelParts parts) {
     return direct_model(std::move(parts));
   }
   try {
-    return captured_model(parts);
+    return captured_model(parts, options.takes_turns
+                                     ? GraphWorkspace::shared(parts.device)
+                                     : std::make_shared<GraphWorkspace>(parts.device));
   } catch (const ContextLost&) {
     throw;
   } catch (const OutOfMemory&) {

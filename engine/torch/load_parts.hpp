@@ -31,6 +31,6 @@ namespace sluice::engine {
                                         const ServeOptions& options);
 
 /// The parts as a model: captured where that is possible.
-[[nodiscard]] std::unique_ptr<ServedModel> serve(ModelParts parts);
+[[nodiscard]] std::unique_ptr<ServedModel> serve(ModelParts parts, const ServeOptions& options);
 
 }  // namespace sluice::engine

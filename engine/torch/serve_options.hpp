@@ -15,6 +15,8 @@ struct ServeOptions {
   std::vector<std::size_t> cuts;
   /// How the weights of a TorchScript model on a GPU come and go; none: they stay.
   std::optional<Placement> placement{};
+  /// Whether models of the GPU run one after another, and so share the workspace of their graphs.
+  bool takes_turns = true;
 };
 
 }  // namespace sluice::engine

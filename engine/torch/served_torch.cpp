@@ -12,12 +12,12 @@ std::unique_ptr<ServedModel> load_served(const StoredModel& model, const ServeOp
   const c10::InferenceMode inference;
   return in_torch(model.file, [&] {
     const c10::Device device = torch_device(options.gpu);
-    if (model.format == "aoti") return serve(compiled_parts(model, device, options));
+    if (model.format == "aoti") return serve(compiled_parts(model, device, options), options);
     const auto graph = load_graph(model, device);
     auto weights = move_weights(*graph, model, device, options);
     ModelParts parts = script_parts(graph, model, device, options);
     parts.weights = std::move(weights);
-    return serve(std::move(parts));
+    return serve(std::move(parts), options);
   });
 }
 

@@ -24,7 +24,7 @@ struct SplitTarget::Parts {
   }
   /// Loaded once, because every candidate is compared with it.
   [[nodiscard]] ServedModel& uncut() {
-    if (!whole) whole = serve(cut_at({}));
+    if (!whole) whole = serve(cut_at({}), options);
     return *whole;
   }
 
@@ -78,7 +78,7 @@ double SplitTarget::whole_ms(int repeats) const {
 SplitTimes SplitTarget::times(const std::vector<std::size_t>& cuts, int repeats) const {
   const c10::InferenceMode inference;
   return in_torch(parts_->model.file, [&] {
-    const auto model = serve(parts_->cut_at(cuts));
+    const auto model = serve(parts_->cut_at(cuts), parts_->options);
     return time_split(*model, parts_->uncut(), parts_->options.max_batch, repeats);
   });
 }

@@ -31,8 +31,9 @@ class Droppable {
   virtual void drop() = 0;
   /// Puts back the rest of what save() has saved. Launches are accepted again.
   virtual void restore() = 0;
-  /// Gives unused memory back to the driver.
-  virtual void free_memory() = 0;
+  /// Gives unused memory back to the driver until the framework holds at most `most` bytes, if it
+  /// can.
+  virtual void free_memory(std::uint64_t most) = 0;
   /// Nothing on a device whose memory is not shared out.
   [[nodiscard]] virtual std::optional<MemoryUse> memory() const = 0;
   virtual void restart_peak() = 0;

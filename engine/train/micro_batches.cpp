@@ -38,7 +38,7 @@ MicroBatches::MicroBatches(Droppable& work, Options options)
 void MicroBatches::run_batch() {
   publish();
   for (std::size_t start = 0; start < options_.batch;) {
-    const std::size_t items = std::min(next_size(), options_.batch - start);
+    const std::size_t items = next_size(options_.batch - start);
     if (run_micro_batch(start, items)) start += items;
   }
   line_.batch_ended();
@@ -53,7 +53,8 @@ void MicroBatches::publish() {
   published_ = fit;
 }
 
-std::size_t MicroBatches::next_size() {
+/// Of the next micro-batch, with `left` items of the batch to go.
+std::size_t MicroBatches::next_size(std::size_t left) {
   sluice_critical(1);
   obey_pending();
   std::size_t size = 0;
@@ -62,7 +63,11 @@ std::size_t MicroBatches::next_size() {
     obey_pending();
   }
   if (const auto wanted = line_.to_measure(options_.largest); wanted && memory()) {
-    size = std::min(size, *wanted);
+    size = std::min({size, *wanted, left});
+  } else {
+    // Even parts: a small rest takes a GPU as long to start as a large part.
+    const std::size_t parts = (left + size - 1) / size;
+    size = (left + parts - 1) / parts;
   }
   note_adjusted(size);
   counts_.micro_batch_size = size;
@@ -125,12 +130,24 @@ void MicroBatches::obey_pending() {
   if (const std::uint64_t order = sluice_order(); order != 0) obey(order);
 }
 
+/// What the framework may hold after an order. Order 0: a lack of memory under a grant, for which
+/// the whole cache is given back, because its parts may have been too small.
+std::uint64_t MicroBatches::allowed(std::uint64_t order) {
+  const std::uint64_t grant = sluice_memory_grant();
+  if (order == 0 || sleeps(order)) return 0;
+  if (grant == kNoLimit) return kNoLimit;
+  const auto use = work_.memory();
+  const std::uint64_t all = sluice_memory_held();
+  const std::uint64_t others = use && all > use->held ? all - use->held : 0;
+  return grant > others ? grant - others : 0;
+}
+
 /// Gives memory back, and sleeps if the order says so. Order 0: only gives memory back. Afterwards
 /// no launch is refused.
 void MicroBatches::obey(std::uint64_t order) {
   const std::uint64_t begin = base::monotonic_ns();
   const auto before = memory();
-  work_.free_memory();
+  work_.free_memory(allowed(order));
   const auto after = memory();
   freed_at_ns_ = base::monotonic_ns();
   if (!adjustment_) {
@@ -150,6 +167,7 @@ void MicroBatches::obey(std::uint64_t order) {
     if (sleeps(order)) wait();
     // While launches are refused, sluice_critical() does nothing and an order is pending.
     order = sluice_order();
+    if (order != 0) work_.free_memory(allowed(order));
   }
   if (!drops_epoch || !options_.restores_epochs) return;
   // All that the epoch has done is lost.

@@ -44,9 +44,10 @@ class MicroBatches {
   [[nodiscard]] std::uint64_t most_bytes() const { return most_bytes_; }
 
  private:
-  std::size_t next_size();
+  std::size_t next_size(std::size_t left);
   bool run_micro_batch(std::size_t start, std::size_t items);
   bool may_drop_for(const std::exception& error, std::size_t items);
+  std::uint64_t allowed(std::uint64_t order);
   void obey(std::uint64_t order);
   void wait();
   void note_adjusted(std::size_t size);

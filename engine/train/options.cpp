@@ -7,24 +7,16 @@
 namespace sluice::engine {
 namespace {
 
-constexpr std::int64_t kMany = 1'000'000;
-
 void add_training_options(CLI::App& app, TrainOptions& options) {
-  const auto number = [&](const char* name, std::size_t& value, const char* what, int least) {
-    app.add_option(name, value, what)
-        ->capture_default_str()
-        ->type_name("N")
-        ->check(base::whole_number(least, kMany));
-  };
-  number("--batch-size", options.batch_size, "Items of an optimizer step", 1);
-  number("--micro-batch-size", options.micro_batch_size,
-         "Most items of a micro-batch; 0: the whole batch", 0);
-  number("--num-epoch", options.epochs, "Epochs", 1);
-  number("--steps-per-epoch", options.steps, "Optimizer steps of an epoch", 1);
+  base::count_option(app, "--batch-size", options.batch_size, "Items of an optimizer step", 1);
+  base::count_option(app, "--micro-batch-size", options.micro_batch_size,
+                     "Most items of a micro-batch; 0: the whole batch", 0);
+  base::count_option(app, "--num-epoch", options.epochs, "Epochs", 1);
+  base::count_option(app, "--steps-per-epoch", options.steps, "Optimizer steps of an epoch", 1);
   app.add_option("--lr", options.lr, "Learning rate")
       ->capture_default_str()
       ->type_name("R")
-      ->check(base::number(0, kMany));
+      ->check(base::number(0, 1e6));
   app.add_option("--optimizer", options.optimizer, "sgd (with momentum 0.9) or adamw")
       ->capture_default_str()
       ->type_name("NAME")
@@ -59,11 +51,8 @@ void add_checkpoint_options(CLI::App& app, TrainOptions& options) {
                  "Write the state of the training to FILE, at the end of each epoch and on SIGINT\n"
                  "and SIGTERM")
       ->type_name("FILE");
-  app.add_option("--checkpoint-steps", options.checkpoint_steps,
-                 "Also after every N optimizer steps of an epoch; 0: not")
-      ->capture_default_str()
-      ->type_name("N")
-      ->check(base::whole_number(0, kMany));
+  base::count_option(app, "--checkpoint-steps", options.checkpoint_steps,
+                     "Also after every N optimizer steps of an epoch; 0: not", 0);
   app.add_flag("--resume", options.resume,
                "Go on from the checkpoint if there is one; the result has the same bits");
 }

@@ -207,5 +207,30 @@ TEST(SplitSearch, AsManyBlocksAsThereAreNodes) {
   EXPECT_EQ(search(model, 6).cuts, (Cuts{1, 2, 3, 4, 5}));
 }
 
+// Where boundaries cost nothing, sums are the truth.
+TEST(SplitBySums, TheBestCandidateIsTheEvenestWithoutAMeasurement) {
+  MadeUpModel model(60, 3);
+  SearchSpace space = model.space(3);
+  const SummedCandidates found = best_by_sums(space, {}, 5);
+  ASSERT_EQ(found.best.size(), 5U);
+  EXPECT_GT(found.rated, 100U);
+  EXPECT_TRUE(model.measured().empty());
+  for (std::size_t i = 1; i < found.best.size(); ++i) {
+    EXPECT_LE(found.best[i - 1].cost, found.best[i].cost);
+  }
+  double least_ms = INFINITY;
+  const auto prefix = [&](std::size_t i) { return space.prefix_ms[i]; };
+  for (std::size_t a = 0; a < space.nodes.size(); ++a) {
+    for (std::size_t b = a + 1; b < space.nodes.size(); ++b) {
+      const std::vector<double> ms{prefix(a), prefix(b) - prefix(a), space.total_ms - prefix(b)};
+      least_ms = std::min(least_ms, rate({}, ms, space.total_ms).deviation_ms);
+    }
+  }
+  EXPECT_LE(found.best[0].deviation_ms, 1.5 * least_ms + 1e-3 * space.total_ms);
+  double whole = 0;
+  for (const double ms : found.best[0].ms) whole += ms;
+  EXPECT_NEAR(whole, space.total_ms, 1e-9) << "every node is in one block";
+}
+
 }  // namespace
 }  // namespace sluice::engine

@@ -16,6 +16,7 @@
 #include "engine/torch/load_parts.hpp"
 #include "engine/torch/output_digest.hpp"
 #include "engine/torch/torch_error.hpp"
+#include "engine/torch/train/release.hpp"
 #include "engine/torch/train/saved_state.hpp"
 
 namespace sluice::engine {
@@ -269,9 +270,9 @@ void Training::restore() {
   in_torch(file_, [&] { parts_->saved().restore(); });
 }
 
-void Training::free_memory() {
+void Training::free_memory(std::uint64_t most) {
   if (parts_->device().is_cuda()) {
-    in_torch(file_, [] { c10::cuda::CUDACachingAllocator::emptyCache(); });
+    in_torch(file_, [&] { release_down_to(most, parts_->device()); });
   }
 }
 

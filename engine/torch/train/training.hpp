@@ -42,7 +42,7 @@ class Training : public Droppable {
   void keep() override;
   void drop() override;
   void restore() override;
-  void free_memory() override;
+  void free_memory(std::uint64_t most) override;
   [[nodiscard]] std::optional<MemoryUse> memory() const override;
   void restart_peak() override;
 

@@ -1,11 +1,14 @@
 // Served models on a real GPU: tests/real_gpu/blocks.sh runs this, alone and under the interposer.
+#include <ATen/Functions.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sluice/sluice.h>
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <set>
 #include <thread>
 
@@ -13,7 +16,9 @@
 #include "engine/torch/captured_model.hpp"
 #include "engine/torch/cuda_device.hpp"
 #include "engine/torch/direct_model.hpp"
+#include "engine/torch/gpu_stream.hpp"
 #include "engine/torch/load_parts.hpp"
+#include "engine/torch/train/release.hpp"
 #include "tests/engine/torch/served_fixture.hpp"
 
 namespace sluice::engine {
@@ -43,6 +48,9 @@ class Captured : public test::ServedTest {
     parts.stream = std::make_shared<GpuStream>(device);
     return parts;
   }
+  static std::unique_ptr<ServedModel> captured_of(ModelParts parts) {
+    return captured_model(std::move(parts), GraphWorkspace::shared(torch_device(gpu())));
+  }
   /// What LibTorch has taken from the GPU.
   static std::int64_t reserved_bytes() {
     constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
@@ -50,6 +58,17 @@ class Captured : public test::ServedTest {
                static_cast<c10::DeviceIndex>(gpu().value()))
         .reserved_bytes[kAll]
         .current;
+  }
+  /// What LibTorch has taken, segment by segment.
+  static std::string segments() {
+    std::string text = "; LibTorch has:";
+    for (const auto& segment : c10::cuda::CUDACachingAllocator::snapshot().segments) {
+      text += fmt::format(
+          "\n  {} bytes, {} of them allocated, stream {}, pool {}.{}", segment.total_size,
+          segment.allocated_size, static_cast<const void*>(segment.stream),
+          segment.owner_private_pool_id.first, segment.owner_private_pool_id.second);
+    }
+    return text;
   }
 };
 
@@ -76,7 +95,7 @@ class Job {
 
 TEST_F(Captured, ReplayIsTheEagerRunToTheBit) {
   for (const std::string name : {"resnet18", "bert_tiny"}) {
-    const auto captured = captured_model(parts_of(name, 4));
+    const auto captured = captured_of(parts_of(name, 4));
     const auto eager = direct_model(parts_of(name, 4));
     // Three items are padded to four.
     for (const std::size_t items : {1U, 3U, 4U}) {
@@ -95,7 +114,7 @@ TEST_F(Captured, ReplayIsTheEagerRunToTheBit) {
 
 // The server answers from the staged copy: the request's own memory is gone by then.
 TEST_F(Captured, StagedRequestsGiveTheSameBits) {
-  const auto model = captured_model(parts_of("bert_tiny", 4));
+  const auto model = captured_of(parts_of("bert_tiny", 4));
   const Input first(model->inputs()[0], 1, 7);
   const Input second(model->inputs()[0], 2, 8);
   const Bytes wanted = run_blocks(*model, {first, second});
@@ -124,7 +143,7 @@ TEST_F(Captured, EveryModelHasAStreamOfItsOwn) {
 }
 
 TEST_F(Captured, ServesWhileOtherModelsAreLoadedAndUnloaded) {
-  const auto served = captured_model(parts_of("bert_tiny", 2));
+  const auto served = captured_of(parts_of("bert_tiny", 2));
   const std::vector<Input> input{Input(served->inputs()[0], 2, 1)};
   const Bytes wanted = run_blocks(*served, input);
   std::atomic<bool> stop{false};
@@ -143,7 +162,7 @@ TEST_F(Captured, ServesWhileOtherModelsAreLoadedAndUnloaded) {
   for (const std::string name :
        {"resnet18", "residual", "waits", "resnet18", "waits", "residual"}) {
     try {
-      static_cast<void>(captured_model(parts_of(name)));
+      static_cast<void>(captured_of(parts_of(name)));
       EXPECT_NE(name, "waits");
     } catch (const base::RunError& error) {
       EXPECT_EQ(name, "waits") << error.what();
@@ -158,12 +177,12 @@ TEST_F(Captured, ServesWhileOtherModelsAreLoadedAndUnloaded) {
 TEST_F(Captured, FailedCaptureLeavesTheNextModelLoadable) {
   for (int i = 0; i < 2; ++i) {
     try {
-      static_cast<void>(captured_model(parts_of("waits")));
+      static_cast<void>(captured_of(parts_of("waits")));
       ADD_FAILURE() << "a model that waits for the GPU was captured";
     } catch (const base::RunError& error) {
       EXPECT_THAT(error.what(), testing::HasSubstr("cannot be captured into CUDA graphs"));
     }
-    const auto next = captured_model(parts_of("residual"));
+    const auto next = captured_of(parts_of("residual"));
     const std::vector<Input> input{Input(next->inputs()[0], 2, 1)};
     EXPECT_TRUE(run_blocks(*next, input) == run_blocks(*direct_model(parts_of("residual")), input));
   }
@@ -199,7 +218,7 @@ std::unique_ptr<ServedModel> evictable(const std::string& model, std::optional<i
   auto weights = move_weights(*graph, found, device, options);
   ModelParts parts = script_parts(graph, found, device, options);
   parts.weights = std::move(weights);
-  auto made = serve(std::move(parts));
+  auto made = serve(std::move(parts), options);
   EXPECT_NE(made->weights(), nullptr) << model;
   return made;
 }
@@ -211,7 +230,7 @@ TEST_F(Captured, GraphsSurviveTheEvictionOfTheirWeights) {
     const auto model = evictable(name, gpu(), stored(name), cuts, Placement::kFixed);
     const auto other = evictable("residual", gpu(), stored("residual"), {}, Placement::kFixed);
     const std::vector<Input> input{Input(model->inputs()[0], 2, 3)};
-    const Bytes wanted = run_blocks(*captured_model(parts_of(name, 2, cuts)), input);
+    const Bytes wanted = run_blocks(*captured_of(parts_of(name, 2, cuts)), input);
     EXPECT_TRUE(run_blocks(*model, input) == wanted) << name;
     const std::vector<Input> other_input{Input(other->inputs()[0], 2, 3)};
     const Bytes other_wanted = run_blocks(*other, other_input);
@@ -228,20 +247,97 @@ TEST_F(Captured, GraphsSurviveTheEvictionOfTheirWeights) {
   }
 }
 
+TEST_F(Captured, ModelsShareTheWorkspaceOfTheirGraphs) {
+  // cuBLAS alone takes 32 MiB for each stream.
+  constexpr std::int64_t kOfOneModel = 8 << 20;
+  std::vector<std::unique_ptr<ServedModel>> models;
+  const auto load_another = [&] {
+    models.push_back(evictable("resnet18", gpu(), stored("resnet18"), {}, Placement::kFixed));
+    static_cast<void>(run_blocks(*models.back(), {Input(models.back()->inputs()[0], 1, 1)}));
+  };
+  load_another();
+  const std::int64_t first = reserved_bytes();
+  for (int i = 0; i < 4; ++i) load_another();
+  EXPECT_LT(reserved_bytes() - first, 4 * kOfOneModel) << "the first took " << first;
+}
+
+// Prevents: the graph of one model overwriting the activations of another.
+TEST_F(Captured, ModelsInOneWorkspaceRunInTurns) {
+  const auto answers_of = [](const std::string& name) {
+    const auto model = captured_of(parts_of(name));
+    const std::vector<Input> input{Input(model->inputs()[0], 2, 3)};
+    const Bytes wanted = run_blocks(*direct_model(parts_of(name)), input);
+    int wrong = 0;
+    for (int i = 0; i < 200; ++i) wrong += run_blocks(*model, input) == wanted ? 0 : 1;
+    return wrong;
+  };
+  std::vector<std::future<int>> wrong;
+  for (const std::string name : {"resnet18", "densenet121", "bert_tiny"}) {
+    wrong.push_back(std::async(std::launch::async, answers_of, name));
+  }
+  for (auto& of_model : wrong) EXPECT_EQ(of_model.get(), 0);
+}
+
+// Weights that LibTorch also keeps would cost their memory twice, and eviction would free nothing.
 TEST_F(Captured, EvictedWeightsGiveTheirMemoryBack) {
   const auto free_bytes = [] {
     std::size_t free = 0;
     std::size_t total = 0;
     cudaMemGetInfo(&free, &total);
-    return free;
+    return static_cast<std::int64_t>(free);
   };
-  const std::int64_t reserved = reserved_bytes();
+  release_unused_memory();
+  const std::int64_t before = reserved_bytes();
+  std::int64_t with_weights = 0;
+  {
+    const auto whole = captured_of(parts_of("resnet18"));
+    with_weights = reserved_bytes() - before;
+  }
   const auto model = evictable("resnet18", gpu(), stored("resnet18"), {}, Placement::kFixed);
-  // 47 MB of weights are in the arena; LibTorch keeps activations only.
-  EXPECT_LT(reserved_bytes() - reserved, 40 << 20);
-  const std::size_t with = free_bytes();
+  const auto weights = static_cast<std::int64_t>(model->weights()->bytes());
+  const std::int64_t without = reserved_bytes() - before;
+  // The workspaces and activations of both are the same. A few small tensors share segments.
+  EXPECT_LE(without, with_weights - weights * 9 / 10) << "weights " << weights << segments();
+  const std::int64_t loaded = free_bytes();
   model->weights()->evict();
-  EXPECT_GE(free_bytes(), with + model->weights()->bytes());
+  EXPECT_GE(free_bytes() - loaded, weights) << "weights " << weights << segments();
+  model->weights()->load();
+  EXPECT_LE(free_bytes() - loaded, 0) << segments();
+}
+
+// A training that gives back more than it was asked for takes milliseconds for each GiB, twice.
+TEST_F(Captured, UnusedMemoryIsGivenBackDownToALimit) {
+  const c10::Device device = torch_device(gpu());
+  for (const int variant : {0, 1, 2, 3}) {
+    const bool in_pieces = variant % 2 == 1;
+    c10::CachingAllocator::setAllocatorSettings(variant < 2 ? "expandable_segments:False"
+                                                            : "expandable_segments:True");
+    at::empty({1}, at::TensorOptions(device));  // the first allocation prepares the device
+    release_unused_memory();
+    const auto floor = static_cast<std::uint64_t>(reserved_bytes());
+    std::vector<at::Tensor> kept;
+    {
+      const auto bytes = at::TensorOptions(device).dtype(at::kByte);
+      std::vector<at::Tensor> dropped;
+      for (int i = 0; i < 16; ++i) {
+        dropped.push_back(at::empty({128 << 20}, bytes));
+        if (in_pieces) kept.push_back(at::empty({32 << 20}, bytes));
+      }
+      // One block that is larger than all that cannot be given back.
+      dropped.push_back(at::empty({2L << 30}, bytes));
+    }
+    const auto all = static_cast<std::uint64_t>(reserved_bytes());
+    const std::uint64_t most = all - (500 << 20);
+    release_down_to(most, device);
+    const auto left = static_cast<std::uint64_t>(reserved_bytes());
+    EXPECT_LE(left, most) << variant;
+    EXPECT_GT(left, most - (300 << 20)) << variant;
+    release_down_to(most, device);
+    EXPECT_EQ(static_cast<std::uint64_t>(reserved_bytes()), left) << "nothing exceeds the limit";
+    release_down_to(0, device);
+    EXPECT_LE(static_cast<std::uint64_t>(reserved_bytes()), floor + (kept.size() * 60 << 20));
+  }
+  c10::CachingAllocator::setAllocatorSettings("expandable_segments:False");
 }
 
 TEST_F(Captured, WeightsWithoutAFixedAddressWork) {
@@ -287,7 +383,7 @@ TEST_F(Captured, AnswerOutlivesItsModel) {
   std::unique_ptr<Batch> batch;
   Bytes wanted;
   {
-    const auto model = captured_model(parts_of("bert_tiny"));
+    const auto model = captured_of(parts_of("bert_tiny"));
     const std::vector<Input> input{Input(model->inputs()[0], 1, 1)};
     wanted = run_blocks(*model, input);
     batch = begin(*model, input);
@@ -317,8 +413,8 @@ class Lost : public Captured {
 };
 
 TEST_F(Lost, ContextOfACapturedModel) {
-  const auto model = captured_model(parts_of("shifted"));
-  const auto other = captured_model(parts_of("residual"));
+  const auto model = captured_of(parts_of("shifted"));
+  const auto other = captured_of(parts_of("residual"));
   EXPECT_THROW(lose(*model), ContextLost);
   EXPECT_THROW(run_blocks(*other, {Input(other->inputs()[0], 1, 1)}), ContextLost);
 }

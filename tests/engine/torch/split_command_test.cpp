@@ -128,5 +128,37 @@ TEST_F(SplitCommand, HelpHasExamples) {
   EXPECT_THAT(help.out, HasSubstr("Examples:\n  sluice split resnet50 --cuts"));
 }
 
+TEST_F(SplitCommand, MeasuresOnlyTheBestBySumsOfOperators) {
+  copy("bert_tiny");
+  setenv("SLUICE_MODELS", folder_.file("store").c_str(), 1);
+  const base::Captured profiled =
+      run("sluice-opbench",
+          {"run", "--executor", "torch", "--modelname", "bert_tiny", "--batchsize", "2"});
+  unsetenv("SLUICE_MODELS");
+  ASSERT_EQ(profiled.exit_code, 0) << profiled.err;
+  EXPECT_THAT(profiled.out, HasSubstr("bert_tiny at batch 2 on cpu: "));
+  const std::string table = read("data/bert_tiny-b2/op.csv");
+  EXPECT_THAT(table, HasSubstr(",aten::"));
+  EXPECT_THAT(table, HasSubstr("aten::linear,2x")) << "shapes of the inputs";
+  EXPECT_THAT(table, Not(HasSubstr("aten::addmm"))) << "aten::linear calls it";
+
+  const std::string file = folder_.file("data/bert_tiny-b2/op.csv");
+  const base::Captured ended = split({"bert_tiny", "-c", "3", "--cpu", "--batch", "2", "--measure",
+                                      "4", "--operators", file, "--json"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("candidate 4 of 4: "));
+  const json result = json::parse(ended.out);
+  EXPECT_EQ(result["candidates"], 4);
+  EXPECT_GT(result["rated_by_sums"], 20);
+  EXPECT_EQ(result["ended"], "all measured");
+  EXPECT_THAT(refused(2, {"bert_tiny", "-c", "2", "--cpu", "--measure", "4", "--operators", file}),
+              HasSubstr("of bert_tiny at batch 2 on cpu, not of bert_tiny at batch 1 on cpu"));
+  EXPECT_THAT(refused(2, {"bert_tiny", "-c", "2", "--cpu", "--operators", file}),
+              HasSubstr("--operators needs --measure N"));
+  const json own =
+      json::parse(split({"bert_tiny", "-c", "2", "--cpu", "--measure", "2", "--json"}).out);
+  EXPECT_EQ(own["candidates"], 2) << "without a file, times of one pass are summed";
+}
+
 }  // namespace
 }  // namespace sluice::test

@@ -64,7 +64,7 @@ TEST_F(TrainCommand, PrintsThePublishedLines) {
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out,
               ContainsRegex(R"(^\[conv epoch 0\] [0-9.]+s \| batch cnt 3 avg [0-9.]+ms \| )"
-                            R"(try 6 kill 0 finish 6 \| batch-size 6 \| micro-batch-size 4 \| )"
+                            R"(try 6 kill 0 finish 6 \| batch-size 6 \| micro-batch-size 3 \| )"
                             R"(memory 0.00Gb \| wait_bs_valid 0.000s)"));
   EXPECT_THAT(ended.out, HasSubstr("\n[conv epoch 1] "));
   EXPECT_THAT(
