@@ -1,0 +1,60 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "predictor/baselines/model.hpp"
+#include "predictor/config.hpp"
+#include "predictor/data/dataset.hpp"
+#include "predictor/math/metrics.hpp"
+#include "predictor/options.hpp"
+#include "predictor/train/learned.hpp"
+
+/// The actions of `sluice predict`, and what they share.
+namespace sluice::predictor {
+
+void make_dataset_command(const Options& options);
+void train_command(const Options& options);
+void run_command(const Options& options);
+void tune_command(const Options& options);
+void analyze_command(const Options& options);
+void replay_command(const Options& options);
+void profile_command(const Options& options);
+void search_command(const Options& options);
+void rank_command(const Options& options);
+
+/// A data set and the line of devices.csv of each of its devices.
+struct Loaded {
+  Dataset data;
+  std::vector<DeviceInfo> devices;
+};
+[[nodiscard]] Loaded load(const std::string& folder, const Options& options);
+[[nodiscard]] std::filesystem::path devices_file(const Options& options);
+/// The config of -c and --set.
+[[nodiscard]] Config config_of(const Options& options);
+
+/// The predictor in --cache_dir.
+[[nodiscard]] std::unique_ptr<LearnedModel> load_predictor(const Options& options);
+/// The labels that test: all of them without --mode.
+[[nodiscard]] std::vector<Label> test_labels(const Dataset& data, const Options& options);
+
+/// Metrics of a model, for a line of metrics.csv.
+struct Outcome {
+  std::string model{};
+  Metrics metrics{};
+  double train_s = 0;
+  std::size_t unpredicted = 0;  ///< Labels of the test for which the model has no prediction.
+};
+
+/// Predicts `test` and measures the result. Writes predictions.csv into `folder`.
+[[nodiscard]] Outcome evaluate(const std::string& name, const LatencyModel& model,
+                               const Loaded& loaded, std::span<const Label> test,
+                               const std::filesystem::path& folder);
+
+/// Adds a line to `folder`/metrics.csv and prints it.
+void report(const Outcome& outcome, const Options& options, const std::filesystem::path& folder);
+
+/// How often networks call each task.
+[[nodiscard]] std::vector<double> task_weights(const Dataset& data);
+
+}  // namespace sluice::predictor

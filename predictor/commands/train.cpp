@@ -1,0 +1,192 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <fstream>
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "predictor/commands/commands.hpp"
+#include "predictor/data/mode.hpp"
+#include "predictor/math/features.hpp"
+#include "predictor/math/sampling.hpp"
+#include "predictor/train/learned.hpp"
+
+namespace sluice::predictor {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+bool is_network(const std::string& model) {
+  return model == "transformer" || model == "mlp" || model == "lstm";
+}
+
+std::unique_ptr<LatencyModel> make_baseline(const std::string& name, std::uint64_t seed) {
+  if (name == "mean") return make_mean();
+  if (name == "roofline") return make_roofline();
+  if (name == "copied") return make_copied();
+  if (name == "scaling") return make_scaling();
+  return make_xgboost(seed);
+}
+
+std::vector<std::size_t> tasks_in(const Dataset& data, std::span<const Label> labels) {
+  std::set<std::size_t> tasks;
+  for (const Label& label : labels) tasks.insert(data.programs[label.query.program].task);
+  return {tasks.begin(), tasks.end()};
+}
+
+/// Moves the labels of some tasks from the test to the tuning.
+void choose_tuning(const Dataset& data, const Options& options, Fold& fold) {
+  if (options.finetune_tasks == 0) return;
+  const auto tasks = tasks_in(data, fold.test);
+  if (options.finetune_tasks >= tasks.size()) {
+    throw base::UsageError(
+        fmt::format("--finetune_tasks {}: only {} tasks test, and some must be left",
+                    options.finetune_tasks, tasks.size()));
+  }
+  const auto all = queries_of(fold.test);
+  const auto points = task_means(data, FeatureScale(data, all), tasks);
+  const auto chosen = options.sampling == "kmeans"
+                          ? choose_central(points, options.finetune_tasks, options.seed)
+                          : choose_random(points.size(), options.finetune_tasks, options.seed);
+  std::set<std::size_t> tuning;
+  std::vector<Point> selected;
+  for (const std::size_t i : chosen) {
+    tuning.insert(tasks[i]);
+    selected.push_back(points[i]);
+  }
+  fmt::print("Selected {} tasks: {} using the '{}' method, with the diff2origin of {:.4f}\n",
+             chosen.size(), fmt::join(tuning, ", "), options.sampling,
+             moment_discrepancy(points, selected));
+  std::vector<Label> test;
+  for (const Label& label : fold.test) {
+    (tuning.contains(data.programs[label.query.program].task) ? fold.tune : test).push_back(label);
+  }
+  fold.test = std::move(test);
+}
+
+/// loss.csv.
+class LossFile {
+ public:
+  explicit LossFile(const fs::path& file) : out_(file) {
+    out_ << "phase,epoch,seconds,loss,test_mape\n";
+  }
+  void add(const EpochLine& line) {
+    out_ << fmt::format("{},{},{:.3f},{:.6g},{}\n", line.phase, line.epoch, line.seconds, line.loss,
+                        std::isnan(line.mape) ? "" : fmt::format("{:.6g}", line.mape))
+         << std::flush;
+  }
+
+ private:
+  std::ofstream out_;
+};
+
+TrainOptions train_options(const Options& options, const Loaded& loaded, const Fold& fold,
+                           LossFile& losses) {
+  const auto probe = [&loaded, &fold](const LatencyModel& model) {
+    const auto predicted = model.predict(loaded.data, loaded.devices, queries_of(fold.test));
+    double sum = 0;
+    for (std::size_t i = 0; i < predicted.size(); ++i) {
+      sum += relative_error(fold.test[i].seconds, predicted[i]);
+    }
+    return sum / static_cast<double>(predicted.size());
+  };
+  return {.seed = options.seed,
+          .device = options.device,
+          .threads = options.threads,
+          .limit_s = options.limit_s,
+          .probe = probe,
+          .on_epoch = [&losses](const EpochLine& line) { losses.add(line); }};
+}
+
+ordered_json description(const Options& options, const Loaded& loaded, const Outcome& outcome) {
+  ordered_json metrics;
+  for (const auto& [name, value] : columns(outcome.metrics)) metrics[name] = value;
+  return {{"mode", options.mode},           {"seed", options.seed},
+          {"devices", loaded.data.devices}, {"trained_on", training_device(options.device)},
+          {"train_s", outcome.train_s},     {"metrics", std::move(metrics)}};
+}
+
+class Clock {
+ public:
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// What the last line of loss.csv says: without the time of testing on the way.
+Outcome train_network(const std::string& name, const Options& options, const Loaded& loaded,
+                      const Fold& fold, const Lesson& lesson, const fs::path& folder) {
+  LossFile losses(folder / "loss.csv");
+  double train_s = 0;
+  TrainOptions training = train_options(options, loaded, fold, losses);
+  const auto write = training.on_epoch;
+  training.on_epoch = [&](const EpochLine& line) {
+    train_s = line.seconds;
+    write(line);
+  };
+  std::unique_ptr<LearnedModel> model;
+  if (!options.finetune_cache_dir.empty()) {
+    model = load_learned(options.finetune_cache_dir, training);
+    model->tune(lesson);
+  } else {
+    Config config = config_of(options);
+    config.network = name;
+    model = options.load_cache ? load_learned(folder, training) : make_learned(config, training);
+    model->fit(lesson);
+  }
+  Outcome outcome = evaluate(name, *model, loaded, fold.test, folder);
+  outcome.train_s = train_s;
+  model->save(folder, description(options, loaded, outcome));
+  return outcome;
+}
+
+}  // namespace
+
+void train_command(const Options& options) {
+  const bool tuning = !options.finetune_cache_dir.empty();
+  const Loaded loaded = load(
+      tuning && !options.finetune_datapath.empty() ? options.finetune_datapath : options.inputs[0],
+      options);
+  Fold fold = make_fold(loaded.data, parse_mode(options.mode), options.seed);
+  choose_tuning(loaded.data, options, fold);
+  if (options.scratch) fold.train = std::exchange(fold.tune, {});
+  // Without tasks to tune with, the training labels are those of the new data set.
+  if (tuning && fold.tune.empty()) fold.tune = std::exchange(fold.train, {});
+  const auto unlabelled = queries_of(fold.test);
+  const Lesson lesson{loaded.data, loaded.devices, fold.train, fold.tune, unlabelled};
+  fmt::print("{} labels train, {} tune, {} test; on {}\n", fold.train.size(), fold.tune.size(),
+             fold.test.size(), training_device(options.device));
+  const fs::path base = options.out.empty() ? options.cache_dir : options.out;
+  for (const std::string& name : options.models) {
+    const fs::path folder = options.models.size() > 1 ? base / name : base;
+    fs::create_directories(folder);
+    Outcome outcome;
+    if (is_network(name)) {
+      outcome = train_network(name, options, loaded, fold, lesson, folder);
+    } else {
+      const Clock clock;
+      const auto model = make_baseline(name, options.seed);
+      model->fit(lesson);
+      const double train_s = clock.seconds();
+      outcome = evaluate(name, *model, loaded, fold.test, folder);
+      outcome.train_s = train_s;
+    }
+    report(outcome, options, base);
+  }
+}
+
+void run_command(const Options& options) {
+  const Loaded loaded = load(options.inputs[0], options);
+  const auto model = load_predictor(options);
+  const auto test = test_labels(loaded.data, options);
+  const fs::path folder = options.out.empty() ? options.cache_dir : options.out;
+  report(evaluate("loaded", *model, loaded, test, folder), options, folder);
+}
+
+}  // namespace sluice::predictor

@@ -1,0 +1,197 @@
+#include "predictor/data/make_dataset.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <tuple>
+
+#include "base/error.hpp"
+#include "profiler/pack.hpp"
+#include "profiler/record.hpp"
+
+namespace sluice::predictor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kMostSpread = 1.2;
+constexpr double kLeastSeconds = 1e-6;
+
+/// The files of `inputs` with this ending; folders are searched, sorted by name.
+std::vector<std::string> files_with(const std::vector<std::string>& inputs, const char* ending) {
+  std::vector<std::string> found;
+  for (const std::string& input : inputs) {
+    if (!fs::is_directory(input)) {
+      if (fs::path(input).extension() == ending) found.push_back(input);
+      continue;
+    }
+    std::vector<std::string> inside;
+    for (const auto& entry : fs::directory_iterator(input)) {
+      if (entry.path().extension() == ending) inside.push_back(entry.path().string());
+    }
+    std::ranges::sort(inside);
+    found.insert(found.end(), inside.begin(), inside.end());
+  }
+  return found;
+}
+
+void check_inputs(const std::vector<std::string>& inputs) {
+  for (const std::string& input : inputs) {
+    const auto ending = fs::path(input).extension();
+    if (!fs::exists(input)) throw base::UsageError("-i: there is no " + input);
+    if (!fs::is_directory(input) && ending != ".programs" && ending != ".jsonl") {
+      throw base::UsageError("-i: " + input +
+                             " is neither a pack (*.programs) nor records (*.jsonl) nor a folder");
+    }
+  }
+}
+
+class Maker {
+ public:
+  void add_pack(const std::string& file) {
+    const profiler::Pack pack = profiler::read_pack(file);
+    for (const auto& [id, task] : pack.tasks) add_task(task, pack.header.target);
+    for (const auto& network : pack.networks) add_network(network, pack.header.target);
+    for (const auto& program : pack.programs) add_program(program, file);
+  }
+
+  void add_record(const profiler::Record& record, Dropped& dropped) {
+    const auto program = record.details ? programs_.find(record.details->program) : programs_.end();
+    if (program == programs_.end() || record.details->device.empty()) {
+      ++dropped.unknown;
+    } else if (record.error != profiler::MeasureError::kNone || record.seconds.empty()) {
+      ++dropped.failed;
+    } else if (record.details->disturbed) {
+      ++dropped.disturbed;
+    } else if (record.details->spread >= kMostSpread) {
+      ++dropped.uneven;
+    } else if (record.cost() < kLeastSeconds) {
+      ++dropped.brief;
+    } else {
+      const Query query{program->second, device(record.details->device)};
+      const auto [place, added] =
+          labels_.try_emplace({query.program, query.device}, data.labels.size());
+      if (added) {
+        data.labels.push_back({query, record.cost()});
+      } else {
+        data.labels[place->second].seconds = record.cost();
+        ++dropped.repeated;
+      }
+    }
+  }
+
+  Dataset data;
+
+ private:
+  std::size_t task_number(const std::string& id) {
+    const auto [place, added] = tasks_.try_emplace(id, data.tasks.size());
+    if (added) data.tasks.push_back({.id = id});
+    return place->second;
+  }
+
+  void add_task(const profiler::Task& from, const std::string& target) {
+    Task& task = data.tasks[task_number(from.id)];
+    task.name = from.name;
+    task.target = target;
+    task.workload_key = from.workload_key;
+    task.flop = from.flop;
+    task.bytes = 0;
+    for (const auto& buffer : from.buffers) task.bytes += static_cast<double>(buffer.bytes());
+  }
+
+  /// A network may be in several packs, each with some programs of its tasks.
+  void add_network(const profiler::Network& from, const std::string& target) {
+    if (!networks_.insert({from.name, target, from.batch}).second) return;
+    Network network{.name = from.name, .target = target, .batch = from.batch, .calls = {}};
+    for (const auto& call : from.calls) {
+      network.calls.push_back({task_number(call.task), call.after});
+    }
+    data.networks.push_back(std::move(network));
+  }
+
+  void add_program(const profiler::Program& from, const std::string& file) {
+    if (!programs_.try_emplace(from.id, data.programs.size()).second) return;
+    Program program =
+        program_of(from.id, from.features, {from.position.begin(), from.position.end()}, file);
+    program.task = task_number(from.task);
+    program.index = static_cast<std::int64_t>(from.index);
+    data.programs.push_back(std::move(program));
+  }
+
+  std::size_t device(const std::string& name) {
+    const auto found = std::ranges::find(data.devices, name);
+    if (found != data.devices.end()) return static_cast<std::size_t>(found - data.devices.begin());
+    data.devices.push_back(name);
+    return data.devices.size() - 1;
+  }
+
+  std::map<std::string, std::size_t> tasks_;
+  std::map<std::string, std::size_t> programs_;
+  std::set<std::tuple<std::string, std::string, std::int64_t>> networks_;
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> labels_;
+};
+
+}  // namespace
+
+Program program_of(const std::string& id, const std::vector<std::vector<float>>& features,
+                   const std::vector<std::int32_t>& positions, const std::string& file) {
+  Program program{.id = id, .positions = positions};
+  for (const auto& of_leaf : features) {
+    if (of_leaf.size() != kFeatures) {
+      throw base::UsageError(fmt::format("{}: program {} has {} features of a leaf, not {}", file,
+                                         id, of_leaf.size(), kFeatures));
+    }
+    std::ranges::copy(of_leaf, program.leaves.emplace_back().begin());
+  }
+  if (program.leaves.empty() || program.positions.size() != program.leaves.size()) {
+    throw base::UsageError(fmt::format("{}: program {} has {} leaves and {} positions", file, id,
+                                       program.leaves.size(), program.positions.size()));
+  }
+  return program;
+}
+
+Dataset make_dataset(const std::vector<std::string>& inputs, bool need_labels, Dropped& dropped) {
+  check_inputs(inputs);
+  Maker maker;
+  for (const std::string& file : files_with(inputs, ".programs")) maker.add_pack(file);
+  for (const std::string& file : files_with(inputs, ".jsonl")) {
+    for (const auto& record : profiler::read_records(file).records) {
+      maker.add_record(record, dropped);
+    }
+  }
+  if (maker.data.programs.empty()) {
+    throw base::UsageError("-i: no programs; give a pack that `sluice opbench pack` made");
+  }
+  if (need_labels && maker.data.labels.empty()) {
+    throw base::UsageError(fmt::format(
+        "-i: no measured program; give the records that `sluice opbench measure` wrote of these "
+        "packs ({} failed, {} disturbed, {} uneven, {} of unknown programs)",
+        dropped.failed, dropped.disturbed, dropped.uneven, dropped.unknown));
+  }
+  return std::move(maker.data);
+}
+
+void write_tasks(const std::string& file, const Dataset& data) {
+  std::vector<std::set<std::string>> networks(data.tasks.size());
+  std::vector<std::size_t> programs(data.tasks.size());
+  std::vector<std::size_t> labels(data.tasks.size());
+  for (const Network& network : data.networks) {
+    for (const auto& call : network.calls) networks[call.task].insert(network.name);
+  }
+  for (const Program& program : data.programs) ++programs[program.task];
+  for (const Label& label : data.labels) ++labels[data.programs[label.query.program].task];
+  std::ofstream out(file);
+  out << "number,task,name,target,flop,bytes,programs,labels,networks\n";
+  for (std::size_t i = 0; i < data.tasks.size(); ++i) {
+    const Task& task = data.tasks[i];
+    out << fmt::format("{},{},{},{},{:.0f},{:.0f},{},{},{}\n", i, task.id, task.name, task.target,
+                       task.flop, task.bytes, programs[i], labels[i], fmt::join(networks[i], " "));
+  }
+  if (!out.flush()) throw base::RunError("cannot write " + file);
+}
+
+}  // namespace sluice::predictor

@@ -1,0 +1,12 @@
+#pragma once
+#include <string>
+
+#include "predictor/data/devices.hpp"
+
+namespace sluice::predictor {
+
+/// Measures bandwidth, peak and launch latency of a device with LibTorch; the rest is what the
+/// driver or Linux says. `device`: as in TrainOptions. `name`: as the line is to be called.
+[[nodiscard]] DeviceInfo measure_device(const std::string& device, const std::string& name);
+
+}  // namespace sluice::predictor

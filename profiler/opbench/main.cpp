@@ -1,0 +1,46 @@
+// `sluice opbench`: measures and tunes tensor programs.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "base/command_line.hpp"
+#include "base/install.hpp"
+#include "profiler/opbench/commands.hpp"
+
+namespace sluice::profiler {
+namespace {
+
+/// The report is made in Python. Replaces this process; returns only by throwing.
+[[noreturn]] void become_report(char** argv) {
+  const std::string program = base::Install::of_this_program().subcommand("opbench-report");
+  execv(program.c_str(), argv);
+  throw base::RunError("cannot run " + program + ": " + std::strerror(errno));
+}
+
+int work(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "report") become_report(argv + 1);
+  CLI::App app(
+      "Measure and tune operators: tensor programs that TVM makes, on a GPU, on a share of\n"
+      "its SMs, or on the CPU.",
+      "sluice opbench");
+  CommandBody run;
+  add_run_command(app, run);
+  add_space_command(app, run);
+  add_measure_command(app, run);
+  add_pairs_command(app, run);
+  add_sweep_command(app, run);
+  app.add_subcommand("report", "Records as a table and one HTML page");
+  app.require_subcommand(1);
+  if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
+  return run();
+}
+
+}  // namespace
+}  // namespace sluice::profiler
+
+int main(int argc, char** argv) {
+  return sluice::base::run_program("sluice opbench",
+                                   [&] { return sluice::profiler::work(argc, argv); });
+}

@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/command_line.hpp"
+#include "profiler/measure_pack.hpp"
+#include "profiler/opbench/commands.hpp"
+#include "profiler/opbench/measure_options.hpp"
+
+namespace sluice::profiler {
+namespace {
+
+std::string error_name(MeasureError error) {
+  switch (error) {
+    case MeasureError::kInstantiation:
+      return "not in the space";
+    case MeasureError::kCompileHost:
+    case MeasureError::kCompileDevice:
+      return "not compiled";
+    case MeasureError::kRuntimeDevice:
+      return "failed on the GPU";
+    case MeasureError::kWrongAnswer:
+      return "wrong result";
+    case MeasureError::kCompileTimeout:
+      return "compiled too long";
+    case MeasureError::kRunTimeout:
+      return "ran too long";
+    default:
+      return "other errors";
+  }
+}
+
+int measure(const MeasureOptions& options) {
+  const std::uint64_t begin_ns = base::monotonic_ns();
+  const MeasureCounts counts = measure_packs(options);
+  const double seconds = static_cast<double>(base::monotonic_ns() - begin_ns) / 1e9;
+  std::size_t all = counts.good + counts.disturbed;
+  for (const auto& [error, number] : counts.errors) all += number;
+  fmt::print("{}: {} new records in {:.1f} s ({:.0f} a minute): {} good, {} disturbed", options.out,
+             all, seconds, static_cast<double>(all) / seconds * 60, counts.good, counts.disturbed);
+  for (const auto& [error, number] : counts.errors)
+    fmt::print(", {} {}", number, error_name(error));
+  fmt::print("; {} known", counts.known);
+  if (counts.left > 0) {
+    fmt::print("; {} programs left out by the time limit: run the same command again", counts.left);
+  }
+  fmt::print("\n");
+  if (counts.bare > 0) {
+    fmt::print(stderr,
+               "sluice opbench: {} programs have neither a source nor a binary for the GPU\n",
+               counts.bare);
+  }
+  return all + counts.known == 0 && counts.bare > 0 ? base::kExitUsage : base::kExitFine;
+}
+
+}  // namespace
+
+void add_share_option(CLI::App& command, MeasureOptions& options) {
+  command
+      .add_option("--sm", options.sms,
+                  "Measure on shares of so many SMs (132,64: all of an H200, and 64 of them)")
+      ->delimiter(',')
+      ->type_name("N,...")
+      ->check(base::whole_number(1, 100'000));
+}
+
+void add_measure_options(CLI::App& command, MeasureOptions& options) {
+  options.jobs = std::max(1U, std::thread::hardware_concurrency());
+  command.add_option("packs", options.packs, "Packs of programs")->type_name("PACK")->required();
+  command.add_option("-o,--out", options.out, "Records are added to this file")
+      ->capture_default_str()
+      ->type_name("FILE");
+  command.add_option("--device", options.devices, "Indices of the GPUs; all must be of one type")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("N,...")
+      ->check(base::whole_number(0, 1000));
+  base::count_option(command, "-j,--jobs", options.jobs, "Programs that are compiled at once", 1,
+                     1024);
+  command
+      .add_option("--compile-limit-s", options.compile_limit_s,
+                  "Give up compiling a program after S seconds")
+      ->capture_default_str()
+      ->type_name("S")
+      ->check(base::number(0.1, 1e6));
+  command.add_option("--limit-s", options.limit_s, "Begin no program after S seconds")
+      ->type_name("S")
+      ->check(base::number(0.1, 1e6));
+}
+
+void add_measure_command(CLI::App& app, CommandBody& run) {
+  auto options = std::make_shared<MeasureOptions>();
+  CLI::App* const command = app.add_subcommand(
+      "measure", "Compile and measure the programs of packs on a GPU; resumes where it ended");
+  add_measure_options(*command, *options);
+  add_share_option(*command, *options);
+  command
+      ->add_option("--reference", options->reference,
+                   "Folder of inputs and expected outputs, TASK/BUFFER.bin")
+      ->type_name("DIR");
+  command->footer(
+      "A killed run loses one program for each GPU; run the same command again.\n\n"
+      "Examples:\n"
+      "  sluice opbench measure resnet.programs -o h200.jsonl\n"
+      "  sluice opbench measure *.programs --sm 132,96,64,32,16 --device 0,1 --limit-s 400\n"
+      "  sluice exec --priority 0 -- sluice opbench measure resnet.programs    as best effort");
+  command->callback([&run, options] { run = [options] { return measure(*options); }; });
+}
+
+}  // namespace sluice::profiler

@@ -1,0 +1,248 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "base/command_line.hpp"
+#include "base/install.hpp"
+#include "base/line_file.hpp"
+#include "profiler/measure_pack.hpp"
+#include "profiler/opbench/commands.hpp"
+#include "profiler/predictor_pipe.hpp"
+#include "profiler/tuning/measuring.hpp"
+#include "profiler/tuning/tuning.hpp"
+
+namespace sluice::profiler {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RunOptions {
+  std::string executor = "tvm";
+  std::string source = "simple";
+  std::string model;
+  std::string target = "llvm";
+  std::int64_t batch = 1;
+  std::string tune = "true";
+  std::string compare = "true";
+  TuningOptions tuning;
+  std::string out = "data";
+  int device = 0;
+  int threads = 1;
+  std::string predictor = "predictor-cache";
+  std::string predictor_device;
+};
+
+/// TVM's name for a target: llvm, cuda or cuda:sm_90.
+std::string tvm_target(const std::string& target) {
+  if (target == "llvm") return target;
+  if (target == "cuda") return "cuda -arch=sm_90";
+  if (target.starts_with("cuda:sm_")) return "cuda -arch=" + target.substr(5);
+  throw base::UsageError("--target: '" + target + "'; there are llvm, cuda and cuda:sm_NN");
+}
+
+std::string short_target(const std::string& target) { return target.substr(0, target.find(':')); }
+
+/// The last part of a path or an address, without its ending.
+std::string short_model(const RunOptions& options) {
+  if (options.source != "remoteonnx") return options.model;
+  return fs::path(options.model).stem().string();
+}
+
+void write_space(const RunOptions& options, const ImportedNetwork& imported,
+                 const std::string& file) {
+  if (!fs::path(file).parent_path().empty()) {
+    fs::create_directories(fs::path(file).parent_path());
+  }
+  base::LineFile out(file);
+  out.write(fmt::format("{}, batch {}, {}: {} tasks\n", options.model, options.batch,
+                        options.target, imported.tasks.size()));
+  for (const Task& task : imported.tasks) {
+    out.write(fmt::format("\n{} x {} ({})\n{}", imported.weight(task.id), task.name,
+                          task.workload_key, ProgramSpace(task.sketches).text()));
+  }
+}
+
+void print_latency(const std::string& when, const Latency& latency) {
+  fmt::print("{}: {{'mean': {:.6g}, 'median': {:.6g}, 'std': {:.6g}}} ms\n", when, latency.mean,
+             latency.median, latency.std);
+}
+
+std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramServer& server,
+                                             const std::string& target) {
+  if (options.target == "llvm") return measuring_on_cpu(server, target, options.threads);
+  MeasureOptions gpu;
+  gpu.devices = {options.device};
+  gpu.jobs = std::max(1U, std::thread::hardware_concurrency());
+  return measuring_on_gpu(server, target, gpu);
+}
+
+/// The operators of a PyTorch model are measured by a program that has LibTorch. Replaces this
+/// process; returns only by throwing.
+[[noreturn]] void become_operators(const RunOptions& options) {
+  const std::string program = base::Install::of_this_program().program("sluice-operators");
+  std::vector<std::string> args{program,
+                                "--modelname",
+                                options.model,
+                                "--batchsize",
+                                std::to_string(options.batch),
+                                "--threads",
+                                std::to_string(options.threads),
+                                "--out",
+                                options.out};
+  if (options.target != "llvm") {
+    (void)tvm_target(options.target);  // a mistake there
+    args.insert(args.end(), {"--device", std::to_string(options.device)});
+  }
+  std::vector<char*> argv;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  throw base::RunError("cannot run " + program + ": " + std::strerror(errno));
+}
+
+int run_model(const RunOptions& options) {
+  if (options.executor == "torch") become_operators(options);
+  const std::string target = tvm_target(options.target);
+  ProgramServer server;
+  const ImportedNetwork imported =
+      server.import_network(options.source, options.model, options.batch, target);
+  const RunName name{short_model(options), options.tuning.tuner, short_target(options.target)};
+  write_space(options, imported,
+              fmt::format("{}/ConfigSpace/{}-{}.json", options.out, name.model, name.target));
+  fmt::print("{}: {} tasks, {} calls\n", options.model, imported.tasks.size(),
+             imported.network.calls.size());
+  TuningOptions tuning = options.tuning;
+  // Without tuning, the first program that runs is the whole result.
+  if (options.tune == "false") tuning = {"random", 16, tuning.seed};
+  const auto measuring = measuring_for(options, server, target);
+  RecordFile all(performance_file(options.out, name) + ".tmp");
+  const FeaturesOf features = [&](const auto& indices) { return measuring->features(indices); };
+  std::optional<PredictorPipe> predictor;
+  if (tuning.tuner == "predict") {
+    predictor.emplace(options.predictor, options.predictor_device.empty()
+                                             ? measuring->device()
+                                             : options.predictor_device);
+  }
+  const RateOf predicted = [&](const auto& indices) {
+    return predictor.value().rate(measuring->described(indices));
+  };
+  std::vector<TunedTask> tasks;
+  for (const Task& task : imported.tasks) {
+    measuring->begin(task);
+    TunedTask& tuned = tasks.emplace_back(TunedTask{task.name, imported.weight(task.id), {}});
+    tuned.trials = tune_task(
+        task, tuning, features, predicted,
+        [&](const Task& of, const auto& indices) { return measuring->measure(of, indices); },
+        [&](const Record& record) { all.add(record); });
+    const Record* const best = tuned.best(tuned.trials.size());
+    fmt::print(stderr, "[{}/{}] {}: {} trials, best {}\n", tasks.size(), imported.tasks.size(),
+               task.name, tuned.trials.size(),
+               best == nullptr ? "none" : fmt::format("{:.6g} ms", best->cost() * 1e3));
+  }
+  const auto first = [](const TunedTask& task) { return task.first(); };
+  const auto best = [](const TunedTask& task) { return task.best(task.trials.size()); };
+  write_best(options.out, name, tasks);
+  write_op_costs(options.out, name, tasks);
+  if (options.tune == "true") add_partial_result(options.out, name, tasks);
+  if (options.tune == "false" || options.compare == "true") {
+    print_latency("without tuning", latency_of(tasks, first));
+  }
+  if (options.tune == "true") print_latency("tuned", latency_of(tasks, best));
+  fmt::print("written: {}\n", performance_file(options.out, name));
+  return base::kExitFine;
+}
+
+void add_model_options(CLI::App& command, RunOptions& options) {
+  command.add_option("--modelsource", options.source, "Where the network comes from")
+      ->capture_default_str()
+      ->check(base::one_of({"simple", "local", "transformers", "remoteonnx"}));
+  command
+      .add_option("--modelname", options.model, "Its name, or the file or address of an ONNX file")
+      ->type_name("NAME")
+      ->required();
+  command.add_option("--target", options.target, "llvm, cuda or cuda:sm_NN")
+      ->capture_default_str()
+      ->type_name("TARGET");
+  command.add_option("--batchsize", options.batch, "Batch size")
+      ->capture_default_str()
+      ->check(base::whole_number(1, 4096));
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, CommandBody& run) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* const command =
+      app.add_subcommand("run", "Import a network, tune its tasks, and report its latency");
+  add_model_options(*command, *options);
+  command
+      ->add_option("--executor", options->executor,
+                   "tvm: tensor programs. torch: the operators of a PyTorch model of the store "
+                   "(sluice\nmodels), as LibTorch runs them on the CPU (--target llvm) or a GPU "
+                   "(cuda). Into op.csv")
+      ->capture_default_str()
+      ->check(base::one_of({"tvm", "torch"}));
+  command
+      ->add_option("--iftune", options->tune, "Tune; false: only 16 random programs of each task")
+      ->capture_default_str()
+      ->check(base::one_of({"true", "false"}));
+  command->add_option("--ifcompare", options->compare, "Also print the latency without tuning")
+      ->capture_default_str()
+      ->check(base::one_of({"true", "false"}));
+  command->add_option("--tuner", options->tuning.tuner, "How programs are chosen")
+      ->capture_default_str()
+      ->check(base::one_of(tuner_names()));
+  command
+      ->add_option("--predictor", options->predictor,
+                   "--tuner predict: the --cache_dir of a trained sluice predict")
+      ->capture_default_str()
+      ->type_name("DIR");
+  command
+      ->add_option("--predictor-device", options->predictor_device,
+                   "The device of devices.csv to predict for (default: the measured one)")
+      ->type_name("NAME");
+  command->add_option("--trials", options->tuning.trials, "Programs of each task")
+      ->capture_default_str()
+      ->check(base::whole_number(1, 1'000'000));
+  command->add_option("--seed", options->tuning.seed, "Seed of the tuner")->capture_default_str();
+  command->add_option("--out", options->out, "Folder of the results")
+      ->capture_default_str()
+      ->type_name("DIR");
+  command->add_option("--device", options->device, "Index of the GPU (cuda)")
+      ->capture_default_str();
+  command->add_option("--threads", options->threads, "Threads of a program (llvm)")
+      ->capture_default_str()
+      ->check(base::whole_number(1, 1024));
+  command->footer(
+      "Examples:\n"
+      "  sluice opbench run --modelsource simple --modelname matmul --target llvm --trials 16\n"
+      "  sluice opbench run --modelsource local --modelname resnet-18 --target cuda --tuner ga\n"
+      "  sluice opbench run --executor torch --modelname resnet50 --target cuda --batchsize 8");
+  command->callback([&run, options] { run = [options] { return run_model(*options); }; });
+}
+
+void add_space_command(CLI::App& app, CommandBody& run) {
+  auto options = std::make_shared<RunOptions>();
+  auto file = std::make_shared<std::string>("space.txt");
+  CLI::App* const command =
+      app.add_subcommand("space", "Write the configuration spaces of a network's tasks as text");
+  add_model_options(*command, *options);
+  command->add_option("-o,--out", *file, "File")->capture_default_str()->type_name("FILE");
+  command->callback([&run, options, file] {
+    run = [options, file] {
+      ProgramServer server;
+      const auto imported = server.import_network(options->source, options->model, options->batch,
+                                                  tvm_target(options->target));
+      write_space(*options, imported, *file);
+      return base::kExitFine;
+    };
+  });
+}
+
+}  // namespace sluice::profiler

@@ -1,0 +1,39 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "profiler/measure_pack.hpp"
+#include "profiler/program_server.hpp"
+
+namespace sluice::profiler {
+
+/// Makes and measures the programs that a tuner chooses.
+class TaskMeasuring {
+ public:
+  virtual ~TaskMeasuring() = default;
+  /// The task of the calls that follow.
+  virtual void begin(const Task& task) = 0;
+  /// A record for each index, in this order. One with the error kInstantiation where the space
+  /// refuses it.
+  [[nodiscard]] virtual std::vector<Record> measure(const Task& task,
+                                                    const std::vector<std::uint64_t>& indices) = 0;
+  /// The features of programs of the task; empty where the space refuses the index.
+  [[nodiscard]] virtual std::vector<std::vector<std::vector<float>>> features(
+      const std::vector<std::uint64_t>& indices) = 0;
+  /// Programs of the task with their features; nothing where the space refuses the index.
+  [[nodiscard]] virtual std::vector<std::optional<Program>> described(
+      const std::vector<std::uint64_t>& indices) = 0;
+  /// What the records call the device.
+  [[nodiscard]] virtual const std::string& device() const = 0;
+};
+
+/// `target`: TVM's. The server must outlive the result.
+[[nodiscard]] std::unique_ptr<TaskMeasuring> measuring_on_cpu(ProgramServer& server,
+                                                              const std::string& target,
+                                                              int threads);
+[[nodiscard]] std::unique_ptr<TaskMeasuring> measuring_on_gpu(ProgramServer& server,
+                                                              const std::string& target,
+                                                              const MeasureOptions& options);
+
+}  // namespace sluice::profiler

@@ -1,0 +1,67 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "profiler/program_server.hpp"
+#include "profiler/record.hpp"
+#include "profiler/tuner/tuners.hpp"
+
+/// Tunes the tasks of a network: a tuner chooses programs, and somebody measures them.
+namespace sluice::profiler {
+
+/// Measures programs of a task. An index without a program has an empty place. Returns a record for
+/// each, in this order.
+using MeasureBatch =
+    std::function<std::vector<Record>(const Task& task, const std::vector<std::uint64_t>& indices)>;
+
+struct TuningOptions {
+  std::string tuner = "xgb";
+  std::size_t trials = 3000;  ///< Of each task.
+  std::uint64_t seed = 0;
+};
+
+/// Tunes one task. Returns the records in the order of the trials; also calls `on_record` for each.
+[[nodiscard]] std::vector<Record> tune_task(const Task& task, const TuningOptions& options,
+                                            const FeaturesOf& features, const RateOf& predicted,
+                                            const MeasureBatch& measure,
+                                            const std::function<void(const Record&)>& on_record);
+
+/// The trials of one task, and how often the network calls it.
+struct TunedTask {
+  std::string name;
+  std::size_t weight = 1;
+  std::vector<Record> trials{};
+
+  /// The best of the first `count` trials; null if none of them is good.
+  [[nodiscard]] const Record* best(std::size_t count) const;
+  /// The first good trial: the program without tuning.
+  [[nodiscard]] const Record* first() const;
+};
+
+/// The latency of a network as the sum of its tasks, in ms.
+struct Latency {
+  double mean = 0;
+  double median = 0;
+  double std = 0;
+};
+/// From the repeats of the records that `chosen` gives. Infinite if a task has none.
+[[nodiscard]] Latency latency_of(const std::vector<TunedTask>& tasks,
+                                 const std::function<const Record*(const TunedTask&)>& chosen);
+
+/// The files of a tuned network below `out`, as published: op_costs/MODEL_TUNER_TARGET/I.csv for
+/// each task, a line in partial_res/TARGET.csv, and the best records in Performance/.
+struct RunName {
+  std::string model;
+  std::string tuner;
+  std::string target;
+};
+void write_op_costs(const std::string& out, const RunName& run,
+                    const std::vector<TunedTask>& tasks);
+void add_partial_result(const std::string& out, const RunName& run,
+                        const std::vector<TunedTask>& tasks);
+/// out/Performance/MODEL-TUNER-TARGET-autotvm.json: the best record of each task. With `.tmp`: all.
+[[nodiscard]] std::string performance_file(const std::string& out, const RunName& run);
+void write_best(const std::string& out, const RunName& run, const std::vector<TunedTask>& tasks);
+
+}  // namespace sluice::profiler

@@ -1,0 +1,236 @@
+// `sluice predict` as a program, from a pack and records to the time of a network. The times are
+// made up from the features: they say nothing of any GPU.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "base/child.hpp"
+#include "base/error.hpp"
+#include "profiler/pack.hpp"
+#include "profiler/predictor_pipe.hpp"
+#include "profiler/record.hpp"
+#include "tests/support/temp_folder.hpp"
+
+namespace sluice::test {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::string kPack = SLUICE_TEST_DATA "/small.programs";
+
+/// Microseconds of a program of the pack.
+double made_up(const profiler::Program& program, const profiler::Task& task, double slower) {
+  double features = 0;
+  for (const float feature : program.features[0]) features += feature;
+  return slower * 1e-6 * (5 + task.flop / 1e6 + features / 20);
+}
+
+class PredictCommand : public testing::Test {
+ protected:
+  PredictCommand() {
+    const auto pack = profiler::read_pack(kPack);
+    std::ofstream out(folder_.file("records.jsonl"));
+    for (const auto& program : pack.programs) {
+      const auto& task = pack.tasks.at(program.task);
+      for (const auto& [device, slower] : {std::pair{"H200", 1.0}, {"H200@32", 3.0}}) {
+        profiler::Record record;
+        record.target = pack.header.target;
+        record.task_name = task.name;
+        record.seconds = {made_up(program, task, slower)};
+        record.details.emplace();
+        record.details->task = program.task;
+        record.details->program = program.id;
+        record.details->device = device;
+        record.details->spread = 1;
+        out << profiler::to_line(record) << '\n';
+      }
+    }
+  }
+
+  base::Captured predict(std::vector<std::string> args) const {
+    args.insert(args.begin(), SLUICE_TEST_PREDICT);
+    args.insert(args.end(), {"--device", "cpu"});
+    return base::capture(args, {"OMP_NUM_THREADS=1"});
+  }
+  /// A run that must succeed. Returns what it printed.
+  std::string printed(const std::vector<std::string>& args) const {
+    const base::Captured ended = predict(args);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return ended.out;
+  }
+  std::string refused(int exit_code, const std::vector<std::string>& args) const {
+    const base::Captured ended = predict(args);
+    EXPECT_EQ(ended.exit_code, exit_code) << ended.err;
+    EXPECT_EQ(std::ranges::count(ended.err, '\n'), 1) << ended.err;
+    return ended.err;
+  }
+  [[nodiscard]] std::string dataset() const { return folder_.file("dataset"); }
+  [[nodiscard]] std::string cache() const { return folder_.file("cache"); }
+  std::string make_dataset() const {
+    return printed(
+        {"make_dataset", "-i", kPack, "-i", folder_.file("records.jsonl"), "--out", dataset()});
+  }
+  std::string train(std::vector<std::string> args) const {
+    args.insert(args.begin(),
+                {"train", "-i", dataset(), "--cache_dir", cache(), "--set", "epochs=40"});
+    return printed(args);
+  }
+  /// The cell of a column in the last line of metrics.csv.
+  [[nodiscard]] double metric(const std::string& name) const {
+    std::ifstream in(folder_.file("cache/metrics.csv"));
+    std::string head;
+    std::string line;
+    std::getline(in, head);
+    for (std::string next; std::getline(in, next);) line = next;
+    const auto cell = [](std::string text, std::ptrdiff_t number) {
+      // No cell of these tests has a comma inside quotes.
+      for (; number > 0; --number) text.erase(0, text.find(',') + 1);
+      return text.substr(0, text.find(','));
+    };
+    for (std::ptrdiff_t i = 0; i <= std::ranges::count(head, ','); ++i) {
+      if (cell(head, i) == name) return std::stod(cell(line, i));
+    }
+    ADD_FAILURE() << "no column " << name << " in " << head;
+    return 0;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(PredictCommand, FromPackAndRecordsToANetwork) {
+  EXPECT_THAT(make_dataset(), ContainsRegex("devices: H200 \\([0-9]+\\), H200@32 \\([0-9]+\\)"));
+  EXPECT_THAT(train({"--mode", "h200"}), ContainsRegex("transformer +MAPE +[0-9.]+ %"));
+  EXPECT_LT(metric("mape"), 0.6);
+  EXPECT_THAT(read_file(folder_.file("cache/loss.csv")),
+              StartsWith("phase,epoch,seconds,loss,test_mape\ntrain,0,"));
+  const double trained = metric("mape");
+  EXPECT_THAT(printed({"run", "-i", dataset(), "--mode", "h200", "--cache_dir", cache()}),
+              HasSubstr("loaded"));
+  EXPECT_DOUBLE_EQ(metric("mape"), trained) << "loaded is not what was saved";
+  EXPECT_THAT(printed({"replay", "-i", dataset(), "--cache_dir", cache(), "--networks", "mlp"}),
+              ContainsRegex("\\[Simple\\] Estimated total latency of mlp: [0-9.]+ ms\n  batch 1 on "
+                            "H200: measured sum"));
+  EXPECT_THAT(
+      read_file(folder_.file("cache/statistic.csv")),
+      StartsWith("task_id,T_profile,T_tenset,T_predict,weight,N_leaf,src,flop_ct,workload_key"));
+  EXPECT_THAT(printed({"analyze", "-i", dataset(), "--mode", "h200", "--cache_dir", cache()}),
+              HasSubstr("operator  softmax"));
+  EXPECT_THAT(printed({"sche_search", "-i", kPack, "--cache_dir", cache(), "--device-name", "H200",
+                       "--top", "2"}),
+              HasSubstr("the 2 fastest of"));
+}
+
+TEST_F(PredictCommand, RanksProgramsOverAPipe) {
+  make_dataset();
+  train({"--mode", "h200"});
+  const profiler::Pack pack = profiler::read_pack(kPack);
+  std::vector<std::optional<profiler::Program>> programs{std::nullopt};
+  for (std::size_t i = 0; i < 5; ++i) programs.emplace_back(pack.programs[i]);
+  profiler::PredictorPipe pipe(
+      {SLUICE_TEST_PREDICT, "rank", "--cache_dir", cache(), "--device-name", "H200"});
+  const std::vector<float> rated = pipe.rate(programs);
+  ASSERT_EQ(rated.size(), 6U);
+  EXPECT_TRUE(std::isinf(rated[0])) << "the space refused it";
+  for (std::size_t i = 1; i < 6; ++i) {
+    EXPECT_GT(rated[i], 0) << "between 1 us and 1 s";
+    EXPECT_LT(rated[i], 14);
+  }
+  // One program alone is rated as among others: nothing depends on the batch.
+  EXPECT_NEAR(pipe.rate({programs[3]})[0], rated[3], 1e-4);
+  programs[1]->position.clear();
+  EXPECT_THAT([&] { (void)pipe.rate(programs); },
+              testing::ThrowsMessage<base::RunError>(HasSubstr("leaves and 0 positions")));
+  EXPECT_EQ(pipe.rate({programs[2]})[0], pipe.rate({programs[2]})[0]) << "and it goes on";
+}
+
+TEST_F(PredictCommand, TunesWithAPredictor) {
+  make_dataset();
+  train({"--mode", "h200"});
+  const auto tuned = [&](const std::string& device) {
+    return base::capture(
+        {SLUICE_TEST_OPBENCH, "run", "--modelname", "net", "--tuner", "predict", "--predictor",
+         cache(), "--predictor-device", device, "--trials", "20", "--out", folder_.file("tuned")},
+        {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS, "OMP_NUM_THREADS=1"});
+  };
+  const base::Captured ended = tuned("H200");
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("tuned: {'mean': "));
+  EXPECT_TRUE(
+      std::filesystem::exists(folder_.file("tuned/Performance/net-predict-llvm-autotvm.json")));
+  const base::Captured unknown = tuned("B200");
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("no device 'B200' in devices.csv"));
+}
+
+TEST_F(PredictCommand, ActionsWithoutAPredictorArePrograms) {
+  const base::Captured ended =
+      base::capture({SLUICE_TEST_PREDICT, "job_time", "1:1.5", "8:5", "--batch", "4"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(ended.out, "batch 4: 3.000 ms (between 1 and 8)\n");
+}
+
+TEST_F(PredictCommand, ComparesModels) {
+  make_dataset();
+  const std::string lines = train({"--mode", "by_device:train-h200,test-h200@32", "--model",
+                                   "mean,roofline,copied,scaling,mlp,lstm"});
+  for (const char* model : {"mean", "roofline", "copied", "scaling", "mlp", "lstm"}) {
+    EXPECT_THAT(lines, HasSubstr("\n" + std::string(model) + " ")) << lines;
+    EXPECT_TRUE(
+        std::filesystem::exists(folder_.file("cache/" + std::string(model) + "/predictions.csv")));
+  }
+  // Copied from a device on which all takes a third of the time.
+  EXPECT_THAT(lines, ContainsRegex("copied +MAPE +66.7 %"));
+}
+
+TEST_F(PredictCommand, TunesWithAFewTasks) {
+  make_dataset();
+  const std::string lines =
+      train({"--mode", "by_device:train-h200,test-h200@32", "--finetune_tasks", "2", "--set",
+             "tune_epochs=20", "--seed", "3"});
+  EXPECT_THAT(lines,
+              ContainsRegex("Selected 2 tasks: [0-9]+, [0-9]+ using the 'kmeans' method, with the "
+                            "diff2origin of [0-9.]+\n"));
+  EXPECT_THAT(read_file(folder_.file("cache/loss.csv")), HasSubstr("\ntune,19,"));
+  EXPECT_THAT(lines, ContainsRegex("[1-9][0-9]* labels train, [1-9][0-9]* tune"));
+  EXPECT_THAT(
+      train({"--mode", "by_device:train-h200,test-h200@32", "--finetune_tasks", "2", "--scratch"}),
+      ContainsRegex("[1-9][0-9]* labels train, 0 tune"));
+}
+
+TEST_F(PredictCommand, AnotherPredictorIsTuned) {
+  make_dataset();
+  train({"--mode", "h200"});
+  EXPECT_THAT(printed({"train", "-i", dataset(), "--mode", "h200@32", "--finetune_cache_dir",
+                       cache(), "--cache_dir", folder_.file("tuned")}),
+              HasSubstr("0 labels train, "));
+  EXPECT_TRUE(std::filesystem::exists(folder_.file("tuned/predictor.pt")));
+}
+
+TEST_F(PredictCommand, SearchesForAConfig) {
+  make_dataset();
+  EXPECT_THAT(printed({"tune", "-i", dataset(), "--mode", "h200", "--trials", "2", "--cache_dir",
+                       cache(), "--limit-s", "3"}),
+              HasSubstr("trial 1: mape "));
+  EXPECT_THAT(train({"--mode", "h200", "-c", folder_.file("cache/tuned.json")}), HasSubstr("MAPE"));
+}
+
+TEST_F(PredictCommand, SaysWhatIsWrong) {
+  EXPECT_THAT(refused(2, {"train", "--cache_dir", cache(), "-i", folder_.file("none")}),
+              HasSubstr("make one with `sluice predict make_dataset`"));
+  make_dataset();
+  EXPECT_THAT(refused(2, {"train", "--cache_dir", cache(), "-i", dataset(), "--mode", "h100"}),
+              HasSubstr("no device 'h100'"));
+  EXPECT_THAT(refused(2, {"train", "--cache_dir", cache(), "-i", dataset(), "--set", "layer=1"}),
+              HasSubstr("layer"));
+  EXPECT_THAT(refused(2, {"run", "-i", dataset(), "--cache_dir", cache()}),
+              HasSubstr("there is no predictor in"));
+  EXPECT_THAT(refused(2, {"train", "--cache_dir", cache(), "-i", dataset(), "--mode", "h200",
+                          "--finetune_tasks", "99"}),
+              HasSubstr("--finetune_tasks 99: only"));
+}
+
+}  // namespace
+}  // namespace sluice::test

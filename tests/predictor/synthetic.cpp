@@ -1,0 +1,81 @@
+#include "synthetic.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "predictor/math/metrics.hpp"
+
+namespace sluice::test {
+
+using predictor::Label;
+
+predictor::DeviceInfo made_up_device(const std::string& name, double peak) {
+  return {.name = name,
+          .clock_mhz = 1000,
+          .memory_gb = 32,
+          .shared_kb = 256,
+          .l2_mb = 128,
+          .l1_kb = 64,
+          .bandwidth_gbs = 4096,
+          .fp32_tflops = peak,
+          .launch_us = 1};
+}
+
+std::vector<Label> Synthetic::on(std::size_t device) const {
+  std::vector<Label> found;
+  std::ranges::copy_if(data.labels, std::back_inserter(found),
+                       [&](const Label& label) { return label.query.device == device; });
+  return found;
+}
+
+Synthetic synthetic(std::size_t tasks, std::size_t programs_of_each, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<float> feature(0, 10);
+  std::uniform_int_distribution<int> leaves(1, 4);
+  Synthetic made{{}, {made_up_device("H200", 60), made_up_device("H200@32", 20)}};
+  made.data.devices = {"H200", "H200@32"};
+  for (std::size_t t = 0; t < tasks; ++t) {
+    const double size = feature(random);
+    made.data.tasks.push_back({.id = "task" + std::to_string(t),
+                               .name = t % 2 == 0 ? "dense" : "conv2d",
+                               .target = "cuda",
+                               .workload_key = "[]",
+                               .flop = 1e8 * (1 + size),
+                               .bytes = 1e6 * (1 + size)});
+    for (std::size_t p = 0; p < programs_of_each; ++p) {
+      predictor::Program program{.id = "p" + std::to_string(t) + "." + std::to_string(p),
+                                 .task = t,
+                                 .index = static_cast<std::int64_t>(p),
+                                 .leaves = {},
+                                 .positions = {}};
+      double log_us = 2 + size / 3;
+      const int count = leaves(random);
+      for (int l = 0; l < count; ++l) {
+        predictor::Leaf leaf{};
+        for (std::size_t f = 0; f < 20; ++f) leaf[f] = feature(random);
+        leaf[20] = static_cast<float>(size);
+        log_us += 0.1 * leaf[0] + 0.05 * leaf[1] * (l + 1) / count;
+        program.leaves.push_back(leaf);
+        program.positions.push_back(3 * l + 2);
+      }
+      made.data.programs.push_back(program);
+      const std::size_t number = made.data.programs.size() - 1;
+      made.data.labels.push_back({{number, 0}, 1e-6 * std::exp(log_us)});
+      made.data.labels.push_back({{number, 1}, 3e-6 * std::exp(log_us)});
+    }
+  }
+  return made;
+}
+
+double error_of(const predictor::LatencyModel& model, const Synthetic& made,
+                std::span<const Label> labels) {
+  const auto predicted = model.predict(made.data, made.devices, predictor::queries_of(labels));
+  double sum = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    sum += predictor::relative_error(labels[i].seconds, predicted[i]);
+  }
+  return sum / static_cast<double>(labels.size());
+}
+
+}  // namespace sluice::test

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Stands in for `sluice programs serve`, as $SLUICE_TVM_PYTHON: a network of two tasks, no TVM.
+
+Every fifth program is refused, every seventh computes something wrong, and the program with index 41 is
+the fastest. A second thread halves the time, more do nothing. Its arguments are ignored.
+"""
+
+import json
+import sys
+
+
+def task(name: str) -> dict:
+    buffers = [
+        {"shape": [16, 16], "dtype": "float32", "output": False},
+        {"shape": [16, 16], "dtype": "float32", "output": True},
+    ]
+    knobs = [
+        {"name": "tile_0", "type": "sp", "extent": 64, "parts": 2, "max_innermost": 64},
+        {"name": "choice_1", "type": "ot", "values": list(range(12))},
+    ]
+    return {
+        "kind": "task",
+        "task": name * 16,
+        "name": f"fused_{name}",
+        "workload_key": "[]",
+        "flop": 512,
+        "buffers": buffers,
+        "sketches": [{"knobs": knobs}],
+    }
+
+
+def program(task_id: str, index: int, want: list[str]) -> dict:
+    if index % 5 == 0:
+        return {"error": "no valid schedule"}
+    made = {"kind": "program", "id": f"{task_id[:8]}{index:08}", "task": task_id, "sketch": 0, "index": index}
+    made["entity"] = []
+    if "features" in want:
+        made |= {"features": [[float(index)] * 164], "position": [2], "nodes": 3}
+    return made
+
+
+def answer(request: dict) -> dict:
+    match request["do"]:
+        case "hello":
+            return {"version": 1, "tvm": "0.27.0", "ffi": "0", "features": 164}
+        case "import" if request["name"] == "broken":
+            raise ValueError("broken: not a network")
+        case "import":
+            calls = [{"task": "a" * 16, "after": []}, {"task": "b" * 16, "after": [0]}]
+            calls.append({"task": "a" * 16, "after": [1]})
+            network = {"kind": "network", "name": request["name"], "batch": request["batch"], "calls": calls}
+            return {"network": network, "tasks": [task("a"), task("b")]}
+        case "apply":
+            programs = [program(request["task"], index, request["want"]) for index in request["indices"]]
+            return {"programs": programs}
+        case "time":
+            seconds = 1e-3 * (1 + abs(request["index"] - 41)) / min(request["threads"], 2)
+            return {"seconds": [seconds] * 5, "correct": request["index"] % 7 != 0}
+    raise ValueError(f"unknown request {request['do']}")
+
+
+def main() -> None:
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            reply = {"ok": True, **answer(request)}
+        except ValueError as error:
+            reply = {"ok": False, "error": str(error)}
+        print(json.dumps({"id": request["id"], **reply}), flush=True)
+
+
+main()

@@ -1,0 +1,397 @@
+// `sluice opbench measure` on real sources, a real compiler and a simulated GPU. Prevents: a faulty
+// program that ends a run, a run that begins anew after a kill, and labels from a GPU that a
+// critical job used.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <thread>
+
+#include "profiler/compile/nvrtc.hpp"
+#include "profiler/pack.hpp"
+#include "profiler/pair_record.hpp"
+#include "profiler/record.hpp"
+#include "tests/support/end_to_end_test.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/process.hpp"
+#include "tests/support/temp_folder.hpp"
+
+namespace sluice::profiler {
+namespace {
+
+using test::Process;
+using testing::HasSubstr;
+
+constexpr const char* kTask = "00000000000000aa";
+/// A binary that the simulated GPU takes: every name is in it.
+const std::string kBinary =
+    "\x7f"
+    "ELF and so on";
+
+Task made_up_task() {
+  return {.id = kTask,
+          .name = "fused_add",
+          .workload_key = "[]",
+          .flop = 1024,
+          .buffers = {{{1024}, "float32", false}, {{1024}, "float32", true}},
+          .sketches = {{{.name = "unroll", .type = "ot", .values = {0, 16}}}}};
+}
+
+/// `kernel`: its name decides what the simulated GPU does.
+Program program_of(const std::string& id, const std::string& kernel) {
+  Program program{
+      .id = id,
+      .task = kTask,
+      .entity = {{"unroll", "ot", 16}},
+      .kernels = {{.name = kernel, .grid = {8, 1, 1}, .block = {128, 1, 1}, .args = {0, 1}}}};
+  program.cubins["sm_90"] = kBinary;
+  return program;
+}
+
+class Opbench : public test::SessionTest {
+ protected:
+  std::string pack_of(const std::vector<Program>& programs,
+                      const std::string& target = "cuda -arch=sm_90") {
+    const std::string file = own_session_.file("test.programs");
+    PackWriter pack(file);
+    pack.add(PackHeader{target, "0.27.0.post1", "0.1.14.post0", 0});
+    pack.add(made_up_task());
+    for (const Program& program : programs) pack.add(program);
+    pack.close();
+    return file;
+  }
+
+  [[nodiscard]] std::string records_file() const { return own_session_.file("records.jsonl"); }
+
+  base::Captured measure(std::vector<std::string> args) {
+    args.insert(args.begin(), {SLUICE_TEST_PROGRAM, "opbench", "measure", "-o", records_file()});
+    return Process(args, {.environment = {"LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}}).finish();
+  }
+
+  /// By the program's id; the last one counts.
+  [[nodiscard]] std::map<std::string, Record> records() const {
+    std::map<std::string, Record> found;
+    for (const Record& record : read_records(records_file()).records) {
+      found[record.details->program] = record;
+    }
+    return found;
+  }
+};
+
+TEST_F(Opbench, MeasuresEveryProgramOnce) {
+  const std::string pack = pack_of({program_of("p1", "add"), program_of("p2", "add_2")});
+  const auto first = measure({pack});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("2 new records"));
+  const auto found = records();
+  ASSERT_EQ(found.size(), 2U);
+  const Record& record = found.at("p1");
+  EXPECT_EQ(record.error, MeasureError::kNone);
+  EXPECT_EQ(record.seconds.size(), 5U);
+  // A kernel takes 2 us there, and one after the other without the host.
+  EXPECT_NEAR(record.cost(), 2e-6, 1e-6);
+  EXPECT_EQ(record.target, "cuda -arch=sm_90");
+  EXPECT_EQ(record.details->device, "simulated");
+  EXPECT_EQ(record.details->registers, 16);
+  EXPECT_EQ(record.args.dump(), R"([["TENSOR",[1024],"float32"],["TENSOR",[1024],"float32"]])");
+
+  const auto second = measure({pack});
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("0 new records"));
+  EXPECT_THAT(second.out, HasSubstr("2 known"));
+  EXPECT_EQ(read_records(records_file()).records.size(), 2U);
+}
+
+TEST_F(Opbench, AFaultyProgramCostsOnlyItself) {
+  // One that faults and one that never ends, each with a good program behind it.
+  const auto ran = measure({pack_of({program_of("fault", "sluice_fault"), program_of("p1", "add"),
+                                     program_of("hang", "sluice_spin"), program_of("p2", "add")})});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const auto found = records();
+  EXPECT_EQ(found.at("fault").error, MeasureError::kRuntimeDevice);
+  EXPECT_THAT(ran.err, HasSubstr("program fault: "));
+  EXPECT_THAT(ran.err, HasSubstr("ILLEGAL_ADDRESS"));
+  EXPECT_EQ(found.at("hang").error, MeasureError::kRunTimeout);
+  EXPECT_TRUE(found.at("p1").good());
+  EXPECT_TRUE(found.at("p2").good());
+}
+
+TEST_F(Opbench, AKilledRunGoesOnWhereItEnded) {
+  std::vector<Program> programs;
+  for (int i = 0; i < 60; ++i) programs.push_back(program_of("p" + std::to_string(i), "add"));
+  const std::string pack = pack_of(programs);
+  {
+    Process run({SLUICE_TEST_PROGRAM, "opbench", "measure", "-o", records_file(), pack},
+                {.environment = {"LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}});
+    ASSERT_TRUE(test::eventually([&] { return read_records(records_file()).records.size() > 3; }));
+    kill(run.pid(), SIGKILL);
+    (void)run.finish();
+  }
+  const std::size_t before = read_records(records_file()).records.size();
+  ASSERT_LT(before, 60U) << "killed too late for this test";
+  const auto again = measure({pack});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr(std::to_string(before) + " known"));
+  EXPECT_EQ(records().size(), 60U);
+  EXPECT_EQ(read_records(records_file()).records.size(), 60U) << "no program is there twice";
+}
+
+TEST_F(Opbench, AnotherArchitectureOrNoProgramIsRefused) {
+  const auto other = measure({pack_of({program_of("p", "add")}, "cuda -arch=sm_75")});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("programs for sm_75, but the GPU is sm_90"));
+  const auto cpu = measure({pack_of({}, "llvm -num-cores=2")});
+  EXPECT_EQ(cpu.exit_code, 2);
+  EXPECT_THAT(cpu.err, HasSubstr("not for a GPU"));
+  Program bare = program_of("p", "add");
+  bare.cubins.clear();
+  const auto empty = measure({pack_of({bare})});
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_THAT(empty.err, HasSubstr("neither a source nor a binary"));
+  const auto none = measure({own_session_.file("none.programs")});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("cannot be read"));
+}
+
+TEST_F(Opbench, AShareThatCannotBeHadIsSaidAndLeftOut) {
+  // The simulated driver has no green contexts.
+  const auto ran = measure({pack_of({program_of("p", "add")}), "--sm", "132,64"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("no share of 64 SMs: the driver has no"));
+  EXPECT_EQ(records().at("p").details->device, "simulated");
+  EXPECT_EQ(measure({pack_of({program_of("p", "add")}), "--sm", "64"}).exit_code, 1);
+}
+
+TEST_F(Opbench, TheTimeLimitLeavesProgramsForTheNextRun) {
+  std::vector<Program> programs;
+  for (int i = 0; i < 2000; ++i) programs.push_back(program_of("p" + std::to_string(i), "add"));
+  const auto ran = measure({pack_of(programs), "--limit-s", "1"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("left out by the time limit"));
+  EXPECT_LT(records().size(), 2000U);
+}
+
+/// Two operators, whose programs take 2 us and, with 3 kernels, 6 us.
+class OpbenchPairs : public Opbench {
+ protected:
+  void SetUp() override {
+    Task other = made_up_task();
+    other.id = "00000000000000bb";
+    other.name = "fused_relu";
+    Program three = program_of("three", "add");
+    three.task = other.id;
+    three.kernels.resize(3, three.kernels[0]);
+    Program fault = program_of("fault", "sluice_fault");
+    fault.task = "00000000000000cc";
+    Task faulty = made_up_task();
+    faulty.id = fault.task;
+    PackWriter pack(pack_);
+    pack.add(PackHeader{"cuda -arch=sm_90", "t", "f", 0});
+    for (const Task& task : {made_up_task(), other, faulty}) pack.add(task);
+    for (const Program& program : {program_of("one", "add"), three, fault}) pack.add(program);
+    pack.close();
+    // As if the faulty program had once been measured: nothing else lets it be paired.
+    Record record;
+    record.seconds = {5e-6};
+    record.details = RecordDetails{.task = fault.task, .program = "fault", .device = "simulated"};
+    faulty_ = to_line(record);
+  }
+
+  base::Captured pairs(std::vector<std::string> args) {
+    args.insert(args.begin(), {SLUICE_TEST_PROGRAM, "opbench", "pairs", pack_, "-r", records_file(),
+                               "-o", out_, "--least-us", "1"});
+    return Process(args, {.environment = {"LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}}).finish();
+  }
+
+  const std::string pack_ = own_session_.file("pairs.programs");
+  const std::string out_ = own_session_.file("pairs.jsonl");
+  std::string faulty_;
+};
+
+TEST_F(OpbenchPairs, TwoStreamsOfADeviceThatRunsOneKernelAtATimeGainNothing) {
+  ASSERT_EQ(measure({pack_}).exit_code, 0);
+  const auto ran = pairs({});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("1 new pairs: 1 good"));
+  const auto found = read_pair_records(out_).records;
+  ASSERT_EQ(found.size(), 1U);
+  const PairTimes& times = found[0].times;
+  EXPECT_EQ(found[0].sides[0].task, "fused_add");
+  EXPECT_EQ(found[0].sides[1].program, "three");
+  EXPECT_NEAR(times.alone_s[0], 2e-6, 1e-6);
+  EXPECT_NEAR(times.alone_s[1], 6e-6, 2e-6);
+  EXPECT_EQ(times.runs[0], 128U) << "equal busy time needs more, but no more fit into the queue";
+  EXPECT_EQ(times.runs[1], 42U);
+  const PairEffect effect = effect_of(times);
+  EXPECT_NEAR(effect.speedup, 1, 0.1);
+  // Kernels of two streams take turns.
+  EXPECT_GT(effect.slowdown[0], 1.5);
+  EXPECT_GT(effect.slowdown[1], 1.5);
+
+  const auto again = pairs({});
+  EXPECT_THAT(again.out, HasSubstr("0 new pairs: 0 good, 0 disturbed, 0 failed; 1 known"));
+  EXPECT_EQ(read_pair_records(out_).records.size(), 1U);
+}
+
+TEST_F(OpbenchPairs, TwoProcessesAreMeasuredInTheSameTime) {
+  ASSERT_EQ(measure({pack_}).exit_code, 0);
+  const auto ran = pairs({"--kind", "processes"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const auto found = read_pair_records(out_).records;
+  ASSERT_EQ(found.size(), 1U);
+  ASSERT_EQ(found[0].error, MeasureError::kNone);
+  // Contexts take turns of 22 ms (2.2 ms, ten times as slow), so each gets about half of 0.2 s. One
+  // after the other, neither would be slower.
+  const PairEffect effect = effect_of(found[0].times);
+  EXPECT_GT(effect.slowdown[0], 1.15);
+  EXPECT_GT(effect.slowdown[1], 1.15);
+}
+
+TEST_F(OpbenchPairs, AFaultyProgramCostsOnlyItsPairs) {
+  ASSERT_EQ(measure({pack_}).exit_code, 0);
+  RecordFile(records_file()).add_line(faulty_);
+  const auto ran = pairs({});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("3 new pairs: 1 good, 0 disturbed, 2 failed"));
+  EXPECT_THAT(ran.err, HasSubstr("ILLEGAL_ADDRESS"));
+  EXPECT_THAT(pairs({}).out, HasSubstr("0 new pairs: 0 good, 0 disturbed, 0 failed; 3 known"));
+}
+
+TEST_F(OpbenchPairs, WithoutRecordsOrADaemonTheLineSaysWhatToDo) {
+  const auto none = pairs({});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("measure the packs first (sluice opbench measure)"));
+  // On a machine that has MPS, too.
+  const auto mps = Process({SLUICE_TEST_PROGRAM, "opbench", "pairs", pack_, "-r", records_file(),
+                            "-o", out_, "--kind", "mps"},
+                           {.environment = {"PATH=/nowhere"}})
+                       .finish();
+  EXPECT_EQ(mps.exit_code, 1);
+  EXPECT_THAT(mps.err, HasSubstr("the MPS daemon did not start"));
+}
+
+TEST_F(Opbench, ASweepOfBlocksFindsTheSmallestThatIsFastEnough) {
+  // Blocks of 32 threads with three kernels of 2 us, of 128 and 256 with one.
+  std::vector<Program> programs;
+  for (const auto& [threads, kernels] :
+       std::vector<std::pair<unsigned, std::size_t>>{{256, 1}, {32, 3}, {128, 1}}) {
+    Program program = program_of("b" + std::to_string(threads), "add");
+    program.kernels[0].block = {threads, 1, 1};
+    program.kernels.resize(kernels, program.kernels[0]);
+    programs.push_back(program);
+  }
+  const std::string table = own_session_.file("sweep.csv");
+  const std::vector<std::string> command{
+      SLUICE_TEST_PROGRAM, "opbench", "sweep", "block", pack_of(programs), "-o",
+      records_file(),      "--table", table};
+  const std::vector<std::string> environment{"LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER};
+  const auto ran = Process(command, {.environment = environment}).finish();
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("fused_add: threads of a block 128; 32: 6"));
+  EXPECT_THAT(test::read_file(table), HasSubstr(",fused_add,256,"));
+  EXPECT_EQ(Process(command, {.environment = environment}).finish().exit_code, 0);
+  EXPECT_EQ(read_records(records_file()).records.size(), 3U) << "nothing is measured twice";
+}
+
+TEST_F(Opbench, ASweepOfSmsSaysWhichSharesItCannotHave) {
+  // The simulated driver has no green contexts.
+  const auto ran =
+      Process({SLUICE_TEST_PROGRAM, "opbench", "sweep", "sm",
+               pack_of({program_of("p1", "add"), program_of("p2", "add")}), "-o", records_file(),
+               "--table", own_session_.file("sweep.csv"), "--sm", "132,64", "--programs", "1"},
+              {.environment = {"LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}})
+          .finish();
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("no share of 64 SMs"));
+  EXPECT_THAT(ran.out, HasSubstr("fused_add: SMs 132; 132: 2"));
+}
+
+class OpbenchCompiler : public Opbench {
+ protected:
+  void SetUp() override {
+    if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  }
+  static Program with_source(const std::string& id, const std::string& source) {
+    Program program = program_of(id, "add");
+    program.cubins.clear();
+    program.source = source;
+    return program;
+  }
+};
+
+TEST_F(OpbenchCompiler, SourcesAreCompiledAndFaultyOnesRecorded) {
+  const std::string good =
+      "extern \"C\" __global__ void add(float* a, float* b) { b[threadIdx.x] = a[threadIdx.x]; }";
+  const auto ran =
+      measure({pack_of({with_source("bad", "int add( {"), with_source("good", good)})});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(records().at("bad").error, MeasureError::kCompileDevice);
+  EXPECT_THAT(ran.err, HasSubstr("program bad: program.cu(1): error:"));
+  EXPECT_TRUE(records().at("good").good());
+}
+
+TEST_F(OpbenchCompiler, AProgramThatCompilesTooLongIsGivenUp) {
+  // Recursive instances without end for the compiler's front end, as a giant of unrolling is for
+  // its back end.
+  const std::string endless =
+      "template <int N, int M> struct S { static constexpr int v = S<N - 1, M>::v + "
+      "S<N - 1, M + (1 << N)>::v; };\n"
+      "template <int M> struct S<0, M> { static constexpr int v = 1; };\n"
+      "extern \"C\" __global__ void add(float* a, float* b) { b[0] = S<24, 0>::v; }";
+  const std::string good = "extern \"C\" __global__ void add(float* a, float* b) { *b = *a; }";
+  const auto ran = measure({pack_of({with_source("endless", endless), with_source("good", good)}),
+                            "-j", "1", "--compile-limit-s", "2"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(records().at("endless").error, MeasureError::kCompileTimeout);
+  EXPECT_TRUE(records().at("good").good()) << "the worker was replaced";
+}
+
+/// Measuring as best effort next to a critical program.
+class OpbenchNextToACriticalJob : public test::EndToEndTest {};
+
+TEST_F(OpbenchNextToACriticalJob, DisturbedLabelsAreMarkedAndMeasuredAgain) {
+  start_controller();
+  const std::string pack = own_session_.file("test.programs");
+  const std::string out = own_session_.file("records.jsonl");
+  {
+    PackWriter writer(pack);
+    writer.add(PackHeader{"cuda -arch=sm_90", "t", "f", 0});
+    writer.add(made_up_task());
+    for (int i = 0; i < 3; ++i) writer.add(program_of("p" + std::to_string(i), "add"));
+    writer.close();
+  }
+  const std::vector<std::string> command{SLUICE_TEST_PROGRAM,
+                                         "exec",
+                                         "--gpu",
+                                         "sim",
+                                         "--session",
+                                         session_,
+                                         "--priority",
+                                         "0",
+                                         "--",
+                                         SLUICE_TEST_PROGRAM,
+                                         "opbench",
+                                         "measure",
+                                         "-o",
+                                         out,
+                                         pack};
+  auto& critical = start_critical();
+  const std::string job = critical.ask("begin");
+  Process run(command);
+  // The job never ends, so every label is disturbed; but nothing waits for ever.
+  const auto disturbed = run.finish();
+  EXPECT_EQ(disturbed.exit_code, 0) << disturbed.err;
+  critical.ask("end " + job);
+  auto found = read_records(out).records;
+  ASSERT_EQ(found.size(), 3U);
+  for (const Record& record : found) EXPECT_TRUE(record.details->disturbed);
+
+  const auto quiet = Process(command).finish();
+  EXPECT_EQ(quiet.exit_code, 0) << quiet.err;
+  found = read_records(out).records;
+  ASSERT_EQ(found.size(), 6U);
+  for (std::size_t i = 3; i < 6; ++i) EXPECT_TRUE(found[i].good()) << to_line(found[i]);
+}
+
+}  // namespace
+}  // namespace sluice::profiler

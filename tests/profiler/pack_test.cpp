@@ -1,0 +1,157 @@
+// A pack that is written is read as the same programs; a damaged one is a line that says where.
+#include "profiler/pack.hpp"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "base/error.hpp"
+#include "profiler/base64.hpp"
+#include "tests/support/temp_folder.hpp"
+
+namespace sluice::profiler {
+namespace {
+
+using test::TempFolder;
+using testing::HasSubstr;
+
+Task made_up_task() {
+  return {
+      .id = "00000000000000aa",
+      .name = "fused_add",
+      .workload_key = "[\"add\"]",
+      .flop = 64,
+      .buffers = {{{4, 16}, "float32", false}, {{4, 16}, "float16", true}},
+      .sketches = {{{.name = "tile_0", .type = "sp", .extent = 16, .parts = 2, .max_innermost = 64},
+                    {.name = "unroll", .type = "ot", .values = {0, 16}}}}};
+}
+
+Program made_up_program() {
+  Program program{.id = "00000000000000bb",
+                  .task = "00000000000000aa",
+                  .index = 7,
+                  .entity = {{"tile_0", "sp", {4, 4}}, {"unroll", "ot", 16}},
+                  .source = std::string(100'000, 'x'),
+                  .kernels = {{.name = "k",
+                               .grid = {2, 3, 4},
+                               .block = {32, 1, 1},
+                               .shared = 1024,
+                               .args = {0, 2, 1}}},
+                  .extra = {4096},
+                  .features = {{1.5F, 2.5F}, {0, 1}},
+                  .position = {3, 5},
+                  .nodes = 9};
+  program.cubins["sm_90"] = std::string(
+      "\x7f"
+      "ELF\0\xff",
+      6);
+  return program;
+}
+
+std::string written_pack(const TempFolder& folder) {
+  const std::string file = folder.file("small.programs");
+  PackWriter pack(file);
+  pack.add(PackHeader{"cuda -arch=sm_90", "0.27.0.post1", "0.1.14.post0", 3});
+  pack.add(Network{"net", 4, {{"00000000000000aa", {}}, {"00000000000000aa", {0}}}});
+  pack.add(made_up_task());
+  pack.add(made_up_program());
+  pack.close();
+  return file;
+}
+
+TEST(Packs, EveryEntryComesBack) {
+  const TempFolder folder;
+  PackReader reader(written_pack(folder));
+  const auto header = std::get<PackHeader>(reader.next().value());
+  EXPECT_EQ(header.target, "cuda -arch=sm_90");
+  EXPECT_EQ(header.seed, 3U);
+  const auto network = std::get<Network>(reader.next().value());
+  EXPECT_EQ(network.batch, 4);
+  ASSERT_EQ(network.calls.size(), 2U);
+  EXPECT_EQ(network.calls[1].after, std::vector<std::size_t>{0});
+  const auto task = std::get<Task>(reader.next().value());
+  EXPECT_EQ(to_json(task), to_json(made_up_task()));
+  EXPECT_EQ(task.buffers[0].bytes(), 256U);
+  EXPECT_EQ(task.buffers[1].bytes(), 128U);
+  const auto program = std::get<Program>(reader.next().value());
+  EXPECT_EQ(to_json(program), to_json(made_up_program()));
+  EXPECT_EQ(program.cubins.at("sm_90"), made_up_program().cubins.at("sm_90"));
+  EXPECT_EQ(program.kernels[0].grid[2], 4U);
+  EXPECT_FALSE(reader.next());
+}
+
+TEST(Packs, AWholePackHasNoSources) {
+  const TempFolder folder;
+  const Pack pack = read_pack(written_pack(folder));
+  ASSERT_EQ(pack.programs.size(), 1U);
+  EXPECT_TRUE(pack.programs[0].source.empty());
+  EXPECT_EQ(pack.programs[0].features.size(), 2U);
+  EXPECT_EQ(pack.tasks.count("00000000000000aa"), 1U);
+}
+
+std::string error_of(const std::string& file) {
+  try {
+    (void)read_pack(file);
+  } catch (const base::UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Packs, APackThatIsStillBeingMadeHasTheEntriesSoFar) {
+  // It grows by an xz stream at a time.
+  const TempFolder folder;
+  const std::string whole = test::read_file(written_pack(folder));
+  PackWriter more(folder.file("more"));
+  more.add(made_up_program());
+  more.close();
+  const std::string second = test::read_file(folder.file("more"));
+  const Pack both = read_pack(folder.write("both", whole + second));
+  EXPECT_EQ(both.programs.size(), 2U);
+  EXPECT_FALSE(both.torn);
+  const Pack cut = read_pack(folder.write("cut", whole + second.substr(0, second.size() / 2)));
+  EXPECT_EQ(cut.programs.size(), 1U);
+  EXPECT_TRUE(cut.torn);
+}
+
+TEST(Packs, ADamagedPackIsSaidToBe) {
+  const TempFolder folder;
+  const std::string whole = test::read_file(written_pack(folder));
+  EXPECT_THAT(error_of(folder.write("text", "{\"kind\": \"pack\"}\n")),
+              HasSubstr("not an xz file"));
+  EXPECT_THAT(error_of(folder.file("none")), HasSubstr("cannot be read"));
+  std::string damaged = whole;
+  damaged[damaged.size() / 2] ^= 0x55;
+  EXPECT_THAT(error_of(folder.write("damaged", damaged)), HasSubstr("damaged"));
+}
+
+TEST(Packs, ALineThatCannotBeUnderstoodIsNamed) {
+  const TempFolder folder;
+  const auto pack_of = [&](const std::vector<std::string>& lines) {
+    XzLineWriter writer(folder.file("p"));
+    for (const std::string& line : lines) writer.write(line);
+    writer.close();
+    return folder.file("p");
+  };
+  EXPECT_THAT(error_of(pack_of({R"({"kind": "task"})"})),
+              HasSubstr("line 1: not a line of a pack"));
+  EXPECT_THAT(error_of(pack_of({R"({"kind": "pack", "version": 9})"})), HasSubstr("version 9"));
+  const std::string header = to_json(PackHeader{"llvm", "a", "b", 0}).dump();
+  EXPECT_THAT(error_of(pack_of({header, R"({"kind": "new"})"})),
+              HasSubstr("line 2: unknown kind 'new'"));
+  EXPECT_THAT(error_of(pack_of({to_json(made_up_task()).dump()})), HasSubstr("a pack begins with"));
+}
+
+TEST(Packs, Base64OfEveryLengthComesBack) {
+  std::string bytes;
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_EQ(from_base64(to_base64(bytes)), bytes);
+    bytes += static_cast<char>(i * 37);
+  }
+  EXPECT_EQ(to_base64("sluice"), "c2x1aWNl");
+  EXPECT_EQ(to_base64("sl"), "c2w=");
+  EXPECT_THROW((void)from_base64("a*"), base::UsageError);
+}
+
+}  // namespace
+}  // namespace sluice::profiler

@@ -1,0 +1,120 @@
+// `sluice opbench run` and `space` with a stand-in for TVM. Prevents: results that are not those of
+// the measured programs, files that published tools cannot read, and errors without a line for the
+// user.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "profiler/record.hpp"
+#include "tests/support/process.hpp"
+#include "tests/support/temp_folder.hpp"
+
+namespace sluice::profiler {
+namespace {
+
+using test::Process;
+using test::read_file;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class OpbenchRun : public testing::Test {
+ protected:
+  base::Captured opbench(std::vector<std::string> args) {
+    args.insert(args.begin(), {SLUICE_TEST_PROGRAM, "opbench"});
+    return Process(args, {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS},
+                          .folder = folder_.path()})
+        .finish();
+  }
+
+  [[nodiscard]] std::string file(const std::string& name) const { return folder_.file(name); }
+
+  const test::TempFolder folder_;
+};
+
+TEST_F(OpbenchRun, FindsTheBestProgramAndWritesThePublishedFiles) {
+  const auto ran = opbench({"run", "--modelname", "net", "--target", "llvm", "--tuner",
+                            "gridsearch", "--trials", "84", "--out", "out"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  // Two tasks, one of them twice, 1 ms each at best; the first program that runs is number 1.
+  EXPECT_THAT(ran.out, HasSubstr("tuned: {'mean': 3, 'median': 3, 'std': 0} ms"));
+  EXPECT_THAT(ran.out, HasSubstr("without tuning: {'mean': 123, 'median': 123, 'std': 0} ms"));
+
+  const auto best = read_records(file("out/Performance/net-gridsearch-llvm-autotvm.json")).records;
+  ASSERT_EQ(best.size(), 2U);
+  EXPECT_EQ(best[0].index, 41U);
+  EXPECT_EQ(best[0].details->device, "cpu@1");
+  const auto all =
+      read_records(file("out/Performance/net-gridsearch-llvm-autotvm.json.tmp")).records;
+  ASSERT_EQ(all.size(), 2U * 84U);
+  EXPECT_EQ(all[0].error, MeasureError::kInstantiation);
+  EXPECT_EQ(all[0].details->device, "cpu@1");
+  EXPECT_EQ(all[7].error, MeasureError::kWrongAnswer);
+  EXPECT_EQ(all[83].index, 83U);
+
+  const std::string costs = read_file(file("out/op_costs/net_gridsearch_llvm/0.csv"));
+  EXPECT_THAT(costs, StartsWith("task_name,trial,costs,all_cost,best_cost,best_all_cost,cmp\n"
+                                "fused_a,0,,"));
+  EXPECT_THAT(costs, HasSubstr("\nfused_a,41,0.001,"));
+  EXPECT_EQ(read_file(file("out/partial_res/llvm.csv")),
+            "modelname,tuner,0,100,300,500,1000,3000\nnet,gridsearch,123,,,,,\n")
+      << "no figures for trials that there were not";
+  EXPECT_THAT(read_file(file("out/ConfigSpace/net-llvm.json")), HasSubstr("2 x fused_a"));
+}
+
+TEST_F(OpbenchRun, FalseIsReallyFalse) {
+  const auto ran = opbench({"run", "--modelname", "net", "--iftune", "false", "--out", "out"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, Not(HasSubstr("tuned:")));
+  EXPECT_FALSE(std::filesystem::exists(file("out/partial_res")));
+  const auto alone = opbench({"run", "--modelname", "net", "--ifcompare", "false", "--trials", "8",
+                              "--tuner", "random", "--out", "out2"});
+  EXPECT_THAT(alone.out, Not(HasSubstr("without tuning")));
+  EXPECT_EQ(opbench({"run", "--modelname", "net", "--iftune", "maybe"}).exit_code, 2);
+}
+
+TEST_F(OpbenchRun, FeaturesOfTheServerReachTheTuner) {
+  const auto ran = opbench(
+      {"run", "--modelname", "net", "--tuner", "xgb_itervar", "--trials", "80", "--out", "out"});
+  if (ran.err.find("built without XGBoost") != std::string::npos) GTEST_SKIP() << ran.err;
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("tuned: {'mean': 3,"));
+}
+
+TEST_F(OpbenchRun, ASweepOfThreadsTimesTheFastestProgramWithEachNumber) {
+  const auto ran = opbench({"sweep", "threads", "--modelname", "net", "--threads", "1,2,4",
+                            "--programs", "84", "-o", "threads.jsonl"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("fused_a: threads 2; 1: 1000.0 us, 2: 500.0 us, 4: 500.0 us"));
+  EXPECT_THAT(read_file(file("sweep.csv")), HasSubstr("threads,bbbbbbbbbbbbbbbb,fused_b,4,"));
+}
+
+TEST_F(OpbenchRun, TheSpaceIsWrittenAsText) {
+  const auto ran = opbench({"space", "--modelname", "net", "-o", "space.txt"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(read_file(file("space.txt")),
+              HasSubstr("ConfigSpace (len=84, space_map=\n   0 tile_0: Split(policy=factors, "
+                        "product=64, num_outputs=2) len=7\n"));
+}
+
+TEST_F(OpbenchRun, TheReportIsMadeByItsOwnProgram) {
+  const auto ran =
+      opbench({"run", "--modelname", "net", "--trials", "8", "--tuner", "random", "--out", "out"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const auto report = opbench({"report", "out", "--json"});
+  EXPECT_EQ(report.exit_code, 0) << report.err;
+  EXPECT_THAT(report.out, StartsWith(R"({"devices": [{"device": "cpu@1", "records": )"));
+}
+
+TEST_F(OpbenchRun, ErrorsAreOneLine) {
+  const auto broken = opbench({"run", "--modelname", "broken"});
+  EXPECT_EQ(broken.exit_code, 1);
+  EXPECT_EQ(broken.err, "sluice opbench: sluice programs: broken: not a network\n");
+  const auto target = opbench({"run", "--modelname", "net", "--target", "fpga"});
+  EXPECT_EQ(target.exit_code, 2);
+  EXPECT_THAT(target.err, HasSubstr("--target: 'fpga'; there are llvm, cuda and cuda:sm_NN"));
+  const auto tuner = opbench({"run", "--modelname", "net", "--tuner", "best"});
+  EXPECT_EQ(tuner.exit_code, 2);
+}
+
+}  // namespace
+}  // namespace sluice::profiler

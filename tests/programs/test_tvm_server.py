@@ -1,0 +1,201 @@
+"""A real server, real runs of `make`, and ONNX files, broken ones too."""
+
+import functools
+import http.server
+import json
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from places import PACKAGE
+from sluice_tools.errors import CommandError
+from sluice_tools.programs import check, cli, models, networks, pack, tvm_setup
+from test_server import TRANSCRIPT
+
+COMMAND = [sys.executable, "-m", "sluice_tools.programs"]
+
+
+def serve(*requests: str) -> list[str]:
+    done = subprocess.run(
+        [*COMMAND, "serve"],
+        input="".join(line + "\n" for line in requests),
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(PACKAGE)},
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_server_answers_as_recorded():
+    answers = serve(*(json.dumps(t["request"]) for t in TRANSCRIPT))
+    assert [json.loads(line) for line in answers] == [t["answer"] for t in TRANSCRIPT]
+
+
+def test_nothing_but_answers_reaches_the_client(tmp_path):
+    """TVM's C++ writes warnings; a library that wrote one to standard output would break the protocol."""
+    code = (
+        "import os, subprocess\n"
+        "from sluice_tools.programs import server\n"
+        "def noisy(self, request):\n"
+        "    print('python'); os.write(1, b'descriptor\\n'); subprocess.run(['echo', 'child']); return {}\n"
+        "server.Server._hello = noisy\n"
+        "server.serve()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input='{"id":1,"do":"hello"}\n',
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(PACKAGE), "PATH": "/usr/bin:/bin"},
+        timeout=100,
+    )
+    assert done.stdout == '{"id":1,"ok":true}\n'
+    assert all(word in done.stderr for word in ("python", "descriptor", "child"))
+
+
+def make(*arguments: str) -> int:
+    return cli.main(["make", *arguments])
+
+
+def test_make_goes_on_where_it_was_torn(tmp_path, monkeypatch, capsys):
+    from sluice_tools.programs import make as maker
+
+    monkeypatch.setattr(maker, "_PIECE", 16)
+    path = tmp_path / "a.programs"
+    arguments = ("--models", "pool-14,pool-16", "--per-task", "24", "--sources", "1", "-o", str(path))
+    assert make(*arguments) == 0
+    whole = list(pack.read_lines(path))
+    path.write_bytes(path.read_bytes()[:-10])  # as if the machine had stopped while the last piece was written
+    left = len(list(pack.read_lines(path)))
+    assert 5 < left < len(whole)
+    capsys.readouterr()
+    assert make(*arguments) == 2
+    assert "exists: add --resume" in capsys.readouterr().err
+    assert make(*arguments, "--resume") == 0
+    ids = [item["id"] for item in pack.read_lines(path) if item["kind"] == "program"]
+    assert len(ids) == len(set(ids)) == 48
+    assert sum("source" in item for item in pack.read_lines(path)) == 2
+    assert check.check_pack(path) == 0
+    assert make(*arguments, "--resume", "--seed", "9") == 2
+    assert "another target, TVM or seed" in capsys.readouterr().err
+
+
+def test_an_interrupted_make_keeps_what_it_made(tmp_path):
+    path = tmp_path / "a.programs"
+    arguments = ["--models", "dense-64", "--per-task", "2000", "-o", str(path)]
+    process = subprocess.Popen(
+        [*COMMAND, "make", *arguments], stderr=subprocess.PIPE, text=True, env={"PYTHONPATH": str(PACKAGE)}
+    )
+    while "programs wanted" not in process.stderr.readline():
+        pass
+    time.sleep(5)
+    process.terminate()
+    said = process.communicate(timeout=100)[1]
+    assert process.returncode == 143 and "Traceback" not in said
+    made = sum(item["kind"] == "program" for item in pack.read_lines(path))
+    assert 0 < made < 2000 and f"{made} of 2000 programs" in said
+
+
+def test_a_network_that_fails_costs_no_other(tmp_path, capsys):
+    path = tmp_path / "a.programs"
+    assert make("--models", "/nowhere/a.onnx,softmax-64", "--per-task", "2", "-o", str(path)) == 0
+    assert "left out: cannot read /nowhere/a.onnx" in capsys.readouterr().err
+    assert [item["name"] for item in pack.read_lines(path) if item["kind"] == "network"] == ["softmax-64"]
+    assert make("--models", "/nowhere/a.onnx", "-o", str(tmp_path / "b.programs")) == 1
+
+
+def onnx_model(operator: str, first: int | str = "batch", domain: str = "") -> onnx.ModelProto:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [first, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [first, 8])
+    graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"], domain=domain)], "g", [x], [y])
+    opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+@pytest.fixture
+def relu(tmp_path):
+    onnx.save(onnx_model("Relu"), tmp_path / "relu.onnx")
+    with zipfile.ZipFile(tmp_path / "relu.zip", "w") as archive:
+        archive.write(tmp_path / "relu.onnx", "folder/relu.onnx")
+        archive.writestr("README", "a zip has more than the model")
+    return tmp_path
+
+
+def shape_of(place: str, batch: int = 1) -> list[int]:
+    _, tasks = networks.extract("n", batch, models.load("remoteonnx", place, batch), tvm_setup.target_of("llvm"))
+    return tasks[0].buffers()[0]["shape"]
+
+
+def test_onnx_from_path_address_and_zip(relu):
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=relu)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        address = f"http://127.0.0.1:{server.server_port}/relu.zip"
+        places = [str(relu / "relu.onnx"), (relu / "relu.onnx").as_uri(), str(relu / "relu.zip"), address]
+        assert [shape_of(place, 4) for place in places] == [[4, 8]] * 4
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def refused(place: str, batch: int = 1) -> str:
+    with pytest.raises(CommandError) as error:
+        models.load("remoteonnx", place, batch)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_a_broken_onnx_file_is_one_line(relu):
+    data = (relu / "relu.onnx").read_bytes()
+    (relu / "torn.onnx").write_bytes(data[:-20])
+    (relu / "empty.onnx").write_bytes(b"")
+    (relu / "text.onnx").write_text("not a model")
+    for name in ("torn", "empty", "text"):
+        assert f"{name}.onnx is no ONNX file" in refused(str(relu / f"{name}.onnx"))
+    with zipfile.ZipFile(relu / "none.zip", "w") as archive:
+        archive.writestr("README", "no model")
+    assert "holds 0 .onnx files, not 1" in refused(str(relu / "none.zip"))
+    assert "cannot read" in refused("http://127.0.0.1:9/a.onnx")
+    assert "give a path, or an address" in refused("ftp://example.org/a.onnx")
+
+
+def test_an_operator_that_tvm_lacks_is_one_line(relu):
+    onnx.save(onnx_model("Fancy", domain="org.example"), relu / "fancy.onnx")
+    assert "Fancy" in refused(str(relu / "fancy.onnx"))
+
+
+def test_a_fixed_batch_is_not_changed_silently(relu):
+    onnx.save(onnx_model("Relu", first=2), relu / "two.onnx")
+    assert shape_of(str(relu / "two.onnx"), 2) == [2, 8]
+    assert "fixed to batch 2, so batch 1 is impossible" in refused(str(relu / "two.onnx"), 1)
+
+
+def test_networks_of_torch():
+    """Needs the checkout's .venv (./x torch). Batch norms must be folded away, views must be no tasks."""
+    try:
+        tvm_setup.torch_path()
+    except CommandError as missing:
+        pytest.skip(str(missing))
+    target = tvm_setup.target_of("cuda -arch=sm_90")
+    network, tasks = networks.extract("bert_tiny", 2, models.load("transformers", "bert_tiny", 2), target)
+    assert len(network["calls"]) > len(tasks) > 10
+    assert "softmax" in {task.name for task in tasks}  # not the guarded softmax of torch's own attention
+    import torch
+
+    query = torch.ones(1, 1, 2, 4)
+    torch.nn.functional.scaled_dot_product_attention(query, query, query, enable_gqa=False)  # torch's own again
+    assert not any("reshape" in task.name for task in tasks)
+    network, tasks = networks.extract("r", 1, models.load("local", "resnet-18", 1), target)
+    assert len(network["calls"]) == 23 and len(tasks) == 18
+    assert not any("sqrt" in task.name or "divide" in task.name for task in tasks)
+    assert any(len(call["after"]) == 2 for call in network["calls"])  # a sum of two branches
+    with pytest.raises(CommandError, match="no local model 'nothing'"):
+        models.load("local", "nothing", 1)

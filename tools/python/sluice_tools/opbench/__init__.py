@@ -1,0 +1,1 @@
+"""The report of `sluice opbench`: records as a table and a page (docs/reference/opbench.md)."""

@@ -1,0 +1,57 @@
+"""The command line of `sluice opbench report`."""
+
+import argparse
+import json
+from pathlib import Path
+
+from sluice_tools.command import need_packages, run_command
+from sluice_tools.errors import EXIT_FINE, Parser
+from sluice_tools.opbench import pairs, records
+
+_EXAMPLES = """\
+examples:
+  sluice opbench report h200.jsonl -o h200.html
+  sluice opbench report data            the folder of opbench run: tuning curves too
+  sluice opbench report h200.jsonl pairs.jsonl      pairs: a heat map of slowdowns
+  sluice opbench report h200.jsonl --json
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="sluice opbench report",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Records of `sluice opbench` as a table and one HTML page (docs/reference/opbench.md).",
+    )
+    parser.add_argument("paths", nargs="+", type=Path, metavar="FILE|DIR", help="records, or folders with records")
+    parser.add_argument("-o", "--out", type=Path, default=Path("opbench.html"), metavar="FILE", help="the page")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON instead, and write no page")
+    return parser
+
+
+def _report(options) -> int:
+    files = records.find(options.paths)
+    paired = [one for path in files if pairs.is_pairs(path) for one in pairs.read(path)]
+    found = [one for path in files if not pairs.is_pairs(path) for one in records.read(path)]
+    if options.json:
+        answer = {"devices": records.rows(found), "turning_points": records.turning_points(found)}
+        print(json.dumps({**answer, "pairs": pairs.rows(paired)}))
+        return EXIT_FINE
+    need_packages("opbench report", "numpy", "pandas", "plotly", "jinja2")
+    from sluice_tools.opbench import page  # takes seconds, so not before the records are known to be good
+    from sluice_tools.report.page import write
+
+    write(options.out, page.render(found, paired))
+    for row in records.rows(found):
+        times = "" if row["median_us"] is None else f", median {row['median_us']:.1f} us"
+        print(f"{row['device']}: {row['records']} records, {row['good']} good{times}")
+    for row in pairs.rows(paired):
+        gain = "" if row["median_speedup"] is None else f", median speed-up {row['median_speedup']:.2f}"
+        print(f"{row['device']}, {row['kind']}: {row['pairs']} good pairs{gain}")
+    print(f"page: {options.out}")
+    return EXIT_FINE
+
+
+def main(argv: list[str] | None = None) -> int:
+    return run_command("opbench report", lambda: _report(_parser().parse_args(argv)))

@@ -1,0 +1,98 @@
+"""Reads the pairs of `sluice opbench pairs`, and says what is in them."""
+
+import json
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluice_tools.errors import usage_error
+
+
+@dataclass(frozen=True)
+class Pair:
+    kind: str
+    device: str
+    programs: tuple[str, str]
+    tasks: tuple[str, str]
+    speedup: float | None  # None: the pair failed
+    slowdown: tuple[float | None, float | None]  # of each program; None: it got nothing while the other ran
+    disturbed: bool
+
+    @property
+    def good(self) -> bool:
+        return self.speedup is not None and not self.disturbed
+
+
+def _pair(line: str) -> Pair:
+    found = json.loads(line)
+    if found["error"]:
+        return Pair(found["kind"], found["device"], *_sides(found), None, (None, None), False)
+    slowdown = (found["slowdown"][0], found["slowdown"][1])
+    return Pair(found["kind"], found["device"], *_sides(found), found["speedup"], slowdown, found["disturbed"])
+
+
+def _sides(found: dict) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (found["programs"][0], found["programs"][1]), (found["tasks"][0], found["tasks"][1])
+
+
+def is_pairs(path: Path) -> bool:
+    """Whether the file begins with a pair, and not with a record of one program."""
+    try:
+        with path.open() as file:
+            return "programs" in json.loads(file.readline())
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def read(path: Path) -> list[Pair]:
+    """A torn last line is dropped."""
+    pairs = []
+    for number, line in enumerate(path.read_text().split("\n")[:-1], 1):
+        try:
+            pairs.append(_pair(line))
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise usage_error(f"{path}: line {number}: not a record of a pair: {error!r}") from None
+    return pairs
+
+
+def latest(pairs: list[Pair]) -> list[Pair]:
+    """The good pairs; of two of the same programs the later."""
+    return list({(one.kind, one.device, one.programs): one for one in pairs if one.good}.values())
+
+
+def rows(pairs: list[Pair]) -> list[dict]:
+    """A row for each kind and device."""
+    found = []
+    for kind, device in sorted({(one.kind, one.device) for one in pairs}):
+        group = [one for one in pairs if (one.kind, one.device) == (kind, device)]
+        good = latest(group)
+        slowdowns = [value for one in good for value in one.slowdown]
+        known = [value for value in slowdowns if value is not None]
+        found.append(
+            {
+                "kind": kind,
+                "device": device,
+                "pairs": len(good),
+                "failed": sum(one.speedup is None for one in group),
+                "disturbed": sum(one.disturbed for one in group),
+                "median_speedup": statistics.median(one.speedup or 0.0 for one in good) if good else None,
+                "median_slowdown": statistics.median(known) if known else None,
+                "got_nothing": len(slowdowns) - len(known),
+            }
+        )
+    return found
+
+
+def grid(pairs: list[Pair]) -> tuple[list[str], list[list[float | None]]]:
+    """Names of operators, and how much slower the one of the row runs next to that of the column. None: not
+    measured."""
+    names = {}
+    for one in pairs:
+        names.update(zip(one.programs, one.tasks))
+    order = sorted(names, key=lambda program: (names[program], program))
+    place = {program: number for number, program in enumerate(order)}
+    cells: list[list[float | None]] = [[None] * len(order) for _ in order]
+    for one in latest(pairs):
+        first, second = (place[program] for program in one.programs)
+        cells[first][second], cells[second][first] = one.slowdown
+    return [f"{names[program]} {program[:6]}" for program in order], cells

@@ -1,0 +1,155 @@
+"""Reads the records of `sluice opbench`, and says what is in them. Times are seconds."""
+
+import json
+import statistics
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluice_tools.errors import usage_error
+
+
+@dataclass(frozen=True)
+class Record:
+    source: str  # the file's name without its ending
+    task: str  # id and name
+    name: str
+    program: str
+    device: str
+    sms: int
+    seconds: tuple[float, ...]
+    error: int
+    spread: float
+    disturbed: bool
+
+    @property
+    def good(self) -> bool:
+        return self.error == 0 and not self.disturbed and bool(self.seconds)
+
+    @property
+    def cost(self) -> float:
+        return statistics.median(self.seconds)
+
+
+def _record(line: str, source: str) -> Record:
+    found = json.loads(line)
+    # AutoTVM's own records have none.
+    details = found.get("sluice", {})
+    name = found["input"][1]
+    seconds, error = found["result"][:2]
+    return Record(
+        source,
+        details.get("task", name),
+        name,
+        details.get("program") or str(found["config"]["index"]),
+        details.get("device", "unknown"),
+        details.get("sms", 0),
+        tuple(seconds),
+        error,
+        details.get("spread", 0.0),
+        details.get("disturbed", False),
+    )
+
+
+def read(path: Path) -> list[Record]:
+    """In the order of the lines. A torn last line, as an interrupted run leaves it, is dropped."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise usage_error(f"{path} cannot be read: {error.strerror}") from None
+    source = path.name.removesuffix(".tmp").removesuffix(".json").removesuffix(".jsonl")
+    records = []
+    for number, line in enumerate(text.split("\n")[:-1], 1):
+        try:
+            records.append(_record(line, source))
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise usage_error(f"{path}: line {number}: not a record: {error!r}") from None
+    return records
+
+
+def find(paths: list[Path]) -> list[Path]:
+    """The files of records in folders of `opbench run` and of `opbench measure`; files are themselves."""
+    files = []
+    for path in paths:
+        inside = sorted([*path.rglob("*.jsonl"), *path.rglob("Performance/*.json.tmp")]) if path.is_dir() else [path]
+        if not inside:
+            raise usage_error(f"{path}: no records in it (*.jsonl, Performance/*.json.tmp)")
+        files += inside
+    return files
+
+
+def labels(records: list[Record]) -> dict[tuple[str, str], float]:
+    """The cost by program and device. Of two records the later counts."""
+    return {(one.program, one.device): one.cost for one in records if one.good}
+
+
+def rows(records: list[Record]) -> list[dict]:
+    """A row for each device: how many records, and what their times are."""
+    found = []
+    for device in sorted({one.device for one in records}, key=lambda name: (name.split("@")[0], -_share(name))):
+        group = [one for one in records if one.device == device]
+        costs = sorted(one.cost for one in group if one.good)
+        found.append(
+            {
+                "device": device,
+                "records": len(group),
+                "good": len(costs),
+                "disturbed": sum(one.error == 0 and one.disturbed for one in group),
+                "errors": dict(sorted(Counter(one.error for one in group if one.error).items())),
+                "least_us": costs[0] * 1e6 if costs else None,
+                "median_us": statistics.median(costs) * 1e6 if costs else None,
+                "most_us": costs[-1] * 1e6 if costs else None,
+            }
+        )
+    return found
+
+
+def _share(device: str) -> int:
+    share = device.partition("@")[2]
+    return int(share) if share.isdecimal() else 1 << 30
+
+
+def ratios(records: list[Record]) -> dict[str, list[float]]:
+    """By share of a GPU: the times over those on the whole GPU, of the programs that have both."""
+    costs = labels(records)
+    found: dict[str, list[float]] = {}
+    for (program, device), cost in costs.items():
+        whole, _, share = device.partition("@")
+        if share and (program, whole) in costs:
+            found.setdefault(device, []).append(cost / costs[program, whole])
+    return found
+
+
+def turning_points(records: list[Record]) -> dict[str, int]:
+    """How many tasks need how many SMs: the smallest share on which the best program of the task is at most
+    5 % slower than on the share where it is fastest."""
+    best: dict[str, dict[str, float]] = {}
+    sms: dict[str, int] = {}
+    for one in records:
+        if one.good and one.sms:
+            costs = best.setdefault(one.task, {})
+            costs[one.device] = min(one.cost, costs.get(one.device, one.cost))
+            sms[one.device] = one.sms
+    found: Counter = Counter()
+    for costs in best.values():
+        if len(costs) > 1:
+            limit = 1.05 * min(costs.values())
+            found[min((sms[device], device) for device, cost in costs.items() if cost <= limit)[1]] += 1
+    return dict(found)
+
+
+def best_so_far(records: list[Record]) -> list[float | None]:
+    """The sum over the tasks of the best cost after each round of trials, a trial of every task a round. None until
+    every task has a good one."""
+    trials: dict[str, list[Record]] = {}
+    for one in records:
+        trials.setdefault(one.task, []).append(one)
+    sums, best = [], dict.fromkeys(trials)
+    for number in range(max(map(len, trials.values()), default=0)):
+        for task, group in trials.items():
+            if number < len(group) and group[number].good:
+                now = best[task]
+                best[task] = group[number].cost if now is None else min(now, group[number].cost)
+        known = [cost for cost in best.values() if cost is not None]
+        sums.append(sum(known) if len(known) == len(best) else None)
+    return sums

@@ -1,0 +1,1 @@
+"""The page of `sluice predict report`: predicted against measured."""

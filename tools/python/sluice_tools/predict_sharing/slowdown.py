@@ -1,0 +1,72 @@
+"""How much two programs slow each other on one GPU without gates, from the share of the SMs that each needs."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from sluice_tools.opbench.pairs import Pair
+
+
+def by_demand(mine: float, other: float) -> float:
+    """Shares of the SMs from 0 to 1. Programs that fit together do not slow each other; else all share the SMs by what
+    they need. Knows nothing of memory bandwidth."""
+    return max(1.0, mine + other)
+
+
+def demand_of_grid(kernels: Sequence[Mapping], sms: int) -> float:
+    """The share of the SMs that have a block of the kernel with the most threads. kernels: of a pack's program."""
+
+    def product(of: Sequence[int]) -> int:
+        return math.prod(of)
+
+    widest = max(kernels, key=lambda kernel: product(kernel["grid"]) * product(kernel["block"]))
+    return min(1.0, product(widest["grid"]) / sms)
+
+
+def errors(pairs: Sequence[Pair], demand: Mapping[str, float]) -> dict[str, float]:
+    """Mean absolute error of each way to predict a slowdown, over both programs of every pair whose demands are known.
+    `mean`: the mean of the pairs that have neither of the two operators. Empty if there are no such pairs."""
+    known = [
+        (one, side, slowdown)
+        for one in pairs
+        for side, slowdown in enumerate(one.slowdown)
+        if slowdown is not None and all(program in demand for program in one.programs)
+    ]
+    found: dict[str, list[float]] = {"alone": [], "halves": [], "mean": [], "demand": []}
+    for one, side, slowdown in known:
+        others = [value for other, _, value in known if not set(other.tasks) & set(one.tasks)]
+        mine, beside = (demand[one.programs[place]] for place in (side, 1 - side))
+        found["alone"].append(abs(slowdown - 1))
+        found["halves"].append(abs(slowdown - 2))
+        found["demand"].append(abs(slowdown - by_demand(mine, beside)))
+        if others:
+            found["mean"].append(abs(slowdown - statistics.mean(others)))
+    return {name: statistics.mean(values) for name, values in found.items() if values}
+
+
+def place(demands: Mapping[str, float], gpus: int) -> tuple[list[tuple[str, ...]], float]:
+    """At most two models on each GPU, with the least sum of slowdowns. Returns the models of each GPU that is used, and
+    that sum. Raises ValueError if there are too many models."""
+    names = sorted(demands)
+    if len(names) > 2 * gpus:
+        raise ValueError(f"{len(names)} models need {math.ceil(len(names) / 2)} GPUs, two on each, not {gpus}")
+
+    @cache
+    def best(left: tuple[str, ...], free: int) -> tuple[float, tuple[tuple[str, ...], ...]]:
+        if not left:
+            return 0.0, ()
+        if len(left) > 2 * free:
+            return math.inf, ()
+        first, rest = left[0], left[1:]
+        choices = []
+        sum_, groups = best(rest, free - 1)
+        choices.append((1 + sum_, ((first,), *groups)))
+        for other in rest:
+            both = 2 * by_demand(demands[first], demands[other])
+            sum_, groups = best(tuple(name for name in rest if name != other), free - 1)
+            choices.append((both + sum_, ((first, other), *groups)))
+        return min(choices)
+
+    total, groups = best(tuple(names), gpus)
+    return list(groups), total

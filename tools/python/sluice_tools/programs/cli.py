@@ -1,0 +1,88 @@
+"""The command line of `sluice-programs`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from sluice_tools.command import run_command
+from sluice_tools.errors import Parser, usage_error
+
+_EXAMPLES = """\
+examples:
+  sluice-programs make --models resnet-18,bert_tiny --batch 1,4 --per-task 16 --target "cuda -arch=sm_90" -o a.programs
+  sluice-programs make --models model.onnx --per-task 8 --target llvm -o b.programs --resume
+  sluice-programs check a.programs
+  sluice-programs check
+  sluice-programs serve
+
+Exit code 0; 1 the run failed; 2 wrong usage, an unknown model, or packages missing.
+"""
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a list of numbers such as 1,4,8") from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="sluice-programs",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Tensor programs of networks, made with TVM (docs/reference/programs-format.md).",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands.add_parser("serve", help="answer requests, one JSON object a line, from standard input")
+    make = commands.add_parser("make", help="write a pack of random programs")
+    make.add_argument(
+        "--models", type=_names, required=True, metavar="A,B", help="names, or paths and addresses of ONNX files"
+    )
+    make.add_argument(
+        "--batch", dest="batches", type=_numbers, default=[1], metavar="N,N", help="batch sizes (default: 1)"
+    )
+    make.add_argument("--per-task", type=int, default=16, metavar="N", help="programs of each task (default: 16)")
+    make.add_argument("--target", default="cuda -arch=sm_90", help='"cuda -arch=sm_90" (the default) or "llvm"')
+    make.add_argument("-o", "--out", type=Path, required=True, metavar="FILE")
+    make.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
+    make.add_argument("--resume", action="store_true", help="go on with FILE; a torn last piece is dropped")
+    make.add_argument(
+        "--sources", type=int, default=sys.maxsize, metavar="N", help="programs of a task with CUDA C (default: all)"
+    )
+    check = commands.add_parser("check", help="check packs; without FILE, that TVM works here")
+    check.add_argument("files", nargs="*", type=Path, metavar="FILE")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command == "check" and options.files:
+        from sluice_tools.programs import check
+
+        return max(check.check_pack(path) for path in options.files)
+    from sluice_tools.programs import tvm_setup
+
+    tvm_setup.load()
+    if options.command == "serve":
+        from sluice_tools.programs import server
+
+        return server.serve()
+    if options.command == "check":
+        from sluice_tools.programs import check
+
+        return check.check_installation()
+    if options.per_task < 1:
+        raise usage_error(f"--per-task {options.per_task} is not positive")
+    from sluice_tools.programs import make
+
+    keys = ("models", "batches", "per_task", "target", "out", "resume", "seed", "sources")
+    return make.make(make.Plan(**{key: getattr(options, key) for key in keys}))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    return run_command("programs", lambda: _run(options))

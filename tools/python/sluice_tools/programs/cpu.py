@@ -1,0 +1,63 @@
+"""Running programs on this CPU: times of llvm programs, and reference results."""
+
+import os
+from pathlib import Path
+
+import numpy
+import tvm
+from tvm.target import Target
+
+from sluice_tools.errors import usage_error
+from sluice_tools.programs.networks import Task
+
+# TVM reads these once, when its threads start: as many as `time` may ask for, placed by the system.
+os.environ |= {"TVM_NUM_THREADS": str(os.cpu_count()), "TVM_BIND_THREADS": "0"}
+_TOLERANCE = 1e-3  # relative to the largest magnitude of the expected output
+
+
+def _values(buffer: dict, random_numbers: numpy.random.Generator) -> numpy.ndarray:
+    if buffer["dtype"].startswith("float"):
+        return random_numbers.uniform(-1, 1, buffer["shape"]).astype(buffer["dtype"])
+    # Integers are positions in a table (embeddings), of which every table has two.
+    return random_numbers.integers(0, 2, buffer["shape"]).astype(buffer["dtype"])
+
+
+def reference(task: Task, seed: int) -> list[numpy.ndarray]:
+    """The task's buffers after a run of its unscheduled program: inputs from `seed`, and the expected outputs."""
+    random_numbers = numpy.random.default_rng(seed)
+    arrays = [
+        numpy.zeros(b["shape"], b["dtype"]) if b["output"] else _values(b, random_numbers) for b in task.buffers()
+    ]
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.tirx.build(task.mod, target=Target({"kind": "llvm"}))["main"](*tensors)
+    return [tensor.numpy() for tensor in tensors]
+
+
+def write_reference(task: Task, seed: int, folder: str) -> None:
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for number, array in enumerate(reference(task, seed)):
+        (Path(folder) / f"{number}.bin").write_bytes(numpy.ascontiguousarray(array).tobytes())
+
+
+def time(task: Task, schedule, threads: int, repeats: int, min_ms: float) -> tuple[list[float], bool]:
+    """Seconds of each repeat, and whether the outputs are the expected ones."""
+    if not 1 <= threads <= (os.cpu_count() or 1):
+        raise usage_error(f"threads {threads} is not from 1 to {os.cpu_count()}, the processors here")
+    tvm.get_global_func("runtime.config_threadpool")(1, threads)
+    expected = reference(task, 0)
+    buffers = task.buffers()
+    tensors = [
+        tvm.runtime.tensor(numpy.zeros_like(array) if b["output"] else array) for b, array in zip(buffers, expected)
+    ]
+    program = tvm.tirx.build(schedule.mod, target=task.target)
+    timer = program.time_evaluator("main", tvm.cpu(), number=1, repeat=repeats, min_repeat_ms=int(min_ms))
+    seconds = list(timer(*tensors).results)
+    return seconds, all(_close(t.numpy(), e) for t, e, b in zip(tensors, expected, buffers) if b["output"])
+
+
+def _close(found: numpy.ndarray, expected: numpy.ndarray) -> bool:
+    if not numpy.isfinite(found).all():
+        return bool(numpy.array_equal(numpy.isnan(found), numpy.isnan(expected)))
+    return bool(
+        numpy.abs(found - expected).max(initial=0) <= _TOLERANCE * max(numpy.abs(expected).max(initial=0), 1e-6)
+    )

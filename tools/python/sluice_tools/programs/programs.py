@@ -1,0 +1,70 @@
+"""The line of one program of a task."""
+
+import hashlib
+import random
+from collections.abc import Collection
+
+from sluice_tools.programs import knobs
+from sluice_tools.programs.lowered import Unusable, features, lower, walk
+from sluice_tools.programs.networks import Task
+from sluice_tools.programs.space import Refused
+
+_TRIES = 60  # per wanted program: the GPU check refuses nine of ten random schedules of a convolution
+
+
+def program_id(task: str, index: int) -> str:
+    return hashlib.sha256(f"{task} {index}".encode()).hexdigest()[:16]
+
+
+def describe(task: Task, index: int, want: set[str]) -> dict:
+    """Raises Refused, Unusable or IndexError. `want` may have "source" (CUDA C) and "features"."""
+    schedule = task.space.schedule(index)
+    sketch, entity = knobs.entity_of(task.space.sketches, index)
+    line: dict = {"kind": "program", "id": program_id(task.id, index), "task": task.id}
+    line |= {"sketch": sketch, "index": index, "entity": entity}
+    walked = walk(lower(schedule))
+    if task.target.kind.name == "cuda":
+        from sluice_tools.programs import cuda
+
+        source = cuda.build(schedule, task.target)
+        names = [str(buffer.name) for buffer in task.function.params]
+        line["kernels"], line["extra"] = cuda.kernels(source, walked, names, _scratch(schedule))
+        if "source" in want:
+            line["source"] = source
+    if "features" in want:
+        line["features"] = features(task.space.context, schedule)
+        line["position"], line["nodes"] = [position for _, position in walked.leaves], walked.nodes
+        if len(line["features"]) != len(line["position"]):
+            raise Unusable(f"{len(line['features'])} rows of features, {len(line['position'])} stored buffers")
+    return line
+
+
+def _scratch(schedule) -> dict[str, int]:
+    """Bytes of each intermediate buffer in global memory."""
+    found = {}
+    for buffer in schedule.mod["main"].body.block.alloc_buffers:
+        if buffer.scope() == "global":
+            size = int(buffer.dtype.itemsize)
+            for extent in buffer.shape:
+                size *= int(extent)
+            found[str(buffer.name)] = size
+    return found
+
+
+def sample(task: Task, count: int, seed: int, want: set[str], known: Collection[int] = ()) -> tuple[list[dict], dict]:
+    """Up to `count` random programs that are not in `known`, and how many were left out, by reason."""
+    random_numbers = random.Random(f"{task.id} {seed}")
+    lines, tried, left_out = [], set(known), {}
+    for _ in range(_TRIES * count):
+        if len(lines) == count or len(tried) - len(known) >= task.space.size:
+            break
+        index = task.space.sample(random_numbers)
+        if index in tried:
+            continue
+        tried.add(index)
+        try:
+            lines.append(describe(task, index, want))
+        except (Refused, Unusable) as error:
+            reason = str(error).partition(":")[0]
+            left_out[reason] = left_out.get(reason, 0) + 1
+    return lines, left_out

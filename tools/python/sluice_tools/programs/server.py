@@ -1,0 +1,111 @@
+"""The program server: one JSON request a line on standard input, one answer a line on standard output."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+
+from sluice_tools.errors import CommandError, first_line
+
+
+class BadRequest(Exception):
+    """The request itself is wrong; its text is the answer's error."""
+
+
+class Server:
+    def __init__(self):
+        self._tasks: dict = {}
+        self._actions: dict[str, Callable[[dict], dict]] = {
+            "hello": self._hello, "import": self._import, "sample": self._sample, "apply": self._apply,
+            "time": self._time, "reference": self._reference,
+        }  # fmt: skip
+
+    def answer(self, line: str) -> dict:
+        """Never raises: each line has one answer."""
+        number = None
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise BadRequest("a request is a JSON object")
+            number = request.get("id")
+            action = self._actions.get(str(request.get("do")))
+            if action is None:
+                raise BadRequest(f'"do" is {request.get("do")!r}, not one of {", ".join(self._actions)}')
+            return {"id": number, "ok": True, **action(request)}
+        except (CommandError, BadRequest) as error:
+            return {"id": number, "ok": False, "error": str(error)}
+        except KeyError as error:
+            return {"id": number, "ok": False, "error": f"the request has no {error}"}
+        except Exception as error:  # TVM raises errors of many classes
+            return {"id": number, "ok": False, "error": first_line(error)}
+
+    def _task(self, request: dict):
+        task = self._tasks.get(request["task"])
+        if task is None:
+            raise BadRequest(f"task '{request['task']}' is of no network that was imported")
+        return task
+
+    def _hello(self, _: dict) -> dict:
+        from sluice_tools.programs.lowered import FEATURES
+        from sluice_tools.programs.tvm_setup import FFI_VERSION, TVM_VERSION
+
+        return {"version": 1, "tvm": TVM_VERSION, "ffi": FFI_VERSION, "features": FEATURES}
+
+    def _import(self, request: dict) -> dict:
+        from sluice_tools.programs import models, networks
+        from sluice_tools.programs.tvm_setup import target_of
+
+        name, batch, target = request["name"], int(request.get("batch", 1)), target_of(request["target"])
+        network, tasks = networks.extract(name, batch, models.load(request["source"], name, batch), target)
+        self._tasks |= {task.id: task for task in tasks}
+        return {"network": network, "tasks": [task.line() for task in tasks]}
+
+    def _sample(self, request: dict) -> dict:
+        task, want = self._task(request), set(request.get("want", ["source", "features"]))
+        from sluice_tools.programs import programs
+
+        lines, left_out = programs.sample(task, int(request["count"]), int(request["seed"]), want)
+        return {"programs": lines, "left_out": left_out}
+
+    def _apply(self, request: dict) -> dict:
+        task, lines = self._task(request), []
+        from sluice_tools.programs import programs
+        from sluice_tools.programs.lowered import Unusable
+        from sluice_tools.programs.space import Refused
+
+        for index in request["indices"]:
+            try:
+                lines.append(programs.describe(task, index, set(request.get("want", ()))))
+            except (Refused, Unusable, IndexError) as error:
+                lines.append({"error": str(error)})
+        return {"programs": lines}
+
+    def _time(self, request: dict) -> dict:
+        task = self._task(request)
+        from sluice_tools.programs import cpu
+
+        if task.target.kind.name != "llvm":
+            raise BadRequest("only programs of target llvm can be timed here")
+        schedule = task.space.schedule(int(request["index"]))
+        threads, repeats = int(request.get("threads", 1)), int(request.get("repeats", 5))
+        seconds, correct = cpu.time(task, schedule, threads, repeats, request.get("min_ms", 2))
+        return {"seconds": seconds, "correct": correct}
+
+    def _reference(self, request: dict) -> dict:
+        task = self._task(request)
+        from sluice_tools.programs import cpu
+
+        cpu.write_reference(task, int(request["seed"]), request["folder"])
+        return {}
+
+
+def serve() -> int:
+    # Libraries and their children may write to descriptor 1. Only answers may reach the client.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    server = Server()
+    for line in sys.stdin:
+        if line.strip():
+            answers.write(json.dumps(server.answer(line), separators=(",", ":")) + "\n")
+    return 0

@@ -1,0 +1,75 @@
+"""The one place that imports TVM: checks its versions and keeps its traps away."""
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import io
+import sys
+import types
+from pathlib import Path
+
+from sluice_tools.errors import usage_error
+
+TVM_VERSION = "0.27.0.post1"
+FFI_VERSION = "0.1.14.post0"  # later ones crash TVM 0.27 when it creates its mutators
+_INSTALL = "run ./x programs in the checkout"
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        raise usage_error(f"{sys.executable} has no {package}: {_INSTALL}") from None
+
+
+def load() -> None:
+    for package, wanted in (("apache-tvm", TVM_VERSION), ("apache-tvm-ffi", FFI_VERSION)):
+        if (found := _version(package)) != wanted:
+            raise usage_error(f"{package} is {found}, not {wanted}: {_INSTALL}")
+    # Importing TVM's tensor intrinsics takes half a minute of CPU time. Only rules for tensor cores need them.
+    sys.modules.setdefault("tvm.s_tir.tensor_intrin", types.ModuleType("tvm.s_tir.tensor_intrin"))
+    with contextlib.redirect_stdout(io.StringIO()):
+        import tvm  # noqa: F401
+
+
+def last_line(error: Exception) -> str:
+    """Of an error of TVM, which tells what is wrong in the last line and begins with its own stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+def target_of(text: str):
+    """The TVM target of "cuda -arch=sm_90" or "llvm", "llvm -num-cores=2"."""
+    from tvm.target import Target
+
+    kind, *options = text.split()
+    values: dict = {"kind": kind}
+    for option in options:
+        name, equals, value = option.removeprefix("-").partition("=")
+        if not equals or not option.startswith("-"):
+            raise usage_error(f"target '{text}': '{option}' is not -name=value")
+        values[name] = int(value) if value.isdigit() else value
+    if kind == "cuda":
+        limits = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "max_num_threads": 1024}
+        values = {"arch": "sm_90", "thread_warp_size": 32, **limits, **values}
+    elif kind == "llvm":
+        values.setdefault("num-cores", 2)  # the search space depends on it, so it must not depend on the machine
+    else:
+        raise usage_error(f"target '{text}': kind must be cuda or llvm")
+    try:
+        return Target(values)
+    except Exception as error:
+        raise usage_error(f"target '{text}': {last_line(error)}") from None
+
+
+def torch_path() -> None:
+    """Lets `import torch` find the checkout's .venv, which has the same Python version.
+
+    Only when a model needs it: TVM imports torch at its start if it finds one, which takes seconds.
+    """
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = Path(sys.prefix).parent / ".venv" / "lib" / version / "site-packages"
+    if site.is_dir() and str(site) not in sys.path:
+        sys.path.append(str(site))
+    if importlib.util.find_spec("torch") is None:
+        raise usage_error(f"this model needs torch: run ./x torch in the checkout (looked for it in {site})")
