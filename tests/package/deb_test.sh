@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Prevents: a package that lacks a program, that has files of the build folder or of Python's cache, that installs
+# outside its own folders, that names the wrong version, or that differs from one build to the next.
+# Nothing is compiled: /bin/true stands for every program. usage: deb_test.sh SOURCE_FOLDER [ARGS of cmake]
+set -euo pipefail
+source=$1
+shift
+for tool in cpack dpkg-deb dpkg-shlibdeps; do
+  command -v "$tool" >/dev/null || { echo "SKIPPED: no $tool here (apt-get install dpkg-dev)" && exit 77; }
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export SOURCE_DATE_EPOCH=1700000000
+umask 022 # as ./x package
+fail() {
+  echo "deb_test: $*" >&2
+  tail -n 20 "$work/said" >&2
+  exit 1
+}
+
+# build FOLDER ARGS: what a build leaves, and the packages of it.
+build() {
+  local folder=$1 file
+  shift
+  cmake -S "$source" -B "$folder" -DSLUICE_PACKAGES=ON -DCMAKE_DISABLE_FIND_PACKAGE_LibTorch=ON \
+    -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_SKIP_RPATH=ON "$@" >"$work/said" 2>&1 || fail "cmake does not configure"
+  while read -r file; do
+    mkdir -p "$(dirname "$file")"
+    cp /bin/true "$file"
+  done <"$folder/sluice_placed.txt"
+  mkdir -p "$folder/share/man/man1"
+  gzip -9nc >"$folder/share/man/man1/sluice.1.gz" <<<".TH SLUICE 1"
+  (cd "$folder" && cpack --config CPackConfig.cmake) >"$work/said" 2>&1 || fail "cpack failed"
+}
+build "$work/one" "$@"
+packages=$work/one/packages
+
+version=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")
+main=$packages/sluice_${version}_amd64.deb
+dev=$packages/sluice-dev_${version}_all.deb
+for file in "$main" "$dev"; do [[ -f $file ]] || fail "no ${file##*/} but: $(cd "$packages" && ls)"; done
+[[ $(dpkg-deb -f "$main" Version) == "$version" ]] || fail "wrong version"
+[[ $(dpkg-deb -f "$main" Depends) == *python3*libc6* ]] || fail "dependencies: $(dpkg-deb -f "$main" Depends)"
+
+# files PACKAGE: a file that lists its files, without folders.
+files() {
+  local list=$work/${1##*/}.files
+  [[ -e $list ]] || dpkg-deb -c "$1" | awk '$1 !~ /^d/ {print $6}' | sort >"$list"
+  echo "$list"
+}
+has() { grep -qx "./usr/$1" "$(files "$main")" || fail "$1 is missing"; }
+while read -r file; do
+  [[ $file == */spank_sluice.so ]] || has "${file#"$work/one/"}"
+done <"$work/one/sluice_placed.txt"
+for file in bin/sluice libexec/sluice/sluice-doctor share/sluice/python/sluice/asgi.py share/man/man1/sluice.1.gz \
+  share/sluice/exp_configs/replay/input_device.json share/doc/sluice/copyright share/doc/sluice/docs/README.md; do
+  has "$file"
+done
+grep -E '__pycache__|\.pyc$|/build|/tests/' "$(files "$main")" >"$work/said" && fail "files that are not for users"
+grep -vE '^\./usr/(bin/sluice$|libexec/sluice/|lib/sluice/|share/(sluice|man/man1|doc/sluice)/)' \
+  "$(files "$main")" >"$work/said" && fail "files outside the folders of the package"
+[[ $(xargs <"$(files "$dev")") == "./usr/include/sluice/sluice.h ./usr/share/doc/sluice-dev/copyright" ]] ||
+  fail "sluice-dev has: $(xargs <"$(files "$dev")")"
+packages_made=("$main" "$dev")
+if grep -q spank_sluice.so "$work/one/sluice_placed.txt"; then
+  slurm=$packages/sluice-slurm_${version}_amd64.deb
+  packages_made+=("$slurm")
+  [[ $(xargs <"$(files "$slurm")") == "./usr/lib/sluice/slurm/spank_sluice.so ./usr/libexec/sluice/slurm-epilog\
+ ./usr/libexec/sluice/slurm-prolog ./usr/share/doc/sluice-slurm/copyright" ]] ||
+    fail "sluice-slurm has: $(xargs <"$(files "$slurm")")"
+  number=$(printf '#include <slurm/slurm_version.h>\nSLURM_VERSION_NUMBER\n' | g++ -E -P -x c - | tail -n 1)
+  printf -v release '%d.%02d' $((number >> 16)) $((number >> 8 & 255))
+  printf -v next '%d.%02d' $((number >> 16)) $(((number >> 8 & 255) + 1))
+  needs="slurm-wlm-basic-plugins"
+  [[ $(dpkg-deb -f "$slurm" Depends) == "sluice (= $version), $needs (>= $release), $needs (<< $next~)" ]] ||
+    fail "sluice-slurm depends on: $(dpkg-deb -f "$slurm" Depends)"
+fi
+for package in "${packages_made[@]}"; do
+  dpkg-deb -c "$package" | grep -v ' root/root ' >"$work/said" && fail "files that do not belong to root"
+  dpkg-deb -c "$package" | grep -vE '^(drwxr-xr-x|-rwxr-xr-x|-rw-r--r--) ' >"$work/said" && fail "odd permissions"
+done
+
+# Later, and from another folder.
+sleep 1
+build "$work/other/two" "$@"
+for package in "${packages_made[@]}"; do
+  cmp "$package" "$work/other/two/packages/${package##*/}" >"$work/said" 2>&1 || fail "${package##*/} differs"
+done
+echo "packaged"

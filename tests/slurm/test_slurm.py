@@ -1,0 +1,203 @@
+"""The plugin for Slurm, in a real cluster of one node. Without these tests, a job whose priority is never set, or a
+user who takes one that the site does not allow, would be noticed only by the latency of others."""
+
+import http.client
+import json
+import socket
+import subprocess
+
+import pytest
+from cluster import BUILD, NOBODY, STATE, Cluster, state_files, wait_until
+
+SLUICE = str(BUILD / "bin" / "sluice")
+SPIN = str(BUILD / "libexec" / "sluice" / "sluice-example-spin")
+ON_SIMULATED_GPU = {"LD_LIBRARY_PATH": str(BUILD / "lib" / "sluice" / "simgpu")}
+INTERPOSER = str(BUILD / "lib" / "sluice" / "libsluice_intercept.so")
+SHARD = "--gres=shard:1"
+CEILINGS = "default 0\npartition serving 3\naccount vision 1\n"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    return Cluster()
+
+
+@pytest.fixture(autouse=True)
+def at_rest(cluster):
+    cluster.configure_plugin("")
+    cluster.configure_prolog("")
+    yield
+    subprocess.run(["scancel", "--me"], env=cluster.environment)
+    wait_until(cluster.is_idle, "the node is idle")
+    wait_until(lambda: not state_files(), f"the epilog removes {state_files()}")
+
+
+def clients() -> dict:
+    said = subprocess.run([SLUICE, "status", "--json"], capture_output=True, text=True).stdout
+    return {client["name"]: client for client in json.loads(said or "{}").get("clients", [])}
+
+
+def metrics(path) -> str:
+    connection = http.client.HTTPConnection("sluice")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(str(path))
+    connection.request("GET", "/metrics")
+    return connection.getresponse().read().decode()
+
+
+def test_a_job_is_gated_by_another_on_the_shards_of_one_gpu(cluster):
+    page = cluster.folder / "metrics"
+    cluster.configure_prolog(f"--metrics unix:{page}")
+    # Outside of the jobs, so that the simulated GPU outlives each of them.
+    gpu = subprocess.Popen([SLUICE, "exec", "--gpu", "sim", "--no-intercept", "--", SPIN, "--seconds", "60",
+                            "--period-ms", "100"], stdout=subprocess.DEVNULL)  # fmt: skip
+    try:
+        critical = cluster.start("srun", SHARD, "--sluice-priority=1", SPIN, "--seconds", "20", "--kernels", "20",
+                                 "--period-ms", "6", SLUICE_NAME="critical", **ON_SIMULATED_GPU)  # fmt: skip
+        wait_until(lambda: "critical" in clients(), "the critical job attaches")
+        train = cluster.start("srun", SHARD, "--sluice-priority=0", SPIN, "--seconds", "20", "--kernels", "400",
+                              SLUICE_NAME="train", SLUICE_LABEL="team=vision", **ON_SIMULATED_GPU)  # fmt: skip
+        wait_until(lambda: clients().get("train", {}).get("held_total_ns"), "the critical job holds the other")
+        seen = clients()
+        assert (seen["critical"]["priority"], seen["train"]["priority"]) == (1, 0)
+        assert "critical" in {wait["name"] for wait in seen["train"]["held_total_by"]}
+        assert seen["critical"]["bypassed"] == seen["train"]["bypassed"] == 0
+        assert seen["critical"]["labels"]["user"] == "root" and seen["critical"]["labels"]["job"].isdigit()
+        assert seen["train"]["labels"]["team"] == "vision"
+        series = [line for line in metrics(page).splitlines() if line.startswith("sluice_client_info")]
+        assert all('label_user="root"' in line and "label_job=" in line for line in series) and len(series) == 2
+        critical.terminate()
+        critical.wait()
+        ended = f"job.{seen['critical']['labels']['job']}"
+        wait_until(lambda: ended not in state_files(), "the epilog of the critical job has run")
+        assert {"controller.0", f"job.{seen['train']['labels']['job']}"} <= state_files()
+        assert subprocess.run(["pgrep", "-x", "sluice-controll"], capture_output=True).stdout
+        train.terminate()
+        train.wait()
+    finally:
+        gpu.kill()
+        gpu.wait()
+    wait_until(lambda: not state_files(), "the epilog ends the controller with the last job")
+    assert not subprocess.run(["pgrep", "-x", "sluice-controll"], capture_output=True).stdout
+
+
+def test_a_nested_srun_preloads_once_and_keeps_what_the_user_preloads(cluster):
+    own = "/lib/x86_64-linux-gnu/libm.so.6"
+    script = cluster.folder / "nested.sh"
+    script.write_text("#!/bin/sh\nprintenv LD_PRELOAD SLUICE_PRIORITY\nsrun printenv LD_PRELOAD SLUICE_PRIORITY\n")
+    out = cluster.folder / "nested.out"
+    cluster.run("sbatch", "-W", SHARD, "--sluice-priority=2", "-o", str(out), str(script), LD_PRELOAD=own)
+    assert out.read_text().splitlines() == [f"{INTERPOSER}:{own}", "2"] * 2
+
+
+@pytest.mark.parametrize("priority", ["256", "-1", "high", "1.5", ""])
+def test_a_wrong_priority_is_refused_as_it_is_typed(cluster, priority):
+    for command in (["srun"], ["sbatch", "--wrap=true"]):
+        done = cluster.run(*command, f"--sluice-priority={priority}", *(["true"] if command == ["srun"] else []))
+        assert done.returncode != 0
+        assert f"--sluice-priority: '{priority}' is not a whole number from 0 to 255" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "priority", "rule"),
+    [
+        (["--partition=serving"], 4, "3 (rule 'partition serving'"),
+        (["--partition=serving", "--account=vision"], 2, "1 (rule 'account vision'"),
+        (["--partition=batch"], 1, "0 (rule 'default'"),
+    ],
+)
+def test_a_priority_above_a_ceiling_ends_the_job_with_a_line(cluster, where, priority, rule):
+    ceilings = cluster.folder / "ceilings"
+    ceilings.write_text(CEILINGS)
+    cluster.configure_plugin(f"ceilings={ceilings}")
+    done = cluster.run("srun", SHARD, *where, f"--sluice-priority={priority}", "echo", "ran")
+    assert done.returncode != 0 and done.stdout == ""
+    assert f"sluice: priority {priority} is above the ceiling of this job, {rule} of the site)" in done.stderr
+    done = cluster.run("srun", SHARD, *where, f"--sluice-priority={priority - 1}", "echo", "ran")
+    assert (done.returncode, done.stdout) == (0, "ran\n") and "sluice:" not in done.stderr
+    # A node that Slurm drains because of a user's mistake would be worse than the mistake.
+    out = cluster.folder / "refused.%a"
+    batch = ["--array=0-1", *where, f"--sluice-priority={priority}", "-o", str(out), "--wrap=echo ran"]
+    assert cluster.run("sbatch", "-W", SHARD, *batch).returncode != 0
+    for task in ("refused.0", "refused.1"):
+        said = (cluster.folder / task).read_text()
+        assert "ran" not in said.split() and rule in said
+    wait_until(cluster.is_idle, "the node is not drained")
+
+
+def test_a_user_cannot_deceive_the_ceiling_with_the_environment(cluster):
+    ceilings = cluster.folder / "ceilings"
+    ceilings.write_text(CEILINGS)
+    cluster.configure_plugin(f"ceilings={ceilings}")
+    done = cluster.run("srun", SHARD, "-p", "batch", "--sluice-priority=1", "true", SLURM_JOB_PARTITION="serving")
+    assert "rule 'default'" in done.stderr
+
+
+def test_without_the_ceilings_nobody_gets_a_priority_above_0(cluster):
+    cluster.configure_plugin("ceilings=/nowhere/ceilings")
+    done = cluster.run("srun", SHARD, "--sluice-priority=1", "echo", "ran")
+    assert done.returncode != 0 and "/nowhere/ceilings cannot be read: No such file" in done.stderr
+    assert cluster.run("srun", SHARD, "--sluice-priority=0", "echo", "ran").stdout == "ran\n"
+
+
+def test_two_users_on_one_gpu_are_refused(cluster):
+    """They would have two boards, and the priorities would do nothing."""
+    first = cluster.start("srun", SHARD, "--sluice-priority=0", "sleep", "60")
+    wait_until(lambda: "controller.0" in state_files(), "the first job runs")
+    second = cluster.run("srun", SHARD, "--sluice-priority=1", "echo", "ran", uid=NOBODY)
+    assert second.returncode != 0 and second.stdout == ""
+    assert "sluice: GPU 0 is shared with job" in second.stderr and "(uid 0)" in second.stderr
+    cluster.configure_plugin("default=0")
+    unasked = cluster.run("srun", SHARD, "echo", "ran", uid=NOBODY)
+    assert unasked.stdout == "ran\n" and "; the job runs without Sluice" in unasked.stderr
+    first.terminate()
+    first.wait()
+
+
+def test_two_users_on_two_gpus_have_a_controller_each(cluster):
+    show = ["--sluice-priority=1", "sh", "-c", "printenv SLUICE_PRIORITY; ps -C sluice-controller -o uid="]
+    first = cluster.start("srun", "--gres=gpu:1", "--sluice-priority=0", "sleep", "60")
+    wait_until(lambda: "controller.0" in state_files(), "the first job runs")
+    second = cluster.run("srun", "--gres=gpu:1", *show, uid=NOBODY)
+    assert second.stdout.split() == ["1", "0", str(NOBODY)] and "sluice" not in second.stderr
+    wait_until(lambda: f"controller.{NOBODY}" not in state_files(), "the epilog ends that user's controller")
+    assert "controller.0" in state_files()
+    first.terminate()
+    first.wait()
+
+
+def test_jobs_that_ask_for_nothing(cluster):
+    show = ["sh", "-c", "echo $SLUICE_PRIORITY-$LD_PRELOAD"]
+    assert cluster.run("srun", SHARD, *show).stdout == "-\n"
+    cluster.configure_plugin("default=0")
+    assert cluster.run("srun", SHARD, *show).stdout == f"0-{INTERPOSER}\n"
+    # Also when the user has set what `sluice exec` sets.
+    assert cluster.run("srun", SHARD, *show, SLUICE_PRIORITY="9").stdout == f"0-{INTERPOSER}\n"
+    session = ["srun", SHARD, "printenv", "SLUICE_SESSION"]
+    assert cluster.run(*session, SLUICE_SESSION="mine").stdout == "default\n"
+    cluster.configure_plugin("default=0 session=gpu")
+    assert cluster.run(*session, SLUICE_SESSION="mine").stdout == "gpu\n"
+    without_gpu = cluster.run("srun", *show)
+    assert without_gpu.stdout == "-\n" and "sluice" not in without_gpu.stderr
+
+
+def test_a_fault_of_ours_does_not_end_the_job(cluster):
+    cluster.configure_prolog("--max-hold never")
+    done = cluster.run("srun", SHARD, "--sluice-priority=1", "sh", "-c", "echo ran$LD_PRELOAD")
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert "sluice: no controller: sluice controller: --max-hold" in done.stderr
+    assert "the job runs without Sluice" in done.stderr
+    # As with job_container/tmpfs: another /dev/shm than that of the prolog.
+    other_shm = f"{BUILD}/libexec/sluice/slurm-prolog && exec sed -i '1s/ .*/ 1/' {STATE}/job.$SLURM_JOB_ID"
+    (cluster.folder / "prolog").write_text(f"#!/bin/sh\n{other_shm}\n")
+    done = cluster.run("srun", SHARD, "--sluice-priority=1", "sh", "-c", "echo ran$LD_PRELOAD")
+    assert done.stdout == "ran\n" and "sluice: this job has a /dev/shm of its own" in done.stderr
+    (cluster.folder / "prolog").write_text("#!/bin/sh\n")
+    done = cluster.run("srun", SHARD, "--sluice-priority=1", "echo", "ran")
+    assert done.stdout == "ran\n" and "the prolog of Sluice did not run on this node" in done.stderr
+
+
+def test_a_wrong_line_in_plugstack_is_named(cluster):
+    cluster.configure_plugin("defualt=0")
+    done = cluster.run("srun", "true")
+    assert done.returncode != 0 and "plugstack.conf: 'defualt=0' is not default=0-255" in done.stderr

@@ -1,0 +1,1 @@
+"""`sluice cdi`: the file that gives containers a priority by a device."""

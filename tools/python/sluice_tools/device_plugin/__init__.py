@@ -1,0 +1,1 @@
+"""`sluice device-plugin`: GPUs with a priority, for Kubernetes."""

@@ -1,0 +1,5 @@
+import sys
+
+from sluice_tools.doctor.cli import main
+
+sys.exit(main())

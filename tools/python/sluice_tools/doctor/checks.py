@@ -1,0 +1,219 @@
+"""The checks, in the order in which they are printed. Each looks and changes nothing."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+_LIMIT_S = 30
+_OLDEST_CUDA = 12
+_LEAST_FREE_MIB = 64  # a board, with room for the traces and sockets of other programs
+
+
+@dataclass(frozen=True)
+class Finding:
+    check: str
+    level: str
+    said: str
+    todo: str = ""  # empty if ok
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the checks look at. Tests put broken ones here."""
+
+    program: Path  # bin/sluice of the installation
+    environment: Mapping[str, str]
+    session: str = "default"
+    gpu: str = "real"  # or sim
+    files: Path = Path("/")  # the folder that has dev/ and tmp/
+    has_package: Callable[[str], bool] = lambda name: importlib.util.find_spec(name) is not None
+
+    def sluice(self, *arguments: str) -> tuple[dict, str]:
+        """The JSON that a command of ours printed, {} without one, and its error line without its name."""
+        done = run([str(self.program), *arguments], self.environment)
+        error = done.stderr.strip().partition(": ")[2] or f"exit code {done.returncode}"
+        return json.loads(done.stdout or "{}"), error if done.returncode else ""
+
+
+def run(command: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess:
+    try:
+        return subprocess.run(command, env=dict(environment), capture_output=True, text=True, timeout=_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", f"{command[0]}: no answer in {_LIMIT_S} s")
+    except OSError as error:
+        return subprocess.CompletedProcess(command, 1, "", f"{command[0]}: {error.strerror}")
+
+
+def driver_and_gpu(about: Surroundings) -> Iterator[Finding]:
+    found, error = about.sluice("gpus", "--gpu", about.gpu, "--json")
+    if not found:
+        todo = "install NVIDIA's driver, or give the container or job a GPU; --gpu sim checks for the simulated GPU"
+        yield Finding("driver", PROBLEM, error, todo)
+        return
+    said = f"CUDA {found['driver_version']}, {found['library']}"
+    if int(found["driver_version"].partition(".")[0]) < _OLDEST_CUDA:
+        todo = f"install a driver for CUDA {_OLDEST_CUDA}.0 or later"
+        yield Finding("driver", PROBLEM, f"{said}: Sluice needs CUDA {_OLDEST_CUDA}.0", todo)
+    else:
+        yield Finding("driver", OK, said)
+    for device in found["devices"]:
+        yield Finding("gpu", OK, f"{device['name']}, {device['memory_bytes'] >> 30} GiB")
+
+
+def permissions(about: Surroundings) -> Iterator[Finding]:
+    if about.gpu == "sim":
+        return
+    devices = about.files / "dev"
+    needed = [*sorted(devices.glob("nvidia[0-9]*")), devices / "nvidiactl", devices / "nvidia-uvm"]
+    for device in needed:
+        if not device.exists():
+            todo = "load the driver (nvidia-modprobe -u -c 0), or give the container all device files of the GPU"
+            yield Finding("permissions", PROBLEM, f"{device} is missing", todo)
+        elif not os.access(device, os.R_OK | os.W_OK):
+            todo = f"ask the administrator for access (ls -l {device} names the group)"
+            yield Finding("permissions", PROBLEM, f"this user may not read and write {device}", todo)
+    if all(os.access(device, os.R_OK | os.W_OK) for device in needed):
+        yield Finding("permissions", OK, ", ".join(map(str, needed)))
+
+
+def board(about: Surroundings) -> Iterator[Finding]:
+    folder = about.files / "dev" / "shm"
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        todo = "mount a tmpfs there with mode 1777; in a container, mount that of the host (docs/guide/containers.md)"
+        yield Finding("board", PROBLEM, f"{folder} is missing or cannot be written", todo)
+        return
+    for name in (f"sluice.{os.geteuid()}.{about.session}", f"sluice-{os.geteuid()}"):
+        if os.path.lexists(folder / name) and (folder / name).lstat().st_uid != os.geteuid():
+            yield Finding("board", PROBLEM, f"{folder / name} belongs to another user", "remove it, as root")
+            return
+    space = os.statvfs(folder)
+    free = space.f_bavail * space.f_frsize >> 20
+    if free < _LEAST_FREE_MIB:
+        todo = f"remove files there, or give it more: mount -o remount,size=1G {folder}"
+        yield Finding("board", WARNING, f"{folder} has {free} MiB left", todo)
+    else:
+        yield Finding("board", OK, f"{folder}, {free} MiB free")
+
+
+def session(about: Surroundings) -> Iterator[Finding]:
+    status, error = about.sluice("status", "--json", "--session", about.session)
+    if not status:
+        yield Finding("session", PROBLEM, error, "sluice status --help; the board may be of another version of Sluice")
+        return
+    if status["controller"] is None:
+        yield Finding("session", OK, f"no controller of session {about.session} yet; sluice exec starts one")
+        return
+    controller, clients = status["controller"], status["clients"]
+    if not controller["alive"]:
+        todo = f"sluice controller --session {about.session}; if process {controller['pid']} is stopped, continue it"
+        said = f"no controller of session {about.session} answers: new programs run ungated"
+        yield Finding("session", PROBLEM, said, todo)
+    else:
+        said = f"{about.session}: controller pid {controller['pid']}, clients: {len(clients)}"
+        yield Finding("session", OK, said)
+    for client in clients:
+        if client["state"] == "failed_open" or client["bypassed"]:
+            said = f"pid {client['pid']} ({client['name']}) launched work that passed no gate"
+            yield Finding("session", WARNING, said, f"sluice status --session {about.session} says why")
+        if client["labels"].get("priority") == "default":
+            said = f"pid {client['pid']} ({client['name']}) was given no priority and is best effort"
+            yield Finding("session", WARNING, said, "start it with sluice exec --priority N, or set SLUICE_PRIORITY")
+    for process in status["outside"]:
+        if process["pid"] is None:
+            continue
+        said = f"pid {process['pid']} ({process['command']}) uses the GPU and is not a client of this session"
+        yield Finding("session", WARNING, said, "start it with sluice exec --priority N -- PROGRAM")
+
+
+def preload(about: Surroundings) -> Iterator[Finding]:
+    library = about.program.parents[1] / "lib" / "sluice" / "libsluice_intercept.so"
+    listed = about.environment.get("LD_PRELOAD", "").replace(":", " ").split()
+    others = [name for name in listed if name.endswith("/" + library.name) and Path(name).resolve() != library]
+    if others:
+        said = f"LD_PRELOAD names the interposer of another installation: {others[0]}"
+        yield Finding("preload", WARNING, said, "unset LD_PRELOAD, and use one installation")
+    if not library.exists():
+        yield Finding("preload", PROBLEM, f"{library} is missing", "build or install Sluice again")
+    elif set(" :") & set(str(library)):
+        said = f"LD_PRELOAD cannot name a path with a blank or a colon: {library}"
+        yield Finding("preload", PROBLEM, said, "install Sluice elsewhere")
+    else:
+        # The loader prints an error and goes on if it cannot find a library, and fails if a version is missing.
+        done = run(["/bin/true"], {"LD_PRELOAD": str(library)})
+        if done.returncode or done.stderr:
+            said = f"programs cannot load it: {(done.stderr.strip() or 'no message').splitlines()[0]}"
+            yield Finding("preload", PROBLEM, said, "build Sluice on this system (CONTRIBUTING.md)")
+        else:
+            yield Finding("preload", OK, str(library))
+
+
+def mps(about: Surroundings) -> Iterator[Finding]:
+    default = about.files / "tmp" / "nvidia-mps"
+    folder = Path(about.environment.get("CUDA_MPS_PIPE_DIRECTORY") or default)
+    if (folder / "control").exists():
+        said = f"an MPS daemon may run ({folder}/control): a killed program can then disturb the others"
+        todo = "read docs/reference/faults.md; for time-sliced mode: echo quit | nvidia-cuda-mps-control"
+        yield Finding("mps", WARNING, said, todo)
+    else:
+        yield Finding("mps", OK, "no MPS daemon: the GPU is time-sliced")
+
+
+def segments(about: Surroundings) -> Iterator[Finding]:
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    name = next((name for name in names if about.environment.get(name)), names[0])
+    options = about.environment.get(name, "").replace(" ", "").lower().split(",")
+    if "expandable_segments:false" in options:
+        said = f"{name} switches expandable segments off: a training gives little memory back"
+        yield Finding("segments", WARNING, said, f"export {name}=expandable_segments:True")
+    elif "expandable_segments:true" in options:
+        yield Finding("segments", OK, f"{name} switches them on")
+    else:
+        said = f"not set; a training next to sluice serve wants {name}=expandable_segments:True"
+        yield Finding("segments", OK, said)
+
+
+# What a build has only if a library was there: its file in libexec/sluice, the library, what does not work without it.
+_PARTS = (
+    (
+        "sluice-worker-torch",
+        "LibTorch",
+        "sluice train, split and predict, and PyTorch models in sluice run and serve",
+        "build Sluice from source after ./x torch (docs/guide/install.md); packages are built without it",
+    ),
+    ("sluice-serve", "gRPC", "sluice serve", "install libgrpc++-dev and protobuf-compiler-grpc, and build again"),
+)
+_PACKAGES = ("numpy", "pandas", "matplotlib", "plotly", "jinja2")
+
+
+def parts(about: Surroundings) -> Iterator[Finding]:
+    programs = about.program.parents[1] / "libexec" / "sluice"
+    missing = [part for part in _PARTS if not (programs / part[0]).exists()]
+    for _, library, lost, todo in missing:
+        yield Finding("parts", WARNING, f"built without {library}: no {lost}", todo)
+    packages = [name for name in _PACKAGES if not about.has_package(name)]
+    if packages:
+        said = (
+            f"{sys.executable} has no {', '.join(packages)}: no sluice report, records report, sweep, trace and parse"
+        )
+        todo = f"./x reports in a checkout, else pip install {' '.join(packages)} (docs/guide/install.md)"
+        yield Finding("parts", WARNING, said, todo)
+    if not missing and not packages:
+        yield Finding("parts", OK, "all programs, and the Python packages of reports")
+
+
+CHECKS: tuple[Callable[[Surroundings], Iterator[Finding]], ...] = (
+    driver_and_gpu,
+    permissions,
+    board,
+    session,
+    preload,
+    mps,
+    segments,
+    parts,
+)

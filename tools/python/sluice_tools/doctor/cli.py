@@ -1,0 +1,66 @@
+"""The command line of `sluice doctor`."""
+
+import argparse
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+from sluice_tools.command import run_command
+from sluice_tools.doctor.checks import CHECKS, PROBLEM, Finding, Surroundings
+from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, Parser
+
+_EXAMPLES = """\
+examples:
+  sluice doctor
+  sluice doctor --json | jq '.[] | select(.level != "ok")'
+
+docs/reference/doctor.md has all checks.
+exit codes: 0 no problem; 1 a problem; 2 wrong usage
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="sluice doctor",
+        description="Check what Sluice needs on this machine, for this user and in this shell, and say what to do.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--gpu", choices=("real", "sim"), default="real", help="sim: the simulated GPU (default: real)")
+    parser.add_argument(
+        "--session",
+        default=os.environ.get("SLUICE_SESSION") or "default",
+        metavar="NAME",
+        help="the session (default: $SLUICE_SESSION, else default)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def text_of(findings: list[Finding]) -> str:
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.level:<8} {finding.check:<12} {finding.said}")
+        if finding.todo:
+            lines.append(f"{'':<8} do: {finding.todo}")
+    return "\n".join(lines)
+
+
+def examine(about: Surroundings) -> list[Finding]:
+    return [finding for check in CHECKS for finding in check(about)]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+
+    def job() -> int:
+        program = Path(os.environ["SLUICE_PROGRAM"]).resolve()
+        findings = examine(Surroundings(program, os.environ, options.session, options.gpu))
+        if options.json:
+            print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
+        else:
+            print(text_of(findings))
+        return EXIT_FAILED if any(finding.level == PROBLEM for finding in findings) else EXIT_FINE
+
+    return run_command("doctor", job)
