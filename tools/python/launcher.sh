@@ -3,7 +3,9 @@
 # the same file in the build tree and the install tree: the package is found relative to this script.
 module='@SLUICE_PYTHON_MODULE@'
 needs='@SLUICE_PYTHON_NEEDS@'
-recorded_venv='@SLUICE_VENV@'
+recorded_venv='@SLUICE_PYTHON_VENV@'
+variable='@SLUICE_PYTHON_VARIABLE@'
+eval "named=\${$variable:-}"
 
 here=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0")")" && pwd) || exit 1
 package=$here/../../share/sluice/python
@@ -16,8 +18,8 @@ sys.exit(not all(map(u.find_spec, '$needs'.split())))" 2>/dev/null
 
 # Without them, python3 still runs what needs none, and says how to get them for the rest.
 choose_python() {
-  if [ -n "${SLUICE_PYTHON:-}" ]; then
-    echo "$SLUICE_PYTHON"
+  if [ -n "$named" ]; then
+    echo "$named"
   elif has_needs "$recorded_venv/bin/python"; then
     echo "$recorded_venv/bin/python"
   else
@@ -27,8 +29,8 @@ choose_python() {
 
 python=$(choose_python)
 if ! command -v "$python" >/dev/null 2>&1; then
-  if [ -n "${SLUICE_PYTHON:-}" ]; then
-    echo "sluice ${module##*.}: SLUICE_PYTHON names $python, which is not a program" >&2
+  if [ -n "$named" ]; then
+    echo "sluice ${module##*.}: $variable names $python, which is not a program" >&2
     exit 2
   fi
   echo "sluice ${module##*.}: no python3 found; install one (apt-get install python3 python3-venv)" >&2

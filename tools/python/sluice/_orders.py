@@ -3,6 +3,8 @@
 import ctypes
 import enum
 
+from sluice._library import functions
+
 NO_LIMIT = 2**64 - 1
 
 
@@ -31,15 +33,8 @@ class Orders:
     """The preloaded interposer. `preloaded` is false without one, and then nothing is called."""
 
     def __init__(self) -> None:
-        program = ctypes.CDLL(None)
-        self._functions = {}
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(program, "sluice_v1_" + name, None)
-            if function is not None:
-                function.restype, function.argtypes = result, arguments
-                self._functions[name] = function
-        # An older interposer has some of the functions: use none of them.
-        self.preloaded = len(self._functions) == len(_SIGNATURES)
+        self._functions = functions(_SIGNATURES)
+        self.preloaded = bool(self._functions)
 
     def grant(self) -> int:
         """Bytes of device memory that this process may hold; NO_LIMIT without a limit."""

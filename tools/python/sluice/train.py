@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sluice._memory_line import MemoryLine
 from sluice._orders import NO_LIMIT, Kind, Orders, kind_of
+from sluice._release import release_down_to
 from sluice._state import State, named_graphs, random_state, release_graphs, set_random_state
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Counts:
     killed: int = 0
     finished: int = 0
     items: int = 0  # of the last batch
-    size: int = 0  # of the last micro-batch, in items; the rest of a batch may be smaller
+    size: int = 0  # of the last micro-batch, in items
     waited_s: float = 0.0  # for a grant that holds one item, or for the end of an order to sleep
 
 
@@ -100,12 +101,12 @@ class _Gpu:
             self._most_reserved = max(self._most_reserved, torch.cuda.max_memory_reserved())
         return self._most_reserved
 
-    def empty(self) -> None:
-        """Gives unused memory back to the driver. Waits for the GPU work of the process."""
+    def release(self, most: int) -> None:
+        """Gives unused memory back to the driver until the process holds at most `most` bytes, if that can be."""
         import torch
 
         if torch.cuda.is_initialized():
-            torch.cuda.empty_cache()
+            release_down_to(max(0, most - self._outside_torch()))
 
 
 class _Training:
@@ -124,15 +125,19 @@ class _Training:
         self.peak_is_outside = False
         self._published: tuple[int, int] | None = None
 
-    def size(self, most: int) -> int:
-        """The items of the next micro-batch. Obeys orders; waits until one item fits the grant."""
+    def size(self, most: int, left: int) -> int:
+        """The items of the next micro-batch of at most `most`, with `left` items of the batch to go.
+
+        Obeys orders; waits until one item fits the grant.
+        """
         self.orders.critical(True)
         self.obey_pending()
         while (items := self.line.items(self.orders.grant(), most)) == 0:
             self._wait()
             self.obey_pending()
-        measured = self.line.to_measure(most) if self.gpu.available() else None
-        return min(items, measured or items)
+        if self.gpu.available() and (measured := self.line.to_measure(most)):
+            return min(items, measured, left)
+        return _even_part(left, items)
 
     def measures(self, items: int) -> bool:
         """Whether to measure a micro-batch: not all, because that restarts torch's own peaks."""
@@ -151,10 +156,10 @@ class _Training:
 
     def obey(self, order: int) -> None:
         """Gives memory back, and sleeps if the order says so. Afterwards no launch is refused."""
-        self.gpu.empty()
         epoch_again = False
         while order:
             kind = kind_of(order)
+            self.gpu.release(0 if kind in (Kind.SLEEP, Kind.EPOCH) else self.orders.grant())
             epoch_again |= kind == Kind.EPOCH
             self.orders.done(order)
             self.orders.critical(True)
@@ -192,6 +197,12 @@ class _Training:
         stale = self.stale_errors > 0 and _GPU_ERROR.search(str(error)) is not None
         self.stale_errors -= stale
         return stale
+
+
+def _even_part(left: int, most: int) -> int:
+    """The items of the first of the fewest, even parts: a small rest takes a GPU as long to start as a large part."""
+    parts = -(-left // most)
+    return -(-left // parts)
 
 
 _training = _Training()
@@ -265,7 +276,7 @@ class MicroBatch:
         if order := _training.orders.pending():
             _training.obey(order)
         else:
-            _training.gpu.empty()
+            _training.gpu.release(0)  # the parts of the cache may have been too small
         state.restore()
 
 
@@ -296,8 +307,9 @@ def micro_batches(
     if _training.counts.tried == 0:
         _training.counts.begun = time.monotonic()
     while start < batch:
-        size = _training.size(most) if preloaded else most
-        micro = MicroBatch(start, min(size, batch - start), batch, state)
+        left = batch - start
+        size = _training.size(most, left) if preloaded else _even_part(left, most)
+        micro = MicroBatch(start, size, batch, state)
         yield micro
         if micro._again is None:
             raise RuntimeError("a micro-batch was not run: put the work into `with micro:`")
