@@ -277,6 +277,17 @@ def test_simulated_executions_by_order_of_the_stream(tmp_path):
     assert client.waits().values.tolist() == [[BEGIN_NS + 110, BEGIN_NS + 115, 1]]
 
 
+def test_a_simulated_trace_without_the_log_of_the_gpu_says_so(tmp_path):
+    """A simulated GPU that ran already writes no log: a trace without kernels must not pass for a run without any."""
+    trace = simulated(5)
+    trace.launch(0, 1)
+    client = Client(trace.write(tmp_path), gpu_log=tmp_path / "gpu.log")
+    assert (client.exec_source, len(client.execs()), len(client.waits())) == (0, 0, 0)
+    assert "no gpu.log" in client.note
+    write_log(tmp_path, [log_line("kernel", 5, 7, 1, 100, 101, "kernel")])
+    assert (client.exec_source, len(client.execs()), client.note) == (2, 1, "")
+
+
 def test_a_lost_launch_does_not_shift_the_later_ones(tmp_path):
     """All launches are queued before the first one runs: only their numbers tell."""
     trace = simulated(5)

@@ -16,7 +16,7 @@ from fake_orders import Fake, Net, build
 from sluice._memory_line import MemoryLine
 from sluice._orders import NO_LIMIT
 
-DROP, SLEEP, EPOCH = 2, 3, 4
+SHRINK, DROP, SLEEP, EPOCH = 1, 2, 3, 4
 BATCH = 8
 TOOLS = Path(__file__).parents[2] / "tools" / "python"
 
@@ -217,8 +217,26 @@ def test_an_order_may_follow_at_once(fake, monkeypatch):
 
     monkeypatch.setattr(orders, "done", done_and_refused_again)
     fake.plan(orders=1, launches=10)
-    training.batch()
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            training.model(training.data[micro.slice]).sum().backward()
+        fake.launch()  # the program's own, between two micro-batches
     assert (fake.count("given"), fake.count("pending"), fake.count("mistakes")) == (4, 0, 0)
+
+
+def test_nothing_is_refused_after_a_dropped_micro_batch(fake):
+    training = Training(fake)
+    dropped = 0
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            if dropped == 0:
+                fake.give(DROP)
+            training.model(training.data[micro.slice]).sum().backward()
+        if not micro.kept:
+            dropped += 1
+            fake.give(DROP)
+            fake.launch()
+    assert (dropped, fake.count("pending"), fake.count("mistakes")) == (1, 0, 0)
 
 
 def test_nothing_is_refused_outside_of_micro_batches(fake):
@@ -267,7 +285,7 @@ def test_a_dropped_epoch_begins_again(fake):
 
     *expected, begun = run()
     assert begun == 2
-    fake.plan(orders=4, every=2, launches=10, kinds="4")
+    fake.plan(orders=4, every=2, launches=10, kinds="4", seed=2)  # drops epochs that have made steps
     *state, begun = run()
     assert begun == 6
     counts = sluice.train._training.counts
@@ -372,7 +390,7 @@ class SmallGpu:
 
     def __init__(self):
         self.most = 100
-        self.emptied = 0
+        self.released = []
 
     def available(self) -> bool:
         return True
@@ -387,8 +405,8 @@ class SmallGpu:
     def most_reserved(self) -> int:
         return 3 << 30
 
-    def empty(self) -> None:
-        self.emptied += 1
+    def release(self, most: int) -> None:
+        self.released.append(most)
 
 
 def test_the_first_batch_is_measured_and_the_fit_reported(fake, monkeypatch):
@@ -404,14 +422,14 @@ def test_the_first_batch_is_measured_and_the_fit_reported(fake, monkeypatch):
     assert sizes_of_a_batch(training) == [8]
     assert (fake.count("base"), fake.count("slope")) == (100, 10)
     fake.grant(100 + 10 * 5)
-    assert sizes_of_a_batch(training) == [5, 3]
+    assert sizes_of_a_batch(training) == [4, 4]
     fake.give(DROP)
-    assert sizes_of_a_batch(training) == [5, 3]
-    assert gpu.emptied == 1
+    assert sizes_of_a_batch(training) == [4, 4]
+    assert gpu.released == [150]  # more would take longer, and have to be taken again
     assert "batch cnt 4" in (line := sluice.train.epoch_line("net", 2)) and "| memory 3.00Gb |" in line
     for _ in range(2):
-        assert sizes_of_a_batch(training) == [5, 3]
-    assert not sluice.train._training.measures(5)  # that would restart torch's own peaks
+        assert sizes_of_a_batch(training) == [4, 4]
+    assert not sluice.train._training.measures(4)  # that would restart torch's own peaks
     assert sluice.train._training.measures(6)
 
 
@@ -431,8 +449,20 @@ def test_the_memory_of_a_dropped_micro_batch_says_nothing(fake, monkeypatch):
                 fake.grant(100 + 10 * 5)
                 fake.give(DROP)
             loss.backward()
-    assert sizes == [8, 5, 3]
+    assert sizes == [8, 4, 4]
     fake.grant(NO_LIMIT)
+
+
+def test_a_sleeping_training_gives_all_back(fake, monkeypatch):
+    """Inference may need all of it, and only the end of the sleep is news."""
+    gpu = SmallGpu()
+    monkeypatch.setattr(sluice.train._training, "gpu", gpu)
+    training = Training(fake)
+    fake.grant(10**9)
+    for kind in (SLEEP, SHRINK):
+        fake.give(kind)
+        sizes_of_a_batch(training)
+    assert gpu.released == [0, 10**9]
 
 
 def test_lack_of_memory_under_a_grant_makes_the_micro_batch_smaller(fake):
@@ -446,7 +476,7 @@ def test_lack_of_memory_under_a_grant_makes_the_micro_batch_smaller(fake):
             if sizes[-1] > 3:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
             training.model(training.data[micro.slice]).sum().backward()
-    assert sizes == [8, 6, 4, 3, 3, 2]
+    assert sizes == [8, 4, 3, 3, 2]
     fake.grant(NO_LIMIT)
     with pytest.raises(torch.OutOfMemoryError):
         for micro in sluice.train.micro_batches(BATCH, model=training.model):

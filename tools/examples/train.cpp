@@ -32,15 +32,15 @@ struct Options {
   bool deaf = false;
 };
 
-/// A launch was refused, or there is no memory: the micro-batch has to be dropped.
-struct Dropped : std::exception {};
+/// The grant is too small: the micro-batch has to be dropped.
+struct NoMemory : std::exception {};
 
 /// Device memory without content.
 class Memory {
  public:
   explicit Memory(std::uint64_t bytes) {
     const CUresult result = cuMemAlloc(&address_, bytes);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) throw Dropped();
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) throw NoMemory();
     sluice::tools::require(result, "cuMemAlloc");
   }
   Memory(const Memory&) = delete;
@@ -113,18 +113,21 @@ class Trainer {
 
   bool micro_batch(std::uint64_t items) {
     ++counts_.tried;
+    bool whole = false;
     try {
       const Memory activations(std::max<std::uint64_t>(items * options_.item_mb << 20U, 1));
-      for (std::uint64_t item = 0; item < items; ++item) {
-        if (gpu_.try_launch(options_.item_us * 1000) != CUDA_SUCCESS) throw Dropped();
-      }
-      gpu_.wait();
-    } catch (const Dropped&) {
-      gpu_.wait();
-      ++counts_.killed;
-      return false;
+      whole = launch_all(items);
+      gpu_.wait();  // also for a dropped one: what was accepted uses the memory
+    } catch (const NoMemory&) {
     }
-    ++counts_.finished;
+    ++(whole ? counts_.finished : counts_.killed);
+    return whole;
+  }
+
+  [[nodiscard]] bool launch_all(std::uint64_t items) const {
+    for (std::uint64_t item = 0; item < items; ++item) {
+      if (gpu_.try_launch(options_.item_us * 1000) != CUDA_SUCCESS) return false;
+    }
     return true;
   }
 

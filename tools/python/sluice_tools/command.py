@@ -10,12 +10,12 @@ from sluice_tools.errors import EXIT_FAILED, CommandError, usage_error
 
 
 def need_packages(command: str, *names: str) -> None:
-    """Raises CommandError, one line, if ./x reports was not run."""
+    """Raises CommandError, one line, if packages are missing."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         raise usage_error(
-            f"{sys.executable} has no {', '.join(missing)}: run ./x reports in the checkout, or "
-            "name a Python that has them with SLUICE_PYTHON"
+            f"{sys.executable} has no {', '.join(missing)}: run ./x reports in the checkout; or pip install them "
+            "and name that Python with SLUICE_PYTHON"
         )
 
 

@@ -27,7 +27,7 @@ examples:
   sluice bench checks --part coverage             does every launch pass the gate
   sluice bench pairs --help                       its own options, as those of programs and serve
 
-published: the pair of FasterRCNN models that docs/guide/experiments.md describes, under every policy
+published: the pair of FasterRCNN models that docs/results/published-experiment.md describes, under every policy
   (part published); the same with a best-effort job that fills the queue (large); serve.py and
   train.py of the examples, time-sliced and under MPS (python)
 checks: does every launch of TorchScript, AOTInductor, CUDA graphs, eager and compiled Python pass the

@@ -85,6 +85,7 @@ class Sitting:
         self._todo = [cell for cell in self._cells if not rows.has(cell)]
         self._spent = 0.0  # seconds, on cells that were to take self._planned
         self._planned = 0.0
+        self._opening = 0.0  # seconds, of the slowest group so far
         self._failed = 0
 
     @property
@@ -108,10 +109,12 @@ class Sitting:
     def _measure_group(self, group: Group, cells: list[Cell]) -> bool:
         """False once the time is up. A failure that is not the cell's own ends the group."""
         cell = cells[0]
-        if self._too_late(cell):
+        if self._too_late(cell, self._opening):
             return False
+        began = time.monotonic()
         try:
             with group.open() as measure:
+                self._opening = max(self._opening, time.monotonic() - began)
                 for cell in cells:
                     if self._too_late(cell):
                         return False
@@ -155,8 +158,8 @@ class Sitting:
         text = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
         return f" (about {text} left)"
 
-    def _too_late(self, cell: Cell) -> bool:
-        return self._end is not None and time.monotonic() + self._pace() * cell.seconds > self._end
+    def _too_late(self, cell: Cell, before: float = 0.0) -> bool:
+        return self._end is not None and time.monotonic() + before + self._pace() * cell.seconds > self._end
 
     def _say(self, text: str) -> None:
         print(f"{self._command}: {text}", file=sys.stderr, flush=True)

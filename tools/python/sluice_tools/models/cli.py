@@ -36,7 +36,7 @@ def _whole(low: int, high: int):
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice models",
-        description="Put PyTorch models into the store from which `sluice run` takes them.",
+        description="Put PyTorch models into the store of `sluice run`, `serve`, `split` and `train`.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

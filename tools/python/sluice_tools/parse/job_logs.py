@@ -1,4 +1,4 @@
-"""The jobs of a run from the logs of its models (docs/guide/experiments.md)."""
+"""The jobs of a run from the logs of its models (docs/reference/experiment-file.md)."""
 
 import csv
 import json

@@ -21,7 +21,7 @@ def read_experiment(file: Path) -> dict:
         raise usage_error(f"cannot read {file}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise usage_error(
-            f"{file} is not an experiment ({type(error).__name__}: {error}); see docs/guide/experiments.md"
+            f"{file} is not an experiment ({type(error).__name__}: {error}); see docs/reference/experiment-file.md"
         ) from error
     if len(set(names)) != len(names):
         raise usage_error(f"{file}: two models have one output_file_name")

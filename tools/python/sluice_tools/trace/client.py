@@ -28,6 +28,10 @@ def _texts_of(codes: np.ndarray, texts: dict[int, str]):
     return pd.Categorical.from_codes(table[np.minimum(codes, max(texts) + 1)], words)
 
 
+# The simulated GPU writes it only if its process has started with the run.
+_NO_GPU_LOG = "no times of kernels: there is no gpu.log, because the simulated GPU of the session ran already"
+
+
 class Client:
     """One traced process."""
 
@@ -43,8 +47,6 @@ class Client:
         self.log: str | None = None  # the name of its log, without the ending
         self.simulated = header.simulated
         self.time_scale = header.time_scale
-        self.exec_source = header.exec_source
-        self.note = header.note
         self.lost = header.lost
         self.device_uuid = header.device_uuid
         self._gpu_log = gpu_log
@@ -55,6 +57,21 @@ class Client:
         """name (pid): two clients may run the same model. The name is that of the run's log, as in
         `sluice report`, else the model's or the program's."""
         return f"{self.log or self.model or Path(self.command.split(' ')[0]).name or 'process'} ({self.pid})"
+
+    @property
+    def _lacks_gpu_log(self) -> bool:
+        log = self._gpu_log
+        return self.header.exec_source == fmt.EXEC_SIMULATOR and (log is None or not log.exists())
+
+    @property
+    def exec_source(self) -> int:
+        """Where times of execution come from: EXEC_NONE, EXEC_CUPTI or EXEC_SIMULATOR."""
+        return fmt.EXEC_NONE if self._lacks_gpu_log else self.header.exec_source
+
+    @property
+    def note(self) -> str:
+        """Why there are no times of execution, or not all; else empty."""
+        return _NO_GPU_LOG if self._lacks_gpu_log else self.header.note
 
     @functools.cached_property
     def _overview(self) -> Overview:
@@ -131,21 +148,17 @@ class Client:
 
         Executions on the simulated GPU come from gpu.log next to the trace (trace.simulated)."""
         if self.exec_source == fmt.EXEC_SIMULATOR:
-            if log := self._found_gpu_log:
-                return simulated.executions(log, self.pid, self.launches())
-            return _execs(np.empty(0, self._record), pd.Categorical([]))
+            assert self._gpu_log is not None
+            return simulated.executions(self._gpu_log, self.pid, self.launches())
         records = self._records(fmt.EXEC)
         return _execs(records, self.names.categorical(records["name"], "?"))
-
-    @property
-    def _found_gpu_log(self) -> Path | None:
-        return self._gpu_log if self._gpu_log is not None and self._gpu_log.exists() else None
 
     def waits(self) -> pd.DataFrame:
         """Where a stream of the simulated GPU stood at a wait, under device for a gate: begin_ns,
         end_ns, stream. Empty on a real GPU, which does not tell."""
-        if self.exec_source == fmt.EXEC_SIMULATOR and (log := self._found_gpu_log):
-            return simulated.waits(log, self.pid)
+        if self.exec_source == fmt.EXEC_SIMULATOR:
+            assert self._gpu_log is not None
+            return simulated.waits(self._gpu_log, self.pid)
         return pd.DataFrame({name: np.empty(0, np.int64) for name in ("begin_ns", "end_ns", "stream")})
 
     def by_launch(self) -> Iterator[np.ndarray]:

@@ -12,27 +12,30 @@ SLO = 2.0  # of a model, in multiples of its p99 under infer only with the same 
 
 @dataclass(frozen=True)
 class System:
-    """mode: of `sluice serve`. share: percent of the multiprocessors that MPS lets inference use."""
+    """mode: of `sluice serve`. fixed: nothing hands memory over, so training gets a part of the pool for good. share:
+    percent of the memory and of the multiprocessors (by MPS) that inference has then."""
 
     name: str
     mode: str
     trains: bool = True
     infers: bool = True
+    fixed: bool = False
     mps: bool = False
     share: int | None = None
 
 
+# Those of one server follow one another; servers() joins them.
 SYSTEMS = (
     System(INFER_ONLY, "colocate-l1", trains=False),
-    System(TRAIN_ONLY, "normal", infers=False),
     System("colocate-l1", "colocate-l1"),
-    System("normal", "normal"),
+    System(TRAIN_ONLY, "normal", infers=False),
+    System("normal", "normal", fixed=True),
     System("task-switch-l1", "task-switch-l1"),
-    System("park", "park"),
+    System("park", "park", fixed=True),
     System("colocate-l2", "colocate-l2"),
-    System("MPS", "normal", mps=True),
-    System("static 50 %", "normal", mps=True, share=50),
-    System("static 75 %", "normal", mps=True, share=75),
+    System("MPS", "normal", fixed=True, mps=True),
+    System("static 50 %", "normal", fixed=True, mps=True, share=50),
+    System("static 75 %", "normal", fixed=True, mps=True, share=75),
     System("task-switch-l2", "task-switch-l2"),
     System("task-switch-l3", "task-switch-l3"),
 )
@@ -44,7 +47,7 @@ _TINY_KINDS = ("mobilenet_v2_b1", "resnet50_b1")  # recordings
 
 # Share of the device's time that the requests need.
 _BUSY = {"light": 0.1, "heavy": 0.4, "burst": 0.2, "skew": 0.25, "azure": 0.25}
-_BURST_PERIOD_S, _BURST_S, _BURST_TIMES = 10.0, 2.0, 4.0
+_BURST_PERIOD_S, _BURST_SHARE, _BURST_TIMES = 10.0, 0.2, 4.0
 _ZIPF = 1.1
 _AZURE_ON = 0.3  # share of the time in which a function is called at all
 _AZURE_SPREAD = 1.2  # sigma of the lognormal rates of the functions
@@ -52,25 +55,62 @@ _AZURE_SPREAD = 1.2  # sigma of the lognormal rates of the functions
 
 @dataclass(frozen=True)
 class Training:
-    """The job next to inference. steps: of an epoch, each of which is a line of the log."""
+    """The job next to inference."""
 
     model: str
     batch: int
-    steps: int
 
 
 def training_of(setting: Setting) -> Training:
-    return Training("example", 8, 2) if setting.tiny else Training("resnet152", 72, 4)
+    return Training("example", 8) if setting.tiny else Training("resnet152", 72)
+
+
+def steps_of(system: System) -> int:
+    """Of an epoch. Each epoch is a line of the log, so short ones show short progress; but a mode that drops epochs
+    must lose something."""
+    return 4 if system.mode == "task-switch-l2" else 1
 
 
 def kinds_of(setting: Setting) -> tuple[str, ...]:
     return _TINY_KINDS if setting.tiny else _KINDS
 
 
+@dataclass(frozen=True)
+class Needs:
+    """Bytes: of inference with all models; of training, without and for an item of its micro-batch."""
+
+    inference: float
+    base: float
+    item: float
+
+
+def micro_batch(system: System, pool_gb: float | None, needs: Needs, batch: int) -> int:
+    """Items of a micro-batch of training, so that it keeps to its part of the pool. Without a share, the part is what
+    inference leaves, but at least a half. A batch is the same work in all systems."""
+    if not system.fixed or pool_gb is None:
+        return batch
+    pool = pool_gb * (1 << 30)
+    part = pool * (1 - system.share / 100) if system.share else max(pool / 2, pool - needs.inference)
+    return min(batch, max(1, int((part - needs.base) / needs.item)))
+
+
 def models_of(setting: Setting, count: int) -> dict[str, str]:
     """The kind of each of `count` models, by name."""
     kinds = kinds_of(setting)
     return {f"{kinds[i % len(kinds)]}-{i // len(kinds)}": kinds[i % len(kinds)] for i in range(count)}
+
+
+def kind_of(model: str) -> str:
+    """From its name in models_of()."""
+    return model.rsplit("-", 1)[0]
+
+
+def servers() -> list[list[System]]:
+    """The systems that one server can be, one after another: without training first."""
+    found: dict[tuple, list[System]] = {}
+    for system in SYSTEMS:
+        found.setdefault((system.mode, system.mps, system.share), []).append(system)
+    return list(found.values())
 
 
 def arrivals(load: str, limits_ms: dict[str, float], seconds: float, seed: int) -> list[tuple[float, str]]:
@@ -110,9 +150,10 @@ def _times(load: str, per_ms: float, length_ms: float, draw: random.Random) -> l
 def _rate(load: str, per_ms: float, length_ms: float, draw: random.Random):
     """The rate at a time, and the greatest."""
     if load == "burst":
-        low = per_ms / (1 + (_BURST_TIMES - 1) * _BURST_S / _BURST_PERIOD_S)
+        low = per_ms / (1 + (_BURST_TIMES - 1) * _BURST_SHARE)
         high = low * _BURST_TIMES
-        return lambda at: high if at / 1e3 % _BURST_PERIOD_S >= _BURST_PERIOD_S - _BURST_S else low, high
+        period = min(_BURST_PERIOD_S * 1e3, length_ms)
+        return lambda at: high if at % period >= period * (1 - _BURST_SHARE) else low, high
     if load == "azure":
         # Each function has busy spells of its own.
         spell = length_ms / 8

@@ -17,6 +17,7 @@ FILE = "order.jsonl"
 ALONE, IN_BLOCKS = "alone", "in blocks"  # the cells that are measured before any load
 _ALONE_S = 1.5  # of each model
 _DEADLINES = ("--admit-factor", "0", "--run-late", "--max-queue-mb", "65536")
+_MODELS_MAY_OVERLAP = ("--scheduler", "PARALLER")  # at the start: models then do not share their workspace
 
 
 def run(setting: Setting) -> int:
@@ -44,7 +45,7 @@ def _group(setting: Setting, lines: Lines) -> Group:
     @contextlib.contextmanager
     def opened() -> Iterator:
         store.export(setting, list(models.names))
-        with serving(setting, "order", plan.config(models), _DEADLINES) as server:
+        with serving(setting, "order", plan.config(models), (*_DEADLINES, *_MODELS_MAY_OVERLAP)) as server:
             stage = _Stage(setting, lines, server, models)
 
             def measured(cell: Cell) -> list[dict]:

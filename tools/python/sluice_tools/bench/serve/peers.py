@@ -129,7 +129,7 @@ class Triton:
 
     counts_receiving = False
 
-    def __init__(self, found: Installation, folder: Path, models: list[PeerModel], device: int | None):
+    def __init__(self, found: Installation, folder: Path, models: list[PeerModel], device: int | None, prefix: tuple):
         shutil.rmtree(folder, ignore_errors=True)
         for model in models:
             version = folder / "models" / model.name / "1"
@@ -149,7 +149,7 @@ class Triton:
         if setpriv := shutil.which("setpriv"):
             words = [setpriv, "--pdeathsig", "TERM", *words]
         environment = found.environment() | _only_gpu(device)
-        self._program = Program([str(word) for word in words], environment, log=folder / "log")
+        self._program = Program([str(word) for word in (*prefix, *words)], environment, log=folder / "log")
 
     @property
     def pid(self) -> int:
@@ -190,9 +190,12 @@ class Triton:
 
 
 @contextlib.contextmanager
-def running(found: Installation, folder: Path, models: list[PeerModel], device: int | None) -> Iterator[Triton]:
-    """A tritonserver that is ready; it ends with the block. device: index of the GPU; None: none."""
-    triton = Triton(found, folder, models, device)
+def running(
+    found: Installation, folder: Path, models: list[PeerModel], device: int | None, prefix: tuple = ()
+) -> Iterator[Triton]:
+    """A tritonserver that is ready; it ends with the block. device: index of the GPU; None: none. prefix: of its
+    command, as `sluice exec --`."""
+    triton = Triton(found, folder, models, device, prefix)
     try:
         triton.wait_ready()
         yield triton

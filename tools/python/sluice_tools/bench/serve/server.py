@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import time
 import urllib.error
 import urllib.request
@@ -108,6 +109,15 @@ class Server:
         """Queues, models and training. Raises OSError."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/v2/sluice/status", timeout=_CALL_S) as answer:
             return json.loads(answer.read())
+
+    def counters(self, names: dict[str, str]) -> dict[str, int]:
+        """Counters of /metrics without labels; names: of the values, to what follows `sluice_serve_`."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=_CALL_S) as answer:
+            text = answer.read().decode()
+        found = {
+            key: re.search(rf"^sluice_serve_{name}_total (\d+)", text, re.MULTILINE) for key, name in names.items()
+        }
+        return {key: int(match[1]) for key, match in found.items() if match}
 
     def log_text(self) -> str:
         assert self._program.log

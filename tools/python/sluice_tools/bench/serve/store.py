@@ -1,7 +1,9 @@
 """The models of a measurement: exported and split once, into the store of --out."""
 
 import json
+import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 from sluice_tools.bench.serve.setting import Setting
 
@@ -14,19 +16,17 @@ def export(setting: Setting, names: list[str], train: bool = False) -> None:
     """Those that the store lacks. train: as models that can be trained. Raises RuntimeError."""
     missing = [name for name in names if not _has(setting, name, train)]
     size = ("--size", SIDE, SIDE) if setting.tiny else ()
-    if missing:
-        _run(
-            setting,
-            ["models", "export", *missing, *size, *(["--train"] if train else []), "--store", setting.store],
-            _EXPORT_S,
-        )
+    words = [*size, *(["--train"] if train else []), "--store", setting.store]
+    # A large model takes half a minute of one processor.
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2)) as pool:
+        list(pool.map(lambda name: _run(setting, ["models", "export", name, *words], _EXPORT_S), missing))
 
 
 def _has(setting: Setting, name: str, train: bool) -> bool:
     described = setting.store / name / "model.json"
     if not described.exists():
         return False
-    return not train or any(one["format"] == "training" for one in json.loads(described.read_text())["variants"])
+    return any((one["format"] == "training") == train for one in json.loads(described.read_text())["variants"])
 
 
 def split(setting: Setting, name: str, blocks: int, batch: int) -> dict:

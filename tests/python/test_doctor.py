@@ -1,0 +1,248 @@
+"""`sluice doctor`: a check that passes over a fault sends its user searching elsewhere, and one that reports a fault
+that is none is soon ignored."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from sluice_tools.doctor import checks
+from sluice_tools.doctor.checks import OK, PROBLEM, WARNING, Surroundings
+from sluice_tools.doctor.cli import examine, main, text_of
+
+PROGRAM = os.environ.get("SLUICE_TEST_PROGRAM", "")
+GPUS = {
+    "driver_version": "13.0",
+    "library": "/usr/lib/libcuda.so.1",
+    "devices": [{"name": "NVIDIA H200", "memory_bytes": 139 << 30}],
+}
+CLIENT = {"pid": 7, "name": "train", "state": "live", "bypassed": 0, "labels": {"team": "x"}}
+STATUS = {"controller": {"pid": 5, "alive": True}, "clients": [CLIENT], "outside": []}
+NO_SESSION = {"controller": None}
+
+
+class Machine:
+    """A healthy machine below a folder, with a stand-in for `sluice`; tests break it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        for name in ("bin", "lib/sluice", "libexec/sluice", "dev/shm", "tmp"):
+            (folder / name).mkdir(parents=True)
+        for name in ("sluice-worker-torch", "sluice-serve"):
+            (folder / "libexec/sluice" / name).touch()
+        for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
+            (folder / "dev" / name).touch()
+        self.library = folder / "lib/sluice/libsluice_intercept.so"
+        subprocess.run(["cc", "-shared", "-o", self.library, "-x", "c", "/dev/null"], check=True)
+        program = folder / "bin/sluice"
+        program.write_text(f'#!/bin/sh\ncat "{folder}/$1.json"\ncat "{folder}/$1.error" >&2 2>/dev/null && exit 1\n:\n')
+        program.chmod(0o755)
+        self.environment: dict = {"PATH": os.environ["PATH"]}
+        self.answer("gpus", GPUS)
+        self.answer("status", STATUS)
+
+    def answer(self, command: str, content: dict | None, error: str = "") -> None:
+        (self.folder / f"{command}.json").write_text("" if content is None else json.dumps(content))
+        if error:
+            (self.folder / f"{command}.error").write_text(f"sluice {command}: {error}\n")
+
+    def findings(self, check: str, **how) -> list:
+        how.setdefault("has_package", lambda name: True)
+        about = Surroundings(self.folder / "bin/sluice", self.environment, files=self.folder, **how)
+        found = examine(about)
+        assert all(bool(finding.todo) == (finding.level != OK) for finding in found)
+        assert all("\n" not in finding.said + finding.todo for finding in found)
+        return [finding for finding in found if finding.check == check]
+
+    def one(self, check: str, **how):
+        (found,) = self.findings(check, **how)
+        return found
+
+
+@pytest.fixture
+def machine(tmp_path) -> Machine:
+    return Machine(tmp_path / "machine")
+
+
+def test_a_healthy_machine_has_no_finding(machine):
+    for check in ("driver", "gpu", "permissions", "board", "session", "preload", "mps", "segments", "parts"):
+        assert machine.one(check).level == OK
+    assert machine.one("gpu").said == "NVIDIA H200, 139 GiB"
+
+
+def test_no_driver_is_a_problem_with_its_reason(machine):
+    machine.answer("gpus", None, "no NVIDIA driver found (libcuda.so.1)")
+    found = machine.one("driver")
+    assert (found.level, found.said) == (PROBLEM, "no NVIDIA driver found (libcuda.so.1)")
+    assert machine.findings("gpu") == []
+
+
+@pytest.mark.parametrize(("version", "level"), [("11.8", PROBLEM), ("12.0", OK)])
+def test_an_old_driver_is_a_problem(machine, version, level):
+    machine.answer("gpus", {**GPUS, "driver_version": version})
+    found = machine.one("driver")
+    assert found.level == level and f"CUDA {version}" in found.said
+
+
+def test_a_missing_device_file_is_a_problem(machine):
+    """Containers often lack nvidia-uvm, and the driver then reports no device."""
+    (machine.folder / "dev/nvidia-uvm").unlink()
+    found = machine.one("permissions")
+    assert found.level == PROBLEM and "nvidia-uvm is missing" in found.said
+
+
+def test_a_device_file_of_others_is_a_problem(machine, monkeypatch):
+    real = os.access
+    monkeypatch.setattr(checks.os, "access", lambda path, mode: "nvidia0" not in str(path) and real(path, mode))
+    found = machine.one("permissions")
+    assert found.level == PROBLEM and "nvidia0" in found.said
+
+
+def test_the_simulated_gpu_needs_no_device_files(machine):
+    (machine.folder / "dev/nvidiactl").unlink()
+    assert machine.findings("permissions", gpu="sim") == []
+
+
+def test_no_shared_memory_is_a_problem(machine):
+    (machine.folder / "dev/shm").rmdir()
+    assert machine.one("board").level == PROBLEM
+
+
+@pytest.mark.parametrize("name", [f"sluice.{os.geteuid()}.mine", f"sluice-{os.geteuid()}"])
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a file of another user")
+def test_a_board_of_another_user_is_a_problem(machine, name):
+    """Sluice refuses to use it, and everything runs ungated."""
+    (machine.folder / "dev/shm" / name).touch()
+    assert machine.one("board", session="mine").level == OK
+    os.chown(machine.folder / "dev/shm" / name, 65534, -1)
+    found = machine.one("board", session="mine")
+    assert found.level == PROBLEM and name in found.said
+
+
+def test_a_full_shared_memory_is_a_warning(machine, monkeypatch):
+    full = os.statvfs_result((4096, 4096, 100000, 5000, 5000, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(checks.os, "statvfs", lambda _: full)
+    found = machine.one("board")
+    assert found.level == WARNING and found.said.endswith("has 19 MiB left")
+
+
+def test_no_session_is_fine(machine):
+    machine.answer("status", NO_SESSION, "no session default")
+    found = machine.one("session")
+    assert found.level == OK and "sluice exec starts one" in found.said
+
+
+def test_a_board_that_cannot_be_read_is_a_problem(machine):
+    machine.answer("status", None, "the board has layout 9")
+    found = machine.one("session")
+    assert (found.level, found.said) == (PROBLEM, "the board has layout 9")
+
+
+def test_a_dead_controller_is_a_problem(machine):
+    machine.answer("status", {**STATUS, "controller": {"pid": 5, "alive": False}})
+    found = machine.one("session")
+    assert found.level == PROBLEM and "ungated" in found.said and "process 5" in found.todo
+
+
+@pytest.mark.parametrize("change", [{"state": "failed_open"}, {"bypassed": 3}, {"labels": {"priority": "default"}}])
+def test_ungated_work_and_a_missing_priority_are_warnings(machine, change):
+    machine.answer("status", {**STATUS, "clients": [CLIENT, {**CLIENT, **change, "pid": 8}]})
+    fine, found = machine.findings("session")
+    assert fine.level == OK and found.level == WARNING and "pid 8 (train)" in found.said
+
+
+def test_programs_outside_are_a_warning(machine):
+    outside = [{"pid": 9, "command": "python x.py"}, {"pid": None, "command": ""}]
+    machine.answer("status", {**STATUS, "outside": outside})
+    _, found = machine.findings("session")
+    assert found.level == WARNING and "pid 9 (python x.py)" in found.said
+
+
+def test_a_missing_interposer_is_a_problem(machine):
+    machine.library.unlink()
+    found = machine.one("preload")
+    assert found.level == PROBLEM and found.said.endswith("is missing")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a library"])
+def test_an_interposer_that_cannot_be_loaded_is_a_problem(machine, content):
+    """The loader prints an error for every program and runs it ungated."""
+    machine.library.write_bytes(content)
+    found = machine.one("preload")
+    assert found.level == PROBLEM and "cannot load it" in found.said
+
+
+def test_a_path_with_a_blank_is_a_problem(tmp_path):
+    found = Machine(tmp_path / "with blank").one("preload")
+    assert found.level == PROBLEM and "a blank or a colon" in found.said
+
+
+def test_the_interposer_of_another_installation_is_a_warning(machine):
+    machine.environment["LD_PRELOAD"] = f"/usr/lib/libjemalloc.so:{machine.library}"
+    assert machine.one("preload").level == OK
+    machine.environment["LD_PRELOAD"] = "/usr/lib/libjemalloc.so /old/libsluice_intercept.so"
+    other, own = machine.findings("preload")
+    assert other.level == WARNING and other.said.endswith("/old/libsluice_intercept.so") and own.level == OK
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_mps_is_a_warning(machine, named):
+    folder = machine.folder / ("elsewhere" if named else "tmp/nvidia-mps")
+    folder.mkdir()
+    (folder / "control").touch()
+    if named:
+        machine.environment["CUDA_MPS_PIPE_DIRECTORY"] = str(folder)
+    assert machine.one("mps").level == WARNING
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_segments_that_are_switched_off_are_a_warning(machine, name):
+    machine.environment[name] = "max_split_size_mb:128, expandable_segments:True"
+    assert machine.one("segments").said == f"{name} switches them on"
+    machine.environment[name] = "max_split_size_mb:128,expandable_segments:False"
+    found = machine.one("segments")
+    assert found.level == WARNING and name in found.todo
+
+
+@pytest.mark.parametrize(("program", "library"), [("sluice-worker-torch", "LibTorch"), ("sluice-serve", "gRPC")])
+def test_a_program_that_was_not_built_is_a_warning(machine, program, library):
+    """Packages have no LibTorch; their users must learn it before they look for a fault of their own."""
+    (machine.folder / "libexec/sluice" / program).unlink()
+    found = machine.one("parts")
+    assert found.level == WARNING and f"built without {library}: no sluice" in found.said
+
+
+def test_missing_packages_are_named(machine):
+    found = machine.one("parts", has_package=lambda name: name != "plotly")
+    assert found.level == WARNING and " has no plotly: no sluice report" in found.said
+    assert "pip install plotly (" in found.todo
+
+
+def test_the_text_and_the_exit_code(machine, monkeypatch, capsys):
+    monkeypatch.setenv("SLUICE_PROGRAM", str(machine.folder / "bin/sluice"))
+    assert main(["--gpu", "sim"]) == 0
+    assert capsys.readouterr().out.startswith("ok       driver       CUDA 13.0, /usr/lib/libcuda.so.1\n")
+    machine.library.unlink()
+    assert main(["--gpu", "sim", "--json"]) == 1
+    found = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert found["preload"]["level"] == PROBLEM and set(found["preload"]) == {"check", "level", "said", "todo"}
+
+
+def test_what_to_do_has_a_line_of_its_own(machine):
+    machine.library.unlink()
+    text = text_of(machine.findings("preload"))
+    assert text.splitlines()[1] == "         do: build or install Sluice again"
+
+
+@pytest.mark.skipif(not PROGRAM, reason="needs a build of Sluice")
+def test_this_build_with_the_simulated_gpu():
+    session = f"test-{os.getpid()}-doctor"
+    done = subprocess.run(
+        [PROGRAM, "doctor", "--gpu", "sim", "--session", session, "--json"], capture_output=True, text=True
+    )
+    found = {finding["check"]: finding for finding in json.loads(done.stdout)}
+    assert done.returncode == 0 and found["driver"]["level"] == found["preload"]["level"] == OK, done.stdout
+    refused = subprocess.run([PROGRAM, "doctor", "--session", "a b", "--json"], capture_output=True, text=True)
+    (wrong,) = [f for f in json.loads(refused.stdout) if f["check"] == "session"]
+    assert wrong["level"] == PROBLEM and "'a b'" in wrong["said"]

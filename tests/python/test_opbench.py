@@ -1,0 +1,121 @@
+"""`sluice opbench report`. Prevents: figures from disturbed or failed records, and pages that lack one."""
+
+import json
+
+import pytest
+from sluice_tools.opbench import cli, pairs, records
+
+
+def line(program, device="H200", seconds=1e-3, error=0, disturbed=False, task="t", sms=132):
+    details = {"task": task, "program": program, "device": device, "sms": sms, "spread": 1, "disturbed": disturbed}
+    result = [[] if error else [seconds] * 5, error, 1.0, 2.0]
+    config = {"index": 1, "code_hash": None, "entity": []}
+    return json.dumps(
+        {"input": ["cuda", f"fused_{task}", [], {}], "config": config, "result": result, "sluice": details}
+    )
+
+
+def pair(first="a", second="b", slowdown=(1.5, 2.0), kind="stream", error=0, disturbed=False):
+    found = {
+        "kind": kind,
+        "device": "H200",
+        "programs": [first, second],
+        "tasks": [f"fused_{first}", f"fused_{second}"],
+    }
+    if error:
+        return json.dumps({**found, "error": error})
+    return json.dumps({**found, "error": 0, "speedup": 1.2, "slowdown": slowdown, "disturbed": disturbed})
+
+
+def write(path, lines):
+    path.write_text("".join(f"{one}\n" for one in lines))
+    return path
+
+
+def test_only_good_records_have_times(tmp_path, capsys):
+    file = write(
+        tmp_path / "r.jsonl",
+        [line("a"), line("b", error=4), line("c", seconds=9, disturbed=True), line("d", seconds=3e-3)],
+    )
+    assert cli.main([str(file), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["devices"]
+    assert (row["records"], row["good"], row["disturbed"], row["errors"]) == (4, 2, 1, {"4": 1})
+    assert (row["least_us"], row["median_us"], row["most_us"]) == pytest.approx((1000, 2000, 3000))
+
+
+def test_of_two_records_the_later_counts(tmp_path):
+    found = records.read(write(tmp_path / "r.jsonl", [line("a"), line("a", seconds=2e-3)]))
+    assert records.labels(found) == {("a", "H200"): 2e-3}
+
+
+def test_shares_are_compared_program_by_program(tmp_path):
+    lines = [line("a"), line("a", "H200@16", 8e-3, sms=16), line("b", "H200@16", 1, sms=16)]
+    assert records.ratios(records.read(write(tmp_path / "r.jsonl", lines))) == {"H200@16": [pytest.approx(8)]}
+
+
+def test_turning_points_are_the_smallest_share_within_5_percent(tmp_path):
+    lines = [line("a", seconds=1e-3), line("a", "H200@64", 1.04e-3, sms=64), line("a", "H200@16", 1.06e-3, sms=16)]
+    lines += [line("b", task="u", seconds=1e-3), line("b", "H200@64", 2e-3, task="u", sms=64)]
+    lines += [line("c", task="only on one device")]
+    found = records.turning_points(records.read(write(tmp_path / "r.jsonl", lines)))
+    assert found == {"H200@64": 1, "H200": 1}
+
+
+def test_the_best_so_far_never_rises_and_begins_when_all_have_run(tmp_path):
+    lines = [line("a", seconds=4), line("b", seconds=2), line("c", seconds=3)]
+    lines += [line("x", task="u", error=4), line("y", task="u", seconds=10)]
+    assert records.best_so_far(records.read(write(tmp_path / "r.jsonl", lines))) == [None, 12, 12]
+
+
+def test_a_torn_line_is_dropped_and_another_is_named(tmp_path, capsys):
+    file = write(tmp_path / "r.jsonl", [line("a")])
+    file.write_text(file.read_text() + line("b")[:40])
+    assert len(records.read(file)) == 1
+    broken = write(tmp_path / "broken.jsonl", [line("a"), "{}"])
+    assert cli.main([str(broken)]) == 2
+    assert "broken.jsonl: line 2: not a record" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert cli.main([str(tmp_path / "empty")]) == 2
+
+
+def test_records_of_autotvm_are_read(tmp_path):
+    old = {"input": ["llvm", "conv", [], {}], "config": {"index": 3}, "result": [[0.5], 0, 1, 2]}
+    (found,) = records.read(write(tmp_path / "old.json", [json.dumps(old)]))
+    assert (found.program, found.device, found.cost) == ("3", "unknown", 0.5)
+
+
+def test_the_heat_map_says_who_is_slowed_by_whom(tmp_path):
+    found = pairs.read(write(tmp_path / "p.jsonl", [pair(slowdown=(9, 9)), pair(slowdown=(1.5, None)), pair("a", "c")]))
+    names, cells = pairs.grid(found)
+    assert names == ["fused_a a", "fused_b b", "fused_c c"]
+    assert cells == [[None, 1.5, 1.5], [None, None, None], [2.0, None, None]], "of two pairs the later counts"
+
+
+def test_pairs_and_records_may_be_in_one_folder(tmp_path, capsys):
+    lines = [pair(), pair("a", "c", error=4), pair("b", "c", disturbed=True), pair(kind="mps", slowdown=(3, None))]
+    write(tmp_path / "pairs.jsonl", lines)
+    write(tmp_path / "r.jsonl", [line("a")])
+    assert cli.main([str(tmp_path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [row["records"] for row in answer["devices"]] == [1]
+    mps, stream = answer["pairs"]
+    assert (stream["pairs"], stream["failed"], stream["disturbed"], stream["median_slowdown"]) == (1, 1, 1, 1.75)
+    assert (mps["kind"], mps["median_slowdown"], mps["got_nothing"]) == ("mps", 3, 1)
+    broken = write(tmp_path / "broken.jsonl", [pair(), '{"programs": 3}'])
+    assert cli.main([str(broken)]) == 2
+    assert "line 2: not a record of a pair" in capsys.readouterr().err
+
+
+def test_the_page_has_a_figure_of_each_kind(tmp_path, capsys):
+    pytest.importorskip("plotly", reason="plotly is missing: ./x reports")
+    folder = tmp_path / "data" / "Performance"
+    folder.mkdir(parents=True)
+    write(folder / "net-ga-cuda-autotvm.json.tmp", [line("a"), line("b", seconds=5e-4)])
+    write(tmp_path / "data" / "r.jsonl", [line("a"), line("a", "H200@16", 8e-3, sms=16)])
+    write(tmp_path / "data" / "pairs.jsonl", [pair()])
+    page = tmp_path / "page.html"
+    assert cli.main([str(tmp_path / "data"), "-o", str(page)]) == 0
+    assert capsys.readouterr().out.endswith(f"page: {page}\n")
+    text = page.read_text()
+    for part in ("Times", "Shares of the SMs", "Turning points", "net-ga-cuda", "H200@16", "Pairs", "fused_b b"):
+        assert part in text, part
