@@ -26,10 +26,11 @@ ARROWS = {
     "engine": ("include", "base"),
     "scheduler": (),
     "runner": ("include", "engine", "shm", "base"),
-    "predictor": ("engine", "base"),
-    "profiler": ("engine", "base"),
+    "predictor": ("profiler", "base"),
+    "profiler": ("engine", "shm", "base"),
     "server": ("include", "scheduler", "engine", "shm", "base"),
     "tools": ("include", "shm", "base"),
+    "slurm": (),
 }
 # Tests and their helpers may include everything.
 FREE = ("tests",)
@@ -40,6 +41,7 @@ LIBRARIES = {
     r"cuda(_runtime.*)?\.h$": ("intercept/", "simgpu/", "engine/", "profiler/", "tools/gpus/", "tools/examples/"),
     r"boost/interprocess/": ("shm/",),
     r"boost/(asio|beast)": ("controller/", "server/api/", "server/workload/"),
+    r"slurm/(slurm|spank)": ("slurm/",),
     r"(grpc|grpcpp|google/protobuf)/": ("server/api/", "server/workload/"),
 }
 
@@ -47,9 +49,9 @@ LIBRARIES = {
 # them name each other.
 CIRCLES = {
     "simgpu": {
-        "driver/async_memory", "driver/capture", "driver/context", "driver/context_table", "driver/driver",
-        "driver/device_memory", "driver/enqueue", "driver/event", "driver/graph", "driver/host_call",
-        "driver/memory", "driver/module", "driver/staging", "driver/stream", "driver/virtual_memory",
+        "driver/capture", "driver/context", "driver/context_table", "driver/driver",
+        "driver/enqueue", "driver/event", "driver/graph", "driver/host_call",
+        "driver/memory", "driver/module", "driver/staging", "driver/stream",
     },
 }  # fmt: skip
 

@@ -5,7 +5,8 @@ usage: mutate.py [--list] [FOLDER ...]
 
 Faults are in FOLDER.toml next to this script. Each has: file, what (a line for people), old (text that
 is in the file exactly once), new, and the tests that should fail: either `ctest` (a regular expression
-of ctest -R) with `targets` (what to build for it), or `pytest` (files below tests/python).
+of ctest -R) with `targets` (what to build for it), or `pytest` (files below tests/python; those
+named test_tvm* run with .venv-tvm).
 
 Works on a copy of the tree below build/mutate, so the checkout is never changed. Every test that is
 named is first run without a fault, and must pass. Exit codes: 0 all faults were killed; 1 some
@@ -129,7 +130,8 @@ class Copy:
 
     def passes(self, fault: Fault) -> bool:
         if fault.pytest:
-            python = self._root / ".venv" / "bin" / "python"
+            tvm = any("test_tvm" in name for name in fault.pytest)
+            python = self._root / (".venv-tvm" if tvm else ".venv") / "bin" / "python"
             environment = {"PYTHONDONTWRITEBYTECODE": "1"}
             return self._run(
                 python if python.exists() else "python3",

@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
 # Runs the experiments that the memory handover between a trainer and a server rests on, without Sluice:
 # R2 refused launches, R3 gradients of dropped micro-batches, R4 memory calls next to a parked stream, R5 a
-# bound on the host's run-ahead, R7 graphs over replaced pages, R9 memory that no hook sees; and sluice.train on
-# refused launches, T. Prints a table; memory/README.md explains it. Writes findings.jsonl, table.txt and a log of
-# each experiment. Needs an NVIDIA GPU that nothing else uses, g++, cuda.h, and python3 with torch, torchvision and
-# transformers. Takes two to three minutes.
+# bound on the host's run-ahead, R7 graphs over replaced pages, R9 memory that no hook sees. Prints a table;
+# memory/README.md explains it. Writes findings.jsonl, table.txt and a log of each experiment. Needs an NVIDIA GPU
+# that nothing else uses, g++, cuda.h, and python3 with torch, torchvision and transformers. Takes two to three minutes.
 #
-#   tests/real_gpu/memory.sh [INDEX OF THE GPU] [R2 R3 R4 R5 R7 R9 T]           OUT=results/memory
+#   tests/real_gpu/memory.sh [INDEX OF THE GPU] [R2 R3 R4 R5 R7 R9]           OUT=results/memory
 set -u
 cd "$(dirname "$0")/../.." || exit
 export CUDA_VISIBLE_DEVICES=0
 case ${1:-} in
   [0-9]*) CUDA_VISIBLE_DEVICES=$1 && shift ;;
 esac
-known="R2 R3 R4 R5 R7 R9 T"
+known="R2 R3 R4 R5 R7 R9"
 for experiment in "$@"; do
   [[ " $known " == *" $experiment "* ]] && continue
   echo "memory.sh: no experiment '$experiment'; there are $known" >&2
@@ -76,10 +75,6 @@ run R9 R9-hidden-memory 50 "$python" "$sources/hidden_memory.py"
 run R3 R3-gradients 40 "$python" "$sources/scratch_gradients.py"
 shimmed R5 R5-run-ahead 60 "$sources/run_ahead.py"
 shimmed R2 R2-resnet50 45 "$sources/refused_training.py" resnet50 --gradients copy
-export PYTHONPATH=$PWD/tools/python
-for job in resnet50 swin_t encoder-bf16; do
-  shimmed T "T-$job" 45 "$sources/helper_drops.py" "$job"
-done
 
 # All at once: what is right or wrong. Their times are those of a shared GPU.
 run R7 R7-remap 45 "$out/remap" &

@@ -25,7 +25,10 @@ class Usage : public CommandTest {
 // Prevents: a command that runs and that `sluice --help` does not list.
 TEST_F(Usage, TheHelpListsEveryCommand) {
   const std::string help = sluice({"--help"}).out;
-  const std::regex internal("sluice-(worker|simgpu|example|mps).*");
+  // Started by other commands.
+  const std::regex internal(
+      "sluice-(worker|simgpu|example|mps|compile|measure|operators).*|"
+      "sluice-(opbench|predict)-report|sluice-predict-sharing");
   const auto folder =
       std::filesystem::path(SLUICE_TEST_PROGRAM).parent_path() / "../libexec/sluice";
   int commands = 0;
