@@ -23,6 +23,8 @@ class Fd {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
   }
+  /// Gives the descriptor up without closing it.
+  [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
   [[nodiscard]] int get() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return fd_ >= 0; }
 

@@ -15,6 +15,7 @@ struct Tenant {
   std::shared_ptr<const ClientProcess> process;
   bool hung_up = false;             ///< The connection ended, and no thread held the mutex then.
   std::uint64_t dead_since_ns = 0;  ///< Time when the mutex was first found released.
+  uid_t uid = 0;                    ///< Not from the board, which clients may write.
 };
 
 /// The clients of the session: the board and the tenants of its slots. Only the thread of the loop

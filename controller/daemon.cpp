@@ -6,17 +6,15 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <stdexcept>
-#include <thread>
+#include <utility>
 
 #include "base/clock.hpp"
+#include "base/node_service.hpp"
 #include "controller/repair.hpp"
-#include "shm/session.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -24,9 +22,6 @@ namespace {
 // `sluice exec` needs time to ask for its lease, and a script needs time between two programs.
 constexpr std::uint64_t kIdleNs = 1'000'000'000;
 constexpr std::uint64_t kFirstIdleNs = 3'000'000'000;
-// The kernel tears down a killed process of 8 GiB in 0.6 s (measured on one H200 host).
-constexpr std::uint64_t kTearDownNs = 2'000'000'000;
-constexpr std::uint64_t kStaleLifeNs = 30'000'000;
 
 base::Fd make_timer() {
   base::Fd timer(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
@@ -39,12 +34,6 @@ base::Fd make_timer() {
   return timer;
 }
 
-bool any_client_lives(const shm::Board& board) {
-  return std::any_of(board.slots.begin(), board.slots.end(), [](const shm::Slot& slot) {
-    return shm::lives(shm::SlotInfo::unpack(slot.info.load()).state);
-  });
-}
-
 }  // namespace
 
 base::SignalFd end_signals() {
@@ -54,40 +43,24 @@ base::SignalFd end_signals() {
   return {SIGTERM, SIGINT, SIGHUP};
 }
 
-OwnedBoard::OwnedBoard(const std::string& session, std::uint64_t max_hold_ns)
-    : adoption_(shm::BoardMapping::adopt_or_create(session)) {
-  board().heartbeat_ns.store(base::monotonic_ns());
-  board().controller_pid.store(static_cast<std::uint32_t>(getpid()));
-  board().controller_starts.fetch_add(1);
-  board().max_hold_ns.store(max_hold_ns);
-}
-
-OwnedBoard::~OwnedBoard() {
-  board().controller_pid.store(0);
-  const std::uint64_t start = base::monotonic_ns();
-  // Living clients remove the board themselves. Killed clients cannot, and for a moment they may
-  // still look alive.
-  for (std::uint64_t waited = 0; !adoption_.mapping.remove_if_unused();
-       waited = base::monotonic_ns() - start) {
-    if (waited > kTearDownNs || (waited > kStaleLifeNs && any_client_lives(board()))) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-}
-
-Daemon::Daemon(const DaemonOptions& options, const base::SignalFd& end_signals)
-    : options_(options),
-      owned_(options.session, options.max_hold_ns),
-      clients_(owned_.board(), tally_),
-      registry_(options.session, clients_, leases_, commands_),
-      listener_(options.session),
-      server_(listener_.fd(), registry_, tally_),
+Daemon::Daemon(DaemonOptions options, std::unique_ptr<OwnedBoard> board, Admission& admission,
+               const base::SignalFd& signals)
+    : options_(std::move(options)),
+      owned_(std::move(board)),
+      clients_(owned_->board(), tally_),
+      registry_(options_.session, clients_, leases_, commands_, admission),
+      listener_(options_.session),
+      server_(listener_.fd(), registry_, tally_, admission),
       timer_(make_timer()),
-      signals_(end_signals),
+      signals_(signals),
       started_ns_(base::monotonic_ns()) {
-  if (owned_.adopted()) adopt(clients_, started_ns_);
+  if (owned_->adopted()) adopt(clients_, started_ns_);
 }
 
-Daemon::~Daemon() { repair(clients_, base::monotonic_ns()); }
+Daemon::~Daemon() {
+  repair(clients_, base::monotonic_ns());
+  if (options_.session == base::kNodeSession && owned_->any_client_lives()) listener_.leave_name();
+}
 
 void Daemon::run() {
   while (running_) {
@@ -96,7 +69,7 @@ void Daemon::run() {
     if (poll(ready.data(), ready.size(), -1) < 0) continue;
     if (ready[1].revents != 0) server_.serve();
     if (ready[0].revents != 0) beat();
-    if (ready[2].revents != 0 && end_signal_came()) running_ = false;
+    if (ready[2].revents != 0) take_signal();
   }
 }
 
@@ -105,7 +78,7 @@ void Daemon::beat() {
   std::uint64_t periods = 0;
   if (read(timer_.get(), &periods, sizeof(periods)) != sizeof(periods)) return;
   const std::uint64_t now = base::monotonic_ns();
-  owned_.board().heartbeat_ns.store(now);
+  owned_->board().heartbeat_ns.store(now);
   repair(clients_, now);
   commands_.deliver(clients_);
   server_.drop_silent(now);
@@ -124,11 +97,12 @@ bool Daemon::idle_for_long(std::uint64_t now_ns) {
   return idle && now_ns - idle_since_ns_ >= kIdleNs && now_ns - started_ns_ >= kFirstIdleNs;
 }
 
-bool Daemon::end_signal_came() {
+void Daemon::take_signal() {
   const base::SignalFd::Received received = signals_.next();
-  if (received.signal == 0) return false;
+  if (received.signal == 0) return;
+  if (received.signal == SIGHUP && options_.on_hang_up) return options_.on_hang_up();
   spdlog::info("{} from pid {}; exiting", strsignal(received.signal), received.sender_pid);
-  return true;
+  running_ = false;
 }
 
 }  // namespace sluice::controller

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/metrics_text.hpp"
+#include "base/user_name.hpp"
 #include "base/uuid.hpp"
 #include "controller/clients.hpp"
 #include "shm/entry_names.hpp"
@@ -55,19 +56,20 @@ std::string device_name(const shm::Board& board, std::uint8_t index) {
 }
 
 /// The user's labels follow those of Sluice. Their prefix keeps them apart.
-void identify(const shm::Board& board, Row& row) {
+void identify(const shm::Board& board, Row& row, bool with_user) {
   row.identity = {{"slot", row.index},
                   {"pid", row.pid},
                   {"name", row.name},
                   {"device", device_name(board, row.info.device)},
                   {"priority", std::to_string(row.info.priority)}};
+  if (with_user) row.identity.emplace_back("user", base::user_name(row.slot.uid.load()));
   const std::string labels = load_text(row.slot.label.data(), row.slot.label.size());
   for (auto& [key, value] : shm::parse_labels(labels)) {
     row.identity.emplace_back("label_" + key, value);
   }
 }
 
-std::vector<Row> read_rows(const shm::Board& board) {
+std::vector<Row> read_rows(const shm::Board& board, bool with_users) {
   std::vector<Row> rows;
   for (std::size_t i = 0; i < board.slots.size(); ++i) {
     const shm::Slot& slot = board.slots[i];
@@ -79,12 +81,12 @@ std::vector<Row> read_rows(const shm::Board& board) {
                     std::to_string(slot.pid.load()),
                     load_text(slot.name.data(), slot.name.size()),
                     {}});
-    identify(board, rows.back());
+    identify(board, rows.back(), with_users);
   }
   return rows;
 }
 
-void write_clients(MetricsText& out, const std::vector<Row>& rows, Readers readers) {
+void write_clients(MetricsText& out, const std::vector<Row>& rows, Show show) {
   out.family("sluice_slots", "gauge", "Client slots of the session.");
   out.sample(shm::kSlots);
   out.family("sluice_clients", "gauge", "Client slots in use, by state.");
@@ -101,7 +103,7 @@ void write_clients(MetricsText& out, const std::vector<Row>& rows, Readers reade
     MetricsText::Labels about{
         {"policy", shm::to_string(shm::Policy::unpack(row.slot.policy.load()))},
         {"state", std::string(kStateNames[state])}};
-    if (readers == Readers::kOwnUser) {
+    if (show.commands) {
       about.emplace_back("command", load_text(row.slot.command.data(), row.slot.command.size()));
     }
     out.sample(row.labels(std::move(about)), 1);
@@ -333,11 +335,11 @@ void write_outside(MetricsText& out, const shm::Board& board,
 }  // namespace
 
 std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_t now_ns,
-                       const std::vector<shm::OutsideProcess>& outside, Readers readers) {
-  const std::vector<Row> rows = read_rows(board);
+                       const std::vector<shm::OutsideProcess>& outside, Show show) {
+  const std::vector<Row> rows = read_rows(board, show.users);
   MetricsText out;
   write_controller(out, board, tally, now_ns);
-  write_clients(out, rows, readers);
+  write_clients(out, rows, show);
   write_slots(out, rows);
   write_use(out, rows);
   write_grants(out, board, rows);

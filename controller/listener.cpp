@@ -8,6 +8,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/node_service.hpp"
 #include "shm/session.hpp"
 
 namespace sluice::controller {
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int kAcceptQueue = 128;
 constexpr int kBindTries = 50;
+constexpr mode_t kNodeMode = 0666;
 
 [[noreturn]] void fail(const std::string& path, const char* what, int error) {
   throw std::runtime_error("cannot " + std::string(what) + " the socket " + path + ": " +
@@ -41,19 +43,23 @@ void remove_stale(const std::string& path) {
 
 Listener::Listener(std::string_view session)
     : path_(shm::socket_path(session)),
+      is_node_(session == base::kNodeSession),
       fd_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   if (!fd_) fail(path_, "make", errno);
+  if (path_.size() >= sizeof(sockaddr_un::sun_path)) fail(path_, "bind", ENAMETOOLONG);
   fchmod(fd_.get(), 0600);  // before bind, so that the name never has a wider mode
   const sockaddr_un address = address_of(path_);
   int tries = 0;
   do {
-    base::ensure_runtime_dir();
+    if (!is_node_) base::ensure_runtime_dir();
     remove_stale(path_);
     if (bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) break;
     // The controller of another session may have removed the empty folder in the meantime.
     if (errno != ENOENT || ++tries == kBindTries) fail(path_, "bind", errno);
   } while (true);
   lstat(path_.c_str(), &bound_);
+  // Whatever the umask. Nobody else may write to the folder, so the name is still ours.
+  if (is_node_) chmod(path_.c_str(), kNodeMode);
   if (listen(fd_.get(), kAcceptQueue) != 0) {
     const int error = errno;
     unlink(path_.c_str());
@@ -65,8 +71,8 @@ Listener::~Listener() {
   struct stat now {};
   const bool ours =
       lstat(path_.c_str(), &now) == 0 && now.st_ino == bound_.st_ino && now.st_dev == bound_.st_dev;
-  if (ours) unlink(path_.c_str());
-  base::remove_runtime_dir_if_empty();
+  if (ours && !leaves_name_) unlink(path_.c_str());
+  if (!is_node_) base::remove_runtime_dir_if_empty();
 }
 
 }  // namespace sluice::controller

@@ -11,6 +11,8 @@ namespace sluice::controller {
 /// The session's socket: SOCK_SEQPACKET, mode 0600, in a folder of mode 0700. Only the holder of
 /// the board's controller lock creates it. So an existing socket of that name belongs to a dead
 /// controller, and is replaced. The destructor removes the name.
+///
+/// The socket of the session `node` has mode 0666, in the folder that its service has locked.
 class Listener {
  public:
   /// Throws std::runtime_error with one line if the socket cannot be created.
@@ -19,11 +21,17 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
+  /// The destructor leaves the name, so that new programs still find the session while there is no
+  /// controller.
+  void leave_name() noexcept { leaves_name_ = true; }
+
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
   std::string path_;
+  bool is_node_;
+  bool leaves_name_ = false;
   base::Fd fd_;
   struct stat bound_ {};
 };

@@ -68,4 +68,32 @@ std::optional<std::uint64_t> started_ns(pid_t pid) {
   return boottime > suspended ? boottime - suspended : 0;
 }
 
+std::optional<uid_t> user_of(pid_t pid) {
+  // Not the owner of /proc/PID, which is root if the process may not be traced.
+  const std::string status = base::read_proc(pid, "status", 4096);
+  const std::size_t line = status.find("\nUid:");
+  if (line == std::string::npos) return std::nullopt;
+  std::istringstream fields(status.substr(line + 5));
+  uid_t real = 0;
+  uid_t effective = 0;
+  if (!(fields >> real >> effective)) return std::nullopt;
+  return effective;
+}
+
+std::string cgroup_of(const ClientProcess& process) {
+  std::istringstream lines(base::read_proc(process.pid(), "cgroup", 8192));
+  std::string found;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t name = line.find(':') + 1;
+    const std::size_t path = line.find(':', name) + 1;
+    if (name == 0 || path == 0) continue;
+    const std::string hierarchy = line.substr(name, path - 1 - name);
+    if (hierarchy.empty() || (hierarchy == "name=systemd" && found.empty())) {
+      found = line.substr(path);
+    }
+  }
+  // Another process may have the pid by now.
+  return process.ended() ? std::string() : found;
+}
+
 }  // namespace sluice::controller

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/fd.hpp"
 #include "base/process_text.hpp"
@@ -35,6 +36,13 @@ class ClientProcess {
 /// Start time of the process with `pid`, on CLOCK_MONOTONIC in ns, rounded down. Nothing if there
 /// is no such process. Never blocks: /proc/PID/stat takes no lock of the process.
 [[nodiscard]] std::optional<std::uint64_t> started_ns(pid_t pid);
+
+/// The effective user of the process with `pid`. Nothing if there is no such process. Never blocks.
+[[nodiscard]] std::optional<uid_t> user_of(pid_t pid);
+
+/// The path of the process in the hierarchy of cgroup v2, else in that of systemd. Empty if it has
+/// none, or has ended.
+[[nodiscard]] std::string cgroup_of(const ClientProcess& process);
 
 using base::command_line;
 using base::printable;

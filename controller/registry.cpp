@@ -3,8 +3,10 @@
 #include <spdlog/spdlog.h>
 
 #include <bit>
+#include <utility>
 
 #include "base/clock.hpp"
+#include "base/node_service.hpp"
 #include "shm/labels.hpp"
 #include "shm/memory.hpp"
 #include "shm/policy.hpp"
@@ -38,7 +40,14 @@ bool valid_target(std::uint64_t packed) {
 
 /// The fault in the values of a request; empty if there is none.
 std::string fault_of(const Request& request) {
-  if (request.kind == RequestKind::kLease) return {};
+  switch (request.kind) {
+    case RequestKind::kLease:
+    case RequestKind::kBoard:
+    case RequestKind::kInspect:
+      return {};
+    default:
+      break;
+  }
   const bool sets = request.kind == RequestKind::kSet;
   if (!sets && request.kind != RequestKind::kAttach) return "unknown request";
   const bool keeps_priority = sets && request.priority == shm::kKeepPriority;
@@ -105,11 +114,22 @@ Reply Registry::answer(Connection& from, const Request& request) {
   const Reply reply = decide(from, request);
   if (reply.status != ReplyStatus::kOk) {
     clients_.tally.refused.fetch_add(1);
-    const pid_t pid = from.process->pid();
-    spdlog::log(logged_recently(pid) ? spdlog::level::debug : spdlog::level::warn,
-                "refused pid {}: {}", pid, reply.text.data());
+    log_once(from, request, "refused", reply);
+  } else if (reply.text.front() != '\0' && request.kind == RequestKind::kAttach) {
+    log_once(from, request, "lowered", reply);
   }
   return reply;
+}
+
+void Registry::log_once(const Connection& from, const Request& request, const char* what,
+                        const Reply& reply) {
+  const pid_t pid = from.peer.process->pid();
+  const bool names_priority =
+      request.kind == RequestKind::kAttach ||
+      (request.kind == RequestKind::kSet && request.priority != shm::kKeepPriority);
+  spdlog::log(logged_recently(pid) ? spdlog::level::debug : spdlog::level::warn,
+              "{} pid {}: {} (uid {}{})", what, pid, reply.text.data(), from.peer.uid,
+              names_priority ? ", asked for priority " + std::to_string(request.priority) : "");
 }
 
 /// A refused client asks again ten times a second for as long as it runs.
@@ -128,7 +148,10 @@ Reply Registry::decide(Connection& from, const Request& request) {
   const std::string fault = fault_of(request);
   if (!fault.empty()) return refusal(ReplyStatus::kBadRequest, fault);
   if (request.kind == RequestKind::kSet) return set(from, request);
-  if (!from.process->watchable()) {
+  if (request.kind == RequestKind::kBoard || request.kind == RequestKind::kInspect) {
+    return give_board(from, request.kind);
+  }
+  if (!from.peer.process->watchable()) {
     return refusal(ReplyStatus::kCannotWatch,
                    "the controller cannot see this process (another pid namespace?): not gated");
   }
@@ -137,18 +160,67 @@ Reply Registry::decide(Connection& from, const Request& request) {
 }
 
 Reply Registry::lease(const Connection& from) {
-  if (!leases_.add(from.process)) {
+  // The node service runs anyway, and has no room for a lease of every process.
+  if (session_ != base::kNodeSession && !leases_.add(from.peer.process)) {
     return refusal(ReplyStatus::kSessionFull, "too many processes keep this controller alive");
   }
   clients_.tally.leases.store(leases_.size());
-  spdlog::debug("lease of pid {}", from.process->pid());
+  spdlog::debug("lease of pid {}", from.peer.process->pid());
   Reply reply;
   reply.status = ReplyStatus::kOk;
   reply.board_id = clients_.board.board_id.load();
   return reply;
 }
 
+/// One descriptor for a connection: a peer that does not read must not keep many in flight.
+Reply Registry::give_board(Connection& to, RequestKind kind) {
+  const bool writable = kind == RequestKind::kBoard;
+  if (writable && !admission_.terms(to.peer).admitted) return not_admitted(to.peer);
+  const int board = admission_.board(writable);
+  if (board < 0 || std::exchange(to.has_board, true)) {
+    return refusal(ReplyStatus::kBadRequest, board < 0 ? "the board of this session has a name"
+                                                       : "this connection has got the board");
+  }
+  to.enclosed = board;
+  Reply reply = reply_with(ReplyStatus::kOk, admission_.about());
+  reply.board_id = clients_.board.board_id.load();
+  return reply;
+}
+
+Reply Registry::not_admitted(const Peer& peer) const {
+  return refusal(ReplyStatus::kNotAllowed, "the site policy does not admit user " +
+                                               admission_.user_name(peer.uid) + ": not gated");
+}
+
+int Registry::clients_of(uid_t uid) {
+  int count = 0;
+  for (int slot = 0; slot < shm::kSlots; ++slot) {
+    const bool taken = clients_.info(slot).state != SlotState::kFree;
+    count += taken && clients_.tenant(slot).uid == uid ? 1 : 0;
+  }
+  return count;
+}
+
+/// A program above its ceiling is gated like all others: without a slot it would harm them more.
+std::uint8_t Registry::granted_priority(const Peer& peer, const Terms& terms, std::uint32_t asked,
+                                        std::string& notice) const {
+  if (asked <= static_cast<std::uint32_t>(terms.max_priority)) {
+    return static_cast<std::uint8_t>(asked);
+  }
+  notice = "priority " + std::to_string(asked) + " is refused: user " +
+           admission_.user_name(peer.uid) + " may ask for at most " +
+           std::to_string(terms.max_priority) + "; runs at priority 0";
+  return 0;
+}
+
 Reply Registry::attach(Connection& from, const Request& request) {
+  const Terms terms = admission_.terms(from.peer);
+  if (!terms.admitted) return not_admitted(from.peer);
+  if (clients_of(from.peer.uid) >= terms.max_clients) {
+    return refusal(ReplyStatus::kSessionFull, "user " + admission_.user_name(from.peer.uid) +
+                                                  " has " + std::to_string(terms.max_clients) +
+                                                  " clients, the most that the site policy allows");
+  }
   const int slot = std::countr_one(clients_.view.used().load());
   if (slot >= shm::kSlots) {
     return refusal(ReplyStatus::kSessionFull, "all " + std::to_string(shm::kSlots) +
@@ -163,17 +235,18 @@ Reply Registry::attach(Connection& from, const Request& request) {
   }
   // Before reserve(): if the controller is killed here, the slot is still free.
   fill_slot(slot, from, request);
-  Tenant& tenant = clients_.tenant(slot);
-  tenant = Tenant{from.process, false, 0};
-  shm::reserve(clients_.view, slot, static_cast<std::uint8_t>(request.priority), *device);
+  std::string notice;
+  const std::uint8_t priority = granted_priority(from.peer, terms, request.priority, notice);
+  clients_.tenant(slot) = Tenant{from.peer.process, false, 0, from.peer.uid};
+  shm::reserve(clients_.view, slot, priority, *device);
   update_outranked(clients_);
   clients_.tally.attached.fetch_add(1);
-  commands_.ask(slot, clients_.info(slot).generation, from.process->pid());
+  commands_.ask(slot, clients_.info(slot).generation, from.peer.process->pid());
   spdlog::info("client attached: {}, priority {}, policy {}, device {} ({})",
-               clients_.describe(slot), request.priority,
+               clients_.describe(slot), priority,
                shm::to_string(shm::Policy::unpack(request.policy)), *device,
                printable(text_of(request.device_name), request.device_name.size()));
-  return given(from, slot);
+  return given(from, slot, notice);
 }
 
 void Registry::fill_slot(int index, const Connection& from, const Request& request) {
@@ -185,11 +258,12 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
     other.held_by_ns[static_cast<std::size_t>(index)].store(0);
   }
   slot.requested_target.store(request.target);
-  slot.pid.store(static_cast<std::uint32_t>(from.process->pid()));
+  slot.pid.store(static_cast<std::uint32_t>(from.peer.process->pid()));
+  slot.uid.store(from.peer.uid);
   slot.attached_ns.store(base::monotonic_ns());
   slot.requested_policy.store(request.policy);
   slot.policy.store(request.policy);
-  const std::string process = short_name(from.process->pid());
+  const std::string process = short_name(from.peer.process->pid());
   const std::string name = printable(text_of(request.name), slot.name.size() - 1);
   store_text(slot.name.data(), slot.name.size(), name.empty() ? process : name);
   store_text(slot.command.data(), slot.command.size(), process);
@@ -198,18 +272,34 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
 
 Reply Registry::attach_again(Connection& from, const Request& request) {
   const SlotInfo info = clients_.info(request.slot);
-  const bool same =
-      clients_.board.board_id.load() == request.board_id && info.generation == request.generation &&
-      clients_.slot(request.slot).pid.load() == static_cast<std::uint32_t>(from.process->pid());
+  const auto& tenant = clients_.tenant(request.slot).process;
+  const bool same = clients_.board.board_id.load() == request.board_id &&
+                    info.generation == request.generation && tenant != nullptr &&
+                    tenant->pid() == from.peer.process->pid();
   if (!shm::lives(info.state) || !same) {
     return refusal(ReplyStatus::kOtherBoard, "slot " + std::to_string(request.slot) +
                                                  " no longer belongs to this process: not gated");
   }
-  clients_.tenant(request.slot).process = from.process;
+  clients_.tenant(request.slot).process = from.peer.process;
   clients_.tenant(request.slot).hung_up = false;
   clients_.tally.reattached.fetch_add(1);
   spdlog::info("client attached again: {}", clients_.describe(request.slot));
-  return given(from, request.slot);
+  return given(from, request.slot, {});
+}
+
+std::string Registry::fault_of_change(const Peer& peer, const Request& request) {
+  const Terms terms = admission_.terms(peer);
+  if (!terms.admitted) return not_admitted(peer).text.data();
+  const uid_t owner = clients_.tenant(request.slot).uid;
+  if (!admission_.may_change(peer, owner)) {
+    return "the client belongs to user " + admission_.user_name(owner) +
+           ": only this user and root may change it";
+  }
+  const bool keeps = request.priority == shm::kKeepPriority;
+  if (keeps || request.priority <= static_cast<std::uint32_t>(terms.max_priority)) return {};
+  return "priority " + std::to_string(request.priority) + ": user " +
+         admission_.user_name(peer.uid) + " may ask for at most " +
+         std::to_string(terms.max_priority);
 }
 
 /// The client itself puts a new policy or target in force, because only the client knows its
@@ -221,6 +311,8 @@ Reply Registry::set(const Connection& from, const Request& request) {
     return refusal(ReplyStatus::kOtherBoard,
                    "the client of slot " + std::to_string(request.slot) + " has ended");
   }
+  const std::string fault = fault_of_change(from.peer, request);
+  if (!fault.empty()) return refusal(ReplyStatus::kNotAllowed, fault);
   shm::Slot& slot = clients_.slot(request.slot);
   const std::uint64_t old_policy = slot.requested_policy.load();
   const std::uint64_t policy = request.policy == shm::kKeepPolicy ? old_policy : request.policy;
@@ -245,7 +337,7 @@ Reply Registry::set(const Connection& from, const Request& request) {
     changes += ", target " + shm::to_string(shm::Target::unpack(old_target)) + " -> " +
                shm::to_string(shm::Target::unpack(target));
   }
-  spdlog::info("client changed by pid {}: {}{}", from.process->pid(),
+  spdlog::info("client changed by pid {}: {}{}", from.peer.process->pid(),
                clients_.describe(request.slot), changes);
   Reply reply;
   reply.status = ReplyStatus::kOk;
@@ -255,10 +347,9 @@ Reply Registry::set(const Connection& from, const Request& request) {
   return reply;
 }
 
-Reply Registry::given(Connection& to, int slot) {
+Reply Registry::given(Connection& to, int slot, const std::string& notice) {
   to.slots |= shm::bit(slot);
-  Reply reply;
-  reply.status = ReplyStatus::kOk;
+  Reply reply = reply_with(ReplyStatus::kOk, notice);
   reply.slot = slot;
   reply.generation = clients_.info(slot).generation;
   reply.board_id = clients_.board.board_id.load();
@@ -296,7 +387,7 @@ void Registry::hung_up(const Connection& gone) {
     const int slot = std::countr_zero(slots);
     Tenant& tenant = clients_.tenant(slot);
     // A client that has attached again, or a later client of the slot, has another connection.
-    if (tenant.process != gone.process) continue;
+    if (tenant.process != gone.peer.process) continue;
     // If the mutex is held, the client lives and has closed the connection itself.
     tenant.hung_up = !clients_.slot(slot).alive.held();
   }

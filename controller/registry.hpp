@@ -15,8 +15,13 @@ namespace sluice::controller {
 /// priorities, policies and targets, and takes leases.
 class Registry : public RequestHandler {
  public:
-  Registry(std::string session, Clients& clients, Leases& leases, CommandReader& commands)
-      : session_(std::move(session)), clients_(clients), leases_(leases), commands_(commands) {}
+  Registry(std::string session, Clients& clients, Leases& leases, CommandReader& commands,
+           Admission& admission)
+      : session_(std::move(session)),
+        clients_(clients),
+        leases_(leases),
+        commands_(commands),
+        admission_(admission) {}
 
   shm::Reply answer(Connection& from, const shm::Request& request) override;
   void hung_up(const Connection& gone) override;
@@ -27,16 +32,27 @@ class Registry : public RequestHandler {
   shm::Reply attach(Connection& from, const shm::Request& request);
   shm::Reply attach_again(Connection& from, const shm::Request& request);
   shm::Reply set(const Connection& from, const shm::Request& request);
-  shm::Reply given(Connection& to, int slot);
+  shm::Reply give_board(Connection& to, shm::RequestKind kind);
+  shm::Reply not_admitted(const Peer& peer) const;
+  /// The reason why the peer may not make this change; empty if it may.
+  std::string fault_of_change(const Peer& peer, const shm::Request& request);
+  /// The priority that the peer gets, and in `notice` why it is not the one that it asked for.
+  std::uint8_t granted_priority(const Peer& peer, const Terms& terms, std::uint32_t asked,
+                                std::string& notice) const;
+  [[nodiscard]] int clients_of(uid_t uid);
+  shm::Reply given(Connection& to, int slot, const std::string& notice);
   void fill_slot(int slot, const Connection& from, const shm::Request& request);
   std::optional<std::uint8_t> device_index(const shm::Request& request);
   bool device_in_use(std::uint8_t device);
   bool logged_recently(pid_t pid);
+  void log_once(const Connection& from, const shm::Request& request, const char* what,
+                const shm::Reply& reply);
 
   std::string session_;
   Clients& clients_;
   Leases& leases_;
   CommandReader& commands_;
+  Admission& admission_;
   std::map<pid_t, std::uint64_t> logged_ns_;  ///< When a refusal of a process was last logged.
 };
 

@@ -111,6 +111,8 @@ void adopt(Clients& clients, std::uint64_t now_ns) {
     Tenant& tenant = clients.tenant(slot);
     tenant.process = find_process(clients, slot);
     tenant.dead_since_ns = now_ns;
+    const auto pid = static_cast<pid_t>(clients.slot(slot).pid.load());
+    tenant.uid = user_of(pid).value_or(clients.slot(slot).uid.load());
     if (tenant.process == nullptr) {
       spdlog::info("client died while there was no controller: {}", clients.describe(slot));
       clients.tally.deaths_repaired.fetch_add(1);

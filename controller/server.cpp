@@ -10,20 +10,36 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "base/clock.hpp"
 
 namespace sluice::controller {
 namespace {
 
-constexpr std::size_t kMaxConnections = 256;
 constexpr std::uint64_t kSilenceNs = 5'000'000'000;
 constexpr int kEventsPerRound = 64;
 constexpr int kAcceptsPerRound = 32;
 
+/// With the descriptor `to.enclosed`, if there is one.
 void send_reply(Connection& to, const shm::Reply& reply) {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  iovec bytes{const_cast<shm::Reply*>(&reply), sizeof(reply)};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  const int enclosed = std::exchange(to.enclosed, -1);
+  if (enclosed >= 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const part = CMSG_FIRSTHDR(&message);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(part), &enclosed, sizeof(int));
+  }
   // A peer that is gone shows up as a hang-up, and a peer that does not read asks again.
-  send(to.fd.get(), &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT);
+  sendmsg(to.fd.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /// Checks the version and the size of a received message. kOk if both are right.
@@ -47,15 +63,19 @@ shm::Reply check_form(const shm::Request& request, std::size_t size) {
 
 }  // namespace
 
-shm::Reply refusal(shm::ReplyStatus status, std::string_view text) {
+shm::Reply reply_with(shm::ReplyStatus status, std::string_view text) {
   shm::Reply reply;
   reply.status = status;
   text.copy(reply.text.data(), reply.text.size() - 1);
   return reply;
 }
 
-Server::Server(int listener, RequestHandler& handler, Tally& tally)
-    : listener_(listener), handler_(handler), tally_(tally), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+Server::Server(int listener, RequestHandler& handler, Tally& tally, const Admission& admission)
+    : listener_(listener),
+      handler_(handler),
+      tally_(tally),
+      admission_(admission),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = nullptr;  // the listener
@@ -99,20 +119,18 @@ void Server::accept_all() {
 }
 
 void Server::accept_one(base::Fd fd) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return;
   Connection connection;
+  connection.peer = Peer::of(fd.get());
   connection.fd = std::move(fd);
-  if (peer.uid != geteuid()) {
-    spdlog::warn("refused pid {} of uid {}: only uid {} may use this session", peer.pid, peer.uid,
-                 geteuid());
+  const Peer& peer = connection.peer;
+  if (!peer.process) return;
+  if (!admission_.may_connect(peer.uid)) {
+    spdlog::warn("refused pid {} of uid {}: only uid {} may use this session", peer.process->pid(),
+                 peer.uid, geteuid());
     tally_.refused.fetch_add(1);
     return;
   }
-  if (connections_.size() >= kMaxConnections && !make_room()) return;
-  connection.process =
-      std::make_shared<const ClientProcess>(ClientProcess::peer_of(connection.fd.get(), peer.pid));
+  if (!has_room_for(peer)) return;
   connection.since_ns = base::monotonic_ns();
   connections_.push_back(std::move(connection));
   epoll_event event{};
@@ -123,12 +141,22 @@ void Server::accept_one(base::Fd fd) {
   }
 }
 
-bool Server::make_room() {
-  const auto oldest = std::find_if(connections_.begin(), connections_.end(),
-                                   [](const Connection& c) { return c.slots == 0; });
+bool Server::has_room_for(const Peer& peer) {
+  const auto of_user = static_cast<std::size_t>(
+      std::count_if(connections_.begin(), connections_.end(),
+                    [&](const Connection& c) { return c.peer.uid == peer.uid; }));
+  if (of_user >= admission_.most_connections_of_a_user() && !make_room(peer.uid)) return false;
+  return connections_.size() < admission_.most_connections() || make_room({});
+}
+
+/// Drops the oldest connection without a slot, of this user if one is given.
+bool Server::make_room(std::optional<uid_t> of_user) {
+  const auto oldest = std::find_if(connections_.begin(), connections_.end(), [&](const auto& c) {
+    return c.slots == 0 && (!of_user || c.peer.uid == *of_user);
+  });
   if (oldest == connections_.end()) return false;
-  spdlog::warn("dropped the connection of pid {}: more than {} are open", oldest->process->pid(),
-               kMaxConnections);
+  spdlog::warn("dropped the connection of pid {}, uid {}: too many are open",
+               oldest->peer.process->pid(), oldest->peer.uid);
   close_connection(*oldest);
   return true;
 }
@@ -148,7 +176,7 @@ void Server::read_from(Connection& connection) {
     connection.greeted = true;
     reply = handler_.answer(connection, request);
   } else {
-    spdlog::warn("refused pid {}: {}", connection.process->pid(), reply.text.data());
+    spdlog::warn("refused pid {}: {}", connection.peer.process->pid(), reply.text.data());
     tally_.refused.fetch_add(1);
   }
   send_reply(connection, reply);
@@ -165,8 +193,8 @@ void Server::drop_silent(std::uint64_t now_ns) {
   for (auto next = connections_.begin(); next != connections_.end();) {
     Connection& connection = *next++;
     if (connection.greeted || now_ns - connection.since_ns < kSilenceNs) continue;
-    spdlog::warn("dropped the connection of pid {}: no request in {} s", connection.process->pid(),
-                 kSilenceNs / 1'000'000'000U);
+    spdlog::warn("dropped the connection of pid {}: no request in {} s",
+                 connection.peer.process->pid(), kSilenceNs / 1'000'000'000U);
     close_connection(connection);
   }
   if (!accepting_) listen_for_connections(true);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/command_line.hpp"
-#include "base/session.hpp"
+#include "base/node_service.hpp"
 #include "server/config_file.hpp"
 #include "server/memory_options.hpp"
 #include "server/server.hpp"
@@ -33,7 +33,7 @@ struct ServeOptions {
   std::uint16_t http_port = 8081;
   base::GpuChoice gpu = base::GpuChoice::kAuto;
   int device = 0;
-  std::string session{base::kDefaultSession};
+  std::string session = base::default_session();
   std::size_t max_request_mb = 64;
   double max_live_minutes = 0;  ///< 0: without end.
   bool json = false;

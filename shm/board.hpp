@@ -13,7 +13,7 @@
 namespace sluice::shm {
 
 inline constexpr std::uint64_t kBoardMagic = 0x4452'4f42'4543'4c53;  // "SLCEBORD"
-inline constexpr std::uint32_t kLayoutVersion = 7;
+inline constexpr std::uint32_t kLayoutVersion = 8;
 
 inline constexpr int kSlots = 63;          ///< Bit 63 of a gate belongs to the controller.
 inline constexpr int kControllerBit = 63;  ///< The controller holds a client with this bit.
@@ -186,7 +186,7 @@ struct alignas(kLine) Slot {
   // Written by the controller when it gives the slot out.
   alignas(kLine) RobustMutex alive;
   HalfWord pid;
-  HalfWord requested_reserved;
+  HalfWord uid;  ///< The user of the process, as the controller sees it.
   Word attached_ns;
   Word requested_policy;             ///< Policy::pack() of the policy that the user asked for.
   std::array<char, kNameSize> name;  ///< The client's name for users. NUL-terminated.
@@ -259,7 +259,8 @@ static_assert(offsetof(Slot, syncs) == 256 && offsetof(Slot, open_job) == 264);
 static_assert(offsetof(Slot, target) == 272 && offsetof(Slot, gpu_ns) == 320);
 static_assert(offsetof(Slot, target_state) == 328 && offsetof(Slot, target_total_ns) == 336);
 static_assert(offsetof(Slot, alive) == 384 && sizeof(RobustMutex) == 40);
-static_assert(offsetof(Slot, pid) == 424 && offsetof(Slot, attached_ns) == 432);
+static_assert(offsetof(Slot, pid) == 424 && offsetof(Slot, uid) == 428);
+static_assert(offsetof(Slot, attached_ns) == 432);
 static_assert(offsetof(Slot, requested_policy) == 440 && offsetof(Slot, name) == 448);
 static_assert(offsetof(Slot, command) == 512 && offsetof(Slot, requested_target) == 640);
 static_assert(offsetof(Slot, label) == 648 && offsetof(Slot, waived) == 768);

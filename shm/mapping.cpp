@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,12 +10,17 @@
 #include <boost/interprocess/mapped_region.hpp>
 #include <boost/interprocess/shared_memory_object.hpp>
 #include <cerrno>
+#include <cstring>
 #include <new>
+#include <optional>
 #include <thread>
 
-#include "base/clock.hpp"
+#include "base/node_service.hpp"
 #include "base/standard_files.hpp"
 #include "base/still_named.hpp"
+#include "shm/board_format.hpp"
+#include "shm/messages.hpp"
+#include "shm/node_memory.hpp"
 #include "shm/session.hpp"
 
 namespace sluice::shm {
@@ -55,40 +59,13 @@ bool still_named(int fd, const std::string& name) {
 }
 
 /// The fault that makes the board unusable; empty if there is none.
-std::string fault_of(const ipc::shared_memory_object& object, const ipc::mapped_region& region) {
-  ipc::offset_t size = 0;
-  if (!object.get_size(size) || size < static_cast<ipc::offset_t>(sizeof(Board))) {
-    return "is truncated (" + std::to_string(size) + " of " + std::to_string(sizeof(Board)) +
-           " bytes)";
-  }
-  const auto& board = *static_cast<const Board*>(region.get_address());
-  if (board.magic.load() != kBoardMagic) return "is not a board";
-  if (board.layout_version.load() != kLayoutVersion || board.size.load() != sizeof(Board)) {
-    return "has layout version " + std::to_string(board.layout_version.load()) +
-           ", this program has " + std::to_string(kLayoutVersion);
-  }
-  return {};
-}
-
 std::string fault_of(const ipc::shared_memory_object& object) {
   ipc::offset_t size = 0;
   if (!object.get_size(size) || size < static_cast<ipc::offset_t>(sizeof(Board))) {
-    return fault_of(object, ipc::mapped_region{});
+    return size_fault(static_cast<std::uint64_t>(size));
   }
-  return fault_of(object, ipc::mapped_region(object, ipc::read_only));
-}
-
-void initialise(Board& board) {
-  for (Slot& slot : board.slots) slot.alive.initialise();
-  std::uint64_t board_id = 0;
-  if (getrandom(&board_id, sizeof(board_id), 0) != sizeof(board_id))
-    board_id = base::monotonic_ns();
-  board.board_id.store(board_id | 1U);
-  board.max_hold_ns.store(kDefaultMaxHoldNs);
-  board.heartbeat_ns.store(base::monotonic_ns());
-  board.layout_version.store(kLayoutVersion);
-  board.size.store(sizeof(Board));
-  board.magic.store(kBoardMagic);
+  const ipc::mapped_region region(object, ipc::read_only);
+  return format_fault(*static_cast<const Board*>(region.get_address()));
 }
 
 /// Describes the controller; empty if the holder of the lock is only removing the board.
@@ -100,11 +77,36 @@ std::string controller_of(const ipc::shared_memory_object& object) {
   return "a controller, pid " + std::to_string(pid);
 }
 
+/// What Boost maps from a descriptor.
+class Descriptor {
+ public:
+  Descriptor(int fd, ipc::mode_t mode) : fd_(fd), mode_(mode) {}
+  [[nodiscard]] ipc::mapping_handle_t get_mapping_handle() const { return {fd_, false}; }
+  [[nodiscard]] ipc::mode_t get_mode() const { return mode_; }
+
+ private:
+  int fd_;
+  ipc::mode_t mode_;
+};
+
+constexpr int kAnswerMs = 1000;
+
 }  // namespace
 
 struct BoardMapping::Mapped {
-  ipc::shared_memory_object object;
+  ipc::shared_memory_object object;  ///< Empty for the node's board.
+  base::Fd memory;                   ///< Of the node's board.
+  struct stat about {};              ///< Identity of `memory`.
   ipc::mapped_region region;
+
+  /// The program may have closed the descriptor, and another file may have its number.
+  void drop_memory() noexcept {
+    struct stat now {};
+    const bool ours =
+        fstat(memory.get(), &now) == 0 && now.st_ino == about.st_ino && now.st_dev == about.st_dev;
+    const int fd = memory.release();
+    if (ours) close(fd);
+  }
 };
 
 BoardMapping::BoardMapping() noexcept : mapped_(std::make_unique<Mapped>()) {}
@@ -114,6 +116,53 @@ BoardMapping::~BoardMapping() = default;
 
 Board& BoardMapping::board() const noexcept {
   return *static_cast<Board*>(mapped_->region.get_address());
+}
+
+BoardMapping BoardMapping::of_memory(base::Fd memory, uid_t owner, Access access) {
+  std::string fault = memory_fault(memory.get(), owner);
+  if (!fault.empty()) throw BoardError("the node's board " + fault + "; not used");
+  BoardMapping mapping;
+  const ipc::mode_t mode = access == Access::kUse ? ipc::read_write : ipc::read_only;
+  try {
+    mapping.mapped_->region =
+        ipc::mapped_region(Descriptor(memory.get(), mode), mode, 0, sizeof(Board));
+  } catch (const ipc::interprocess_exception& error) {
+    throw BoardError(std::string("cannot map the node's board: ") + error.what());
+  }
+  fault = format_fault(mapping.board());
+  if (!fault.empty()) throw BoardError("the node's board " + fault + "; not used");
+  fstat(memory.get(), &mapping.mapped_->about);
+  mapping.mapped_->memory = std::move(memory);
+  return mapping;
+}
+
+/// The node service hands out its board, which has no name.
+BoardMapping BoardMapping::of_node(Access access) {
+  const std::string path = base::node_socket();
+  const std::optional<uid_t> owner = base::trusted_node_owner(path);
+  const base::Fd connection(connect_controller(path.c_str()));
+  if (base::find_node_service() == base::NodeService::kUntrusted ||
+      connection.get() == -EPERM) {
+    throw BoardError("the node service in " + base::node_folder() +
+                     " is not trusted: the folder must belong to root, and nobody else may write "
+                     "to it");
+  }
+  if (!owner || !connection) {
+    throw NoBoard("the node service does not run (as root: systemctl start sluice-node)");
+  }
+  const RequestKind kind = access == Access::kUse ? RequestKind::kBoard : RequestKind::kInspect;
+  Reply reply;
+  base::Fd memory(ask_for_board(connection.get(), kind, reply, kAnswerMs));
+  if (memory.get() == -EACCES) {
+    throw BoardError(std::string("the node service refuses: ") + reply.text.data());
+  }
+  if (!memory) {
+    throw BoardError(std::string("the node service does not answer: ") +
+                     std::strerror(-memory.get()));
+  }
+  BoardMapping mapping = of_memory(std::move(memory), *owner, access);
+  mapping.about_ = reply.text.data();
+  return mapping;
 }
 
 BoardMapping BoardMapping::open(std::string_view session, Access access) {
@@ -141,6 +190,7 @@ BoardMapping BoardMapping::open(std::string_view session, Access access) {
 }
 
 BoardMapping BoardMapping::attach(std::string_view session) {
+  if (session == base::kNodeSession) return of_node(Access::kUse);
   BoardMapping mapping = open(session, Access::kUse);
   const int fd = descriptor(mapping.mapped_->object);
   if (!lock_byte(fd, kUserByte, F_RDLCK) || !still_named(fd, mapping.name_)) {
@@ -150,6 +200,7 @@ BoardMapping BoardMapping::attach(std::string_view session) {
 }
 
 BoardMapping BoardMapping::inspect(std::string_view session) {
+  if (session == base::kNodeSession) return of_node(Access::kInspect);
   return open(session, Access::kInspect);
 }
 
@@ -234,6 +285,7 @@ void* BoardMapping::another_view() const noexcept {
 
 void BoardMapping::abandon_in_child() noexcept {
   mapped_->object = {};
+  mapped_->drop_memory();
   // The mapping keeps the file description alive, and with it the lock. The child gets private
   // memory at the same address, so that pointers into the board stay harmless.
   static_cast<void>(mmap(mapped_->region.get_address(), mapped_->region.get_size(),

@@ -1,9 +1,12 @@
 #pragma once
+#include <sys/types.h>
+
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "base/fd.hpp"
 #include "shm/board.hpp"
 
 namespace sluice::shm {
@@ -18,7 +21,9 @@ struct NoBoard : BoardError {
   using BoardError::BoardError;
 };
 
-/// The mapped board of a session. Boost.Interprocess opens and maps the board and does nothing
+/// The mapped board of a session. The board of the session `node` is memory without a name, for
+/// which attach() and inspect() ask the node service. The rest of this comment is about the other
+/// sessions. Boost.Interprocess opens and maps the board and does nothing
 /// else: its locks do not survive the death of their owner. The locks here are open file
 /// description locks of the kernel. The controller holds byte 0 of the object, and every process
 /// that has a slot shares byte 1. So a board of any layout shows whether a process still uses it,
@@ -32,6 +37,11 @@ class BoardMapping {
 
   /// For `status`: maps the board for reading and takes no lock.
   static BoardMapping inspect(std::string_view session);
+
+  enum class Access { kUse, kInspect };
+  /// The board in the memory of a node, which `owner` must have made: see memory_fault(). Throws
+  /// BoardError.
+  static BoardMapping of_memory(base::Fd memory, uid_t owner, Access access);
 
   struct Adoption;
   /// For the controller: adopts the board if any process still uses it, else creates a new one.
@@ -54,16 +64,20 @@ class BoardMapping {
   /// stays valid.
   bool remove_if_unused(const std::string& socket = {}) noexcept;
 
+  /// What the node service says about itself, in one line; empty for other sessions.
+  [[nodiscard]] const std::string& about() const noexcept { return about_; }
+
   /// In a forked child: closes the file descriptor and replaces the board with private, empty
   /// memory. The child then neither counts as a user nor touches the board.
   void abandon_in_child() noexcept;
 
  private:
-  enum class Access { kUse, kInspect };
+  static BoardMapping of_node(Access access);
   static BoardMapping open(std::string_view session, Access access);
 
   struct Mapped;  ///< Boost's objects, kept out of this header.
   std::string name_;
+  std::string about_;
   std::unique_ptr<Mapped> mapped_;
 };
 

@@ -11,13 +11,16 @@
 /// the controller ended. No launch and no job sends a message.
 namespace sluice::shm {
 
-inline constexpr std::uint32_t kWireVersion = 3;
+inline constexpr std::uint32_t kWireVersion = 4;
 
 enum class RequestKind : std::uint32_t {
   kAttach = 1,  ///< Give me a slot, or my previous one (slot, generation, board_id).
   kLease = 2,   ///< Keep running until the sender has ended, or has attached and left.
   kSet = 3,  ///< Change the priority, policy or target of the client in `slot`. Any process of the
              ///< user may ask.
+  // Of the node service only, whose board has no name. The reply brings a descriptor.
+  kBoard = 4,    ///< The board, for reading and writing.
+  kInspect = 5,  ///< The board, for reading. The reply's text is about the service.
 };
 
 /// Values of a kSet request that keep the current priority, policy or target.
@@ -48,6 +51,7 @@ enum class ReplyStatus : std::uint32_t {
   kOtherBoard,    ///< The slot belongs to another client, or to a board that no longer exists.
   kWrongVersion,  ///< The library and the controller have different wire versions.
   kBadRequest,
+  kNotAllowed,  ///< The site policy of the node refuses.
 };
 
 struct Reply {
@@ -56,14 +60,15 @@ struct Reply {
   std::int32_t slot = -1;
   std::uint32_t generation = 0;
   std::uint64_t board_id = 0;
-  std::array<char, 104> text{};  ///< One line for the user, NUL-terminated; empty for kOk.
+  std::array<char, 104> text{};  ///< One line for the user, NUL-terminated. With kOk: a notice,
+                                 ///< or empty.
 };
 
 static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 272);
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
 
-/// Connects to a controller's socket. Returns a close-on-exec file descriptor or -errno. Does not
-/// allocate and does not block.
+/// Connects to a controller's socket. Returns a close-on-exec file descriptor or -errno; -EPERM if
+/// another user than the expected one is at the other end. Does not allocate and does not block.
 int connect_controller(const char* socket_path) noexcept;
 
 /// Sends a request without waiting. Returns 0 or -errno. Does not allocate.
@@ -76,5 +81,10 @@ int receive(int fd, Reply& reply) noexcept;
 /// Sends a request and waits at most `timeout_ms` for the reply. Returns 0 or -errno. Does not
 /// allocate.
 int ask(int fd, const Request& request, Reply& reply, int timeout_ms) noexcept;
+
+/// As ask(), for a request of kind kBoard or kInspect. If the reply is kOk, returns the board's
+/// close-on-exec descriptor, which the caller owns. Returns -EACCES after another reply, else
+/// -errno.
+int ask_for_board(int fd, RequestKind kind, Reply& reply, int timeout_ms) noexcept;
 
 }  // namespace sluice::shm

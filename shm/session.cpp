@@ -1,5 +1,6 @@
 #include "shm/session.hpp"
 
+#include "base/node_service.hpp"
 #include "base/session_user.hpp"
 
 namespace sluice::shm {
@@ -9,6 +10,7 @@ std::string board_name(std::string_view session) {
 }
 
 std::string socket_path(std::string_view session) {
+  if (session == base::kNodeSession) return base::node_socket();
   return base::runtime_dir() + "/" + std::string(session) + ".sock";
 }
 

@@ -156,6 +156,7 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.slot = index;
   client.generation = info.generation;
   client.pid = slot.pid.load();
+  client.uid = slot.uid.load();
   client.name = text_of(slot.name);
   client.command = text_of(slot.command);
   client.labels = parse_labels(text_of(slot.label));

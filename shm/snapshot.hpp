@@ -69,6 +69,7 @@ struct ClientSnapshot {
   int slot = 0;
   std::uint32_t generation = 0;  ///< Distinguishes this process from earlier ones in the slot.
   std::uint32_t pid = 0;
+  std::uint32_t uid = 0;
   std::string name;  ///< The client's name for users.
   std::string command;
   Labels labels;
@@ -138,6 +139,8 @@ struct Snapshot {
   std::uint64_t heartbeat_age_ns = 0;
   std::uint32_t controller_starts = 0;
   std::uint64_t max_hold_ns = 0;
+  /// What the node service says about itself; empty for a user's own session. Not from the board.
+  std::string service;
   std::vector<DeviceSnapshot> devices;
   std::vector<ClientSnapshot> clients;  ///< By device, priority (highest first) and pid.
   std::vector<OutsideProcess> outside;  ///< Not from the board: see outside.hpp.

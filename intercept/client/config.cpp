@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/fd.hpp"
+#include "base/node_service.hpp"
 #include "intercept/client/log.hpp"
 #include "shm/client_name.hpp"
 #include "shm/labels.hpp"
@@ -80,22 +81,16 @@ bool read_switch(const char* name) {
 }  // namespace
 
 Config read_config() {
-  Config config{std::string(base::kDefaultSession),
-                0,
-                shm::kDefaultPolicy,
-                {},
-                true,
-                true,
-                {},
-                kDefaultTraceMiB << 20U,
-                {},
-                {}};
+  Config config{{}, 0, shm::kDefaultPolicy, {}, true, true, {}, kDefaultTraceMiB << 20U, {}, {}};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (base::valid_session_name(*text)) {
       config.session = *text;
     } else {
       Line(Level::kWarn) << "SLUICE_SESSION=" << *text << " is no session name; using default";
+      config.session = base::kDefaultSession;
     }
+  } else {
+    config.session = base::default_session();
   }
   const bool chosen = read_priority(config.priority);
   if (const auto text = variable("SLUICE_POLICY")) {

@@ -9,7 +9,7 @@ namespace sluice::intercept {
 
 /// The settings from the environment; docs/reference/environment.md describes the variables.
 struct Config {
-  std::string session;        ///< SLUICE_SESSION
+  std::string session;        ///< SLUICE_SESSION, else base::default_session()
   std::uint8_t priority = 0;  ///< SLUICE_PRIORITY, 0-255
   shm::Policy policy;         ///< SLUICE_POLICY
   shm::Target target;         ///< SLUICE_TARGET

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/node_service.hpp"
 #include "base/runtime_dir.hpp"
 #include "base/session_user.hpp"
 #include "intercept/client/log.hpp"
@@ -168,7 +169,9 @@ bool Interposer::map_board(std::uint64_t board_id) noexcept {
 std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) noexcept {
   connection = shm::connect_controller(socket_path_.c_str());
   if (connection < 0) {
-    refuse(base::in_user_namespace()
+    refuse(config_.session == base::kNodeSession
+               ? "the node service does not run (as root: systemctl start sluice-node)"
+           : base::in_user_namespace()
                ? "no controller of this user; in a user namespace, start one on the host first, as "
                  "the user that runs this program there"
                : "no controller (start one: sluice controller)");
@@ -199,6 +202,9 @@ std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) n
     refuse(reply.text.data());
     refused_ = reply.status != shm::ReplyStatus::kSessionFull;
   } else if (reply.slot >= 0 && reply.slot < shm::kSlots && map_board(reply.board_id)) {
+    if (reply.text.front() != '\0') {
+      Line(Level::kWarn) << "session " << config_.session << ": " << reply.text.data();
+    }
     return Seat{mapping_->board(), reply.slot, reply.generation};
   }
   close(connection);
@@ -270,7 +276,7 @@ Client* Interposer::attach_now(CUdevice device) {
   if (g_process.leaving.load())
     leave(*attached);  // another thread is inside exit() and has not seen this client
   Line(Level::kInfo) << "attached: session " << config_.session << ", slot " << seat->slot
-                     << ", priority " << static_cast<int>(config_.priority) << ", policy "
+                     << ", priority " << static_cast<int>(attached->priority()) << ", policy "
                      << shm::to_string(attached->policy());
   return attached;
 }

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/command_line.hpp"
-#include "base/session.hpp"
+#include "base/node_service.hpp"
 #include "profiler/measure/loaded_program.hpp"
 #include "profiler/measure/pair_timer.hpp"
 #include "profiler/measure/task_buffers.hpp"
@@ -25,7 +25,7 @@ using nlohmann::json;
 
 std::string session_name() {
   const char* const name = std::getenv("SLUICE_SESSION");
-  return name != nullptr ? name : std::string(base::kDefaultSession);
+  return name != nullptr ? name : base::default_session();
 }
 
 /// "NVIDIA H200" -> "H200", "Tesla T4" -> "T4".

@@ -249,8 +249,7 @@ TEST(Metrics, CommandLinesAreNotOnThePage) {
       exposition(*board, Tally(), 1'040'000'000, {{2, 9, "other --token=hunter2", {}, false}});
   EXPECT_EQ(page.find("hunter2"), std::string::npos) << page;
   EXPECT_EQ(page.find("token"), std::string::npos) << page;
-  const std::string own =
-      exposition(*board, Tally(), 1'040'000'000, {}, controller::Readers::kOwnUser);
+  const std::string own = exposition(*board, Tally(), 1'040'000'000, {}, {.commands = true});
   EXPECT_NE(own.find(R"(,command="serve --token=hunter2"})"), std::string::npos) << own;
 }
 

@@ -53,11 +53,12 @@ while read -r file; do
   [[ $file == */spank_sluice.so ]] || has "${file#"$work/one/"}"
 done <"$work/one/sluice_placed.txt"
 for file in bin/sluice libexec/sluice/sluice-doctor share/sluice/python/sluice/asgi.py share/man/man1/sluice.1.gz \
-  share/sluice/exp_configs/replay/input_device.json share/doc/sluice/copyright share/doc/sluice/docs/README.md; do
+  share/sluice/exp_configs/replay/input_device.json share/doc/sluice/copyright share/doc/sluice/docs/README.md \
+  lib/systemd/system/sluice-node.service; do
   has "$file"
 done
 grep -E '__pycache__|\.pyc$|/build|/tests/' "$(files "$main")" >"$work/said" && fail "files that are not for users"
-grep -vE '^\./usr/(bin/sluice$|libexec/sluice/|lib/sluice/|share/(sluice|man/man1|doc/sluice)/)' \
+grep -vE '^\./usr/(bin/sluice$|libexec/sluice/|lib/sluice/|lib/systemd/system/sluice-node.service$|share/(sluice|man/man1|doc/sluice)/)' \
   "$(files "$main")" >"$work/said" && fail "files outside the folders of the package"
 [[ $(xargs <"$(files "$dev")") == "./usr/include/sluice/sluice.h ./usr/share/doc/sluice-dev/copyright" ]] ||
   fail "sluice-dev has: $(xargs <"$(files "$dev")")"

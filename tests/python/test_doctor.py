@@ -3,6 +3,7 @@ that is none is soon ignored."""
 
 import json
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -66,9 +67,46 @@ def machine(tmp_path) -> Machine:
 
 
 def test_a_healthy_machine_has_no_finding(machine):
-    for check in ("driver", "gpu", "permissions", "board", "session", "preload", "mps", "segments", "parts"):
+    for check in ("driver", "gpu", "permissions", "board", "session", "node service", "preload", "mps", "segments", "parts"):
         assert machine.one(check).level == OK
     assert machine.one("gpu").said == "NVIDIA H200, 139 GiB"
+
+
+def listen_as_node_service(machine) -> None:
+    folder = machine.folder / "run/sluice"
+    folder.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(folder / "node.sock"))
+
+
+def test_without_a_node_service_nothing_is_wrong(machine):
+    found = machine.one("node service")
+    assert (found.level, found.said) == (OK, "none here: each user has sessions of their own")
+    listen_as_node_service(machine)
+    machine.environment["SLUICE_NODE_DIR"] = ""
+    assert machine.one("node service").said == found.said, "this shell wants none"
+
+
+def test_a_node_service_is_named_with_its_policy(machine):
+    listen_as_node_service(machine)
+    machine.answer("status", {**STATUS, "service": "site policy /etc/sluice/node.json"})
+    found = machine.one("node service")
+    assert (found.level, found.said) == (OK, "pid 5, site policy /etc/sluice/node.json")
+
+
+def test_a_dead_socket_of_the_node_service_is_a_problem(machine):
+    """Every new program of every user then runs ungated."""
+    listen_as_node_service(machine)
+    machine.answer("status", NO_SESSION)
+    found = machine.one("node service")
+    assert found.level == PROBLEM and "nobody answers" in found.said and "systemctl start" in found.todo
+
+
+def test_an_untrusted_node_service_is_a_problem_with_its_reason(machine):
+    listen_as_node_service(machine)
+    machine.answer("status", None, "the node service in /run/sluice is not trusted: it is bob's")
+    found = machine.one("node service")
+    assert found.level == PROBLEM and found.said == "the node service in /run/sluice is not trusted: it is bob's"
 
 
 def test_no_driver_is_a_problem_with_its_reason(machine):

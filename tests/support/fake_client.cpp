@@ -3,12 +3,24 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <utility>
 
 namespace sluice::test {
 
-FakeClient::FakeClient(const std::string& session, int priority, int device)
-    : process_(
-          {SLUICE_FAKE_CLIENT_PROGRAM, session, std::to_string(priority), std::to_string(device)}),
+namespace {
+
+std::vector<std::string> joined(std::vector<std::string> front,
+                                const std::vector<std::string>& back) {
+  front.insert(front.end(), back.begin(), back.end());
+  return front;
+}
+
+}  // namespace
+
+FakeClient::FakeClient(const std::string& session, int priority, int device,
+                       std::vector<std::string> through)
+    : process_(joined(std::move(through), {SLUICE_FAKE_CLIENT_PROGRAM, session,
+                                           std::to_string(priority), std::to_string(device)})),
       greeting_(process_.read_line()) {
   std::istringstream words(greeting_);
   std::string verdict;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tests/support/process.hpp"
 
@@ -9,7 +10,9 @@ namespace sluice::test {
 /// A process of standins/fake_client.cpp: a client without a GPU that has a watcher.
 class FakeClient {
  public:
-  FakeClient(const std::string& session, int priority, int device = 1);
+  /// `through`: a program with arguments that becomes the client.
+  FakeClient(const std::string& session, int priority, int device = 1,
+             std::vector<std::string> through = {});
 
   [[nodiscard]] bool attached() const { return slot_ >= 0; }
   [[nodiscard]] int slot() const { return slot_; }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/node_service.hpp"
 #include "shm/session.hpp"
 
 namespace sluice::tools {
@@ -25,6 +26,11 @@ std::string other_sessions(const std::string& session) {
 }  // namespace
 
 base::RunError no_session(const std::string& session) {
+  if (session == base::kNodeSession) {
+    return base::RunError(
+        "the node service does not run; as root, `systemctl start sluice-node` or `sluice node` "
+        "starts it");
+  }
   const std::string others = other_sessions(session);
   return base::RunError(
       "no session " + session + " is running" +

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/command_line.hpp"
+#include "base/node_service.hpp"
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
 #include "tools/exec/daemon.hpp"
@@ -87,6 +88,8 @@ std::string fault_of_controller(const base::Install& install, const std::string&
   try {
     LeaseResult result = take_lease(shm::socket_path(session));
     if (!result.answered && nobody_listens(result.error)) {
+      if (session == base::kNodeSession)
+        return "does not run (as root: systemctl start sluice-node)";
       result = start_and_take_lease(install, session, log_level, log_to_stderr);
     }
     if (!result.answered) {
@@ -104,7 +107,9 @@ std::string ensure_controller(const base::Install& install, const std::string& s
                               const std::string& log_level, bool log_to_stderr) {
   const std::string fault = fault_of_controller(install, session, log_level, log_to_stderr);
   if (fault.empty()) return {};
-  return "the controller of session " + session + " " + fault + "; the program runs ungated";
+  const std::string who =
+      session == base::kNodeSession ? "the node service" : "the controller of session " + session;
+  return who + " " + fault + "; the program runs ungated";
 }
 
 }  // namespace sluice::tools

@@ -14,6 +14,7 @@
 
 #include "base/command_line.hpp"
 #include "base/install.hpp"
+#include "base/node_service.hpp"
 #include "shm/client_name.hpp"
 #include "shm/labels.hpp"
 #include "shm/policy.hpp"
@@ -35,7 +36,7 @@ struct Options {
   std::string policy = shm::to_string(shm::kDefaultPolicy);
   std::string target;  ///< Empty: none.
   std::vector<std::string> labels;
-  std::string session{base::kDefaultSession};
+  std::string session = base::default_session();
   std::string name;  ///< Empty: the interposer chooses one.
   std::string gpu;   ///< Empty: the GPU that the program finds by itself.
   std::string log_level = "warn";

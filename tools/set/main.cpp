@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/command_line.hpp"
+#include "base/node_service.hpp"
 #include "shm/mapping.hpp"
 #include "shm/policy.hpp"
 #include "shm/policy_text.hpp"
@@ -28,7 +29,7 @@ struct Options {
   std::optional<int> priority;
   std::string policy;
   std::string target;
-  std::string session{base::kDefaultSession};
+  std::string session = base::default_session();
   bool json = false;
 };
 

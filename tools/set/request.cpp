@@ -8,9 +8,11 @@
 
 #include "base/clock.hpp"
 #include "base/command_line.hpp"
+#include "base/node_service.hpp"
 #include "shm/mapping.hpp"
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
+#include "tools/common/sessions.hpp"
 #include "tools/set/choice.hpp"
 
 namespace sluice::tools {
@@ -52,6 +54,7 @@ void ask_for(const std::string& session, std::uint64_t board_id, const shm::Clie
   request.policy = settings.policy ? settings.policy->pack() : shm::kKeepPolicy;
   request.target = settings.target ? settings.target->pack() : shm::kKeepTarget;
   const int connection = shm::connect_controller(shm::socket_path(session).c_str());
+  if (connection < 0 && session == base::kNodeSession) throw no_session(session);
   if (connection < 0) {
     throw base::RunError("session " + session +
                          " has no controller, so nothing can be changed; start one: sluice "

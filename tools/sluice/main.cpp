@@ -48,6 +48,7 @@ constexpr std::array kCommands{
     Command{"predict", "learn how long tensor programs take, and predict it for others"},
     Command{"programs", "make tensor programs of networks, with TVM"},
     Command{"controller", "run a session's controller in the foreground"},
+    Command{"node", "run the service that all users of a machine share"},
     Command{"gpus", "list the GPUs, and say whether they are real or simulated"},
 };
 

@@ -76,6 +76,7 @@ Json client_json(const shm::ClientSnapshot& client) {
   for (const shm::EntrySnapshot& entry : client.entries) coverage.push_back(entry_json(entry));
   return {{"slot", client.slot},
           {"pid", client.pid},
+          {"uid", client.uid},
           {"name", client.name},
           {"command", client.command},
           {"labels", labels_json(client.labels)},
@@ -124,6 +125,7 @@ Json status_object(const shm::Snapshot& snapshot, const std::string& session) {
                         {"heartbeat_age_ns", snapshot.heartbeat_age_ns},
                         {"starts", snapshot.controller_starts},
                         {"max_hold_ns", snapshot.max_hold_ns}};
+  json["service"] = snapshot.service.empty() ? Json() : Json(snapshot.service);
   json["devices"] = Json::array();
   for (const shm::DeviceSnapshot& device : snapshot.devices) {
     json["devices"].push_back(

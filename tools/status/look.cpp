@@ -29,6 +29,7 @@ bool somebody_is_left(shm::Snapshot& snapshot, bool (*exists)(std::uint32_t pid)
 shm::Snapshot look_at(const std::string& session) {
   const shm::BoardMapping mapping = shm::BoardMapping::inspect(session);
   shm::Snapshot snapshot = shm::take_snapshot(mapping.board(), base::monotonic_ns());
+  snapshot.service = mapping.about();
   if (!somebody_is_left(snapshot, process_exists)) {
     throw shm::NoBoard("nobody of session " + session + " lives");
   }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/command_line.hpp"
+#include "base/node_service.hpp"
 #include "base/terminal.hpp"
 #include "shm/mapping.hpp"
 #include "shm/outside.hpp"
@@ -22,7 +23,7 @@ namespace {
 
 int status(int argc, char** argv) {
   CLI::App app("Show who runs, who waits, and why.", "sluice status");
-  std::string session(base::kDefaultSession);
+  std::string session = base::default_session();
   bool json = false;
   bool coverage = false;
   base::add_session_option(app, session);

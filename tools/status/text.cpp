@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/user_name.hpp"
 #include "tools/status/format.hpp"
 
 namespace sluice::tools {
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::size_t kLeastName = 11;
 constexpr std::size_t kCoverageName = 22;
+constexpr std::size_t kMostUser = 16;
 constexpr std::size_t kLeastCommand = 30;  ///< The program and some arguments.
 
 std::string describe_controller(const shm::Snapshot& snapshot) {
@@ -58,6 +60,7 @@ class Table {
   Table(const shm::Snapshot& snapshot, std::size_t columns)
       : columns_(columns),
         several_devices_(snapshot.devices.size() > 1),
+        user_(snapshot.service.empty() ? 0 : widest_user(snapshot)),
         policy_(widest(snapshot, &shm::ClientSnapshot::policy, 6)) {
     const std::size_t left = columns - std::min(columns, front({}).size());
     const std::size_t longest = widest(snapshot, &shm::ClientSnapshot::name, 4);
@@ -66,25 +69,28 @@ class Table {
   }
 
   [[nodiscard]] std::string header() const {
-    return line({"PID", "PRI", "GPU", "POLICY", "STATE", "LAUNCHES", "WAITS", "HELD"}, "NAME",
-                "COMMAND");
+    return line({"PID", "USER", "PRI", "GPU", "POLICY", "STATE", "LAUNCHES", "WAITS", "HELD"},
+                "NAME", "COMMAND");
   }
 
   [[nodiscard]] std::string row(const shm::ClientSnapshot& client) const {
     return line(
-        {std::to_string(client.pid), std::to_string(client.priority), std::to_string(client.device),
-         client.policy, state_cell(client), short_number(static_cast<double>(client.launches)),
+        {std::to_string(client.pid), user_ == 0 ? "" : base::user_name(client.uid),
+         std::to_string(client.priority), std::to_string(client.device), client.policy,
+         state_cell(client), short_number(static_cast<double>(client.launches)),
          short_number(static_cast<double>(client.waits)), short_duration(client.held_total_ns)},
         client.name, client.command);
   }
 
  private:
   struct Cells {
-    std::string pid, priority, device, policy, state, launches, waits, held;
+    std::string pid, user, priority, device, policy, state, launches, waits, held;
   };
 
   [[nodiscard]] std::string front(const Cells& cells) const {
-    return fmt::format("{:>7} {:>3} ", cells.pid, cells.priority) +
+    return fmt::format("{:>7} ", cells.pid) +
+           (user_ != 0 ? fit(shortened(cells.user, user_), user_) + " " : "") +
+           fmt::format("{:>3} ", cells.priority) +
            (several_devices_ ? fmt::format("{:>3} ", cells.device) : "") +
            fmt::format("{:<{}} {:<12} {:>8} {:>5} {:>6}  ", cells.policy, policy_, cells.state,
                        cells.launches, cells.waits, cells.held);
@@ -98,8 +104,17 @@ class Table {
     return text + shortened(command, columns_ - text.size()) + "\n";
   }
 
+  static std::size_t widest_user(const shm::Snapshot& snapshot) {
+    std::size_t widest = 4;
+    for (const shm::ClientSnapshot& client : snapshot.clients) {
+      widest = std::max(widest, columns_of(base::user_name(client.uid)));
+    }
+    return std::min(widest, kMostUser);
+  }
+
   std::size_t columns_;
   bool several_devices_;
+  std::size_t user_;  ///< Width of the column; 0: all clients belong to the user of the session.
   std::size_t policy_;
   bool with_command_ = false;
   std::size_t name_ = 0;
@@ -211,6 +226,7 @@ std::string state_cell(const shm::ClientSnapshot& client) {
 std::string status_text(const shm::Snapshot& snapshot, const std::string& session,
                         std::size_t columns) {
   std::string text = fmt::format("session {}: {}\n", session, describe_controller(snapshot));
+  if (!snapshot.service.empty()) text += "node service: " + snapshot.service + "\n";
   for (const shm::DeviceSnapshot& device : snapshot.devices) {
     text += fmt::format("GPU {}: {}, {}\n", device.index, device.name, device.uuid);
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/command_line.hpp"
+#include "base/node_service.hpp"
 #include "base/signal_fd.hpp"
 #include "base/terminal.hpp"
 #include "shm/mapping.hpp"
@@ -38,7 +39,7 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 struct Options {
-  std::string session{base::kDefaultSession};
+  std::string session = base::default_session();
   double interval_s = 0.5;
   bool json = false;
   bool follow = false;

@@ -177,8 +177,8 @@ int main(int argc, char** argv) {
     return 1;
   }
   client.start_watcher();
-  std::cout << "attached " << reply.slot << " " << reply.generation << " " << reply.board_id
-            << std::endl;
+  std::cout << "attached " << reply.slot << " " << reply.generation << " " << reply.board_id << " "
+            << reply.text.data() << std::endl;
   for (std::string word; std::cin >> word;) obey(client, word);
   std::_Exit(0);
 }

@@ -50,6 +50,12 @@ def run(command: list[str], environment: Mapping[str, str]) -> subprocess.Comple
         return subprocess.CompletedProcess(command, 1, "", f"{command[0]}: {error.strerror}")
 
 
+def default_session(program: Path, environment: Mapping[str, str]) -> str:
+    """The session of programs that are given none. `sluice status` decides as they do."""
+    found, _ = Surroundings(program, environment).sluice("status", "--json")
+    return found.get("session", "default")
+
+
 def driver_and_gpu(about: Surroundings) -> Iterator[Finding]:
     found, error = about.sluice("gpus", "--gpu", about.gpu, "--json")
     if not found:
@@ -129,6 +135,27 @@ def session(about: Surroundings) -> Iterator[Finding]:
             continue
         said = f"pid {process['pid']} ({process['command']}) uses the GPU and is not a client of this session"
         yield Finding("session", WARNING, said, "start it with sluice exec --priority N -- PROGRAM")
+
+
+def node(about: Surroundings) -> Iterator[Finding]:
+    chosen = about.environment.get("SLUICE_NODE_DIR")
+    folder = about.files / "run" / "sluice" if chosen is None else Path(chosen)
+    socket = folder / "node.sock"
+    # As programs do: without an absolute path there is no node service.
+    if not folder.is_absolute() or not os.path.lexists(socket):
+        yield Finding("node service", OK, "none here: each user has sessions of their own")
+        return
+    status, error = about.sluice("status", "--json", "--session", "node")
+    if not status:
+        todo = f"as root: systemctl restart sluice-node; ls -ld {folder} shows the owner (docs/guide/users.md)"
+        yield Finding("node service", PROBLEM, error, todo)
+    elif status["controller"] is None:
+        said = f"nobody answers on {socket}: new programs of all users run ungated"
+        todo = f"as root: systemctl start sluice-node; if this machine is to have none, rm {socket}"
+        yield Finding("node service", PROBLEM, said, todo)
+    else:
+        said = f"pid {status['controller']['pid']}, {status['service']}"
+        yield Finding("node service", OK, said)
 
 
 def preload(about: Surroundings) -> Iterator[Finding]:
@@ -212,6 +239,7 @@ CHECKS: tuple[Callable[[Surroundings], Iterator[Finding]], ...] = (
     permissions,
     board,
     session,
+    node,
     preload,
     mps,
     segments,

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from sluice_tools.command import run_command
-from sluice_tools.doctor.checks import CHECKS, PROBLEM, Finding, Surroundings
+from sluice_tools.doctor.checks import CHECKS, PROBLEM, Finding, Surroundings, default_session
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, Parser
 
 _EXAMPLES = """\
@@ -30,9 +30,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--gpu", choices=("real", "sim"), default="real", help="sim: the simulated GPU (default: real)")
     parser.add_argument(
         "--session",
-        default=os.environ.get("SLUICE_SESSION") or "default",
+        default=os.environ.get("SLUICE_SESSION") or "",
         metavar="NAME",
-        help="the session (default: $SLUICE_SESSION, else default)",
+        help="the session (default: $SLUICE_SESSION, else node if there is a node service, else default)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -56,7 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     def job() -> int:
         program = Path(os.environ["SLUICE_PROGRAM"]).resolve()
-        findings = examine(Surroundings(program, os.environ, options.session, options.gpu))
+        session = options.session or default_session(program, os.environ)
+        findings = examine(Surroundings(program, os.environ, session, options.gpu))
         if options.json:
             print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
         else:

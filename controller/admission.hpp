@@ -1,0 +1,77 @@
+#pragma once
+#include <sys/types.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "controller/process.hpp"
+#include "shm/board.hpp"
+
+namespace sluice::controller {
+
+/// The process at the other end of a connection, as the kernel describes it.
+struct Peer {
+  uid_t uid = 0;
+  std::vector<gid_t> groups;  ///< Its group first.
+  std::shared_ptr<const ClientProcess> process;
+
+  /// Of a connected unix socket. No process if the kernel does not tell.
+  static Peer of(int socket);
+};
+
+/// What a user may have.
+struct Terms {
+  bool admitted = true;
+  int max_priority = 255;
+  int max_clients = shm::kSlots;
+
+  friend bool operator==(const Terms&, const Terms&) = default;
+};
+
+/// Whom a controller serves, and on what terms. Used by the thread of the loop only, and never
+/// blocks.
+class Admission {
+ public:
+  virtual ~Admission() = default;
+
+  [[nodiscard]] virtual bool may_connect(uid_t uid) const = 0;
+  /// How many connections may be open, and how many of them may belong to one user.
+  [[nodiscard]] virtual std::size_t most_connections() const = 0;
+  [[nodiscard]] virtual std::size_t most_connections_of_a_user() const = 0;
+
+  [[nodiscard]] virtual Terms terms(const Peer& peer) = 0;
+  /// Whether the peer may change a client of `owner`.
+  [[nodiscard]] virtual bool may_change(const Peer& peer, uid_t owner) const = 0;
+  /// For messages.
+  [[nodiscard]] virtual std::string user_name(uid_t uid) const = 0;
+
+  /// The descriptor of the board that clients get, for reading only if not `writable`. Stays ours.
+  /// -1 if the board has a name, by which clients open it.
+  [[nodiscard]] virtual int board(bool writable) const = 0;
+  /// One line about the terms, for users. Empty if there is nothing to say.
+  [[nodiscard]] virtual std::string about() const = 0;
+};
+
+/// The rule of a user's own session: this user, without limits.
+class OwnUser : public Admission {
+ public:
+  static OwnUser& instance();
+
+  [[nodiscard]] bool may_connect(uid_t uid) const override;
+  [[nodiscard]] std::size_t most_connections() const override { return kMostConnections; }
+  [[nodiscard]] std::size_t most_connections_of_a_user() const override { return kMostConnections; }
+  [[nodiscard]] Terms terms(const Peer& /*peer*/) override { return {}; }
+  [[nodiscard]] bool may_change(const Peer& /*peer*/, uid_t /*owner*/) const override {
+    return true;
+  }
+  [[nodiscard]] std::string user_name(uid_t uid) const override;
+  [[nodiscard]] int board(bool /*writable*/) const override { return -1; }
+  [[nodiscard]] std::string about() const override { return {}; }
+
+ private:
+  static constexpr std::size_t kMostConnections = 256;
+};
+
+}  // namespace sluice::controller

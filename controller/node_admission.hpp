@@ -1,0 +1,53 @@
+#pragma once
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "controller/admission.hpp"
+#include "controller/site_policy.hpp"
+
+namespace sluice::controller {
+
+/// Everybody may connect to the node service. The site policy decides what they get.
+class NodeAdmission : public Admission {
+ public:
+  /// `memory` and `for_reading` are descriptors of the board, which outlive this object. Reads
+  /// `policy_file`, or SitePolicy::kFile if that exists. Throws base::UsageError.
+  NodeAdmission(std::string policy_file, int memory, int for_reading);
+
+  /// Reads the policy again, in a thread of its own, because names may come from a server. A policy
+  /// with a fault is logged and not used.
+  void reload();
+
+  [[nodiscard]] bool may_connect(uid_t /*uid*/) const override { return true; }
+  [[nodiscard]] std::size_t most_connections() const override { return 1024; }
+  [[nodiscard]] std::size_t most_connections_of_a_user() const override { return 64; }
+  [[nodiscard]] Terms terms(const Peer& peer) override;
+  [[nodiscard]] bool may_change(const Peer& peer, uid_t owner) const override;
+  [[nodiscard]] std::string user_name(uid_t uid) const override;
+  [[nodiscard]] int board(bool writable) const override;
+  [[nodiscard]] std::string about() const override;
+
+ private:
+  struct Loaded {
+    SitePolicy policy;
+    bool has_file = false;
+  };
+  /// Of reload(), shared with its thread, which may still wait when the service ends.
+  struct Arriving {
+    std::mutex mutex;
+    std::optional<Loaded> loaded;
+    unsigned last_asked = 0;
+  };
+  static Loaded load(const std::string& chosen);
+  void take_arrived();
+
+  std::string chosen_file_;
+  int memory_;
+  int for_reading_;
+  Loaded loaded_;
+  std::shared_ptr<Arriving> arriving_ = std::make_shared<Arriving>();
+};
+
+}  // namespace sluice::controller

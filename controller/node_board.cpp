@@ -1,0 +1,118 @@
+#include "controller/node_board.hpp"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "base/node_service.hpp"
+#include "controller/node_record.hpp"
+#include "shm/node_memory.hpp"
+
+namespace sluice::controller {
+namespace {
+
+constexpr mode_t kFolderMode = 0755;
+
+[[noreturn]] void fail(const std::string& what) {
+  throw std::runtime_error(what + ": " + std::strerror(errno));
+}
+
+void make_folder(const std::string& path) {
+  if (path.empty()) {
+    throw std::runtime_error("SLUICE_NODE_DIR is not an absolute path; unset it");
+  }
+  if (mkdir(path.c_str(), kFolderMode) == 0) {
+    chmod(path.c_str(), kFolderMode);  // whatever the umask
+  } else if (errno != EEXIST) {
+    fail("cannot make the folder " + path);
+  }
+  // The rule of the clients, with one more condition: the owner is the user of the service.
+  const auto owner = base::trusted_node_owner(path + "/");
+  if (!owner || *owner != geteuid()) {
+    throw std::runtime_error(path + " is not a folder that only this user can write to; remove it");
+  }
+}
+
+/// The pid that the other service has written into the lock file.
+std::string read_pid(int lock) {
+  std::array<char, 16> text{};
+  const ssize_t size = pread(lock, text.data(), text.size(), 0);
+  return {text.data(), static_cast<std::size_t>(size > 0 ? size : 0)};
+}
+
+shm::BoardMapping map_for_use(int memory) {
+  return shm::BoardMapping::of_memory(base::Fd(fcntl(memory, F_DUPFD_CLOEXEC, 3)), geteuid(),
+                                      shm::BoardMapping::Access::kUse);
+}
+
+/// The board of the service before, if a client still has it open. Empty otherwise.
+base::Fd find_board_in_use(const std::string& record_file) {
+  const auto record = read_record(record_file);
+  if (!record) return {};
+  int unseen = 0;
+  base::Fd memory = find_memory(*record, unseen);
+  if (!memory) {
+    if (unseen != 0) {
+      spdlog::warn(
+          "{} processes of other users cannot be examined: if one of them has the earlier board, "
+          "it does not share priorities with new programs (the service needs CAP_SYS_PTRACE)",
+          unseen);
+    }
+    return {};
+  }
+  try {
+    const shm::BoardMapping mapping = map_for_use(memory.get());
+    if (mapping.board().board_id.load() == record->board_id) return memory;
+    spdlog::warn("an open file has the identity of the board and is another one; not used");
+  } catch (const shm::BoardError& error) {
+    spdlog::warn("{}: its programs go on among themselves, and new ones get a new board",
+                 error.what());
+  }
+  return {};
+}
+
+}  // namespace
+
+NodeFolder::NodeFolder(std::string path) : path_(std::move(path)) {
+  make_folder(path_);
+  // Of mode 0600: whoever can open a file can lock it.
+  const std::string file = path_ + "/lock";
+  lock_ = base::Fd(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock_) fail("cannot open " + file);
+  if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) fail("cannot lock " + file);
+    throw std::runtime_error("a node service runs already, pid " + read_pid(lock_.get()));
+  }
+  const std::string pid = std::to_string(getpid());
+  if (ftruncate(lock_.get(), 0) != 0 ||
+      pwrite(lock_.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    fail("cannot write " + file);
+  }
+}
+
+std::unique_ptr<NodeBoard> NodeBoard::take(NodeFolder folder, std::uint64_t max_hold_ns) {
+  base::Fd memory = find_board_in_use(folder.record());
+  const bool adopted = static_cast<bool>(memory);
+  if (!adopted) memory = shm::make_node_memory();
+  return std::unique_ptr<NodeBoard>(
+      new NodeBoard(std::move(folder), std::move(memory), adopted, max_hold_ns));
+}
+
+NodeBoard::NodeBoard(NodeFolder folder, base::Fd memory, bool adopted, std::uint64_t max_hold_ns)
+    : OwnedBoard(map_for_use(memory.get()), adopted, max_hold_ns),
+      folder_(std::move(folder)),
+      memory_(std::move(memory)),
+      for_reading_(shm::read_only(memory_.get())) {
+  if (!for_reading_) fail("cannot open the node's board for reading");
+  write_record(folder_.record(), record_of(memory_.get(), board().board_id.load()));
+}
+
+}  // namespace sluice::controller

@@ -1,0 +1,41 @@
+#pragma once
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "controller/admission.hpp"
+
+namespace sluice::controller {
+
+/// Who may use the node's board, and on what terms: docs/guide/users.md. The first rule that
+/// matches decides. After the rules come root and the user of the service, who may ask for
+/// everything, and then the default.
+class SitePolicy {
+ public:
+  static constexpr const char* kFile = "/etc/sluice/node.json";
+
+  /// Without rules.
+  SitePolicy() = default;
+  /// Throws base::UsageError with one line if the file cannot be read, can be changed by another
+  /// user, or has a fault. May wait for a directory server, to look up names.
+  static SitePolicy load(const std::string& file);
+
+  /// Reads the peer's cgroup only if a rule needs it.
+  [[nodiscard]] Terms terms(const Peer& peer) const;
+
+ private:
+  struct Rule {
+    std::optional<uid_t> user;
+    std::optional<gid_t> group;
+    std::string cgroup;  ///< A pattern of fnmatch(3), in which * also matches /. Empty: any.
+    Terms terms;
+  };
+  static bool matches(const Rule& rule, const Peer& peer, std::optional<std::string>& cgroup);
+
+  std::vector<Rule> rules_;
+  Terms default_{true, 0, 8};
+};
+
+}  // namespace sluice::controller

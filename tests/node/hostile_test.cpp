@@ -1,0 +1,236 @@
+// Users who want to harm the node service or each other.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <vector>
+
+#include "base/node_service.hpp"
+#include "base/pipe.hpp"
+#include "shm/gates.hpp"
+#include "shm/messages.hpp"
+#include "tests/node/node_service.hpp"
+#include "tests/support/look.hpp"
+#include "tests/support/requests.hpp"
+
+namespace sluice::test {
+namespace {
+
+/// Sends bytes with descriptors.
+bool send_with(int socket, const void* bytes, std::size_t size, const std::vector<int>& files) {
+  std::vector<char> control(CMSG_SPACE(files.size() * sizeof(int)));
+  iovec part{const_cast<void*>(bytes), size};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(files.size() * sizeof(int));
+  std::memcpy(CMSG_DATA(header), files.data(), files.size() * sizeof(int));
+  return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+}
+
+std::size_t open_files(pid_t pid) {
+  const std::filesystem::directory_iterator all("/proc/" + std::to_string(pid) + "/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+/// Runs `body` in a process of `uid`, and returns its exit code.
+template <class Body>
+int run_as(uid_t uid, Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgid(uid) != 0 || setuid(uid) != 0) _exit(99);
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+class Hostile : public UsersTest {
+ protected:
+  void SetUp() override {
+    UsersTest::SetUp();
+    if (!IsSkipped()) start();
+  }
+};
+
+// Prevents: a message kills the service, changes the board, or costs it a descriptor.
+TEST_F(Hostile, RandomMessagesChangeNothing) {
+  const auto bystander = client_of(kBert, 0);
+  ASSERT_TRUE(bystander->attached());
+  const Look look("node");
+  std::mt19937 random(20261123);
+  for (int round = 0; round < 10'000; ++round) {
+    const base::Fd connection = connect_to("node");
+    shm::Request request = good_request();
+    std::vector<unsigned char> bytes(sizeof(request));
+    std::memcpy(bytes.data(), &request, sizeof(request));
+    if (round % 4 == 0) bytes.resize(1 + random() % 400);
+    // The version stays valid in three of four rounds.
+    const std::size_t first = round % 4 == 1 ? 0 : 4;
+    for (std::size_t i = 0; i < 1 + random() % 30 && bytes.size() > first; ++i) {
+      bytes[first + random() % (bytes.size() - first)] = static_cast<unsigned char>(random());
+    }
+    send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (round % 16 == 0) {
+      pollfd ready{connection.get(), POLLIN, 0};
+      ASSERT_EQ(poll(&ready, 1, static_cast<int>(kPatience.count())), 1) << round;
+    }
+  }
+  EXPECT_EQ(look.state(bystander->slot()), shm::SlotState::kLive);
+  EXPECT_TRUE(eventually([&] { return look.board().used.load() == shm::bit(bystander->slot()); }));
+  EXPECT_TRUE(client_of(kAnna, 0)->attached());
+}
+
+// Prevents: descriptors that come with messages fill the service's table of open files.
+TEST_F(Hostile, DescriptorsInMessagesAreClosed) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  const base::Fd read_end(ends[0]);
+  const base::Fd write_end(ends[1]);
+  const base::Fd memory(memfd_create("sluice-node-board", MFD_CLOEXEC));
+  const base::Fd connection = connect_to("node");
+  shm::Request lease;
+  lease.kind = shm::RequestKind::kLease;
+  ask_controller(connection.get(), lease);
+  const std::size_t before = open_files(service().pid());
+  for (int round = 0; round < 500; ++round) {
+    ASSERT_TRUE(send_with(connection.get(), &lease, sizeof(lease),
+                          {write_end.get(), memory.get(), write_end.get()}));
+    pollfd ready{connection.get(), POLLIN, 0};
+    ASSERT_EQ(poll(&ready, 1, static_cast<int>(kPatience.count())), 1);
+    shm::Reply reply;
+    ASSERT_EQ(recv(connection.get(), &reply, sizeof(reply), 0),
+              static_cast<ssize_t>(sizeof(reply)));
+  }
+  EXPECT_LE(open_files(service().pid()), before + 1) << "a heartbeat may open a file";
+}
+
+// Prevents: one user's connections keep all other users out.
+TEST_F(Hostile, ConnectionsOfOneUserLeaveRoomForOthers) {
+  constexpr int kTried = 1500;  // more than all users together may have
+  const auto client = client_of(kBert, 0);
+  ASSERT_TRUE(client->attached());
+  base::Pipe full;
+  base::Pipe measured;
+  const pid_t hog = fork();
+  if (hog == 0) {
+    rlimit limit{4096, 4096};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || setgid(kBert) != 0 || setuid(kBert) != 0) _exit(1);
+    shm::Request lease;
+    lease.kind = shm::RequestKind::kLease;
+    for (int i = 0; i < kTried; ++i) {
+      shm::Reply reply;
+      const int fd = shm::connect_controller(base::node_socket().c_str());
+      if (fd >= 0) static_cast<void>(shm::ask(fd, lease, reply, 10'000));
+    }
+    char byte = 0;
+    static_cast<void>(write(full.write.get(), &byte, 1));
+    static_cast<void>(read(measured.read.get(), &byte, 1));
+    _exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(full.read.get(), &byte, 1), 1);
+  EXPECT_LE(open_files(service().pid()), 64U * 2 + 40) << "64 connections of a user, not more";
+  EXPECT_TRUE(client_of(kAnna, 0)->attached());
+  EXPECT_EQ(Look("node").state(client->slot()), shm::SlotState::kLive);
+  EXPECT_FALSE(log().find("client died") != std::string::npos) << "its connection was dropped";
+  ASSERT_EQ(write(measured.write.get(), &byte, 1), 1);
+  waitpid(hog, nullptr, 0);
+}
+
+// Prevents: a user changes or shortens the board of all through a descriptor for reading; a client
+// kills all others by shortening it.
+TEST_F(Hostile, NobodyCanShortenTheBoardAndAReaderCannotWrite) {
+  const int result = run_as(kBert, [] {
+    const base::Fd connection(shm::connect_controller(base::node_socket().c_str()));
+    shm::Reply reply;
+    const base::Fd reader(
+        shm::ask_for_board(connection.get(), shm::RequestKind::kInspect, reply, 10'000));
+    if (!reader) return 1;
+    const base::Fd second(shm::connect_controller(base::node_socket().c_str()));
+    const base::Fd writer(
+        shm::ask_for_board(second.get(), shm::RequestKind::kBoard, reply, 10'000));
+    if (!writer) return 2;
+    if (ftruncate(writer.get(), 0) == 0) return 3;
+    if (ftruncate(writer.get(), 1 << 30) == 0) return 4;
+    const auto map = [](const base::Fd& file) {
+      return mmap(nullptr, sizeof(shm::Board), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    };
+    if (map(reader) != MAP_FAILED) return 5;
+    const std::string path = "/proc/self/fd/" + std::to_string(reader.get());
+    if (open(path.c_str(), O_RDWR | O_CLOEXEC) >= 0) return 6;
+    if (fchmod(writer.get(), 0666) == 0) return 7;
+    return map(writer) == MAP_FAILED ? 8 : 0;
+  });
+  EXPECT_EQ(result, 0);
+}
+
+// Prevents: a peer that asks for the board again and again, and does not read, keeps so many
+// descriptors in flight that nobody else gets one.
+TEST_F(Hostile, AConnectionGetsTheBoardOnce) {
+  const base::Fd connection = connect_to("node");
+  shm::Reply reply;
+  const base::Fd board(
+      shm::ask_for_board(connection.get(), shm::RequestKind::kInspect, reply, 10'000));
+  EXPECT_TRUE(board);
+  EXPECT_EQ(shm::ask_for_board(connection.get(), shm::RequestKind::kInspect, reply, 10'000),
+            -EACCES);
+  EXPECT_EQ(reply.status, shm::ReplyStatus::kBadRequest);
+}
+
+// Prevents: a user takes over the slot of another user's program.
+TEST_F(Hostile, NobodyAttachesAgainToTheSlotOfAnother) {
+  const auto victim = client_of(kBert, 0);
+  ASSERT_TRUE(victim->attached());
+  shm::Request request = good_request();
+  request.slot = victim->slot();
+  request.generation = victim->generation();
+  request.board_id = victim->board_id();
+  const base::Fd connection = connect_to("node");
+  EXPECT_EQ(ask_controller(connection.get(), request).status, shm::ReplyStatus::kOtherBoard);
+}
+
+// Prevents: a user gives another user's program, or his own, a priority that he may not ask for.
+TEST_F(Hostile, ChangesObeyOwnerAndCeiling) {
+  const auto of_bert = client_of(kBert, 0);
+  const auto of_anna = client_of(kAnna, 0);
+  ASSERT_TRUE(of_bert->attached() && of_anna->attached());
+  const auto change = [](const FakeClient& client, std::uint32_t priority) {
+    return [&client, priority] {
+      shm::Request request;
+      request.kind = shm::RequestKind::kSet;
+      request.slot = client.slot();
+      request.generation = client.generation();
+      request.board_id = client.board_id();
+      request.priority = priority;
+      request.policy = shm::kKeepPolicy;
+      request.target = shm::kKeepTarget;
+      const base::Fd connection = connect_to("node");
+      return static_cast<int>(ask_controller(connection.get(), request).status);
+    };
+  };
+  constexpr int kNo = static_cast<int>(shm::ReplyStatus::kNotAllowed);
+  EXPECT_EQ(run_as(kBert, change(*of_anna, 0)), kNo) << "another user's client";
+  EXPECT_EQ(run_as(kBert, change(*of_bert, 1)), kNo) << "above the ceiling";
+  EXPECT_EQ(run_as(kBert, change(*of_bert, 0)), 0);
+  EXPECT_EQ(run_as(kBert, change(*of_bert, shm::kKeepPriority)), 0);
+  EXPECT_EQ(change(*of_anna, 200)(), 0) << "root may";
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,87 @@
+#include "tests/node/node_service.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace sluice::test {
+namespace {
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+std::vector<std::string> as_user(uid_t uid) {
+  const std::string id = std::to_string(uid);
+  return {kSetpriv, "--reuid", id, "--regid", id, "--clear-groups", "--inh-caps=-all"};
+}
+
+std::unique_ptr<FakeClient> client_of(uid_t uid, int priority, int device) {
+  return std::make_unique<FakeClient>("node", priority, device, as_user(uid));
+}
+
+NodeServiceTest::NodeServiceTest() {
+  chmod(parent_.path().c_str(), 0755);  // other users must reach the socket
+  setenv("SLUICE_NODE_DIR", folder().c_str(), 1);
+  unsetenv("SLUICE_SESSION");
+}
+
+NodeServiceTest::~NodeServiceTest() { unsetenv("SLUICE_NODE_DIR"); }
+
+void NodeServiceTest::start(const std::string& policy) {
+  std::vector<std::string> command{SLUICE_NODE_PROGRAM, "--log-level", "debug"};
+  if (!policy.empty()) {
+    const std::string file = parent_.write("policy.json", policy);
+    chmod(file.c_str(), 0644);
+    command.insert(command.end(), {"--policy", file});
+  }
+  service_ =
+      std::make_unique<Process>(std::move(command), ProcessOptions{.err = parent_.file("log")});
+  ++starts_;
+  const auto ready = [&] {
+    return count_of(log(), "sluice node ready: ") == static_cast<std::size_t>(starts_);
+  };
+  if (!eventually(ready, kProgramPatience)) {
+    throw std::runtime_error("the node service does not get ready:\n" + log());
+  }
+}
+
+std::string NodeServiceTest::ready_line() const {
+  const std::string all = log();
+  const std::size_t at = all.rfind("sluice node ready: ");
+  return at == std::string::npos ? "" : all.substr(at, all.find('\n', at) - at);
+}
+
+void NodeServiceTest::kill_service() {
+  service_->signal(SIGKILL);
+  EXPECT_EQ(service_->wait(), 128 + SIGKILL);
+}
+
+bool NodeServiceTest::logs(const std::string& text) const {
+  return eventually([&] { return log().find(text) != std::string::npos; });
+}
+
+void NodeServiceTest::TearDown() {
+  if (service_ && !service_->ended()) {
+    service_->signal(SIGTERM);
+    EXPECT_EQ(service_->wait(kProgramPatience), 0);
+  }
+  if (HasFailure()) std::fprintf(stderr, "--- log of the service\n%s---\n", log().c_str());
+}
+
+void UsersTest::SetUp() {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can start processes of other users";
+  if (access(kSetpriv, X_OK) != 0) GTEST_SKIP() << "no " << kSetpriv << " here";
+}
+
+}  // namespace sluice::test

@@ -1,0 +1,136 @@
+// The site policy: who gets what, and which files are refused.
+#include "controller/site_policy.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "tests/support/temp_folder.hpp"
+
+namespace sluice::controller {
+namespace {
+
+class SitePolicyTest : public testing::Test {
+ protected:
+  [[nodiscard]] SitePolicy load(const std::string& text) const {
+    const std::string file = folder_.write("node.json", text);
+    chmod(file.c_str(), 0644);
+    return SitePolicy::load(file);
+  }
+  /// The error line; empty if the policy is accepted.
+  [[nodiscard]] std::string fault_of(const std::string& text) const {
+    try {
+      static_cast<void>(load(text));
+    } catch (const base::UsageError& error) {
+      return error.what();
+    }
+    return {};
+  }
+  static Peer peer(uid_t uid, std::vector<gid_t> groups = {}) {
+    return {uid, std::move(groups),
+            std::make_shared<const ClientProcess>(ClientProcess::with_pid(getpid()))};
+  }
+
+  test::TempFolder folder_;
+};
+
+constexpr Terms kAll{true, 255, shm::kSlots};
+
+TEST_F(SitePolicyTest, WithoutAFileRootMayAskForEverythingAndOthersForNothing) {
+  const SitePolicy policy;
+  EXPECT_EQ(policy.terms(peer(0)), kAll);
+  EXPECT_EQ(policy.terms(peer(geteuid())), kAll);
+  EXPECT_EQ(policy.terms(peer(4711)), (Terms{true, 0, 8}));
+}
+
+// Prevents: a general rule wins over the special one in front of it, or the other way round.
+TEST_F(SitePolicyTest, TheFirstRuleThatMatchesDecides) {
+  const SitePolicy policy = load(R"({
+    "default": {"max_priority": 1, "max_clients": 2},
+    "rules": [
+      {"user": 100, "max_priority": 100, "max_clients": 32},
+      {"group": 50, "max_priority": 50},
+      {"user": 100, "admit": false},
+      {"user": 101, "group": 51, "admit": false},
+      {"user": 0, "max_priority": 9}]})");
+  EXPECT_EQ(policy.terms(peer(100, {50})), (Terms{true, 100, 32}));
+  EXPECT_EQ(policy.terms(peer(102, {7, 50})), (Terms{true, 50, 2})) << "the rest is the default's";
+  EXPECT_EQ(policy.terms(peer(101, {7})), (Terms{true, 1, 2})) << "all parts of a rule must match";
+  EXPECT_FALSE(policy.terms(peer(101, {51})).admitted);
+  EXPECT_EQ(policy.terms(peer(0)), (Terms{true, 9, 2})) << "a rule may limit root";
+}
+
+TEST_F(SitePolicyTest, TheDefaultMayExcludeEverybodyElse) {
+  const SitePolicy policy =
+      load(R"({"default": {"admit": false}, "rules": [{"user": 5, "admit": true}]})");
+  EXPECT_FALSE(policy.terms(peer(6)).admitted);
+  EXPECT_TRUE(policy.terms(peer(5)).admitted);
+  EXPECT_EQ(policy.terms(peer(0)), kAll);
+}
+
+TEST_F(SitePolicyTest, UsersAndGroupsHaveNamesOrNumbers) {
+  const SitePolicy policy = load(R"({"rules": [
+    {"user": "daemon", "max_priority": 3}, {"group": "daemon", "max_priority": 4}]})");
+  EXPECT_EQ(policy.terms(peer(1)).max_priority, 3);
+  EXPECT_EQ(policy.terms(peer(4711, {1})).max_priority, 4);
+}
+
+TEST_F(SitePolicyTest, ACgroupIsAPattern) {
+  const Peer us = peer(4711);
+  const std::string own = cgroup_of(*us.process);
+  if (own.empty()) GTEST_SKIP() << "no cgroups here";
+  EXPECT_EQ(load(R"({"rules": [{"cgroup": "/*", "max_priority": 6}]})").terms(us).max_priority, 6);
+  EXPECT_EQ(load(R"({"rules": [{"cgroup": ")" + own + R"(", "max_priority": 6}]})")
+                .terms(us)
+                .max_priority,
+            6);
+  EXPECT_EQ(
+      load(R"({"rules": [{"cgroup": "/no.such/*", "max_priority": 6}]})").terms(us).max_priority,
+      0);
+}
+
+// Prevents: a rule with a typing error is silently another rule.
+TEST_F(SitePolicyTest, FaultsAreNamed) {
+  const auto says = [&](const std::string& text, const std::string& part) {
+    const std::string fault = fault_of(text);
+    EXPECT_NE(fault.find(part), std::string::npos) << text << ": " << fault;
+    EXPECT_NE(fault.find("node.json"), std::string::npos) << fault;
+    EXPECT_EQ(fault.find('\n'), std::string::npos) << fault;
+  };
+  says(R"({"default": {"max_prority": 1}})", R"(did you mean "max_priority"?)");
+  says(R"({"rule": []})", R"(did you mean "rules"?)");
+  says(R"({"rules": [{"usr": 1}]})", "/rules/0");
+  says(R"({"rules": [{"max_priority": 1}]})", "a rule needs a user, a group or a cgroup");
+  says(R"({"rules": [{"user": 1, "max_priority": 256}]})", "/rules/0/max_priority");
+  says(R"({"rules": [{"user": 1, "max_priority": -1}]})", "/rules/0/max_priority");
+  says(R"({"rules": [{"user": 1, "max_clients": 64}]})", "/rules/0/max_clients");
+  says(R"({"rules": [{"user": "no such user"}]})", "no user 'no such user'");
+  says(R"({"rules": [{"group": "no such group"}]})", "no group 'no such group'");
+  says(R"({"rules": [{"user": -1}]})", "/rules/0/user");
+  says(R"({"rules": [{"user": 1.5}]})", "/rules/0/user");
+  says(R"({"rules": [{"user": 1, "admit": "no"}]})", "/rules/0/admit");
+  says(R"({"rules": {}})", "/rules");
+  says("{", "not JSON");
+}
+
+// Prevents: a user who may write the policy gives himself the GPU.
+TEST_F(SitePolicyTest, AFileThatOthersMayChangeIsRefused) {
+  const std::string file = folder_.write("open.json", "{}");
+  for (const mode_t mode : {0664, 0646}) {
+    ASSERT_EQ(chmod(file.c_str(), mode), 0);
+    EXPECT_THROW(SitePolicy::load(file), base::UsageError) << mode;
+  }
+  ASSERT_EQ(chmod(file.c_str(), 0644), 0);
+  EXPECT_NO_THROW(SitePolicy::load(file));
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make another user's file";
+  ASSERT_EQ(chown(file.c_str(), 4711, 4711), 0);
+  EXPECT_THROW(SitePolicy::load(file), base::UsageError);
+}
+
+TEST_F(SitePolicyTest, AMissingFileIsSaid) {
+  EXPECT_THROW(SitePolicy::load(folder_.file("missing.json")), base::UsageError);
+}
+
+}  // namespace
+}  // namespace sluice::controller

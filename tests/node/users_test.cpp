@@ -1,0 +1,154 @@
+// Programs of several users, with real user ids, on one board.
+#include <sys/stat.h>
+
+#include <csignal>
+
+#include "shm/gates.hpp"
+#include "tests/node/node_service.hpp"
+#include "tests/support/look.hpp"
+
+namespace sluice::test {
+namespace {
+
+constexpr const char* kAnnaMayAskFor10 = R"({
+  "default": {"max_priority": 0, "max_clients": 3},
+  "rules": [{"user": 12345, "max_priority": 10}, {"group": 777, "admit": false}]
+})";
+
+int priority_of(const Look& look, const FakeClient& client) {
+  return shm::SlotInfo::unpack(look.slot(client.slot()).info.load()).priority;
+}
+
+// Prevents: each user has a board of his own, and nobody's priority means anything to the others.
+TEST_F(UsersTest, AJobOfOneUserHoldsTheProgramsOfAnother) {
+  start(kAnnaMayAskFor10);
+  const auto low = client_of(kBert, 0);
+  const auto high = client_of(kAnna, 10);
+  ASSERT_TRUE(low->attached() && high->attached()) << low->greeting() << high->greeting();
+  const Look look("node");
+  high->order("begin");
+  EXPECT_EQ(look.gate(low->slot()), shm::bit(high->slot()));
+  high->order("end");
+  EXPECT_EQ(look.gate(low->slot()), 0U);
+  EXPECT_EQ(look.slot(low->slot()).uid.load(), kBert);
+  EXPECT_EQ(look.slot(high->slot()).uid.load(), kAnna);
+}
+
+// Prevents: the death of one user's program holds another user's program.
+TEST_F(UsersTest, AKilledHolderOfAnotherUserOpensTheGate) {
+  start(kAnnaMayAskFor10);
+  const auto low = client_of(kBert, 0);
+  const auto high = client_of(kAnna, 10);
+  ASSERT_TRUE(low->attached() && high->attached());
+  const Look look("node");
+  high->order("begin");
+  high->process().signal(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return look.gate(low->slot()) == 0; }));
+  EXPECT_TRUE(eventually([&] { return look.state(high->slot()) == shm::SlotState::kFree; }));
+}
+
+// Prevents: any user gets the GPU by asking for a high priority; or is left ungated, which harms
+// the others more than his program at priority 0.
+TEST_F(UsersTest, AboveTheCeilingAProgramRunsGatedAtPriority0) {
+  start(kAnnaMayAskFor10);
+  const auto bold = client_of(kBert, 200);
+  ASSERT_TRUE(bold->attached()) << bold->greeting();
+  const std::string notice =
+      "priority 200 is refused: user uid 12346 may ask for at most 0; runs at priority 0";
+  EXPECT_NE(bold->greeting().find(notice), std::string::npos) << bold->greeting();
+  EXPECT_EQ(priority_of(Look("node"), *bold), 0);
+  EXPECT_TRUE(logs("lowered pid " + std::to_string(bold->pid()) + ": " + notice));
+  EXPECT_TRUE(logs("(uid 12346, asked for priority 200)"));
+  const auto modest = client_of(kAnna, 10);
+  EXPECT_EQ(priority_of(Look("node"), *modest), 10) << "the ceiling itself is allowed";
+  EXPECT_EQ(modest->greeting().find("refused"), std::string::npos);
+}
+
+// Prevents: a user whom the site excludes has a slot; or finds out only from the missing gates.
+TEST_F(UsersTest, AUserWhoIsNotAdmittedIsRefusedInALine) {
+  start(kAnnaMayAskFor10);
+  FakeClient denied(
+      "node", 0, 1,
+      {kSetpriv, "--reuid", "12346", "--regid", "12346", "--groups", "777", "--inh-caps=-all"});
+  EXPECT_FALSE(denied.attached());
+  EXPECT_NE(denied.greeting().find("the site policy does not admit user uid 12346"),
+            std::string::npos)
+      << denied.greeting();
+  EXPECT_TRUE(logs("refused pid " + std::to_string(denied.pid())));
+  EXPECT_TRUE(logs("(uid 12346, asked for priority 0)"));
+  EXPECT_EQ(Look("node").board().used.load(), 0U);
+}
+
+// Prevents: one user takes all slots.
+TEST_F(UsersTest, AUserGetsNoMoreSlotsThanThePolicyAllows) {
+  start(kAnnaMayAskFor10);
+  std::vector<std::unique_ptr<FakeClient>> hog;
+  for (int i = 0; i < 3; ++i) hog.push_back(client_of(kBert, 0));
+  for (const auto& one : hog) EXPECT_TRUE(one->attached()) << one->greeting();
+  const auto fourth = client_of(kBert, 0);
+  EXPECT_FALSE(fourth->attached());
+  EXPECT_NE(fourth->greeting().find("user uid 12346 has 3 clients"), std::string::npos)
+      << fourth->greeting();
+  EXPECT_TRUE(client_of(kAnna, 0)->attached()) << "another user has his own share";
+  hog.back()->process().signal(SIGKILL);
+  EXPECT_TRUE(eventually([] { return client_of(kBert, 0)->attached(); }));
+}
+
+// Prevents: root's own programs are limited by a policy that does not name root.
+TEST_F(UsersTest, RootMayAskForEverythingUnlessARuleNamesRoot) {
+  start(kAnnaMayAskFor10);
+  const FakeClient root("node", 255);
+  EXPECT_EQ(priority_of(Look("node"), root), 255);
+}
+
+TEST_F(UsersTest, WithoutAPolicyOnlyRootMayAskForAPriority) {
+  start();
+  const FakeClient root("node", 255);
+  const auto other = client_of(kAnna, 1);
+  EXPECT_EQ(priority_of(Look("node"), root), 255);
+  EXPECT_EQ(priority_of(Look("node"), *other), 0);
+}
+
+// Prevents: a program in a container or under another cgroup gets the terms of all others.
+TEST_F(UsersTest, ARuleMayNameACgroup) {
+  start(R"({"rules": [{"cgroup": "*", "user": 12345, "max_priority": 7}]})");
+  const auto client = client_of(kAnna, 7);
+  const std::string cgroup = read_file("/proc/self/cgroup");
+  if (cgroup.empty()) GTEST_SKIP() << "no cgroups here";
+  EXPECT_EQ(priority_of(Look("node"), *client), 7);
+}
+
+// Prevents: a new policy needs a restart; a policy with a fault opens or closes everything.
+TEST_F(UsersTest, HangUpReadsThePolicyAgainAndABadOneIsNotUsed) {
+  start(kAnnaMayAskFor10);
+  const auto rewrite = [&](const std::string& text) {
+    static_cast<void>(parent_.write("policy.json", text));
+    service().signal(SIGHUP);
+  };
+  rewrite(R"({"rules": [{"usr": 12345, "max_priority": 200}]})");
+  EXPECT_TRUE(logs("the old site policy stays in force"));
+  EXPECT_TRUE(logs("did you mean"));
+  EXPECT_EQ(priority_of(Look("node"), *client_of(kAnna, 10)), 10);
+  rewrite(R"({"rules": [{"user": 12345, "max_priority": 200}]})");
+  ASSERT_TRUE(logs("read the site policy again"));
+  EXPECT_EQ(priority_of(Look("node"), *client_of(kAnna, 200)), 200);
+  EXPECT_FALSE(service().ended());
+}
+
+// Prevents: a service that makes its folder under a strict umask is unreachable for others.
+TEST_F(UsersTest, EveryUserCanReachTheSocketWhateverTheUmask) {
+  const mode_t before = umask(0077);
+  start();
+  umask(before);
+  EXPECT_TRUE(client_of(kAnna, 0)->attached());
+  struct stat found {};
+  ASSERT_EQ(stat(socket().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0666U);
+  ASSERT_EQ(stat((folder() + "/board").c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0600U);
+  ASSERT_EQ(stat((folder() + "/lock").c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0600U) << "whoever can open it can lock it";
+}
+
+}  // namespace
+}  // namespace sluice::test
