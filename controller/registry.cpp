@@ -216,16 +216,16 @@ std::uint8_t Registry::granted_priority(const Peer& peer, const Terms& terms, st
 Reply Registry::attach(Connection& from, const Request& request) {
   const Terms terms = admission_.terms(from.peer);
   if (!terms.admitted) return not_admitted(from.peer);
-  if (clients_of(from.peer.uid) >= terms.max_clients) {
-    return refusal(ReplyStatus::kSessionFull, "user " + admission_.user_name(from.peer.uid) +
-                                                  " has " + std::to_string(terms.max_clients) +
-                                                  " clients, the most that the site policy allows");
-  }
   const int slot = std::countr_one(clients_.view.used().load());
   if (slot >= shm::kSlots) {
     return refusal(ReplyStatus::kSessionFull, "all " + std::to_string(shm::kSlots) +
                                                   " slots are taken; end a client, or use "
                                                   "another session");
+  }
+  if (clients_of(from.peer.uid) >= terms.max_clients) {
+    return refusal(ReplyStatus::kSessionFull, "user " + admission_.user_name(from.peer.uid) +
+                                                  " has " + std::to_string(terms.max_clients) +
+                                                  " clients, the most that the site policy allows");
   }
   const std::optional<std::uint8_t> device = device_index(request);
   if (!device) {

@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <optional>
 
 #include "controller/node_record.hpp"
 #include "shm/node_memory.hpp"
-#include "tests/node/node_service.hpp"
+#include "tests/support/child.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -36,26 +36,22 @@ TEST(NodeRecord, ADamagedOneIsNone) {
   }
 }
 
-/// A process that has a file open and waits.
-class Holder {
+/// A process that has all our files open and is stopped.
+class Holder : public test::Child {
  public:
-  explicit Holder(const base::Fd& file) : file_(fcntl(file.get(), F_DUPFD, 100)) {
-    process_.emplace(std::vector<std::string>{"/bin/sleep", "600"});
-    close(file_);
+  Holder() : Child(fork()) {
+    if (pid() == 0) {
+      for (;;) pause();
+    }
+    stop();
   }
-  test::Process& process() { return *process_; }
-
- private:
-  int file_;
-  std::optional<test::Process> process_;
 };
 
 // Prevents: the board of stopped clients, or of one that only inherited it, is not found.
 TEST(NodeRecord, TheMemoryIsFoundInAnotherProcess) {
   base::Fd memory = shm::make_node_memory();
   const NodeRecord record = record_of(memory.get(), 1);
-  Holder holder(memory);
-  holder.process().stop();
+  Holder holder;
   memory.reset();
   int unseen = 0;
   base::Fd found = find_memory(record, unseen);
@@ -64,8 +60,8 @@ TEST(NodeRecord, TheMemoryIsFoundInAnotherProcess) {
   EXPECT_EQ(shm::memory_fault(found.get(), geteuid()), "");
   EXPECT_EQ(fcntl(found.get(), F_GETFL) & O_ACCMODE, O_RDWR);
   found.reset();
-  holder.process().signal(SIGKILL);
-  holder.process().wait();
+  holder.signal(SIGKILL);
+  holder.wait();
   EXPECT_FALSE(find_memory(record, unseen)) << "nobody has it any more";
 }
 
