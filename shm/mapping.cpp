@@ -141,8 +141,7 @@ BoardMapping BoardMapping::of_node(Access access) {
   const std::string path = base::node_socket();
   const std::optional<uid_t> owner = base::trusted_node_owner(path);
   const base::Fd connection(connect_controller(path.c_str()));
-  if (base::find_node_service() == base::NodeService::kUntrusted ||
-      connection.get() == -EPERM) {
+  if (base::find_node_service() == base::NodeService::kUntrusted || connection.get() == -EPERM) {
     throw BoardError("the node service in " + base::node_folder() +
                      " is not trusted: the folder must belong to root, and nobody else may write "
                      "to it");

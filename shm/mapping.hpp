@@ -2,24 +2,14 @@
 #include <sys/types.h>
 
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "base/fd.hpp"
 #include "shm/board.hpp"
+#include "shm/board_error.hpp"
 
 namespace sluice::shm {
-
-/// A board that cannot be used. what() is one line for the user.
-struct BoardError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-/// The session has no board.
-struct NoBoard : BoardError {
-  using BoardError::BoardError;
-};
 
 /// The mapped board of a session. The board of the session `node` is memory without a name, for
 /// which attach() and inspect() ask the node service. The rest of this comment is about the other

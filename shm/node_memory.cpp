@@ -8,8 +8,8 @@
 #include <cstring>
 #include <new>
 
+#include "shm/board_error.hpp"
 #include "shm/board_format.hpp"
-#include "shm/mapping.hpp"
 
 namespace sluice::shm {
 namespace {
