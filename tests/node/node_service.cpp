@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
 namespace sluice::test {
 namespace {
@@ -38,8 +39,9 @@ NodeServiceTest::NodeServiceTest() {
 
 NodeServiceTest::~NodeServiceTest() { unsetenv("SLUICE_NODE_DIR"); }
 
-void NodeServiceTest::start(const std::string& policy) {
-  std::vector<std::string> command{SLUICE_NODE_PROGRAM, "--log-level", "debug"};
+void NodeServiceTest::start(const std::string& policy, std::vector<std::string> through) {
+  std::vector<std::string> command = std::move(through);
+  command.insert(command.end(), {SLUICE_NODE_PROGRAM, "--log-level", "debug"});
   if (!policy.empty()) {
     const std::string file = parent_.write("policy.json", policy);
     chmod(file.c_str(), 0644);

@@ -32,7 +32,8 @@ class NodeServiceTest : public testing::Test {
   void TearDown() override;
 
   /// Starts `sluice node` with this policy, if not empty, and waits until clients may attach.
-  void start(const std::string& policy = {});
+  /// `through`: a program with arguments that becomes the service.
+  void start(const std::string& policy = {}, std::vector<std::string> through = {});
   /// The last line of the service about being ready.
   [[nodiscard]] std::string ready_line() const;
   /// Ends the service with SIGKILL.

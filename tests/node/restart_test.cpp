@@ -2,8 +2,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <csignal>
 #include <filesystem>
+#include <sstream>
 
 #include "shm/gates.hpp"
 #include "tests/node/node_service.hpp"
@@ -76,6 +78,29 @@ TEST_F(RestartTest, StoppedClientsAreNotLost) {
   EXPECT_TRUE(logs("client attached again: slot " + std::to_string(low_->slot())));
   high_->order("begin");
   EXPECT_EQ(Look("node").gate(low_->slot()), shm::bit(high_->slot()));
+}
+
+// Prevents: the capabilities in the unit do not suffice to find the board, and every restart by
+// systemd makes a second one.
+TEST_F(RestartTest, TheCapabilitiesOfTheUnitSuffice) {
+  kill_service();
+  const std::string unit = read_file(SLUICE_NODE_UNIT);
+  const std::string key = "CapabilityBoundingSet=";
+  const std::size_t at = unit.find(key);
+  ASSERT_NE(at, std::string::npos);
+  std::istringstream names(unit.substr(at + key.size(), unit.find('\n', at) - at - key.size()));
+  const std::string mine = read_file("/proc/self/status");
+  const auto bounding = std::stoull(mine.substr(mine.find("CapBnd:") + 7), nullptr, 16);
+  std::string set = "-all";
+  for (std::string name; names >> name;) {
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    // A container may lack it. The service only needs it against hostile users.
+    if (name == "cap_sys_resource" && (bounding >> 24U & 1U) == 0) continue;
+    set += ",+" + name.substr(4);
+  }
+  start(kPolicy, {kSetpriv, "--bounding-set=" + set, "--inh-caps=-all", "--no-new-privs"});
+  EXPECT_TRUE(adopted()) << ready_line();
+  EXPECT_TRUE(logs("client attached again: slot " + std::to_string(high_->slot())));
 }
 
 // Prevents: a slot of the old service counts for nobody, and its user gets too many.

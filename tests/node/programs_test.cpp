@@ -1,0 +1,80 @@
+// Whole programs under the interposer, on the simulated GPU of each user. It has the same UUID for
+// all users, so they meet on the board.
+#include <algorithm>
+#include <csignal>
+
+#include "shm/gates.hpp"
+#include "tests/node/node_service.hpp"
+#include "tests/support/look.hpp"
+
+namespace sluice::test {
+namespace {
+
+class NodePrograms : public UsersTest {
+ protected:
+  [[nodiscard]] std::unique_ptr<Process> spin_as(uid_t uid, const std::string& priority,
+                                                 const std::string& err) const {
+    std::vector<std::string> command = as_user(uid);
+    const std::vector<std::string> more{
+        SLUICE_EXEC_PROGRAM, "--priority", priority, "--gpu", "sim", "--", SLUICE_SPIN_PROGRAM};
+    command.insert(command.end(), more.begin(), more.end());
+    return std::make_unique<Process>(std::move(command), ProcessOptions{.err = parent_.file(err)});
+  }
+  /// The slot of the only client of this user; -1 if there is none yet.
+  static int slot_of(const Look& look, uid_t uid) {
+    for (int slot = 0; slot < shm::kSlots; ++slot) {
+      if (look.slot(slot).uid.load() == uid && look.state(slot) == shm::SlotState::kLive) {
+        return slot;
+      }
+    }
+    return -1;
+  }
+  static void end(Process& program) {
+    program.signal(SIGTERM);
+    EXPECT_EQ(program.wait(kProgramPatience), 0);
+  }
+};
+
+// Prevents: the interposer finds no node service, cannot map its board, or does not come back to a
+// new service.
+TEST_F(NodePrograms, ProgramsOfTwoUsersGiveWayToEachOther) {
+  const std::string policy = R"({"rules": [{"user": 12345, "max_priority": 10}]})";
+  start(policy);
+  const auto low = spin_as(kBert, "0", "low");
+  const auto high = spin_as(kAnna, "10", "high");
+  const auto held = [] {
+    const Look look("node");
+    const int low_slot = slot_of(look, kBert);
+    const int high_slot = slot_of(look, kAnna);
+    return low_slot >= 0 && high_slot >= 0 && (look.gate(low_slot) & shm::bit(high_slot)) != 0;
+  };
+  EXPECT_TRUE(eventually(held, kProgramPatience)) << read_file(parent_.file("high"));
+  kill_service();
+  start(policy);
+  EXPECT_NE(ready_line().find("board=adopted"), std::string::npos) << ready_line();
+  EXPECT_TRUE(eventually(held, kProgramPatience));
+  EXPECT_TRUE(eventually([&] { return log().find("client attached again") != std::string::npos; },
+                         kProgramPatience));
+  end(*high);
+  end(*low);
+  EXPECT_EQ(read_file(parent_.file("low")), "");
+  EXPECT_EQ(read_file(parent_.file("high")), "");
+}
+
+// Prevents: a user whose priority was refused believes that it was granted.
+TEST_F(NodePrograms, ARefusedPriorityIsSaidOnceByTheProgram) {
+  start();
+  const auto bold = spin_as(kBert, "200", "bold");
+  const auto said = [&] { return read_file(parent_.file("bold")); };
+  EXPECT_TRUE(eventually([&] { return said().find('\n') != std::string::npos; }, kProgramPatience));
+  end(*bold);
+  EXPECT_NE(said().find("session node: priority 200 is refused: user uid 12346 may ask for at most "
+                        "0; runs at priority 0"),
+            std::string::npos)
+      << said();
+  const std::string lines = said();
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
+}
+
+}  // namespace
+}  // namespace sluice::test
