@@ -1,5 +1,6 @@
 #include "http_server_test.hpp"
 
+#include "base/error.hpp"
 #include "support/eventually.hpp"
 
 namespace sluice::server::api {
