@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <atomic>
 #include <list>
 
@@ -22,6 +23,7 @@ using sluice::test::ForkedChild;
 using sluice::test::kProgramPatience;
 
 struct Words {
+  std::atomic<std::uint32_t> begun;
   std::atomic<std::uint32_t> ready;
   std::atomic<std::uint32_t> end;
 };
@@ -34,6 +36,11 @@ class Shared : public testing::Test {
     ++words.ready;
     return eventually([this] { return words.end != 0; }, 3 * kProgramPatience) ? 0 : 4;
   }
+  [[nodiscard]] sluice::base::Fd lock_folder() const {
+    sluice::base::Fd fd(open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    EXPECT_EQ(flock(fd.get(), LOCK_EX), 0);
+    return fd;
+  }
   [[nodiscard]] bool ready(unsigned count) const {
     return eventually([&] { return words.ready == count; }, kProgramPatience);
   }
@@ -44,14 +51,24 @@ class Shared : public testing::Test {
   Words& words = *page;
 };
 
+// All look for a GPU process before there is one. Seen to fail when they did not look again after
+// they had waited for each other.
 TEST_F(Shared, SessionsOfAFolderHaveOneGpuThatEndsAfterThem) {
+  const sluice::base::Fd locked = lock_folder();
   std::list<ForkedChild> children;
   for (int i = 0; i < 6; ++i) {
     children.emplace_back([&, i] {
       setenv("SLUICE_SESSION", (session.name() + "." + std::to_string(i)).c_str(), 1);
+      ++words.begun;
       return stay();
     });
   }
+  const auto all_wait = [&] {
+    return words.begun == 6 && std::all_of(children.begin(), children.end(),
+                                           [](const ForkedChild& child) { return child.sleeps(); });
+  };
+  EXPECT_TRUE(eventually(all_wait, kProgramPatience));
+  flock(locked.get(), LOCK_UN);  // closing it is not enough: children have it too
   ASSERT_TRUE(ready(6));
   EXPECT_EQ(folder.gpus().size(), 1U);
   EXPECT_TRUE(sluice::test::files_of_session(session.name()).empty());
@@ -93,8 +110,7 @@ TEST_F(Shared, AGpuThatWantsToEndServesOnWhileTheFolderIsLocked) {
   ForkedChild first([&] { return stay(); });
   ASSERT_TRUE(ready(1));
   const pid_t gpu = folder.gpu();
-  const sluice::base::Fd locked(open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  ASSERT_EQ(flock(locked.get(), LOCK_EX), 0);
+  const sluice::base::Fd locked = lock_folder();
   words.end = 1;
   EXPECT_EQ(first.wait(kProgramPatience), 0);
   // A process without clients sleeps once, for a second. Then it tries again and again to end.
@@ -102,7 +118,7 @@ TEST_F(Shared, AGpuThatWantsToEndServesOnWhileTheFolderIsLocked) {
   EXPECT_TRUE(eventually([&] { return sleeps_of(gpu) > before + 20; }, kProgramPatience));
   EXPECT_EQ(ForkedChild([&] { return stay(); }).wait(kProgramPatience), 0);
   EXPECT_EQ(folder.gpu(), gpu);
-  flock(locked.get(), LOCK_UN);
+  flock(locked.get(), LOCK_UN);  // closing it is not enough: children have it too
   EXPECT_TRUE(folder.is_left_empty());
 }
 
