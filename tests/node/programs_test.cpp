@@ -1,10 +1,10 @@
-// Whole programs under the interposer, on the simulated GPU of each user. It has the same UUID for
-// all users, so they meet on the board.
+// Whole programs under the interposer, on one simulated GPU that the users share.
 #include <algorithm>
 #include <csignal>
 
 #include "shm/gates.hpp"
 #include "tests/node/node_service.hpp"
+#include "tests/simgpu/shared_folder.hpp"
 #include "tests/support/look.hpp"
 
 namespace sluice::test {
@@ -12,6 +12,10 @@ namespace {
 
 class NodePrograms : public UsersTest {
  protected:
+  void TearDown() override {
+    UsersTest::TearDown();
+    EXPECT_TRUE(gpu_.is_left_empty());
+  }
   [[nodiscard]] std::unique_ptr<Process> spin_as(uid_t uid, const std::string& priority,
                                                  const std::string& err) const {
     std::vector<std::string> command = as_user(uid);
@@ -29,6 +33,8 @@ class NodePrograms : public UsersTest {
     }
     return -1;
   }
+  simgpu::test::SharedFolder gpu_;
+
   static void end(Process& program) {
     program.signal(SIGTERM);
     EXPECT_EQ(program.wait(kProgramPatience), 0);
