@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -55,11 +57,21 @@ base::Fd open_again(const std::string& path, const Line& line) {
   return is_same_file(file, line) ? std::move(file) : base::Fd();
 }
 
+// A file that this process has open for writing, without opening it anew: it may belong to another
+// user, like the board of a node.
+base::Fd duplicate(int number, const Line& line) {
+  base::Fd file(fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  const bool writable = file && (fcntl(file.get(), F_GETFL) & O_ACCMODE) == O_RDWR;
+  return writable && is_same_file(file, line) ? std::move(file) : base::Fd();
+}
+
 // Finds a memfd or unnamed file, which this process may still have open.
 base::Fd find_among_open(const Line& line) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
   if (!folder) return {};
   while (const dirent* entry = readdir(folder.get())) {
+    if (*entry->d_name == '.') continue;
+    if (base::Fd file = duplicate(std::atoi(entry->d_name), line)) return file;
     if (base::Fd file = open_again(std::string("/proc/self/fd/") + entry->d_name, line))
       return file;
   }

@@ -46,8 +46,11 @@ class NodePrograms : public UsersTest {
 TEST_F(NodePrograms, ProgramsOfTwoUsersGiveWayToEachOther) {
   const std::string policy = R"({"rules": [{"user": 12345, "max_priority": 10}]})";
   start(policy);
-  const auto low = spin_as(kBert, "0", "low");
+  // First the program of the other user: the GPU's process is then hers, and cannot read his memory
+  // but through the descriptor of the board.
   const auto high = spin_as(kAnna, "10", "high");
+  ASSERT_TRUE(eventually([] { return slot_of(Look("node"), kAnna) >= 0; }, kProgramPatience));
+  const auto low = spin_as(kBert, "0", "low");
   const auto held = [] {
     const Look look("node");
     const int low_slot = slot_of(look, kBert);
@@ -61,6 +64,16 @@ TEST_F(NodePrograms, ProgramsOfTwoUsersGiveWayToEachOther) {
   EXPECT_TRUE(eventually(held, kProgramPatience));
   EXPECT_TRUE(eventually([&] { return log().find("client attached again") != std::string::npos; },
                          kProgramPatience));
+  // The GPU reads the gate, which is in memory of another user.
+  const auto waited = [] {
+    const Look look("node");
+    const int slot = slot_of(look, kBert);
+    if (slot < 0) return false;
+    const auto& entries = look.slot(slot).entries;
+    return std::any_of(entries.begin(), entries.end(),
+                       [](const auto& entry) { return entry.value(shm::Count::kWaited) != 0; });
+  };
+  EXPECT_TRUE(eventually(waited, kProgramPatience));
   end(*high);
   end(*low);
   EXPECT_EQ(read_file(parent_.file("low")), "");
