@@ -206,8 +206,8 @@ TEST_F(GpuTimeOf, FewLaunchesAreMeasured) {
   const std::uint64_t begin = base::monotonic_ns();
   for (int i = 0; i < 3'000'000; ++i) launch();
   const std::uint64_t took_ms = (base::monotonic_ns() - begin) / kMs;
-  // A launch is drawn in 250 us, and one in about 16 of those is measured.
-  EXPECT_LE(fake::count(Id::cuEventRecord), 2 * (40 + took_ms / 8));
+  // A launch is drawn in 250 us, and one in about 16 of those is measured: one in 4 ms.
+  EXPECT_LE(fake::count(Id::cuEventRecord), 2 * (100 + took_ms));
   EXPECT_LE(fake::count(Id::cuEventCreate), 2U * 64);
 }
 
