@@ -316,10 +316,13 @@ void Interposer::forget_ended_threads() {
     return stream.key.thread != 0 && ThreadMarks::is_gone(stream.key.thread);
   };
   g_process.forget_remembered();
-  streams_.remove(ended, [](Stream& stream) {
+  // The end of a context does not find the streams that are being removed here.
+  const std::uint32_t before = g_process.contexts_ended.load();
+  streams_.remove(ended, [before](Stream& stream) {
     const DriverQuery query(stream.context, stream.key.handle);
+    const bool gone = !query || g_process.contexts_ended.load() != before;
     stream.client->jobs().forget(stream);
-    stream.pacer->end(stream, !query);
+    stream.pacer->end(stream, gone);
   });
 }
 

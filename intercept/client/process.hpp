@@ -111,6 +111,9 @@ struct Process {
   /// thread: with a shared note, the end of one query would be taken for the end of the other. The
   /// third note is for launches that destroy the events of ended threads.
   alignas(64) std::atomic<int> queries_forbidden{0};
+  /// Changes before the ban of a context's end is lifted. What was kept of a context may be used
+  /// with a query, and only if this has not changed meanwhile.
+  std::atomic<std::uint32_t> contexts_ended{0};
   std::array<QueryNote, 3> query_notes{};
 
   /// The thread that owns each stripe of the launch counters (launch_count.hpp); 0 for none.

@@ -146,6 +146,7 @@ void end_streams(Interposer& self, bool gone, auto which) {
 
 /// For a context that has ended (null: unknown which one). The caller holds a QueryBan.
 inline void context_ended(CUcontext context, const CaptureIds& captures) noexcept {
+  g_process.contexts_ended.fetch_add(1);
   captures_abandoned(captures);
   EarlySwitch::forget_context(context);
   Interposer* const self = Interposer::existing();
