@@ -45,8 +45,8 @@ shm::TraceHeader trace_header_of(const Client& client) {
   header.begin_monotonic_ns = base::monotonic_ns();
   header.begin_realtime_ns = base::clock_ns(CLOCK_REALTIME);
   put_text(header.policy, shm::to_string(client.policy()));
-  put_text(header.command, slot.command.data());
-  put_text(header.name, slot.name.data());
+  put_text(header.command, shm::text_in(slot.command));
+  put_text(header.name, shm::text_in(slot.name));
   header.device_uuid = device.uuid;
   header.time_scale = client.time_scale();
   if (client.simulated()) {
