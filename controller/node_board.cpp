@@ -28,8 +28,8 @@ constexpr mode_t kFolderMode = 0755;
 
 /// Whoever can rename a folder on the way can lead the service elsewhere while it starts, and root
 /// would write there. A sticky folder as /tmp is safe: only the owner can rename its entries.
-void refuse_parents_of_others(const std::filesystem::path& path) {
-  for (auto folder = path.parent_path();; folder = folder.parent_path()) {
+void refuse_replaceable(std::filesystem::path folder) {
+  for (;; folder = folder.parent_path()) {
     struct stat found {};
     if (lstat(folder.c_str(), &found) != 0) fail("cannot examine " + folder.string());
     const bool ours = found.st_uid == 0 || found.st_uid == geteuid();
@@ -48,11 +48,13 @@ void make_folder(const std::string& path) {
   if (path.empty()) {
     throw std::runtime_error("SLUICE_NODE_DIR is not an absolute path; unset it");
   }
-  refuse_parents_of_others(path);
+  // The path may end with a slash.
+  const auto parent = std::filesystem::path(path + "/").parent_path().parent_path();
+  refuse_replaceable(parent);
+  // A link on the way is safe itself, and leads elsewhere.
   std::error_code missing;
-  const auto parent =
-      std::filesystem::canonical(std::filesystem::path(path).parent_path(), missing);
-  if (!missing) refuse_parents_of_others(parent / "sluice");
+  const auto real = std::filesystem::canonical(parent, missing);
+  if (!missing) refuse_replaceable(real);
   if (mkdir(path.c_str(), kFolderMode) == 0) {
     chmod(path.c_str(), kFolderMode);  // whatever the umask
   } else if (errno != EEXIST) {
