@@ -7,7 +7,7 @@ namespace sluice::controller {
 std::string Clients::describe(int index) {
   const shm::Slot& of = slot(index);
   return "slot " + std::to_string(index) + ", pid " + std::to_string(of.pid.load()) + " (" +
-         load_text(of.command.data(), of.command.size()) + ")";
+         printable(load_text(of.command.data(), of.command.size()), of.command.size()) + ")";
 }
 
 void update_outranked(Clients& clients) {

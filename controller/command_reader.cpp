@@ -16,7 +16,10 @@ CommandReader::~CommandReader() {
 }
 
 void CommandReader::ask(int slot, std::uint32_t generation, pid_t pid) {
+  constexpr std::size_t kMostAsked = 256;
   const std::lock_guard lock(shared_->mutex);
+  // A process can block the reader for as long as it likes: its memory may be a file of FUSE.
+  if (shared_->asked.size() >= kMostAsked) return;
   shared_->asked.push_back({slot, generation, pid, {}});
   shared_->wake.notify_one();
 }

@@ -22,7 +22,7 @@ class CommandReader {
   CommandReader(const CommandReader&) = delete;
   CommandReader& operator=(const CommandReader&) = delete;
 
-  /// Requests the command line of a new client.
+  /// Requests the command line of a new client. Ignored while too many requests are waiting.
   void ask(int slot, std::uint32_t generation, pid_t pid);
 
   /// On every heartbeat: writes the command lines to the slots that still have the same client.

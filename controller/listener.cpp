@@ -14,7 +14,7 @@
 namespace sluice::controller {
 namespace {
 
-constexpr int kAcceptQueue = 128;
+constexpr int kAcceptQueue = 1024;
 constexpr int kBindTries = 50;
 constexpr mode_t kNodeMode = 0666;
 

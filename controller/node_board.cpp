@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 #include <utility>
 
@@ -25,10 +26,35 @@ constexpr mode_t kFolderMode = 0755;
   throw std::runtime_error(what + ": " + std::strerror(errno));
 }
 
+/// Whoever can rename a folder on the way can lead the service elsewhere while it starts, and root
+/// would write there. A sticky folder as /tmp is safe: only the owner can rename its entries.
+void refuse_replaceable(std::filesystem::path folder) {
+  for (;; folder = folder.parent_path()) {
+    struct stat found {};
+    if (lstat(folder.c_str(), &found) != 0) fail("cannot examine " + folder.string());
+    const bool ours = found.st_uid == 0 || found.st_uid == geteuid();
+    const bool open = (found.st_mode & (S_IWGRP | S_IWOTH)) != 0 &&
+                      (found.st_mode & S_ISVTX) == 0 && !S_ISLNK(found.st_mode);
+    if (!ours || open) {
+      throw std::runtime_error("another user can replace " + folder.string() +
+                               ", which the folder of the service is in; choose another "
+                               "SLUICE_NODE_DIR");
+    }
+    if (folder == folder.root_path()) return;
+  }
+}
+
 void make_folder(const std::string& path) {
   if (path.empty()) {
     throw std::runtime_error("SLUICE_NODE_DIR is not an absolute path; unset it");
   }
+  // The path may end with a slash.
+  const auto parent = std::filesystem::path(path + "/").parent_path().parent_path();
+  refuse_replaceable(parent);
+  // A link on the way is safe itself, and leads elsewhere.
+  std::error_code missing;
+  const auto real = std::filesystem::canonical(parent, missing);
+  if (!missing) refuse_replaceable(real);
   if (mkdir(path.c_str(), kFolderMode) == 0) {
     chmod(path.c_str(), kFolderMode);  // whatever the umask
   } else if (errno != EEXIST) {
@@ -91,10 +117,11 @@ NodeFolder::NodeFolder(std::string path) : path_(std::move(path)) {
     if (errno != EWOULDBLOCK) fail("cannot lock " + file);
     throw std::runtime_error("a node service runs already, pid " + read_pid(lock_.get()));
   }
+  // Only for a message. A full file system must not keep the service from its programs.
   const std::string pid = std::to_string(getpid());
   if (ftruncate(lock_.get(), 0) != 0 ||
       pwrite(lock_.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-    fail("cannot write " + file);
+    spdlog::warn("cannot write {}: {}", file, std::strerror(errno));
   }
 }
 
@@ -112,7 +139,9 @@ NodeBoard::NodeBoard(NodeFolder folder, base::Fd memory, bool adopted, std::uint
       memory_(std::move(memory)),
       for_reading_(shm::read_only(memory_.get())) {
   if (!for_reading_) fail("cannot open the node's board for reading");
-  write_record(folder_.record(), record_of(memory_.get(), board().board_id.load()));
+  const NodeRecord record = record_of(memory_.get(), board().board_id.load());
+  // An adopted board has a record. A full file system does not keep the service from it.
+  if (read_record(folder_.record()) != record) write_record(folder_.record(), record);
 }
 
 }  // namespace sluice::controller

@@ -50,7 +50,10 @@ bool is_gone(const Tenant& tenant, std::uint64_t now_ns) {
 
 void repair_slot(Clients& clients, int slot, std::uint64_t now_ns) {
   const Tenant& tenant = clients.tenant(slot);
-  switch (clients.info(slot).state) {
+  const SlotState state = clients.info(slot).state;
+  // Only a stray or hostile write makes such a slot. Its state may be none of those below.
+  if (state != SlotState::kFree && tenant.process == nullptr) return release_slot(clients, slot);
+  switch (state) {
     case SlotState::kLive:
     case SlotState::kFailedOpen:
     case SlotState::kLeaving:

@@ -149,10 +149,11 @@ bool Server::has_room_for(const Peer& peer) {
   return connections_.size() < admission_.most_connections() || make_room({});
 }
 
-/// Drops the oldest connection without a slot, of this user if one is given.
+/// Drops the oldest connection without a slot, of this user if one is given. A process that has
+/// ended has no slot, even if another process still has its connection open.
 bool Server::make_room(std::optional<uid_t> of_user) {
   const auto oldest = std::find_if(connections_.begin(), connections_.end(), [&](const auto& c) {
-    return c.slots == 0 && (!of_user || c.peer.uid == *of_user);
+    return (!of_user || c.peer.uid == *of_user) && (c.slots == 0 || c.peer.process->ended());
   });
   if (oldest == connections_.end()) return false;
   spdlog::warn("dropped the connection of pid {}, uid {}: too many are open",

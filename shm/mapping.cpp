@@ -140,12 +140,13 @@ BoardMapping BoardMapping::of_memory(base::Fd memory, uid_t owner, Access access
 BoardMapping BoardMapping::of_node(Access access) {
   const std::string path = base::node_socket();
   const std::optional<uid_t> owner = base::trusted_node_owner(path);
-  const base::Fd connection(connect_controller(path.c_str()));
+  const base::Fd connection(connect_patiently(path.c_str(), kAnswerMs));
   if (base::find_node_service() == base::NodeService::kUntrusted || connection.get() == -EPERM) {
     throw BoardError("the node service in " + base::node_folder() +
                      " is not trusted: the folder must belong to root, and nobody else may write "
                      "to it");
   }
+  if (connection.get() == -EAGAIN) throw BoardError("the node service is too busy to answer");
   if (!owner || !connection) {
     throw NoBoard("the node service does not run (as root: systemctl start sluice-node)");
   }

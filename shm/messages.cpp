@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -110,6 +111,17 @@ int connect_controller(const char* socket_path) noexcept {
     return -EPERM;
   }
   return fd;
+}
+
+int connect_patiently(const char* socket_path, int most_ms) noexcept {
+  constexpr timespec kPause{0, 1'000'000};
+  const std::uint64_t deadline =
+      base::monotonic_ns() + static_cast<std::uint64_t>(most_ms) * 1'000'000U;
+  for (;;) {
+    const int fd = connect_controller(socket_path);
+    if (fd != -EAGAIN || base::monotonic_ns() >= deadline) return fd;
+    nanosleep(&kPause, nullptr);
+  }
 }
 
 int tell(int fd, const Request& request) noexcept {

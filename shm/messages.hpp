@@ -71,6 +71,10 @@ static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
 /// another user than the expected one is at the other end. Does not allocate and does not block.
 int connect_controller(const char* socket_path) noexcept;
 
+/// As connect_controller(), but waits at most `most_ms` for a place in the queue of a busy
+/// controller, which another user may have filled. Then returns -EAGAIN.
+int connect_patiently(const char* socket_path, int most_ms) noexcept;
+
 /// Sends a request without waiting. Returns 0 or -errno. Does not allocate.
 int tell(int fd, const Request& request) noexcept;
 

@@ -1,6 +1,9 @@
 #pragma once
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstddef>
+#include <string_view>
 
 #include "base/clock.hpp"
 #include "base/futex.hpp"
@@ -19,6 +22,14 @@ inline std::uint64_t held_ns(const Slot& slot, std::uint64_t since_ns,
   if (since_ns == 0 || !heeds || !has_job) return 0;
   const std::uint64_t from = std::max(since_ns, slot.job_since_ns.load());
   return now_ns > from ? now_ns - from : 0;
+}
+
+/// The text of a field that ends with NUL. A hostile process may have filled the whole field, so
+/// nothing is read past it.
+template <std::size_t kSize>
+std::string_view text_in(const std::array<char, kSize>& field) noexcept {
+  const std::string_view all(field.data(), field.size());
+  return all.substr(0, all.find('\0'));
 }
 
 /// A word of the board for gates.hpp: every access is sequentially consistent.

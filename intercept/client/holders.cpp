@@ -101,7 +101,7 @@ void Holders::waive_stopped(const Seat& seat, int slot, Holder& holder) noexcept
   if (holder.warned || state == shm::SlotState::kDead || !shm::is_active(holder.job)) return;
   holder.warned = true;
   Line(Level::kWarn) << "held by pid " << std::uint64_t{other.pid.load()} << " ("
-                     << other.command.data()
+                     << shm::text_in(other.command)
                      << "), which is stopped; running on until it continues";
 }
 
@@ -121,7 +121,7 @@ void Holders::enforce_max_hold(const Seat& seat, int slot, const Holder& holder,
   shm::waive(view, seat.slot, slot, holder.job);
   seat.own().max_hold_opened.fetch_add(1);
   Line(Level::kWarn) << "held for " << idle_ns / 1'000'000 << " ms without progress by pid "
-                     << std::uint64_t{other.pid.load()} << " (" << other.command.data()
+                     << std::uint64_t{other.pid.load()} << " (" << shm::text_in(other.command)
                      << "); running on without waiting for that job";
 }
 

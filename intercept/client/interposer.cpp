@@ -24,6 +24,8 @@ namespace sluice::intercept {
 namespace {
 
 constexpr int kAttachTimeoutMs = 1000;
+/// A launch waits this long at most. Later the watcher looks for the controller.
+constexpr int kQueueMs = 200;
 
 CUcontext context_of(CUstream stream) noexcept {
   CUcontext context = nullptr;
@@ -45,8 +47,8 @@ shm::TraceHeader trace_header_of(const Client& client) {
   header.begin_monotonic_ns = base::monotonic_ns();
   header.begin_realtime_ns = base::clock_ns(CLOCK_REALTIME);
   put_text(header.policy, shm::to_string(client.policy()));
-  put_text(header.command, slot.command.data());
-  put_text(header.name, slot.name.data());
+  put_text(header.command, shm::text_in(slot.command));
+  put_text(header.name, shm::text_in(slot.name));
   header.device_uuid = device.uuid;
   header.time_scale = client.time_scale();
   if (client.simulated()) {
@@ -167,9 +169,10 @@ bool Interposer::map_board(std::uint64_t board_id) noexcept {
 }
 
 std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) noexcept {
-  connection = shm::connect_controller(socket_path_.c_str());
+  connection = shm::connect_patiently(socket_path_.c_str(), kQueueMs);
   if (connection < 0) {
-    refuse(config_.session == base::kNodeSession
+    refuse(connection == -EAGAIN ? "the controller is too busy to answer"
+           : config_.session == base::kNodeSession
                ? "the node service does not run (as root: systemctl start sluice-node)"
            : base::in_user_namespace()
                ? "no controller of this user; in a user namespace, start one on the host first, as "

@@ -59,7 +59,12 @@ Line::~Line() {
 Line& Line::operator<<(std::string_view text) noexcept {
   const std::size_t space = text_.size() - 1 - size_;  // the newline always fits
   const std::size_t size = std::min(space, text.size());
-  std::memcpy(text_.data() + size_, text.data(), size);
+  // Text of the board may be another user's. It must not control a terminal, or look like more
+  // lines.
+  std::transform(text.begin(), text.begin() + size, text_.begin() + size_, [](char c) {
+    const bool printable = static_cast<unsigned char>(c) >= ' ' && c != '\x7f';
+    return printable ? c : '?';
+  });
   size_ += size;
   return *this;
 }

@@ -90,6 +90,25 @@ TEST_F(Holders, AStoppedHolderIsObeyedAgain) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "once a job: " << said;
 }
 
+// Prevents: another user's client ends this process, or controls its terminal, by the text on the
+// board. Seen to fail when the text was read up to its NUL and printed as it was.
+TEST_F(Holders, TheTextOfAHolderIsCutAndPrintable) {
+  catch_errors();
+  attach("gate");
+  shm::Slot& holder = become_held();
+  kill_controller();
+  holder.command.fill('x');
+  holder.command[3] = '\n';
+  holder.command[4] = '\x1b';
+  holder.requested_target.store(0x4141414141414141);  // follows the command
+  critical_->stop_beating();
+  EXPECT_TRUE(eventually([&] { return !held(); }));
+  const std::string said = errors();
+  EXPECT_NE(said.find("(xxx??" + std::string(holder.command.size() - 5, 'x') + "), which is"),
+            std::string::npos)
+      << said;
+}
+
 // Prevents: a holder whose watcher gets no processor is taken for stopped although it launches.
 // Seen to fail when only the beat counted.
 TEST_F(Holders, AHolderThatLaunchesIsNotStopped) {

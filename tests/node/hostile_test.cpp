@@ -1,14 +1,17 @@
 // Users who want to harm the node service or each other.
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <random>
@@ -154,6 +157,43 @@ TEST_F(Hostile, ConnectionsOfOneUserLeaveRoomForOthers) {
   EXPECT_EQ(Look("node").state(client->slot()), shm::SlotState::kLive);
   EXPECT_EQ(ask_controller(other.get(), asked).status, shm::ReplyStatus::kOk)
       << "the connection of another user was dropped";
+  ASSERT_EQ(write(measured.write.get(), &byte, 1), 1);
+  waitpid(hog, nullptr, 0);
+}
+
+// Prevents: connections of ended processes, which other processes keep open, count as clients and
+// fill the service until nobody can connect.
+TEST_F(Hostile, ConnectionsOfEndedProcessesGiveWay) {
+  constexpr int kTried = 80;  // more than a user may have
+  base::Pipe full;
+  base::Pipe measured;
+  const pid_t hog = fork();
+  if (hog == 0) {
+    if (setgid(kBert) != 0 || setuid(kBert) != 0) _exit(1);
+    for (int i = 0; i < kTried; ++i) {
+      // The child shares our table of open files, so its connection stays open when it has ended.
+      const auto child = static_cast<pid_t>(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0));
+      if (child == 0) {
+        const int fd = shm::connect_controller(base::node_socket().c_str());
+        shm::Reply reply;
+        // Until the slot of an earlier child is free again.
+        while (fd >= 0 && shm::ask(fd, good_request(), reply, 10'000) == 0 &&
+               reply.status == shm::ReplyStatus::kSessionFull) {
+          usleep(1000);
+        }
+        _exit(0);
+      }
+      waitpid(child, nullptr, 0);
+    }
+    char byte = 0;
+    static_cast<void>(write(full.write.get(), &byte, 1));
+    static_cast<void>(read(measured.read.get(), &byte, 1));
+    _exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(full.read.get(), &byte, 1), 1);
+  EXPECT_TRUE(logs("dropped the connection of pid")) << "there were too many";
+  EXPECT_TRUE(eventually([] { return client_of(kBert, 0)->attached(); }));
   ASSERT_EQ(write(measured.write.get(), &byte, 1), 1);
   waitpid(hog, nullptr, 0);
 }

@@ -164,5 +164,36 @@ TEST_F(RestartTest, AFolderOfOthersIsRefused) {
       << said.err;
 }
 
+// Prevents: a user renames a folder on the way to that of the service while it starts, and root
+// makes files and changes modes elsewhere.
+TEST_F(RestartTest, AFolderInsideOneOfOthersIsRefused) {
+  const TempFolder open;
+  const std::string inside = open.path().string() + "/node";
+  const std::string link = parent_.file("link");
+  ASSERT_EQ(symlink(open.path().c_str(), link.c_str()), 0);
+  const auto refuses = [](const std::string& folder) {
+    Process other({SLUICE_NODE_PROGRAM}, {.environment = {"SLUICE_NODE_DIR=" + folder}});
+    const base::Captured said = other.finish();
+    EXPECT_EQ(other.wait(), 1);
+    EXPECT_NE(said.err.find("another user can replace " + folder.substr(0, 5)), std::string::npos)
+        << said.err;
+  };
+  chmod(open.path().c_str(), 0777);
+  refuses(inside);
+  refuses(link + "/node");
+  chmod(open.path().c_str(), 0755);
+  ASSERT_EQ(chown(open.path().c_str(), kBert, kBert), 0);
+  refuses(inside);
+  EXPECT_FALSE(std::filesystem::exists(inside));
+}
+
+// Prevents: a full /run keeps the service from the board of running programs.
+TEST_F(RestartTest, AdoptionNeedsNoNewRecord) {
+  kill_service();
+  std::filesystem::create_directory(folder() + "/board.new");  // so no record can be written
+  start(kPolicy);
+  EXPECT_TRUE(adopted()) << ready_line();
+}
+
 }  // namespace
 }  // namespace sluice::test

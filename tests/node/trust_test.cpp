@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
+#include <vector>
 
 #include "base/fd.hpp"
 #include "base/node_service.hpp"
@@ -72,6 +75,24 @@ TEST_F(Trust, AnEmptyFolderMeansNoNodeService) {
   }
   unsetenv("SLUICE_NODE_DIR");
   EXPECT_EQ(base::node_folder(), "/run/sluice");
+}
+
+// Prevents: a user who fills the queue of the service keeps all other programs out: a program was
+// told that the service does not run, and ran ungated.
+TEST_F(Trust, AFullQueueIsWaitedFor) {
+  listen_there();
+  const std::string path = shm::socket_path("node");
+  std::vector<base::Fd> queue;
+  int last = 0;
+  while ((last = shm::connect_controller(path.c_str())) >= 0) queue.emplace_back(last);
+  ASSERT_EQ(last, -EAGAIN);
+  EXPECT_EQ(shm::connect_patiently(path.c_str(), 20), -EAGAIN) << "but not indefinitely";
+  std::thread service([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    base::Fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)).reset();
+  });
+  EXPECT_TRUE(base::Fd(shm::connect_patiently(path.c_str(), 30'000)));
+  service.join();
 }
 
 // Prevents: a user replaces the socket in a folder to which he may write, and gets the programs of

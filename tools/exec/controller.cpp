@@ -32,7 +32,7 @@ struct LeaseResult {
 
 LeaseResult take_lease(const std::string& socket) {
   LeaseResult result;
-  const int fd = shm::connect_controller(socket.c_str());
+  const int fd = shm::connect_patiently(socket.c_str(), kAnswerLimitMs);
   if (fd < 0) {
     result.error = -fd;
     return result;
