@@ -11,6 +11,7 @@ enum class RequestKind : std::uint32_t {
   kCreateContext,   // id: context, a: device
   kDestroyContext,  // id: context
   kMapMemory,       // a: address, b: bytes, c: offset in the file; fd: the file, or none
+  kReachMemory,     // a: address; refused if the GPU process cannot read memory without a file
   kUnmapMemory,     // a: address
   kUploadGraph,     // a: number of the graph, b: number of Works; fd: a memfd with the Works
   kDropGraph,       // a: number of the graph

@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "base/futex.hpp"
 #include "base/gpu_processes.hpp"
 #include "simgpu/channel/packet.hpp"
-#include "simgpu/channel/runtime_dir.hpp"
+#include "simgpu/channel/place.hpp"
 #include "simgpu/driver/start_gpu.hpp"
 
 namespace sluice::simgpu {
@@ -30,6 +31,11 @@ base::Fd make_shared_file(std::size_t bytes, const std::string& name) {
 }
 
 bool Connection::open() {
+  if (const std::string fault = Place::of_environment().fault(); !fault.empty()) {
+    std::fprintf(stderr, "sluice: no simulated GPU: %s\n", fault.c_str());
+    lost_ = true;
+    return false;
+  }
   // A GPU process that is about to end accepts no clients; then another one is started.
   for (int attempt = 0; attempt < 20; ++attempt) {
     lost_ = false;

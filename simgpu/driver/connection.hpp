@@ -16,7 +16,8 @@ namespace sluice::simgpu {
 // Thread-safe. After the GPU process has ended, the connection stays lost.
 class Connection {
  public:
-  // Finds or starts the session's GPU process. Returns false if both fail.
+  // Finds or starts the GPU process. Returns false if both fail, with a line on standard error if
+  // the environment names no place for it.
   bool open();
 
   // Sends a request and waits for the reply, which `answer` gets unless it is null. Returns false

@@ -84,6 +84,10 @@ CUresult copy_synchronously(const Copy& copy, CUstream handle) {
   });
 }
 
+bool all_is_in_reach(const Place& to, const Place& from) {
+  return (to.known || gpu_reaches(to.address)) && (from.known || gpu_reaches(from.address));
+}
+
 CUresult copy_asynchronously(const Copy& copy, CUstream handle) {
   return with_context([&](Context&) {
     if (copy.bytes == 0) return CUDA_SUCCESS;
@@ -95,8 +99,8 @@ CUresult copy_asynchronously(const Copy& copy, CUstream handle) {
     status = find_stream(handle, stream);
     if (status != CUDA_SUCCESS) return status;
     const Work work = copy_work(to, from, copy.bytes);
-    // In a capture, pageable memory too is left to the GPU process, which reads it with
-    // process_vm_readv().
+    // In a capture, pageable memory too is left to the GPU process.
+    if (stream->capturing && !all_is_in_reach(to, from)) return CUDA_ERROR_NOT_SUPPORTED;
     if ((to.known && from.known) || stream->capturing)
       return enqueue(*stream, content_of(CU_GRAPH_NODE_TYPE_MEMCPY, work));
     return to.known ? copy_from_pageable(stream, work) : copy_now(*stream, work);

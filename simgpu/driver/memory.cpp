@@ -29,6 +29,15 @@ void unmap_on_gpu(std::uint64_t address) {
 
 }  // namespace
 
+bool gpu_reaches(std::uint64_t private_address) {
+  // Some kernels let an unrelated process read this one only after this call.
+  prctl(PR_SET_PTRACER, static_cast<unsigned long>(driver().connection.gpu().gpu_pid), 0, 0, 0);
+  Request request;
+  request.kind = RequestKind::kReachMemory;
+  request.a = private_address;
+  return driver().connection.request(request);
+}
+
 bool Memory::overlaps(std::uint64_t address, std::uint64_t bytes) const {
   auto next = blocks_.lower_bound(address);
   if (next != blocks_.end() && next->first < address + bytes) return true;
@@ -75,10 +84,9 @@ CUresult Memory::register_host(const Context& context, std::uint64_t address, st
   if (address == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (overlaps(address, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   const SharedPages pages = find_shared_pages(address, bytes);
-  // The GPU process reads private memory with process_vm_readv(). Some kernels allow that to an
-  // unrelated process only after this call.
-  if (!pages.file) {
-    prctl(PR_SET_PTRACER, static_cast<unsigned long>(driver().connection.gpu().gpu_pid), 0, 0, 0);
+  // Otherwise a wait on this memory would find nothing to wait for.
+  if (!pages.file && !gpu_reaches(address)) {
+    return driver().connection.lost() ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_NOT_SUPPORTED;
   }
   if (!map_on_gpu(address, bytes, pages.offset, pages.file.get())) return CUDA_ERROR_UNKNOWN;
   blocks_.insert_or_assign(address, Block{MemoryKind::kRegistered, bytes, context.id, {}, {}});

@@ -23,6 +23,10 @@ constexpr bool is_on_device(MemoryKind kind) {
   return kind != MemoryKind::kHost && kind != MemoryKind::kRegistered;
 }
 
+// Whether the GPU process can read private memory of this process, which has a byte at the address.
+// It cannot if it belongs to another user. Makes a request.
+bool gpu_reaches(std::uint64_t private_address);
+
 // The memory that the GPU process knows, by address. Device memory is shared memory as well; its
 // address in this process is its CUdeviceptr.
 class Memory {

@@ -5,15 +5,17 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "simgpu/channel/runtime_dir.hpp"
+#include "simgpu/channel/place.hpp"
 
 extern char** environ;
 
@@ -27,12 +29,35 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
+// The socket is empty if nobody answers. Then errno says why.
 base::Fd connect_to(const std::string& path) {
   base::Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const sockaddr_un address = address_of(path);
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  if (!socket || connect(socket.get(), generic, sizeof address) != 0) return {};
+  if (!socket || connect(socket.get(), generic, sizeof address) != 0) {
+    const int why = errno;
+    socket = base::Fd();
+    errno = why;
+  }
   return socket;
+}
+
+base::Fd connect_to_one_of(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (base::Fd socket = connect_to(path)) return socket;
+  }
+  return {};
+}
+
+// Under the lock: nobody starts a GPU process meanwhile, so a socket that refuses was left by a
+// killed one. The system keeps the files of other users in a shared folder; they do no harm there.
+base::Fd connect_or_clean_up(const Place& place) {
+  for (const std::string& path : place.sockets()) {
+    if (base::Fd socket = connect_to(path)) return socket;
+    if (errno == ECONNREFUSED) unlink(path.c_str());
+  }
+  place.remove_unfinished();
+  return {};
 }
 
 // lib/sluice/simgpu/libcuda.so.1 → libexec/sluice/sluice-simgpu
@@ -92,30 +117,43 @@ bool spawn(const std::string& program, const std::string& socket_name, int liste
   return true;
 }
 
+// A listening socket at `path`. It gets this name when it is finished: a socket that other users
+// find must let them in.
+base::Fd listen_at(const std::string& path, bool for_all_users) {
+  const std::string unfinished = path + kUnfinished;
+  base::Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = address_of(unfinished);
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  if (!listener || bind(listener.get(), generic, sizeof address) != 0) return {};
+  const bool open = !for_all_users || chmod(unfinished.c_str(), 0666) == 0;
+  if (open && listen(listener.get(), 128) == 0 && rename(unfinished.c_str(), path.c_str()) == 0) {
+    return listener;
+  }
+  unlink(unfinished.c_str());
+  return {};
+}
+
 // The starter creates the socket and passes it on. So other clients can connect at once, and none
 // waits for the new process.
-bool start(const std::string& path) {
-  unlink(path.c_str());  // left by a killed GPU process
-  const base::Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  const sockaddr_un address = address_of(path);
-  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  if (!listener || bind(listener.get(), generic, sizeof address) != 0) return false;
-  if (listen(listener.get(), 128) == 0 && spawn(program_path(), path, listener.get())) return true;
+base::Fd start(const Place& place) {
+  const std::string path = place.new_socket();
+  const base::Fd listener = listen_at(path, place.is_shared());
+  if (!listener) return {};
+  if (spawn(program_path(), path, listener.get())) return connect_to(path);
   unlink(path.c_str());
-  return false;
+  return {};
 }
 
 }  // namespace
 
 base::Fd connect_to_gpu() {
-  const std::string path = socket_path();
-  if (path.empty()) return {};
-  if (base::Fd socket = connect_to(path)) return socket;
-  const base::Fd lock = lock_runtime_dir();
+  const Place place = Place::of_environment();
+  if (!place.fault().empty()) return {};
+  if (base::Fd socket = connect_to_one_of(place.sockets())) return socket;
+  const base::Fd lock = place.lock();
   if (!lock) return {};
-  if (base::Fd socket = connect_to(path)) return socket;
-  if (!start(path)) return {};
-  return connect_to(path);
+  if (base::Fd socket = connect_or_clean_up(place)) return socket;
+  return start(place);
 }
 
 }  // namespace sluice::simgpu

@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 namespace sluice::simgpu {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+
+// A client may write any command: no command may end the process that serves the other clients.
+bool is_word(unsigned width) { return width == 4 || width == 8; }
 
 void replace_lost_page(int, siginfo_t* info, void*) {
   const auto page = reinterpret_cast<std::uintptr_t>(info->si_addr) & ~(kPage - 1);
@@ -34,6 +38,7 @@ bool AddressSpace::map(std::uint64_t address, std::size_t bytes, std::uint64_t o
   region.bytes = bytes;
   if (file) {
     region.skew = offset % kPage;
+    if (bytes > std::numeric_limits<std::size_t>::max() - region.skew) return false;
     region.mapping =
         Mapping(file.get(), bytes + region.skew, static_cast<off_t>(offset - region.skew));
     if (!region.mapping) return false;
@@ -43,6 +48,11 @@ bool AddressSpace::map(std::uint64_t address, std::size_t bytes, std::uint64_t o
 }
 
 void AddressSpace::unmap(std::uint64_t address) { regions_.erase(address); }
+
+bool AddressSpace::reaches(std::uint64_t address) const {
+  char byte = 0;
+  return read(address, &byte, sizeof byte);
+}
 
 std::byte* AddressSpace::find(std::uint64_t address, std::uint64_t bytes) const {
   auto next = regions_.upper_bound(address);
@@ -54,6 +64,7 @@ std::byte* AddressSpace::find(std::uint64_t address, std::uint64_t bytes) const 
 }
 
 bool AddressSpace::load(std::uint64_t address, unsigned width, std::uint64_t& value) {
+  if (!is_word(width)) return false;
   if (std::byte* at = find(address, width)) {
     value = width == 8 ? __atomic_load_n(reinterpret_cast<std::uint64_t*>(at), __ATOMIC_ACQUIRE)
                        : __atomic_load_n(reinterpret_cast<std::uint32_t*>(at), __ATOMIC_ACQUIRE);
@@ -64,6 +75,7 @@ bool AddressSpace::load(std::uint64_t address, unsigned width, std::uint64_t& va
 }
 
 bool AddressSpace::store(std::uint64_t address, unsigned width, std::uint64_t value) {
+  if (!is_word(width)) return false;
   if (std::byte* at = find(address, width)) {
     if (width == 8) {
       __atomic_store_n(reinterpret_cast<std::uint64_t*>(at), value, __ATOMIC_RELEASE);

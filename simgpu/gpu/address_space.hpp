@@ -14,13 +14,15 @@ namespace sluice::simgpu {
 
 // The memory of one client, by the client's addresses. Memory that came with a file is mapped. All
 // other memory is read and written with process_vm_readv() and process_vm_writev(), which cost a
-// system call per access.
+// system call per access and are refused for the memory of another user's process.
 class AddressSpace {
  public:
   explicit AddressSpace(pid_t pid) : pid_(pid) {}
 
   bool map(std::uint64_t address, std::size_t bytes, std::uint64_t offset, const base::Fd& file);
   void unmap(std::uint64_t address);
+  // Whether this process may read the client's private memory, which has a byte at `address`.
+  [[nodiscard]] bool reaches(std::uint64_t address) const;
 
   // Reads or writes an aligned word of 4 or 8 bytes in one access. Returns false if the memory does
   // not exist.

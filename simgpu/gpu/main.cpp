@@ -1,5 +1,5 @@
-// sluice-simgpu: the simulated GPU of one session. The first client starts it with the listening
-// socket as descriptor 3. Users do not start it.
+// sluice-simgpu: the simulated GPU of one session, or of one folder. The first client starts it
+// with the listening socket as descriptor 3. Users do not start it.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -59,7 +59,8 @@ int main(int argc, char** argv) {
   constexpr double kMiB = 1'048'576;
   constexpr double kH200Mib = 143'771;
   const double memory_mib = number_from("SLUICE_SIM_MEMORY_MIB", kH200Mib, 1, kH200Mib);
-  sluice::simgpu::Server server(sluice::base::Fd(kListener), argv[1],
+  sluice::simgpu::Server server(sluice::base::Fd(kListener),
+                                sluice::simgpu::Place::of_environment(), argv[1],
                                 sluice::simgpu::Simulation(scale, devices, std::move(log)),
                                 static_cast<std::uint64_t>(memory_mib * kMiB));
   server.run(stop_requested);

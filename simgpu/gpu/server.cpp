@@ -12,9 +12,7 @@
 #include <cerrno>
 
 #include "base/clock.hpp"
-#include "base/runtime_dir.hpp"
 #include "simgpu/channel/packet.hpp"
-#include "simgpu/channel/runtime_dir.hpp"
 
 namespace sluice::simgpu {
 namespace {
@@ -24,9 +22,10 @@ constexpr Nanoseconds kStayWithoutClients = 1'000 * kMillisecond;
 
 }  // namespace
 
-Server::Server(base::Fd listener, std::string path, Simulation simulation,
+Server::Server(base::Fd listener, Place place, std::string path, Simulation simulation,
                std::uint64_t memory_bytes)
     : listener_(std::move(listener)),
+      place_(std::move(place)),
       path_(std::move(path)),
       simulation_(std::move(simulation)),
       memory_bytes_(memory_bytes),
@@ -45,12 +44,13 @@ void Server::run(const volatile std::sig_atomic_t& stop) {
 
 bool Server::end_if_unused() {
   {
-    const base::Fd lock = lock_runtime_dir();
+    const std::optional<base::Fd> lock = place_.lock_to_end();
+    if (!lock) return false;
     accept_clients();
     if (!known_.empty()) return false;
     unlink(path_.c_str());
   }
-  base::remove_runtime_dir_if_empty();
+  place_.remove_folder_if_empty();
   return true;
 }
 
@@ -111,7 +111,7 @@ void Server::accept_clients() {
     ucred peer{};
     socklen_t size = sizeof peer;
     if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) continue;
-    if (peer.uid != getuid()) continue;
+    if (!place_.admits(peer.uid)) continue;
     auto client = std::make_unique<Client>(peer.pid, std::move(socket));
     client->process = base::Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
     known_.push_back(&simulation_.add_client(std::move(client)));
@@ -193,6 +193,8 @@ bool Server::handle(Client& client, const Request& request, base::Fd& file, Repl
       return true;
     case RequestKind::kMapMemory:
       return client.memory.map(request.a, request.b, request.c, file);
+    case RequestKind::kReachMemory:
+      return client.memory.reaches(request.a);
     case RequestKind::kUnmapMemory:
       client.memory.unmap(request.a);
       return true;

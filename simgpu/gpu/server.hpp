@@ -7,15 +7,17 @@
 
 #include "base/fd.hpp"
 #include "simgpu/channel/messages.hpp"
+#include "simgpu/channel/place.hpp"
 #include "simgpu/gpu/simulation.hpp"
 
 namespace sluice::simgpu {
 
 class Server {
  public:
-  // `listener` is bound to `path` and listening.
+  // `listener` is listening, and other processes find it at `path` in `place`.
   // `memory_bytes`: the memory of each device.
-  Server(base::Fd listener, std::string path, Simulation simulation, std::uint64_t memory_bytes);
+  Server(base::Fd listener, Place place, std::string path, Simulation simulation,
+         std::uint64_t memory_bytes);
 
   // Runs until a second after the last client has gone, or until `stop` is set.
   void run(const volatile std::sig_atomic_t& stop);
@@ -30,10 +32,11 @@ class Server {
   static bool take_graph(Client& client, const Request& request, const base::Fd& file);
   void sleep(const Simulation::Outlook& outlook);
   Nanoseconds pause_before(const Simulation::Outlook& outlook) const;
-  // Removes the socket, unless a client has connected meanwhile.
+  // Removes the socket, unless a client has connected meanwhile or somebody looks for this process.
   bool end_if_unused();
 
   base::Fd listener_;
+  Place place_;
   std::string path_;
   Simulation simulation_;
   std::uint64_t memory_bytes_;

@@ -17,6 +17,7 @@ def bench(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     monkeypatch.setattr(order, "_ALONE_S", 0.4)
+    monkeypatch.setattr(order, "_WARM_UP_S", 0.1)
     monkeypatch.setattr(training, "_WARM_UP_S", 0.4)
 
     def run(*arguments):
@@ -34,7 +35,7 @@ def cells(file: Path) -> dict:
 
 
 def test_schedulers_are_compared_and_a_stopped_run_goes_on(bench):
-    chosen = ("--part", "order", "--seconds", "0.8", "--loads", "0.3", "--schedulers")
+    chosen = ("--part", "order", "--seconds", "1.5", "--loads", "0.3", "--schedulers")
     code, said = bench(*chosen, "FIFO")
     assert code == 0, said.err
     measured = cells(bench.out / "order.jsonl")

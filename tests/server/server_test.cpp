@@ -215,7 +215,10 @@ TEST_F(ServerTest, TheLimitFollowsTheShortestExecutionOfTheSameSize) {
   };
   EXPECT_GE(limit_ms({1, 2}), 30);
   stage_.step_time = std::chrono::milliseconds(0);
-  EXPECT_LT(limit_ms({1, 2}), 30);
+  // Several tries: a busy machine may stop a thread for 30 ms.
+  double limit = 30;
+  for (int i = 0; i < 20 && limit >= 30; ++i) limit = limit_ms({1, 2});
+  EXPECT_LT(limit, 30);
   stage_.step_time = std::chrono::milliseconds(30);
   EXPECT_LT(limit_ms({1, 2}), 30);
   EXPECT_GE(limit_ms({1, 2, 3, 4}), 30);

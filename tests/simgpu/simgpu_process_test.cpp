@@ -1,13 +1,10 @@
 // Several processes on one simulated GPU. The test process makes no driver call: its children make
 // them, each after its fork.
 #include <signal.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <list>
 #include <map>
@@ -17,6 +14,7 @@
 #include "base/clock.hpp"
 #include "base/runtime_dir.hpp"
 #include "tests/simgpu/gpu.hpp"
+#include "tests/simgpu/gpu_socket.hpp"
 #include "tests/support/forked_child.hpp"
 #include "tests/support/gpu_log.hpp"
 #include "tests/support/session.hpp"
@@ -45,20 +43,7 @@ class Processes : public ::testing::Test {
     return sluice::base::runtime_dir() + "/" + session.name() + ".simgpu";
   }
 
-  // The pid of the GPU process that answers; 0 if none does.
-  [[nodiscard]] int gpu_pid() const {
-    const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET, 0);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, socket_file().c_str(), sizeof address.sun_path - 1);
-    ucred peer{};
-    socklen_t size = sizeof peer;
-    if (connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
-      getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size);
-    }
-    close(socket);
-    return peer.pid;
-  }
+  [[nodiscard]] int gpu_pid() const { return sluice::simgpu::test::pid_behind(socket_file()); }
 
   // Launches kernels on a parked stream until the queue is full, then reports that and blocks.
   int fill_queue_and_block() const {

@@ -2,13 +2,18 @@
 // is killed for the order of another one.
 #include "server/memory/trainer_share.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <thread>
 
 #include "base/clock.hpp"
 #include "tests/server/memory/fake_trainer.hpp"
 
 namespace sluice::server::memory {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr std::uint64_t kMiB = 1ULL << 20;
 constexpr std::uint64_t kMs = 1'000'000;
@@ -113,6 +118,43 @@ TEST_F(TrainerShareTest, ATrainerThatDropsIsNotHeldAnyway) {
   share_.apply(kShrink, 0);
   share_.poll(base::monotonic_ns() + 1'100 * kMs, true);
   EXPECT_EQ(trainer_.let_run_count(), 0);
+}
+
+TEST(TrainerShare, ATrainerMayKeepALittleOrWhatNobodyNeeds) {
+  constexpr std::uint64_t kWedgedNs = 1'000'000;
+  constexpr std::uint64_t kLater = 1'000'000'000'000'000'000;
+  FakeTrainer trainer;
+  trainer.obey_at_once();
+  trainer.keep(44 * kMiB);
+  trainer.set({.attached = true, .obeys = true, .held = 80 * kMiB});
+  TrainerShare share(trainer, kWedgedNs, 4 * kMiB, [](const auto&) {});
+  share.apply({.bytes = 40 * kMiB, .order = Decision::Order::kShrink}, 0);
+  share.poll(kLater, true);
+  EXPECT_EQ(trainer.ended(), "");
+  share.apply({.bytes = 40 * kMiB - 1, .order = Decision::Order::kShrink}, 0);
+  share.poll(kLater, false);
+  EXPECT_EQ(trainer.ended(), "");
+  ASSERT_TRUE(share.state());
+  EXPECT_EQ(share.state()->owed(), 0U) << "it will not give back more";
+  share.poll(kLater, true);
+  EXPECT_NE(trainer.ended(), "");
+}
+
+// Prevents: a trainer that hangs is waited for as long as models come that want its memory.
+TEST(TrainerShare, ALaterOrderGivesAWedgedTrainerNoMoreTime) {
+  FakeTrainer trainer;
+  trainer.set({.attached = true, .obeys = true, .held = 80 * kMiB});
+  constexpr std::uint64_t kWedgedNs = 50'000'000;
+  TrainerShare share(trainer, kWedgedNs, 0, [](const auto&) {});
+  const std::uint64_t begin = base::monotonic_ns();
+  share.apply({.bytes = 40 * kMiB, .order = Decision::Order::kShrink}, 0);
+  share.poll(begin + kWedgedNs - 1, true);
+  EXPECT_EQ(trainer.ended(), "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const std::uint64_t before_second = base::monotonic_ns();
+  share.apply({.bytes = 20 * kMiB, .order = Decision::Order::kShrink}, 0);
+  share.poll(before_second + kWedgedNs - 1, true);
+  EXPECT_THAT(trainer.ended(), HasSubstr("in time (--wedged-s)"));
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 namespace sluice::server::training {
 namespace {
 
+constexpr std::uint64_t kMs = 1'000'000;
+
 class TrainerSlotTest : public testing::Test {
  protected:
   TrainerSlotTest() { add(0, getpid(), 1000); }
@@ -55,6 +57,26 @@ TEST_F(TrainerSlotTest, FindsAProgramThatAScriptHasStarted) {
   EXPECT_EQ(slot_.memory().held, 10U);
   EXPECT_EQ(slot_.memory_use().train, 10U);
   EXPECT_EQ(slot_.memory_use().infer, 1000U);
+}
+
+// Its profile would not show why a handover took long.
+TEST_F(TrainerSlotTest, AnOrderHasThePartsOfHowItWasObeyed) {
+  const Process program({"/bin/sleep", "60"}, {});
+  slot_.follow(program.pid());
+  add(1, program.pid(), 10);
+  const std::uint64_t epoch = slot_.order(Order::kSleep);
+  ASSERT_NE(epoch, 0U);
+  EXPECT_FALSE(slot_.done(epoch));
+  shm::MemoryLine& line = board_.mapping.board().slots[1].memory;
+  const std::uint64_t ordered = line.order_ns.load();
+  shm::note_waited(line, ordered + 2 * kMs, ordered + 5 * kMs);
+  ASSERT_TRUE(shm::note_obeyed(line, epoch));
+  line.done_ns.store(ordered + 9 * kMs);
+  EXPECT_TRUE(slot_.done(epoch));
+  const ObeyParts parts = slot_.parts();
+  EXPECT_EQ(parts.drop_ns, 2 * kMs);
+  EXPECT_EQ(parts.drain_ns, 3 * kMs);
+  EXPECT_EQ(parts.give_ns, 4 * kMs);
 }
 
 TEST_F(TrainerSlotTest, LeavesOtherProgramsAlone) {

@@ -1,5 +1,7 @@
 // The exported entries. Each jumps through a table to Stub::call, whose argument types come from
 // the entry's declaration in cuda.h. So a new line in hooks.def needs no new code here.
+#include <unistd.h>
+
 #include <type_traits>
 
 #include "lookup.hpp"
@@ -61,7 +63,7 @@ template <Id id, class... Args>
 struct Stub<id, CUresult (*)(Args...)> {
   static CUresult call(Args... args) {
     std::unique_lock lock(state().mutex);
-    state().calls.push_back({id, static_cast<int>(sizeof...(Args)), {word(args)...}});
+    state().calls.push_back({id, static_cast<int>(sizeof...(Args)), {word(args)...}, gettid()});
     state().stand(lock, state().stalled, id);
     const auto forced = state().answers.find(id);
     if (forced != state().answers.end() && state().good_calls[id]-- <= 0) return forced->second;

@@ -1,4 +1,6 @@
 #pragma once
+#include <sys/types.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -52,6 +54,7 @@ struct Call {
   Id id;
   int argument_count;
   std::array<std::uint64_t, 12> arguments;
+  pid_t thread;  // which made the call
 
   [[nodiscard]] std::string_view name() const { return kNames[static_cast<std::size_t>(id)]; }
 };

@@ -16,6 +16,7 @@ from sluice_tools.measure.sitting import CellError, Group
 FILE = "order.jsonl"
 ALONE, IN_BLOCKS = "alone", "in blocks"  # the cells that are measured before any load
 _ALONE_S = 1.5  # of each model
+_WARM_UP_S = 0.5  # before that: the first request of a model takes many times as long as the others
 _DEADLINES = ("--admit-factor", "0", "--run-late", "--max-queue-mb", "65536")
 _MODELS_MAY_OVERLAP = ("--scheduler", "PARALLER")  # at the start: models then do not share their workspace
 
@@ -33,8 +34,8 @@ def _group(setting: Setting, lines: Lines) -> Group:
     models = plan.models_of(setting)
     searching = 2 * (setting.tiny or 10)
     cells: dict[Cell, tuple[str, float] | None] = {
-        Cell(ALONE, "", "whole models", 1, _ALONE_S * len(models.names)): None,
-        Cell(ALONE, "", IN_BLOCKS, 1, searching + 4 * _ALONE_S): None,
+        Cell(ALONE, "", "whole models", 1, (_WARM_UP_S + _ALONE_S) * len(models.names)): None,
+        Cell(ALONE, "", IN_BLOCKS, 1, searching + 4 * (_WARM_UP_S + _ALONE_S)): None,
     }
     for repeat in range(1, setting.repeats + 1):
         for load in setting.loads or plan.LOADS:
@@ -93,6 +94,7 @@ class _Stage:
 
     def _alone(self, served: str, scheduler: str) -> dict:
         self._server.schedule(scheduler)
+        send(self._setting, self._server, [closed_loop(served, 1, _WARM_UP_S, self._models.batch)])
         load = closed_loop(served, 2, _ALONE_S, self._models.batch)
         before = self._server.processor_s()
         with self._server.recording() as records:
