@@ -48,7 +48,7 @@ static struct {
   int priority;          ///< What the user asked for; -1: nothing.
   int default_priority;  ///< What the site gives those who ask for nothing; -1: nothing.
   const char* ceilings;  ///< NULL: no ceilings.
-  const char* session;  ///< On nodes without the node service.
+  const char* session;   ///< On nodes without the node service.
   enum outcome outcome;
   char line[512];            ///< For a fault or a refusal.
   unsigned long shm_device;  ///< Of /dev/shm, as the controller has it.
