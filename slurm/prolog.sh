@@ -1,10 +1,11 @@
 #!/bin/sh
-# Slurm's Prolog for Sluice: starts the controller of the job's user on this node, and leaves the plugin a file about
-# the job. Arguments go to `sluice controller`. Always exits with 0: a prolog that fails drains the node.
+# Slurm's Prolog for Sluice: leaves the plugin a file about the job. If the node service does not run on this node, the
+# prolog also starts the controller of the job's user. Arguments go to `sluice controller`. SLUICE_NODE_DIR is the folder
+# of the node service, as for programs. Always exits with 0: a prolog that fails drains the node.
 #
 # Below /run/sluice/slurm, for the plugin and the epilog:
-#   job.ID           three lines: the uid, and the number of the device of /dev/shm; the GPUs, separated by commas;
-#                    nothing, `refused REASON` or `fault REASON`
+#   job.ID           three lines: the uid, the number of the device of /dev/shm, and the folder of the node service or
+#                    nothing; the GPUs, separated by commas; nothing, `refused REASON` or `fault REASON`
 #   controller.UID   the pid of that user's controller; controller.UID.log has what it says
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -14,17 +15,31 @@ sluice=$(dirname "$(readlink -f "$0")")/../../bin/sluice
 uid=$SLURM_JOB_UID
 gpus=${SLURM_JOB_GPUS:-}
 
-# The first job of another user on one of this job's GPUs.
-find_other_user() {
+# Programs believe only a service of root, in a folder that is no link. A socket without a process counts too: the service manager starts the service
+# again, and the programs attach then.
+node=${SLUICE_NODE_DIR-/run/sluice}
+[ -n "$node" ] && [ -S "$node/node.sock" ] && [ -O "$node" ] && [ ! -L "$node" ] || node=
+
+# `refused` and why, if this job would share a GPU with the job of this file, of $other_uid, on the board $other_node.
+why_not_with() {
+  if [ "$other_node" != "$node" ]; then
+    echo "refused GPU $1 is shared with job $2 (uid $other_uid), and only one of the two jobs uses the node service;" \
+      "run after that job"
+  elif [ -z "$node" ] && [ "$other_uid" != "$uid" ]; then
+    echo "refused GPU $1 is shared with job $2 of another user (uid $other_uid), and Sluice gates the programs of one" \
+      "user only without the node service; take a GPU that no other user has, or run after that job"
+  fi
+}
+
+# The first job on one of this job's GPUs that has another board.
+find_other_board() {
   for file in "$state"/job.*; do
     [ -e "$file" ] || continue
-    { read -r other_uid _ && read -r other_gpus; } <"$file"
-    [ "$other_uid" != "$uid" ] || continue
+    { read -r other_uid _ other_node && read -r other_gpus; } <"$file"
     for gpu in $(echo "$gpus" | tr , ' '); do
       case ",$other_gpus," in *",$gpu,"*)
-        echo "refused GPU $gpu is shared with job ${file##*.} of another user (uid $other_uid), and Sluice gates the" \
-          "programs of one user only; take a GPU that no other user has, or run after that job"
-        return
+        said=$(why_not_with "$gpu" "${file##*.}")
+        [ -z "$said" ] || { echo "$said" && return; }
         ;;
       esac
     done
@@ -60,8 +75,8 @@ exec 9>"$state/lock"
 flock 9
 said=
 if [ -n "$gpus" ]; then
-  said=$(find_other_user)
-  [ -n "$said" ] || said=$(start_controller "$@")
+  said=$(find_other_board)
+  [ -n "$said" ] || [ -n "$node" ] || said=$(start_controller "$@")
 fi
-printf '%s %s\n%s\n%s\n' "$uid" "$(stat -c %d /dev/shm)" "$gpus" "$said" >"$state/job.$SLURM_JOB_ID"
+printf '%s %s %s\n%s\n%s\n' "$uid" "$(stat -c %d /dev/shm)" "$node" "$gpus" "$said" >"$state/job.$SLURM_JOB_ID"
 exit 0

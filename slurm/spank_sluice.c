@@ -32,6 +32,9 @@ enum { kFailed = -1 };
 /// Where the prolog leaves a file for each job.
 #define SLUICE_SLURM_STATE "/run/sluice/slurm"
 
+/// More than the path of a socket may have.
+#define NODE_SIZE 128
+
 enum outcome {
   kOff,      ///< Nobody asked for Sluice: the task is as Slurm made it.
   kPrepare,  ///< The task gets the library and its priority.
@@ -45,10 +48,11 @@ static struct {
   int priority;          ///< What the user asked for; -1: nothing.
   int default_priority;  ///< What the site gives those who ask for nothing; -1: nothing.
   const char* ceilings;  ///< NULL: no ceilings.
-  const char* session;
+  const char* session;   ///< On nodes without the node service.
   enum outcome outcome;
   char line[512];            ///< For a fault or a refusal.
   unsigned long shm_device;  ///< Of /dev/shm, as the controller has it.
+  char node[NODE_SIZE];      ///< The folder of the node service; empty: it does not run here.
   char library[PATH_MAX];
 } state = {.priority = -1, .default_priority = -1, .session = "default"};
 
@@ -141,11 +145,11 @@ static void read_prolog(uint32_t job_id) {
     decide(kFault, "%s is missing: the prolog of Sluice did not run on this node", name);
     return;
   }
-  char user[64] = "";
+  char user[64 + NODE_SIZE] = "";
   char gpus[256] = "\n";
   char said[400] = "";
   if (fgets(user, sizeof(user), file) == NULL || fgets(gpus, sizeof(gpus), file) == NULL ||
-      sscanf(user, "%*u %lu", &state.shm_device) != 1) {
+      sscanf(user, "%*u %lu %127[^\n]", &state.shm_device, state.node) < 1) {
     decide(kFault, "%s is incomplete", name);
   } else if (gpus[0] == '\n') {
     state.outcome = kOff;  // a job without a GPU
@@ -209,6 +213,16 @@ static int change(spank_t spank, const char* name, char* (*change_value)(const c
   return done;
 }
 
+/// Whatever the user has in these variables, the program attaches where the other programs of the
+/// GPU are.
+static int set_session(spank_t spank) {
+  if (state.node[0] == '\0') {
+    return spank_setenv(spank, "SLUICE_SESSION", state.session, 1) == ESPANK_SUCCESS;
+  }
+  return spank_setenv(spank, "SLUICE_SESSION", "node", 1) == ESPANK_SUCCESS &&
+         spank_setenv(spank, "SLUICE_NODE_DIR", state.node, 1) == ESPANK_SUCCESS;
+}
+
 static int prepare(spank_t spank) {
   char priority[16];
   uid_t uid = 0;
@@ -218,14 +232,21 @@ static int prepare(spank_t spank) {
            state.priority >= 0 ? state.priority : state.default_priority);
   return change(spank, "LD_PRELOAD", sluice_preload_once, state.library) &&
          spank_setenv(spank, "SLUICE_PRIORITY", priority, 1) == ESPANK_SUCCESS &&
-         spank_setenv(spank, "SLUICE_SESSION", state.session, 1) == ESPANK_SUCCESS &&
+         set_session(spank) &&
          (user == NULL || change(spank, "SLUICE_LABEL", sluice_label_user, user->pw_name));
 }
 
 /// The task is in the mount namespace of its job here.
-static void check_shm(void) {
+static void check_mounts(void) {
   struct stat shm;
-  if (stat("/dev/shm", &shm) == 0 && shm.st_dev != state.shm_device) {
+  if (state.node[0] != '\0') {
+    char socket[NODE_SIZE + 16];
+    snprintf(socket, sizeof(socket), "%s/node.sock", state.node);
+    if (access(socket, F_OK) != 0) {
+      decide(kFault, "this job does not see %s, the socket of the node service: %s", socket,
+             strerror(errno));
+    }
+  } else if (stat("/dev/shm", &shm) == 0 && shm.st_dev != state.shm_device) {
     decide(kFault,
            "this job has a /dev/shm of its own (job_container/tmpfs), where no controller is");
   }
@@ -236,7 +257,7 @@ int slurm_spank_task_init(spank_t spank, int count, char* arguments[]) {
   (void)arguments;
   int task = 0;
   if (state.outcome == kOff) return ESPANK_SUCCESS;
-  if (state.outcome == kPrepare) check_shm();
+  if (state.outcome == kPrepare) check_mounts();
   if (state.outcome == kPrepare) {
     if (prepare(spank)) return ESPANK_SUCCESS;
     decide(kFault, "the environment of the task could not be set");

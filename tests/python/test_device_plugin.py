@@ -4,9 +4,11 @@ GPU than its priority is for, is noticed only by pods that wait for ever or by t
 A fake kubelet speaks the published protocol in bytes, with the field numbers of Kubernetes' api.proto written here
 again: it shares no code with the plugin."""
 
+import json
 import os
 import queue
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -339,17 +341,51 @@ def test_a_change_wakes_those_who_wait(kubelet):
 def test_the_manifest_is_for_this_program():
     """A DaemonSet with an option that is none would restart for ever on every node."""
     text = MANIFEST.read_text()
-    for name in ("/var/lib/kubelet/device-plugins", "/etc/cdi", "/dev/shm", "/opt/sluice"):
+    for name in ("/var/lib/kubelet/device-plugins", "/etc/cdi", "/run/sluice", "/opt/sluice"):
         assert re.search(rf"hostPath: {{path: {name}[,}}]", text)
     assert "hostPID: true" in text
     commands = re.findall(r'command: \["/opt/sluice/bin/sluice", (.*)\]', text)
-    assert len(commands) == 2
+    commands += [found.replace(" ", ", ") for found in re.findall(r"/opt/sluice/bin/sluice (.*?) >", text)]
+    assert [command.split(",")[0].strip('"') for command in commands] == ["node", "device-plugin", "cdi"]
+    # The init container runs before the service.
+    assert commands[2] == "cdi, --node"
     for command in commands:
         words = [word.strip().strip('"') for word in command.split(",")]
         if PROGRAM:
             help_text = subprocess.run([PROGRAM, words[0], "--help"], capture_output=True, text=True)
             assert help_text.returncode == 0
             assert all(word.split("=")[0] in help_text.stdout for word in words if word.startswith("--"))
+
+
+def site_policy() -> str:
+    [policy] = re.findall(r"node.json: '(.*)'", MANIFEST.read_text())
+    return policy
+
+
+def test_the_manifests_site_policy_allows_what_the_resources_give():
+    """A critical pod would run as best effort."""
+    policy = json.loads(site_policy())
+    assert policy["default"]["max_priority"] == 1
+    # Root without a rule could ask for more than `critical`.
+    assert policy["rules"] == [{"user": 0}]
+
+
+@pytest.mark.skipif(not PROGRAM or os.geteuid() != 0, reason="needs a build of Sluice, and root")
+def test_the_node_service_takes_the_manifests_site_policy(tmp_path):
+    """Its container would restart for ever on every node."""
+    policy = tmp_path / "node.json"
+    policy.write_text(site_policy())
+    environment = os.environ | {"SLUICE_NODE_DIR": f"/tmp/node-{os.getpid()}"}
+    started = subprocess.Popen(
+        [PROGRAM, "node", "--policy", policy], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        said = started.stderr.readline() if started.stderr else ""
+        assert "sluice node ready" in said and str(policy) in said
+    finally:
+        started.terminate()
+        started.communicate()
+        shutil.rmtree(environment["SLUICE_NODE_DIR"], ignore_errors=True)
 
 
 @pytest.mark.skipif(not PROGRAM, reason="needs a build of Sluice")

@@ -1,6 +1,9 @@
 """A Slurm cluster of one node on loopback, with two GPUs of which each has four shards."""
 
+import http.client
+import json
 import os
+import socket
 import subprocess
 import tempfile
 import time
@@ -9,6 +12,10 @@ from pathlib import Path
 BUILD = Path(os.environ.get("SLUICE_TEST_BUILD", "build")).resolve()
 STATE = Path("/run/sluice/slurm")
 NOBODY = 65534
+SLUICE = str(BUILD / "bin" / "sluice")
+SPIN = str(BUILD / "libexec" / "sluice" / "sluice-example-spin")
+ON_SIMULATED_GPU = {"LD_LIBRARY_PATH": str(BUILD / "lib" / "sluice" / "simgpu")}
+SHARD = "--gres=shard:1"
 
 _SLURM_CONF = """\
 ClusterName=test
@@ -92,9 +99,10 @@ class Cluster:
     def configure_plugin(self, arguments: str) -> None:
         self._write("plugstack.conf", f"required {BUILD}/lib/sluice/slurm/spank_sluice.so {arguments}\n")
 
-    def configure_prolog(self, arguments: str) -> None:
+    def configure_prolog(self, arguments: str, before: str = "") -> None:
         # As slurmd does: without an exported PATH.
-        self._write("prolog", f"#!/bin/sh\nexec {BUILD}/libexec/sluice/slurm-prolog {arguments}\n", 0o755)
+        prolog = f"{BUILD}/libexec/sluice/slurm-prolog"
+        self._write("prolog", f"#!/bin/sh\n{before}\nexec {prolog} {arguments}\n", 0o755)
 
     def is_idle(self) -> bool:
         return (
@@ -117,6 +125,20 @@ class Cluster:
         started = self.start(*command, uid=uid, **variables)
         out, err = started.communicate(timeout=60)
         return subprocess.CompletedProcess(command, started.returncode, out, err)
+
+
+def clients() -> dict:
+    """The clients of the session that programs of root find, by name."""
+    said = subprocess.run([SLUICE, "status", "--json"], capture_output=True, text=True).stdout
+    return {client["name"]: client for client in json.loads(said or "{}").get("clients", [])}
+
+
+def metrics(path) -> str:
+    connection = http.client.HTTPConnection("sluice")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(str(path))
+    connection.request("GET", "/metrics")
+    return connection.getresponse().read().decode()
 
 
 def state_files() -> set[str]:

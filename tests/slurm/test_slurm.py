@@ -1,48 +1,26 @@
 """The plugin for Slurm, in a real cluster of one node. Without these tests, a job whose priority is never set, or a
 user who takes one that the site does not allow, would be noticed only by the latency of others."""
 
-import http.client
-import json
-import socket
+import os
 import subprocess
 
 import pytest
-from cluster import BUILD, NOBODY, STATE, Cluster, state_files, wait_until
+from cluster import (
+    BUILD,
+    NOBODY,
+    ON_SIMULATED_GPU,
+    SHARD,
+    SLUICE,
+    SPIN,
+    STATE,
+    clients,
+    metrics,
+    state_files,
+    wait_until,
+)
 
-SLUICE = str(BUILD / "bin" / "sluice")
-SPIN = str(BUILD / "libexec" / "sluice" / "sluice-example-spin")
-ON_SIMULATED_GPU = {"LD_LIBRARY_PATH": str(BUILD / "lib" / "sluice" / "simgpu")}
 INTERPOSER = str(BUILD / "lib" / "sluice" / "libsluice_intercept.so")
-SHARD = "--gres=shard:1"
 CEILINGS = "default 0\npartition serving 3\naccount vision 1\n"
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    return Cluster()
-
-
-@pytest.fixture(autouse=True)
-def at_rest(cluster):
-    cluster.configure_plugin("")
-    cluster.configure_prolog("")
-    yield
-    subprocess.run(["scancel", "--me"], env=cluster.environment)
-    wait_until(cluster.is_idle, "the node is idle")
-    wait_until(lambda: not state_files(), f"the epilog removes {state_files()}")
-
-
-def clients() -> dict:
-    said = subprocess.run([SLUICE, "status", "--json"], capture_output=True, text=True).stdout
-    return {client["name"]: client for client in json.loads(said or "{}").get("clients", [])}
-
-
-def metrics(path) -> str:
-    connection = http.client.HTTPConnection("sluice")
-    connection.sock = socket.socket(socket.AF_UNIX)
-    connection.sock.connect(str(path))
-    connection.request("GET", "/metrics")
-    return connection.getresponse().read().decode()
 
 
 def test_a_job_is_gated_by_another_on_the_shards_of_one_gpu(cluster):
@@ -152,6 +130,19 @@ def test_two_users_on_one_gpu_are_refused(cluster):
     assert unasked.stdout == "ran\n" and "; the job runs without Sluice" in unasked.stderr
     first.terminate()
     first.wait()
+
+
+def test_every_job_on_the_gpu_is_looked_at(cluster):
+    for job, uid in ((1, 0), (2, NOBODY)):
+        (STATE / f"job.{job}").write_text(f"{uid} 0 \n0\n\n")
+    try:
+        job = {"SLURM_JOB_UID": "0", "SLURM_JOB_GPUS": "0", "SLURM_JOB_ID": "3"}
+        subprocess.run([cluster.folder / "prolog"], env=os.environ | job, check=True)
+        said = (STATE / "job.3").read_text().splitlines()[2]
+        assert said.startswith(f"refused GPU 0 is shared with job 2 of another user (uid {NOBODY})")
+    finally:
+        for job in (1, 2, 3):
+            (STATE / f"job.{job}").unlink(missing_ok=True)
 
 
 def test_two_users_on_two_gpus_have_a_controller_each(cluster):
