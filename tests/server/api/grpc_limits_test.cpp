@@ -167,14 +167,7 @@ TEST_F(GrpcServerTest, AConnectionWithoutACallIsEnded) {
 
 TEST_F(GrpcServerTest, ACallWithoutAMessageIsForgotten) {
   grpc::ClientContext context;
-  const grpc::internal::RpcMethod method("/inference.GRPCInferenceService/ModelInfer",
-                                         grpc::internal::RpcMethod::BIDI_STREAMING, channel_);
-  std::unique_ptr<
-      grpc::ClientReaderWriter<inference::ModelInferRequest, inference::ModelInferResponse>>
-      stream(grpc::internal::ClientReaderWriterFactory<
-             inference::ModelInferRequest, inference::ModelInferResponse>::Create(channel_.get(),
-                                                                                  method,
-                                                                                  &context));
+  const auto stream = call("/inference.GRPCInferenceService/ModelInfer", context);
   stream->WritesDone();
   EXPECT_EQ(stream->Finish().error_code(), StatusCode::INVALID_ARGUMENT);
   EXPECT_TRUE(eventually([&] { return service_.open_announcements() == 0; }));
@@ -186,14 +179,7 @@ TEST_F(GrpcServerTest, AMessageThatDoesNotArriveEndsTheCall) {
   options.read_timeout = 100ms;
   restart(options);
   grpc::ClientContext context;
-  const grpc::internal::RpcMethod method("/inference.GRPCInferenceService/ModelInfer",
-                                         grpc::internal::RpcMethod::BIDI_STREAMING, channel_);
-  std::unique_ptr<
-      grpc::ClientReaderWriter<inference::ModelInferRequest, inference::ModelInferResponse>>
-      stream(grpc::internal::ClientReaderWriterFactory<
-             inference::ModelInferRequest, inference::ModelInferResponse>::Create(channel_.get(),
-                                                                                  method,
-                                                                                  &context));
+  const auto stream = call("/inference.GRPCInferenceService/ModelInfer", context);
   EXPECT_FALSE(stream->Read(&response_));
   EXPECT_EQ(stream->Finish().error_code(), StatusCode::CANCELLED);
   EXPECT_TRUE(eventually([&] { return service_.open_announcements() == 0; }));

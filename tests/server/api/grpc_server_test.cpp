@@ -44,14 +44,7 @@ TEST_F(GrpcServerTest, AnnouncesAtTheHeaders) {
   grpc::ByteBuffer message;
   grpc::CompletionQueue queue;
   // A raw stream sends its headers before its message.
-  const grpc::internal::RpcMethod method("/inference.GRPCInferenceService/ModelInfer",
-                                         grpc::internal::RpcMethod::BIDI_STREAMING, channel_);
-  std::unique_ptr<
-      grpc::ClientReaderWriter<inference::ModelInferRequest, inference::ModelInferResponse>>
-      stream(grpc::internal::ClientReaderWriterFactory<
-             inference::ModelInferRequest, inference::ModelInferResponse>::Create(channel_.get(),
-                                                                                  method,
-                                                                                  &context));
+  const auto stream = call("/inference.GRPCInferenceService/ModelInfer", context);
   ASSERT_TRUE(eventually([&] { return service_.announced().size() == 1; }));
   EXPECT_EQ(service_.announced()[0].model, "echo");
   EXPECT_TRUE(service_.requests().empty());
@@ -160,14 +153,7 @@ TEST_F(GrpcServerTest, ManyCallsAreCancelledAtAnyTime) {
 
 TEST_F(GrpcServerTest, RefusesWhatItDoesNotServe) {
   grpc::ClientContext context;
-  const grpc::internal::RpcMethod method("/inference.GRPCInferenceService/ModelStreamInfer",
-                                         grpc::internal::RpcMethod::BIDI_STREAMING, channel_);
-  std::unique_ptr<
-      grpc::ClientReaderWriter<inference::ModelInferRequest, inference::ModelInferResponse>>
-      stream(grpc::internal::ClientReaderWriterFactory<
-             inference::ModelInferRequest, inference::ModelInferResponse>::Create(channel_.get(),
-                                                                                  method,
-                                                                                  &context));
+  const auto stream = call("/inference.GRPCInferenceService/ModelStreamInfer", context);
   const auto status = stream->Finish();
   EXPECT_EQ(status.error_code(), StatusCode::UNIMPLEMENTED);
   EXPECT_EQ(status.error_message(),

@@ -58,6 +58,17 @@ class GrpcServerTest : public testing::Test {
     return stub_->ModelInfer(&context, request, &response_);
   }
 
+  using RawCall =
+      grpc::ClientReaderWriter<inference::ModelInferRequest, inference::ModelInferResponse>;
+  /// A call whose messages the test sends one by one, or not at all.
+  std::unique_ptr<RawCall> call(const char* path, grpc::ClientContext& context) {
+    using Factory = grpc::internal::ClientReaderWriterFactory<inference::ModelInferRequest,
+                                                              inference::ModelInferResponse>;
+    const grpc::internal::RpcMethod method(path, grpc::internal::RpcMethod::BIDI_STREAMING,
+                                           channel_);
+    return std::unique_ptr<RawCall>(Factory::Create(channel_.get(), method, &context));
+  }
+
   static constexpr std::uint64_t kMemory = 30'000'000;
   test::FakeService service_{kMemory};
   std::unique_ptr<GrpcServer> server_;
