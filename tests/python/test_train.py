@@ -453,6 +453,25 @@ def test_the_memory_of_a_dropped_micro_batch_says_nothing(fake, monkeypatch):
     fake.grant(NO_LIMIT)
 
 
+def test_the_memory_of_giving_back_says_nothing(fake, monkeypatch):
+    """A part of the cache is kept by allocating it. That counted as memory that the training always needs."""
+
+    class Keeping(SmallGpu):
+        def release(self, most: int) -> None:
+            self.most = 5000
+
+    gpu = Keeping()
+    monkeypatch.setattr(sluice.train._training, "gpu", gpu)
+    training = Training(fake)
+    training.model.register_forward_pre_hook(lambda _, args: setattr(gpu, "most", 100 + 10 * len(args[0])))
+    assert sizes_of_a_batch(training) == [1, 1, 4, 2]
+    fake.grant(100 + 10 * 5)
+    fake.give(SHRINK)
+    assert sizes_of_a_batch(training) == [4, 4]
+    assert sizes_of_a_batch(training) == [4, 4]
+    fake.grant(NO_LIMIT)
+
+
 def test_a_sleeping_training_gives_all_back(fake, monkeypatch):
     """Inference may need all of it, and only the end of the sleep is news."""
     gpu = SmallGpu()
