@@ -80,7 +80,7 @@ for seed in "${seeds[@]}"; do
 done
 for seed in "${seeds[@]}"; do
   if [[ $parts == *" ablations "* ]]; then
-    for setting in positions=false labels=log labels=none mape=0 mse=0 cmd=1; do
+    for setting in positions=true labels=log labels=none mape=0 mse=0 cmd=1; do
       add ablation "$seed" "$(some transformer)" --mode "$held_out" -c "$config" --set "$setting"
     done
   fi
