@@ -352,7 +352,8 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   std::uint64_t unread_ = 0;  ///< Of the body, if it is refused.
   std::size_t reserved_ = 0;  ///< Of the arriving bytes.
   ByteBudget::Share memory_;  ///< Of the body.
-  steady_clock::time_point body_limit_;  ///< Without time_for() what has arrived.
+  /// Without the time for what has arrived.
+  steady_clock::time_point body_limit_;
   http::response<http::string_body> response_;
   std::shared_ptr<const void> response_memory_;  ///< The share of response_.
 };

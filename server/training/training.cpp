@@ -331,8 +331,8 @@ void Training::stop() {
   if (!jobs_.empty()) end_current(answer, SIGTERM);
   poke();
   lock.unlock();
-  // The thread ends when there is no job, and no process that can be waited for. Afterwards no event
-  // is called.
+  // The thread ends when there is no job, and no process that can be waited for. Afterwards no
+  // event is called.
   std::call_once(joined_, [this] { thread_.join(); });
 }
 

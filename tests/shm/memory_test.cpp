@@ -37,7 +37,8 @@ class Memory : public testing::Test {
       go_live(view, slot);
     }
   }
-  /// A mutex that is unmapped while held stays in its thread's list, and the thread's next one crashes.
+  /// A mutex that is unmapped while held stays in its thread's list, and the thread's next one
+  /// crashes.
   ~Memory() override {
     if (live_) board->slots[kBroker].alive.release();
   }

@@ -97,8 +97,8 @@ TEST_F(HttpServerTest, ASlowClientIsSentAway) {
   EXPECT_EQ(service_.open_announcements(), 0U);
 }
 
-// A byte now and then is progress, but not indefinitely. Prevents: 1,024 such clients keep all others
-// out.
+// A byte now and then is progress, but not indefinitely. Prevents: 1,024 such clients keep all
+// others out.
 TEST_F(HttpServerTest, ABodyThatDripsIsSentAway) {
   HttpServer::Options options;
   options.body_timeout = 300ms;

@@ -152,8 +152,8 @@ TEST_F(TrainingTest, AProgramThatIsKilledAtOnceIsNotStartedAllTheTime) {
   EXPECT_EQ(answer_of(std::move(answer)).code, Code::kCancelled);
 }
 
-// Prevents: a trainer that is stuck in the driver keeps the server from ending. Here the process has
-// a tracer that does not look: until then, its parent does not learn of its end.
+// Prevents: a trainer that is stuck in the driver keeps the server from ending. Here the process
+// has a tracer that does not look: until then, its parent does not learn of its end.
 TEST_F(TrainingTest, AProcessThatDoesNotEndIsLeftBehind) {
   add("job", "sleep 60");
   begin(Mode::kColocateL1);
