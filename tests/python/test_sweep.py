@@ -243,7 +243,7 @@ def test_another_gpu_needs_another_folder(sweep, monkeypatch):
     monkeypatch.setenv("STAND_IN_GPU", "Another GPU")
     code, said, runs = sweep("--policy", "sync:{1,2,4}")
     assert (code, len(runs)) == (2, 1)
-    assert said.err.splitlines()[-1].startswith("sluice sweep: this run was on Another GPU, and ")
+    assert said.err.splitlines()[-1].startswith("sluice sweep: this run was on Another GPU, those of ")
     assert (sweep.folder / "out" / "sweep.csv").read_text() == before
     assert sweep("--policy", "sync:1")[0] == 0, "nothing is left to measure"
 

@@ -112,7 +112,7 @@ class _Sweep:
         gpu = measured[0]["gpu"]
         for row in self.own(rows.rows):
             if row["gpu"] != gpu:
-                raise usage_error(f"this run was on {gpu}, and {rows.file} has runs on {row['gpu']}; give another --out")
+                raise usage_error(f"this run was on {gpu}, those of {rows.file} on {row['gpu']}; give another --out")
 
     def own(self, rows: list) -> list:
         """The rows of this sweep, of all in its CSV."""
