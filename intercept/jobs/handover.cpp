@@ -27,10 +27,11 @@ bool is_below(const shm::Slot& self, const shm::Slot& other) noexcept {
 
 template <class Visit>
 void for_each_below(const ClientSlot& client, Visit visit) noexcept {
-  shm::Board& board = client.seat().board;
+  if (client.seat().reader()) return;  // nobody is below it
+  shm::Board& board = *client.seat().writable;
   shm::for_each_other(board.used.load(), client.seat().slot, [&](int index) {
     shm::Slot& other = board.slots[static_cast<std::size_t>(index)];
-    if (is_below(client.slot(), other)) visit(other);
+    if (is_below(client.shared(), other)) visit(other);
   });
 }
 
