@@ -14,9 +14,9 @@ namespace sluice::controller {
 struct Tenant {
   std::shared_ptr<const ClientProcess> process;
   std::uint64_t hung_up_ns = 0;  ///< When the connection ended, if no thread held the mutex then.
-  std::uint64_t dead_since_ns = 0;  ///< Time when the mutex was first found released.
+  std::uint64_t dead_since_ns = 0;   ///< Time when the mutex was first found released.
   std::uint64_t slack_since_ns = 0;  ///< Of a reader: since when its slack has been limited.
-  uid_t uid = 0;  ///< Not from the board, which clients may write.
+  uid_t uid = 0;                     ///< Not from the board, which clients may write.
 };
 
 /// The clients of the session: the board and the tenants of its slots. Only the thread of the loop

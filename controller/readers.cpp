@@ -64,9 +64,9 @@ bool one_died_above(Clients& clients, int reader, std::uint64_t now_ns) {
   bool died = false;
   shm::for_each_other(clients.view.used().load(), reader, [&](int slot) {
     const shm::SlotInfo info = clients.info(slot);
-    died = died || (info.state == SlotState::kDead && info.device == own.device &&
-                    info.priority > own.priority &&
-                    now_ns - clients.tenant(slot).dead_since_ns <= kDiesNs);
+    died = died ||
+           (info.state == SlotState::kDead && info.device == own.device &&
+            info.priority > own.priority && now_ns - clients.tenant(slot).dead_since_ns <= kDiesNs);
   });
   return died;
 }

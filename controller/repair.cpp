@@ -56,8 +56,8 @@ bool is_gone(const Tenant& tenant, std::uint64_t now_ns) {
          (tenant.hung_up_ns != 0 && now_ns - tenant.dead_since_ns >= kThreadsEndNs);
 }
 
-/// A reader holds no mutex, and has nobody who waits for its death. One that lives connects again at
-/// once; one that has exec'd does not.
+/// A reader holds no mutex, and has nobody who waits for its death. One that lives connects again
+/// at once; one that has exec'd does not.
 bool is_dead(Clients& clients, int slot, std::uint64_t now_ns) {
   if (!clients.is_reader(slot)) return !clients.slot(slot).alive.held();
   const Tenant& tenant = clients.tenant(slot);

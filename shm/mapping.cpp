@@ -123,8 +123,7 @@ BoardMapping BoardMapping::of_memory(base::Fd memory, uid_t owner, Access access
   if (!fault.empty()) throw BoardError("the node's board " + fault + "; not used");
   BoardMapping mapping;
   const bool may_write = (fcntl(memory.get(), F_GETFL) & O_ACCMODE) == O_RDWR;
-  const ipc::mode_t mode =
-      access == Access::kUse && may_write ? ipc::read_write : ipc::read_only;
+  const ipc::mode_t mode = access == Access::kUse && may_write ? ipc::read_write : ipc::read_only;
   try {
     mapping.mapped_->region =
         ipc::mapped_region(Descriptor(memory.get(), mode), mode, 0, sizeof(Board));

@@ -130,7 +130,7 @@ int tell(int fd, const Request& request) noexcept {
 
 int tell(int fd, const Report& report) noexcept {
   return send(fd, &report, sizeof(report), MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(report) ? 0
-                                                                                         : -errno;
+                                                                                          : -errno;
 }
 
 int receive(int fd, Reply& reply) noexcept {

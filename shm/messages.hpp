@@ -56,7 +56,8 @@ struct Report {
   std::uint32_t generation = 0;
   SlotState state = SlotState::kReserved;  ///< What the owner wants: live, failed open or leaving.
   std::array<std::uint8_t, 3> reserved{};
-  std::uint32_t refuses = 0;  ///< Not 0 while launches are refused for an order: kOrdered stays set.
+  std::uint32_t refuses =
+      0;  ///< Not 0 while launches are refused for an order: kOrdered stays set.
   std::uint64_t job = 0;
   std::uint64_t policy = 0;  ///< Policy::pack() of the policy in force.
   std::uint64_t done = 0;    ///< Epoch of the last obeyed order.

@@ -160,8 +160,8 @@ void Interposer::refuse(std::string_view why) noexcept {
 
 bool Interposer::map_board(std::uint64_t board_id) noexcept {
   try {
-    if (!mapping_) mapping_ = shm::BoardMapping::attach(
-          config_.session, shm::BoardMapping::Rights::kAny);
+    if (!mapping_)
+      mapping_ = shm::BoardMapping::attach(config_.session, shm::BoardMapping::Rights::kAny);
   } catch (const std::exception& error) {
     refuse(error.what());
     return false;

@@ -46,7 +46,9 @@ std::uint64_t lead_of(const ClientSlot& client) noexcept {
   for_each_below(client, [&lead](const shm::Slot& below) {
     const auto policy = shm::Policy::unpack(below.policy.load());
     if (policy.kind == shm::PolicyKind::kNone) return;  // a closed gate does not hold this client
-    lead = std::max(lead, policy.spacing.is_time() ? policy.spacing.ns() : kUnboundedNs);
+    const std::uint64_t asked = policy.spacing.is_time() ? policy.spacing.ns() : kUnboundedNs;
+    // A reader must not be able to hold the others early by asking for a long spacing.
+    lead = std::max(lead, below.reader.load() != 0 ? std::min(asked, kUnboundedNs) : asked);
   });
   return client.to_real_ns(lead + handover_ns(client));
 }

@@ -68,8 +68,9 @@ AddressSpace::Found AddressSpace::find(std::uint64_t address, std::uint64_t byte
 bool AddressSpace::load(std::uint64_t address, unsigned width, std::uint64_t& value) {
   if (!is_word(width)) return false;
   if (const std::byte* at = find(address, width, Access::kRead).at) {
-    value = width == 8 ? __atomic_load_n(reinterpret_cast<const std::uint64_t*>(at), __ATOMIC_ACQUIRE)
-                       : __atomic_load_n(reinterpret_cast<const std::uint32_t*>(at), __ATOMIC_ACQUIRE);
+    value = width == 8
+                ? __atomic_load_n(reinterpret_cast<const std::uint64_t*>(at), __ATOMIC_ACQUIRE)
+                : __atomic_load_n(reinterpret_cast<const std::uint32_t*>(at), __ATOMIC_ACQUIRE);
     return true;
   }
   value = 0;

@@ -201,8 +201,7 @@ int scribble() {
   shm::Reply other;
   if (shm::ask(connection.get(), good_request(), given, 10'000) != 0) return 1;
   if (given.status != shm::ReplyStatus::kOk) return 2;
-  const base::Fd board(
-      shm::ask_for_board(second.get(), shm::RequestKind::kBoard, other, 10'000));
+  const base::Fd board(shm::ask_for_board(second.get(), shm::RequestKind::kBoard, other, 10'000));
   if (!board) return 3;
   if (const int written = try_to_write(board.get()); written != 0) return written;
   constexpr int kReports = 20'000;
@@ -237,9 +236,12 @@ TEST_F(Readers, AHostileOneHarmsNobodyElse) {
     for (const FakeClient* client : victims) {
       const shm::Slot& slot = look_->slot(client->slot());
       const std::uint64_t gate = client == high_.get() ? 0 : low_gate;
-      if (slot.gate.load() != gate || slot.info.load() != shm::SlotInfo{
-              shm::SlotState::kLive, static_cast<std::uint8_t>(client == high_.get() ? 10 : 0), 0,
-              client->generation()}.pack() ||
+      if (slot.gate.load() != gate ||
+          slot.info.load() !=
+              shm::SlotInfo{shm::SlotState::kLive,
+                            static_cast<std::uint8_t>(client == high_.get() ? 10 : 0), 0,
+                            client->generation()}
+                  .pack() ||
           slot.waived[static_cast<std::size_t>(high_->slot())].load() != 0 ||
           slot.gpu_ns.load() != 0 || slot.memory.held.load() != 0) {
         return false;
@@ -259,8 +261,7 @@ TEST_F(Readers, AHostileOneHarmsNobodyElse) {
     high_->order("begin");
     EXPECT_TRUE(is_right(shm::bit(high_->slot()))) << rounds;
     high_->order("end");
-    EXPECT_FALSE(
-        shm::take_snapshot(look_->board(), base::monotonic_ns()).clients.empty());
+    EXPECT_FALSE(shm::take_snapshot(look_->board(), base::monotonic_ns()).clients.empty());
     if (HasFailure()) kill(hostile, SIGKILL);
     ++rounds;
   }

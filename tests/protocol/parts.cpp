@@ -103,11 +103,10 @@ Call release(int slot) {
   return call("release", slot, [slot](ModelView& board) { calls::release(board, slot); });
 }
 Call reserve(int slot, std::uint8_t priority, std::uint8_t device) {
-  return call("reserve", slot,
-              [=](ModelView& board) {
-                board.reader(slot).store(0);
-                calls::reserve(board, slot, priority, device);
-              });
+  return call("reserve", slot, [=](ModelView& board) {
+    board.reader(slot).store(0);
+    calls::reserve(board, slot, priority, device);
+  });
 }
 Call reserve_reader(int slot) {
   return call("reserve_reader", slot, [slot](ModelView& board) {

@@ -57,23 +57,24 @@ Scenario service_dies(const char* name, std::vector<Call> calls) {
 
 // There is no service: another client that may write opens the reader's gate.
 Scenario holder_dies_without_service() {
-  return {.name = "HolderOfReaderDiesWithoutService",
-          .processes = {{"holder", Mortality::kDies, 0}, {"reader", {}, 1}, {"other", {}, 2}},
-          .actors = {{"holder's job", 0, {begin_job(0), end_job(0), begin_job(0)}},
-                     {"other's watcher",
-                      2,
-                      {if_ever(found_dead(0), tend_readers(2)), if_ever(gone(0), tend_readers(2))}}},
-          .setup =
-              [](ModelView& board) {
-                holder_and_reader(board);
-                attached(board, 2, 2);
-                board.outranked(1).store(1);  // no service lowers or raises it
-              },
-          .expect =
-              [](const Memory& memory) {
-                const bool held = memory.life(0) == Life::kGone && memory[gate_word(1)] != 0;
-                return held ? "the reader is held by a dead holder" : "";
-              }};
+  return {
+      .name = "HolderOfReaderDiesWithoutService",
+      .processes = {{"holder", Mortality::kDies, 0}, {"reader", {}, 1}, {"other", {}, 2}},
+      .actors = {{"holder's job", 0, {begin_job(0), end_job(0), begin_job(0)}},
+                 {"other's watcher",
+                  2,
+                  {if_ever(found_dead(0), tend_readers(2)), if_ever(gone(0), tend_readers(2))}}},
+      .setup =
+          [](ModelView& board) {
+            holder_and_reader(board);
+            attached(board, 2, 2);
+            board.outranked(1).store(1);  // no service lowers or raises it
+          },
+      .expect =
+          [](const Memory& memory) {
+            const bool held = memory.life(0) == Life::kGone && memory[gate_word(1)] != 0;
+            return held ? "the reader is held by a dead holder" : "";
+          }};
 }
 
 Scenario tended_by_two() {
@@ -97,8 +98,7 @@ Scenario slot_reused(const char* name, bool reader_first) {
                         {"next", {}, 1, 1}},
           .actors = {{"holder's job", 0, {begin_job(0)}},
                      {"holder's watcher", 0, {tend(0)}},
-                     {"service",
-                      2,
+                     {"service", 2,
                       repair(1, 1) + std::vector{reader_first ? reserve(1, 1) : reserve_reader(1)}},
                      // For the next reader, the service makes this call.
                      {"next", reader_first ? 3 : 2, {if_ever(done(2, 3), go_live(1))}}},

@@ -1,10 +1,10 @@
 // What a reader reports, and what a hostile one may report.
+#include "shm/report.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <memory>
-
-#include "shm/report.hpp"
 
 namespace sluice::shm {
 namespace {
@@ -34,8 +34,8 @@ TEST_F(Reports, EveryWordArrivesAtItsPlace) {
   EXPECT_EQ(shown_->fail_reason.load(), 0x01010101U);
 }
 
-// Prevents: a report writes what others go by: the gate, the identity, the limits of memory, and the
-// name of its user.
+// Prevents: a report writes what others go by: the gate, the identity, the limits of memory, and
+// the name of its user.
 TEST_F(Reports, WhatOthersGoByIsNotCopied) {
   std::memset(static_cast<void*>(&report_), 0xff, sizeof(report_));
   copy_words(report_, *shown_);

@@ -50,8 +50,8 @@ class FakeClient {
     fd_ = connect_controller(path_.c_str());
     if (fd_ < 0 || ask(fd_, request_, reply, kAskMs) != 0) return Reply{};
     if (reply.status != ReplyStatus::kOk) return reply;
-    mapping_ = std::make_unique<BoardMapping>(
-        BoardMapping::attach(session_, BoardMapping::Rights::kAny));
+    mapping_ =
+        std::make_unique<BoardMapping>(BoardMapping::attach(session_, BoardMapping::Rights::kAny));
     request_.slot = reply.slot;
     request_.generation = reply.generation;
     request_.board_id = reply.board_id;
