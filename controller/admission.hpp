@@ -27,6 +27,9 @@ struct Terms {
   int max_priority = 255;
   int max_clients = shm::kSlots;
 
+  /// Whether the user gets the board for reading only: who may hold nobody need not write to it.
+  [[nodiscard]] bool reader() const noexcept { return max_priority == 0; }
+
   friend bool operator==(const Terms&, const Terms&) = default;
 };
 

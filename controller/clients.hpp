@@ -13,9 +13,10 @@ namespace sluice::controller {
 /// What the controller knows about a slot's client in addition to the board.
 struct Tenant {
   std::shared_ptr<const ClientProcess> process;
-  bool hung_up = false;             ///< The connection ended, and no thread held the mutex then.
-  std::uint64_t dead_since_ns = 0;  ///< Time when the mutex was first found released.
-  uid_t uid = 0;                    ///< Not from the board, which clients may write.
+  std::uint64_t hung_up_ns = 0;  ///< When the connection ended, if no thread held the mutex then.
+  std::uint64_t dead_since_ns = 0;   ///< Time when the mutex was first found released.
+  std::uint64_t slack_since_ns = 0;  ///< Of a reader: since when its slack has been limited.
+  uid_t uid = 0;                     ///< Not from the board, which clients may write.
 };
 
 /// The clients of the session: the board and the tenants of its slots. Only the thread of the loop
@@ -31,6 +32,8 @@ struct Clients {
 
   [[nodiscard]] shm::Slot& slot(int index) { return board.slots[static_cast<std::size_t>(index)]; }
   [[nodiscard]] Tenant& tenant(int index) { return tenants[static_cast<std::size_t>(index)]; }
+  /// Whether the client of the slot can only read the board.
+  [[nodiscard]] bool is_reader(int index) { return slot(index).reader.load() != 0; }
   [[nodiscard]] shm::SlotInfo info(int index) {
     return shm::SlotInfo::unpack(view.info(index).load());
   }

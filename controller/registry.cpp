@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/node_service.hpp"
+#include "controller/readers.hpp"
 #include "shm/labels.hpp"
 #include "shm/memory.hpp"
 #include "shm/policy.hpp"
@@ -45,6 +46,8 @@ std::string fault_of(const Request& request) {
     case RequestKind::kBoard:
     case RequestKind::kInspect:
       return {};
+    case RequestKind::kReport:
+      return "a report has another size";
     default:
       break;
   }
@@ -174,9 +177,10 @@ Reply Registry::lease(const Connection& from) {
 
 /// One descriptor for a connection: a peer that does not read must not keep many in flight.
 Reply Registry::give_board(Connection& to, RequestKind kind) {
-  const bool writable = kind == RequestKind::kBoard;
-  if (writable && !admission_.terms(to.peer).admitted) return not_admitted(to.peer);
-  const int board = admission_.board(writable);
+  const bool uses = kind == RequestKind::kBoard;
+  const Terms terms = admission_.terms(to.peer);
+  if (uses && !terms.admitted) return not_admitted(to.peer);
+  const int board = admission_.board(uses && !terms.reader());
   if (board < 0 || std::exchange(to.has_board, true)) {
     return refusal(ReplyStatus::kBadRequest, board < 0 ? "the board of this session has a name"
                                                        : "this connection has got the board");
@@ -235,9 +239,10 @@ Reply Registry::attach(Connection& from, const Request& request) {
   }
   // Before reserve(): if the controller is killed here, the slot is still free.
   fill_slot(slot, from, request);
+  clients_.slot(slot).reader.store(terms.reader() ? 1 : 0);
   std::string notice;
   const std::uint8_t priority = granted_priority(from.peer, terms, request.priority, notice);
-  clients_.tenant(slot) = Tenant{from.peer.process, false, 0, from.peer.uid};
+  clients_.tenant(slot) = Tenant{from.peer.process, 0, 0, 0, from.peer.uid};
   shm::reserve(clients_.view, slot, priority, *device);
   update_outranked(clients_);
   clients_.tally.attached.fetch_add(1);
@@ -281,7 +286,7 @@ Reply Registry::attach_again(Connection& from, const Request& request) {
                                                  " no longer belongs to this process: not gated");
   }
   clients_.tenant(request.slot).process = from.peer.process;
-  clients_.tenant(request.slot).hung_up = false;
+  clients_.tenant(request.slot).hung_up_ns = 0;
   clients_.tally.reattached.fetch_add(1);
   spdlog::info("client attached again: {}", clients_.describe(request.slot));
   return given(from, request.slot, {});
@@ -296,10 +301,15 @@ std::string Registry::fault_of_change(const Peer& peer, const Request& request) 
            ": only this user and root may change it";
   }
   const bool keeps = request.priority == shm::kKeepPriority;
-  if (keeps || request.priority <= static_cast<std::uint32_t>(terms.max_priority)) return {};
-  return "priority " + std::to_string(request.priority) + ": user " +
-         admission_.user_name(peer.uid) + " may ask for at most " +
-         std::to_string(terms.max_priority);
+  if (!keeps && request.priority > static_cast<std::uint32_t>(terms.max_priority)) {
+    return "priority " + std::to_string(request.priority) + ": user " +
+           admission_.user_name(peer.uid) + " may ask for at most " +
+           std::to_string(terms.max_priority);
+  }
+  if (!keeps && request.priority != 0 && clients_.is_reader(request.slot)) {
+    return "the program was started by a user who may ask for 0 only: it cannot hold others";
+  }
+  return {};
 }
 
 /// The client itself puts a new policy or target in force, because only the client knows its
@@ -382,6 +392,15 @@ std::optional<std::uint8_t> Registry::device_index(const Request& request) {
   return std::nullopt;
 }
 
+/// Of a slot that the sender has attached over this connection; else it is ignored.
+void Registry::report(const Connection& from, const shm::Report& report) {
+  const bool known = report.slot >= 0 && report.slot < shm::kSlots &&
+                     (from.slots & shm::bit(report.slot)) != 0 && clients_.is_reader(report.slot) &&
+                     clients_.tenant(report.slot).process == from.peer.process &&
+                     clients_.info(report.slot).generation == report.generation;
+  if (known) take_report(clients_, report);
+}
+
 void Registry::hung_up(const Connection& gone) {
   for (std::uint64_t slots = gone.slots; slots != 0; slots &= slots - 1) {
     const int slot = std::countr_zero(slots);
@@ -389,7 +408,8 @@ void Registry::hung_up(const Connection& gone) {
     // A client that has attached again, or a later client of the slot, has another connection.
     if (tenant.process != gone.peer.process) continue;
     // If the mutex is held, the client lives and has closed the connection itself.
-    tenant.hung_up = !clients_.slot(slot).alive.held();
+    const bool lives = !clients_.is_reader(slot) && clients_.slot(slot).alive.held();
+    tenant.hung_up_ns = lives ? 0 : base::monotonic_ns();
   }
 }
 

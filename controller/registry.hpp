@@ -24,6 +24,7 @@ class Registry : public RequestHandler {
         admission_(admission) {}
 
   shm::Reply answer(Connection& from, const shm::Request& request) override;
+  void report(const Connection& from, const shm::Report& report) override;
   void hung_up(const Connection& gone) override;
 
  private:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "controller/readers.hpp"
 #include "shm/memory.hpp"
 
 namespace sluice::controller {
@@ -15,6 +16,9 @@ using shm::SlotState;
 
 /// After a client's watcher died, another thread of the client may still run for a moment.
 constexpr std::uint64_t kThreadsEndNs = 100'000'000;
+
+/// A reader that has lost its connection asks for another after 0.1 s.
+constexpr std::uint64_t kReaderReturnsNs = 5'000'000'000;
 
 /// Start times come in ticks of 10 ms. A process that started this much later than the attach has
 /// reused the client's pid.
@@ -43,10 +47,23 @@ void release_slot(Clients& clients, int slot) {
   clients.tenant(slot) = Tenant{};
 }
 
+bool has_ended(const Tenant& tenant) {
+  return tenant.process == nullptr || tenant.process->ended();
+}
+
 bool is_gone(const Tenant& tenant, std::uint64_t now_ns) {
-  if (tenant.process == nullptr || tenant.process->ended()) return true;
   // exec keeps the pid. The kernel then ends every other thread and closes the connection.
-  return tenant.hung_up && now_ns - tenant.dead_since_ns >= kThreadsEndNs;
+  return has_ended(tenant) ||
+         (tenant.hung_up_ns != 0 && now_ns - tenant.dead_since_ns >= kThreadsEndNs);
+}
+
+/// A reader holds no mutex, and has nobody who waits for its death. One that lives connects again
+/// at once; one that has exec'd does not.
+bool is_dead(Clients& clients, int slot, std::uint64_t now_ns) {
+  if (!clients.is_reader(slot)) return !clients.slot(slot).alive.held();
+  const Tenant& tenant = clients.tenant(slot);
+  return has_ended(tenant) ||
+         (tenant.hung_up_ns != 0 && now_ns - tenant.hung_up_ns >= kReaderReturnsNs);
 }
 
 void repair_slot(Clients& clients, int slot, std::uint64_t now_ns) {
@@ -58,13 +75,11 @@ void repair_slot(Clients& clients, int slot, std::uint64_t now_ns) {
     case SlotState::kLive:
     case SlotState::kFailedOpen:
     case SlotState::kLeaving:
-      if (!clients.slot(slot).alive.held()) {
-        bury_dead(clients, slot, now_ns);
-      }
+      if (is_dead(clients, slot, now_ns)) bury_dead(clients, slot, now_ns);
       break;
     case SlotState::kReserved:
       // The client holds no mutex yet, so only its process and its connection show its end.
-      if (tenant.hung_up || tenant.process == nullptr || tenant.process->ended()) {
+      if (tenant.hung_up_ns != 0 || has_ended(tenant)) {
         take_back_reserved(clients, slot);
       }
       break;
@@ -110,6 +125,7 @@ void repair(Clients& clients, std::uint64_t now_ns) {
     const int slot = std::countr_zero(used);
     if (slot < shm::kSlots) repair_slot(clients, slot, now_ns);
   }
+  tend_readers(clients, now_ns);  // after the dead have been found
 }
 
 void adopt(Clients& clients, Admission& admission, std::uint64_t now_ns) {

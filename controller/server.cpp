@@ -164,14 +164,21 @@ bool Server::make_room(std::optional<uid_t> of_user) {
 }
 
 void Server::read_from(Connection& connection) {
-  shm::Request request;
-  // MSG_TRUNC returns the true size of a message that is longer than a request.
-  const ssize_t size = recv(connection.fd.get(), &request, sizeof(request), MSG_TRUNC);
+  // Also the place of a request, which has the same begin.
+  shm::Report report;
+  // MSG_TRUNC returns the true size of a message that is longer than a report.
+  const ssize_t size = recv(connection.fd.get(), &report, sizeof(report), MSG_TRUNC);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size <= 0) {
     close_connection(connection);
     return;
   }
+  if (size == sizeof(report) && report.version == shm::kWireVersion &&
+      report.kind == shm::RequestKind::kReport) {
+    return handler_.report(connection, report);
+  }
+  shm::Request request;
+  std::memcpy(static_cast<void*>(&request), &report, sizeof(request));
   shm::Reply reply = check_form(request, static_cast<std::size_t>(size));
   const bool good = reply.status == shm::ReplyStatus::kOk;
   if (good) {

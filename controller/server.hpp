@@ -28,6 +28,7 @@ class RequestHandler {
  public:
   virtual ~RequestHandler() = default;
   virtual shm::Reply answer(Connection& from, const shm::Request& request) = 0;
+  virtual void report(const Connection& from, const shm::Report& report) = 0;
   virtual void hung_up(const Connection& gone) = 0;
 };
 

@@ -10,10 +10,12 @@
 
 /// The board: the one piece of memory that the processes of a session share. The board is plain
 /// fixed-width data with a stated layout. gates.hpp and README.md say which process may write what.
+/// A *reader* is a client that can only read the board. What it has to say as the owner of a slot,
+/// it reports to the node service, which writes for it (report.hpp).
 namespace sluice::shm {
 
 inline constexpr std::uint64_t kBoardMagic = 0x4452'4f42'4543'4c53;  // "SLCEBORD"
-inline constexpr std::uint32_t kLayoutVersion = 8;
+inline constexpr std::uint32_t kLayoutVersion = 9;
 
 inline constexpr int kSlots = 63;          ///< Bit 63 of a gate belongs to the controller.
 inline constexpr int kControllerBit = 63;  ///< The controller holds a client with this bit.
@@ -146,7 +148,9 @@ struct alignas(kLine) Slot {
   Word slack_until_ns;       ///< `slack_ns` is void after this time, and the owner resets it.
   Word early_hold_until_ns;  ///< Not 0 while gates are held for a job that has not begun: the hold
                              ///< is void after this time.
-  std::array<std::uint8_t, 48> reserved_gate;
+  HalfWord reader;  ///< 1 if the owner can only read the board: the node service writes for it.
+                    ///< Written by the controller before the slot is reserved.
+  std::array<std::uint8_t, 44> reserved_gate;
 
   // Written by the owner. The predictions and launch durations are for status output only.
   alignas(kLine) Word job;    ///< Odd while active: the first begin and the last end add 1.
@@ -247,7 +251,7 @@ static_assert(offsetof(Slot, wake) == 16 && offsetof(Slot, waiters) == 20);
 static_assert(offsetof(Slot, closed_since_ns) == 24 && offsetof(Slot, closed_ns) == 32);
 static_assert(offsetof(Slot, slack_ns) == 40 && offsetof(Slot, outranked) == 48);
 static_assert(offsetof(Slot, announced) == 52 && offsetof(Slot, slack_until_ns) == 56);
-static_assert(offsetof(Slot, early_hold_until_ns) == 64);
+static_assert(offsetof(Slot, early_hold_until_ns) == 64 && offsetof(Slot, reader) == 72);
 static_assert(offsetof(Slot, job) == 128 && offsetof(Slot, job_since_ns) == 136);
 static_assert(offsetof(Slot, policy) == 144 && offsetof(Slot, fail_reason) == 152);
 static_assert(offsetof(Slot, unhooked_lookups) == 156 && offsetof(Slot, predictions) == 160);

@@ -22,10 +22,14 @@
 ///
 /// The functions are templates over a View of the board, so that the model checker in
 /// tests/protocol runs exactly this code. A View has the words info(s), job(s), gate(s),
-/// waived(target, holder), outranked(s), draining(s) and used(), with load(), store(), fetch_or(),
-/// fetch_and(), fetch_add() and compare_exchange(). watched(s) says whether a thread holds the
-/// mutex of a slot. The View also has two notifications: closed(s) after a gate changed from open
-/// to closed, and opened(s, bits) after clearing `bits` changed it back.
+/// waived(target, holder), outranked(s), draining(s), reader(s) and used(), with load(), store(),
+/// fetch_or(), fetch_and(), fetch_add() and compare_exchange(). watched(s) says whether a thread
+/// holds the mutex of a slot, or whether the slot has a reader. The View also has two
+/// notifications: closed(s) after a gate changed from open to closed, and opened(s, bits) after
+/// clearing `bits` changed it back.
+///
+/// The node service is the owner of a reader's slot as far as this file is concerned: it makes the
+/// calls of the owner, in its only thread.
 ///
 /// Liveness is between peers. Every watcher marks the dead clients of its device (mark_dead) and
 /// corrects its own gate (tend_gate) on each tick. The controller is not needed for that. A dead
@@ -278,6 +282,15 @@ bool mark_dead(View& board, int slot) {
 template <class View>
 void tend_gate(View& board, int self) {
   for_each_other(board.gate(self).load(), self, [&](int holder) { settle(board, holder, self); });
+}
+
+/// For the node service and for every client that may write, on each tick: tends the gates of the
+/// readers. A client does so because the service may be gone while a holder dies.
+template <class View>
+void tend_readers(View& board, int self) {
+  for_each_other(board.used().load(), self, [&](int target) {
+    if (board.reader(target).load() != 0) tend_gate(board, target);
+  });
 }
 
 /// Whether a client of higher priority lives on the device of `slot`. Reads the board once.

@@ -122,7 +122,8 @@ BoardMapping BoardMapping::of_memory(base::Fd memory, uid_t owner, Access access
   std::string fault = memory_fault(memory.get(), owner);
   if (!fault.empty()) throw BoardError("the node's board " + fault + "; not used");
   BoardMapping mapping;
-  const ipc::mode_t mode = access == Access::kUse ? ipc::read_write : ipc::read_only;
+  const bool may_write = (fcntl(memory.get(), F_GETFL) & O_ACCMODE) == O_RDWR;
+  const ipc::mode_t mode = access == Access::kUse && may_write ? ipc::read_write : ipc::read_only;
   try {
     mapping.mapped_->region =
         ipc::mapped_region(Descriptor(memory.get(), mode), mode, 0, sizeof(Board));
@@ -187,8 +188,16 @@ BoardMapping BoardMapping::open(std::string_view session, Access access) {
   return mapping;
 }
 
-BoardMapping BoardMapping::attach(std::string_view session) {
-  if (session == base::kNodeSession) return of_node(Access::kUse);
+bool BoardMapping::writable() const noexcept {
+  return mapped_->region.get_mode() == ipc::read_write;
+}
+
+BoardMapping BoardMapping::attach(std::string_view session, Rights rights) {
+  if (session == base::kNodeSession) {
+    BoardMapping mapping = of_node(Access::kUse);
+    if (mapping.writable() || rights == Rights::kAny) return mapping;
+    throw BoardError("the site policy lets this user only read the node's board");
+  }
   BoardMapping mapping = open(session, Access::kUse);
   const int fd = descriptor(mapping.mapped_->object);
   if (!lock_byte(fd, kUserByte, F_RDLCK) || !still_named(fd, mapping.name_)) {

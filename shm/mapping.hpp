@@ -22,15 +22,17 @@ class BoardMapping {
  public:
   /// For a client: maps the board for reading and writing, and marks the board as used until this
   /// object or the process ends. Throws BoardError if the board is missing, truncated, of another
-  /// layout, or another user's.
-  static BoardMapping attach(std::string_view session);
+  /// layout, or another user's; also if the node service gives the board for reading only, unless
+  /// `rights` is kAny.
+  enum class Rights { kWrite, kAny };
+  static BoardMapping attach(std::string_view session, Rights rights = Rights::kWrite);
 
   /// For `status`: maps the board for reading and takes no lock.
   static BoardMapping inspect(std::string_view session);
 
   enum class Access { kUse, kInspect };
-  /// The board in the memory of a node, which `owner` must have made: see memory_fault(). Throws
-  /// BoardError.
+  /// The board in the memory of a node, which `owner` must have made: see memory_fault(). Mapped
+  /// for reading if the descriptor is for reading. Throws BoardError.
   static BoardMapping of_memory(base::Fd memory, uid_t owner, Access access);
 
   struct Adoption;
@@ -44,6 +46,8 @@ class BoardMapping {
   ~BoardMapping();
 
   [[nodiscard]] Board& board() const noexcept;
+  /// Whether this process may write to the board. If not, a write ends the process.
+  [[nodiscard]] bool writable() const noexcept;
 
   /// The board once more, at another address, for as long as the process lives; null if that
   /// fails. A forked child does not have it.

@@ -128,6 +128,11 @@ int tell(int fd, const Request& request) noexcept {
   return send(fd, &request, sizeof(request), MSG_NOSIGNAL) == sizeof(request) ? 0 : -errno;
 }
 
+int tell(int fd, const Report& report) noexcept {
+  return send(fd, &report, sizeof(report), MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(report) ? 0
+                                                                                          : -errno;
+}
+
 int receive(int fd, Reply& reply) noexcept {
   // MSG_TRUNC returns the true size, so that a longer reply is not mistaken for a Reply.
   return check_reply(recv(fd, &reply, sizeof(reply), MSG_TRUNC | MSG_DONTWAIT), reply);

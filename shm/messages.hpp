@@ -11,7 +11,7 @@
 /// the controller ended. No launch and no job sends a message.
 namespace sluice::shm {
 
-inline constexpr std::uint32_t kWireVersion = 4;
+inline constexpr std::uint32_t kWireVersion = 5;
 
 enum class RequestKind : std::uint32_t {
   kAttach = 1,  ///< Give me a slot, or my previous one (slot, generation, board_id).
@@ -19,8 +19,9 @@ enum class RequestKind : std::uint32_t {
   kSet = 3,  ///< Change the priority, policy or target of the client in `slot`. Any process of the
              ///< user may ask.
   // Of the node service only, whose board has no name. The reply brings a descriptor.
-  kBoard = 4,    ///< The board, for reading and writing.
+  kBoard = 4,    ///< The board, for reading and writing; for a reader, for reading.
   kInspect = 5,  ///< The board, for reading. The reply's text is about the service.
+  kReport = 6,   ///< What a reader says as the owner of its slot: a Report, without a reply.
 };
 
 /// Values of a kSet request that keep the current priority, policy or target.
@@ -42,6 +43,27 @@ struct Request {
   std::array<char, 40> device_name{};
   std::array<char, kNameSize> name{};    ///< For users; empty: the name of the process.
   std::array<char, kLabelSize> label{};  ///< "key=value,key=value"; not used by kSet.
+};
+
+/// What a reader says about itself, on each tick of its watcher. shm/report.hpp fills and reads it.
+/// Every value may be a lie of its sender, and concerns the sender's slot only.
+struct Report {
+  static constexpr std::size_t kWords = 361;
+
+  std::uint32_t version = kWireVersion;
+  RequestKind kind = RequestKind::kReport;
+  std::int32_t slot = -1;
+  std::uint32_t generation = 0;
+  SlotState state = SlotState::kReserved;  ///< What the owner wants: live, failed open or leaving.
+  std::array<std::uint8_t, 3> reserved{};
+  std::uint32_t refuses =
+      0;  ///< Not 0 while launches are refused for an order: kOrdered stays set.
+  std::uint64_t job = 0;
+  std::uint64_t policy = 0;  ///< Policy::pack() of the policy in force.
+  std::uint64_t done = 0;    ///< Epoch of the last obeyed order.
+  std::array<std::uint64_t, 64> waived{};
+  std::array<char, 32> unhooked_name{};
+  std::array<std::uint64_t, kWords> words{};  ///< Status output, and what a broker reads.
 };
 
 enum class ReplyStatus : std::uint32_t {
@@ -66,6 +88,7 @@ struct Reply {
 
 static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 272);
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
+static_assert(std::is_trivially_copyable_v<Report> && sizeof(Report) == 3480);
 
 /// Connects to a controller's socket. Returns a close-on-exec file descriptor or -errno; -EPERM if
 /// another user than the expected one is at the other end. Does not allocate and does not block.
@@ -77,6 +100,9 @@ int connect_patiently(const char* socket_path, int most_ms) noexcept;
 
 /// Sends a request without waiting. Returns 0 or -errno. Does not allocate.
 int tell(int fd, const Request& request) noexcept;
+
+/// Sends a report without waiting. Returns 0 or -errno. Does not allocate.
+int tell(int fd, const Report& report) noexcept;
 
 /// Takes the reply if it is there. Returns 0, -EAGAIN if it is still to come, or another -errno.
 /// Does not allocate and does not block.

@@ -32,6 +32,12 @@ std::string_view text_in(const std::array<char, kSize>& field) noexcept {
   return all.substr(0, all.find('\0'));
 }
 
+/// Whether the client of a slot that is live counts as alive. A reader cannot take its mutex, and
+/// holds nobody: only the node service needs to see its death.
+inline bool watched(const Slot& slot) noexcept {
+  return slot.reader.load() != 0 || slot.alive.held();
+}
+
 /// A word of the board for gates.hpp: every access is sequentially consistent.
 template <class Atomic>
 class BoardWord {
@@ -70,7 +76,8 @@ class BoardView {
   BoardWord<Word> waived(int target, int holder) noexcept {
     return BoardWord(slot(target).waived[static_cast<std::size_t>(holder)]);
   }
-  bool watched(int s) noexcept { return slot(s).alive.held(); }
+  BoardWord<HalfWord> reader(int s) noexcept { return BoardWord(slot(s).reader); }
+  bool watched(int s) noexcept { return shm::watched(slot(s)); }
 
   void closed(int s) noexcept {
     const std::uint64_t now = base::monotonic_ns();

@@ -49,8 +49,9 @@ bool is_under_mps(CUdevice device) noexcept {
 
 ClientSlot::ClientSlot(const Seat& seat, CUdevice device, shm::Policy policy) noexcept
     : seat_(seat),
-      slot_(seat.board.slots[static_cast<std::size_t>(seat.slot)]),
-      orders_(seat.board, {seat.slot, seat.generation}),
+      slot_(seat.words),
+      shared_(seat.shared()),
+      orders_(seat.board, seat.writable, seat.words, {seat.slot, seat.generation}),
       device_(device),
       simulated_scale_(simulated_scale(device)),
       under_mps_(is_under_mps(device)),
@@ -80,7 +81,7 @@ std::uint64_t ClientSlot::launches() const noexcept {
 void ClientSlot::take_policy() noexcept {
   bool changed = false;
   for (;;) {
-    const std::uint64_t requested = slot_.requested_policy.load();
+    const std::uint64_t requested = shared_.requested_policy.load();
     const bool cannot_wait = cannot_wait_.load();
     shm::Policy policy = shm::Policy::unpack(requested);
     if (!policy.valid()) return;
@@ -92,10 +93,10 @@ void ClientSlot::take_policy() noexcept {
     }
     if (changed) set_learning(policy.spacing.is_time());
     if (slot_.policy.load() != policy.pack()) {
-      shm::BoardView(seat_.board).count_held(seat_.slot);
+      if (!seat_.reader()) shm::BoardView(*seat_.writable).count_held(seat_.slot);
       slot_.policy.store(policy.pack());
     }
-    if (slot_.requested_policy.load() == requested && cannot_wait_.load() == cannot_wait) return;
+    if (shared_.requested_policy.load() == requested && cannot_wait_.load() == cannot_wait) return;
   }
 }
 
@@ -108,7 +109,7 @@ void ClientSlot::fall_back() noexcept {
 template <class Which>
 std::optional<std::uint64_t> ClientSlot::quiet(Which which) const noexcept {
   const shm::Board& board = seat_.board;
-  const std::uint8_t device = shm::SlotInfo::unpack(slot_.info.load()).device;
+  const std::uint8_t device = shm::SlotInfo::unpack(shared_.info.load()).device;
   std::uint64_t jobs = 0;
   bool active = false;
   shm::for_each_other(board.used.load(), seat_.slot, [&](int index) {
@@ -149,12 +150,12 @@ std::optional<std::uint64_t> ClientSlot::quiet_in_own_job() const noexcept {
 void ClientSlot::hold(Entry entry) noexcept {
   if (!holds_on_host(policy())) return;
   const std::uint64_t begin = base::monotonic_ns();
-  const std::uint64_t gate = slot_.gate.load();
+  const std::uint64_t gate = shared_.gate.load();
   slot_.waiters.fetch_add(1);
   while (obeys() && holds_on_host(policy()) && !orders_.refuse()) {
-    const std::uint32_t openings = slot_.wake.load();
-    if (slot_.gate.load() == 0) break;
-    base::futex_wait(slot_.wake, openings, kRecheckNs);
+    const std::uint32_t openings = shared_.wake.load();
+    if (shared_.gate.load() == 0) break;
+    base::futex_wait(shared_.wake, openings, kRecheckNs);
     const std::uint64_t now = base::monotonic_ns();
     const std::uint64_t beat = slot_.watcher_beat_ns.load();
     if (now > beat && now - beat > kWatcherLostNs) break;
@@ -169,12 +170,22 @@ void ClientSlot::hold(Entry entry) noexcept {
   }
 }
 
+void ClientSlot::wish(shm::SlotState state) noexcept {
+  shm::SlotInfo info = shm::SlotInfo::unpack(slot_.info.load());
+  info.state = state;
+  slot_.info.store(info.pack());
+}
+
 void ClientSlot::give_up_waiting(const char* what) noexcept {
   constexpr auto kWhy = static_cast<std::uint32_t>(shm::FailReason::kDriverWait);
   const std::uint32_t before = slot_.fail_reason.exchange(kWhy);
   set_obeys(false);
-  shm::BoardView view(seat_.board);
-  shm::fail_open(view, seat_.slot);
+  if (seat_.reader()) {
+    wish(shm::SlotState::kFailedOpen);
+  } else {
+    shm::BoardView view(*seat_.writable);
+    shm::fail_open(view, seat_.slot);
+  }
   if (before == kWhy) return;
   Line(Level::kWarn) << what << " took more than 5 s; this process runs ungated from now on "
                      << "(is it waiting for its own later launch? use policy device or gate)";

@@ -12,14 +12,22 @@
 namespace sluice::intercept {
 
 /// The place of a client on the board.
+///
+/// A reader can only read the board: `writable` is null, and `words` are in private memory. The
+/// watcher reports them to the node service, which writes for the reader (shm/report.hpp). For
+/// other clients, `words` are the slot itself. So what others write to the slot is read from
+/// shared(), and what this client says as its owner is written to `words`.
 struct Seat {
-  shm::Board& board;
+  const shm::Board& board;
+  shm::Board* writable;
+  shm::Slot& words;
   int slot;
   std::uint32_t generation;
 
-  [[nodiscard]] shm::Slot& own() const noexcept {
+  [[nodiscard]] const shm::Slot& shared() const noexcept {
     return board.slots[static_cast<std::size_t>(slot)];
   }
+  [[nodiscard]] bool reader() const noexcept { return writable == nullptr; }
 };
 
 [[nodiscard]] bool is_under_mps(CUdevice device) noexcept;
@@ -30,10 +38,13 @@ class ClientSlot {
   ClientSlot(const Seat& seat, CUdevice device, shm::Policy policy) noexcept;
 
   [[nodiscard]] const Seat& seat() const noexcept { return seat_; }
+  /// What this client says as the owner of its slot.
   [[nodiscard]] shm::Slot& slot() const noexcept { return slot_; }
+  /// What others say to it: gate, priority, slack, requests.
+  [[nodiscard]] const shm::Slot& shared() const noexcept { return shared_; }
   [[nodiscard]] CUdevice device() const noexcept { return device_; }
   [[nodiscard]] std::uint8_t priority() const noexcept {
-    return shm::SlotInfo::unpack(slot_.info.load()).priority;
+    return shm::SlotInfo::unpack(shared_.info.load()).priority;
   }
 
   /// What a broker asks of this client.
@@ -70,12 +81,12 @@ class ClientSlot {
 
   /// The hot path: one relaxed load of this client's own gate word.
   [[nodiscard]] bool gate_closed() const noexcept {
-    return slot_.gate.load(std::memory_order_relaxed) != 0;
+    return shared_.gate.load(std::memory_order_relaxed) != 0;
   }
   /// Whether a client of higher priority lives on the device. If none does, no job can close this
   /// client's gate.
   [[nodiscard]] bool outranked() const noexcept {
-    return (slot_.outranked.load(std::memory_order_relaxed) & shm::kOutranked) != 0;
+    return (shared_.outranked.load(std::memory_order_relaxed) & shm::kOutranked) != 0;
   }
 
   /// Whether launch durations are still being learned.
@@ -121,6 +132,9 @@ class ClientSlot {
   /// Blocks the calling thread while the gate is closed and the policy holds on the host.
   void hold(Entry entry) noexcept;
 
+  /// Of a reader: the state that the node service shall give the slot, at the next report.
+  void wish(shm::SlotState state) noexcept;
+
   /// For a wait on the driver that exceeded its bound. The program may be waiting for its own later
   /// launch, so this client runs ungated from now on.
   void give_up_waiting(const char* what) noexcept;
@@ -131,6 +145,7 @@ class ClientSlot {
 
   Seat seat_;
   shm::Slot& slot_;
+  const shm::Slot& shared_;
   Orders orders_;
   CUdevice device_;
   double simulated_scale_;  ///< 0 on a real GPU.

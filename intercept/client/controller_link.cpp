@@ -57,10 +57,10 @@ void ControllerLink::ask_again(const Seat& seat, const std::string& socket_path)
   const int connection = shm::connect_controller(socket_path.c_str());
   if (connection < 0) return;
   const shm::Board& board = seat.board;
-  const shm::SlotInfo info = shm::SlotInfo::unpack(seat.own().info.load());
+  const shm::SlotInfo info = shm::SlotInfo::unpack(seat.shared().info.load());
   shm::Request request;
   request.priority = info.priority;
-  request.policy = seat.own().requested_policy.load();
+  request.policy = seat.shared().requested_policy.load();
   request.slot = seat.slot;
   request.generation = seat.generation;
   request.board_id = board.board_id.load();
@@ -68,6 +68,10 @@ void ControllerLink::ask_again(const Seat& seat, const std::string& socket_path)
   open(connection);
   asked_ = true;
   if (shm::tell(connection, request) != 0) close();
+}
+
+void ControllerLink::report(const shm::Report& report) const noexcept {
+  if (fd_ >= 0 && !asked_) static_cast<void>(shm::tell(fd_, report));
 }
 
 /// A connection that ended leaves `reply` empty, which counts as a refusal.

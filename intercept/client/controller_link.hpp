@@ -26,6 +26,9 @@ class ControllerLink {
   /// Checks whether the connection is lost, and then asks for a new one at `socket_path`.
   void tick(const Seat& seat, const std::string& socket_path, std::uint64_t now_ns) noexcept;
 
+  /// Of a reader. A report that cannot be sent now is dropped: the next one says the same and more.
+  void report(const shm::Report& report) const noexcept;
+
   /// Does not close a file of the program that has the number now, because the program closed ours.
   void close() noexcept;
 

@@ -70,8 +70,9 @@ CUdeviceptr GateMemory::register_page() noexcept {
   if (context != nullptr && !primary_is_active(client_.device())) context = nullptr;
   if (context == nullptr) context = current_context();
   if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return 0;
-  constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-  const CUresult registered = driver().cuMemHostRegister_v2(view_, sizeof(shm::Board), kFlags);
+  const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                         (client_.seat().reader() ? CU_MEMHOSTREGISTER_READ_ONLY : 0U);
+  const CUresult registered = driver().cuMemHostRegister_v2(view_, sizeof(shm::Board), flags);
   auto& board = *static_cast<shm::Board*>(view_);
   CUdeviceptr gate = 0;
   const bool known =

@@ -27,12 +27,24 @@ std::uint64_t work_of(const shm::Slot& slot) noexcept {
   return work;
 }
 
+/// A reader reports that, and the node service opens its gate.
+void waive(const Seat& seat, int holder, std::uint64_t job) noexcept {
+  if (seat.reader()) {
+    seat.words.waived[static_cast<std::size_t>(holder)].store(job);
+    return;
+  }
+  shm::BoardView view(*seat.writable);
+  shm::waive(view, seat.slot, holder, job);
+}
+
+void honour(const Seat& seat, int holder) noexcept { waive(seat, holder, 0); }
+
 }  // namespace
 
 void Holders::tick(const Seat& seat, std::uint64_t now_ns) noexcept {
   passed_ns_ = std::min(now_ns - std::exchange(last_tick_ns_, now_ns), kLongestTickNs);
   find_dead(seat);
-  const std::uint64_t watched = seat.own().gate.load() | stopped_;
+  const std::uint64_t watched = seat.shared().gate.load() | stopped_;
   const std::uint64_t known = std::exchange(looked_at_, watched);
   shm::for_each_other(watched, seat.slot, [&](int slot) {
     look_at(seat, slot, (known & shm::bit(slot)) == 0, now_ns);
@@ -40,14 +52,17 @@ void Holders::tick(const Seat& seat, std::uint64_t now_ns) noexcept {
 }
 
 void Holders::find_dead(const Seat& seat) noexcept {
-  shm::Board& board = seat.board;
-  shm::BoardView view(board);
-  const auto self = shm::SlotInfo::unpack(seat.own().info.load());
+  const shm::Board& board = seat.board;
+  const auto self = shm::SlotInfo::unpack(seat.shared().info.load());
   std::uint64_t dead = 0;
   died_ticks_ = std::max(0, died_ticks_ - 1);
   shm::for_each_other(board.used.load(), seat.slot, [&](int slot) {
-    shm::mark_dead(view, slot);
-    const auto info = shm::SlotInfo::unpack(view.info(slot).load());
+    if (!seat.reader()) {
+      shm::BoardView view(*seat.writable);
+      shm::mark_dead(view, slot);
+    }
+    const auto info =
+        shm::SlotInfo::unpack(board.slots[static_cast<std::size_t>(slot)].info.load());
     if (info.state != shm::SlotState::kDead) return;
     dead |= shm::bit(slot);
     const bool above = info.device == self.device && info.priority > self.priority;
@@ -57,9 +72,7 @@ void Holders::find_dead(const Seat& seat) noexcept {
 }
 
 void Holders::look_at(const Seat& seat, int slot, bool is_new, std::uint64_t now_ns) noexcept {
-  shm::Board& board = seat.board;
-  shm::BoardView view(board);
-  const shm::Slot& other = board.slots[static_cast<std::size_t>(slot)];
+  const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
   Holder& holder = holders_[static_cast<std::size_t>(slot)];
   const std::uint64_t job = other.job.load();
   if (is_new || holder.job != job) {
@@ -72,7 +85,7 @@ void Holders::look_at(const Seat& seat, int slot, bool is_new, std::uint64_t now
     holder.stopped = false;
     holder.progress_ns = now_ns;
     stopped_ &= ~shm::bit(slot);
-    shm::honour(view, seat.slot, slot);
+    honour(seat, slot);
   } else if (!holder.stopped && holder.silent_ns >= kStoppedNs) {
     holder.stopped = true;
     stopped_ |= shm::bit(slot);
@@ -93,10 +106,8 @@ void Holders::note_signs(Holder& holder, const shm::Slot& of, std::uint64_t pass
 }
 
 void Holders::waive_stopped(const Seat& seat, int slot, Holder& holder) noexcept {
-  shm::Board& board = seat.board;
-  shm::BoardView view(board);
-  shm::waive(view, seat.slot, slot, holder.job);
-  const shm::Slot& other = board.slots[static_cast<std::size_t>(slot)];
+  waive(seat, slot, holder.job);
+  const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
   const auto state = shm::SlotInfo::unpack(other.info.load()).state;
   if (holder.warned || state == shm::SlotState::kDead || !shm::is_active(holder.job)) return;
   holder.warned = true;
@@ -109,17 +120,16 @@ void Holders::waive_stopped(const Seat& seat, int slot, Holder& holder) noexcept
 /// begun is waived 0.1 s after it should have lapsed: a running process would have called it off.
 void Holders::enforce_max_hold(const Seat& seat, int slot, const Holder& holder,
                                std::uint64_t now_ns) noexcept {
-  shm::Board& board = seat.board;
-  if ((seat.own().gate.load() & shm::bit(slot)) == 0) return;
+  const shm::Board& board = seat.board;
+  if ((seat.shared().gate.load() & shm::bit(slot)) == 0) return;
   const shm::Slot& other = board.slots[static_cast<std::size_t>(slot)];
   const std::uint64_t limit = board.max_hold_ns.load();
   const std::uint64_t until = other.early_hold_until_ns.load();  // read after the job's number
   const std::uint64_t idle_ns = now_ns - holder.progress_ns;
   const bool is_void = until != 0 && now_ns > until + kCalledOffNs;
   if (!is_void && (limit == 0 || idle_ns < limit)) return;
-  shm::BoardView view(board);
-  shm::waive(view, seat.slot, slot, holder.job);
-  seat.own().max_hold_opened.fetch_add(1);
+  waive(seat, slot, holder.job);
+  seat.words.max_hold_opened.fetch_add(1);
   Line(Level::kWarn) << "held for " << idle_ns / 1'000'000 << " ms without progress by pid "
                      << std::uint64_t{other.pid.load()} << " (" << shm::text_in(other.command)
                      << "); running on without waiting for that job";

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "base/node_service.hpp"
 #include "base/runtime_dir.hpp"
@@ -16,6 +17,7 @@
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/trace/trace.hpp"
 #include "shm/messages.hpp"
+#include "shm/report.hpp"
 #include "shm/session.hpp"
 #include "shm/view.hpp"
 
@@ -36,7 +38,7 @@ CUcontext context_of(CUstream stream) noexcept {
 
 shm::TraceHeader trace_header_of(const Client& client) {
   shm::TraceHeader header{};
-  const shm::Slot& slot = client.slot();
+  const shm::Slot& slot = client.shared();
   const shm::Device& device =
       client.seat().board.devices[shm::SlotInfo::unpack(slot.info.load()).device];
   header.magic = shm::kTraceMagic;
@@ -158,7 +160,8 @@ void Interposer::refuse(std::string_view why) noexcept {
 
 bool Interposer::map_board(std::uint64_t board_id) noexcept {
   try {
-    if (!mapping_) mapping_ = shm::BoardMapping::attach(config_.session);
+    if (!mapping_)
+      mapping_ = shm::BoardMapping::attach(config_.session, shm::BoardMapping::Rights::kAny);
   } catch (const std::exception& error) {
     refuse(error.what());
     return false;
@@ -208,11 +211,31 @@ std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) n
     if (reply.text.front() != '\0') {
       Line(Level::kWarn) << "session " << config_.session << ": " << reply.text.data();
     }
-    return Seat{mapping_->board(), reply.slot, reply.generation};
+    const std::optional<Seat> seat = take_seat(reply.slot, reply.generation);
+    if (seat) return seat;
   }
   close(connection);
   connection = -1;
   return std::nullopt;
+}
+
+/// The site policy may have changed between the answers of the service.
+std::optional<Seat> Interposer::take_seat(int slot, std::uint32_t generation) noexcept {
+  shm::Board& board = mapping_->board();
+  shm::Slot& shared = board.slots[static_cast<std::size_t>(slot)];
+  const bool reader = !mapping_->writable();
+  if (reader != (shared.reader.load() != 0)) {
+    refuse("the site policy has changed while this process attached");
+    return std::nullopt;
+  }
+  if (!reader) return Seat{board, &board, shared, slot, generation};
+  shm::Slot* const words = new (std::nothrow) shm::Slot{};  // like the client, for good
+  if (words == nullptr) {
+    refuse("there is no memory for it");
+    return std::nullopt;
+  }
+  shm::begin_words(*words, shared);
+  return Seat{board, nullptr, *words, slot, generation};
 }
 
 Client* Interposer::attach(CUdevice device) noexcept {
@@ -274,7 +297,7 @@ Client* Interposer::attach_now(CUdevice device) {
   held_memory_.show_in(*attached);
   jobs_.add(std::move(client));
   // Another thread may have set a target that the request did not contain.
-  attached->slot().requested_target.store(target_.load());
+  if (!seat->reader()) attached->slot().requested_target.store(target_.load());
   attached->jobs().take_target();
   if (g_process.leaving.load())
     leave(*attached);  // another thread is inside exit() and has not seen this client
@@ -300,7 +323,8 @@ void Interposer::set_target(shm::Target target) noexcept {
   g_process.own_target.store(target.pack());
   target_.store(target.pack());
   clients_.for_each([&](Client& client) {
-    client.slot().requested_target.store(target.pack());
+    // A reader holds nobody, so its target changes nothing.
+    if (!client.seat().reader()) client.slot().requested_target.store(target.pack());
     client.jobs().take_target();
   });
 }
@@ -331,8 +355,17 @@ void Interposer::forget_ended_threads() {
 
 void Interposer::leave(Client& client) noexcept {
   client.set_obeys(false);
-  shm::BoardView view(client.seat().board);
-  shm::leave(view, client.seat().slot);
+  const Seat& seat = client.seat();
+  if (seat.reader()) {
+    client.wish(shm::SlotState::kLeaving);
+    // The driver may wait for what is queued behind the gate, when the watcher does not run any
+    // more.
+    constexpr std::uint64_t kReportedNs = 100'000'000;
+    nap_while([&] { return client.gate_closed(); }, kReportedNs);
+    return;
+  }
+  shm::BoardView view(*seat.writable);
+  shm::leave(view, seat.slot);
   client.slot().slack_ns.store(shm::kUnlimitedSlack);
 }
 

@@ -69,6 +69,7 @@ class Interposer {
   /// If there is no seat, `connection` is -1, or the connection on which a silent controller was
   /// asked.
   std::optional<Seat> ask_for_seat(CUdevice device, int& connection) noexcept;
+  std::optional<Seat> take_seat(int slot, std::uint32_t generation) noexcept;
   bool map_board(std::uint64_t board_id) noexcept;
   void adopt_counts(Client& client) noexcept;
   void refuse(std::string_view why) noexcept;

@@ -9,6 +9,7 @@
 #include "intercept/client/log.hpp"
 #include "intercept/client/threads.hpp"
 #include "shm/messages.hpp"
+#include "shm/report.hpp"
 #include "shm/view.hpp"
 
 namespace sluice::intercept {
@@ -42,7 +43,12 @@ bool Watcher::take(Client& client, int connection) noexcept {
     if (now >= deadline) break;
     base::futex_wait(welcomed_, done, deadline - now);
   }
-  return true;  // if the watcher is late, the client becomes live a little later
+  // If the watcher or the node service is late, the client becomes live a little later.
+  const auto is_reserved = [&client] {
+    return shm::SlotInfo::unpack(client.shared().info.load()).state == shm::SlotState::kReserved;
+  };
+  if (client.seat().reader()) nap_while(is_reserved, kTakeNs);
+  return true;
 }
 
 void Watcher::look_for_controller(int unanswered) noexcept {
@@ -95,12 +101,17 @@ void Watcher::sleep() noexcept {
 void Watcher::welcome(Watched& watched) noexcept {
   Client& client = *watched.client;
   client.slot().watcher_beat_ns.store(base::monotonic_ns());
+  watched.priority = client.priority();
+  if (client.seat().reader()) {
+    client.wish(shm::SlotState::kLive);
+    client.set_obeys(true);
+    return;
+  }
   if (!client.slot().alive.take()) {
     Line(Level::kWarn) << "slot " << client.seat().slot << " is somebody else's; running ungated";
     return;
   }
-  watched.priority = shm::SlotInfo::unpack(client.slot().info.load()).priority;
-  shm::BoardView view(client.seat().board);
+  shm::BoardView view(*client.seat().writable);
   if (shm::go_live(view, client.seat().slot)) client.set_obeys(true);
 }
 
@@ -109,7 +120,7 @@ void Watcher::take_settings(Watched& watched) noexcept {
   Client& client = *watched.client;
   client.take_policy();
   client.jobs().take_target();
-  const std::uint8_t priority = shm::SlotInfo::unpack(client.slot().info.load()).priority;
+  const std::uint8_t priority = client.priority();
   const std::uint8_t before = std::exchange(watched.priority, priority);
   if (before == 0 && priority != 0) client.jobs().begin_anew();
 }
@@ -117,19 +128,32 @@ void Watcher::take_settings(Watched& watched) noexcept {
 void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   Client& client = *watched.client;
   shm::Slot& slot = client.slot();
-  shm::BoardView view(client.seat().board);
   slot.watcher_beat_ns.store(now);
   watched.link.tick(client.seat(), socket_path_, now);
   watched.holders.tick(client.seat(), now);
-  tend_slack(watched, now);
+  if (!client.seat().reader()) tend_slack(watched, now);
   client.jobs().lapse(now);
   client.orders().tick();
+  if (client.seat().reader()) return report(watched);
+  shm::BoardView view(*client.seat().writable);
+  shm::tend_readers(view, client.seat().slot);
   const auto state = shm::SlotInfo::unpack(slot.info.load()).state;
   if (state == shm::SlotState::kLeaving) return shm::keep_open(view, client.seat().slot);
   take_settings(watched);
   shm::settle_outranked(view, client.seat().slot);
   if (state != shm::SlotState::kLive) return shm::keep_open(view, client.seat().slot);
   shm::tend_gate(view, client.seat().slot);
+}
+
+/// The node service does the rest of the tick.
+void Watcher::report(Watched& watched) noexcept {
+  Client& client = *watched.client;
+  const auto wished = shm::SlotInfo::unpack(client.slot().info.load()).state;
+  if (wished != shm::SlotState::kLeaving) take_settings(watched);
+  report_.slot = client.seat().slot;
+  report_.generation = client.seat().generation;
+  shm::fill_report(report_, client.slot());
+  watched.link.report(report_);
 }
 
 void Watcher::tend_draws() noexcept {

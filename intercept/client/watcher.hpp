@@ -60,6 +60,7 @@ class Watcher {
   void welcome(Watched& watched) noexcept;
   void tick(Watched& watched, std::uint64_t now) noexcept;
   void tend_draws() noexcept;
+  void report(Watched& watched) noexcept;
   static void take_settings(Watched& watched) noexcept;
   static void tend_slack(Watched& watched, std::uint64_t now) noexcept;
   void look(std::uint64_t now) noexcept;
@@ -68,6 +69,7 @@ class Watcher {
   const std::string& socket_path_;
   JobBook& jobs_;
   DrawRule draw_rule_;
+  shm::Report report_;  ///< Too large for the stack of a thread.
   std::atomic<bool> in_sight_{true};
   std::atomic<bool> looking_{false};
   std::atomic<int> unanswered_{-1};

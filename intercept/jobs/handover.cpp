@@ -27,10 +27,11 @@ bool is_below(const shm::Slot& self, const shm::Slot& other) noexcept {
 
 template <class Visit>
 void for_each_below(const ClientSlot& client, Visit visit) noexcept {
-  shm::Board& board = client.seat().board;
+  if (client.seat().reader()) return;  // nobody is below it
+  shm::Board& board = *client.seat().writable;
   shm::for_each_other(board.used.load(), client.seat().slot, [&](int index) {
     shm::Slot& other = board.slots[static_cast<std::size_t>(index)];
-    if (is_below(client.slot(), other)) visit(other);
+    if (is_below(client.shared(), other)) visit(other);
   });
 }
 
@@ -45,7 +46,9 @@ std::uint64_t lead_of(const ClientSlot& client) noexcept {
   for_each_below(client, [&lead](const shm::Slot& below) {
     const auto policy = shm::Policy::unpack(below.policy.load());
     if (policy.kind == shm::PolicyKind::kNone) return;  // a closed gate does not hold this client
-    lead = std::max(lead, policy.spacing.is_time() ? policy.spacing.ns() : kUnboundedNs);
+    const std::uint64_t asked = policy.spacing.is_time() ? policy.spacing.ns() : kUnboundedNs;
+    // A reader must not be able to hold the others early by asking for a long spacing.
+    lead = std::max(lead, below.reader.load() != 0 ? std::min(asked, kUnboundedNs) : asked);
   });
   return client.to_real_ns(lead + handover_ns(client));
 }

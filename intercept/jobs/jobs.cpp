@@ -71,8 +71,13 @@ void Jobs::note_begin(std::uint64_t now, std::uint64_t until_ns) noexcept {
 
 void Jobs::close_gates(std::uint64_t now) noexcept {
   closed_ns_ = now;
-  shm::BoardView view(board());
-  shm::begin_job(view, client_.seat().slot);
+  const Seat& seat = client_.seat();
+  if (seat.reader()) {
+    seat.words.job.fetch_add(1);  // nobody is below a reader
+  } else {
+    shm::BoardView view(*seat.writable);
+    shm::begin_job(view, seat.slot);
+  }
   if (Trace* traced = g_process.trace.load()) traced->job_begin(number_, kind_of_job(), now);
 }
 
@@ -85,11 +90,16 @@ void Jobs::close_one() noexcept {
 
 /// `took_ns` is 0 if there was no job.
 void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
-  shm::BoardView view(board());
-  view.count_held(client_.seat().slot);
+  const Seat& seat = client_.seat();
+  if (!seat.reader()) shm::BoardView(*seat.writable).count_held(seat.slot);
   if (closed_ns_ == 0) end_open(now);
   const std::uint64_t closed = std::exchange(closed_ns_, 0);
-  if (closed != 0) shm::end_job(view, client_.seat().slot);
+  if (closed != 0 && seat.reader()) {
+    seat.words.job.fetch_add(1);
+  } else if (closed != 0) {
+    shm::BoardView view(*seat.writable);
+    shm::end_job(view, seat.slot);
+  }
   look_ns_ = TargetLaw::kNever;
   // Record the time after the gates are open, so that the clients below do not wait for it.
   if (took_ns != 0) {
@@ -134,7 +144,7 @@ bool Jobs::may_begin_open() noexcept {
 
 void Jobs::take_target() noexcept {
   shm::Slot& slot = client_.slot();
-  const std::uint64_t requested = slot.requested_target.load();
+  const std::uint64_t requested = client_.shared().requested_target.load();
   const auto target = shm::Target::unpack(requested);
   if (slot.target.load() == requested || !target.valid()) return;
   const std::lock_guard lock(mutex_);

@@ -131,7 +131,6 @@ class Jobs {
   void learn_begin(std::uint64_t now_ns) noexcept;
   void show_predictions() noexcept;
   [[nodiscard]] bool nothing_since(std::uint64_t before) const noexcept;
-  [[nodiscard]] shm::Board& board() const noexcept { return client_.seat().board; }
 
   ClientSlot& client_;
   Worker& poller_;

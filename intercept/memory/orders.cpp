@@ -17,12 +17,28 @@ constexpr std::uint64_t kRecheckNs = 10'000'000;
 
 }  // namespace
 
-Orders::Orders(shm::Board& board, shm::SlotOf client) noexcept
+Orders::Orders(const shm::Board& board, shm::Board* writable, shm::Slot& words,
+               shm::SlotOf client) noexcept
     : board_(board),
+      writable_(writable),
       client_(client),
-      slot_(board.slots[static_cast<std::size_t>(client.slot)]),
+      slot_(words),
       line_(slot_.memory),
-      seen_(line_.wake.load()) {}
+      shared_(board.slots[static_cast<std::size_t>(client.slot)]),
+      seen_(shared_.memory.wake.load()) {}
+
+/// What a reader has obeyed is on the board only after its next report.
+Order Orders::pending_order() const noexcept {
+  const Order order = shm::pending_order(board_, client_);
+  return order.epoch == line_.done.load() ? Order{} : order;
+}
+
+/// The functions for owners find the order in the owner's line, and that of a reader has none.
+void Orders::copy_order() noexcept {
+  if (writable_ != nullptr) return;
+  line_.order_ns.store(shared_.memory.order_ns.load());
+  line_.order.store(shared_.memory.order.load());
+}
 
 void Orders::know_orders() noexcept {
   if (line_.obedient.load() != 0) return;
@@ -32,7 +48,7 @@ void Orders::know_orders() noexcept {
 }
 
 bool Orders::must_refuse() const noexcept {
-  return line_.obedient.load() != 0 && shm::pending_order(board_, client_).refuses();
+  return line_.obedient.load() != 0 && pending_order().refuses();
 }
 
 /// The begin of an optimizer step and the first refusal change the same word, so one of the two
@@ -42,7 +58,7 @@ bool Orders::refuse_slowly() noexcept {
   for (;;) {
     if (state == kCritical) return false;
     if (state != 0) return true;
-    const Order order = shm::pending_order(board_, client_);
+    const Order order = pending_order();
     if (!order.refuses() || line_.obedient.load() == 0) {
       settle_ordered();
       return false;
@@ -64,8 +80,10 @@ void Orders::settle_ordered() noexcept {
 }
 
 void Orders::tick() noexcept {
-  shm::BoardView view(board_);
-  shm::tend_draining(view, client_.slot);
+  if (writable_ != nullptr) {
+    shm::BoardView view(*writable_);
+    shm::tend_draining(view, client_.slot);
+  }
   if ((slot_.outranked.load() & shm::kOrdered) != 0) settle_ordered();
 }
 
@@ -84,8 +102,8 @@ void Orders::fit(std::uint64_t base, std::uint64_t slope) noexcept {
 /// micro-batch has to be dropped.
 std::uint64_t Orders::pending() noexcept {
   know_orders();
-  const std::uint32_t news = line_.wake.load();
-  Order order = shm::pending_order(board_, client_);
+  const std::uint32_t news = shared_.memory.wake.load();
+  Order order = pending_order();
   const std::uint64_t state = state_.load();
   if (state >= kRefusing && !order.refuses()) {
     order = {std::max(order.epoch, state >> kEpochShift), MemoryOrder::kDrop};
@@ -99,8 +117,9 @@ std::uint64_t Orders::pending() noexcept {
 void Orders::done(std::uint64_t order) noexcept {
   const std::uint64_t epoch = Order::unpack(order).epoch;
   obeys_.store(false);
-  if (shm::note_obeyed(line_, epoch)) {
-    shm::BoardView view(board_);
+  copy_order();
+  if (shm::note_obeyed(line_, epoch) && writable_ != nullptr) {
+    shm::BoardView view(*writable_);
     shm::end_draining(view, client_.slot, line_.draining.load());
   }
   std::uint64_t state = state_.load();
@@ -114,14 +133,14 @@ bool Orders::wait_resume(std::uint64_t timeout_ns) noexcept {
   know_orders();
   const std::uint64_t deadline = base::monotonic_ns() + timeout_ns;
   for (;;) {
-    const std::uint32_t news = line_.wake.load();
+    const std::uint32_t news = shared_.memory.wake.load();
     if (!shm::has_broker(board_, client_)) return true;
-    if (shm::pending_order(board_, client_).kind != MemoryOrder::kNone) return true;
+    if (pending_order().kind != MemoryOrder::kNone) return true;
     const bool sleeps = shm::last_order(board_, client_).sleeps();
     if (!sleeps && seen_.exchange(news) != news) return true;
     const std::uint64_t now = base::monotonic_ns();
     if (now >= deadline) return false;
-    base::futex_wait(line_.wake, news, std::min(deadline - now, kRecheckNs));
+    base::futex_wait(shared_.memory.wake, news, std::min(deadline - now, kRecheckNs));
   }
 }
 

@@ -17,11 +17,13 @@ namespace sluice::intercept {
 /// was left half made.
 class Orders {
  public:
-  Orders(shm::Board& board, shm::SlotOf client) noexcept;
+  /// `writable` and `words`: see Seat.
+  Orders(const shm::Board& board, shm::Board* writable, shm::Slot& words,
+         shm::SlotOf client) noexcept;
 
   /// Whether a launch must be refused now. One load unless an order may be pending.
   [[nodiscard]] bool refuse() noexcept {
-    const bool may = (slot_.outranked.load(std::memory_order_relaxed) & shm::kOrdered) != 0;
+    const bool may = (shared_.outranked.load(std::memory_order_relaxed) & shm::kOrdered) != 0;
     return may && refuse_slowly();
   }
   /// Around a call of the program that waits for its GPU work: when it began, if the program obeys
@@ -30,7 +32,9 @@ class Orders {
     return obeys_.load(std::memory_order_relaxed) ? base::monotonic_ns() : 0;
   }
   void end_wait(std::uint64_t began_ns) noexcept {
-    if (began_ns != 0) shm::note_waited(line_, began_ns, base::monotonic_ns());
+    if (began_ns == 0) return;
+    copy_order();
+    shm::note_waited(line_, began_ns, base::monotonic_ns());
   }
   /// A launch was refused.
   void count_refused() noexcept { line_.refused.fetch_add(1, std::memory_order_relaxed); }
@@ -58,13 +62,17 @@ class Orders {
 
   [[nodiscard]] bool refuse_slowly() noexcept;
   [[nodiscard]] bool must_refuse() const noexcept;
+  [[nodiscard]] shm::Order pending_order() const noexcept;
+  void copy_order() noexcept;
   void settle_ordered() noexcept;
   void know_orders() noexcept;
 
-  shm::Board& board_;
+  const shm::Board& board_;
+  shm::Board* writable_;
   shm::SlotOf client_;
   shm::Slot& slot_;
   shm::MemoryLine& line_;
+  const shm::Slot& shared_;
   std::atomic<std::uint64_t> state_{0};
   /// From the first refusal, or from when the program heard of an order, until it has obeyed.
   std::atomic<bool> obeys_{false};

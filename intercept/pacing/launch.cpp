@@ -40,9 +40,9 @@ void remember(CUstream named, Stream& stream, std::uint64_t version, shm::Count 
   place.kind = kind;
   place.exclusive = stripe >= 0;
   place.counts = stripe >= 0 ? &first.stripe(static_cast<std::size_t>(stripe)) : &first[kind];
-  place.gate = kind == shm::Count::kGated ? &client.slot().gate : &kNeverCloses;
+  place.gate = kind == shm::Count::kGated ? &client.shared().gate : &kNeverCloses;
   const bool learns = client.may_pace() && client.learning();
-  place.outranked = learns ? &kAlwaysPaces : &client.slot().outranked;
+  place.outranked = learns ? &kAlwaysPaces : &client.shared().outranked;
   place.heeded = shm::kOrdered | (client.may_pace() ? shm::kOutranked : 0);
 }
 

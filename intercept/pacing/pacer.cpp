@@ -78,7 +78,7 @@ void Pacer::measure(Stream& stream, CUstream named, const Work& work, std::uint3
 /// slack. A launch that is shorter than the spacing needs none: the gate closes that much earlier.
 inline void Pacer::wait_for_slack(const LaunchDuration* duration, bool graph, CUstream named,
                                   std::uint64_t spacing_ns) noexcept {
-  if (client_.slot().announced.load(std::memory_order_relaxed) == 0) return;
+  if (client_.shared().announced.load(std::memory_order_relaxed) == 0) return;
   if (graph && duration != nullptr && duration->preemptible()) return;
   const std::uint32_t ns =
       duration == nullptr ? LaunchDuration::kUnbounded : duration->longest_ns();

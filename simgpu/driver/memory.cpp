@@ -79,10 +79,13 @@ CUresult Memory::free(MemoryKind kind, std::uint64_t address) {
   return CUDA_SUCCESS;
 }
 
-CUresult Memory::register_host(const Context& context, std::uint64_t address, std::size_t bytes) {
+CUresult Memory::register_host(const Context& context, std::uint64_t address, std::size_t bytes,
+                               unsigned flags) {
   const std::lock_guard lock(mutex_);
   if (address == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (overlaps(address, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  const bool reads = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+  if (!reads && !is_writable(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const SharedPages pages = find_shared_pages(address, bytes);
   // Otherwise a wait on this memory would find nothing to wait for.
   if (!pages.file && !gpu_reaches(address)) {
@@ -191,11 +194,12 @@ CUresult cuMemFreeHost(void* p) {
   });
 }
 
-CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int) {
+CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   return with_context([&](Context& context) {
     if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
     context.pass_all_channels();
-    return driver().memory.register_host(context, reinterpret_cast<std::uint64_t>(p), bytesize);
+    return driver().memory.register_host(context, reinterpret_cast<std::uint64_t>(p), bytesize,
+                                         Flags);
   });
 }
 CUresult cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {

@@ -33,7 +33,8 @@ class Memory {
  public:
   CUresult allocate(const Context& context, MemoryKind kind, std::size_t bytes, std::uint64_t& at);
   CUresult free(MemoryKind kind, std::uint64_t address);
-  CUresult register_host(const Context& context, std::uint64_t address, std::size_t bytes);
+  CUresult register_host(const Context& context, std::uint64_t address, std::size_t bytes,
+                         unsigned flags);
   // Makes physical device memory known to the GPU process, and forgets it. `file` has the bytes.
   CUresult add_mapped(std::uint64_t address, std::size_t bytes, int file);
   void remove_mapped(std::uint64_t address);

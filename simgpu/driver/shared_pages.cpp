@@ -26,6 +26,8 @@ struct Line {
   unsigned minor = 0;
   std::uint64_t inode = 0;
   std::string path;
+
+  [[nodiscard]] bool writable() const { return mode[1] == 'w'; }
 };
 
 bool parse(const std::string& text, Line& line) {
@@ -53,16 +55,17 @@ bool is_same_file(const base::Fd& file, const Line& line) {
 }
 
 base::Fd open_again(const std::string& path, const Line& line) {
-  base::Fd file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  base::Fd file(open(path.c_str(), (line.writable() ? O_RDWR : O_RDONLY) | O_CLOEXEC));
   return is_same_file(file, line) ? std::move(file) : base::Fd();
 }
 
-// A file that this process has open for writing, without opening it anew: it may belong to another
-// user, like the board of a node.
+// A file that this process has open, without opening it anew: it may belong to another user, like
+// the board of a node.
 base::Fd duplicate(int number, const Line& line) {
   base::Fd file(fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-  const bool writable = file && (fcntl(file.get(), F_GETFL) & O_ACCMODE) == O_RDWR;
-  return writable && is_same_file(file, line) ? std::move(file) : base::Fd();
+  const int access = file ? fcntl(file.get(), F_GETFL) & O_ACCMODE : O_WRONLY;
+  const bool usable = access == O_RDWR || (access == O_RDONLY && !line.writable());
+  return usable && is_same_file(file, line) ? std::move(file) : base::Fd();
 }
 
 // Finds a memfd or unnamed file, which this process may still have open.
@@ -100,6 +103,19 @@ SharedPages find_shared_pages(std::uint64_t address, std::uint64_t bytes) {
     return {open_file_of(line), line.offset + (address - line.start)};
   }
   return {};
+}
+
+bool is_writable(std::uint64_t address, std::uint64_t bytes) {
+  std::ifstream maps("/proc/self/maps");
+  std::string text;
+  for (std::uint64_t at = address; std::getline(maps, text);) {
+    Line line;
+    if (!parse(text, line) || at < line.start || at >= line.end) continue;
+    if (!line.writable()) return false;
+    at = line.end;
+    if (at >= address + bytes) return true;
+  }
+  return false;
 }
 
 }  // namespace sluice::simgpu

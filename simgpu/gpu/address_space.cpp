@@ -54,20 +54,23 @@ bool AddressSpace::reaches(std::uint64_t address) const {
   return read(address, &byte, sizeof byte);
 }
 
-std::byte* AddressSpace::find(std::uint64_t address, std::uint64_t bytes) const {
+AddressSpace::Found AddressSpace::find(std::uint64_t address, std::uint64_t bytes,
+                                       Access access) const {
   auto next = regions_.upper_bound(address);
-  if (next == regions_.begin()) return nullptr;
+  if (next == regions_.begin()) return {};
   const auto& [start, region] = *std::prev(next);
   const std::uint64_t within = address - start;
-  if (!region.mapping || within > region.bytes || bytes > region.bytes - within) return nullptr;
-  return static_cast<std::byte*>(region.mapping.get()) + region.skew + within;
+  if (!region.mapping || within > region.bytes || bytes > region.bytes - within) return {};
+  if (access == Access::kWrite && !region.mapping.writable()) return {nullptr, false};
+  return {static_cast<std::byte*>(region.mapping.get()) + region.skew + within};
 }
 
 bool AddressSpace::load(std::uint64_t address, unsigned width, std::uint64_t& value) {
   if (!is_word(width)) return false;
-  if (std::byte* at = find(address, width)) {
-    value = width == 8 ? __atomic_load_n(reinterpret_cast<std::uint64_t*>(at), __ATOMIC_ACQUIRE)
-                       : __atomic_load_n(reinterpret_cast<std::uint32_t*>(at), __ATOMIC_ACQUIRE);
+  if (const std::byte* at = find(address, width, Access::kRead).at) {
+    value = width == 8
+                ? __atomic_load_n(reinterpret_cast<const std::uint64_t*>(at), __ATOMIC_ACQUIRE)
+                : __atomic_load_n(reinterpret_cast<const std::uint32_t*>(at), __ATOMIC_ACQUIRE);
     return true;
   }
   value = 0;
@@ -76,7 +79,9 @@ bool AddressSpace::load(std::uint64_t address, unsigned width, std::uint64_t& va
 
 bool AddressSpace::store(std::uint64_t address, unsigned width, std::uint64_t value) {
   if (!is_word(width)) return false;
-  if (std::byte* at = find(address, width)) {
+  const Found found = find(address, width, Access::kWrite);
+  if (!found.allowed) return false;
+  if (std::byte* at = found.at) {
     if (width == 8) {
       __atomic_store_n(reinterpret_cast<std::uint64_t*>(at), value, __ATOMIC_RELEASE);
     } else {
@@ -89,7 +94,7 @@ bool AddressSpace::store(std::uint64_t address, unsigned width, std::uint64_t va
 }
 
 bool AddressSpace::read(std::uint64_t address, void* out, std::size_t bytes) const {
-  if (const std::byte* at = find(address, bytes)) {
+  if (const std::byte* at = find(address, bytes, Access::kRead).at) {
     std::memcpy(out, at, bytes);
     return true;
   }
@@ -99,7 +104,9 @@ bool AddressSpace::read(std::uint64_t address, void* out, std::size_t bytes) con
 }
 
 bool AddressSpace::write(std::uint64_t address, const void* in, std::size_t bytes) const {
-  if (std::byte* at = find(address, bytes)) {
+  const Found found = find(address, bytes, Access::kWrite);
+  if (!found.allowed) return false;
+  if (std::byte* at = found.at) {
     std::memcpy(at, in, bytes);
     return true;
   }
@@ -109,8 +116,8 @@ bool AddressSpace::write(std::uint64_t address, const void* in, std::size_t byte
 }
 
 bool AddressSpace::copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
-  std::byte* target = find(to, bytes);
-  const std::byte* source = find(from, bytes);
+  std::byte* target = find(to, bytes, Access::kWrite).at;
+  const std::byte* source = find(from, bytes, Access::kRead).at;
   if (target != nullptr && source != nullptr) {
     std::memmove(target, source, bytes);
     return true;

@@ -38,7 +38,12 @@ class AddressSpace {
     Mapping mapping;
     std::size_t skew = 0;  // offset of the first byte in the mapping, which starts at a page
   };
-  [[nodiscard]] std::byte* find(std::uint64_t address, std::uint64_t bytes) const;
+  enum class Access { kRead, kWrite };
+  struct Found {
+    std::byte* at = nullptr;  // null if the memory came without a file
+    bool allowed = true;
+  };
+  [[nodiscard]] Found find(std::uint64_t address, std::uint64_t bytes, Access access) const;
   bool read(std::uint64_t address, void* out, std::size_t bytes) const;
   bool write(std::uint64_t address, const void* in, std::size_t bytes) const;
 

@@ -24,6 +24,7 @@ class Handler : public controller::RequestHandler {
     reply.status = shm::ReplyStatus::kOk;
     return reply;
   }
+  void report(const controller::Connection& /*from*/, const shm::Report& /*report*/) override {}
   void hung_up(const controller::Connection& gone) override {
     (gone.slots == 0 ? others_lost : clients_lost) += 1;
   }

@@ -76,6 +76,23 @@ TEST_F(Announcements, WhoHasNoGateMakesNoneCloseEarly) {
   EXPECT_GT(slot().job_since_ns.load() + kMs / 2, start);
 }
 
+// Prevents: a user who may hold nobody holds all others early, by a policy with a long spacing.
+// Seen to fail without the limit in lead_of().
+TEST_F(Announcements, AReaderMakesNoneCloseEarly) {
+  attach_above();
+  below().requested_policy.store(shm::parse_policy("device:150000us")->pack());
+  below().policy.store(shm::parse_policy("device:150000us")->pack());
+  below().reader.store(1);
+  std::uint64_t start = 0;
+  ASSERT_TRUE(eventually([&] {
+    start = base::monotonic_ns() + 200 * kMs;
+    sluice_job_announce(start);
+    while (!closed() && base::monotonic_ns() < start + kLapse) continue;
+    return closed();
+  }));
+  EXPECT_GT(slot().job_since_ns.load() + 50 * kMs, start);
+}
+
 // Prevents: long launches do not see the slack, or still find it limited after the job.
 TEST_F(Announcements, TheSlackIsWritten) {
   attach_above();

@@ -82,7 +82,7 @@ class JobEnd : public testing::Test {
 // Prevents: an open time of centuries. A watcher that let a launch through its slack looks at the
 // job with the time of 5 ms ago; meanwhile the job has begun, and the program has set its target.
 TEST_F(JobEnd, ALookWithTheTimeOfBeforeTheJobCountsNoTime) {
-  shm::Board& board = client_->seat().board;
+  shm::Board& board = *client_->seat().writable;
   board.slots[1].info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, 1}.pack());
   board.used.store(3);
   const auto ask_for = [&](const char* target) {

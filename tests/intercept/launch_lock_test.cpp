@@ -77,7 +77,7 @@ class LaunchLocks : public testing::Test {
 
   OwnClient client_;
   Worker poller_{"idle", [] { return Worker::Sleep{1'000'000'000, true}; }};
-  GateMemory memory_{*client_, &client_->seat().board};
+  GateMemory memory_{*client_, client_->seat().writable};
   Streams streams_;
   Pacer pacer_{*client_, memory_, streams_, poller_, true};
   Stream stream_;

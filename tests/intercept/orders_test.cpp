@@ -24,7 +24,8 @@ constexpr std::uint64_t kMs = 1'000'000;
 
 class OrdersOfABroker : public testing::Test {
  protected:
-  OrdersOfABroker() {
+  explicit OrdersOfABroker(bool reader = false) : client_(0, "gate", reader) {
+    shm::reset(board().slots[0].memory);
     shm::Slot& slot = board().slots[kBroker];
     slot.info.store(shm::SlotInfo{shm::SlotState::kLive, 1, 0, 1}.pack());
     slot.alive.initialise();
@@ -34,7 +35,7 @@ class OrdersOfABroker : public testing::Test {
   }
   ~OrdersOfABroker() override { kill_broker(); }
 
-  shm::Board& board() { return client_->seat().board; }
+  shm::Board& board() { return client_.board(); }
   Orders& orders() { return client_->orders(); }
   std::uint64_t give(MemoryOrder kind) {
     return shm::give_order(board(), {kBroker, 1}, {0, 1}, kind);
@@ -47,8 +48,26 @@ class OrdersOfABroker : public testing::Test {
   bool launches_look() { return (client_->slot().outranked.load() & shm::kOrdered) != 0; }
 
   static constexpr int kBroker = 7;
-  OwnClient client_{0};
+  OwnClient client_;
 };
+
+class OrdersToAReader : public OrdersOfABroker {
+ protected:
+  OrdersToAReader() : OrdersOfABroker(true) {}
+};
+
+// Prevents: a program that can only read the board is told again to obey what it has obeyed, until
+// the node service has heard of it; or never, because its order is on the board only.
+TEST_F(OrdersToAReader, WhatItHasObeyedIsOver) {
+  const std::uint64_t order = give(MemoryOrder::kDrop);
+  EXPECT_TRUE(orders().refuse());
+  EXPECT_EQ(orders().pending(), order);
+  orders().done(order);
+  EXPECT_EQ(orders().pending(), 0U);
+  EXPECT_FALSE(orders().refuse()) << "the board says kOrdered still";
+  EXPECT_EQ(client_->slot().memory.done.load(), Order::unpack(order).epoch);
+  EXPECT_EQ(board().slots[0].memory.done.load(), 0U) << "not its to write";
+}
 
 TEST_F(OrdersOfABroker, LaunchesAreRefusedUntilTheOrderIsObeyed) {
   EXPECT_FALSE(orders().refuse());

@@ -13,15 +13,18 @@ namespace sluice::intercept::test {
 /// call.
 class OwnClient {
  public:
-  explicit OwnClient(int priority, const char* policy = "gate")
-      : client_(seat(priority, policy), 0, *shm::parse_policy(policy)) {}
+  /// `reader`: the client can only read the board, as far as its library knows.
+  explicit OwnClient(int priority, const char* policy = "gate", bool reader = false)
+      : client_(seat(priority, policy, reader), 0, *shm::parse_policy(policy)) {}
+
+  [[nodiscard]] shm::Board& board() noexcept { return *board_; }
 
   ClientSlot& operator*() noexcept { return client_; }
   ClientSlot* operator->() noexcept { return &client_; }
   [[nodiscard]] bool active() { return shm::is_active(client_.slot().job.load()); }
 
  private:
-  Seat seat(int priority, const char* policy) {
+  Seat seat(int priority, const char* policy, bool reader) {
     g_process.driver_ready.store(true);
     g_process.driver.cuDeviceGetName = [](char*, int, CUdevice) { return CUDA_SUCCESS; };
     g_process.driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
@@ -33,10 +36,11 @@ class OwnClient {
     board_->slots[0].policy.store(shm::parse_policy(policy)->pack());
     board_->slots[0].requested_policy.store(shm::parse_policy(policy)->pack());
     board_->used.store(1);
-    return {*board_, 0, 1};
+    return {*board_, reader ? nullptr : board_.get(), reader ? *words_ : board_->slots[0], 0, 1};
   }
 
   std::unique_ptr<shm::Board> board_ = std::make_unique<shm::Board>();
+  std::unique_ptr<shm::Slot> words_ = std::make_unique<shm::Slot>();  ///< Of a reader.
   ClientSlot client_;
 };
 

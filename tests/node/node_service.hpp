@@ -1,6 +1,8 @@
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -12,15 +14,29 @@
 
 namespace sluice::test {
 
-/// Two users of the tests. They need no entry in /etc/passwd.
+/// Users of the tests. They need no entry in /etc/passwd.
 inline constexpr uid_t kAnna = 12345;
 inline constexpr uid_t kBert = 12346;
+inline constexpr uid_t kCarl = 12347;
 
 inline constexpr const char* kSetpriv = "/usr/bin/setpriv";
 inline constexpr const char* kUnshare = "/usr/bin/unshare";
 
 /// A program and its arguments that become `uid` and then what follows them.
 [[nodiscard]] std::vector<std::string> as_user(uid_t uid);
+
+/// Runs `body` in a process of `uid`, and returns its exit code.
+template <class Body>
+int run_as(uid_t uid, Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgid(uid) != 0 || setuid(uid) != 0) _exit(99);
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
 
 /// A client of the node's board that runs as `uid`.
 [[nodiscard]] std::unique_ptr<FakeClient> client_of(uid_t uid, int priority, int device = 1);

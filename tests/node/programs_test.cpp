@@ -1,5 +1,6 @@
 // Whole programs under the interposer, on one simulated GPU that the users share.
 #include <algorithm>
+#include <bit>
 #include <csignal>
 
 #include "shm/gates.hpp"
@@ -17,10 +18,12 @@ class NodePrograms : public UsersTest {
     EXPECT_TRUE(gpu_.is_left_empty());
   }
   [[nodiscard]] std::unique_ptr<Process> spin_as(uid_t uid, const std::string& priority,
-                                                 const std::string& err) const {
+                                                 const std::string& err,
+                                                 const std::string& policy = "device:200us") const {
     std::vector<std::string> command = as_user(uid);
     const std::vector<std::string> more{
-        SLUICE_EXEC_PROGRAM, "--priority", priority, "--gpu", "sim", "--", SLUICE_SPIN_PROGRAM};
+        SLUICE_EXEC_PROGRAM, "--priority", priority, "--policy", policy, "--gpu", "sim", "--",
+        SLUICE_SPIN_PROGRAM};
     command.insert(command.end(), more.begin(), more.end());
     return std::make_unique<Process>(std::move(command), ProcessOptions{.err = parent_.file(err)});
   }
@@ -78,6 +81,51 @@ TEST_F(NodePrograms, ProgramsOfTwoUsersGiveWayToEachOther) {
   end(*low);
   EXPECT_EQ(read_file(parent_.file("low")), "");
   EXPECT_EQ(read_file(parent_.file("high")), "");
+}
+
+// Prevents: a program that can only read the board hangs at its gate: its wake-up is lost, its
+// holder is stopped, or the service and its holder die together.
+TEST_F(NodePrograms, AProgramThatOnlyReadsIsHeldAndGoesOn) {
+  constexpr const char* kPolicy = R"({"rules": [{"user": 12345, "max_priority": 10}]})";
+  start(kPolicy);
+  const auto first = spin_as(kAnna, "10", "first");
+  ASSERT_TRUE(eventually([] { return slot_of(Look("node"), kAnna) >= 0; }, kProgramPatience));
+  const auto low = spin_as(kBert, "0", "low", "gate");
+  ASSERT_TRUE(eventually([] { return slot_of(Look("node"), kBert) >= 0; }, kProgramPatience));
+  const Look look("node");
+  const int slot = slot_of(look, kBert);
+  const shm::Slot& low_slot = look.slot(slot);
+  EXPECT_EQ(low_slot.reader.load(), 1U);
+  const auto count = [&](shm::Count what) {
+    std::uint64_t sum = 0;
+    for (const auto& entry : low_slot.entries) sum += entry.value(what);
+    return sum;
+  };
+  EXPECT_TRUE(eventually([&] { return count(shm::Count::kWaited) > 3; }, kProgramPatience));
+  // Until it is stopped inside a job.
+  const auto stops_in_a_job = [&] {
+    first->stop();
+    if (look.gate(slot) != 0) return true;
+    first->signal(SIGCONT);
+    return false;
+  };
+  ASSERT_TRUE(eventually(stops_in_a_job, kProgramPatience));
+  EXPECT_TRUE(eventually([&] { return look.gate(slot) == 0; }, kProgramPatience));
+  const std::uint64_t before = count(shm::Count::kGated);
+  EXPECT_TRUE(eventually([&] { return count(shm::Count::kGated) > before; }, kProgramPatience));
+  first->signal(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return look.gate(slot) != 0; }, kProgramPatience)) << "obeyed again";
+  const auto second = spin_as(kAnna, "5", "second");
+  ASSERT_TRUE(
+      eventually([&] { return std::popcount(look.board().used.load()) == 3; }, kProgramPatience));
+  kill_service();
+  const std::uint64_t of_first = shm::bit(slot_of(look, kAnna));
+  first->signal(SIGKILL);
+  EXPECT_EQ(first->wait(), 128 + SIGKILL);
+  EXPECT_TRUE(eventually([&] { return (look.gate(slot) & of_first) == 0; }, kProgramPatience));
+  start(kPolicy);  // or nobody clears what the second one writes while it ends
+  end(*second);
+  end(*low);
 }
 
 // Prevents: a user whose priority was refused believes that it was granted.

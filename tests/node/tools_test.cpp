@@ -51,7 +51,7 @@ TEST_F(Tools, StatusOfAPrivateSessionHasNoUsers) {
 
 // Prevents: a user changes the programs of another one; or is not told why he cannot.
 TEST_F(Tools, SetObeysOwnerAndCeiling) {
-  start();
+  start(R"({"rules": [{"user": 12345, "max_priority": 10}]})");
   const auto own = client_of(kBert, 0);
   const auto foreign = client_of(kAnna, 0);
   const auto set = [](uid_t user, const FakeClient& client, const std::string& priority) {
@@ -67,9 +67,15 @@ TEST_F(Tools, SetObeysOwnerAndCeiling) {
   EXPECT_EQ(high.exit_code, 2);
   EXPECT_NE(high.err.find("priority 3: user uid 12346 may ask for at most 0"), std::string::npos)
       << high.err;
-  const base::Captured root =
-      base::capture({SLUICE_SET_PROGRAM, "slot:" + std::to_string(own->slot()), "--priority", "3"});
+  const auto set_as_root = [](const FakeClient& client) {
+    return base::capture(
+        {SLUICE_SET_PROGRAM, "slot:" + std::to_string(client.slot()), "--priority", "3"});
+  };
+  const base::Captured root = set_as_root(*foreign);
   EXPECT_EQ(root.exit_code, 0) << root.err;
+  const base::Captured reader = set_as_root(*own);
+  EXPECT_EQ(reader.exit_code, 2);
+  EXPECT_NE(reader.err.find("it cannot hold others"), std::string::npos) << reader.err;
 }
 
 // Prevents: `sluice exec` starts a controller of its own next to the node service, or gives the

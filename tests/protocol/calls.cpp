@@ -24,6 +24,7 @@ void end_draining(ModelView& board, int target, std::uint32_t broker) {
 void tend_draining(ModelView& board, int self) { shm::tend_draining(board, self); }
 bool mark_dead(ModelView& board, int slot) { return shm::mark_dead(board, slot); }
 void tend_gate(ModelView& board, int self) { shm::tend_gate(board, self); }
+void tend_readers(ModelView& board, int self) { shm::tend_readers(board, self); }
 void settle_outranked(ModelView& board, int slot) { shm::settle_outranked(board, slot); }
 void bury(ModelView& board, int slot) { shm::bury(board, slot); }
 void release(ModelView& board, int slot) { shm::release(board, slot); }

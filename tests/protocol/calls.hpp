@@ -19,6 +19,7 @@ void end_draining(ModelView& board, int target, std::uint32_t broker);
 void tend_draining(ModelView& board, int self);
 bool mark_dead(ModelView& board, int slot);
 void tend_gate(ModelView& board, int self);
+void tend_readers(ModelView& board, int self);
 void settle_outranked(ModelView& board, int slot);
 void bury(ModelView& board, int slot);
 void release(ModelView& board, int slot);

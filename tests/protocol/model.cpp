@@ -40,6 +40,7 @@ std::string word_name(int word) {
   if (word < gate_word(0)) return slot("job", job_word(0));
   if (word < waived_word(0, 0)) return slot("gate", gate_word(0));
   if (word == kUsedWord) return "used";
+  if (word >= reader_word(0)) return slot("reader", reader_word(0));
   if (word >= draining_word(0)) return slot("draining", draining_word(0));
   if (word >= outranked_word(0)) return slot("outranked", outranked_word(0));
   if (word >= mutex_word(0)) return slot("mutex", mutex_word(0));

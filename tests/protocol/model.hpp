@@ -35,7 +35,9 @@ constexpr int life_word(int process) { return kUsedWord + 1 + process; }
 constexpr int mutex_word(int slot) { return life_word(kMaxProcesses) + slot; }
 constexpr int outranked_word(int slot) { return mutex_word(kModelSlots) + slot; }
 constexpr int draining_word(int slot) { return outranked_word(kModelSlots) + slot; }
-inline constexpr int kWords = draining_word(kModelSlots);
+/// 1 if the slot has a reader, whose owner cannot write to the board.
+constexpr int reader_word(int slot) { return draining_word(kModelSlots) + slot; }
+inline constexpr int kWords = reader_word(kModelSlots);
 static_assert(kWords <= 64, "sets of words are kept in one 64-bit mask");
 
 std::string word_name(int word);
@@ -119,7 +121,8 @@ class ModelView {
   ModelWord outranked(int s) { return {port_, outranked_word(s)}; }
   ModelWord draining(int s) { return {port_, draining_word(s)}; }
   ModelWord mutex(int s) { return {port_, mutex_word(s)}; }
-  bool watched(int s) { return mutex(s).load() != 0; }
+  ModelWord reader(int s) { return {port_, reader_word(s)}; }
+  bool watched(int s) { return reader(s).load() != 0 || mutex(s).load() != 0; }
   void closed(int /*slot*/) {}
   void opened(int /*slot*/, std::uint64_t /*bits*/) {}
 

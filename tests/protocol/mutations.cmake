@@ -216,6 +216,8 @@ sluice_mutation(mark_dead_overwrites
 sluice_mutation(tend_gate_does_nothing
   "  for_each_other(board.gate(self).load(), self, [&](int holder) { settle(board, holder, self); });"
   "")
+sluice_mutation(tend_readers_does_nothing
+  "    if (board.reader(target).load() != 0) tend_gate(board, target);" "")
 sluice_mutation(outranked_by_other_devices "(lives(info.state) && info.device == own.device &&" "(lives(info.state) &&")
 sluice_mutation(outranked_by_equal_priority
   "info.priority > own.priority" "info.priority >= own.priority")

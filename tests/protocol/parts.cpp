@@ -17,8 +17,9 @@ Call call(const char* name, int slot, std::function<void(ModelView&)> run) {
           }};
 }
 
-/// As in the watcher, before it goes live for the first time.
+/// As in the watcher, before it goes live for the first time. A reader cannot.
 void take_mutex(ModelView& board, int slot) {
+  if (board.reader(slot).load() != 0) return;
   const SlotInfo info = SlotInfo::unpack(board.info(slot).load());
   if (info.state == SlotState::kReserved) board.mutex(slot).store(info.generation + 1U);
 }
@@ -102,8 +103,26 @@ Call release(int slot) {
   return call("release", slot, [slot](ModelView& board) { calls::release(board, slot); });
 }
 Call reserve(int slot, std::uint8_t priority, std::uint8_t device) {
-  return call("reserve", slot,
-              [=](ModelView& board) { calls::reserve(board, slot, priority, device); });
+  return call("reserve", slot, [=](ModelView& board) {
+    board.reader(slot).store(0);
+    calls::reserve(board, slot, priority, device);
+  });
+}
+Call reserve_reader(int slot) {
+  return call("reserve_reader", slot, [slot](ModelView& board) {
+    board.reader(slot).store(1);
+    calls::reserve(board, slot, 0, 0);
+  });
+}
+Call tend_readers(int slot) {
+  return call("tend_readers", slot, [slot](ModelView& board) {
+    const int self = slot < 0 ? shm::kControllerBit : slot;
+    const std::uint64_t used = board.used().load();
+    for (int other = 0; other < kModelSlots; ++other) {
+      if (other != self && (used >> other) % 2 == 1) calls::mark_dead(board, other);
+    }
+    calls::tend_readers(board, self);
+  });
 }
 Call change_priority(int slot, std::uint8_t priority) {
   return call("change_priority", slot,
@@ -185,6 +204,12 @@ void attached(ModelView& board, int slot, std::uint8_t priority, std::uint8_t de
   calls::go_live(board, slot);
 }
 
+void attached_reader(ModelView& board, int slot) {
+  board.reader(slot).store(1);
+  calls::reserve(board, slot, 0, 0);
+  calls::go_live(board, slot);
+}
+
 void tick_all(ModelView& board, const Memory& memory, const std::vector<Process>& processes) {
   const auto runs = [&](int slot) {
     for (std::size_t p = 0; p < processes.size(); ++p) {
@@ -197,7 +222,9 @@ void tick_all(ModelView& board, const Memory& memory, const std::vector<Process>
   for (int slot = 0; slot < kModelSlots; ++slot) {
     const SlotState state = memory.info(slot).state;
     if (state == SlotState::kDead && runs(-1)) calls::bury(board, slot);
-    if (!runs(slot)) continue;
+    const bool reader = memory[reader_word(slot)] != 0;
+    if (runs(slot) && !reader) calls::tend_readers(board, slot);
+    if (!runs(reader ? -1 : slot)) continue;
     if (state == SlotState::kFailedOpen || state == SlotState::kLeaving) {
       calls::keep_open(board, slot);
     } else if (state == SlotState::kLive) {

@@ -30,6 +30,10 @@ Call rank(int slot);
 Call bury(int slot);
 Call release(int slot);
 Call reserve(int slot, std::uint8_t priority, std::uint8_t device = 0);
+/// For a reader, at priority 0.
+Call reserve_reader(int slot);
+/// A tick of the node service (slot -1), or of the watcher of a client that may write.
+Call tend_readers(int slot);
 Call change_priority(int slot, std::uint8_t priority);
 
 /// The call, once `when` holds. once(): the call must happen. if_ever(): the actor may end without
@@ -68,8 +72,11 @@ std::vector<Call> repair_adopted(Tenancy tenant);
 /// For Scenario::setup: makes a client live.
 void attached(ModelView& board, int slot, std::uint8_t priority, std::uint8_t device = 0);
 
+/// For Scenario::setup: makes a reader live, at priority 0.
+void attached_reader(ModelView& board, int slot);
+
 /// For Scenario::tick: one tick of the watcher of every running client, and bury() for every dead
-/// slot if a controller runs.
+/// slot if a controller runs, which then also makes the ticks of the readers.
 void tick_all(ModelView& board, const Memory& memory, const std::vector<Process>& processes);
 
 /// For Scenario::expect.

@@ -12,13 +12,14 @@ std::vector<Scenario> death_scenarios();       ///< Deaths, repair, reuse of slo
 std::vector<Scenario> controller_scenarios();  ///< Death of the controller; adoption.
 std::vector<Scenario> hold_scenarios();        ///< max_hold; stopped processes.
 std::vector<Scenario> draining_scenarios();    ///< Clients whose queue a broker empties.
+std::vector<Scenario> reader_scenarios();      ///< Clients for which the node service writes.
 std::vector<Scenario> liveness_scenarios();  ///< Dead and stopped holders, found by their targets.
 
 inline std::vector<Scenario> all_scenarios() {
   std::vector<Scenario> all;
-  for (auto* make :
-       {job_scenarios, priority_scenarios, fail_open_scenarios, death_scenarios,
-        controller_scenarios, hold_scenarios, draining_scenarios, liveness_scenarios}) {
+  for (auto* make : {job_scenarios, priority_scenarios, fail_open_scenarios, death_scenarios,
+                     controller_scenarios, hold_scenarios, draining_scenarios, liveness_scenarios,
+                     reader_scenarios}) {
     for (Scenario& scenario : make()) all.push_back(std::move(scenario));
   }
   return all;

@@ -118,6 +118,30 @@ TEST_F(Basics, AStreamWaitFollowsRegisteredSharedMemory) {
   munmap(page, 4096);
 }
 
+// Prevents: programs that can only read their gates work here and not on a GPU, whose driver
+// refuses such memory unless the flag says so; or the GPU process dies writing to it.
+TEST_F(Basics, MemoryThatCanOnlyBeReadIsRegisteredForReading) {
+  const int file = memfd_create("gate", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(file, 4096), 0);
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  auto& gate = *static_cast<std::atomic<std::uint64_t>*>(page);
+  gate = 1;
+  void* view = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
+  EXPECT_EQ(cuMemHostRegister(view, 4096, CU_MEMHOSTREGISTER_PORTABLE), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(cuMemHostRegister(view, 4096, CU_MEMHOSTREGISTER_READ_ONLY), CUDA_SUCCESS);
+  CUdeviceptr address = 0;
+  ASSERT_EQ(cuMemHostGetDevicePointer(&address, view, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamWaitValue64(stream, address, 0, CU_STREAM_WAIT_VALUE_EQ), CUDA_SUCCESS);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  gate = 0;
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemHostUnregister(view), CUDA_SUCCESS);
+  munmap(page, 4096);
+  munmap(view, 4096);
+  close(file);
+}
+
 // The GPU process cannot map private memory, but must still read it.
 TEST_F(Basics, AStreamWaitFollowsRegisteredPrivateMemory) {
   std::vector<std::uint64_t> words(1024, 1);

@@ -21,6 +21,7 @@
 #include "shm/mapping.hpp"
 #include "shm/messages.hpp"
 #include "shm/policy.hpp"
+#include "shm/report.hpp"
 #include "shm/session.hpp"
 #include "shm/target.hpp"
 #include "shm/view.hpp"
@@ -49,10 +50,15 @@ class FakeClient {
     fd_ = connect_controller(path_.c_str());
     if (fd_ < 0 || ask(fd_, request_, reply, kAskMs) != 0) return Reply{};
     if (reply.status != ReplyStatus::kOk) return reply;
-    mapping_ = std::make_unique<BoardMapping>(BoardMapping::attach(session_));
+    mapping_ =
+        std::make_unique<BoardMapping>(BoardMapping::attach(session_, BoardMapping::Rights::kAny));
     request_.slot = reply.slot;
     request_.generation = reply.generation;
     request_.board_id = reply.board_id;
+    report_.slot = reply.slot;
+    report_.generation = reply.generation;
+    begin_words(words_, on_board());
+    wish(SlotState::kLive);
     return reply;
   }
 
@@ -66,7 +72,13 @@ class FakeClient {
 
   [[nodiscard]] int slot() const { return request_.slot; }
   BoardView view() { return BoardView(mapping_->board()); }
-  Slot& own_slot() { return mapping_->board().slots[static_cast<std::size_t>(slot())]; }
+  /// A client that can only read the board, and reports to the node service.
+  [[nodiscard]] bool reader() const { return !mapping_->writable(); }
+  Slot& on_board() { return mapping_->board().slots[static_cast<std::size_t>(slot())]; }
+  /// Of a reader.
+  Slot& words() { return words_; }
+  void wish(SlotState state) { words_.info.store(SlotInfo{state, 0, 0, 0}.pack()); }
+  [[nodiscard]] SlotState state() { return SlotInfo::unpack(on_board().info.load()).state; }
   /// Drops the connection and never asks for another.
   void disconnect() {
     reconnects_.store(false);
@@ -76,10 +88,9 @@ class FakeClient {
  private:
   void watch() {
     BoardView board = view();
-    while (!mapping_->board().slots[static_cast<std::size_t>(slot())].alive.take()) {
+    while (!reader() && !on_board().alive.take()) {
     }
-    go_live(board, slot());
-    live_.store(true);
+    if (!reader()) go_live(board, slot());
     for (;;) {
       pollfd hang_up{fd_, POLLIN, 0};
       poll(&hang_up, fd_ < 0 ? 0 : 1, kTickMs);
@@ -88,10 +99,17 @@ class FakeClient {
         fd_ = -1;
       }
       if (fd_ < 0 && reconnects_.load()) attach_again();
-      mapping_->board().slots[static_cast<std::size_t>(slot())].watcher_beat_ns.store(
-          sluice::base::monotonic_ns());
+      if (reader()) {
+        fill_report(report_, words_);
+        static_cast<void>(tell(fd_, report_));
+        live_.store(live_.load() || state() == SlotState::kLive);
+        continue;
+      }
+      live_.store(true);
+      on_board().watcher_beat_ns.store(sluice::base::monotonic_ns());
       for_each_other(board.used().load(), slot(), [&](int other) { mark_dead(board, other); });
       tend_gate(board, slot());
+      tend_readers(board, slot());
       settle_outranked(board, slot());
     }
   }
@@ -110,6 +128,8 @@ class FakeClient {
   std::string session_;
   std::string path_;
   Request request_;
+  Report report_;
+  Slot words_;
   std::unique_ptr<BoardMapping> mapping_;
   std::atomic<int> fd_{-1};
   std::atomic<bool> live_{false};
@@ -129,7 +149,23 @@ void touch_memory(std::size_t mib) {
 
 void obey(FakeClient& client, const std::string& word) {
   BoardView board = client.view();
-  if (word == "begin") {
+  std::uint64_t epoch = 0;
+  if (client.reader() && (word == "begin" || word == "end")) {
+    client.words().job.fetch_add(1);
+  } else if (client.reader() && (word == "leave" || word == "fail" || word == "return")) {
+    const SlotState wanted = word == "leave"  ? SlotState::kLeaving
+                             : word == "fail" ? SlotState::kFailedOpen
+                                              : SlotState::kLive;
+    client.wish(wanted);
+    while (client.state() != wanted) std::this_thread::yield();
+  } else if (word == "obey") {
+    std::cin >> epoch;
+    client.words().memory.done.store(epoch);
+  } else if (word == "waive") {
+    std::size_t holder = 0;
+    std::cin >> holder;
+    client.words().waived[holder].store(client.view().job(static_cast<int>(holder)).load());
+  } else if (word == "begin") {
     begin_job(board, client.slot());
   } else if (word == "end") {
     end_job(board, client.slot());
