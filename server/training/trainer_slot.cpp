@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 namespace sluice::server::training {
 
 void TrainerSlot::follow(pid_t pid) {
@@ -43,7 +45,12 @@ void TrainerSlot::find_broker() {
 bool TrainerSlot::has_board() {
   if (session_.empty() || board_) return board_.has_value();
   try {
-    board_.emplace(shm::BoardMapping::attach(session_));
+    auto board = shm::BoardMapping::attach(session_, shm::BoardMapping::Rights::kAny);
+    if (!board.writable()) {
+      session_.clear();  // this user orders nobody, and that does not change
+      return false;
+    }
+    board_.emplace(std::move(board));
   } catch (const shm::BoardError&) {
     return false;  // no controller has made it yet
   }
