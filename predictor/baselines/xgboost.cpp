@@ -59,7 +59,8 @@ Matrix matrix_of(const Dataset& data, const std::vector<DeviceInfo>& devices,
   return Matrix(handle);
 }
 
-/// `start`: what the trees say before they have learned anything. `penalty`: of going far from that.
+/// `start`: what the trees say before they have learned anything. `penalty`: of going far from
+/// that.
 Booster boosted(const Matrix& matrix, std::size_t rows, std::uint64_t seed, const char* start,
                 const char* penalty) {
   BoosterHandle handle = nullptr;

@@ -105,8 +105,8 @@ TEST(Baselines, XgboostLearnsWhatFollowsFromFeatures) {
   EXPECT_LT(test::error_of(*model, made, test), 0.3 * test::error_of(*mean, made, test));
 }
 
-// Tuned with a few tasks, the ratio must find more than the times of the other device say; these are
-// a third of the truth for half of the tasks, and right for the others.
+// Tuned with a few tasks, the ratio must find more than the times of the other device say. The
+// times of half of the tasks are three times as long there, those of the others equal.
 TEST(Baselines, ARatioIsLearnedFromTheFeaturesOfTheTuningTasks) {
   if (!SLUICE_TEST_HAS_XGBOOST) GTEST_SKIP() << "built without XGBoost";
   auto made = test::synthetic(40, 10, 4);

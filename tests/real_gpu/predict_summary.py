@@ -150,7 +150,10 @@ def ablations(runs: list[Run]) -> None:
     groups = defaultdict(list)
     for run in runs:
         groups[run.row["config"], run.settings].append(run.value("mape"))
-    rows = [[config, settings or "as it is", span(values), str(len(values))] for (config, settings), values in groups.items()]
+    rows = [
+        [config, settings or "as it is", span(values), str(len(values))]
+        for (config, settings), values in groups.items()
+    ]
     table("Parts", ["config", "setting", "MAPE, %", "seeds"], rows)
 
 
