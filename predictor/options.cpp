@@ -46,8 +46,8 @@ void add_model_options(CLI::App& app, Options& options) {
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("NAME")
-      ->check(base::one_of(
-          {"transformer", "mlp", "lstm", "xgboost", "roofline", "copied", "scaling", "mean"}));
+      ->check(base::one_of({"transformer", "mlp", "lstm", "xgboost", "ratio", "roofline", "copied",
+                            "scaling", "mean"}));
   app.add_option("-c,--config", options.config,
                  "Shape and training of the network: a JSON file, or search_trial_1575")
       ->type_name("FILE");

@@ -46,4 +46,8 @@ class LatencyModel {
 /// Throws base::RunError in a build without XGBoost.
 [[nodiscard]] std::unique_ptr<LatencyModel> make_xgboost(std::uint64_t seed);
 
+/// The copied time, times a ratio that trees of the same kind learn from the tuning labels: for the
+/// same programs on another device, or on a share of it. Without tuning labels the ratio is 1.
+[[nodiscard]] std::unique_ptr<LatencyModel> make_ratio(std::uint64_t seed);
+
 }  // namespace sluice::predictor

@@ -7,4 +7,6 @@ std::unique_ptr<LatencyModel> make_xgboost(std::uint64_t /*seed*/) {
   throw base::RunError("built without XGBoost; install libxgboost-dev, then build again");
 }
 
+std::unique_ptr<LatencyModel> make_ratio(std::uint64_t seed) { return make_xgboost(seed); }
+
 }  // namespace sluice::predictor

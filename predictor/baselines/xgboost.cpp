@@ -12,11 +12,13 @@
 namespace sluice::predictor {
 namespace {
 
-/// Mean and maximum of each feature, the number of leaves, the device.
-constexpr std::size_t kColumns = 2 * kFeatures + 1 + kDeviceNumbers;
+/// Mean and maximum of each feature, the number of leaves, the device, what else is known.
+constexpr std::size_t kColumns = 2 * kFeatures + 1 + kDeviceNumbers + 1;
 constexpr int kRounds = 400;
 /// With fewer rows, threads wait for each other most of the time.
 constexpr std::size_t kWorthThreads = 4096;
+/// With fewer rows, a leaf of a tree may hold one of them.
+constexpr std::size_t kFewRows = 1000;
 /// A tuning label counts at most as much as so many others.
 constexpr double kMostWeight = 20;
 
@@ -33,8 +35,9 @@ struct FreeBooster {
 using Matrix = std::unique_ptr<void, FreeMatrix>;
 using Booster = std::unique_ptr<void, FreeBooster>;
 
+/// `known`: for each query one more column, which may be NaN.
 Matrix matrix_of(const Dataset& data, const std::vector<DeviceInfo>& devices,
-                 std::span<const Query> queries) {
+                 std::span<const Query> queries, std::span<const double> known) {
   std::vector<float> rows(queries.size() * kColumns, 0.0F);
   for (std::size_t i = 0; i < queries.size(); ++i) {
     float* row = rows.data() + i * kColumns;
@@ -49,10 +52,49 @@ Matrix matrix_of(const Dataset& data, const std::vector<DeviceInfo>& devices,
     row[2 * kFeatures] = leaves;
     const auto device = device_numbers(devices[queries[i].device]);
     std::ranges::copy(device, row + 2 * kFeatures + 1);
+    row[kColumns - 1] = known.empty() ? std::nanf("") : static_cast<float>(known[i]);
   }
   DMatrixHandle handle = nullptr;
   check(XGDMatrixCreateFromMat(rows.data(), queries.size(), kColumns, std::nanf(""), &handle));
   return Matrix(handle);
+}
+
+/// `start`: what the trees say before they have learned anything. `penalty`: of going far from
+/// that.
+Booster boosted(const Matrix& matrix, std::size_t rows, std::uint64_t seed, const char* start,
+                const char* penalty) {
+  BoosterHandle handle = nullptr;
+  const DMatrixHandle matrices[] = {matrix.get()};
+  check(XGBoosterCreate(matrices, 1, &handle));
+  Booster booster(handle);
+  const std::vector<std::pair<std::string, std::string>> parameters{
+      {"objective", "reg:squarederror"},
+      {"tree_method", "hist"},
+      {"max_depth", "5"},
+      {"min_child_weight", rows < kFewRows ? "1" : "5"},
+      {"eta", "0.1"},
+      {"subsample", "0.8"},
+      {"colsample_bytree", "0.8"},
+      {"base_score", start},
+      {"lambda", penalty},
+      {"seed", std::to_string(seed)},
+      {"verbosity", "0"},
+      {"nthread", rows < kWorthThreads ? "1" : "0"}};
+  for (const auto& [name, value] : parameters) {
+    check(XGBoosterSetParam(handle, name.c_str(), value.c_str()));
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    check(XGBoosterUpdateOneIter(handle, round, matrix.get()));
+  }
+  return booster;
+}
+
+/// What the trees say of each row.
+std::span<const float> answers(const Booster& booster, const Matrix& matrix) {
+  bst_ulong count = 0;
+  const float* labels = nullptr;
+  check(XGBoosterPredict(booster.get(), matrix.get(), 0, 0, 0, &count, &labels));
+  return {labels, count};
 }
 
 class XgBoost : public LatencyModel {
@@ -74,54 +116,79 @@ class XgBoost : public LatencyModel {
     std::vector<float> weights(labels.size(), 1.0F);
     std::fill(weights.begin() + static_cast<std::ptrdiff_t>(lesson.train.size()), weights.end(),
               static_cast<float>(std::clamp(balance, 1.0, kMostWeight)));
-    const Matrix matrix = matrix_of(lesson.data, lesson.devices, queries_of(labels));
+    const Matrix matrix = matrix_of(lesson.data, lesson.devices, queries_of(labels), {});
     check(XGDMatrixSetFloatInfo(matrix.get(), "label", values.data(), values.size()));
     check(XGDMatrixSetFloatInfo(matrix.get(), "weight", weights.data(), weights.size()));
-    boost(matrix, labels.size());
+    booster_ = boosted(matrix, labels.size(), seed_, "0.5", "1");
   }
 
   [[nodiscard]] std::vector<double> predict(const Dataset& data,
                                             const std::vector<DeviceInfo>& devices,
                                             std::span<const Query> queries) const override {
-    const Matrix matrix = matrix_of(data, devices, queries);
-    bst_ulong count = 0;
-    const float* labels = nullptr;
-    check(XGBoosterPredict(booster_.get(), matrix.get(), 0, 0, 0, &count, &labels));
+    const Matrix matrix = matrix_of(data, devices, queries, {});
     std::vector<double> seconds;
-    for (bst_ulong i = 0; i < count; ++i) seconds.push_back(scale_.to_seconds(labels[i]));
+    for (const float label : answers(booster_, matrix)) {
+      seconds.push_back(scale_.to_seconds(label));
+    }
     return seconds;
   }
 
  private:
-  void boost(const Matrix& matrix, std::size_t rows) {
-    BoosterHandle handle = nullptr;
-    const DMatrixHandle matrices[] = {matrix.get()};
-    check(XGBoosterCreate(matrices, 1, &handle));
-    booster_.reset(handle);
-    const std::vector<std::pair<std::string, std::string>> parameters{
-        {"objective", "reg:squarederror"},
-        {"tree_method", "hist"},
-        {"max_depth", "8"},
-        {"eta", "0.1"},
-        {"subsample", "0.8"},
-        {"colsample_bytree", "0.8"},
-        {"seed", std::to_string(seed_)},
-        {"verbosity", "0"},
-        {"nthread", rows < kWorthThreads ? "1" : "0"}};
-    for (const auto& [name, value] : parameters) {
-      check(XGBoosterSetParam(handle, name.c_str(), value.c_str()));
-    }
-    for (int round = 0; round < kRounds; ++round) {
-      check(XGBoosterUpdateOneIter(handle, round, matrix.get()));
-    }
-  }
-
   std::uint64_t seed_;
   LabelScale scale_;
   Booster booster_;
 };
 
+class Ratio : public LatencyModel {
+ public:
+  explicit Ratio(std::uint64_t seed) : seed_(seed) {}
+
+  void fit(const Lesson& lesson) override {
+    copied_->fit(lesson);
+    const auto queries = queries_of(lesson.tune);
+    const auto known = copied_->predict(lesson.data, lesson.devices, queries);
+    std::vector<Query> both;
+    std::vector<double> logs;
+    std::vector<float> values;
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      if (std::isnan(known[i])) continue;
+      both.push_back(queries[i]);
+      logs.push_back(std::log(known[i]));
+      values.push_back(static_cast<float>(std::log(lesson.tune[i].seconds / known[i])));
+    }
+    if (both.empty()) return;
+    const Matrix matrix = matrix_of(lesson.data, lesson.devices, both, logs);
+    check(XGDMatrixSetFloatInfo(matrix.get(), "label", values.data(), values.size()));
+    // A few tasks do not say much: in doubt, the answer is the copy, whose log ratio is 0.
+    booster_ = boosted(matrix, both.size(), seed_, "0", "10");
+  }
+
+  [[nodiscard]] std::vector<double> predict(const Dataset& data,
+                                            const std::vector<DeviceInfo>& devices,
+                                            std::span<const Query> queries) const override {
+    auto seconds = copied_->predict(data, devices, queries);
+    if (!booster_ || queries.empty()) return seconds;
+    std::vector<double> logs;
+    for (const double known : seconds) logs.push_back(std::log(known));
+    const Matrix matrix = matrix_of(data, devices, queries, logs);
+    const auto ratios = answers(booster_, matrix);
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      seconds[i] *= std::exp(static_cast<double>(ratios[i]));
+    }
+    return seconds;
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::unique_ptr<LatencyModel> copied_ = make_copied();
+  Booster booster_;
+};
+
 }  // namespace
+
+std::unique_ptr<LatencyModel> make_ratio(std::uint64_t seed) {
+  return std::make_unique<Ratio>(seed);
+}
 
 std::unique_ptr<LatencyModel> make_xgboost(std::uint64_t seed) {
   return std::make_unique<XgBoost>(seed);

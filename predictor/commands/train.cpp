@@ -28,6 +28,7 @@ std::unique_ptr<LatencyModel> make_baseline(const std::string& name, std::uint64
   if (name == "roofline") return make_roofline();
   if (name == "copied") return make_copied();
   if (name == "scaling") return make_scaling();
+  if (name == "ratio") return make_ratio(seed);
   return make_xgboost(seed);
 }
 

@@ -105,5 +105,40 @@ TEST(Baselines, XgboostLearnsWhatFollowsFromFeatures) {
   EXPECT_LT(test::error_of(*model, made, test), 0.3 * test::error_of(*mean, made, test));
 }
 
+// Tuned with a few tasks, the ratio must find more than the times of the other device say. The
+// times of half of the tasks are three times as long there, those of the others equal.
+TEST(Baselines, ARatioIsLearnedFromTheFeaturesOfTheTuningTasks) {
+  if (!SLUICE_TEST_HAS_XGBOOST) GTEST_SKIP() << "built without XGBoost";
+  auto made = test::synthetic(40, 10, 4);
+  for (Label& label : made.data.labels) {
+    Program& program = made.data.programs[label.query.program];
+    const bool slower = program.task % 2 == 0;
+    for (Leaf& leaf : program.leaves) leaf[7] = slower ? 5.0F : 0.0F;
+    if (label.query.device == 1 && !slower) label.seconds /= 3;
+  }
+  std::vector<Label> tune;
+  std::vector<Label> test;
+  for (const Label& label : made.on(1)) {
+    (made.data.programs[label.query.program].task < 20 ? tune : test).push_back(label);
+  }
+  const auto model = make_ratio(1);
+  model->fit(lesson_of(made, made.on(0)));
+  EXPECT_NEAR(test::error_of(*model, made, test), 1.0 / 3, 1e-9) << "untuned, it is a copy";
+  model->fit(lesson_of(made, made.on(0), tune));
+  EXPECT_LT(test::error_of(*model, made, test), 0.05);
+}
+
+TEST(Baselines, ThereIsNoRatioToATimeThatIsNotKnown) {
+  if (!SLUICE_TEST_HAS_XGBOOST) GTEST_SKIP() << "built without XGBoost";
+  const auto made = test::synthetic(4, 10, 3);
+  std::vector<Label> train = made.on(0);
+  train.erase(train.begin());
+  const auto model = make_ratio(1);
+  model->fit(lesson_of(made, train, made.on(1)));
+  const auto predicted = model->predict(made.data, made.devices, queries_of(made.on(1)));
+  EXPECT_TRUE(std::isnan(predicted[0]));
+  EXPECT_NEAR(predicted[1], made.on(1)[1].seconds, 0.02 * made.on(1)[1].seconds);
+}
+
 }  // namespace
 }  // namespace sluice::predictor

@@ -6,7 +6,7 @@
 #
 #   tests/real_gpu/predict.sh SECONDS PACKS AND RECORDS...        OUT=results/predict  SEEDS="0 1 2"
 #   NETS="resnet-18 bert_base mobilenet": networks that are held out in turn  SOURCE=H200: the device to learn from
-#   MODELS="transformer mlp lstm xgboost roofline copied scaling mean": what is trained
+#   MODELS="transformer mlp lstm xgboost ratio roofline copied scaling mean": what is trained
 #   JOBS=1: trainings at once. More than one share a GPU through MPS, if it is there
 #   RUN_S=25: seconds of a training   CONFIG=gpu: of the networks   TASKS=30: tasks of another device to tune with
 #   PARTS="networks devices ablations sampling published": what runs, in this order for each seed; the last three
@@ -31,7 +31,7 @@ run_s=${RUN_S:-25}
 at_once=${JOBS:-1}
 read -ra seeds <<<"${SEEDS:-0 1 2}"
 read -ra nets <<<"${NETS:-resnet-18 bert_base mobilenet}"
-models=" ${MODELS:-transformer mlp lstm xgboost roofline copied scaling mean} "
+models=" ${MODELS:-transformer mlp lstm xgboost ratio roofline copied scaling mean} "
 parts=" ${PARTS:-networks devices ablations sampling published} "
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit
 
@@ -67,7 +67,7 @@ across_devices() { # SEED SAMPLING...
         scratch) add "$device" "$1" "$(some transformer)" "$few" -c "$config" --scratch ;;
         *)
           add "$device" "$1" "$(some transformer)" "$few" -c "$config" --sampling "$sampling" --set cmd=1
-          add "$device" "$1" "$(some xgboost copied scaling roofline)" "$few" --sampling "$sampling"
+          add "$device" "$1" "$(some xgboost ratio copied scaling roofline)" "$few" --sampling "$sampling"
           ;;
       esac
     done
