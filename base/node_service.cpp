@@ -51,6 +51,15 @@ NodeService find_node_service() {
   return trusted_node_owner(path) ? NodeService::kPresent : NodeService::kUntrusted;
 }
 
+std::string not_trusted() {
+  const std::string folder = node_folder();
+  return "in " + folder +
+         " is not trusted: the folder must belong to root, who must run the service, and nobody "
+         "else may write to it (as root: chown root " +
+         folder + "; chmod 755 " + folder +
+         "). In a user namespace, root of the host is another user: choose another session";
+}
+
 std::string default_session() {
   const bool has_node = find_node_service() == NodeService::kPresent;
   return std::string(has_node ? kNodeSession : kDefaultSession);

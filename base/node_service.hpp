@@ -34,6 +34,10 @@ enum class NodeService {
 
 [[nodiscard]] NodeService find_node_service();
 
+/// Why this process does not use the service, and what to do, for messages: "in /run/sluice is not
+/// trusted: ...".
+[[nodiscard]] std::string not_trusted();
+
 /// The session of a process that was given none: `node` if the node service is present, else
 /// `default`. The only place of this decision.
 [[nodiscard]] std::string default_session();

@@ -24,6 +24,14 @@ std::string user_name(uid_t uid) {
   return known ? found->pw_name : std::to_string(uid);
 }
 
+std::optional<uid_t> find_user(const std::string& name) {
+  std::array<char, 16384> text{};
+  passwd entry{};
+  passwd* found = nullptr;
+  getpwnam_r(name.c_str(), &entry, text.data(), text.size(), &found);
+  return found != nullptr ? std::optional(found->pw_uid) : std::nullopt;
+}
+
 std::string local_user_name(uid_t uid) {
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen("/etc/passwd", "re"));
   std::array<char, 4096> text{};

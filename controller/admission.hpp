@@ -39,6 +39,8 @@ class Admission {
  public:
   virtual ~Admission() = default;
 
+  /// The user who answers for the processes of `uid`: whose rules, limits and clients they are.
+  [[nodiscard]] virtual uid_t owner_of(uid_t uid) = 0;
   [[nodiscard]] virtual bool may_connect(uid_t uid) const = 0;
   /// How many connections may be open, and how many of them may belong to one user.
   [[nodiscard]] virtual std::size_t most_connections() const = 0;
@@ -62,6 +64,7 @@ class OwnUser : public Admission {
  public:
   static OwnUser& instance();
 
+  [[nodiscard]] uid_t owner_of(uid_t uid) override { return uid; }
   [[nodiscard]] bool may_connect(uid_t uid) const override;
   [[nodiscard]] std::size_t most_connections() const override { return kMostConnections; }
   [[nodiscard]] std::size_t most_connections_of_a_user() const override { return kMostConnections; }

@@ -54,7 +54,7 @@ Daemon::Daemon(DaemonOptions options, std::unique_ptr<OwnedBoard> board, Admissi
       timer_(make_timer()),
       signals_(signals),
       started_ns_(base::monotonic_ns()) {
-  if (owned_->adopted()) adopt(clients_, started_ns_);
+  if (owned_->adopted()) adopt(clients_, admission, started_ns_);
 }
 
 Daemon::~Daemon() {

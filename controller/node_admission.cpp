@@ -2,25 +2,40 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <thread>
 
 #include "base/user_name.hpp"
+#include "controller/ceiling_files.hpp"
 
 namespace sluice::controller {
 
-NodeAdmission::NodeAdmission(std::string policy_file, int memory, int for_reading)
+NodeAdmission::NodeAdmission(std::string policy_file, std::string ceilings, int memory,
+                             int for_reading)
     : chosen_file_(std::move(policy_file)),
+      ceilings_(std::move(ceilings)),
       memory_(memory),
-      for_reading_(for_reading),
-      loaded_(load(chosen_file_)) {}
+      for_reading_(for_reading) {
+  std::vector<std::string> skipped;
+  loaded_ = load(chosen_file_, &skipped);
+  for (const std::string& line : skipped) {
+    spdlog::error("{}; this rule is left out until the policy is read again", line);
+  }
+}
 
-NodeAdmission::Loaded NodeAdmission::load(const std::string& chosen) {
-  if (!chosen.empty()) return {SitePolicy::load(chosen), true};
+NodeAdmission::Loaded NodeAdmission::load(const std::string& chosen,
+                                          std::vector<std::string>* skipped) {
+  Loaded loaded{{}, SubordinateUsers::load(SubordinateUsers::kFile), !chosen.empty()};
   std::error_code unreadable;
-  if (!std::filesystem::exists(SitePolicy::kFile, unreadable) && !unreadable) return {};
-  return {SitePolicy::load(SitePolicy::kFile), true};
+  if (chosen.empty()) {
+    loaded.has_file = std::filesystem::exists(SitePolicy::kFile, unreadable) || unreadable;
+  }
+  if (loaded.has_file) {
+    loaded.policy = SitePolicy::load(chosen.empty() ? SitePolicy::kFile : chosen, skipped);
+  }
+  return loaded;
 }
 
 void NodeAdmission::reload() {
@@ -31,7 +46,7 @@ void NodeAdmission::reload() {
   }
   std::thread([number, arriving = arriving_, chosen = chosen_file_] {
     try {
-      Loaded loaded = load(chosen);
+      Loaded loaded = load(chosen, nullptr);
       const std::lock_guard lock(arriving->mutex);
       if (number == arriving->last_asked) arriving->loaded = std::move(loaded);
       spdlog::info("read the site policy again; it holds for programs that attach from now on");
@@ -48,9 +63,19 @@ void NodeAdmission::take_arrived() {
   arriving_->loaded.reset();
 }
 
+uid_t NodeAdmission::owner_of(uid_t uid) {
+  take_arrived();
+  return loaded_.users.owner_of(uid);
+}
+
 Terms NodeAdmission::terms(const Peer& peer) {
   take_arrived();
-  return loaded_.policy.terms(peer);
+  Terms terms = loaded_.policy.terms(peer);
+  if (peer.process) {
+    const auto ceiling = ceiling_of(all_cgroups_of(*peer.process), ceilings_);
+    terms.max_priority = std::min(terms.max_priority, ceiling.value_or(terms.max_priority));
+  }
+  return terms;
 }
 
 bool NodeAdmission::may_change(const Peer& peer, uid_t owner) const {

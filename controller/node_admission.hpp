@@ -3,23 +3,29 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "controller/admission.hpp"
 #include "controller/site_policy.hpp"
+#include "controller/subordinate_users.hpp"
 
 namespace sluice::controller {
 
 /// Everybody may connect to the node service. The site policy decides what they get.
 class NodeAdmission : public Admission {
  public:
-  /// `memory` and `for_reading` are descriptors of the board, which outlive this object. Reads
-  /// `policy_file`, or SitePolicy::kFile if that exists. Throws base::UsageError.
-  NodeAdmission(std::string policy_file, int memory, int for_reading);
+  /// `memory` and `for_reading` are descriptors of the board, which outlive this object. `ceilings`
+  /// is the folder of the ceilings of cgroups. Reads
+  /// `policy_file`, or SitePolicy::kFile if that exists. A rule with an unknown name is logged and
+  /// left out: a server of names that is late must not keep the service away. Throws
+  /// base::UsageError.
+  NodeAdmission(std::string policy_file, std::string ceilings, int memory, int for_reading);
 
   /// Reads the policy again, in a thread of its own, because names may come from a server. A policy
-  /// with a fault is logged and not used.
+  /// with a fault or an unknown name is logged and not used.
   void reload();
 
+  [[nodiscard]] uid_t owner_of(uid_t uid) override;
   [[nodiscard]] bool may_connect(uid_t /*uid*/) const override { return true; }
   [[nodiscard]] std::size_t most_connections() const override { return 1024; }
   [[nodiscard]] std::size_t most_connections_of_a_user() const override { return 64; }
@@ -32,6 +38,7 @@ class NodeAdmission : public Admission {
  private:
   struct Loaded {
     SitePolicy policy;
+    SubordinateUsers users;
     bool has_file = false;
   };
   /// Of reload(), shared with its thread, which may still wait when the service ends.
@@ -40,10 +47,11 @@ class NodeAdmission : public Admission {
     std::optional<Loaded> loaded;
     unsigned last_asked = 0;
   };
-  static Loaded load(const std::string& chosen);
+  static Loaded load(const std::string& chosen, std::vector<std::string>* skipped);
   void take_arrived();
 
   std::string chosen_file_;
+  std::string ceilings_;
   int memory_;
   int for_reading_;
   Loaded loaded_;

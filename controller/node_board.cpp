@@ -15,6 +15,8 @@
 
 #include "base/node_service.hpp"
 #include "controller/node_record.hpp"
+#include "controller/repair.hpp"
+#include "controller/service_manager.hpp"
 #include "shm/node_memory.hpp"
 
 namespace sluice::controller {
@@ -79,7 +81,8 @@ shm::BoardMapping map_for_use(int memory) {
                                       shm::BoardMapping::Access::kUse);
 }
 
-/// The board of the service before, if a client still has it open. Empty otherwise.
+/// The board of the service before, if a process has it open and a program runs on it. Empty
+/// otherwise.
 base::Fd find_board_in_use(const std::string& record_file) {
   const auto record = read_record(record_file);
   if (!record) return {};
@@ -96,7 +99,10 @@ base::Fd find_board_in_use(const std::string& record_file) {
   }
   try {
     const shm::BoardMapping mapping = map_for_use(memory.get());
-    if (mapping.board().board_id.load() == record->board_id) return memory;
+    if (mapping.board().board_id.load() == record->board_id) {
+      // The service manager has the board open too. Nobody needs what dead programs left on it.
+      return any_process_lives(mapping.board()) ? std::move(memory) : base::Fd();
+    }
     spdlog::warn("an open file has the identity of the board and is another one; not used");
   } catch (const shm::BoardError& error) {
     spdlog::warn("{}: its programs go on among themselves, and new ones get a new board",
@@ -142,6 +148,7 @@ NodeBoard::NodeBoard(NodeFolder folder, base::Fd memory, bool adopted, std::uint
   const NodeRecord record = record_of(memory_.get(), board().board_id.load());
   // An adopted board has a record. A full file system does not keep the service from it.
   if (read_record(folder_.record()) != record) write_record(folder_.record(), record);
+  keep_for_next_run(memory_.get());
 }
 
 }  // namespace sluice::controller

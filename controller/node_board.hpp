@@ -23,7 +23,8 @@ class NodeFolder {
   base::Fd lock_;
 };
 
-/// The board of the node: adopted if any process still has it open, else new.
+/// The board of the node: adopted if a program runs on it, and any process or the service manager
+/// has it open; else new.
 class NodeBoard : public OwnedBoard {
  public:
   /// Throws shm::BoardError or std::runtime_error.

@@ -61,10 +61,11 @@ void serve(const Options& options, const base::SignalFd& signals) {
   raise_file_limit();
   const std::string session(base::kNodeSession);
   controller::NodeFolder folder(base::node_folder());
-  const std::string place = folder.path();
+  const std::string ceilings = folder.path() + "/ceilings";
   auto board = controller::NodeBoard::take(std::move(folder), options.program.max_hold_ns());
   const bool adopted = board->adopted();
-  controller::NodeAdmission admission(options.policy, board->memory(), board->for_reading());
+  controller::NodeAdmission admission(options.policy, ceilings, board->memory(),
+                                      board->for_reading());
   controller::Daemon daemon({.session = session, .on_hang_up = [&] { admission.reload(); }},
                             std::move(board), admission, signals);
   controller::serve(daemon, options.program, session,

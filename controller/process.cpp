@@ -80,8 +80,14 @@ std::optional<uid_t> user_of(pid_t pid) {
   return effective;
 }
 
+std::string all_cgroups_of(const ClientProcess& process) {
+  std::string all = base::read_proc(process.pid(), "cgroup", 8192);
+  // Another process may have the pid by now.
+  return process.ended() ? std::string() : all;
+}
+
 std::string cgroup_of(const ClientProcess& process) {
-  std::istringstream lines(base::read_proc(process.pid(), "cgroup", 8192));
+  std::istringstream lines(all_cgroups_of(process));
   std::string found;
   for (std::string line; std::getline(lines, line);) {
     const std::size_t name = line.find(':') + 1;
@@ -92,8 +98,7 @@ std::string cgroup_of(const ClientProcess& process) {
       found = line.substr(path);
     }
   }
-  // Another process may have the pid by now.
-  return process.ended() ? std::string() : found;
+  return found;
 }
 
 }  // namespace sluice::controller

@@ -40,6 +40,9 @@ class ClientProcess {
 /// The effective user of the process with `pid`. Nothing if there is no such process. Never blocks.
 [[nodiscard]] std::optional<uid_t> user_of(pid_t pid);
 
+/// All cgroups of the process, as /proc/PID/cgroup has them. Empty if the process has ended.
+[[nodiscard]] std::string all_cgroups_of(const ClientProcess& process);
+
 /// The path of the process in the hierarchy of cgroup v2, else in that of systemd. Empty if it has
 /// none, or has ended.
 [[nodiscard]] std::string cgroup_of(const ClientProcess& process);

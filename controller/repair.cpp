@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "controller/readers.hpp"
@@ -95,8 +96,7 @@ void repair_slot(Clients& clients, int slot, std::uint64_t now_ns) {
 }
 
 /// The process of an adopted slot. Null if it is gone.
-std::shared_ptr<const ClientProcess> find_process(Clients& clients, int index) {
-  const shm::Slot& slot = clients.slot(index);
+std::shared_ptr<const ClientProcess> find_process(const shm::Slot& slot) {
   const auto pid = static_cast<pid_t>(slot.pid.load());
   auto process = std::make_shared<const ClientProcess>(ClientProcess::with_pid(pid));
   if (process->ended()) return nullptr;
@@ -113,6 +113,12 @@ void take_back_reserved(Clients& clients, int slot) {
   release_slot(clients, slot);
 }
 
+bool any_process_lives(const shm::Board& board) {
+  return std::any_of(board.slots.begin(), board.slots.end(), [](const shm::Slot& slot) {
+    return SlotInfo::unpack(slot.info.load()).state != SlotState::kFree && find_process(slot);
+  });
+}
+
 void repair(Clients& clients, std::uint64_t now_ns) {
   const std::uint64_t before = clients.view.used().load();
   for (std::uint64_t used = before; used != 0; used &= used - 1) {
@@ -122,16 +128,16 @@ void repair(Clients& clients, std::uint64_t now_ns) {
   tend_readers(clients, now_ns);  // after the dead have been found
 }
 
-void adopt(Clients& clients, std::uint64_t now_ns) {
+void adopt(Clients& clients, Admission& admission, std::uint64_t now_ns) {
   for (int slot = 0; slot < shm::kSlots; ++slot) {
     if (clients.info(slot).state == SlotState::kFree) continue;
     // A controller may have been killed between the two steps of reserve() or release().
     clients.view.used().fetch_or(shm::bit(slot));
     Tenant& tenant = clients.tenant(slot);
-    tenant.process = find_process(clients, slot);
+    tenant.process = find_process(clients.slot(slot));
     tenant.dead_since_ns = now_ns;
     const auto pid = static_cast<pid_t>(clients.slot(slot).pid.load());
-    tenant.uid = user_of(pid).value_or(clients.slot(slot).uid.load());
+    tenant.uid = admission.owner_of(user_of(pid).value_or(clients.slot(slot).uid.load()));
     if (tenant.process == nullptr) {
       spdlog::info("client died while there was no controller: {}", clients.describe(slot));
       clients.tally.deaths_repaired.fetch_add(1);

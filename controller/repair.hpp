@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 
+#include "controller/admission.hpp"
 #include "controller/clients.hpp"
 
 namespace sluice::controller {
@@ -13,8 +14,12 @@ void repair(Clients& clients, std::uint64_t now_ns);
 /// the meantime.
 void take_back_reserved(Clients& clients, int slot);
 
+/// Whether a process of a board that an earlier controller left still runs.
+[[nodiscard]] bool any_process_lives(const shm::Board& board);
+
 /// Once, on a board that an earlier controller left with living clients: keeps the living clients,
-/// takes the dead ones out, and finishes every half-done change of a gate.
-void adopt(Clients& clients, std::uint64_t now_ns);
+/// takes the dead ones out, and finishes every half-done change of a gate. `admission` knows who
+/// answers for them.
+void adopt(Clients& clients, Admission& admission, std::uint64_t now_ns);
 
 }  // namespace sluice::controller

@@ -70,7 +70,7 @@ shm::Reply reply_with(shm::ReplyStatus status, std::string_view text) {
   return reply;
 }
 
-Server::Server(int listener, RequestHandler& handler, Tally& tally, const Admission& admission)
+Server::Server(int listener, RequestHandler& handler, Tally& tally, Admission& admission)
     : listener_(listener),
       handler_(handler),
       tally_(tally),
@@ -121,6 +121,7 @@ void Server::accept_all() {
 void Server::accept_one(base::Fd fd) {
   Connection connection;
   connection.peer = Peer::of(fd.get());
+  connection.peer.uid = admission_.owner_of(connection.peer.uid);
   connection.fd = std::move(fd);
   const Peer& peer = connection.peer;
   if (!peer.process) return;

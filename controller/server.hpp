@@ -40,7 +40,7 @@ class Server {
  public:
   /// `listener` is a listening socket that outlives this object.
   Server(int listener, RequestHandler& handler, Tally& tally,
-         const Admission& admission = OwnUser::instance());
+         Admission& admission = OwnUser::instance());
 
   /// Becomes readable when serve() has something to do.
   [[nodiscard]] int fd() const noexcept { return epoll_.get(); }
@@ -66,7 +66,7 @@ class Server {
   int listener_;
   RequestHandler& handler_;
   Tally& tally_;
-  const Admission& admission_;
+  Admission& admission_;
   base::Fd epoll_;
   std::list<Connection> connections_;  // oldest first; epoll refers to their addresses
   bool accepting_ = true;

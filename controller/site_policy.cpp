@@ -2,18 +2,17 @@
 
 #include <fnmatch.h>
 #include <grp.h>
-#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <limits>
 
 #include "base/error.hpp"
 #include "base/json_node.hpp"
+#include "base/user_name.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -22,32 +21,24 @@ using base::JsonNode;
 
 constexpr std::int64_t kHighestId = std::numeric_limits<uid_t>::max() - 1;
 
-uid_t find_user(const std::string& name, const JsonNode& at) {
-  std::array<char, 16384> text{};
-  passwd entry{};
-  passwd* found = nullptr;
-  getpwnam_r(name.c_str(), &entry, text.data(), text.size(), &found);
-  if (found == nullptr) at.complain("this machine has no user '" + name + "'");
-  return found->pw_uid;
-}
-
-gid_t find_group(const std::string& name, const JsonNode& at) {
+std::optional<gid_t> find_group(const std::string& name) {
   // A group entry names all members of the group.
   std::vector<char> text(1U << 20U);
   group entry{};
   group* found = nullptr;
   getgrnam_r(name.c_str(), &entry, text.data(), text.size(), &found);
-  if (found == nullptr) at.complain("this machine has no group '" + name + "'");
-  return found->gr_gid;
+  return found != nullptr ? std::optional(found->gr_gid) : std::nullopt;
 }
 
-/// A name or a number.
+/// A name or a number. An unknown name gives nothing, and a line in `fault`.
 template <class Find>
-auto id_of(const JsonNode& node, Find find) -> decltype(find(std::string(), node)) {
-  if (node.value().is_number()) {
-    return static_cast<decltype(find(std::string(), node))>(node.as_integer(0, kHighestId));
-  }
-  return find(node.as_text(), node);
+std::optional<id_t> id_of(const JsonNode& node, const std::string& kind, Find find,
+                          std::string& fault) {
+  if (node.value().is_number()) return static_cast<id_t>(node.as_integer(0, kHighestId));
+  const std::string name = node.as_text();
+  const std::optional<id_t> found = find(name);
+  if (!found) fault = "this machine has no " + kind + " '" + name + "'";
+  return found;
 }
 
 /// The terms in an object; those that it does not name are those of `other`.
@@ -79,7 +70,22 @@ void refuse_file_of_others(const std::string& file) {
 
 }  // namespace
 
-SitePolicy SitePolicy::load(const std::string& file) {
+SitePolicy::Rule SitePolicy::rule_in(const JsonNode& node, const Terms& other, std::string& fault) {
+  node.expect_object({"user", "group", "cgroup", "admit", "max_priority", "max_clients"});
+  Rule rule;
+  const auto user = node.find("user");
+  const auto group = node.find("group");
+  if (user) rule.user = id_of(*user, "user", base::find_user, fault);
+  if (group) rule.group = id_of(*group, "group", find_group, fault);
+  if (const auto cgroup = node.find("cgroup")) rule.cgroup = cgroup->as_text();
+  if (!user && !group && rule.cgroup.empty()) {
+    node.complain("a rule needs a user, a group or a cgroup");
+  }
+  rule.terms = terms_in(node, other);
+  return rule;
+}
+
+SitePolicy SitePolicy::load(const std::string& file, std::vector<std::string>* skipped) {
   refuse_file_of_others(file);
   const nlohmann::json document = base::parse_json_file(file);
   const JsonNode root(file, document);
@@ -92,16 +98,15 @@ SitePolicy SitePolicy::load(const std::string& file) {
   const auto rules = root.find("rules");
   if (!rules) return policy;
   for (const JsonNode& node : rules->elements("an array of rules")) {
-    node.expect_object({"user", "group", "cgroup", "admit", "max_priority", "max_clients"});
-    Rule rule;
-    if (const auto user = node.find("user")) rule.user = id_of(*user, find_user);
-    if (const auto group = node.find("group")) rule.group = id_of(*group, find_group);
-    if (const auto cgroup = node.find("cgroup")) rule.cgroup = cgroup->as_text();
-    if (!rule.user && !rule.group && rule.cgroup.empty()) {
-      node.complain("a rule needs a user, a group or a cgroup");
+    std::string unknown;
+    Rule rule = rule_in(node, policy.default_, unknown);
+    if (unknown.empty()) {
+      policy.rules_.push_back(std::move(rule));
+    } else if (skipped != nullptr) {
+      skipped->push_back(file + ": " + node.path() + ": " + unknown);
+    } else {
+      node.complain(unknown);
     }
-    rule.terms = terms_in(node, policy.default_);
-    policy.rules_.push_back(std::move(rule));
   }
   return policy;
 }

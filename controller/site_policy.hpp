@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_node.hpp"
 #include "controller/admission.hpp"
 
 namespace sluice::controller {
@@ -19,8 +20,10 @@ class SitePolicy {
   /// Without rules.
   SitePolicy() = default;
   /// Throws base::UsageError with one line if the file cannot be read, can be changed by another
-  /// user, or has a fault. May wait for a directory server, to look up names.
-  static SitePolicy load(const std::string& file);
+  /// user, or has a fault. An unknown user or group is a fault too, unless `skipped` is given: then
+  /// its rule is left out, and `skipped` gets a line. May wait for a directory server, to look up
+  /// names.
+  static SitePolicy load(const std::string& file, std::vector<std::string>* skipped = nullptr);
 
   /// Reads the peer's cgroup only if a rule needs it.
   [[nodiscard]] Terms terms(const Peer& peer) const;
@@ -32,6 +35,7 @@ class SitePolicy {
     std::string cgroup;  ///< A pattern of fnmatch(3), in which * also matches /. Empty: any.
     Terms terms;
   };
+  static Rule rule_in(const base::JsonNode& node, const Terms& other, std::string& fault);
   static bool matches(const Rule& rule, const Peer& peer, std::optional<std::string>& cgroup);
 
   std::vector<Rule> rules_;

@@ -67,6 +67,12 @@ void add_network_options(CLI::App& app, ServeOptions& options) {
       ->capture_default_str()
       ->type_name("MB")
       ->check(base::whole_number(1, 2047));
+  app.add_option("--body-s", options.body_s,
+                 "How long the body of an HTTP request may take to arrive, and a second more for "
+                 "each 64 KiB that has; then 408")
+      ->capture_default_str()
+      ->type_name("S")
+      ->check(base::number(0.01, 86400));
 }
 
 void add_queue_options(CLI::App& app, ServeOptions& options, Text& text) {

@@ -35,6 +35,7 @@ struct ServeOptions {
   int device = 0;
   std::string session = base::default_session();
   std::size_t max_request_mb = 64;
+  double body_s = 30;           ///< See api::HttpOptions::body_timeout.
   double max_live_minutes = 0;  ///< 0: without end.
   bool json = false;
   bool verbose = false;  ///< Log a line for each batch.

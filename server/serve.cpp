@@ -150,6 +150,13 @@ std::size_t max_request_bytes(const ServeOptions& options) {
   return std::min(options.max_request_mb << 20, max_arriving_bytes(options));
 }
 
+api::HttpOptions http_options(const ServeOptions& options) {
+  api::HttpOptions http{options.listen, options.http_port, max_request_bytes(options),
+                        max_arriving_bytes(options)};
+  http.body_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.body_s * 1000));
+  return http;
+}
+
 /// The life of a server: loading, serving, draining.
 class Life {
  public:
@@ -175,8 +182,7 @@ class Life {
                  })}),
         grpc_(server_, {options.listen, options.grpc_port, max_request_bytes(options),
                         max_arriving_bytes(options)}),
-        http_(server_, {options.listen, options.http_port, max_request_bytes(options),
-                        max_arriving_bytes(options)}) {}
+        http_(server_, http_options(options)) {}
 
   int run() {
     if (options_.max_live_minutes > 0) {

@@ -143,9 +143,7 @@ BoardMapping BoardMapping::of_node(Access access) {
   const std::optional<uid_t> owner = base::trusted_node_owner(path);
   const base::Fd connection(connect_patiently(path.c_str(), kAnswerMs));
   if (base::find_node_service() == base::NodeService::kUntrusted || connection.get() == -EPERM) {
-    throw BoardError("the node service in " + base::node_folder() +
-                     " is not trusted: the folder must belong to root, and nobody else may write "
-                     "to it");
+    throw BoardError("the node service " + base::not_trusted());
   }
   if (connection.get() == -EAGAIN) throw BoardError("the node service is too busy to answer");
   if (!owner || !connection) {

@@ -7,7 +7,8 @@ namespace sluice::shm {
 /// releases the mutex within 0.1 ms of a SIGKILL, and on exec. A pidfd or a socket reports the
 /// death only after the process's memory is torn down: 69 ms at 1 GiB, measured on one H200 host.
 ///
-/// The mutex is plain data in shared memory, made valid by initialise() and never destroyed.
+/// The mutex is plain data in shared memory, made valid by initialise() and never destroyed. Its
+/// memory must stay mapped while a thread of the process holds it: glibc has it in a list.
 class RobustMutex {
  public:
   /// Only for memory that no other process uses yet.

@@ -8,6 +8,8 @@ uid=$SLURM_JOB_UID
 [ -e "$state/lock" ] || exit 0
 exec 9>"$state/lock"
 flock 9
+# The third word is the folder of the node service.
+read -r _ _ node <"$state/job.$SLURM_JOB_ID" && [ -n "$node" ] && rm -f "$node/ceilings/job_$SLURM_JOB_ID"
 rm -f "$state/job.$SLURM_JOB_ID"
 for file in "$state"/job.*; do
   [ -e "$file" ] && read -r other _ <"$file" && [ "$other" = "$uid" ] && exit 0

@@ -22,6 +22,7 @@
 #include <slurm/spank.h>
 
 #include "slurm/ceilings.h"
+#include "slurm/job_limit.h"
 #include "slurm/task_environment.h"
 
 SPANK_PLUGIN(sluice, 1)
@@ -43,7 +44,7 @@ enum outcome {
 };
 
 /// What this process knows. Slurm calls a plugin from one thread, and forks the tasks after
-/// user_init.
+/// init_post_opt.
 static struct {
   int priority;          ///< What the user asked for; -1: nothing.
   int default_priority;  ///< What the site gives those who ask for nothing; -1: nothing.
@@ -183,21 +184,35 @@ static void find_library(void) {
   }
 }
 
-int slurm_spank_user_init(spank_t spank, int count, char* arguments[]) {
+/// What the job gets from the option is all that its programs may ask the node service for: a job
+/// that asked for nothing may not get more by its environment than one that asked.
+static void limit_job(uint32_t job_id) {
+  const int given = state.priority >= 0 ? state.priority : state.default_priority;
+  const int limit = state.outcome == kRefusal || given < 0 ? 0 : given;
+  if (state.node[0] != '\0' && sluice_limit_job(state.node, job_id, limit) != 0) {
+    slurm_error("sluice: %s/ceilings/job_%u cannot be written: %s", state.node, job_id,
+                strerror(errno));
+  }
+}
+
+/// On the node: as root, before Slurm becomes the user, and after it has read the options.
+int slurm_spank_init_post_opt(spank_t spank, int count, char* arguments[]) {
   (void)count;
   (void)arguments;
   uint32_t job_id = 0;
-  if ((state.priority < 0 && state.default_priority < 0) || !spank_remote(spank))
-    return ESPANK_SUCCESS;
+  const int asked = state.priority >= 0 || state.default_priority >= 0;
+  if ((!asked && state.ceilings == NULL) || !spank_remote(spank)) return ESPANK_SUCCESS;
   state.outcome = kPrepare;
   if (spank_get_item(spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS) {
     decide(kFault, "Slurm does not tell the job's id");
     return ESPANK_SUCCESS;
   }
+  read_prolog(job_id);
   // The default is the site's own word.
   if (state.priority > 0 && state.ceilings != NULL) check_ceiling(job_id);
-  if (state.outcome == kPrepare) read_prolog(job_id);
+  if (state.ceilings != NULL) limit_job(job_id);
   if (state.outcome == kPrepare) find_library();
+  if (!asked) state.outcome = kOff;
   return ESPANK_SUCCESS;
 }
 

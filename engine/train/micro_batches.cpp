@@ -127,7 +127,10 @@ bool MicroBatches::may_drop_for(const std::exception& error, std::size_t items) 
 }
 
 void MicroBatches::obey_pending() {
-  if (const std::uint64_t order = sluice_order(); order != 0) obey(order);
+  const std::uint64_t order = sluice_order();
+  if (order == 0) return;
+  if (const auto use = memory()) line_.saw_outside(use->peak);
+  obey(order);
 }
 
 /// What the framework may hold after an order. Order 0: a lack of memory under a grant, for which
@@ -142,12 +145,18 @@ std::uint64_t MicroBatches::allowed(std::uint64_t order) {
   return grant > others ? grant - others : 0;
 }
 
+/// The peak begins again: keeping a part of the cache counts as use.
+void MicroBatches::free_memory(std::uint64_t order) {
+  work_.free_memory(allowed(order));
+  work_.restart_peak();
+}
+
 /// Gives memory back, and sleeps if the order says so. Order 0: only gives memory back. Afterwards
 /// no launch is refused.
 void MicroBatches::obey(std::uint64_t order) {
   const std::uint64_t begin = base::monotonic_ns();
   const auto before = memory();
-  work_.free_memory(allowed(order));
+  free_memory(order);
   const auto after = memory();
   freed_at_ns_ = base::monotonic_ns();
   if (!adjustment_) {
@@ -167,7 +176,7 @@ void MicroBatches::obey(std::uint64_t order) {
     if (sleeps(order)) wait();
     // While launches are refused, sluice_critical() does nothing and an order is pending.
     order = sluice_order();
-    if (order != 0) work_.free_memory(allowed(order));
+    if (order != 0) free_memory(order);
   }
   if (!drops_epoch || !options_.restores_epochs) return;
   // All that the epoch has done is lost.

@@ -48,6 +48,7 @@ class MicroBatches {
   bool run_micro_batch(std::size_t start, std::size_t items);
   bool may_drop_for(const std::exception& error, std::size_t items);
   std::uint64_t allowed(std::uint64_t order);
+  void free_memory(std::uint64_t order);
   void obey(std::uint64_t order);
   void wait();
   void note_adjusted(std::size_t size);

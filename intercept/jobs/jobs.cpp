@@ -357,7 +357,7 @@ void Jobs::look_back() {
     for (Stream* stream : ended_) asked.push_back({stream, stream->context, stream->key.handle});
   }
   const RelaxedCapture relaxed;
-  std::erase_if(asked, [](const Asked& each) { return is_done(each); });
+  std::erase_if(asked, [this](const Asked& each) { return is_done(each); });
   const std::lock_guard lock(mutex_);
   if (asked.empty() || transparent_ || client_.launches() != launches_at_end_) return;
   for (const Asked& each : asked) {
@@ -376,13 +376,27 @@ void Jobs::Synchronising::returned(CUresult result, CUcontext context) noexcept 
   finish(result, [context](const Stream* busy) { return busy->context == context; });
 }
 
+/// Whether the stream has not been forgotten since it was copied. A driver may crash in a context
+/// that has ended.
+bool Jobs::knows(const Asked& asked) noexcept {
+  const auto same = [&asked](const Stream* each) {
+    return each == asked.stream && each->context == asked.context &&
+           each->key.handle == asked.handle;
+  };
+  const std::lock_guard lock(mutex_);
+  return std::any_of(busy_.begin(), busy_.end(), same) ||
+         std::any_of(ended_.begin(), ended_.end(), same);
+}
+
 /// No other thread can refer to a thread's own default stream. The legacy stream is not done before
 /// a thread's default stream is (measured on one H100, driver 580), and a query of it makes nobody
 /// wait.
 bool Jobs::is_done(const Asked& asked) noexcept {
   const CUstream named = asked.handle == CU_STREAM_PER_THREAD ? CU_STREAM_LEGACY : asked.handle;
   const DriverQuery query(asked.context, named);
-  if (!query) return false;
+  // From here on whoever ends the stream or its context waits for the query. Both may have ended
+  // before.
+  if (!query || !knows(asked)) return false;
   if (driver().cuCtxPushCurrent_v2(asked.context) != CUDA_SUCCESS) return true;
   const CUresult state = driver().cuStreamQuery(named);
   CUcontext popped = nullptr;
@@ -408,7 +422,7 @@ void Jobs::poll() {
     version = g_process.version.fetch_add(1) + 1;
   }
   const RelaxedCapture relaxed;
-  std::erase_if(asked, [](const Asked& each) { return !is_done(each); });
+  std::erase_if(asked, [this](const Asked& each) { return !is_done(each); });
   const std::lock_guard lock(mutex_);
   if (!transparent_ || !nothing_since(launches_at_last_poll_)) return;
   put_away([&](const Stream* busy) {

@@ -109,7 +109,8 @@ class Jobs {
     CUcontext context;
     CUstream handle;
   };
-  [[nodiscard]] static bool is_done(const Asked& asked) noexcept;
+  [[nodiscard]] bool is_done(const Asked& asked) noexcept;
+  [[nodiscard]] bool knows(const Asked& asked) noexcept;
   [[nodiscard]] bool hold_others() const noexcept;
   void open_transparent() noexcept;
   void close_transparent() noexcept;

@@ -35,6 +35,10 @@ constexpr std::size_t kReadBytes = 4 << 10;
 /// After the last response, the rest of what the client sends is read and dropped for at least that
 /// long. If the socket were closed at once, the client would be reset and could lose the response.
 constexpr milliseconds kLinger{1000};
+constexpr milliseconds kMostLinger{300'000};
+
+/// What a slow client gets for so many bytes, to send or to read them: a second for each 64 KiB.
+milliseconds time_for(std::size_t bytes) { return milliseconds(bytes * 1000 / (64 << 10)); }
 
 std::string header(const http::fields& fields, std::string_view name) {
   const auto value = fields[beast::string_view(name.data(), name.size())];
@@ -205,7 +209,8 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
 
   void read_more_body() {
     if (body_got_ == body_bytes_) return run();
-    const auto left = std::chrono::duration_cast<milliseconds>(body_limit_ - steady_clock::now());
+    const auto left = std::chrono::duration_cast<milliseconds>(body_limit_ + time_for(body_got_) -
+                                                               steady_clock::now());
     set_timer(std::min(options_.progress_timeout, std::max(left, milliseconds(0))));
     socket_.async_read_some(asio::buffer(body_.get() + body_got_, body_bytes_ - body_got_),
                             [self = shared_from_this()](error_code error, std::size_t bytes) {
@@ -264,9 +269,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     response_memory_ = std::move(reply.memory);
     response_.keep_alive(!last_);
     response_.prepare_payload();
-    // A slow reader gets a second for each 64 KiB.
-    set_timer(options_.progress_timeout +
-              milliseconds(response_.body().size() * 1000 / (64 << 10)));
+    set_timer(options_.progress_timeout + time_for(response_.body().size()));
     http::async_write(
         socket_, response_,
         [self = shared_from_this()](error_code error, std::size_t) { self->on_written(error); });
@@ -288,7 +291,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     place_.wait();
     // A client that still sends gets a second for each MiB to read its refusal.
     const milliseconds needed(unread_ * 1000 / (1 << 20));
-    set_timer(kLinger + std::min(needed, options_.body_timeout));
+    set_timer(kLinger + std::min(needed, kMostLinger));
     if (ahead_) return;
     buffer_.consume(buffer_.size());
     read_ahead();
@@ -349,6 +352,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   std::uint64_t unread_ = 0;  ///< Of the body, if it is refused.
   std::size_t reserved_ = 0;  ///< Of the arriving bytes.
   ByteBudget::Share memory_;  ///< Of the body.
+  /// Without the time for what has arrived.
   steady_clock::time_point body_limit_;
   http::response<http::string_body> response_;
   std::shared_ptr<const void> response_memory_;  ///< The share of response_.

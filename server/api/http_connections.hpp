@@ -26,8 +26,9 @@ struct HttpOptions {
   std::size_t threads = 2;
   /// For the headers of a request, and for a body or a response that makes no progress.
   std::chrono::milliseconds progress_timeout{30'000};
-  /// For a whole body.
-  std::chrono::milliseconds body_timeout{300'000};
+  /// For a whole body. A client that sends gets a second more for each 64 KiB that has arrived, so
+  /// that a large body may take its time, and one that drips has its place not for long.
+  std::chrono::milliseconds body_timeout{30'000};
   /// For a connection between two requests.
   std::chrono::milliseconds idle_timeout{600'000};
 };

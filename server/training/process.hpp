@@ -33,6 +33,8 @@ class Process {
   void read_lines(const Line& line);
   /// The wait status, once the process has ended. Passes on what is left of its output.
   [[nodiscard]] std::optional<int> ended(const Line& line);
+  /// Nobody waits any more for the process, which the kernel could not end.
+  void abandon() { reaped_ = true; }
   /// To all processes of the group.
   void signal(int number) const;
 

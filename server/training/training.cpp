@@ -176,8 +176,10 @@ void Training::step(Calls& calls) {
   if (process_ && base::monotonic_ns() >= jobs_.front().kill_at_ns) {
     jobs_.front().kill_at_ns = kNever;
     process_->signal(SIGKILL);
+    jobs_.front().abandon_at_ns = base::monotonic_ns() + ns(options_.stop_s);
   }
   look_for_end(calls);
+  if (stopped_) look_for_stuck(calls);
   finish_stopped(calls);
   if (launch_due_ && base::monotonic_ns() >= launch_from_ns_) launch(calls);
   if (inference_waits_ && control_.inference_may_run()) {
@@ -239,6 +241,16 @@ void Training::look_for_end(Calls& calls) {
   process_->read_lines(log);
   const std::optional<int> status = process_->ended(log);
   if (status) process_ended(*status, calls);
+}
+
+/// The kernel cannot end a process that is stuck in a driver or in a file system.
+void Training::look_for_stuck(Calls& calls) {
+  if (!process_ || base::monotonic_ns() < jobs_.front().abandon_at_ns) return;
+  say(calls, fmt::format("training job {}: pid {} was killed and does not end; the server ends "
+                         "without it",
+                         jobs_.front().name, process_->pid()));
+  process_->abandon();
+  process_ended(SIGKILL, calls);
 }
 
 void Training::process_ended(int wait_status, Calls& calls) {
@@ -319,7 +331,8 @@ void Training::stop() {
   if (!jobs_.empty()) end_current(answer, SIGTERM);
   poke();
   lock.unlock();
-  // The thread ends when there is neither job nor process. Afterwards no event is called.
+  // The thread ends when there is no job, and no process that can be waited for. Afterwards no
+  // event is called.
   std::call_once(joined_, [this] { thread_.join(); });
 }
 

@@ -29,7 +29,8 @@ struct TrainingOptions {
   std::vector<std::string> environment;  ///< NAME=VALUE, for the jobs.
   std::string session;                   ///< Of the board; empty: there is none.
   double wedged_s = 10;  ///< A trainer that has not obeyed an order for so long is ended.
-  double stop_s = 5;     ///< From SIGTERM to SIGKILL.
+  /// From SIGTERM to SIGKILL; and from there until stop() no longer waits for the process.
+  double stop_s = 5;
 };
 
 /// What happens, for the log and the profile. Called from the training thread.
@@ -55,7 +56,8 @@ class Training : public Trainer, public Turn {
   void train(const std::string& job, const std::string& args, TrainDone done);
   /// Ends the jobs of this name, or all if it is empty. kNotFound if there is none.
   [[nodiscard]] Status stop_job(const std::string& job);
-  /// Ends all jobs, and takes no new ones. Returns when there is no process any more.
+  /// Ends all jobs, and takes no new ones. Returns when there is no process any more, but one that
+  /// does not end although it was killed.
   void stop();
 
   [[nodiscard]] Mode mode() const { return options_.mode; }
@@ -86,6 +88,7 @@ class Training : public Trainer, public Turn {
     TrainDone done;
     std::optional<Status> ended_by_us;             ///< The answer, once we have decided to end it.
     std::uint64_t kill_at_ns = ~std::uint64_t{0};  ///< SIGKILL follows SIGTERM.
+    std::uint64_t abandon_at_ns = ~std::uint64_t{0};
   };
   /// Calls that must be made without the lock.
   using Calls = std::vector<std::function<void()>>;
@@ -98,6 +101,7 @@ class Training : public Trainer, public Turn {
   void launch(Calls& calls);
   void look_for_end(Calls& calls);
   void look_for_done(Calls& calls);
+  void look_for_stuck(Calls& calls);
   void process_ended(int wait_status, Calls& calls);
   void finish_stopped(Calls& calls);
   void finish_job(const Status& status, Calls& calls);

@@ -1,5 +1,5 @@
 // The line that turns a grant into a micro-batch size. A wrong one makes allocations fail, or makes
-// a training slower than its memory allows. tests/python/test_train.py has the same cases.
+// a training slower than its memory allows. tests/python/test_memory_line.py has the same cases.
 #include "engine/train/memory_line.hpp"
 
 #include <gtest/gtest.h>

@@ -55,12 +55,14 @@ class Work : public Droppable {
   void free_memory(std::uint64_t most) override {
     log.emplace_back("free");
     allowed.push_back(most);
+    peak_ = std::max(peak_, peak_of_freeing);
   }
   [[nodiscard]] std::optional<MemoryUse> memory() const override {
     if (!on_gpu) return std::nullopt;
     return MemoryUse{100, peak_, 100};
   }
   void restart_peak() override { peak_ = 100; }
+  void step(std::uint64_t peak) { peak_ = peak; }
 
   std::vector<std::string> log;
   std::vector<std::size_t> sizes;
@@ -68,6 +70,7 @@ class Work : public Droppable {
   std::function<void(std::size_t)> on_run;
   std::function<void()> on_restore;
   bool on_gpu = false;
+  std::uint64_t peak_of_freeing = 0;  ///< What is to stay in the cache is allocated meanwhile.
 
  private:
   std::uint64_t peak_ = 100;
@@ -304,6 +307,37 @@ TEST_F(MicroBatchesTest, TheMemoryOfADroppedMicroBatchSaysNothing) {
   micro_batches.run_batch();
   EXPECT_THAT(work_.sizes, ElementsAre(16, 8, 8));
   sluice_fake_grant(kNoLimit);
+}
+
+// Prevents: micro-batches of one item after the first order that comes between two micro-batches,
+// and an inference that gets no more memory. Seen on an H200 under colocate-l2.
+TEST_F(MicroBatchesTest, TheMemoryOfGivingBackSaysNothing) {
+  work_.on_gpu = true;
+  work_.peak_of_freeing = 5000;
+  auto options = of(16, 16);
+  options.on_wait = [] { throw std::runtime_error("not even one item fits the grant"); };
+  MicroBatches micro_batches(work_, options);
+  micro_batches.run_batch();
+  sluice_fake_grant(100 + 10 * 12);
+  sluice_fake_give(kShrink);
+  micro_batches.run_batch();
+  work_.sizes.clear();
+  micro_batches.run_batch();
+  EXPECT_THAT(work_.sizes, ElementsAre(8, 8));
+  EXPECT_EQ(sluice_fake_count(kBase), 100U);
+  sluice_fake_grant(kNoLimit);
+}
+
+// An optimizer step counts, although an order comes after it.
+TEST_F(MicroBatchesTest, TheMemoryBeforeAnOrderCounts) {
+  work_.on_gpu = true;
+  MicroBatches micro_batches(work_, of(16, 16));
+  micro_batches.run_batch();
+  work_.step(900);
+  sluice_fake_give(kShrink);
+  micro_batches.run_batch();
+  micro_batches.run_batch();
+  EXPECT_EQ(sluice_fake_count(kBase), 900U - 10);
 }
 
 TEST_F(MicroBatchesTest, LackOfMemoryIsExplainedByAGrantOnly) {

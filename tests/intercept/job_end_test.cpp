@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "intercept/client/process.hpp"
+#include "intercept/driver/driver_query.hpp"
 #include "intercept/jobs/jobs.hpp"
 #include "intercept/pacing/launch_count.hpp"
 #include "tests/intercept/own_client.hpp"
@@ -31,7 +32,9 @@ namespace sluice::intercept::test {
 namespace {
 
 std::function<CUresult()> g_answer;
+std::function<void()> g_before_the_question;
 int g_asked = 0;
+int g_entered = 0;
 
 /// Its thread refers to it for as long as the process lives.
 Worker& idle_worker() {
@@ -45,9 +48,17 @@ class JobEnd : public testing::Test {
  protected:
   JobEnd() {
     g_answer = [] { return CUDA_SUCCESS; };
-    g_asked = 0;
+    g_before_the_question = nullptr;
+    g_asked = g_entered = 0;
     g_at_last_moment = nullptr;
-    g_process.driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
+    g_process.driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) {
+      if (g_before_the_question) g_before_the_question();
+      return CUDA_SUCCESS;
+    };
+    g_process.driver.cuCtxPushCurrent_v2 = [](CUcontext) {
+      ++g_entered;
+      return CUDA_SUCCESS;
+    };
     g_process.driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
     g_process.driver.cuStreamQuery = [](CUstream) {
       ++g_asked;
@@ -118,6 +129,29 @@ TEST_F(JobEnd, ALaunchCountedDuringTheQuestionKeepsTheJobOpen) {
   EXPECT_EQ(g_asked, 1) << "asked while the program launches";
   jobs_.poll();
   EXPECT_FALSE(client_.active());
+}
+
+// Prevents: a crash of the driver in a context that another thread has just ended. The poll has
+// chosen its streams, and asks without a lock.
+TEST_F(JobEnd, AStreamThatEndsBeforeTheQuestionIsNotAsked) {
+  begin();
+  g_before_the_question = [this] {
+    const QueryBan quiet = QueryBan::about_context(stream_.context);
+    jobs_.forget(stream_);
+  };
+  jobs_.poll();
+  EXPECT_EQ(g_entered, 0);
+  EXPECT_EQ(g_asked, 0);
+}
+
+// Prevents: the same, after a job.
+TEST_F(JobEnd, AStreamThatEndsIsNotAskedAfterItsJob) {
+  begin();
+  jobs_.poll();
+  ASSERT_FALSE(client_.active());
+  g_before_the_question = [this] { jobs_.forget(stream_); };
+  jobs_.poll();
+  EXPECT_EQ(g_entered, 1) << "by the first poll";
 }
 
 // A copy is not counted as a launch.

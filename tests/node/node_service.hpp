@@ -20,6 +20,7 @@ inline constexpr uid_t kBert = 12346;
 inline constexpr uid_t kCarl = 12347;
 
 inline constexpr const char* kSetpriv = "/usr/bin/setpriv";
+inline constexpr const char* kUnshare = "/usr/bin/unshare";
 
 /// A program and its arguments that become `uid` and then what follows them.
 [[nodiscard]] std::vector<std::string> as_user(uid_t uid);

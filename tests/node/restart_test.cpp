@@ -1,12 +1,19 @@
 // Deaths and restarts of the node service.
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cctype>
 #include <csignal>
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 
+#include "base/fd.hpp"
 #include "shm/gates.hpp"
 #include "tests/node/node_service.hpp"
 #include "tests/support/look.hpp"
@@ -85,6 +92,7 @@ TEST_F(RestartTest, StoppedClientsAreNotLost) {
 TEST_F(RestartTest, TheCapabilitiesOfTheUnitSuffice) {
   kill_service();
   const std::string unit = read_file(SLUICE_NODE_UNIT);
+  EXPECT_NE(unit.find("\nFileDescriptorStoreMax=1\nNotifyAccess=main\n"), std::string::npos);
   const std::string key = "CapabilityBoundingSet=";
   const std::size_t at = unit.find(key);
   ASSERT_NE(at, std::string::npos);
@@ -139,6 +147,107 @@ TEST_F(RestartTest, TheSocketStaysWhileClientsLive) {
   service().signal(SIGTERM);
   EXPECT_EQ(service().wait(kProgramPatience), 0);
   EXPECT_FALSE(std::filesystem::exists(socket())) << "a stopped service without clients";
+}
+
+/// What a service manager does with FDSTORE.
+class ServiceManager {
+ public:
+  explicit ServiceManager(const std::string& name) : name_(name) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    name.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    if (name.front() == '@') address.sun_path[0] = '\0';
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+    EXPECT_EQ(bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  }
+  /// A program that becomes the service with the variable of the protocol.
+  [[nodiscard]] std::vector<std::string> first_run() const {
+    return {"/usr/bin/env", "NOTIFY_SOCKET=" + name_};
+  }
+  /// The same, with the descriptor that the first run gave.
+  [[nodiscard]] std::vector<std::string> next_run() const {
+    // Programs of the tests inherit no other descriptor than the three standard ones.
+    const std::string kept =
+        "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(kept_.get());
+    return {"/bin/sh", "-c", "NOTIFY_SOCKET=" + name_ + " exec \"$@\" 3<>" + kept, "sh"};
+  }
+  /// The next message; takes the descriptor that comes with it.
+  std::string receive() {
+    std::array<char, 256> text{};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    iovec part{text.data(), text.size()};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t size = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+    const cmsghdr* const file = CMSG_FIRSTHDR(&message);
+    if (size > 0 && file != nullptr) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(file), sizeof(fd));
+      kept_ = base::Fd(fd);
+    }
+    return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+  }
+  [[nodiscard]] bool has_one() const { return static_cast<bool>(kept_); }
+  void forget() { kept_.reset(); }
+
+ private:
+  std::string name_;
+  base::Fd socket_{socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  base::Fd kept_;
+};
+
+class KeptBoard : public RestartTest, public testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    RestartTest::SetUp();
+    if (IsSkipped()) return;
+    manager_ = std::make_unique<ServiceManager>(
+        GetParam() ? "@sluice-test-" + std::to_string(getpid()) : parent_.file("notify"));
+    kill_service();
+    start(kPolicy, manager_->first_run());
+    ASSERT_TRUE(adopted()) << ready_line();
+    EXPECT_EQ(manager_->receive(), "FDSTOREREMOVE=1\nFDNAME=board");
+    EXPECT_EQ(manager_->receive(), "FDSTORE=1\nFDNAME=board");
+    ASSERT_TRUE(manager_->has_one());
+    kill_service();
+  }
+  std::unique_ptr<ServiceManager> manager_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Sockets, KeptBoard, testing::Bool());
+
+// Prevents: programs that closed all their files, as daemons do, and new ones have two boards after
+// a restart of the service.
+TEST_P(KeptBoard, ServesProgramsThatHaveClosedTheirFiles) {
+  for (auto* client : {&low_, &high_}) (*client)->order("close_files");
+  start(kPolicy, manager_->next_run());
+  EXPECT_TRUE(adopted()) << ready_line();
+  EXPECT_TRUE(logs("client attached again: slot " + std::to_string(high_->slot())));
+  const auto late = client_of(kBert, 0);
+  ASSERT_TRUE(late->attached()) << late->greeting();
+  EXPECT_EQ(late->board_id(), board_id_);
+  EXPECT_EQ(manager_->receive(), "FDSTOREREMOVE=1\nFDNAME=board") << "the next run needs it again";
+}
+
+// Prevents: the test above passes although the service manager keeps nothing.
+TEST_P(KeptBoard, IsAllThatIsLeftOfTheBoardThen) {
+  for (auto* client : {&low_, &high_}) (*client)->order("close_files");
+  manager_->forget();
+  start(kPolicy);
+  EXPECT_FALSE(adopted()) << ready_line();
+}
+
+// Prevents: the board of dead clients is used again, with whatever they left on it.
+TEST_P(KeptBoard, IsNotUsedWhenItsProgramsHaveEnded) {
+  for (auto* client : {&low_, &high_}) {
+    (*client)->process().signal(SIGKILL);
+    (*client)->process().wait();
+  }
+  start(kPolicy, manager_->next_run());
+  EXPECT_FALSE(adopted()) << ready_line();
 }
 
 // Prevents: two services give out the slots of two boards.

@@ -128,6 +128,23 @@ TEST_F(SitePolicyTest, AFileThatOthersMayChangeIsRefused) {
   EXPECT_THROW(SitePolicy::load(file), base::UsageError);
 }
 
+// Prevents: an unknown name hides another fault, or takes other rules with it.
+TEST_F(SitePolicyTest, OnlyRulesWithUnknownNamesAreSkipped) {
+  const std::string file = folder_.write("node.json", R"({"rules": [
+    {"user": "no such user", "max_priority": 255}, {"group": "no such group", "user": 5},
+    {"user": 5, "max_priority": 3}]})");
+  std::vector<std::string> skipped;
+  const SitePolicy policy = SitePolicy::load(file, &skipped);
+  ASSERT_EQ(skipped.size(), 2U);
+  EXPECT_EQ(skipped[0], file + ": /rules/0: this machine has no user 'no such user'");
+  EXPECT_EQ(skipped[1], file + ": /rules/1: this machine has no group 'no such group'");
+  EXPECT_EQ(policy.terms(peer(5)).max_priority, 3);
+  EXPECT_EQ(policy.terms(peer(6)).max_priority, 0);
+  static_cast<void>(
+      folder_.write("node.json", R"({"rules": [{"user": "no such user", "max_priority": 256}]})"));
+  EXPECT_THROW(SitePolicy::load(file, &skipped), base::UsageError);
+}
+
 TEST_F(SitePolicyTest, AMissingFileIsSaid) {
   EXPECT_THROW(SitePolicy::load(folder_.file("missing.json")), base::UsageError);
 }

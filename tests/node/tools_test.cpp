@@ -1,4 +1,5 @@
 // The commands of users on a machine with a node service.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -95,6 +96,34 @@ TEST_F(Tools, ExecChoosesTheNodeAndStartsNoController) {
   EXPECT_NE(dead.err.find("the node service does not run"), std::string::npos) << dead.err;
   EXPECT_NE(dead.out.find("SLUICE_SESSION=node\n"), std::string::npos)
       << "the socket of a dead service still names the session";
+}
+
+// Prevents: the user reads "Permission denied", and does not know of what and what to do.
+TEST_F(Tools, ExecSaysWhyAServiceIsNotTrusted) {
+  start();
+  chmod(folder().c_str(), 0777);
+  const base::Captured said = run_as(
+      kBert, {SLUICE_EXEC_PROGRAM, "--priority", "0", "--session", "node", "--", "/bin/true"});
+  chmod(folder().c_str(), 0755);
+  EXPECT_EQ(said.exit_code, 0);
+  EXPECT_NE(said.err.find("the node service in " + folder() + " is not trusted: the folder must"),
+            std::string::npos)
+      << said.err;
+  EXPECT_NE(said.err.find("chmod 755 " + folder()), std::string::npos) << said.err;
+  EXPECT_NE(said.err.find("; the program runs ungated"), std::string::npos) << said.err;
+}
+
+// Prevents: a script cannot tell a missing service from a missing client.
+TEST_F(Tools, SetWithoutAServiceFailsAsStatusDoes) {
+  start();
+  kill_service();
+  for (const std::vector<std::string>& command : {std::vector<std::string>{SLUICE_STATUS_PROGRAM},
+                                                  {SLUICE_SET_PROGRAM, "x", "--priority", "1"}}) {
+    const base::Captured said = run_as(kBert, command);
+    EXPECT_EQ(said.exit_code, 1) << said.err;
+    EXPECT_NE(said.err.find("the node service does not run; as root, "), std::string::npos)
+        << said.err;
+  }
 }
 
 // Prevents: a user's own controller takes the name of the session of all users.

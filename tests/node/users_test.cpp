@@ -2,6 +2,9 @@
 #include <sys/stat.h>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "shm/gates.hpp"
 #include "tests/node/node_service.hpp"
@@ -116,6 +119,61 @@ TEST_F(UsersTest, ARuleMayNameACgroup) {
   const std::string cgroup = read_file("/proc/self/cgroup");
   if (cgroup.empty()) GTEST_SKIP() << "no cgroups here";
   EXPECT_EQ(priority_of(Look("node"), *client), 7);
+}
+
+// Prevents: a user leaves the rules and the limits of his own id by an id of his user namespaces.
+TEST_F(UsersTest, ASubordinateIdCountsAsItsOwner) {
+  constexpr uid_t kOfBert = 500'007;
+  const std::string ids = parent_.write("subuid", "12346:500000:65536\n");
+  start(R"({"default": {"max_clients": 1}, "rules": [{"user": 12345, "admit": false}]})",
+        {kUnshare, "--mount", "sh", "-c", "mount --bind " + ids + " /etc/subuid && exec \"$@\"",
+         "sh"});
+  auto first = client_of(kOfBert, 0);
+  ASSERT_TRUE(first->attached()) << first->greeting();
+  EXPECT_EQ(Look("node").slot(first->slot()).uid.load(), kBert);
+  const auto second = client_of(kBert, 0);
+  EXPECT_NE(second->greeting().find("user uid 12346 has 1 clients"), std::string::npos)
+      << second->greeting();
+  static_cast<void>(parent_.write("subuid", "12345:500000:65536\n"));
+  service().signal(SIGHUP);
+  ASSERT_TRUE(logs("read the site policy again"));
+  const auto refused = client_of(kOfBert, 0);
+  EXPECT_NE(refused->greeting().find("does not admit user uid 12345"), std::string::npos)
+      << refused->greeting();
+}
+
+// Prevents: a user whose server of names is away keeps the service from all others; or the rule of
+// an unknown name is one for everybody.
+TEST_F(UsersTest, ARuleWithAnUnknownNameIsLeftOutAtTheStart) {
+  const std::string policy =
+      R"({"rules": [{"user": "no such user", "max_priority": 200}, {"user": 12345, "max_priority": 10}]})";
+  start(policy);
+  EXPECT_TRUE(logs("/rules/0: this machine has no user 'no such user'; this rule is left out"));
+  EXPECT_EQ(priority_of(Look("node"), *client_of(kBert, 200)), 0);
+  EXPECT_EQ(priority_of(Look("node"), *client_of(kAnna, 10)), 10);
+  service().signal(SIGHUP);
+  EXPECT_TRUE(logs("the old site policy stays in force"));
+}
+
+// Prevents: a job of Slurm gets by its environment what the site's ceilings do not allow its
+// option.
+TEST_F(UsersTest, TheCeilingOfACgroupHolds) {
+  std::string own;
+  std::istringstream lines(read_file("/proc/self/cgroup"));
+  for (std::string line; std::getline(lines, line);) {
+    const std::string last = line.substr(line.rfind('/') + 1);
+    if (!last.empty()) own = last;
+  }
+  if (own.empty()) GTEST_SKIP() << "this process is in the root of every hierarchy";
+  start(kAnnaMayAskFor10);
+  std::filesystem::create_directory(folder() + "/ceilings");
+  std::ofstream(folder() + "/ceilings/" + own) << "  4\n";
+  const auto above = client_of(kAnna, 5);
+  EXPECT_EQ(priority_of(Look("node"), *above), 0);
+  EXPECT_NE(above->greeting().find("user uid 12345 may ask for at most 4"), std::string::npos)
+      << above->greeting();
+  EXPECT_EQ(priority_of(Look("node"), *client_of(kAnna, 4)), 4);
+  EXPECT_EQ(priority_of(Look("node"), *client_of(kBert, 4)), 0) << "the site policy holds too";
 }
 
 // Prevents: a new policy needs a restart; a policy with a fault opens or closes everything.

@@ -1,5 +1,6 @@
 """What is refused: in one line, with the right exit code, before any work."""
 
+import csv
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 import torch
 import torchvision
 from conftest import environment
+from sluice_tools.bench.programs.figures import FIELDS
 from sluice_tools.models import names
 
 
@@ -109,6 +111,22 @@ def test_the_launcher_finds_package_and_python(tmp_path):
     )
     assert result.returncode == 2
     assert result.stderr == "sluice models: SLUICE_PYTHON names /none, which is not a program\n"
+
+
+@pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="not run by ctest")
+def test_files_are_utf_8_in_any_locale(tmp_path):
+    """A page that was made under ISO-8859-1 could not be read elsewhere; under ASCII there was none at all."""
+    row = {"subject": "décode+prefill", "mode": "time-sliced", "cell": "alone", "repeat": "1", "role": "critical"}
+    with (tmp_path / "programs.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        writer.writerow(row)
+    # As an old locale: Python takes neither of its ways out of the locale C.
+    environ = environment() | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [os.environ["SLUICE_TEST_PROGRAM"], "bench", "programs", "--table", tmp_path]
+    result = subprocess.run(command, env=environ, capture_output=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "décode" in (tmp_path / "programs.md").read_text(encoding="utf-8")
 
 
 def test_a_pipe_that_nobody_reads(tmp_path):

@@ -178,6 +178,15 @@ def test_the_table_is_made_again_without_a_gpu(bench, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["verdicts"][0]["subject"] == MIX
 
 
+# Prevents: a traceback for the CSV of a version with other programs.
+def test_the_table_of_an_unknown_program(bench, capsys):
+    assert bench("--targets", "none")[0] == 0
+    table = bench.out / "programs.csv"
+    table.write_text(table.read_text().replace("prefill", "prefill-of-tomorrow"))
+    assert cli.main(["--table", str(bench.out)]) == 0
+    assert "- `prefill-of-tomorrow`: not a program of this version" in capsys.readouterr().out
+
+
 def test_more_gpus_than_there_are(bench):
     code, said = bench("--gpus", "2")
     assert (code, said.err) == (2, "sluice bench: --gpus: found 2, and there are 1 GPUs here\n")

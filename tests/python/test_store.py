@@ -3,6 +3,8 @@
 import json
 import signal
 import sys
+import tempfile
+import threading
 import time
 
 import pytest
@@ -196,6 +198,28 @@ def test_a_running_export_is_not_taken_for_a_dead_one(tmp_path):
             assert first.is_dir() and second.is_dir()
         assert first.is_dir() and not second.is_dir()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_that_just_begins_is_not_taken_for_a_dead_one(tmp_path, monkeypatch):
+    """Its folder exists before the lock in it: another export at that instant would remove it."""
+    make, others = tempfile.mkdtemp, []
+
+    def other_export():
+        with Store(tmp_path).work_folder():
+            pass
+
+    def begin_together(**place):
+        folder = make(**place)
+        if not others:
+            others.append(threading.Thread(target=other_export))
+            others[0].start()
+            others[0].join(0.5)  # it waits for us; without that it ends at once
+        return folder
+
+    monkeypatch.setattr(tempfile, "mkdtemp", begin_together)
+    with Store(tmp_path).work_folder() as folder:
+        others[0].join()
+        assert folder.is_dir()
 
 
 def test_aoti_files_of_two_architectures_have_two_names(monkeypatch):

@@ -179,7 +179,7 @@ def sweep(tmp_path, monkeypatch, capsys):
     log = tmp_path / "runs"
     script = tmp_path / "sluice"
     script.write_text(f"""#!{sys.executable}
-import json, sys
+import json, os, sys
 if sys.argv[1] == "gpus": sys.exit("sluice gpus: no NVIDIA driver")
 content = json.load(open("experiment.json"))
 open({str(log)!r}, "a").write(" ".join(sys.argv[1:]) + "\\n")
@@ -192,7 +192,7 @@ models = [{{"log": m["output_file_name"], "model": m["model_name"], "pid": i, "j
 for model in models:
     open(model["log"] + ".csv", "w").write("jct_ms\\n" + "9.0\\n" + "2.0\\n" * 30)
 json.dump({{"models": models, "simulated": True, "time_scale": 10, "real_duration_s": 5,
-           "gpu": {{"name": "Some GPU"}}}}, open("results.json", "w"))
+           "gpu": {{"name": os.environ.get("STAND_IN_GPU", "Some GPU")}}}}, open("results.json", "w"))
 """)
     script.chmod(0o755)
     monkeypatch.setenv("SLUICE_PROGRAM", str(script))
@@ -234,6 +234,18 @@ def test_another_experiment_needs_another_folder(sweep):
     code, said, runs = sweep("--policy", "sync:1")
     assert (code, runs) == (2, [])
     assert "another experiment" in said.err
+
+
+def test_another_gpu_needs_another_folder(sweep, monkeypatch):
+    """The best value would be that of the faster GPU."""
+    assert sweep("--policy", "sync:1")[0] == 0
+    before = (sweep.folder / "out" / "sweep.csv").read_text()
+    monkeypatch.setenv("STAND_IN_GPU", "Another GPU")
+    code, said, runs = sweep("--policy", "sync:{1,2,4}")
+    assert (code, len(runs)) == (2, 1)
+    assert said.err.splitlines()[-1].startswith("sluice sweep: this run was on Another GPU, those of ")
+    assert (sweep.folder / "out" / "sweep.csv").read_text() == before
+    assert sweep("--policy", "sync:1")[0] == 0, "nothing is left to measure"
 
 
 def test_a_run_that_fails_does_not_end_the_sweep(sweep):

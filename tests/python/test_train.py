@@ -13,7 +13,6 @@ import pytest
 import sluice.train
 import torch
 from fake_orders import Fake, Net, build
-from sluice._memory_line import MemoryLine
 from sluice._orders import NO_LIMIT
 
 SHRINK, DROP, SLEEP, EPOCH = 1, 2, 3, 4
@@ -453,6 +452,25 @@ def test_the_memory_of_a_dropped_micro_batch_says_nothing(fake, monkeypatch):
     fake.grant(NO_LIMIT)
 
 
+def test_the_memory_of_giving_back_says_nothing(fake, monkeypatch):
+    """A part of the cache is kept by allocating it. That counted as memory that the training always needs."""
+
+    class Keeping(SmallGpu):
+        def release(self, most: int) -> None:
+            self.most = 5000
+
+    gpu = Keeping()
+    monkeypatch.setattr(sluice.train._training, "gpu", gpu)
+    training = Training(fake)
+    training.model.register_forward_pre_hook(lambda _, args: setattr(gpu, "most", 100 + 10 * len(args[0])))
+    assert sizes_of_a_batch(training) == [1, 1, 4, 2]
+    fake.grant(100 + 10 * 5)
+    fake.give(SHRINK)
+    assert sizes_of_a_batch(training) == [4, 4]
+    assert sizes_of_a_batch(training) == [4, 4]
+    fake.grant(NO_LIMIT)
+
+
 def test_a_sleeping_training_gives_all_back(fake, monkeypatch):
     """Inference may need all of it, and only the end of the sleep is news."""
     gpu = SmallGpu()
@@ -482,43 +500,6 @@ def test_lack_of_memory_under_a_grant_makes_the_micro_batch_smaller(fake):
         for micro in sluice.train.micro_batches(BATCH, model=training.model):
             with micro:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
-
-
-def test_the_fit_is_a_line_through_what_was_seen():
-    """A server takes memory down to it. Optimizer state and steps count, first-time costs do not."""
-    line = MemoryLine()
-    assert (line.fit(), line.to_measure(16)) == (None, 1)
-    line.saw(1, 100, 9000)
-    assert (line.fit(), line.to_measure(16)) == (None, 1)
-    line.saw(1, 100, 130)
-    assert (line.fit(), line.to_measure(16)) == ((100, 30), 8)
-    line.saw(8, 100, 270)
-    assert (line.fit(), line.to_measure(16)) == ((110, 20), None)
-    line.saw(15, 100, 410)
-    assert line.fit() == (110, 20)
-    line.batch_ended()
-    line.saw(15, 300, 610)
-    assert line.fit() == (310, 20)
-    line.saw_outside(1330)
-    assert line.fit() == (1310, 20)
-
-
-def test_sizes_are_few_and_within_the_grant():
-    """Every new size costs libraries their preparation; one that is too large, a failed allocation."""
-    line = MemoryLine()
-    assert line.items(5, 64) == 64  # nothing is known
-    for items in (1, 1, 32):
-        line.saw(items, 1000, 1000 + 10 * items)
-    assert line.items(NO_LIMIT, 64) == 64
-    assert line.items(1639, 64) == 60
-    assert line.items(1640, 64) == 64
-    assert line.items(1035, 64) == 3
-    assert line.items(1009, 64) == 0
-    assert line.items(0, 64) == 0
-    line.lacked_memory(60, 1639)
-    assert line.items(1639, 64) == 45
-    assert line.items(1640, 64) == 64
-    assert line.items(1639, 64) == 60
 
 
 def test_unmodified_without_sluice(tmp_path):

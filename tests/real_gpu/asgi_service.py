@@ -3,15 +3,16 @@
   asgi_service.py serve [--middleware] [--device cuda]      prints the port when it is ready
   asgi_service.py load PORT --seconds 20                    prints one line of JSON
 
-The server here is the least that ASGI needs, so that nothing has to be installed. The client sends the
-headers, then the body `--gap-ms` later, as clients on a network do. Latencies are from the last byte of
-the body to the end of the response, in ms.
+The server is Starlette under uvicorn (pip install starlette uvicorn). The client sends the headers, then the body
+`--gap-ms` later, as clients on a network do. Latencies are from the last byte of the body to the end of the
+response, in ms.
 """
 
 import argparse
 import asyncio
 import json
 import random
+import socket
 import time
 
 SIZE = 224
@@ -22,6 +23,11 @@ HEADERS = f"POST /predict HTTP/1.1\r\nhost: here\r\ncontent-length: {IMAGE_BYTES
 def model_app(name: str, device: str):
     import torch
     import torchvision
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
 
     torch.manual_seed(0)
     model = torchvision.models.get_model(name, weights=None).eval().to(device)
@@ -31,68 +37,26 @@ def model_app(name: str, device: str):
         image = torch.frombuffer(body, dtype=torch.uint8).to(device).view(1, 3, SIZE, SIZE)
         return int(model(image.float().div_(255)).argmax().item())  # .item() waits for the GPU
 
-    async def app(scope, receive, send):
-        body, more = bytearray(), True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-        said = json.dumps({"class": classify(body)}).encode()
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(said))]})
-        await send({"type": "http.response.body", "body": said})
+    async def predict(request: Request) -> JSONResponse:
+        return JSONResponse({"class": await run_in_threadpool(classify, bytearray(await request.body()))})
 
     for _ in range(20):
         classify(bytearray(IMAGE_BYTES))
-    return app
-
-
-async def answer(app, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One connection: requests with a content-length, one after the other."""
-    while head := await reader.readuntil(b"\r\n\r\n") if not reader.at_eof() else b"":
-        lines = head.decode("latin-1").split("\r\n")
-        method, path, _ = lines[0].split()
-        fields = [line.split(": ", 1) for line in lines[1:] if line]
-        headers = [(name.lower().encode(), value.encode()) for name, value in fields]
-        left = int(dict(headers)[b"content-length"])
-
-        async def receive():
-            nonlocal left
-            part = await reader.read(min(left, 65536))
-            if not part:
-                return {"type": "http.disconnect"}
-            left -= len(part)
-            return {"type": "http.request", "body": part, "more_body": left > 0}
-
-        async def send(message):
-            if message["type"] == "http.response.start":
-                writer.write(b"HTTP/1.1 200 OK\r\n" + b"".join(b"%s: %s\r\n" % h for h in message["headers"]) + b"\r\n")
-            else:
-                writer.write(message["body"])
-                await writer.drain()
-
-        scope = {"type": "http", "http_version": "1.1", "method": method, "path": path, "headers": headers}
-        await app(scope, receive, send)
-    writer.close()
+    return Starlette(routes=[Route("/predict", predict, methods=["POST"])])
 
 
 async def serve(args) -> None:
+    import uvicorn
+
     app = model_app(args.model, args.device)
     if args.middleware:
         from sluice.asgi import AnnounceMiddleware
 
         app = AnnounceMiddleware(app, ahead=args.ahead_ms / 1e3)
-
-    async def connected(reader, writer):
-        try:
-            await answer(app, reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        print(listening.getsockname()[1], flush=True)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+        await server.serve(sockets=[listening])
 
 
 async def load(args) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # p50 and p99 of a small ASGI service next to training: alone, without Sluice, with Sluice, and with
 # Sluice and the middleware that announces requests at their headers; and the steps of the training.
-# Needs an NVIDIA GPU, a finished build, and torchvision; about 3 minutes.
+# Needs an NVIDIA GPU, a finished build, torchvision, starlette and uvicorn; about 3 minutes.
 #
 #   tests/real_gpu/asgi_service.sh [FOLDER FOR RESULTS]     SECONDS_EACH=20 PYTHON=python3 DEVICE=cuda
 #
@@ -17,7 +17,7 @@ seconds=${SECONDS_EACH:-20}
 python=${PYTHON:-python3}
 device=${DEVICE:-cuda}
 model=${MODEL:-resnet50}
-export SLUICE_SESSION=asgi-$$ PYTHONPATH=$PWD/tools/python
+export SLUICE_SESSION=asgi-$$ PYTHONPATH=$PWD/tools/python${PYTHONPATH:+:$PYTHONPATH}
 service=("$python" tests/real_gpu/asgi_service.py)
 train=("$python" tools/python/examples/train.py --model "$model" --batch "${BATCH:-64}" --seconds 3600 --device "$device")
 background=()

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Trains `sluice predict` on measured programs, within a given time: across networks, across devices, next to
-# what it is compared with, and with parts of the method taken out. Three seeds. The tables are metrics.csv and
-# replay.csv of each folder in OUT; a run that fails is named and the others go on. Runs on a GPU if there is
-# one. Needs a ./x build with LibTorch, packs, and records of `sluice opbench measure`.
+# Trains `sluice predict` on measured programs, within a given time: across networks, across shares of a GPU or
+# other devices, next to what it is compared with, and with parts of the method taken out. Each run has a folder in
+# OUT; tests/real_gpu/predict_summary.py makes the tables of all of them. A run that fails is named and the others go
+# on. Runs on a GPU if there is one. Needs a ./x build with LibTorch, packs, and records of `sluice opbench measure`.
 #
 #   tests/real_gpu/predict.sh SECONDS PACKS AND RECORDS...        OUT=results/predict  SEEDS="0 1 2"
 #   NETS="resnet-18 bert_base mobilenet": networks that are held out in turn  SOURCE=H200: the device to learn from
-#   CONFIG=gpu: config of the transformer   TASKS=30: tasks of another device to tune with
-#   PARTS="networks devices ablations published": what runs, in this order
+#   MODELS="transformer mlp lstm xgboost roofline copied scaling mean": what is trained
+#   JOBS=1: trainings at once. More than one share a GPU through MPS, if it is there
+#   RUN_S=25: seconds of a training   CONFIG=gpu: of the networks   TASKS=30: tasks of another device to tune with
+#   PARTS="networks devices ablations sampling published": what runs, in this order for each seed; the last three
+#   after all seeds of the first two
 set -u
 usage() { echo "predict.sh: usage: tests/real_gpu/predict.sh SECONDS PACKS AND RECORDS..." >&2; exit 2; }
 if [[ ! ${1:-} =~ ^[0-9]+$ ]] || (($# < 2)); then usage; fi
@@ -19,85 +22,116 @@ for input in "$@"; do
   inputs+=(-i "$(realpath "$input")")
 done
 cd "$(dirname "$0")/../.." || exit
-predict=${PREDICT:-$PWD/build/libexec/sluice/sluice-predict}
+libexec=${LIBEXEC:-$PWD/build/libexec/sluice}
 out=${OUT:-results/predict}
 source=${SOURCE:-H200}
 tasks=${TASKS:-30}
 config=${CONFIG:-gpu}
+run_s=${RUN_S:-25}
+at_once=${JOBS:-1}
 read -ra seeds <<<"${SEEDS:-0 1 2}"
 read -ra nets <<<"${NETS:-resnet-18 bert_base mobilenet}"
-parts=" ${PARTS:-networks devices ablations published} "
+models=" ${MODELS:-transformer mlp lstm xgboost roofline copied scaling mean} "
+parts=" ${PARTS:-networks devices ablations sampling published} "
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit
-failed=0
 
-"$predict" make_dataset "${inputs[@]}" --out "$out/dataset" | tee "$out/dataset.txt"
+"$libexec/sluice-predict" make_dataset "${inputs[@]}" --out "$out/dataset" | tee "$out/dataset.txt"
 [ -s "$out/dataset/dataset.pt" ] || exit 1
 mapfile -t devices < <(grep -oE '[^ ]+ \([0-9]+\)' "$out/dataset.txt" | cut -d' ' -f1 | grep -vx "$source")
 
-# The runs, one a line: FOLDER SEED ARGUMENTS. Each prefix of the list is useful: all parts with one seed first.
-# Names of networks are written with _ in a mode.
-plan=()
-for seed in "${seeds[@]}"; do
-  if [[ $parts == *" networks "* ]]; then
+some() { # MODEL...: those of them that are wanted, with commas
+  local wanted=
+  for model in "$@"; do [[ $models != *" $model "* ]] || wanted+=,$model; done
+  echo "${wanted#,}"
+}
+
+plan=() # the runs, one a line: NAME SEED ARGUMENTS; every prefix of the list is useful
+add() { # NAME SEED MODELS ARGUMENTS...: nothing if none of the models is wanted
+  [ -z "$3" ] || plan+=("$1 $2 --model $3 ${*:4}")
+}
+across_networks() { # SEED; names of networks are written with _ in a mode
+  for model in transformer mlp lstm; do
     for net in "${nets[@]}"; do
-      mode=$source.by_net:test-${net//-/_}
-      plan+=("networks/$net $seed --mode $mode -c $config --model transformer")
-      plan+=("networks/$net $seed --mode $mode --model xgboost,roofline,mean")
-      plan+=("networks/$net $seed --mode $mode -c $config --model mlp,lstm")
+      add "$net" "$1" "$(some $model)" --mode "$source.by_net:test-${net//-/_}" -c "$config"
     done
-  fi
-  if [[ $parts == *" devices "* ]]; then
+  done
+  for net in "${nets[@]}"; do
+    add "$net" "$1" "$(some xgboost roofline mean)" --mode "$source.by_net:test-${net//-/_}"
+  done
+}
+across_devices() { # SEED SAMPLING...
+  for sampling in "${@:2}"; do
     for device in "${devices[@]}"; do
-      mode=by_device:train-$source,test-$device
-      for sampling in kmeans random; do
-        plan+=("devices/$device $seed --mode $mode -c $config --model transformer --finetune_tasks $tasks --sampling $sampling --set cmd=1")
-      done
-      plan+=("devices/$device $seed --mode $mode --model xgboost,copied,scaling,roofline --finetune_tasks $tasks")
-      plan+=("devices/$device $seed --mode $mode -c $config --model transformer --finetune_tasks $tasks --scratch")
+      few="--mode by_device:train-$source,test-$device --finetune_tasks $tasks"
+      case $sampling in
+        scratch) add "$device" "$1" "$(some transformer)" "$few" -c "$config" --scratch ;;
+        *)
+          add "$device" "$1" "$(some transformer)" "$few" -c "$config" --sampling "$sampling" --set cmd=1
+          add "$device" "$1" "$(some xgboost copied scaling roofline)" "$few" --sampling "$sampling"
+          ;;
+      esac
     done
-  fi
+  done
+}
+held_out=$source.by_net:test-${nets[0]//-/_}
+for seed in "${seeds[@]}"; do
+  [[ $parts != *" networks "* ]] || across_networks "$seed"
+  [[ $parts != *" devices "* ]] || across_devices "$seed" kmeans
+done
+for seed in "${seeds[@]}"; do
   if [[ $parts == *" ablations "* ]]; then
-    mode=$source.by_net:test-${nets[0]//-/_}
-    for setting in positions=true positions=false labels=log labels=none mape=0 mse=0 cmd=1; do
-      plan+=("ablations $seed --mode $mode -c $config --model transformer --set $setting")
+    for setting in positions=true labels=log labels=none mape=0 mse=0 cmd=1; do
+      add ablation "$seed" "$(some transformer)" --mode "$held_out" -c "$config" --set "$setting"
     done
   fi
-  if [[ $parts == *" published "* ]]; then
-    plan+=("published $seed --mode $source.by_net:test-${nets[0]//-/_} -c search_trial_1575 --model transformer")
-  fi
+  [[ $parts != *" sampling "* ]] || across_devices "$seed" random scratch
+  [[ $parts != *" published "* ]] ||
+    add published "$seed" "$(some transformer)" --mode "$held_out" -c search_trial_1575
 done
 
+train() { # NUMBER LIMIT NAME SEED ARGUMENTS...
+  local folder
+  folder=$out/$(printf '%03d' "$1")-$3-seed$4
+  # Training on one device and tuning with another are two trainings.
+  local limit_s=$2
+  [[ " $* " != *" --finetune_tasks "* || " $* " == *" --scratch "* ]] || limit_s=$((($2 + 1) / 2))
+  mkdir -p "$folder"
+  if ! "$libexec/sluice-predict" train -i "$out/dataset" --cache_dir "$folder" --seed "$4" --limit-s "$limit_s" \
+    "${@:5}" >"$folder/output.txt" 2>&1; then
+    sed "s|^|predict.sh: ${folder##*/}: |" "$folder/output.txt" | tail -3 >&2
+    touch "$out/failed"
+  elif [[ " ${nets[*]} " == *" $3 "* && -s $folder/predictor.pt ]]; then
+    # The network end to end, by the predictor that has not seen it.
+    "$libexec/sluice-predict" replay -i "$out/dataset" --cache_dir "$folder" --device cpu --networks "$3" \
+      >"$folder/replay.txt" 2>&1 || touch "$out/failed"
+  fi
+  rm -f "$folder/predictor.pt" # 40 MB each, and no result
+}
+
+# One MPS daemon for all, until the trainings have ended: without it they take turns on the GPU.
+if ((at_once > 1)) && command -v nvidia-cuda-mps-control >/dev/null; then
+  exec {mps}> >("$libexec/sluice-mps" --log "$out/mps" >"$out/mps.env" 2>"$out/mps.txt")
+  for _ in {1..100}; do ! grep -qx '' "$out/mps.env" || break; sleep 0.1; done
+  while read -r variable; do [ -z "$variable" ] || export "${variable?}"; done <"$out/mps.env"
+  [ -n "${CUDA_MPS_PIPE_DIRECTORY:-}" ] || echo "predict.sh: no MPS: $(tail -1 "$out/mps.txt")" >&2
+fi
+rm -f "$out/failed"
 number=0
+trainings=()
 for line in "${plan[@]}"; do
-  number=$((number + 1))
+  while (($(jobs -rp | wc -l) >= at_once)); do wait -n; done
   left_s=$((budget_s - SECONDS))
-  if ((left_s < 5)); then
-    echo "predict.sh: out of time: $((${#plan[@]} - number + 1)) of ${#plan[@]} runs left out" >&2
-    failed=1
+  if ((left_s < run_s / 2 + 5)); then
+    echo "predict.sh: out of time: $((${#plan[@]} - number)) of ${#plan[@]} runs left out" >&2
+    touch "$out/failed"
     break
   fi
+  number=$((number + 1))
   read -ra words <<<"$line"
-  folder=$out/${words[0]}
-  # What is left, divided among the trainings that are left; mlp,lstm are two.
-  limit_s=$((left_s * 8 / 10 / (${#plan[@]} - number + 1)))
-  ((limit_s > 1)) || limit_s=1
-  mkdir -p "$folder"
-  echo "predict.sh: $SECONDS s: $number/${#plan[@]}: ${words[*]}" >&2
-  "$predict" train -i "$out/dataset" --cache_dir "$folder/seed${words[1]}-$number" --out "$folder/seed${words[1]}-$number" \
-    --seed "${words[1]}" --limit-s "$limit_s" "${words[@]:2}" 2>"$folder/errors.log" || {
-    sed "s|^|predict.sh: ${words[0]}: |" "$folder/errors.log" >&2
-    failed=1
-    continue
-  }
-  metrics=$folder/seed${words[1]}-$number/metrics.csv
-  [ -s "$folder/metrics.csv" ] || head -n 1 "$metrics" >"$folder/metrics.csv"
-  tail -n +2 "$metrics" >>"$folder/metrics.csv"
-  # The networks end to end, by the predictor that has not seen them.
-  if [[ ${words[0]} == networks/* && -s $folder/seed${words[1]}-$number/predictor.pt ]]; then
-    "$predict" replay -i "$out/dataset" --cache_dir "$folder/seed${words[1]}-$number" \
-      --networks "${words[0]#networks/}" >>"$folder/replay.txt" 2>>"$folder/errors.log" || failed=1
-  fi
+  echo "predict.sh: $SECONDS s: $number/${#plan[@]}: $line" >&2
+  train "$number" "$((left_s - 5 < run_s ? left_s - 5 : run_s))" "${words[@]}" &
+  trainings+=($!)
 done
-# Predictors of 40 MB each are not results.
-find "$out" -name predictor.pt -size +1M -delete
-exit $failed
+wait "${trainings[@]}"
+[ -z "${mps:-}" ] || exec {mps}>&-
+[ ! -e "$out/failed" ]

@@ -37,12 +37,18 @@ class Memory : public testing::Test {
       go_live(view, slot);
     }
   }
+  /// A mutex that is unmapped while held stays in its thread's list, and the thread's next one
+  /// crashes.
+  ~Memory() override {
+    if (live_) board->slots[kBroker].alive.release();
+  }
   SlotOf as_now(int slot) { return {slot, SlotInfo::unpack(view.info(slot).load()).generation}; }
   SlotOf broker() { return as_now(kBroker); }
   SlotOf client() { return as_now(kClient); }
   MemoryLine& line() { return board->slots[kClient].memory; }
-  bool live() { return board->slots[kBroker].alive.take(); }
+  bool live() { return live_ = board->slots[kBroker].alive.take(); }
 
+  bool live_ = false;
   Shared<Board> board;
   BoardView view{*board};
 };

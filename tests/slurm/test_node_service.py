@@ -114,6 +114,21 @@ def test_the_ceilings_of_slurm_and_of_the_service_both_hold(cluster, service, sh
     assert "priority 3 is refused: user daemon may ask for at most 0; runs at priority 0" in above_service.stderr
 
 
+def test_a_job_may_ask_the_service_for_no_more_than_its_option(cluster, service):
+    """Whatever is in the environment of the job. The service finds a job by its cgroup, and this cluster has none."""
+    ceilings = cluster.folder / "ceilings"
+    ceilings.write_text("default 3\n")
+    cluster.configure_plugin(f"ceilings={ceilings}")
+    limits = STATE.parent / "ceilings"
+    show = ["sh", "-c", f"cat {limits}/job_$SLURM_JOB_ID"]
+    variables = {"SLUICE_PRIORITY": "200", "_SLURM_SPANK_OPTION_sluice_sluice_priority": "200"}
+    assert cluster.run("srun", SHARD, *show, uid=NOBODY, **variables).stdout in ("", "  0\n")
+    assert cluster.run("srun", SHARD, "--sluice-priority=2", *show, uid=NOBODY).stdout == "  2\n"
+    wait_until(lambda: not list(limits.iterdir()), "the epilogs remove the limits")
+    cluster.configure_plugin("")
+    assert "No such file" in cluster.run("srun", SHARD, "--sluice-priority=2", *show, uid=NOBODY).stderr
+
+
 def test_a_users_variables_do_not_lead_away_from_the_service(cluster, service):
     for variables in ({}, {"SLUICE_SESSION": "mine", "SLUICE_NODE_DIR": ""}):
         done = cluster.run("srun", SHARD, "--sluice-priority=0", *SHOW, uid=NOBODY, **variables)

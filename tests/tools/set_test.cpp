@@ -263,7 +263,7 @@ TEST_F(Set, AStoppedProgramTakesItUpLater) {
 }
 
 TEST_F(Set, EachWrongLineSaysWhatIsWrong) {
-  expect_error({"x", "--policy", "gate"}, 2, "no session " + session_ + " is running");
+  expect_error({"x", "--policy", "gate"}, 1, "no session " + session_ + " is running");
   const auto program = start("device:4", "0");
   const std::string pid = std::to_string(program->pid());
   expect_error({}, 2, "CLIENT");

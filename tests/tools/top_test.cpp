@@ -46,6 +46,7 @@ class Top : public test::BoardTest {
     for (int index = 0; index < shm::kSlots; ++index) {
       shm::Slot& client = add_client(index, index % 256, std::string(80, 'x').c_str());
       client.pid.store(4194304);
+      client.uid.store(4'000'000'000U + static_cast<std::uint32_t>(index));
       client.policy.store(
           shm::Policy{shm::PolicyKind::kDevice, shm::Spacing::launches(1'000'000)}.pack());
       client.entries[0][shm::Count::kGated].store(99'999'999'999);
@@ -151,6 +152,18 @@ int selected_pid(const Controls& controls, const View& view) {
 
 void type(Controls& controls, const View& view, const std::string& keys) {
   for (const char key : keys) EXPECT_EQ(controls.press(key, view), Controls::Action::kNone) << key;
+}
+
+// Prevents: on the board of all users, nobody sees whose programs hold his.
+TEST_F(Top, ShowsTheUsersWhereThereAreSeveral) {
+  add_client(0, 0, "low").uid.store(1);
+  shm::Slot& other = add_client(1, 5, "high");
+  other.uid.store(1);
+  EXPECT_EQ(text({80, 0}).find("USER"), std::string::npos);
+  other.uid.store(4'000'000'000);
+  expect_says(text({80, 0}), "PID USER       PRI POLICY");
+  expect_says(line_of(text({80, 0}), 100), " daemon       0 device");
+  expect_says(line_of(text({80, 0}), 101), " 4000000000   5 device");
 }
 
 TEST_F(Top, SortsByWhatTheUserChooses) {

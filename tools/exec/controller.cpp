@@ -87,9 +87,13 @@ std::string fault_of_controller(const base::Install& install, const std::string&
                                 const std::string& log_level, bool log_to_stderr) {
   try {
     LeaseResult result = take_lease(shm::socket_path(session));
+    const bool is_node = session == base::kNodeSession;
+    if (is_node &&
+        (base::find_node_service() == base::NodeService::kUntrusted || result.error == EPERM)) {
+      return base::not_trusted();
+    }
     if (!result.answered && nobody_listens(result.error)) {
-      if (session == base::kNodeSession)
-        return "does not run (as root: systemctl start sluice-node)";
+      if (is_node) return "does not run (as root: systemctl start sluice-node)";
       result = start_and_take_lease(install, session, log_level, log_to_stderr);
     }
     if (!result.answered) {

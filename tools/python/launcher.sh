@@ -39,4 +39,5 @@ fi
 PYTHONPATH=$package${PYTHONPATH:+:$PYTHONPATH}
 SLUICE_PROGRAM=$here/../../bin/sluice
 export PYTHONPATH SLUICE_PROGRAM
-exec "$python" -m "$module" "$@"
+# UTF-8 mode: files are the same in every locale.
+exec "$python" -X utf8 -m "$module" "$@"

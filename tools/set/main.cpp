@@ -68,8 +68,8 @@ void add_options(CLI::App& app, Options& options) {
       "  sluice set 4711 --priority 5\n"
       "  sluice set serve --target p99=50ms\n"
       "  sluice set slot:3 --policy device:8 --priority 0 --session b\n\n"
-      "Exit codes: 1: no controller answers, or the client does not react (is it stopped?);\n"
-      "2: wrong usage, no such client or session.");
+      "Exit codes: 1: no such session, no controller answers, or the client does not react (is it\n"
+      "stopped?); 2: wrong usage, no such client.");
 }
 
 std::string change(const std::string& what, const std::string& before, const std::string& after) {
@@ -143,7 +143,7 @@ int set(int argc, char** argv) {
       set_one(options, settings, snapshot, client, told["clients"]);
     }
   } catch (const shm::NoBoard&) {
-    throw base::UsageError(no_session(options.session).what());
+    throw no_session(options.session);
   }
   if (options.json) {
     std::cout << told.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';

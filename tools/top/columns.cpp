@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
 
+#include "base/user_name.hpp"
 #include "tools/common/text.hpp"
 #include "tools/status/format.hpp"
 
@@ -14,6 +17,7 @@ namespace {
 constexpr std::size_t kWide = 100;      ///< From here on there is room for the history.
 constexpr std::size_t kVeryWide = 130;  ///< From here on there is room for the holder's name.
 constexpr std::size_t kLeastName = 6;
+constexpr std::size_t kMostUser = 12;
 constexpr std::size_t kUsualName = 16;  ///< Longer names are cut before columns disappear.
 
 std::string state_of(const shm::ClientSnapshot& client) {
@@ -90,6 +94,25 @@ std::size_t memory_width(const View& view) {
   return width;
 }
 
+/// The users of the clients by their ids: each is looked up once for a picture.
+using Users = std::map<std::uint32_t, std::string>;
+
+std::shared_ptr<const Users> users_of(const View& view) {
+  auto users = std::make_shared<Users>();
+  for (const shm::ClientSnapshot& client : view.now.clients) {
+    const auto [user, is_new] = users->try_emplace(client.uid);
+    if (is_new) user->second = base::user_name(client.uid);
+  }
+  return users;
+}
+
+/// 0 if all clients belong to one user.
+std::size_t user_width(const Users& users) {
+  std::size_t width = 4;
+  for (const auto& [uid, name] : users) width = std::max(width, columns_of(name));
+  return users.size() < 2 ? 0 : std::min(width, kMostUser);
+}
+
 bool any_gpu_time(const View& view) {
   const auto& clients = view.now.clients;
   return std::any_of(clients.begin(), clients.end(), [](const auto& c) { return c.gpu_ns != 0; });
@@ -152,10 +175,13 @@ std::vector<Column> choose_columns(const View& view, std::size_t columns) {
   const bool wide = columns >= kWide;
   const bool very_wide = columns >= kVeryWide;
   const std::size_t pid = pid_width(view);
+  const std::shared_ptr<const Users> users = users_of(view);
+  const std::size_t user = user_width(*users);
   const std::size_t by = very_wide ? pid + 14 : pid + 1;
   const std::size_t history = columns >= 120 ? 16 : 8;
   std::vector<Column> chosen{
       {"PID", pid, true, [](C c, R) { return std::to_string(c.pid); }},
+      {"USER", user, false, [users, user](C c, R) { return shortened(users->at(c.uid), user); }},
       {"PRI", 3, true, [](C c, R) { return std::to_string(c.priority); }},
       {"GPU", 3, true, [](C c, R) { return std::to_string(c.device); }},
       {"POLICY", policy_width(view), false, [](C c, R) { return policy_cell(c); }},
@@ -174,13 +200,14 @@ std::vector<Column> choose_columns(const View& view, std::size_t columns) {
        [history](C c, R) { return sparkline(c.recent_jobs_ns, history); }}};
   std::erase_if(chosen, [&](const Column& column) {
     return (column.title == "GPU" && view.now.devices.size() < 2) ||
+           (column.title == "USER" && user == 0) ||
            (column.title == "GPU%" && !any_gpu_time(view)) ||
            (column.title == "MEM" && memory_width(view) == 0) ||
            (column.title == "TARGET" && target_width(view, wide) == 0) ||
            (!wide && (column.title == "JOBS/S" || column.title == "HISTORY"));
   });
   const std::size_t name = std::min(longest_name(view), kUsualName);
-  make_room(chosen, columns, name, {"HISTORY", "GPU", "N", "GPU%", "P50", "MEM", "TARGET"});
+  make_room(chosen, columns, name, {"HISTORY", "GPU", "N", "GPU%", "P50", "USER", "MEM", "TARGET"});
   make_room(chosen, columns, kLeastName, {"POLICY", "LNCH/S", "HELD", "P99"});
   const std::size_t used = width_of(chosen);
   chosen.push_back(

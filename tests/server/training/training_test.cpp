@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
 #include <csignal>
 #include <filesystem>
@@ -13,6 +15,9 @@
 
 #include "base/clock.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/forked_child.hpp"
+#include "tests/support/shared.hpp"
+#include "tests/support/signal.hpp"
 
 namespace sluice::server::training {
 namespace {
@@ -145,6 +150,33 @@ TEST_F(TrainingTest, AProgramThatIsKilledAtOnceIsNotStartedAllTheTime) {
   EXPECT_TRUE(eventually([&] { return training_->status()["launches"] >= 2; }));
   EXPECT_TRUE(training_->stop_job("job").ok()) << "also while it waits for its launch";
   EXPECT_EQ(answer_of(std::move(answer)).code, Code::kCancelled);
+}
+
+// Prevents: a trainer that is stuck in the driver keeps the server from ending. Here the process
+// has a tracer that does not look: until then, its parent does not learn of its end.
+TEST_F(TrainingTest, AProcessThatDoesNotEndIsLeftBehind) {
+  add("job", "sleep 60");
+  begin(Mode::kColocateL1);
+  auto answer = train("job");
+  ASSERT_TRUE(eventually([&] { return pid() != 0; }));
+  const pid_t stuck = pid();
+  const test::Signal tried;
+  const test::Shared<bool> traced;
+  test::ForkedChild tracer([&] {
+    *traced = ptrace(PTRACE_SEIZE, stuck, nullptr, nullptr) == 0;
+    tried.raise();
+    for (;;) pause();
+    return 0;
+  });
+  ASSERT_TRUE(tried.wait());
+  if (!*traced) GTEST_SKIP() << "processes may not be traced here";
+  training_->stop();
+  EXPECT_EQ(answer_of(std::move(answer)).code, Code::kUnavailable);
+  EXPECT_TRUE(said("was killed and does not end; the server ends without it"));
+  training_.reset();
+  tracer.signal(SIGKILL);
+  tracer.wait();
+  EXPECT_EQ(waitpid(stuck, nullptr, 0), stuck);
 }
 
 TEST_F(TrainingTest, AnotherSignalEndsTheJob) {

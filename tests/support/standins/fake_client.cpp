@@ -181,6 +181,8 @@ void obey(FakeClient& client, const std::string& word) {
   } else if (word == "exec") {
     std::cout << "ok" << std::endl;
     execlp("sleep", "sleep", "600", nullptr);
+  } else if (word == "close_files") {
+    closefrom(3);
   } else if (word == "disconnect") {
     client.disconnect();
   } else {

@@ -160,6 +160,7 @@ class _Training:
         while order:
             kind = kind_of(order)
             self.gpu.release(0 if kind in (Kind.SLEEP, Kind.EPOCH) else self.orders.grant())
+            self.peak_is_outside = False  # what stays in the cache was allocated meanwhile
             epoch_again |= kind == Kind.EPOCH
             self.orders.done(order)
             self.orders.critical(True)

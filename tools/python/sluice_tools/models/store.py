@@ -80,14 +80,25 @@ class Store:
     def work_folder(self):
         """A folder in the store that is gone afterwards, however the work ended. What a killed
         export left is removed by the next one: a lock held by the process tells the two apart."""
-        self._remove_abandoned()
-        folder = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX, dir=self.folder))
-        lock = os.open(folder, os.O_RDONLY)
-        try:
+        with self._locked():  # else a new folder without its lock would look abandoned to another export
+            self._remove_abandoned()
+            folder = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX, dir=self.folder))
+            lock = os.open(folder, os.O_RDONLY)
             fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+    @contextlib.contextmanager
+    def _locked(self):
+        """No other export is in such a block meanwhile."""
+        lock = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
             os.close(lock)
 
     def _remove_abandoned(self) -> None:
@@ -104,9 +115,7 @@ class Store:
         """Moves the files of `model` from `work` into the store and adds its variants to those
         there (`replace`: instead of those there). Returns what model.json now says."""
         target = self.model_folder(model["name"])
-        lock = os.open(self.folder, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # another export of the same model
+        with self._locked():  # another export of the same model
             old = None if replace else self.read(model["name"])
             merged = {**(old or {}), **model}  # other keys stay, such as those of `sluice split`
             if old is not None:
@@ -119,8 +128,6 @@ class Store:
             self._write_model(work, target, merged)
             self._remove_unnamed(target, merged)
             return merged
-        finally:
-            os.close(lock)
 
     @staticmethod
     def _write_model(work: Path, target: Path, model: dict) -> None:

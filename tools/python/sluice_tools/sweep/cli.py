@@ -83,7 +83,7 @@ class _Sweep:
         # Rows that were measured in another way are not compared.
         self.mode = f"{options.gpu} {device}, {seconds:g} s"
 
-    def groups(self, folder: Path) -> list[Group]:
+    def groups(self, folder: Path, rows: Rows) -> list[Group]:
         """All cells before the next repeat, so that a drift of the machine shows as range."""
         cells = plan.cells(self.content, self.swept, self.critical, self.policies)
         roles = {self.critical: CRITICAL, self.swept: BEST_EFFORT}
@@ -91,11 +91,13 @@ class _Sweep:
         def measure(cell: Cell) -> list:
             place = folder / cell.name.replace(" ", "-").replace(":", "-") / str(cell.repeat)
             try:
-                return experiments.measure(self.how, place, dict(cells)[cell.name], roles)
+                measured = experiments.measure(self.how, place, dict(cells)[cell.name], roles)
             except experiments.RunFailed as error:
                 if error.code == 2:  # so would every other run
                     raise usage_error(f"{cell.name}: {error}") from None
                 raise
+            self._check_gpu(measured, rows)
+            return measured
 
         return [
             Group(
@@ -104,6 +106,17 @@ class _Sweep:
             for repeat in range(1, self.repeats + 1)
             for name, _ in cells
         ]
+
+    def _check_gpu(self, measured: list, rows: Rows) -> None:
+        """Raises CommandError if the rows so far are of another GPU: `auto` may find another one than before."""
+        gpu = measured[0]["gpu"]
+        for row in self.own(rows.rows):
+            if row["gpu"] != gpu:
+                raise usage_error(f"this run was on {gpu}, those of {rows.file} on {row['gpu']}; give another --out")
+
+    def own(self, rows: list) -> list:
+        """The rows of this sweep, of all in its CSV."""
+        return [row for row in rows if (row["subject"], row["mode"]) == (self.swept, self.mode)]
 
     def queue(self, folder: Path):
         """What is queued where nothing is paced, from a traced run, which is kept."""
@@ -155,17 +168,16 @@ def _sweep(options) -> int:
     with output_folder(options.out) as folder:
         claim(folder / "experiment.json", sweep.content, "the sweep of another experiment")
         rows = Rows(folder / "sweep.csv")
-        sitting = Sitting("sluice sweep", rows, sweep.groups(folder))
+        sitting = Sitting("sluice sweep", rows, sweep.groups(folder, rows))
         if sitting.missing and options.gpu == "real":
             gpus(sweep.how.sluice, "real", sweep.how.device)
         result = sitting.run()
-        mine = [row for row in rows.rows if (row["subject"], row["mode"]) == (sweep.swept, sweep.mode)]
+        mine = sweep.own(rows.rows)
         if not any(row["cell"] in sweep.policies for row in mine):
             raise run_error("no run under any policy ended well; see the lines above")
         queue = None if result.interrupted else sweep.queue(folder)
         found = outcome.judge(mine, sweep.swept, sweep.critical, sweep.policies, sweep.wanted, queue)
-        errors = [row for row in rows.errors if (row["subject"], row["mode"]) == (sweep.swept, sweep.mode)]
-        _show(sweep, found, folder, table.failures(errors))
+        _show(sweep, found, folder, table.failures(sweep.own(rows.errors)))
     return result.exit_code
 
 

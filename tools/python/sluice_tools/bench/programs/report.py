@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from sluice_tools.bench.programs.plan import BARE, BUSY, DEFAULT, Program, program_of
+from sluice_tools.bench.programs.plan import BARE, BUSY, DEFAULT, program_of
 from sluice_tools.bench.programs.results import Result, summarize
 from sluice_tools.bench.programs.verdict import Verdict, counted, verdicts
 from sluice_tools.measure import page, table
@@ -59,10 +59,14 @@ def _verdict_table(found: list[Verdict], results: list[Result]) -> str:
 
 def _programs(results: list[Result]) -> list[str]:
     names = dict.fromkeys(name for result in results for name in result.subject.split("+"))
-    return [f"- `{name}`: {_text(program_of(name))}" for name in names]
+    return [f"- `{name}`: {_text(name)}" for name in names]
 
 
-def _text(program: Program) -> str:
+def _text(name: str) -> str:
+    try:
+        program = program_of(name)
+    except ValueError:
+        return "not a program of this version"
     if not program.serves:
         return program.text
     rate = "requests back to back" if program.arrivals == BUSY else f"requests every {program.every_ms:g} ms (Poisson)"

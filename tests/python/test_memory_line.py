@@ -1,0 +1,42 @@
+"""How much memory a micro-batch needs, learned: a fit that is too low costs failed allocations, one that is too high
+makes a training slower than its memory allows. tests/engine/memory_line_test.cpp has the same cases."""
+
+from sluice._memory_line import MemoryLine
+from sluice._orders import NO_LIMIT
+
+
+def test_the_fit_is_a_line_through_what_was_seen():
+    """A server takes memory down to it. Optimizer state and steps count, first-time costs do not."""
+    line = MemoryLine()
+    assert (line.fit(), line.to_measure(16)) == (None, 1)
+    line.saw(1, 100, 9000)
+    assert (line.fit(), line.to_measure(16)) == (None, 1)
+    line.saw(1, 100, 130)
+    assert (line.fit(), line.to_measure(16)) == ((100, 30), 8)
+    line.saw(8, 100, 270)
+    assert (line.fit(), line.to_measure(16)) == ((110, 20), None)
+    line.saw(15, 100, 410)
+    assert line.fit() == (110, 20)
+    line.batch_ended()
+    line.saw(15, 300, 610)
+    assert line.fit() == (310, 20)
+    line.saw_outside(1330)
+    assert line.fit() == (1310, 20)
+
+
+def test_sizes_are_few_and_within_the_grant():
+    """Every new size costs libraries their preparation; one that is too large, a failed allocation."""
+    line = MemoryLine()
+    assert line.items(5, 64) == 64  # nothing is known
+    for items in (1, 1, 32):
+        line.saw(items, 1000, 1000 + 10 * items)
+    assert line.items(NO_LIMIT, 64) == 64
+    assert line.items(1639, 64) == 60
+    assert line.items(1640, 64) == 64
+    assert line.items(1035, 64) == 3
+    assert line.items(1009, 64) == 0
+    assert line.items(0, 64) == 0
+    line.lacked_memory(60, 1639)
+    assert line.items(1639, 64) == 45
+    assert line.items(1640, 64) == 64
+    assert line.items(1639, 64) == 60
