@@ -77,8 +77,8 @@ TEST_F(NodePrograms, ProgramsOfTwoUsersGiveWayToEachOther) {
                        [](const auto& entry) { return entry.value(shm::Count::kWaited) != 0; });
   };
   EXPECT_TRUE(eventually(waited, kProgramPatience));
-  end(*low);  // with work queued behind its gate, which only the service can open
   end(*high);
+  end(*low);
   EXPECT_EQ(read_file(parent_.file("low")), "");
   EXPECT_EQ(read_file(parent_.file("high")), "");
 }
