@@ -115,11 +115,14 @@ TEST_F(NodePrograms, AProgramThatOnlyReadsIsHeldAndGoesOn) {
   EXPECT_TRUE(eventually([&] { return count(shm::Count::kGated) > before; }, kProgramPatience));
   first->signal(SIGCONT);
   EXPECT_TRUE(eventually([&] { return look.gate(slot) != 0; }, kProgramPatience)) << "obeyed again";
-  const auto second = spin_as(kAnna, "5", "second");
-  ASSERT_TRUE(
-      eventually([&] { return std::popcount(look.board().used.load()) == 3; }, kProgramPatience));
-  kill_service();
   const std::uint64_t of_first = shm::bit(slot_of(look, kAnna));
+  const auto second = spin_as(kAnna, "5", "second");
+  const auto second_lives = [&] {
+    const std::uint64_t other = look.board().used.load() & ~shm::bit(slot) & ~of_first;
+    return other != 0 && look.state(std::countr_zero(other)) == shm::SlotState::kLive;
+  };
+  ASSERT_TRUE(eventually(second_lives, kProgramPatience));
+  kill_service();
   first->signal(SIGKILL);
   EXPECT_EQ(first->wait(), 128 + SIGKILL);
   EXPECT_TRUE(eventually([&] { return (look.gate(slot) & of_first) == 0; }, kProgramPatience));
