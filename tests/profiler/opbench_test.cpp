@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -240,11 +241,11 @@ TEST_F(OpbenchPairs, TwoProcessesAreMeasuredInTheSameTime) {
   const auto found = read_pair_records(out_).records;
   ASSERT_EQ(found.size(), 1U);
   ASSERT_EQ(found[0].error, MeasureError::kNone);
-  // Contexts take turns of 22 ms (2.2 ms, ten times as slow), so each gets about half of 0.2 s. One
-  // after the other, neither would be slower.
+  // Contexts take turns of 22 ms (2.2 ms, ten times as slow). How the turns are shared depends on
+  // the speed of the host, but one of the two is much slower. One after the other, neither would
+  // be.
   const PairEffect effect = effect_of(found[0].times);
-  EXPECT_GT(effect.slowdown[0], 1.15);
-  EXPECT_GT(effect.slowdown[1], 1.15);
+  EXPECT_GT(std::ranges::max(effect.slowdown), 1.5);
 }
 
 TEST_F(OpbenchPairs, AFaultyProgramCostsOnlyItsPairs) {

@@ -211,10 +211,12 @@ def test_memory_is_bounded_by_whole_bodies(tmp_path):
 
 
 def test_a_client_that_drips_keeps_its_place_for_as_long_as_the_command_line_says(tmp_path):
-    with serving(tmp_path, "--models", "dummy", "--body-s", "0.5") as server:
-        with socket.create_connection(("127.0.0.1", server.listen["http_port"]), PATIENCE_S / 3) as client:
-            client.sendall(b"POST /v2/models/dummy/infer HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{")
-            assert client.recv(12) == b"HTTP/1.1 408"
+    with (
+        serving(tmp_path, "--models", "dummy", "--body-s", "0.5") as server,
+        socket.create_connection(("127.0.0.1", server.listen["http_port"]), PATIENCE_S / 3) as client,
+    ):
+        client.sendall(b"POST /v2/models/dummy/infer HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{")
+        assert client.recv(12) == b"HTTP/1.1 408"
 
 
 def test_mistakes_are_refused_before_anything_starts(tmp_path):

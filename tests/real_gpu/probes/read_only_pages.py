@@ -90,7 +90,10 @@ call("cuInit", 0)
 version, context, stream = ctypes.c_int(), pointer(), pointer()
 call("cuDriverGetVersion", ctypes.byref(version))
 say("driver for CUDA", version.value)
-for name, number in (("read-only registration", READ_ONLY_REGISTER_SUPPORTED), ("64-bit waits", STREAM_WAITS_SUPPORTED)):
+for name, number in (
+    ("read-only registration", READ_ONLY_REGISTER_SUPPORTED),
+    ("64-bit waits", STREAM_WAITS_SUPPORTED),
+):
     supported = ctypes.c_int()
     answer = cuda.cuDeviceGetAttribute(ctypes.byref(supported), number, 0)
     say(f"attribute {number}, {name}", f"{supported.value} (result {answer})")
@@ -124,10 +127,7 @@ def waits_until(what: str, put: object, close: tuple[int, int], open_: tuple[int
 
 for run in range(3):
     waits_until(
-        f"gate wait {run}",
-        lambda: cuda.cuStreamWaitValue64_v2(stream, gate.value, 0, WAIT_EQUAL),
-        (GATE, 5),
-        (GATE, 0),
+        f"gate wait {run}", lambda: cuda.cuStreamWaitValue64_v2(stream, gate.value, 0, WAIT_EQUAL), (GATE, 5), (GATE, 0)
     )
 waits_until(
     "slack wait",
