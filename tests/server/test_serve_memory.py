@@ -210,10 +210,14 @@ def test_training_gives_its_memory_to_a_model_that_is_loaded_for_the_first_time(
         code, answer = server.call("/v2/repository/models/late/load", {})
         assert code == 200, answer
         assert server.metric("sluice_serve_handovers_total") > 0
+
+        def settled() -> bool:
+            memory = server.call("/v2/sluice/status")[1]["memory"]
+            return memory["loading_mb"] == 0 and memory["resident_mb"] >= 150 and memory["short_ms"] == 0
+
+        assert eventually(settled), server.call("/v2/sluice/status")[1]
         status = server.call("/v2/sluice/status")[1]
-        memory = status["memory"]
-        assert memory["loading_mb"] == 0 and memory["resident_mb"] >= 150 and memory["short_ms"] == 0, memory
-        assert memory["pool_mb"] == 400 and status["training"]["limited"], status
+        assert status["memory"]["pool_mb"] == 400 and status["training"]["limited"], status
         assert server.infer("late")[0] == 200
         assert server.infer("first")[0] == 200
         assert server.trains() and server.training()["launches"] == 1

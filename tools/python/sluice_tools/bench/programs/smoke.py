@@ -44,7 +44,8 @@ def _started(options, programs: list[Program]) -> Iterator[list[tuple[Program, T
             talker.name = program.name
             talkers.append((program, talker))
         for talker in [talker for _, talker in talkers]:
-            talker.say("load")  # which waits until the program has imported its packages
+            with contextlib.suppress(RuntimeError):  # of a program that has ended: _measure() hears why
+                talker.say("load")  # which waits until the program has imported its packages
         yield talkers
         for _, talker in talkers:
             talker.ask_to_quit()
