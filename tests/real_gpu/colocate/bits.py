@@ -87,7 +87,8 @@ def disturbed(place: Place, case: str, command: list, mode: str, gib: float, wan
             latencies.append(ms)
             answered += good
         training, lines = stage.training(), stage.trained()
-        ended = client.poll()
+        if ended := client.poll():
+            print(f"{case}, {mode}: exit code {ended}\n{stage.log()[-2000:]}", file=sys.stderr)
     counts = [_KILLS.search(line) for line in lines]
     found = digest(lines)
     finding(
