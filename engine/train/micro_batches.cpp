@@ -104,7 +104,6 @@ bool MicroBatches::run_micro_batch(std::size_t start, std::size_t items) {
   work_.drop();
   obey(sluice_order());
   work_.restore();
-  work_.restart_peak();  // the peak of a dropped micro-batch is not that of the time between two
   return false;
 }
 
@@ -145,7 +144,8 @@ std::uint64_t MicroBatches::allowed(std::uint64_t order) {
   return grant > others ? grant - others : 0;
 }
 
-/// The peak begins again: keeping a part of the cache counts as use.
+/// The peak begins again: that of a dropped micro-batch, and of keeping a part of the cache, is not
+/// that of the time between two micro-batches.
 void MicroBatches::free_memory(std::uint64_t order) {
   work_.free_memory(allowed(order));
   work_.restart_peak();

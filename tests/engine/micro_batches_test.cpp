@@ -90,6 +90,12 @@ class MicroBatchesTest : public testing::Test {
     options.largest = largest;
     return options;
   }
+  /// A fit that leaves no room for one item ends the test, which would wait for ever.
+  static MicroBatches::Options never_waiting(std::size_t batch) {
+    MicroBatches::Options options = of(batch, batch);
+    options.on_wait = [] { throw std::runtime_error("not even one item fits the grant"); };
+    return options;
+  }
   /// An order in the first run only.
   void order_in_first_run(unsigned kind) {
     work_.on_run = [this, kind](std::size_t) {
@@ -296,7 +302,7 @@ TEST_F(MicroBatchesTest, SizesFollowTheGrantAndTooSmallAGrantIsWaitedFor) {
 // counted as memory that the training always needs. Seen on an H200.
 TEST_F(MicroBatchesTest, TheMemoryOfADroppedMicroBatchSaysNothing) {
   work_.on_gpu = true;
-  MicroBatches micro_batches(work_, of(16, 16));
+  MicroBatches micro_batches(work_, never_waiting(16));
   micro_batches.run_batch();
   work_.sizes.clear();
   work_.on_run = [](std::size_t items) {
@@ -314,9 +320,7 @@ TEST_F(MicroBatchesTest, TheMemoryOfADroppedMicroBatchSaysNothing) {
 TEST_F(MicroBatchesTest, TheMemoryOfGivingBackSaysNothing) {
   work_.on_gpu = true;
   work_.peak_of_freeing = 5000;
-  auto options = of(16, 16);
-  options.on_wait = [] { throw std::runtime_error("not even one item fits the grant"); };
-  MicroBatches micro_batches(work_, options);
+  MicroBatches micro_batches(work_, never_waiting(16));
   micro_batches.run_batch();
   sluice_fake_grant(100 + 10 * 12);
   sluice_fake_give(kShrink);
