@@ -15,10 +15,9 @@ namespace sluice::controller {
 class NodeAdmission : public Admission {
  public:
   /// `memory` and `for_reading` are descriptors of the board, which outlive this object. `ceilings`
-  /// is the folder of the ceilings of cgroups. Reads
-  /// `policy_file`, or SitePolicy::kFile if that exists. A rule with an unknown name is logged and
-  /// left out: a server of names that is late must not keep the service away. Throws
-  /// base::UsageError.
+  /// is the folder of the ceilings of cgroups. Reads `policy_file`, or SitePolicy::kFile if that
+  /// exists. A rule with an unknown name is logged and left out: a server of names that is late
+  /// must not keep the service away. Throws base::UsageError.
   NodeAdmission(std::string policy_file, std::string ceilings, int memory, int for_reading);
 
   /// Reads the policy again, in a thread of its own, because names may come from a server. A policy

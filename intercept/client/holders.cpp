@@ -37,7 +37,11 @@ void waive(const Seat& seat, int holder, std::uint64_t job) noexcept {
   shm::waive(view, seat.slot, holder, job);
 }
 
-void honour(const Seat& seat, int holder) noexcept { waive(seat, holder, 0); }
+void honour(const Seat& seat, int holder) noexcept {
+  if (seat.reader()) return waive(seat, holder, 0);
+  shm::BoardView view(*seat.writable);
+  shm::honour(view, seat.slot, holder);
+}
 
 }  // namespace
 
