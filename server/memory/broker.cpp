@@ -233,7 +233,9 @@ class Broker {
     if (trainer.owed() > 0 || more < to_bytes(std::max(trainer.step, options_.page_bytes))) return;
     const std::uint64_t bytes = trainer.claim() + static_cast<std::uint64_t>(more) /
                                                       options_.page_bytes * options_.page_bytes;
-    if (trainer.sleeps && bytes < trainer.floor) return;
+    // A floor is an estimate. Where no model has memory, there will never be more to try it with.
+    const bool any_resident = std::ranges::any_of(state_.models, &ModelMemory::resident);
+    if (trainer.sleeps && bytes < trainer.floor && any_resident) return;
     set_grant(index, bytes, trainer.sleeps ? Decision::Order::kResume : Decision::Order::kNone);
   }
 

@@ -216,7 +216,8 @@ MemoryState Residency::look(std::uint64_t now) {
   count_others(state);
   if (now < missing_until_ns_) state.missing_bytes = missing_bytes_;
   if (share_) {
-    share_->poll(now, model_waits());
+    const std::uint64_t short_for_ns = short_since_ns_ == 0 ? 0 : now - short_since_ns_;
+    share_->poll(now, short_for_ns > options_.broker.patience_ns);
     if (const auto trainer = share_->state()) state.trainers.push_back(*trainer);
   }
   look_at_room(state);

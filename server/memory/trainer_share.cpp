@@ -70,7 +70,7 @@ void TrainerShare::order(training::Order kind, std::uint64_t short_ns) {
   handover_->order_ns = ordered_ns_ - handover_->at_ns;
 }
 
-void TrainerShare::poll(std::uint64_t now, bool model_waits) {
+void TrainerShare::poll(std::uint64_t now, bool lacks) {
   if (owes_since_ns_ == 0) return;
   const training::TrainerMemory memory = trainer_.memory();
   if (epoch_ != 0 && handover_) look_for_done(memory, now);
@@ -81,7 +81,7 @@ void TrainerShare::poll(std::uint64_t now, bool model_waits) {
     return;
   } else if (epoch_ != 0) {
     end("it did not give back memory in time (--wedged-s)");
-  } else if (model_waits) {
+  } else if (lacks) {
     // Without need a trainer may keep what its framework cannot give back.
     end("it obeyed an order, but kept the memory (--wedged-s)");
   }

@@ -257,6 +257,19 @@ TEST_F(BrokerTest, ASleepingTrainerResumesWhenItCanRun) {
               ElementsAre(Decision::Grant{0, 120 * kMiB, Decision::Order::kResume}));
 }
 
+// Prevents: the estimate of what a training needs is a little more than the pool can ever give, and
+// the training sleeps for ever.
+TEST_F(BrokerTest, ASleepingTrainerTriesWithAllThatThereIs) {
+  state_.trainers = {trainer(40)};
+  state_.trainers[0].sleeps = true;
+  state_.trainers[0].floor = 2000 * kMiB;
+  state_.models = {in_use(1, 10, 0)};
+  EXPECT_THAT(decided().grants, IsEmpty());
+  state_.models = {};
+  ASSERT_EQ(decided().grants.size(), 1U);
+  EXPECT_EQ(decided().grants[0].order, Decision::Order::kResume);
+}
+
 TEST_F(BrokerTest, IdleModelsLeaveBeyondTheColdCache) {
   options_.cold_cache_bytes = 100 * kMiB;
   state_.now_ns = 4000 * kMs;

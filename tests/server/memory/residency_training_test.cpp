@@ -83,6 +83,34 @@ TEST_F(ResidencyTest, ATrainerThatObeysButKeepsItsMemoryIsEnded) {
   EXPECT_THAT(trainer.ended(), HasSubstr("kept the memory"));
 }
 
+// Prevents: a training that holds more than it was asked to, of which nobody is short, is ended by
+// the next model that is loaded.
+TEST_F(ResidencyTest, ATrainerMayKeepWhatNoModelWaitsFor) {
+  options_.wedged_ns = 50'000'000;
+  trainer_.obey_at_once();
+  trainer_.keep(30 * kMiB);
+  Residency& residency = start(&trainer_);
+  add(1, 60);
+  add(2, 5);
+  evict_idle();
+  // It cannot shrink, so it sleeps, and holds more then than it has reported.
+  trainer_.set({.attached = true,
+                .obeys = true,
+                .held = 80 * kMiB,
+                .grant = 80 * kMiB,
+                .base = 10 * kMiB,
+                .slope = 75 * kMiB});
+  EXPECT_FALSE(residency.acquire(1, kNever));
+  EXPECT_EQ(next().second, "");
+  EXPECT_TRUE(residency.admit(1));
+  EXPECT_THAT(trainer_.orders(), ElementsAre(training::Order::kSleep));
+  std::this_thread::sleep_for(milliseconds(80));
+  EXPECT_FALSE(residency.acquire(2, kNever)) << "a load, for which there is memory";
+  EXPECT_EQ(next().second, "");
+  EXPECT_TRUE(residency.admit(2));
+  EXPECT_EQ(trainer_.ended(), "");
+}
+
 TEST_F(ResidencyTest, TrainingGivesItsMemoryToAModelThatIsBeingLoaded) {
   options_.broker.grow_after_ns = 1'000'000;
   FakeTrainer& trainer = trainer_;
