@@ -25,7 +25,7 @@ class TrainerShare {
   void apply(const Decision::Grant& grant, std::uint64_t short_ns);
 
   /// Looks whether the trainer has obeyed. Ends it if it has not for too long, or if it keeps
-  /// memory all the same and `lacks`: a model has waited for memory for longer than a handover takes.
+  /// memory all the same and `lacks`: a model waits for memory, longer than a handover takes.
   void poll(std::uint64_t now, bool lacks);
   /// The server has taken memory, which took this long; its weights are in.
   void taken(std::uint64_t took_ns);
