@@ -76,6 +76,14 @@ class Run {
         .largest = options_.micro_batch_size > 0 ? options_.micro_batch_size : options_.batch_size,
         .restores_epochs = options_.mode == "task-switch-l2",
         .on_wait = [this] { throw_if_interrupted(); },
+        .on_lack =
+            [](std::uint64_t grant, std::uint64_t held) {
+              constexpr double kGiB = 1U << 30U;
+              fmt::print(stderr,
+                         "sluice train: waits for memory for one item: {:.2f} GiB granted, {:.2f} "
+                         "held; see sluice status\n",
+                         static_cast<double>(grant) / kGiB, static_cast<double>(held) / kGiB);
+            },
         .on_adjust = [](const Adjustment& adjustment) { print(adjust_line(adjustment)); }};
   }
 

@@ -62,6 +62,7 @@ std::size_t MemoryLine::items(std::uint64_t grant, std::size_t most) {
   if (grant == kNoLimit || !line) return most_now;
   const std::uint64_t room = grant > line->base ? grant - line->base : 0;
   const std::size_t items = std::min<std::uint64_t>(most_now, room / line->slope);
+  if (items == 0 && grant >= doubted_) return std::min<std::size_t>(1, most_now);
   const std::size_t step = std::max<std::size_t>(1, most / kSizes);
   return items == most_now || items < step ? items : items - items % step;
 }

@@ -34,6 +34,9 @@ class MemoryLine {
   /// None before anything was measured.
   [[nodiscard]] std::optional<Fit> fit() const;
 
+  /// No larger grant comes: the line may be wrong, and one item is to be tried.
+  void doubt(std::uint64_t grant) { doubted_ = std::min(doubted_, grant); }
+
   /// The items of the next micro-batch, 0 to `most`: as many as the grant holds. Sizes are
   /// multiples of a sixteenth of `most`, because libraries prepare for every new size.
   [[nodiscard]] std::size_t items(std::uint64_t grant, std::size_t most);
@@ -51,6 +54,7 @@ class MemoryLine {
   std::uint64_t resident_last_ = 0;      ///< Greatest of the last batch.
   std::uint64_t resident_now_ = 0;       ///< Greatest of this batch.
   std::uint64_t outside_ = 0;
+  std::uint64_t doubted_ = kNoLimit;  ///< From this grant on, one item is tried.
   bool warm_ = false;
   std::optional<Cap> cap_;
 };

@@ -15,8 +15,14 @@ namespace {
 /// How often a wait lets the program handle signals.
 constexpr std::uint32_t kWaitMs = 200;
 
+/// Then a micro-batch of one item is tried, whatever the line says.
+constexpr std::uint64_t kTrustLineNs = 1'000'000'000;
+constexpr std::uint64_t kSayNs = 10'000'000'000;
+
 /// After a refused launch, at most.
 constexpr int kStaleErrors = 3;
+/// In a row, that come with a refused allocation and do not say so.
+constexpr int kLibraryErrors = 3;
 
 bool names_the_gpu(std::string_view error) {
   return std::ranges::any_of(std::array{"CUDA", "CUBLAS", "CUDNN", "Triton"},
@@ -58,8 +64,15 @@ std::size_t MicroBatches::next_size(std::size_t left) {
   sluice_critical(1);
   obey_pending();
   std::size_t size = 0;
+  const std::uint64_t begin = base::monotonic_ns();
+  bool said = false;
   while ((size = line_.items(sluice_memory_grant(), options_.largest)) == 0) {
-    wait();
+    const std::uint64_t waited_ns = base::monotonic_ns() - begin;
+    if (waited_ns > kTrustLineNs) line_.doubt(sluice_memory_grant());
+    if (waited_ns > kSayNs && options_.on_lack && !std::exchange(said, true)) {
+      options_.on_lack(sluice_memory_grant(), sluice_memory_held());
+    }
+    wait_once();
     obey_pending();
   }
   if (const auto wanted = line_.to_measure(options_.largest); wanted && memory()) {
@@ -82,6 +95,7 @@ bool MicroBatches::run_micro_batch(std::size_t start, std::size_t items) {
   if (before) line_.saw_outside(before->peak);
   work_.restart_peak();
   bool failed = false;
+  refused_ = sluice_memory_refused();
   sluice_critical(0);
   try {
     work_.run(start, items);
@@ -98,6 +112,7 @@ bool MicroBatches::run_micro_batch(std::size_t start, std::size_t items) {
     work_.restart_peak();
     work_.keep();
     ++counts_.finished;
+    library_errors_ = 0;
     return true;
   }
   ++counts_.killed;
@@ -114,7 +129,12 @@ bool MicroBatches::may_drop_for(const std::exception& error, std::size_t items) 
     stale_errors_ = kStaleErrors;
     return true;
   }
-  if (dynamic_cast<const OutOfMemory*>(&error) != nullptr) {
+  bool lacked = dynamic_cast<const OutOfMemory*>(&error) != nullptr;
+  if (!lacked && sluice_memory_refused() != refused_ && library_errors_ < kLibraryErrors) {
+    ++library_errors_;
+    lacked = true;
+  }
+  if (lacked) {
     const std::uint64_t grant = sluice_memory_grant();
     if (grant != kNoLimit) line_.lacked_memory(items, grant);
     return grant != kNoLimit;
@@ -127,9 +147,12 @@ bool MicroBatches::may_drop_for(const std::exception& error, std::size_t items) 
 
 void MicroBatches::obey_pending() {
   const std::uint64_t order = sluice_order();
-  if (order == 0) return;
+  if (order == 0 && sluice_memory_held() <= std::max(sluice_memory_grant(), held_anyway_)) return;
   if (const auto use = memory()) line_.saw_outside(use->peak);
-  obey(order);
+  if (order != 0) return obey(order);
+  // What cannot be repeated, such as an optimizer step, may take more than the grant.
+  free_memory(SLUICE_ORDER_SHRINK);
+  held_anyway_ = sluice_memory_held();
 }
 
 /// What the framework may hold after an order. Order 0: a lack of memory under a grant, for which
@@ -173,7 +196,8 @@ void MicroBatches::obey(std::uint64_t order) {
     drops_epoch |= kind_of(order) == SLUICE_ORDER_EPOCH;
     sluice_order_done(order);
     sluice_critical(1);
-    if (sleeps(order)) wait();
+    while (sleeps(order) && !wait_once()) {
+    }
     // While launches are refused, sluice_critical() does nothing and an order is pending.
     order = sluice_order();
     if (order != 0) free_memory(order);
@@ -185,13 +209,13 @@ void MicroBatches::obey(std::uint64_t order) {
   throw EpochDropped();
 }
 
-/// Until there is a new order or grant, and while the last order is to sleep.
-void MicroBatches::wait() {
+/// Whether there is a new order or grant, and no sleep any more.
+bool MicroBatches::wait_once() {
   const std::uint64_t begin = base::monotonic_ns();
-  while (sluice_wait_resume(kWaitMs) == 0) {
-    if (options_.on_wait) options_.on_wait();
-  }
+  const bool news = sluice_wait_resume(kWaitMs) != 0;
   counts_.waited_ns += base::monotonic_ns() - begin;
+  if (!news && options_.on_wait) options_.on_wait();
+  return news;
 }
 
 void MicroBatches::note_adjusted(std::size_t size) {

@@ -25,6 +25,8 @@ class MicroBatches {
     std::size_t largest = 1;          ///< Most items of a micro-batch.
     bool restores_epochs = false;     ///< Else an order to drop the epoch is one to sleep.
     std::function<void()> on_wait{};  ///< Called every 200 ms of a wait. May throw.
+    /// Once for each wait of 10 s for a grant that holds one item; with the grant and what is held.
+    std::function<void(std::uint64_t grant, std::uint64_t held)> on_lack{};
     std::function<void(const Adjustment&)> on_adjust{};
   };
 
@@ -50,7 +52,7 @@ class MicroBatches {
   std::uint64_t allowed(std::uint64_t order);
   void free_memory(std::uint64_t order);
   void obey(std::uint64_t order);
-  void wait();
+  bool wait_once();
   void note_adjusted(std::size_t size);
   void publish();
   std::optional<MemoryUse> memory();
@@ -62,6 +64,9 @@ class MicroBatches {
   std::optional<MemoryLine::Fit> published_;
   std::optional<Adjustment> adjustment_;  ///< Begun, and its new size not known yet.
   std::uint64_t freed_at_ns_ = 0;
+  std::uint64_t held_anyway_ = 0;  ///< After all was freed that could be.
+  std::uint64_t refused_ = 0;      ///< sluice_memory_refused() when the micro-batch began.
+  int library_errors_ = 0;         ///< Since the last micro-batch that counts.
   int stale_errors_ = 0;  ///< That may still come from the launches of a dropped micro-batch.
   std::uint64_t most_bytes_ = 0;
 };

@@ -114,6 +114,11 @@ SLUICE_EXPORT std::uint64_t sluice_v1_memory_held() {
   return own == nullptr ? 0 : own->held();
 }
 
+SLUICE_EXPORT std::uint64_t sluice_v1_memory_refused() {
+  auto* const own = orders();
+  return own == nullptr ? 0 : own->refused_allocations();
+}
+
 SLUICE_EXPORT void sluice_v1_memory_fit(std::uint64_t base, std::uint64_t slope) {
   if (auto* const own = orders()) own->fit(base, slope);
 }

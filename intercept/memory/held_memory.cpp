@@ -23,10 +23,11 @@ bool HeldMemory::reserve(CUdevice index, std::uint64_t bytes) noexcept {
   Device* const on = device(index);
   if (on == nullptr) return true;
   if (on->client != nullptr && on->client->priority() == 0) {
-    const std::uint64_t grant = on->client->orders().limit();
+    Orders& orders = on->client->orders();
+    const std::uint64_t grant = orders.limit();
     const std::uint64_t taken = on->bytes + on->reserved;
     const std::uint64_t left = grant > taken ? grant - taken : 0;
-    if (grant != shm::kNoGrant && bytes > left) return false;
+    if (grant != shm::kNoGrant && bytes > left && !orders.may_exceed()) return false;
   }
   on->reserved += bytes;
   return true;

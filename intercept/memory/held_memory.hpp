@@ -35,7 +35,8 @@ class HeldMemory {
   /// Records that a call is about to end; 0: none is known.
   using Mark = std::uint64_t;
 
-  /// Before a call that takes memory. False if it would exceed the grant. If true, add() or
+  /// Before a call that takes memory. False if it would exceed the grant, and must not
+  /// (Orders::may_exceed()). If true, add() or
   /// unreserve() must follow. Reserved bytes count towards the grant, but not as held: the driver
   /// may refuse them, and a broker that saw them would take as many from others.
   [[nodiscard]] bool reserve(CUdevice device, std::uint64_t bytes) noexcept;

@@ -148,7 +148,9 @@ void Orders::critical(bool begin) noexcept {
   know_orders();
   std::uint64_t before = begin ? 0 : kCritical;
   const bool changed = state_.compare_exchange_strong(before, begin ? kCritical : 0);
-  if (changed) line_.critical.store(begin ? 1 : 0);
+  if (!changed) return;
+  exceeds_.store(false);
+  line_.critical.store(begin ? 1 : 0);
 }
 
 }  // namespace sluice::intercept

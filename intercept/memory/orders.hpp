@@ -50,6 +50,16 @@ class Orders {
   void done(std::uint64_t order) noexcept;
   [[nodiscard]] bool wait_resume(std::uint64_t timeout_ns) noexcept;
   void critical(bool begin) noexcept;
+  [[nodiscard]] std::uint64_t refused_allocations() const noexcept { return lacked_.load(); }
+
+  /// Whether an allocation beyond the grant is let through all the same: an optimizer step cannot
+  /// be repeated. The first one of a step is refused, so that the program's allocator frees its
+  /// cache.
+  [[nodiscard]] bool may_exceed() noexcept {
+    if (state_.load() == kCritical && exceeds_.exchange(true)) return true;
+    lacked_.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
 
   /// For the watcher, on each tick.
   void tick() noexcept;
@@ -76,6 +86,8 @@ class Orders {
   std::atomic<std::uint64_t> state_{0};
   /// From the first refusal, or from when the program heard of an order, until it has obeyed.
   std::atomic<bool> obeys_{false};
+  std::atomic<bool> exceeds_{false};  ///< This step has been refused an allocation.
+  std::atomic<std::uint64_t> lacked_{0};
   std::atomic<std::uint32_t> seen_;  ///< MemoryLine::wake at the last news that the program got.
 };
 

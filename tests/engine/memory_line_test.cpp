@@ -56,6 +56,11 @@ TEST(MemoryLine, SizesAreFewAndWithinTheGrant) {
   EXPECT_EQ(line.items(1035, 64), 3U);
   EXPECT_EQ(line.items(1009, 64), 0U);
   EXPECT_EQ(line.items(0, 64), 0U);
+  line.doubt(1005);
+  EXPECT_EQ(line.items(1004, 64), 0U);
+  EXPECT_EQ(line.items(1005, 64), 1U);
+  line.lacked_memory(1, 1005);
+  EXPECT_EQ(line.items(1005, 64), 0U);
 }
 
 TEST(MemoryLine, AFailedAllocationLowersTheSizeUntilTheGrantGrows) {

@@ -298,6 +298,31 @@ TEST_F(MicroBatchesTest, SizesFollowTheGrantAndTooSmallAGrantIsWaitedFor) {
   EXPECT_GT(micro_batches.take_counts().waited_ns, 10'000'000U);
 }
 
+// Prevents: a training waits for ever for a grant just above what its GPU can give. Seen on an
+// H200.
+TEST_F(MicroBatchesTest, OneItemIsTriedIfNoLargerGrantComes) {
+  work_.on_gpu = true;
+  MicroBatches micro_batches(work_, of(2, 2));
+  micro_batches.run_batch();
+  sluice_fake_grant(109);
+  work_.sizes.clear();
+  micro_batches.run_batch();
+  EXPECT_THAT(work_.sizes, ElementsAre(1, 1));
+  EXPECT_GT(micro_batches.take_counts().waited_ns, 900'000'000U);
+}
+
+// A step cannot be repeated, so it may exceed the grant.
+TEST_F(MicroBatchesTest, WhatAStepTookBeyondTheGrantIsGivenBack) {
+  work_.on_gpu = true;
+  MicroBatches micro_batches(work_, of(2, 2));
+  sluice_fake_grant(1000);
+  for (const std::uint64_t held : {1000, 1001, 1001, 1002}) {
+    sluice_fake_held(held);
+    micro_batches.obey_pending();
+  }
+  EXPECT_THAT(work_.allowed, ElementsAre(1000 - 901, 1000 - 902)) << "901 bytes are not torch's";
+}
+
 // Prevents: micro-batches of one item after the first drop, because the memory of the dropped one
 // counted as memory that the training always needs. Seen on an H200.
 TEST_F(MicroBatchesTest, TheMemoryOfADroppedMicroBatchSaysNothing) {
@@ -353,6 +378,27 @@ TEST_F(MicroBatchesTest, LackOfMemoryIsExplainedByAGrantOnly) {
   work_.sizes.clear();
   MicroBatches(work_, of(8, 8)).run_batch();
   EXPECT_THAT(work_.sizes, ElementsAre(8, 4, 3, 3, 2));
+  sluice_fake_grant(kNoLimit);
+}
+
+TEST_F(MicroBatchesTest, ALibraryMayNotSayThatItLackedMemory) {
+  sluice_fake_grant(1'000'000);
+  work_.on_run = [](std::size_t items) {
+    if (items <= 3) return;
+    sluice_fake_refuse_memory();
+    throw std::runtime_error("GET was unable to find an engine to execute this computation");
+  };
+  MicroBatches micro_batches(work_, of(8, 8));
+  micro_batches.run_batch();
+  EXPECT_THAT(work_.sizes, ElementsAre(8, 4, 3, 3, 2));
+  work_.sizes.clear();
+  sluice_fake_grant(2'000'000);
+  work_.on_run = [](std::size_t) {
+    sluice_fake_refuse_memory();
+    throw std::runtime_error("its own");
+  };
+  EXPECT_THROW(micro_batches.run_batch(), std::runtime_error);
+  EXPECT_THAT(work_.sizes, ElementsAre(8, 4, 3, 2));
   sluice_fake_grant(kNoLimit);
 }
 

@@ -232,6 +232,23 @@ TEST_F(HeldMemory, WhatExceedsTheGrantIsRefused) {
   EXPECT_EQ(::cuMemAlloc_v2(&more, 1), CUDA_SUCCESS);
 }
 
+// Prevents: an optimizer step fails for a grant, and the training with it. The first refusal lets
+// PyTorch free what it caches.
+TEST_F(HeldMemory, AStepMayExceedTheGrantAfterOneRefusal) {
+  CUdeviceptr at = 0;
+  limit(10);
+  for (int step = 0; step < 2; ++step) {
+    sluice_critical(1);
+    EXPECT_EQ(::cuMemAlloc_v2(&at, 11), CUDA_ERROR_OUT_OF_MEMORY);
+    sluice_critical(1);  // does not begin another one
+    EXPECT_EQ(::cuMemAlloc_v2(&at, 11), CUDA_SUCCESS);
+    EXPECT_EQ(::cuMemAlloc_v2(&at, 11), CUDA_SUCCESS);
+    sluice_critical(0);
+    EXPECT_EQ(::cuMemAlloc_v2(&at, 11), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(sluice_memory_refused(), 2U * (step + 1));
+  }
+}
+
 // Prevents: a dead server limits its trainers for good.
 TEST_F(HeldMemory, TheGrantOfADeadBrokerDoesNotCount) {
   CUdeviceptr at = 0;

@@ -36,6 +36,12 @@ class Fake:
     def grant(self, bytes_: int) -> None:
         self.calls.sluice_fake_grant(bytes_)
 
+    def hold(self, bytes_: int) -> None:
+        self.calls.sluice_fake_held(ctypes.c_uint64(bytes_))
+
+    def refuse_memory(self) -> None:
+        self.calls.sluice_fake_refuse_memory()
+
     def void_order(self) -> None:
         self.calls.sluice_fake_void_order()
 

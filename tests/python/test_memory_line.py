@@ -36,6 +36,11 @@ def test_sizes_are_few_and_within_the_grant():
     assert line.items(1035, 64) == 3
     assert line.items(1009, 64) == 0
     assert line.items(0, 64) == 0
+    line.doubt(1005)
+    assert line.items(1004, 64) == 0
+    assert line.items(1005, 64) == 1
+    line.lacked_memory(1, 1005)
+    assert line.items(1005, 64) == 0
     line.lacked_memory(60, 1639)
     assert line.items(1639, 64) == 45
     assert line.items(1640, 64) == 64

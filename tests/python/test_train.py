@@ -384,6 +384,48 @@ def test_sizes_follow_the_grant_and_too_small_a_grant_is_waited_for(fake):
     assert sluice.train._training.counts.waited_s > 0.03
 
 
+def test_one_item_is_tried_if_no_larger_grant_comes(fake, monkeypatch, capsys):
+    """The fit is an estimate: a training waited for ever for a grant just above what its GPU could give. Seen on an
+    H200. If one item does run out of memory, only a larger grant helps, and the program says that it waits."""
+    monkeypatch.setattr(sluice.train, "_TRUST_LINE_S", 0.02)
+    monkeypatch.setattr(sluice.train, "_SAY_S", 0.04)
+    training = Training(fake)
+    line = sluice.train._training.line
+    for items, peak in ((1, 999), (1, 150), (4, 300)):
+        line.saw(items, 100, peak)
+    fake.grant(149)
+    assert sizes_of_a_batch(training) == [1] * BATCH
+    assert "waits for memory" not in capsys.readouterr().err
+    later = threading.Timer(0.2, fake.grant, (NO_LIMIT,))
+    failed = 0
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            if not failed:
+                failed += 1
+                later.start()
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+    later.join()
+    assert sluice.train._training.counts.killed == 1
+    assert capsys.readouterr().err.count("waits for memory for one item") == 1
+
+
+def test_what_a_step_took_beyond_the_grant_is_given_back(fake, monkeypatch):
+    """A step cannot be repeated, so it may exceed the grant. What cannot be given back is not asked for each time."""
+    gpu = SmallGpu()
+    monkeypatch.setattr(sluice.train._training, "gpu", gpu)
+    fake.grant(10**9)
+    fake.hold(10**9)
+    sluice.train.obey()
+    assert gpu.released == []
+    fake.hold(10**9 + 2)
+    sluice.train.obey()
+    sluice.train.obey()
+    assert gpu.released == [10**9]
+    fake.hold(10**9 + 3)
+    sluice.train.obey()
+    assert gpu.released == [10**9] * 2
+
+
 class SmallGpu:
     """100 bytes are in use, and 10 more for each item while a micro-batch runs."""
 
@@ -500,6 +542,34 @@ def test_lack_of_memory_under_a_grant_makes_the_micro_batch_smaller(fake):
         for micro in sluice.train.micro_batches(BATCH, model=training.model):
             with micro:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
+
+
+def test_a_library_may_not_say_that_it_lacked_memory(fake):
+    """A refused allocation ends in any error. A program's own error passes, after three micro-batches at most."""
+    training = Training(fake)
+    fake.grant(10**9)
+    sizes = []
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            sizes.append(micro.slice.stop - micro.slice.start)
+            if sizes[-1] > 3:
+                fake.refuse_memory()
+                raise RuntimeError("GET was unable to find an engine to execute this computation")
+            training.model(training.data[micro.slice]).sum().backward()
+    assert sizes == [8, 4, 3, 3, 2]
+    sizes.clear()
+    fake.grant(2 * 10**9)
+    with pytest.raises(RuntimeError, match="own"):
+        for micro in sluice.train.micro_batches(BATCH, model=training.model):
+            with micro:
+                sizes.append(micro.slice.stop - micro.slice.start)
+                fake.refuse_memory()
+                raise RuntimeError("an error of its own")
+    assert sizes == [8, 4, 3, 2]
+    with pytest.raises(RuntimeError, match="again"):
+        for micro in sluice.train.micro_batches(BATCH, model=training.model):
+            with micro:
+                raise RuntimeError("no allocation was refused again")
 
 
 def test_unmodified_without_sluice(tmp_path):

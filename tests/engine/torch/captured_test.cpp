@@ -331,7 +331,10 @@ TEST_F(Captured, UnusedMemoryIsGivenBackDownToALimit) {
     release_down_to(most, device);
     const auto left = static_cast<std::uint64_t>(reserved_bytes());
     EXPECT_LE(left, most) << variant;
-    EXPECT_GT(left, most - (300 << 20)) << variant;
+    // Else only whole blocks can be given back, and the parts that are kept lie in all of them.
+    if (variant >= 2) {
+      EXPECT_GT(left, most - (300 << 20)) << variant;
+    }
     release_down_to(most, device);
     EXPECT_EQ(static_cast<std::uint64_t>(reserved_bytes()), left) << "nothing exceeds the limit";
     release_down_to(0, device);

@@ -22,7 +22,7 @@ EXPERIMENT = "A"
 _MODES = ("task-switch-l1", "colocate-l1")
 _GAP_S = 0.3  # between two requests, on average
 _WEIGHTS_MB = 256  # of each of two models
-_MARGIN_GIB = 0.2  # of the pool, beyond the training: less than a model
+_MARGIN_GIB = 0.2  # of the pool, beyond what the training held without a limit: less than a model
 _ALONE_S = 90
 _FULL = 0.95  # of the memory of the training
 _KILLS = re.compile(r"\| try (\d+) kill (\d+) finish")
@@ -69,14 +69,15 @@ def has_chosen(stage: Stage, gib: float) -> bool:
     return training["attached"] and training.get("held_bytes", 0) >= _FULL * gib * GIB
 
 
-def disturbed(place: Place, case: str, command: list, mode: str, gib: float, wanted: str | None) -> None:
+def disturbed(place: Place, case: str, command: list, mode: str, gib: float, wanted: str | None) -> float:
+    """Of a training that holds `gib` if it may. Returns the most GiB that it held."""
     names = ("one", "two")
     recording = {"path": "mobilenet_v2_b1", "weights-mb": 1 if place.sim else _WEIGHTS_MB}
     options = ["-m", mode, "--cold-cache-gb", 0, "--infer-model-max-idle-ms", 100]
     if mode == "colocate-l1":
         options += ["--cuda-memory-pool-gb", f"{gib + _MARGIN_GIB:.3f}"]
     draw = random.Random(1)
-    latencies, answered = [], 0
+    latencies, answered, most = [], 0, 0
     name = re.sub(r"\W+", "-", f"A {case} {mode}")
     with Stage(place, name, dict.fromkeys(names, recording), {"job": command}, *options) as stage:
         client = stage.start("job")
@@ -86,6 +87,7 @@ def disturbed(place: Place, case: str, command: list, mode: str, gib: float, wan
             ms, good = stage.infer(draw.choice(names))
             latencies.append(ms)
             answered += good
+            most = max(most, stage.training().get("held_bytes", 0))
         training, lines = stage.training(), stage.trained()
         if ended := client.poll():
             print(f"{case}, {mode}: exit code {ended}\n{stage.log()[-2000:]}", file=sys.stderr)
@@ -101,8 +103,10 @@ def disturbed(place: Place, case: str, command: list, mode: str, gib: float, wan
         orders=training["orders"],
         requests=len(latencies),
         answered=answered,
+        held_gib=most / GIB,
         **spread("latency_ms", latencies),
     )
+    return most / GIB
 
 
 def main() -> None:
@@ -121,7 +125,7 @@ def main() -> None:
             for mode in _MODES:
                 progress(f"{case}: {mode}")
                 with told(f"{case}, {mode}", tell):
-                    disturbed(place, case, command, mode, gib, bits[0])
+                    gib = max(gib, disturbed(place, case, command, mode, gib, bits[0]))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ struct Fake {
 
   std::uint64_t grant = kNoGrant;
   std::uint64_t held = 0;
+  std::uint64_t lacked = 0;  ///< Refused allocations.
   std::uint64_t base = 0;
   std::uint64_t slope = 0;
   std::uint64_t epoch = 0;
@@ -149,6 +150,9 @@ std::uint64_t sluice_v1_memory_grant() {
 std::uint64_t sluice_v1_memory_held() {
   return locked([](Fake& one) { return one.held; });
 }
+std::uint64_t sluice_v1_memory_refused() {
+  return locked([](Fake& one) { return one.lacked; });
+}
 void sluice_v1_memory_fit(std::uint64_t base, std::uint64_t slope) {
   locked([&](Fake& one) { one.base = base, one.slope = slope; });
 }
@@ -188,6 +192,9 @@ void sluice_fake_grant(std::uint64_t bytes) {
 }
 void sluice_fake_held(std::uint64_t bytes) {
   locked([&](Fake& one) { one.held = bytes; });
+}
+void sluice_fake_refuse_memory() {
+  locked([](Fake& one) { ++one.lacked; });
 }
 /// The server died: its order is void.
 void sluice_fake_void_order() {

@@ -8,6 +8,7 @@ int sluice_fake_launch();
 void sluice_fake_give(unsigned kind);
 void sluice_fake_grant(std::uint64_t bytes);
 void sluice_fake_held(std::uint64_t bytes);
+void sluice_fake_refuse_memory();
 void sluice_fake_void_order();
 void sluice_fake_plan(std::uint64_t seed, std::uint64_t orders, std::uint64_t every,
                       std::uint64_t launches, const char* kinds);

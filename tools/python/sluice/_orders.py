@@ -21,6 +21,7 @@ class Kind(enum.IntEnum):
 _SIGNATURES = {
     "memory_grant": (ctypes.c_uint64, []),
     "memory_held": (ctypes.c_uint64, []),
+    "memory_refused": (ctypes.c_uint64, []),
     "memory_fit": (None, [ctypes.c_uint64, ctypes.c_uint64]),
     "order": (ctypes.c_uint64, []),
     "order_done": (None, [ctypes.c_uint64]),
@@ -43,6 +44,10 @@ class Orders:
     def held(self) -> int:
         """Bytes of device memory that this process holds."""
         return self._functions["memory_held"]()
+
+    def refused(self) -> int:
+        """Allocations of this process that were refused because of the grant."""
+        return self._functions["memory_refused"]()
 
     def fit(self, base: int, slope: int) -> None:
         """Reports that a micro-batch of n items needs base + slope * n bytes in all."""

@@ -40,6 +40,9 @@ __all__ = ["Epoch", "MicroBatch", "Stateful", "epoch_line", "epochs", "micro_bat
 _WAIT_MS = 200  # Python handles signals, such as Ctrl-C, between two waits
 _MEASURED_BATCHES = 3
 _STALE_ERRORS = 3  # after a refused launch, at most
+_LIBRARY_ERRORS = 3  # in a row, that come with a refused allocation and do not say so
+_TRUST_LINE_S = 1.0  # then a micro-batch of one item is tried
+_SAY_S = 10.0  # that the training waits for memory
 _GPU_ERROR = re.compile("CUDA|CUBLAS|CUDNN|Triton")
 _GIB = 1 << 30
 
@@ -119,6 +122,8 @@ class _Training:
         self.counts = Counts()
         self.state: State | None = None  # of the last batch
         self.batches = 0
+        self.library_errors = 0  # since the last micro-batch that counts
+        self.held_anyway = 0  # bytes, after all was released that could be
         self.stale_errors = 0  # that may still come from the launches of a dropped micro-batch
         self.restores_epochs = False
         # Whether no micro-batch has run since the peak was last read: it is that of the steps.
@@ -132,7 +137,16 @@ class _Training:
         """
         self.orders.critical(True)
         self.obey_pending()
-        while (items := self.line.items(self.orders.grant(), most)) == 0:
+        begin, said = time.monotonic(), False
+        while (items := self.line.items(grant := self.orders.grant(), most)) == 0:
+            waited = time.monotonic() - begin
+            if waited > _TRUST_LINE_S:
+                self.line.doubt(grant)
+            if waited > _SAY_S and not said:
+                said = True
+                held = self.orders.held() / _GIB
+                text = f"waits for memory for one item: {grant / _GIB:.2f} GiB granted, {held:.2f} held"
+                print(f"sluice.train: {text}; see sluice status", file=sys.stderr, flush=True)
             self._wait()
             self.obey_pending()
         if self.gpu.available() and (measured := self.line.to_measure(most)):
@@ -153,6 +167,10 @@ class _Training:
     def obey_pending(self) -> None:
         if order := self.orders.pending():
             self.obey(order)
+        elif self.orders.held() > max(grant := self.orders.grant(), self.held_anyway):
+            # What cannot be repeated, such as an optimizer step, may take more than the grant.
+            self.gpu.release(grant)
+            self.held_anyway = self.orders.held()
 
     def obey(self, order: int) -> None:
         """Gives memory back, and sleeps if the order says so. Afterwards no launch is refused."""
@@ -178,8 +196,11 @@ class _Training:
         self.counts.waited_s += time.monotonic() - begin
         return changed
 
-    def asked_for(self, error: BaseException, items: int) -> bool:
-        """Whether the failure comes from an order or from the grant, and not from the program."""
+    def asked_for(self, error: BaseException, items: int, refused: int) -> bool:
+        """Whether the failure comes from an order or from the grant, and not from the program.
+
+        `refused`: orders.refused() when the micro-batch began.
+        """
         import torch
 
         if not isinstance(error, RuntimeError):
@@ -190,7 +211,11 @@ class _Training:
             self.stale_errors = _STALE_ERRORS
             return True
         grant = self.orders.grant()
-        if isinstance(error, torch.OutOfMemoryError):
+        lacked = isinstance(error, torch.OutOfMemoryError)
+        if not lacked and self.orders.refused() != refused and self.library_errors < _LIBRARY_ERRORS:
+            self.library_errors += 1
+            lacked = True
+        if lacked:
             if grant != NO_LIMIT:
                 self.line.lacked_memory(items, grant)
             return grant != NO_LIMIT
@@ -223,6 +248,7 @@ class MicroBatch:
         self._items = items
         self._state = state
         self._resident: int | None = None
+        self._refused = 0
         self._named: list[Any] = []
 
     def __enter__(self) -> "MicroBatch":
@@ -237,6 +263,7 @@ class MicroBatch:
                 _training.line.saw_outside(peak)
             self._resident = _training.gpu.resident()
         _training.peak_is_outside = False
+        self._refused = _training.orders.refused()
         _training.orders.critical(False)
         return self
 
@@ -259,7 +286,7 @@ class MicroBatch:
             self._state.keep()
             self._keep()
             return False
-        if error is not None and not _training.asked_for(error, self._items):
+        if error is not None and not _training.asked_for(error, self._items, self._refused):
             self._state.drop_gradients()
             return False
         self._state.drop_gradients()
@@ -269,6 +296,7 @@ class MicroBatch:
 
     def _keep(self) -> None:
         self.kept = True
+        _training.library_errors = 0
         _training.counts.finished += 1
 
     def _drop(self, state: State) -> None:
