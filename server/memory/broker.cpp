@@ -230,7 +230,8 @@ class Broker {
   void grow(std::size_t index) {
     const TrainerState& trainer = state_.trainers[index];
     const Bytes more = free_ - to_bytes(options_.slack_bytes);
-    if (trainer.owed() > 0 || more < to_bytes(std::max(trainer.step, options_.page_bytes))) return;
+    const std::uint64_t least = trainer.sleeps ? 0 : trainer.step;
+    if (trainer.owed() > 0 || more < to_bytes(std::max(least, options_.page_bytes))) return;
     const std::uint64_t bytes = trainer.claim() + static_cast<std::uint64_t>(more) /
                                                       options_.page_bytes * options_.page_bytes;
     // A floor is an estimate. Where no model has memory, there will never be more to try it with.

@@ -50,7 +50,7 @@ echo "== through the node service"
 start node "$sluice" node
 for _ in $(seq 50); do grep -q 'ready' "$out/node.log" && break; sleep 0.1; done
 cat "$out/node.log"
-start gated "${other[@]}" "$sluice" exec -- "${train[@]}"
+start gated "${other[@]}" "$sluice" exec --priority 0 -- "${train[@]}"
 trains gated
 "$sluice" exec --priority 1 -- "${critical[@]}" >"$out/critical.log" 2>&1 &
 job=$!
@@ -63,7 +63,7 @@ sleep 3
 tail -1 "$out/gated.log"
 
 echo "== the training is killed, then the service, while the job runs"
-start killed "${other[@]}" "$sluice" exec -- "${train[@]}"
+start killed "${other[@]}" "$sluice" exec --priority 0 -- "${train[@]}"
 trains killed
 "$sluice" exec --priority 1 -- "${critical[@]}" >"$out/survives.log" 2>&1 &
 job=$!

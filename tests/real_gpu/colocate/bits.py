@@ -84,10 +84,10 @@ def disturbed(place: Place, case: str, command: list, mode: str, gib: float, wan
         stage.wait_for(lambda: has_chosen(stage, gib) or client.poll() is not None, 60)
         while client.poll() is None and place.left() > 0:
             time.sleep(draw.expovariate(1 / _GAP_S))
+            most = max(most, stage.training().get("held_bytes", 0))
             ms, good = stage.infer(draw.choice(names))
             latencies.append(ms)
             answered += good
-            most = max(most, stage.training().get("held_bytes", 0))
         training, lines = stage.training(), stage.trained()
         if ended := client.poll():
             print(f"{case}, {mode}: exit code {ended}\n{stage.log()[-2000:]}", file=sys.stderr)

@@ -263,6 +263,7 @@ TEST_F(BrokerTest, ASleepingTrainerTriesWithAllThatThereIs) {
   state_.trainers = {trainer(40)};
   state_.trainers[0].sleeps = true;
   state_.trainers[0].floor = 2000 * kMiB;
+  state_.trainers[0].step = 1990 * kMiB;
   state_.models = {in_use(1, 10, 0)};
   EXPECT_THAT(decided().grants, IsEmpty());
   state_.models = {};
