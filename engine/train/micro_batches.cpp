@@ -66,11 +66,15 @@ std::size_t MicroBatches::next_size(std::size_t left) {
   std::size_t size = 0;
   const std::uint64_t begin = base::monotonic_ns();
   bool said = false;
-  while ((size = line_.items(sluice_memory_grant(), options_.largest)) == 0) {
+  std::uint64_t best = 0;  // while the training sleeps, its grant is small
+  for (;;) {
+    const std::uint64_t grant = sluice_memory_grant();
+    if ((size = line_.items(grant, options_.largest)) > 0) break;
     const std::uint64_t waited_ns = base::monotonic_ns() - begin;
-    if (waited_ns > kTrustLineNs) line_.doubt(sluice_memory_grant());
+    best = std::max(best, grant);
+    if (waited_ns > kTrustLineNs) line_.doubt(best);
     if (waited_ns > kSayNs && options_.on_lack && !std::exchange(said, true)) {
-      options_.on_lack(sluice_memory_grant(), sluice_memory_held());
+      options_.on_lack(grant, sluice_memory_held());
     }
     wait_once();
     obey_pending();

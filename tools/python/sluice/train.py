@@ -137,11 +137,12 @@ class _Training:
         """
         self.orders.critical(True)
         self.obey_pending()
-        begin, said = time.monotonic(), False
+        begin, said, best = time.monotonic(), False, 0
         while (items := self.line.items(grant := self.orders.grant(), most)) == 0:
             waited = time.monotonic() - begin
+            best = max(best, grant)  # while the training sleeps, its grant is small
             if waited > _TRUST_LINE_S:
-                self.line.doubt(grant)
+                self.line.doubt(best)
             if waited > _SAY_S and not said:
                 said = True
                 held = self.orders.held() / _GIB
