@@ -7,8 +7,8 @@ namespace sluice::engine {
 
 /// Gives unused memory of LibTorch's allocator back to the driver until it holds at most `most`
 /// bytes, or until it holds what is in use only. Not more than that: an H200 takes 2.6 ms to take
-/// back a GiB, and as long to give it again. Without expandable segments it may give all of it back.
-/// Throws LibTorch's error.
+/// back a GiB, and as long to give it again. Without expandable segments it may give all of it
+/// back. Throws LibTorch's error.
 void release_down_to(std::uint64_t most, const c10::Device& device);
 
 }  // namespace sluice::engine
