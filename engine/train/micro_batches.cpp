@@ -29,6 +29,21 @@ bool names_the_gpu(std::string_view error) {
                              [&](const char* name) { return error.find(name) != error.npos; });
 }
 
+/// Repeats an action that fails with the error of a launch that was refused before: CUDA reports it
+/// to the next call that asks for errors. The action may be begun twice.
+template <class Action>
+void past_stale_errors(const Action& action) {
+  for (int left = kStaleErrors;; --left) {
+    try {
+      return action();
+    } catch (const OutOfMemory&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (left == 0 || !names_the_gpu(error.what())) throw;
+    }
+  }
+}
+
 unsigned kind_of(std::uint64_t order) { return static_cast<unsigned>(order & 0xffU); }
 
 /// An order of an unknown kind is obeyed as a sleep, which gives back the most.
@@ -122,7 +137,7 @@ bool MicroBatches::run_micro_batch(std::size_t start, std::size_t items) {
   ++counts_.killed;
   work_.drop();
   obey(sluice_order());
-  work_.restore();
+  past_stale_errors([this] { work_.restore(); });
   return false;
 }
 
@@ -174,7 +189,7 @@ std::uint64_t MicroBatches::allowed(std::uint64_t order) {
 /// The peak begins again: that of a dropped micro-batch, and of keeping a part of the cache, is not
 /// that of the time between two micro-batches.
 void MicroBatches::free_memory(std::uint64_t order) {
-  work_.free_memory(allowed(order));
+  past_stale_errors([&] { work_.free_memory(allowed(order)); });
   work_.restart_peak();
 }
 

@@ -55,6 +55,7 @@ class Work : public Droppable {
   void free_memory(std::uint64_t most) override {
     log.emplace_back("free");
     allowed.push_back(most);
+    if (on_free) on_free();
     peak_ = std::max(peak_, peak_of_freeing);
   }
   [[nodiscard]] std::optional<MemoryUse> memory() const override {
@@ -69,6 +70,7 @@ class Work : public Droppable {
   std::vector<std::uint64_t> allowed;  ///< What was asked for when memory was to be freed.
   std::function<void(std::size_t)> on_run;
   std::function<void()> on_restore;
+  std::function<void()> on_free;
   bool on_gpu = false;
   std::uint64_t peak_of_freeing = 0;  ///< What is to stay in the cache is allocated meanwhile.
 
@@ -249,6 +251,28 @@ TEST_F(MicroBatchesTest, AStaleErrorAfterARefusalDropsTheMicroBatch) {
   EXPECT_EQ(tries_with(1, stale), 3U);
   EXPECT_THROW(tries_with(4, stale), std::runtime_error);
   EXPECT_THROW(tries_with(1, "shape mismatch"), std::runtime_error);
+}
+
+// Prevents: CUDA reports the refused launch once more while memory is given back, which ends the
+// training. Seen on an H200. Other errors pass, and one that stays.
+TEST_F(MicroBatchesTest, AStaleErrorDoesNotEndTheDrop) {
+  const auto failing = [](int times, const char* text) {
+    return [times, text]() mutable {
+      if (times-- > 0) throw std::runtime_error(text);
+    };
+  };
+  work_.on_free = failing(3, "CUDA error: too many resources requested for launch");
+  work_.on_restore = failing(3, "CUDA error: too many resources requested for launch");
+  order_in_first_run(kDrop);
+  MicroBatches(work_, of(2, 2)).run_batch();
+  EXPECT_EQ(work_.allowed.size(), 4U);
+  work_.on_free = failing(1, "size mismatch");
+  sluice_fake_give(kShrink);
+  MicroBatches micro_batches(work_, of(2, 2));
+  EXPECT_THROW(micro_batches.obey_pending(), std::runtime_error);
+  work_.on_free = failing(4, "CUDA error: unspecified launch failure");
+  EXPECT_THROW(micro_batches.obey_pending(), std::runtime_error);
+  micro_batches.obey_pending();
 }
 
 TEST_F(MicroBatchesTest, NothingIsRefusedAfterADrop) {

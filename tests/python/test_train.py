@@ -572,6 +572,73 @@ def test_a_library_may_not_say_that_it_lacked_memory(fake):
                 raise RuntimeError("no allocation was refused again")
 
 
+def test_a_grant_that_was_lifted_since_explains_a_lack_of_memory(fake):
+    """The server may give memory back, or die, between the refused allocation and the end of the micro-batch."""
+    training = Training(fake)
+    fake.grant(10**9)
+    sizes = []
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            sizes.append(micro.slice.stop - micro.slice.start)
+            if len(sizes) == 1:
+                fake.refuse_memory()
+                fake.grant(NO_LIMIT)
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            training.model(training.data[micro.slice]).sum().backward()
+    assert sizes == [8, 8]
+
+
+@pytest.mark.parametrize("error", [ValueError, AssertionError, FloatingPointError])
+def test_a_check_that_fails_on_refused_work_is_repeated(fake, error):
+    """A refused launch of cuDNN succeeds, so that a loss may be not finite: the program's check ended it."""
+    training = Training(fake)
+    tries = 0
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            tries += 1
+            if tries == 1:
+                fake.give(DROP)
+                assert fake.calls.sluice_fake_launch() == 701
+                raise error("the loss is not finite")
+            training.model(training.data[micro.slice]).sum().backward()
+    assert tries == 2
+
+
+def test_a_stale_error_does_not_end_the_drop(fake, monkeypatch):
+    """CUDA reported the refused launch once more while memory was given back, and ended the training: seen on an
+    H200. A failure of another kind, or one that stays, passes."""
+    errors, later_errors = [], []
+
+    def failing(with_errors: list):
+        def fail(*_):
+            if with_errors:
+                raise RuntimeError(with_errors.pop())
+
+        return fail
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(sluice._state, "random_state", lambda: [])
+    monkeypatch.setattr(sluice.train._Gpu, "_outside_torch", lambda _: 0)
+    monkeypatch.setattr(sluice.train._Gpu, "available", lambda _: False)
+    monkeypatch.setattr(sluice.train, "release_down_to", failing(errors))
+    monkeypatch.setattr(sluice.train.State, "restore", failing(later_errors))
+    training = Training(fake)
+    tries = 0
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            tries += 1
+            if tries == 1:
+                errors += ["CUDA error: too many resources requested for launch"] * 2
+                later_errors += errors
+                fake.give(DROP)
+                fake.launch()
+    assert tries == 2 and not errors + later_errors
+    for text, count in (("size mismatch", 1), ("CUDA error: unspecified launch failure", 4)):
+        errors += [text] * count
+        with pytest.raises(RuntimeError, match=text):
+            sluice.train._training.gpu.release(0)
+
+
 def test_unmodified_without_sluice(tmp_path):
     """Scripts have one version: without the preload one micro-batch, no torch, no limits."""
     script = tmp_path / "script.py"

@@ -22,7 +22,7 @@ import copy
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -109,7 +109,7 @@ class _Gpu:
         import torch
 
         if torch.cuda.is_initialized():
-            release_down_to(max(0, most - self._outside_torch()))
+            _past_stale_errors(lambda: release_down_to(max(0, most - self._outside_torch())))
 
 
 class _Training:
@@ -204,26 +204,46 @@ class _Training:
         """
         import torch
 
-        if not isinstance(error, RuntimeError):
+        if not isinstance(error, Exception):
             return False
-        # Libraries have texts of their own for a refused launch. A failure of the program's own
-        # comes again when the micro-batch is repeated.
+        # Libraries have texts of their own for a refused launch, and one of cuDNN's succeeds, so that a check of
+        # the program finds a wrong result. A failure of the program's own comes again when the micro-batch is repeated.
         if kind_of(self.orders.pending()) >= Kind.DROP:
             self.stale_errors = _STALE_ERRORS
             return True
-        grant = self.orders.grant()
+        if not isinstance(error, RuntimeError):
+            return False
+        grant = self.orders.grant()  # perhaps not the one that refused an allocation
+        by_grant = self.orders.refused() != refused
         lacked = isinstance(error, torch.OutOfMemoryError)
-        if not lacked and self.orders.refused() != refused and self.library_errors < _LIBRARY_ERRORS:
+        if not lacked and by_grant and self.library_errors < _LIBRARY_ERRORS:
             self.library_errors += 1
             lacked = True
         if lacked:
             if grant != NO_LIMIT:
                 self.line.lacked_memory(items, grant)
-            return grant != NO_LIMIT
+            return by_grant or grant != NO_LIMIT
         # Libraries report the error of an earlier launch once more: in 9 of 308 cases on an H200.
         stale = self.stale_errors > 0 and _GPU_ERROR.search(str(error)) is not None
         self.stale_errors -= stale
         return stale
+
+
+def _past_stale_errors(action: Callable[[], object]) -> None:
+    """Repeats an action that fails with the error of a launch that was refused before. It may be begun twice.
+
+    CUDA reports it to the next call that asks for errors, also to one that launches nothing.
+    """
+    import torch
+
+    for _ in range(_STALE_ERRORS):
+        try:
+            action()
+            return
+        except RuntimeError as error:
+            if isinstance(error, torch.OutOfMemoryError) or not _GPU_ERROR.search(str(error)):
+                raise
+    action()
 
 
 def _even_part(left: int, most: int) -> int:
@@ -307,7 +327,7 @@ class MicroBatch:
             _training.obey(order)
         else:
             _training.gpu.release(0)  # the parts of the cache may have been too small
-        state.restore()
+        _past_stale_errors(state.restore)
 
 
 def micro_batches(
@@ -332,6 +352,7 @@ def micro_batches(
     preloaded = _training.orders.preloaded
     state = None
     if preloaded:
+        _training.orders.critical(True)
         state = _training.state = State(model, optimizer, _training.state)
         _training.publish()
     if _training.counts.tried == 0:
