@@ -90,10 +90,11 @@ static inline int sluice_set_target(const char* target) {
 
 /* Device memory that is shared out (docs/reference/memory.md). A broker, such as `sluice serve`,
  * may limit what this process holds, and may order the process to hold less at once. From the first
- * call of one of these functions, except sluice_memory_held() and sluice_memory_refused(), the process counts as one that obeys
- * orders: launches may then be refused with CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES. Make the first call
- * when the process has a context, or the call does nothing. All functions are thread-safe and never
- * fail. In a process with several devices they mean the device of the thread's context. */
+ * call of one of these functions, except sluice_memory_held() and sluice_memory_refused(), the
+ * process counts as one that obeys orders: launches may then be refused with
+ * CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES. Make the first call when the process has a context, or the
+ * call does nothing. All functions are thread-safe and never fail. In a process with several
+ * devices they mean the device of the thread's context. */
 
 /* How an order is to be obeyed: the lowest byte of the value of sluice_order(). */
 enum {
@@ -171,8 +172,9 @@ static inline int sluice_wait_resume(uint32_t timeout_ms) {
 
 /* begin 1: an optimizer step begins. 0: it has ended. No launch is refused in between; an order
  * waits for the end. Nor is an allocation, but for the first one beyond the limit, so that an
- * allocator frees what it caches: give back what exceeds the limit after the step. A step that begins while launches are refused is refused too, because its
- * micro-batch has to be dropped first. Steps do not nest. */
+ * allocator frees what it caches: give back what exceeds the limit after the step. A step that
+ * begins while launches are refused is refused too, because its micro-batch has to be dropped
+ * first. Steps do not nest. */
 static inline void sluice_critical(int begin) {
   static void* cache = NULL;
   static int known = 0;
