@@ -64,6 +64,7 @@ void Residency::add(std::uint32_t model, std::vector<engine::Weights*> weights) 
   for (const engine::Weights* each : weights) tenant.memory.bytes += each->bytes();
   tenant.memory.last_used_ns = base::monotonic_ns();
   tenant.weights = std::move(weights);
+  room_ = {};  // else its bytes would count twice until the room ends
   wake();
 }
 

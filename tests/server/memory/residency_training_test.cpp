@@ -111,6 +111,19 @@ TEST_F(ResidencyTest, ATrainerMayKeepWhatNoModelWaitsFor) {
   EXPECT_EQ(trainer_.ended(), "");
 }
 
+// Prevents: a model leaves as soon as it has been loaded, because its room still counts.
+TEST_F(ResidencyTest, AModelStaysWhenItsLoadHasMadeRoom) {
+  trainer_.obey_at_once();
+  Residency& residency = start(&trainer_);
+  attach(trainer_);
+  Residency::Room room(residency);
+  EXPECT_TRUE(room.make(60 * kMiB));
+  add(1, 50);
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_TRUE(residency.resident(1));
+  EXPECT_EQ(residency.counters().evictions, 0U);
+}
+
 TEST_F(ResidencyTest, TrainingGivesItsMemoryToAModelThatIsBeingLoaded) {
   options_.broker.grow_after_ns = 1'000'000;
   FakeTrainer& trainer = trainer_;
