@@ -36,7 +36,11 @@ Residency::Room::~Room() {
 void Residency::look_at_room(MemoryState& state) {
   if (room_.state == RoomState::kAsked) {
     const std::uint64_t pool = options_.broker.pool_bytes;
-    const std::uint64_t most = pool - std::min(pool, state.other_bytes + state.loading_bytes);
+    std::uint64_t kept = state.other_bytes + state.loading_bytes;
+    for (const TrainerState& trainer : state.trainers) {
+      kept += trainer.obeys && trainer.may_shrink ? trainer.asleep : trainer.held;
+    }
+    const std::uint64_t most = pool - std::min(pool, kept);
     const std::int64_t free = free_bytes(options_.broker, state);
     const std::uint64_t now_free = free < 0 ? 0 : static_cast<std::uint64_t>(free);
     room_.memory.bytes = std::min(now_free + room_.more, most);

@@ -111,6 +111,17 @@ TEST_F(ResidencyTest, ATrainerMayKeepWhatNoModelWaitsFor) {
   EXPECT_EQ(trainer_.ended(), "");
 }
 
+// Prevents: a load waits 10 s for more than a training can give.
+TEST_F(ResidencyTest, ALoadGetsAllThatATrainingCanGiveAtOnce) {
+  options_.broker.give_up_ns = 1'000'000'000;
+  trainer_.obey_at_once();
+  Residency& residency = start(&trainer_);
+  attach(trainer_);
+  Residency::Room room(residency);
+  EXPECT_TRUE(room.make(75 * kMiB)) << "90 MiB in all, as it keeps 10";
+  EXPECT_EQ(trainer_.memory().held, 10 * kMiB);
+}
+
 // Prevents: a model leaves as soon as it has been loaded, because its room still counts.
 TEST_F(ResidencyTest, AModelStaysWhenItsLoadHasMadeRoom) {
   trainer_.obey_at_once();
