@@ -71,11 +71,13 @@ bool one_died_above(Clients& clients, int reader, std::uint64_t now_ns) {
   return died;
 }
 
-/// Calls `visit(slot)` for each reader that lives.
+/// Calls `visit(slot)` for each reader that lives or is leaving.
 template <class Visit>
 void for_each_reader(Clients& clients, Visit visit) {
   shm::for_each_other(clients.view.used().load(), shm::kControllerBit, [&](int slot) {
-    if (clients.is_reader(slot) && shm::lives(clients.info(slot).state)) visit(slot);
+    const SlotState state = clients.info(slot).state;
+    const bool runs = shm::lives(state) || state == SlotState::kLeaving;
+    if (clients.is_reader(slot) && runs) visit(slot);
   });
 }
 
@@ -116,7 +118,10 @@ void tend_readers(Clients& clients, std::uint64_t now_ns) {
     }
     if (since == 0) since = now_ns;
     const bool outranked = (slot.outranked.load() & shm::kOutranked) != 0;
-    if (now_ns > slot.slack_until_ns.load() || !outranked ||
+    // An announcer that saw the slot live may write after the client has left or failed open, and
+    // never looks at the slot again.
+    const bool obeys = clients.info(index).state == SlotState::kLive;
+    if (now_ns > slot.slack_until_ns.load() || !outranked || !obeys ||
         one_died_above(clients, index, now_ns)) {
       slot.slack_ns.store(shm::kUnlimitedSlack);
     } else if (limit != 0 && now_ns - since >= limit) {

@@ -84,7 +84,10 @@ void repair_slot(Clients& clients, int slot, std::uint64_t now_ns) {
       }
       break;
     case SlotState::kDead:
-      if (tenant.dead_since_ns == 0) bury_dead(clients, slot, now_ns);
+      if (tenant.dead_since_ns == 0) {
+        bury_dead(clients, slot, now_ns);
+        break;  // For one beat the slot shows the death to tend_readers().
+      }
       shm::bury(clients.view, slot);
       if (is_gone(tenant, now_ns)) release_slot(clients, slot);
       break;
@@ -130,12 +133,16 @@ void repair(Clients& clients, std::uint64_t now_ns) {
 
 void adopt(Clients& clients, Admission& admission, std::uint64_t now_ns) {
   for (int slot = 0; slot < shm::kSlots; ++slot) {
-    if (clients.info(slot).state == SlotState::kFree) continue;
+    const SlotState state = clients.info(slot).state;
+    if (state == SlotState::kFree) continue;
     // A controller may have been killed between the two steps of reserve() or release().
     clients.view.used().fetch_or(shm::bit(slot));
     Tenant& tenant = clients.tenant(slot);
     tenant.process = find_process(clients.slot(slot));
-    tenant.dead_since_ns = now_ns;
+    // The former controller may have counted this death already.
+    if (state == SlotState::kDead) tenant.dead_since_ns = now_ns;
+    // The announcer may have died meanwhile. A living one writes its slack again at once.
+    if (clients.is_reader(slot)) clients.slot(slot).slack_ns.store(shm::kUnlimitedSlack);
     const auto pid = static_cast<pid_t>(clients.slot(slot).pid.load());
     tenant.uid = admission.owner_of(user_of(pid).value_or(clients.slot(slot).uid.load()));
     if (tenant.process == nullptr) {

@@ -41,6 +41,17 @@ class Readers : public UsersTest {
   [[nodiscard]] bool is_held() const { return look_->gate(low_->slot()) != 0; }
   [[nodiscard]] const shm::Slot& low_slot() const { return look_->slot(low_->slot()); }
   [[nodiscard]] std::uint32_t outranked() const { return low_slot().outranked.load(); }
+  [[nodiscard]] bool has_slack() const {
+    return low_slot().slack_ns.load() == shm::kUnlimitedSlack;
+  }
+  /// As an announcer does, for much longer than a test runs.
+  void limit_slack() const {
+    constexpr std::uint64_t kLongNs = 600'000'000'000;
+    const auto mapping = shm::BoardMapping::attach("node");
+    shm::Slot& slot = mapping.board().slots[static_cast<std::size_t>(low_->slot())];
+    slot.slack_until_ns.store(base::monotonic_ns() + kLongNs);
+    slot.slack_ns.store(5);
+  }
 
   std::unique_ptr<FakeClient> low_;
   std::unique_ptr<FakeClient> high_;
@@ -146,6 +157,44 @@ TEST_F(Readers, ASlackThatIsOverIsOpened) {
   EXPECT_FALSE(is_open()) << "it is valid";
   high_->process().signal(SIGKILL);
   EXPECT_TRUE(eventually(is_open)) << "the one who announced is dead";
+}
+
+// Prevents: the exit() of a reader waits for good for a slack that an announcer wrote too late, or
+// a reader that runs ungated waits for slack.
+TEST_F(Readers, ASlackThatComesTooLateIsOpened) {
+  limit_slack();
+  low_->order("fail");
+  EXPECT_TRUE(eventually([&] { return has_slack(); }));
+  low_->order("leave");
+  limit_slack();
+  EXPECT_TRUE(eventually([&] { return has_slack(); }));
+}
+
+// Prevents: the slack of an announcer that has died limits a reader for as long as another client
+// above lives, because that client saw the death before the service.
+TEST_F(Readers, ADeathThatAnotherClientSawFirstOpensTheSlack) {
+  const auto third = client_of(kAnna, 5);
+  ASSERT_TRUE(third->attached());
+  limit_slack();
+  service().stop();
+  high_->process().signal(SIGKILL);
+  high_->process().wait();
+  EXPECT_TRUE(eventually([&] { return look_->state(high_->slot()) == shm::SlotState::kDead; }));
+  service().signal(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return has_slack(); }));
+  EXPECT_TRUE(eventually([&] { return look_->state(high_->slot()) == shm::SlotState::kFree; }));
+}
+
+// Prevents: the same, for a death while there is no service.
+TEST_F(Readers, ADeathWithoutAServiceOpensTheSlackWhenItIsBack) {
+  const auto third = client_of(kAnna, 5);
+  ASSERT_TRUE(third->attached());
+  limit_slack();
+  kill_service();
+  high_->process().signal(SIGKILL);
+  high_->process().wait();
+  start(kAnnaMayAskFor10);
+  EXPECT_TRUE(eventually([&] { return has_slack(); }));
 }
 
 // Prevents: launches of a reader are refused after it has obeyed; its broker waits for good.

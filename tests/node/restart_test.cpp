@@ -119,6 +119,23 @@ TEST_F(RestartTest, AnAdoptedClientStillCountsForItsUser) {
   EXPECT_FALSE(client_of(kBert, 0)->attached());
 }
 
+// Prevents: after a restart, nobody logs or counts the death of an adopted client that another
+// client saw first.
+TEST_F(RestartTest, TheDeathOfAnAdoptedClientIsLogged) {
+  const auto third = client_of(kAnna, 5);
+  ASSERT_TRUE(third->attached());
+  kill_service();
+  start(kPolicy);
+  ASSERT_TRUE(logs("client attached again: slot " + std::to_string(high_->slot())));
+  const Look look("node");
+  service().stop();
+  high_->process().signal(SIGKILL);
+  high_->process().wait();
+  EXPECT_TRUE(eventually([&] { return look.state(high_->slot()) == shm::SlotState::kDead; }));
+  service().signal(SIGCONT);
+  EXPECT_TRUE(logs("client died: slot " + std::to_string(high_->slot())));
+}
+
 // Prevents: the board of dead clients is used again, with whatever they left on it.
 TEST_F(RestartTest, WithoutClientsTheBoardIsNew) {
   for (auto* client : {&low_, &high_}) {
