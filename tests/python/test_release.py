@@ -31,19 +31,21 @@ class Allocator:
         blocks = [{"size": size, "state": "active" if used else "inactive"} for size, used in self.blocks]
         return [{"device": 0, "stream": 7, "segment_type": "large", "blocks": blocks}]
 
-    def empty(self, size: int, **_) -> "Tensor":
+    def allocate(self, size: int) -> list:
         fitting = [block for block in self.blocks if not block[1] and block[0] >= size]
         assert fitting, "an allocation took new memory from the driver"
         best = self.best(fitting)
         place = self.blocks.index(best)
         self.blocks[place : place + 1] = [[size, True], *([[best[0] - size, False]] if best[0] > size else [])]
-        return Tensor(self, self.blocks[place])
+        return self.blocks[place]
 
     def free(self, block: list) -> None:
         block[1] = False
         place = next(place for place, one in enumerate(self.blocks) if one is block)
         if place + 1 < len(self.blocks) and not self.blocks[place + 1][1]:
             block[0] += self.blocks.pop(place + 1)[0]
+        if place and not self.blocks[place - 1][1]:
+            block[0] += self.blocks.pop(place - 1)[0]
 
     def empty_cache(self) -> None:
         self.emptied += 1
@@ -51,14 +53,6 @@ class Allocator:
             if not block[1] and block[0] >= 2 * PAGE:
                 block[0] -= (block[0] - PAGE) // PAGE * PAGE  # the parts at both ends make one page
         self.blocks = [block for block in self.blocks if block[0]]
-
-
-class Tensor:
-    def __init__(self, allocator: Allocator, block: list):
-        self._allocator, self._block = allocator, block
-
-    def __del__(self):
-        self._allocator.free(self._block)
 
 
 @pytest.fixture
@@ -72,10 +66,11 @@ def allocator(monkeypatch):
             empty_cache=made.empty_cache,
             current_device=lambda: 0,
             current_stream=lambda: types.SimpleNamespace(cuda_stream=7),
+            caching_allocator_alloc=lambda size: made.allocate(size),
+            caching_allocator_delete=made.free,
         )
-        torch = types.SimpleNamespace(
-            cuda=cuda, empty=lambda *a, **k: made.empty(*a, **k), uint8=None, OutOfMemoryError=MemoryError
-        )
+        # No torch.empty(): it launches a kernel in deterministic mode, and launches are refused meanwhile.
+        torch = types.SimpleNamespace(cuda=cuda, OutOfMemoryError=MemoryError)
         monkeypatch.setitem(sys.modules, "torch", torch)
         return made
 
@@ -122,7 +117,7 @@ def test_without_memory_to_keep_all_is_given_back(allocator):
     def fail(*_, **__):
         raise MemoryError
 
-    torch.empty = fail
+    torch.allocate = fail
     release_down_to(2 * GIB)
     assert torch.memory_reserved() < GIB + 2 * PAGE
 

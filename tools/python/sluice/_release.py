@@ -1,10 +1,7 @@
 """Gives memory of torch's allocator back to the driver, but hardly more than is asked for."""
 
 import contextlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import torch
+from collections.abc import Iterator
 
 PAGE = 20 << 20  # in which expandable segments give memory back
 _LARGE_PART = 8 * PAGE
@@ -24,16 +21,16 @@ def release_down_to(most: int) -> None:
         if (reserved := torch.cuda.memory_reserved()) <= most:
             return
         unused = reserved - torch.cuda.memory_allocated()
-        kept = _keep(unused - (reserved - most) - stuck - 2 * PAGE)
-        torch.cuda.empty_cache()
-        stuck = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        del kept
+        with _kept(unused - (reserved - most) - stuck - 2 * PAGE):
+            torch.cuda.empty_cache()
+            stuck = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
     if torch.cuda.memory_reserved() > most:
         torch.cuda.empty_cache()
 
 
-def _keep(size: int) -> "list[torch.Tensor]":
-    """Tensors in unused memory, of `size` bytes together or less. Takes nothing from the driver.
+@contextlib.contextmanager
+def _kept(size: int) -> Iterator[None]:
+    """Holds unused memory, of `size` bytes or less. Takes nothing from the driver.
 
     In parts of two sizes: whichever blocks torch takes them from, as many fit as the sizes of the blocks say. An
     allocation that does not fit would free all that is cached first. Small blocks are kept whole, as far as that goes:
@@ -58,7 +55,12 @@ def _keep(size: int) -> "list[torch.Tensor]":
     rests = [_LARGE_PART] if large < most_large else [block % _LARGE_PART for block in blocks if block >= _LARGE_PART]
     pages = min(small + sum(rest // PAGE for rest in rests), max(0, size - large * _LARGE_PART) // PAGE)
     kept = []
-    with contextlib.suppress(torch.OutOfMemoryError):  # then more is given back
-        for part in [_LARGE_PART] * large + [PAGE] * pages:
-            kept.append(torch.empty(part, dtype=torch.uint8, device="cuda"))
-    return kept
+    try:
+        with contextlib.suppress(torch.OutOfMemoryError):  # then more is given back
+            for part in [_LARGE_PART] * large + [PAGE] * pages:
+                # Not a tensor: torch fills it in deterministic mode, and that launch is refused.
+                kept.append(torch.cuda.caching_allocator_alloc(part))
+        yield
+    finally:
+        for address in kept:
+            torch.cuda.caching_allocator_delete(address)
