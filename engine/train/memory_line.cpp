@@ -30,6 +30,7 @@ void MemoryLine::batch_ended() {
 
 void MemoryLine::lacked_memory(std::size_t items, std::uint64_t grant) {
   cap_ = Cap{grant, items * 3 / 4};
+  if (items == 1) doubted_ = kNoLimit;
 }
 
 std::optional<MemoryLine::Fit> MemoryLine::fit() const {
@@ -58,11 +59,12 @@ std::optional<MemoryLine::Fit> MemoryLine::fit() const {
 std::size_t MemoryLine::items(std::uint64_t grant, std::size_t most) {
   if (cap_ && grant > cap_->grant) cap_.reset();
   const std::size_t most_now = cap_ ? std::min(most, cap_->items) : most;
-  const auto line = fit();
-  if (grant == kNoLimit || !line) return most_now;
-  const std::uint64_t room = grant > line->base ? grant - line->base : 0;
-  const std::size_t items = std::min<std::uint64_t>(most_now, room / line->slope);
-  if (items == 0 && grant >= doubted_) return std::min<std::size_t>(1, most_now);
+  std::size_t items = most_now;
+  if (const auto line = fit(); line && grant != kNoLimit) {
+    const std::uint64_t room = grant > line->base ? grant - line->base : 0;
+    items = std::min<std::uint64_t>(most_now, room / line->slope);
+  }
+  if (items == 0 && grant >= doubted_) return 1;
   const std::size_t step = std::max<std::size_t>(1, most / kSizes);
   return items == most_now || items < step ? items : items - items % step;
 }

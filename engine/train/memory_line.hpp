@@ -34,7 +34,7 @@ class MemoryLine {
   /// None before anything was measured.
   [[nodiscard]] std::optional<Fit> fit() const;
 
-  /// No larger grant comes: the line may be wrong, and one item is to be tried.
+  /// No larger grant comes: the line or an earlier failure may be wrong. One item is tried.
   void doubt(std::uint64_t grant) { doubted_ = std::min(doubted_, grant); }
 
   /// The items of the next micro-batch, 0 to `most`: as many as the grant holds. Sizes are

@@ -80,15 +80,16 @@ std::size_t MicroBatches::next_size(std::size_t left) {
   obey_pending();
   std::size_t size = 0;
   const std::uint64_t begin = base::monotonic_ns();
-  bool said = false;
   std::uint64_t best = 0;  // while the training sleeps, its grant is small
   for (;;) {
     const std::uint64_t grant = sluice_memory_grant();
     if ((size = line_.items(grant, options_.largest)) > 0) break;
-    const std::uint64_t waited_ns = base::monotonic_ns() - begin;
+    const std::uint64_t now = base::monotonic_ns();
+    if (lacks_since_ns_ == 0) lacks_since_ns_ = now;
     best = std::max(best, grant);
-    if (waited_ns > kTrustLineNs) line_.doubt(best);
-    if (waited_ns > kSayNs && options_.on_lack && !std::exchange(said, true)) {
+    if (now - begin > kTrustLineNs) line_.doubt(best);
+    const bool long_ago = now - lacks_since_ns_ > kSayNs;
+    if (long_ago && options_.on_lack && !std::exchange(said_lack_, true)) {
       options_.on_lack(grant, sluice_memory_held());
     }
     wait_once();
@@ -132,6 +133,8 @@ bool MicroBatches::run_micro_batch(std::size_t start, std::size_t items) {
     work_.keep();
     ++counts_.finished;
     library_errors_ = 0;
+    lacks_since_ns_ = 0;
+    said_lack_ = false;
     return true;
   }
   ++counts_.killed;

@@ -64,9 +64,11 @@ class MicroBatches {
   std::optional<MemoryLine::Fit> published_;
   std::optional<Adjustment> adjustment_;  ///< Begun, and its new size not known yet.
   std::uint64_t freed_at_ns_ = 0;
-  std::uint64_t held_anyway_ = 0;  ///< After all was freed that could be.
-  std::uint64_t refused_ = 0;      ///< sluice_memory_refused() when the micro-batch began.
-  int library_errors_ = 0;         ///< Since the last micro-batch that counts.
+  std::uint64_t held_anyway_ = 0;     ///< After all was freed that could be.
+  std::uint64_t refused_ = 0;         ///< sluice_memory_refused() when the micro-batch began.
+  int library_errors_ = 0;            ///< Since the last micro-batch that counts.
+  std::uint64_t lacks_since_ns_ = 0;  ///< Memory for one item; none has counted since then. 0: not.
+  bool said_lack_ = false;
   int stale_errors_ = 0;  ///< That may still come from the launches of a dropped micro-batch.
   std::uint64_t most_bytes_ = 0;
 };

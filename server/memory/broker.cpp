@@ -230,7 +230,9 @@ class Broker {
   void grow(std::size_t index) {
     const TrainerState& trainer = state_.trainers[index];
     const Bytes more = free_ - to_bytes(options_.slack_bytes);
-    const std::uint64_t least = trainer.sleeps ? 0 : trainer.step;
+    // Less than its smallest micro-batch needs: it does not run, and any memory may help.
+    const bool idle = trainer.sleeps || trainer.held < trainer.floor;
+    const std::uint64_t least = idle ? 0 : trainer.step;
     if (trainer.owed() > 0 || more < to_bytes(std::max(least, options_.page_bytes))) return;
     const std::uint64_t bytes = trainer.claim() + static_cast<std::uint64_t>(more) /
                                                       options_.page_bytes * options_.page_bytes;

@@ -61,6 +61,8 @@ TEST(MemoryLine, SizesAreFewAndWithinTheGrant) {
   EXPECT_EQ(line.items(1005, 64), 1U);
   line.lacked_memory(1, 1005);
   EXPECT_EQ(line.items(1005, 64), 0U);
+  line.doubt(1005);
+  EXPECT_EQ(line.items(1005, 64), 1U);
 }
 
 TEST(MemoryLine, AFailedAllocationLowersTheSizeUntilTheGrantGrows) {
@@ -72,6 +74,17 @@ TEST(MemoryLine, AFailedAllocationLowersTheSizeUntilTheGrantGrows) {
   EXPECT_EQ(line.items(1639, 64), 60U);
   line.lacked_memory(1, 1639);
   EXPECT_EQ(line.items(1639, 64), 0U);
+}
+
+// Prevents: a training that lacked memory for one item, as its first one, never tries again.
+TEST(MemoryLine, AFirstItemThatFailedIsTriedAgain) {
+  MemoryLine line;
+  line.lacked_memory(1, 1000);
+  EXPECT_EQ(line.items(1000, 64), 0U);
+  EXPECT_EQ(line.items(999, 64), 0U);
+  line.doubt(1000);
+  EXPECT_EQ(line.items(999, 64), 0U);
+  EXPECT_EQ(line.items(1000, 64), 1U);
 }
 
 }  // namespace

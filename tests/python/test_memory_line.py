@@ -41,7 +41,18 @@ def test_sizes_are_few_and_within_the_grant():
     assert line.items(1005, 64) == 1
     line.lacked_memory(1, 1005)
     assert line.items(1005, 64) == 0
+    line.doubt(1005)
+    assert line.items(1005, 64) == 1
     line.lacked_memory(60, 1639)
     assert line.items(1639, 64) == 45
     assert line.items(1640, 64) == 64
     assert line.items(1639, 64) == 60
+
+
+def test_a_first_item_that_failed_is_tried_again():
+    """Else a training that lacked memory for one item waits for ever under a grant that does not grow."""
+    line = MemoryLine()
+    line.lacked_memory(1, 1000)
+    assert line.items(1000, 64) == 0
+    line.doubt(1000)
+    assert [line.items(grant, 64) for grant in (999, 1000)] == [0, 1]

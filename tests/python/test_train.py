@@ -386,7 +386,7 @@ def test_sizes_follow_the_grant_and_too_small_a_grant_is_waited_for(fake):
 
 def test_one_item_is_tried_if_no_larger_grant_comes(fake, monkeypatch, capsys):
     """The fit is an estimate: a training waited for ever for a grant just above what its GPU could give. Seen on an
-    H200. If one item does run out of memory, only a larger grant helps, and the program says that it waits."""
+    H200. If one item does run out of memory, it is tried now and then, and the program says that it waits."""
     monkeypatch.setattr(sluice.train, "_TRUST_LINE_S", 0.02)
     monkeypatch.setattr(sluice.train, "_SAY_S", 0.04)
     training = Training(fake)
@@ -397,15 +397,13 @@ def test_one_item_is_tried_if_no_larger_grant_comes(fake, monkeypatch, capsys):
     assert sizes_of_a_batch(training) == [1] * BATCH
     assert "waits for memory" not in capsys.readouterr().err
     later = threading.Timer(0.2, fake.grant, (NO_LIMIT,))
-    failed = 0
+    later.start()
     for micro in sluice.train.micro_batches(BATCH, model=training.model):
         with micro:
-            if not failed:
-                failed += 1
-                later.start()
+            if sluice.train._training.orders.grant() != NO_LIMIT:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
     later.join()
-    assert sluice.train._training.counts.killed == 1
+    assert 2 <= sluice.train._training.counts.killed <= 10
     assert capsys.readouterr().err.count("waits for memory for one item") == 1
 
 

@@ -247,6 +247,17 @@ TEST_F(BrokerTest, TrainingGrowsOnlyAfterATimeWithoutShortage) {
   EXPECT_THAT(decided().grants, IsEmpty());
 }
 
+// Prevents: a training whose smallest micro-batch needs a little more than its grant waits for ever
+// for a step as large as that micro-batch.
+TEST_F(BrokerTest, ATrainerThatCannotRunGetsLessThanAnItemToo) {
+  state_.trainers = {trainer(800)};
+  state_.trainers[0].step = 700 * kMiB;
+  EXPECT_THAT(decided().grants, IsEmpty());
+  state_.trainers[0].held = 99 * kMiB;
+  EXPECT_THAT(decided().grants,
+              ElementsAre(Decision::Grant{0, 920 * kMiB, Decision::Order::kNone}));
+}
+
 TEST_F(BrokerTest, ASleepingTrainerResumesWhenItCanRun) {
   state_.trainers = {trainer(40)};
   state_.trainers[0].sleeps = true;

@@ -16,7 +16,7 @@ class MemoryLine:
         self._resident = [0, 0]  # greatest of the last batch, and of this one
         self._outside = 0  # greatest peak between micro-batches, such as in optimizer steps
         self._warm = False
-        self._doubted = NO_LIMIT  # from this grant on, one item is tried although the line says no
+        self._doubted = NO_LIMIT  # from this grant on, one item is tried although it should not fit
         self._cap: tuple[int, int] | None = None  # a grant, and the items that it does hold
 
     def saw(self, items: int, resident: int, peak: int) -> None:
@@ -37,9 +37,11 @@ class MemoryLine:
     def lacked_memory(self, items: int, grant: int) -> None:
         """An allocation failed with this many items under this grant: try fewer until it grows."""
         self._cap = (grant, items * 3 // 4)
+        if items == 1:
+            self._doubted = NO_LIMIT
 
     def doubt(self, grant: int) -> None:
-        """No larger grant comes: the line may be wrong, and one item is to be tried."""
+        """No larger grant comes: the line or an earlier failure may be wrong, and one item is to be tried."""
         self._doubted = min(self._doubted, grant)
 
     def fit(self) -> tuple[int, int] | None:
@@ -67,12 +69,12 @@ class MemoryLine:
             self._cap = None
         most_now = most if self._cap is None else min(most, self._cap[1])
         fit = self.fit()
-        if grant == NO_LIMIT or fit is None:
-            return most_now
-        base, slope = fit
-        items = min(most_now, max(0, grant - base) // slope)
+        items = most_now
+        if grant != NO_LIMIT and fit is not None:
+            base, slope = fit
+            items = min(most_now, max(0, grant - base) // slope)
         if items == 0 and grant >= self._doubted:
-            return min(1, most_now)
+            return 1
         step = max(1, most // 16)
         return items if items in (most, most_now) or items < step else items - items % step
 

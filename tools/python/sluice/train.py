@@ -123,6 +123,8 @@ class _Training:
         self.state: State | None = None  # of the last batch
         self.batches = 0
         self.library_errors = 0  # since the last micro-batch that counts
+        self.lacks_since: float | None = None  # memory for one item; no micro-batch has counted since then
+        self.said_lack = False
         self.held_anyway = 0  # bytes, after all was released that could be
         self.stale_errors = 0  # that may still come from the launches of a dropped micro-batch
         self.restores_epochs = False
@@ -137,14 +139,15 @@ class _Training:
         """
         self.orders.critical(True)
         self.obey_pending()
-        begin, said, best = time.monotonic(), False, 0
+        begin, best = time.monotonic(), 0
         while (items := self.line.items(grant := self.orders.grant(), most)) == 0:
-            waited = time.monotonic() - begin
+            now = time.monotonic()
+            self.lacks_since = self.lacks_since or now
             best = max(best, grant)  # while the training sleeps, its grant is small
-            if waited > _TRUST_LINE_S:
+            if now - begin > _TRUST_LINE_S:
                 self.line.doubt(best)
-            if waited > _SAY_S and not said:
-                said = True
+            if now - self.lacks_since > _SAY_S and not self.said_lack:
+                self.said_lack = True
                 held = self.orders.held() / _GIB
                 text = f"waits for memory for one item: {grant / _GIB:.2f} GiB granted, {held:.2f} held"
                 print(f"sluice.train: {text}; see sluice status", file=sys.stderr, flush=True)
@@ -318,6 +321,7 @@ class MicroBatch:
     def _keep(self) -> None:
         self.kept = True
         _training.library_errors = 0
+        _training.lacks_since, _training.said_lack = None, False
         _training.counts.finished += 1
 
     def _drop(self, state: State) -> None:
