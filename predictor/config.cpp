@@ -23,7 +23,7 @@ template <class C, class Visit>
 void each_setting(C& config, const Visit& visit) {
   visit.word("network", config.network, {"transformer", "mlp", "lstm"});
   visit.count("layers", config.layers, 0, 64);
-  visit.count("heads", config.heads, 1, 164);
+  visit.count("heads", config.heads, 1, kFeatures);
   visit.count("feed_forward", config.feed_forward, 1, kWidest);
   visit.count("flatten", config.flatten, 1, kWidest);
   visit.widths("embedding", config.embedding);

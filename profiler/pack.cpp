@@ -128,6 +128,8 @@ json json_of(const Program& program) {
                                {"grid", kernel.grid},
                                {"block", kernel.block},
                                {"shared", kernel.shared},
+                               {"static_shared", kernel.static_shared},
+                               {"local", kernel.local},
                                {"args", kernel.args}});
   }
   if (!program.source.empty()) line["source"] = program.source;
@@ -156,8 +158,13 @@ Program program_of(const json& line) {
   read_if_there(line, "position", program.position);
   read_if_there(line, "nodes", program.nodes);
   for (const json& kernel : line.value("kernels", json::array())) {
-    program.kernels.push_back({kernel.at("name"), kernel.at("grid"), kernel.at("block"),
-                               kernel.at("shared"), kernel.at("args")});
+    program.kernels.push_back({.name = kernel.at("name"),
+                               .grid = kernel.at("grid"),
+                               .block = kernel.at("block"),
+                               .shared = kernel.at("shared"),
+                               .static_shared = kernel.value("static_shared", 0U),
+                               .local = kernel.value("local", 0U),
+                               .args = kernel.at("args")});
   }
   const json cubins = line.value("cubin", json::object());
   for (const auto& [arch, text] : cubins.items()) {

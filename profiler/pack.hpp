@@ -67,6 +67,8 @@ struct Kernel {
   std::array<unsigned, 3> grid{1, 1, 1};
   std::array<unsigned, 3> block{1, 1, 1};
   unsigned shared = 0;              ///< Dynamic shared memory, bytes.
+  unsigned static_shared = 0;       ///< Bytes of arrays that a block shares. 0 in older packs.
+  unsigned local = 0;               ///< Bytes of arrays of a thread. 0 in older packs.
   std::vector<std::size_t> args{};  ///< Indices: the task's buffers, then the program's `extra`.
 };
 

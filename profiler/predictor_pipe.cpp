@@ -32,12 +32,15 @@ PredictorPipe::PredictorPipe(std::vector<std::string> command)
   (void)ask_for({{"programs", json::array()}});
 }
 
-std::vector<float> PredictorPipe::rate(const std::vector<std::optional<Program>>& programs) {
-  json request{{"programs", json::array()}};
+std::vector<float> PredictorPipe::rate(const Task& task,
+                                       const std::vector<std::optional<Program>>& programs) {
+  json request{{"task", to_json(task)}, {"programs", json::array()}};
   for (const auto& program : programs) {
     if (!program) continue;
-    request["programs"].push_back(
-        {{"id", program->id}, {"features", program->features}, {"position", program->position}});
+    json line = to_json(*program);
+    line.erase("source");
+    line.erase("cubin");
+    request["programs"].push_back(std::move(line));
   }
   const json answer = ask_for(request);
   std::vector<float> rated;

@@ -16,9 +16,10 @@ class PredictorPipe {
   /// The same with another command, for tests.
   explicit PredictorPipe(std::vector<std::string> command);
 
-  /// Ratings of programs with features: the negative logarithm of the predicted seconds, so larger
-  /// is better. -infinity where there is no program. Throws base::RunError.
-  [[nodiscard]] std::vector<float> rate(const std::vector<std::optional<Program>>& programs);
+  /// Ratings of programs of a task, with features: the negative logarithm of the predicted seconds,
+  /// so larger is better. -infinity where there is no program. Throws base::RunError.
+  [[nodiscard]] std::vector<float> rate(const Task& task,
+                                        const std::vector<std::optional<Program>>& programs);
 
  private:
   [[nodiscard]] nlohmann::json ask_for(const nlohmann::json& request);

@@ -10,26 +10,30 @@ namespace {
 
 using nlohmann::json;
 
-/// {"programs": [{"id", "features", "position"}]} -> {"ok": true, "seconds": [..]}.
+/// {"programs": [lines of a pack], "task": theirs} -> {"ok": true, "seconds": [..]}.
 json answer_to(const std::string& line, const LatencyModel& model,
                const std::vector<DeviceInfo>& devices) {
   try {
     const json request = json::parse(line);
+    const json& programs = request.at("programs");
+    if (programs.empty()) return {{"ok", true}, {"seconds", json::array()}};
+    const auto task = std::get<profiler::Task>(profiler::pack_entry(request.at("task")));
     Dataset data;
     data.devices = {devices[0].name};
     data.tasks.emplace_back();
     std::vector<Query> queries;
-    for (const json& program : request.at("programs")) {
+    for (const json& program : programs) {
       queries.push_back({data.programs.size(), 0});
       data.programs.push_back(
-          program_of(program.at("id"), program.at("features"), program.at("position"), "rank"));
+          program_of(std::get<profiler::Program>(profiler::pack_entry(program)), task, "rank"));
     }
-    if (queries.empty()) return {{"ok", true}, {"seconds", json::array()}};
     return {{"ok", true}, {"seconds", model.predict(data, devices, queries)}};
   } catch (const json::exception& error) {
     return {{"ok", false}, {"error", error.what()}};
   } catch (const base::UsageError& error) {
     return {{"ok", false}, {"error", error.what()}};
+  } catch (const std::bad_variant_access&) {
+    return {{"ok", false}, {"error", "rank: a line of a pack of another kind"}};
   } catch (const base::RunError& error) {
     return {{"ok", false}, {"error", error.what()}};
   }

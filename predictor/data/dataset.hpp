@@ -10,8 +10,11 @@
 /// What the predictors learn from: tensor programs, and the time of each on one or several devices.
 namespace sluice::predictor {
 
-/// Features of a store statement.
-inline constexpr std::size_t kFeatures = 164;
+/// Features of a store statement, as in packs.
+inline constexpr std::size_t kStoreFeatures = 164;
+/// How the program is launched, see launch_features(). All its leaves have the same.
+inline constexpr std::size_t kLaunchFeatures = 12;
+inline constexpr std::size_t kFeatures = kStoreFeatures + kLaunchFeatures;
 
 using Leaf = std::array<float, kFeatures>;
 

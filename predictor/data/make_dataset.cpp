@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -21,17 +22,22 @@ namespace fs = std::filesystem;
 constexpr double kMostSpread = 1.2;
 constexpr double kLeastSeconds = 1e-6;
 
+/// Records may be compressed.
+bool has_ending(const std::string& file, const std::string& ending) {
+  return file.ends_with(ending) || file.ends_with(ending + ".xz");
+}
+
 /// The files of `inputs` with this ending; folders are searched, sorted by name.
 std::vector<std::string> files_with(const std::vector<std::string>& inputs, const char* ending) {
   std::vector<std::string> found;
   for (const std::string& input : inputs) {
     if (!fs::is_directory(input)) {
-      if (fs::path(input).extension() == ending) found.push_back(input);
+      if (has_ending(input, ending)) found.push_back(input);
       continue;
     }
     std::vector<std::string> inside;
     for (const auto& entry : fs::directory_iterator(input)) {
-      if (entry.path().extension() == ending) inside.push_back(entry.path().string());
+      if (has_ending(entry.path().string(), ending)) inside.push_back(entry.path().string());
     }
     std::ranges::sort(inside);
     found.insert(found.end(), inside.begin(), inside.end());
@@ -41,22 +47,51 @@ std::vector<std::string> files_with(const std::vector<std::string>& inputs, cons
 
 void check_inputs(const std::vector<std::string>& inputs) {
   for (const std::string& input : inputs) {
-    const auto ending = fs::path(input).extension();
     if (!fs::exists(input)) throw base::UsageError("-i: there is no " + input);
-    if (!fs::is_directory(input) && ending != ".programs" && ending != ".jsonl") {
-      throw base::UsageError("-i: " + input +
-                             " is neither a pack (*.programs) nor records (*.jsonl) nor a folder");
+    if (!fs::is_directory(input) && !has_ending(input, ".programs") &&
+        !has_ending(input, ".jsonl")) {
+      throw base::UsageError(
+          "-i: " + input +
+          " is neither a pack (*.programs) nor records (*.jsonl, *.jsonl.xz) nor a "
+          "folder");
     }
   }
+}
+
+void report_torn(const std::string& file) {
+  fmt::print(stderr, "sluice predict: {}: the end is torn: dropped\n", file);
+}
+
+/// A folder may also have the pairs of `sluice opbench pairs`.
+bool has_pairs(const std::string& file) {
+  if (file.ends_with(".xz")) return false;
+  std::ifstream in(file);
+  std::string line;
+  return std::getline(in, line) && line.find("\"kind\"") != std::string::npos &&
+         line.find("\"programs\"") != std::string::npos;
+}
+
+double bytes_of(const profiler::Task& task) {
+  double bytes = 0;
+  for (const auto& buffer : task.buffers) bytes += static_cast<double>(buffer.bytes());
+  return bytes;
 }
 
 class Maker {
  public:
   void add_pack(const std::string& file) {
     const profiler::Pack pack = profiler::read_pack(file);
+    if (pack.torn) report_torn(file);
     for (const auto& [id, task] : pack.tasks) add_task(task, pack.header.target);
     for (const auto& network : pack.networks) add_network(network, pack.header.target);
-    for (const auto& program : pack.programs) add_program(program, file);
+    for (const auto& program : pack.programs) {
+      const auto task = pack.tasks.find(program.task);
+      if (task == pack.tasks.end()) {
+        throw base::UsageError(fmt::format("{}: program {} is of task {}, which is not in the pack",
+                                           file, program.id, program.task));
+      }
+      add_program(program, task->second, file);
+    }
   }
 
   void add_record(const profiler::Record& record, Dropped& dropped) {
@@ -99,8 +134,7 @@ class Maker {
     task.target = target;
     task.workload_key = from.workload_key;
     task.flop = from.flop;
-    task.bytes = 0;
-    for (const auto& buffer : from.buffers) task.bytes += static_cast<double>(buffer.bytes());
+    task.bytes = bytes_of(from);
   }
 
   /// A network may be in several packs, each with some programs of its tasks.
@@ -113,12 +147,11 @@ class Maker {
     data.networks.push_back(std::move(network));
   }
 
-  void add_program(const profiler::Program& from, const std::string& file) {
+  void add_program(const profiler::Program& from, const profiler::Task& task,
+                   const std::string& file) {
     if (!programs_.try_emplace(from.id, data.programs.size()).second) return;
-    Program program =
-        program_of(from.id, from.features, {from.position.begin(), from.position.end()}, file);
+    Program program = program_of(from, task, file);
     program.task = task_number(from.task);
-    program.index = static_cast<std::int64_t>(from.index);
     data.programs.push_back(std::move(program));
   }
 
@@ -137,19 +170,49 @@ class Maker {
 
 }  // namespace
 
-Program program_of(const std::string& id, const std::vector<std::vector<float>>& features,
-                   const std::vector<std::int32_t>& positions, const std::string& file) {
-  Program program{.id = id, .positions = positions};
-  for (const auto& of_leaf : features) {
-    if (of_leaf.size() != kFeatures) {
+std::array<float, kLaunchFeatures> launch_features(const std::vector<profiler::Kernel>& kernels,
+                                                   const profiler::Task& task) {
+  constexpr std::uint64_t kWarp = 32;
+  std::uint64_t blocks = 0, threads = 0, all = 0, least = 0, unused = 0, local = 0, shared = 0;
+  for (const profiler::Kernel& kernel : kernels) {
+    const std::uint64_t grid = std::uint64_t{kernel.grid[0]} * kernel.grid[1] * kernel.grid[2];
+    const std::uint64_t block = std::uint64_t{kernel.block[0]} * kernel.block[1] * kernel.block[2];
+    if (grid * block > blocks * threads) std::tie(blocks, threads) = std::tie(grid, block);
+    all += grid * block;
+    least = least == 0 ? block : std::min(least, block);
+    unused = std::max(unused, (kWarp - block % kWarp) % kWarp);
+    local = std::max<std::uint64_t>(local, kernel.local);
+    shared = std::max<std::uint64_t>(shared, std::uint64_t{kernel.shared} + kernel.static_shared);
+  }
+  const double each = static_cast<double>(std::max<std::uint64_t>(all, 1));
+  const double bytes = bytes_of(task);
+  const auto real = [](std::uint64_t n) { return static_cast<double>(n); };
+  std::array<double, kLaunchFeatures> numbers{
+      real(kernels.size()), real(blocks), real(threads), real(all), real(least),      real(unused),
+      real(local),          real(shared), task.flop,     bytes,     task.flop / each, bytes / each};
+  std::array<float, kLaunchFeatures> found{};
+  std::ranges::transform(numbers, found.begin(),
+                         [](double n) { return static_cast<float>(std::log2(1 + n)); });
+  return found;
+}
+
+Program program_of(const profiler::Program& from, const profiler::Task& task,
+                   const std::string& file) {
+  Program program{.id = from.id,
+                  .index = static_cast<std::int64_t>(from.index),
+                  .positions = {from.position.begin(), from.position.end()}};
+  const auto launch = launch_features(from.kernels, task);
+  for (const auto& of_leaf : from.features) {
+    if (of_leaf.size() != kStoreFeatures) {
       throw base::UsageError(fmt::format("{}: program {} has {} features of a leaf, not {}", file,
-                                         id, of_leaf.size(), kFeatures));
+                                         from.id, of_leaf.size(), kStoreFeatures));
     }
-    std::ranges::copy(of_leaf, program.leaves.emplace_back().begin());
+    Leaf& leaf = program.leaves.emplace_back();
+    std::ranges::copy(launch, std::ranges::copy(of_leaf, leaf.begin()).out);
   }
   if (program.leaves.empty() || program.positions.size() != program.leaves.size()) {
-    throw base::UsageError(fmt::format("{}: program {} has {} leaves and {} positions", file, id,
-                                       program.leaves.size(), program.positions.size()));
+    throw base::UsageError(fmt::format("{}: program {} has {} leaves and {} positions", file,
+                                       from.id, program.leaves.size(), program.positions.size()));
   }
   return program;
 }
@@ -159,12 +222,13 @@ Dataset make_dataset(const std::vector<std::string>& inputs, bool need_labels, D
   Maker maker;
   for (const std::string& file : files_with(inputs, ".programs")) maker.add_pack(file);
   for (const std::string& file : files_with(inputs, ".jsonl")) {
-    for (const auto& record : profiler::read_records(file).records) {
-      maker.add_record(record, dropped);
-    }
+    if (has_pairs(file)) continue;
+    const auto found = profiler::read_records(file);
+    for (const auto& record : found.records) maker.add_record(record, dropped);
+    if (found.torn) report_torn(file);
   }
   if (maker.data.programs.empty()) {
-    throw base::UsageError("-i: no programs; give a pack that `sluice opbench pack` made");
+    throw base::UsageError("-i: no programs; give a pack that `sluice programs make` made");
   }
   if (need_labels && maker.data.labels.empty()) {
     throw base::UsageError(fmt::format(

@@ -1,9 +1,11 @@
 #pragma once
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "predictor/data/dataset.hpp"
+#include "profiler/pack.hpp"
 
 namespace sluice::predictor {
 
@@ -23,11 +25,17 @@ struct Dropped {
 [[nodiscard]] Dataset make_dataset(const std::vector<std::string>& inputs, bool need_labels,
                                    Dropped& dropped);
 
+/// Logarithms, base 2, of 1 + n, where n is: kernels; blocks and threads of a block of the kernel
+/// with the most threads; threads of all kernels; threads of the smallest block; lanes without a
+/// thread in the last warp of a block; the most bytes of local and of shared arrays of a kernel;
+/// flop and bytes of the task; flop and bytes for each of all threads. A CPU has one thread in no
+/// kernel.
+[[nodiscard]] std::array<float, kLaunchFeatures> launch_features(
+    const std::vector<profiler::Kernel>& kernels, const profiler::Task& task);
+
 /// A program of task 0. `file` comes first in an error. Throws base::UsageError if it does not have
-/// kFeatures features and a position for each leaf.
-[[nodiscard]] Program program_of(const std::string& id,
-                                 const std::vector<std::vector<float>>& features,
-                                 const std::vector<std::int32_t>& positions,
+/// kStoreFeatures features and a position for each leaf.
+[[nodiscard]] Program program_of(const profiler::Program& from, const profiler::Task& task,
                                  const std::string& file);
 
 /// Writes tasks.csv: number, id, name, target, flop, bytes, programs, labels, networks.

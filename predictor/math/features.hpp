@@ -25,7 +25,8 @@ class FeatureScale {
 };
 
 /// What is added to the features of a leaf at this position (Vaswani et al., 2017): element 2i is
-/// sin(position / 10000^(2i/164)), and element 2i + 1 is cos(position / 10000^((2i+1)/164)).
+/// sin(position / 10000^(2i/w)), and element 2i + 1 is cos(position / 10000^((2i+1)/w)), where w is
+/// kFeatures.
 [[nodiscard]] Leaf sinusoid(std::int32_t position);
 
 /// The leaves of a program as a network reads them.

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 template <class T>
 torch::Tensor tensor_of(const std::vector<T>& values) {

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 /// Leaves for which there is room at least, so that a predictor reads programs of other packs.
 constexpr std::size_t kLeastRoom = 5;
 constexpr std::size_t kPredictedAtOnce = 4096;

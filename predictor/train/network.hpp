@@ -7,7 +7,7 @@ namespace sluice::predictor {
 
 /// Programs as tensors.
 struct Batch {
-  torch::Tensor leaves;  ///< [B, L, 164]; rows behind the leaves of a program are not read.
+  torch::Tensor leaves;  ///< [B, L, kFeatures]; rows behind the leaves of a program are not read.
   torch::Tensor counts;  ///< [B], int64: leaves of each program, at most L.
   torch::Tensor device;  ///< [B, 8]
 
@@ -28,8 +28,8 @@ class LabelNetwork : public torch::nn::Module {
   [[nodiscard]] std::int64_t leaves() const { return leaves_; }
 
  protected:
-  /// [B, L, 164], [B, L] -> [B, embedding_width]. `filled` is 1 for leaves and 0 behind them, where
-  /// `tokens` are 0.
+  /// [B, L, kFeatures], [B, L] -> [B, embedding_width]. `filled` is 1 for leaves and 0 behind them,
+  /// where `tokens` are 0.
   virtual torch::Tensor embed(const torch::Tensor& tokens, const torch::Tensor& filled,
                               const torch::Tensor& counts) = 0;
 

@@ -129,12 +129,12 @@ int run_model(const RunOptions& options) {
                                              ? measuring->device()
                                              : options.predictor_device);
   }
-  const RateOf predicted = [&](const auto& indices) {
-    return predictor.value().rate(measuring->described(indices));
-  };
   std::vector<TunedTask> tasks;
   for (const Task& task : imported.tasks) {
     measuring->begin(task);
+    const RateOf predicted = [&](const auto& indices) {
+      return predictor.value().rate(task, measuring->described(indices));
+    };
     TunedTask& tuned = tasks.emplace_back(TunedTask{task.name, imported.weight(task.id), {}});
     tuned.trials = tune_task(
         task, tuning, features, predicted,

@@ -129,9 +129,10 @@ TEST_F(PredictCommand, RanksProgramsOverAPipe) {
   const profiler::Pack pack = profiler::read_pack(kPack);
   std::vector<std::optional<profiler::Program>> programs{std::nullopt};
   for (std::size_t i = 0; i < 5; ++i) programs.emplace_back(pack.programs[i]);
+  const profiler::Task& task = pack.tasks.at(pack.programs[0].task);
   profiler::PredictorPipe pipe(
       {SLUICE_TEST_PREDICT, "rank", "--cache_dir", cache(), "--device-name", "H200"});
-  const std::vector<float> rated = pipe.rate(programs);
+  const std::vector<float> rated = pipe.rate(task, programs);
   ASSERT_EQ(rated.size(), 6U);
   EXPECT_TRUE(std::isinf(rated[0])) << "the space refused it";
   for (std::size_t i = 1; i < 6; ++i) {
@@ -139,11 +140,12 @@ TEST_F(PredictCommand, RanksProgramsOverAPipe) {
     EXPECT_LT(rated[i], 14);
   }
   // One program alone is rated as among others: nothing depends on the batch.
-  EXPECT_NEAR(pipe.rate({programs[3]})[0], rated[3], 1e-4);
+  EXPECT_NEAR(pipe.rate(task, {programs[3]})[0], rated[3], 1e-4);
   programs[1]->position.clear();
-  EXPECT_THAT([&] { (void)pipe.rate(programs); },
+  EXPECT_THAT([&] { (void)pipe.rate(task, programs); },
               testing::ThrowsMessage<base::RunError>(HasSubstr("leaves and 0 positions")));
-  EXPECT_EQ(pipe.rate({programs[2]})[0], pipe.rate({programs[2]})[0]) << "and it goes on";
+  EXPECT_EQ(pipe.rate(task, {programs[2]})[0], pipe.rate(task, {programs[2]})[0])
+      << "and it goes on";
 }
 
 TEST_F(PredictCommand, TunesWithAPredictor) {

@@ -42,7 +42,7 @@ TEST(Config, RefusesWithTheKey) {
   refuse("layers=-1", "layers");
   refuse("labels=square", "labels: 'square' is not one of boxcox, log, none");
   refuse("labels", "--set: 'labels' is not KEY=VALUE");
-  refuse("heads=5", "heads: 5 does not divide the 164 features");
+  refuse("heads=5", "heads: 5 does not divide the 176 features");
 }
 
 TEST(Config, ThePublishedOne) {

@@ -1,6 +1,7 @@
 // Records of failed, disturbed or foreign programs as labels teach a network wrong times.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -65,8 +66,36 @@ TEST_F(DatasetTest, AProgramHasItsFeaturesAndTheMedianOfItsTimes) {
   EXPECT_EQ(data.tasks[program.task].flop, pack_.tasks.at(from.task).flop);
   ASSERT_EQ(program.leaves.size(), from.features.size());
   EXPECT_EQ(program.leaves[0][17], from.features[0][17]);
+  const auto launch = launch_features(from.kernels, pack_.tasks.at(from.task));
+  for (const Leaf& leaf : program.leaves) {
+    EXPECT_TRUE(std::equal(launch.begin(), launch.end(), leaf.begin() + kStoreFeatures));
+  }
   EXPECT_EQ(program.positions[0], static_cast<std::int32_t>(from.position[0]));
   EXPECT_DOUBLE_EQ(data.labels[0].seconds, 2e-5);
+}
+
+TEST(LaunchFeatures, AreThoseOfTheLargestKernelAndTheWorstOfAll) {
+  profiler::Kernel large{.name = "a", .grid = {7, 3, 1}, .block = {31, 5, 1}};
+  large.shared = 1000;
+  large.static_shared = 23;
+  profiler::Kernel small{.name = "b", .grid = {3, 1, 1}, .block = {63, 1, 1}};
+  small.static_shared = 500;
+  small.local = 255;
+  const profiler::Task task{.flop = 1e6,
+                            .buffers = {{{100}, "float16", false}, {{50}, "int64", true}}};
+  for (const auto& kernels : {std::vector{large, small}, std::vector{small, large}}) {
+    const auto found = launch_features(kernels, task);
+    // 2 kernels; 21 blocks of 155 threads; 189 more threads; 155 is 5 less than 5 warps.
+    const double threads = 21 * 155 + 189;
+    const std::array<double, kLaunchFeatures> expected{
+        2, 21, 155, threads, 63, 5, 255, 1023, 1e6, 600, 1e6 / threads, 600 / threads};
+    for (std::size_t i = 0; i < kLaunchFeatures; ++i) {
+      EXPECT_FLOAT_EQ(found[i], static_cast<float>(std::log2(1 + expected[i]))) << i;
+    }
+  }
+  const auto cpu = launch_features({}, task);
+  EXPECT_EQ(cpu[0] + cpu[3], 0);
+  EXPECT_EQ(cpu[8], cpu[10]) << "all flop in one thread";
 }
 
 TEST_F(DatasetTest, BytesAreThoseOfAllBuffers) {
@@ -124,6 +153,14 @@ TEST_F(DatasetTest, ThePackTwiceIsThePackOnce) {
   EXPECT_EQ(data.programs.size(), pack_.programs.size());
   EXPECT_EQ(data.networks.size(), pack_.networks.size());
   EXPECT_EQ(data.labels.size(), 1U);
+}
+
+TEST_F(DatasetTest, AFolderMayHavePairsToo) {
+  write({record(1, "H200")});
+  std::ofstream(folder_.path() / "pairs.jsonl")
+      << R"({"kind": "stream", "device": "H200", "programs": ["a", "b"]})" << '\n';
+  Dropped dropped;
+  EXPECT_EQ(make(dropped).labels.size(), 1U);
 }
 
 TEST_F(DatasetTest, SaysWhatIsMissing) {

@@ -51,8 +51,8 @@ TEST(FeatureScale, AnOutlierIsBounded) {
 TEST(Sinusoid, FollowsTheFormula) {
   const Leaf wave = sinusoid(7);
   EXPECT_NEAR(wave[0], std::sin(7.0), 1e-6);
-  EXPECT_NEAR(wave[1], std::cos(7.0 / std::pow(10000.0, 1.0 / 164)), 1e-6);
-  EXPECT_NEAR(wave[82], std::sin(7.0 / 100.0), 1e-6);
+  EXPECT_NEAR(wave[1], std::cos(7.0 / std::pow(10000.0, 1.0 / 176)), 1e-6);
+  EXPECT_NEAR(wave[88], std::sin(7.0 / 100.0), 1e-6);
   EXPECT_NEAR(sinusoid(0)[2], 0, 1e-9);
   EXPECT_NEAR(sinusoid(0)[3], 1, 1e-9);
 }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "predictor/data/dataset.hpp"
 #include "predictor/math/sampling.hpp"
 
 namespace sluice::predictor {
@@ -13,8 +14,8 @@ constexpr std::int64_t kRoom = 6;
 
 Batch random_batch() {
   torch::manual_seed(3);
-  return {torch::rand({4, kRoom, 164}), torch::tensor({1, 3, 6, 2}, torch::kLong),
-          torch::rand({4, 8})};
+  return {torch::rand({4, kRoom, static_cast<std::int64_t>(kFeatures)}),
+          torch::tensor({1, 3, 6, 2}, torch::kLong), torch::rand({4, 8})};
 }
 
 std::shared_ptr<LabelNetwork> network_of(const std::string& kind) {
@@ -107,7 +108,7 @@ TEST(PublishedConfig, HasThePublishedShape) {
   const auto network = make_network(config, 5);
   std::int64_t parameters = 0;
   for (const auto& p : network->parameters()) parameters += p.numel();
-  // 11 layers of 4 * 164^2 + 2 * 164 * 2048 and biases are 8.6 million of them.
+  // 11 layers of 4 * 176^2 + 2 * 176 * 2048 and biases are 9.3 million of them.
   EXPECT_GT(parameters, 12'000'000);
   EXPECT_LT(parameters, 15'000'000);
 }

@@ -36,6 +36,8 @@ Program made_up_program() {
                                .grid = {2, 3, 4},
                                .block = {32, 1, 1},
                                .shared = 1024,
+                               .static_shared = 512,
+                               .local = 64,
                                .args = {0, 2, 1}}},
                   .extra = {4096},
                   .features = {{1.5F, 2.5F}, {0, 1}},
@@ -77,6 +79,8 @@ TEST(Packs, EveryEntryComesBack) {
   EXPECT_EQ(to_json(program), to_json(made_up_program()));
   EXPECT_EQ(program.cubins.at("sm_90"), made_up_program().cubins.at("sm_90"));
   EXPECT_EQ(program.kernels[0].grid[2], 4U);
+  EXPECT_EQ(program.kernels[0].static_shared, 512U);
+  EXPECT_EQ(program.kernels[0].local, 64U);
   EXPECT_FALSE(reader.next());
 }
 

@@ -11,7 +11,7 @@ from sluice_tools.programs import knobs, server
 
 TRANSCRIPT = [json.loads(line) for line in (Path(__file__).parent / "transcript.jsonl").read_text().splitlines()]
 PROGRAM = {"kind", "id", "task", "sketch", "index", "entity", "kernels", "extra"}
-KERNEL = {"name", "grid", "block", "shared", "args"}
+KERNEL = {"name", "grid", "block", "shared", "static_shared", "local", "args"}
 
 
 def answered(do: str, ok: bool = True) -> list[dict]:

@@ -12,6 +12,9 @@ MOST_STATEMENTS = 2048  # longer sources take NVRTC long
 _KERNEL = re.compile(
     r'^extern "C" __global__ void (?:__launch_bounds__\((\d+)\) )?(main_kernel(?:_(\d+))?)\(([^)]*)\) \{', re.M
 )
+_ARRAY = re.compile(r"^\s*(__shared__ )?(?:alignas\(\d+\) )?(\w+) \w+\[(\d+)\];", re.M)
+_BYTES = {"double": 8, "int64_t": 8, "uint64_t": 8, "half": 2, "nv_bfloat16": 2, "short": 2, "ushort": 2}
+_BYTES |= {"bool": 1, "char": 1, "uchar": 1}  # any other element has 4
 # TVM's own prelude needs headers that NVRTC does not have.
 PRELUDE = """\
 #define __asm__ asm
@@ -65,6 +68,18 @@ def kernels(source: str, walk: Walk, buffers: list[str], scratch: dict[str, int]
                     raise Unusable(f"argument {name} of {match[2]} is no buffer of the program")
                 names.append(name)
             arguments.append(names.index(name))
-        launches.append({"name": match[2], "grid": grid, "block": block, "shared": 0, "args": arguments})
+        launches.append(
+            {"name": match[2], "grid": grid, "block": block, "shared": 0}
+            | array_bytes(source[match.end() : source.find("\n}", match.end())])
+            | {"args": arguments}
+        )
     largest = max(scratch.values(), default=0)
     return launches, [largest] * (len(names) - len(buffers))
+
+
+def array_bytes(body: str) -> dict[str, int]:
+    """The bytes of the arrays that the threads of a block share, and of those that each thread has."""
+    found = {"static_shared": 0, "local": 0}
+    for shared, element, count in _ARRAY.findall(body):
+        found["static_shared" if shared else "local"] += int(count) * _BYTES.get(element, 4)
+    return found
