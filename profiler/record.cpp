@@ -1,5 +1,7 @@
 #include "profiler/record.hpp"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -10,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/statistics.hpp"
 #include "profiler/python_json.hpp"
+#include "profiler/xz_lines.hpp"
 
 namespace sluice::profiler {
 namespace {
@@ -95,8 +98,29 @@ Record record_of(const std::string& line) {
   }
 }
 
+namespace {
+
+bool is_compressed(const std::string& file) { return file.ends_with(".xz"); }
+
+/// The lines of a compressed file, with a torn last one left out.
+bool for_each_compressed_line(const std::string& file,
+                              const std::function<void(const std::string&)>& take) {
+  XzLineReader lines(file);
+  while (const auto line = lines.next()) {
+    try {
+      take(*line);
+    } catch (const base::UsageError& error) {
+      throw base::UsageError(fmt::format("{}: line {}: {}", file, lines.line(), error.what()));
+    }
+  }
+  return lines.torn();
+}
+
+}  // namespace
+
 bool for_each_line(const std::string& file, const std::function<void(const std::string&)>& take) {
   if (!std::filesystem::exists(file)) return false;
+  if (is_compressed(file)) return for_each_compressed_line(file, take);
   const std::string text = text_of(file);
   std::size_t number = 0;
   std::size_t from = 0;
@@ -120,6 +144,9 @@ Records read_records(const std::string& file) {
 }
 
 RecordFile::RecordFile(std::string file) : path_(std::move(file)) {
+  if (is_compressed(path_)) {
+    throw base::UsageError(path_ + ": nothing can be added to a compressed file; unpack it first");
+  }
   if (std::filesystem::exists(path_)) {
     const std::string text = text_of(path_);
     const std::size_t end = text.rfind('\n');

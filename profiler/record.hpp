@@ -26,9 +26,9 @@ enum class MeasureError {
 
 /// What Sluice adds to a record.
 struct RecordDetails {
-  std::string task;     ///< Id of the task.
-  std::string program;  ///< Id of the program; empty if the space refused its index.
-  std::string device;   ///< H200, H200@64, cpu@2: the name in devices.csv.
+  std::string task;      ///< Id of the task.
+  std::string program;   ///< Id of the program; empty if the space refused its index.
+  std::string device{};  ///< H200, H200@64, cpu@2: the name in devices.csv.
   int sms = 0;
   int threads = 0;
   int registers = 0;    ///< Of a thread; the most of all kernels.
@@ -68,7 +68,8 @@ struct Records {
   bool torn = false;  ///< The last line had no end and was dropped.
 };
 
-/// Reads a file of records. Empty if there is no file. Throws base::UsageError with file and line.
+/// Reads a file of records; one that ends in .xz is compressed. Empty if there is no file. Throws
+/// base::UsageError with file and line.
 [[nodiscard]] Records read_records(const std::string& file);
 
 /// Calls `take` for each line of a file of records. True if the last line has no end; it is
@@ -78,7 +79,8 @@ bool for_each_line(const std::string& file, const std::function<void(const std::
 /// A file to which records are added. When add() returns, the kernel has the line.
 class RecordFile {
  public:
-  /// Cuts off a torn last line, which an interrupted run may have left. Throws base::RunError.
+  /// Cuts off a torn last line, which an interrupted run may have left. Throws base::RunError, or
+  /// base::UsageError for a compressed file.
   explicit RecordFile(std::string file);
   void add(const Record& record);
   /// A line without its end.

@@ -1,9 +1,12 @@
 #include "profiler/sweep.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 
 namespace sluice::profiler {
 namespace {
@@ -37,11 +40,18 @@ class Rows {
   std::map<std::string, SweepRow> rows_;
 };
 
-/// Of two records of a program and a device the later one.
+/// Of two records of a program and a device the later one. Amounts of two GPUs cannot be compared.
 std::vector<Record> latest(const std::string& file) {
   std::map<std::pair<std::string, std::string>, Record> found;
+  std::string gpu;
   for (Record& record : read_records(file).records) {
-    if (!record.details) continue;
+    if (!record.details || record.details->sms == 0) continue;
+    const std::string of = record.details->device.substr(0, record.details->device.find('@'));
+    if (!gpu.empty() && of != gpu) {
+      throw base::UsageError(fmt::format(
+          "{}: records of {} and {}; give another file for each GPU (-o)", file, gpu, of));
+    }
+    gpu = of;
     found[{record.details->program, record.details->device}] = std::move(record);
   }
   std::vector<Record> records;

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "profiler/python_json.hpp"
+#include "profiler/xz_lines.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::profiler {
@@ -93,6 +94,23 @@ TEST(Records, ATornLastLineIsDroppedAndCutOff) {
   RecordFile(file).add(record_with_details());
   EXPECT_EQ(test::read_file(file), line + "\n" + line + "\n");
   EXPECT_FALSE(read_records(file).torn);
+}
+
+TEST(Records, ACompressedFileIsReadAndNotWritten) {
+  const TempFolder folder;
+  const std::string file = folder.file("records.jsonl.xz");
+  XzLineWriter writer(file);
+  writer.write(to_line(record_with_details()));
+  writer.write("{\"input\": 3}");
+  writer.close();
+  EXPECT_THAT([&] { (void)read_records(file); },
+              testing::ThrowsMessage<base::UsageError>(HasSubstr("xz: line 2: not a record")));
+  XzLineWriter again(file);
+  again.write(to_line(record_with_details()));
+  again.close();
+  EXPECT_EQ(to_line(read_records(file).records.at(0)), to_line(record_with_details()));
+  EXPECT_THAT([&] { RecordFile{file}; },
+              testing::ThrowsMessage<base::UsageError>(HasSubstr("unpack it first")));
 }
 
 TEST(Records, ALineThatIsNoRecordIsNamed) {

@@ -1,6 +1,7 @@
 """`sluice opbench report`. Prevents: figures from disturbed or failed records, and pages that lack one."""
 
 import json
+import lzma
 
 import pytest
 from sluice_tools.opbench import cli, pairs, records
@@ -61,6 +62,13 @@ def test_turning_points_are_the_smallest_share_within_5_percent(tmp_path):
     assert found == {"H200@64": 1, "H200": 1}
 
 
+def test_turning_points_of_two_gpus_are_two(tmp_path):
+    lines = [line("a", seconds=1e-3), line("a", "H200@64", 1e-3, sms=64)]
+    lines += [line("a", "H100", 1e-6), line("a", "H100@32", 1e-5, sms=32)]
+    found = records.turning_points(records.read(write(tmp_path / "r.jsonl", lines)))
+    assert found == {"H200@64": 1, "H100": 1}
+
+
 def test_the_best_so_far_never_rises_and_begins_when_all_have_run(tmp_path):
     lines = [line("a", seconds=4), line("b", seconds=2), line("c", seconds=3)]
     lines += [line("x", task="u", error=4), line("y", task="u", seconds=10)]
@@ -76,6 +84,15 @@ def test_a_torn_line_is_dropped_and_another_is_named(tmp_path, capsys):
     assert "broken.jsonl: line 2: not a record" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert cli.main([str(tmp_path / "empty")]) == 2
+
+
+def test_compressed_records_are_read(tmp_path, capsys):
+    file = tmp_path / "r.jsonl.xz"
+    file.write_bytes(lzma.compress(line("a").encode() + b"\n"))
+    assert [(one.program, one.source) for one in records.read(records.find([tmp_path])[0])] == [("a", "r")]
+    file.write_bytes(b"not xz")
+    assert cli.main([str(file)]) == 2
+    assert "r.jsonl.xz cannot be read" in capsys.readouterr().err
 
 
 def test_records_of_autotvm_are_read(tmp_path):

@@ -1,12 +1,13 @@
 """Reads the records of `sluice opbench`, and says what is in them. Times are seconds."""
 
 import json
+import lzma
 import statistics
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice_tools.errors import usage_error
+from sluice_tools.errors import first_line, usage_error
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,10 @@ def _record(line: str, source: str) -> Record:
 def read(path: Path) -> list[Record]:
     """In the order of the lines. A torn last line, as an interrupted run leaves it, is dropped."""
     try:
-        text = path.read_text()
-    except OSError as error:
-        raise usage_error(f"{path} cannot be read: {error.strerror}") from None
-    source = path.name.removesuffix(".tmp").removesuffix(".json").removesuffix(".jsonl")
+        text = lzma.open(path, "rt").read() if path.suffix == ".xz" else path.read_text()
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise usage_error(f"{path} cannot be read: {first_line(error)}") from None
+    source = path.name.removesuffix(".xz").removesuffix(".tmp").removesuffix(".json").removesuffix(".jsonl")
     records = []
     for number, line in enumerate(text.split("\n")[:-1], 1):
         try:
@@ -71,9 +72,9 @@ def find(paths: list[Path]) -> list[Path]:
     """The files of records in folders of `opbench run` and of `opbench measure`; files are themselves."""
     files = []
     for path in paths:
-        inside = sorted([*path.rglob("*.jsonl"), *path.rglob("Performance/*.json.tmp")]) if path.is_dir() else [path]
+        inside = sorted([*path.rglob("*.jsonl"), *path.rglob("*.jsonl.xz"), *path.rglob("Performance/*.json.tmp")]) if path.is_dir() else [path]
         if not inside:
-            raise usage_error(f"{path}: no records in it (*.jsonl, Performance/*.json.tmp)")
+            raise usage_error(f"{path}: no records in it (*.jsonl, *.jsonl.xz, Performance/*.json.tmp)")
         files += inside
     return files
 
@@ -122,12 +123,12 @@ def ratios(records: list[Record]) -> dict[str, list[float]]:
 
 def turning_points(records: list[Record]) -> dict[str, int]:
     """How many tasks need how many SMs: the smallest share on which the best program of the task is at most
-    5 % slower than on the share where it is fastest."""
-    best: dict[str, dict[str, float]] = {}
+    5 % slower than on the share where it is fastest. A task counts once for each GPU."""
+    best: dict[tuple[str, str], dict[str, float]] = {}
     sms: dict[str, int] = {}
     for one in records:
         if one.good and one.sms:
-            costs = best.setdefault(one.task, {})
+            costs = best.setdefault((one.task, one.device.partition("@")[0]), {})
             costs[one.device] = min(one.cost, costs.get(one.device, one.cost))
             sms[one.device] = one.sms
     found: Counter = Counter()
