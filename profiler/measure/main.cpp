@@ -23,6 +23,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::size_t kMostExpectedBytes = std::size_t{2} << 30;
+
 std::string session_name() {
   const char* const name = std::getenv("SLUICE_SESSION");
   return name != nullptr ? name : base::default_session();
@@ -182,15 +184,15 @@ class Measurer {
   /// Compares what the program computed.
   void check(const Task& task, const std::string& reference) {
     Outputs found = buffers_.outputs(task);
-    if (expected_for_ != task.id) {
-      expected_ = reference_outputs(task, reference);
-      expected_for_ = task.id;
+    const Outputs* expected = expected_.find(task.id);
+    if (expected == nullptr) {
+      auto given = reference_outputs(task, reference);
+      const bool is_first = !given;
+      expected_.add(task.id, is_first ? std::move(found) : std::move(*given));
+      if (is_first) return;
+      expected = expected_.find(task.id);
     }
-    if (!expected_) {
-      expected_ = std::move(found);
-      return;
-    }
-    const std::string what = difference(task, *expected_, found);
+    const std::string what = difference(task, *expected, found);
     if (!what.empty()) throw WrongAnswer(what);
   }
 
@@ -212,8 +214,7 @@ class Measurer {
   TaskBuffers buffers_;
   std::array<TaskBuffers, 2> pair_buffers_;
   std::unique_ptr<PairTimer> pair_timer_;
-  std::optional<Outputs> expected_;
-  std::string expected_for_;
+  ExpectedOutputs expected_{kMostExpectedBytes};
   std::map<unsigned, std::unique_ptr<TimedShare>> shares_;
 };
 

@@ -96,6 +96,33 @@ std::string difference(const Task& task, const Outputs& expected, const Outputs&
   return "";
 }
 
+namespace {
+
+std::size_t bytes_of(const Outputs& outputs) {
+  std::size_t bytes = 0;
+  for (const auto& buffer : outputs.buffers) bytes += buffer.size();
+  return bytes;
+}
+
+}  // namespace
+
+const Outputs* ExpectedOutputs::find(const std::string& task) const {
+  const auto found = by_task_.find(task);
+  return found == by_task_.end() ? nullptr : &found->second;
+}
+
+void ExpectedOutputs::add(const std::string& task, Outputs outputs) {
+  if (by_task_.contains(task)) return;
+  bytes_ += bytes_of(outputs);
+  by_task_.emplace(task, std::move(outputs));
+  oldest_first_.push_back(task);
+  while (bytes_ > most_bytes_ && oldest_first_.size() > 1) {
+    const auto oldest = by_task_.extract(oldest_first_.front());
+    bytes_ -= bytes_of(oldest.mapped());
+    oldest_first_.pop_front();
+  }
+}
+
 void TaskBuffers::place(const std::vector<std::size_t>& sizes) {
   std::vector<std::size_t> offsets;
   std::size_t end = 0;

@@ -1,6 +1,8 @@
 #pragma once
 #include <cuda.h>
 
+#include <deque>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,23 @@ struct Outputs {
 /// float64 must have equal bytes.
 [[nodiscard]] std::string difference(const Task& task, const Outputs& expected,
                                      const Outputs& found);
+
+/// The outputs with which the programs of each task are compared. Programs of many tasks come in
+/// turn, so those of all tasks are kept, up to a limit.
+class ExpectedOutputs {
+ public:
+  explicit ExpectedOutputs(std::size_t most_bytes) : most_bytes_(most_bytes) {}
+  /// Nothing if the task has none yet, or had to make way.
+  [[nodiscard]] const Outputs* find(const std::string& task) const;
+  /// Drops the oldest ones beyond the limit, except this one.
+  void add(const std::string& task, Outputs outputs);
+
+ private:
+  std::size_t most_bytes_;
+  std::size_t bytes_ = 0;
+  std::map<std::string, Outputs> by_task_;
+  std::deque<std::string> oldest_first_;
+};
 
 /// Device memory of the buffers of one task at a time. Inputs are random numbers in [-1, 1], the
 /// same for every program of a task; whole numbers, which may be indices, are 0.
