@@ -27,6 +27,35 @@ double since_s(std::uint64_t begin_ns) {
 
 }  // namespace
 
+bool MeasureOptions::wants(const Program& program, std::size_t& of_task) const {
+  if (!only.empty() && !only.contains(program.id)) return false;
+  return ++of_task <= per_task || per_task == 0;
+}
+
+void MeasureCounts::add(const Record& record) {
+  if (record.error != MeasureError::kNone) {
+    ++errors[record.error];
+  } else if (record.details->disturbed) {
+    ++disturbed;
+  } else {
+    ++good;
+  }
+}
+
+Record begun_record(const PackHeader& header, const Task& task, const Program& program) {
+  Record record{.target = header.target,
+                .task_name = task.name,
+                .index = program.index,
+                .entity = program.entity,
+                .timestamp = now_s(),
+                .tvm_version = header.tvm};
+  for (const Buffer& buffer : task.buffers) {
+    record.args.push_back({"TENSOR", buffer.shape, buffer.dtype});
+  }
+  record.details = RecordDetails{.task = task.id, .program = program.id};
+  return record;
+}
+
 struct Measurement::Job {
   PackHeader header;
   const Task* task = nullptr;
@@ -37,18 +66,10 @@ struct Measurement::Job {
 
   /// A record without a result.
   [[nodiscard]] Record record(const ShareName& share) const {
-    Record record{.target = header.target,
-                  .task_name = task->name,
-                  .index = program.index,
-                  .entity = program.entity,
-                  .all_cost = since_s(begin_ns),
-                  .timestamp = now_s(),
-                  .tvm_version = header.tvm};
-    for (const Buffer& buffer : task->buffers) {
-      record.args.push_back({"TENSOR", buffer.shape, buffer.dtype});
-    }
-    record.details = RecordDetails{
-        .task = task->id, .program = program.id, .device = share.device, .sms = share.sms};
+    Record record = begun_record(header, *task, program);
+    record.all_cost = since_s(begin_ns);
+    record.details->device = share.device;
+    record.details->sms = share.sms;
     return record;
   }
 };
@@ -216,9 +237,6 @@ void Measurement::fail(const Job& job, MeasureError error) const {
   }
 }
 
-namespace {
-
-/// Which programs have a record on which devices. Disturbed ones are measured again.
 std::map<std::string, std::set<std::string>> known_programs(const std::string& file) {
   const Records found = read_records(file);
   if (found.torn) fmt::print(stderr, "sluice opbench: {}: the last line is torn: dropped\n", file);
@@ -231,18 +249,6 @@ std::map<std::string, std::set<std::string>> known_programs(const std::string& f
   return known;
 }
 
-void count(MeasureCounts& counts, const Record& record) {
-  if (record.error != MeasureError::kNone) {
-    ++counts.errors[record.error];
-  } else if (record.details->disturbed) {
-    ++counts.disturbed;
-  } else {
-    ++counts.good;
-  }
-}
-
-}  // namespace
-
 MeasureCounts measure_packs(const MeasureOptions& options) {
   const std::uint64_t begin_ns = base::monotonic_ns();
   const auto known = known_programs(options.out);
@@ -251,6 +257,8 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
   Measurement measurement(options);
   // Queued programs point to their tasks.
   std::deque<std::map<std::string, Task>> tasks;
+  std::map<std::string, std::size_t> per_task;
+  std::set<std::string> seen;  // a program may be in two packs
   for (const std::string& file : options.packs) {
     PackReader pack(file);
     PackHeader header;
@@ -269,7 +277,8 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
         throw base::UsageError(
             fmt::format("{}: program {} before its task {}", file, program->id, program->task));
       }
-      if (!options.only.empty() && !options.only.contains(program->id)) continue;
+      if (!options.wants(*program, per_task[program->task])) continue;
+      if (!seen.insert(program->id).second) continue;
       if (program->source.empty() && !program->cubins.contains(measurement.arch())) {
         ++counts.bare;
         continue;
@@ -285,7 +294,7 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
       measurement.add(header, task->second, std::move(*program), devices,
                       [&](const Record& record) {
                         out.add(record);
-                        count(counts, record);
+                        counts.add(record);
                       });
     }
     if (pack.torn()) {

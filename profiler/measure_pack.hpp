@@ -19,11 +19,16 @@ struct MeasureOptions {
   std::string out = "records.jsonl";
   std::vector<int> devices{0};
   std::vector<unsigned> sms;  ///< Shares; empty: all SMs only.
+  std::vector<int> threads;   ///< Of a program on the CPU, one measurement for each.
   std::size_t jobs = 1;       ///< Compile workers.
   double compile_limit_s = 10;
   double limit_s = 0;          ///< No program is begun later; 0: no limit.
   std::set<std::string> only;  ///< Ids of the programs to measure; empty: all.
+  std::size_t per_task = 0;    ///< The first programs of each task in a pack; 0: all.
   std::string reference;       ///< Folder with TASK/BUFFER.bin; empty: none.
+
+  /// Whether to measure the program. `of_task`: how many of its task were wanted; counts on.
+  [[nodiscard]] bool wants(const Program& program, std::size_t& of_task) const;
 };
 
 /// What became of programs. A program on two shares counts twice.
@@ -33,8 +38,17 @@ struct MeasureCounts {
   std::map<MeasureError, std::size_t> errors;
   std::size_t known = 0;  ///< Records of an earlier run.
   std::size_t left = 0;   ///< Programs that the time limit left out.
-  std::size_t bare = 0;   ///< Programs with neither a source nor a binary for the GPU.
+  std::size_t bare = 0;   ///< Programs that cannot be made: see the pack's target.
+
+  void add(const Record& record);
 };
+
+/// A record without a result.
+[[nodiscard]] Record begun_record(const PackHeader& header, const Task& task,
+                                  const Program& program);
+
+/// Which programs have a record on which devices in a file. Disturbed ones are measured again.
+[[nodiscard]] std::map<std::string, std::set<std::string>> known_programs(const std::string& file);
 
 /// Compiles and measures programs in child processes: several compile at once, each GPU measures
 /// one at a time.
@@ -84,7 +98,7 @@ class Measurement {
   std::set<std::string> said_;  ///< Shares that are missing.
 };
 
-/// Measures packs into options.out, without the programs that are there already.
+/// Measures packs for GPUs into options.out, without the programs that are there already.
 MeasureCounts measure_packs(const MeasureOptions& options);
 
 }  // namespace sluice::profiler

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/install.hpp"
@@ -33,14 +34,17 @@ ProgramServer::ProgramServer(std::vector<std::string> command)
 }
 
 json ProgramServer::ask_for(json request) {
+  if (std::exchange(lost_, false) && request.at("do") != "import") (void)ask_for(last_import_);
   request["id"] = ++last_id_;
   const std::string what = request.at("do");
   const WorkerAnswer given = ask(pool_, 0, request.dump());
+  lost_ = given.how != WorkerAnswer::How::kAnswered && !last_import_.is_null();
   if (given.how == WorkerAnswer::How::kTimeout) {
-    throw base::RunError(fmt::format("sluice programs: {} took more than {} s", what, kLimitS));
+    throw ServerLost(fmt::format("sluice programs: {} took more than {} s", what, kLimitS), true);
   }
   if (given.how == WorkerAnswer::How::kDied) {
-    throw base::RunError(fmt::format("sluice programs {} during {}; see above", given.text, what));
+    throw ServerLost(fmt::format("sluice programs {} during {}; see above", given.text, what),
+                     false);
   }
   json answer = json::parse(given.text);
   if (!answer.at("ok")) {
@@ -51,8 +55,9 @@ json ProgramServer::ask_for(json request) {
 
 ImportedNetwork ProgramServer::import_network(const std::string& source, const std::string& name,
                                               std::int64_t batch, const std::string& target) {
-  const json answer = ask_for(
-      {{"do", "import"}, {"source", source}, {"name", name}, {"batch", batch}, {"target", target}});
+  last_import_ = {
+      {"do", "import"}, {"source", source}, {"name", name}, {"batch", batch}, {"target", target}};
+  const json answer = ask_for(last_import_);
   ImportedNetwork imported;
   imported.network = std::get<Network>(pack_entry(answer.at("network")));
   for (const json& task : answer.at("tasks")) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "profiler/pack.hpp"
 #include "profiler/worker_pool.hpp"
 
@@ -16,7 +17,18 @@ struct ImportedNetwork {
   [[nodiscard]] std::size_t weight(const std::string& task) const;
 };
 
-/// `sluice programs serve`, which makes programs with TVM, in a process of its own.
+/// The server died or took too long. Another one has been started.
+class ServerLost : public base::RunError {
+ public:
+  ServerLost(const std::string& what, bool timeout) : RunError(what), timeout_(timeout) {}
+  [[nodiscard]] bool timeout() const { return timeout_; }
+
+ private:
+  bool timeout_;
+};
+
+/// `sluice programs serve`, which makes programs with TVM, in a process of its own. After a
+/// ServerLost, the next call imports the last network again.
 class ProgramServer {
  public:
   /// Throws base::RunError if the server does not answer.
@@ -25,7 +37,8 @@ class ProgramServer {
   explicit ProgramServer(std::vector<std::string> command);
 
   [[nodiscard]] const std::string& tvm() const { return tvm_; }
-  /// All throw base::RunError with the server's line.
+  /// All throw base::RunError with the server's line, or ServerLost. `source`: empty for that which
+  /// `sluice programs make` finds for the name.
   [[nodiscard]] ImportedNetwork import_network(const std::string& source, const std::string& name,
                                                std::int64_t batch, const std::string& target);
   /// The programs in the order of the indices; nothing for an index that the space refuses.
@@ -34,7 +47,7 @@ class ProgramServer {
                                                           const std::vector<std::uint64_t>& indices,
                                                           const std::vector<std::string>& want);
   struct Times {
-    std::vector<double> seconds;
+    std::vector<double> seconds;  ///< Of a run in each repeat; empty if a run took more than 1 s.
     bool correct = false;
   };
   /// Times a program for the CPU.
@@ -46,6 +59,8 @@ class ProgramServer {
   WorkerPool pool_;
   std::int64_t last_id_ = 0;
   std::string tvm_;
+  nlohmann::json last_import_{};
+  bool lost_ = false;  ///< The process does not know last_import_.
 };
 
 }  // namespace sluice::profiler

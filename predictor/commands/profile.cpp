@@ -11,7 +11,7 @@ void profile_command(const Options& options) {
   if (options.device_name.empty()) {
     throw base::UsageError("--device-name is missing: the name of the line in devices.csv");
   }
-  const DeviceInfo device = measure_device(options.device, options.device_name);
+  const DeviceInfo device = measure_device(options.device, options.device_name, options.threads);
   const std::string file = devices_file(options).string();
   save_device(file, device);
   fmt::print(

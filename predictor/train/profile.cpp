@@ -1,6 +1,7 @@
 #include "predictor/train/profile.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/cuda/CUDAContextLight.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
@@ -66,7 +67,8 @@ void ask_linux(DeviceInfo& info) {
 
 }  // namespace
 
-DeviceInfo measure_device(const std::string& device, const std::string& name) {
+DeviceInfo measure_device(const std::string& device, const std::string& name, int threads) {
+  at::set_num_threads(threads);
   const bool gpu = device != "cpu" && c10::cuda::device_count() > 0;
   if (device == "cuda" && !gpu) throw base::RunError("--device cuda: LibTorch finds no GPU");
   const auto where = gpu ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);

@@ -7,6 +7,8 @@ namespace sluice::predictor {
 
 /// Measures bandwidth, peak and launch latency of a device with LibTorch; the rest is what the
 /// driver or Linux says. `device`: as in TrainOptions. `name`: as the line is to be called.
-[[nodiscard]] DeviceInfo measure_device(const std::string& device, const std::string& name);
+/// `threads`: of an operator on the CPU.
+[[nodiscard]] DeviceInfo measure_device(const std::string& device, const std::string& name,
+                                        int threads);
 
 }  // namespace sluice::predictor

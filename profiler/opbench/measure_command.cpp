@@ -5,7 +5,7 @@
 
 #include "base/clock.hpp"
 #include "base/command_line.hpp"
-#include "profiler/measure_pack.hpp"
+#include "profiler/measure_cpu.hpp"
 #include "profiler/opbench/commands.hpp"
 #include "profiler/opbench/measure_options.hpp"
 
@@ -20,7 +20,7 @@ std::string error_name(MeasureError error) {
     case MeasureError::kCompileDevice:
       return "not compiled";
     case MeasureError::kRuntimeDevice:
-      return "failed on the GPU";
+      return "failed while they ran";
     case MeasureError::kWrongAnswer:
       return "wrong result";
     case MeasureError::kCompileTimeout:
@@ -32,9 +32,22 @@ std::string error_name(MeasureError error) {
   }
 }
 
+MeasureCounts measure_on_cpu(MeasureOptions options) {
+  if (!options.sms.empty()) throw base::UsageError("--sm: the pack is for CPUs; use --threads");
+  if (options.threads.empty()) options.threads = {1};
+  ProgramServer server;
+  return measure_cpu_packs(options, server);
+}
+
+MeasureCounts measure_on_gpu(const MeasureOptions& options) {
+  if (!options.threads.empty()) throw base::UsageError("--threads: the pack is for GPUs; use --sm");
+  return measure_packs(options);
+}
+
 int measure(const MeasureOptions& options) {
   const std::uint64_t begin_ns = base::monotonic_ns();
-  const MeasureCounts counts = measure_packs(options);
+  const MeasureCounts counts =
+      is_for_cpu(options.packs) ? measure_on_cpu(options) : measure_on_gpu(options);
   const double seconds = static_cast<double>(base::monotonic_ns() - begin_ns) / 1e9;
   std::size_t all = counts.good + counts.disturbed;
   for (const auto& [error, number] : counts.errors) all += number;
@@ -48,9 +61,11 @@ int measure(const MeasureOptions& options) {
   }
   fmt::print("\n");
   if (counts.bare > 0) {
-    fmt::print(stderr,
-               "sluice opbench: {} programs have neither a source nor a binary for the GPU\n",
-               counts.bare);
+    fmt::print(
+        stderr,
+        "sluice opbench: {} programs cannot be made: for a GPU they have neither a source nor "
+        "a binary, for a CPU another TVM or PyTorch made their task\n",
+        counts.bare);
   }
   return all + counts.known == 0 && counts.bare > 0 ? base::kExitUsage : base::kExitFine;
 }
@@ -93,9 +108,18 @@ void add_measure_options(CLI::App& command, MeasureOptions& options) {
 void add_measure_command(CLI::App& app, CommandBody& run) {
   auto options = std::make_shared<MeasureOptions>();
   CLI::App* const command = app.add_subcommand(
-      "measure", "Compile and measure the programs of packs on a GPU; resumes where it ended");
+      "measure",
+      "Compile and measure the programs of packs on a GPU, or on this CPU; resumes where it ended");
   add_measure_options(*command, *options);
   add_share_option(*command, *options);
+  command
+      ->add_option("--threads", options->threads,
+                   "Threads of a program on the CPU, for packs of target llvm (default 1)")
+      ->delimiter(',')
+      ->type_name("N,...")
+      ->check(base::whole_number(1, 1024));
+  base::count_option(*command, "--per-task", options->per_task,
+                     "Only the first N programs of each task; 0: all", 0);
   command
       ->add_option("--reference", options->reference,
                    "Folder of inputs and expected outputs, TASK/BUFFER.bin")
@@ -105,6 +129,7 @@ void add_measure_command(CLI::App& app, CommandBody& run) {
       "Examples:\n"
       "  sluice opbench measure resnet.programs -o h200.jsonl\n"
       "  sluice opbench measure *.programs --sm 132,96,64,32,16 --device 0,1 --limit-s 400\n"
+      "  sluice opbench measure llvm.programs --threads 1,2 --per-task 4 -o cpu.jsonl\n"
       "  sluice exec --priority 0 -- sluice opbench measure resnet.programs    as best effort");
   command->callback([&run, options] { run = [options] { return measure(*options); }; });
 }

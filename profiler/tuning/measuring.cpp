@@ -2,20 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
 #include <map>
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "profiler/knobs.hpp"
+#include "profiler/measure_cpu.hpp"
 
 namespace sluice::profiler {
 namespace {
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 /// What both have in common: programs and features come from the server.
 class ServedMeasuring : public TaskMeasuring {
@@ -47,16 +41,10 @@ class ServedMeasuring : public TaskMeasuring {
  protected:
   /// A record without a result.
   [[nodiscard]] Record record_of(std::uint64_t index) const {
-    Record record{.target = target_,
-                  .task_name = task_.name,
-                  .index = index,
-                  .entity = space_->entity(space_->choice(index)),
-                  .error = MeasureError::kInstantiation,
-                  .timestamp = now_s(),
-                  .tvm_version = server_.tvm()};
-    for (const Buffer& buffer : task_.buffers) {
-      record.args.push_back({"TENSOR", buffer.shape, buffer.dtype});
-    }
+    Record record = begun_record({target_, server_.tvm(), "", 0}, task_,
+                                 {.id = "", .task = task_.id, .index = index});
+    record.entity = space_->entity(space_->choice(index));
+    record.error = MeasureError::kInstantiation;
     record.details = details_;
     record.details->task = task_.id;
     return record;
@@ -83,29 +71,16 @@ class CpuMeasuring : public ServedMeasuring {
     const auto programs = server_.apply(task.id, indices, {});
     for (std::size_t i = 0; i < indices.size(); ++i) {
       Record& record = records.emplace_back(record_of(indices[i]));
-      if (programs[i]) time(*programs[i], record);
+      if (!programs[i]) continue;
+      record.details->program = programs[i]->id;
+      time_on_cpu(server_, *programs[i], threads_, record);
+      // A tuner does more with an uncertain time than with none.
+      record.details->disturbed = false;
     }
     return records;
   }
 
  private:
-  void time(const Program& program, Record& record) {
-    const std::uint64_t begin = base::monotonic_ns();
-    record.details->program = program.id;
-    try {
-      const auto times = server_.time(program.task, program.index, threads_);
-      record.error = times.correct ? MeasureError::kNone : MeasureError::kWrongAnswer;
-      record.seconds = times.seconds;
-      const auto [least, most] = std::ranges::minmax_element(record.seconds);
-      if (!record.seconds.empty()) record.details->spread = *most / *least;
-    } catch (const base::RunError& error) {
-      fmt::print(stderr, "sluice opbench: program {}: {}\n", program.id, error.what());
-      record.error = MeasureError::kUnknown;
-    }
-    record.all_cost = static_cast<double>(base::monotonic_ns() - begin) / 1e9;
-    record.timestamp = now_s();
-  }
-
   int threads_;
 };
 

@@ -2,12 +2,16 @@
 """Stands in for `sluice programs serve`, as $SLUICE_TVM_PYTHON: a network of two tasks, no TVM.
 
 Every fifth program is refused, every seventh computes something wrong, and the program with index 41 is
-the fastest. A second thread halves the time, more do nothing. Its arguments are ignored.
+the fastest. A second thread halves the time, more do nothing. Programs 43 to 46 end the server, are too slow,
+vary the first time they are timed, and always vary. Its arguments are ignored.
 """
 
 import json
+import os
 import sys
 
+imported: set[str] = set()
+timed: set[tuple[int, int]] = set()
 
 def task(name: str) -> dict:
     buffers = [
@@ -48,11 +52,23 @@ def answer(request: dict) -> dict:
         case "import":
             calls = [{"task": "a" * 16, "after": []}, {"task": "b" * 16, "after": [0]}]
             calls.append({"task": "a" * 16, "after": [1]})
+            imported.update("ab")
             network = {"kind": "network", "name": request["name"], "batch": request["batch"], "calls": calls}
             return {"network": network, "tasks": [task("a"), task("b")]}
         case "apply":
             programs = [program(request["task"], index, request["want"]) for index in request["indices"]]
             return {"programs": programs}
+        case "time" if request["task"][0] not in imported:
+            raise ValueError("of no network that was imported")
+        case "time" if request["index"] == 43:
+            os._exit(3)
+        case "time" if request["index"] == 44:
+            return {"seconds": [], "correct": True}
+        case "time" if request["index"] in (45, 46):
+            key = (request["index"], request["threads"])
+            varies = key not in timed or request["index"] == 46
+            timed.add(key)
+            return {"seconds": [1e-3] * 4 + [2e-3 if varies else 1e-3], "correct": True}
         case "time":
             seconds = 1e-3 * (1 + abs(request["index"] - 41)) / min(request["threads"], 2)
             return {"seconds": [seconds] * 5, "correct": request["index"] % 7 != 0}

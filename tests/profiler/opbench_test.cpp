@@ -307,6 +307,19 @@ TEST_F(Opbench, ASweepOfSmsSaysWhichSharesItCannotHave) {
   EXPECT_THAT(ran.out, HasSubstr("fused_add: SMs 132; 132: 2"));
 }
 
+TEST_F(Opbench, ASweepTakesNoRecordsOfAnotherGpu) {
+  Record other{.target = "cuda", .task_name = "fused_add", .seconds = {1e-9}};
+  other.details = RecordDetails{.task = kTask, .program = "p9", .device = "H200@64", .sms = 64};
+  RecordFile(records_file()).add(other);
+  const auto ran =
+      Process({SLUICE_TEST_PROGRAM, "opbench", "sweep", "sm", pack_of({program_of("p1", "add")}),
+               "-o", records_file(), "--table", own_session_.file("sweep.csv"), "--sm", "132"},
+              {.environment = {"LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}})
+          .finish();
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("records of H200 and simulated; give another file for each GPU"));
+}
+
 class OpbenchCompiler : public Opbench {
  protected:
   void SetUp() override {

@@ -51,5 +51,26 @@ TEST(Outputs, OtherTypesMustBeEqual) {
               HasSubstr("other bytes"));
 }
 
+TEST(ExpectedOutputs, ATaskKeepsItsOwnWhileOthersComeInTurn) {
+  ExpectedOutputs expected(1000);
+  EXPECT_EQ(expected.find("a"), nullptr);
+  expected.add("a", outputs_of<float>({1, 2}));
+  expected.add("b", outputs_of<float>({3}));
+  expected.add("a", outputs_of<float>({9, 9}));
+  ASSERT_NE(expected.find("a"), nullptr);
+  EXPECT_EQ(expected.find("a")->buffers, (outputs_of<float>({1, 2}).buffers)) << "the first";
+  EXPECT_EQ(expected.find("b")->buffers, (outputs_of<float>({3}).buffers));
+}
+
+TEST(ExpectedOutputs, TheOldestMakeWay) {
+  ExpectedOutputs expected(16);
+  for (const char* const task : {"a", "b", "c"}) expected.add(task, outputs_of<float>({1, 2}));
+  EXPECT_EQ(expected.find("a"), nullptr);
+  EXPECT_NE(expected.find("b"), nullptr);
+  expected.add("large", outputs_of<float>({1, 2, 3, 4, 5}));
+  EXPECT_NE(expected.find("large"), nullptr) << "the program itself must be compared with it";
+  EXPECT_EQ(expected.find("c"), nullptr);
+}
+
 }  // namespace
 }  // namespace sluice::profiler

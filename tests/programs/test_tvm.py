@@ -14,7 +14,7 @@ from sluice_tools.programs import tvm_setup
 
 tvm_setup.load()
 import tvm  # noqa: E402
-from sluice_tools.programs import cpu, knobs, lowered, models, networks, pack, programs  # noqa: E402
+from sluice_tools.programs import cpu, cuda, knobs, lowered, models, networks, pack, programs  # noqa: E402
 from sluice_tools.programs.space import Refused  # noqa: E402
 from tvm import relax, tirx  # noqa: E402
 from tvm_ffi import structural_walk  # noqa: E402
@@ -77,6 +77,21 @@ def test_infinity_is_defined(tmp_path):
     arrays = [x.copy(), numpy.zeros_like(result)]
     run(line, arrays, tmp_path)
     numpy.testing.assert_array_equal(arrays[1], result)
+
+
+def test_the_bytes_of_arrays_are_counted_by_kernel():
+    body = """
+  alignas(64) float local_ptr[16];
+  __shared__ alignas(64) float pad_ptr[100];
+  __shared__ half other_ptr[3];
+  for (int i = 0; i < 4; ++i) {
+    uint key[2];
+    local_ptr[3] = pad_ptr[7];
+  }
+"""
+    assert cuda.array_bytes(body) == {"static_shared": 406, "local": 72}
+    lines = programs.sample(the_task("layer_norm-64"), 20, 0, set())[0]
+    assert any(len({kernel["static_shared"] for kernel in line["kernels"]}) == 2 for line in lines)
 
 
 def test_a_softmax_may_be_three_kernels():
@@ -172,12 +187,25 @@ def test_a_cpu_program_runs_and_is_checked(monkeypatch):
     task = the_task("dense-64", LLVM)
     line = programs.sample(task, 1, 1, {"features"})[0][0]
     assert "kernels" not in line and "source" not in line
-    schedule = task.space.schedule(line["index"])
-    seconds, correct = cpu.time(task, schedule, 1, 3, 1)
+    timer = cpu.Timer()
+    seconds, correct = timer.time(task, line["index"], 1, 3, 1)
     assert correct and len(seconds) == 3 and all(0 < s < 1 for s in seconds)
     real = cpu.reference(task, 0)
     monkeypatch.setattr(cpu, "reference", lambda *_: [*real[:-1], real[-1] + 0.1])
-    assert cpu.time(task, schedule, 1, 1, 1)[1] is False
+    assert timer.time(task, line["index"], 1, 1, 1)[1] is True, "the data of the last task are kept"
+    assert cpu.Timer().time(task, line["index"], 1, 1, 1)[1] is False
+    monkeypatch.setattr(cpu, "LONGEST_S", 0)
+    assert timer.time(task, line["index"], 1, 3, 1) == ([], True), "too slow"
+
+
+def test_each_program_of_each_task_is_timed_with_its_own_data():
+    timer, built = cpu.Timer(), []
+    for name in ("dense-64", "softmax-64", "dense-64"):
+        task = the_task(name, LLVM)
+        for line in programs.sample(task, 2, 1, set())[0]:
+            assert timer.time(task, line["index"], 1, 1, 1)[1]
+            built.append(timer._program)
+    assert len({id(program) for program in built}) == 6
 
 
 def test_references_are_written_raw(tmp_path):
@@ -221,14 +249,14 @@ def test_another_version_of_tvm_is_refused(monkeypatch):
 
 def test_threads_are_set_for_each_measurement():
     task = the_task("dense-64", LLVM)
-    schedule = task.space.schedule(programs.sample(task, 1, 1, set())[0][0]["index"])
+    index, timer = programs.sample(task, 1, 1, set())[0][0]["index"], cpu.Timer()
     running = tvm.get_global_func("runtime.NumThreads")
     for threads in (1, os.cpu_count(), 1):
-        assert cpu.time(task, schedule, threads, 1, 1)[1]
+        assert timer.time(task, index, threads, 1, 1)[1]
         assert running() == threads
     for threads in (0, 100000):
         with pytest.raises(CommandError, match=f"threads {threads} is not from 1"):
-            cpu.time(task, schedule, threads, 1, 1)
+            timer.time(task, index, threads, 1, 1)
 
 
 @pytest.mark.parametrize("name", ["mlp", "layer_norm-256", "pool-28", "conv-14"])

@@ -55,7 +55,7 @@ def check_installation() -> int:
             return EXIT_FAILED
         said = f"{len(lines[0].get('source', ''))} bytes of CUDA C"
         if text == "llvm":
-            seconds, correct = cpu.time(tasks[0], tasks[0].space.schedule(lines[0]["index"]), 1, 3, 1)
+            seconds, correct = cpu.Timer().time(tasks[0], lines[0]["index"], 1, 3, 1)
             said = f"{min(seconds) * 1e6:.1f} us, result {'as expected' if correct else 'WRONG'}"
             if not correct:
                 print(f"{text}: {said}")

@@ -15,6 +15,7 @@ class BadRequest(Exception):
 class Server:
     def __init__(self):
         self._tasks: dict = {}
+        self._timer = None
         self._actions: dict[str, Callable[[dict], dict]] = {
             "hello": self._hello, "import": self._import, "sample": self._sample, "apply": self._apply,
             "time": self._time, "reference": self._reference,
@@ -56,7 +57,8 @@ class Server:
         from sluice_tools.programs.tvm_setup import target_of
 
         name, batch, target = request["name"], int(request.get("batch", 1)), target_of(request["target"])
-        network, tasks = networks.extract(name, batch, models.load(request["source"], name, batch), target)
+        mod = models.load(request.get("source") or models.source_of(name), name, batch)
+        network, tasks = networks.extract(name, batch, mod, target)
         self._tasks |= {task.id: task for task in tasks}
         return {"network": network, "tasks": [task.line() for task in tasks]}
 
@@ -86,9 +88,9 @@ class Server:
 
         if task.target.kind.name != "llvm":
             raise BadRequest("only programs of target llvm can be timed here")
-        schedule = task.space.schedule(int(request["index"]))
-        threads, repeats = int(request.get("threads", 1)), int(request.get("repeats", 5))
-        seconds, correct = cpu.time(task, schedule, threads, repeats, request.get("min_ms", 2))
+        self._timer = self._timer or cpu.Timer()
+        index, threads, repeats = int(request["index"]), int(request.get("threads", 1)), int(request.get("repeats", 5))
+        seconds, correct = self._timer.time(task, index, threads, repeats, request.get("min_ms", 2))
         return {"seconds": seconds, "correct": correct}
 
     def _reference(self, request: dict) -> dict:
