@@ -254,6 +254,7 @@ setup_browser() {
 # setup_package deb|wheel: what a package needs in addition to a build.
 setup_package() {
   [[ $1 == wheel ]] || need dpkg-dev "the libraries that a package depends on" have dpkg-shlibdeps
+  [[ $1 == wheel ]] || need libslurm-dev "the package sluice-slurm" have_header slurm/spank.h
   [[ $1 == deb ]] || need python3-venv "to fetch the tools of a wheel" eval 'python3 -c "import venv, ensurepip" 2>/dev/null'
   setup_build
   [[ $1 == deb || -x build-package/venv/bin/auditwheel ]] && return

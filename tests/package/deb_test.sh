@@ -22,8 +22,8 @@ fail() {
 build() {
   local folder=$1 file
   shift
-  cmake -S "$source" -B "$folder" -DSLUICE_PACKAGES=ON -DCMAKE_DISABLE_FIND_PACKAGE_LibTorch=ON \
-    -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_SKIP_RPATH=ON "$@" >"$work/said" 2>&1 || fail "cmake does not configure"
+  # The preset is that of `./x package`, which could switch a package off.
+  cmake --preset package -S "$source" -B "$folder" -DCMAKE_SKIP_RPATH=ON "$@" >"$work/said" 2>&1 || fail "cmake does not configure"
   while read -r file; do
     mkdir -p "$(dirname "$file")"
     cp /bin/true "$file"
@@ -63,9 +63,10 @@ grep -vE '^\./usr/(bin/sluice$|libexec/sluice/|lib/sluice/|lib/systemd/system/sl
 [[ $(xargs <"$(files "$dev")") == "./usr/include/sluice/sluice.h ./usr/share/doc/sluice-dev/copyright" ]] ||
   fail "sluice-dev has: $(xargs <"$(files "$dev")")"
 packages_made=("$main" "$dev")
-if grep -q spank_sluice.so "$work/one/sluice_placed.txt"; then
+if g++ -E -x c - >/dev/null 2>&1 <<<'#include <slurm/spank.h>'; then
   slurm=$packages/sluice-slurm_${version}_amd64.deb
   packages_made+=("$slurm")
+  [[ -f $slurm ]] || fail "no ${slurm##*/} but: $(cd "$packages" && ls)"
   [[ $(xargs <"$(files "$slurm")") == "./usr/lib/sluice/slurm/spank_sluice.so ./usr/libexec/sluice/slurm-epilog\
  ./usr/libexec/sluice/slurm-prolog ./usr/share/doc/sluice-slurm/copyright" ]] ||
     fail "sluice-slurm has: $(xargs <"$(files "$slurm")")"

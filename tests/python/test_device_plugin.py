@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -327,6 +328,33 @@ def test_preferred_slots_are_of_different_gpus_and_of_the_emptiest(kubelet, plug
     wanted = b"".join(field(1, slot) for slot in available) + field(2, "GPU-b::1") + field(3, 2)
     (answer,) = fields(kubelet.call("besteffort", "GetPreferredAllocation", field(1, wanted)))
     assert answer == (1, field(1, "GPU-b::1") + field(1, "GPU-c::2"))
+
+
+def test_an_old_protobuf_is_enough(monkeypatch):
+    """With Debian 12's protobuf 3.21, the plugin would end with a traceback, and restart for ever on every node."""
+    pytest.importorskip("google.protobuf")
+    import google.protobuf
+    from google.protobuf import descriptor_pb2, message_factory
+
+    class OldFactory:
+        """As in 3.21; later releases have a function in its place."""
+
+        def __init__(self, pool):
+            assert pool is not None and descriptor_pb2  # imported before the stand-in is there
+
+        def GetPrototype(self, descriptor):  # noqa: N802
+            return message_factory.GetMessageClass(descriptor)
+
+    if hasattr(message_factory, "GetMessageClass"):
+        # A stand-in for the module: protobuf itself calls the function by its name in the real one.
+        monkeypatch.setattr(google.protobuf, "message_factory", types.SimpleNamespace(MessageFactory=OldFactory))
+    monkeypatch.delitem(sys.modules, "sluice_tools.device_plugin.messages", raising=False)
+    from sluice_tools.device_plugin.messages import MESSAGES
+
+    monkeypatch.delitem(sys.modules, "sluice_tools.device_plugin.messages")
+    response = MESSAGES["ContainerAllocateResponse"]()
+    response.cdi_devices.add(name="a=b")
+    assert response.SerializeToString() == field(5, field(1, "a=b"))
 
 
 def test_a_change_wakes_those_who_wait(kubelet):

@@ -3,6 +3,8 @@ Kubernetes publishes (staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1/a
 
 Made as the program starts, so that neither protoc nor code from it is needed."""
 
+from collections.abc import Callable
+
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _PACKAGE = "v1beta1"
@@ -36,6 +38,14 @@ _FIELD = descriptor_pb2.FieldDescriptorProto
 _TYPES = {"string": _FIELD.TYPE_STRING, "bool": _FIELD.TYPE_BOOL, "int32": _FIELD.TYPE_INT32}
 
 
+def _class_maker(pool) -> Callable:
+    """Makes a class of a descriptor. Debian 12 has protobuf 3.21, which has only the second way; protobuf 5 has only
+    the first."""
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass
+    return message_factory.MessageFactory(pool).GetPrototype  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def _make() -> dict:
     file = descriptor_pb2.FileDescriptorProto(name="sluice/deviceplugin.proto", package=_PACKAGE, syntax="proto3")
     for message, fields in _MESSAGES.items():
@@ -50,9 +60,8 @@ def _make() -> dict:
                 field.type_name = f".{_PACKAGE}.{kind}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES
-    }
+    class_of = _class_maker(pool)
+    return {name: class_of(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES}
 
 
 # name: class, as protoc would make it.
