@@ -13,6 +13,7 @@ import sys
 imported: set[str] = set()
 timed: set[tuple[int, int]] = set()
 
+
 def task(name: str) -> dict:
     buffers = [
         {"shape": [16, 16], "dtype": "float32", "output": False},

@@ -342,7 +342,7 @@ def test_an_old_protobuf_is_enough(monkeypatch):
         def __init__(self, pool):
             assert pool is not None and descriptor_pb2  # imported before the stand-in is there
 
-        def GetPrototype(self, descriptor):  # noqa: N802
+        def GetPrototype(self, descriptor):
             return message_factory.GetMessageClass(descriptor)
 
     if hasattr(message_factory, "GetMessageClass"):

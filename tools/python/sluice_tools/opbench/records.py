@@ -9,6 +9,8 @@ from pathlib import Path
 
 from sluice_tools.errors import first_line, usage_error
 
+_KINDS = ("*.jsonl", "*.jsonl.xz", "Performance/*.json.tmp")
+
 
 @dataclass(frozen=True)
 class Record:
@@ -55,8 +57,8 @@ def _record(line: str, source: str) -> Record:
 def read(path: Path) -> list[Record]:
     """In the order of the lines. A torn last line, as an interrupted run leaves it, is dropped."""
     try:
-        text = lzma.open(path, "rt").read() if path.suffix == ".xz" else path.read_text()
-    except (OSError, EOFError, lzma.LZMAError) as error:
+        text = (lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()).decode()
+    except (OSError, lzma.LZMAError) as error:
         raise usage_error(f"{path} cannot be read: {first_line(error)}") from None
     source = path.name.removesuffix(".xz").removesuffix(".tmp").removesuffix(".json").removesuffix(".jsonl")
     records = []
@@ -72,9 +74,9 @@ def find(paths: list[Path]) -> list[Path]:
     """The files of records in folders of `opbench run` and of `opbench measure`; files are themselves."""
     files = []
     for path in paths:
-        inside = sorted([*path.rglob("*.jsonl"), *path.rglob("*.jsonl.xz"), *path.rglob("Performance/*.json.tmp")]) if path.is_dir() else [path]
+        inside = sorted(one for kind in _KINDS for one in path.rglob(kind)) if path.is_dir() else [path]
         if not inside:
-            raise usage_error(f"{path}: no records in it (*.jsonl, *.jsonl.xz, Performance/*.json.tmp)")
+            raise usage_error(f"{path}: no records in it ({', '.join(_KINDS)})")
         files += inside
     return files
 

@@ -48,9 +48,7 @@ class Timer:
         self._task, self._expected = "", []
         self._index, self._program, self._tensors = -1, None, []
 
-    def time(
-        self, task: Task, index: int, threads: int, repeats: int, min_ms: float
-    ) -> tuple[list[float], bool]:
+    def time(self, task: Task, index: int, threads: int, repeats: int, min_ms: float) -> tuple[list[float], bool]:
         """Seconds of a run in each repeat, and whether the outputs are the expected ones.
 
         No seconds: a run took more than LONGEST_S.
