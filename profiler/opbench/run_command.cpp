@@ -112,16 +112,19 @@ int run_model(const RunOptions& options) {
   ProgramServer server;
   const ImportedNetwork imported =
       server.import_network(options.source, options.model, options.batch, target);
-  const RunName name{short_model(options), options.tuning.tuner, short_target(options.target)};
-  write_space(options, imported,
-              fmt::format("{}/ConfigSpace/{}-{}.json", options.out, name.model, name.target));
   fmt::print("{}: {} tasks, {} calls\n", options.model, imported.tasks.size(),
              imported.network.calls.size());
   TuningOptions tuning = options.tuning;
   // Without tuning, the first program that runs is the whole result.
   if (options.tune == "false") tuning = {"random", 16, tuning.seed};
+  const RunName name{short_model(options), tuning.tuner, short_target(options.target)};
+  write_space(options, imported,
+              fmt::format("{}/ConfigSpace/{}-{}.json", options.out, name.model, name.target));
   const auto measuring = measuring_for(options, server, target);
-  RecordFile all(performance_file(options.out, name) + ".tmp");
+  // Trials of an earlier run would be taken for the first ones of this run.
+  const std::string trials = performance_file(options.out, name) + ".tmp";
+  std::filesystem::remove(trials);
+  RecordFile all(trials);
   const FeaturesOf features = [&](const auto& indices) { return measuring->features(indices); };
   std::optional<PredictorPipe> predictor;
   if (tuning.tuner == "predict") {

@@ -73,6 +73,24 @@ TEST_F(OpbenchRun, FalseIsReallyFalse) {
   EXPECT_EQ(opbench({"run", "--modelname", "net", "--iftune", "maybe"}).exit_code, 2);
 }
 
+TEST_F(OpbenchRun, AnotherRunBeginsAnew) {
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_EQ(opbench({"run", "--modelname", "net", "--tuner", "gridsearch", "--trials", "8",
+                       "--out", "out"})
+                  .exit_code,
+              0);
+  }
+  EXPECT_EQ(
+      read_records(file("out/Performance/net-gridsearch-llvm-autotvm.json.tmp")).records.size(),
+      16U);
+  ASSERT_EQ(opbench({"run", "--modelname", "net", "--iftune", "false", "--tuner", "gridsearch",
+                     "--out", "out"})
+                .exit_code,
+            0);
+  EXPECT_TRUE(std::filesystem::exists(file("out/Performance/net-random-llvm-autotvm.json")))
+      << "its programs are random";
+}
+
 TEST_F(OpbenchRun, FeaturesOfTheServerReachTheTuner) {
   const auto ran = opbench(
       {"run", "--modelname", "net", "--tuner", "xgb_itervar", "--trials", "80", "--out", "out"});

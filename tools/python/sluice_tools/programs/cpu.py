@@ -3,6 +3,7 @@
 import os
 import time as clock
 from pathlib import Path
+from typing import Any
 
 import numpy
 import tvm
@@ -46,7 +47,8 @@ class Timer:
 
     def __init__(self):
         self._task, self._expected = "", []
-        self._index, self._program, self._tensors = -1, None, []
+        self._index, self._tensors = -1, []
+        self._program: Any = None
 
     def time(self, task: Task, index: int, threads: int, repeats: int, min_ms: float) -> tuple[list[float], bool]:
         """Seconds of a run in each repeat, and whether the outputs are the expected ones.
