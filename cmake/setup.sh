@@ -251,6 +251,16 @@ setup_browser() {
   install_packages
 }
 
+# setup_clusters: a cluster of Slurm and containers, in which some tests run. Those tests skip without them.
+setup_clusters() {
+  grep -qx 'ID=debian' /etc/os-release 2>/dev/null && { ((EUID == 0)) || have sudo; } || return 0
+  need slurm-wlm "a cluster of one node, in tests" have slurmctld
+  need munge "authentication of that cluster" have munged
+  need podman "containers, in tests" have podman
+  need crun "runs those containers" have crun
+  install_packages
+}
+
 # setup_package deb|wheel: what a package needs in addition to a build.
 setup_package() {
   [[ $1 == wheel ]] || need dpkg-dev "the libraries that a package depends on" have dpkg-shlibdeps

@@ -30,4 +30,4 @@ scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' INT TERM
 # No __pycache__ in the source tree.
-PYTHONDONTWRITEBYTECODE=1 "$python" -m pytest -q -p no:cacheprovider --basetemp "$scratch/t" "$@"
+PYTHONDONTWRITEBYTECODE=1 "$python" -m pytest -q -rs -p no:cacheprovider --basetemp "$scratch/t" "$@"
