@@ -176,7 +176,9 @@ setup_torch() {
 has_reports() {
   have "$1" && "$1" - 2>/dev/null <<'PYTHON'
 import importlib.util as u, sys
-wanted = ("numpy", "pandas", "pyarrow", "matplotlib", "plotly", "jinja2", "perfetto", "pytest", "playwright")
+wanted = (
+    "numpy", "pandas", "pyarrow", "matplotlib", "plotly", "jinja2", "perfetto", "xgboost", "pytest", "playwright",
+)
 sys.exit(not all(map(u.find_spec, wanted)))
 PYTHON
 }
@@ -189,7 +191,7 @@ setup_reports() {
   need python3-venv "to fetch the report tools into .venv" eval "$venv_works"
   install_packages
   echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/report-requirements.txt | xargs)" \
-    "(720 MB on disk; one to two minutes)"
+    "(860 MB on disk; one to two minutes)"
   if ! { python3 -m venv .venv &&
     .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/report-requirements.txt; }; then
     die "could not fetch the report tools, see the lines above; './x build' does without them"

@@ -2,6 +2,7 @@
 believes a time that is too short, and models that share a GPU although they fill it."""
 
 import json
+import random
 
 import pytest
 from sluice_tools.opbench.pairs import Pair
@@ -50,6 +51,37 @@ def test_demand_predicts_programs_that_share_the_sms_by_what_they_need():
     assert found["halves"] == pytest.approx((1 + 0.75 + 0.5 + 0) / 4)
     # Of each pair only the pair with neither of its operators counts: (a,b) with (c,d), (a,c) with (b,d).
     assert found["mean"] == pytest.approx((1 + 0.25 + 0.25 + 1) / 4)
+
+
+def test_slowdowns_are_learned_from_other_operators_only():
+    pytest.importorskip("xgboost")
+    from sluice_tools.predict_sharing import learned
+
+    random_numbers = random.Random(1)
+    sizes = {f"p{number}": number / 16 for number in range(48)}
+    pairs = [
+        Pair("mps", "H200", (a, b), (f"t{a}", f"t{b}"), 1.0, (1 + sizes[b], 1 + sizes[a]), False, (1e-4, 1e-4))
+        for a, b in (random_numbers.sample(sorted(sizes), 2) for _ in range(300))
+    ]
+    demand = dict.fromkeys(sizes, 1.0)
+
+    def error(known_pairs, features):
+        return slowdown.errors(known_pairs, demand, lambda known: learned.slowdowns(known, features))["learned"]
+
+    good = error(pairs, {name: [size] for name, size in sizes.items()})
+    assert good < 0.15
+    assert error(pairs, {name: [0.0] for name in sizes}) > 4 * good, "nothing to learn from"
+    # Each operator has a feature of its own that says everything. No pair that tests has trained, so it says nothing.
+    own = {name: [float(name == other) for other in sizes] for name in sizes}
+    assert error(pairs, own) > 4 * good
+
+
+def test_features_of_a_program_are_those_of_its_leaves_and_its_largest_kernel():
+    from sluice_tools.predict_sharing import learned
+
+    kernels = [{"grid": [2, 2, 1], "block": [32, 1, 1]}, {"grid": [8, 1, 1], "block": [16, 1, 1]}]
+    found = learned.features_of({"features": [[1.0, 0.0], [3.0, 4.0]], "kernels": kernels})
+    assert found == [2.0, 2.0, 3.0, 5.0, 2.0]
 
 
 def test_a_program_that_got_nothing_has_no_slowdown_to_predict():
@@ -104,7 +136,7 @@ def test_the_commands_read_what_opbench_writes(tmp_path, capsys):
         ],
     )
     record = {"kind": "stream", "device": "H200", "programs": ["a", "b"], "tasks": ["x", "y"], "error": 0}
-    record |= {"speedup": 1.2, "slowdown": [1.25, 1.5], "disturbed": False}
+    record |= {"speedup": 1.2, "slowdown": [1.25, 1.5], "disturbed": False, "alone_s": [1e-4, 2e-4]}
     (tmp_path / "pairs.jsonl").write_text(json.dumps(record) + "\n")
     assert cli.main(["pairs", str(tmp_path / "pairs.jsonl"), str(tmp_path / "a.programs"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["stream"]["demand"] == pytest.approx(0.125)

@@ -1,6 +1,7 @@
 """Reads the pairs of `sluice opbench pairs`, and says what is in them."""
 
 import json
+import math
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ class Pair:
     speedup: float | None  # None: the pair failed
     slowdown: tuple[float | None, float | None]  # of each program; None: it got nothing while the other ran
     disturbed: bool
+    alone_s: tuple[float, float] = (math.nan, math.nan)
 
     @property
     def good(self) -> bool:
@@ -28,7 +30,15 @@ def _pair(line: str) -> Pair:
     if found["error"]:
         return Pair(found["kind"], found["device"], *_sides(found), None, (None, None), False)
     slowdown = (found["slowdown"][0], found["slowdown"][1])
-    return Pair(found["kind"], found["device"], *_sides(found), found["speedup"], slowdown, found["disturbed"])
+    return Pair(
+        found["kind"],
+        found["device"],
+        *_sides(found),
+        found["speedup"],
+        slowdown,
+        found["disturbed"],
+        (found["alone_s"][0], found["alone_s"][1]),
+    )
 
 
 def _sides(found: dict) -> tuple[tuple[str, str], tuple[str, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FINE, Parser, usage_error
 from sluice_tools.opbench import pairs as pair_files
-from sluice_tools.predict_sharing import job_time, slowdown
+from sluice_tools.predict_sharing import job_time, learned, slowdown
 from sluice_tools.programs.pack import read_lines
 
 
@@ -35,6 +35,8 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("pairs", type=Path, metavar="PAIRS", help="of sluice opbench pairs")
     found.add_argument("packs", type=Path, nargs="+", metavar="PACK", help="the packs with those programs")
     found.add_argument("--sms", type=_count, default=132, metavar="N", help="SMs of the GPU (default: %(default)s)")
+    found.add_argument("--learned", action="store_true", help="also learn the slowdowns, with xgboost")
+    found.add_argument("--seed", type=int, default=0, metavar="S", help="of --learned (default: %(default)s)")
     placed = actions.add_parser(
         "place",
         help="which models share a GPU",
@@ -116,14 +118,19 @@ def _job_time(options) -> int:
 
 
 def _pairs(options) -> int:
-    demand = {}
+    demand, features = {}, {}
     for pack in options.packs:
         for line in read_lines(pack):
             if line["kind"] == "program" and line.get("kernels"):
                 demand[line["id"]] = slowdown.demand_of_grid(line["kernels"], options.sms)
+                features[line["id"]] = learned.features_of(line) if options.learned else []
     found = pair_files.latest(pair_files.read(options.pairs))
     result = {
-        kind: slowdown.errors([one for one in found if one.kind == kind], demand)
+        kind: slowdown.errors(
+            [one for one in found if one.kind == kind],
+            demand,
+            (lambda known: learned.slowdowns(known, features, options.seed)) if options.learned else None,
+        )
         for kind in sorted({one.kind for one in found})
     }
     if not any(result.values()):

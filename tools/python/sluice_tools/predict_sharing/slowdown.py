@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from sluice_tools.opbench.pairs import Pair
@@ -24,9 +24,13 @@ def demand_of_grid(kernels: Sequence[Mapping], sms: int) -> float:
     return min(1.0, product(widest["grid"]) / sms)
 
 
-def errors(pairs: Sequence[Pair], demand: Mapping[str, float]) -> dict[str, float]:
+Learn = Callable[[Sequence[tuple[Pair, int, float]]], Sequence[float]]
+
+
+def errors(pairs: Sequence[Pair], demand: Mapping[str, float], learn: Learn | None = None) -> dict[str, float]:
     """Mean absolute error of each way to predict a slowdown, over both programs of every pair whose demands are known.
-    `mean`: the mean of the pairs that have neither of the two operators. Empty if there are no such pairs."""
+    `mean`: the mean of the pairs that have neither of the two operators. Empty if there are no such pairs. `learned`:
+    what `learn` predicts for each (pair, side, slowdown)."""
     known = [
         (one, side, slowdown)
         for one in pairs
@@ -42,6 +46,9 @@ def errors(pairs: Sequence[Pair], demand: Mapping[str, float]) -> dict[str, floa
         found["demand"].append(abs(slowdown - by_demand(mine, beside)))
         if others:
             found["mean"].append(abs(slowdown - statistics.mean(others)))
+    if learn and known:
+        predicted = zip(learn(known), known)
+        found["learned"] = [abs(slowdown - value) for value, (_, _, slowdown) in predicted if not math.isnan(value)]
     return {name: statistics.mean(values) for name, values in found.items() if values}
 
 
