@@ -136,7 +136,7 @@ def test_the_commands_read_what_opbench_writes(tmp_path, capsys):
         ],
     )
     record = {"kind": "stream", "device": "H200", "programs": ["a", "b"], "tasks": ["x", "y"], "error": 0}
-    record |= {"speedup": 1.2, "slowdown": [1.25, 1.5], "disturbed": False, "alone_s": [1e-4, 2e-4]}
+    record |= {"speedup": 1.2, "slowdown": [1.25, 1.5], "disturbed": False}
     (tmp_path / "pairs.jsonl").write_text(json.dumps(record) + "\n")
     assert cli.main(["pairs", str(tmp_path / "pairs.jsonl"), str(tmp_path / "a.programs"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["stream"]["demand"] == pytest.approx(0.125)

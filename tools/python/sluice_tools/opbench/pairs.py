@@ -30,15 +30,9 @@ def _pair(line: str) -> Pair:
     if found["error"]:
         return Pair(found["kind"], found["device"], *_sides(found), None, (None, None), False)
     slowdown = (found["slowdown"][0], found["slowdown"][1])
-    return Pair(
-        found["kind"],
-        found["device"],
-        *_sides(found),
-        found["speedup"],
-        slowdown,
-        found["disturbed"],
-        (found["alone_s"][0], found["alone_s"][1]),
-    )
+    alone_s = found.get("alone_s", (math.nan, math.nan))
+    common = (found["kind"], found["device"], *_sides(found), found["speedup"], slowdown, found["disturbed"])
+    return Pair(*common, (alone_s[0], alone_s[1]))
 
 
 def _sides(found: dict) -> tuple[tuple[str, str], tuple[str, str]]:
