@@ -48,6 +48,8 @@ class NodeAdmission : public Admission {
   };
   static Loaded load(const std::string& chosen, std::vector<std::string>* skipped);
   void take_arrived();
+  /// Of the peer's cgroups. 0 if there is a folder of ceilings and the cgroups are not known.
+  [[nodiscard]] std::optional<int> ceiling_in_force(const Peer& peer) const;
 
   std::string chosen_file_;
   std::string ceilings_;

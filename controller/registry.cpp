@@ -150,11 +150,16 @@ bool Registry::logged_recently(pid_t pid) {
 Reply Registry::decide(Connection& from, const Request& request) {
   const std::string fault = fault_of(request);
   if (!fault.empty()) return refusal(ReplyStatus::kBadRequest, fault);
+  // Another process may have its connection. The kernel describes only the one that connected.
+  const ClientProcess& peer = *from.peer.process;
+  if (peer.pid() > 0 && peer.ended()) {
+    return refusal(ReplyStatus::kCannotWatch, "the process that connected has ended: not gated");
+  }
   if (request.kind == RequestKind::kSet) return set(from, request);
   if (request.kind == RequestKind::kBoard || request.kind == RequestKind::kInspect) {
     return give_board(from, request.kind);
   }
-  if (!from.peer.process->watchable()) {
+  if (!peer.watchable()) {
     return refusal(ReplyStatus::kCannotWatch,
                    "the controller cannot see this process (another pid namespace?): not gated");
   }

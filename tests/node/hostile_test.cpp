@@ -212,6 +212,44 @@ TEST_F(Hostile, NobodyCanShortenTheBoardAndAReaderCannotWrite) {
   EXPECT_EQ(result, 0);
 }
 
+/// What a process gets that asks for the board over a connection whose maker has ended: 0 is
+/// nothing, 1 a board for reading, 2 a board that it can map for writing.
+int board_of_an_orphan(shm::RequestKind kind) {
+  base::Pipe ended;
+  base::Pipe result;
+  const pid_t parent = fork();
+  if (parent == 0) {
+    const int fd = shm::connect_controller(base::node_socket().c_str());
+    if (fork() != 0) _exit(0);
+    char byte = 0;
+    static_cast<void>(read(ended.read.get(), &byte, 1));
+    shm::Reply reply;
+    const int board = shm::ask_for_board(fd, kind, reply, 10'000);
+    const void* const mapped =
+        mmap(nullptr, sizeof(shm::Board), PROT_READ | PROT_WRITE, MAP_SHARED, board, 0);
+    const bool writes = board >= 0 && mapped != MAP_FAILED;
+    byte = static_cast<char>(writes ? 2 : board >= 0 ? 1 : 0);
+    static_cast<void>(write(result.write.get(), &byte, 1));
+    _exit(0);
+  }
+  waitpid(parent, nullptr, 0);
+  char byte = 9;
+  if (write(ended.write.get(), &byte, 1) != 1 || read(result.read.get(), &byte, 1) != 1) return 9;
+  return byte;
+}
+
+// Prevents: a program whose cgroup may hold nobody lets the process end that connected, and gets
+// the board for writing because an ended process has no cgroup.
+TEST_F(UsersTest, NobodyGetsTheBoardOverTheConnectionOfAnEndedProcess) {
+  start(R"({"default": {"max_priority": 10}, "rules": [{"cgroup": "*", "max_priority": 0}]})");
+  const auto as_anna = [](shm::RequestKind kind) {
+    return run_as(kAnna, [kind] { return board_of_an_orphan(kind); });
+  };
+  EXPECT_EQ(as_anna(shm::RequestKind::kBoard), 0);
+  EXPECT_EQ(as_anna(shm::RequestKind::kInspect), 0);
+  EXPECT_TRUE(logs("the process that connected has ended"));
+}
+
 // Prevents: a peer that asks for the board again and again, and does not read, keeps so many
 // descriptors in flight that nobody else gets one.
 TEST_F(Hostile, AConnectionGetsTheBoardOnce) {
