@@ -130,21 +130,10 @@ void Registry::log_once(const Connection& from, const Request& request, const ch
   const bool names_priority =
       request.kind == RequestKind::kAttach ||
       (request.kind == RequestKind::kSet && request.priority != shm::kKeepPriority);
-  spdlog::log(logged_recently(pid) ? spdlog::level::debug : spdlog::level::warn,
-              "{} pid {}: {} (uid {}{})", what, pid, reply.text.data(), from.peer.uid,
+  // A refused client asks again ten times a second for as long as it runs.
+  spdlog::log(logged_.warn_or_debug(pid), "{} pid {}: {} (uid {}{})", what, pid, reply.text.data(),
+              from.peer.uid,
               names_priority ? ", asked for priority " + std::to_string(request.priority) : "");
-}
-
-/// A refused client asks again ten times a second for as long as it runs.
-bool Registry::logged_recently(pid_t pid) {
-  constexpr std::uint64_t kQuietNs = 10'000'000'000;
-  constexpr std::size_t kMostRemembered = 256;
-  const std::uint64_t now = base::monotonic_ns();
-  const auto [known, is_new] = logged_ns_.try_emplace(pid, now);
-  if (!is_new && now - known->second < kQuietNs) return true;
-  known->second = now;
-  if (logged_ns_.size() > kMostRemembered) logged_ns_.clear();
-  return false;
 }
 
 Reply Registry::decide(Connection& from, const Request& request) {

@@ -1,5 +1,4 @@
 #pragma once
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -7,6 +6,7 @@
 #include "controller/clients.hpp"
 #include "controller/command_reader.hpp"
 #include "controller/leases.hpp"
+#include "controller/recent_lines.hpp"
 #include "controller/server.hpp"
 
 namespace sluice::controller {
@@ -54,7 +54,7 @@ class Registry : public RequestHandler {
   Leases& leases_;
   CommandReader& commands_;
   Admission& admission_;
-  std::map<pid_t, std::uint64_t> logged_ns_;  ///< When a refusal of a process was last logged.
+  RecentLines logged_;  ///< Refusals, by pid.
 };
 
 }  // namespace sluice::controller
