@@ -43,9 +43,13 @@ class Registry : public RequestHandler {
   [[nodiscard]] int clients_of(uid_t uid);
   shm::Reply given(Connection& to, int slot, const std::string& notice);
   void fill_slot(int slot, const Connection& from, const shm::Request& request);
-  std::optional<std::uint8_t> device_index(const shm::Request& request);
-  bool device_in_use(std::uint8_t device);
-  bool logged_recently(pid_t pid);
+  /// The device's place on the board. Nothing if there is none, and in `full` why.
+  std::optional<std::uint8_t> device_index(uid_t uid, const shm::Request& request,
+                                           std::string& full);
+  /// By clients of nobody, of this user only, or of another user too.
+  enum class DeviceUse : std::uint8_t { kNone, kOwn, kShared };
+  DeviceUse use_of_device(std::uint8_t device, uid_t uid);
+  int devices_of(uid_t uid);
   void log_once(const Connection& from, const shm::Request& request, const char* what,
                 const shm::Reply& reply);
 
