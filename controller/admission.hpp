@@ -46,6 +46,9 @@ class Admission {
   [[nodiscard]] virtual std::size_t most_connections() const = 0;
   [[nodiscard]] virtual std::size_t most_connections_of_a_user() const = 0;
 
+  /// How many devices of the board may be there for this user's clients only.
+  [[nodiscard]] virtual int most_devices_of_a_user(uid_t uid) const = 0;
+
   [[nodiscard]] virtual Terms terms(const Peer& peer) = 0;
   /// Whether the peer may change a client of `owner`.
   [[nodiscard]] virtual bool may_change(const Peer& peer, uid_t owner) const = 0;
@@ -68,6 +71,9 @@ class OwnUser : public Admission {
   [[nodiscard]] bool may_connect(uid_t uid) const override;
   [[nodiscard]] std::size_t most_connections() const override { return kMostConnections; }
   [[nodiscard]] std::size_t most_connections_of_a_user() const override { return kMostConnections; }
+  [[nodiscard]] int most_devices_of_a_user(uid_t /*uid*/) const override {
+    return shm::kMaxDevices;
+  }
   [[nodiscard]] Terms terms(const Peer& /*peer*/) override { return {}; }
   [[nodiscard]] bool may_change(const Peer& /*peer*/, uid_t /*owner*/) const override {
     return true;

@@ -71,11 +71,17 @@ uid_t NodeAdmission::owner_of(uid_t uid) {
 Terms NodeAdmission::terms(const Peer& peer) {
   take_arrived();
   Terms terms = loaded_.policy.terms(peer);
-  if (peer.process) {
-    const auto ceiling = ceiling_of(all_cgroups_of(*peer.process), ceilings_);
-    terms.max_priority = std::min(terms.max_priority, ceiling.value_or(terms.max_priority));
-  }
+  const auto ceiling = ceiling_in_force(peer);
+  terms.max_priority = std::min(terms.max_priority, ceiling.value_or(terms.max_priority));
   return terms;
+}
+
+std::optional<int> NodeAdmission::ceiling_in_force(const Peer& peer) const {
+  std::error_code unreadable;
+  if (!std::filesystem::exists(ceilings_, unreadable) && !unreadable) return std::nullopt;
+  const auto cgroups = peer.process ? all_cgroups_of(*peer.process) : std::nullopt;
+  // Any of the ceilings may be the one of this process.
+  return cgroups ? ceiling_of(*cgroups, ceilings_) : 0;
 }
 
 bool NodeAdmission::may_change(const Peer& peer, uid_t owner) const {

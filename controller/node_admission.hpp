@@ -28,6 +28,10 @@ class NodeAdmission : public Admission {
   [[nodiscard]] bool may_connect(uid_t /*uid*/) const override { return true; }
   [[nodiscard]] std::size_t most_connections() const override { return 1024; }
   [[nodiscard]] std::size_t most_connections_of_a_user() const override { return 64; }
+  /// Uid 0 of the host, which also pods share, can write to the board anyway.
+  [[nodiscard]] int most_devices_of_a_user(uid_t uid) const override {
+    return uid == 0 ? shm::kMaxDevices : shm::kMaxDevices / 2;
+  }
   [[nodiscard]] Terms terms(const Peer& peer) override;
   [[nodiscard]] bool may_change(const Peer& peer, uid_t owner) const override;
   [[nodiscard]] std::string user_name(uid_t uid) const override;
@@ -48,6 +52,8 @@ class NodeAdmission : public Admission {
   };
   static Loaded load(const std::string& chosen, std::vector<std::string>* skipped);
   void take_arrived();
+  /// Of the peer's cgroups. 0 if there is a folder of ceilings and the cgroups are not known.
+  [[nodiscard]] std::optional<int> ceiling_in_force(const Peer& peer) const;
 
   std::string chosen_file_;
   std::string ceilings_;

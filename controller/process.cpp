@@ -21,6 +21,27 @@ int pidfd_open(pid_t pid) noexcept {
   return pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;
 }
 
+/// The fields of /proc/PID/stat from field 3 on. Nothing if there is no such process.
+std::optional<std::istringstream> fields_of(pid_t pid) {
+  const std::string stat = base::read_proc(pid, "stat", 1024);
+  // The name in parentheses may contain spaces and parentheses, so count the fields after its end.
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  return std::istringstream(stat.substr(name_end + 1));
+}
+
+/// Whether the main thread ends or has ended. /proc/PID/cgroup then has the root in each hierarchy
+/// of cgroup v1, also while other threads of the process run on.
+bool main_thread_exits(pid_t pid) {
+  constexpr unsigned kExiting = 0x4;  // PF_EXITING of the kernel, in field 9
+  auto fields = fields_of(pid);
+  if (!fields) return true;
+  std::string field;
+  for (int number = 3; number < 9; ++number) *fields >> field;
+  unsigned flags = 0;
+  return !(*fields >> flags) || (flags & kExiting) != 0;
+}
+
 }  // namespace
 
 ClientProcess ClientProcess::peer_of(int socket, pid_t pid) noexcept {
@@ -50,16 +71,13 @@ bool ClientProcess::ended() const noexcept {
 }
 
 std::optional<std::uint64_t> started_ns(pid_t pid) {
-  const std::string stat = base::read_proc(pid, "stat", 1024);
-  // The name in parentheses may contain spaces and parentheses, so count the fields after its end.
-  // The first of them is field 3. Field 22 is the start time in ticks of CLOCK_BOOTTIME.
-  const std::size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream fields(stat.substr(name_end + 1));
+  auto fields = fields_of(pid);
+  if (!fields) return std::nullopt;
   std::string field;
-  for (int number = 3; number < 22; ++number) fields >> field;
+  // Field 22 is the start time in ticks of CLOCK_BOOTTIME.
+  for (int number = 3; number < 22; ++number) *fields >> field;
   std::uint64_t ticks = 0;
-  if (!(fields >> ticks)) return std::nullopt;
+  if (!(*fields >> ticks)) return std::nullopt;
   const auto ticks_per_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
   const std::uint64_t boottime = ticks * (1'000'000'000U / ticks_per_second);
   const std::uint64_t monotonic =
@@ -80,14 +98,20 @@ std::optional<uid_t> user_of(pid_t pid) {
   return effective;
 }
 
-std::string all_cgroups_of(const ClientProcess& process) {
-  std::string all = base::read_proc(process.pid(), "cgroup", 8192);
-  // Another process may have the pid by now.
-  return process.ended() ? std::string() : all;
+std::optional<std::string> all_cgroups_of(const ClientProcess& process) {
+  constexpr std::size_t kMostBytes = 8192;
+  if (!process.watchable()) return std::nullopt;
+  std::string all = base::read_proc(process.pid(), "cgroup", kMostBytes + 1);
+  const bool whole = !all.empty() && all.size() <= kMostBytes && all.back() == '\n';
+  // Last, because another process may have the pid by now.
+  if (!whole || main_thread_exits(process.pid()) || process.ended()) return std::nullopt;
+  return all;
 }
 
-std::string cgroup_of(const ClientProcess& process) {
-  std::istringstream lines(all_cgroups_of(process));
+std::optional<std::string> cgroup_of(const ClientProcess& process) {
+  const std::optional<std::string> all = all_cgroups_of(process);
+  if (!all) return std::nullopt;
+  std::istringstream lines(*all);
   std::string found;
   for (std::string line; std::getline(lines, line);) {
     const std::size_t name = line.find(':') + 1;

@@ -25,7 +25,8 @@ class ClientProcess {
   /// False if the process is gone, or is not visible here (pid 0: another pid namespace).
   [[nodiscard]] bool watchable() const noexcept { return static_cast<bool>(pidfd_); }
 
-  /// Whether every thread of the process has ended and its files are closed. Never blocks.
+  /// Whether every thread of the process has ended and its files are closed. Never blocks. True
+  /// for pid 0.
   [[nodiscard]] bool ended() const noexcept;
 
  private:
@@ -40,12 +41,13 @@ class ClientProcess {
 /// The effective user of the process with `pid`. Nothing if there is no such process. Never blocks.
 [[nodiscard]] std::optional<uid_t> user_of(pid_t pid);
 
-/// All cgroups of the process, as /proc/PID/cgroup has them. Empty if the process has ended.
-[[nodiscard]] std::string all_cgroups_of(const ClientProcess& process);
+/// All cgroups of the process, as /proc/PID/cgroup has them. Nothing if they are not known for
+/// sure: they cannot be read, are longer than 8 KiB, or the process or its main thread has ended.
+[[nodiscard]] std::optional<std::string> all_cgroups_of(const ClientProcess& process);
 
 /// The path of the process in the hierarchy of cgroup v2, else in that of systemd. Empty if it has
-/// none, or has ended.
-[[nodiscard]] std::string cgroup_of(const ClientProcess& process);
+/// none. Nothing if all_cgroups_of() gives nothing.
+[[nodiscard]] std::optional<std::string> cgroup_of(const ClientProcess& process);
 
 using base::command_line;
 using base::printable;

@@ -130,31 +130,25 @@ void Registry::log_once(const Connection& from, const Request& request, const ch
   const bool names_priority =
       request.kind == RequestKind::kAttach ||
       (request.kind == RequestKind::kSet && request.priority != shm::kKeepPriority);
-  spdlog::log(logged_recently(pid) ? spdlog::level::debug : spdlog::level::warn,
-              "{} pid {}: {} (uid {}{})", what, pid, reply.text.data(), from.peer.uid,
+  // A refused client asks again ten times a second for as long as it runs.
+  spdlog::log(logged_.warn_or_debug(pid), "{} pid {}: {} (uid {}{})", what, pid, reply.text.data(),
+              from.peer.uid,
               names_priority ? ", asked for priority " + std::to_string(request.priority) : "");
-}
-
-/// A refused client asks again ten times a second for as long as it runs.
-bool Registry::logged_recently(pid_t pid) {
-  constexpr std::uint64_t kQuietNs = 10'000'000'000;
-  constexpr std::size_t kMostRemembered = 256;
-  const std::uint64_t now = base::monotonic_ns();
-  const auto [known, is_new] = logged_ns_.try_emplace(pid, now);
-  if (!is_new && now - known->second < kQuietNs) return true;
-  known->second = now;
-  if (logged_ns_.size() > kMostRemembered) logged_ns_.clear();
-  return false;
 }
 
 Reply Registry::decide(Connection& from, const Request& request) {
   const std::string fault = fault_of(request);
   if (!fault.empty()) return refusal(ReplyStatus::kBadRequest, fault);
+  // Another process may have its connection. The kernel describes only the one that connected.
+  const ClientProcess& peer = *from.peer.process;
+  if (peer.pid() > 0 && peer.ended()) {
+    return refusal(ReplyStatus::kCannotWatch, "the process that connected has ended: not gated");
+  }
   if (request.kind == RequestKind::kSet) return set(from, request);
   if (request.kind == RequestKind::kBoard || request.kind == RequestKind::kInspect) {
     return give_board(from, request.kind);
   }
-  if (!from.peer.process->watchable()) {
+  if (!peer.watchable()) {
     return refusal(ReplyStatus::kCannotWatch,
                    "the controller cannot see this process (another pid namespace?): not gated");
   }
@@ -231,12 +225,9 @@ Reply Registry::attach(Connection& from, const Request& request) {
                                                   " has " + std::to_string(terms.max_clients) +
                                                   " clients, the most that the site policy allows");
   }
-  const std::optional<std::uint8_t> device = device_index(request);
-  if (!device) {
-    return refusal(ReplyStatus::kSessionFull,
-                   "all " + std::to_string(shm::kMaxDevices) +
-                       " devices of a session are taken; use another session for more");
-  }
+  std::string full;
+  const std::optional<std::uint8_t> device = device_index(from.peer.uid, request, full);
+  if (!device) return refusal(ReplyStatus::kSessionFull, full);
   // Before reserve(): if the controller is killed here, the slot is still free.
   fill_slot(slot, from, request);
   clients_.slot(slot).reader.store(terms.reader() ? 1 : 0);
@@ -366,22 +357,42 @@ Reply Registry::given(Connection& to, int slot, const std::string& notice) {
   return reply;
 }
 
-bool Registry::device_in_use(std::uint8_t device) {
+Registry::DeviceUse Registry::use_of_device(std::uint8_t device, uid_t uid) {
+  DeviceUse use = DeviceUse::kNone;
   for (int slot = 0; slot < shm::kSlots; ++slot) {
     const SlotInfo info = clients_.info(slot);
-    if (info.state != SlotState::kFree && info.device == device) return true;
+    if (info.state == SlotState::kFree || info.device != device) continue;
+    if (clients_.tenant(slot).uid != uid) return DeviceUse::kShared;
+    use = DeviceUse::kOwn;
   }
-  return false;
+  return use;
 }
 
-std::optional<std::uint8_t> Registry::device_index(const Request& request) {
+/// A client names its device itself, so a user could invent more devices than there is room for.
+int Registry::devices_of(uid_t uid) {
+  int count = 0;
+  for (std::uint8_t index = 0; index < shm::kMaxDevices; ++index) {
+    const bool used = clients_.board.devices[index].used.load() != 0;
+    count += used && use_of_device(index, uid) == DeviceUse::kOwn ? 1 : 0;
+  }
+  return count;
+}
+
+std::optional<std::uint8_t> Registry::device_index(uid_t uid, const Request& request,
+                                                   std::string& full) {
   auto& devices = clients_.board.devices;
   for (std::uint8_t index = 0; index < shm::kMaxDevices; ++index) {
     if (devices[index].used.load() != 0 && devices[index].uuid == request.device_uuid) return index;
   }
+  const int most = admission_.most_devices_of_a_user(uid);
+  if (devices_of(uid) >= most) {
+    full = "user " + admission_.user_name(uid) + " has " + std::to_string(most) +
+           " devices, the most for a user";
+    return std::nullopt;
+  }
   for (std::uint8_t index = 0; index < shm::kMaxDevices; ++index) {
     shm::Device& device = devices[index];
-    if (device.used.load() != 0 && device_in_use(index)) continue;
+    if (device.used.load() != 0 && use_of_device(index, uid) != DeviceUse::kNone) continue;
     device.used.store(0);
     device.uuid = request.device_uuid;
     store_text(device.name.data(), device.name.size(),
@@ -389,6 +400,8 @@ std::optional<std::uint8_t> Registry::device_index(const Request& request) {
     device.used.store(1);
     return index;
   }
+  full = "all " + std::to_string(shm::kMaxDevices) +
+         " devices of a session are taken; use another session for more";
   return std::nullopt;
 }
 

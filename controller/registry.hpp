@@ -1,5 +1,4 @@
 #pragma once
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -7,6 +6,7 @@
 #include "controller/clients.hpp"
 #include "controller/command_reader.hpp"
 #include "controller/leases.hpp"
+#include "controller/recent_lines.hpp"
 #include "controller/server.hpp"
 
 namespace sluice::controller {
@@ -43,9 +43,13 @@ class Registry : public RequestHandler {
   [[nodiscard]] int clients_of(uid_t uid);
   shm::Reply given(Connection& to, int slot, const std::string& notice);
   void fill_slot(int slot, const Connection& from, const shm::Request& request);
-  std::optional<std::uint8_t> device_index(const shm::Request& request);
-  bool device_in_use(std::uint8_t device);
-  bool logged_recently(pid_t pid);
+  /// The device's place on the board. Nothing if there is none, and in `full` why.
+  std::optional<std::uint8_t> device_index(uid_t uid, const shm::Request& request,
+                                           std::string& full);
+  /// By clients of nobody, of this user only, or of another user too.
+  enum class DeviceUse : std::uint8_t { kNone, kOwn, kShared };
+  DeviceUse use_of_device(std::uint8_t device, uid_t uid);
+  int devices_of(uid_t uid);
   void log_once(const Connection& from, const shm::Request& request, const char* what,
                 const shm::Reply& reply);
 
@@ -54,7 +58,7 @@ class Registry : public RequestHandler {
   Leases& leases_;
   CommandReader& commands_;
   Admission& admission_;
-  std::map<pid_t, std::uint64_t> logged_ns_;  ///< When a refusal of a process was last logged.
+  RecentLines logged_;  ///< Refusals, by pid.
 };
 
 }  // namespace sluice::controller

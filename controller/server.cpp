@@ -110,7 +110,9 @@ void Server::accept_all() {
     } else {
       if (errno != EAGAIN) {
         // Out of descriptors or memory. Wait for the next heartbeat, otherwise the loop spins.
-        spdlog::warn("cannot accept a connection: {}", std::strerror(errno));
+        const int error = errno;
+        spdlog::log(failed_.warn_or_debug(error), "cannot accept a connection: {}",
+                    std::strerror(error));
         listen_for_connections(false);
       }
       return;
@@ -126,8 +128,9 @@ void Server::accept_one(base::Fd fd) {
   const Peer& peer = connection.peer;
   if (!peer.process) return;
   if (!admission_.may_connect(peer.uid)) {
-    spdlog::warn("refused pid {} of uid {}: only uid {} may use this session", peer.process->pid(),
-                 peer.uid, geteuid());
+    spdlog::log(dropped_.warn_or_debug(peer.uid),
+                "refused pid {} of uid {}: only uid {} may use this session", peer.process->pid(),
+                peer.uid, geteuid());
     tally_.refused.fetch_add(1);
     return;
   }
@@ -157,8 +160,9 @@ bool Server::make_room(std::optional<uid_t> of_user) {
     return (!of_user || c.peer.uid == *of_user) && (c.slots == 0 || c.peer.process->ended());
   });
   if (oldest == connections_.end()) return false;
-  spdlog::warn("dropped the connection of pid {}, uid {}: too many are open",
-               oldest->peer.process->pid(), oldest->peer.uid);
+  spdlog::log(dropped_.warn_or_debug(oldest->peer.uid),
+              "dropped the connection of pid {}, uid {}: too many are open",
+              oldest->peer.process->pid(), oldest->peer.uid);
   close_connection(*oldest);
   return true;
 }
@@ -185,7 +189,8 @@ void Server::read_from(Connection& connection) {
     connection.greeted = true;
     reply = handler_.answer(connection, request);
   } else {
-    spdlog::warn("refused pid {}: {}", connection.peer.process->pid(), reply.text.data());
+    const pid_t pid = connection.peer.process->pid();
+    spdlog::log(refused_.warn_or_debug(pid), "refused pid {}: {}", pid, reply.text.data());
     tally_.refused.fetch_add(1);
   }
   send_reply(connection, reply);
@@ -202,8 +207,9 @@ void Server::drop_silent(std::uint64_t now_ns) {
   for (auto next = connections_.begin(); next != connections_.end();) {
     Connection& connection = *next++;
     if (connection.greeted || now_ns - connection.since_ns < kSilenceNs) continue;
-    spdlog::warn("dropped the connection of pid {}: no request in {} s",
-                 connection.peer.process->pid(), kSilenceNs / 1'000'000'000U);
+    spdlog::log(silent_.warn_or_debug(connection.peer.uid),
+                "dropped the connection of pid {}: no request in {} s",
+                connection.peer.process->pid(), kSilenceNs / 1'000'000'000U);
     close_connection(connection);
   }
   if (!accepting_) listen_for_connections(true);

@@ -7,6 +7,7 @@
 
 #include "base/fd.hpp"
 #include "controller/admission.hpp"
+#include "controller/recent_lines.hpp"
 #include "controller/tally.hpp"
 #include "shm/messages.hpp"
 
@@ -70,6 +71,10 @@ class Server {
   base::Fd epoll_;
   std::list<Connection> connections_;  // oldest first; epoll refers to their addresses
   bool accepting_ = true;
+  RecentLines failed_;   ///< Connections that could not be accepted, by error number.
+  RecentLines refused_;  ///< Malformed messages, by pid.
+  RecentLines dropped_;  ///< Connections of users who may not connect, or have too many, by uid.
+  RecentLines silent_;   ///< Connections without a request, by uid.
 };
 
 /// A reply with one line for the user.

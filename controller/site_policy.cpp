@@ -111,23 +111,35 @@ SitePolicy SitePolicy::load(const std::string& file, std::vector<std::string>* s
   return policy;
 }
 
-bool SitePolicy::matches(const Rule& rule, const Peer& peer, std::optional<std::string>& cgroup) {
+bool SitePolicy::matches(const Rule& rule, const Peer& peer, const std::string& cgroup) {
   if (rule.user && *rule.user != peer.uid) return false;
   if (rule.group &&
       std::find(peer.groups.begin(), peer.groups.end(), *rule.group) == peer.groups.end()) {
     return false;
   }
   if (rule.cgroup.empty()) return true;
-  if (!cgroup) cgroup = peer.process ? cgroup_of(*peer.process) : std::string();
-  return !cgroup->empty() && fnmatch(rule.cgroup.c_str(), cgroup->c_str(), 0) == 0;
+  return !cgroup.empty() && fnmatch(rule.cgroup.c_str(), cgroup.c_str(), 0) == 0;
 }
 
-Terms SitePolicy::terms(const Peer& peer) const {
-  std::optional<std::string> cgroup;
+Terms SitePolicy::first_match(const Peer& peer, const std::string& cgroup) const {
   for (const Rule& rule : rules_) {
     if (matches(rule, peer, cgroup)) return rule.terms;
   }
   return peer.uid == 0 || peer.uid == geteuid() ? Terms{} : default_;
+}
+
+Terms SitePolicy::terms(const Peer& peer) const {
+  const auto names_cgroup = [](const Rule& rule) { return !rule.cgroup.empty(); };
+  if (std::none_of(rules_.begin(), rules_.end(), names_cgroup)) return first_match(peer, {});
+  const std::optional<std::string> cgroup = peer.process ? cgroup_of(*peer.process) : std::nullopt;
+  Terms terms = first_match(peer, cgroup.value_or(std::string()));
+  if (cgroup) return terms;
+  // Any of the rules may be the one of this process.
+  terms.max_priority = 0;
+  terms.admitted = terms.admitted && std::all_of(rules_.begin(), rules_.end(), [&](const Rule& r) {
+                     return !names_cgroup(r) || r.terms.admitted;
+                   });
+  return terms;
 }
 
 }  // namespace sluice::controller

@@ -25,7 +25,8 @@ class SitePolicy {
   /// names.
   static SitePolicy load(const std::string& file, std::vector<std::string>* skipped = nullptr);
 
-  /// Reads the peer's cgroup only if a rule needs it.
+  /// Reads the peer's cgroup if any rule names one. If it is not known then, the peer may ask for
+  /// priority 0 only, and a rule for a cgroup that refuses holds for it.
   [[nodiscard]] Terms terms(const Peer& peer) const;
 
  private:
@@ -36,7 +37,8 @@ class SitePolicy {
     Terms terms;
   };
   static Rule rule_in(const base::JsonNode& node, const Terms& other, std::string& fault);
-  static bool matches(const Rule& rule, const Peer& peer, std::optional<std::string>& cgroup);
+  static bool matches(const Rule& rule, const Peer& peer, const std::string& cgroup);
+  [[nodiscard]] Terms first_match(const Peer& peer, const std::string& cgroup) const;
 
   std::vector<Rule> rules_;
   Terms default_{true, 0, 8};

@@ -69,7 +69,7 @@ struct Report {
 enum class ReplyStatus : std::uint32_t {
   kOk = 0,
   kSessionFull,   ///< No slot is free.
-  kCannotWatch,   ///< The controller cannot see the process, which has another pid namespace.
+  kCannotWatch,   ///< The controller cannot see the process: another pid namespace, or ended.
   kOtherBoard,    ///< The slot belongs to another client, or to a board that no longer exists.
   kWrongVersion,  ///< The library and the controller have different wire versions.
   kBadRequest,

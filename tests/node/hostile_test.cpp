@@ -10,11 +10,7 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
-#include <filesystem>
-#include <random>
 #include <vector>
 
 #include "base/node_service.hpp"
@@ -28,63 +24,15 @@
 namespace sluice::test {
 namespace {
 
-/// Sends bytes with descriptors.
-bool send_with(int socket, const void* bytes, std::size_t size, const std::vector<int>& files) {
-  std::vector<char> control(CMSG_SPACE(files.size() * sizeof(int)));
-  iovec part{const_cast<void*>(bytes), size};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(files.size() * sizeof(int));
-  std::memcpy(CMSG_DATA(header), files.data(), files.size() * sizeof(int));
-  return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
-}
-
-std::size_t open_files(pid_t pid) {
-  const std::filesystem::directory_iterator all("/proc/" + std::to_string(pid) + "/fd");
-  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
-}
-
 class Hostile : public UsersTest {
  protected:
   void SetUp() override {
     UsersTest::SetUp();
-    if (!IsSkipped()) start(R"({"rules": [{"user": 12345, "max_priority": 10}]})");
+    if (IsSkipped()) return;
+    start(
+        R"({"rules": [{"user": 12345, "max_priority": 10}, {"user": 12347, "max_clients": 63}]})");
   }
 };
-
-// Prevents: a message kills the service, changes the board, or costs it a descriptor.
-TEST_F(Hostile, RandomMessagesChangeNothing) {
-  const auto bystander = client_of(kBert, 0);
-  ASSERT_TRUE(bystander->attached());
-  const Look look("node");
-  std::mt19937 random(20261123);
-  for (int round = 0; round < 10'000; ++round) {
-    const base::Fd connection = connect_to("node");
-    shm::Request request = good_request();
-    std::vector<unsigned char> bytes(sizeof(request));
-    std::memcpy(bytes.data(), &request, sizeof(request));
-    if (round % 4 == 0) bytes.resize(1 + random() % 400);
-    // The version stays valid in three of four rounds.
-    const std::size_t first = round % 4 == 1 ? 0 : 4;
-    for (std::size_t i = 0; i < 1 + random() % 30 && bytes.size() > first; ++i) {
-      bytes[first + random() % (bytes.size() - first)] = static_cast<unsigned char>(random());
-    }
-    send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (round % 16 == 0) {
-      pollfd ready{connection.get(), POLLIN, 0};
-      ASSERT_EQ(poll(&ready, 1, static_cast<int>(kPatience.count())), 1) << round;
-    }
-  }
-  EXPECT_EQ(look.state(bystander->slot()), shm::SlotState::kLive);
-  EXPECT_TRUE(eventually([&] { return look.board().used.load() == shm::bit(bystander->slot()); }));
-  EXPECT_TRUE(client_of(kAnna, 0)->attached());
-}
 
 // Prevents: descriptors that come with messages fill the service's table of open files.
 TEST_F(Hostile, DescriptorsInMessagesAreClosed) {
@@ -148,6 +96,40 @@ TEST_F(Hostile, ConnectionsOfOneUserLeaveRoomForOthers) {
   waitpid(hog, nullptr, 0);
 }
 
+// Prevents: a user who invents devices leaves no room on the board for a device of others.
+TEST_F(Hostile, DevicesOfOneUserLeaveRoomForOthers) {
+  constexpr int kInvented = shm::kMaxDevices + 1;
+  base::Pipe taken;
+  base::Pipe measured;
+  const pid_t hog = fork();
+  if (hog == 0) {
+    if (setgid(kCarl) != 0 || setuid(kCarl) != 0) _exit(1);
+    char granted = 0;
+    for (int device = 1; device <= kInvented; ++device) {
+      shm::Reply reply;
+      const int fd = shm::connect_controller(base::node_socket().c_str());
+      if (fd < 0 || shm::ask(fd, good_request(0, device), reply, 10'000) != 0) _exit(2);
+      granted = static_cast<char>(granted + (reply.status == shm::ReplyStatus::kOk ? 1 : 0));
+    }
+    static_cast<void>(write(taken.write.get(), &granted, 1));
+    char byte = 0;
+    static_cast<void>(read(measured.read.get(), &byte, 1));
+    _exit(0);
+  }
+  char granted = 0;
+  ASSERT_EQ(read(taken.read.get(), &granted, 1), 1);
+  EXPECT_EQ(granted, shm::kMaxDevices / 2);
+  EXPECT_TRUE(logs("user uid 12347 has 16 devices, the most for a user"));
+  const auto other = client_of(kAnna, 0, 100);
+  EXPECT_TRUE(other->attached()) << other->greeting();
+  const auto shared = client_of(kAnna, 0, 1);
+  EXPECT_TRUE(shared->attached()) << shared->greeting();
+  const auto more = client_of(kCarl, 0, 101);
+  EXPECT_TRUE(more->attached()) << "a device that others use too is not this user's alone";
+  ASSERT_EQ(write(measured.write.get(), &granted, 1), 1);
+  waitpid(hog, nullptr, 0);
+}
+
 // Prevents: connections of ended processes, which other processes keep open, count as clients and
 // fill the service until nobody can connect.
 TEST_F(Hostile, ConnectionsOfEndedProcessesGiveWay) {
@@ -180,6 +162,7 @@ TEST_F(Hostile, ConnectionsOfEndedProcessesGiveWay) {
   char byte = 0;
   ASSERT_EQ(read(full.read.get(), &byte, 1), 1);
   EXPECT_TRUE(logs("dropped the connection of pid")) << "there were too many";
+  EXPECT_LE(count_of(log(), "warning: dropped the connection"), 6U) << "one in 10 s is a warning";
   EXPECT_TRUE(eventually([] { return client_of(kBert, 0)->attached(); }));
   ASSERT_EQ(write(measured.write.get(), &byte, 1), 1);
   waitpid(hog, nullptr, 0);
@@ -210,6 +193,44 @@ TEST_F(Hostile, NobodyCanShortenTheBoardAndAReaderCannotWrite) {
     return map(writer) == MAP_FAILED ? 8 : 0;
   });
   EXPECT_EQ(result, 0);
+}
+
+/// What a process gets that asks for the board over a connection whose maker has ended: 0 is
+/// nothing, 1 a board for reading, 2 a board that it can map for writing.
+int board_of_an_orphan(shm::RequestKind kind) {
+  base::Pipe ended;
+  base::Pipe result;
+  const pid_t parent = fork();
+  if (parent == 0) {
+    const int fd = shm::connect_controller(base::node_socket().c_str());
+    if (fork() != 0) _exit(0);
+    char byte = 0;
+    static_cast<void>(read(ended.read.get(), &byte, 1));
+    shm::Reply reply;
+    const int board = shm::ask_for_board(fd, kind, reply, 10'000);
+    const void* const mapped =
+        mmap(nullptr, sizeof(shm::Board), PROT_READ | PROT_WRITE, MAP_SHARED, board, 0);
+    const bool writes = board >= 0 && mapped != MAP_FAILED;
+    byte = static_cast<char>(writes ? 2 : board >= 0 ? 1 : 0);
+    static_cast<void>(write(result.write.get(), &byte, 1));
+    _exit(0);
+  }
+  waitpid(parent, nullptr, 0);
+  char byte = 9;
+  if (write(ended.write.get(), &byte, 1) != 1 || read(result.read.get(), &byte, 1) != 1) return 9;
+  return byte;
+}
+
+// Prevents: a program whose cgroup may hold nobody lets the process end that connected, and gets
+// the board for writing because an ended process has no cgroup.
+TEST_F(UsersTest, NobodyGetsTheBoardOverTheConnectionOfAnEndedProcess) {
+  start(R"({"default": {"max_priority": 10}, "rules": [{"cgroup": "*", "max_priority": 0}]})");
+  const auto as_anna = [](shm::RequestKind kind) {
+    return run_as(kAnna, [kind] { return board_of_an_orphan(kind); });
+  };
+  EXPECT_EQ(as_anna(shm::RequestKind::kBoard), 0);
+  EXPECT_EQ(as_anna(shm::RequestKind::kInspect), 0);
+  EXPECT_TRUE(logs("the process that connected has ended"));
 }
 
 // Prevents: a peer that asks for the board again and again, and does not read, keeps so many

@@ -1,16 +1,18 @@
 #include "tests/node/node_service.hpp"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <stdexcept>
 #include <utility>
 
 namespace sluice::test {
-namespace {
 
 std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
@@ -20,7 +22,26 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-}  // namespace
+std::size_t open_files(pid_t pid) {
+  const std::filesystem::directory_iterator all("/proc/" + std::to_string(pid) + "/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+bool send_with(int socket, const void* bytes, std::size_t size, const std::vector<int>& files) {
+  std::vector<char> control(CMSG_SPACE(files.size() * sizeof(int)));
+  iovec part{const_cast<void*>(bytes), size};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(files.size() * sizeof(int));
+  if (!files.empty()) std::memcpy(CMSG_DATA(header), files.data(), files.size() * sizeof(int));
+  return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+}
 
 std::vector<std::string> as_user(uid_t uid) {
   const std::string id = std::to_string(uid);

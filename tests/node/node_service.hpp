@@ -38,6 +38,16 @@ int run_as(uid_t uid, Body body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/// How often `part` is in `text`.
+[[nodiscard]] std::size_t count_of(const std::string& text, const std::string& part);
+
+/// The number of open descriptors of a process.
+[[nodiscard]] std::size_t open_files(pid_t pid);
+
+/// Sends bytes with descriptors. Whether all were sent.
+[[nodiscard]] bool send_with(int socket, const void* bytes, std::size_t size,
+                             const std::vector<int>& files);
+
 /// A client of the node's board that runs as `uid`.
 [[nodiscard]] std::unique_ptr<FakeClient> client_of(uid_t uid, int priority, int device = 1);
 

@@ -3,9 +3,15 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <thread>
+
 #include "base/error.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::controller {
@@ -78,7 +84,7 @@ TEST_F(SitePolicyTest, UsersAndGroupsHaveNamesOrNumbers) {
 
 TEST_F(SitePolicyTest, ACgroupIsAPattern) {
   const Peer us = peer(4711);
-  const std::string own = cgroup_of(*us.process);
+  const std::string own = cgroup_of(*us.process).value_or("");
   if (own.empty()) GTEST_SKIP() << "no cgroups here";
   EXPECT_EQ(load(R"({"rules": [{"cgroup": "/*", "max_priority": 6}]})").terms(us).max_priority, 6);
   EXPECT_EQ(load(R"({"rules": [{"cgroup": ")" + own + R"(", "max_priority": 6}]})")
@@ -88,6 +94,45 @@ TEST_F(SitePolicyTest, ACgroupIsAPattern) {
   EXPECT_EQ(
       load(R"({"rules": [{"cgroup": "/no.such/*", "max_priority": 6}]})").terms(us).max_priority,
       0);
+}
+
+// Prevents: a process whose cgroup cannot be read passes by the rules for cgroups.
+TEST_F(SitePolicyTest, RulesForCgroupsHoldForAnUnknownCgroup) {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  const Peer them{4711, {}, std::make_shared<const ClientProcess>(ClientProcess::with_pid(child))};
+  const SitePolicy elsewhere = load(
+      R"({"default": {"max_priority": 5}, "rules": [{"cgroup": "/no.such/*", "max_priority": 6}]})");
+  const SitePolicy refuses = load(R"({"rules": [{"cgroup": "/no.such/*", "admit": false}]})");
+  const SitePolicy others =
+      load(R"({"default": {"max_priority": 5}, "rules": [{"user": 1, "max_priority": 6}]})");
+  EXPECT_EQ(elsewhere.terms(them).max_priority, 5);
+  EXPECT_TRUE(refuses.terms(them).admitted);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(all_cgroups_of(*them.process), std::nullopt);
+  EXPECT_EQ(elsewhere.terms(them).max_priority, 0);
+  EXPECT_FALSE(refuses.terms(them).admitted);
+  EXPECT_EQ(others.terms(them).max_priority, 5) << "no rule names a cgroup";
+  EXPECT_EQ(elsewhere.terms({0, {}, nullptr}).max_priority, 0) << "root too";
+}
+
+// Prevents: a process gets out of its cgroup of version 1, as the kernel shows it, by the end of
+// its main thread.
+TEST_F(SitePolicyTest, TheCgroupsOfAProcessWithoutItsMainThreadAreUnknown) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::thread(pause).detach();
+    syscall(SYS_exit, 0);  // this thread alone
+  }
+  const ClientProcess process = ClientProcess::with_pid(child);
+  EXPECT_TRUE(test::eventually([&] { return !all_cgroups_of(process).has_value(); }));
+  EXPECT_FALSE(process.ended());
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
 }
 
 // Prevents: a rule with a typing error is silently another rule.
