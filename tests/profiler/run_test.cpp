@@ -113,7 +113,8 @@ class OpbenchMeasureCpu : public OpbenchRun {
   void write_pack(const std::string& target = "llvm", const std::string& network_name = "net") {
     PackWriter pack(file("cpu.programs"));
     pack.add(PackHeader{target, "0.27.0", "0", 0});
-    Network network{.name = network_name};
+    Network network;
+    network.name = network_name;
     for (const char* const task : {"a", "b", "c"}) {
       network.calls.push_back({id_of(task), {}});
       pack.add(Task{.id = id_of(task), .name = task, .buffers = {{{16}, "float32", true}}});
