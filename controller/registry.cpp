@@ -131,8 +131,8 @@ void Registry::log_once(const Connection& from, const Request& request, const ch
       request.kind == RequestKind::kAttach ||
       (request.kind == RequestKind::kSet && request.priority != shm::kKeepPriority);
   // A refused client asks again ten times a second for as long as it runs.
-  spdlog::log(logged_.warn_or_debug(pid), "{} pid {}: {} (uid {}{})", what, pid, reply.text.data(),
-              from.peer.uid,
+  spdlog::log(logged_.warn_or_debug(pid), "{} pid {}: {} (uid {}{})", what, pid,
+              printable(text_of(reply.text), reply.text.size()), from.peer.uid,
               names_priority ? ", asked for priority " + std::to_string(request.priority) : "");
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -147,6 +148,19 @@ class Sender {
   base::Fd memory_{memfd_create("sluice-node-board", MFD_CLOEXEC)};
 };
 
+/// The lines of a log that do not begin as the service begins them.
+std::string odd_lines(const std::string& log) {
+  std::istringstream lines(log);
+  std::string odd;
+  for (std::string line; std::getline(lines, line);) {
+    const bool dated = line.size() > 24 && line.substr(0, 2) == "20" && line[10] == ' ';
+    const bool plain =
+        std::all_of(line.begin(), line.end(), [](unsigned char c) { return c >= ' '; });
+    if (!plain || (!dated && line.find("sluice node ready: ") != 0)) odd += line + '\n';
+  }
+  return odd;
+}
+
 /// What others may not change of a client.
 auto lasting(const Look& look, int index) {
   const shm::Slot& slot = look.slot(index);
@@ -158,7 +172,7 @@ auto lasting(const Look& look, int index) {
 class RandomMessages : public UsersTest {};
 
 // Prevents: a message kills the service, changes another user's client, or costs the service a
-// descriptor; or messages fill its log.
+// descriptor; or messages fill its log, or forge its lines.
 TEST_F(RandomMessages, OfOthersChangeNothing) {
   constexpr int kConnections = 1000;  // of each user
   start(R"({"rules": [{"user": 12345, "max_priority": 10}]})");
@@ -186,6 +200,7 @@ TEST_F(RandomMessages, OfOthersChangeNothing) {
   EXPECT_TRUE(eventually([&] { return open_files(service().pid()) <= files + 1; }))
       << files << " before, " << open_files(service().pid()) << " now";
   EXPECT_LE(count_of(log(), "warning: "), 40U) << "a message is a line";
+  EXPECT_EQ(odd_lines(log()), "");
   const auto holder = client_of(kAnna, 10);
   ASSERT_TRUE(holder->attached()) << holder->greeting();
   holder->order("begin");
