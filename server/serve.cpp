@@ -130,8 +130,8 @@ EngineSettings engine_settings(const ServeOptions& options, Place place) {
 ServerOptions server_options(const ServeOptions& all, Place place, const Engines& engines) {
   ServerOptions options = all.server;
   if (place != Place::kCpu) {
-    options.memory = memory_options(all.memory, engines.free_memory(all.models));
-    if (options.memory) options.memory->wedged_ns = to_ns(all.train.wedged_s);
+    options.memory =
+        memory_options(all.memory, engines.free_memory(all.models), to_ns(all.train.wedged_s));
   }
   options.grants = all.memory.use_sta && !all.train.store.empty();
   if (all.verbose) options.dispatcher.batch_line = say;
