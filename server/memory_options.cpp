@@ -39,7 +39,8 @@ void add_memory_options(CLI::App& app, MemoryOptions& options) {
                  "training is granted memory. 0: one allocation a model, no graphs, no grants "
                  "(docs/reference/server-memory.md)")
       ->capture_default_str()
-      ->type_name("0|1");
+      ->type_name("0|1")
+      ->check(base::one_of({"0", "1"}));
 }
 
 std::optional<memory::ResidencyOptions> memory_options(const MemoryOptions& options,

@@ -23,5 +23,24 @@ TEST(MemoryOptions, AModelWaitsLongerThanATrainerMayTakeToObey) {
   EXPECT_FALSE(memory_options({}, 0, kSecondNs)) << "a device without free memory";
 }
 
+int exit_code_of(const char* use_sta, MemoryOptions& options) {
+  CLI::App app("test", "test");
+  add_memory_options(app, options);
+  const char* const args[] = {"test", "--use-sta", use_sta};
+  return base::parse(app, 3, args).value_or(-1);
+}
+
+// Prevents: a mistyped value that silently means 1.
+TEST(MemoryOptions, UseStaIsZeroOrOne) {
+  MemoryOptions options;
+  EXPECT_EQ(exit_code_of("0", options), -1);
+  EXPECT_FALSE(options.use_sta);
+  EXPECT_EQ(exit_code_of("1", options), -1);
+  EXPECT_TRUE(options.use_sta);
+  for (const char* wrong : {"2", "-1", "yes", "true", "01"}) {
+    EXPECT_EQ(exit_code_of(wrong, options), base::kExitUsage) << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::server
