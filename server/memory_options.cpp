@@ -9,6 +9,9 @@ namespace {
 /// training process (docs/results/memory.md).
 constexpr std::uint64_t kReserveBytes = 1ULL << 30;
 
+/// For the end of a wedged trainer's process, and the load of the model.
+constexpr std::uint64_t kAfterWedgedNs = 5'000'000'000;
+
 std::uint64_t gib(double count) { return static_cast<std::uint64_t>(count * (1ULL << 30)); }
 
 }  // namespace
@@ -36,11 +39,13 @@ void add_memory_options(CLI::App& app, MemoryOptions& options) {
                  "training is granted memory. 0: one allocation a model, no graphs, no grants "
                  "(docs/reference/server-memory.md)")
       ->capture_default_str()
-      ->type_name("0|1");
+      ->type_name("0|1")
+      ->check(base::one_of({"0", "1"}));
 }
 
 std::optional<memory::ResidencyOptions> memory_options(const MemoryOptions& options,
-                                                       std::uint64_t free_bytes) {
+                                                       std::uint64_t free_bytes,
+                                                       std::uint64_t wedged_ns) {
   if (free_bytes == 0) return std::nullopt;
   memory::ResidencyOptions out;
   memory::BrokerOptions& broker = out.broker;
@@ -48,6 +53,10 @@ std::optional<memory::ResidencyOptions> memory_options(const MemoryOptions& opti
       options.pool_gb > 0 ? gib(options.pool_gb) : free_bytes - std::min(free_bytes, kReserveBytes);
   broker.cold_cache_bytes =
       options.cold_cache_gb >= 0 ? gib(options.cold_cache_gb) : broker.pool_bytes / 4;
+  out.wedged_ns = wedged_ns;
+  // A trainer is ordered after a model has begun to wait, so with equal limits the model would be
+  // refused just before the trainer is ended for it.
+  broker.give_up_ns = std::max(broker.give_up_ns, wedged_ns + kAfterWedgedNs);
   broker.max_idle_ns = static_cast<std::uint64_t>(options.max_idle_ms * 1e6);
   return out;
 }

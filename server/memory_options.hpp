@@ -18,7 +18,9 @@ struct MemoryOptions {
 void add_memory_options(CLI::App& app, MemoryOptions& options);
 
 /// How the memory is shared out, if `free_bytes` of the device are free. Nothing if that is 0.
+/// A model waits for memory for 10 s, and at least 5 s longer than a trainer may take to obey.
 [[nodiscard]] std::optional<memory::ResidencyOptions> memory_options(const MemoryOptions& options,
-                                                                     std::uint64_t free_bytes);
+                                                                     std::uint64_t free_bytes,
+                                                                     std::uint64_t wedged_ns);
 
 }  // namespace sluice::server

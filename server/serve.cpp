@@ -130,8 +130,8 @@ EngineSettings engine_settings(const ServeOptions& options, Place place) {
 ServerOptions server_options(const ServeOptions& all, Place place, const Engines& engines) {
   ServerOptions options = all.server;
   if (place != Place::kCpu) {
-    options.memory = memory_options(all.memory, engines.free_memory(all.models));
-    if (options.memory) options.memory->wedged_ns = to_ns(all.train.wedged_s);
+    options.memory =
+        memory_options(all.memory, engines.free_memory(all.models), to_ns(all.train.wedged_s));
   }
   options.grants = all.memory.use_sta && !all.train.store.empty();
   if (all.verbose) options.dispatcher.batch_line = say;
@@ -191,6 +191,7 @@ class Life {
     start(&Life::load);
     while (!exit_code_) {
       for (const Kind kind : events_.wait(signals_, end_ns_)) handle(kind);
+      if (exit_code_) break;  // a signal must not end the process with another code
       const int signal = signals_.next().signal;
       if (signal != 0) handle_signal(signal);
       if (base::monotonic_ns() >= end_ns_) begin_drain("the time of --max-live-minute is over");
@@ -224,6 +225,11 @@ class Life {
     events_.add(all ? Kind::kDrained : Kind::kDrainedInPart);
   }
 
+  /// A lost context has a code of its own: the service manager must learn of it.
+  void end_with(int code) {
+    if (exit_code_ != kExitContextLost) exit_code_ = code;
+  }
+
   void handle(Kind kind) {
     switch (kind) {
       case Kind::kLoaded:
@@ -231,7 +237,7 @@ class Life {
         if (!draining_) say_ready();
         break;
       case Kind::kLoadFailed:
-        exit_code_ = base::kExitFailed;
+        end_with(base::kExitFailed);
         break;
       case Kind::kShutDown:
         begin_drain("a client asked for the end");
@@ -240,11 +246,11 @@ class Life {
         exit_code_ = kExitContextLost;
         break;
       case Kind::kDrained:
-        exit_code_ = base::kExitFine;
+        end_with(base::kExitFine);
         break;
       case Kind::kDrainedInPart:
         say("some requests have no answer yet; ends all the same");
-        exit_code_ = base::kExitFailed;
+        end_with(base::kExitFailed);
         break;
     }
   }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "engine/context_lost.hpp"
 #include "engine/out_of_memory.hpp"
 #include "server/server.hpp"
 
@@ -68,6 +69,11 @@ Status Server::load(const std::string& name) {
     if (residency_) residency_->add(model->id, weights_of(*model));
     dispatcher_->add_model(model);
     set_state(name, "READY", "", std::move(model));
+  } catch (const engine::ContextLost& lost) {
+    const std::string why = as_text(lost.what());
+    set_state(name, "UNAVAILABLE", why, nullptr);
+    context_lost(why);
+    return {Code::kInternal, fmt::format("model {}: {}", name, why)};
   } catch (const std::exception& error) {
     const std::string why = as_text(error.what());
     set_state(name, "UNAVAILABLE", why, nullptr);

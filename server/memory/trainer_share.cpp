@@ -58,6 +58,7 @@ void TrainerShare::order(training::Order kind, std::uint64_t short_ns) {
   if (epoch_ == 0) held_before_ = memory.held;  // else the order replaces one that was not obeyed
   ordered_ = memory.process;
   held_back_ = kind == training::Order::kShrink;
+  sleeps_unfitted_ = kind == training::Order::kSleep && memory.base == 0;
   epoch_ = trainer_.order(kind);
   ordered_ns_ = shrunk_ns_ = base::monotonic_ns();
   if (owes_since_ns_ == 0) owes_since_ns_ = ordered_ns_;
@@ -75,7 +76,8 @@ void TrainerShare::poll(std::uint64_t now, bool lacks) {
   const training::TrainerMemory memory = trainer_.memory();
   if (epoch_ != 0 && handover_) look_for_done(memory, now);
   const std::uint64_t held = memory.held - std::min(memory.held, slack_);
-  if (epoch_ == 0 && held <= memory.grant) {
+  // What a trainer holds asleep is unknown before its first fit: its grant was too small then.
+  if (epoch_ == 0 && (held <= memory.grant || sleeps_unfitted_)) {
     owes_since_ns_ = 0;
   } else if (now < owes_since_ns_ + wedged_ns_) {
     return;

@@ -49,6 +49,8 @@ class TrainerShare {
   std::uint64_t epoch_ = 0;    ///< Of the order that is not obeyed yet; 0: none.
   std::uint64_t ordered_ = 0;  ///< TrainerMemory::process that has the last order.
   bool held_back_ = false;     ///< Its gate may be closed while it obeys.
+  /// The last order was to sleep, and the trainer had not reported yet what it holds then.
+  bool sleeps_unfitted_ = false;
   std::uint64_t ordered_ns_ = 0;
   /// The first order after which it has not come down to its grant; 0: none.
   std::uint64_t owes_since_ns_ = 0;

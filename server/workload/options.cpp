@@ -103,9 +103,15 @@ void add_arrivals(CLI::App& app, Options& options, Text& text) {
   add("--count", options.count, "Requests of all models (default with --lambda, without -d: 1000)")
       ->type_name("N")
       ->check(base::whole_number(1, 1'000'000'000));
-  add("--trace", options.trace_file, "Arrivals from a CSV file: time in ms, model")
-      ->type_name("FILE")
-      ->excludes("--infer-model");
+  auto* trace = add("--trace", options.trace_file, "Arrivals from a CSV file: time in ms, model")
+                    ->type_name("FILE");
+  // They would change nothing.
+  for (const char* other :
+       {"--infer-model", "--concurrency", "--interval", "--poisson", "--change-time-point",
+        "--dynamic-concurrency", "--dynamic-poisson", "--random-dynamic-poisson", "--benchmark",
+        "--lambda", "--lambda-of", "--arrival"}) {
+    trace->excludes(other);
+  }
   add("--max-outstanding", options.max_outstanding,
       "Open loop: while a model has so many, its requests are counted but not sent")
       ->capture_default_str()

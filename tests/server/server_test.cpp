@@ -121,6 +121,35 @@ TEST_F(ServerTest, AModelThatCannotBeLoadedSaysWhy) {
   EXPECT_EQ(server_->load("other").code, Code::kNotFound);
 }
 
+// Prevents: a server on an unusable device that goes on, says that it is ready, and fails each
+// request.
+TEST_F(ServerTest, AContextThatIsLostWhileAModelLoadsIsReported) {
+  ModelConfig lost = model("lost");
+  lost.preload = false;
+  start({model("a"), lost});
+  const Status status = server_->load("lost");
+  EXPECT_EQ(status.code, Code::kInternal);
+  EXPECT_THAT(status.message, HasSubstr("model lost: the device is gone"));
+  EXPECT_EQ(lost_, "the device is gone");
+  EXPECT_FALSE(server_->ready());
+  EXPECT_EQ(ask("a").wait().status.code, Code::kUnavailable);
+}
+
+TEST_F(ServerTest, AContextThatIsLostWhileAModelIsMeasuredIsReported) {
+  ModelConfig later = model("later");
+  later.preload = false;
+  start({later});
+  stage_.lose_context = true;
+  EXPECT_EQ(server_->load("later").code, Code::kInternal);
+  EXPECT_EQ(lost_, "the device is gone");
+}
+
+TEST_F(ServerTest, AContextThatIsLostAtTheStartIsReported) {
+  EXPECT_THROW(start({model("lost")}), base::RunError);
+  EXPECT_EQ(lost_, "the device is gone");
+  EXPECT_FALSE(server_->ready());
+}
+
 // Prevents: a status or an index that no client can read because of one damaged model.
 TEST_F(ServerTest, TheReasonOfADamagedModelIsText) {
   ModelConfig damaged = model("damaged");

@@ -71,6 +71,7 @@ class ServerTest : public testing::Test {
         options, std::move(models),
         [this](const ModelConfig& config) -> std::unique_ptr<engine::ServedModel> {
           if (config.path == "broken") throw base::RunError("no such file");
+          if (config.path == "lost") throw engine::ContextLost("the device is gone");
           if (config.path == "damaged") throw base::RunError("found \xff in model.json");
           return std::make_unique<FakeModel>(config.name, std::max<std::size_t>(1, config.blocks),
                                              stage_);

@@ -118,20 +118,36 @@ def test_a_killed_server_frees_its_port_and_its_board(tmp_path, slow_config):
     assert eventually(lambda: not server.board().exists())
 
 
+def gpu_of(server: Server) -> int:
+    """The process of the simulated GPU."""
+    (gpu,) = [
+        int(process.name)
+        for process in Path("/proc").glob("[0-9]*")
+        if f"{server.session}.simgpu" in command_line(process)
+    ]
+    return gpu
+
+
 def test_a_lost_device_ends_the_server_with_a_code_of_its_own(tmp_path, slow_config):
     with serving(tmp_path, *slow_config) as server:
         assert server.infer("quick")[0] == 200
-        (gpu,) = [
-            int(process.name)
-            for process in Path("/proc").glob("[0-9]*")
-            if f"{server.session}.simgpu" in command_line(process)
-        ]
+        gpu = gpu_of(server)
         held = [in_background(functools.partial(server.infer, "slow")) for _ in range(4)]
         assert eventually(lambda: server.waiting("slow") == 3)
         os.kill(gpu, signal.SIGKILL)
         for thread, results in held:
             thread.join()
             assert results and results[0][0] == 500, results
+        _, err = server.process.communicate(timeout=PATIENCE_S)
+        assert server.process.returncode == 3 and "the device is unusable" in err
+
+
+def test_a_device_that_is_lost_before_a_load_ends_the_server_with_the_same_code(tmp_path, slow_config):
+    (tmp_path / "models").write_text(SLOW + "later\n  path mobilenet_v2_b1\n  preload no\n")
+    with serving(tmp_path, *slow_config) as server:
+        os.kill(gpu_of(server), signal.SIGKILL)
+        code, answer = server.call("/v2/repository/models/later/load", {})
+        assert code == 500 and "model later" in answer["error"]
         _, err = server.process.communicate(timeout=PATIENCE_S)
         assert server.process.returncode == 3 and "the device is unusable" in err
 

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 
+#include "engine/context_lost.hpp"
 #include "engine/out_of_memory.hpp"
 #include "engine/weights.hpp"
 
@@ -22,11 +23,15 @@ class FakeWeights : public engine::Weights {
       : device_(device), bytes_(bytes), blocks_(blocks) {
     load();
   }
-  ~FakeWeights() override { evict(); }
+  ~FakeWeights() override {
+    lost = false;
+    evict();
+  }
 
   std::uint64_t bytes() const override { return bytes_; }
   std::size_t blocks() const override { return blocks_; }
   void load() override {
+    if (lost) throw engine::ContextLost("the device is gone");
     if (fail) throw base::RunError("the file is gone");
     if (loaded_) return;
     const auto bytes = static_cast<std::int64_t>(bytes_);
@@ -42,6 +47,7 @@ class FakeWeights : public engine::Weights {
     return loaded_ ? std::min(copied.load(), blocks_) : 0;
   }
   void evict() override {
+    if (lost) throw engine::ContextLost("the device is gone");
     if (on_evict) on_evict();
     if (!loaded_.exchange(false)) return;
     device_.free += static_cast<std::int64_t>(bytes_);
@@ -59,6 +65,7 @@ class FakeWeights : public engine::Weights {
   std::atomic<std::size_t> copied{64};  ///< Blocks whose copies are done after a load.
   std::atomic<bool> late{false};        ///< The next look finds nothing, and the one after it all.
   std::atomic<bool> fail{false};
+  std::atomic<bool> lost{false};  ///< Each use finds that the device is gone.
   std::atomic<int> running{0};
   std::atomic<int> loads{0};
   std::atomic<int> evictions{0};

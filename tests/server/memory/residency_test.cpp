@@ -8,6 +8,7 @@ namespace sluice::server::memory {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST_F(ResidencyTest, AModelOutsideComesInAndAnIdleOneLeaves) {
@@ -221,6 +222,35 @@ TEST_F(ResidencyTest, NobodyWaitsForRoomAfterTheEnd) {
   Residency::Room room(residency);
   EXPECT_FALSE(room.make(50 * kMiB));
   ends.join();
+}
+
+// Prevents: a server on an unusable device that neither ends nor answers.
+TEST_F(ResidencyTest, ADeviceThatIsLostDuringALoadIsReported) {
+  may_be_lost_ = true;
+  Residency& residency = start();
+  FakeWeights& a = add(1, 60);
+  evict_idle();
+  a.lost = true;
+  EXPECT_FALSE(residency.acquire(1, kNever));
+  EXPECT_THAT(lost(), ElementsAre("the device is gone"));
+  {
+    Residency::Room room(residency);
+    EXPECT_FALSE(room.make(kMiB)) << "nobody makes room any more";
+  }
+  residency.stop();
+}
+
+// Prevents: a load that waits for room for ever, so the server cannot end.
+TEST_F(ResidencyTest, ADeviceThatIsLostDuringAnEvictionEndsTheWaitForRoom) {
+  may_be_lost_ = true;
+  Residency& residency = start();
+  add(1, 60).lost = true;
+  {
+    Residency::Room room(residency);
+    EXPECT_FALSE(room.make(kMiB));
+  }
+  EXPECT_THAT(lost(), ElementsAre("the device is gone"));
+  residency.stop();
 }
 
 TEST_F(ResidencyTest, UnderLoadNoBatchRunsWithoutWeights) {

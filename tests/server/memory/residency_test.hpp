@@ -37,7 +37,12 @@ class ResidencyTest : public testing::Test {
       settled_.emplace_back(model, error);
       changed_.notify_all();
     };
-    events.context_lost = [](const std::string& why) { ADD_FAILURE() << why; };
+    events.context_lost = [this](const std::string& why) {
+      if (!may_be_lost_) ADD_FAILURE() << why;
+      const std::lock_guard lock(mutex_);
+      lost_.push_back(why);
+      changed_.notify_all();
+    };
     events.handover = [this](const training::Handover& handover) {
       const std::lock_guard lock(mutex_);
       handovers_.push_back(handover);
@@ -83,6 +88,12 @@ class ResidencyTest : public testing::Test {
     settled_.erase(settled_.begin());
     return first;
   }
+  /// Waits until the context is lost. Returns each reason that was reported.
+  std::vector<std::string> lost() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kPatience, [this] { return !lost_.empty(); });
+    return lost_;
+  }
   training::Handover next_handover() {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, kPatience, [this] { return !handovers_.empty(); }));
@@ -103,6 +114,8 @@ class ResidencyTest : public testing::Test {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::pair<std::uint32_t, std::string>> settled_;
+  std::atomic<bool> may_be_lost_{false};
+  std::vector<std::string> lost_;
   std::vector<training::Handover> handovers_;
   std::vector<std::string> lines_;
   FakeTrainer trainer_;

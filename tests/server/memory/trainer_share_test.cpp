@@ -140,6 +140,52 @@ TEST(TrainerShare, ATrainerMayKeepALittleOrWhatNobodyNeeds) {
   EXPECT_NE(trainer.ended(), "");
 }
 
+// Prevents: a trainer is ended for its parameters. Before its first fit it is told to sleep with a
+// grant of nothing.
+TEST(TrainerShare, ATrainerThatSleepsBeforeItsFirstFitKeepsItsParameters) {
+  constexpr std::uint64_t kWedgedNs = 1'000'000;
+  constexpr std::uint64_t kLater = 1'000'000'000'000'000'000;
+  constexpr Decision::Grant kSleepWithNothing{.bytes = 0, .order = Decision::Order::kSleep};
+  FakeTrainer trainer;
+  trainer.obey_at_once();
+  trainer.keep(44 * kMiB);
+  trainer.set({.attached = true, .obeys = true, .held = 80 * kMiB});
+  TrainerShare share(trainer, kWedgedNs, 4 * kMiB, [](const auto&) {});
+  share.apply(kSleepWithNothing, 0);
+  share.poll(kLater, true);
+  EXPECT_EQ(trainer.ended(), "");
+  ASSERT_TRUE(share.state());
+  EXPECT_EQ(share.state()->owed(), 0U);
+  // This order is for a trainer that is awake.
+  const std::uint64_t before_ns = base::monotonic_ns();
+  share.apply({.bytes = 20 * kMiB, .order = Decision::Order::kShrink}, 0);
+  share.poll(before_ns, true);
+  EXPECT_EQ(trainer.ended(), "") << "its time begins with this order";
+  share.poll(kLater, true);
+  EXPECT_THAT(trainer.ended(), HasSubstr("kept the memory"));
+}
+
+TEST(TrainerShare, ATrainerThatSleepsAndIgnoresTheOrderIsEndedBeforeItsFirstFitToo) {
+  FakeTrainer trainer;
+  trainer.set({.attached = true, .obeys = true, .held = 80 * kMiB});
+  TrainerShare share(trainer, 1'000'000, 0, [](const auto&) {});
+  share.apply({.bytes = 0, .order = Decision::Order::kSleep}, 0);
+  share.poll(1'000'000'000'000'000'000, true);
+  EXPECT_THAT(trainer.ended(), HasSubstr("in time (--wedged-s)"));
+}
+
+TEST(TrainerShare, ATrainerWithAFitSleepsWithWhatItHasReported) {
+  constexpr std::uint64_t kLater = 1'000'000'000'000'000'000;
+  FakeTrainer trainer;
+  trainer.obey_at_once();
+  trainer.keep(44 * kMiB);
+  trainer.set({.attached = true, .obeys = true, .held = 80 * kMiB, .base = 10 * kMiB});
+  TrainerShare share(trainer, 1'000'000, 4 * kMiB, [](const auto&) {});
+  share.apply(kSleep, 0);
+  share.poll(kLater, true);
+  EXPECT_THAT(trainer.ended(), HasSubstr("kept the memory"));
+}
+
 // Prevents: a trainer that hangs is waited for as long as models come that want its memory.
 TEST(TrainerShare, ALaterOrderGivesAWedgedTrainerNoMoreTime) {
   FakeTrainer trainer;

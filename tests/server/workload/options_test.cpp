@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace sluice::server::workload {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::Pair;
 
 Options parsed(std::vector<const char*> args) {
@@ -126,6 +129,36 @@ TEST(WorkloadOptions, TrainingAloneLastsUntilItsJobHasEnded) {
 TEST(WorkloadOptions, NothingToDoIsAMistake) {
   EXPECT_EQ(fault({}), "no models: give --infer-model LIST or --trace FILE");
   EXPECT_EQ(fault({"--no-infer"}), "--no-infer: nothing to do without --train-model LIST");
+}
+
+// Prevents: a run whose arrivals are not those that the user asked for, and a crash on --benchmark.
+TEST(WorkloadOptions, ATraceHasNoOtherArrivals) {
+  const std::vector<std::vector<const char*>> others{
+      {"--infer-model", "m"},
+      {"-c", "3"},
+      {"--interval", "m=1"},
+      {"--poisson", "m=5"},
+      {"--change-time-point", "m=1"},
+      {"--dynamic-concurrency", "m=1"},
+      {"--dynamic-poisson", "m=1"},
+      {"--benchmark", "--random-dynamic-poisson", "5"},
+      {"--lambda", "5"},
+      {"--lambda-of", "m=5"},
+      {"--arrival", "poisson"}};
+  for (const auto& other : others) {
+    std::vector<const char*> args{"sluice-hybrid_workload", "--trace", "t.csv"};
+    args.insert(args.end(), other.begin(), other.end());
+    Options options;
+    testing::internal::CaptureStderr();
+    const auto exit_code =
+        parse_workload_options(static_cast<int>(args.size()), args.data(), options);
+    const std::string err = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(exit_code, base::kExitUsage) << other[0];
+    EXPECT_THAT(err, HasSubstr("--trace"));
+    EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
+  }
+  const Options options = parsed({"--trace", "t.csv", "-d", "3", "--count", "9", "--seed", "2"});
+  EXPECT_EQ(options.count, 9U);
 }
 
 TEST(WorkloadOptions, ValuesByModelTakeBothForms) {
