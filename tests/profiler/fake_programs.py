@@ -69,7 +69,7 @@ def answer(request: dict) -> dict:
             key = (request["index"], request["threads"])
             varies = key not in timed or request["index"] == 46
             timed.add(key)
-            return {"seconds": [1e-3] * 4 + [2e-3 if varies else 1e-3], "correct": True}
+            return {"seconds": [9e-3] * 4 + [18e-3 if varies else 9e-3], "correct": True}
         case "time":
             seconds = 1e-3 * (1 + abs(request["index"] - 41)) / min(request["threads"], 2)
             return {"seconds": [seconds] * 5, "correct": request["index"] % 7 != 0}

@@ -141,9 +141,9 @@ TEST_F(Opbench, AnotherArchitectureOrNoProgramIsRefused) {
   const auto other = measure({pack_of({program_of("p", "add")}, "cuda -arch=sm_75")});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("programs for sm_75, but the GPU is sm_90"));
-  const auto cpu = measure({pack_of({}, "llvm -num-cores=2")});
-  EXPECT_EQ(cpu.exit_code, 2);
-  EXPECT_THAT(cpu.err, HasSubstr("not for a GPU"));
+  const auto dsp = measure({pack_of({}, "hexagon")});
+  EXPECT_EQ(dsp.exit_code, 2);
+  EXPECT_THAT(dsp.err, HasSubstr("not for a GPU"));
   Program bare = program_of("p", "add");
   bare.cubins.clear();
   const auto empty = measure({pack_of({bare})});

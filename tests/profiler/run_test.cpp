@@ -121,7 +121,7 @@ class OpbenchMeasureCpu : public OpbenchRun {
     }
     pack.add(network);
     for (const std::uint64_t index : {41U, 43U, 44U, 45U, 46U, 49U}) add(pack, "a", index);
-    add(pack, "b", 42);
+    add(pack, "b", 48);
     add(pack, "c", 41);  // of a task that the server does not make
     pack.close();
   }
@@ -171,7 +171,7 @@ TEST_F(OpbenchMeasureCpu, MeasuresWithEachNumberOfThreadsAndOutlivesTheServer) {
   EXPECT_TRUE(record("a46", "cpu@1").details->disturbed);
   EXPECT_DOUBLE_EQ(record("a46", "cpu@1").details->spread, 2);
   EXPECT_EQ(record("a49", "cpu@1").error, MeasureError::kWrongAnswer);
-  EXPECT_TRUE(record("b42", "cpu@1").good());
+  EXPECT_TRUE(record("b48", "cpu@1").good());
 
   const auto again = measure({"--threads", "1,2"});
   EXPECT_THAT(again.out, HasSubstr("2 new records")) << "the disturbed ones";
@@ -204,7 +204,7 @@ TEST_F(OpbenchMeasureCpu, TakesTheFirstProgramsOfEachTask) {
   const auto ran = measure({"--per-task", "1"});
   EXPECT_THAT(ran.out, HasSubstr("2 new records")) << ran.err;
   EXPECT_TRUE(record("a41", "cpu@1").good());
-  EXPECT_TRUE(record("b42", "cpu@1").good());
+  EXPECT_TRUE(record("b48", "cpu@1").good());
 }
 
 TEST_F(OpbenchMeasureCpu, OptionsOfTheOtherTargetAreRefused) {
