@@ -163,6 +163,7 @@ class Matrix:
         self.args = ("--config", "models", "--gpu", "sim", "--train-store", "train", "-m", mode)
         self.args += ("--cuda-memory-pool-gb", str(DEVICE_MIB / 1024), "--cold-cache-gb", "0")
         self.args += ("--infer-model-max-idle-ms", "50", "--profile", "", "--admit-factor", "0")
+        self.killed: set[str] = set()
         self.server = Server(folder, *self.args)
         self.probe = Probe(self.server.session)
         self.load = Load()
@@ -189,6 +190,7 @@ class Matrix:
         launches = self.server.training()["launches"]
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid_of_trainer(), signal.SIGKILL)
+            self.killed.add("trainer")
         assert self.load.goes_on()
         assert eventually(lambda: self.server.training()["launches"] > launches), "it does not start again"
         assert eventually(lambda: self.server.training().get("attached")), "it does not train again"
@@ -198,8 +200,11 @@ class Matrix:
         return self.server.training()["pid"]
 
     def kill_controller(self) -> None:
-        for pid in controllers(self.server.session):
+        pids = controllers(self.server.session)
+        assert pids, "the session has no controller"
+        for pid in pids:
             os.kill(pid, signal.SIGKILL)
+        self.killed.add("controller")
         assert self.load.goes_on()
         # The next program of the session starts a controller, which adopts the board.
         command = [SLUICE, "exec", "--priority", "0", "--gpu", "sim", "--session", self.server.session, "--", "true"]
@@ -213,6 +218,7 @@ class Matrix:
         self.load.forget_server()
         self.server.process.kill()
         self.server.process.communicate(timeout=PATIENCE_S)
+        self.killed.add("server")
         assert self.client.end()[0] == 1
         self.server = Server(self.folder, *self.args, after=self.server)
         assert not lives(trainer), "it outlives its server"
@@ -253,14 +259,20 @@ def test_kills_at_random_instants(tmp_path, monkeypatch, mode):
     job.write_text(JOB)
     job.chmod(0o755)
     chosen = random.Random(f"{SEED} {mode}")
+    instants = INSTANTS // len(MODES)
+    assert instants >= len(VICTIMS), f"SLUICE_KILL_INSTANTS: at least {len(MODES) * len(VICTIMS)}"
+    # Each kind about as often, in random order.
+    victims = [VICTIMS[i % len(VICTIMS)] for i in range(instants)]
+    chosen.shuffle(victims)
     matrix = Matrix(tmp_path, mode)
     try:
-        for instant in range(INSTANTS // len(MODES)):
-            victim, after_s = chosen.choice(VICTIMS), chosen.uniform(0, 0.4)
+        for instant, victim in enumerate(victims):
+            after_s = chosen.uniform(0, 0.4)
             print(f"instant {instant}: {victim} after {after_s:.4f} s")
             time.sleep(after_s)
             matrix.kill(victim)
             assert eventually(matrix.used_as_expected), "memory of a killed process is lost"
         matrix.end()
+        assert matrix.killed == set(VICTIMS)
     finally:
         matrix.clean_up()
