@@ -1,8 +1,11 @@
 """A real server, real runs of `make`, and ONNX files, broken ones too."""
 
+import contextlib
 import functools
 import http.server
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -101,6 +104,20 @@ def test_an_interrupted_make_keeps_what_it_made(tmp_path):
     assert process.returncode == 143 and "Traceback" not in said
     made = sum(item["kind"] == "program" for item in pack.read_lines(path))
     assert 0 < made < 2000 and f"{made} of 2000 programs" in said
+
+
+def test_a_signal_that_tvm_swallows_ends_make(tmp_path, monkeypatch):
+    from sluice_tools.programs import make as maker
+
+    def sample(*_):
+        with contextlib.suppress(SystemExit):  # as TVM does
+            os.kill(os.getpid(), signal.SIGTERM)
+        return [], {}
+
+    monkeypatch.setattr(maker.programs, "sample", sample)
+    with pytest.raises(SystemExit) as ended:
+        make("--models", "dense-64", "--per-task", "4", "-o", str(tmp_path / "a.programs"))
+    assert ended.value.code == 143
 
 
 def test_a_network_that_fails_costs_no_other(tmp_path, capsys):

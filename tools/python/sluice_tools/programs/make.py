@@ -1,8 +1,11 @@
 """Making a pack: random programs of all tasks of some networks, in rounds, so that any prefix of it is useful."""
 
+import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -111,6 +114,27 @@ class _Output:
         _say(f"{self._total} of {self._wanted} programs, {speed:.2f} a second; left out: {said or 'none'}")
 
 
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """The signals that ask for the end, as they come. TVM takes what a handler raises inside of one of its callbacks
+    for the error of a program, and goes on."""
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def take(number: int, frame) -> None:
+        came.append(number)
+        if callable(then := before[signal.Signals(number)]):
+            then(number, frame)
+
+    try:
+        for number in before:
+            signal.signal(number, take)
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def make(plan: Plan) -> int:
     lines, tasks = _import_all(plan)
     known = _begin(plan, lines, tasks)
@@ -118,19 +142,22 @@ def make(plan: Plan) -> int:
     _say(f"{len(lines)} networks, {len(tasks)} tasks, {wanted} programs wanted, {there} there")
     output, exhausted = _Output(plan.out, there, wanted), set()
     try:
-        for goal in range(_ROUND, plan.per_task + _ROUND, _ROUND):
-            for task, _ in tasks:
-                have = known[task.id]
-                missing = min(goal, plan.per_task) - len(have)
-                if missing <= 0 or task.id in exhausted:
-                    continue
-                made, left_out = programs.sample(task, missing, plan.seed + len(have), {"source", "features"}, have)
-                for line in made[max(plan.sources - len(have), 0) :]:
-                    line.pop("source", None)
-                have |= {line["index"] for line in made}
-                output.add(made, left_out)
-                if len(made) < missing:
-                    exhausted.add(task.id)
+        with _interrupts() as interrupted:
+            for goal in range(_ROUND, plan.per_task + _ROUND, _ROUND):
+                for task, _ in tasks:
+                    have = known[task.id]
+                    missing = min(goal, plan.per_task) - len(have)
+                    if missing <= 0 or task.id in exhausted:
+                        continue
+                    made, left_out = programs.sample(task, missing, plan.seed + len(have), {"source", "features"}, have)
+                    for line in made[max(plan.sources - len(have), 0) :]:
+                        line.pop("source", None)
+                    have |= {line["index"] for line in made}
+                    output.add(made, left_out)
+                    if interrupted:
+                        sys.exit(128 + interrupted[0])
+                    if len(made) < missing:
+                        exhausted.add(task.id)
     finally:  # also after Ctrl-C or SIGTERM
         output.flush()
     if exhausted:
