@@ -169,7 +169,7 @@ TEST(Learned, FewLabelsOfAnotherDeviceAreEnough) {
   tune.resize(60);
   Config config = quick();
   config.epochs = 40;
-  config.tune_epochs = 20;
+  config.tune_epochs = 40;
   const auto model = make_learned(config, options_of());
   model->fit(lesson_of(made, source, tune));
   EXPECT_LT(test::error_of(*model, made, test), 0.3) << "0.67 without them";
