@@ -118,23 +118,20 @@ def test_a_killed_server_frees_its_port_and_its_board(tmp_path, slow_config):
     assert eventually(lambda: not server.board().exists())
 
 
-def gpu_of(server: Server) -> int:
-    """The process of the simulated GPU."""
-    (gpu,) = [
-        int(process.name)
-        for process in Path("/proc").glob("[0-9]*")
-        if f"{server.session}.simgpu" in command_line(process)
-    ]
-    return gpu
+def kill_gpu(server: Server) -> None:
+    """Kills the process of the simulated GPU, and removes its socket, which nobody else does."""
+    name = f"{server.session}.simgpu"
+    (gpu,) = [int(one.name) for one in Path("/proc").glob("[0-9]*") if name in command_line(one)]
+    os.kill(gpu, signal.SIGKILL)
+    (server.board().parent / f"sluice-{os.getuid()}" / name).unlink()
 
 
 def test_a_lost_device_ends_the_server_with_a_code_of_its_own(tmp_path, slow_config):
     with serving(tmp_path, *slow_config) as server:
         assert server.infer("quick")[0] == 200
-        gpu = gpu_of(server)
         held = [in_background(functools.partial(server.infer, "slow")) for _ in range(4)]
         assert eventually(lambda: server.waiting("slow") == 3)
-        os.kill(gpu, signal.SIGKILL)
+        kill_gpu(server)
         for thread, results in held:
             thread.join()
             assert results and results[0][0] == 500, results
@@ -145,7 +142,7 @@ def test_a_lost_device_ends_the_server_with_a_code_of_its_own(tmp_path, slow_con
 def test_a_device_that_is_lost_before_a_load_ends_the_server_with_the_same_code(tmp_path, slow_config):
     (tmp_path / "models").write_text(SLOW + "later\n  path mobilenet_v2_b1\n  preload no\n")
     with serving(tmp_path, *slow_config) as server:
-        os.kill(gpu_of(server), signal.SIGKILL)
+        kill_gpu(server)
         code, answer = server.call("/v2/repository/models/later/load", {})
         assert code == 500 and "model later" in answer["error"]
         _, err = server.process.communicate(timeout=PATIENCE_S)
