@@ -176,6 +176,7 @@ void time_on_cpu(ProgramServer& server, const Program& program, int threads, Rec
   }
   record.details->disturbed = record.details->spread > kMostSpread;
   record.all_cost = static_cast<double>(base::monotonic_ns() - begin_ns) / 1e9;
+  record.timestamp = static_cast<double>(base::clock_ns(CLOCK_REALTIME)) / 1e9;  // of the end
 }
 
 }  // namespace sluice::profiler

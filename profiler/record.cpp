@@ -1,7 +1,5 @@
 #include "profiler/record.hpp"
 
-#include <fmt/format.h>
-
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -18,6 +16,8 @@ namespace sluice::profiler {
 namespace {
 
 using nlohmann::ordered_json;
+
+bool is_compressed(const std::string& file) { return file.ends_with(".xz"); }
 
 std::string text_of(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
@@ -98,39 +98,26 @@ Record record_of(const std::string& line) {
   }
 }
 
-namespace {
-
-bool is_compressed(const std::string& file) { return file.ends_with(".xz"); }
-
-/// The lines of a compressed file, with a torn last one left out.
-bool for_each_compressed_line(const std::string& file,
-                              const std::function<void(const std::string&)>& take) {
-  XzLineReader lines(file);
-  while (const auto line = lines.next()) {
-    try {
-      take(*line);
-    } catch (const base::UsageError& error) {
-      throw base::UsageError(fmt::format("{}: line {}: {}", file, lines.line(), error.what()));
-    }
-  }
-  return lines.torn();
-}
-
-}  // namespace
-
 bool for_each_line(const std::string& file, const std::function<void(const std::string&)>& take) {
+  const auto take_line = [&](std::size_t number, const std::string& line) {
+    try {
+      take(line);
+    } catch (const base::UsageError& error) {
+      throw base::UsageError(file + ": line " + std::to_string(number) + ": " + error.what());
+    }
+  };
   if (!std::filesystem::exists(file)) return false;
-  if (is_compressed(file)) return for_each_compressed_line(file, take);
+  if (is_compressed(file)) {
+    XzLineReader lines(file);
+    while (const auto line = lines.next()) take_line(lines.line(), *line);
+    return lines.torn();
+  }
   const std::string text = text_of(file);
   std::size_t number = 0;
   std::size_t from = 0;
   for (std::size_t to = text.find('\n'); to != std::string::npos; to = text.find('\n', from)) {
     ++number;
-    try {
-      if (to > from) take(text.substr(from, to - from));
-    } catch (const base::UsageError& error) {
-      throw base::UsageError(file + ": line " + std::to_string(number) + ": " + error.what());
-    }
+    if (to > from) take_line(number, text.substr(from, to - from));
     from = to + 1;
   }
   return from < text.size();

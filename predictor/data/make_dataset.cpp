@@ -22,22 +22,25 @@ namespace fs = std::filesystem;
 constexpr double kMostSpread = 1.2;
 constexpr double kLeastSeconds = 1e-6;
 
-/// Records may be compressed.
-bool has_ending(const std::string& file, const std::string& ending) {
-  return file.ends_with(ending) || file.ends_with(ending + ".xz");
+bool is_pack(const std::string& file) { return file.ends_with(".programs"); }
+
+bool is_records(const std::string& file) {
+  return file.ends_with(".jsonl") || file.ends_with(".jsonl.xz");
 }
 
-/// The files of `inputs` with this ending; folders are searched, sorted by name.
-std::vector<std::string> files_with(const std::vector<std::string>& inputs, const char* ending) {
+using Kind = bool (*)(const std::string& file);
+
+/// The files of `inputs` of this kind; folders are searched, sorted by name.
+std::vector<std::string> files_of(const std::vector<std::string>& inputs, Kind is_wanted) {
   std::vector<std::string> found;
   for (const std::string& input : inputs) {
     if (!fs::is_directory(input)) {
-      if (has_ending(input, ending)) found.push_back(input);
+      if (is_wanted(input)) found.push_back(input);
       continue;
     }
     std::vector<std::string> inside;
     for (const auto& entry : fs::directory_iterator(input)) {
-      if (has_ending(entry.path().string(), ending)) inside.push_back(entry.path().string());
+      if (is_wanted(entry.path().string())) inside.push_back(entry.path().string());
     }
     std::ranges::sort(inside);
     found.insert(found.end(), inside.begin(), inside.end());
@@ -48,8 +51,7 @@ std::vector<std::string> files_with(const std::vector<std::string>& inputs, cons
 void check_inputs(const std::vector<std::string>& inputs) {
   for (const std::string& input : inputs) {
     if (!fs::exists(input)) throw base::UsageError("-i: there is no " + input);
-    if (!fs::is_directory(input) && !has_ending(input, ".programs") &&
-        !has_ending(input, ".jsonl")) {
+    if (!fs::is_directory(input) && !is_pack(input) && !is_records(input)) {
       throw base::UsageError(
           "-i: " + input +
           " is neither a pack (*.programs) nor records (*.jsonl, *.jsonl.xz) nor a "
@@ -220,8 +222,8 @@ Program program_of(const profiler::Program& from, const profiler::Task& task,
 Dataset make_dataset(const std::vector<std::string>& inputs, bool need_labels, Dropped& dropped) {
   check_inputs(inputs);
   Maker maker;
-  for (const std::string& file : files_with(inputs, ".programs")) maker.add_pack(file);
-  for (const std::string& file : files_with(inputs, ".jsonl")) {
+  for (const std::string& file : files_of(inputs, is_pack)) maker.add_pack(file);
+  for (const std::string& file : files_of(inputs, is_records)) {
     if (has_pairs(file)) continue;
     const auto found = profiler::read_records(file);
     for (const auto& record : found.records) maker.add_record(record, dropped);
