@@ -164,6 +164,24 @@ std::vector<float> ProgramSpace::numbers(const Choice& choice) const {
   return numbers;
 }
 
+bool ProgramSpace::plausible(const Choice& choice) const {
+  constexpr std::size_t kParts = 5;
+  constexpr std::size_t kThreads = 2;
+  constexpr std::int64_t kLeastThreads = 32;
+  constexpr std::int64_t kMostThreads = 1024;
+  std::int64_t threads = 1;
+  bool tiled = false;
+  const auto& knobs = sketches_[choice.sketch];
+  for (std::size_t i = 0; i < knobs.size(); ++i) {
+    const Knob& knob = knobs[i].knob();
+    if (knob.type != "sp" || knob.parts != kParts) continue;
+    tiled = true;
+    threads *= knobs[i].factor(choice.digits[i], kThreads);
+    if (threads > kMostThreads) return false;
+  }
+  return !tiled || threads >= kLeastThreads;
+}
+
 std::string ProgramSpace::text() const {
   std::string text = fmt::format("ConfigSpace (len={}, space_map=\n", size());
   std::size_t number = 0;

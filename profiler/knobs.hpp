@@ -32,6 +32,10 @@ class KnobValues {
   [[nodiscard]] std::uint64_t size() const;
   /// The value as in a record: a list of factors, or one value.
   [[nodiscard]] nlohmann::json value(std::uint64_t digit) const;
+  /// A factor of the value of an "sp".
+  [[nodiscard]] std::int64_t factor(std::uint64_t digit, std::size_t part) const {
+    return factors_[digit][part];
+  }
   /// Throws base::UsageError if the knob has no such value.
   [[nodiscard]] std::uint64_t digit(const nlohmann::json& value) const;
   /// The value as numbers for a cost model: log2 of each factor, or of 1 + the number.
@@ -65,6 +69,10 @@ class ProgramSpace {
   [[nodiscard]] Choice choice(std::size_t sketch, const nlohmann::json& entity) const;
   /// The decisions for a cost model, as long for every choice: the sketch, then the knobs.
   [[nodiscard]] std::vector<float> numbers(const Choice& choice) const;
+
+  /// False where TVM's check of programs for a GPU is known to refuse: tiles of five parts have
+  /// their threads in the third.
+  [[nodiscard]] bool plausible(const Choice& choice) const;
 
   /// The space in the text form that AutoTVM prints.
   [[nodiscard]] std::string text() const;

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "base/error.hpp"
@@ -15,30 +18,22 @@ using nlohmann::json;
 namespace {
 
 constexpr double kLimitS = 600;  ///< Importing a large network takes minutes.
+/// Programs of one request. A program takes 0.1 to several seconds, so more would leave processes
+/// without work at the end.
+constexpr std::size_t kProgramsOfARequest = 4;
 
-std::vector<std::string> installed_server() {
-  return {base::Install::of_this_program().subcommand("programs"), "serve"};
+std::vector<std::vector<std::string>> installed_servers(std::size_t processes) {
+  return {processes, {base::Install::of_this_program().subcommand("programs"), "serve"}};
 }
 
-}  // namespace
-
-std::size_t ImportedNetwork::weight(const std::string& task) const {
-  return static_cast<std::size_t>(std::ranges::count(network.calls, task, &NetworkCall::task));
+/// Empty for an answer that says why there is no program.
+std::optional<Program> program_of(const json& answer) {
+  if (answer.contains("error")) return std::nullopt;
+  return std::get<Program>(pack_entry(answer));
 }
 
-ProgramServer::ProgramServer() : ProgramServer(installed_server()) {}
-
-ProgramServer::ProgramServer(std::vector<std::string> command)
-    : pool_({std::move(command)}, kLimitS) {
-  tvm_ = ask_for({{"do", "hello"}}).at("tvm");
-}
-
-json ProgramServer::ask_for(json request) {
-  if (std::exchange(lost_, false) && request.at("do") != "import") (void)ask_for(last_import_);
-  request["id"] = ++last_id_;
-  const std::string what = request.at("do");
-  const WorkerAnswer given = ask(pool_, 0, request.dump());
-  lost_ = given.how != WorkerAnswer::How::kAnswered && !last_import_.is_null();
+/// The answer if it is a good one; else throws. `what` was asked for.
+json checked(const std::string& what, const WorkerAnswer& given) {
   if (given.how == WorkerAnswer::How::kTimeout) {
     throw ServerLost(fmt::format("sluice programs: {} took more than {} s", what, kLimitS), true);
   }
@@ -53,14 +48,65 @@ json ProgramServer::ask_for(json request) {
   return answer;
 }
 
+}  // namespace
+
+std::size_t ImportedNetwork::weight(const std::string& task) const {
+  return static_cast<std::size_t>(std::ranges::count(network.calls, task, &NetworkCall::task));
+}
+
+ProgramServer::ProgramServer(std::size_t processes) : pool_(installed_servers(processes), kLimitS) {
+  tvm_ = ask_for({{"do", "hello"}}).at("tvm");
+}
+
+std::vector<json> ProgramServer::ask_all(std::vector<json> requests) {
+  if (lost_) (void)import_everywhere();
+  return send_all(std::move(requests));
+}
+
+std::vector<json> ProgramServer::import_everywhere() {
+  lost_ = false;
+  // As many requests as idle processes: each gets one.
+  return send_all(std::vector(pool_.size(), last_import_));
+}
+
+std::vector<json> ProgramServer::send_all(std::vector<json> requests) {
+  std::vector<json> answers(requests.size());
+  std::exception_ptr failure;
+  std::size_t next = 0;
+  while (true) {
+    for (std::size_t worker = pool_.idle();
+         worker < pool_.size() && next < requests.size() && !failure; worker = pool_.idle()) {
+      const std::size_t number = next++;
+      requests[number]["id"] = ++last_id_;
+      const std::string what = requests[number].at("do");
+      pool_.submit(worker, requests[number].dump(), [&, number, what](const WorkerAnswer& given) {
+        try {
+          answers[number] = checked(what, given);
+        } catch (const ServerLost&) {
+          lost_ = !last_import_.is_null();
+          if (!failure) failure = std::current_exception();
+        } catch (const std::exception&) {
+          if (!failure) failure = std::current_exception();
+        }
+      });
+    }
+    if (pool_.busy() == 0) break;
+    (void)wait_for_answer({&pool_}, 1);
+  }
+  if (failure) std::rethrow_exception(failure);
+  return answers;
+}
+
+json ProgramServer::ask_for(json request) { return ask_all({std::move(request)}).front(); }
+
 ImportedNetwork ProgramServer::import_network(const std::string& source, const std::string& name,
                                               std::int64_t batch, const std::string& target) {
   last_import_ = {
       {"do", "import"}, {"source", source}, {"name", name}, {"batch", batch}, {"target", target}};
-  const json answer = ask_for(last_import_);
+  const auto answers = import_everywhere();
   ImportedNetwork imported;
-  imported.network = std::get<Network>(pack_entry(answer.at("network")));
-  for (const json& task : answer.at("tasks")) {
+  imported.network = std::get<Network>(pack_entry(answers.front().at("network")));
+  for (const json& task : answers.front().at("tasks")) {
     imported.tasks.push_back(std::get<Task>(pack_entry(task)));
   }
   return imported;
@@ -69,17 +115,26 @@ ImportedNetwork ProgramServer::import_network(const std::string& source, const s
 std::vector<std::optional<Program>> ProgramServer::apply(const std::string& task,
                                                          const std::vector<std::uint64_t>& indices,
                                                          const std::vector<std::string>& want) {
-  const json answer =
-      ask_for({{"do", "apply"}, {"task", task}, {"indices", indices}, {"want", want}});
+  std::vector<json> requests;
+  const std::size_t share =
+      pool_.size() == 1 ? std::max<std::size_t>(indices.size(), 1) : kProgramsOfARequest;
+  for (std::size_t begin = 0; begin < indices.size(); begin += share) {
+    const std::span part =
+        std::span(indices).subspan(begin, std::min(share, indices.size() - begin));
+    requests.push_back({{"do", "apply"},
+                        {"task", task},
+                        {"indices", std::vector(part.begin(), part.end())},
+                        {"want", want}});
+  }
   std::vector<std::optional<Program>> programs;
-  for (const json& program : answer.at("programs")) {
-    if (program.contains("error")) {
-      programs.emplace_back();
-    } else {
-      programs.emplace_back(std::get<Program>(pack_entry(program)));
-    }
+  for (const json& answer : ask_all(std::move(requests))) {
+    for (const json& program : answer.at("programs")) programs.push_back(program_of(program));
   }
   return programs;
+}
+
+std::optional<Program> ProgramServer::default_program(const std::string& task) {
+  return program_of(ask_for({{"do", "default"}, {"task", task}}).at("program"));
 }
 
 ProgramServer::Times ProgramServer::time(const std::string& task, std::uint64_t index,

@@ -1,5 +1,6 @@
 #pragma once
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,14 +28,13 @@ class ServerLost : public base::RunError {
   bool timeout_;
 };
 
-/// `sluice programs serve`, which makes programs with TVM, in a process of its own. After a
+/// `sluice programs serve`, which makes programs with TVM, in processes of its own. After a
 /// ServerLost, the next call imports the last network again.
 class ProgramServer {
  public:
-  /// Throws base::RunError if the server does not answer.
-  ProgramServer();
-  /// The same with another command, for tests.
-  explicit ProgramServer(std::vector<std::string> command);
+  /// `processes` make the programs of apply() at the same time. Throws base::RunError if the server
+  /// does not answer.
+  explicit ProgramServer(std::size_t processes = 1);
 
   [[nodiscard]] const std::string& tvm() const { return tvm_; }
   /// All throw base::RunError with the server's line, or ServerLost. `source`: empty for that which
@@ -46,6 +46,9 @@ class ProgramServer {
   [[nodiscard]] std::vector<std::optional<Program>> apply(const std::string& task,
                                                           const std::vector<std::uint64_t>& indices,
                                                           const std::vector<std::string>& want);
+  /// TVM's own schedule for a task of a GPU, with "source". Its index is the size of the task's
+  /// space, which is none of the space. Nothing if TVM has no schedule that can run.
+  [[nodiscard]] std::optional<Program> default_program(const std::string& task);
   struct Times {
     std::vector<double> seconds;  ///< Of a run in each repeat; empty if a run took more than 1 s.
     bool correct = false;
@@ -55,12 +58,19 @@ class ProgramServer {
 
  private:
   [[nodiscard]] nlohmann::json ask_for(nlohmann::json request);
+  /// Gives the requests to processes that know the last network.
+  [[nodiscard]] std::vector<nlohmann::json> ask_all(std::vector<nlohmann::json> requests);
+  /// Lets each process import the last network. Returns their answers.
+  [[nodiscard]] std::vector<nlohmann::json> import_everywhere();
+  /// Gives the requests to idle processes. Returns the answers in the order of the requests, or
+  /// throws the first failure when none is busy any more.
+  [[nodiscard]] std::vector<nlohmann::json> send_all(std::vector<nlohmann::json> requests);
 
   WorkerPool pool_;
   std::int64_t last_id_ = 0;
   std::string tvm_;
   nlohmann::json last_import_{};
-  bool lost_ = false;  ///< The process does not know last_import_.
+  bool lost_ = false;  ///< A process does not know last_import_.
 };
 
 }  // namespace sluice::profiler

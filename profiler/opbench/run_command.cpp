@@ -34,6 +34,8 @@ struct RunOptions {
   std::string out = "data";
   int device = 0;
   int threads = 1;
+  unsigned jobs = 0;  ///< 0: as many as suit the target.
+  double compile_limit_s = MeasureOptions{}.compile_limit_s;
   std::string predictor = "predictor-cache";
   std::string predictor_device;
 };
@@ -78,6 +80,7 @@ std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramS
   if (options.target == "llvm") return measuring_on_cpu(server, target, options.threads);
   MeasureOptions gpu;
   gpu.devices = {options.device};
+  gpu.compile_limit_s = options.compile_limit_s;
   gpu.jobs = std::max(1U, std::thread::hardware_concurrency());
   return measuring_on_gpu(server, target, gpu);
 }
@@ -106,10 +109,17 @@ std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramS
   throw base::RunError("cannot run " + program + ": " + std::strerror(errno));
 }
 
+/// Times of programs for a CPU must not be those of a busy CPU, although making and timing take
+/// turns: a process of TVM keeps threads.
+std::size_t server_processes(const RunOptions& options) {
+  if (options.jobs != 0) return options.jobs;
+  return options.target == "llvm" ? 1 : std::max(1U, std::thread::hardware_concurrency());
+}
+
 int run_model(const RunOptions& options) {
   if (options.executor == "torch") become_operators(options);
   const std::string target = tvm_target(options.target);
-  ProgramServer server;
+  ProgramServer server(server_processes(options));
   const ImportedNetwork imported =
       server.import_network(options.source, options.model, options.batch, target);
   fmt::print("{}: {} tasks, {} calls\n", options.model, imported.tasks.size(),
@@ -133,15 +143,23 @@ int run_model(const RunOptions& options) {
                                              : options.predictor_device);
   }
   std::vector<TunedTask> tasks;
+  std::vector<TunedTask> defaults;
   for (const Task& task : imported.tasks) {
     measuring->begin(task);
+    if (options.compare == "true") {
+      if (auto record = measuring->measure_default(task)) {
+        defaults.push_back({task.name, imported.weight(task.id), {std::move(*record)}});
+      }
+    }
     const RateOf predicted = [&](const auto& indices) {
       return predictor.value().rate(task, measuring->described(indices));
     };
     TunedTask& tuned = tasks.emplace_back(TunedTask{task.name, imported.weight(task.id), {}});
     tuned.trials = tune_task(
         task, tuning, features, predicted,
-        [&](const Task& of, const auto& indices) { return measuring->measure(of, indices); },
+        [&](const Task& of, const auto& indices, std::size_t most) {
+          return measuring->measure(of, indices, most);
+        },
         [&](const Record& record) { all.add(record); });
     const Record* const best = tuned.best(tuned.trials.size());
     fmt::print(stderr, "[{}/{}] {}: {} trials, best {}\n", tasks.size(), imported.tasks.size(),
@@ -156,7 +174,17 @@ int run_model(const RunOptions& options) {
   if (options.tune == "false" || options.compare == "true") {
     print_latency("without tuning", latency_of(tasks, first));
   }
+  if (defaults.size() == tasks.size()) {
+    print_latency("TVM's own schedules", latency_of(defaults, first));
+  }
   if (options.tune == "true") print_latency("tuned", latency_of(tasks, best));
+  if (options.tune == "true" && defaults.size() == tasks.size()) {
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      defaults[i].trials.insert(defaults[i].trials.end(), tasks[i].trials.begin(),
+                                tasks[i].trials.end());
+    }
+    print_latency("the better of both", latency_of(defaults, best));
+  }
   fmt::print("written: {}\n", performance_file(options.out, name));
   return base::kExitFine;
 }
@@ -195,7 +223,10 @@ void add_run_command(CLI::App& app, CommandBody& run) {
       ->add_option("--iftune", options->tune, "Tune; false: only 16 random programs of each task")
       ->capture_default_str()
       ->check(base::one_of({"true", "false"}));
-  command->add_option("--ifcompare", options->compare, "Also print the latency without tuning")
+  command
+      ->add_option(
+          "--ifcompare", options->compare,
+          "Also print the latency without tuning, and on a GPU that of TVM's own schedules")
       ->capture_default_str()
       ->check(base::one_of({"true", "false"}));
   command->add_option("--tuner", options->tuning.tuner, "How programs are chosen")
@@ -221,6 +252,18 @@ void add_run_command(CLI::App& app, CommandBody& run) {
       ->capture_default_str();
   command->add_option("--threads", options->threads, "Threads of a program (llvm)")
       ->capture_default_str()
+      ->check(base::whole_number(1, 1024));
+  command
+      ->add_option("--compile-limit-s", options->compile_limit_s,
+                   "Give up compiling a program after S seconds (cuda)")
+      ->capture_default_str()
+      ->type_name("S")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("-j,--jobs", options->jobs,
+                   "Processes of TVM that make programs at once, about 0.5 GB each (default: the\n"
+                   "processors for cuda, 1 for llvm)")
+      ->type_name("N")
       ->check(base::whole_number(1, 1024));
   command->footer(
       "Examples:\n"

@@ -13,24 +13,33 @@ std::uint64_t Random::next() {
 
 void Unseen::fill(std::vector<std::uint64_t>& chosen, std::size_t count) {
   while (chosen.size() < count && !none_left()) {
+    constexpr int kTries = 100;
     std::uint64_t index = random_.below(space_.size());
     // In a space that is nearly used up, the next free one instead of many attempts.
-    for (int tries = 0; tries < 8 && !is_new(index); ++tries) index = random_.below(space_.size());
+    for (int tries = 0;
+         tries < kTries && !(is_new(index) && space_.plausible(space_.choice(index))); ++tries) {
+      index = random_.below(space_.size());
+    }
     while (!is_new(index)) index = (index + 1) % space_.size();
     take(index);
     chosen.push_back(index);
   }
 }
 
-Choice mutated(const ProgramSpace& space, Choice choice, Random& random) {
+Choice mutated(const ProgramSpace& space, const Choice& choice, Random& random) {
   constexpr double kOtherSketch = 0.05;
   if (space.knobs(choice.sketch).empty() || random.real() < kOtherSketch) {
     return space.choice(random.below(space.size()));
   }
+  constexpr int kTries = 8;
   const auto& knobs = space.knobs(choice.sketch);
-  const std::size_t knob = random.below(knobs.size());
-  choice.digits[knob] = random.below(knobs[knob].size());
-  return choice;
+  Choice changed = choice;
+  for (int tries = 0; tries == 0 || (tries < kTries && !space.plausible(changed)); ++tries) {
+    changed = choice;
+    const std::size_t knob = random.below(knobs.size());
+    changed.digits[knob] = random.below(knobs[knob].size());
+  }
+  return changed;
 }
 
 }  // namespace sluice::profiler

@@ -73,6 +73,6 @@ class Unseen {
 };
 
 /// The program with one decision changed at random; sometimes another sketch.
-[[nodiscard]] Choice mutated(const ProgramSpace& space, Choice choice, Random& random);
+[[nodiscard]] Choice mutated(const ProgramSpace& space, const Choice& choice, Random& random);
 
 }  // namespace sluice::profiler

@@ -65,11 +65,14 @@ class CpuMeasuring : public ServedMeasuring {
     details_.threads = threads;
   }
 
-  std::vector<Record> measure(const Task& task,
-                              const std::vector<std::uint64_t>& indices) override {
+  std::optional<Record> measure_default(const Task&) override { return std::nullopt; }
+
+  std::vector<Record> measure(const Task& task, const std::vector<std::uint64_t>& indices,
+                              std::size_t most) override {
     std::vector<Record> records;
     const auto programs = server_.apply(task.id, indices, {});
     for (std::size_t i = 0; i < indices.size(); ++i) {
+      if (programs[i] && most-- == 0) break;
       Record& record = records.emplace_back(record_of(indices[i]));
       if (!programs[i]) continue;
       record.details->program = programs[i]->id;
@@ -95,25 +98,44 @@ class GpuMeasuring : public ServedMeasuring {
     details_.device = measurement_.devices().front();
   }
 
-  std::vector<Record> measure(const Task& task,
-                              const std::vector<std::uint64_t>& indices) override {
+  std::vector<Record> measure(const Task& task, const std::vector<std::uint64_t>& indices,
+                              std::size_t most) override {
+    auto programs = server_.apply(task.id, indices, {"source"});
+    std::size_t end = 0;  // behind the last program that is measured
+    for (; end < programs.size(); ++end) {
+      if (programs[end] && most-- == 0) break;
+    }
+    programs.resize(end);
+    const auto measured = measured_of(task, std::move(programs));
+    std::vector<Record> records;
+    for (std::size_t i = 0; i < end; ++i) {
+      const auto found = measured.find(indices[i]);
+      records.push_back(found == measured.end() ? record_of(indices[i]) : found->second);
+    }
+    return records;
+  }
+
+  std::optional<Record> measure_default(const Task& task) override {
+    const auto measured = measured_of(task, {server_.default_program(task.id)});
+    if (measured.empty()) return std::nullopt;
+    return measured.begin()->second;
+  }
+
+ private:
+  /// By index.
+  std::map<std::uint64_t, Record> measured_of(const Task& task,
+                                              std::vector<std::optional<Program>> programs) {
     const PackHeader header{target_, server_.tvm(), "", 0};
     std::map<std::uint64_t, Record> measured;
-    for (auto& program : server_.apply(task.id, indices, {"source"})) {
+    for (auto& program : programs) {
       if (!program) continue;
       measurement_.add(header, task, std::move(*program), {},
                        [&](const Record& record) { measured[record.index] = record; });
     }
     measurement_.finish();
-    std::vector<Record> records;
-    for (const std::uint64_t index : indices) {
-      const auto found = measured.find(index);
-      records.push_back(found == measured.end() ? record_of(index) : found->second);
-    }
-    return records;
+    return measured;
   }
 
- private:
   Measurement measurement_;
 };
 

@@ -14,16 +14,18 @@ class TaskMeasuring {
   virtual ~TaskMeasuring() = default;
   /// The task of the calls that follow.
   virtual void begin(const Task& task) = 0;
-  /// A record for each index, in this order. One with the error kInstantiation where the space
-  /// refuses it.
+  /// As MeasureBatch (tuning.hpp).
   [[nodiscard]] virtual std::vector<Record> measure(const Task& task,
-                                                    const std::vector<std::uint64_t>& indices) = 0;
+                                                    const std::vector<std::uint64_t>& indices,
+                                                    std::size_t most) = 0;
   /// The features of programs of the task; empty where the space refuses the index.
   [[nodiscard]] virtual std::vector<std::vector<std::vector<float>>> features(
       const std::vector<std::uint64_t>& indices) = 0;
   /// Programs of the task with their features; nothing where the space refuses the index.
   [[nodiscard]] virtual std::vector<std::optional<Program>> described(
       const std::vector<std::uint64_t>& indices) = 0;
+  /// A record of TVM's own schedule for the task; nothing if it has none for this target.
+  [[nodiscard]] virtual std::optional<Record> measure_default(const Task& task) = 0;
   /// What the records call the device.
   [[nodiscard]] virtual const std::string& device() const = 0;
 };

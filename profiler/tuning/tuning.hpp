@@ -10,18 +10,19 @@
 /// Tunes the tasks of a network: a tuner chooses programs, and somebody measures them.
 namespace sluice::profiler {
 
-/// Measures programs of a task. An index without a program has an empty place. Returns a record for
-/// each, in this order.
-using MeasureBatch =
-    std::function<std::vector<Record>(const Task& task, const std::vector<std::uint64_t>& indices)>;
+/// Measures at most `most` programs of a task. Returns a record for each, and one with the error
+/// kInstantiation for each index that the space refuses, in the order of the indices.
+using MeasureBatch = std::function<std::vector<Record>(
+    const Task& task, const std::vector<std::uint64_t>& indices, std::size_t most)>;
 
 struct TuningOptions {
   std::string tuner = "xgb";
-  std::size_t trials = 3000;  ///< Of each task.
+  std::size_t trials = 3000;  ///< Programs of each task; an index that is refused is no trial.
   std::uint64_t seed = 0;
 };
 
 /// Tunes one task. Returns the records in the order of the trials; also calls `on_record` for each.
+/// They are fewer than wanted if the space has no more, or refuses nearly all indices.
 [[nodiscard]] std::vector<Record> tune_task(const Task& task, const TuningOptions& options,
                                             const FeaturesOf& features, const RateOf& predicted,
                                             const MeasureBatch& measure,

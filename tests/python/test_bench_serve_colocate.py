@@ -50,7 +50,7 @@ def test_systems_of_one_server_are_measured_together_and_begin_without_training(
     assert sorted(str(system) for systems in servers for system in systems) == sorted(map(str, SYSTEMS))
     assert [system.name for system in servers[0]] == [INFER_ONLY, "colocate-l1"]
     for systems in servers:
-        assert len({(system.mode, system.mps, system.share) for system in systems}) == 1
+        assert len({(system.mode, system.mps, system.share, system.idle_ms) for system in systems}) == 1
         assert [system.trains for system in systems] == sorted(system.trains for system in systems)
         assert systems[0].infers or systems[0].trains
 

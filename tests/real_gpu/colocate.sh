@@ -7,6 +7,7 @@
 # itself.
 #
 #   tests/real_gpu/colocate.sh [INDEX OF THE GPU | sim] [OUT] [SECONDS] [A B C D E]
+# REPEATS: requests for each size in B and C (20). GIB: only these sizes in B, such as 0.5,2.
 set -u
 cd "$(dirname "$0")/../.." || exit
 gpu=${1:-0} out=${2:-results/colocate} seconds=${3:-480}
@@ -69,7 +70,7 @@ if [ $kind = real ]; then
 elif [[ $wanted == *" A "* ]]; then
   export_model --size 64 64
 fi
-part B "$sources/handovers.py" B --repeats "${REPEATS:-20}"
+part B "$sources/handovers.py" B --repeats "${REPEATS:-20}" ${GIB:+--gib "$GIB"}
 mkdir -p "$out/C" && cp "$out"/B/needs-*.json "$out/C/" 2>/dev/null
 part A "$sources/bits.py"
 part C "$sources/handovers.py" C --repeats "${REPEATS:-20}"

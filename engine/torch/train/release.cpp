@@ -12,8 +12,10 @@ namespace {
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
 /// The unit in which an expandable segment gives memory back.
-constexpr std::size_t kPage = 20UL << 20;
-constexpr std::size_t kLargePart = 8 * kPage;
+std::size_t page_bytes() {
+  return c10::CachingAllocator::AcceleratorAllocatorConfig::large_segment_size();
+}
+constexpr std::size_t kPagesOfALargePart = 8;
 /// Two are enough where little is in small blocks.
 constexpr int kRounds = 3;
 
@@ -33,12 +35,13 @@ Held held_by_allocator(const c10::Device& device) {
 std::vector<std::size_t> unused_blocks(const c10::Device& device) {
   std::vector<std::size_t> sizes;
   const auto stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
+  const std::size_t page = page_bytes();
   for (const auto& segment : allocator::snapshot().segments) {
     const bool usable = segment.device == device.index() && segment.is_large &&
                         segment.stream == stream &&
                         segment.owner_private_pool_id == c10::MempoolId_t{0, 0};
     for (const auto& block : segment.blocks) {
-      if (usable && !block.allocated && !block.active && block.size >= kPage) {
+      if (usable && !block.allocated && !block.active && block.size >= page) {
         sizes.push_back(block.size);
       }
     }
@@ -54,20 +57,22 @@ class Kept {
   /// Small blocks are kept whole, as far as that goes: of a large one, the rest can be given back
   /// nearly whole.
   Kept(std::uint64_t bytes, const c10::Device& device) {
+    const std::size_t page = page_bytes();
+    const std::size_t large_part = kPagesOfALargePart * page;
     std::uint64_t small = 0;       // pages in small blocks
     std::uint64_t most_large = 0;  // large parts that fit
     std::uint64_t rests = 0;       // pages in large blocks next to all of these
     for (const std::size_t size : unused_blocks(device)) {
-      (size < kLargePart ? small : rests) += size % kLargePart / kPage;
-      most_large += size / kLargePart;
+      (size < large_part ? small : rests) += size % large_part / page;
+      most_large += size / large_part;
     }
-    const std::uint64_t wanted = bytes - std::min(bytes, small * kPage);
-    const std::uint64_t large = std::min(most_large, wanted / kLargePart);
-    if (large < most_large) rests = kLargePart / kPage;
-    const std::uint64_t pages = std::min(small + rests, (bytes - large * kLargePart) / kPage);
+    const std::uint64_t wanted = bytes - std::min(bytes, small * page);
+    const std::uint64_t large = std::min(most_large, wanted / large_part);
+    if (large < most_large) rests = kPagesOfALargePart;
+    const std::uint64_t pages = std::min(small + rests, (bytes - large * large_part) / page);
     try {
-      for (std::uint64_t i = 0; i < large; ++i) parts_.push_back(allocator::raw_alloc(kLargePart));
-      for (std::uint64_t i = 0; i < pages; ++i) parts_.push_back(allocator::raw_alloc(kPage));
+      for (std::uint64_t i = 0; i < large; ++i) parts_.push_back(allocator::raw_alloc(large_part));
+      for (std::uint64_t i = 0; i < pages; ++i) parts_.push_back(allocator::raw_alloc(page));
     } catch (const c10::OutOfMemoryError&) {
       // More is given back.
     }
@@ -90,7 +95,7 @@ void release_down_to(std::uint64_t most, const c10::Device& device) {
   for (int round = 0; round < kRounds; ++round) {
     const Held held = held_by_allocator(device);
     if (held.all <= most) return;
-    const std::uint64_t to_give = held.all - most + stuck + 2 * kPage;
+    const std::uint64_t to_give = held.all - most + stuck + 2 * page_bytes();
     const Kept kept(held.unused > to_give ? held.unused - to_give : 0, device);
     allocator::emptyCache();
     stuck = held_by_allocator(device).unused;

@@ -3,7 +3,7 @@
 A training that holds nearly the whole pool gets its memory back after each request. B: colocate-l1, training gives
 memory and goes on; small models take it from a smaller training. C: task-switch-l3, training is killed.
 
-    handovers.py B|C --out DIR --store DIR [--limit-s 200] [--repeats 20] [--gpu sim]
+    handovers.py B|C --out DIR --store DIR [--limit-s 200] [--repeats 20] [--gib 0.5,2] [--gpu sim]
 """
 
 import argparse
@@ -201,8 +201,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=("B", "C"))
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--gib", help="only models of these sizes")
     place, arguments = parse(parser)
     groups = (_GIB_SIM if place.sim else _GIB_REAL)[arguments.part]
+    if arguments.gib:
+        chosen = {float(gib) for gib in arguments.gib.split(",")}
+        groups = {batch: wanted for batch, gibs in groups.items() if (wanted := tuple(g for g in gibs if g in chosen))}
     left_s = place.left()
     for index, (batch, gibs) in enumerate(groups.items(), 1):
         progress(f"training with batch {batch}")

@@ -5,9 +5,10 @@ import random
 from collections.abc import Collection
 
 from sluice_tools.programs import knobs
-from sluice_tools.programs.lowered import Unusable, features, lower, walk
+from sluice_tools.programs.lowered import Unusable, Walk, features, lower, walk
 from sluice_tools.programs.networks import Task
 from sluice_tools.programs.space import Refused
+from sluice_tools.programs.tvm_setup import last_line
 
 _TRIES = 60  # per wanted program: the GPU check refuses nine of ten random schedules of a convolution
 
@@ -24,19 +25,46 @@ def describe(task: Task, index: int, want: set[str]) -> dict:
     line |= {"sketch": sketch, "index": index, "entity": entity}
     walked = walk(lower(schedule))
     if task.target.kind.name == "cuda":
-        from sluice_tools.programs import cuda
-
-        source = cuda.build(schedule, task.target)
-        names = [str(buffer.name) for buffer in task.function.params]
-        line["kernels"], line["extra"] = cuda.kernels(source, walked, names, _scratch(schedule))
-        if "source" in want:
-            line["source"] = source
+        line |= _launches(task, schedule, walked, want)
     if "features" in want:
         line["features"] = features(task.space.context, schedule)
         line["position"], line["nodes"] = [position for _, position in walked.leaves], walked.nodes
         if len(line["features"]) != len(line["position"]):
             raise Unusable(f"{len(line['features'])} rows of features, {len(line['position'])} stored buffers")
     return line
+
+
+def describe_default(task: Task) -> dict:
+    """The program of TVM's own schedule for a GPU (dlight), with its source. Its index is the size of the space.
+
+    Raises Unusable.
+    """
+    from tvm import IRModule
+    from tvm.s_tir import Schedule, dlight
+
+    mod = IRModule({"main": task.function})  # a module of its own: dlight changes it
+    rules = [dlight.gpu.Matmul(), dlight.gpu.GEMV(), dlight.gpu.Reduction(), dlight.gpu.GeneralReduction()]
+    try:
+        with task.target:
+            mod = dlight.ApplyDefaultSchedule(*rules, dlight.gpu.Fallback())(mod)
+    except Exception as error:
+        raise Unusable(f"TVM has no schedule for it: {last_line(error)}") from None
+    schedule, index = Schedule(mod), task.space.size
+    line: dict = {"kind": "program", "id": program_id(task.id, index), "task": task.id}
+    line |= {"sketch": 0, "index": index, "entity": []}
+    return line | _launches(task, schedule, walk(lower(schedule)), {"source"})
+
+
+def _launches(task: Task, schedule, walked: Walk, want: Collection[str]) -> dict:
+    from sluice_tools.programs import cuda
+
+    source = cuda.build(schedule, task.target)
+    names = [str(buffer.name) for buffer in task.function.params]
+    found: dict = {}
+    found["kernels"], found["extra"] = cuda.kernels(source, walked, names, _scratch(schedule))
+    if "source" in want:
+        found["source"] = source
+    return found
 
 
 def _scratch(schedule) -> dict[str, int]:

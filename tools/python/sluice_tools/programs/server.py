@@ -18,7 +18,7 @@ class Server:
         self._timer = None
         self._actions: dict[str, Callable[[dict], dict]] = {
             "hello": self._hello, "import": self._import, "sample": self._sample, "apply": self._apply,
-            "time": self._time, "reference": self._reference,
+            "default": self._default, "time": self._time, "reference": self._reference,
         }  # fmt: skip
 
     def answer(self, line: str) -> dict:
@@ -81,6 +81,18 @@ class Server:
             except (Refused, Unusable, IndexError) as error:
                 lines.append({"error": str(error)})
         return {"programs": lines}
+
+    def _default(self, request: dict) -> dict:
+        task = self._task(request)
+        from sluice_tools.programs import programs
+        from sluice_tools.programs.lowered import Unusable
+
+        if task.target.kind.name != "cuda":
+            raise BadRequest("TVM has schedules of its own for target cuda only")
+        try:
+            return {"program": programs.describe_default(task)}
+        except Unusable as error:
+            return {"program": {"error": str(error)}}
 
     def _time(self, request: dict) -> dict:
         task = self._task(request)

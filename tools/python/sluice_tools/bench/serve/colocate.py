@@ -109,6 +109,8 @@ class _Stage:
         self._pool = pool
         if pool:
             options += ["--cuda-memory-pool-gb", pool]
+        if system.idle_ms is not None:
+            options += ["--infer-model-max-idle-ms", system.idle_ms]
         if system.share:
             environment = environment | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(system.share)}
         keys = {"max-queue": 100000, "timeout-us": int(_PATIENCE_S * 1e6)}

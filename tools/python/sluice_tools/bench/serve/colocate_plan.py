@@ -13,7 +13,8 @@ SLO = 2.0  # of a model, in multiples of its p99 under infer only with the same 
 @dataclass(frozen=True)
 class System:
     """mode: of `sluice serve`. fixed: nothing hands memory over, so training gets a part of the pool for good. share:
-    percent of the memory and of the multiprocessors (by MPS) that inference has then."""
+    percent of the memory and of the multiprocessors (by MPS) that inference has then. idle_ms: after this time without a
+    request, a model beyond the cold cache leaves its memory to training; None: the server's default."""
 
     name: str
     mode: str
@@ -22,6 +23,7 @@ class System:
     fixed: bool = False
     mps: bool = False
     share: int | None = None
+    idle_ms: int | None = None
 
 
 # Those of one server follow one another; servers() joins them.
@@ -38,6 +40,7 @@ SYSTEMS = (
     System("static 75 %", "normal", fixed=True, mps=True, share=75),
     System("task-switch-l2", "task-switch-l2"),
     System("task-switch-l3", "task-switch-l3"),
+    System("colocate-l1 idle 300 ms", "colocate-l1", idle_ms=300),
 )
 # What the published figures compare with: contention, fixed shares, and switching between the two tasks.
 BASELINES = ("normal", "MPS", "static 50 %", "static 75 %", "task-switch-l1", "task-switch-l2", "task-switch-l3")
@@ -109,7 +112,7 @@ def servers() -> list[list[System]]:
     """The systems that one server can be, one after another: without training first."""
     found: dict[tuple, list[System]] = {}
     for system in SYSTEMS:
-        found.setdefault((system.mode, system.mps, system.share), []).append(system)
+        found.setdefault((system.mode, system.mps, system.share, system.idle_ms), []).append(system)
     return list(found.values())
 
 
