@@ -66,7 +66,8 @@ std::map<std::string, unsigned> by_block_size(const std::vector<std::string>& pa
   std::map<std::string, unsigned> chosen;
   for (const std::string& file : packs) {
     for (const Program& program : read_pack(file).programs) {
-      const unsigned threads = block_threads(program);
+      const Kernel* const kernel = widest(program.kernels);
+      const auto threads = kernel == nullptr ? 0U : static_cast<unsigned>(kernel->threads());
       if (taken[{program.task, threads}]++ < count) chosen[program.id] = threads;
     }
   }
@@ -107,21 +108,6 @@ std::vector<SweepRow> rows_by_sms(const std::vector<Record>& records,
     rows.add(record, record.details->sms);
   }
   return rows.take();
-}
-
-unsigned block_threads(const Program& program) {
-  const auto product = [](const std::array<unsigned, 3>& of) {
-    return static_cast<std::uint64_t>(of[0]) * of[1] * of[2];
-  };
-  std::uint64_t most = 0;
-  std::uint64_t threads = 0;
-  for (const Kernel& kernel : program.kernels) {
-    const std::uint64_t all = product(kernel.grid) * product(kernel.block);
-    if (all <= most) continue;
-    most = all;
-    threads = product(kernel.block);
-  }
-  return static_cast<unsigned>(threads);
 }
 
 std::vector<SweepRow> sweep_sms(const SweepOptions& options) {
