@@ -12,7 +12,6 @@ namespace sluice::profiler {
 namespace {
 
 constexpr double kAsGood = 1.05;
-constexpr double kNsPerSecond = 1e9;
 
 bool on_whole_gpu(const Record& record) {
   return record.details && record.details->sms > 0 &&
@@ -121,8 +120,7 @@ std::vector<SweepRow> sweep_sms(const SweepOptions& options) {
   shares.only = fastest_programs(latest(options.measure.out), options.programs);
   if (shares.only.empty()) return {};
   if (shares.limit_s > 0) {
-    const double passed_s = static_cast<double>(base::monotonic_ns() - begin_ns) / kNsPerSecond;
-    shares.limit_s = std::max(1.0, shares.limit_s - passed_s);
+    shares.limit_s = std::max(1.0, shares.limit_s - base::seconds_since(begin_ns));
   }
   (void)measure_packs(shares);
   return rows_by_sms(latest(options.measure.out), shares.only);
