@@ -117,8 +117,7 @@ class CpuMeasurement {
   }
 
   [[nodiscard]] bool late() const {
-    return options_.limit_s > 0 &&
-           static_cast<double>(base::monotonic_ns() - begin_ns_) / 1e9 > options_.limit_s;
+    return options_.limit_s > 0 && base::seconds_since(begin_ns_) > options_.limit_s;
   }
 
   const MeasureOptions& options_;
@@ -175,8 +174,8 @@ void time_on_cpu(ProgramServer& server, const Program& program, int threads, Rec
     record.details->spread = 0;
   }
   record.details->disturbed = record.details->spread > kMostSpread;
-  record.all_cost = static_cast<double>(base::monotonic_ns() - begin_ns) / 1e9;
-  record.timestamp = static_cast<double>(base::clock_ns(CLOCK_REALTIME)) / 1e9;  // of the end
+  record.all_cost = base::seconds_since(begin_ns);
+  record.timestamp = base::unix_seconds();  // of the end
 }
 
 }  // namespace sluice::profiler

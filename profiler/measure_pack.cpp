@@ -17,14 +17,6 @@ namespace {
 constexpr double kMeasureLimitS = 120;  ///< The child has limits of its own; this is the last one.
 constexpr std::size_t kReadyPerGpu = 8;
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-double since_s(std::uint64_t begin_ns) {
-  return static_cast<double>(base::monotonic_ns() - begin_ns) / 1e9;
-}
-
 }  // namespace
 
 bool MeasureOptions::wants(const Program& program, std::size_t& of_task) const {
@@ -47,7 +39,7 @@ Record begun_record(const PackHeader& header, const Task& task, const Program& p
                 .task_name = task.name,
                 .index = program.index,
                 .entity = program.entity,
-                .timestamp = now_s(),
+                .timestamp = base::unix_seconds(),
                 .tvm_version = header.tvm};
   for (const Buffer& buffer : task.buffers) {
     record.args.push_back({"TENSOR", buffer.shape, buffer.dtype});
@@ -67,7 +59,7 @@ struct Measurement::Job {
   /// A record without a result.
   [[nodiscard]] Record record(const ShareName& share) const {
     Record record = begun_record(header, *task, program);
-    record.all_cost = since_s(begin_ns);
+    record.all_cost = base::seconds_since(begin_ns);
     record.details->device = share.device;
     record.details->sms = share.sms;
     return record;
@@ -283,7 +275,7 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
         ++counts.bare;
         continue;
       }
-      if (options.limit_s > 0 && since_s(begin_ns) > options.limit_s) {
+      if (options.limit_s > 0 && base::seconds_since(begin_ns) > options.limit_s) {
         ++counts.left;
         continue;
       }

@@ -1,5 +1,6 @@
 #include "profiler/pack.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <numeric>
 
@@ -22,6 +23,11 @@ std::size_t Buffer::element_bytes() const {
   const std::size_t digits = dtype.find_first_of("0123456789");
   if (digits == std::string::npos) throw base::UsageError("unknown type '" + dtype + "'");
   return (std::stoul(dtype.substr(digits)) + 7) / 8;
+}
+
+const Kernel* widest(const std::vector<Kernel>& kernels) {
+  const auto found = std::ranges::max_element(kernels, {}, &Kernel::all_threads);
+  return found == kernels.end() ? nullptr : &*found;
 }
 
 namespace {

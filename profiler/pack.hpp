@@ -70,7 +70,17 @@ struct Kernel {
   unsigned static_shared = 0;       ///< Bytes of arrays that a block shares. 0 in older packs.
   unsigned local = 0;               ///< Bytes of arrays of a thread. 0 in older packs.
   std::vector<std::size_t> args{};  ///< Indices: the task's buffers, then the program's `extra`.
+
+  [[nodiscard]] std::uint64_t blocks() const { return std::uint64_t{grid[0]} * grid[1] * grid[2]; }
+  /// Of a block.
+  [[nodiscard]] std::uint64_t threads() const {
+    return std::uint64_t{block[0]} * block[1] * block[2];
+  }
+  [[nodiscard]] std::uint64_t all_threads() const { return blocks() * threads(); }
 };
+
+/// The kernel with the most threads in all; the first of several. Null if there is none.
+[[nodiscard]] const Kernel* widest(const std::vector<Kernel>& kernels);
 
 struct Program {
   std::string id;

@@ -23,7 +23,6 @@ constexpr double kPairLimitS = 120;
 constexpr double kSteadyS = 0.2;
 /// Both processes load their programs in this time, and then begin at once.
 constexpr std::uint64_t kLoadNs = 300'000'000;
-constexpr double kNsPerSecond = 1e9;
 
 /// A program that is ready to run.
 struct Loaded {
@@ -332,8 +331,7 @@ PairCounts measure_pairs(const PairOptions& options) {
   }
   RecordFile out(options.out);
   for (const auto& [a, b] : unknown) {
-    const double passed_s = static_cast<double>(base::monotonic_ns() - begin_ns) / kNsPerSecond;
-    if (options.limit_s > 0 && passed_s > options.limit_s) {
+    if (options.limit_s > 0 && base::seconds_since(begin_ns) > options.limit_s) {
       ++counts.left;
       continue;
     }

@@ -12,7 +12,6 @@ namespace sluice::profiler {
 namespace {
 
 constexpr double kAsGood = 1.05;
-constexpr double kNsPerSecond = 1e9;
 
 bool on_whole_gpu(const Record& record) {
   return record.details && record.details->sms > 0 &&
@@ -66,7 +65,8 @@ std::map<std::string, unsigned> by_block_size(const std::vector<std::string>& pa
   std::map<std::string, unsigned> chosen;
   for (const std::string& file : packs) {
     for (const Program& program : read_pack(file).programs) {
-      const unsigned threads = block_threads(program);
+      const Kernel* const kernel = widest(program.kernels);
+      const auto threads = kernel == nullptr ? 0U : static_cast<unsigned>(kernel->threads());
       if (taken[{program.task, threads}]++ < count) chosen[program.id] = threads;
     }
   }
@@ -109,21 +109,6 @@ std::vector<SweepRow> rows_by_sms(const std::vector<Record>& records,
   return rows.take();
 }
 
-unsigned block_threads(const Program& program) {
-  const auto product = [](const std::array<unsigned, 3>& of) {
-    return static_cast<std::uint64_t>(of[0]) * of[1] * of[2];
-  };
-  std::uint64_t most = 0;
-  std::uint64_t threads = 0;
-  for (const Kernel& kernel : program.kernels) {
-    const std::uint64_t all = product(kernel.grid) * product(kernel.block);
-    if (all <= most) continue;
-    most = all;
-    threads = product(kernel.block);
-  }
-  return static_cast<unsigned>(threads);
-}
-
 std::vector<SweepRow> sweep_sms(const SweepOptions& options) {
   const std::uint64_t begin_ns = base::monotonic_ns();
   MeasureOptions whole = options.measure;
@@ -135,8 +120,7 @@ std::vector<SweepRow> sweep_sms(const SweepOptions& options) {
   shares.only = fastest_programs(latest(options.measure.out), options.programs);
   if (shares.only.empty()) return {};
   if (shares.limit_s > 0) {
-    const double passed_s = static_cast<double>(base::monotonic_ns() - begin_ns) / kNsPerSecond;
-    shares.limit_s = std::max(1.0, shares.limit_s - passed_s);
+    shares.limit_s = std::max(1.0, shares.limit_s - base::seconds_since(begin_ns));
   }
   (void)measure_packs(shares);
   return rows_by_sms(latest(options.measure.out), shares.only);

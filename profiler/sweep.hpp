@@ -31,9 +31,6 @@ struct SweepOptions {
 [[nodiscard]] std::vector<SweepRow> rows_by_sms(const std::vector<Record>& records,
                                                 const std::set<std::string>& programs);
 
-/// The threads of a block of the program's widest kernel: the one with the most threads in all.
-[[nodiscard]] unsigned block_threads(const Program& program);
-
 /// Measures all programs on the whole GPU, and the fastest of each operator on the shares in
 /// options.measure.sms. Both go into options.measure.out, and what is there is not measured again.
 [[nodiscard]] std::vector<SweepRow> sweep_sms(const SweepOptions& options);

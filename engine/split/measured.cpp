@@ -35,9 +35,7 @@ MeasuredSplit::MeasuredSplit(const SplitTarget& target, const SplitOptions& opti
                options_.model.c_str(), whole_ms, options_.batch, repeats_);
 }
 
-double MeasuredSplit::seconds() const {
-  return static_cast<double>(base::monotonic_ns() - begin_ns_) / 1e9;
-}
+double MeasuredSplit::seconds() const { return base::seconds_since(begin_ns_); }
 
 std::optional<SplitTimes> MeasuredSplit::measure(const Cuts& cuts) {
   if (const auto known = times_.find(cuts); known != times_.end()) return known->second;

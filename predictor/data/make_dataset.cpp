@@ -175,17 +175,18 @@ class Maker {
 std::array<float, kLaunchFeatures> launch_features(const std::vector<profiler::Kernel>& kernels,
                                                    const profiler::Task& task) {
   constexpr std::uint64_t kWarp = 32;
-  std::uint64_t blocks = 0, threads = 0, all = 0, least = 0, unused = 0, local = 0, shared = 0;
+  std::uint64_t all = 0, least = 0, unused = 0, local = 0, shared = 0;
   for (const profiler::Kernel& kernel : kernels) {
-    const std::uint64_t grid = std::uint64_t{kernel.grid[0]} * kernel.grid[1] * kernel.grid[2];
-    const std::uint64_t block = std::uint64_t{kernel.block[0]} * kernel.block[1] * kernel.block[2];
-    if (grid * block > blocks * threads) std::tie(blocks, threads) = std::tie(grid, block);
-    all += grid * block;
-    least = least == 0 ? block : std::min(least, block);
-    unused = std::max(unused, (kWarp - block % kWarp) % kWarp);
+    const std::uint64_t threads = kernel.threads();
+    all += kernel.all_threads();
+    least = least == 0 ? threads : std::min(least, threads);
+    unused = std::max(unused, (kWarp - threads % kWarp) % kWarp);
     local = std::max<std::uint64_t>(local, kernel.local);
     shared = std::max<std::uint64_t>(shared, std::uint64_t{kernel.shared} + kernel.static_shared);
   }
+  const profiler::Kernel* const largest = profiler::widest(kernels);
+  const std::uint64_t blocks = largest == nullptr ? 0 : largest->blocks();
+  const std::uint64_t threads = largest == nullptr ? 0 : largest->threads();
   const double each = static_cast<double>(std::max<std::uint64_t>(all, 1));
   const double bytes = bytes_of(task);
   const auto real = [](std::uint64_t n) { return static_cast<double>(n); };

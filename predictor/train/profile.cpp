@@ -50,12 +50,21 @@ void ask_driver(DeviceInfo& info) {
   info.l1_kb = info.shared_kb;
 }
 
+/// The L3 cache of the first processor. sysconf() has that of the whole package, of which a virtual
+/// machine may have a part only. 0 if Linux does not say it.
+double l3_kb() {
+  double kb = 0;
+  std::ifstream("/sys/devices/system/cpu/cpu0/cache/index3/size") >> kb;  // 32768K
+  return kb;
+}
+
 void ask_linux(DeviceInfo& info) {
   const auto size = [](int what, double least) {
     return std::max(static_cast<double>(sysconf(what)), least);
   };
   info.memory_gb = size(_SC_PHYS_PAGES, 1) * size(_SC_PAGESIZE, 1) / 1e9;
-  info.shared_kb = size(_SC_LEVEL3_CACHE_SIZE, 1 << 20) / 1024;
+  info.shared_kb = l3_kb();
+  if (info.shared_kb <= 0) info.shared_kb = size(_SC_LEVEL3_CACHE_SIZE, 1 << 20) / 1024;
   info.l2_mb = size(_SC_LEVEL2_CACHE_SIZE, 1 << 18) / (1 << 20);
   info.l1_kb = size(_SC_LEVEL1_DCACHE_SIZE, 1 << 14) / 1024;
   std::ifstream cpus("/proc/cpuinfo");

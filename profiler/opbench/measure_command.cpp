@@ -48,7 +48,7 @@ int measure(const MeasureOptions& options) {
   const std::uint64_t begin_ns = base::monotonic_ns();
   const MeasureCounts counts =
       is_for_cpu(options.packs) ? measure_on_cpu(options) : measure_on_gpu(options);
-  const double seconds = static_cast<double>(base::monotonic_ns() - begin_ns) / 1e9;
+  const double seconds = base::seconds_since(begin_ns);
   std::size_t all = counts.good + counts.disturbed;
   for (const auto& [error, number] : counts.errors) all += number;
   fmt::print("{}: {} new records in {:.1f} s ({:.0f} a minute): {} good, {} disturbed", options.out,

@@ -19,10 +19,6 @@ namespace {
 
 constexpr std::size_t kLastLines = 10;
 
-double seconds_since(std::uint64_t start_ns) {
-  return static_cast<double>(base::monotonic_ns() - start_ns) / 1e9;
-}
-
 /// The log's name, which is unique in an experiment; cut to the longest name of a client.
 std::string client_name_of(const Model& model) {
   return model.output_file_name.substr(0, shm::kNameSize - 1);
@@ -138,7 +134,7 @@ bool Supervisor::load(double limit_s) {
       if (worker.ended()) throw base::RunError("while loading, " + describe_death(worker));
       if (worker.ready()) continue;
       loading += (loading.empty() ? "" : ", ") + worker.name();
-      if (seconds_since(start) < limit_s) continue;
+      if (base::seconds_since(start) < limit_s) continue;
       std::string lines;
       for (const std::string& line : worker.last_lines(kLastLines)) lines += "\n    " + line;
       throw base::RunError(fmt::format("{} (pid {}) has not loaded within {:g} s{}{}",
@@ -146,7 +142,7 @@ bool Supervisor::load(double limit_s) {
                                        lines.empty() ? "" : "; its last lines:", lines));
     }
     if (loading.empty()) return true;
-    const double elapsed_s = seconds_since(start);
+    const double elapsed_s = base::seconds_since(start);
     if (progress.due(elapsed_s)) {
       progress.show(elapsed_s, fmt::format("{:.0f} s, still loading: {}", elapsed_s, loading));
     }
@@ -180,7 +176,7 @@ Supervisor::Stop Supervisor::run(double duration_s) {
   };
   Stop stop = Stop::kTime;
   for (;;) {
-    elapsed_s_ = seconds_since(start);
+    elapsed_s_ = base::seconds_since(start);
     if (elapsed_s_ >= duration_s) break;
     progress.update(elapsed_s_);
     const int left_ms = static_cast<int>(std::min(1e3 * (duration_s - elapsed_s_) + 1, 1e6));
@@ -194,7 +190,7 @@ Supervisor::Stop Supervisor::run(double duration_s) {
       break;
     }
   }
-  elapsed_s_ = seconds_since(start);
+  elapsed_s_ = base::seconds_since(start);
   return stop;
 }
 

@@ -3,7 +3,9 @@
 
 Every fifth program is refused, every seventh computes something wrong, and the program with index 41 is
 the fastest. A second thread halves the time, more do nothing. Programs 43 to 46 end the server, are too slow,
-vary the first time they are timed, and always vary. Its arguments are ignored.
+vary the first time they are timed, and always vary. For GPUs, a program has a kernel more for each number of its
+index above 1, and the one with index 3 is not C. The tasks of the network `large` have 8,400 programs, and those of
+the others 84. Its arguments are ignored.
 """
 
 import json
@@ -14,14 +16,14 @@ imported: set[str] = set()
 timed: set[tuple[int, int]] = set()
 
 
-def task(name: str) -> dict:
+def task(name: str, choices: int) -> dict:
     buffers = [
         {"shape": [16, 16], "dtype": "float32", "output": False},
         {"shape": [16, 16], "dtype": "float32", "output": True},
     ]
     knobs = [
         {"name": "tile_0", "type": "sp", "extent": 64, "parts": 2, "max_innermost": 64},
-        {"name": "choice_1", "type": "ot", "values": list(range(12))},
+        {"name": "choice_1", "type": "ot", "values": list(range(choices))},
     ]
     return {
         "kind": "task",
@@ -41,6 +43,12 @@ def program(task_id: str, index: int, want: list[str]) -> dict:
     made["entity"] = []
     if "features" in want:
         made |= {"features": [[float(index)] * 164], "position": [2], "nodes": 3}
+    if "source" in want:
+        kernel = {"name": "add", "grid": [8, 1, 1], "block": [128, 1, 1], "shared": 0, "args": [0, 1]}
+        made |= {"kernels": [kernel] * index, "extra": []}
+        made["source"] = (
+            "int add( {" if index == 3 else 'extern "C" __global__ void add(float* a, float* b) { *b = *a; }'
+        )
     return made
 
 
@@ -55,7 +63,8 @@ def answer(request: dict) -> dict:
             calls.append({"task": "a" * 16, "after": [1]})
             imported.update("ab")
             network = {"kind": "network", "name": request["name"], "batch": request["batch"], "calls": calls}
-            return {"network": network, "tasks": [task("a"), task("b")]}
+            choices = 1200 if request["name"] == "large" else 12
+            return {"network": network, "tasks": [task("a", choices), task("b", choices)]}
         case "apply":
             programs = [program(request["task"], index, request["want"]) for index in request["indices"]]
             return {"programs": programs}

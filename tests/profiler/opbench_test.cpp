@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "profiler/compile/nvrtc.hpp"
@@ -170,6 +172,30 @@ TEST_F(Opbench, TheTimeLimitLeavesProgramsForTheNextRun) {
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("left out by the time limit"));
   EXPECT_LT(records().size(), 2000U);
+}
+
+TEST_F(Opbench, AReferenceIsWhatOutputsMustBe) {
+  // Kernels of the simulated GPU write nothing, so the output keeps the bytes it had before.
+  const std::string folder = own_session_.file("reference");
+  std::filesystem::create_directories(folder + "/" + kTask);
+  const auto write = [&](int buffer, const std::string& bytes) {
+    std::ofstream(folder + "/" + kTask + "/" + std::to_string(buffer) + ".bin") << bytes;
+  };
+  const std::string pack = pack_of({program_of("p", "add")});
+  const auto measured = [&] {
+    std::filesystem::remove(records_file());
+    return measure({pack, "--reference", folder});
+  };
+  write(1, std::string(4096, 'x'));
+  const auto wrong = measured();
+  EXPECT_EQ(records().at("p").error, MeasureError::kWrongAnswer)
+      << "the first program of a task is compared too";
+  EXPECT_THAT(wrong.err, HasSubstr("program p: buffer 1: "));
+  write(1, std::string(4096, '\x7f'));
+  (void)measured();
+  EXPECT_TRUE(records().at("p").good());
+  write(0, "short");
+  EXPECT_THAT(measured().err, HasSubstr("0.bin: 5 bytes instead of 4096")) << "an input";
 }
 
 /// Two operators, whose programs take 2 us and, with 3 kernels, 6 us.

@@ -146,6 +146,16 @@ TEST(Packs, ALineThatCannotBeUnderstoodIsNamed) {
   EXPECT_THAT(error_of(pack_of({to_json(made_up_task()).dump()})), HasSubstr("a pack begins with"));
 }
 
+TEST(Packs, TheWidestKernelHasTheMostThreadsInAll) {
+  const std::vector<Kernel> kernels{{.name = "a", .grid = {4, 1, 1}, .block = {1024, 1, 1}},
+                                    {.name = "b", .grid = {100, 2, 1}, .block = {32, 4, 1}},
+                                    {.name = "c", .grid = {1, 1, 1}, .block = {64, 1, 1}}};
+  ASSERT_NE(widest(kernels), nullptr);
+  EXPECT_EQ(widest(kernels)->blocks(), 200U);
+  EXPECT_EQ(widest(kernels)->threads(), 128U);
+  EXPECT_EQ(widest({}), nullptr);
+}
+
 TEST(Packs, Base64OfEveryLengthComesBack) {
   std::string bytes;
   for (int i = 0; i < 300; ++i) {

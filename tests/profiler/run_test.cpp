@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <span>
 
+#include "profiler/compile/nvrtc.hpp"
 #include "profiler/pack.hpp"
 #include "profiler/record.hpp"
 #include "tests/support/process.hpp"
+#include "tests/support/session.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::profiler {
@@ -123,10 +126,78 @@ TEST_F(OpbenchRun, AnotherRunBeginsAnew) {
 
 TEST_F(OpbenchRun, FeaturesOfTheServerReachTheTuner) {
   const auto ran = opbench(
-      {"run", "--modelname", "net", "--tuner", "xgb_itervar", "--trials", "80", "--out", "out"});
+      {"run", "--modelname", "large", "--tuner", "xgb_itervar", "--trials", "128", "--out", "out"});
   if (ran.err.find("built without XGBoost") != std::string::npos) GTEST_SKIP() << ran.err;
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("tuned: {'mean': 3,"));
+  const auto all =
+      read_records(file("out/Performance/large-xgb_itervar-llvm-autotvm.json.tmp")).records;
+  ASSERT_EQ(all.size(), 2U * 128U);
+  const auto count = [](std::span<const Record> round, auto&& matches) {
+    return std::ranges::count_if(round, matches);
+  };
+  for (const std::size_t task : {0U, 1U}) {
+    // The first round of a task is random. For the second the tuner knows of a program only its
+    // features, which are its index, and that a refused program has none.
+    const std::span first(all.begin() + static_cast<std::ptrdiff_t>(task * 128), 64);
+    const std::span second(all.begin() + static_cast<std::ptrdiff_t>(task * 128 + 64), 64);
+    const auto fast = [](const Record& record) { return record.index < 840; };
+    const auto refused = [](const Record& record) {
+      return record.error == MeasureError::kInstantiation;
+    };
+    EXPECT_LT(count(first, fast), 20) << "a tenth of the space";
+    EXPECT_GT(count(second, fast), 50);
+    EXPECT_GT(count(first, refused), 3) << "a fifth of the space";
+    EXPECT_LE(count(second, refused), 3) << "only the 5 % that are random";
+  }
+}
+
+/// Programs that are compiled for real and run on the simulated GPU.
+class OpbenchRunGpu : public test::SessionTest {
+ protected:
+  base::Captured run(const std::string& target) {
+    return Process({SLUICE_TEST_PROGRAM, "opbench", "run", "--modelname", "net", "--target", target,
+                    "--tuner", "gridsearch", "--trials", "10", "--out", own_session_.file("out")},
+                   {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS,
+                                    "LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}})
+        .finish();
+  }
+};
+
+TEST_F(OpbenchRunGpu, EachTrialIsCompiledAndMeasured) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  const auto ran = run("cuda");
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const std::string results = own_session_.file("out/Performance/net-gridsearch-cuda-autotvm.json");
+  const auto all = read_records(results + ".tmp").records;
+  ASSERT_EQ(all.size(), 2U * 10U);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::uint64_t index = i % 10;
+    EXPECT_EQ(all[i].index, index) << "in the order of the trials";
+    EXPECT_EQ(all[i].task_name, i < 10 ? "fused_a" : "fused_b");
+    EXPECT_EQ(all[i].target, "cuda -arch=sm_90");
+    EXPECT_EQ(all[i].details->device, "simulated");
+    if (index % 5 == 0) {
+      EXPECT_EQ(all[i].error, MeasureError::kInstantiation);
+    } else if (index == 3) {
+      EXPECT_EQ(all[i].error, MeasureError::kCompileDevice);
+    } else {
+      EXPECT_EQ(all[i].error, MeasureError::kNone) << to_line(all[i]);
+      EXPECT_EQ(all[i].details->program.substr(8), "0000000" + std::to_string(index));
+      // A kernel takes 2 us there.
+      EXPECT_GT(all[i].cost(), 1.5e-6 * static_cast<double>(index));
+    }
+  }
+  const auto best = read_records(results).records;
+  ASSERT_EQ(best.size(), 2U);
+  EXPECT_EQ(best[0].index, 1U);
+  EXPECT_EQ(best[1].index, 1U);
+  EXPECT_THAT(ran.err, HasSubstr("program aaaaaaaa00000003: program.cu(1): error:"));
+}
+
+TEST_F(OpbenchRunGpu, AnotherArchitectureIsRefused) {
+  const auto ran = run("cuda:sm_75");
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("--target: 'cuda -arch=sm_75', but the GPU is sm_90"));
 }
 
 TEST_F(OpbenchRun, ASweepOfThreadsTimesTheFastestProgramWithEachNumber) {

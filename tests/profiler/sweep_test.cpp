@@ -51,13 +51,5 @@ TEST(Sweep, OnlyTheChosenProgramsHaveARow) {
   EXPECT_THAT(rows[0].seconds, ElementsAre(Pair(16, 6e-3), Pair(132, 2e-3)));
 }
 
-TEST(Sweep, TheBlockIsThatOfTheWidestKernel) {
-  Program program;
-  program.kernels = {{.name = "a", .grid = {4, 1, 1}, .block = {1024, 1, 1}},
-                     {.name = "b", .grid = {100, 2, 1}, .block = {32, 4, 1}},
-                     {.name = "c", .grid = {1, 1, 1}, .block = {64, 1, 1}}};
-  EXPECT_EQ(block_threads(program), 128U);
-}
-
 }  // namespace
 }  // namespace sluice::profiler

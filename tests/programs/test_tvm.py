@@ -1,5 +1,6 @@
 """What TVM makes: sketches, launch dimensions, features, networks. A change of TVM shows here first."""
 
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from sluice_tools.programs import tvm_setup
 
 tvm_setup.load()
 import tvm  # noqa: E402
-from sluice_tools.programs import cpu, cuda, knobs, lowered, models, networks, pack, programs  # noqa: E402
+from sluice_tools.programs import cpu, cuda, knobs, lowered, models, network_run, networks, pack, programs  # noqa: E402
 from sluice_tools.programs.space import Refused  # noqa: E402
 from tvm import relax, tirx  # noqa: E402
 from tvm_ffi import structural_walk  # noqa: E402
@@ -208,6 +209,46 @@ def test_each_program_of_each_task_is_timed_with_its_own_data():
             assert timer.time(task, line["index"], 1, 1, 1)[1]
             built.append(timer._program)
     assert len({id(program) for program in built}) == 6
+
+
+def record(task: str, index: int, seconds: float, device="cpu@1", error=0, disturbed=False) -> str:
+    details = {"task": task, "device": device, "disturbed": disturbed}
+    result = [[] if error else [seconds] * 5, error, 1.0, 2.0]
+    return json.dumps({"config": {"index": index}, "result": result, "sluice": details}) + "\n"
+
+
+def test_a_network_runs_with_the_fastest_recorded_programs(tmp_path, capsys):
+    network, tasks = tasks_of("lstm-32", LLVM)
+    chosen, lines = {}, []
+    for number, task in enumerate(tasks, 1):
+        fast, *others = (line["index"] for line in programs.sample(task, 2, 1, set())[0])
+        slow = others[0] if others else fast + 1  # some tasks have one program only
+        chosen[task.id] = (fast, number * 1e-3)
+        # The first record of `slow` is replaced; the others are none of a good program on this device.
+        lines += [record(task.id, slow, 1e-9), record(task.id, slow, 1), record(task.id, fast, number * 1e-3)]
+        lines += [record(task.id, slow, 1e-9, "cpu@2"), record(task.id, slow, 1e-9, disturbed=True)]
+        lines += [record(task.id, slow, 0, error=7), '{"config": {"index": 0}, "result": [[1e-9], 0, 1, 2]}\n']
+    file = tmp_path / "r.jsonl"
+    file.write_text("".join(lines))
+    assert network_run.measure(network_run.Plan("lstm-32", 1, [file], 1)) == 0
+    sum_ms = sum(chosen[call["task"]][1] * 1e3 for call in network["calls"])
+    said = capsys.readouterr().out
+    assert f"{len(network['calls'])} calls" in said and f"records: {sum_ms:.3f} ms" in said
+
+    mod = networks.fused(models.load("simple", "lstm-32", 1), LLVM)
+    best = {task: (seconds, index) for task, (index, seconds) in chosen.items()}
+    tuned_mod = network_run.scheduled(mod, network_run.choose(mod, LLVM, best))
+    task = next(task for task in tasks if task.id == network["calls"][0]["task"])
+    wanted = task.space.schedule(best[task.id][1]).mod["main"]
+    found = tuned_mod[next(network_run.called(mod))].with_attr("global_symbol", "main")
+    tvm.ir.assert_structural_equal(found, wanted)
+    plain, tuned = (network_run.machine(of, LLVM)["main"] for of in (mod, tuned_mod))
+    arguments = network_run.inputs(mod)
+    numpy.testing.assert_allclose(tuned(*arguments).numpy(), plain(*arguments).numpy(), rtol=1e-4, atol=1e-4)
+    with pytest.raises(CommandError, match=f"no good record of task {task.id}"):
+        network_run.choose(mod, LLVM, {})
+    with pytest.raises(CommandError, match="no good record of cpu@4 in "):
+        network_run.measure(network_run.Plan("lstm-32", 1, [file], 4))
 
 
 def test_references_are_written_raw(tmp_path):

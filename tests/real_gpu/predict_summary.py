@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The tables of docs/results/opbench.md from runs of tests/real_gpu/predict.sh: means over seeds, as Markdown.
 
+Runs of the same network and seed are compared with those of xgboost, so give the folders of both.
+
 usage: predict_summary.py PACK... -- FOLDER...      needs the standard library only
 """
 
@@ -49,16 +51,23 @@ class Run:
         self.model = row["model"]
         self.mode = row["mode"]
         self.settings = row["settings"]
+        self.seed = int(row["seed"])
         inner = folder / self.model
-        self.predictions = (inner if inner.is_dir() else folder) / "predictions.csv"
+        self.folder = inner if inner.is_dir() else folder
 
     def value(self, name: str) -> float:
         return float(self.row[name])
 
     def rows(self) -> list[tuple[str, float, float]]:
         """Task, measured and predicted seconds of each program."""
-        with open(self.predictions) as file:
+        with open(self.folder / "predictions.csv") as file:
             return [(row["task"], float(row["measured_s"]), float(row["predicted_s"])) for row in csv.DictReader(file)]
+
+    def seconds_until(self, mape: float) -> float | None:
+        """Seconds of training until the first test on the way with this MAPE or less; None if there was none."""
+        with open(self.folder / "loss.csv") as file:
+            rows = [row for row in csv.DictReader(file) if row["test_mape"]]
+        return next((float(row["seconds"]) for row in rows if float(row["test_mape"]) <= mape), None)
 
 
 def end_to_end(run: Run, calls: Counter[str]) -> float:
@@ -126,6 +135,83 @@ def across_networks(runs: list[Run], networks: dict[str, dict[int, Counter[str]]
             for model, by_net in by_model.items()
         ],
     )
+    if "xgboost" in by_model:
+        until_xgboost(by_model, nets)
+        if "transformer" in by_model:
+            paired(by_model, nets, "transformer", "xgboost")
+
+
+def until_xgboost(by_model: dict[str, dict[str, list[Run]]], nets: list[str]) -> None:
+    """How long each network trains until it is as good as xgboost with the same seed."""
+    goals = {(run.mode, run.seed): run.value("mape") for runs in by_model["xgboost"].values() for run in runs}
+
+    def cell(runs: list[Run]) -> str:
+        pairs = [(run, goals[run.mode, run.seed]) for run in runs if (run.mode, run.seed) in goals]
+        found = [run.seconds_until(goal) for run, goal in pairs]
+        reached = [seconds for seconds in found if seconds is not None]
+        return f"{span(reached, 1)}; {len(reached)} of {len(found)}" if reached else f"0 of {len(found)}"
+
+    learned = [model for model in by_model if model in ("transformer", "mlp", "lstm")]
+    spent = ["xgboost", *(span([run.value("train_s") for run in by_model["xgboost"].get(net, [])], 1) for net in nets)]
+    table(
+        "Seconds of training until the MAPE of xgboost; seeds that reach it (xgboost: its whole training)",
+        ["model", *nets],
+        [*([model, *(cell(by_model[model].get(net, [])) for net in nets)] for model in learned), spent],
+    )
+
+
+def errors_by_task(runs: list[Run]) -> dict[str, float]:
+    """The MAPE of each task, mean over the runs."""
+    errors = defaultdict(list)
+    for run in runs:
+        for task, measured, predicted in run.rows():
+            errors[task].append(abs(predicted / measured - 1))
+    return {task: statistics.mean(of) for task, of in errors.items()}
+
+
+def sign_p(differences: list[float]) -> float:
+    """Two-sided p of the sign test: as many of one sign by chance. Zeros do not count."""
+    signs = [difference > 0 for difference in differences if difference != 0]
+    few, count = min(sum(signs), len(signs) - sum(signs)), len(signs)
+    return min(1.0, 2 * sum(math.comb(count, i) for i in range(few + 1)) / 2**count)
+
+
+def wilcoxon_p(differences: list[float]) -> float:
+    """Two-sided p of the signed-rank test, by the normal distribution, with equal ranks for equal sizes."""
+    left = sorted((difference for difference in differences if difference != 0), key=abs)
+    count, begin, positive, variance = len(left), 0, 0.0, 0.0
+    while begin < count:
+        end = begin
+        while end < count and abs(left[end]) == abs(left[begin]):
+            end += 1
+        rank = (begin + 1 + end) / 2
+        positive += rank * sum(difference > 0 for difference in left[begin:end])
+        variance += (end - begin) * rank**2 / 4
+        begin = end
+    if not variance:
+        return 1.0
+    return math.erfc(abs(positive - count * (count + 1) / 4) / math.sqrt(2 * variance))
+
+
+def paired(by_model: dict[str, dict[str, list[Run]]], nets: list[str], first: str, second: str) -> None:
+    """Each task is one pair, so tasks with many programs count no more than others."""
+    rows, everything = [], []
+    for net in [*nets, "all"]:
+        if net == "all":
+            differences = everything
+        else:
+            runs = {model: by_model[model].get(net, []) for model in (first, second)}
+            seeds = {run.seed for run in runs[first]} & {run.seed for run in runs[second]}
+            errors = [errors_by_task([run for run in runs[m] if run.seed in seeds]) for m in (first, second)]
+            differences = [errors[0][task] - errors[1][task] for task in sorted(errors[0].keys() & errors[1].keys())]
+            everything = everything + differences
+        if differences:
+            better = sum(difference < 0 for difference in differences)
+            middle = f"{100 * statistics.median(differences):+.1f}"
+            p_values = f"{sign_p(differences):.2g}", f"{wilcoxon_p(differences):.2g}"
+            rows.append([net, str(len(differences)), str(better), middle, *p_values])
+    head = ["network", "tasks", f"{first} better", "median difference, points", "sign test p", "Wilcoxon p"]
+    table(f"MAPE of {first} minus {second}, paired over tasks (means over seeds)", head, rows)
 
 
 def across_devices(runs: list[Run]) -> None:

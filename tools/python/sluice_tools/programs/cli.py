@@ -13,6 +13,7 @@ examples:
   sluice-programs make --models model.onnx --per-task 8 --target llvm -o b.programs --resume
   sluice-programs check a.programs
   sluice-programs check
+  sluice-programs network resnet-18 records.jsonl --threads 1
   sluice-programs serve
 
 Exit code 0; 1 the run failed; 2 wrong usage, an unknown model, or packages missing.
@@ -54,6 +55,11 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument(
         "--sources", type=int, default=sys.maxsize, metavar="N", help="programs of a task with CUDA C (default: all)"
     )
+    network = commands.add_parser("network", help="time a whole network on this CPU, next to the sum of its programs")
+    network.add_argument("model", metavar="MODEL", help="a name, or the path or address of an ONNX file")
+    network.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help="of sluice opbench measure, llvm")
+    network.add_argument("--batch", type=int, default=1, metavar="N", help="(default: 1)")
+    network.add_argument("--threads", type=int, default=1, metavar="N", help="of an operator (default: 1)")
     check = commands.add_parser("check", help="check packs; without FILE, that TVM works here")
     check.add_argument("files", nargs="*", type=Path, metavar="FILE")
     return parser
@@ -75,6 +81,10 @@ def _run(options: argparse.Namespace) -> int:
         from sluice_tools.programs import check
 
         return check.check_installation()
+    if options.command == "network":
+        from sluice_tools.programs import network_run
+
+        return network_run.measure(network_run.Plan(options.model, options.batch, options.records, options.threads))
     if options.per_task < 1:
         raise usage_error(f"--per-task {options.per_task} is not positive")
     from sluice_tools.programs import make

@@ -18,7 +18,7 @@ LONGEST_S = 1.0
 _TOLERANCE = 1e-3  # relative to the largest magnitude of the expected output
 
 
-def _values(buffer: dict, random_numbers: numpy.random.Generator) -> numpy.ndarray:
+def values(buffer: dict, random_numbers: numpy.random.Generator) -> numpy.ndarray:
     if buffer["dtype"].startswith("float"):
         return random_numbers.uniform(-1, 1, buffer["shape"]).astype(buffer["dtype"])
     # Integers are positions in a table (embeddings), of which every table has two.
@@ -28,9 +28,7 @@ def _values(buffer: dict, random_numbers: numpy.random.Generator) -> numpy.ndarr
 def reference(task: Task, seed: int) -> list[numpy.ndarray]:
     """The task's buffers after a run of its unscheduled program: inputs from `seed`, and the expected outputs."""
     random_numbers = numpy.random.default_rng(seed)
-    arrays = [
-        numpy.zeros(b["shape"], b["dtype"]) if b["output"] else _values(b, random_numbers) for b in task.buffers()
-    ]
+    arrays = [numpy.zeros(b["shape"], b["dtype"]) if b["output"] else values(b, random_numbers) for b in task.buffers()]
     tensors = [tvm.runtime.tensor(array) for array in arrays]
     tvm.tirx.build(task.mod, target=Target({"kind": "llvm"}))["main"](*tensors)
     return [tensor.numpy() for tensor in tensors]

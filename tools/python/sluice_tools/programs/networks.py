@@ -82,7 +82,7 @@ def extract(name: str, batch: int, mod: tvm.IRModule, target) -> tuple[dict, lis
             value = binding.value
             sources = sorted({call for used in _variables(value) for call in made_by.get(used, [])})
             if isinstance(value, relax.Call) and value.op == call_tir:
-                task = _task(mod[value.args[0]], value.args[0].name_hint, target)
+                task = task_of(mod[value.args[0]], value.args[0].name_hint, target)
                 tasks.setdefault(task.id, task)
                 calls.append({"task": task.id, "after": sources})
                 sources = [len(calls) - 1]
@@ -102,7 +102,7 @@ def _variables(expr) -> list:
     return []
 
 
-def _task(function, name: str, target) -> Task:
+def task_of(function, name: str, target) -> Task:
     for attribute in list(function.attrs.keys()):
         function = function.without_attr(attribute)
     function = function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
