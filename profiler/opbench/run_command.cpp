@@ -135,7 +135,6 @@ int run_model(const RunOptions& options) {
   const std::string trials = performance_file(options.out, name) + ".tmp";
   std::filesystem::remove(trials);
   RecordFile all(trials);
-  const FeaturesOf features = [&](const auto& indices) { return measuring->features(indices); };
   std::optional<PredictorPipe> predictor;
   if (tuning.tuner == "predict") {
     predictor.emplace(options.predictor, options.predictor_device.empty()
@@ -151,16 +150,16 @@ int run_model(const RunOptions& options) {
         defaults.push_back({task.name, imported.weight(task.id), {std::move(*record)}});
       }
     }
-    const RateOf predicted = [&](const auto& indices) {
-      return predictor.value().rate(task, measuring->described(indices));
-    };
+    const TuningCalls calls{
+        .make = [&](const auto& indices) { return measuring->make(indices); },
+        .measure = [&](auto programs) { return measuring->measure(task, std::move(programs)); },
+        .features = [&](const auto& indices) { return measuring->features(indices); },
+        .predicted =
+            [&](const auto& indices) {
+              return predictor.value().rate(task, measuring->described(indices));
+            }};
     TunedTask& tuned = tasks.emplace_back(TunedTask{task.name, imported.weight(task.id), {}});
-    tuned.trials = tune_task(
-        task, tuning, features, predicted,
-        [&](const Task& of, const auto& indices, std::size_t most) {
-          return measuring->measure(of, indices, most);
-        },
-        [&](const Record& record) { all.add(record); });
+    tuned.trials = tune_task(task, tuning, calls, [&](const Record& record) { all.add(record); });
     const Record* const best = tuned.best(tuned.trials.size());
     fmt::print(stderr, "[{}/{}] {}: {} trials, best {}\n", tasks.size(), imported.tasks.size(),
                task.name, tuned.trials.size(),

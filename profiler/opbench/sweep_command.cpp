@@ -56,7 +56,11 @@ std::vector<SweepRow> sweep_threads(const ThreadSweep& options) {
     const auto measured = [&](int threads, const std::vector<std::uint64_t>& indices) {
       const auto measuring = measuring_on_cpu(server, "llvm", threads);
       measuring->begin(task);
-      auto records = measuring->measure(task, indices, indices.size());
+      std::vector<Program> programs;
+      for (auto& program : measuring->make(indices)) {
+        if (program) programs.push_back(std::move(*program));
+      }
+      auto records = measuring->measure(task, std::move(programs));
       for (const Record& record : records) out.add(record);
       return records;
     };

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
 #include "base/error.hpp"
 #include "profiler/knobs.hpp"
 #include "profiler/measure_cpu.hpp"
@@ -40,13 +38,12 @@ class ServedMeasuring : public TaskMeasuring {
 
  protected:
   /// A record without a result.
-  [[nodiscard]] Record record_of(std::uint64_t index) const {
-    Record record = begun_record({target_, server_.tvm(), "", 0}, task_,
-                                 {.id = "", .task = task_.id, .index = index});
-    record.entity = space_->entity(space_->choice(index));
-    record.error = MeasureError::kInstantiation;
+  [[nodiscard]] Record record_of(const Program& program) const {
+    Record record = begun_record({target_, server_.tvm(), "", 0}, task_, program);
+    record.entity = space_->entity(space_->choice(program.index));
     record.details = details_;
     record.details->task = task_.id;
+    record.details->program = program.id;
     return record;
   }
 
@@ -67,16 +64,15 @@ class CpuMeasuring : public ServedMeasuring {
 
   std::optional<Record> measure_default(const Task&) override { return std::nullopt; }
 
-  std::vector<Record> measure(const Task& task, const std::vector<std::uint64_t>& indices,
-                              std::size_t most) override {
+  std::vector<std::optional<Program>> make(const std::vector<std::uint64_t>& indices) override {
+    return server_.apply(task_.id, indices, {});
+  }
+
+  std::vector<Record> measure(const Task&, std::vector<Program> programs) override {
     std::vector<Record> records;
-    const auto programs = server_.apply(task.id, indices, {});
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      if (programs[i] && most-- == 0) break;
-      Record& record = records.emplace_back(record_of(indices[i]));
-      if (!programs[i]) continue;
-      record.details->program = programs[i]->id;
-      time_on_cpu(server_, *programs[i], threads_, record);
+    for (const Program& program : programs) {
+      Record& record = records.emplace_back(record_of(program));
+      time_on_cpu(server_, program, threads_, record);
       // A tuner does more with an uncertain time than with none.
       record.details->disturbed = false;
     }
@@ -98,44 +94,28 @@ class GpuMeasuring : public ServedMeasuring {
     details_.device = measurement_.devices().front();
   }
 
-  std::vector<Record> measure(const Task& task, const std::vector<std::uint64_t>& indices,
-                              std::size_t most) override {
-    auto programs = server_.apply(task.id, indices, {"source"});
-    std::size_t end = 0;  // behind the last program that is measured
-    for (; end < programs.size(); ++end) {
-      if (programs[end] && most-- == 0) break;
+  std::vector<std::optional<Program>> make(const std::vector<std::uint64_t>& indices) override {
+    return server_.apply(task_.id, indices, {"source"});
+  }
+
+  std::vector<Record> measure(const Task& task, std::vector<Program> programs) override {
+    const PackHeader header{target_, server_.tvm(), "", 0};
+    std::vector<Record> records(programs.size());
+    for (std::size_t i = 0; i < programs.size(); ++i) {
+      measurement_.add(header, task, std::move(programs[i]), {},
+                       [&records, i](const Record& record) { records[i] = record; });
     }
-    programs.resize(end);
-    const auto measured = measured_of(task, std::move(programs));
-    std::vector<Record> records;
-    for (std::size_t i = 0; i < end; ++i) {
-      const auto found = measured.find(indices[i]);
-      records.push_back(found == measured.end() ? record_of(indices[i]) : found->second);
-    }
+    measurement_.finish();
     return records;
   }
 
   std::optional<Record> measure_default(const Task& task) override {
-    const auto measured = measured_of(task, {server_.default_program(task.id)});
-    if (measured.empty()) return std::nullopt;
-    return measured.begin()->second;
+    auto program = server_.default_program(task.id);
+    if (!program) return std::nullopt;
+    return measure(task, {std::move(*program)}).front();
   }
 
  private:
-  /// By index.
-  std::map<std::uint64_t, Record> measured_of(const Task& task,
-                                              std::vector<std::optional<Program>> programs) {
-    const PackHeader header{target_, server_.tvm(), "", 0};
-    std::map<std::uint64_t, Record> measured;
-    for (auto& program : programs) {
-      if (!program) continue;
-      measurement_.add(header, task, std::move(*program), {},
-                       [&](const Record& record) { measured[record.index] = record; });
-    }
-    measurement_.finish();
-    return measured;
-  }
-
   Measurement measurement_;
 };
 

@@ -14,10 +14,12 @@ class TaskMeasuring {
   virtual ~TaskMeasuring() = default;
   /// The task of the calls that follow.
   virtual void begin(const Task& task) = 0;
-  /// As MeasureBatch (tuning.hpp).
+  /// Programs of the task as measure() needs them; nothing where the space refuses the index.
+  [[nodiscard]] virtual std::vector<std::optional<Program>> make(
+      const std::vector<std::uint64_t>& indices) = 0;
+  /// A record for each program, in this order.
   [[nodiscard]] virtual std::vector<Record> measure(const Task& task,
-                                                    const std::vector<std::uint64_t>& indices,
-                                                    std::size_t most) = 0;
+                                                    std::vector<Program> programs) = 0;
   /// The features of programs of the task; empty where the space refuses the index.
   [[nodiscard]] virtual std::vector<std::vector<std::vector<float>>> features(
       const std::vector<std::uint64_t>& indices) = 0;

@@ -31,28 +31,44 @@ std::string number(double value) {
 }  // namespace
 
 std::vector<Record> tune_task(const Task& task, const TuningOptions& options,
-                              const FeaturesOf& features, const RateOf& predicted,
-                              const MeasureBatch& measure,
+                              const TuningCalls& calls,
                               const std::function<void(const Record&)>& on_record) {
   const ProgramSpace space(task.sketches);
-  const auto tuner = make_tuner(
-      options.tuner,
-      {.space = space, .seed = options.seed, .features = features, .predicted = predicted});
+  const auto tuner = make_tuner(options.tuner, {.space = space,
+                                                .seed = options.seed,
+                                                .features = calls.features,
+                                                .predicted = calls.predicted});
   std::vector<Record> records;
+  std::vector<Program> made;  // and not measured yet
   std::size_t refused = 0;
-  while (records.size() < options.trials && refused < kMostRefused * options.trials) {
-    // As many as it takes if the space goes on to refuse as many.
-    const std::size_t left = options.trials - records.size();
-    const std::size_t wanted = left * (records.size() + refused + 1) / (records.size() + 1);
-    const auto indices = tuner->propose(std::min(kBatch, wanted));
-    if (indices.empty()) break;
+  bool more = true;
+  while (records.size() < options.trials && (more || !made.empty())) {
+    const std::size_t wanted = std::min(kBatch, options.trials - records.size());
     std::vector<Trial> trials;
-    for (Record& record : measure(task, indices, left)) {
-      trials.push_back({record.index, cost_of(record)});
-      if (record.error == MeasureError::kInstantiation) {
-        ++refused;
-        continue;
+    // A whole round is compiled at once: so the slowest compilation is waited for once.
+    while (more && made.size() < wanted) {
+      // As many as it takes if the space goes on to refuse as many.
+      const std::size_t good = records.size() + made.size() + 1;
+      const std::size_t missing = wanted - made.size();
+      const auto indices =
+          tuner->propose(std::min(kBatch, (missing * (good + refused) + good - 1) / good));
+      const auto programs = calls.make(indices);
+      for (std::size_t i = 0; i < programs.size(); ++i) {
+        if (programs[i]) {
+          made.push_back(*programs[i]);
+        } else {
+          trials.push_back({indices[i], INFINITY});
+        }
       }
+      refused += static_cast<std::size_t>(
+          std::ranges::count_if(programs, [](const auto& one) { return !one; }));
+      more = !indices.empty() && refused < kMostRefused * options.trials;
+    }
+    const auto end = made.begin() + static_cast<long>(std::min(wanted, made.size()));
+    std::vector<Program> round(made.begin(), end);
+    made.erase(made.begin(), end);
+    for (Record& record : calls.measure(std::move(round))) {
+      trials.push_back({record.index, cost_of(record)});
       on_record(record);
       records.push_back(std::move(record));
     }

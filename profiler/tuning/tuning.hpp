@@ -10,10 +10,15 @@
 /// Tunes the tasks of a network: a tuner chooses programs, and somebody measures them.
 namespace sluice::profiler {
 
-/// Measures at most `most` programs of a task. Returns a record for each, and one with the error
-/// kInstantiation for each index that the space refuses, in the order of the indices.
-using MeasureBatch = std::function<std::vector<Record>(
-    const Task& task, const std::vector<std::uint64_t>& indices, std::size_t most)>;
+/// What tune_task() calls; TaskMeasuring has it all.
+struct TuningCalls {
+  /// Programs of the task; nothing where the space refuses the index.
+  std::function<std::vector<std::optional<Program>>(const std::vector<std::uint64_t>&)> make;
+  /// A record for each program, in this order.
+  std::function<std::vector<Record>(std::vector<Program>)> measure;
+  FeaturesOf features{};
+  RateOf predicted{};
+};
 
 struct TuningOptions {
   std::string tuner = "xgb";
@@ -24,8 +29,7 @@ struct TuningOptions {
 /// Tunes one task. Returns the records in the order of the trials; also calls `on_record` for each.
 /// They are fewer than wanted if the space has no more, or refuses nearly all indices.
 [[nodiscard]] std::vector<Record> tune_task(const Task& task, const TuningOptions& options,
-                                            const FeaturesOf& features, const RateOf& predicted,
-                                            const MeasureBatch& measure,
+                                            const TuningCalls& calls,
                                             const std::function<void(const Record&)>& on_record);
 
 /// The trials of one task, and how often the network calls it.
