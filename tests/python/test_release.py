@@ -7,7 +7,7 @@ import sys
 import types
 
 import pytest
-from sluice._release import PAGE, release_down_to
+from sluice._release import page_bytes, release_down_to
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -19,6 +19,7 @@ class Allocator:
     def __init__(self, blocks: list[tuple[int, bool]]):
         self.blocks = [list(block) for block in blocks]
         self.emptied = 0
+        self.page = 20 * MIB
         self.best = min  # of the blocks that fit: torch prefers some larger ones to one that can grow
 
     def memory_reserved(self) -> int:
@@ -50,8 +51,8 @@ class Allocator:
     def empty_cache(self) -> None:
         self.emptied += 1
         for block in self.blocks:
-            if not block[1] and block[0] >= 2 * PAGE:
-                block[0] -= (block[0] - PAGE) // PAGE * PAGE  # the parts at both ends make one page
+            if not block[1] and block[0] >= 2 * self.page:
+                block[0] -= (block[0] - self.page) // self.page * self.page  # the parts at both ends make one page
         self.blocks = [block for block in self.blocks if block[0]]
 
 
@@ -111,6 +112,18 @@ def test_no_memory_is_taken_whatever_blocks_torch_chooses(allocator, to_give):
     assert torch.memory_reserved() <= most
 
 
+@pytest.mark.parametrize("variable", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_larger_pages_are_known(allocator, monkeypatch, variable):
+    """With the wrong size of a page, small blocks count as pages that can be kept, and twice as much is given back."""
+    monkeypatch.setenv(variable, "expandable_segments:True,large_segment_size_mb:64")
+    assert page_bytes() == 64 * MIB
+    torch = allocator([(4 * GIB, False), *scattered(40, 50 * MIB)])
+    torch.page = 64 * MIB
+    most = torch.memory_reserved() - GIB
+    release_down_to(most)
+    assert most - 3 * 64 * MIB < torch.memory_reserved() <= most
+
+
 def test_without_memory_to_keep_all_is_given_back(allocator):
     torch = allocator([(2 * GIB, False), (GIB, True)])
 
@@ -119,14 +132,14 @@ def test_without_memory_to_keep_all_is_given_back(allocator):
 
     torch.allocate = fail
     release_down_to(2 * GIB)
-    assert torch.memory_reserved() < GIB + 2 * PAGE
+    assert torch.memory_reserved() < GIB + 2 * torch.page
 
 
 def test_what_is_in_use_stays(allocator):
     torch = allocator([(GIB, False), (GIB, True), *scattered(10, 15 * MIB)])
     release_down_to(0)
     assert torch.memory_allocated() == GIB + 10 * MIB
-    assert torch.memory_reserved() < GIB + 10 * MIB + 10 * 15 * MIB + 2 * PAGE
+    assert torch.memory_reserved() < GIB + 10 * MIB + 10 * 15 * MIB + 2 * torch.page
 
 
 def test_nothing_is_given_back_below_the_limit(allocator):

@@ -1,11 +1,20 @@
 """Gives memory of torch's allocator back to the driver, but hardly more than is asked for."""
 
 import contextlib
+import os
+import re
 from collections.abc import Iterator
 
-PAGE = 20 << 20  # in which expandable segments give memory back
-_LARGE_PART = 8 * PAGE
+_PAGE_MIB = 20  # torch's default
+_PAGES_OF_A_LARGE_PART = 8
 _ROUNDS = 3  # two are enough where little is in small blocks
+
+
+def page_bytes() -> int:
+    """In which expandable segments give memory back: what the user asks torch for (since 2.11), or torch's default."""
+    settings = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    asked = re.search(r"\blarge_segment_size_mb\s*:\s*(\d+)", settings)
+    return (int(asked[1]) if asked else _PAGE_MIB) << 20
 
 
 def release_down_to(most: int) -> None:
@@ -21,7 +30,7 @@ def release_down_to(most: int) -> None:
         if (reserved := torch.cuda.memory_reserved()) <= most:
             return
         unused = reserved - torch.cuda.memory_allocated()
-        with _kept(unused - (reserved - most) - stuck - 2 * PAGE):
+        with _kept(unused - (reserved - most) - stuck - 2 * page_bytes()):
             torch.cuda.empty_cache()
             stuck = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
     if torch.cuda.memory_reserved() > most:
@@ -38,6 +47,8 @@ def _kept(size: int) -> Iterator[None]:
     """
     import torch
 
+    page = page_bytes()
+    large_part = _PAGES_OF_A_LARGE_PART * page
     stream = torch.cuda.current_stream().cuda_stream
     blocks = [
         block["size"]
@@ -49,15 +60,15 @@ def _kept(size: int) -> Iterator[None]:
         for block in segment["blocks"]
         if block["state"] == "inactive"
     ]
-    small = sum(block // PAGE for block in blocks if block < _LARGE_PART)
-    most_large = sum(block // _LARGE_PART for block in blocks)
-    large = max(0, min(most_large, (size - small * PAGE) // _LARGE_PART))
-    rests = [_LARGE_PART] if large < most_large else [block % _LARGE_PART for block in blocks if block >= _LARGE_PART]
-    pages = min(small + sum(rest // PAGE for rest in rests), max(0, size - large * _LARGE_PART) // PAGE)
+    small = sum(block // page for block in blocks if block < large_part)
+    most_large = sum(block // large_part for block in blocks)
+    large = max(0, min(most_large, (size - small * page) // large_part))
+    rests = [large_part] if large < most_large else [block % large_part for block in blocks if block >= large_part]
+    pages = min(small + sum(rest // page for rest in rests), max(0, size - large * large_part) // page)
     kept = []
     try:
         with contextlib.suppress(torch.OutOfMemoryError):  # then more is given back
-            for part in [_LARGE_PART] * large + [PAGE] * pages:
+            for part in [large_part] * large + [page] * pages:
                 # Not a tensor: torch fills it in deterministic mode, and that launch is refused.
                 kept.append(torch.cuda.caching_allocator_alloc(part))
         yield
