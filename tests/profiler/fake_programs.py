@@ -4,7 +4,8 @@
 Every fifth program is refused, every seventh computes something wrong, and the program with index 41 is
 the fastest. A second thread halves the time, more do nothing. Programs 43 to 46 end the server, are too slow,
 vary the first time they are timed, and always vary. For GPUs, a program has a kernel more for each number of its
-index above 1, and the one with index 3 is not C; TVM's own schedule has two kernels. The tasks of the network `large` have 8,400 programs, and those of
+index above 1, and the one with index 3 is not C; TVM's own schedule has two kernels. The tasks of the network `large`
+have 8,400 programs, and those of
 the others 84. Its arguments are ignored.
 """
 

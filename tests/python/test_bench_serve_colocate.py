@@ -71,6 +71,16 @@ def test_the_slo_is_twice_the_p99_alone_and_requests_without_an_answer_miss_it()
     assert colocate_report.compliance([_row([1.0])], {}) == 0
 
 
+def test_training_is_compared_with_what_requests_leave_of_the_gpu():
+    row = _row([5.0] * 100, samples=45) | {"limits_ms": {"a": 4.0}, "seconds": 1.0}
+    assert colocate_report.busy_share([row, row]) == 0.4
+    assert colocate_report.busy_share([_row([5.0])]) is None
+    alone = [_row([5.0] * 100) | {"seconds": 1.0}]
+    line = colocate_report._line("x", [row], alone, {"a": 10.0}, 100.0)
+    assert dict(zip(colocate_report._HEAD, line))["% of alone"] == "45"
+    assert dict(zip(colocate_report._HEAD, line))["% of the rest"] == "75"
+
+
 def test_systems_without_handover_divide_the_pool():
     """Training that leaves nothing to inference, or half of what it could have, would make straw men of them."""
     system = {one.name: one for one in SYSTEMS}

@@ -1,6 +1,6 @@
 """Time of a network at batch 1 in PyTorch, as a CUDA graph: fp32 without TF32, eager operators of cuDNN and cuBLAS.
 
-    PYTHONPATH=tools/python library_time.py resnet-18|resnet-50|mobilenet|bert_base
+PYTHONPATH=tools/python library_time.py resnet-18|resnet-50|mobilenet|bert_base
 """
 
 import json

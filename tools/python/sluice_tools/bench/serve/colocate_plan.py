@@ -13,8 +13,8 @@ SLO = 2.0  # of a model, in multiples of its p99 under infer only with the same 
 @dataclass(frozen=True)
 class System:
     """mode: of `sluice serve`. fixed: nothing hands memory over, so training gets a part of the pool for good. share:
-    percent of the memory and of the multiprocessors (by MPS) that inference has then. idle_ms: after this time without a
-    request, a model beyond the cold cache leaves its memory to training; None: the server's default."""
+    percent of the memory and of the multiprocessors (by MPS) that inference has then. idle_ms: without a request for
+    this time, a model beyond the cold cache leaves its memory to training; None: the server's default."""
 
     name: str
     mode: str

@@ -20,6 +20,7 @@ _HEAD = (
     "in SLO %",
     "samples/s",
     "% of alone",
+    "% of the rest",
     "micro-batch",
     "orders",
     "kills",
@@ -30,7 +31,8 @@ _LEGEND = (
     "Latency: by the client, from the time at which a request was due to its answer. in SLO: share of the requests "
     f"answered within {SLO:g} x the p99 of their kind of model under '{INFER_ONLY}' with the same arrivals (the "
     f"greatest latency, where a kind had fewer than {ENOUGH_FOR_P99} requests). samples/s: of finished epochs of "
-    "training, whose optimizer steps have the same batch in all systems. micro-batch: the last one. orders, kills: "
+    "training, whose optimizer steps have the same batch in all systems. the rest: training alone, less the share of "
+    "the GPU's time that the answered requests need alone. micro-batch: the last one. orders, kills: "
     "what the mode did to training. loads: models whose weights came back. handovers: of memory, from training to "
     "inference. normal, MPS and park hand no memory over: their micro-batch is chosen so that training leaves what "
     "all models need, or half of the pool if they need more; the static partitions leave their share."
@@ -67,6 +69,15 @@ def compliance(rows: list[dict], slo_ms: dict[str, float]) -> float | None:
 def _samples(rows: list[dict]) -> float | None:
     values = [row["samples_per_s"] for row in rows if "samples_per_s" in row]
     return fmean(values) if values else None
+
+
+def busy_share(rows: list[dict]) -> float | None:
+    """Share of the GPU's time that the answered requests need when nothing else runs."""
+    seconds = sum(row["seconds"] for row in rows if row.get("limits_ms"))
+    if not seconds:
+        return None
+    answered = ((row["limits_ms"][model], len(ms)) for row in rows for model, ms in row["latency_ms"].items())
+    return sum(limit_ms * count for limit_ms, count in answered) / 1e3 / seconds
 
 
 @dataclass
@@ -126,6 +137,8 @@ def _line(name: str, rows: list[dict], alone: list[dict], slo_ms: dict, trained_
     alone_ms = [latency for row in alone for latencies in row["latency_ms"].values() for latency in latencies]
     p99 = _p99(all_ms) if all_ms else None
     kept, samples = compliance(rows, slo_ms), _samples(rows)
+    of_alone = 100 * samples / trained_alone if samples is not None and trained_alone else None
+    busy = busy_share(rows)
     return (
         name,
         str(sum(row["requests"] for row in rows)),
@@ -134,7 +147,8 @@ def _line(name: str, rows: list[dict], alone: list[dict], slo_ms: dict, trained_
         _text(p99 / _p99(alone_ms) if p99 and alone_ms else None, ".2f"),
         _text(100 * kept if kept is not None and slo_ms else None, ".1f"),
         _text(samples, ".1f"),
-        _text(100 * samples / trained_alone if samples is not None and trained_alone else None, ".0f"),
+        _text(of_alone, ".0f"),
+        _text(of_alone / (1 - busy) if of_alone is not None and busy is not None and busy < 1 else None, ".0f"),
         _text(rows[-1].get("micro_batch") if rows else None, "d"),
         *(
             _text(sum(row[key] for row in rows) if all(key in row for row in rows) else None, "d")
