@@ -72,11 +72,12 @@ def trained(fake: Fake, batches: int, **how) -> list:
     return training.state()
 
 
-def test_a_thousand_drops_leave_no_trace(fake):
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_thousand_drops_leave_no_trace(fake, optimizer):
     """A trace of one dropped micro-batch would change parameters, statistics or random numbers."""
-    expected = trained(fake, 300, largest=2)
+    expected = trained(fake, 300, optimizer=optimizer, largest=2)
     fake.plan(orders=1000, every=2, launches=10, kinds="2234")
-    assert same(trained(fake, 300, largest=2), expected)
+    assert same(trained(fake, 300, optimizer=optimizer, largest=2), expected)
     assert sluice.train._training.counts.killed == 1000
     assert (fake.count("given"), fake.count("mistakes"), fake.count("pending")) == (1000, 0, 0)
     assert fake.count("refused") > 300  # the others come at the end of a micro-batch
@@ -262,6 +263,18 @@ def test_sleep_ends_with_the_next_order(fake):
     training.batch()
     assert (fake.count("waits"), fake.count("mistakes"), fake.count("pending")) == (3, 0, 0)
     assert sluice.train._training.counts.waited_s > 0
+
+
+def test_a_long_sleep_is_reported_once(fake, monkeypatch, capsys):
+    """A training that stands still for minutes would not say why."""
+    training = Training(fake)
+    fake.plan(orders=1, kinds="3")
+    training.batch()
+    assert "sleeps" not in capsys.readouterr().err
+    monkeypatch.setattr(sluice.train, "_SAY_S", 0)
+    fake.plan(orders=1, kinds="3")
+    training.batch()
+    assert capsys.readouterr().err.count("sluice.train: sleeps, because inference needs the GPU") == 1
 
 
 def test_a_dropped_epoch_begins_again(fake):

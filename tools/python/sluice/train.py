@@ -42,7 +42,7 @@ _MEASURED_BATCHES = 3
 _STALE_ERRORS = 3  # after a refused launch, at most
 _LIBRARY_ERRORS = 3  # in a row, that come with a refused allocation and do not say so
 _TRUST_LINE_S = 1.0  # then a micro-batch of one item is tried
-_SAY_S = 10.0  # that the training waits for memory
+_SAY_S = 10.0  # that the training waits for memory, or sleeps
 _GPU_ERROR = re.compile("CUDA|CUBLAS|CUDNN|Triton")
 _GIB = 1 << 30
 
@@ -149,8 +149,7 @@ class _Training:
             if now - self.lacks_since > _SAY_S and not self.said_lack:
                 self.said_lack = True
                 held = self.orders.held() / _GIB
-                text = f"waits for memory for one item: {grant / _GIB:.2f} GiB granted, {held:.2f} held"
-                print(f"sluice.train: {text}; see sluice status", file=sys.stderr, flush=True)
+                _say(f"waits for memory for one item: {grant / _GIB:.2f} GiB granted, {held:.2f} held")
             self._wait()
             self.obey_pending()
         if self.gpu.available() and (measured := self.line.to_measure(most)):
@@ -187,12 +186,18 @@ class _Training:
             self.orders.done(order)
             self.orders.critical(True)
             if kind in (Kind.SLEEP, Kind.EPOCH):
-                while not self._wait():
-                    pass
+                self._sleep()
             # While launches are refused, critical() does nothing and an order is pending.
             order = self.orders.pending()
         if epoch_again and self.restores_epochs:
             raise _EpochAgain
+
+    def _sleep(self) -> None:
+        begin, said = time.monotonic(), False
+        while not self._wait():
+            if not said and time.monotonic() - begin > _SAY_S:
+                said = True
+                _say("sleeps, because inference needs the GPU")
 
     def _wait(self) -> bool:
         begin = time.monotonic()
@@ -230,6 +235,10 @@ class _Training:
         stale = self.stale_errors > 0 and _GPU_ERROR.search(str(error)) is not None
         self.stale_errors -= stale
         return stale
+
+
+def _say(text: str) -> None:
+    print(f"sluice.train: {text}; see sluice status", file=sys.stderr, flush=True)
 
 
 def _past_stale_errors(action: Callable[[], object]) -> None:
