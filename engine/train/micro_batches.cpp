@@ -269,6 +269,10 @@ std::optional<MemoryUse> MicroBatches::memory() {
   return use;
 }
 
-EpochCounts MicroBatches::take_counts() { return std::exchange(counts_, EpochCounts{}); }
+EpochCounts MicroBatches::take_counts() {
+  EpochCounts next;
+  next.micro_batch_size = counts_.micro_batch_size;  // an order may come before the next one
+  return std::exchange(counts_, next);
+}
 
 }  // namespace sluice::engine

@@ -150,6 +150,11 @@ TEST_F(MicroBatchesTest, AnOrderToShrinkIsObeyedAfterTheMicroBatch) {
   micro_batches.run_batch();
   EXPECT_THAT(work_.log, ElementsAre("save", "run 0+4", "keep", "free", "save", "run 4+4", "keep"));
   EXPECT_THAT(lines, ElementsAre("4-4"));
+  static_cast<void>(micro_batches.take_counts());
+  sluice_fake_give(kShrink);
+  micro_batches.run_batch();
+  EXPECT_THAT(lines, ElementsAre("4-4", "4-4"))
+      << "an epoch does not begin with micro-batches of 0";
 }
 
 // Prevents: 26 ms for giving back 10 GB, and as long for taking them again, where inference needs

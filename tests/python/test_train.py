@@ -3,6 +3,7 @@ training must go on whatever the server does."""
 
 import gc
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -454,6 +455,9 @@ class SmallGpu:
         most, self.most = self.most, 100
         return most
 
+    def held(self) -> int:
+        return (5 - len(self.released)) << 30
+
     def most_reserved(self) -> int:
         return 3 << 30
 
@@ -483,6 +487,28 @@ def test_the_first_batch_is_measured_and_the_fit_reported(fake, monkeypatch):
         assert sizes_of_a_batch(training) == [4, 4]
     assert not sluice.train._training.measures(4)  # that would restart torch's own peaks
     assert sluice.train._training.measures(6)
+
+
+def test_what_was_given_back_is_the_published_line(fake, monkeypatch):
+    """Tools that read the lines of the published trainers would see no handover."""
+    monkeypatch.setattr(sluice.train._training, "gpu", SmallGpu())
+    lines = []
+    training = Training(fake, on_adjust=lines.append, largest=4)
+    training.batch()
+    assert lines == []
+    fake.plan(orders=2, every=2, kinds="2")  # in the middle of a micro-batch
+    training.batch()
+    numbers = r"\d+\.\dms \| \d+\.\dms"
+    assert len(lines) == 2
+    assert re.fullmatch(rf"batch 1 adjust : bs 4 -> 4 \| {numbers} \| gpu_mem 5\.00Gb -> 4\.00Gb", lines[0])
+    assert re.fullmatch(rf"batch 1 adjust : bs 4 -> 4 \| {numbers} \| gpu_mem 4\.00Gb -> 3\.00Gb", lines[1])
+    sluice.train.epoch_line("net", 0)
+    fake.give(SLEEP)
+    sluice.train.obey()
+    fake.give(SHRINK)  # one line for both: there is no micro-batch between them
+    training.batch()
+    assert len(lines) == 3
+    assert re.fullmatch(rf"batch 0 adjust : bs 4 -> 4 \| {numbers} \| gpu_mem 3\.00Gb -> 2\.00Gb", lines[2])
 
 
 def test_the_memory_of_a_dropped_micro_batch_says_nothing(fake, monkeypatch):
