@@ -87,6 +87,9 @@ void Server::start_residency() {
   events.loaded = [this](std::uint64_t ns) {
     if (profile_ != nullptr) profile_->took(PerfItem::kInferLoadParam, ns);
   };
+  events.evicted = [this] {
+    if (profile_ != nullptr) profile_->evicted();
+  };
   events.log = [this](const std::string& line) { events_.log(line); };
   events.held = [] { return sluice_memory_held(); };
   residency_ = std::make_unique<memory::Residency>(

@@ -194,6 +194,9 @@ def test_training_gives_its_memory_to_a_cold_model_and_gets_it_back(tmp_path):
     handover = next(parts for parts in found if float(parts[-1]) > 0)
     # 80 MiB of the pool were free, so training gave at least the other 70; these parts took some time.
     assert float(handover[0]) >= 70 and all(float(ms) > 0 for ms in handover[1:]), profile
+    events = {name: profile.count(f": {name}\n") for name in ("AddInfer", "InferAllocStorageEnd", "InferLoadParamEnd")}
+    assert set(events.values()) == {loads}, events
+    assert profile.count(": InferExit\n") >= loads  # also the first load, at the start
     assert "InferAllocStorage: avg" in profile and re.search(rf"InferLoadParam: .* cnt {loads:.0f} ", profile), profile
 
 
