@@ -67,8 +67,26 @@ void Profile::sample() {
 }
 
 void Profile::took(PerfItem item, std::uint64_t ns) {
+  const std::uint64_t now = base::monotonic_ns();
   const std::lock_guard lock(mutex_);
   add(item, ns);
+  if (item == PerfItem::kInferAllocStorage) {
+    note(now - ns, "AddInfer");
+    note(now - ns, "InferAllocStorageStart");
+    note(now, "InferAllocStorageEnd");
+  } else if (item == PerfItem::kInferLoadParam) {
+    note(now - ns, "InferLoadParamStart");
+    note(now, "InferLoadParamEnd");
+  }
+}
+
+void Profile::evicted() {
+  const std::lock_guard lock(mutex_);
+  note(base::monotonic_ns(), "InferExit");
+}
+
+void Profile::note(std::uint64_t at_ns, std::string_view event) {
+  if (events_.size() < kMostKept) events_.push_back({at_ns, event});
 }
 
 void Profile::add(PerfItem item, std::uint64_t ns) {
@@ -88,6 +106,8 @@ void Profile::add(PerfItem item, std::uint64_t ns) {
 void Profile::handover(const training::Handover& handover) {
   const std::lock_guard lock(mutex_);
   add(PerfItem::kTrainAdjust, adjust_ns(handover));
+  note(handover.at_ns, "TrainAdjustStart");
+  note(handover.at_ns + adjust_ns(handover), "TrainAdjustEnd");
   if (handovers_.size() < kMostKept) handovers_.push_back(handover);
 }
 
@@ -107,25 +127,11 @@ void Profile::write_perf(std::string& out) const {
 }
 
 void Profile::write_events(std::string& out) const {
-  std::vector<std::pair<std::uint64_t, std::string_view>> events;
-  const auto span = [&](std::uint64_t at, std::uint64_t took, std::string_view begin,
-                        std::string_view end) {
-    if (took == 0) return;
-    events.emplace_back(at, begin);
-    events.emplace_back(at + took, end);
-  };
-  for (const training::Handover& each : handovers_) {
-    std::uint64_t at = each.at_ns;
-    span(at, adjust_ns(each), "TrainAdjustStart", "TrainAdjustEnd");
-    at += adjust_ns(each);
-    span(at, each.take_ns, "InferAllocStorageStart", "InferAllocStorageEnd");
-    at += each.take_ns;
-    span(at, each.load_ns, "InferLoadParamStart", "InferLoadParamEnd");
-  }
-  std::stable_sort(events.begin(), events.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  // An event may be known only at the end of what it began.
+  std::vector<Event> events = events_;
+  std::ranges::stable_sort(events, {}, &Event::at_ns);
   out += "[Event Info]\n";
-  for (const auto& [at, event] : events) out += fmt::format("{:.1f}: {}\n", ms(at), event);
+  for (const Event& each : events) out += fmt::format("{:.1f}: {}\n", ms(each.at_ns), each.name);
   out += '\n';
 }
 

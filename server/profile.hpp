@@ -6,6 +6,7 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -19,7 +20,7 @@ enum class PerfItem : std::uint8_t {
   kInferProcess,       ///< A request, from its first step to its answer.
   kTrainAdjust,        ///< From the order to a trainer until it had been obeyed.
   kInferAllocStorage,  ///< Mapping memory for a model.
-  kInferLoadParam,     ///< Copying the weights of a model.
+  kInferLoadParam,     ///< From the begin of a load until the weights are copied.
   kCount,
 };
 
@@ -36,7 +37,10 @@ class Profile {
   Profile& operator=(const Profile&) = delete;
   ~Profile();
 
+  /// Of a duration that ends now.
   void took(PerfItem item, std::uint64_t ns);
+  /// The weights of a model have left the device now.
+  void evicted();
   /// Counts as one TrainAdjust. Its memory and weights are reported by took(), as those of every
   /// load.
   void handover(const training::Handover& handover);
@@ -57,8 +61,13 @@ class Profile {
     std::uint64_t at_ns;
     training::MemoryUse use;
   };
+  struct Event {
+    std::uint64_t at_ns;
+    std::string_view name;
+  };
   void sample();
   void add(PerfItem item, std::uint64_t ns);
+  void note(std::uint64_t at_ns, std::string_view event);
   [[nodiscard]] double ms(std::uint64_t at_ns) const;
   void write_perf(std::string& out) const;
   void write_events(std::string& out) const;
@@ -76,6 +85,7 @@ class Profile {
   std::mt19937_64 random_;
   std::vector<Sample> samples_;
   std::uint64_t period_ns_ = kSampleNs;
+  std::vector<Event> events_;
   std::vector<training::Handover> handovers_;
   std::thread thread_;
 };

@@ -87,6 +87,9 @@ void Server::start_residency() {
   events.loaded = [this](std::uint64_t ns) {
     if (profile_ != nullptr) profile_->took(PerfItem::kInferLoadParam, ns);
   };
+  events.evicted = [this] {
+    if (profile_ != nullptr) profile_->evicted();
+  };
   events.log = [this](const std::string& line) { events_.log(line); };
   events.held = [] { return sluice_memory_held(); };
   residency_ = std::make_unique<memory::Residency>(
@@ -253,15 +256,15 @@ bool Server::model_ready(const std::string& model) const {
   return find(model, status) != nullptr;
 }
 
-void Server::train(const std::string& job, const std::string& args, TrainDone done) {
+void Server::train(const TrainRequest& request, TrainDone done) {
   if (training_ == nullptr) return done({Code::kUnavailable, "this server does not train"});
   if (!ready_) return done({Code::kUnavailable, "the server is starting or shutting down"});
-  training_->train(job, args, std::move(done));
+  training_->train(request, std::move(done));
 }
 
-Status Server::stop_training(const std::string& job) {
+Status Server::stop_training(const std::string& job, const std::string& id) {
   if (training_ == nullptr) return {Code::kUnavailable, "this server does not train"};
-  return training_->stop_job(job);
+  return training_->stop_job(job, id);
 }
 
 std::string Server::scheduler() const { return std::string(to_string(dispatcher_->policy())); }

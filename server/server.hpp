@@ -75,8 +75,8 @@ class Server : public Service {
   Status unload(const std::string& model) override;
   /// Inference may run now: what Turn::take() has refused.
   void wake() { dispatcher_->wake(); }
-  void train(const std::string& job, const std::string& args, TrainDone done) override;
-  Status stop_training(const std::string& job) override;
+  void train(const TrainRequest& request, TrainDone done) override;
+  Status stop_training(const std::string& job, const std::string& id) override;
   std::string scheduler() const override;
   Status set_scheduler(const std::string& name) override;
   nlohmann::json status() const override;

@@ -58,6 +58,13 @@ struct Response {
 /// Called exactly once for each request, from any thread. It must not block.
 using Done = std::function<void(const Status&, const Response&)>;
 
+/// A training job of the train store.
+struct TrainRequest {
+  std::string job;
+  std::string args;  ///< "a=b, c=d"
+  std::string id;    ///< Chosen by the client, to stop only its own jobs; may be empty.
+};
+
 /// Called exactly once for each training job, from any thread. It must not block.
 using TrainDone = std::function<void(const Status&)>;
 
@@ -137,10 +144,10 @@ class Service {
   [[nodiscard]] virtual Status load(const std::string& model) = 0;
   [[nodiscard]] virtual Status unload(const std::string& model) = 0;
 
-  /// Runs a job of the train store; `done` is called when it has ended. args: "a=b, c=d".
-  virtual void train(const std::string& job, const std::string& args, TrainDone done) = 0;
-  /// Ends the training jobs of this name, or all if it is empty.
-  [[nodiscard]] virtual Status stop_training(const std::string& job) = 0;
+  /// Runs a job of the train store; `done` is called when it has ended.
+  virtual void train(const TrainRequest& request, TrainDone done) = 0;
+  /// Ends the training jobs with this name and this id. Empty: any name, any id.
+  [[nodiscard]] virtual Status stop_training(const std::string& job, const std::string& id) = 0;
 
   [[nodiscard]] virtual std::string scheduler() const = 0;
   /// kInvalidArgument, with the names that exist, for an unknown name.

@@ -84,6 +84,12 @@ class Run {
                          "held; see sluice status\n",
                          static_cast<double>(grant) / kGiB, static_cast<double>(held) / kGiB);
             },
+        .on_sleep =
+            [] {
+              fmt::print(stderr,
+                         "sluice train: sleeps, because inference needs the GPU; see sluice "
+                         "status\n");
+            },
         .on_adjust = [](const Adjustment& adjustment) { print(adjust_line(adjustment)); }};
   }
 

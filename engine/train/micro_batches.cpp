@@ -17,7 +17,6 @@ constexpr std::uint32_t kWaitMs = 200;
 
 /// Then a micro-batch of one item is tried, whatever the line says.
 constexpr std::uint64_t kTrustLineNs = 1'000'000'000;
-constexpr std::uint64_t kSayNs = 10'000'000'000;
 
 /// After a refused launch, at most.
 constexpr int kStaleErrors = 3;
@@ -88,7 +87,7 @@ std::size_t MicroBatches::next_size(std::size_t left) {
     if (lacks_since_ns_ == 0) lacks_since_ns_ = now;
     best = std::max(best, grant);
     if (now - begin > kTrustLineNs) line_.doubt(best);
-    const bool long_ago = now - lacks_since_ns_ > kSayNs;
+    const bool long_ago = now - lacks_since_ns_ > options_.say_after_ns;
     if (long_ago && options_.on_lack && !std::exchange(said_lack_, true)) {
       options_.on_lack(grant, sluice_memory_held());
     }
@@ -218,8 +217,7 @@ void MicroBatches::obey(std::uint64_t order) {
     drops_epoch |= kind_of(order) == SLUICE_ORDER_EPOCH;
     sluice_order_done(order);
     sluice_critical(1);
-    while (sleeps(order) && !wait_once()) {
-    }
+    if (sleeps(order)) sleep();
     // While launches are refused, sluice_critical() does nothing and an order is pending.
     order = sluice_order();
     if (order != 0) free_memory(order);
@@ -229,6 +227,16 @@ void MicroBatches::obey(std::uint64_t order) {
   counts_.batches = counts_.finished = 0;
   counts_.killed = counts_.tried;
   throw EpochDropped();
+}
+
+void MicroBatches::sleep() {
+  const std::uint64_t begin = base::monotonic_ns();
+  bool said = !options_.on_sleep;
+  while (!wait_once()) {
+    if (said || base::monotonic_ns() - begin <= options_.say_after_ns) continue;
+    options_.on_sleep();
+    said = true;
+  }
 }
 
 /// Whether there is a new order or grant, and no sleep any more.
@@ -261,6 +269,10 @@ std::optional<MemoryUse> MicroBatches::memory() {
   return use;
 }
 
-EpochCounts MicroBatches::take_counts() { return std::exchange(counts_, EpochCounts{}); }
+EpochCounts MicroBatches::take_counts() {
+  EpochCounts next;
+  next.micro_batch_size = counts_.micro_batch_size;  // an order may come before the next one
+  return std::exchange(counts_, next);
+}
 
 }  // namespace sluice::engine

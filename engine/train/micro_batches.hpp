@@ -25,8 +25,10 @@ class MicroBatches {
     std::size_t largest = 1;          ///< Most items of a micro-batch.
     bool restores_epochs = false;     ///< Else an order to drop the epoch is one to sleep.
     std::function<void()> on_wait{};  ///< Called every 200 ms of a wait. May throw.
-    /// Once for each wait of 10 s for a grant that holds one item; with the grant and what is held.
+    /// Once for each wait for a grant that holds one item; with the grant and what is held.
     std::function<void(std::uint64_t grant, std::uint64_t held)> on_lack{};
+    std::function<void()> on_sleep{};             ///< Once for each sleep.
+    std::uint64_t say_after_ns = 10'000'000'000;  ///< Of a wait or a sleep, for the last two.
     std::function<void(const Adjustment&)> on_adjust{};
   };
 
@@ -52,6 +54,7 @@ class MicroBatches {
   std::uint64_t allowed(std::uint64_t order);
   void free_memory(std::uint64_t order);
   void obey(std::uint64_t order);
+  void sleep();
   bool wait_once();
   void note_adjusted(std::size_t size);
   void publish();

@@ -147,7 +147,7 @@ ColserveService::Reactor* ColserveService::Train(Context* context,
                                                  colserve::TrainResult* response) {
   // The call lasts as long as the job. The job goes on without a client that has left.
   Reactor* reactor = context->DefaultReactor();
-  served_.train(request->model(), request->args(),
+  served_.train({request->model(), request->args(), request->id()},
                 [context, response, reactor](const server::Status& status) {
                   if (status.ok()) response->set_result("train ok");
                   reactor->Finish(to_grpc(status, *context));
@@ -158,7 +158,7 @@ ColserveService::Reactor* ColserveService::Train(Context* context,
 ColserveService::Reactor* ColserveService::TrainStop(Context* context,
                                                      const colserve::TrainRequest* request,
                                                      colserve::TrainResult* response) {
-  const server::Status status = served_.stop_training(request->model());
+  const server::Status status = served_.stop_training(request->model(), request->id());
   if (status.ok()) response->set_result("stopped");
   return finish(*context, to_grpc(status, *context));
 }

@@ -302,6 +302,7 @@ void Residency::evict(Lock& lock, const std::vector<std::uint32_t>& models) {
   }
   lock.unlock();
   for (engine::Weights* weights : leaving) weights->evict();
+  for (std::size_t i = 0; i < models.size(); ++i) events_.evicted();
   lock.lock();
 }
 

@@ -29,6 +29,7 @@ struct ResidencyEvents {
   std::function<void(const training::Handover&)> handover;
   std::function<void(std::uint64_t ns)> taken;   ///< Device memory was mapped for a model.
   std::function<void(std::uint64_t ns)> loaded;  ///< A model's weights were copied.
+  std::function<void()> evicted;                 ///< A model's weights have left.
   std::function<void(const std::string&)> log;   ///< A line for people.
   /// The device memory that this process holds; 0: unknown.
   std::function<std::uint64_t()> held;

@@ -20,6 +20,7 @@ namespace {
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
 /// Each job that waits holds a call of its client.
 constexpr std::size_t kMostJobs = 64;
+constexpr std::size_t kMostIdBytes = 128;
 /// Between two launches of a program that somebody else has killed: one that the kernel kills for
 /// its memory would otherwise be started as fast as possible.
 constexpr std::uint64_t kLaunchGapNs = 1'000'000'000;
@@ -42,16 +43,19 @@ Training::~Training() { stop(); }
 
 void Training::poke() const { eventfd_write(wake_.get(), 1); }
 
-void Training::train(const std::string& job, const std::string& args, TrainDone done) {
+void Training::train(const TrainRequest& request, TrainDone done) {
   Status refused;
   Command command = options_.wrapper;
   if (!store_) {
     refused = {Code::kNotFound, fmt::format("unknown training job '{}': the server was started "
                                             "without --train-store",
-                                            job.substr(0, 128))};
+                                            request.job.substr(0, 128))};
+  } else if (request.id.size() > kMostIdBytes) {
+    refused = {Code::kInvalidArgument,
+               fmt::format("the id of a training job has at most {} bytes", kMostIdBytes)};
   } else {
     try {
-      const Command own = store_->command(job, args, options_.mode);
+      const Command own = store_->command(request.job, request.args, options_.mode);
       command.insert(command.end(), own.begin(), own.end());
     } catch (const base::UsageError& error) {
       refused = {Code::kInvalidArgument, error.what()};
@@ -64,7 +68,7 @@ void Training::train(const std::string& job, const std::string& args, TrainDone 
       refused = {Code::kResourceExhausted, fmt::format("{} training jobs wait already", kMostJobs)};
     }
     if (refused.ok()) {
-      jobs_.push_back({job, std::move(command), std::move(done), std::nullopt, kNever});
+      jobs_.push_back({request.job, request.id, std::move(command), std::move(done), std::nullopt});
       if (jobs_.size() == 1) act(control_.job_submitted());
       return;
     }
@@ -303,12 +307,13 @@ void Training::say(Calls& calls, std::string line) const {
   calls.emplace_back([this, line = std::move(line)] { events_.log(line); });
 }
 
-Status Training::stop_job(const std::string& name) {
+Status Training::stop_job(const std::string& name, const std::string& id) {
   const std::lock_guard lock(mutex_);
   const Status answer{Code::kCancelled, "the training job was stopped"};
   bool found = false;
   for (Job& job : jobs_) {
     if (!name.empty() && job.name != name) continue;
+    if (!id.empty() && job.id != id) continue;
     found = true;
     if (&job == &jobs_.front()) {
       end_current(answer, SIGTERM);
@@ -317,8 +322,9 @@ Status Training::stop_job(const std::string& name) {
     }
   }
   if (found) poke();
-  if (found || name.empty()) return {};
-  return {Code::kNotFound, fmt::format("no training job '{}' runs or waits", name.substr(0, 128))};
+  if (found || (name.empty() && id.empty())) return {};
+  return {Code::kNotFound, fmt::format("no training job '{}'{} runs or waits", name.substr(0, 128),
+                                       id.empty() ? "" : " with this id")};
 }
 
 void Training::stop() {

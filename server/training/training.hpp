@@ -53,9 +53,9 @@ class Training : public Trainer, public Turn {
   ~Training() override;
 
   /// Queues a job. `done` is called once, from any thread.
-  void train(const std::string& job, const std::string& args, TrainDone done);
-  /// Ends the jobs of this name, or all if it is empty. kNotFound if there is none.
-  [[nodiscard]] Status stop_job(const std::string& job);
+  void train(const TrainRequest& request, TrainDone done);
+  /// Ends the jobs with this name and this id. Empty: any name, any id. kNotFound if there is none.
+  [[nodiscard]] Status stop_job(const std::string& job, const std::string& id = "");
   /// Ends all jobs, and takes no new ones. Returns when there is no process any more, but one that
   /// does not end although it was killed.
   void stop();
@@ -84,6 +84,7 @@ class Training : public Trainer, public Turn {
  private:
   struct Job {
     std::string name;
+    std::string id;
     Command command;
     TrainDone done;
     std::optional<Status> ended_by_us;             ///< The answer, once we have decided to end it.

@@ -1,11 +1,13 @@
 #include "server/workload/train_jobs.hpp"
 
+#include <fmt/format.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <random>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -16,6 +18,11 @@ namespace {
 
 /// A server needs at most about 5 s to end a trainer.
 constexpr std::uint64_t kPatienceNs = 15'000'000'000;
+
+std::string new_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
+}
 
 class GrpcTrainJobs final : public TrainJobs {
  public:
@@ -59,6 +66,7 @@ class GrpcTrainJobs final : public TrainJobs {
       colserve::TrainRequest request;
       request.set_model(summary.model);
       request.set_args(args_);
+      request.set_id(id_);
       colserve::TrainResult result;
       grpc::ClientContext context;
       set_call(summary, &context);
@@ -94,6 +102,7 @@ class GrpcTrainJobs final : public TrainJobs {
   void stop_job(const std::string& model) {
     colserve::TrainRequest request;
     request.set_model(model);
+    request.set_id(id_);
     colserve::TrainResult result;
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(1));
@@ -102,6 +111,7 @@ class GrpcTrainJobs final : public TrainJobs {
 
   std::unique_ptr<colserve::ColServe::Stub> stub_;
   const std::string args_;
+  const std::string id_ = new_id();  ///< Other clients may run jobs of the same names.
   const bool again_;
   std::vector<TrainSummary> summaries_;  ///< Each is its thread's until that has ended.
   std::atomic<std::size_t> open_;        ///< Threads that have not ended.

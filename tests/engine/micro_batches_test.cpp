@@ -150,6 +150,11 @@ TEST_F(MicroBatchesTest, AnOrderToShrinkIsObeyedAfterTheMicroBatch) {
   micro_batches.run_batch();
   EXPECT_THAT(work_.log, ElementsAre("save", "run 0+4", "keep", "free", "save", "run 4+4", "keep"));
   EXPECT_THAT(lines, ElementsAre("4-4"));
+  static_cast<void>(micro_batches.take_counts());
+  sluice_fake_give(kShrink);
+  micro_batches.run_batch();
+  EXPECT_THAT(lines, ElementsAre("4-4", "4-4"))
+      << "an epoch does not begin with micro-batches of 0";
 }
 
 // Prevents: 26 ms for giving back 10 GB, and as long for taking them again, where inference needs
@@ -181,6 +186,36 @@ TEST_F(MicroBatchesTest, SleepLastsUntilItsEndIsNews) {
   EXPECT_EQ(sluice_fake_count(kWaits), 3U);  // the stand-in ends a sleep with the third
   EXPECT_EQ(waits, 2);
   EXPECT_GT(micro_batches.take_counts().waited_ns, 0U);
+}
+
+// Prevents: a training that stands still for minutes does not say why.
+TEST_F(MicroBatchesTest, LongWaitsAndSleepsAreReportedOnce) {
+  std::vector<std::string> said;
+  auto options = of(2, 2);
+  options.say_after_ns = 0;
+  options.on_sleep = [&] { said.emplace_back("sleeps"); };
+  options.on_lack = [&](std::uint64_t grant, std::uint64_t held) {
+    said.push_back(std::to_string(grant) + ", holds " + std::to_string(held));
+    sluice_fake_grant(kNoLimit);
+  };
+  work_.on_gpu = true;
+  MicroBatches micro_batches(work_, options);
+  micro_batches.run_batch();
+  EXPECT_THAT(said, IsEmpty());
+  for (int sleep = 0; sleep < 2; ++sleep) {
+    sluice_fake_give(kSleep);
+    micro_batches.obey_pending();
+  }
+  EXPECT_THAT(said, ElementsAre("sleeps", "sleeps"));
+  sluice_fake_held(120);
+  sluice_fake_grant(109);
+  micro_batches.run_batch();
+  EXPECT_THAT(said, ElementsAre("sleeps", "sleeps", "109, holds 120"));
+
+  options.say_after_ns = 3'600'000'000'000;
+  sluice_fake_give(kSleep);
+  MicroBatches(work_, options).run_batch();
+  EXPECT_EQ(said.size(), 3U) << "it was not long";
 }
 
 TEST_F(MicroBatchesTest, AnEpochIsDroppedOnlyIfItCanBeRestored) {

@@ -55,6 +55,27 @@ def models(tmp_path, capsys):
     return Models(tmp_path, capsys)
 
 
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory) -> Path:
+    from fake_orders import build
+
+    return build(tmp_path_factory.mktemp("fake"))
+
+
+@pytest.fixture
+def fake(fake_library, monkeypatch):
+    """The stand-in for the interposer, under a training of sluice.train that has not begun."""
+    import sluice.train
+    import torch
+    from fake_orders import Fake
+
+    torch.set_num_threads(1)
+    opened = Fake(fake_library)
+    opened.plan()
+    monkeypatch.setattr(sluice.train, "_training", sluice.train._Training())
+    return opened
+
+
 def environment(**extra: str) -> dict:
     inherited = {k: v for k, v in os.environ.items() if k not in ("SLUICE_MODELS", "SLUICE_PYTHON")}
     return inherited | {"PYTHONPATH": str(PACKAGE)} | extra

@@ -61,6 +61,20 @@ class Server:
     def trains(self, obeys: bool = True) -> bool:
         return self.training().get("obeys") == obeys
 
+    def held_mb(self) -> float:
+        """By the trainer."""
+        return self.training().get("held_bytes", 0) / 2**20
+
+    def resident(self) -> list[str]:
+        return [row["name"] for row in self.call("/v2/sluice/status")[1]["models"] if row.get("resident")]
+
+    def client(self, priority: int) -> dict:
+        """What `sluice status` says of the server (1), or of its trainer (0)."""
+        command = [SLUICE, "status", "--session", self.session, "--json"]
+        status = subprocess.run(command, capture_output=True, timeout=PATIENCE_S)
+        (client,) = [each for each in json.loads(status.stdout)["clients"] if each["priority"] == priority]
+        return client
+
     def metric(self, name: str) -> float:
         (line,) = [line for line in self.call("/metrics")[1].splitlines() if line.startswith(name + " ")]
         return float(line.split()[1])
@@ -96,6 +110,14 @@ class Train:
     def stop(self) -> None:
         self.process.send_signal(signal.SIGINT)
         self.process.communicate(timeout=PATIENCE_S)
+
+
+def large_job(folder: Path, item_us: int = 100) -> None:
+    """A train store with one job, which holds 64 MiB and 16 for each item of its batch."""
+    (folder / "train").mkdir()
+    job = folder / "train" / "job"
+    job.write_text(f'#!/bin/sh\nexec {TRAINER} "$@" --item-mb 16 --item-us {item_us}\n')
+    job.chmod(0o755)
 
 
 @contextlib.contextmanager

@@ -13,9 +13,10 @@ import signal
 import time
 
 import pytest
-from serving import PATIENCE_S, TRAINER, Train, eventually, lives, serving
+from serving import PATIENCE_S, TRAINER, Train, eventually, large_job, lives, serving
 
 MODELS = "quick\n  path mobilenet_v2_b1\n"
+HELD = ("park", "colocate-l1", "colocate-l2")
 OBEDIENT = ("task-switch-l1", "task-switch-l2")
 
 
@@ -36,15 +37,26 @@ def epochs(err: str) -> list[re.Match]:
     )
 
 
-@pytest.mark.parametrize("mode", ["normal", "park", "colocate-l1", "colocate-l2", *OBEDIENT, "task-switch-l3"])
+@pytest.mark.parametrize("mode", ["normal", *HELD, *OBEDIENT, "task-switch-l3"])
 def test_every_mode_does_what_its_name_says(tmp_path, store, mode):
     with serving(tmp_path, *store, "-m", mode) as server:
         client = Train(server, "job")
         assert eventually(server.trains), client.end()
+        before = server.client(1)["jobs"]
         for _ in range(4):
             assert server.infer("quick")[0] == 200
             assert eventually(server.trains)
         seen = server.training()
+        jobs, policy = server.client(1)["jobs"] - before, server.client(0)["policy"]
+
+        def held() -> bool:
+            assert server.infer("quick")[0] == 200
+            return server.client(0)["held_total_ns"] > 0
+
+        if mode in HELD:
+            assert eventually(held)
+        elif mode == "normal":
+            assert not held()
         client.stop()
         code, err = server.end()
     assert code == 0, err
@@ -52,6 +64,37 @@ def test_every_mode_does_what_its_name_says(tmp_path, store, mode):
     assert (seen["orders"] >= 4) == (mode in OBEDIENT), seen
     assert (seen["kills"] >= 4) == (mode == "task-switch-l3"), seen
     assert (seen["launches"] > 1) == (mode == "task-switch-l3"), seen
+    assert jobs == (0 if mode == "normal" else 4)
+    assert (policy == "none") == (mode == "normal")
+    # Under `park` training shares its time only.
+    assert seen["limited"] == mode.startswith("colocate"), seen
+
+
+@pytest.mark.parametrize(("mode", "sta"), [(mode, "1") for mode in ("normal", *HELD)] + [("colocate-l1", "0")])
+def test_what_a_mode_does_to_training_when_memory_is_short(tmp_path, monkeypatch, mode, sta):
+    """The device has 400 MiB, of which training holds 320. The cold model needs 150."""
+    monkeypatch.setenv("SLUICE_SIM_MEMORY_MIB", "400")
+    (tmp_path / "models").write_text("cold\n  path mobilenet_v2_b1\n  weights-mb 150\n")
+    large_job(tmp_path, item_us=1000)  # no launch queue holds a whole micro-batch
+    pool = ["--cuda-memory-pool-gb", str(400 / 1024), "--cold-cache-gb", "0", "--infer-model-max-idle-ms", "50"]
+    options = ["--config", "models", "--gpu", "sim", "--train-store", "train", "-m", mode, "--use-sta", sta, *pool]
+    shares = mode.startswith("colocate") and sta == "1"
+    with serving(tmp_path, *options) as server:
+        client = Train(server, "job", "--num-epoch", "1000", "--batch-size", "16")
+        for _ in range(3):
+            assert eventually(lambda: server.resident() == [] and server.held_mb() >= 300)
+            # Without a share of the memory, it is lucky if it comes between two micro-batches.
+            code, answer = server.infer("cold") if shares else server.infer("cold", timeout=100_000)
+            assert code == 200 or (code == 504 and not shares), answer
+        seen, memory = server.training(), server.client(0)["memory"]
+        handovers = server.metric("sluice_serve_handovers_total")
+        client.stop()
+        assert server.infer("cold")[0] == 200
+        assert server.end()[0] == 0
+    assert (seen["orders"] >= 3) == (handovers >= 3) == (memory["grant_bytes"] is not None) == shares, (seen, memory)
+    assert (seen["kills"], seen["launches"]) == (0, 1), seen
+    # Only a micro-batch that is dropped has refused launches.
+    assert (memory["refused_launches"] > 0) == (shares and mode == "colocate-l1")
 
 
 def test_a_dropped_micro_batch_is_counted_and_the_epoch_is_finished(tmp_path, store):

@@ -118,12 +118,12 @@ def test_a_killed_server_frees_its_port_and_its_board(tmp_path, slow_config):
     assert eventually(lambda: not server.board().exists())
 
 
-def kill_gpu(server: Server) -> None:
+def kill_gpu(session: str) -> None:
     """Kills the process of the simulated GPU, and removes its socket, which nobody else does."""
-    name = f"{server.session}.simgpu"
+    name = f"{session}.simgpu"
     (gpu,) = [int(one.name) for one in Path("/proc").glob("[0-9]*") if name in command_line(one)]
     os.kill(gpu, signal.SIGKILL)
-    (server.board().parent / f"sluice-{os.getuid()}" / name).unlink()
+    Path(f"/dev/shm/sluice-{os.getuid()}/{name}").unlink()
 
 
 def test_a_lost_device_ends_the_server_with_a_code_of_its_own(tmp_path, slow_config):
@@ -131,7 +131,7 @@ def test_a_lost_device_ends_the_server_with_a_code_of_its_own(tmp_path, slow_con
         assert server.infer("quick")[0] == 200
         held = [in_background(functools.partial(server.infer, "slow")) for _ in range(4)]
         assert eventually(lambda: server.waiting("slow") == 3)
-        kill_gpu(server)
+        kill_gpu(server.session)
         for thread, results in held:
             thread.join()
             assert results and results[0][0] == 500, results
@@ -142,11 +142,28 @@ def test_a_lost_device_ends_the_server_with_a_code_of_its_own(tmp_path, slow_con
 def test_a_device_that_is_lost_before_a_load_ends_the_server_with_the_same_code(tmp_path, slow_config):
     (tmp_path / "models").write_text(SLOW + "later\n  path mobilenet_v2_b1\n  preload no\n")
     with serving(tmp_path, *slow_config) as server:
-        kill_gpu(server)
+        kill_gpu(server.session)
         code, answer = server.call("/v2/repository/models/later/load", {})
         assert code == 500 and "model later" in answer["error"]
         _, err = server.process.communicate(timeout=PATIENCE_S)
         assert server.process.returncode == 3 and "the device is unusable" in err
+
+
+def test_a_device_that_is_lost_while_models_are_preloaded_ends_the_server_with_the_same_code(tmp_path):
+    """A service manager would take it for a mistake in the configuration, and not start the server again."""
+    (tmp_path / "models").write_text("first\n  path mobilenet_v2_b1\nlater[20]\n  path resnet152_b256\n")
+    session = f"preload-{os.getpid()}"
+    command = [SLUICE, "serve", "-p", "0", "--http", "0", "--session", session, "--config", "models", "--gpu", "sim"]
+    server = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert server.stderr and "first: recording" in server.stderr.readline()
+        kill_gpu(session)
+        out, err = server.communicate(timeout=PATIENCE_S)
+    finally:
+        server.kill()
+    assert server.returncode == 3 and "the device is unusable" in err, err
+    assert out == ""
+    assert eventually(lambda: not Path(f"/dev/shm/sluice.{os.getuid()}.{session}").exists())
 
 
 def test_the_time_limit_ends_it(tmp_path):

@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from serving import TRAINER, Train, eventually, in_background, serving
+from serving import Train, eventually, in_background, large_job, serving
 
 PATHS = {"first": "mobilenet_v2_b1", "second": "resnet50_b1"}
 NAMES = ["first", "first-1", "first-2", "second", "second-1"]
@@ -58,23 +58,6 @@ def is_right(server, model: str, right: dict[str, list[int]]) -> bool:
     return numbers(server, model) == right[model.split("-")[0]]
 
 
-def held_mb(server) -> float:
-    """By the trainer."""
-    return server.training().get("held_bytes", 0) / 2**20
-
-
-def resident(server) -> list[str]:
-    return [row["name"] for row in server.call("/v2/sluice/status")[1]["models"] if row.get("resident")]
-
-
-def large_job(folder) -> None:
-    """A train store with one job, which holds 64 MiB and 16 for each item of its batch."""
-    (folder / "train").mkdir()
-    job = folder / "train" / "job"
-    job.write_text(f'#!/bin/sh\nexec {TRAINER} "$@" --item-mb 16\n')
-    job.chmod(0o755)
-
-
 @pytest.mark.parametrize("sta", ["1", "0"])
 def test_models_take_turns_on_the_device_and_keep_their_weights(tmp_path, config, sta):
     with serving(tmp_path, *config, "--use-sta", sta, "--records", "records.jsonl") as server:
@@ -82,8 +65,8 @@ def test_models_take_turns_on_the_device_and_keep_their_weights(tmp_path, config
         for _ in range(2):
             for model in NAMES:
                 assert is_right(server, model, right)
-                assert model in resident(server)
-                assert len(resident(server)) <= 2
+                assert model in server.resident()
+                assert len(server.resident()) <= 2
         assert server.metric("sluice_serve_resident_bytes") <= 100 * 2**20
         assert server.metric("sluice_serve_evictions_total") >= 8
         assert server.infer("light")[0] == 200
@@ -121,7 +104,7 @@ def test_an_idle_model_leaves_beyond_the_cold_cache(tmp_path, config):
     with serving(tmp_path, *config, *options) as server:
         right = right_numbers(server)
         assert is_right(server, "first-1", right)
-        assert eventually(lambda: resident(server) == ["first-1"])
+        assert eventually(lambda: server.resident() == ["first-1"])
         assert is_right(server, "first", right)
 
 
@@ -139,7 +122,7 @@ def test_models_of_one_recording_may_have_weights_of_different_sizes(tmp_path):
 def test_a_model_that_never_fits_is_refused_with_the_reason(tmp_path):
     (tmp_path / "models").write_text(f"large\n  path mobilenet_v2_b1\n  weights-mb {WEIGHTS_MB}\n")
     with serving(tmp_path, "--config", "models", "--gpu", "sim", "--cuda-memory-pool-gb", "0.02") as server:
-        assert eventually(lambda: resident(server) == [])
+        assert eventually(lambda: server.resident() == [])
         code, answer = server.infer("large")
         assert code == 429 and "model 'large': there is no memory for its weights" in answer["error"]
 
@@ -150,7 +133,7 @@ def test_a_request_that_waits_for_weights_keeps_its_deadline(tmp_path, config):
     (tmp_path / "models").write_text(text)
     with serving(tmp_path, *config, "--admit-factor", "0") as server:
         slow, results = in_background(functools.partial(server.infer, "slow"))
-        assert eventually(lambda: "slow" in resident(server) and "other" not in resident(server))
+        assert eventually(lambda: "slow" in server.resident() and "other" not in server.resident())
         code, answer = server.infer("other", slo_ms=50)
         assert code == 504, answer
         slow.join()
@@ -176,10 +159,10 @@ def test_training_gives_its_memory_to_a_cold_model_and_gets_it_back(tmp_path):
     pool = ["--cuda-memory-pool-gb", str(400 / 1024), "--cold-cache-gb", "0", "--infer-model-max-idle-ms", "100"]
     with serving(tmp_path, "--config", "models", "--gpu", "sim", "--train-store", "train", *pool) as server:
         client = Train(server, "job", "--num-epoch", "1000", "--batch-size", "16")
-        assert eventually(lambda: held_mb(server) >= 300)
+        assert eventually(lambda: server.held_mb() >= 300)
         right = numbers(server, "first")
         for _ in range(20):
-            assert eventually(lambda: resident(server) == [] and held_mb(server) >= 300)
+            assert eventually(lambda: server.resident() == [] and server.held_mb() >= 300)
             assert numbers(server, "first") == right
             if server.metric("sluice_serve_handovers_total") > 0:
                 break
@@ -194,6 +177,9 @@ def test_training_gives_its_memory_to_a_cold_model_and_gets_it_back(tmp_path):
     handover = next(parts for parts in found if float(parts[-1]) > 0)
     # 80 MiB of the pool were free, so training gave at least the other 70; these parts took some time.
     assert float(handover[0]) >= 70 and all(float(ms) > 0 for ms in handover[1:]), profile
+    events = {name: profile.count(f": {name}\n") for name in ("AddInfer", "InferAllocStorageEnd", "InferLoadParamEnd")}
+    assert set(events.values()) == {loads}, events
+    assert profile.count(": InferExit\n") >= loads  # also the first load, at the start
     assert "InferAllocStorage: avg" in profile and re.search(rf"InferLoadParam: .* cnt {loads:.0f} ", profile), profile
 
 
@@ -206,7 +192,7 @@ def test_training_gives_its_memory_to_a_model_that_is_loaded_for_the_first_time(
     pool = ["--cuda-memory-pool-gb", str(400 / 1024)]
     with serving(tmp_path, "--config", "models", "--gpu", "sim", "--train-store", "train", *pool) as server:
         client = Train(server, "job", "--num-epoch", "1000", "--batch-size", "16")
-        assert eventually(lambda: held_mb(server) >= 300)
+        assert eventually(lambda: server.held_mb() >= 300)
         code, answer = server.call("/v2/repository/models/late/load", {})
         assert code == 200, answer
         assert server.metric("sluice_serve_handovers_total") > 0
@@ -235,7 +221,7 @@ def test_training_gives_its_memory_although_the_gate_is_closed_all_the_time(tmp_
     options = ["--config", "models", "--gpu", "sim", "--train-store", "train", "-m", mode, "--wedged-s", "3", *pool]
     with serving(tmp_path, *options) as server:
         client = Train(server, "job", "--num-epoch", "1000", "--batch-size", "16")
-        assert eventually(lambda: resident(server) == [] and held_mb(server) >= 300)
+        assert eventually(lambda: server.resident() == [] and server.held_mb() >= 300)
         end = threading.Event()
 
         def ask():

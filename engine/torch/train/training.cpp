@@ -232,9 +232,11 @@ class Training::Parts {
       return at::cross_entropy_loss(output.narrow(1, 0, length).flatten(0, 1).to(at::kFloat),
                                     input.narrow(1, 1, length).flatten());
     }
-    if (!labels_.defined()) {
-      labels_ = at::randint(output.size(1), {batch_.size(0)}, random_, at::kLong).to(device_);
+    // Drawn once, also if the launch that copies them is refused: the micro-batch comes again.
+    if (!drawn_labels_.defined()) {
+      drawn_labels_ = at::randint(output.size(1), {batch_.size(0)}, random_, at::kLong);
     }
+    if (!labels_.defined()) labels_ = drawn_labels_.to(device_);
     return at::cross_entropy_loss(output.to(at::kFloat), labels_.narrow(0, from, count));
   }
 
@@ -253,7 +255,8 @@ class Training::Parts {
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   at::Generator random_;  ///< Of the data.
   at::Tensor batch_;
-  at::Tensor labels_;  ///< Known with the number of classes, after the first forward pass.
+  at::Tensor drawn_labels_;  ///< Known with the number of classes, after the first forward pass.
+  at::Tensor labels_;        ///< The same on the device.
   at::Tensor micro_loss_;
   at::Tensor losses_;  ///< Of the micro-batches since the last step.
   at::Tensor last_loss_;

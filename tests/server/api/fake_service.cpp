@@ -314,14 +314,33 @@ Status FakeService::unload(const std::string& model) {
   return {};
 }
 
-void FakeService::train(const std::string& job, const std::string& /*args*/,
-                        server::TrainDone done) {
-  done(job == "fails" ? server::Status{server::Code::kInternal, "exited with 1"}
-                      : server::Status{});
+void FakeService::train(const server::TrainRequest& request, server::TrainDone done) {
+  if (request.job == "waits") {
+    const std::lock_guard lock(mutex_);
+    waiting_jobs_.emplace_back(request.id, std::move(done));
+    return;
+  }
+  done(request.job == "fails" ? Status{Code::kInternal, "exited with 1"} : Status{});
 }
 
-server::Status FakeService::stop_training(const std::string& job) {
-  return job == "none" ? server::Status{server::Code::kNotFound, "no such job"} : server::Status{};
+Status FakeService::stop_training(const std::string& job, const std::string& id) {
+  if (job == "none") return {Code::kNotFound, "no such job"};
+  std::vector<server::TrainDone> stopped;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(waiting_jobs_, [&](auto& each) {
+      if (job != "waits" || (!id.empty() && each.first != id)) return false;
+      stopped.push_back(std::move(each.second));
+      return true;
+    });
+  }
+  for (const auto& done : stopped) done({Code::kCancelled, "stopped"});
+  return {};
+}
+
+std::size_t FakeService::training() const {
+  const std::lock_guard lock(mutex_);
+  return waiting_jobs_.size();
 }
 
 std::string FakeService::scheduler() const {

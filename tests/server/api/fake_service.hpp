@@ -45,9 +45,10 @@ class FakeService final : public server::Service {
   [[nodiscard]] std::vector<server::RepositoryEntry> repository() const override;
   server::Status load(const std::string& model) override;
   server::Status unload(const std::string& model) override;
-  /// The job "fails" fails, any other one has finished at once.
-  void train(const std::string& job, const std::string& args, server::TrainDone done) override;
-  [[nodiscard]] server::Status stop_training(const std::string& job) override;
+  /// The job "fails" fails, "waits" until it is stopped, any other one has finished at once.
+  void train(const server::TrainRequest& request, server::TrainDone done) override;
+  [[nodiscard]] server::Status stop_training(const std::string& job,
+                                             const std::string& id) override;
   [[nodiscard]] std::string scheduler() const override;
   server::Status set_scheduler(const std::string& name) override;
   [[nodiscard]] nlohmann::json status() const override;
@@ -71,6 +72,8 @@ class FakeService final : public server::Service {
   /// Requests that infer() took and that have no answer yet.
   [[nodiscard]] std::size_t unanswered() const;
   [[nodiscard]] bool shutting_down() const;
+  /// Jobs "waits" that are not stopped yet.
+  [[nodiscard]] std::size_t training() const;
   /// Loads of the model "stuck" that wait.
   [[nodiscard]] std::size_t loading() const;
   /// They end, and no later one waits.
@@ -102,6 +105,7 @@ class FakeService final : public server::Service {
   std::size_t loading_ = 0;
   bool loads_end_ = false;
   std::set<std::shared_ptr<Pending>> pending_;
+  std::vector<std::pair<std::string, server::TrainDone>> waiting_jobs_;  ///< By their ids.
   std::string scheduler_ = "EDF";
   bool shutting_down_ = false;
   bool ending_ = false;

@@ -28,6 +28,7 @@ TEST_F(ResidencyTest, AModelOutsideComesInAndAnIdleOneLeaves) {
   EXPECT_FALSE(b.loaded());
   EXPECT_EQ(residency.counters().resident_bytes, 60 * kMiB);
   EXPECT_EQ(residency.counters().evictions, 2U);
+  EXPECT_TRUE(eventually([&] { return evicted_ == 2; }));
   EXPECT_EQ(residency.counters().loads, 1U);
 }
 

@@ -49,6 +49,7 @@ class ResidencyTest : public testing::Test {
       changed_.notify_all();
     };
     events.taken = events.loaded = [](std::uint64_t) {};
+    events.evicted = [this] { ++evicted_; };
     events.log = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
       lines_.push_back(line);
@@ -110,6 +111,7 @@ class ResidencyTest : public testing::Test {
   ResidencyOptions options_;
   FakeDevice device_;
   std::atomic<std::uint64_t> held_{0};
+  std::atomic<int> evicted_{0};
   std::vector<std::unique_ptr<FakeWeights>> weights_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -57,10 +57,12 @@ class TrainingTest : public testing::Test {
     training_.emplace(options, TrainingEvents{[this](const std::string& line) { log(line); },
                                               [](const Handover&) {}, [this] { ++may_run_; }});
   }
-  std::future<Status> train(const std::string& job, const std::string& args = "") {
+  std::future<Status> train(const std::string& job, const std::string& args = "",
+                            const std::string& id = "") {
     auto promise = std::make_shared<std::promise<Status>>();
     auto answer = promise->get_future();
-    training_->train(job, args, [promise](const Status& status) { promise->set_value(status); });
+    training_->train({job, args, id},
+                     [promise](const Status& status) { promise->set_value(status); });
     return answer;
   }
   Status answer_of(std::future<Status> answer) {
@@ -204,6 +206,26 @@ TEST_F(TrainingTest, JobsAreStoppedWhereverTheyAre) {
   EXPECT_EQ(training_->stop_job("deaf").code, Code::kNotFound);
 }
 
+// Prevents: a client that ends stops the jobs of other clients, because they have the same name.
+TEST_F(TrainingTest, AnIdStopsTheJobsOfOneClient) {
+  add("job", "echo up; exec sleep 60");
+  begin(Mode::kColocateL1);
+  auto theirs = train("job", "", "them");
+  auto ours = train("job", "", "us");
+  auto nobodys = train("job");
+  ASSERT_TRUE(eventually([&] { return said("up"); }));
+  EXPECT_EQ(training_->stop_job("job", "nobody").code, Code::kNotFound);
+  EXPECT_EQ(training_->stop_job("", "nobody").code, Code::kNotFound);
+  EXPECT_EQ(training_->stop_job("other", "us").code, Code::kNotFound);
+  EXPECT_TRUE(training_->stop_job("job", "us").ok());
+  EXPECT_EQ(answer_of(std::move(ours)).code, Code::kCancelled);
+  EXPECT_EQ(training_->status()["jobs"].size(), 2U);
+  EXPECT_TRUE(training_->stop_job("", "them").ok());
+  EXPECT_EQ(answer_of(std::move(theirs)).code, Code::kCancelled);
+  EXPECT_TRUE(training_->stop_job("job").ok()) << "without an id, all jobs of the name";
+  EXPECT_EQ(answer_of(std::move(nobodys)).code, Code::kCancelled);
+}
+
 // Prevents: a client that has stopped its job waits until the job in front of it has ended.
 TEST_F(TrainingTest, AJobThatIsStoppedInTheQueueIsAnsweredAtOnce) {
   add("long", "echo up; exec sleep 60");
@@ -232,6 +254,7 @@ TEST_F(TrainingTest, JobsThatWaitAreBounded) {
   EXPECT_THAT(refused.message, HasSubstr("64 training jobs"));
   EXPECT_EQ(answer_of(train("long", "a=" + std::string(100'000, 'x'))).code,
             Code::kInvalidArgument);
+  EXPECT_EQ(answer_of(train("long", "", std::string(200, 'x'))).code, Code::kInvalidArgument);
   training_->stop();
   for (auto& each : accepted) EXPECT_EQ(answer_of(std::move(each)).code, Code::kUnavailable);
 }

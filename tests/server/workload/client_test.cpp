@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "server/api/grpc_server.hpp"
 #include "server/api/http_server.hpp"
+#include "server/workload/train_jobs.hpp"
 #include "tests/server/api/fake_service.hpp"
 #include "tests/support/eventually.hpp"
 
@@ -217,6 +218,20 @@ TEST_P(ClientTest, ConnectionThatTheServerHasClosedIsReplaced) {
     EXPECT_TRUE(test::eventually([&] { return ask(request).code == Code::kOk; }));
     client_.reset();
   }
+}
+
+// Prevents: a run that ends stops the training jobs of other runs, because they have the same name.
+TEST(TrainJobs, StopsOnlyItsOwnJobs) {
+  test::FakeService service;
+  api::GrpcServer grpc(service, {});
+  const ClientOptions options{"127.0.0.1", grpc.port(), false};
+  const auto theirs = begin_train_jobs(options, {"waits"}, "", false);
+  const auto ours = begin_train_jobs(options, {"waits"}, "", false);
+  ASSERT_TRUE(test::eventually([&] { return service.training() == 2; }));
+  EXPECT_EQ(ours->stop().at(0).stopped, 1U);
+  EXPECT_EQ(service.training(), 1U);
+  EXPECT_FALSE(theirs->ended());
+  EXPECT_EQ(theirs->stop().at(0).stopped, 1U);
 }
 
 }  // namespace

@@ -23,13 +23,13 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sluice._memory_line import MemoryLine
 from sluice._orders import NO_LIMIT, Kind, Orders, kind_of
 from sluice._release import release_down_to
+from sluice._report import Adjustment, Counts
 from sluice._state import State, named_graphs, random_state, release_graphs, set_random_state
 
 if TYPE_CHECKING:
@@ -42,23 +42,9 @@ _MEASURED_BATCHES = 3
 _STALE_ERRORS = 3  # after a refused launch, at most
 _LIBRARY_ERRORS = 3  # in a row, that come with a refused allocation and do not say so
 _TRUST_LINE_S = 1.0  # then a micro-batch of one item is tried
-_SAY_S = 10.0  # that the training waits for memory
+_SAY_S = 10.0  # that the training waits for memory, or sleeps
 _GPU_ERROR = re.compile("CUDA|CUBLAS|CUDNN|Triton")
 _GIB = 1 << 30
-
-
-@dataclass
-class Counts:
-    """What happened since the last epoch_line()."""
-
-    begun: float = 0.0  # time.monotonic() at the first micro-batch
-    batches: int = 0
-    tried: int = 0  # micro-batches, also the dropped ones
-    killed: int = 0
-    finished: int = 0
-    items: int = 0  # of the last batch
-    size: int = 0  # of the last micro-batch, in items
-    waited_s: float = 0.0  # for a grant that holds one item, or for the end of an order to sleep
 
 
 class _EpochAgain(BaseException):
@@ -96,6 +82,12 @@ class _Gpu:
         torch.cuda.reset_peak_memory_stats()
         return most
 
+    def held(self) -> int:
+        """Bytes that torch's allocator holds."""
+        import torch
+
+        return torch.cuda.memory_reserved() if self.available() else 0
+
     def most_reserved(self) -> int:
         """Most bytes that torch's allocator has held."""
         import torch
@@ -130,6 +122,7 @@ class _Training:
         self.restores_epochs = False
         # Whether no micro-batch has run since the peak was last read: it is that of the steps.
         self.peak_is_outside = False
+        self.adjustment: Adjustment | None = None  # begun, and its new size not known yet
         self._published: tuple[int, int] | None = None
 
     def size(self, most: int, left: int) -> int:
@@ -149,8 +142,7 @@ class _Training:
             if now - self.lacks_since > _SAY_S and not self.said_lack:
                 self.said_lack = True
                 held = self.orders.held() / _GIB
-                text = f"waits for memory for one item: {grant / _GIB:.2f} GiB granted, {held:.2f} held"
-                print(f"sluice.train: {text}; see sluice status", file=sys.stderr, flush=True)
+                _say(f"waits for memory for one item: {grant / _GIB:.2f} GiB granted, {held:.2f} held")
             self._wait()
             self.obey_pending()
         if self.gpu.available() and (measured := self.line.to_measure(most)):
@@ -177,22 +169,45 @@ class _Training:
             self.held_anyway = self.orders.held()
 
     def obey(self, order: int) -> None:
-        """Gives memory back, and sleeps if the order says so. Afterwards no launch is refused."""
+        """Gives memory back, and sleeps if the order says so. Afterwards no launch is refused.
+
+        Order 0: a lack of memory. All of the cache is given back, because its parts may have been too small.
+        """
+        begun, held = time.monotonic(), self.gpu.held()
+        self._release(order)
+        if self.adjustment is None:
+            counts = self.counts
+            self.adjustment = Adjustment(counts.batches, counts.size, begun, time.monotonic(), held, self.gpu.held())
         epoch_again = False
         while order:
             kind = kind_of(order)
-            self.gpu.release(0 if kind in (Kind.SLEEP, Kind.EPOCH) else self.orders.grant())
-            self.peak_is_outside = False  # what stays in the cache was allocated meanwhile
             epoch_again |= kind == Kind.EPOCH
             self.orders.done(order)
             self.orders.critical(True)
             if kind in (Kind.SLEEP, Kind.EPOCH):
-                while not self._wait():
-                    pass
+                self._sleep()
             # While launches are refused, critical() does nothing and an order is pending.
             order = self.orders.pending()
+            if order:
+                self._release(order)
         if epoch_again and self.restores_epochs:
             raise _EpochAgain
+
+    def _release(self, order: int) -> None:
+        self.gpu.release(0 if order == 0 or kind_of(order) in (Kind.SLEEP, Kind.EPOCH) else self.orders.grant())
+        self.peak_is_outside = False  # what stays in the cache was allocated meanwhile
+
+    def take_adjustment(self, size: int) -> str | None:
+        """The line about what was given back, now that a micro-batch of `size` items can begin."""
+        adjustment, self.adjustment = self.adjustment, None
+        return adjustment.line(size) if adjustment else None
+
+    def _sleep(self) -> None:
+        begin, said = time.monotonic(), False
+        while not self._wait():
+            if not said and time.monotonic() - begin > _SAY_S:
+                said = True
+                _say("sleeps, because inference needs the GPU")
 
     def _wait(self) -> bool:
         begin = time.monotonic()
@@ -230,6 +245,10 @@ class _Training:
         stale = self.stale_errors > 0 and _GPU_ERROR.search(str(error)) is not None
         self.stale_errors -= stale
         return stale
+
+
+def _say(text: str) -> None:
+    print(f"sluice.train: {text}; see sluice status", file=sys.stderr, flush=True)
 
 
 def _past_stale_errors(action: Callable[[], object]) -> None:
@@ -327,10 +346,7 @@ class MicroBatch:
     def _drop(self, state: State) -> None:
         self._again = True
         _training.counts.killed += 1
-        if order := _training.orders.pending():
-            _training.obey(order)
-        else:
-            _training.gpu.release(0)  # the parts of the cache may have been too small
+        _training.obey(_training.orders.pending())
         _past_stale_errors(state.restore)
 
 
@@ -340,13 +356,15 @@ def micro_batches(
     model: "torch.nn.Module",
     optimizer: "torch.optim.Optimizer | None" = None,
     largest: int | None = None,
+    on_adjust: Callable[[str], object] | None = None,
 ) -> Iterator[MicroBatch]:
     """The micro-batches of a batch of `batch` items, each to be used as `with micro:`.
 
     A dropped micro-batch comes again, perhaps smaller. `model` has all that a forward pass may
     change: parameters and buffers; for several modules, pass torch.nn.ModuleList. `optimizer` is
     needed if it has parameters that the model does not have. `largest` limits the items of a
-    micro-batch.
+    micro-batch. `on_adjust` is called with the line of the published trainers after memory was given
+    back, when the next micro-batch can begin: `print` prints it.
     Waits while the grant holds not even one item. Raises RuntimeError if `with micro:` is missing.
     """
     if batch < 1 or (largest is not None and largest < 1):
@@ -364,13 +382,15 @@ def micro_batches(
     while start < batch:
         left = batch - start
         size = _training.size(most, left) if preloaded else _even_part(left, most)
+        if (line := _training.take_adjustment(size)) and on_adjust:
+            on_adjust(line)
+        _training.counts.size = size
         micro = MicroBatch(start, size, batch, state)
         yield micro
         if micro._again is None:
             raise RuntimeError("a micro-batch was not run: put the work into `with micro:`")
         if not micro._again:
             start = micro.slice.stop
-            _training.counts.size = size
     _training.line.batch_ended()
     _training.batches += 1
     _training.counts.batches += 1
@@ -475,13 +495,5 @@ def epoch_line(name: str, epoch: int) -> str:
     `[ResNet epoch 0] 12.345s | batch cnt 62 avg 198.0ms | try 70 kill 8 finish 62 | ...`
     """
     counts = _training.counts
-    seconds = time.monotonic() - counts.begun
-    memory = _training.gpu.most_reserved()
-    _training.counts = Counts()
-    return (
-        f"[{name} epoch {epoch}] {seconds:.3f}s"
-        f" | batch cnt {counts.batches} avg {seconds / max(1, counts.batches) * 1000:.1f}ms"
-        f" | try {counts.tried} kill {counts.killed} finish {counts.finished}"
-        f" | batch-size {counts.items} | micro-batch-size {counts.size}"
-        f" | memory {memory / _GIB:.2f}Gb | wait_bs_valid {counts.waited_s:.3f}s"
-    )
+    _training.counts = Counts(size=counts.size)
+    return counts.line(name, epoch, _training.gpu.most_reserved())

@@ -1,0 +1,193 @@
+"""sluice.train: micro-batches must fit the grant, and a lack of memory must not end the training."""
+
+import threading
+
+import pytest
+import sluice.train
+import torch
+from sluice._orders import NO_LIMIT
+from small_training import BATCH, DROP, SHRINK, SmallGpu, Training, sizes_of_a_batch
+
+
+def test_sizes_follow_the_grant_and_too_small_a_grant_is_waited_for(fake):
+    """An allocation beyond the grant would fail."""
+    training = Training(fake)
+    line = sluice.train._training.line
+    for items, peak in ((1, 999), (1, 150), (4, 300)):
+        line.saw(items, 100, peak)
+    assert line.fit() == (100, 50)
+    fake.grant(100 + 50 * 3)
+    assert sizes_of_a_batch(training) == [3, 3, 2]
+    assert sluice.train._training.counts.waited_s == 0
+    fake.grant(149)
+    later = threading.Timer(0.05, fake.grant, (NO_LIMIT,))
+    later.start()
+    assert sizes_of_a_batch(training) == [BATCH]
+    later.join()
+    assert sluice.train._training.counts.waited_s > 0.03
+
+
+def test_one_item_is_tried_if_no_larger_grant_comes(fake, monkeypatch, capsys):
+    """The fit is an estimate: a training waited for ever for a grant just above what its GPU could give. Seen on an
+    H200. If one item does run out of memory, it is tried now and then, and the program says that it waits."""
+    monkeypatch.setattr(sluice.train, "_TRUST_LINE_S", 0.02)
+    monkeypatch.setattr(sluice.train, "_SAY_S", 0.04)
+    training = Training(fake)
+    line = sluice.train._training.line
+    for items, peak in ((1, 999), (1, 150), (4, 300)):
+        line.saw(items, 100, peak)
+    fake.grant(149)
+    assert sizes_of_a_batch(training) == [1] * BATCH
+    assert "waits for memory" not in capsys.readouterr().err
+    later = threading.Timer(0.2, fake.grant, (NO_LIMIT,))
+    later.start()
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            if sluice.train._training.orders.grant() != NO_LIMIT:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+    later.join()
+    assert 2 <= sluice.train._training.counts.killed <= 10
+    assert capsys.readouterr().err.count("waits for memory for one item") == 1
+
+
+def test_what_a_step_took_beyond_the_grant_is_given_back(fake, monkeypatch):
+    """A step cannot be repeated, so it may exceed the grant. What cannot be given back is not asked for each time."""
+    gpu = SmallGpu()
+    monkeypatch.setattr(sluice.train._training, "gpu", gpu)
+    fake.grant(10**9)
+    fake.hold(10**9)
+    sluice.train.obey()
+    assert gpu.released == []
+    fake.hold(10**9 + 2)
+    sluice.train.obey()
+    sluice.train.obey()
+    assert gpu.released == [10**9]
+    fake.hold(10**9 + 3)
+    sluice.train.obey()
+    assert gpu.released == [10**9] * 2
+
+
+def test_the_first_batch_is_measured_and_the_fit_reported(fake, monkeypatch):
+    """Without a fit, a server takes no memory from the training, and the training knows no sizes."""
+    gpu = SmallGpu()
+    monkeypatch.setattr(sluice.train._training, "gpu", gpu)
+    training = Training(fake)
+    training.model.register_forward_pre_hook(
+        lambda _, args: setattr(gpu, "most", 100 + 10 * len(args[0]))  # as the GPU would
+    )
+    assert sizes_of_a_batch(training) == [1, 1, 4, 2]
+    assert (fake.count("base"), fake.count("slope")) == (0, 0)
+    assert sizes_of_a_batch(training) == [8]
+    assert (fake.count("base"), fake.count("slope")) == (100, 10)
+    fake.grant(100 + 10 * 5)
+    assert sizes_of_a_batch(training) == [4, 4]
+    fake.give(DROP)
+    assert sizes_of_a_batch(training) == [4, 4]
+    assert gpu.released == [150]  # more would take longer, and have to be taken again
+    assert "batch cnt 4" in (line := sluice.train.epoch_line("net", 2)) and "| memory 3.00Gb |" in line
+    for _ in range(2):
+        assert sizes_of_a_batch(training) == [4, 4]
+    assert not sluice.train._training.measures(4)  # that would restart torch's own peaks
+    assert sluice.train._training.measures(6)
+
+
+def test_the_memory_of_a_dropped_micro_batch_says_nothing(fake, monkeypatch):
+    """It counted as memory that the training always needs, and the next micro-batches had one item."""
+    gpu = SmallGpu()
+    monkeypatch.setattr(sluice.train._training, "gpu", gpu)
+    training = Training(fake)
+    training.model.register_forward_pre_hook(lambda _, args: setattr(gpu, "most", 100 + 10 * len(args[0])))
+    assert sizes_of_a_batch(training) == [1, 1, 4, 2]
+    sizes = []
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            sizes.append(micro.slice.stop - micro.slice.start)
+            loss = training.model(training.data[micro.slice]).sum()
+            if len(sizes) == 1:
+                fake.grant(100 + 10 * 5)
+                fake.give(DROP)
+            loss.backward()
+    assert sizes == [8, 4, 4]
+    fake.grant(NO_LIMIT)
+
+
+def test_the_memory_of_giving_back_says_nothing(fake, monkeypatch):
+    """A part of the cache is kept by allocating it. That counted as memory that the training always needs."""
+
+    class Keeping(SmallGpu):
+        def release(self, most: int) -> None:
+            self.most = 5000
+
+    gpu = Keeping()
+    monkeypatch.setattr(sluice.train._training, "gpu", gpu)
+    training = Training(fake)
+    training.model.register_forward_pre_hook(lambda _, args: setattr(gpu, "most", 100 + 10 * len(args[0])))
+    assert sizes_of_a_batch(training) == [1, 1, 4, 2]
+    fake.grant(100 + 10 * 5)
+    fake.give(SHRINK)
+    assert sizes_of_a_batch(training) == [4, 4]
+    assert sizes_of_a_batch(training) == [4, 4]
+    fake.grant(NO_LIMIT)
+
+
+def test_lack_of_memory_under_a_grant_makes_the_micro_batch_smaller(fake):
+    """The fit is an estimate. Without a grant, the lack is the program's own."""
+    training = Training(fake)
+    fake.grant(10**9)
+    sizes = []
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            sizes.append(micro.slice.stop - micro.slice.start)
+            if sizes[-1] > 3:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            training.model(training.data[micro.slice]).sum().backward()
+    assert sizes == [8, 4, 3, 3, 2]
+    fake.grant(NO_LIMIT)
+    with pytest.raises(torch.OutOfMemoryError):
+        for micro in sluice.train.micro_batches(BATCH, model=training.model):
+            with micro:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+
+
+def test_a_library_may_not_say_that_it_lacked_memory(fake):
+    """A refused allocation ends in any error. A program's own error passes, after three micro-batches at most."""
+    training = Training(fake)
+    fake.grant(10**9)
+    sizes = []
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            sizes.append(micro.slice.stop - micro.slice.start)
+            if sizes[-1] > 3:
+                fake.refuse_memory()
+                raise RuntimeError("GET was unable to find an engine to execute this computation")
+            training.model(training.data[micro.slice]).sum().backward()
+    assert sizes == [8, 4, 3, 3, 2]
+    sizes.clear()
+    fake.grant(2 * 10**9)
+    with pytest.raises(RuntimeError, match="own"):
+        for micro in sluice.train.micro_batches(BATCH, model=training.model):
+            with micro:
+                sizes.append(micro.slice.stop - micro.slice.start)
+                fake.refuse_memory()
+                raise RuntimeError("an error of its own")
+    assert sizes == [8, 4, 3, 2]
+    with pytest.raises(RuntimeError, match="again"):
+        for micro in sluice.train.micro_batches(BATCH, model=training.model):
+            with micro:
+                raise RuntimeError("no allocation was refused again")
+
+
+def test_a_grant_that_was_lifted_since_explains_a_lack_of_memory(fake):
+    """The server may give memory back, or die, between the refused allocation and the end of the micro-batch."""
+    training = Training(fake)
+    fake.grant(10**9)
+    sizes = []
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            sizes.append(micro.slice.stop - micro.slice.start)
+            if len(sizes) == 1:
+                fake.refuse_memory()
+                fake.grant(NO_LIMIT)
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            training.model(training.data[micro.slice]).sum().backward()
+    assert sizes == [8, 8]
