@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -59,8 +60,10 @@ class ResidencyTest : public testing::Test {
     return *residency_;
   }
   /// A model, loaded.
-  FakeWeights& add(std::uint32_t model, std::uint64_t mib, std::size_t blocks = 1) {
+  FakeWeights& add(std::uint32_t model, std::uint64_t mib, std::size_t blocks = 1,
+                   std::function<void()> on_evict = {}) {
     weights_.push_back(std::make_unique<FakeWeights>(device_, mib * kMiB, blocks));
+    weights_.back()->on_evict = std::move(on_evict);  // it may leave as soon as it is added
     residency_->add(model, {weights_.back().get()});
     return *weights_.back();
   }
