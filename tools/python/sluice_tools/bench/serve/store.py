@@ -17,9 +17,10 @@ def export(setting: Setting, names: list[str], train: bool = False) -> None:
     missing = [name for name in names if not _has(setting, name, train)]
     size = ("--size", SIDE, SIDE) if setting.tiny else ()
     words = [*size, *(["--train"] if train else []), "--store", setting.store]
-    # A large model takes half a minute of one processor.
+    # A large model takes half a minute of one processor. With threads for all processors in each process, they would
+    # wait for one another.
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2)) as pool:
-        list(pool.map(lambda name: _run(setting, ["models", "export", name, *words], _EXPORT_S), missing))
+        list(pool.map(lambda name: _run(setting, ["models", "export", name, *words], _EXPORT_S, threads=2), missing))
 
 
 def _has(setting: Setting, name: str, train: bool) -> bool:
@@ -48,12 +49,12 @@ def _split_of(setting: Setting, name: str, blocks: int, batch: int) -> dict:
     return fitting[0] if fitting else {}
 
 
-def _run(setting: Setting, words: list, seconds: float) -> None:
+def _run(setting: Setting, words: list, seconds: float, threads: int | None = None) -> None:
     command = [str(word) for word in (setting.sluice, *words)]
+    environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
+    run = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "env": environment}
     try:
-        said = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
-        )
+        said = subprocess.run(command, timeout=seconds, check=False, **run)
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"{' '.join(command[:4])}: no end after {seconds:.0f} s") from None
     if said.returncode != 0:
