@@ -54,14 +54,22 @@ ProgramServer::ProgramServer(std::size_t processes) : pool_(installed_servers(pr
 }
 
 std::vector<json> ProgramServer::ask_all(std::vector<json> requests) {
-  if (lost_) (void)import_everywhere();
+  if (lost_) {
+    try {
+      (void)import_everywhere();
+    } catch (const base::RunError& error) {
+      throw NetworkLost(error.what());
+    }
+  }
   return send_all(std::move(requests));
 }
 
 std::vector<json> ProgramServer::import_everywhere() {
-  lost_ = false;
+  lost_ = true;
   // As many requests as idle processes: each gets one.
-  return send_all(std::vector(pool_.size(), last_import_));
+  auto answers = send_all(std::vector(pool_.size(), last_import_));
+  lost_ = false;
+  return answers;
 }
 
 std::vector<json> ProgramServer::send_all(std::vector<json> requests) {

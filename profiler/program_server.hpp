@@ -28,6 +28,13 @@ class ServerLost : public base::RunError {
   bool timeout_;
 };
 
+/// The network could not be imported again after a ServerLost. No program is at fault, and no
+/// further one can be made.
+class NetworkLost : public base::RunError {
+ public:
+  using RunError::RunError;
+};
+
 /// `sluice programs serve`, which makes programs with TVM, in processes of its own. After a
 /// ServerLost, the next call imports the last network again.
 class ProgramServer {
@@ -37,8 +44,8 @@ class ProgramServer {
   explicit ProgramServer(std::size_t processes = 1);
 
   [[nodiscard]] const std::string& tvm() const { return tvm_; }
-  /// All throw base::RunError with the server's line, or ServerLost. `source`: empty for that which
-  /// `sluice programs make` finds for the name.
+  /// All throw base::RunError with the server's line, ServerLost, or NetworkLost. `source`: empty
+  /// for that which `sluice programs make` finds for the name.
   [[nodiscard]] ImportedNetwork import_network(const std::string& source, const std::string& name,
                                                std::int64_t batch, const std::string& target);
   /// The programs in the order of the indices; nothing for an index that the space refuses.

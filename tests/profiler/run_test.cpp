@@ -96,6 +96,14 @@ TEST_F(OpbenchRun, SeveralServersMakeTheSamePrograms) {
   EXPECT_EQ(costs("1"), costs("3"));
 }
 
+TEST_F(OpbenchRun, ANetworkThatCannotBeImportedAgainIsNoFaultOfThePrograms) {
+  const auto ran = opbench({"run", "--modelname", "once", "--tuner", "gridsearch", "--trials", "84",
+                            "--out", "out", "-j", "2"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.err, HasSubstr("sluice opbench: sluice programs: once: a second time\n"));
+  EXPECT_THAT(ran.err, Not(HasSubstr("program aaaaaaaa00000044"))) << "the one after the last";
+}
+
 TEST_F(OpbenchRun, FalseIsReallyFalse) {
   const auto ran = opbench({"run", "--modelname", "net", "--iftune", "false", "--out", "out"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
