@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -71,8 +72,24 @@ void write_space(const RunOptions& options, const ImportedNetwork& imported,
 }
 
 void print_latency(const std::string& when, const Latency& latency) {
+  if (!std::isfinite(latency.mean)) {
+    fmt::print("{}: none, because a task has no program that runs\n", when);
+    return;
+  }
   fmt::print("{}: {{'mean': {:.6g}, 'median': {:.6g}, 'std': {:.6g}}} ms\n", when, latency.mean,
              latency.median, latency.std);
+}
+
+/// Throws base::RunError that names the tasks without a good program.
+void check_all_run(const std::vector<TunedTask>& tasks) {
+  std::vector<std::string> without;
+  for (const TunedTask& task : tasks) {
+    if (task.first() == nullptr) without.push_back(task.name);
+  }
+  if (without.empty()) return;
+  throw base::RunError(
+      fmt::format("the network has no latency, because no program was found that runs: {}",
+                  fmt::join(without, ", ")));
 }
 
 std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramServer& server,
@@ -185,6 +202,7 @@ int run_model(const RunOptions& options) {
     print_latency("the better of both", latency_of(defaults, best));
   }
   fmt::print("written: {}\n", performance_file(options.out, name));
+  check_all_run(tasks);
   return base::kExitFine;
 }
 

@@ -104,6 +104,19 @@ TEST_F(OpbenchRun, ANetworkThatCannotBeImportedAgainIsNoFaultOfThePrograms) {
   EXPECT_THAT(ran.err, Not(HasSubstr("program aaaaaaaa00000044"))) << "the one after the last";
 }
 
+TEST_F(OpbenchRun, ATaskWithoutAProgramThatRunsIsNamed) {
+  const auto ran = opbench(
+      {"run", "--modelname", "refused", "--tuner", "gridsearch", "--trials", "9", "--out", "out"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.err, HasSubstr("because no program was found that runs: fused_r\n"));
+  EXPECT_THAT(ran.out, HasSubstr("tuned: none, because a task has no program that runs\n"));
+  EXPECT_THAT(ran.out, HasSubstr("without tuning: none,"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("inf")));
+  EXPECT_EQ(
+      read_records(file("out/Performance/refused-gridsearch-llvm-autotvm.json")).records.size(), 1U)
+      << "what was measured is kept";
+}
+
 TEST_F(OpbenchRun, FalseIsReallyFalse) {
   const auto ran = opbench({"run", "--modelname", "net", "--iftune", "false", "--out", "out"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
