@@ -48,8 +48,8 @@ class ProgramServer {
   /// for that which `sluice programs make` finds for the name.
   [[nodiscard]] ImportedNetwork import_network(const std::string& source, const std::string& name,
                                                std::int64_t batch, const std::string& target);
-  /// The programs in the order of the indices; nothing for an index that the space refuses.
-  /// `want`: "source", "features".
+  /// The programs in the order of the indices; nothing for an index that the space refuses, or
+  /// that ends the server: up to three of a call, then ServerLost. `want`: "source", "features".
   [[nodiscard]] std::vector<std::optional<Program>> apply(const std::string& task,
                                                           const std::vector<std::uint64_t>& indices,
                                                           const std::vector<std::string>& want);
@@ -67,6 +67,9 @@ class ProgramServer {
   [[nodiscard]] nlohmann::json ask_for(nlohmann::json request);
   /// Gives the requests to processes that know the last network.
   [[nodiscard]] std::vector<nlohmann::json> ask_all(std::vector<nlohmann::json> requests);
+  /// One after the other, so that it is known which ones end the server. Their answers are an
+  /// error in place of the program.
+  [[nodiscard]] std::vector<nlohmann::json> ask_each(const std::vector<nlohmann::json>& requests);
   /// Lets each process import the last network. Returns their answers.
   [[nodiscard]] std::vector<nlohmann::json> import_everywhere();
   /// Gives the requests to idle processes. Returns the answers in the order of the requests, or

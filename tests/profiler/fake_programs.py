@@ -6,7 +6,8 @@ the fastest. A second thread halves the time, more do nothing. Programs 43 to 46
 vary the first time they are timed, and always vary. For GPUs, a program has a kernel more for each number of its
 index above 1, and the one with index 3 is not C; TVM's own schedule has two kernels. The tasks of the network `large`
 have 8,400 programs, and those of the others 84. The second task of `refused` refuses all programs, and `once` cannot
-be imported again when a server has ended. Its arguments are ignored.
+be imported again when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server
+when they are made. Its arguments are ignored.
 """
 
 import json
@@ -62,13 +63,17 @@ def answer(request: dict) -> dict:
         case "import" if request["name"] == "once" and os.path.exists("ended"):
             raise ValueError("once: a second time")
         case "import":
-            other = "r" if request["name"] == "refused" else "b"
+            other = {"refused": "r", "fatal": "f"}.get(request["name"], "b")
             calls = [{"task": "a" * 16, "after": []}, {"task": other * 16, "after": [0]}]
             calls.append({"task": "a" * 16, "after": [1]})
             imported.update("a" + other)
             network = {"kind": "network", "name": request["name"], "batch": request["batch"], "calls": calls}
             choices = 1200 if request["name"] == "large" else 12
             return {"network": network, "tasks": [task("a", choices), task(other, choices)]}
+        case "apply" if request["task"][0] == "f" and any(
+            index in (7, 9) or index >= 60 for index in request["indices"]
+        ):
+            os._exit(4)
         case "apply":
             programs = [program(request["task"], index, request["want"]) for index in request["indices"]]
             return {"programs": programs}

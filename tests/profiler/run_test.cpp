@@ -104,6 +104,28 @@ TEST_F(OpbenchRun, ANetworkThatCannotBeImportedAgainIsNoFaultOfThePrograms) {
   EXPECT_THAT(ran.err, Not(HasSubstr("program aaaaaaaa00000044"))) << "the one after the last";
 }
 
+TEST_F(OpbenchRun, AFewProgramsThatEndTheServerAreLeftOut) {
+  const std::vector<std::string> run{"run",   "--modelname", "fatal", "--tuner", "gridsearch",
+                                     "--out", "out",         "-j",    "2",       "--trials"};
+  auto few = run;
+  few.emplace_back("9");
+  const auto ran = opbench(few);
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const std::string records = file("out/Performance/fatal-gridsearch-llvm-autotvm.json.tmp");
+  std::vector<std::uint64_t> made;
+  for (const Record& record : read_records(records).records) made.push_back(record.index);
+  EXPECT_THAT(std::span(made).subspan(9), testing::ElementsAre(1, 2, 3, 4, 6, 8, 11, 12, 13));
+  EXPECT_THAT(ran.err, HasSubstr("\"indices\":[7]"));
+
+  auto all = run;
+  all.emplace_back("84");
+  const auto ended = opbench(all);
+  EXPECT_EQ(ended.exit_code, 1) << "when all end it, the cause is another";
+  EXPECT_THAT(ended.err, HasSubstr("sluice opbench: sluice programs exited with 4 during apply"));
+  EXPECT_THAT(ended.err, HasSubstr("\"indices\":[60]"));
+  EXPECT_THAT(ended.err, Not(HasSubstr("\"indices\":[61]")));
+}
+
 TEST_F(OpbenchRun, ATaskWithoutAProgramThatRunsIsNamed) {
   const auto ran = opbench(
       {"run", "--modelname", "refused", "--tuner", "gridsearch", "--trials", "9", "--out", "out"});
