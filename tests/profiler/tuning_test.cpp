@@ -83,6 +83,20 @@ TEST(TuneTask, ARoundIsMeasuredAtOnceAlsoWhereMostAreRefused) {
   EXPECT_LT(bench.proposed.size(), 30U * 150 + 64) << "hardly more programs than are measured";
 }
 
+TEST(TuneTask, WhatWasMadeBeyondARoundIsMeasuredInTheNext) {
+  Bench bench([](std::uint64_t index) { return index >= 100; });
+  const auto records = bench.tune(100'000, {"gridsearch", 150, 0});
+  ASSERT_EQ(records.size(), 150U);
+  for (std::size_t i = 0; i < 150; ++i) EXPECT_EQ(records[i].index, 100 + i);
+  EXPECT_THAT(bench.rounds, testing::ElementsAre(64, 64, 22));
+}
+
+TEST(TuneTask, NoMoreProgramsAreMadeThanAreMeasured) {
+  Bench bench([](std::uint64_t) { return true; });
+  EXPECT_EQ(bench.tune(100'000, {"random", 70, 0}).size(), 70U);
+  EXPECT_EQ(bench.proposed.size(), 70U);
+}
+
 TEST(TuneTask, ASpaceThatRefusesAllIsGivenUp) {
   Bench bench([](std::uint64_t) { return false; });
   EXPECT_THAT(bench.tune(100'000, {"random", 3000, 0}), testing::IsEmpty());
