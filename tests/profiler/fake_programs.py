@@ -7,7 +7,7 @@ vary the first time they are timed, and always vary. For GPUs, a program has a k
 index above 1, and the one with index 3 is not C; TVM's own schedule has two kernels. The tasks of the network `large`
 have 8,400 programs, and those of the others 84. The second task of `refused` refuses all programs, and `once` cannot
 be imported again when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server
-when they are made. Its arguments are ignored.
+when they are made. Each server that imports `counted` adds a line to the file `servers`. Its arguments are ignored.
 """
 
 import json
@@ -63,6 +63,9 @@ def answer(request: dict) -> dict:
         case "import" if request["name"] == "once" and os.path.exists("ended"):
             raise ValueError("once: a second time")
         case "import":
+            if request["name"] == "counted":
+                with open("servers", "a") as servers:
+                    print(os.getpid(), file=servers)
             other = {"refused": "r", "fatal": "f"}.get(request["name"], "b")
             calls = [{"task": "a" * 16, "after": []}, {"task": other * 16, "after": [0]}]
             calls.append({"task": "a" * 16, "after": [1]})

@@ -96,6 +96,18 @@ TEST_F(OpbenchRun, SeveralServersMakeTheSamePrograms) {
   EXPECT_EQ(costs("1"), costs("3"));
 }
 
+TEST_F(OpbenchRun, AsManyServersAsAreWanted) {
+  const std::vector<std::string> run{"run",      "--modelname", "counted", "--tuner", "gridsearch",
+                                     "--trials", "1",           "--out",   "out"};
+  ASSERT_EQ(opbench(run).exit_code, 0);
+  const auto servers = [&] { return std::ranges::count(read_file(file("servers")), '\n'); };
+  EXPECT_EQ(servers(), 1) << "others would disturb the times on a CPU";
+  auto several = run;
+  several.insert(several.end(), {"-j", "3"});
+  ASSERT_EQ(opbench(several).exit_code, 0);
+  EXPECT_EQ(servers(), 1 + 3);
+}
+
 TEST_F(OpbenchRun, ANetworkThatCannotBeImportedAgainIsNoFaultOfThePrograms) {
   const auto ran = opbench({"run", "--modelname", "once", "--tuner", "gridsearch", "--trials", "84",
                             "--out", "out", "-j", "2"});
