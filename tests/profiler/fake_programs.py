@@ -14,6 +14,7 @@ import json
 import os
 import sys
 
+networks: set[str] = set()
 imported: set[str] = set()
 timed: set[tuple[int, int]] = set()
 
@@ -69,6 +70,7 @@ def answer(request: dict) -> dict:
             other = {"refused": "r", "fatal": "f"}.get(request["name"], "b")
             calls = [{"task": "a" * 16, "after": []}, {"task": other * 16, "after": [0]}]
             calls.append({"task": "a" * 16, "after": [1]})
+            networks.add(request["name"])
             imported.update("a" + other)
             network = {"kind": "network", "name": request["name"], "batch": request["batch"], "calls": calls}
             choices = 1200 if request["name"] == "large" else 12
@@ -85,7 +87,8 @@ def answer(request: dict) -> dict:
         case "default":
             return {"program": program(request["task"], 84, ["source"], kernels=2)}
         case "time" if request["index"] == 43:
-            open("ended", "w").close()
+            if "once" in networks:
+                open("ended", "w").close()
             os._exit(3)
         case "time" if request["index"] == 44:
             return {"seconds": [], "correct": True}
