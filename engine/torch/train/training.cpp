@@ -28,8 +28,10 @@ c10::Device prepared_device(const TrainingOptions& options) {
   auto& context = at::globalContext();
   if (options.gpu) {
     // Before the first tensor.
-    namespace allocator = c10::CachingAllocator;
-    allocator::setAllocatorSettings(allocator_settings(allocator::getAllocatorSettings()));
+    in_torch("PYTORCH_ALLOC_CONF", [] {
+      namespace allocator = c10::CachingAllocator;
+      allocator::setAllocatorSettings(allocator_settings(allocator::getAllocatorSettings()));
+    });
   }
   if (options.deterministic) {
     context.setDeterministicCuDNN(true);
