@@ -133,6 +133,30 @@ std::size_t server_processes(const RunOptions& options) {
   return options.target == "llvm" ? 1 : std::max(1U, std::thread::hardware_concurrency());
 }
 
+/// `defaults`: the records of TVM's own schedules, if it has any.
+void print_latencies(const RunOptions& options, const std::vector<TunedTask>& tasks,
+                     std::vector<TunedTask> defaults) {
+  const auto first = [](const TunedTask& task) { return task.first(); };
+  const auto best = [](const TunedTask& task) { return task.best(task.trials.size()); };
+  if (options.tune == "false" || options.compare == "true") {
+    print_latency("without tuning", latency_of(tasks, first));
+  }
+  if (defaults.size() == tasks.size()) {
+    print_latency("TVM's own schedules", latency_of(defaults, first));
+  } else if (!defaults.empty()) {
+    fmt::print("TVM's own schedules: none, because TVM has none for {} of {} tasks\n",
+               tasks.size() - defaults.size(), tasks.size());
+  }
+  if (options.tune == "true") print_latency("tuned", latency_of(tasks, best));
+  if (options.tune == "true" && defaults.size() == tasks.size()) {
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      defaults[i].trials.insert(defaults[i].trials.end(), tasks[i].trials.begin(),
+                                tasks[i].trials.end());
+    }
+    print_latency("the better of both", latency_of(defaults, best));
+  }
+}
+
 int run_model(const RunOptions& options) {
   if (options.executor == "torch") become_operators(options);
   const std::string target = tvm_target(options.target);
@@ -182,25 +206,10 @@ int run_model(const RunOptions& options) {
                task.name, tuned.trials.size(),
                best == nullptr ? "none" : fmt::format("{:.6g} ms", best->cost() * 1e3));
   }
-  const auto first = [](const TunedTask& task) { return task.first(); };
-  const auto best = [](const TunedTask& task) { return task.best(task.trials.size()); };
   write_best(options.out, name, tasks);
   write_op_costs(options.out, name, tasks);
   if (options.tune == "true") add_partial_result(options.out, name, tasks);
-  if (options.tune == "false" || options.compare == "true") {
-    print_latency("without tuning", latency_of(tasks, first));
-  }
-  if (defaults.size() == tasks.size()) {
-    print_latency("TVM's own schedules", latency_of(defaults, first));
-  }
-  if (options.tune == "true") print_latency("tuned", latency_of(tasks, best));
-  if (options.tune == "true" && defaults.size() == tasks.size()) {
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      defaults[i].trials.insert(defaults[i].trials.end(), tasks[i].trials.begin(),
-                                tasks[i].trials.end());
-    }
-    print_latency("the better of both", latency_of(defaults, best));
-  }
+  print_latencies(options, tasks, std::move(defaults));
   fmt::print("written: {}\n", performance_file(options.out, name));
   check_all_run(tasks);
   return base::kExitFine;

@@ -205,11 +205,12 @@ TEST_F(OpbenchRun, FeaturesOfTheServerReachTheTuner) {
 /// Programs that are compiled for real and run on the simulated GPU.
 class OpbenchRunGpu : public test::SessionTest {
  protected:
-  base::Captured run(const std::string& target) {
-    return Process({SLUICE_TEST_PROGRAM, "opbench", "run", "--modelname", "net", "--target", target,
-                    "--tuner", "gridsearch", "--trials", "10", "--out", own_session_.file("out")},
-                   {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS,
-                                    "LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}})
+  base::Captured run(const std::string& target, const std::string& network = "net") {
+    return Process(
+               {SLUICE_TEST_PROGRAM, "opbench", "run", "--modelname", network, "--target", target,
+                "--tuner", "gridsearch", "--trials", "10", "--out", own_session_.file("out")},
+               {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS,
+                                "LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}})
         .finish();
   }
 };
@@ -245,6 +246,15 @@ TEST_F(OpbenchRunGpu, EachTrialIsCompiledAndMeasured) {
   EXPECT_THAT(ran.out, HasSubstr("TVM's own schedules: {'mean': 0.012"));
   EXPECT_THAT(ran.out, HasSubstr("the better of both: {'mean': 0.006"));
   EXPECT_THAT(ran.err, HasSubstr("program aaaaaaaa00000003: program.cu(1): error:"));
+}
+
+TEST_F(OpbenchRunGpu, TasksThatTvmHasNoScheduleForAreCounted) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  const auto ran = run("cuda", "refused");
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.out,
+              HasSubstr("TVM's own schedules: none, because TVM has none for 1 of 2 tasks\n"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("the better of both")));
 }
 
 TEST_F(OpbenchRunGpu, AnotherArchitectureIsRefused) {
