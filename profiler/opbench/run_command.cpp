@@ -165,6 +165,7 @@ int run_model(const RunOptions& options) {
       server.import_network(options.source, options.model, options.batch, target);
   fmt::print("{}: {} tasks, {} calls\n", options.model, imported.tasks.size(),
              imported.network.calls.size());
+  if (imported.tasks.empty()) throw base::RunError(options.model + " has no operator to tune");
   TuningOptions tuning = options.tuning;
   // Without tuning, the first program that runs is the whole result.
   if (options.tune == "false") tuning = {"random", 16, tuning.seed};

@@ -7,7 +7,8 @@ vary the first time they are timed, and always vary. For GPUs, a program has a k
 index above 1, and the one with index 3 is not C; TVM's own schedule has two kernels. The tasks of the network `large`
 have 8,400 programs, and those of the others 84. The second task of `refused` refuses all programs, and `once` cannot
 be imported again when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server
-when they are made. Each server that imports `counted` adds a line to the file `servers`. Its arguments are ignored.
+when they are made. `empty` has no task. Each server that imports `counted` adds a line to the file `servers`. Its
+arguments are ignored.
 """
 
 import json
@@ -73,6 +74,8 @@ def answer(request: dict) -> dict:
             networks.add(request["name"])
             imported.update("a" + other)
             network = {"kind": "network", "name": request["name"], "batch": request["batch"], "calls": calls}
+            if request["name"] == "empty":
+                return {"network": network | {"calls": []}, "tasks": []}
             choices = 1200 if request["name"] == "large" else 12
             return {"network": network, "tasks": [task("a", choices), task(other, choices)]}
         case "apply" | "default" | "time" if request["task"][0] not in imported:

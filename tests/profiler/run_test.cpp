@@ -151,6 +151,13 @@ TEST_F(OpbenchRun, ATaskWithoutAProgramThatRunsIsNamed) {
       << "what was measured is kept";
 }
 
+TEST_F(OpbenchRun, ANetworkWithoutTasksHasNoLatency) {
+  const auto ran = opbench({"run", "--modelname", "empty", "--out", "out"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_EQ(ran.err, "sluice opbench: empty has no operator to tune\n");
+  EXPECT_EQ(ran.out, "empty: 0 tasks, 0 calls\n");
+}
+
 TEST_F(OpbenchRun, FalseIsReallyFalse) {
   const auto ran = opbench({"run", "--modelname", "net", "--iftune", "false", "--out", "out"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
