@@ -162,6 +162,8 @@ void time_on_cpu(ProgramServer& server, const Program& program, int threads, Rec
       record.seconds = times.seconds;
       record.details->spread = spread;
     }
+  } catch (const NetworkLost&) {
+    throw;
   } catch (const ServerLost& lost) {
     fmt::print(stderr, "sluice opbench: program {}: {}\n", program.id, lost.what());
     record.error = lost.timeout() ? MeasureError::kRunTimeout : MeasureError::kRuntimeDevice;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -17,6 +18,8 @@ using nlohmann::json;
 namespace {
 
 constexpr double kLimitS = 600;  ///< Importing a large network takes minutes.
+/// Of the programs of a call. More must have another cause, and each costs an import.
+constexpr int kMostFatal = 3;
 std::vector<std::vector<std::string>> installed_servers(std::size_t processes) {
   return {processes, {base::Install::of_this_program().subcommand("programs"), "serve"}};
 }
@@ -54,14 +57,22 @@ ProgramServer::ProgramServer(std::size_t processes) : pool_(installed_servers(pr
 }
 
 std::vector<json> ProgramServer::ask_all(std::vector<json> requests) {
-  if (lost_) (void)import_everywhere();
+  if (lost_) {
+    try {
+      (void)import_everywhere();
+    } catch (const base::RunError& error) {
+      throw NetworkLost(error.what());
+    }
+  }
   return send_all(std::move(requests));
 }
 
 std::vector<json> ProgramServer::import_everywhere() {
-  lost_ = false;
+  lost_ = true;
   // As many requests as idle processes: each gets one.
-  return send_all(std::vector(pool_.size(), last_import_));
+  auto answers = send_all(std::vector(pool_.size(), last_import_));
+  lost_ = false;
+  return answers;
 }
 
 std::vector<json> ProgramServer::send_all(std::vector<json> requests) {
@@ -92,6 +103,23 @@ std::vector<json> ProgramServer::send_all(std::vector<json> requests) {
   return answers;
 }
 
+std::vector<json> ProgramServer::ask_each(const std::vector<json>& requests) {
+  std::vector<json> answers;
+  int fatal = 0;
+  for (const json& request : requests) {
+    try {
+      answers.push_back(ask_for(request));
+    } catch (const ServerLost& lost) {
+      if (++fatal > kMostFatal) throw;
+      fmt::print(stderr, "sluice opbench: {}: {}, left out\n", lost.what(), request.dump());
+      json answer;
+      answer["programs"][0]["error"] = lost.what();
+      answers.push_back(std::move(answer));
+    }
+  }
+  return answers;
+}
+
 json ProgramServer::ask_for(json request) { return ask_all({std::move(request)}).front(); }
 
 ImportedNetwork ProgramServer::import_network(const std::string& source, const std::string& name,
@@ -115,8 +143,14 @@ std::vector<std::optional<Program>> ProgramServer::apply(const std::string& task
   for (const std::uint64_t index : indices) {
     requests.push_back({{"do", "apply"}, {"task", task}, {"indices", {index}}, {"want", want}});
   }
+  std::vector<json> answers;
+  try {
+    answers = ask_all(requests);
+  } catch (const ServerLost&) {
+    answers = ask_each(requests);
+  }
   std::vector<std::optional<Program>> programs;
-  for (const json& answer : ask_all(std::move(requests))) {
+  for (const json& answer : answers) {
     for (const json& program : answer.at("programs")) programs.push_back(program_of(program));
   }
   return programs;

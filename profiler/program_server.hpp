@@ -28,6 +28,13 @@ class ServerLost : public base::RunError {
   bool timeout_;
 };
 
+/// The network could not be imported again after a ServerLost. No program is at fault, and no
+/// further one can be made.
+class NetworkLost : public base::RunError {
+ public:
+  using RunError::RunError;
+};
+
 /// `sluice programs serve`, which makes programs with TVM, in processes of its own. After a
 /// ServerLost, the next call imports the last network again.
 class ProgramServer {
@@ -37,12 +44,12 @@ class ProgramServer {
   explicit ProgramServer(std::size_t processes = 1);
 
   [[nodiscard]] const std::string& tvm() const { return tvm_; }
-  /// All throw base::RunError with the server's line, or ServerLost. `source`: empty for that which
-  /// `sluice programs make` finds for the name.
+  /// All throw base::RunError with the server's line, ServerLost, or NetworkLost. `source`: empty
+  /// for that which `sluice programs make` finds for the name.
   [[nodiscard]] ImportedNetwork import_network(const std::string& source, const std::string& name,
                                                std::int64_t batch, const std::string& target);
-  /// The programs in the order of the indices; nothing for an index that the space refuses.
-  /// `want`: "source", "features".
+  /// The programs in the order of the indices; nothing for an index that the space refuses, or
+  /// that ends the server: up to three of a call, then ServerLost. `want`: "source", "features".
   [[nodiscard]] std::vector<std::optional<Program>> apply(const std::string& task,
                                                           const std::vector<std::uint64_t>& indices,
                                                           const std::vector<std::string>& want);
@@ -60,6 +67,9 @@ class ProgramServer {
   [[nodiscard]] nlohmann::json ask_for(nlohmann::json request);
   /// Gives the requests to processes that know the last network.
   [[nodiscard]] std::vector<nlohmann::json> ask_all(std::vector<nlohmann::json> requests);
+  /// One after the other, so that it is known which ones end the server. Their answers are an
+  /// error in place of the program.
+  [[nodiscard]] std::vector<nlohmann::json> ask_each(const std::vector<nlohmann::json>& requests);
   /// Lets each process import the last network. Returns their answers.
   [[nodiscard]] std::vector<nlohmann::json> import_everywhere();
   /// Gives the requests to idle processes. Returns the answers in the order of the requests, or

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -71,8 +72,24 @@ void write_space(const RunOptions& options, const ImportedNetwork& imported,
 }
 
 void print_latency(const std::string& when, const Latency& latency) {
+  if (!std::isfinite(latency.mean)) {
+    fmt::print("{}: none, because a task has no program that runs\n", when);
+    return;
+  }
   fmt::print("{}: {{'mean': {:.6g}, 'median': {:.6g}, 'std': {:.6g}}} ms\n", when, latency.mean,
              latency.median, latency.std);
+}
+
+/// Throws base::RunError that names the tasks without a good program.
+void check_all_run(const std::vector<TunedTask>& tasks) {
+  std::vector<std::string> without;
+  for (const TunedTask& task : tasks) {
+    if (task.first() == nullptr) without.push_back(task.name);
+  }
+  if (without.empty()) return;
+  throw base::RunError(
+      fmt::format("the network has no latency, because no program was found that runs: {}",
+                  fmt::join(without, ", ")));
 }
 
 std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramServer& server,
@@ -116,6 +133,30 @@ std::size_t server_processes(const RunOptions& options) {
   return options.target == "llvm" ? 1 : std::max(1U, std::thread::hardware_concurrency());
 }
 
+/// `defaults`: the records of TVM's own schedules, if it has any.
+void print_latencies(const RunOptions& options, const std::vector<TunedTask>& tasks,
+                     std::vector<TunedTask> defaults) {
+  const auto first = [](const TunedTask& task) { return task.first(); };
+  const auto best = [](const TunedTask& task) { return task.best(task.trials.size()); };
+  if (options.tune == "false" || options.compare == "true") {
+    print_latency("without tuning", latency_of(tasks, first));
+  }
+  if (defaults.size() == tasks.size()) {
+    print_latency("TVM's own schedules", latency_of(defaults, first));
+  } else if (!defaults.empty()) {
+    fmt::print("TVM's own schedules: none, because TVM has none for {} of {} tasks\n",
+               tasks.size() - defaults.size(), tasks.size());
+  }
+  if (options.tune == "true") print_latency("tuned", latency_of(tasks, best));
+  if (options.tune == "true" && defaults.size() == tasks.size()) {
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      defaults[i].trials.insert(defaults[i].trials.end(), tasks[i].trials.begin(),
+                                tasks[i].trials.end());
+    }
+    print_latency("the better of both", latency_of(defaults, best));
+  }
+}
+
 int run_model(const RunOptions& options) {
   if (options.executor == "torch") become_operators(options);
   const std::string target = tvm_target(options.target);
@@ -124,6 +165,7 @@ int run_model(const RunOptions& options) {
       server.import_network(options.source, options.model, options.batch, target);
   fmt::print("{}: {} tasks, {} calls\n", options.model, imported.tasks.size(),
              imported.network.calls.size());
+  if (imported.tasks.empty()) throw base::RunError(options.model + " has no operator to tune");
   TuningOptions tuning = options.tuning;
   // Without tuning, the first program that runs is the whole result.
   if (options.tune == "false") tuning = {"random", 16, tuning.seed};
@@ -165,26 +207,12 @@ int run_model(const RunOptions& options) {
                task.name, tuned.trials.size(),
                best == nullptr ? "none" : fmt::format("{:.6g} ms", best->cost() * 1e3));
   }
-  const auto first = [](const TunedTask& task) { return task.first(); };
-  const auto best = [](const TunedTask& task) { return task.best(task.trials.size()); };
   write_best(options.out, name, tasks);
   write_op_costs(options.out, name, tasks);
   if (options.tune == "true") add_partial_result(options.out, name, tasks);
-  if (options.tune == "false" || options.compare == "true") {
-    print_latency("without tuning", latency_of(tasks, first));
-  }
-  if (defaults.size() == tasks.size()) {
-    print_latency("TVM's own schedules", latency_of(defaults, first));
-  }
-  if (options.tune == "true") print_latency("tuned", latency_of(tasks, best));
-  if (options.tune == "true" && defaults.size() == tasks.size()) {
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      defaults[i].trials.insert(defaults[i].trials.end(), tasks[i].trials.begin(),
-                                tasks[i].trials.end());
-    }
-    print_latency("the better of both", latency_of(defaults, best));
-  }
+  print_latencies(options, tasks, std::move(defaults));
   fmt::print("written: {}\n", performance_file(options.out, name));
+  check_all_run(tasks);
   return base::kExitFine;
 }
 

@@ -5,14 +5,17 @@ Every fifth program is refused, every seventh computes something wrong, and the 
 the fastest. A second thread halves the time, more do nothing. Programs 43 to 46 end the server, are too slow,
 vary the first time they are timed, and always vary. For GPUs, a program has a kernel more for each number of its
 index above 1, and the one with index 3 is not C; TVM's own schedule has two kernels. The tasks of the network `large`
-have 8,400 programs, and those of
-the others 84. Its arguments are ignored.
+have 8,400 programs, and those of the others 84. The second task of `refused` refuses all programs, and `once` cannot
+be imported again when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server
+when they are made. `empty` has no task. Each server that imports `counted` adds a line to the file `servers`. Its
+arguments are ignored.
 """
 
 import json
 import os
 import sys
 
+networks: set[str] = set()
 imported: set[str] = set()
 timed: set[tuple[int, int]] = set()
 
@@ -38,7 +41,7 @@ def task(name: str, choices: int) -> dict:
 
 
 def program(task_id: str, index: int, want: list[str], kernels: int | None = None) -> dict:
-    if index % 5 == 0:
+    if index % 5 == 0 or task_id[0] == "r":
         return {"error": "no valid schedule"}
     made = {"kind": "program", "id": f"{task_id[:8]}{index:08}", "task": task_id, "sketch": 0, "index": index}
     made["entity"] = []
@@ -59,21 +62,36 @@ def answer(request: dict) -> dict:
             return {"version": 1, "tvm": "0.27.0", "ffi": "0", "features": 164}
         case "import" if request["name"] == "broken":
             raise ValueError("broken: not a network")
+        case "import" if request["name"] == "once" and os.path.exists("ended"):
+            raise ValueError("once: a second time")
         case "import":
-            calls = [{"task": "a" * 16, "after": []}, {"task": "b" * 16, "after": [0]}]
+            if request["name"] == "counted":
+                with open("servers", "a") as servers:
+                    print(os.getpid(), file=servers)
+            other = {"refused": "r", "fatal": "f"}.get(request["name"], "b")
+            calls = [{"task": "a" * 16, "after": []}, {"task": other * 16, "after": [0]}]
             calls.append({"task": "a" * 16, "after": [1]})
-            imported.update("ab")
+            networks.add(request["name"])
+            imported.update("a" + other)
             network = {"kind": "network", "name": request["name"], "batch": request["batch"], "calls": calls}
+            if request["name"] == "empty":
+                return {"network": network | {"calls": []}, "tasks": []}
             choices = 1200 if request["name"] == "large" else 12
-            return {"network": network, "tasks": [task("a", choices), task("b", choices)]}
+            return {"network": network, "tasks": [task("a", choices), task(other, choices)]}
+        case "apply" | "default" | "time" if request["task"][0] not in imported:
+            raise ValueError("of no network that was imported")
+        case "apply" if request["task"][0] == "f" and any(
+            index in (7, 9) or index >= 60 for index in request["indices"]
+        ):
+            os._exit(4)
         case "apply":
             programs = [program(request["task"], index, request["want"]) for index in request["indices"]]
             return {"programs": programs}
         case "default":
             return {"program": program(request["task"], 84, ["source"], kernels=2)}
-        case "time" if request["task"][0] not in imported:
-            raise ValueError("of no network that was imported")
         case "time" if request["index"] == 43:
+            if "once" in networks:
+                open("ended", "w").close()
             os._exit(3)
         case "time" if request["index"] == 44:
             return {"seconds": [], "correct": True}

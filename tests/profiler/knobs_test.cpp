@@ -94,6 +94,23 @@ TEST(Knobs, WhatCannotBeASpaceIsRefused) {
   EXPECT_THROW((void)space.choice(0, json::array()), base::UsageError);
 }
 
+TEST(Knobs, ProgramsWithTooFewOrTooManyThreadsAreNotPlausible) {
+  const ProgramSpace space({{split("y", 64, 5, 64), split("x", 64, 5, 64), split("k", 4096, 3, 64)},
+                            {option("u", {0, 16})}});
+  // The threads of a block are the third factors of the tiles with five parts, multiplied.
+  const auto plausible = [&](std::int64_t y, std::int64_t x) {
+    const json tile_y = {1, 1, y, 1, 64 / y};
+    const json tile_x = {64 / x, 1, x, 1, 1};
+    return space.plausible(space.choice(
+        0, {{"y", "sp", tile_y}, {"x", "sp", tile_x}, {"k", "sp", json::array({1, 4096, 1})}}));
+  };
+  EXPECT_TRUE(plausible(8, 4));
+  EXPECT_FALSE(plausible(8, 2)) << "16 threads are less than a warp";
+  EXPECT_TRUE(plausible(32, 32));
+  EXPECT_FALSE(plausible(32, 64)) << "2048 threads are more than a block has";
+  EXPECT_TRUE(space.plausible({1, {0}})) << "nothing is known of a sketch without such tiles";
+}
+
 TEST(Knobs, TheTextIsThatOfAutoTvm) {
   const ProgramSpace space(
       {{split("tile_f", 64, 4, 64), option("auto_unroll_max_step", {0, 512})}});

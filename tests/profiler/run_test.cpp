@@ -96,6 +96,68 @@ TEST_F(OpbenchRun, SeveralServersMakeTheSamePrograms) {
   EXPECT_EQ(costs("1"), costs("3"));
 }
 
+TEST_F(OpbenchRun, AsManyServersAsAreWanted) {
+  const std::vector<std::string> run{"run",      "--modelname", "counted", "--tuner", "gridsearch",
+                                     "--trials", "1",           "--out",   "out"};
+  ASSERT_EQ(opbench(run).exit_code, 0);
+  const auto servers = [&] { return std::ranges::count(read_file(file("servers")), '\n'); };
+  EXPECT_EQ(servers(), 1) << "others would disturb the times on a CPU";
+  auto several = run;
+  several.insert(several.end(), {"-j", "3"});
+  ASSERT_EQ(opbench(several).exit_code, 0);
+  EXPECT_EQ(servers(), 1 + 3);
+}
+
+TEST_F(OpbenchRun, ANetworkThatCannotBeImportedAgainIsNoFaultOfThePrograms) {
+  const auto ran = opbench({"run", "--modelname", "once", "--tuner", "gridsearch", "--trials", "84",
+                            "--out", "out", "-j", "2"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.err, HasSubstr("sluice opbench: sluice programs: once: a second time\n"));
+  EXPECT_THAT(ran.err, Not(HasSubstr("program aaaaaaaa00000044"))) << "the one after the last";
+}
+
+TEST_F(OpbenchRun, AFewProgramsThatEndTheServerAreLeftOut) {
+  const std::vector<std::string> run{"run",   "--modelname", "fatal", "--tuner", "gridsearch",
+                                     "--out", "out",         "-j",    "2",       "--trials"};
+  auto few = run;
+  few.emplace_back("9");
+  const auto ran = opbench(few);
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const std::string records = file("out/Performance/fatal-gridsearch-llvm-autotvm.json.tmp");
+  std::vector<std::uint64_t> made;
+  for (const Record& record : read_records(records).records) made.push_back(record.index);
+  EXPECT_THAT(std::span(made).subspan(9), testing::ElementsAre(1, 2, 3, 4, 6, 8, 11, 12, 13));
+  EXPECT_THAT(ran.err, HasSubstr("\"indices\":[7]"));
+
+  auto all = run;
+  all.emplace_back("84");
+  const auto ended = opbench(all);
+  EXPECT_EQ(ended.exit_code, 1) << "when all end it, the cause is another";
+  EXPECT_THAT(ended.err, HasSubstr("sluice opbench: sluice programs exited with 4 during apply"));
+  EXPECT_THAT(ended.err, HasSubstr("\"indices\":[60]"));
+  EXPECT_THAT(ended.err, Not(HasSubstr("\"indices\":[61]")));
+}
+
+TEST_F(OpbenchRun, ATaskWithoutAProgramThatRunsIsNamed) {
+  const auto ran = opbench(
+      {"run", "--modelname", "refused", "--tuner", "gridsearch", "--trials", "9", "--out", "out"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.err, HasSubstr("because no program was found that runs: fused_r\n"));
+  EXPECT_THAT(ran.out, HasSubstr("tuned: none, because a task has no program that runs\n"));
+  EXPECT_THAT(ran.out, HasSubstr("without tuning: none,"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("inf")));
+  EXPECT_EQ(
+      read_records(file("out/Performance/refused-gridsearch-llvm-autotvm.json")).records.size(), 1U)
+      << "what was measured is kept";
+}
+
+TEST_F(OpbenchRun, ANetworkWithoutTasksHasNoLatency) {
+  const auto ran = opbench({"run", "--modelname", "empty", "--out", "out"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_EQ(ran.err, "sluice opbench: empty has no operator to tune\n");
+  EXPECT_EQ(ran.out, "empty: 0 tasks, 0 calls\n");
+}
+
 TEST_F(OpbenchRun, FalseIsReallyFalse) {
   const auto ran = opbench({"run", "--modelname", "net", "--iftune", "false", "--out", "out"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
@@ -150,11 +212,12 @@ TEST_F(OpbenchRun, FeaturesOfTheServerReachTheTuner) {
 /// Programs that are compiled for real and run on the simulated GPU.
 class OpbenchRunGpu : public test::SessionTest {
  protected:
-  base::Captured run(const std::string& target) {
-    return Process({SLUICE_TEST_PROGRAM, "opbench", "run", "--modelname", "net", "--target", target,
-                    "--tuner", "gridsearch", "--trials", "10", "--out", own_session_.file("out")},
-                   {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS,
-                                    "LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}})
+  base::Captured run(const std::string& target, const std::string& network = "net") {
+    return Process(
+               {SLUICE_TEST_PROGRAM, "opbench", "run", "--modelname", network, "--target", target,
+                "--tuner", "gridsearch", "--trials", "10", "--out", own_session_.file("out")},
+               {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS,
+                                "LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}})
         .finish();
   }
 };
@@ -190,6 +253,15 @@ TEST_F(OpbenchRunGpu, EachTrialIsCompiledAndMeasured) {
   EXPECT_THAT(ran.out, HasSubstr("TVM's own schedules: {'mean': 0.012"));
   EXPECT_THAT(ran.out, HasSubstr("the better of both: {'mean': 0.006"));
   EXPECT_THAT(ran.err, HasSubstr("program aaaaaaaa00000003: program.cu(1): error:"));
+}
+
+TEST_F(OpbenchRunGpu, TasksThatTvmHasNoScheduleForAreCounted) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  const auto ran = run("cuda", "refused");
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.out,
+              HasSubstr("TVM's own schedules: none, because TVM has none for 1 of 2 tasks\n"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("the better of both")));
 }
 
 TEST_F(OpbenchRunGpu, AnotherArchitectureIsRefused) {

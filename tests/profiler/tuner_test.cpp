@@ -192,6 +192,32 @@ INSTANTIATE_TEST_SUITE_P(All, SmallSpace, testing::ValuesIn(tuner_names()), [](c
   return name;
 });
 
+TEST(Unseen, RandomProgramsArePlausibleWhileThereAreSuch) {
+  // 56 programs, of which 15 have 32 threads or more.
+  const ProgramSpace space({{split("x", 32, 5)}});
+  std::set<std::uint64_t> plausible;
+  for (std::uint64_t index = 0; index < space.size(); ++index) {
+    if (space.plausible(space.choice(index))) plausible.insert(index);
+  }
+  Random random(1);
+  Unseen unseen(space, random);
+  std::vector<std::uint64_t> chosen;
+  unseen.fill(chosen, plausible.size());
+  EXPECT_EQ(std::set(chosen.begin(), chosen.end()), plausible);
+  unseen.fill(chosen, 1000);
+  EXPECT_EQ(std::set(chosen.begin(), chosen.end()).size(), space.size()) << "then the others";
+  EXPECT_EQ(chosen.size(), space.size());
+}
+
+TEST(Unseen, AMutationIsPlausibleWhereAFewTriesFindOne) {
+  const ProgramSpace space({{split("x", 64, 5), {.name = "u", .type = "ot", .values = {0, 1}}}});
+  Random random(1);
+  const Choice begin = space.choice(0, {{"x", "sp", {1, 1, 64, 1, 1}}, {"u", "ot", 0}});
+  int good = 0;
+  for (int i = 0; i < 200; ++i) good += space.plausible(mutated(space, begin, random)) ? 1 : 0;
+  EXPECT_GT(good, 170) << "without further tries about 110";
+}
+
 TEST(Tuners, AnUnknownNameIsRefusedWithTheNearest) {
   const ProgramSpace space(std::vector<Sketch>(1));
   try {

@@ -173,6 +173,23 @@ def test_an_invalid_schedule_is_refused():
         task.space.schedule(task.space.size)
 
 
+@pytest.mark.parametrize("name", ["_PASSES", "_EXTRACTOR"])
+def test_a_program_that_tvm_cannot_describe_is_left_out(monkeypatch, name):
+    """As an error of the request, it would end a tuning of hours."""
+
+    class Failing:
+        def __call__(self, _):
+            raise tvm.error.InternalError("stack\nCheck failed: (false)")
+
+        def extract_from(self, *_):
+            self(None)
+
+    task = the_task("dense-64", LLVM)
+    monkeypatch.setattr(lowered, name, Failing())
+    with pytest.raises(lowered.Unusable, match="Check failed"):
+        programs.describe(task, 0, {"features"})
+
+
 def test_calls_of_a_network_know_what_they_wait_for():
     network, tasks = tasks_of("lstm-32")
     assert [call["after"] for call in network["calls"]] == [[], [0], [1]]

@@ -244,6 +244,12 @@ def test_segments_that_are_switched_off_are_a_warning(machine, name):
     assert found.level == WARNING and name in found.todo
 
 
+def test_of_two_variables_the_one_that_pytorch_reads_counts(machine):
+    machine.environment["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
+    machine.environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:False"
+    assert machine.one("segments").level == WARNING
+
+
 @pytest.mark.parametrize(("program", "library"), [("sluice-worker-torch", "LibTorch"), ("sluice-serve", "gRPC")])
 def test_a_program_that_was_not_built_is_a_warning(machine, program, library):
     """Packages have no LibTorch; their users must learn it before they look for a fault of their own."""

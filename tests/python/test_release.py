@@ -124,6 +124,31 @@ def test_larger_pages_are_known(allocator, monkeypatch, variable):
     assert most - 3 * 64 * MIB < torch.memory_reserved() <= most
 
 
+@pytest.mark.parametrize(
+    ("general", "cuda", "mib"),
+    [
+        ("large_segment_size_mb:64", "expandable_segments:True", 20),
+        ("large_segment_size_mb:64", "", 20),
+        ("large_segment_size_mb:64,expandable_segments:True,large_segment_size_mb : 32", None, 32),
+        (None, " large_segment_size_mb :\t40 , expandable_segments:False,", 40),
+        (None, None, 20),
+    ],
+)
+def test_settings_are_read_as_torch_reads_them(monkeypatch, general, cuda, mib):
+    for name, value in (("PYTORCH_ALLOC_CONF", general), ("PYTORCH_CUDA_ALLOC_CONF", cuda)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert page_bytes() == mib * MIB
+
+
+def test_pages_larger_than_the_memory(allocator, monkeypatch):
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "large_segment_size_mb:99999999")
+    torch = allocator([(2 * GIB, False), (GIB, True)])
+    release_down_to(2 * GIB)
+    assert torch.memory_reserved() < GIB + 2 * torch.page
+
+
 def test_without_memory_to_keep_all_is_given_back(allocator):
     torch = allocator([(2 * GIB, False), (GIB, True)])
 

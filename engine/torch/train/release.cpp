@@ -2,6 +2,7 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
@@ -15,6 +16,7 @@ namespace allocator = c10::cuda::CUDACachingAllocator;
 std::size_t page_bytes() {
   return c10::CachingAllocator::AcceleratorAllocatorConfig::large_segment_size();
 }
+constexpr int kPageMib = 64;  ///< That we ask for.
 constexpr std::size_t kPagesOfALargePart = 8;
 /// Two are enough where little is in small blocks.
 constexpr int kRounds = 3;
@@ -88,6 +90,14 @@ class Kept {
 };
 
 }  // namespace
+
+std::string allocator_settings(const std::string& said) {
+  const std::string own = "large_segment_size_mb";
+  const std::string users = said.empty() ? "expandable_segments:True" : said;
+  if (!c10::CachingAllocator::AcceleratorAllocatorConfig::getKeys().contains(own)) return users;
+  // In front: of two values the last counts, and LibTorch accepts a comma at the end, but no two.
+  return fmt::format("{}:{},{}", own, kPageMib, users);
+}
 
 void release_down_to(std::uint64_t most, const c10::Device& device) {
   // Bytes of unused memory that cannot be given back: small blocks, and parts of pages.

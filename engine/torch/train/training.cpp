@@ -10,7 +10,6 @@
 #include <torch/script.h>
 #include <torch/serialize/archive.h>
 
-#include <cstdlib>
 #include <utility>
 
 #include "engine/torch/load_parts.hpp"
@@ -24,28 +23,16 @@ namespace {
 
 /// What most scripts take with SGD.
 constexpr double kMomentum = 0.9;
-constexpr int kPageMib = 64;
-
-/// Segments that give back single pages, and large pages: giving back 2 GiB takes the driver half
-/// as long in pages of 64 MiB as in PyTorch's of 20 MiB. What the user says counts more. Before the
-/// first tensor.
-void choose_allocator_settings() {
-  const char* const general = std::getenv("PYTORCH_ALLOC_CONF");
-  const char* const said = general != nullptr ? general : std::getenv("PYTORCH_CUDA_ALLOC_CONF");
-  std::string settings = said != nullptr ? said : "expandable_segments:True";
-  const std::string key = "large_segment_size_mb";
-  if (settings.find(key) != std::string::npos ||
-      !c10::CachingAllocator::AcceleratorAllocatorConfig::getKeys().contains(key)) {
-    if (said != nullptr) return;
-  } else {
-    settings += fmt::format(",{}:{}", key, kPageMib);
-  }
-  c10::CachingAllocator::setAllocatorSettings(settings);
-}
 
 c10::Device prepared_device(const TrainingOptions& options) {
   auto& context = at::globalContext();
-  if (options.gpu) choose_allocator_settings();
+  if (options.gpu) {
+    // Before the first tensor.
+    in_torch("PYTORCH_ALLOC_CONF", [] {
+      namespace allocator = c10::CachingAllocator;
+      allocator::setAllocatorSettings(allocator_settings(allocator::getAllocatorSettings()));
+    });
+  }
   if (options.deterministic) {
     context.setDeterministicCuDNN(true);
     context.setDeterministicAlgorithms(true, /*warn_only=*/true);

@@ -73,6 +73,14 @@ TEST_F(TrainCommand, PrintsThePublishedLines) {
                     "[0-9a-f]{16}$"));
 }
 
+TEST_F(TrainCommand, AllocatorSettingsThatLibTorchRefusesAreNamed) {
+  const base::Captured ended = base::capture(
+      {SLUICE_TEST_TRAIN_PROGRAM, "conv", "--store", SLUICE_TEST_TRAIN_MODELS, "--device", "cuda"},
+      {"PYTORCH_ALLOC_CONF=large_segment_size_mb:x"});
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.err, StartsWith("sluice train: PYTORCH_ALLOC_CONF: "));
+}
+
 TEST_F(TrainCommand, RandomOrdersChangeNoBit) {
   const std::vector<std::string> args{"conv", "--batch-size", "8", "--micro-batch-size",
                                       "2",    "--num-epoch",  "3", "--steps-per-epoch",

@@ -1,5 +1,6 @@
 // A training with LibTorch, on the CPU. A dropped micro-batch that leaves a trace, or a checkpoint
 // that lacks something, changes what a training computes, and nobody notices.
+#include <c10/core/AllocatorConfig.h>
 #include <gmock/gmock.h>
 #include <torch/library.h>
 
@@ -9,6 +10,7 @@
 
 #include "engine/torch/served_torch.hpp"
 #include "engine/torch/torch_error.hpp"
+#include "engine/torch/train/release.hpp"
 #include "engine/torch/train/training.hpp"
 #include "engine/train/micro_batches.hpp"
 #include "tests/support/standins/fake_orders.hpp"
@@ -218,6 +220,31 @@ TEST_F(TrainTest, AFrozenFileIsRefused) {
   } catch (const base::UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("export the model with --train"));
   }
+}
+
+TEST(AllocatorSettings, AreThoseOfTheUserAndLargePages) {
+  namespace allocator = c10::CachingAllocator;
+  using Config = allocator::AcceleratorAllocatorConfig;
+  constexpr std::size_t kMib = 1 << 20;
+  struct Case {
+    std::string said;
+    std::size_t page_mib;
+    bool expandable;
+  };
+  const std::vector<Case> cases{
+      {"", 64, true},
+      {"expandable_segments:True,", 64, true},
+      {" expandable_segments : False", 64, false},
+      {"max_split_size_mb:128,large_segment_size_mb : 20,expandable_segments:True", 20, true},
+      {"large_segment_size_mb:32,large_segment_size_mb:40,", 40, false}};
+  for (const auto& [said, page_mib, expandable] : cases) {
+    allocator::setAllocatorSettings("large_segment_size_mb:20,expandable_segments:False");
+    ASSERT_NO_THROW(allocator::setAllocatorSettings(allocator_settings(said))) << said;
+    EXPECT_EQ(Config::large_segment_size(), page_mib * kMib) << said;
+    EXPECT_EQ(Config::use_expandable_segments(), expandable) << said;
+  }
+  EXPECT_ANY_THROW(allocator::setAllocatorSettings(allocator_settings("large_segment_size_mb:0")))
+      << "pages of no bytes";
 }
 
 TEST_F(TrainTest, AnotherSeedIsAnotherTraining) {

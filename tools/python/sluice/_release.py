@@ -12,9 +12,10 @@ _ROUNDS = 3  # two are enough where little is in small blocks
 
 def page_bytes() -> int:
     """In which expandable segments give memory back: what the user asks torch for (since 2.11), or torch's default."""
-    settings = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
-    asked = re.search(r"\blarge_segment_size_mb\s*:\s*(\d+)", settings)
-    return (int(asked[1]) if asked else _PAGE_MIB) << 20
+    # As torch reads them: of two variables this one counts, also if it is empty, and of two values the last.
+    settings = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", os.environ.get("PYTORCH_ALLOC_CONF", ""))
+    asked = re.findall(r"\blarge_segment_size_mb:(\d+)", re.sub(r"\s", "", settings))
+    return (int(asked[-1]) if asked else _PAGE_MIB) << 20
 
 
 def release_down_to(most: int) -> None:

@@ -193,7 +193,8 @@ def mps(about: Surroundings) -> Iterator[Finding]:
 
 def segments(about: Surroundings) -> Iterator[Finding]:
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-    name = next((name for name in names if about.environment.get(name)), names[0])
+    # Of two, PyTorch reads the second.
+    name = next((name for name in reversed(names) if name in about.environment), names[0])
     options = about.environment.get(name, "").replace(" ", "").lower().split(",")
     if "expandable_segments:false" in options:
         said = f"{name} switches expandable segments off: a training gives little memory back"

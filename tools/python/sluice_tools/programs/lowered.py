@@ -9,6 +9,8 @@ from tvm.s_tir import transform as s_tir
 from tvm.tirx import transform as tir
 from tvm_ffi import WalkResult, structural_map, structural_walk
 
+from sluice_tools.programs.tvm_setup import last_line
+
 FEATURES = 164
 _EXTRACTOR = ms.feature_extractor.PerStoreFeature()
 # The passes that PerStoreFeature runs after `_simplified`.
@@ -33,8 +35,11 @@ class Walk:
 
 
 def features(context, schedule) -> list[list[float]]:
-    """(leaves, 164): a row for each stored buffer, in the order of their first stores."""
-    rows = _EXTRACTOR.extract_from(context, [ms.MeasureCandidate(schedule, [])])[0].numpy()
+    """(leaves, 164): a row for each stored buffer, in the order of their first stores. Raises Unusable."""
+    try:
+        rows = _EXTRACTOR.extract_from(context, [ms.MeasureCandidate(schedule, [])])[0].numpy()
+    except Exception as error:
+        raise Unusable(f"TVM has no features of it: {last_line(error)}") from None
     return [[_short(value) for value in row] for row in rows.tolist()]
 
 
@@ -75,8 +80,11 @@ def _is_unit(loop) -> bool:
 
 
 def lower(schedule):
-    """The program that PerStoreFeature walks."""
-    return _PASSES(tvm.IRModule({"main": _simplified(schedule.mod["main"])}))["main"]
+    """The program that PerStoreFeature walks. Raises Unusable."""
+    try:
+        return _PASSES(tvm.IRModule({"main": _simplified(schedule.mod["main"])}))["main"]
+    except Exception as error:  # TVM raises errors of many classes here
+        raise Unusable(f"TVM cannot lower it: {last_line(error)}") from None
 
 
 def walk(function) -> Walk:
