@@ -157,6 +157,46 @@ void print_latencies(const RunOptions& options, const std::vector<TunedTask>& ta
   }
 }
 
+struct TunedNetwork {
+  std::vector<TunedTask> tasks;
+  std::vector<TunedTask> defaults;  ///< TVM's own schedules, of the tasks that have one.
+};
+
+TunedNetwork tune_network(const RunOptions& options, const TuningOptions& tuning,
+                          const ImportedNetwork& imported, TaskMeasuring& measuring,
+                          RecordFile& all) {
+  std::optional<PredictorPipe> predictor;
+  if (tuning.tuner == "predict") {
+    const std::string& named = options.predictor_device;
+    predictor.emplace(options.predictor, named.empty() ? measuring.device() : named);
+  }
+  TunedNetwork network;
+  for (const Task& task : imported.tasks) {
+    const std::size_t weight = imported.weight(task.id);
+    measuring.begin(task);
+    if (options.compare == "true") {
+      if (auto record = measuring.measure_default(task)) {
+        network.defaults.push_back({task.name, weight, {std::move(*record)}});
+      }
+    }
+    const TuningCalls calls{
+        .make = [&](const auto& indices) { return measuring.make(indices); },
+        .measure = [&](auto programs) { return measuring.measure(task, std::move(programs)); },
+        .features = [&](const auto& indices) { return measuring.features(indices); },
+        .predicted =
+            [&](const auto& indices) {
+              return predictor.value().rate(task, measuring.described(indices));
+            }};
+    TunedTask& tuned = network.tasks.emplace_back(TunedTask{task.name, weight, {}});
+    tuned.trials = tune_task(task, tuning, calls, [&](const Record& record) { all.add(record); });
+    const Record* const best = tuned.best(tuned.trials.size());
+    fmt::print(stderr, "[{}/{}] {}: {} trials, best {}\n", network.tasks.size(),
+               imported.tasks.size(), task.name, tuned.trials.size(),
+               best == nullptr ? "none" : fmt::format("{:.6g} ms", best->cost() * 1e3));
+  }
+  return network;
+}
+
 int run_model(const RunOptions& options) {
   if (options.executor == "torch") become_operators(options);
   const std::string target = tvm_target(options.target);
@@ -177,42 +217,13 @@ int run_model(const RunOptions& options) {
   const std::string trials = performance_file(options.out, name) + ".tmp";
   std::filesystem::remove(trials);
   RecordFile all(trials);
-  std::optional<PredictorPipe> predictor;
-  if (tuning.tuner == "predict") {
-    predictor.emplace(options.predictor, options.predictor_device.empty()
-                                             ? measuring->device()
-                                             : options.predictor_device);
-  }
-  std::vector<TunedTask> tasks;
-  std::vector<TunedTask> defaults;
-  for (const Task& task : imported.tasks) {
-    measuring->begin(task);
-    if (options.compare == "true") {
-      if (auto record = measuring->measure_default(task)) {
-        defaults.push_back({task.name, imported.weight(task.id), {std::move(*record)}});
-      }
-    }
-    const TuningCalls calls{
-        .make = [&](const auto& indices) { return measuring->make(indices); },
-        .measure = [&](auto programs) { return measuring->measure(task, std::move(programs)); },
-        .features = [&](const auto& indices) { return measuring->features(indices); },
-        .predicted =
-            [&](const auto& indices) {
-              return predictor.value().rate(task, measuring->described(indices));
-            }};
-    TunedTask& tuned = tasks.emplace_back(TunedTask{task.name, imported.weight(task.id), {}});
-    tuned.trials = tune_task(task, tuning, calls, [&](const Record& record) { all.add(record); });
-    const Record* const best = tuned.best(tuned.trials.size());
-    fmt::print(stderr, "[{}/{}] {}: {} trials, best {}\n", tasks.size(), imported.tasks.size(),
-               task.name, tuned.trials.size(),
-               best == nullptr ? "none" : fmt::format("{:.6g} ms", best->cost() * 1e3));
-  }
-  write_best(options.out, name, tasks);
-  write_op_costs(options.out, name, tasks);
-  if (options.tune == "true") add_partial_result(options.out, name, tasks);
-  print_latencies(options, tasks, std::move(defaults));
+  TunedNetwork tuned = tune_network(options, tuning, imported, *measuring, all);
+  write_best(options.out, name, tuned.tasks);
+  write_op_costs(options.out, name, tuned.tasks);
+  if (options.tune == "true") add_partial_result(options.out, name, tuned.tasks);
+  print_latencies(options, tuned.tasks, std::move(tuned.defaults));
   fmt::print("written: {}\n", performance_file(options.out, name));
-  check_all_run(tasks);
+  check_all_run(tuned.tasks);
   return base::kExitFine;
 }
 
