@@ -2,6 +2,7 @@
 believes a time that is too short, and models that share a GPU although they fill it."""
 
 import json
+import math
 import random
 
 import pytest
@@ -92,6 +93,26 @@ def test_a_program_that_got_nothing_has_no_slowdown_to_predict():
     }
 
 
+def test_a_newcomer_gets_the_partner_that_is_predicted_to_be_best():
+    demand = {"new": 0.5, "small": 0.25, "half": 0.5, "big": 1.0}
+    measured = [
+        pair("small", "new", (1.2, 1.4)),  # 1.3
+        pair("new", "half", (1.0, 1.2)),  # 1.1
+        pair("new", "big", (3.0, 2.0)),  # 2.5
+        pair("new", "unknown", (1.0, 1.0)),
+        pair("half", "big", (1.0, None)),
+    ]
+    # Only `new` has a choice. small and half fit next to it, so demand takes either.
+    expected = {"newcomers": 1, "best": 1.1, "demand": 1.2, "random": (1.3 + 1.1 + 2.5) / 3}
+    assert slowdown.placement(measured, demand) == pytest.approx(expected)
+
+    def learn(known):
+        return [math.nan if "half" in one.programs else demand[one.programs[1 - side]] for one, side, _ in known]
+
+    assert slowdown.placement(measured, demand, learn)["learned"] == pytest.approx(1.3), "half has no prediction"
+    assert slowdown.placement(measured[:1], demand) == {}
+
+
 def test_the_demand_is_that_of_the_widest_kernel():
     kernels = [{"grid": [4, 1, 1], "block": [32, 1, 1]}, {"grid": [11, 3, 2], "block": [256, 1, 1]}]
     assert slowdown.demand_of_grid(kernels, 132) == 0.5
@@ -140,6 +161,20 @@ def test_the_commands_read_what_opbench_writes(tmp_path, capsys):
     (tmp_path / "pairs.jsonl").write_text(json.dumps(record) + "\n")
     assert cli.main(["pairs", str(tmp_path / "pairs.jsonl"), str(tmp_path / "a.programs"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["stream"]["demand"] == pytest.approx(0.125)
+    with (tmp_path / "pairs.jsonl").open("a") as file:
+        file.write(json.dumps(record | {"programs": ["a", "c"], "slowdown": [1.0, 1.0]}) + "\n")
+    write_lines(
+        tmp_path / "c.programs",
+        [{"kind": "program", "id": "c", "kernels": [{"grid": [33, 1, 1], "block": [32, 1, 1]}]}],
+    )
+    packs = [str(tmp_path / name) for name in ("pairs.jsonl", "a.programs", "c.programs")]
+    assert cli.main(["pairs", *packs]) == 0
+    assert capsys.readouterr().out.split("\n")[-5:-1] == [
+        "stream: slowdown of both if each of 1 newcomers chooses a partner",
+        "  best     1.000",
+        "  demand   1.000",
+        "  random   1.188",
+    ]
 
 
 @pytest.mark.parametrize(

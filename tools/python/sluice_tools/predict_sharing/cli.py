@@ -125,24 +125,28 @@ def _pairs(options) -> int:
                 demand[line["id"]] = slowdown.demand_of_grid(line["kernels"], options.sms)
                 features[line["id"]] = learned.features_of(line) if options.learned else []
     found = pair_files.latest(pair_files.read(options.pairs))
-    result = {
-        kind: slowdown.errors(
-            [one for one in found if one.kind == kind],
-            demand,
-            (lambda known: learned.slowdowns(known, features, options.seed)) if options.learned else None,
-        )
-        for kind in sorted({one.kind for one in found})
-    }
+    learn = (lambda known: learned.slowdowns(known, features, options.seed)) if options.learned else None
+    by_kind = {kind: [one for one in found if one.kind == kind] for kind in sorted({one.kind for one in found})}
+    result = {kind: slowdown.errors(pairs, demand, learn) for kind, pairs in by_kind.items()}
+    placed = {kind: slowdown.placement(pairs, demand, learn) for kind, pairs in by_kind.items()}
     if not any(result.values()):
         raise usage_error(f"{options.pairs}: no good pair whose programs are in the packs")
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps({kind: errors | {"placement": placed[kind]} for kind, errors in result.items()}))
         return EXIT_FINE
     for kind, errors in result.items():
         print(f"{kind}: mean absolute error of the predicted slowdown")
-        for name, error in sorted(errors.items(), key=lambda item: item[1]):
-            print(f"  {name:<8} {error:.3f}")
+        _print_table(errors)
+        newcomers = placed[kind].pop("newcomers", 0)
+        if newcomers:
+            print(f"{kind}: slowdown of both if each of {newcomers:.0f} newcomers chooses a partner")
+            _print_table(placed[kind])
     return EXIT_FINE
+
+
+def _print_table(values: dict[str, float]) -> None:
+    for name, value in sorted(values.items(), key=lambda item: item[1]):
+        print(f"  {name:<8} {value:.3f}")
 
 
 def _place(options) -> int:

@@ -52,6 +52,39 @@ def errors(pairs: Sequence[Pair], demand: Mapping[str, float], learn: Learn | No
     return {name: statistics.mean(values) for name, values in found.items() if values}
 
 
+def placement(pairs: Sequence[Pair], demand: Mapping[str, float], learn: Learn | None = None) -> dict[str, float]:
+    """How good a partner each way to predict finds. Every program with two or more measured partners chooses among
+    them, by the least predicted mean of both slowdowns; the result is the measured one, mean over these programs
+    (`newcomers`: how many). `best`: all choose the best partner; `random`: any. Equal predictions share the choice.
+    `alone` and `halves` would be `random`. Empty if no program has a choice."""
+    known = [one for one in pairs if None not in one.slowdown and all(program in demand for program in one.programs)]
+    sides = [(one, side, slowdown or 0.0) for one in known for side, slowdown in enumerate(one.slowdown)]
+    measured = [_both([slowdown for _, _, slowdown in sides], number) for number in range(len(known))]
+    choices = [[n for n, one in enumerate(known) if name in one.programs] for name in sorted(demand)]
+    choices = [numbers for numbers in choices if len(numbers) > 1]
+    if not choices:
+        return {}
+    costs = {
+        "best": measured,
+        "demand": [by_demand(demand[one.programs[0]], demand[one.programs[1]]) for one in known],
+        "random": [0.0] * len(known),
+    }
+    if learn:
+        values = [math.inf if math.isnan(value) else value for value in learn(sides)]
+        costs["learned"] = [_both(values, number) for number in range(len(known))]
+
+    def chosen(cost: Sequence[float], numbers: Sequence[int]) -> float:
+        least = min(cost[number] for number in numbers)
+        return statistics.mean(measured[number] for number in numbers if cost[number] == least)
+
+    found = {name: statistics.mean(chosen(cost, numbers) for numbers in choices) for name, cost in costs.items()}
+    return {"newcomers": len(choices), **found}
+
+
+def _both(values: Sequence[float], number: int) -> float:
+    return (values[2 * number] + values[2 * number + 1]) / 2
+
+
 def place(demands: Mapping[str, float], gpus: int) -> tuple[list[tuple[str, ...]], float]:
     """At most two models on each GPU, with the least sum of slowdowns. Returns the models of each GPU that is used, and
     that sum. Raises ValueError if there are too many models."""
