@@ -17,8 +17,12 @@ python=$1/bin/python
 SLUICE_TEST_BUILD=$2
 export SLUICE_TEST_BUILD
 shift 2
-# slurmd wants something mounted where cgroups are, and Sluice's files are in /run and /dev/shm.
+# slurmd wants something mounted where cgroups are, and Sluice's files are in /run and /dev/shm. A checkout in /tmp must
+# stay visible.
+places="/sys/fs/cgroup /run /dev/shm"
+case $(readlink -f "$0") in /tmp/*) ;; *) places="$places /tmp" ;; esac
+export places
 # shellcheck disable=SC2016  # for the inner shell to expand
-exec $isolated sh -c 'for place in /sys/fs/cgroup /run /dev/shm /tmp; do mount -t tmpfs none "$place" || exit 1; done
+exec $isolated sh -c 'for place in $places; do mount -t tmpfs none "$place" || exit 1; done
   chmod 1777 /dev/shm /tmp
   PYTHONDONTWRITEBYTECODE=1 "$0" -m pytest -q -p no:cacheprovider "$@"' "$python" "$(dirname "$0")" "$@"
