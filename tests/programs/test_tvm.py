@@ -228,10 +228,13 @@ def test_each_program_of_each_task_is_timed_with_its_own_data():
     assert len({id(program) for program in built}) == 6
 
 
+AUTOTVM = {"input": ["llvm", "name", [], {}], "config": {"index": 0}, "result": [[1e-9], 0, 1, 2]}
+
+
 def record(task: str, index: int, seconds: float, device="cpu@1", error=0, disturbed=False) -> str:
     details = {"task": task, "device": device, "disturbed": disturbed}
     result = [[] if error else [seconds] * 5, error, 1.0, 2.0]
-    return json.dumps({"config": {"index": index}, "result": result, "sluice": details}) + "\n"
+    return json.dumps({**AUTOTVM, "config": {"index": index}, "result": result, "sluice": details}) + "\n"
 
 
 def test_a_network_runs_with_the_fastest_recorded_programs(tmp_path, capsys):
@@ -244,7 +247,7 @@ def test_a_network_runs_with_the_fastest_recorded_programs(tmp_path, capsys):
         # The first record of `slow` is replaced; the others are none of a good program on this device.
         lines += [record(task.id, slow, 1e-9), record(task.id, slow, 1), record(task.id, fast, number * 1e-3)]
         lines += [record(task.id, slow, 1e-9, "cpu@2"), record(task.id, slow, 1e-9, disturbed=True)]
-        lines += [record(task.id, slow, 0, error=7), '{"config": {"index": 0}, "result": [[1e-9], 0, 1, 2]}\n']
+        lines += [record(task.id, slow, 0, error=7), json.dumps(AUTOTVM) + "\n"]
     file = tmp_path / "r.jsonl"
     file.write_text("".join(lines))
     assert network_run.measure(network_run.Plan("lstm-32", 1, [file], 1)) == 0

@@ -24,6 +24,7 @@ class Record:
     error: int
     spread: float
     disturbed: bool
+    index: int  # of the program, in the space of its task
 
     @property
     def good(self) -> bool:
@@ -51,6 +52,7 @@ def _record(line: str, source: str) -> Record:
         error,
         details.get("spread", 0.0),
         details.get("disturbed", False),
+        found["config"]["index"],
     )
 
 

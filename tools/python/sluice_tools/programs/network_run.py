@@ -1,8 +1,5 @@
 """A whole network on this CPU: TVM's virtual machine runs the fastest recorded program of each task."""
 
-import json
-import lzma
-import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +12,7 @@ from tvm import relax
 from tvm.relax.backend.cpu_generic.pipeline import dataflow_lower_passes, finalize_passes
 
 from sluice_tools.errors import run_error, usage_error
+from sluice_tools.opbench import records
 from sluice_tools.programs import cpu, models, networks
 from sluice_tools.programs.tvm_setup import target_of
 
@@ -40,13 +38,8 @@ class Chosen:
 
 def _fastest(files: list[Path], device: str) -> dict[str, tuple[float, int]]:
     """Seconds and index of the fastest good program, by task. Of two records of a program, the later counts."""
-    latest: dict[tuple[str, int], float] = {}
-    for file in files:
-        with lzma.open(file, "rt") if file.suffix == ".xz" else file.open() as lines:
-            for record in map(json.loads, lines):
-                details = record.get("sluice", {})
-                if details.get("device") == device and record["result"][1] == 0 and not details["disturbed"]:
-                    latest[details["task"], record["config"]["index"]] = statistics.median(record["result"][0])
+    of_device = [one for file in files for one in records.read(file) if one.good and one.device == device]
+    latest = {(one.task, one.index): one.cost for one in of_device}
     best: dict[str, tuple[float, int]] = {}
     for (task, index), seconds in latest.items():
         best[task] = min(best.get(task, (seconds, index)), (seconds, index))
