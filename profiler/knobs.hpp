@@ -71,7 +71,7 @@ class ProgramSpace {
   [[nodiscard]] std::vector<float> numbers(const Choice& choice) const;
 
   /// False where TVM's check of programs for a GPU is known to refuse: tiles of five parts have
-  /// their threads in the third.
+  /// their threads in the third. The same as _is_plausible() of `sluice programs`.
   [[nodiscard]] bool plausible(const Choice& choice) const;
 
   /// The space in the text form that AutoTVM prints.

@@ -20,6 +20,7 @@ namespace {
 constexpr double kLimitS = 600;  ///< Importing a large network takes minutes.
 /// Of the programs of a call. More must have another cause, and each costs an import.
 constexpr int kMostFatal = 3;
+
 std::vector<std::vector<std::string>> installed_servers(std::size_t processes) {
   return {processes, {base::Install::of_this_program().subcommand("programs"), "serve"}};
 }

@@ -92,13 +92,15 @@ void check_all_run(const std::vector<TunedTask>& tasks) {
                   fmt::join(without, ", ")));
 }
 
+unsigned processors() { return std::max(1U, std::thread::hardware_concurrency()); }
+
 std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramServer& server,
                                              const std::string& target) {
   if (options.target == "llvm") return measuring_on_cpu(server, target, options.threads);
   MeasureOptions gpu;
   gpu.devices = {options.device};
   gpu.compile_limit_s = options.compile_limit_s;
-  gpu.jobs = std::max(1U, std::thread::hardware_concurrency());
+  gpu.jobs = processors();
   return measuring_on_gpu(server, target, gpu);
 }
 
@@ -130,7 +132,7 @@ std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramS
 /// turns: a process of TVM keeps threads.
 std::size_t server_processes(const RunOptions& options) {
   if (options.jobs != 0) return options.jobs;
-  return options.target == "llvm" ? 1 : std::max(1U, std::thread::hardware_concurrency());
+  return options.target == "llvm" ? 1 : processors();
 }
 
 /// `defaults`: the records of TVM's own schedules, if it has any.

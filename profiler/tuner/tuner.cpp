@@ -34,11 +34,12 @@ Choice mutated(const ProgramSpace& space, const Choice& choice, Random& random) 
   constexpr int kTries = 8;
   const auto& knobs = space.knobs(choice.sketch);
   Choice changed = choice;
-  for (int tries = 0; tries == 0 || (tries < kTries && !space.plausible(changed)); ++tries) {
+  int tries = 0;
+  do {
     changed = choice;
     const std::size_t knob = random.below(knobs.size());
     changed.digits[knob] = random.below(knobs[knob].size());
-  }
+  } while (++tries < kTries && !space.plausible(changed));
   return changed;
 }
 

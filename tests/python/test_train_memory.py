@@ -1,6 +1,7 @@
 """sluice.train: micro-batches must fit the grant, and a lack of memory must not end the training."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 import sluice.train
@@ -130,18 +131,24 @@ def test_the_memory_of_giving_back_says_nothing(fake, monkeypatch):
     fake.grant(NO_LIMIT)
 
 
+def sizes_tried(training: Training, fault: Callable[[list[int]], Exception | None]) -> list[int]:
+    """The micro-batches of a batch, each of which ends in what `fault` says of all sizes so far."""
+    sizes: list[int] = []
+    for micro in sluice.train.micro_batches(BATCH, model=training.model):
+        with micro:
+            sizes.append(micro.slice.stop - micro.slice.start)
+            if error := fault(sizes):
+                raise error
+            training.model(training.data[micro.slice]).sum().backward()
+    return sizes
+
+
 def test_lack_of_memory_under_a_grant_makes_the_micro_batch_smaller(fake):
     """The fit is an estimate. Without a grant, the lack is the program's own."""
     training = Training(fake)
     fake.grant(10**9)
-    sizes = []
-    for micro in sluice.train.micro_batches(BATCH, model=training.model):
-        with micro:
-            sizes.append(micro.slice.stop - micro.slice.start)
-            if sizes[-1] > 3:
-                raise torch.OutOfMemoryError("CUDA out of memory.")
-            training.model(training.data[micro.slice]).sum().backward()
-    assert sizes == [8, 4, 3, 3, 2]
+    lack = torch.OutOfMemoryError("CUDA out of memory.")
+    assert sizes_tried(training, lambda sizes: lack if sizes[-1] > 3 else None) == [8, 4, 3, 3, 2]
     fake.grant(NO_LIMIT)
     with pytest.raises(torch.OutOfMemoryError):
         for micro in sluice.train.micro_batches(BATCH, model=training.model):
@@ -153,16 +160,15 @@ def test_a_library_may_not_say_that_it_lacked_memory(fake):
     """A refused allocation ends in any error. A program's own error passes, after three micro-batches at most."""
     training = Training(fake)
     fake.grant(10**9)
+
+    def no_engine(sizes: list[int]) -> Exception | None:
+        if sizes[-1] <= 3:
+            return None
+        fake.refuse_memory()
+        return RuntimeError("GET was unable to find an engine to execute this computation")
+
+    assert sizes_tried(training, no_engine) == [8, 4, 3, 3, 2]
     sizes = []
-    for micro in sluice.train.micro_batches(BATCH, model=training.model):
-        with micro:
-            sizes.append(micro.slice.stop - micro.slice.start)
-            if sizes[-1] > 3:
-                fake.refuse_memory()
-                raise RuntimeError("GET was unable to find an engine to execute this computation")
-            training.model(training.data[micro.slice]).sum().backward()
-    assert sizes == [8, 4, 3, 3, 2]
-    sizes.clear()
     fake.grant(2 * 10**9)
     with pytest.raises(RuntimeError, match="own"):
         for micro in sluice.train.micro_batches(BATCH, model=training.model):
@@ -181,13 +187,12 @@ def test_a_grant_that_was_lifted_since_explains_a_lack_of_memory(fake):
     """The server may give memory back, or die, between the refused allocation and the end of the micro-batch."""
     training = Training(fake)
     fake.grant(10**9)
-    sizes = []
-    for micro in sluice.train.micro_batches(BATCH, model=training.model):
-        with micro:
-            sizes.append(micro.slice.stop - micro.slice.start)
-            if len(sizes) == 1:
-                fake.refuse_memory()
-                fake.grant(NO_LIMIT)
-                raise torch.OutOfMemoryError("CUDA out of memory.")
-            training.model(training.data[micro.slice]).sum().backward()
-    assert sizes == [8, 8]
+
+    def lifted(sizes: list[int]) -> Exception | None:
+        if len(sizes) > 1:
+            return None
+        fake.refuse_memory()
+        fake.grant(NO_LIMIT)
+        return torch.OutOfMemoryError("CUDA out of memory.")
+
+    assert sizes_tried(training, lifted) == [8, 8]

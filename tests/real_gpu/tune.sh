@@ -24,8 +24,9 @@ for plan in "${@:3}"; do
       [ "$left" -gt 20 ] || { echo "tune.sh: no time left for $network $tuner $seed"; continue; }
       begin=$SECONDS
       timeout -k 5 "$left" "$sluice" opbench run --modelsource $source --modelname "$network" --target cuda \
-        --tuner "$tuner" --trials "$trials" --seed "$seed" --device "$gpu" -j "${JOBS:-$(nproc)}" --compile-limit-s "${COMPILE_S:-5}" \
-        --out "$out/seed-$seed" >"$out/$network-$tuner-$seed.txt" 2>"$out/$network-$tuner-$seed.err"
+        --tuner "$tuner" --trials "$trials" --seed "$seed" --device "$gpu" -j "${JOBS:-$(nproc)}" \
+        --compile-limit-s "${COMPILE_S:-5}" --out "$out/seed-$seed" \
+        >"$out/$network-$tuner-$seed.txt" 2>"$out/$network-$tuner-$seed.err"
       echo "$network $tuner, seed $seed: exit $?, $((SECONDS - begin)) s"
       grep -h "} ms" "$out/$network-$tuner-$seed.txt" || tail -2 "$out/$network-$tuner-$seed.err"
     done

@@ -7,8 +7,8 @@
 namespace sluice::engine {
 
 /// Settings of LibTorch's allocator that give back single pages, and large ones: giving back 2 GiB
-/// takes the driver half as long in pages of 64 MiB as in LibTorch's of 20 MiB. `said`: the user's
-/// settings, which count more; may be empty.
+/// takes 0.6 times as long in pages of 64 MiB as in LibTorch's of 20 MiB (docs/results/memory.md).
+/// `said`: the user's settings, which count more; may be empty.
 [[nodiscard]] std::string allocator_settings(const std::string& said);
 
 /// Gives unused memory of LibTorch's allocator back to the driver until it holds at most `most`

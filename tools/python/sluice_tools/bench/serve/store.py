@@ -51,10 +51,12 @@ def _split_of(setting: Setting, name: str, blocks: int, batch: int) -> dict:
 
 def _run(setting: Setting, words: list, seconds: float, threads: int | None = None) -> None:
     command = [str(word) for word in (setting.sluice, *words)]
-    environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
-    run = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "env": environment}
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)} if threads else None
+    nothing = subprocess.DEVNULL
     try:
-        said = subprocess.run(command, timeout=seconds, check=False, **run)
+        said = subprocess.run(
+            command, stdin=nothing, capture_output=True, text=True, timeout=seconds, check=False, env=environment
+        )
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"{' '.join(command[:4])}: no end after {seconds:.0f} s") from None
     if said.returncode != 0:
