@@ -49,7 +49,8 @@ class ProgramServer {
   [[nodiscard]] ImportedNetwork import_network(const std::string& source, const std::string& name,
                                                std::int64_t batch, const std::string& target);
   /// The programs in the order of the indices; nothing for an index that the space refuses, or
-  /// that ends the server: up to three of a call, then ServerLost. `want`: "source", "features".
+  /// that ends the server: up to three of a call, then ServerLost. `want`: "source", "features",
+  /// "kernels"; a source brings its kernels.
   [[nodiscard]] std::vector<std::optional<Program>> apply(const std::string& task,
                                                           const std::vector<std::uint64_t>& indices,
                                                           const std::vector<std::string>& want);

@@ -47,9 +47,10 @@ def program(task_id: str, index: int, want: list[str], kernels: int | None = Non
     made["entity"] = []
     if "features" in want:
         made |= {"features": [[float(index)] * 164], "position": [2], "nodes": 3}
-    if "source" in want:
+    if "source" in want or "kernels" in want:
         kernel = {"name": "add", "grid": [8, 1, 1], "block": [128, 1, 1], "shared": 0, "args": [0, 1]}
         made |= {"kernels": [kernel] * (kernels or index), "extra": []}
+    if "source" in want:
         made["source"] = (
             "int add( {" if index == 3 else 'extern "C" __global__ void add(float* a, float* b) { *b = *a; }'
         )

@@ -18,13 +18,17 @@ def program_id(task: str, index: int) -> str:
 
 
 def describe(task: Task, index: int, want: set[str]) -> dict:
-    """Raises Refused, Unusable or IndexError. `want` may have "source" (CUDA C) and "features"."""
+    """Raises Refused, Unusable or IndexError.
+
+    `want` may have "features", and for a GPU "kernels", the launches, and "source", CUDA C and the launches: these two
+    take most of the time, because TVM compiles the program for them.
+    """
     schedule = task.space.schedule(index)
     sketch, entity = knobs.entity_of(task.space.sketches, index)
     line: dict = {"kind": "program", "id": program_id(task.id, index), "task": task.id}
     line |= {"sketch": sketch, "index": index, "entity": entity}
     walked = walk(lower(schedule))
-    if task.target.kind.name == "cuda":
+    if task.target.kind.name == "cuda" and want & {"kernels", "source"}:
         line |= _launches(task, schedule, walked, want)
     if "features" in want:
         line["features"] = features(task.space.context, schedule)
