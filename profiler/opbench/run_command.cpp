@@ -135,11 +135,27 @@ std::size_t server_processes(const RunOptions& options) {
   return options.target == "llvm" ? 1 : processors();
 }
 
-/// `defaults`: the records of TVM's own schedules, if it has any.
-void print_latencies(const RunOptions& options, const std::vector<TunedTask>& tasks,
-                     std::vector<TunedTask> defaults) {
+const Record* best_of(const TunedTask& task) { return task.best(task.trials.size()); }
+
+struct TunedNetwork {
+  std::vector<TunedTask> tasks;
+  std::vector<TunedTask> defaults;  ///< TVM's own schedules, of the tasks that have one.
+
+  /// The tasks, with TVM's own schedules as further trials.
+  [[nodiscard]] std::vector<TunedTask> both() const {
+    std::vector<TunedTask> both = tasks;
+    for (TunedTask& task : both) {
+      const auto own = std::ranges::find(defaults, task.name, &TunedTask::name);
+      if (own == defaults.end()) continue;
+      task.trials.insert(task.trials.end(), own->trials.begin(), own->trials.end());
+    }
+    return both;
+  }
+};
+
+void print_latencies(const RunOptions& options, const TunedNetwork& network) {
+  const auto& [tasks, defaults] = network;
   const auto first = [](const TunedTask& task) { return task.first(); };
-  const auto best = [](const TunedTask& task) { return task.best(task.trials.size()); };
   if (options.tune == "false" || options.compare == "true") {
     print_latency("without tuning", latency_of(tasks, first));
   }
@@ -149,20 +165,24 @@ void print_latencies(const RunOptions& options, const std::vector<TunedTask>& ta
     fmt::print("TVM's own schedules: none, because TVM has none for {} of {} tasks\n",
                tasks.size() - defaults.size(), tasks.size());
   }
-  if (options.tune == "true") print_latency("tuned", latency_of(tasks, best));
-  if (options.tune == "true" && defaults.size() == tasks.size()) {
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      defaults[i].trials.insert(defaults[i].trials.end(), tasks[i].trials.begin(),
-                                tasks[i].trials.end());
+  if (options.tune == "true") {
+    print_latency("tuned", latency_of(tasks, best_of));
+    if (defaults.size() == tasks.size()) {
+      print_latency("the better of both", latency_of(network.both(), best_of));
     }
-    print_latency("the better of both", latency_of(defaults, best));
   }
 }
 
-struct TunedNetwork {
-  std::vector<TunedTask> tasks;
-  std::vector<TunedTask> defaults;  ///< TVM's own schedules, of the tasks that have one.
-};
+/// The pack with the sources of the fastest programs. Programs for a CPU have no source.
+void write_fastest(const RunOptions& options, const RunName& name, const ImportedNetwork& imported,
+                   const std::string& target, ProgramServer& server, const TunedNetwork& tuned) {
+  if (options.target == "llvm") return;
+  const auto both = tuned.both();
+  std::vector<const Record*> best;
+  for (const TunedTask& task : both) best.push_back(best_of(task));
+  fmt::print("written: {}\n",
+             write_best_programs(options.out, name, imported, target, server, best));
+}
 
 TunedNetwork tune_network(const RunOptions& options, const TuningOptions& tuning,
                           const ImportedNetwork& imported, TaskMeasuring& measuring,
@@ -191,7 +211,7 @@ TunedNetwork tune_network(const RunOptions& options, const TuningOptions& tuning
             }};
     TunedTask& tuned = network.tasks.emplace_back(TunedTask{task.name, weight, {}});
     tuned.trials = tune_task(task, tuning, calls, [&](const Record& record) { all.add(record); });
-    const Record* const best = tuned.best(tuned.trials.size());
+    const Record* const best = best_of(tuned);
     fmt::print(stderr, "[{}/{}] {}: {} trials, best {}\n", network.tasks.size(),
                imported.tasks.size(), task.name, tuned.trials.size(),
                best == nullptr ? "none" : fmt::format("{:.6g} ms", best->cost() * 1e3));
@@ -219,12 +239,13 @@ int run_model(const RunOptions& options) {
   const std::string trials = performance_file(options.out, name) + ".tmp";
   std::filesystem::remove(trials);
   RecordFile all(trials);
-  TunedNetwork tuned = tune_network(options, tuning, imported, *measuring, all);
+  const TunedNetwork tuned = tune_network(options, tuning, imported, *measuring, all);
   write_best(options.out, name, tuned.tasks);
   write_op_costs(options.out, name, tuned.tasks);
   if (options.tune == "true") add_partial_result(options.out, name, tuned.tasks);
-  print_latencies(options, tuned.tasks, std::move(tuned.defaults));
+  print_latencies(options, tuned);
   fmt::print("written: {}\n", performance_file(options.out, name));
+  write_fastest(options, name, imported, target, server, tuned);
   check_all_run(tuned.tasks);
   return base::kExitFine;
 }

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/line_file.hpp"
 #include "base/statistics.hpp"
+#include "profiler/knobs.hpp"
 
 namespace sluice::profiler {
 namespace {
@@ -169,6 +170,27 @@ void write_best(const std::string& out, const RunName& run, const std::vector<Tu
   for (const TunedTask& task : tasks) {
     if (const Record* best = task.best(task.trials.size())) file.write(to_line(*best) + '\n');
   }
+}
+
+std::string write_best_programs(const std::string& out, const RunName& run,
+                                const ImportedNetwork& network, const std::string& target,
+                                ProgramServer& server, const std::vector<const Record*>& best) {
+  const std::string file =
+      fmt::format("{}/Performance/{}-{}-{}-best.programs", out, run.model, run.tuner, run.target);
+  PackWriter pack(file);
+  pack.add(PackHeader{target, server.tvm(), "", 0});
+  pack.add(network.network);
+  for (std::size_t i = 0; i < network.tasks.size(); ++i) {
+    const Task& task = network.tasks[i];
+    pack.add(task);
+    if (best[i] == nullptr) continue;
+    const bool own = best[i]->index >= ProgramSpace(task.sketches).size();
+    const auto program = own ? server.default_program(task.id)
+                             : server.apply(task.id, {best[i]->index}, {"source", "features"})[0];
+    if (program) pack.add(*program);
+  }
+  pack.close();
+  return file;
 }
 
 }  // namespace sluice::profiler

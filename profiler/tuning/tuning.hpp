@@ -68,5 +68,11 @@ void add_partial_result(const std::string& out, const RunName& run,
 /// out/Performance/MODEL-TUNER-TARGET-autotvm.json: the best record of each task. With `.tmp`: all.
 [[nodiscard]] std::string performance_file(const std::string& out, const RunName& run);
 void write_best(const std::string& out, const RunName& run, const std::vector<TunedTask>& tasks);
+/// out/Performance/MODEL-TUNER-TARGET-best.programs: a pack of the programs of `best`, a record for
+/// each task of the network, made again with their sources. None for a task without a record.
+/// Returns the name of the file.
+std::string write_best_programs(const std::string& out, const RunName& run,
+                                const ImportedNetwork& network, const std::string& target,
+                                ProgramServer& server, const std::vector<const Record*>& best);
 
 }  // namespace sluice::profiler

@@ -19,6 +19,7 @@ namespace {
 
 using test::Process;
 using test::read_file;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -212,13 +213,27 @@ TEST_F(OpbenchRun, FeaturesOfTheServerReachTheTuner) {
 /// Programs that are compiled for real and run on the simulated GPU.
 class OpbenchRunGpu : public test::SessionTest {
  protected:
-  base::Captured run(const std::string& target, const std::string& network = "net") {
-    return Process(
-               {SLUICE_TEST_PROGRAM, "opbench", "run", "--modelname", network, "--target", target,
-                "--tuner", "gridsearch", "--trials", "10", "--out", own_session_.file("out")},
-               {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS,
-                                "LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}})
+  base::Captured run(const std::string& target, const std::string& network = "net",
+                     const std::string& tuner = "gridsearch") {
+    return Process({SLUICE_TEST_PROGRAM, "opbench", "run", "--modelname", network, "--target",
+                    target, "--tuner", tuner, "--trials", "10", "--out", own_session_.file("out")},
+                   {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS,
+                                    "LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}})
         .finish();
+  }
+
+  /// The indices of the programs in a pack of the results, each of which has its source.
+  std::vector<std::uint64_t> programs(const std::string& pack) {
+    PackReader reader(own_session_.file("out/Performance/" + pack));
+    std::vector<std::uint64_t> indices;
+    while (const auto entry = reader.next()) {
+      const auto* const program = std::get_if<Program>(&*entry);
+      if (program == nullptr) continue;
+      EXPECT_THAT(program->source, HasSubstr("__global__"));
+      indices.push_back(program->index);
+    }
+    EXPECT_FALSE(reader.torn());
+    return indices;
   }
 };
 
@@ -253,6 +268,23 @@ TEST_F(OpbenchRunGpu, EachTrialIsCompiledAndMeasured) {
   EXPECT_THAT(ran.out, HasSubstr("TVM's own schedules: {'mean': 0.012"));
   EXPECT_THAT(ran.out, HasSubstr("the better of both: {'mean': 0.006"));
   EXPECT_THAT(ran.err, HasSubstr("program aaaaaaaa00000003: program.cu(1): error:"));
+  EXPECT_THAT(programs("net-gridsearch-cuda-best.programs"), ElementsAre(1, 1));
+}
+
+TEST_F(OpbenchRunGpu, TheFastestProgramMayBeThatOfTvm) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  // Ten random programs of 84 have 4 kernels and more; TVM's own schedule has two.
+  const auto ran = run("cuda", "net", "random");
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(programs("net-random-cuda-best.programs"), ElementsAre(84, 84));
+  // The pack says the same as the records.
+  const auto again = Process({SLUICE_TEST_PROGRAM, "opbench", "measure",
+                              own_session_.file("out/Performance/net-random-cuda-best.programs"),
+                              "-o", own_session_.file("again.jsonl")},
+                             {.environment = {"LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}})
+                         .finish();
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(read_records(own_session_.file("again.jsonl")).records.size(), 2U);
 }
 
 TEST_F(OpbenchRunGpu, TasksThatTvmHasNoScheduleForAreCounted) {
@@ -262,6 +294,7 @@ TEST_F(OpbenchRunGpu, TasksThatTvmHasNoScheduleForAreCounted) {
   EXPECT_THAT(ran.out,
               HasSubstr("TVM's own schedules: none, because TVM has none for 1 of 2 tasks\n"));
   EXPECT_THAT(ran.out, Not(HasSubstr("the better of both")));
+  EXPECT_THAT(programs("refused-gridsearch-cuda-best.programs"), ElementsAre(1));
 }
 
 TEST_F(OpbenchRunGpu, AnotherArchitectureIsRefused) {
