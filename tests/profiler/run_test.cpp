@@ -108,6 +108,15 @@ TEST_F(OpbenchRun, AsManyServersAsAreWanted) {
   EXPECT_EQ(servers(), 1 + 3);
 }
 
+// Importing a large network takes minutes.
+TEST_F(OpbenchRun, OnlyTheServerThatEndedImportsAgain) {
+  const auto ran = opbench({"run", "--modelname", "counted", "--tuner", "gridsearch", "--trials",
+                            "40", "--out", "out", "-j", "3"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(std::ranges::count(read_file(file("servers")), '\n'), 3 + 2)
+      << "program 43 of each task ends one server";
+}
+
 TEST_F(OpbenchRun, ANetworkThatCannotBeImportedAgainIsNoFaultOfThePrograms) {
   const auto ran = opbench({"run", "--modelname", "once", "--tuner", "gridsearch", "--trials", "84",
                             "--out", "out", "-j", "2"});
