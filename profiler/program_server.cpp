@@ -47,6 +47,10 @@ json checked(const std::string& what, const WorkerAnswer& given) {
   return answer;
 }
 
+void report_left_out(const ServerLost& lost, const json& request) {
+  fmt::print(stderr, "sluice opbench: {}: {}, left out\n", lost.what(), request.dump());
+}
+
 }  // namespace
 
 std::size_t ImportedNetwork::weight(const std::string& task) const {
@@ -122,7 +126,7 @@ std::vector<json> ProgramServer::ask_each(const std::vector<json>& requests) {
       answers.push_back(ask_for(request));
     } catch (const ServerLost& lost) {
       if (++fatal > kMostFatal) throw;
-      fmt::print(stderr, "sluice opbench: {}: {}, left out\n", lost.what(), request.dump());
+      report_left_out(lost, request);
       json answer;
       answer["programs"][0]["error"] = lost.what();
       answers.push_back(std::move(answer));
@@ -169,7 +173,13 @@ std::vector<std::optional<Program>> ProgramServer::apply(const std::string& task
 }
 
 std::optional<Program> ProgramServer::default_program(const std::string& task) {
-  return program_of(ask_for({{"do", "default"}, {"task", task}}).at("program"));
+  const json request = {{"do", "default"}, {"task", task}};
+  try {
+    return program_of(ask_for(request).at("program"));
+  } catch (const ServerLost& lost) {
+    report_left_out(lost, request);
+    return std::nullopt;
+  }
 }
 
 ProgramServer::Times ProgramServer::time(const std::string& task, std::uint64_t index,

@@ -55,7 +55,8 @@ class ProgramServer {
                                                           const std::vector<std::uint64_t>& indices,
                                                           const std::vector<std::string>& want);
   /// TVM's own schedule for a task of a GPU, with "source". Its index is the size of the task's
-  /// space, which is none of the space. Nothing if TVM has no schedule that can run.
+  /// space, which is none of the space. Nothing if TVM has no schedule that can run, or if making
+  /// it ends the server, which is reported on standard error.
   [[nodiscard]] std::optional<Program> default_program(const std::string& task);
   struct Times {
     std::vector<double> seconds;  ///< Of a run in each repeat; empty if a run took more than 1 s.

@@ -273,6 +273,18 @@ TEST_F(OpbenchRunGpu, TasksThatTvmHasNoScheduleForAreCounted) {
   EXPECT_THAT(ran.out, Not(HasSubstr("the better of both")));
 }
 
+TEST_F(OpbenchRunGpu, ATaskWhoseOwnScheduleEndsTvmHasNone) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  const auto one = run("cuda", "fatal_default");
+  EXPECT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_THAT(one.out, HasSubstr("TVM has none for 1 of 2 tasks\n"));
+  EXPECT_THAT(one.out, HasSubstr("tuned: {'mean': 0.006"));
+  EXPECT_THAT(one.err, HasSubstr("exited with 5 during default; see above: {\"do\":\"default\","));
+  const auto all = run("cuda", "fatal_defaults");
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_THAT(all.out, HasSubstr("TVM has none for 2 of 2 tasks\n"));
+}
+
 TEST_F(OpbenchRunGpu, AnotherArchitectureIsRefused) {
   const auto ran = run("cuda:sm_75");
   EXPECT_EQ(ran.exit_code, 2);
