@@ -47,61 +47,75 @@ json checked(const std::string& what, const WorkerAnswer& given) {
   return answer;
 }
 
+void report_left_out(const ServerLost& lost, const json& request) {
+  fmt::print(stderr, "sluice opbench: {}: {}, left out\n", lost.what(), request.dump());
+}
+
 }  // namespace
 
 std::size_t ImportedNetwork::weight(const std::string& task) const {
   return static_cast<std::size_t>(std::ranges::count(network.calls, task, &NetworkCall::task));
 }
 
-ProgramServer::ProgramServer(std::size_t processes) : pool_(installed_servers(processes), kLimitS) {
+ProgramServer::ProgramServer(std::size_t processes)
+    : pool_(installed_servers(processes), kLimitS), knows_(processes, true) {
   tvm_ = ask_for({{"do", "hello"}}).at("tvm");
 }
 
-std::vector<json> ProgramServer::ask_all(std::vector<json> requests) {
-  if (lost_) {
-    try {
-      (void)import_everywhere();
-    } catch (const base::RunError& error) {
-      throw NetworkLost(error.what());
-    }
+std::vector<json> ProgramServer::ask_all(const std::vector<json>& requests) {
+  try {
+    (void)import_where_unknown();
+  } catch (const base::RunError& error) {
+    throw NetworkLost(error.what());
   }
-  return send_all(std::move(requests));
+  return send_all(requests);
 }
 
-std::vector<json> ProgramServer::import_everywhere() {
-  lost_ = true;
-  // As many requests as idle processes: each gets one.
-  auto answers = send_all(std::vector(pool_.size(), last_import_));
-  lost_ = false;
+std::vector<json> ProgramServer::import_where_unknown() {
+  std::vector<json> answers(pool_.size());
+  std::exception_ptr failure;
+  for (std::size_t worker = 0; worker < pool_.size(); ++worker) {
+    if (!knows_[worker]) submit(worker, last_import_, answers[worker], failure);
+  }
+  while (pool_.busy() > 0) (void)wait_for_answer({&pool_}, 1);
+  for (std::size_t worker = 0; worker < pool_.size(); ++worker) {
+    if (!answers[worker].is_null()) knows_[worker] = true;
+  }
+  if (failure) std::rethrow_exception(failure);
   return answers;
 }
 
-std::vector<json> ProgramServer::send_all(std::vector<json> requests) {
+std::vector<json> ProgramServer::send_all(const std::vector<json>& requests) {
   std::vector<json> answers(requests.size());
   std::exception_ptr failure;
   std::size_t next = 0;
   while (true) {
     for (std::size_t worker = pool_.idle();
          worker < pool_.size() && next < requests.size() && !failure; worker = pool_.idle()) {
-      const std::size_t number = next++;
-      requests[number]["id"] = ++last_id_;
-      const std::string what = requests[number].at("do");
-      pool_.submit(worker, requests[number].dump(), [&, number, what](const WorkerAnswer& given) {
-        try {
-          answers[number] = checked(what, given);
-        } catch (const ServerLost&) {
-          lost_ = !last_import_.is_null();
-          if (!failure) failure = std::current_exception();
-        } catch (const std::exception&) {
-          if (!failure) failure = std::current_exception();
-        }
-      });
+      submit(worker, requests[next], answers[next], failure);
+      ++next;
     }
     if (pool_.busy() == 0) break;
     (void)wait_for_answer({&pool_}, 1);
   }
   if (failure) std::rethrow_exception(failure);
   return answers;
+}
+
+void ProgramServer::submit(std::size_t worker, json request, json& answer,
+                           std::exception_ptr& failure) {
+  request["id"] = ++last_id_;
+  const std::string what = request.at("do");
+  pool_.submit(worker, request.dump(), [&, worker, what](const WorkerAnswer& given) {
+    try {
+      answer = checked(what, given);
+    } catch (const ServerLost&) {
+      knows_[worker] = last_import_.is_null();
+      if (!failure) failure = std::current_exception();
+    } catch (const std::exception&) {
+      if (!failure) failure = std::current_exception();
+    }
+  });
 }
 
 std::vector<json> ProgramServer::ask_each(const std::vector<json>& requests) {
@@ -112,7 +126,7 @@ std::vector<json> ProgramServer::ask_each(const std::vector<json>& requests) {
       answers.push_back(ask_for(request));
     } catch (const ServerLost& lost) {
       if (++fatal > kMostFatal) throw;
-      fmt::print(stderr, "sluice opbench: {}: {}, left out\n", lost.what(), request.dump());
+      report_left_out(lost, request);
       json answer;
       answer["programs"][0]["error"] = lost.what();
       answers.push_back(std::move(answer));
@@ -121,13 +135,14 @@ std::vector<json> ProgramServer::ask_each(const std::vector<json>& requests) {
   return answers;
 }
 
-json ProgramServer::ask_for(json request) { return ask_all({std::move(request)}).front(); }
+json ProgramServer::ask_for(const json& request) { return ask_all(std::vector{request}).front(); }
 
 ImportedNetwork ProgramServer::import_network(const std::string& source, const std::string& name,
                                               std::int64_t batch, const std::string& target) {
   last_import_ = {
       {"do", "import"}, {"source", source}, {"name", name}, {"batch", batch}, {"target", target}};
-  const auto answers = import_everywhere();
+  knows_.assign(pool_.size(), false);
+  const auto answers = import_where_unknown();
   ImportedNetwork imported;
   imported.network = std::get<Network>(pack_entry(answers.front().at("network")));
   for (const json& task : answers.front().at("tasks")) {
@@ -158,7 +173,13 @@ std::vector<std::optional<Program>> ProgramServer::apply(const std::string& task
 }
 
 std::optional<Program> ProgramServer::default_program(const std::string& task) {
-  return program_of(ask_for({{"do", "default"}, {"task", task}}).at("program"));
+  const json request = {{"do", "default"}, {"task", task}};
+  try {
+    return program_of(ask_for(request).at("program"));
+  } catch (const ServerLost& lost) {
+    report_left_out(lost, request);
+    return std::nullopt;
+  }
 }
 
 ProgramServer::Times ProgramServer::time(const std::string& task, std::uint64_t index,

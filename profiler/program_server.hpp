@@ -1,4 +1,5 @@
 #pragma once
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -36,7 +37,7 @@ class NetworkLost : public base::RunError {
 };
 
 /// `sluice programs serve`, which makes programs with TVM, in processes of its own. After a
-/// ServerLost, the next call imports the last network again.
+/// ServerLost, the next call lets the process that was started anew import the last network.
 class ProgramServer {
  public:
   /// `processes` make the programs of apply() at the same time. Throws base::RunError if the server
@@ -55,7 +56,8 @@ class ProgramServer {
                                                           const std::vector<std::uint64_t>& indices,
                                                           const std::vector<std::string>& want);
   /// TVM's own schedule for a task of a GPU, with "source". Its index is the size of the task's
-  /// space, which is none of the space. Nothing if TVM has no schedule that can run.
+  /// space, which is none of the space. Nothing if TVM has no schedule that can run, or if making
+  /// it ends the server, which is reported on standard error.
   [[nodiscard]] std::optional<Program> default_program(const std::string& task);
   struct Times {
     std::vector<double> seconds;  ///< Of a run in each repeat; empty if a run took more than 1 s.
@@ -65,23 +67,28 @@ class ProgramServer {
   [[nodiscard]] Times time(const std::string& task, std::uint64_t index, int threads);
 
  private:
-  [[nodiscard]] nlohmann::json ask_for(nlohmann::json request);
+  [[nodiscard]] nlohmann::json ask_for(const nlohmann::json& request);
   /// Gives the requests to processes that know the last network.
-  [[nodiscard]] std::vector<nlohmann::json> ask_all(std::vector<nlohmann::json> requests);
+  [[nodiscard]] std::vector<nlohmann::json> ask_all(const std::vector<nlohmann::json>& requests);
   /// One after the other, so that it is known which ones end the server. Their answers are an
   /// error in place of the program.
   [[nodiscard]] std::vector<nlohmann::json> ask_each(const std::vector<nlohmann::json>& requests);
-  /// Lets each process import the last network. Returns their answers.
-  [[nodiscard]] std::vector<nlohmann::json> import_everywhere();
+  /// Lets each process that does not know the last network import it. Returns their answers, by
+  /// process.
+  [[nodiscard]] std::vector<nlohmann::json> import_where_unknown();
   /// Gives the requests to idle processes. Returns the answers in the order of the requests, or
   /// throws the first failure when none is busy any more.
-  [[nodiscard]] std::vector<nlohmann::json> send_all(std::vector<nlohmann::json> requests);
+  [[nodiscard]] std::vector<nlohmann::json> send_all(const std::vector<nlohmann::json>& requests);
+  /// Gives a request to an idle process. `answer`, or `failure` if it is empty yet, is set later,
+  /// by wait_for_answer().
+  void submit(std::size_t worker, nlohmann::json request, nlohmann::json& answer,
+              std::exception_ptr& failure);
 
   WorkerPool pool_;
   std::int64_t last_id_ = 0;
   std::string tvm_;
   nlohmann::json last_import_{};
-  bool lost_ = false;  ///< A process does not know last_import_.
+  std::vector<bool> knows_;  ///< Which process knows last_import_, if there is one.
 };
 
 }  // namespace sluice::profiler

@@ -7,7 +7,8 @@ vary the first time they are timed, and always vary. For GPUs, a program has a k
 index above 1, and the one with index 3 is not C; TVM's own schedule has two kernels. The tasks of the network `large`
 have 8,400 programs, and those of the others 84. The second task of `refused` refuses all programs, and `once` cannot
 be imported again when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server
-when they are made. `empty` has no task. Each server that imports `counted` adds a line to the file `servers`. Its
+when they are made. TVM's own schedule ends the server for the second task of `fatal_default`, and for both tasks of
+`fatal_defaults`. `empty` has no task. Each server that imports `counted` adds a line to the file `servers`. Its
 arguments are ignored.
 """
 
@@ -69,7 +70,7 @@ def answer(request: dict) -> dict:
             if request["name"] == "counted":
                 with open("servers", "a") as servers:
                     print(os.getpid(), file=servers)
-            other = {"refused": "r", "fatal": "f"}.get(request["name"], "b")
+            other = {"refused": "r", "fatal": "f", "fatal_default": "d"}.get(request["name"], "b")
             calls = [{"task": "a" * 16, "after": []}, {"task": other * 16, "after": [0]}]
             calls.append({"task": "a" * 16, "after": [1]})
             networks.add(request["name"])
@@ -88,6 +89,8 @@ def answer(request: dict) -> dict:
         case "apply":
             programs = [program(request["task"], index, request["want"]) for index in request["indices"]]
             return {"programs": programs}
+        case "default" if request["task"][0] == "d" or "fatal_defaults" in networks:
+            os._exit(5)
         case "default":
             return {"program": program(request["task"], 84, ["source"], kernels=2)}
         case "time" if request["index"] == 43:

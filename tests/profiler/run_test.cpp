@@ -109,6 +109,15 @@ TEST_F(OpbenchRun, AsManyServersAsAreWanted) {
   EXPECT_EQ(servers(), 1 + 3);
 }
 
+// Importing a large network takes minutes.
+TEST_F(OpbenchRun, OnlyTheServerThatEndedImportsAgain) {
+  const auto ran = opbench({"run", "--modelname", "counted", "--tuner", "gridsearch", "--trials",
+                            "40", "--out", "out", "-j", "3"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(std::ranges::count(read_file(file("servers")), '\n'), 3 + 2)
+      << "program 43 of each task ends one server";
+}
+
 TEST_F(OpbenchRun, ANetworkThatCannotBeImportedAgainIsNoFaultOfThePrograms) {
   const auto ran = opbench({"run", "--modelname", "once", "--tuner", "gridsearch", "--trials", "84",
                             "--out", "out", "-j", "2"});
@@ -295,6 +304,18 @@ TEST_F(OpbenchRunGpu, TasksThatTvmHasNoScheduleForAreCounted) {
               HasSubstr("TVM's own schedules: none, because TVM has none for 1 of 2 tasks\n"));
   EXPECT_THAT(ran.out, Not(HasSubstr("the better of both")));
   EXPECT_THAT(programs("refused-gridsearch-cuda-best.programs"), ElementsAre(1));
+}
+
+TEST_F(OpbenchRunGpu, ATaskWhoseOwnScheduleEndsTvmHasNone) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  const auto one = run("cuda", "fatal_default");
+  EXPECT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_THAT(one.out, HasSubstr("TVM has none for 1 of 2 tasks\n"));
+  EXPECT_THAT(one.out, HasSubstr("tuned: {'mean': 0.006"));
+  EXPECT_THAT(one.err, HasSubstr("exited with 5 during default; see above: {\"do\":\"default\","));
+  const auto all = run("cuda", "fatal_defaults");
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_THAT(all.out, HasSubstr("TVM has none for 2 of 2 tasks\n"));
 }
 
 TEST_F(OpbenchRunGpu, AnotherArchitectureIsRefused) {

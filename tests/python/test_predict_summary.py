@@ -1,5 +1,5 @@
-"""tests/real_gpu/predict_summary.py. Prevents: a model that is called better than another by chance, and times to an
-error that was never reached."""
+"""tests/real_gpu/predict_summary.py. Prevents: a model that is called better than another by chance, times to an error
+that was never reached, and means that a network with more seeds dominates."""
 
 import importlib.util
 import json
@@ -19,11 +19,12 @@ METRICS = ["pairs", "top1", "top5", "peak1", "peak5", "within5", "within10", "wi
 COLUMNS = ["model", "mode", "seed", "finetune_tasks", "sampling", "config", "settings", "train_s", "mape", *METRICS]
 
 
-def run(folder: Path, model: str, seed: int, errors: list[float], losses=()) -> None:
-    """A run whose task i has two programs with this error; `losses`: (seconds, MAPE of the test)."""
+def run(folder: Path, model: str, seed: int, errors: list[float], losses=(), net="res_net", share=0.5, train_s=9.0):
+    """A run whose task i has two programs with this error; `losses`: (seconds, MAPE of the test); `share`: of all
+    metrics of the ranking."""
     folder.mkdir(parents=True)
     mape = sum(errors) / len(errors)
-    values = [model, "H200.by_net:test-res_net", seed, 0, "", "gpu", "", 9.0, mape, *[0.5] * len(METRICS)]
+    values = [model, f"H200.by_net:test-{net}", seed, 0, "", "gpu", "", train_s, mape, *[share] * len(METRICS)]
     head, row = ",".join(COLUMNS), ",".join(map(str, values))
     (folder / "metrics.csv").write_text(f"{head}\n{row}\n")
     rows = [f"t{i},{time},{time * (1 + error)}" for i, error in enumerate(errors) for time in (1e-5, 2e-3)]
@@ -33,13 +34,30 @@ def run(folder: Path, model: str, seed: int, errors: list[float], losses=()) -> 
 
 
 @pytest.fixture
-def tables(tmp_path, capsys, monkeypatch):
-    """The output for two seeds of both models: the rows of all tables, by their first cell."""
-    pack = tmp_path / "a.programs"
-    calls = [{"task": f"t{i}", "after": []} for i in range(10)]
-    network = {"kind": "network", "name": "res-net", "batch": 1, "calls": calls}
-    with lzma.open(pack, "wt") as out:
-        out.write(json.dumps(network, separators=(",", ":")) + "\n")
+def summarize(tmp_path, capsys, monkeypatch):
+    """Returns the output for the runs below tmp_path/runs: the rows of all tables, by their first cell."""
+
+    def call(*names: str) -> dict[str, list[list[str]]]:
+        pack = tmp_path / "a.programs"
+        calls = [{"task": f"t{i}", "after": []} for i in range(10)]
+        with lzma.open(pack, "wt") as out:
+            for name in names:
+                network = {"kind": "network", "name": name, "batch": 1, "calls": calls}
+                out.write(json.dumps(network, separators=(",", ":")) + "\n")
+        monkeypatch.setattr(sys, "argv", ["", str(pack), "--", str(tmp_path / "runs")])
+        assert summary.main() == 0
+        found: dict[str, list[list[str]]] = {}
+        for line in capsys.readouterr().out.splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            found.setdefault(cells[0], []).append(cells[1:])
+        return found
+
+    return call
+
+
+@pytest.fixture
+def tables(tmp_path, summarize):
+    """The output for two seeds of both models."""
     for seed in (0, 1):
         run(tmp_path / f"runs/{seed}-x", "xgboost", seed, [0.5] * 10)
         # Better by 1 to 9 points in nine tasks, worse by 10 in one.
@@ -47,18 +65,21 @@ def tables(tmp_path, capsys, monkeypatch):
         # The first seed is good enough after 4 s; the second never is. Epochs without a test have no MAPE.
         losses = [(1.0, ""), (2.0, 0.7), (4.0, 0.45), (8.0, 0.6)] if seed == 0 else [(5.0, 0.51)]
         run(tmp_path / f"runs/{seed}-t", "transformer", seed, errors, losses)
-    monkeypatch.setattr(sys, "argv", ["", str(pack), "--", str(tmp_path / "runs")])
-    assert summary.main() == 0
-    found: dict[str, list[list[str]]] = {}
-    for line in capsys.readouterr().out.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        found.setdefault(cells[0], []).append(cells[1:])
-    return found
+    return summarize("res-net")
 
 
 def test_the_time_until_xgboost_is_of_the_seeds_that_reach_it(tables):
     assert ["4.0; 1 of 2"] in tables["transformer"]
     assert ["9.0"] in tables["xgboost"]
+
+
+def test_a_network_with_more_seeds_counts_no_more_than_others(tmp_path, summarize):
+    for seed in (0, 1, 2):
+        run(tmp_path / f"runs/r{seed}", "mlp", seed, [0.6], share=0.9, train_s=10.0)
+    run(tmp_path / "runs/m0", "mlp", 0, [0.2], net="mobile_net", share=0.1, train_s=2.0)
+    tables = summarize("res-net", "mobile-net")
+    assert ["20.0", "60.0", "40.0", "6.0"] in tables["mlp"]
+    assert ["0.50"] * len(METRICS) in tables["mlp"]
 
 
 def test_models_are_compared_task_by_task(tables):
