@@ -296,6 +296,22 @@ TEST_F(OpbenchRunGpu, TheFastestProgramMayBeThatOfTvm) {
   EXPECT_EQ(read_records(own_session_.file("again.jsonl")).records.size(), 2U);
 }
 
+TEST_F(OpbenchRunGpu, ResultsAreComparedWithThoseOfTheCpu) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  // No kernel of the simulated GPU writes the zeros that the CPU computed.
+  const auto ran = run("cuda", "referenced");
+  EXPECT_EQ(ran.exit_code, 1);
+  for (const Record& record :
+       read_records(
+           own_session_.file("out/Performance/referenced-gridsearch-cuda-autotvm.json.tmp"))
+           .records) {
+    EXPECT_EQ(record.error,
+              record.index == 3 ? MeasureError::kCompileDevice : MeasureError::kWrongAnswer);
+  }
+  EXPECT_THAT(ran.err, Not(HasSubstr("the CPU has no result of it")));
+  EXPECT_THAT(run("cuda").err, HasSubstr("fused_a: the CPU has no result of it"));
+}
+
 TEST_F(OpbenchRunGpu, TasksThatTvmHasNoScheduleForAreCounted) {
   if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
   const auto ran = run("cuda", "refused");
