@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "base/command_line.hpp"
 #include "base/install.hpp"
@@ -17,6 +16,7 @@
 #include "profiler/predictor_pipe.hpp"
 #include "profiler/tuning/measuring.hpp"
 #include "profiler/tuning/tuning.hpp"
+#include "profiler/worker_pool.hpp"
 
 namespace sluice::profiler {
 namespace {
@@ -91,8 +91,6 @@ void check_all_run(const std::vector<TunedTask>& tasks) {
       fmt::format("the network has no latency, because no program was found that runs: {}",
                   fmt::join(without, ", ")));
 }
-
-unsigned processors() { return std::max(1U, std::thread::hardware_concurrency()); }
 
 std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramServer& server,
                                              const std::string& target) {
