@@ -117,12 +117,12 @@ void Measurement::add(const PackHeader& header, const Task& task, Program progra
                       const std::set<std::string>& known, OnRecord done) {
   auto job = std::make_shared<Job>(
       Job{.header = header, .task = &task, .program = std::move(program), .done = std::move(done)});
-  job->program.features.clear();
+  const bool has_binary = keep_what_measures(job->program, arch_);
   for (const ShareName& share : shares_) {
     if (!known.contains(share.device)) job->shares.push_back(share);
   }
   if (job->shares.empty()) return;
-  if (job->program.cubins.contains(arch_)) {
+  if (has_binary) {
     while (ready_.size() >= kReadyPerGpu * gpus_.size()) work();
     ready_.push_back(std::move(job));
   } else {
@@ -289,9 +289,7 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
                         counts.add(record);
                       });
     }
-    if (pack.torn()) {
-      fmt::print(stderr, "sluice opbench: {}: the last part is cut off: dropped\n", file);
-    }
+    if (pack.torn()) report_torn(file);
   }
   measurement.finish();
   return counts;

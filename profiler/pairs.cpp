@@ -186,7 +186,7 @@ std::map<std::string, Loaded> load(const PairOptions& options, const std::string
       }
       auto* const program = std::get_if<Program>(&*entry);
       if (program == nullptr || !ids.contains(program->id)) continue;
-      program->features.clear();
+      (void)keep_what_measures(*program, arch);
       Loaded loaded{.task = tasks[program->task], .program = std::move(*program)};
       found.emplace(loaded.program.id, std::move(loaded));
     }

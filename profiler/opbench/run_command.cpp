@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <thread>
 
 #include "base/command_line.hpp"
 #include "base/install.hpp"
@@ -14,6 +13,7 @@
 #include "profiler/measure_pack.hpp"
 #include "profiler/opbench/commands.hpp"
 #include "profiler/tuning/network.hpp"
+#include "profiler/worker_pool.hpp"
 
 namespace sluice::profiler {
 namespace {
@@ -99,8 +99,6 @@ void check_all_run(const std::vector<TunedTask>& tasks) {
       fmt::format("the network has no latency, because no program was found that runs: {}",
                   fmt::join(without, ", ")));
 }
-
-unsigned processors() { return std::max(1U, std::thread::hardware_concurrency()); }
 
 std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramServer& server,
                                              const std::string& target) {
