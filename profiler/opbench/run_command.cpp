@@ -29,6 +29,7 @@ struct RunOptions {
   std::string tune = "true";
   std::string compare = "true";
   TuningOptions tuning;
+  std::string check;  ///< Of measuring_on_gpu().
   bool resume = false;
   std::string out = "data";
   int device = 0;
@@ -107,7 +108,7 @@ std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramS
   gpu.devices = {options.device};
   gpu.compile_limit_s = options.compile_limit_s;
   gpu.jobs = processors();
-  return measuring_on_gpu(server, target, gpu);
+  return measuring_on_gpu(server, target, gpu, options.check);
 }
 
 /// The operators of a PyTorch model are measured by a program that has LibTorch. Replaces this
@@ -268,6 +269,13 @@ void add_run_command(CLI::App& app, CommandBody& run) {
       ->capture_default_str()
       ->check(base::whole_number(1, 1'000'000));
   command->add_option("--seed", options->tuning.seed, "Seed of the tuner")->capture_default_str();
+  command
+      ->add_option(
+          "--check", options->check,
+          "What outputs are compared with (cuda): the CPU's, or those of the first program\n"
+          "of the task (default: cpu, except on the simulated GPU, which computes nothing)")
+      ->type_name("cpu|first")
+      ->check(base::one_of({"cpu", "first"}));
   command->add_flag("--resume", options->resume,
                     "Go on after an interrupted run with the same options: its trials count");
   command->add_option("--out", options->out, "Folder of the results")

@@ -122,19 +122,21 @@ MeasureOptions with_reference(MeasureOptions options, const std::string& folder)
 
 class GpuMeasuring : public ServedMeasuring {
  public:
-  GpuMeasuring(ProgramServer& server, const std::string& target, const MeasureOptions& options)
+  GpuMeasuring(ProgramServer& server, const std::string& target, const MeasureOptions& options,
+               const std::string& check)
       : ServedMeasuring(server, target), measurement_(with_reference(options, reference_.path())) {
     if (target != "cuda -arch=" + measurement_.arch()) {
       throw base::UsageError(fmt::format("--target: '{}', but the GPU is {}: choose cuda:{}",
                                          target, measurement_.arch(), measurement_.arch()));
     }
     details_.device = measurement_.devices().front();
+    with_cpu_ = check == "cpu" || (check.empty() && details_.device != kComputesNothing);
   }
 
   void begin(const Task& task) override {
     fs::remove_all(fs::path(reference_.path()) / task_.id);
     ServedMeasuring::begin(task);
-    if (!server_.write_reference(task.id, reference_.path() + "/" + task.id)) {
+    if (with_cpu_ && !server_.write_reference(task.id, reference_.path() + "/" + task.id)) {
       fmt::print(stderr,
                  "sluice opbench: {}: the CPU has no result of it: programs are compared with the "
                  "first one\n",
@@ -170,7 +172,10 @@ class GpuMeasuring : public ServedMeasuring {
   }
 
  private:
+  static constexpr std::string_view kComputesNothing = "simulated";
+
   ReferenceFolder reference_;
+  bool with_cpu_ = false;
   Measurement measurement_;
 };
 
@@ -182,8 +187,9 @@ std::unique_ptr<TaskMeasuring> measuring_on_cpu(ProgramServer& server, const std
 }
 
 std::unique_ptr<TaskMeasuring> measuring_on_gpu(ProgramServer& server, const std::string& target,
-                                                const MeasureOptions& options) {
-  return std::make_unique<GpuMeasuring>(server, target, options);
+                                                const MeasureOptions& options,
+                                                const std::string& check) {
+  return std::make_unique<GpuMeasuring>(server, target, options, check);
 }
 
 }  // namespace sluice::profiler

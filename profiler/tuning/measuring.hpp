@@ -37,8 +37,11 @@ class TaskMeasuring {
 [[nodiscard]] std::unique_ptr<TaskMeasuring> measuring_on_cpu(ProgramServer& server,
                                                               const std::string& target,
                                                               int threads);
+/// `check`: what outputs are compared with, "cpu" or "first": TVM's unscheduled program on the CPU,
+/// or the first program of the task. Empty: the CPU, except on the simulated GPU.
 [[nodiscard]] std::unique_ptr<TaskMeasuring> measuring_on_gpu(ProgramServer& server,
                                                               const std::string& target,
-                                                              const MeasureOptions& options);
+                                                              const MeasureOptions& options,
+                                                              const std::string& check);
 
 }  // namespace sluice::profiler
