@@ -37,7 +37,7 @@ void add_data_options(CLI::App& app, Options& options) {
          "The device in devices.csv that profile writes, or that sche_search and rank predict for")
       ->type_name("NAME");
   app.add_option("--out", options.out,
-                 "Folder that is written (make_dataset: dataset; others: the --cache_dir)")
+                 "Folder of the results (make_dataset: dataset; others: the --cache_dir)")
       ->type_name("DIR");
 }
 
@@ -54,7 +54,7 @@ void add_model_options(CLI::App& app, Options& options) {
   app.add_option("--set", options.settings, "One setting of the config; may be repeated")
       ->type_name("KEY=VALUE");
   app.add_option("--cache_dir", options.cache_dir,
-                 "Folder of the predictor: train and tune write it, others read it")
+                 "Folder of the predictor: train writes it, others read it")
       ->capture_default_str()
       ->type_name("DIR");
   app.add_flag("--load_cache", options.load_cache, "train goes on with that predictor");

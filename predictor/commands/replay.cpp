@@ -103,7 +103,7 @@ void replay_command(const Options& options) {
   // Refuses a name that is not there.
   if (!options.networks.empty()) (void)tasks_of(loaded.data, options.networks);
   const auto model = load_predictor(options);
-  const fs::path folder = options.out.empty() ? options.cache_dir : options.out;
+  const fs::path folder = results_folder(options);
   fs::create_directories(folder);
   std::ofstream statistic(folder / "statistic.csv");
   statistic

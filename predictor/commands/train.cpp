@@ -120,10 +120,25 @@ class Clock {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// What the last line of loss.csv says: without the time of testing on the way.
+/// Where a model goes: the predictor that later commands load, and the results of its training.
+struct Folders {
+  fs::path predictor;
+  fs::path results;
+};
+
+Folders folders_of(const std::string& model, const Options& options) {
+  Folders folders{options.cache_dir, results_folder(options)};
+  if (options.models.size() > 1) {
+    folders.predictor /= model;
+    folders.results /= model;
+  }
+  return folders;
+}
+
+/// `train_s` is what the last line of loss.csv says: without the time of testing on the way.
 Outcome train_network(const std::string& name, const Options& options, const Loaded& loaded,
-                      const Fold& fold, const Lesson& lesson, const fs::path& folder) {
-  LossFile losses(folder / "loss.csv");
+                      const Fold& fold, const Lesson& lesson, const Folders& folders) {
+  LossFile losses(folders.results / "loss.csv");
   double train_s = 0;
   TrainOptions training = train_options(options, loaded, fold, losses);
   const auto write = training.on_epoch;
@@ -138,12 +153,13 @@ Outcome train_network(const std::string& name, const Options& options, const Loa
   } else {
     Config config = config_of(options);
     config.network = name;
-    model = options.load_cache ? load_learned(folder, training) : make_learned(config, training);
+    model = options.load_cache ? load_learned(folders.predictor, training)
+                               : make_learned(config, training);
     model->fit(lesson);
   }
-  Outcome outcome = evaluate(name, *model, loaded, fold.test, folder);
+  Outcome outcome = evaluate(name, *model, loaded, fold.test, folders.results);
   outcome.train_s = train_s;
-  model->save(folder, description(options, loaded, outcome));
+  model->save(folders.predictor, description(options, loaded, outcome));
   return outcome;
 }
 
@@ -163,22 +179,21 @@ void train_command(const Options& options) {
   const Lesson lesson{loaded.data, loaded.devices, fold.train, fold.tune, unlabelled};
   fmt::print("{} labels train, {} tune, {} test; on {}\n", fold.train.size(), fold.tune.size(),
              fold.test.size(), training_device(options.device));
-  const fs::path base = options.out.empty() ? options.cache_dir : options.out;
   for (const std::string& name : options.models) {
-    const fs::path folder = options.models.size() > 1 ? base / name : base;
-    fs::create_directories(folder);
+    const Folders folders = folders_of(name, options);
+    fs::create_directories(folders.results);
     Outcome outcome;
     if (is_network(name)) {
-      outcome = train_network(name, options, loaded, fold, lesson, folder);
+      outcome = train_network(name, options, loaded, fold, lesson, folders);
     } else {
       const Clock clock;
       const auto model = make_baseline(name, options.seed);
       model->fit(lesson);
       const double train_s = clock.seconds();
-      outcome = evaluate(name, *model, loaded, fold.test, folder);
+      outcome = evaluate(name, *model, loaded, fold.test, folders.results);
       outcome.train_s = train_s;
     }
-    report(outcome, options, base);
+    report(outcome, options, results_folder(options));
   }
 }
 
@@ -186,7 +201,7 @@ void run_command(const Options& options) {
   const Loaded loaded = load(options.inputs[0], options);
   const auto model = load_predictor(options);
   const auto test = test_labels(loaded.data, options);
-  const fs::path folder = options.out.empty() ? options.cache_dir : options.out;
+  const fs::path folder = results_folder(options);
   report(evaluate("loaded", *model, loaded, test, folder), options, folder);
 }
 

@@ -68,7 +68,7 @@ void tune_command(const Options& options) {
   const Lesson lesson{loaded.data, loaded.devices, fold.train, {}, unlabelled};
   const bool greater_is_better =
       options.metric == "r2" || options.metric == "pairs" || options.metric == "peak1";
-  const fs::path folder = options.out.empty() ? options.cache_dir : options.out;
+  const fs::path folder = results_folder(options);
   fs::create_directories(folder);
   std::ofstream trials(folder / "trials.csv");
   trials << "trial," << options.metric << ",layers,feed_forward,flatten,embedding,lr,batch\n";

@@ -211,6 +211,26 @@ TEST_F(PredictCommand, AnotherPredictorIsTuned) {
   EXPECT_TRUE(std::filesystem::exists(folder_.file("tuned/predictor.pt")));
 }
 
+// A predictor in --out would not be found by the next command.
+TEST_F(PredictCommand, OutIsForResultsOnly) {
+  make_dataset();
+  const std::string out = folder_.file("out");
+  const auto exists = [](const std::string& file) { return std::filesystem::exists(file); };
+  train({"--mode", "h200", "--out", out});
+  EXPECT_TRUE(exists(cache() + "/predictor.pt") && exists(cache() + "/predictor.json"));
+  EXPECT_FALSE(exists(out + "/predictor.pt") || exists(out + "/predictor.json"));
+  for (const char* result : {"/loss.csv", "/metrics.csv", "/predictions.csv"}) {
+    EXPECT_TRUE(exists(out + result)) << result;
+    EXPECT_FALSE(exists(cache() + result)) << result;
+  }
+  printed({"run", "-i", dataset(), "--mode", "h200", "--cache_dir", cache(), "--out", out});
+  printed({"train", "-i", dataset(), "--mode", "h200", "--cache_dir", cache(), "--out",
+           folder_.file("more"), "--load_cache", "--limit-s", "1"});
+  train({"--mode", "h200", "--out", out, "--model", "mlp,mean"});
+  EXPECT_TRUE(exists(cache() + "/mlp/predictor.pt") && exists(out + "/mlp/loss.csv"));
+  EXPECT_TRUE(exists(out + "/mean/predictions.csv") && !exists(cache() + "/mean"));
+}
+
 TEST_F(PredictCommand, SearchesForAConfig) {
   make_dataset();
   EXPECT_THAT(printed({"tune", "-i", dataset(), "--mode", "h200", "--trials", "2", "--cache_dir",
