@@ -71,7 +71,9 @@ void choose_tuning(const Dataset& data, const Options& options, Fold& fold) {
 /// loss.csv.
 class LossFile {
  public:
-  explicit LossFile(const fs::path& file) : out_(file) {
+  /// Replaces the file, so nothing that can still be refused may come after it.
+  void begin(const fs::path& file) {
+    out_.open(file);
     out_ << "phase,epoch,seconds,loss,test_mape\n";
   }
   void add(const EpochLine& line) {
@@ -138,7 +140,7 @@ Folders folders_of(const std::string& model, const Options& options) {
 /// `train_s` is what the last line of loss.csv says: without the time of testing on the way.
 Outcome train_network(const std::string& name, const Options& options, const Loaded& loaded,
                       const Fold& fold, const Lesson& lesson, const Folders& folders) {
-  LossFile losses(folders.results / "loss.csv");
+  LossFile losses;
   double train_s = 0;
   TrainOptions training = train_options(options, loaded, fold, losses);
   const auto write = training.on_epoch;
@@ -147,16 +149,18 @@ Outcome train_network(const std::string& name, const Options& options, const Loa
     write(line);
   };
   std::unique_ptr<LearnedModel> model;
-  if (!options.finetune_cache_dir.empty()) {
+  const bool tuning = !options.finetune_cache_dir.empty();
+  if (tuning) {
     model = load_learned(options.finetune_cache_dir, training);
-    model->tune(lesson);
+  } else if (options.load_cache) {
+    model = load_learned(folders.predictor, training);
   } else {
     Config config = config_of(options);
     config.network = name;
-    model = options.load_cache ? load_learned(folders.predictor, training)
-                               : make_learned(config, training);
-    model->fit(lesson);
+    model = make_learned(config, training);
   }
+  losses.begin(folders.results / "loss.csv");
+  tuning ? model->tune(lesson) : model->fit(lesson);
   Outcome outcome = evaluate(name, *model, loaded, fold.test, folders.results);
   outcome.train_s = train_s;
   model->save(folders.predictor, description(options, loaded, outcome));
@@ -166,6 +170,7 @@ Outcome train_network(const std::string& name, const Options& options, const Loa
 }  // namespace
 
 void train_command(const Options& options) {
+  (void)config_of(options);  // a mistake there must not wait for the data, or for another model
   const bool tuning = !options.finetune_cache_dir.empty();
   const Loaded loaded = load(
       tuning && !options.finetune_datapath.empty() ? options.finetune_datapath : options.inputs[0],

@@ -61,6 +61,7 @@ double value_of(const Metrics& metrics, const std::string& name) {
 }  // namespace
 
 void tune_command(const Options& options) {
+  const Config given = config_of(options);  // a mistake there must not empty trials.csv
   const Loaded loaded = load(options.inputs[0], options);
   const Fold fold =
       inner_fold(loaded.data, make_fold(loaded.data, parse_mode(options.mode), options.seed));
@@ -80,8 +81,7 @@ void tune_command(const Options& options) {
   training.limit_s = options.limit_s;
   double best = std::numeric_limits<double>::infinity();
   for (std::size_t trial = 0; trial < options.trials; ++trial) {
-    const Config config =
-        trial == 0 ? config_of(options) : random_config(config_of(options), random);
+    const Config config = trial == 0 ? given : random_config(given, random);
     const auto model = make_learned(config, training);
     model->fit(lesson);
     const auto predicted = model->predict(loaded.data, loaded.devices, unlabelled);

@@ -239,6 +239,29 @@ TEST_F(PredictCommand, SearchesForAConfig) {
   EXPECT_THAT(train({"--mode", "h200", "-c", folder_.file("cache/tuned.json")}), HasSubstr("MAPE"));
 }
 
+// A typing error must not cost the results of the training before.
+TEST_F(PredictCommand, RefusedCommandsWriteNothing) {
+  make_dataset();
+  std::filesystem::create_directory(cache());
+  for (const char* file : {"loss.csv", "trials.csv"}) {
+    std::ofstream(folder_.file("cache/" + std::string(file))) << "kept";
+  }
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"train", "--set", "layer=1"},
+        {"train", "-c", folder_.file("none.json")},
+        {"train", "--load_cache"},
+        {"train", "--finetune_cache_dir", folder_.file("none")},
+        {"train", "--model", "mean,mlp", "--set", "layer=1"},
+        {"tune", "--set", "layer=1"}}) {
+    std::vector<std::string> args = wrong;
+    args.insert(args.end(), {"-i", dataset(), "--cache_dir", cache()});
+    refused(2, args);
+  }
+  EXPECT_EQ(read_file(folder_.file("cache/loss.csv")), "kept");
+  EXPECT_EQ(read_file(folder_.file("cache/trials.csv")), "kept");
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("cache/mean")));
+}
+
 TEST_F(PredictCommand, SaysWhatIsWrong) {
   EXPECT_THAT(refused(2, {"train", "--cache_dir", cache(), "-i", folder_.file("none")}),
               HasSubstr("make one with `sluice predict make_dataset`"));
