@@ -70,7 +70,9 @@ void write_statistic(std::ofstream& out, const Loaded& loaded, const Network& ne
 
 void replay_network(const Options& options, const Loaded& loaded, const LatencyModel& model,
                     const Network& network, std::ofstream& statistic, std::ofstream& sums) {
+  const auto wanted = devices_of(loaded.data, parse_mode(options.mode).devices);
   for (std::size_t device = 0; device < loaded.data.devices.size(); ++device) {
+    if (!wanted[device]) continue;
     const Measured found = measured(loaded, model, network, device);
     if (found.tasks.empty()) continue;  // a network of another target
     const std::string& name = loaded.data.devices[device];
@@ -100,8 +102,9 @@ void replay_network(const Options& options, const Loaded& loaded, const LatencyM
 void replay_command(const Options& options) {
   const Loaded loaded = load(options.inputs[0], options);
   if (loaded.data.networks.empty()) throw base::UsageError("the data set has no networks");
-  // Refuses a name that is not there.
+  // Refuse a name that is not there.
   if (!options.networks.empty()) (void)tasks_of(loaded.data, options.networks);
+  (void)devices_of(loaded.data, parse_mode(options.mode).devices);
   const auto model = load_predictor(options);
   const fs::path folder = results_folder(options);
   fs::create_directories(folder);

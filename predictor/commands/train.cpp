@@ -19,10 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-bool is_network(const std::string& model) {
-  return model == "transformer" || model == "mlp" || model == "lstm";
-}
-
 std::unique_ptr<LatencyModel> make_baseline(const std::string& name, std::uint64_t seed) {
   if (name == "mean") return make_mean();
   if (name == "roofline") return make_roofline();
@@ -137,6 +133,26 @@ Folders folders_of(const std::string& model, const Options& options) {
   return folders;
 }
 
+/// A new network, or the saved one that the training goes on with. Without `name`, a new one is
+/// that of the config.
+std::unique_ptr<LearnedModel> start_network(const std::string& name, const Options& options,
+                                            const TrainOptions& training, const Folders& folders) {
+  if (options.finetune_cache_dir.empty() && !options.load_cache) {
+    Config config = config_of(options);
+    if (!name.empty()) config.network = name;
+    return make_learned(config, training);
+  }
+  const fs::path folder =
+      options.load_cache ? folders.predictor : fs::path(options.finetune_cache_dir);
+  auto model = load_learned(folder, training);
+  const std::string& saved = model->config().network;
+  if (!name.empty() && name != saved) {
+    throw base::UsageError("--model " + name + ": the predictor in " + folder.string() + " is " +
+                           saved);
+  }
+  return model;
+}
+
 /// `train_s` is what the last line of loss.csv says: without the time of testing on the way.
 Outcome train_network(const std::string& name, const Options& options, const Loaded& loaded,
                       const Fold& fold, const Lesson& lesson, const Folders& folders) {
@@ -148,20 +164,14 @@ Outcome train_network(const std::string& name, const Options& options, const Loa
     train_s = line.seconds;
     write(line);
   };
-  std::unique_ptr<LearnedModel> model;
-  const bool tuning = !options.finetune_cache_dir.empty();
-  if (tuning) {
-    model = load_learned(options.finetune_cache_dir, training);
-  } else if (options.load_cache) {
-    model = load_learned(folders.predictor, training);
-  } else {
-    Config config = config_of(options);
-    config.network = name;
-    model = make_learned(config, training);
-  }
+  const auto model = start_network(name, options, training, folders);
   losses.begin(folders.results / "loss.csv");
-  tuning ? model->tune(lesson) : model->fit(lesson);
-  Outcome outcome = evaluate(name, *model, loaded, fold.test, folders.results);
+  if (options.finetune_cache_dir.empty()) {
+    model->fit(lesson);
+  } else {
+    model->tune(lesson);
+  }
+  Outcome outcome = evaluate(model->config().network, *model, loaded, fold.test, folders.results);
   outcome.train_s = train_s;
   model->save(folders.predictor, description(options, loaded, outcome));
   return outcome;
@@ -173,8 +183,7 @@ void train_command(const Options& options) {
   (void)config_of(options);  // a mistake there must not wait for the data, or for another model
   const bool tuning = !options.finetune_cache_dir.empty();
   const Loaded loaded = load(
-      tuning && !options.finetune_datapath.empty() ? options.finetune_datapath : options.inputs[0],
-      options);
+      options.finetune_datapath.empty() ? options.inputs[0] : options.finetune_datapath, options);
   Fold fold = make_fold(loaded.data, parse_mode(options.mode), options.seed);
   choose_tuning(loaded.data, options, fold);
   if (options.scratch) fold.train = std::exchange(fold.tune, {});
@@ -184,11 +193,12 @@ void train_command(const Options& options) {
   const Lesson lesson{loaded.data, loaded.devices, fold.train, fold.tune, unlabelled};
   fmt::print("{} labels train, {} tune, {} test; on {}\n", fold.train.size(), fold.tune.size(),
              fold.test.size(), training_device(options.device));
-  for (const std::string& name : options.models) {
+  const std::vector<std::string> of_config{""};
+  for (const std::string& name : options.models.empty() ? of_config : options.models) {
     const Folders folders = folders_of(name, options);
     fs::create_directories(folders.results);
     Outcome outcome;
-    if (is_network(name)) {
+    if (name.empty() || is_network(name)) {
       outcome = train_network(name, options, loaded, fold, lesson, folders);
     } else {
       const Clock clock;

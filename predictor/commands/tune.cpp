@@ -61,7 +61,8 @@ double value_of(const Metrics& metrics, const std::string& name) {
 }  // namespace
 
 void tune_command(const Options& options) {
-  const Config given = config_of(options);  // a mistake there must not empty trials.csv
+  Config given = config_of(options);  // a mistake there must not empty trials.csv
+  if (!options.models.empty()) given.network = options.models[0];
   const Loaded loaded = load(options.inputs[0], options);
   const Fold fold =
       inner_fold(loaded.data, make_fold(loaded.data, parse_mode(options.mode), options.seed));

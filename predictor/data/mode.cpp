@@ -89,12 +89,6 @@ void parse_source(const std::string& text, Mode& mode) {
   }
 }
 
-std::vector<bool> devices_of(const Dataset& data, const std::vector<std::string>& names) {
-  std::vector<bool> wanted(data.devices.size(), names.empty());
-  for (const std::string& name : names) wanted[data.device(name)] = true;
-  return wanted;
-}
-
 std::vector<bool> chosen_tasks(const Dataset& data, const Mode& mode, std::uint64_t seed) {
   if (!mode.networks.empty()) return tasks_of(data, mode.networks);
   std::vector<bool> wanted(data.tasks.size(), !mode.sample && mode.list.empty());
@@ -133,6 +127,12 @@ Mode parse_mode(const std::string& text) {
   parse_source(text.substr(0, dot), mode);
   if (dot != std::string::npos) parse_split(text.substr(dot + 1), mode);
   return mode;
+}
+
+std::vector<bool> devices_of(const Dataset& data, const std::vector<std::string>& names) {
+  std::vector<bool> wanted(data.devices.size(), names.empty());
+  for (const std::string& name : names) wanted[data.device(name)] = true;
+  return wanted;
 }
 
 bool same_network(const std::string& a, const std::string& b) {

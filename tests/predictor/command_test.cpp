@@ -17,6 +17,7 @@ namespace {
 
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 const std::string kPack = SLUICE_TEST_DATA "/small.programs";
@@ -51,8 +52,8 @@ class PredictCommand : public testing::Test {
   }
 
   base::Captured predict(std::vector<std::string> args) const {
+    if (args[0] != "make_dataset") args.insert(args.end(), {"--device", "cpu"});
     args.insert(args.begin(), SLUICE_TEST_PREDICT);
-    args.insert(args.end(), {"--device", "cpu"});
     return base::capture(args, {"OMP_NUM_THREADS=1"});
   }
   /// A run that must succeed. Returns what it printed.
@@ -172,6 +173,9 @@ TEST_F(PredictCommand, ActionsWithoutAPredictorArePrograms) {
       base::capture({SLUICE_TEST_PREDICT, "job_time", "1:1.5", "8:5", "--batch", "4"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(ended.out, "batch 4: 3.000 ms (between 1 and 8)\n");
+  EXPECT_EQ(
+      base::capture({SLUICE_TEST_PREDICT, "-o", "job_time", "1:1.5", "8:5", "--batch", "4"}).out,
+      ended.out);
 }
 
 TEST_F(PredictCommand, ComparesModels) {
@@ -209,6 +213,35 @@ TEST_F(PredictCommand, AnotherPredictorIsTuned) {
                        cache(), "--cache_dir", folder_.file("tuned")}),
               HasSubstr("0 labels train, "));
   EXPECT_TRUE(std::filesystem::exists(folder_.file("tuned/predictor.pt")));
+}
+
+// A line "mlp" that a transformer has earned is worse than no line.
+TEST_F(PredictCommand, GoesOnWithTheNetworkThatWasSaved) {
+  make_dataset();
+  EXPECT_THAT(train({"--mode", "h200", "--set", "network=mlp"}), HasSubstr("\nmlp "));
+  const std::vector<std::string> more{"train",  "-i",   dataset(),      "--cache_dir", cache(),
+                                      "--mode", "h200", "--load_cache", "--limit-s",   "1"};
+  EXPECT_THAT(printed(more), HasSubstr("\nmlp "));
+  auto named = more;
+  named.insert(named.end(), {"--model", "transformer"});
+  EXPECT_THAT(refused(2, named),
+              HasSubstr("--model transformer: the predictor in " + cache() + " is mlp"));
+  EXPECT_THAT(refused(2, {"train", "-i", dataset(), "--mode", "h200", "--finetune_cache_dir",
+                          cache(), "--model", "lstm", "--cache_dir", folder_.file("tuned")}),
+              HasSubstr("--model lstm: the predictor in " + cache() + " is mlp"));
+}
+
+TEST_F(PredictCommand, ReplaysTheDevicesOfTheMode) {
+  make_dataset();
+  train({"--mode", "h200"});
+  const auto replayed = [&](const std::string& mode) {
+    return printed({"replay", "-i", dataset(), "--cache_dir", cache(), "--mode", mode});
+  };
+  EXPECT_THAT(replayed("h200@32"), HasSubstr("on H200@32: measured"));
+  EXPECT_THAT(replayed("h200@32"), Not(HasSubstr("on H200: measured")));
+  EXPECT_THAT(replayed("h200,h200@32"), HasSubstr("on H200: measured"));
+  EXPECT_THAT(refused(2, {"replay", "-i", dataset(), "--cache_dir", cache(), "--mode", "h100"}),
+              HasSubstr("no device 'h100'"));
 }
 
 // A predictor in --out would not be found by the next command.
