@@ -244,6 +244,25 @@ TEST_F(PredictCommand, ReplaysTheDevicesOfTheMode) {
               HasSubstr("no device 'h100'"));
 }
 
+// The time of two calls is not the time of a network.
+TEST_F(PredictCommand, ReplaySaysInTheFirstLineWhatIsLeftOut) {
+  make_dataset();
+  train({"--mode", "h200"});
+  std::ifstream all(folder_.file("records.jsonl"));
+  std::ofstream some(folder_.file("some.jsonl"));
+  for (std::string line; std::getline(all, line);) {
+    if (line.find("softmax") == std::string::npos) some << line << '\n';
+  }
+  some.close();
+  printed({"make_dataset", "-i", kPack, "-i", folder_.file("some.jsonl"), "--out",
+           folder_.file("some")});
+  const std::string lines = printed({"replay", "-i", folder_.file("some"), "--cache_dir", cache()});
+  EXPECT_THAT(lines, Not(HasSubstr("total latency of mlp")));
+  EXPECT_THAT(lines, ContainsRegex("\\[Simple\\] Estimated latency of 2 of 3 calls of mlp: [0-9.]+ "
+                                   "ms; 1 has no measured program\n  batch 1 on H200: "));
+  EXPECT_THAT(lines, HasSubstr("Estimated total latency of pool-28: "));
+}
+
 // A predictor in --out would not be found by the next command.
 TEST_F(PredictCommand, OutIsForResultsOnly) {
   make_dataset();
