@@ -124,13 +124,25 @@ struct Folders {
   fs::path results;
 };
 
+/// Without `model`, the model is a network.
 Folders folders_of(const std::string& model, const Options& options) {
   Folders folders{options.cache_dir, results_folder(options)};
   if (options.models.size() > 1) {
     folders.predictor /= model;
     folders.results /= model;
   }
+  if (!model.empty() && !is_network(model)) folders.predictor.clear();
   return folders;
+}
+
+/// Refuses to write results next to the predictor of another model, for whose they would be taken.
+/// `folders.predictor` is empty for a model that cannot be saved.
+void keep_apart(const std::string& model, const Folders& folders) {
+  const fs::path& own = folders.predictor;
+  if (!fs::exists(folders.results / "predictor.pt")) return;
+  if (!own.empty() && fs::exists(own) && fs::equivalent(own, folders.results)) return;
+  throw base::UsageError(folders.results.string() + " has a saved predictor, and the results of " +
+                         model + " are not its own; give --out another folder");
 }
 
 /// A new network, or the saved one that the training goes on with. Without `name`, a new one is
@@ -180,7 +192,13 @@ Outcome train_network(const std::string& name, const Options& options, const Loa
 }  // namespace
 
 void train_command(const Options& options) {
-  (void)config_of(options);  // a mistake there must not wait for the data, or for another model
+  // A mistake must not wait for the data, or for another model.
+  const Config config = config_of(options);
+  auto models = options.models;
+  if (models.empty()) models.push_back("");  // the network of the config or of the saved predictor
+  for (const std::string& name : models) {
+    keep_apart(name.empty() ? config.network : name, folders_of(name, options));
+  }
   const bool tuning = !options.finetune_cache_dir.empty();
   const Loaded loaded = load(
       options.finetune_datapath.empty() ? options.inputs[0] : options.finetune_datapath, options);
@@ -193,8 +211,7 @@ void train_command(const Options& options) {
   const Lesson lesson{loaded.data, loaded.devices, fold.train, fold.tune, unlabelled};
   fmt::print("{} labels train, {} tune, {} test; on {}\n", fold.train.size(), fold.tune.size(),
              fold.test.size(), training_device(options.device));
-  const std::vector<std::string> of_config{""};
-  for (const std::string& name : options.models.empty() ? of_config : options.models) {
+  for (const std::string& name : models) {
     const Folders folders = folders_of(name, options);
     fs::create_directories(folders.results);
     Outcome outcome;
@@ -213,6 +230,7 @@ void train_command(const Options& options) {
 }
 
 void run_command(const Options& options) {
+  keep_apart("the loaded predictor", {options.cache_dir, results_folder(options)});
   const Loaded loaded = load(options.inputs[0], options);
   const auto model = load_predictor(options);
   const auto test = test_labels(loaded.data, options);

@@ -283,6 +283,27 @@ TEST_F(PredictCommand, OutIsForResultsOnly) {
   EXPECT_TRUE(exists(out + "/mean/predictions.csv") && !exists(cache() + "/mean"));
 }
 
+// The metrics of one model next to the network of another are taken for the network's.
+TEST_F(PredictCommand, NoResultsNextToThePredictorOfAnotherModel) {
+  make_dataset();
+  train({"--mode", "h200"});
+  const std::string other = folder_.file("other");
+  const std::string metrics = read_file(folder_.file("cache/metrics.csv"));
+  const std::vector<std::string> mean{"train",       "-i",    dataset(), "--mode", "h200",
+                                      "--cache_dir", cache(), "--model", "mean"};
+  EXPECT_THAT(refused(2, mean), HasSubstr("results of mean are not its own; give --out"));
+  EXPECT_THAT(refused(2, {"train", "-i", dataset(), "--mode", "h200", "--cache_dir", other, "--out",
+                          cache()}),
+              HasSubstr("results of transformer are not its own"));
+  EXPECT_EQ(read_file(folder_.file("cache/metrics.csv")), metrics);
+  auto elsewhere = mean;
+  elsewhere.insert(elsewhere.end(), {"--out", other});
+  printed(elsewhere);
+  printed({"train", "-i", dataset(), "--mode", "h200", "--cache_dir", other, "--limit-s", "1"});
+  EXPECT_THAT(refused(2, {"run", "-i", dataset(), "--cache_dir", cache(), "--out", other}),
+              HasSubstr("results of the loaded predictor are not its own"));
+}
+
 TEST_F(PredictCommand, SearchesForAConfig) {
   make_dataset();
   EXPECT_THAT(printed({"tune", "-i", dataset(), "--mode", "h200", "--trials", "2", "--cache_dir",
