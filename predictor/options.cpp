@@ -72,7 +72,8 @@ void add_saved(CLI::App& app, Options& options) {
   app.add_option("--finetune_cache_dir", options.finetune_cache_dir,
                  "Fine-tunes the predictor of this folder")
       ->type_name("DIR");
-  app.add_option("--finetune_datapath", options.finetune_datapath, "with this data set, or -i")
+  app.add_option("--finetune_datapath", options.finetune_datapath,
+                 "The data set to fine-tune with, in place of -i")
       ->type_name("DIR");
 }
 
@@ -116,7 +117,9 @@ void add_top(CLI::App& app, Options& options) {
 
 void add_predictor(CLI::App& app, Options& options) {
   app.add_option("--cache_dir", options.cache_dir,
-                 "Folder of the predictor: train writes it, others read it")
+                 options.action == "train"  ? "Folder that the predictor is saved in"
+                 : options.action == "tune" ? "Folder of the results without --out"
+                                            : "Folder of the predictor that train saved")
       ->capture_default_str()
       ->type_name("DIR");
 }
