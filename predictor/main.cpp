@@ -1,34 +1,18 @@
 // `sluice predict`: learns and predicts how long tensor programs take.
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <map>
-#include <string_view>
 
 #include "base/command_line.hpp"
-#include "base/install.hpp"
+#include "predictor/actions.hpp"
 #include "predictor/commands/commands.hpp"
 
 namespace sluice::predictor {
 namespace {
 
-/// The page, and what needs no trained predictor, are in Python.
-[[noreturn]] void become(std::string_view command, char** args) {
-  const std::string program = base::Install::of_this_program().subcommand(command);
-  args[0] = const_cast<char*>(program.c_str());
-  execv(program.c_str(), args);
-  throw base::RunError("cannot run " + program + ": " + std::strerror(errno));
-}
-
 int work(int argc, char** argv) {
-  const std::string_view action = argc > 1 ? argv[1] : "";
-  if (action == "report") become("predict-report", argv + 1);
-  if (action == "job_time" || action == "pairs" || action == "place") {
-    become("predict-sharing", argv);
-  }
+  const auto args = action_first({argv, argv + argc});
+  run_in_python(args);
   Options options;
-  if (const auto exit_code = parse_options(argc, argv, options)) return *exit_code;
+  if (const auto exit_code = parse_options(args, options)) return *exit_code;
   const std::map<std::string, void (*)(const Options&)> commands{
       {"make_dataset", make_dataset_command},
       {"train", train_command},

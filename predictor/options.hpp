@@ -11,7 +11,7 @@ struct Options {
   std::string action;
   std::vector<std::string> inputs;
   std::string mode;
-  std::vector<std::string> models{"transformer"};
+  std::vector<std::string> models;  ///< Empty: the network of the config.
   std::string config;
   std::vector<std::string> settings;
   std::string out;
@@ -35,7 +35,12 @@ struct Options {
   std::size_t top = 5;
 };
 
-/// Returns the exit code if the program is to end now. Throws base::UsageError.
-[[nodiscard]] std::optional<int> parse_options(int argc, char** argv, Options& options);
+/// True for the models that learn with LibTorch. Only these can be saved.
+[[nodiscard]] bool is_network(const std::string& model);
+
+/// `args`: of action_first(). Returns the exit code if the program is to end now. Throws
+/// base::UsageError.
+[[nodiscard]] std::optional<int> parse_options(const std::vector<std::string>& args,
+                                               Options& options);
 
 }  // namespace sluice::predictor

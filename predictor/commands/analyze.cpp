@@ -70,7 +70,7 @@ void analyze_command(const Options& options) {
   const auto model = load_predictor(options);
   const auto test = test_labels(loaded.data, options);
   const auto predicted = model->predict(loaded.data, loaded.devices, queries_of(test));
-  const fs::path folder = options.out.empty() ? options.cache_dir : options.out;
+  const fs::path folder = results_folder(options);
   fs::create_directories(folder);
   std::ofstream out(folder / "analysis.csv");
   out << "group,value,count,mape,median,p90,bias\n";

@@ -30,6 +30,8 @@ struct Loaded {
 };
 [[nodiscard]] Loaded load(const std::string& folder, const Options& options);
 [[nodiscard]] std::filesystem::path devices_file(const Options& options);
+/// --out, or else --cache_dir.
+[[nodiscard]] std::filesystem::path results_folder(const Options& options);
 /// The config of -c and --set.
 [[nodiscard]] Config config_of(const Options& options);
 

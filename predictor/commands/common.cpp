@@ -37,6 +37,10 @@ fs::path devices_file(const Options& options) {
   return base::Install::of_this_program().root() / "share/sluice/predictor/devices.csv";
 }
 
+fs::path results_folder(const Options& options) {
+  return options.out.empty() ? options.cache_dir : options.out;
+}
+
 Config config_of(const Options& options) {
   Config config = find_config(options.config.empty() ? "cpu" : options.config);
   for (const std::string& setting : options.settings) config = with_setting(config, setting);

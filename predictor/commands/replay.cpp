@@ -68,26 +68,34 @@ void write_statistic(std::ofstream& out, const Loaded& loaded, const Network& ne
   }
 }
 
+/// The published line. It claims a total only if no call is left out.
+std::string headline(const Network& network, std::size_t missing, double seconds) {
+  const std::size_t calls = network.calls.size();
+  if (missing == 0) {
+    return fmt::format("[Simple] Estimated total latency of {}: {:.3f} ms", network.name,
+                       seconds * 1e3);
+  }
+  return fmt::format(
+      "[Simple] Estimated latency of {} of {} calls of {}: {:.3f} ms; {} {} no measured program",
+      calls - missing, calls, network.name, seconds * 1e3, missing, missing == 1 ? "has" : "have");
+}
+
 void replay_network(const Options& options, const Loaded& loaded, const LatencyModel& model,
                     const Network& network, std::ofstream& statistic, std::ofstream& sums) {
+  const auto wanted = devices_of(loaded.data, parse_mode(options.mode).devices);
   for (std::size_t device = 0; device < loaded.data.devices.size(); ++device) {
+    if (!wanted[device]) continue;
     const Measured found = measured(loaded, model, network, device);
     if (found.tasks.empty()) continue;  // a network of another target
     const std::string& name = loaded.data.devices[device];
     const Replay predicted = replay_with(network, found, true, options.streams);
     const Replay actual = replay_with(network, found, false, options.streams);
     fmt::print(
-        "[Simple] Estimated total latency of {}: {:.3f} ms\n"
-        "  batch {} on {}: measured sum {:.3f} ms, off by {:.1f} %; on {} streams {:.3f} ms, "
-        "measured {:.3f} ms",
-        network.name, predicted.sum * 1e3, network.batch, name, actual.sum * 1e3,
+        "{}\n  batch {} on {}: measured sum {:.3f} ms, off by {:.1f} %; on {} streams {:.3f} ms, "
+        "measured {:.3f} ms\n",
+        headline(network, found.missing, predicted.sum), network.batch, name, actual.sum * 1e3,
         100 * relative_error(actual.sum, predicted.sum), options.streams, predicted.schedule * 1e3,
         actual.schedule * 1e3);
-    if (found.missing > 0) {
-      fmt::print("; {} of {} calls left out: no measured program", found.missing,
-                 network.calls.size());
-    }
-    fmt::print("\n");
     sums << fmt::format("{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g}\n", network.name, network.batch,
                         name, network.calls.size(), found.missing, predicted.sum, actual.sum,
                         predicted.schedule, actual.schedule);
@@ -100,10 +108,11 @@ void replay_network(const Options& options, const Loaded& loaded, const LatencyM
 void replay_command(const Options& options) {
   const Loaded loaded = load(options.inputs[0], options);
   if (loaded.data.networks.empty()) throw base::UsageError("the data set has no networks");
-  // Refuses a name that is not there.
+  // Refuse a name that is not there.
   if (!options.networks.empty()) (void)tasks_of(loaded.data, options.networks);
+  (void)devices_of(loaded.data, parse_mode(options.mode).devices);
   const auto model = load_predictor(options);
-  const fs::path folder = options.out.empty() ? options.cache_dir : options.out;
+  const fs::path folder = results_folder(options);
   fs::create_directories(folder);
   std::ofstream statistic(folder / "statistic.csv");
   statistic

@@ -25,7 +25,7 @@ void search_command(const Options& options) {
   std::vector<Query> queries;
   for (std::size_t p = 0; p < data.programs.size(); ++p) queries.push_back({p, 0});
   const auto predicted = model->predict(data, devices, queries);
-  const fs::path folder = options.out.empty() ? options.cache_dir : options.out;
+  const fs::path folder = results_folder(options);
   fs::create_directories(folder);
   const fs::path file = folder / "schedules.csv";
   std::ofstream out(file);

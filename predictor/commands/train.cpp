@@ -19,10 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-bool is_network(const std::string& model) {
-  return model == "transformer" || model == "mlp" || model == "lstm";
-}
-
 std::unique_ptr<LatencyModel> make_baseline(const std::string& name, std::uint64_t seed) {
   if (name == "mean") return make_mean();
   if (name == "roofline") return make_roofline();
@@ -71,7 +67,9 @@ void choose_tuning(const Dataset& data, const Options& options, Fold& fold) {
 /// loss.csv.
 class LossFile {
  public:
-  explicit LossFile(const fs::path& file) : out_(file) {
+  /// Replaces the file, so nothing that can still be refused may come after it.
+  void begin(const fs::path& file) {
+    out_.open(file);
     out_ << "phase,epoch,seconds,loss,test_mape\n";
   }
   void add(const EpochLine& line) {
@@ -120,10 +118,57 @@ class Clock {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// What the last line of loss.csv says: without the time of testing on the way.
+/// Where a model goes: the predictor that later commands load, and the results of its training.
+struct Folders {
+  fs::path predictor;
+  fs::path results;
+};
+
+/// Without `model`, the model is a network.
+Folders folders_of(const std::string& model, const Options& options) {
+  Folders folders{options.cache_dir, results_folder(options)};
+  if (options.models.size() > 1) {
+    folders.predictor /= model;
+    folders.results /= model;
+  }
+  if (!model.empty() && !is_network(model)) folders.predictor.clear();
+  return folders;
+}
+
+/// Refuses to write results next to the predictor of another model, for whose they would be taken.
+/// `folders.predictor` is empty for a model that cannot be saved.
+void keep_apart(const std::string& model, const Folders& folders) {
+  const fs::path& own = folders.predictor;
+  if (!fs::exists(folders.results / "predictor.pt")) return;
+  if (!own.empty() && fs::exists(own) && fs::equivalent(own, folders.results)) return;
+  throw base::UsageError(folders.results.string() + " has a saved predictor, and the results of " +
+                         model + " are not its own; give --out another folder");
+}
+
+/// A new network, or the saved one that the training goes on with. Without `name`, a new one is
+/// that of the config.
+std::unique_ptr<LearnedModel> start_network(const std::string& name, const Options& options,
+                                            const TrainOptions& training, const Folders& folders) {
+  if (options.finetune_cache_dir.empty() && !options.load_cache) {
+    Config config = config_of(options);
+    if (!name.empty()) config.network = name;
+    return make_learned(config, training);
+  }
+  const fs::path folder =
+      options.load_cache ? folders.predictor : fs::path(options.finetune_cache_dir);
+  auto model = load_learned(folder, training);
+  const std::string& saved = model->config().network;
+  if (!name.empty() && name != saved) {
+    throw base::UsageError("--model " + name + ": the predictor in " + folder.string() + " is " +
+                           saved);
+  }
+  return model;
+}
+
+/// `train_s` is what the last line of loss.csv says: without the time of testing on the way.
 Outcome train_network(const std::string& name, const Options& options, const Loaded& loaded,
-                      const Fold& fold, const Lesson& lesson, const fs::path& folder) {
-  LossFile losses(folder / "loss.csv");
+                      const Fold& fold, const Lesson& lesson, const Folders& folders) {
+  LossFile losses;
   double train_s = 0;
   TrainOptions training = train_options(options, loaded, fold, losses);
   const auto write = training.on_epoch;
@@ -131,29 +176,32 @@ Outcome train_network(const std::string& name, const Options& options, const Loa
     train_s = line.seconds;
     write(line);
   };
-  std::unique_ptr<LearnedModel> model;
-  if (!options.finetune_cache_dir.empty()) {
-    model = load_learned(options.finetune_cache_dir, training);
-    model->tune(lesson);
-  } else {
-    Config config = config_of(options);
-    config.network = name;
-    model = options.load_cache ? load_learned(folder, training) : make_learned(config, training);
+  const auto model = start_network(name, options, training, folders);
+  losses.begin(folders.results / "loss.csv");
+  if (options.finetune_cache_dir.empty()) {
     model->fit(lesson);
+  } else {
+    model->tune(lesson);
   }
-  Outcome outcome = evaluate(name, *model, loaded, fold.test, folder);
+  Outcome outcome = evaluate(model->config().network, *model, loaded, fold.test, folders.results);
   outcome.train_s = train_s;
-  model->save(folder, description(options, loaded, outcome));
+  model->save(folders.predictor, description(options, loaded, outcome));
   return outcome;
 }
 
 }  // namespace
 
 void train_command(const Options& options) {
+  // A mistake must not wait for the data, or for another model.
+  const Config config = config_of(options);
+  auto models = options.models;
+  if (models.empty()) models.push_back("");  // the network of the config or of the saved predictor
+  for (const std::string& name : models) {
+    keep_apart(name.empty() ? config.network : name, folders_of(name, options));
+  }
   const bool tuning = !options.finetune_cache_dir.empty();
   const Loaded loaded = load(
-      tuning && !options.finetune_datapath.empty() ? options.finetune_datapath : options.inputs[0],
-      options);
+      options.finetune_datapath.empty() ? options.inputs[0] : options.finetune_datapath, options);
   Fold fold = make_fold(loaded.data, parse_mode(options.mode), options.seed);
   choose_tuning(loaded.data, options, fold);
   if (options.scratch) fold.train = std::exchange(fold.tune, {});
@@ -163,30 +211,30 @@ void train_command(const Options& options) {
   const Lesson lesson{loaded.data, loaded.devices, fold.train, fold.tune, unlabelled};
   fmt::print("{} labels train, {} tune, {} test; on {}\n", fold.train.size(), fold.tune.size(),
              fold.test.size(), training_device(options.device));
-  const fs::path base = options.out.empty() ? options.cache_dir : options.out;
-  for (const std::string& name : options.models) {
-    const fs::path folder = options.models.size() > 1 ? base / name : base;
-    fs::create_directories(folder);
+  for (const std::string& name : models) {
+    const Folders folders = folders_of(name, options);
+    fs::create_directories(folders.results);
     Outcome outcome;
-    if (is_network(name)) {
-      outcome = train_network(name, options, loaded, fold, lesson, folder);
+    if (name.empty() || is_network(name)) {
+      outcome = train_network(name, options, loaded, fold, lesson, folders);
     } else {
       const Clock clock;
       const auto model = make_baseline(name, options.seed);
       model->fit(lesson);
       const double train_s = clock.seconds();
-      outcome = evaluate(name, *model, loaded, fold.test, folder);
+      outcome = evaluate(name, *model, loaded, fold.test, folders.results);
       outcome.train_s = train_s;
     }
-    report(outcome, options, base);
+    report(outcome, options, results_folder(options));
   }
 }
 
 void run_command(const Options& options) {
+  keep_apart("the loaded predictor", {options.cache_dir, results_folder(options)});
   const Loaded loaded = load(options.inputs[0], options);
   const auto model = load_predictor(options);
   const auto test = test_labels(loaded.data, options);
-  const fs::path folder = options.out.empty() ? options.cache_dir : options.out;
+  const fs::path folder = results_folder(options);
   report(evaluate("loaded", *model, loaded, test, folder), options, folder);
 }
 

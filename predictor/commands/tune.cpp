@@ -61,6 +61,8 @@ double value_of(const Metrics& metrics, const std::string& name) {
 }  // namespace
 
 void tune_command(const Options& options) {
+  Config given = config_of(options);  // a mistake there must not empty trials.csv
+  if (!options.models.empty()) given.network = options.models[0];
   const Loaded loaded = load(options.inputs[0], options);
   const Fold fold =
       inner_fold(loaded.data, make_fold(loaded.data, parse_mode(options.mode), options.seed));
@@ -68,7 +70,7 @@ void tune_command(const Options& options) {
   const Lesson lesson{loaded.data, loaded.devices, fold.train, {}, unlabelled};
   const bool greater_is_better =
       options.metric == "r2" || options.metric == "pairs" || options.metric == "peak1";
-  const fs::path folder = options.out.empty() ? options.cache_dir : options.out;
+  const fs::path folder = results_folder(options);
   fs::create_directories(folder);
   std::ofstream trials(folder / "trials.csv");
   trials << "trial," << options.metric << ",layers,feed_forward,flatten,embedding,lr,batch\n";
@@ -80,8 +82,7 @@ void tune_command(const Options& options) {
   training.limit_s = options.limit_s;
   double best = std::numeric_limits<double>::infinity();
   for (std::size_t trial = 0; trial < options.trials; ++trial) {
-    const Config config =
-        trial == 0 ? config_of(options) : random_config(config_of(options), random);
+    const Config config = trial == 0 ? given : random_config(given, random);
     const auto model = make_learned(config, training);
     model->fit(lesson);
     const auto predicted = model->predict(loaded.data, loaded.devices, unlabelled);

@@ -89,10 +89,10 @@ void parse_source(const std::string& text, Mode& mode) {
   }
 }
 
-std::vector<bool> devices_of(const Dataset& data, const std::vector<std::string>& names) {
-  std::vector<bool> wanted(data.devices.size(), names.empty());
-  for (const std::string& name : names) wanted[data.device(name)] = true;
-  return wanted;
+/// As a user has to write it in a mode.
+std::string in_mode(std::string network) {
+  std::ranges::replace(network, '-', '_');
+  return network;
 }
 
 std::vector<bool> chosen_tasks(const Dataset& data, const Mode& mode, std::uint64_t seed) {
@@ -135,6 +135,12 @@ Mode parse_mode(const std::string& text) {
   return mode;
 }
 
+std::vector<bool> devices_of(const Dataset& data, const std::vector<std::string>& names) {
+  std::vector<bool> wanted(data.devices.size(), names.empty());
+  for (const std::string& name : names) wanted[data.device(name)] = true;
+  return wanted;
+}
+
 bool same_network(const std::string& a, const std::string& b) {
   return std::ranges::equal(
       a, b, {}, [](char c) { return c == '-' ? '_' : std::tolower(c); },
@@ -152,9 +158,10 @@ std::vector<bool> tasks_of(const Dataset& data, const std::vector<std::string>& 
     }
     if (found) continue;
     std::set<std::string> known;
-    for (const Network& network : data.networks) known.insert(network.name);
+    for (const Network& network : data.networks) known.insert(in_mode(network.name));
     throw base::UsageError(
-        fmt::format("no network '{}' in the data set, which has {}", name, fmt::join(known, ", ")));
+        fmt::format("no network '{}' in the data set, which has {}; write _ for - in their names",
+                    name, fmt::join(known, ", ")));
   }
   return wanted;
 }

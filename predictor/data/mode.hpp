@@ -23,6 +23,7 @@ struct Mode {
   std::vector<std::string> test_networks;
   std::vector<std::string> train_devices;
   std::vector<std::string> test_devices;
+  bool operator==(const Mode&) const = default;
 };
 
 /// Throws base::UsageError that names the part that is wrong.
@@ -31,6 +32,11 @@ struct Mode {
 /// The labels of a mode. `seed` is of the random tasks. Throws base::UsageError if a device, a
 /// network or a task is not in the data set, or nothing is left to train or test with.
 [[nodiscard]] Fold make_fold(const Dataset& data, const Mode& mode, std::uint64_t seed);
+
+/// For each device of the data set, whether it has one of these names; without names, all. Throws
+/// base::UsageError if there is no device of a name.
+[[nodiscard]] std::vector<bool> devices_of(const Dataset& data,
+                                           const std::vector<std::string>& names);
 
 /// True for "resnet-18" and "ResNet_18".
 [[nodiscard]] bool same_network(const std::string& a, const std::string& b);

@@ -83,6 +83,7 @@ class Learned : public LearnedModel {
     return seconds;
   }
 
+  [[nodiscard]] const Config& config() const override { return config_; }
   void save(const std::filesystem::path& folder, const ordered_json& more) const override;
   void load(const std::filesystem::path& folder, const nlohmann::json& json);
 

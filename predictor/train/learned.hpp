@@ -15,6 +15,7 @@ class LearnedModel : public LatencyModel {
  public:
   /// Goes on with the weights and the scales that the model has.
   virtual void tune(const Lesson& lesson) = 0;
+  [[nodiscard]] virtual const Config& config() const = 0;
   /// Writes predictor.pt and predictor.json. `more` goes into the latter.
   virtual void save(const std::filesystem::path& folder,
                     const nlohmann::ordered_json& more) const = 0;

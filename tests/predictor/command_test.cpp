@@ -17,6 +17,7 @@ namespace {
 
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 const std::string kPack = SLUICE_TEST_DATA "/small.programs";
@@ -51,8 +52,8 @@ class PredictCommand : public testing::Test {
   }
 
   base::Captured predict(std::vector<std::string> args) const {
+    if (args[0] != "make_dataset") args.insert(args.end(), {"--device", "cpu"});
     args.insert(args.begin(), SLUICE_TEST_PREDICT);
-    args.insert(args.end(), {"--device", "cpu"});
     return base::capture(args, {"OMP_NUM_THREADS=1"});
   }
   /// A run that must succeed. Returns what it printed.
@@ -172,6 +173,9 @@ TEST_F(PredictCommand, ActionsWithoutAPredictorArePrograms) {
       base::capture({SLUICE_TEST_PREDICT, "job_time", "1:1.5", "8:5", "--batch", "4"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(ended.out, "batch 4: 3.000 ms (between 1 and 8)\n");
+  EXPECT_EQ(
+      base::capture({SLUICE_TEST_PREDICT, "-o", "job_time", "1:1.5", "8:5", "--batch", "4"}).out,
+      ended.out);
 }
 
 TEST_F(PredictCommand, ComparesModels) {
@@ -211,12 +215,124 @@ TEST_F(PredictCommand, AnotherPredictorIsTuned) {
   EXPECT_TRUE(std::filesystem::exists(folder_.file("tuned/predictor.pt")));
 }
 
+// A line "mlp" that a transformer has earned is worse than no line.
+TEST_F(PredictCommand, GoesOnWithTheNetworkThatWasSaved) {
+  make_dataset();
+  EXPECT_THAT(train({"--mode", "h200", "--set", "network=mlp"}), HasSubstr("\nmlp "));
+  const std::vector<std::string> more{"train",  "-i",   dataset(),      "--cache_dir", cache(),
+                                      "--mode", "h200", "--load_cache", "--limit-s",   "1"};
+  EXPECT_THAT(printed(more), HasSubstr("\nmlp "));
+  auto named = more;
+  named.insert(named.end(), {"--model", "transformer"});
+  EXPECT_THAT(refused(2, named),
+              HasSubstr("--model transformer: the predictor in " + cache() + " is mlp"));
+  EXPECT_THAT(refused(2, {"train", "-i", dataset(), "--mode", "h200", "--finetune_cache_dir",
+                          cache(), "--model", "lstm", "--cache_dir", folder_.file("tuned")}),
+              HasSubstr("--model lstm: the predictor in " + cache() + " is mlp"));
+}
+
+TEST_F(PredictCommand, ReplaysTheDevicesOfTheMode) {
+  make_dataset();
+  train({"--mode", "h200"});
+  const auto replayed = [&](const std::string& mode) {
+    return printed({"replay", "-i", dataset(), "--cache_dir", cache(), "--mode", mode});
+  };
+  EXPECT_THAT(replayed("h200@32"), HasSubstr("on H200@32: measured"));
+  EXPECT_THAT(replayed("h200@32"), Not(HasSubstr("on H200: measured")));
+  EXPECT_THAT(replayed("h200,h200@32"), HasSubstr("on H200: measured"));
+  EXPECT_THAT(refused(2, {"replay", "-i", dataset(), "--cache_dir", cache(), "--mode", "h100"}),
+              HasSubstr("no device 'h100'"));
+}
+
+// The time of two calls is not the time of a network.
+TEST_F(PredictCommand, ReplaySaysInTheFirstLineWhatIsLeftOut) {
+  make_dataset();
+  train({"--mode", "h200"});
+  std::ifstream all(folder_.file("records.jsonl"));
+  std::ofstream some(folder_.file("some.jsonl"));
+  for (std::string line; std::getline(all, line);) {
+    if (line.find("softmax") == std::string::npos) some << line << '\n';
+  }
+  some.close();
+  printed({"make_dataset", "-i", kPack, "-i", folder_.file("some.jsonl"), "--out",
+           folder_.file("some")});
+  const std::string lines = printed({"replay", "-i", folder_.file("some"), "--cache_dir", cache()});
+  EXPECT_THAT(lines, Not(HasSubstr("total latency of mlp")));
+  EXPECT_THAT(lines, ContainsRegex("\\[Simple\\] Estimated latency of 2 of 3 calls of mlp: [0-9.]+ "
+                                   "ms; 1 has no measured program\n  batch 1 on H200: "));
+  EXPECT_THAT(lines, HasSubstr("Estimated total latency of pool-28: "));
+}
+
+// A predictor in --out would not be found by the next command.
+TEST_F(PredictCommand, OutIsForResultsOnly) {
+  make_dataset();
+  const std::string out = folder_.file("out");
+  const auto exists = [](const std::string& file) { return std::filesystem::exists(file); };
+  train({"--mode", "h200", "--out", out});
+  EXPECT_TRUE(exists(cache() + "/predictor.pt") && exists(cache() + "/predictor.json"));
+  EXPECT_FALSE(exists(out + "/predictor.pt") || exists(out + "/predictor.json"));
+  for (const char* result : {"/loss.csv", "/metrics.csv", "/predictions.csv"}) {
+    EXPECT_TRUE(exists(out + result)) << result;
+    EXPECT_FALSE(exists(cache() + result)) << result;
+  }
+  printed({"run", "-i", dataset(), "--mode", "h200", "--cache_dir", cache(), "--out", out});
+  printed({"train", "-i", dataset(), "--mode", "h200", "--cache_dir", cache(), "--out",
+           folder_.file("more"), "--load_cache", "--limit-s", "1"});
+  train({"--mode", "h200", "--out", out, "--model", "mlp,mean"});
+  EXPECT_TRUE(exists(cache() + "/mlp/predictor.pt") && exists(out + "/mlp/loss.csv"));
+  EXPECT_TRUE(exists(out + "/mean/predictions.csv") && !exists(cache() + "/mean"));
+}
+
+// The metrics of one model next to the network of another are taken for the network's.
+TEST_F(PredictCommand, NoResultsNextToThePredictorOfAnotherModel) {
+  make_dataset();
+  train({"--mode", "h200"});
+  const std::string other = folder_.file("other");
+  const std::string metrics = read_file(folder_.file("cache/metrics.csv"));
+  const std::vector<std::string> mean{"train",       "-i",    dataset(), "--mode", "h200",
+                                      "--cache_dir", cache(), "--model", "mean"};
+  EXPECT_THAT(refused(2, mean), HasSubstr("results of mean are not its own; give --out"));
+  EXPECT_THAT(refused(2, {"train", "-i", dataset(), "--mode", "h200", "--cache_dir", other, "--out",
+                          cache()}),
+              HasSubstr("results of transformer are not its own"));
+  EXPECT_EQ(read_file(folder_.file("cache/metrics.csv")), metrics);
+  auto elsewhere = mean;
+  elsewhere.insert(elsewhere.end(), {"--out", other});
+  printed(elsewhere);
+  printed({"train", "-i", dataset(), "--mode", "h200", "--cache_dir", other, "--limit-s", "1"});
+  EXPECT_THAT(refused(2, {"run", "-i", dataset(), "--cache_dir", cache(), "--out", other}),
+              HasSubstr("results of the loaded predictor are not its own"));
+}
+
 TEST_F(PredictCommand, SearchesForAConfig) {
   make_dataset();
   EXPECT_THAT(printed({"tune", "-i", dataset(), "--mode", "h200", "--trials", "2", "--cache_dir",
                        cache(), "--limit-s", "3"}),
               HasSubstr("trial 1: mape "));
   EXPECT_THAT(train({"--mode", "h200", "-c", folder_.file("cache/tuned.json")}), HasSubstr("MAPE"));
+}
+
+// A typing error must not cost the results of the training before.
+TEST_F(PredictCommand, RefusedCommandsWriteNothing) {
+  make_dataset();
+  std::filesystem::create_directory(cache());
+  for (const char* file : {"loss.csv", "trials.csv"}) {
+    std::ofstream(folder_.file("cache/" + std::string(file))) << "kept";
+  }
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"train", "--set", "layer=1"},
+        {"train", "-c", folder_.file("none.json")},
+        {"train", "--load_cache"},
+        {"train", "--finetune_cache_dir", folder_.file("none")},
+        {"train", "--model", "mean,mlp", "--set", "layer=1"},
+        {"tune", "--set", "layer=1"}}) {
+    std::vector<std::string> args = wrong;
+    args.insert(args.end(), {"-i", dataset(), "--cache_dir", cache()});
+    refused(2, args);
+  }
+  EXPECT_EQ(read_file(folder_.file("cache/loss.csv")), "kept");
+  EXPECT_EQ(read_file(folder_.file("cache/trials.csv")), "kept");
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("cache/mean")));
 }
 
 TEST_F(PredictCommand, SaysWhatIsWrong) {

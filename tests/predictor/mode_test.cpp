@@ -120,7 +120,9 @@ TEST(Fold, RefusesWhatIsNotThere) {
   };
   refuse("h100", "no device 'h100' in the data set, which has H200, H200@32");
   refuse("h200.by_net:test-vgg",
-         "no network 'vgg' in the data set, which has bert-base, resnet-18");
+         "no network 'vgg' in the data set, which has bert_base, resnet_18");
+  // The name as the data set has it is two names in a mode.
+  refuse("h200.by_net:test-resnet-18", "resnet_18; write _ for - in their names");
   refuse("list-10", "there is no task 10; tasks.csv has 0 to 9");
   refuse("network-resnet_18.by_net:test-resnet_18", "--mode: 0 measured programs to train with");
 }
