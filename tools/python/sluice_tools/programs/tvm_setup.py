@@ -30,6 +30,10 @@ def load() -> None:
     sys.modules.setdefault("tvm.s_tir.tensor_intrin", types.ModuleType("tvm.s_tir.tensor_intrin"))
     with contextlib.redirect_stdout(io.StringIO()):
         import tvm  # noqa: F401
+        import tvm_ffi
+    # Where Python has bindings of CUDA, as PyTorch brings them, TVM compiles each program for the GPU: seconds, for a
+    # binary that nobody asks for.
+    tvm_ffi.register_global_func("tvm_callback_cuda_compile", lambda *_: b"", override=True)
 
 
 def last_line(error: Exception) -> str:
