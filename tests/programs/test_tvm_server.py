@@ -75,7 +75,7 @@ def test_make_goes_on_where_it_was_torn(tmp_path, monkeypatch, capsys):
     arguments = ("--models", "pool-14,pool-16", "--per-task", "24", "--sources", "1", "-o", str(path))
     assert make(*arguments) == 0
     whole = list(pack.read_lines(path))
-    path.write_bytes(path.read_bytes()[:-10])  # as if the machine had stopped while the last piece was written
+    path.write_bytes(path.read_bytes()[:-3000])  # as if the machine had stopped while the last piece was written
     left = len(list(pack.read_lines(path)))
     assert 5 < left < len(whole)
     capsys.readouterr()
@@ -88,6 +88,28 @@ def test_make_goes_on_where_it_was_torn(tmp_path, monkeypatch, capsys):
     assert check.check_pack(path) == 0
     assert make(*arguments, "--resume", "--seed", "9") == 2
     assert "another target, TVM or seed" in capsys.readouterr().err
+
+
+def test_a_pack_that_is_torn_in_its_first_piece_is_not_emptied(tmp_path, capsys):
+    path = tmp_path / "a.programs"
+    arguments = ("--models", "pool-14", "--per-task", "16", "-o", str(path), "--resume")
+    path.touch()  # as of a `make` that was killed before its first write
+    assert make(*arguments[:-1]) == 0
+    items = list(pack.read_lines(path))
+    pack.write_lines(path, items)
+    torn = path.read_bytes()[: path.stat().st_size // 2]
+    path.write_bytes(torn)
+    left = list(pack.read_lines(path))
+    assert 3 < len(left) < len(items)
+    assert make(*arguments, "--seed", "9") == 2
+    assert path.read_bytes() == torn, "a refused run changes nothing"
+    capsys.readouterr()
+    assert make(*arguments) == 0
+    assert f"16 programs wanted, {len(left) - 3} there" in capsys.readouterr().err
+    assert list(pack.read_lines(path))[: len(left)] == left and check.check_pack(path) == 0
+    path.write_bytes(b"not xz at all")
+    assert make(*arguments) == 2
+    assert "is not a pack" in capsys.readouterr().err and path.read_bytes() == b"not xz at all"
 
 
 def test_an_interrupted_make_keeps_what_it_made(tmp_path):

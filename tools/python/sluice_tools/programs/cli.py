@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument("--target", default="cuda -arch=sm_90", help='"cuda -arch=sm_90" (the default) or "llvm"')
     make.add_argument("-o", "--out", type=Path, required=True, metavar="FILE")
     make.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
-    make.add_argument("--resume", action="store_true", help="go on with FILE; a torn last piece is dropped")
+    make.add_argument("--resume", action="store_true", help="go on with FILE, also with a torn one")
     make.add_argument(
         "--sources", type=int, default=sys.maxsize, metavar="N", help="programs of a task with CUDA C (default: all)"
     )

@@ -67,15 +67,16 @@ def _head(plan: Plan) -> dict:
 def _begin(plan: Plan, lines: list[dict], tasks: list) -> dict[str, set[int]]:
     """Writes the head, or reads what an earlier run has made: per task, the indices of its programs."""
     known: dict[str, set[int]] = {task.id: set() for task, _ in tasks}
-    if not plan.resume or not plan.out.exists():
-        if plan.out.exists():
+    there = plan.out.exists() and plan.out.stat().st_size > 0  # killed before its first write, `make` leaves it empty
+    if not plan.resume or not there:
+        if there:
             raise usage_error(f"{plan.out} exists: add --resume, or give another name")
         pack.write_lines(plan.out, [_head(plan), *lines, *(line for _, line in tasks)])
         return known
-    pack.drop_torn_end(plan.out)
     old = list(pack.read_lines(plan.out))
     if old[0] != _head(plan):
         raise usage_error(f"{plan.out} has another target, TVM or seed: {old[0]}")
+    pack.mend_torn_end(plan.out)
     networks_there = [(item["name"], item["batch"]) for item in old if item["kind"] == "network"]
     tasks_there = {item["task"] for item in old if item["kind"] == "task"}
     for item in old:
