@@ -12,9 +12,9 @@ namespace sluice::profiler {
 [[nodiscard]] std::vector<std::vector<std::string>> compiler_commands(std::size_t jobs);
 [[nodiscard]] std::vector<std::vector<std::string>> gpu_commands(const std::vector<int>& devices);
 
-/// The architecture in a TVM target such as "cuda -arch=sm_90". Throws base::UsageError for another
-/// target.
-[[nodiscard]] std::string arch_of(const std::string& target);
+/// The architecture in a TVM target such as "cuda -arch=sm_90". Throws base::UsageError, with the
+/// name of the pack, for another target.
+[[nodiscard]] std::string arch_of(const std::string& pack, const std::string& target);
 
 /// Throws base::UsageError if the programs of a pack are for another GPU than `arch`.
 void require_arch(const std::string& pack, const PackHeader& header, const std::string& arch);

@@ -6,6 +6,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "profiler/gpu_workers.hpp"
 #include "profiler/measure/rule.hpp"
 
 namespace sluice::profiler {
@@ -29,9 +30,8 @@ class CpuMeasurement {
 
   void measure(const std::string& file) {
     const Pack pack = read_pack(file);
-    if (!for_cpu(pack.header)) {
-      throw base::UsageError(fmt::format("{}: programs for {}, but the first pack is for CPUs",
-                                         file, pack.header.target));
+    if (pack.torn) {
+      fmt::print(stderr, "sluice opbench: {}: the last part is cut off: dropped\n", file);
     }
     std::map<std::string, std::vector<const Program*>> wanted;
     for (const Program& program : pack.programs) {
@@ -134,10 +134,16 @@ class CpuMeasurement {
 }  // namespace
 
 bool is_for_cpu(const std::vector<std::string>& packs) {
-  PackReader pack(packs.at(0));
-  const auto first = pack.next();
-  const auto* const header = first ? std::get_if<PackHeader>(&*first) : nullptr;
-  return header != nullptr && for_cpu(*header);
+  const bool cpu = for_cpu(read_header(packs.at(0)));
+  for (const std::string& file : packs) {
+    const PackHeader header = read_header(file);
+    if (for_cpu(header) != cpu) {
+      throw base::UsageError(fmt::format("{}: programs for {}, but the first pack is for {}", file,
+                                         header.target, cpu ? "CPUs" : "GPUs"));
+    }
+    if (!cpu) (void)arch_of(file, header.target);
+  }
+  return cpu;
 }
 
 MeasureCounts measure_cpu_packs(const MeasureOptions& options, ProgramServer& server) {
