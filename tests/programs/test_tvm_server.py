@@ -12,6 +12,7 @@ import threading
 import time
 import zipfile
 
+import numpy
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -110,6 +111,33 @@ def test_a_pack_that_is_torn_in_its_first_piece_is_not_emptied(tmp_path, capsys)
     path.write_bytes(b"not xz at all")
     assert make(*arguments) == 2
     assert "is not a pack" in capsys.readouterr().err and path.read_bytes() == b"not xz at all"
+
+
+def test_a_reference_has_what_the_tasks_of_a_pack_compute(tmp_path, capsys):
+    path, out = tmp_path / "a.programs", tmp_path / "r"
+    assert make("--models", "pool-14,dense-64", "--per-task", "1", "-o", str(path)) == 0
+    items = list(pack.read_lines(path))
+    first, _ = (item for item in items if item["kind"] == "task")
+    items.append({**first, "task": "0" * 16})
+    items += [{"kind": "network", "name": "/nowhere/a.onnx", "batch": 1, "calls": [{"task": "0" * 16, "after": []}]}]
+    pack.write_lines(path, items)
+    (out / f"{first['task']}.unfinished").mkdir(parents=True)  # of a run that was killed
+    assert cli.main(["reference", str(path), "-o", str(out)]) == 0
+    said = capsys.readouterr().err
+    assert "2 of 3 tasks; 1 cannot be made" in said and "left out: cannot read /nowhere/a.onnx" in said
+    tasks = {item["name"]: item for item in items if item["kind"] == "task" and item["task"] != "0" * 16}
+    assert sorted(folder.name for folder in out.iterdir()) == sorted(item["task"] for item in tasks.values())
+    (pool,) = (item for name, item in tasks.items() if "pool" in name)
+    x, y = (
+        numpy.fromfile(out / pool["task"] / f"{number}.bin", buffer["dtype"]).reshape(buffer["shape"])
+        for number, buffer in enumerate(pool["buffers"])
+    )
+    assert [buffer["output"] for buffer in pool["buffers"]] == [False, True]
+    padded = numpy.pad(x[0], ((0, 0), (1, 1), (1, 1)), constant_values=-numpy.inf)
+    assert y[0, 3, 2, 4] == padded[3, 4:7, 8:11].max()
+    times = {file: file.stat().st_mtime_ns for file in out.glob("*/*.bin")}
+    assert cli.main(["reference", str(path), "-o", str(out)]) == 0
+    assert times == {file: file.stat().st_mtime_ns for file in out.glob("*/*.bin")}
 
 
 def test_an_interrupted_make_keeps_what_it_made(tmp_path):

@@ -31,8 +31,18 @@ class Plan:
     sources: int  # programs of each task that have their CUDA C
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def left_out_if_it_fails(name: str, batch: int) -> Iterator[None]:
+    try:
+        yield
+    except CommandError as error:
+        say(f"left out: {error}")
+    except Exception as error:  # TVM refuses an operator in one of many classes
+        say(f"left out: TVM refuses '{name}' at batch {batch}: {first_line(error)}")
 
 
 def _import_all(plan: Plan) -> tuple[list[dict], list]:
@@ -40,19 +50,13 @@ def _import_all(plan: Plan) -> tuple[list[dict], list]:
     target, lines, turns = target_of(plan.target), [], []
     for batch in plan.batches:
         for name in plan.models:
-            try:
+            with left_out_if_it_fails(name, batch):
                 mod = models.load(models.source_of(name), name, batch)
                 network, tasks = networks.extract(name, batch, mod, target)
                 described = [(task, task.line()) for task in tasks]
-            except CommandError as error:
-                _say(f"left out: {error}")
-                continue
-            except Exception as error:  # TVM refuses an operator in one of many classes
-                _say(f"left out: TVM refuses '{name}' at batch {batch}: {first_line(error)}")
-                continue
-            _say(f"{name} batch {batch}: {len(network['calls'])} calls, {len(tasks)} tasks")
-            lines.append(network)
-            turns.append(described)
+                say(f"{name} batch {batch}: {len(network['calls'])} calls, {len(tasks)} tasks")
+                lines.append(network)
+                turns.append(described)
     if not lines:
         raise run_error("no network could be imported")
     tasks = {task.id: (task, line) for task, line in filter(None, chain(*zip_longest(*turns)))}
@@ -112,7 +116,7 @@ class _Output:
         self._piece, self._written = [], time.monotonic()
         speed = (self._total - self._before) / max(self._written - self._started, 1e-9)
         said = ", ".join(f"{count} {reason}" for reason, count in self._left_out.items())
-        _say(f"{self._total} of {self._wanted} programs, {speed:.2f} a second; left out: {said or 'none'}")
+        say(f"{self._total} of {self._wanted} programs, {speed:.2f} a second; left out: {said or 'none'}")
 
 
 @contextmanager
@@ -140,7 +144,7 @@ def make(plan: Plan) -> int:
     lines, tasks = _import_all(plan)
     known = _begin(plan, lines, tasks)
     there, wanted = sum(map(len, known.values())), plan.per_task * len(tasks)
-    _say(f"{len(lines)} networks, {len(tasks)} tasks, {wanted} programs wanted, {there} there")
+    say(f"{len(lines)} networks, {len(tasks)} tasks, {wanted} programs wanted, {there} there")
     output, exhausted = _Output(plan.out, there, wanted), set()
     try:
         with _interrupts() as interrupted:
@@ -162,5 +166,5 @@ def make(plan: Plan) -> int:
     finally:  # also after Ctrl-C or SIGTERM
         output.flush()
     if exhausted:
-        _say(f"{len(exhausted)} tasks have too few valid programs")
+        say(f"{len(exhausted)} tasks have too few valid programs")
     return 0
