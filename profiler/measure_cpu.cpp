@@ -6,7 +6,6 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "profiler/gpu_workers.hpp"
 #include "profiler/measure/rule.hpp"
 
 namespace sluice::profiler {
@@ -144,7 +143,6 @@ bool is_for_cpu(const std::vector<std::string>& packs) {
       throw base::UsageError(fmt::format("{}: programs for {}, but the first pack is for {}", file,
                                          header.target, cpu ? "CPUs" : "GPUs"));
     }
-    if (!cpu) (void)arch_of(file, header.target);
   }
   return cpu;
 }

@@ -258,6 +258,8 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
   const std::uint64_t begin_ns = base::monotonic_ns();
   const auto known = known_programs(options.out);
   MeasureCounts counts;
+  // A wrong file must not wait for the GPU, nor be found behind hours of measuring.
+  for (const std::string& file : options.packs) (void)arch_of(file, read_header(file).target);
   Measurement measurement(options);
   for (const std::string& file : options.packs) {
     require_arch(file, read_header(file), measurement.arch());

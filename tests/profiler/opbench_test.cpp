@@ -178,6 +178,24 @@ TEST_F(Opbench, APackThatDoesNotFitIsRefusedBeforeTheFirstMeasurement) {
   }
 }
 
+TEST_F(Opbench, APackIsLookedAtBeforeTheGpu) {
+  const std::string empty = own_session_.file("empty.programs");
+  std::ofstream(empty).close();
+  for (const auto& [pack, said] : std::vector<std::pair<std::string, std::string>>{
+           {empty, "not a pack"}, {pack_of({}, "hexagon"), "not for a GPU"}}) {
+    for (const char* const command : {"measure", "pairs", "sweep sm"}) {
+      const auto ran =
+          Process({"/bin/sh", "-c",
+                   std::string(SLUICE_TEST_PROGRAM) + " opbench " + command + " " + pack +
+                       (command == std::string("pairs") ? " -r " + pack : "") + " --device 7"})
+              .finish();
+      EXPECT_EQ(ran.exit_code, 2) << command;
+      EXPECT_THAT(ran.err, HasSubstr(pack + ": ")) << command;
+      EXPECT_THAT(ran.err, HasSubstr(said)) << command;
+    }
+  }
+}
+
 TEST_F(Opbench, AGpuThatIsNotThereIsSaidOnceAndLeavesNoFile) {
   const auto ran = measure({pack_of({program_of("p", "add")}), "--device", "7"});
   EXPECT_EQ(ran.exit_code, 1);
