@@ -22,23 +22,35 @@ std::vector<std::vector<std::string>> gpu_commands(const std::vector<int>& devic
   return commands;
 }
 
-std::string arch_of(const std::string& pack, const std::string& target) {
+std::string arch_of(const std::string& pack, const PackHeader& header) {
+  const std::string& target = header.target;
   constexpr std::string_view kArch = "-arch=";
   const std::size_t at = target.find(kArch);
   if (!target.starts_with("cuda") || at == std::string::npos) {
-    throw base::UsageError(pack + ": programs for '" + target +
-                           "', not for a GPU (cuda -arch=sm_90)");
+    throw base::UsageError(
+        fmt::format("{}: programs for '{}', not for a GPU (cuda -arch=sm_90)", pack, target));
   }
   const std::string arch = target.substr(at + kArch.size());
   return arch.substr(0, arch.find(' '));
 }
 
 void require_arch(const std::string& pack, const PackHeader& header, const std::string& arch) {
-  const std::string wanted = arch_of(pack, header.target);
+  const std::string wanted = arch_of(pack, header);
   if (wanted == arch) return;
   throw base::UsageError(fmt::format(
       "{}: programs for {}, but the GPU is {}; choose another GPU, or make a pack for this one",
       pack, wanted, arch));
+}
+
+void report_torn(const std::string& pack) {
+  fmt::print(stderr, "sluice opbench: {}: the last part is cut off: dropped\n", pack);
+}
+
+bool keep_what_measures(Program& program, const std::string& arch) {
+  program.features.clear();
+  const bool has_binary = program.cubins.contains(arch);
+  if (has_binary) program.source.clear();
+  return has_binary;
 }
 
 std::string compile_request(const Program& program, const std::string& arch) {

@@ -12,12 +12,19 @@ namespace sluice::profiler {
 [[nodiscard]] std::vector<std::vector<std::string>> compiler_commands(std::size_t jobs);
 [[nodiscard]] std::vector<std::vector<std::string>> gpu_commands(const std::vector<int>& devices);
 
-/// The architecture in a TVM target such as "cuda -arch=sm_90". Throws base::UsageError, with the
-/// name of the pack, for another target.
-[[nodiscard]] std::string arch_of(const std::string& pack, const std::string& target);
+/// The architecture in the TVM target of a pack, such as "cuda -arch=sm_90". Throws
+/// base::UsageError for another target.
+[[nodiscard]] std::string arch_of(const std::string& pack, const PackHeader& header);
 
 /// Throws base::UsageError if the programs of a pack are for another GPU than `arch`.
 void require_arch(const std::string& pack, const PackHeader& header, const std::string& arch);
+
+/// Says on stderr that the end of a pack was dropped.
+void report_torn(const std::string& pack);
+
+/// Drops what neither sluice-compile nor sluice-measure reads: the features, and the source of a
+/// program with a binary for `arch`. Returns whether it has that binary.
+bool keep_what_measures(Program& program, const std::string& arch);
 
 /// What sluice-compile is asked for.
 [[nodiscard]] std::string compile_request(const Program& program, const std::string& arch);

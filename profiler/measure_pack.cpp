@@ -118,12 +118,12 @@ void Measurement::add(const PackHeader& header, const Task& task, Program progra
                       const std::set<std::string>& known, OnRecord done) {
   auto job = std::make_shared<Job>(
       Job{.header = header, .task = &task, .program = std::move(program), .done = std::move(done)});
-  job->program.features.clear();
+  const bool has_binary = keep_what_measures(job->program, arch_);
   for (const ShareName& share : shares_) {
     if (!known.contains(share.device)) job->shares.push_back(share);
   }
   if (job->shares.empty()) return;
-  if (job->program.cubins.contains(arch_)) {
+  if (has_binary) {
     while (ready_.size() >= kReadyPerGpu * gpus_.size()) work();
     ready_.push_back(std::move(job));
   } else {
@@ -259,7 +259,7 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
   const auto known = known_programs(options.out);
   MeasureCounts counts;
   // A wrong file must not wait for the GPU, nor be found behind hours of measuring.
-  for (const std::string& file : options.packs) (void)arch_of(file, read_header(file).target);
+  for (const std::string& file : options.packs) (void)arch_of(file, read_header(file));
   Measurement measurement(options);
   for (const std::string& file : options.packs) {
     require_arch(file, read_header(file), measurement.arch());
@@ -310,9 +310,7 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
                         counts.add(record);
                       });
     }
-    if (pack.torn()) {
-      fmt::print(stderr, "sluice opbench: {}: the last part is cut off: dropped\n", file);
-    }
+    if (pack.torn()) report_torn(file);
   }
   measurement.finish();
   counts.without_reference = without_reference.size();

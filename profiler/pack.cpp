@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -223,6 +224,19 @@ std::optional<PackEntry> PackReader::next() {
 
 PackHeader read_header(const std::string& file) {
   return std::get<PackHeader>(*PackReader(file).next());
+}
+
+PackWriter::~PackWriter() {
+  std::error_code ignored;
+  if (!closed_) std::filesystem::remove(file_ + ".part", ignored);
+}
+
+void PackWriter::close() {
+  lines_.close();
+  std::error_code failed;
+  std::filesystem::rename(file_ + ".part", file_, failed);
+  if (failed) throw base::RunError(file_ + ": cannot be written: " + failed.message());
+  closed_ = true;
 }
 
 Pack read_pack(const std::string& file) {

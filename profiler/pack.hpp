@@ -118,14 +118,22 @@ class PackReader {
   XzLineReader lines_;
 };
 
+/// Writes FILE.part, which close() renames: a pack of that name is whole. Without close() an older
+/// pack stays as it was. Throws base::RunError.
 class PackWriter {
  public:
-  explicit PackWriter(const std::string& file) : lines_(file) {}
+  explicit PackWriter(const std::string& file) : file_(file), lines_(file + ".part") {}
+  ~PackWriter();
+  PackWriter(const PackWriter&) = delete;
+  PackWriter& operator=(const PackWriter&) = delete;
+
   void add(const PackEntry& entry) { lines_.write(to_json(entry).dump()); }
-  void close() { lines_.close(); }
+  void close();
 
  private:
+  std::string file_;
   XzLineWriter lines_;
+  bool closed_ = false;
 };
 
 /// The first line of a pack. Throws base::UsageError if the file is no pack.

@@ -188,7 +188,7 @@ std::map<std::string, Loaded> load(const PairOptions& options, const std::string
       }
       auto* const program = std::get_if<Program>(&*entry);
       if (program == nullptr || !ids.contains(program->id)) continue;
-      program->features.clear();
+      (void)keep_what_measures(*program, arch);
       Loaded loaded{.task = tasks[program->task], .program = std::move(*program)};
       found.emplace(loaded.program.id, std::move(loaded));
     }
@@ -320,7 +320,7 @@ PairCounts measure_pairs(const PairOptions& options) {
     throw base::UsageError(options.records +
                            ": no such file; measure the packs first (sluice opbench measure)");
   }
-  for (const std::string& file : options.packs) (void)arch_of(file, read_header(file).target);
+  for (const std::string& file : options.packs) (void)arch_of(file, read_header(file));
   std::optional<MpsDaemon> mps;
   if (options.kind == "mps") mps.emplace();
   PairBench bench(options);

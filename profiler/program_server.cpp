@@ -182,6 +182,18 @@ std::optional<Program> ProgramServer::default_program(const std::string& task) {
   }
 }
 
+bool ProgramServer::write_reference(const std::string& task, const std::string& folder) {
+  try {
+    (void)ask_for({{"do", "reference"}, {"task", task}, {"seed", 0}, {"folder", folder}});
+    return true;
+  } catch (const NetworkLost&) {
+    throw;
+  } catch (const base::RunError& error) {
+    fmt::print(stderr, "sluice opbench: {}\n", error.what());
+    return false;
+  }
+}
+
 ProgramServer::Times ProgramServer::time(const std::string& task, std::uint64_t index,
                                          int threads) {
   const json answer = ask_for({{"do", "time"},

@@ -59,6 +59,9 @@ class ProgramServer {
   /// space, which is none of the space. Nothing if TVM has no schedule that can run, or if making
   /// it ends the server, which is reported on standard error.
   [[nodiscard]] std::optional<Program> default_program(const std::string& task);
+  /// Writes a task's inputs, and the outputs of its unscheduled program on the CPU, as N.bin for
+  /// each buffer. False if there are none.
+  [[nodiscard]] bool write_reference(const std::string& task, const std::string& folder);
   struct Times {
     std::vector<double> seconds;  ///< Of a run in each repeat; empty if a run took more than 1 s.
     bool correct = false;

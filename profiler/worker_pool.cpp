@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cmath>
 #include <optional>
+#include <thread>
 
 #include "base/child.hpp"
 #include "base/clock.hpp"
@@ -45,6 +46,8 @@ std::optional<int> ends(pid_t pid) {
 }
 
 }  // namespace
+
+std::size_t processors() { return std::max(1U, std::thread::hardware_concurrency()); }
 
 struct WorkerPool::Worker {
   std::vector<std::string> command;

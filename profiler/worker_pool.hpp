@@ -20,6 +20,9 @@ struct WorkerAnswer {
 
 using OnAnswer = std::function<void(const WorkerAnswer&)>;
 
+/// Workers that keep this machine busy: one for each processor.
+[[nodiscard]] std::size_t processors();
+
 class WorkerPool {
  public:
   /// Starts one child for each command. args[0] is the program's path. `limit_s`: a child that

@@ -12,6 +12,7 @@ using CommandBody = std::function<int()>;
 void add_run_command(CLI::App& app, CommandBody& run);
 void add_space_command(CLI::App& app, CommandBody& run);
 void add_measure_command(CLI::App& app, CommandBody& run);
+void add_compile_command(CLI::App& app, CommandBody& run);
 void add_pairs_command(CLI::App& app, CommandBody& run);
 void add_sweep_command(CLI::App& app, CommandBody& run);
 

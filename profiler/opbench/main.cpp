@@ -29,6 +29,7 @@ int work(int argc, char** argv) {
   add_run_command(app, run);
   add_space_command(app, run);
   add_measure_command(app, run);
+  add_compile_command(app, run);
   add_pairs_command(app, run);
   add_sweep_command(app, run);
   app.add_subcommand("report", "Records as a table and one HTML page");

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <thread>
 
 #include "base/clock.hpp"
 #include "base/command_line.hpp"
@@ -88,6 +87,15 @@ int measure(const MeasureOptions& options) {
 
 }  // namespace
 
+void add_compile_options(CLI::App& command, std::size_t& jobs, double& limit_s) {
+  jobs = processors();
+  base::count_option(command, "-j,--jobs", jobs, "Programs that are compiled at once", 1, 1024);
+  command.add_option("--compile-limit-s", limit_s, "Give up compiling a program after S seconds")
+      ->capture_default_str()
+      ->type_name("S")
+      ->check(base::number(0.1, 1e6));
+}
+
 void add_share_option(CLI::App& command, MeasureOptions& options) {
   command
       .add_option("--sm", options.sms,
@@ -98,7 +106,6 @@ void add_share_option(CLI::App& command, MeasureOptions& options) {
 }
 
 void add_measure_options(CLI::App& command, MeasureOptions& options) {
-  options.jobs = std::max(1U, std::thread::hardware_concurrency());
   command.add_option("packs", options.packs, "Packs of programs")->type_name("PACK")->required();
   command.add_option("-o,--out", options.out, "Records are added to this file")
       ->capture_default_str()
@@ -108,14 +115,7 @@ void add_measure_options(CLI::App& command, MeasureOptions& options) {
       ->capture_default_str()
       ->type_name("N,...")
       ->check(base::whole_number(0, 1000));
-  base::count_option(command, "-j,--jobs", options.jobs, "Programs that are compiled at once", 1,
-                     1024);
-  command
-      .add_option("--compile-limit-s", options.compile_limit_s,
-                  "Give up compiling a program after S seconds")
-      ->capture_default_str()
-      ->type_name("S")
-      ->check(base::number(0.1, 1e6));
+  add_compile_options(command, options.jobs, options.compile_limit_s);
   command.add_option("--limit-s", options.limit_s, "Begin no program after S seconds")
       ->type_name("S")
       ->check(base::number(0.1, 1e6));

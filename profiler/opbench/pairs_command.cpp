@@ -2,11 +2,11 @@
 
 #include <cmath>
 #include <memory>
-#include <thread>
 
 #include "base/command_line.hpp"
 #include "base/statistics.hpp"
 #include "profiler/opbench/commands.hpp"
+#include "profiler/opbench/measure_options.hpp"
 #include "profiler/pairs.hpp"
 
 namespace sluice::profiler {
@@ -47,7 +47,6 @@ int pairs(const PairOptions& options) {
 
 void add_pairs_command(CLI::App& app, CommandBody& run) {
   auto options = std::make_shared<PairOptions>();
-  options->jobs = std::max(1U, std::thread::hardware_concurrency());
   CLI::App* const command = app.add_subcommand(
       "pairs", "Measure two programs at once against one after the other; resumes where it ended");
   command->add_option("packs", options->packs, "Packs of programs")->type_name("PACK")->required();
@@ -80,13 +79,7 @@ void add_pairs_command(CLI::App& app, CommandBody& run) {
       ->capture_default_str()
       ->type_name("N")
       ->check(base::whole_number(0, 1000));
-  base::count_option(*command, "-j,--jobs", options->jobs, "Programs that are compiled at once", 1);
-  command
-      ->add_option("--compile-limit-s", options->compile_limit_s,
-                   "Give up compiling a program after S seconds")
-      ->capture_default_str()
-      ->type_name("S")
-      ->check(base::number(0.1, 1e6));
+  add_compile_options(*command, options->jobs, options->compile_limit_s);
   command->add_option("--limit-s", options->limit_s, "Begin no pair after S seconds")
       ->type_name("S")
       ->check(base::number(0.1, 1e6));

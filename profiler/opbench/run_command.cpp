@@ -6,17 +6,14 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <optional>
-#include <thread>
 
 #include "base/command_line.hpp"
 #include "base/install.hpp"
 #include "base/line_file.hpp"
 #include "profiler/measure_pack.hpp"
 #include "profiler/opbench/commands.hpp"
-#include "profiler/predictor_pipe.hpp"
-#include "profiler/tuning/measuring.hpp"
-#include "profiler/tuning/tuning.hpp"
+#include "profiler/tuning/network.hpp"
+#include "profiler/worker_pool.hpp"
 
 namespace sluice::profiler {
 namespace {
@@ -25,13 +22,15 @@ namespace fs = std::filesystem;
 
 struct RunOptions {
   std::string executor = "tvm";
-  std::string source = "simple";
+  std::string source;  ///< Empty: found by the name.
   std::string model;
   std::string target = "llvm";
   std::int64_t batch = 1;
   std::string tune = "true";
   std::string compare = "true";
   TuningOptions tuning;
+  std::string check;  ///< Of measuring_on_gpu().
+  bool resume = false;
   std::string out = "data";
   int device = 0;
   int threads = 1;
@@ -53,8 +52,10 @@ std::string short_target(const std::string& target) { return target.substr(0, ta
 
 /// The last part of a path or an address, without its ending.
 std::string short_model(const RunOptions& options) {
-  if (options.source != "remoteonnx") return options.model;
-  return fs::path(options.model).stem().string();
+  const fs::path path(options.model);
+  const bool is_file = path.extension() == ".onnx" || path.extension() == ".zip" ||
+                       options.model.find("://") != std::string::npos;
+  return is_file ? path.stem().string() : options.model;
 }
 
 void write_space(const RunOptions& options, const ImportedNetwork& imported,
@@ -83,16 +84,22 @@ void print_latency(const std::string& when, const Latency& latency) {
 /// Throws base::RunError that names the tasks without a good program.
 void check_all_run(const std::vector<TunedTask>& tasks) {
   std::vector<std::string> without;
+  std::vector<std::string> disturbed;
   for (const TunedTask& task : tasks) {
-    if (task.first() == nullptr) without.push_back(task.name);
+    if (task.first() != nullptr) continue;
+    (std::ranges::any_of(task.trials, is_disturbed) ? disturbed : without).push_back(task.name);
+  }
+  if (!disturbed.empty()) {
+    throw base::RunError(fmt::format(
+        "the network has no latency, because others used the GPU each time that a program of these "
+        "tasks was measured (--resume tries again): {}",
+        fmt::join(disturbed, ", ")));
   }
   if (without.empty()) return;
   throw base::RunError(
       fmt::format("the network has no latency, because no program was found that runs: {}",
                   fmt::join(without, ", ")));
 }
-
-unsigned processors() { return std::max(1U, std::thread::hardware_concurrency()); }
 
 std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramServer& server,
                                              const std::string& target) {
@@ -101,7 +108,7 @@ std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramS
   gpu.devices = {options.device};
   gpu.compile_limit_s = options.compile_limit_s;
   gpu.jobs = processors();
-  return measuring_on_gpu(server, target, gpu);
+  return measuring_on_gpu(server, target, gpu, options.check);
 }
 
 /// The operators of a PyTorch model are measured by a program that has LibTorch. Replaces this
@@ -137,22 +144,6 @@ std::size_t server_processes(const RunOptions& options) {
 
 const Record* best_of(const TunedTask& task) { return task.best(task.trials.size()); }
 
-struct TunedNetwork {
-  std::vector<TunedTask> tasks;
-  std::vector<TunedTask> defaults;  ///< TVM's own schedules, of the tasks that have one.
-
-  /// The tasks, with TVM's own schedules as further trials.
-  [[nodiscard]] std::vector<TunedTask> both() const {
-    std::vector<TunedTask> both = tasks;
-    for (TunedTask& task : both) {
-      const auto own = std::ranges::find(defaults, task.name, &TunedTask::name);
-      if (own == defaults.end()) continue;
-      task.trials.insert(task.trials.end(), own->trials.begin(), own->trials.end());
-    }
-    return both;
-  }
-};
-
 void print_latencies(const RunOptions& options, const TunedNetwork& network) {
   const auto& [tasks, defaults] = network;
   const auto first = [](const TunedTask& task) { return task.first(); };
@@ -184,41 +175,6 @@ void write_fastest(const RunOptions& options, const RunName& name, const Importe
              write_best_programs(options.out, name, imported, target, server, best));
 }
 
-TunedNetwork tune_network(const RunOptions& options, const TuningOptions& tuning,
-                          const ImportedNetwork& imported, TaskMeasuring& measuring,
-                          RecordFile& all) {
-  std::optional<PredictorPipe> predictor;
-  if (tuning.tuner == "predict") {
-    const std::string& named = options.predictor_device;
-    predictor.emplace(options.predictor, named.empty() ? measuring.device() : named);
-  }
-  TunedNetwork network;
-  for (const Task& task : imported.tasks) {
-    const std::size_t weight = imported.weight(task.id);
-    measuring.begin(task);
-    if (options.compare == "true") {
-      if (auto record = measuring.measure_default(task)) {
-        network.defaults.push_back({task.name, weight, {std::move(*record)}});
-      }
-    }
-    const TuningCalls calls{
-        .make = [&](const auto& indices) { return measuring.make(indices); },
-        .measure = [&](auto programs) { return measuring.measure(task, std::move(programs)); },
-        .features = [&](const auto& indices) { return measuring.features(indices); },
-        .predicted =
-            [&](const auto& indices) {
-              return predictor.value().rate(task, measuring.described(indices));
-            }};
-    TunedTask& tuned = network.tasks.emplace_back(TunedTask{task.name, weight, {}});
-    tuned.trials = tune_task(task, tuning, calls, [&](const Record& record) { all.add(record); });
-    const Record* const best = best_of(tuned);
-    fmt::print(stderr, "[{}/{}] {}: {} trials, best {}\n", network.tasks.size(),
-               imported.tasks.size(), task.name, tuned.trials.size(),
-               best == nullptr ? "none" : fmt::format("{:.6g} ms", best->cost() * 1e3));
-  }
-  return network;
-}
-
 int run_model(const RunOptions& options) {
   if (options.executor == "torch") become_operators(options);
   const std::string target = tvm_target(options.target);
@@ -235,11 +191,16 @@ int run_model(const RunOptions& options) {
   write_space(options, imported,
               fmt::format("{}/ConfigSpace/{}-{}.json", options.out, name.model, name.target));
   const auto measuring = measuring_for(options, server, target);
-  // Trials of an earlier run would be taken for the first ones of this run.
   const std::string trials = performance_file(options.out, name) + ".tmp";
-  std::filesystem::remove(trials);
+  // Else trials of an earlier run would be taken for the first ones of this run.
+  if (!options.resume) fs::remove(trials);
+  const auto known = known_records(trials);
   RecordFile all(trials);
-  const TunedNetwork tuned = tune_network(options, tuning, imported, *measuring, all);
+  const TunedNetwork tuned = tune_network({.tuning = tuning,
+                                           .compare = options.compare == "true",
+                                           .predictor = options.predictor,
+                                           .predictor_device = options.predictor_device},
+                                          imported, *measuring, known, all);
   write_best(options.out, name, tuned.tasks);
   write_op_costs(options.out, name, tuned.tasks);
   if (options.tune == "true") add_partial_result(options.out, name, tuned.tasks);
@@ -251,8 +212,10 @@ int run_model(const RunOptions& options) {
 }
 
 void add_model_options(CLI::App& command, RunOptions& options) {
-  command.add_option("--modelsource", options.source, "Where the network comes from")
-      ->capture_default_str()
+  command
+      .add_option("--modelsource", options.source,
+                  "Where the network comes from (default: found by its name)")
+      ->type_name("SOURCE")
       ->check(base::one_of({"simple", "local", "transformers", "remoteonnx"}));
   command
       .add_option("--modelname", options.model, "Its name, or the file or address of an ONNX file")
@@ -306,6 +269,15 @@ void add_run_command(CLI::App& app, CommandBody& run) {
       ->capture_default_str()
       ->check(base::whole_number(1, 1'000'000));
   command->add_option("--seed", options->tuning.seed, "Seed of the tuner")->capture_default_str();
+  command
+      ->add_option(
+          "--check", options->check,
+          "What outputs are compared with (cuda): the CPU's, or those of the first program\n"
+          "of the task (default: cpu, except on the simulated GPU, which computes nothing)")
+      ->type_name("cpu|first")
+      ->check(base::one_of({"cpu", "first"}));
+  command->add_flag("--resume", options->resume,
+                    "Go on after an interrupted run with the same options: its trials count");
   command->add_option("--out", options->out, "Folder of the results")
       ->capture_default_str()
       ->type_name("DIR");

@@ -60,9 +60,8 @@ std::vector<SweepRow> sweep_threads(const ThreadSweep& options) {
       for (auto& program : measuring->make(indices)) {
         if (program) programs.push_back(std::move(*program));
       }
-      auto records = measuring->measure(task, std::move(programs));
-      for (const Record& record : records) out.add(record);
-      return records;
+      return measuring->measure(task, std::move(programs),
+                                [&](const Record& record) { out.add(record); });
     };
     const auto tuner = make_tuner("random", {.space = space, .seed = options.seed});
     const auto tried = measured(most, tuner->propose(options.programs));

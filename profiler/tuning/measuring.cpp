@@ -1,6 +1,12 @@
 #include "profiler/tuning/measuring.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 
 #include "base/error.hpp"
 #include "profiler/knobs.hpp"
@@ -8,6 +14,8 @@
 
 namespace sluice::profiler {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// What both have in common: programs and features come from the server.
 class ServedMeasuring : public TaskMeasuring {
@@ -69,13 +77,15 @@ class CpuMeasuring : public ServedMeasuring {
     return server_.apply(task_.id, indices, {});
   }
 
-  std::vector<Record> measure(const Task&, std::vector<Program> programs) override {
+  std::vector<Record> measure(const Task&, std::vector<Program> programs,
+                              const OnRecord& on_record) override {
     std::vector<Record> records;
     for (const Program& program : programs) {
       Record& record = records.emplace_back(record_of(program));
       time_on_cpu(server_, program, threads_, record);
       // A tuner does more with an uncertain time than with none.
       record.details->disturbed = false;
+      on_record(record);
     }
     return records;
   }
@@ -84,39 +94,88 @@ class CpuMeasuring : public ServedMeasuring {
   int threads_;
 };
 
+/// A folder of this process for the inputs and expected outputs of a task.
+class ReferenceFolder {
+ public:
+  ReferenceFolder() : path_(fs::temp_directory_path() / "sluice-opbench-XXXXXX") {
+    if (mkdtemp(path_.data()) == nullptr) {
+      throw base::RunError(path_ + ": " + std::strerror(errno));
+    }
+  }
+  ~ReferenceFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ReferenceFolder(const ReferenceFolder&) = delete;
+  ReferenceFolder& operator=(const ReferenceFolder&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+MeasureOptions with_reference(MeasureOptions options, const std::string& folder) {
+  options.reference = folder;
+  return options;
+}
+
 class GpuMeasuring : public ServedMeasuring {
  public:
-  GpuMeasuring(ProgramServer& server, const std::string& target, const MeasureOptions& options)
-      : ServedMeasuring(server, target), measurement_(options) {
+  GpuMeasuring(ProgramServer& server, const std::string& target, const MeasureOptions& options,
+               const std::string& check)
+      : ServedMeasuring(server, target), measurement_(with_reference(options, reference_.path())) {
     if (target != "cuda -arch=" + measurement_.arch()) {
       throw base::UsageError(fmt::format("--target: '{}', but the GPU is {}: choose cuda:{}",
                                          target, measurement_.arch(), measurement_.arch()));
     }
     details_.device = measurement_.devices().front();
+    with_cpu_ = check == "cpu" || (check.empty() && details_.device != kComputesNothing);
+  }
+
+  void begin(const Task& task) override {
+    fs::remove_all(fs::path(reference_.path()) / task_.id);
+    ServedMeasuring::begin(task);
+    if (with_cpu_ && !server_.write_reference(task.id, reference_.path() + "/" + task.id)) {
+      fmt::print(stderr,
+                 "sluice opbench: {}: the CPU has no result of it: programs are compared with the "
+                 "first one\n",
+                 task.name);
+    }
   }
 
   std::vector<std::optional<Program>> make(const std::vector<std::uint64_t>& indices) override {
     return server_.apply(task_.id, indices, {"source"});
   }
 
-  std::vector<Record> measure(const Task& task, std::vector<Program> programs) override {
+  std::vector<Record> measure(const Task& task, std::vector<Program> programs,
+                              const OnRecord& on_record) override {
     const PackHeader header{target_, server_.tvm(), "", 0};
-    std::vector<Record> records(programs.size());
+    std::vector<std::optional<Record>> done(programs.size());
+    std::size_t told = 0;
     for (std::size_t i = 0; i < programs.size(); ++i) {
-      measurement_.add(header, task, std::move(programs[i]), {},
-                       [&records, i](const Record& record) { records[i] = record; });
+      measurement_.add(header, task, std::move(programs[i]), {}, [&, i](const Record& record) {
+        done[i] = record;
+        for (; told < done.size() && done[told]; ++told) on_record(*done[told]);
+      });
     }
     measurement_.finish();
+    std::vector<Record> records;
+    for (auto& record : done) records.push_back(std::move(record.value()));
     return records;
   }
 
   std::optional<Record> measure_default(const Task& task) override {
     auto program = server_.default_program(task.id);
     if (!program) return std::nullopt;
-    return measure(task, {std::move(*program)}).front();
+    return measure(task, {std::move(*program)}, [](const Record&) {}).front();
   }
 
  private:
+  static constexpr std::string_view kComputesNothing = "simulated";
+
+  ReferenceFolder reference_;
+  bool with_cpu_ = false;
   Measurement measurement_;
 };
 
@@ -128,8 +187,9 @@ std::unique_ptr<TaskMeasuring> measuring_on_cpu(ProgramServer& server, const std
 }
 
 std::unique_ptr<TaskMeasuring> measuring_on_gpu(ProgramServer& server, const std::string& target,
-                                                const MeasureOptions& options) {
-  return std::make_unique<GpuMeasuring>(server, target, options);
+                                                const MeasureOptions& options,
+                                                const std::string& check) {
+  return std::make_unique<GpuMeasuring>(server, target, options, check);
 }
 
 }  // namespace sluice::profiler

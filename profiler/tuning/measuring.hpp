@@ -5,6 +5,7 @@
 
 #include "profiler/measure_pack.hpp"
 #include "profiler/program_server.hpp"
+#include "profiler/tuning/tuning.hpp"
 
 namespace sluice::profiler {
 
@@ -17,9 +18,9 @@ class TaskMeasuring {
   /// Programs of the task as measure() needs them; nothing where the space refuses the index.
   [[nodiscard]] virtual std::vector<std::optional<Program>> make(
       const std::vector<std::uint64_t>& indices) = 0;
-  /// A record for each program, in this order.
-  [[nodiscard]] virtual std::vector<Record> measure(const Task& task,
-                                                    std::vector<Program> programs) = 0;
+  /// A record for each program, in this order. Hands over each when all before it are there.
+  [[nodiscard]] virtual std::vector<Record> measure(const Task& task, std::vector<Program> programs,
+                                                    const OnRecord& on_record) = 0;
   /// The features of programs of the task; empty where the space refuses the index.
   [[nodiscard]] virtual std::vector<std::vector<std::vector<float>>> features(
       const std::vector<std::uint64_t>& indices) = 0;
@@ -36,8 +37,11 @@ class TaskMeasuring {
 [[nodiscard]] std::unique_ptr<TaskMeasuring> measuring_on_cpu(ProgramServer& server,
                                                               const std::string& target,
                                                               int threads);
+/// `check`: what outputs are compared with, "cpu" or "first": TVM's unscheduled program on the CPU,
+/// or the first program of the task. Empty: the CPU, except on the simulated GPU.
 [[nodiscard]] std::unique_ptr<TaskMeasuring> measuring_on_gpu(ProgramServer& server,
                                                               const std::string& target,
-                                                              const MeasureOptions& options);
+                                                              const MeasureOptions& options,
+                                                              const std::string& check);
 
 }  // namespace sluice::profiler

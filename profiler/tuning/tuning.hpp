@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,12 +11,15 @@
 /// Tunes the tasks of a network: a tuner chooses programs, and somebody measures them.
 namespace sluice::profiler {
 
+using OnRecord = std::function<void(const Record&)>;
+
 /// What tune_task() calls; TaskMeasuring has it all.
 struct TuningCalls {
   /// Programs of the task; nothing where the space refuses the index.
   std::function<std::vector<std::optional<Program>>(const std::vector<std::uint64_t>&)> make;
-  /// A record for each program, in this order.
-  std::function<std::vector<Record>(std::vector<Program>)> measure;
+  /// A record for each program, in this order. Also hands over each as soon as all before it are
+  /// there.
+  std::function<std::vector<Record>(std::vector<Program>, const OnRecord&)> measure;
   FeaturesOf features{};
   RateOf predicted{};
 };
@@ -26,11 +30,15 @@ struct TuningOptions {
   std::uint64_t seed = 0;
 };
 
-/// Tunes one task. Returns the records in the order of the trials; also calls `on_record` for each.
-/// They are fewer than wanted if the space has no more, or refuses nearly all indices.
+/// Records of an earlier run, by the index of their program.
+using KnownRecords = std::map<std::uint64_t, Record>;
+
+/// Tunes one task. Returns the records in the order of the trials; also calls `on_record` for each
+/// that is not in `known`, which is not made and measured again. They are fewer than wanted if the
+/// space has no more, or refuses nearly all indices.
 [[nodiscard]] std::vector<Record> tune_task(const Task& task, const TuningOptions& options,
-                                            const TuningCalls& calls,
-                                            const std::function<void(const Record&)>& on_record);
+                                            const TuningCalls& calls, const KnownRecords& known,
+                                            const OnRecord& on_record);
 
 /// The trials of one task, and how often the network calls it.
 struct TunedTask {

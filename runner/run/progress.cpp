@@ -1,31 +1,8 @@
 #include "runner/run/progress.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <cstdio>
 
 namespace sluice::runner {
-namespace {
-
-constexpr double kTerminalS = 0.5;
-constexpr double kPlainS = 5;
-
-}  // namespace
-
-ProgressLine::ProgressLine()
-    : terminal_(isatty(STDERR_FILENO) == 1), next_s_(terminal_ ? 0 : kPlainS) {}
-
-void ProgressLine::show(double elapsed_s, const std::string& text) {
-  next_s_ = elapsed_s + (terminal_ ? kTerminalS : kPlainS);
-  std::fputs((terminal_ ? "\r\033[K" + text : text + "\n").c_str(), stderr);
-  shown_ = terminal_;
-}
-
-void ProgressLine::clear() {
-  if (shown_) std::fputs("\r\033[K", stderr);
-  shown_ = false;
-}
 
 Progress::Progress(double duration_s, const std::vector<std::string>& names,
                    const std::vector<std::string>& csv_files)

@@ -3,29 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "base/progress_line.hpp"
 #include "runner/run/job_table.hpp"
 
 namespace sluice::runner {
-
-/// Progress on stderr: one line that is rewritten on a terminal, else a line every 5 s.
-class ProgressLine {
- public:
-  ProgressLine();
-  ~ProgressLine() { clear(); }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-
-  /// Whether it is time to show the next line. Cheap.
-  [[nodiscard]] bool due(double elapsed_s) const { return elapsed_s >= next_s_; }
-  void show(double elapsed_s, const std::string& text);
-  /// Removes the line before something else is printed.
-  void clear();
-
- private:
-  bool terminal_;
-  bool shown_ = false;
-  double next_s_;
-};
 
 /// Shows the elapsed time of a run and the jobs of each model.
 class Progress {
@@ -45,7 +26,7 @@ class Progress {
   };
   double duration_s_;
   std::vector<Line> models_;
-  ProgressLine line_;
+  base::ProgressLine line_;
 };
 
 }  // namespace sluice::runner

@@ -10,6 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/progress_line.hpp"
 #include "runner/model_backend.hpp"
 #include "runner/run/progress.hpp"
 #include "shm/board.hpp"
@@ -126,7 +127,7 @@ bool Supervisor::wait(int limit_ms) {
 bool Supervisor::load(double limit_s) {
   constexpr int kLookMs = 200;
   const std::uint64_t start = base::monotonic_ns();
-  ProgressLine progress;
+  base::ProgressLine progress;
   for (;;) {
     std::string loading;
     for (WorkerProcess& worker : workers_) {

@@ -8,8 +8,8 @@ index above 1, and the one with index 3 is not C; TVM's own schedule has two ker
 have 8,400 programs, and those of the others 84. The second task of `refused` refuses all programs, and `once` cannot
 be imported again when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server
 when they are made. TVM's own schedule ends the server for the second task of `fatal_default`, and for both tasks of
-`fatal_defaults`. `empty` has no task; `slow` takes 1.5 s. Each server that imports `counted` adds a line to the file
-`servers`. Its arguments are ignored.
+`fatal_defaults`. `empty` has no task; `slow` takes 1.5 s. `referenced` has inputs and expected outputs of zeros, the
+others have none. Each server that imports `counted` adds a line to the file `servers`. Its arguments are ignored.
 """
 
 import json
@@ -89,6 +89,16 @@ def answer(request: dict) -> dict:
             index in (7, 9) or index >= 60 for index in request["indices"]
         ):
             os._exit(4)
+        case "apply" if any(index >= 84 for index in request["indices"]) and "large" not in networks:
+            return {"programs": [{"error": "past the last program"}] * len(request["indices"])}
+        case "reference" if "referenced" in networks:
+            os.makedirs(request["folder"])
+            for number in (0, 1):
+                with open(f"{request['folder']}/{number}.bin", "wb") as file:
+                    file.write(bytes(4 * 16 * 16))
+            return {}
+        case "reference":
+            raise ValueError("no reference")
         case "apply":
             programs = [program(request["task"], index, request["want"]) for index in request["indices"]]
             return {"programs": programs}

@@ -10,11 +10,8 @@
 #include <fstream>
 #include <thread>
 
-#include "profiler/compile/nvrtc.hpp"
-#include "profiler/pack.hpp"
 #include "profiler/pair_record.hpp"
-#include "profiler/record.hpp"
-#include "tests/support/end_to_end_test.hpp"
+#include "tests/profiler/opbench_fixture.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/temp_folder.hpp"
@@ -25,63 +22,6 @@ namespace {
 using test::Process;
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr const char* kTask = "00000000000000aa";
-/// A binary that the simulated GPU takes: every name is in it.
-const std::string kBinary =
-    "\x7f"
-    "ELF and so on";
-
-Task made_up_task() {
-  return {.id = kTask,
-          .name = "fused_add",
-          .workload_key = "[]",
-          .flop = 1024,
-          .buffers = {{{1024}, "float32", false}, {{1024}, "float32", true}},
-          .sketches = {{{.name = "unroll", .type = "ot", .values = {0, 16}}}}};
-}
-
-/// `kernel`: its name decides what the simulated GPU does.
-Program program_of(const std::string& id, const std::string& kernel) {
-  Program program{
-      .id = id,
-      .task = kTask,
-      .entity = {{"unroll", "ot", 16}},
-      .kernels = {{.name = kernel, .grid = {8, 1, 1}, .block = {128, 1, 1}, .args = {0, 1}}}};
-  program.cubins["sm_90"] = kBinary;
-  return program;
-}
-
-class Opbench : public test::SessionTest {
- protected:
-  std::string pack_of(const std::vector<Program>& programs,
-                      const std::string& target = "cuda -arch=sm_90",
-                      const std::string& name = "test.programs") {
-    const std::string file = own_session_.file(name);
-    PackWriter pack(file);
-    pack.add(PackHeader{target, "0.27.0.post1", "0.1.14.post0", 0});
-    pack.add(made_up_task());
-    for (const Program& program : programs) pack.add(program);
-    pack.close();
-    return file;
-  }
-
-  [[nodiscard]] std::string records_file() const { return own_session_.file("records.jsonl"); }
-
-  base::Captured measure(std::vector<std::string> args) {
-    args.insert(args.begin(), {SLUICE_TEST_PROGRAM, "opbench", "measure", "-o", records_file()});
-    return Process(args, {.environment = {"LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}}).finish();
-  }
-
-  /// By the program's id; the last one counts.
-  [[nodiscard]] std::map<std::string, Record> records() const {
-    std::map<std::string, Record> found;
-    for (const Record& record : read_records(records_file()).records) {
-      found[record.details->program] = record;
-    }
-    return found;
-  }
-};
 
 TEST_F(Opbench, MeasuresEveryProgramOnce) {
   const std::string pack = pack_of({program_of("p1", "add"), program_of("p2", "add_2")});
@@ -414,24 +354,9 @@ TEST_F(Opbench, ASweepTakesNoRecordsOfAnotherGpu) {
   EXPECT_THAT(ran.err, HasSubstr("records of H200 and simulated; give another file for each GPU"));
 }
 
-class OpbenchCompiler : public Opbench {
- protected:
-  void SetUp() override {
-    if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
-  }
-  static Program with_source(const std::string& id, const std::string& source) {
-    Program program = program_of(id, "add");
-    program.cubins.clear();
-    program.source = source;
-    return program;
-  }
-};
-
 TEST_F(OpbenchCompiler, SourcesAreCompiledAndFaultyOnesRecorded) {
-  const std::string good =
-      "extern \"C\" __global__ void add(float* a, float* b) { b[threadIdx.x] = a[threadIdx.x]; }";
   const auto ran =
-      measure({pack_of({with_source("bad", "int add( {"), with_source("good", good)})});
+      measure({pack_of({with_source("bad", "int add( {"), with_source("good", kGood)})});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_EQ(records().at("bad").error, MeasureError::kCompileDevice);
   EXPECT_THAT(ran.err, HasSubstr("program bad: program.cu(1): error:"));
@@ -439,15 +364,7 @@ TEST_F(OpbenchCompiler, SourcesAreCompiledAndFaultyOnesRecorded) {
 }
 
 TEST_F(OpbenchCompiler, AProgramThatCompilesTooLongIsGivenUp) {
-  // Recursive instances without end for the compiler's front end, as a giant of unrolling is for
-  // its back end.
-  const std::string endless =
-      "template <int N, int M> struct S { static constexpr int v = S<N - 1, M>::v + "
-      "S<N - 1, M + (1 << N)>::v; };\n"
-      "template <int M> struct S<0, M> { static constexpr int v = 1; };\n"
-      "extern \"C\" __global__ void add(float* a, float* b) { b[0] = S<24, 0>::v; }";
-  const std::string good = "extern \"C\" __global__ void add(float* a, float* b) { *b = *a; }";
-  const auto ran = measure({pack_of({with_source("endless", endless), with_source("good", good)}),
+  const auto ran = measure({pack_of({with_source("endless", kEndless), with_source("good", kGood)}),
                             "-j", "1", "--compile-limit-s", "2"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_EQ(records().at("endless").error, MeasureError::kCompileTimeout);

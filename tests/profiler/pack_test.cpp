@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "base/error.hpp"
@@ -116,6 +117,18 @@ TEST(Packs, APackThatIsStillBeingMadeHasTheEntriesSoFar) {
   const Pack cut = read_pack(folder.write("cut", whole + second.substr(0, second.size() / 2)));
   EXPECT_EQ(cut.programs.size(), 1U);
   EXPECT_TRUE(cut.torn);
+}
+
+TEST(Packs, APackThatIsNotClosedLeavesTheOlderOne) {
+  const TempFolder folder;
+  const std::string file = written_pack(folder);
+  const std::string before = test::read_file(file);
+  {
+    PackWriter writer(file);
+    writer.add(made_up_program());
+  }
+  EXPECT_EQ(test::read_file(file), before);
+  EXPECT_FALSE(std::filesystem::exists(file + ".part"));
 }
 
 TEST(Packs, ADamagedPackIsSaidToBe) {

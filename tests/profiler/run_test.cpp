@@ -223,11 +223,24 @@ TEST_F(OpbenchRun, FeaturesOfTheServerReachTheTuner) {
 class OpbenchRunGpu : public test::SessionTest {
  protected:
   base::Captured run(const std::string& target, const std::string& network = "net",
-                     const std::string& tuner = "gridsearch") {
-    return Process({SLUICE_TEST_PROGRAM, "opbench", "run", "--modelname", network, "--target",
-                    target, "--tuner", tuner, "--trials", "10", "--out", own_session_.file("out")},
-                   {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS,
-                                    "LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}})
+                     const std::string& tuner = "gridsearch",
+                     const std::vector<std::string>& more = {}) {
+    std::vector<std::string> args{SLUICE_TEST_PROGRAM,
+                                  "opbench",
+                                  "run",
+                                  "--modelname",
+                                  network,
+                                  "--target",
+                                  target,
+                                  "--tuner",
+                                  tuner,
+                                  "--trials",
+                                  "10",
+                                  "--out",
+                                  own_session_.file("out")};
+    args.insert(args.end(), more.begin(), more.end());
+    return Process(args, {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS,
+                                          "LD_LIBRARY_PATH=" SLUICE_TEST_SIMGPU_FOLDER}})
         .finish();
   }
 
@@ -294,6 +307,25 @@ TEST_F(OpbenchRunGpu, TheFastestProgramMayBeThatOfTvm) {
                          .finish();
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(read_records(own_session_.file("again.jsonl")).records.size(), 2U);
+}
+
+TEST_F(OpbenchRunGpu, ResultsAreComparedWithThoseOfTheCpu) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  // No kernel of the simulated GPU writes the zeros that the CPU computed.
+  const auto ran = run("cuda", "referenced", "gridsearch", {"--check", "cpu"});
+  EXPECT_EQ(ran.exit_code, 1);
+  for (const Record& record :
+       read_records(
+           own_session_.file("out/Performance/referenced-gridsearch-cuda-autotvm.json.tmp"))
+           .records) {
+    EXPECT_EQ(record.error,
+              record.index == 3 ? MeasureError::kCompileDevice : MeasureError::kWrongAnswer);
+  }
+  EXPECT_THAT(ran.err, Not(HasSubstr("the CPU has no result of it")));
+  const auto without = run("cuda", "net", "gridsearch", {"--check", "cpu"});
+  EXPECT_EQ(without.exit_code, 0);
+  EXPECT_THAT(without.err, HasSubstr("fused_a: the CPU has no result of it"));
+  EXPECT_EQ(run("cuda", "referenced").exit_code, 0) << "the simulated GPU computes nothing";
 }
 
 TEST_F(OpbenchRunGpu, TasksThatTvmHasNoScheduleForAreCounted) {

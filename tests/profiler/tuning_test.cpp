@@ -6,6 +6,8 @@
 
 #include <set>
 
+#include "profiler/tuner/xgb_tuner.hpp"
+
 namespace sluice::profiler {
 namespace {
 
@@ -23,7 +25,7 @@ Program program_of(std::uint64_t index) {
   return program;
 }
 
-/// Makes the programs that `good` wants. A program takes as many seconds as its index says.
+/// Makes the programs that `good` wants. A program takes a second more than its index says.
 class Bench {
  public:
   explicit Bench(std::function<bool(std::uint64_t)> good) : good_(std::move(good)) {}
@@ -31,7 +33,8 @@ class Bench {
   std::vector<Record> tune(std::uint64_t programs, const TuningOptions& options) {
     const TuningCalls calls{
         .make = [&](const auto& indices) { return make(indices); },
-        .measure = [&](const auto& made) { return measure(made); },
+        .measure = [&](const auto& made,
+                       const OnRecord& on_record) { return measure(made, on_record); },
         .features = {},
         .predicted =
             [&](const auto& indices) {
@@ -41,10 +44,12 @@ class Bench {
               }
               return rated;
             }};
-    return tune_task(task_of(programs), options, calls,
+    return tune_task(task_of(programs), options, calls, known,
                      [&](const Record& record) { seen.push_back(record.index); });
   }
 
+  KnownRecords known;  ///< Of an earlier run.
+  std::set<std::uint64_t> disturbed;
   std::vector<std::size_t> rounds;      ///< Programs of each measurement.
   std::vector<std::uint64_t> proposed;  ///< Indices that were looked at.
   std::vector<std::uint64_t> seen;      ///< Of the records.
@@ -59,13 +64,15 @@ class Bench {
     return made;
   }
 
-  std::vector<Record> measure(const std::vector<Program>& programs) {
+  std::vector<Record> measure(const std::vector<Program>& programs, const OnRecord& on_record) {
     rounds.push_back(programs.size());
     std::vector<Record> records;
     for (const Program& program : programs) {
       Record& record = records.emplace_back();
       record.index = program.index;
-      record.seconds = {static_cast<double>(program.index)};
+      record.seconds = {static_cast<double>(program.index + 1)};
+      record.details.emplace().disturbed = disturbed.contains(program.index);
+      on_record(record);
     }
     return records;
   }
@@ -105,6 +112,35 @@ TEST(TuneTask, ASpaceThatRefusesAllIsGivenUp) {
   bench.proposed.clear();
   EXPECT_THAT(bench.tune(100'000, {"random", 2, 0}), testing::IsEmpty());
   EXPECT_LT(bench.proposed.size(), 300U);
+}
+
+TEST(TuneTask, GoesOnWithTheTrialsOfAnEarlierRun) {
+  for (const std::string tuner : {"random", "ga", "xgb_knob"}) {
+    if (tuner == "xgb_knob" && !has_xgboost()) continue;
+    const auto good = [](std::uint64_t index) { return index % 3 != 1; };
+    Bench whole(good);
+    const auto records = whole.tune(100'000, {tuner, 150, 7});
+    Bench rest(good);
+    for (std::size_t i = 0; i < 100; ++i) rest.known[records[i].index] = records[i];
+    const auto resumed = rest.tune(100'000, {tuner, 150, 7});
+    ASSERT_EQ(resumed.size(), records.size());
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      EXPECT_EQ(resumed[i].index, records[i].index) << tuner << ": the same trials";
+    }
+    EXPECT_EQ(rest.seen.size(), 50U) << "only these are new";
+    EXPECT_EQ(rest.rounds.front() + rest.rounds.at(1) + rest.rounds.back(), 50U);
+  }
+}
+
+TEST(TuneTask, ATunerLearnsNothingFromADisturbedTime) {
+  const auto proposed = [](const std::string& tuner, bool disturbed) {
+    Bench bench([](std::uint64_t) { return true; });
+    for (std::uint64_t i = 0; disturbed && i < 1000; ++i) bench.disturbed.insert(i);
+    EXPECT_EQ(bench.tune(1000, {tuner, 150, 1}).size(), 150U);
+    return bench.proposed;
+  };
+  EXPECT_EQ(proposed("ga", true), proposed("random", true)) << "it knows of no parents";
+  EXPECT_NE(proposed("ga", false), proposed("random", false));
 }
 
 class TuneTaskWith : public testing::TestWithParam<std::string> {};

@@ -7,6 +7,7 @@
 #   tests/real_gpu/predict.sh SECONDS PACKS AND RECORDS...        OUT=results/predict  SEEDS="0 1 2"
 #   NETS="resnet-18 bert_base mobilenet": networks that are held out in turn  SOURCE=H200: the device to learn from
 #   MODELS="transformer mlp lstm xgboost ratio roofline copied scaling mean": what is trained
+#   DEVICES="H200@32 cpu@2": the devices to test on; all but SOURCE if it is not set
 #   JOBS=1: trainings at once. More than one share a GPU through MPS, if it is there
 #   RUN_S=25: seconds of a training   CONFIG=gpu: of the networks   TASKS=30: tasks of another device to tune with
 #   PARTS="networks devices ablations sampling published": what runs, in this order for each seed; the last three
@@ -37,7 +38,8 @@ mkdir -p "$out" && out=$(cd "$out" && pwd) || exit
 
 "$libexec/sluice-predict" make_dataset "${inputs[@]}" --out "$out/dataset" | tee "$out/dataset.txt"
 [ -s "$out/dataset/dataset.pt" ] || exit 1
-mapfile -t devices < <(grep -oE '[^ ]+ \([0-9]+\)' "$out/dataset.txt" | cut -d' ' -f1 | grep -vx "$source")
+read -ra devices <<<"${DEVICES:-}"
+[ -n "${DEVICES:-}" ] || mapfile -t devices < <(grep -oE '[^ ]+ \([0-9]+\)' "$out/dataset.txt" | cut -d' ' -f1 | grep -vx "$source")
 
 some() { # MODEL...: those of them that are wanted, with commas
   local wanted=
