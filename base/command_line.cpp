@@ -41,15 +41,25 @@ std::vector<std::string> option_names(const CLI::App& app) {
 
 /// What is wrong with the arguments that nothing takes; empty if there are none. An unknown option
 /// comes first: what follows it may only look like an argument too many.
-std::string fault_of_extras(const CLI::App& app) {
-  const std::vector<std::string> extras = app.remaining();
+std::string fault_of_extras(const CLI::App& app, const CLI::App& command) {
+  const std::vector<std::string> extras = app.remaining(true);
   if (extras.empty()) return {};
   for (const std::string& extra : extras) {
     if (!extra.starts_with('-')) continue;
     const std::string name = extra.substr(0, extra.find('='));
-    return "unknown option " + name + did_you_mean(name, option_names(app));
+    return "unknown option " + name + did_you_mean(name, option_names(command));
   }
   return "unexpected argument '" + extras.front() + "'";
+}
+
+/// The subcommand that was given, however deep; `name` becomes what the user typed for it.
+const CLI::App& given_command(const CLI::App& app, std::string& name) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
+  return *command;
 }
 
 }  // namespace
@@ -63,10 +73,11 @@ std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
     std::cout << app.help() << '\n';
     return kExitFine;
   } catch (const CLI::ParseError& error) {
-    std::string line = fault_of_extras(app);
+    std::string name = app.get_name();
+    std::string line = fault_of_extras(app, given_command(app, name));
     if (line.empty()) line = error.what();
     std::replace(line.begin(), line.end(), '\n', ' ');
-    print_error(app.get_name(), with_remark(line, "see " + app.get_name() + " --help"));
+    print_error(app.get_name(), with_remark(line, "see " + name + " --help"));
     return kExitUsage;
   }
 }

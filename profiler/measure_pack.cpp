@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -241,12 +242,30 @@ std::map<std::string, std::set<std::string>> known_programs(const std::string& f
   return known;
 }
 
+namespace {
+
+bool has_reference(const std::string& folder, const Task& task) {
+  for (std::size_t i = 0; i < task.buffers.size(); ++i) {
+    const auto file = std::filesystem::path(folder) / task.id / fmt::format("{}.bin", i);
+    if (task.buffers[i].output && !std::filesystem::exists(file)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 MeasureCounts measure_packs(const MeasureOptions& options) {
   const std::uint64_t begin_ns = base::monotonic_ns();
   const auto known = known_programs(options.out);
   MeasureCounts counts;
-  RecordFile out(options.out);
+  // A wrong file must not wait for the GPU, nor be found behind hours of measuring.
+  for (const std::string& file : options.packs) (void)arch_of(file, read_header(file));
   Measurement measurement(options);
+  for (const std::string& file : options.packs) {
+    require_arch(file, read_header(file), measurement.arch());
+  }
+  RecordFile out(options.out);
+  std::set<std::string> without_reference;
   // Queued programs point to their tasks.
   std::deque<std::map<std::string, Task>> tasks;
   std::map<std::string, std::size_t> per_task;
@@ -258,7 +277,6 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
     while (auto entry = pack.next()) {
       if (auto* first = std::get_if<PackHeader>(&*entry)) {
         header = *first;
-        require_arch(file, header, measurement.arch());
         continue;
       }
       if (auto* task = std::get_if<Task>(&*entry)) of_pack[task->id] = std::move(*task);
@@ -279,6 +297,9 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
         ++counts.left;
         continue;
       }
+      if (!options.reference.empty() && !has_reference(options.reference, task->second)) {
+        without_reference.insert(program->task);
+      }
       const auto found = known.find(program->id);
       const std::set<std::string> none;
       const auto& devices = found == known.end() ? none : found->second;
@@ -292,6 +313,7 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
     if (pack.torn()) report_torn(file);
   }
   measurement.finish();
+  counts.without_reference = without_reference.size();
   return counts;
 }
 

@@ -204,6 +204,9 @@ PackEntry pack_entry(const json& line) {
 
 std::optional<PackEntry> PackReader::next() {
   const auto line = lines_.next();
+  if (!line && lines_.line() == 0) {
+    throw base::UsageError(file_ + ": not a pack: not one line can be read");
+  }
   if (!line) return std::nullopt;
   const std::string where = file_ + ": line " + std::to_string(lines_.line()) + ": ";
   try {
@@ -217,6 +220,10 @@ std::optional<PackEntry> PackReader::next() {
   } catch (const json::exception& error) {
     throw base::UsageError(where + "not a line of a pack: " + error.what());
   }
+}
+
+PackHeader read_header(const std::string& file) {
+  return std::get<PackHeader>(*PackReader(file).next());
 }
 
 PackWriter::~PackWriter() {

@@ -107,7 +107,8 @@ using PackEntry = std::variant<PackHeader, Network, Task, Program>;
 class PackReader {
  public:
   explicit PackReader(const std::string& file) : file_(file), lines_(file) {}
-  /// The next entry; nothing at the end. Throws base::UsageError with file and line.
+  /// The next entry; nothing at the end. Throws base::UsageError with file and line, also if there
+  /// is not even a first one.
   [[nodiscard]] std::optional<PackEntry> next();
   /// The pack is cut off behind the entries so far, as one is that is still being made.
   [[nodiscard]] bool torn() const { return lines_.torn(); }
@@ -134,6 +135,9 @@ class PackWriter {
   XzLineWriter lines_;
   bool closed_ = false;
 };
+
+/// The first line of a pack. Throws base::UsageError if the file is no pack.
+[[nodiscard]] PackHeader read_header(const std::string& file);
 
 /// A whole pack.
 struct Pack {

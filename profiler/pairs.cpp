@@ -1,10 +1,12 @@
 #include "profiler/pairs.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <filesystem>
 #include <optional>
 #include <set>
 
@@ -242,6 +244,17 @@ class Compiling {
   std::set<const Loaded*> waiting_;
 };
 
+void require_device(const std::string& file, const std::vector<Record>& records,
+                    const std::string& device) {
+  std::set<std::string> devices;
+  for (const Record& record : records) devices.insert(record.details->device);
+  if (devices.empty() || devices.contains(device)) return;
+  throw base::UsageError(fmt::format(
+      "{}: the programs of the packs have records of {}, none of {}; measure the packs on this GPU "
+      "first (sluice opbench measure)",
+      file, fmt::join(devices, ", "), device));
+}
+
 /// The programs to pair, in the order of their tasks: those of the packs with a fitting record.
 std::vector<std::string> candidates(const PairOptions& options, const std::string& device) {
   std::set<std::string> in_packs;
@@ -254,6 +267,7 @@ std::vector<std::string> candidates(const PairOptions& options, const std::strin
       records.push_back(std::move(record));
     }
   }
+  require_device(options.records, records, device);
   std::vector<std::string> ids;
   for (const auto& [task, record] :
        fastest_between(records, device, options.least_us * 1e-6, options.most_us * 1e-6)) {
@@ -302,6 +316,11 @@ std::map<std::string, Record> fastest_between(const std::vector<Record>& records
 
 PairCounts measure_pairs(const PairOptions& options) {
   const std::uint64_t begin_ns = base::monotonic_ns();
+  if (!std::filesystem::exists(options.records)) {
+    throw base::UsageError(options.records +
+                           ": no such file; measure the packs first (sluice opbench measure)");
+  }
+  for (const std::string& file : options.packs) (void)arch_of(file, read_header(file));
   std::optional<MpsDaemon> mps;
   if (options.kind == "mps") mps.emplace();
   PairBench bench(options);

@@ -51,7 +51,7 @@ std::size_t processors() { return std::max(1U, std::thread::hardware_concurrency
 
 struct WorkerPool::Worker {
   std::vector<std::string> command;
-  pid_t pid = -1;
+  pid_t pid = -1;  ///< -1: to be started by the next request.
   base::Fd in;
   base::Fd out;
   std::string unread;
@@ -74,7 +74,7 @@ WorkerPool::~WorkerPool() {
   // An idle child ends in an orderly way when nobody can ask it any more. A busy one is killed.
   for (const auto& worker : workers_) worker->in.reset();
   for (const auto& worker : workers_) {
-    if (worker->done || !ends(worker->pid)) stop(*worker);
+    if (worker->pid >= 0 && (worker->done || !ends(worker->pid))) stop(*worker);
   }
 }
 
@@ -110,22 +110,22 @@ void WorkerPool::start(Worker& worker) {
 }
 
 int WorkerPool::stop(Worker& worker) {
+  if (worker.pid < 0) return 0;
   worker.in.reset();
   kill(worker.pid, SIGKILL);
   int status = 0;
   while (waitpid(worker.pid, &status, 0) < 0 && errno == EINTR) {
   }
   worker.out.reset();
+  worker.pid = -1;
   return status;
 }
 
-void WorkerPool::restart(std::size_t worker) {
-  stop(*workers_[worker]);
-  start(*workers_[worker]);
-}
+void WorkerPool::restart(std::size_t worker) { stop(*workers_[worker]); }
 
 void WorkerPool::submit(std::size_t worker, const std::string& request, OnAnswer done) {
   Worker& to = *workers_[worker];
+  if (to.pid < 0) start(to);
   to.done = std::move(done);
   to.deadline_ns =
       base::monotonic_ns() + static_cast<std::uint64_t>(std::llround(limit_s_ * kNsPerSecond));
@@ -146,7 +146,8 @@ void WorkerPool::read_from(Worker& worker) {
     // The child's own end is more telling than the signal of stop().
     const auto ended = ends(worker.pid);
     const int status = ended ? *ended : stop(worker);
-    start(worker);
+    // A child that cannot start says why. Another one, which nobody needs yet, would say it again.
+    worker.pid = -1;
     answer(worker, {WorkerAnswer::How::kDied, base::describe_end(status)});
     return;
   }
@@ -193,7 +194,6 @@ bool wait_for_answer(const std::vector<WorkerPool*>& pools, double limit_s) {
         pool->read_from(*worker);
       } else if (now >= worker->deadline_ns) {
         WorkerPool::stop(*worker);
-        pool->start(*worker);
         pool->answer(*worker, {WorkerAnswer::How::kTimeout, ""});
       }
       any = any || !worker->done;

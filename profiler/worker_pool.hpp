@@ -8,7 +8,7 @@
 #include <vector>
 
 /// Child processes that answer each line on their standard input with one line on their standard
-/// output. A child that dies or takes too long is replaced.
+/// output. The next request replaces a child that died or took too long.
 namespace sluice::profiler {
 
 /// How a request ended.
@@ -41,7 +41,7 @@ class WorkerPool {
   /// Sends a line without an end to an idle worker. `done` is called once, by wait_for_answer().
   void submit(std::size_t worker, const std::string& request, OnAnswer done);
 
-  /// Replaces an idle child, whose state is no longer wanted.
+  /// Ends an idle child, whose state is no longer wanted. The next request starts another.
   void restart(std::size_t worker);
 
  private:

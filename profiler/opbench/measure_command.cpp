@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "base/clock.hpp"
@@ -33,6 +34,11 @@ std::string error_name(MeasureError error) {
 
 MeasureCounts measure_on_cpu(MeasureOptions options) {
   if (!options.sms.empty()) throw base::UsageError("--sm: the pack is for CPUs; use --threads");
+  if (!options.reference.empty()) {
+    throw base::UsageError(
+        "--reference: the pack is for CPUs; its outputs are compared with those of the unscheduled "
+        "program");
+  }
   if (options.threads.empty()) options.threads = {1};
   ProgramServer server;
   return measure_cpu_packs(options, server);
@@ -40,6 +46,10 @@ MeasureCounts measure_on_cpu(MeasureOptions options) {
 
 MeasureCounts measure_on_gpu(const MeasureOptions& options) {
   if (!options.threads.empty()) throw base::UsageError("--threads: the pack is for GPUs; use --sm");
+  if (!options.reference.empty() && !std::filesystem::is_directory(options.reference)) {
+    throw base::UsageError(fmt::format(
+        "--reference {}: no such folder; see sluice programs reference", options.reference));
+  }
   return measure_packs(options);
 }
 
@@ -59,6 +69,12 @@ int measure(const MeasureOptions& options) {
     fmt::print("; {} programs left out by the time limit: run the same command again", counts.left);
   }
   fmt::print("\n");
+  if (counts.without_reference > 0) {
+    fmt::print(stderr,
+               "sluice opbench: {} tasks have no outputs in {}: their programs were compared with "
+               "the first of each task\n",
+               counts.without_reference, options.reference);
+  }
   if (counts.bare > 0) {
     fmt::print(
         stderr,

@@ -53,6 +53,20 @@ TEST_F(CommandLine, WrongUsageIsOneLineThatNamesHelp) {
             "program: unknown option --sesion, did you mean '--session'? See program --help\n");
 }
 
+// Prevents: a hint at a help that does not list the option.
+TEST_F(CommandLine, WrongUsageOfASubcommandNamesItsHelp) {
+  std::string model;
+  CLI::App* const command = app_.add_subcommand("run", "Runs");
+  command->add_option("--model", model)->required();
+  EXPECT_EQ(parse({"run"}), kExitUsage);
+  EXPECT_EQ(err_, "program: --model is required; see program run --help\n");
+  EXPECT_EQ(parse({"run", "--model", "a", "--modle", "b"}), kExitUsage);
+  EXPECT_EQ(err_,
+            "program: unknown option --modle, did you mean '--model'? See program run --help\n");
+  EXPECT_EQ(parse({"--nosuch"}), kExitUsage);
+  EXPECT_EQ(err_, "program: unknown option --nosuch; see program --help\n");
+}
+
 // Prevents: a count below its least, or one that a program would take as memory, such as 10^18.
 TEST_F(CommandLine, ACountHasALeastAndAGreatestValue) {
   std::size_t count = 7;

@@ -8,13 +8,14 @@ index above 1, and the one with index 3 is not C; TVM's own schedule has two ker
 have 8,400 programs, and those of the others 84. The second task of `refused` refuses all programs, and `once` cannot
 be imported again when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server
 when they are made. TVM's own schedule ends the server for the second task of `fatal_default`, and for both tasks of
-`fatal_defaults`. `empty` has no task. `referenced` has inputs and expected outputs of zeros, the others have none. Each server that imports `counted` adds a line to the file `servers`. Its
-arguments are ignored.
+`fatal_defaults`. `empty` has no task; `slow` takes 1.5 s. `referenced` has inputs and expected outputs of zeros, the
+others have none. Each server that imports `counted` adds a line to the file `servers`. Its arguments are ignored.
 """
 
 import json
 import os
 import sys
+import time
 
 networks: set[str] = set()
 imported: set[str] = set()
@@ -67,6 +68,8 @@ def answer(request: dict) -> dict:
         case "import" if request["name"] == "once" and os.path.exists("ended"):
             raise ValueError("once: a second time")
         case "import":
+            if request["name"] == "slow":
+                time.sleep(1.5)
             if request["name"] == "counted":
                 with open("servers", "a") as servers:
                     print(os.getpid(), file=servers)

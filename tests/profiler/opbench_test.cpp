@@ -21,6 +21,7 @@ namespace {
 
 using test::Process;
 using testing::HasSubstr;
+using testing::Not;
 
 TEST_F(Opbench, MeasuresEveryProgramOnce) {
   const std::string pack = pack_of({program_of("p1", "add"), program_of("p2", "add_2")});
@@ -97,6 +98,54 @@ TEST_F(Opbench, AnotherArchitectureOrNoProgramIsRefused) {
   EXPECT_THAT(none.err, HasSubstr("cannot be read"));
 }
 
+TEST_F(Opbench, APackThatDoesNotFitIsRefusedBeforeTheFirstMeasurement) {
+  const std::string empty = own_session_.file("empty.programs");
+  std::ofstream(empty).close();
+  const std::string good = pack_of({program_of("p", "add")});
+  const std::string other = pack_of({}, "cuda -arch=sm_75", "sm_75.programs");
+  const std::string cpu = pack_of({}, "llvm", "cpu.programs");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{good, empty}, "empty.programs: not a pack"},
+      {{good, other}, "sm_75.programs: programs for sm_75, but the GPU is sm_90"},
+      {{good, cpu}, "cpu.programs: programs for llvm, but the first pack is for GPUs"},
+      {{cpu, good},
+       "test.programs: programs for cuda -arch=sm_90, but the first pack is for CPUs"}};
+  for (const auto& [packs, said] : cases) {
+    const auto ran = measure(packs);
+    EXPECT_EQ(ran.exit_code, 2);
+    EXPECT_THAT(ran.err, HasSubstr(said));
+    EXPECT_FALSE(std::filesystem::exists(records_file()));
+  }
+}
+
+TEST_F(Opbench, APackIsLookedAtBeforeTheGpu) {
+  const std::string empty = own_session_.file("empty.programs");
+  std::ofstream(empty).close();
+  for (const auto& [pack, said] : std::vector<std::pair<std::string, std::string>>{
+           {empty, "not a pack"}, {pack_of({}, "hexagon"), "not for a GPU"}}) {
+    for (const char* const command : {"measure", "pairs", "sweep sm"}) {
+      const auto ran =
+          Process({"/bin/sh", "-c",
+                   std::string(SLUICE_TEST_PROGRAM) + " opbench " + command + " " + pack +
+                       (command == std::string("pairs") ? " -r " + pack : "") + " --device 7"})
+              .finish();
+      EXPECT_EQ(ran.exit_code, 2) << command;
+      EXPECT_THAT(ran.err, HasSubstr(pack + ": ")) << command;
+      EXPECT_THAT(ran.err, HasSubstr(said)) << command;
+    }
+  }
+}
+
+TEST_F(Opbench, AGpuThatIsNotThereIsSaidOnceAndLeavesNoFile) {
+  const auto ran = measure({pack_of({program_of("p", "add")}), "--device", "7"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.err, HasSubstr("GPU 7: sluice-measure cannot use it"));
+  const std::size_t first = ran.err.find("sluice-measure: ");
+  ASSERT_NE(first, std::string::npos) << ran.err;
+  EXPECT_EQ(ran.err.find("sluice-measure: ", first + 1), std::string::npos) << ran.err;
+  EXPECT_FALSE(std::filesystem::exists(records_file()));
+}
+
 TEST_F(Opbench, AShareThatCannotBeHadIsSaidAndLeftOut) {
   // The simulated driver has no green contexts.
   const auto ran = measure({pack_of({program_of("p", "add")}), "--sm", "132,64"});
@@ -135,8 +184,15 @@ TEST_F(Opbench, AReferenceIsWhatOutputsMustBe) {
   write(1, std::string(4096, '\x7f'));
   (void)measured();
   EXPECT_TRUE(records().at("p").good());
+  EXPECT_THAT(measured().err, Not(HasSubstr("no outputs")));
   write(0, "short");
   EXPECT_THAT(measured().err, HasSubstr("0.bin: 5 bytes instead of 4096")) << "an input";
+  std::filesystem::remove(folder + "/" + kTask + "/1.bin");
+  EXPECT_THAT(measured().err, HasSubstr("1 tasks have no outputs in " + folder));
+  std::filesystem::remove_all(folder);
+  const auto none = measured();
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("--reference " + folder + ": no such folder"));
 }
 
 /// Two operators, whose programs take 2 us and, with 3 kernels, 6 us.
@@ -228,7 +284,11 @@ TEST_F(OpbenchPairs, AFaultyProgramCostsOnlyItsPairs) {
 TEST_F(OpbenchPairs, WithoutRecordsOrADaemonTheLineSaysWhatToDo) {
   const auto none = pairs({});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err, HasSubstr("measure the packs first (sluice opbench measure)"));
+  EXPECT_THAT(none.err, HasSubstr("records.jsonl: no such file; measure the packs first"));
+  std::ofstream(records_file()).close();
+  const auto empty = pairs({});
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_THAT(empty.err, HasSubstr("measure the packs first (sluice opbench measure)"));
   // On a machine that has MPS, too.
   const auto mps = Process({SLUICE_TEST_PROGRAM, "opbench", "pairs", pack_, "-r", records_file(),
                             "-o", out_, "--kind", "mps"},
@@ -236,6 +296,13 @@ TEST_F(OpbenchPairs, WithoutRecordsOrADaemonTheLineSaysWhatToDo) {
                        .finish();
   EXPECT_EQ(mps.exit_code, 1);
   EXPECT_THAT(mps.err, HasSubstr("the MPS daemon did not start"));
+  Record record;
+  record.seconds = {5e-6};
+  record.details = RecordDetails{.task = kTask, .program = "one", .device = "H200"};
+  RecordFile(records_file()).add(record);
+  const auto other = pairs({});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("have records of H200, none of simulated"));
 }
 
 TEST_F(Opbench, ASweepOfBlocksFindsTheSmallestThatIsFastEnough) {

@@ -137,6 +137,8 @@ TEST(Packs, ADamagedPackIsSaidToBe) {
   EXPECT_THAT(error_of(folder.write("text", "{\"kind\": \"pack\"}\n")),
               HasSubstr("not an xz file"));
   EXPECT_THAT(error_of(folder.file("none")), HasSubstr("cannot be read"));
+  EXPECT_THAT(error_of(folder.write("empty", "")), HasSubstr("empty: not a pack"));
+  EXPECT_THAT(error_of(folder.write("begun", whole.substr(0, 20))), HasSubstr("not a pack"));
   std::string damaged = whole;
   damaged[damaged.size() / 2] ^= 0x55;
   EXPECT_THAT(error_of(folder.write("damaged", damaged)), HasSubstr("damaged"));

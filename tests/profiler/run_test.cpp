@@ -443,6 +443,14 @@ TEST_F(OpbenchMeasureCpu, LeavesOutWhatCannotBeMade) {
   EXPECT_THAT(ran.err, HasSubstr("8 programs cannot be made"));
 }
 
+TEST_F(OpbenchMeasureCpu, AnImportIsNoPartOfTheTimeLimit) {
+  // Each run would import the network, measure nothing, and ask for another run.
+  write_pack("llvm", "slow");
+  const auto ran = measure({"--limit-s", "1"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, testing::Not(HasSubstr(" 0 new records")));
+}
+
 TEST_F(OpbenchMeasureCpu, AProgramOfTwoPacksIsMeasuredOnce) {
   write_pack();
   const auto ran = measure({"cpu.programs"});

@@ -3,8 +3,12 @@
 #include "profiler/worker_pool.hpp"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "base/clock.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace sluice::profiler {
 namespace {
@@ -36,6 +40,16 @@ TEST(WorkerPool, AWorkerThatDiesIsReportedAndReplaced) {
   EXPECT_EQ(died.how, How::kDied);
   EXPECT_EQ(died.text, "exited with 3");
   EXPECT_THAT(ask(pool, 0, "echo again").text, StartsWith("again "));
+}
+
+TEST(WorkerPool, AWorkerThatCannotStartSaysSoOnce) {
+  const std::string said = testing::TempDir() + "/said-" + std::to_string(getpid());
+  {
+    WorkerPool pool({{"/bin/sh", "-c", "echo no GPU >> " + said}}, 60);
+    EXPECT_EQ(ask(pool, 0, "echo hello").how, How::kDied);
+  }
+  EXPECT_EQ(test::read_file(said), "no GPU\n");
+  std::filesystem::remove(said);
 }
 
 TEST(WorkerPool, AWorkerThatTakesTooLongIsKilledAndReplacedWhileOthersWork) {

@@ -1,4 +1,4 @@
-"""Tests of sluice-programs. Those in test_tvm*.py need TVM (./x programs), the others do not."""
+"""Tests of sluice programs. Those in test_tvm*.py need TVM (./x programs), the others do not."""
 
 import sys
 

@@ -22,23 +22,53 @@ def test_pieces_are_read_as_one_pack(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [1, 20, -1])
-def test_a_torn_last_piece_is_dropped_and_said(tmp_path, capsys, kept):
+def test_a_torn_last_piece_is_said_and_mended(tmp_path, capsys, kept):
     path = tmp_path / "a.programs"
     pack.write_lines(path, [{"kind": "pack"}])
     whole = path.read_bytes()
     pack.write_lines(path, [{"kind": "program", "id": n} for n in range(50)], append=True)
     path.write_bytes(path.read_bytes()[: len(whole) + kept if kept > 0 else kept])
-    assert lines_of(path) == [{"kind": "pack"}]
-    assert "torn last piece" in capsys.readouterr().err
-    pack.drop_torn_end(path)
-    assert path.read_bytes() == whole
+    read = 50 if kept < 0 else 0
+    assert lines_of(path) == [{"kind": "pack"}, *({"kind": "program", "id": n} for n in range(read))]
+    assert f"torn: the last piece of {len(path.read_bytes()) - len(whole)} bytes is" in capsys.readouterr().err
+    pack.mend_torn_end(path)
     pack.write_lines(path, [{"kind": "program", "id": "new"}], append=True)
-    assert [item.get("id") for item in lines_of(path)] == [None, "new"]
+    assert [item.get("id") for item in lines_of(path)] == [None, *range(read), "new"]
+    assert capsys.readouterr().err == ""
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def torn_fixture(tmp_path):
+    """A pack in one piece, as `xz` makes it, that was cut off while it was copied."""
+    path = tmp_path / "a.programs"
+    path.write_bytes(FIXTURE.read_bytes()[:-20_000])
+    return path
+
+
+def test_the_lines_of_a_torn_first_piece_are_kept(tmp_path):
+    """An emptied pack would cost the days in which it was made."""
+    path = torn_fixture(tmp_path)
+    left = lines_of(path)
+    assert 10 < len(left) < len(lines_of(FIXTURE)) and left == lines_of(FIXTURE)[: len(left)]
+    pack.mend_torn_end(path)
+    assert lzma.decompress(path.read_bytes()).count(b"\n") == len(left)
+    assert lines_of(path) == left
+
+
+def test_check_says_that_a_pack_is_torn(tmp_path, capsys):
+    path = torn_fixture(tmp_path)
+    assert check.check_pack(path) == 1
+    said = capsys.readouterr()
+    assert "4 networks, 6 tasks, " in said.out and "; torn: " in said.out and said.out.count("\n") == 1
+    assert said.err == ""
 
 
 def test_what_is_no_pack_is_refused_in_a_line(tmp_path):
     path = tmp_path / "a.programs"
     path.write_bytes(b"not xz at all")
+    with pytest.raises(CommandError, match="is not a pack"):
+        lines_of(path)
+    path.write_bytes(FIXTURE.read_bytes()[:100])
     with pytest.raises(CommandError, match="is not a pack"):
         lines_of(path)
     path.write_bytes(lzma.compress(b'{"kind":"pack"}\n{"kind":\n'))

@@ -12,6 +12,7 @@ import threading
 import time
 import zipfile
 
+import numpy
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -75,7 +76,7 @@ def test_make_goes_on_where_it_was_torn(tmp_path, monkeypatch, capsys):
     arguments = ("--models", "pool-14,pool-16", "--per-task", "24", "--sources", "1", "-o", str(path))
     assert make(*arguments) == 0
     whole = list(pack.read_lines(path))
-    path.write_bytes(path.read_bytes()[:-10])  # as if the machine had stopped while the last piece was written
+    path.write_bytes(path.read_bytes()[:-3000])  # as if the machine had stopped while the last piece was written
     left = len(list(pack.read_lines(path)))
     assert 5 < left < len(whole)
     capsys.readouterr()
@@ -88,6 +89,55 @@ def test_make_goes_on_where_it_was_torn(tmp_path, monkeypatch, capsys):
     assert check.check_pack(path) == 0
     assert make(*arguments, "--resume", "--seed", "9") == 2
     assert "another target, TVM or seed" in capsys.readouterr().err
+
+
+def test_a_pack_that_is_torn_in_its_first_piece_is_not_emptied(tmp_path, capsys):
+    path = tmp_path / "a.programs"
+    arguments = ("--models", "pool-14", "--per-task", "16", "-o", str(path), "--resume")
+    path.touch()  # as of a `make` that was killed before its first write
+    assert make(*arguments[:-1]) == 0
+    items = list(pack.read_lines(path))
+    pack.write_lines(path, items)
+    torn = path.read_bytes()[: path.stat().st_size // 2]
+    path.write_bytes(torn)
+    left = list(pack.read_lines(path))
+    assert 3 < len(left) < len(items)
+    assert make(*arguments, "--seed", "9") == 2
+    assert path.read_bytes() == torn, "a refused run changes nothing"
+    capsys.readouterr()
+    assert make(*arguments) == 0
+    assert f"16 programs wanted, {len(left) - 3} there" in capsys.readouterr().err
+    assert list(pack.read_lines(path))[: len(left)] == left and check.check_pack(path) == 0
+    path.write_bytes(b"not xz at all")
+    assert make(*arguments) == 2
+    assert "is not a pack" in capsys.readouterr().err and path.read_bytes() == b"not xz at all"
+
+
+def test_a_reference_has_what_the_tasks_of_a_pack_compute(tmp_path, capsys):
+    path, out = tmp_path / "a.programs", tmp_path / "r"
+    assert make("--models", "pool-14,dense-64", "--per-task", "1", "-o", str(path)) == 0
+    items = list(pack.read_lines(path))
+    first, _ = (item for item in items if item["kind"] == "task")
+    items.append({**first, "task": "0" * 16})
+    items += [{"kind": "network", "name": "/nowhere/a.onnx", "batch": 1, "calls": [{"task": "0" * 16, "after": []}]}]
+    pack.write_lines(path, items)
+    (out / f"{first['task']}.unfinished").mkdir(parents=True)  # of a run that was killed
+    assert cli.main(["reference", str(path), "-o", str(out)]) == 0
+    said = capsys.readouterr().err
+    assert "2 of 3 tasks; 1 cannot be made" in said and "left out: cannot read /nowhere/a.onnx" in said
+    tasks = {item["name"]: item for item in items if item["kind"] == "task" and item["task"] != "0" * 16}
+    assert sorted(folder.name for folder in out.iterdir()) == sorted(item["task"] for item in tasks.values())
+    (pool,) = (item for name, item in tasks.items() if "pool" in name)
+    x, y = (
+        numpy.fromfile(out / pool["task"] / f"{number}.bin", buffer["dtype"]).reshape(buffer["shape"])
+        for number, buffer in enumerate(pool["buffers"])
+    )
+    assert [buffer["output"] for buffer in pool["buffers"]] == [False, True]
+    padded = numpy.pad(x[0], ((0, 0), (1, 1), (1, 1)), constant_values=-numpy.inf)
+    assert y[0, 3, 2, 4] == padded[3, 4:7, 8:11].max()
+    times = {file: file.stat().st_mtime_ns for file in out.glob("*/*.bin")}
+    assert cli.main(["reference", str(path), "-o", str(out)]) == 0
+    assert times == {file: file.stat().st_mtime_ns for file in out.glob("*/*.bin")}
 
 
 def test_an_interrupted_make_keeps_what_it_made(tmp_path):

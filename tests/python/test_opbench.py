@@ -76,9 +76,12 @@ def test_the_best_so_far_never_rises_and_begins_when_all_have_run(tmp_path):
 
 
 def test_a_torn_line_is_dropped_and_another_is_named(tmp_path, capsys):
-    file = write(tmp_path / "r.jsonl", [line("a")])
-    file.write_text(file.read_text() + line("b")[:40])
-    assert len(records.read(file)) == 1
+    for made, read in ((line, records.read), (pair, pairs.read)):
+        file = write(tmp_path / "r.jsonl", [made("a")])
+        assert len(read(file)) == 1 and capsys.readouterr().err == ""
+        file.write_text(file.read_text() + made("b")[:40])
+        assert len(read(file)) == 1
+        assert "r.jsonl: the last line is torn: dropped" in capsys.readouterr().err
     broken = write(tmp_path / "broken.jsonl", [line("a"), "{}"])
     assert cli.main([str(broken)]) == 2
     assert "broken.jsonl: line 2: not a record" in capsys.readouterr().err
@@ -93,6 +96,14 @@ def test_compressed_records_are_read(tmp_path, capsys):
     file.write_bytes(b"not xz")
     assert cli.main([str(file)]) == 2
     assert "r.jsonl.xz cannot be read" in capsys.readouterr().err
+
+
+def test_a_pack_is_no_file_of_records(tmp_path, capsys):
+    pack = tmp_path / "a.programs"
+    pack.write_bytes(lzma.compress(b'{"kind":"pack"}\n'))
+    assert cli.main([str(pack)]) == 2
+    said = capsys.readouterr().err
+    assert "a.programs is not text" in said and said.count("\n") == 1
 
 
 def test_records_of_autotvm_are_read(tmp_path):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sluice_tools.errors import usage_error
+from sluice_tools.opbench.records import whole_lines
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,8 @@ def is_pairs(path: Path) -> bool:
 
 
 def read(path: Path) -> list[Pair]:
-    """A torn last line is dropped."""
     pairs = []
-    for number, line in enumerate(path.read_text().split("\n")[:-1], 1):
+    for number, line in enumerate(whole_lines(path, path.read_bytes()), 1):
         try:
             pairs.append(_pair(line))
         except (ValueError, KeyError, IndexError, TypeError) as error:

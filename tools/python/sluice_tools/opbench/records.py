@@ -3,6 +3,7 @@
 import json
 import lzma
 import statistics
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,15 +57,26 @@ def _record(line: str, source: str) -> Record:
     )
 
 
-def read(path: Path) -> list[Record]:
-    """In the order of the lines. A torn last line, as an interrupted run leaves it, is dropped."""
+def whole_lines(path: Path, data: bytes) -> list[str]:
+    """A torn last line, as an interrupted run leaves it, is dropped, and said."""
     try:
-        text = (lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()).decode()
+        *lines, torn = data.decode().split("\n")
+    except UnicodeDecodeError:
+        raise usage_error(f"{path} is not text: records are JSON lines, as sluice opbench measure writes") from None
+    if torn:
+        print(f"sluice opbench report: {path}: the last line is torn: dropped", file=sys.stderr)
+    return lines
+
+
+def read(path: Path) -> list[Record]:
+    """In the order of the lines."""
+    try:
+        data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
     except (OSError, lzma.LZMAError) as error:
         raise usage_error(f"{path} cannot be read: {first_line(error)}") from None
     source = path.name.removesuffix(".xz").removesuffix(".tmp").removesuffix(".json").removesuffix(".jsonl")
     records = []
-    for number, line in enumerate(text.split("\n")[:-1], 1):
+    for number, line in enumerate(whole_lines(path, data), 1):
         try:
             records.append(_record(line, source))
         except (ValueError, KeyError, IndexError, TypeError) as error:

@@ -12,8 +12,8 @@ def check_pack(path: Path) -> int:
     """Prints one line: what the pack has, or its first fault."""
     counts = {"network": 0, "task": 0, "program": 0}
     tasks: dict[str, dict] = {}
-    fault = None
-    for number, item in enumerate(pack.read_lines(path)):
+    fault, torn = None, []
+    for number, item in enumerate(pack.read_lines(path, torn.append)):
         if number == 0 and item["kind"] != "pack":
             fault = "the first line is no pack line"
         if item["kind"] == "task":
@@ -24,8 +24,9 @@ def check_pack(path: Path) -> int:
             print(f"{path}: line {number + 1}: {fault}")
             return EXIT_FAILED
         counts[item["kind"]] = counts.get(item["kind"], 0) + 1
-    print(f"{path}: {counts['network']} networks, {counts['task']} tasks, {counts['program']} programs")
-    return EXIT_FINE
+    said = f"{counts['network']} networks, {counts['task']} tasks, {counts['program']} programs"
+    print(f"{path}: {said}" + ("; torn: its last piece is not complete, make --resume goes on with it" if torn else ""))
+    return EXIT_FAILED if torn else EXIT_FINE
 
 
 def _fault_of(program: dict, tasks: dict[str, dict]) -> str | None:

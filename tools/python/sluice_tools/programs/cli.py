@@ -1,4 +1,4 @@
-"""The command line of `sluice-programs`."""
+"""The command line of `sluice programs`."""
 
 import argparse
 import sys
@@ -9,12 +9,13 @@ from sluice_tools.errors import Parser, usage_error
 
 _EXAMPLES = """\
 examples:
-  sluice-programs make --models resnet-18,bert_tiny --batch 1,4 --per-task 16 --target "cuda -arch=sm_90" -o a.programs
-  sluice-programs make --models model.onnx --per-task 8 --target llvm -o b.programs --resume
-  sluice-programs check a.programs
-  sluice-programs check
-  sluice-programs network resnet-18 records.jsonl --threads 1
-  sluice-programs serve
+  sluice programs make --models resnet-18,bert_tiny --batch 1,4 --per-task 16 --target "cuda -arch=sm_90" -o a.programs
+  sluice programs make --models model.onnx --per-task 8 --target llvm -o b.programs --resume
+  sluice programs check a.programs
+  sluice programs check
+  sluice programs reference a.programs -o reference
+  sluice programs network resnet-18 records.jsonl --threads 1
+  sluice programs serve
 
 Exit code 0; 1 the run failed; 2 wrong usage, an unknown model, or packages missing.
 """
@@ -33,7 +34,7 @@ def _numbers(text: str) -> list[int]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="sluice-programs",
+        prog="sluice programs",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Tensor programs of networks, made with TVM (docs/reference/programs-format.md).",
@@ -51,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument("--target", default="cuda -arch=sm_90", help='"cuda -arch=sm_90" (the default) or "llvm"')
     make.add_argument("-o", "--out", type=Path, required=True, metavar="FILE")
     make.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
-    make.add_argument("--resume", action="store_true", help="go on with FILE; a torn last piece is dropped")
+    make.add_argument("--resume", action="store_true", help="go on with FILE, also with a torn one")
     make.add_argument(
         "--sources", type=int, default=sys.maxsize, metavar="N", help="programs of a task with CUDA C (default: all)"
     )
@@ -60,6 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     network.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help="of sluice opbench measure, llvm")
     network.add_argument("--batch", type=int, default=1, metavar="N", help="(default: 1)")
     network.add_argument("--threads", type=int, default=1, metavar="N", help="of an operator (default: 1)")
+    reference = commands.add_parser(
+        "reference", help="write inputs and expected outputs for sluice opbench measure --reference"
+    )
+    reference.add_argument("packs", nargs="+", type=Path, metavar="PACK")
+    reference.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="tasks that are there stay")
     check = commands.add_parser("check", help="check packs; without FILE, that TVM works here")
     check.add_argument("files", nargs="*", type=Path, metavar="FILE")
     return parser
@@ -81,6 +87,10 @@ def _run(options: argparse.Namespace) -> int:
         from sluice_tools.programs import check
 
         return check.check_installation()
+    if options.command == "reference":
+        from sluice_tools.programs import reference
+
+        return reference.write(options.packs, options.out)
     if options.command == "network":
         from sluice_tools.programs import network_run
 

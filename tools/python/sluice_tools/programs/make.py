@@ -31,8 +31,18 @@ class Plan:
     sources: int  # programs of each task that have their CUDA C
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def left_out_if_it_fails(name: str, batch: int) -> Iterator[None]:
+    try:
+        yield
+    except CommandError as error:
+        say(f"left out: {error}")
+    except Exception as error:  # TVM refuses an operator in one of many classes
+        say(f"left out: TVM refuses '{name}' at batch {batch}: {first_line(error)}")
 
 
 def _import_all(plan: Plan) -> tuple[list[dict], list]:
@@ -40,19 +50,13 @@ def _import_all(plan: Plan) -> tuple[list[dict], list]:
     target, lines, turns = target_of(plan.target), [], []
     for batch in plan.batches:
         for name in plan.models:
-            try:
+            with left_out_if_it_fails(name, batch):
                 mod = models.load(models.source_of(name), name, batch)
                 network, tasks = networks.extract(name, batch, mod, target)
                 described = [(task, task.line()) for task in tasks]
-            except CommandError as error:
-                _say(f"left out: {error}")
-                continue
-            except Exception as error:  # TVM refuses an operator in one of many classes
-                _say(f"left out: TVM refuses '{name}' at batch {batch}: {first_line(error)}")
-                continue
-            _say(f"{name} batch {batch}: {len(network['calls'])} calls, {len(tasks)} tasks")
-            lines.append(network)
-            turns.append(described)
+                say(f"{name} batch {batch}: {len(network['calls'])} calls, {len(tasks)} tasks")
+                lines.append(network)
+                turns.append(described)
     if not lines:
         raise run_error("no network could be imported")
     tasks = {task.id: (task, line) for task, line in filter(None, chain(*zip_longest(*turns)))}
@@ -67,15 +71,16 @@ def _head(plan: Plan) -> dict:
 def _begin(plan: Plan, lines: list[dict], tasks: list) -> dict[str, set[int]]:
     """Writes the head, or reads what an earlier run has made: per task, the indices of its programs."""
     known: dict[str, set[int]] = {task.id: set() for task, _ in tasks}
-    if not plan.resume or not plan.out.exists():
-        if plan.out.exists():
+    there = plan.out.exists() and plan.out.stat().st_size > 0  # killed before its first write, `make` leaves it empty
+    if not plan.resume or not there:
+        if there:
             raise usage_error(f"{plan.out} exists: add --resume, or give another name")
         pack.write_lines(plan.out, [_head(plan), *lines, *(line for _, line in tasks)])
         return known
-    pack.drop_torn_end(plan.out)
     old = list(pack.read_lines(plan.out))
     if old[0] != _head(plan):
         raise usage_error(f"{plan.out} has another target, TVM or seed: {old[0]}")
+    pack.mend_torn_end(plan.out)
     networks_there = [(item["name"], item["batch"]) for item in old if item["kind"] == "network"]
     tasks_there = {item["task"] for item in old if item["kind"] == "task"}
     for item in old:
@@ -111,7 +116,7 @@ class _Output:
         self._piece, self._written = [], time.monotonic()
         speed = (self._total - self._before) / max(self._written - self._started, 1e-9)
         said = ", ".join(f"{count} {reason}" for reason, count in self._left_out.items())
-        _say(f"{self._total} of {self._wanted} programs, {speed:.2f} a second; left out: {said or 'none'}")
+        say(f"{self._total} of {self._wanted} programs, {speed:.2f} a second; left out: {said or 'none'}")
 
 
 @contextmanager
@@ -139,7 +144,7 @@ def make(plan: Plan) -> int:
     lines, tasks = _import_all(plan)
     known = _begin(plan, lines, tasks)
     there, wanted = sum(map(len, known.values())), plan.per_task * len(tasks)
-    _say(f"{len(lines)} networks, {len(tasks)} tasks, {wanted} programs wanted, {there} there")
+    say(f"{len(lines)} networks, {len(tasks)} tasks, {wanted} programs wanted, {there} there")
     output, exhausted = _Output(plan.out, there, wanted), set()
     try:
         with _interrupts() as interrupted:
@@ -161,5 +166,5 @@ def make(plan: Plan) -> int:
     finally:  # also after Ctrl-C or SIGTERM
         output.flush()
     if exhausted:
-        _say(f"{len(exhausted)} tasks have too few valid programs")
+        say(f"{len(exhausted)} tasks have too few valid programs")
     return 0

@@ -3,10 +3,13 @@
 import json
 import lzma
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from sluice_tools.errors import usage_error
+
+_BLOCK = 1 << 16  # of one call: what an error in a later block would lose
 
 
 def write_lines(path: Path, objects: list[dict], append: bool = False) -> None:
@@ -16,31 +19,37 @@ def write_lines(path: Path, objects: list[dict], append: bool = False) -> None:
         file.write(lzma.compress(text.encode()))
 
 
-def whole_streams(data: bytes) -> tuple[list[bytes], int]:
-    """The text of each complete xz stream, and the number of bytes that they take."""
+def streams(data: bytes) -> tuple[list[bytes], int, bytes]:
+    """The text of each complete xz stream, the number of bytes that they take, and the whole lines of a torn rest."""
     texts, used = [], 0
     while used < len(data):
-        decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
-        try:
-            text = decoder.decompress(data[used:])
-        except lzma.LZMAError:
-            break
+        decoder, blocks, at = lzma.LZMADecompressor(format=lzma.FORMAT_XZ), [], used
+        with suppress(lzma.LZMAError):
+            while not decoder.eof and at < len(data):
+                blocks.append(decoder.decompress(data[at : at + _BLOCK]))
+                at += _BLOCK
+        text = b"".join(blocks)
         if not decoder.eof:
-            break
+            return texts, used, text[: text.rfind(b"\n") + 1]
         texts.append(text)
-        used = len(data) - len(decoder.unused_data)
-    return texts, used
+        used = min(at, len(data)) - len(decoder.unused_data)
+    return texts, used, b""
 
 
-def read_lines(path: Path) -> Iterator[dict]:
-    """All objects. A torn stream at the end is dropped, and said on standard error."""
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def read_lines(path: Path, torn: Callable[[str], None] = _say) -> Iterator[dict]:
+    """All objects. Of a torn stream at the end these are its whole lines; `torn` is told."""
     data = path.read_bytes()
-    texts, used = whole_streams(data)
-    if not texts:
+    texts, used, rest = streams(data)
+    if not texts and not rest:
         raise usage_error(f"{path} is not a pack (xz-compressed JSON lines)")
     if used < len(data):
-        print(f"{path}: dropped {len(data) - used} bytes of a torn last piece", file=sys.stderr)
-    for number, line in enumerate(b"".join(texts).splitlines(), 1):
+        kept = rest.count(b"\n")
+        torn(f"{path}: torn: the last piece of {len(data) - used} bytes is not complete; {kept} lines of it are read")
+    for number, line in enumerate(b"".join([*texts, rest]).splitlines(), 1):
         try:
             item = json.loads(line)
         except ValueError:
@@ -50,10 +59,12 @@ def read_lines(path: Path) -> Iterator[dict]:
         yield item
 
 
-def drop_torn_end(path: Path) -> None:
+def mend_torn_end(path: Path) -> None:
+    """Makes a complete stream of the whole lines of a torn one. A crash leaves the file as it was."""
     data = path.read_bytes()
-    _, used = whole_streams(data)
-    if used < len(data):
-        print(f"{path}: dropped {len(data) - used} bytes of a torn last piece", file=sys.stderr)
-        with path.open("r+b") as file:
-            file.truncate(used)
+    _, used, rest = streams(data)
+    if used == len(data):
+        return
+    mended = path.with_name(path.name + ".mended")
+    mended.write_bytes(data[:used] + (lzma.compress(rest) if rest else b""))
+    mended.replace(path)
