@@ -15,8 +15,6 @@ constexpr std::size_t kMostLaunches = 256;
 constexpr std::uint64_t kTimeoutNs = 5'000'000'000;
 constexpr std::uint64_t kQuietLimitNs = 2'000'000'000;
 constexpr std::uint64_t kRaiseClocksNs = 20'000'000;
-/// A GPU lowers its clocks later than this after its last run.
-constexpr std::uint64_t kClocksStayNs = 50'000'000;
 constexpr useconds_t kPollUs = 50;
 
 }  // namespace
@@ -99,9 +97,8 @@ void RunTimer::run_once(const LoadedProgram& program) {
 }
 
 void RunTimer::raise_clocks(const LoadedProgram& program) {
-  const std::uint64_t begin = base::monotonic_ns();
-  if (begin - measured_ns_ < kClocksStayNs) return;
-  while (base::monotonic_ns() - begin < kRaiseClocksNs) run_once(program);
+  const std::uint64_t end = base::monotonic_ns() + kRaiseClocksNs;
+  while (base::monotonic_ns() < end) run_once(program);
 }
 
 bool RunTimer::stop_queue() {
@@ -169,9 +166,7 @@ MeasuredTimes RunTimer::measure(const LoadedProgram& program) {
     }
     return result;
   };
-  auto times = measure_by_rule(timed, std::max<std::size_t>(1, kMostLaunches / program.kernels()));
-  measured_ns_ = base::monotonic_ns();
-  return times;
+  return measure_by_rule(timed, std::max<std::size_t>(1, kMostLaunches / program.kernels()));
 }
 
 }  // namespace sluice::profiler

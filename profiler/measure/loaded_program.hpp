@@ -69,8 +69,7 @@ class RunTimer {
   /// run the driver may load code and memory, for which it waits until the queue is empty. Throws
   /// RunTimeout, engine::ContextLost.
   void run_once(const LoadedProgram& program);
-  /// Runs the program for 20 ms, so that a GPU that was idle has its full clock. Does nothing up to
-  /// 50 ms after the last measure().
+  /// Runs the program for 20 ms, so that a GPU that was idle has its full clock.
   void raise_clocks(const LoadedProgram& program);
   /// The rule of rule.hpp. Throws RunTimeout, TooSlow, engine::ContextLost.
   [[nodiscard]] MeasuredTimes measure(const LoadedProgram& program);
@@ -103,7 +102,6 @@ class RunTimer {
   engine::CudaEvent end_;
   engine::Pinned<std::uint64_t> gate_;
   std::uint64_t turn_ = 0;
-  std::uint64_t measured_ns_ = 0;  ///< When the last measure() ended.
   std::uint64_t patience_ns_ = 0;  ///< Left for waiting until nobody else works.
 };
 
