@@ -6,7 +6,7 @@ import lzma
 import pytest
 from places import FIXTURE
 from sluice_tools.errors import CommandError
-from sluice_tools.programs import check, cli, pack
+from sluice_tools.programs import check, cli, knobs, pack
 
 
 def lines_of(path):
@@ -102,6 +102,7 @@ def test_the_fixture_has_what_readers_expect():
     ("change", "said"),
     [
         (lambda p: p.update(index=p["index"] + 1), "does not give the program's decisions"),
+        (lambda p: p.update(index=10**15), "is none of the"),
         (lambda p: p.update(sketch=p["sketch"] + 1), "does not give the program's decisions"),
         (lambda p: p.update(task="0" * 16), "no line before describes"),
         (lambda p: p["features"][0].pop(), "is not 164 wide"),
@@ -115,6 +116,15 @@ def test_check_names_the_fault(tmp_path, capsys, change, said):
     assert check.check_pack(tmp_path / "b.programs") == 1
     out = capsys.readouterr().out
     assert said in out and out.count("\n") == 1
+
+
+def test_the_index_behind_the_last_is_that_of_tvms_own_schedule(tmp_path):
+    items = lines_of(FIXTURE)
+    program = next(item for item in items if item["kind"] == "program")
+    task = next(item for item in items if item["kind"] == "task" and item["task"] == program["task"])
+    program |= {"index": sum(map(knobs.size, task["sketches"])), "sketch": 0, "entity": []}
+    pack.write_lines(tmp_path / "b.programs", items)
+    assert check.check_pack(tmp_path / "b.programs") == 0
 
 
 def test_a_pack_needs_its_head(tmp_path, capsys):

@@ -64,6 +64,7 @@ def test_programs_compute_what_the_task_says(name, tmp_path):
         expected, buffers = cpu.reference(task, 3), task.buffers()
         lines = [programs.describe_default(task), *programs.sample(task, 2, 1, {"source"})[0]]
         assert [line["index"] == task.space.size for line in lines] == [True, False, False]
+        assert len(lines[0]["features"]) == len(lines[0]["position"]) > 0
         for line in lines:
             arrays = [numpy.full_like(e, 7) if b["output"] else e.copy() for e, b in zip(expected, buffers)]
             run(line, arrays, tmp_path)

@@ -33,7 +33,12 @@ def _fault_of(program: dict, tasks: dict[str, dict]) -> str | None:
     task = tasks.get(program["task"])
     if task is None:
         return f"program of task {program['task']}, which no line before describes"
-    if knobs.entity_of(task["sketches"], program["index"]) != (program["sketch"], program["entity"]):
+    size = sum(map(knobs.size, task["sketches"]))
+    if not 0 <= program["index"] <= size:
+        return f"index {program['index']} is none of the {size} programs of its task"
+    # The index behind the last is TVM's own schedule.
+    found = knobs.entity_of(task["sketches"], program["index"]) if program["index"] < size else (0, [])
+    if found != (program["sketch"], program["entity"]):
         return f"index {program['index']} does not give the program's decisions"
     if any(len(row) != _FEATURES for row in program.get("features", [])):
         return f"a row of features is not {_FEATURES} wide"

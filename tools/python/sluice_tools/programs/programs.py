@@ -31,15 +31,19 @@ def describe(task: Task, index: int, want: set[str]) -> dict:
     if task.target.kind.name == "cuda" and want & {"kernels", "source"}:
         line |= _launches(task, schedule, walked, want)
     if "features" in want:
-        line["features"] = features(task.space.context, schedule)
-        line["position"], line["nodes"] = [position for _, position in walked.leaves], walked.nodes
-        if len(line["features"]) != len(line["position"]):
-            raise Unusable(f"{len(line['features'])} rows of features, {len(line['position'])} stored buffers")
+        line |= _features(task, schedule, walked)
     return line
 
 
+def _features(task: Task, schedule, walked: Walk) -> dict:
+    rows, positions = features(task.space.context, schedule), [position for _, position in walked.leaves]
+    if len(rows) != len(positions):
+        raise Unusable(f"{len(rows)} rows of features, {len(positions)} stored buffers")
+    return {"features": rows, "position": positions, "nodes": walked.nodes}
+
+
 def describe_default(task: Task) -> dict:
-    """The program of TVM's own schedule for a GPU (dlight), with its source. Its index is the size of the space.
+    """The program of TVM's own schedule for a GPU (dlight), whole. Its index is the size of the space, it has no decisions.
 
     Raises Unusable.
     """
@@ -56,7 +60,8 @@ def describe_default(task: Task) -> dict:
     schedule, index = Schedule(mod), task.space.size
     line: dict = {"kind": "program", "id": program_id(task.id, index), "task": task.id}
     line |= {"sketch": 0, "index": index, "entity": []}
-    return line | _launches(task, schedule, walk(lower(schedule)), {"source"})
+    walked = walk(lower(schedule))
+    return line | _launches(task, schedule, walked, {"source"}) | _features(task, schedule, walked)
 
 
 def _launches(task: Task, schedule, walked: Walk, want: Collection[str]) -> dict:
