@@ -187,10 +187,15 @@ int run_model(const RunOptions& options) {
   TuningOptions tuning = options.tuning;
   // Without tuning, the first program that runs is the whole result.
   if (options.tune == "false") tuning = {"random", 16, tuning.seed};
-  const RunName name{short_model(options), tuning.tuner, short_target(options.target)};
+  RunName name{.model = short_model(options),
+               .tuner = tuning.tuner,
+               .target = short_target(options.target),
+               .batch = options.batch,
+               .seed = tuning.seed};
   write_space(options, imported,
               fmt::format("{}/ConfigSpace/{}-{}.json", options.out, name.model, name.target));
   const auto measuring = measuring_for(options, server, target);
+  name.device = measuring->device();
   const std::string trials = performance_file(options.out, name) + ".tmp";
   // Else trials of an earlier run would be taken for the first ones of this run.
   if (!options.resume) fs::remove(trials);
@@ -203,7 +208,10 @@ int run_model(const RunOptions& options) {
                                           imported, *measuring, known, all);
   write_best(options.out, name, tuned.tasks);
   write_op_costs(options.out, name, tuned.tasks);
-  if (options.tune == "true") add_partial_result(options.out, name, tuned.tasks);
+  if (options.tune == "true") {
+    add_partial_result(options.out, name, tuned.tasks);
+    add_latencies(options.out, name, tuned.tasks, tuned.defaults, tuned.both());
+  }
   print_latencies(options, tuned);
   fmt::print("written: {}\n", performance_file(options.out, name));
   write_fastest(options, name, imported, target, server, tuned);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "profiler/tuning/measuring.hpp"
+#include "profiler/tuning/results.hpp"
 #include "profiler/tuning/tuning.hpp"
 
 /// Tunes the tasks of a network one after the other.

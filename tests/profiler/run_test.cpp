@@ -58,6 +58,13 @@ TEST_F(OpbenchRun, FindsTheBestProgramAndWritesThePublishedFiles) {
   EXPECT_EQ(all[5].error, MeasureError::kWrongAnswer);
   EXPECT_EQ(all[66].index, 83U);
 
+  const std::string latencies = read_file(file("out/latency.csv"));
+  EXPECT_THAT(latencies, StartsWith("modelname,batchsize,target,device,tuner,seed,programs,trials,"
+                                    "ms\nnet,1,llvm,cpu@1,gridsearch,0,tuned,0,123\n"));
+  // The 32nd trial has index 39, 3 ms; two of three calls are of the first task.
+  EXPECT_THAT(latencies, HasSubstr("tuned,32,9\n"));
+  EXPECT_THAT(latencies, HasSubstr("tuned,64,3\nnet,1,llvm,cpu@1,gridsearch,0,tuned,67,3\n"));
+
   const std::string costs = read_file(file("out/op_costs/net_gridsearch_llvm/0.csv"));
   EXPECT_THAT(costs, StartsWith("task_name,trial,costs,all_cost,best_cost,best_all_cost,cmp\n"
                                 "fused_a,0,0.041,"));
@@ -291,6 +298,9 @@ TEST_F(OpbenchRunGpu, EachTrialIsCompiledAndMeasured) {
   EXPECT_THAT(ran.out, HasSubstr("the better of both: {'mean': 0.006"));
   EXPECT_THAT(ran.err, HasSubstr("program aaaaaaaa00000003: program.cu(1): error:"));
   EXPECT_THAT(programs("net-gridsearch-cuda-best.programs"), ElementsAre(1, 1));
+  const std::string latencies = read_file(own_session_.file("out/latency.csv"));
+  EXPECT_THAT(latencies, HasSubstr("net,1,cuda,simulated,gridsearch,0,tvm,0,0.012"));
+  EXPECT_THAT(latencies, HasSubstr("net,1,cuda,simulated,gridsearch,0,both,10,0.006"));
 }
 
 TEST_F(OpbenchRunGpu, TheFastestProgramMayBeThatOfTvm) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "profiler/tuner/xgb_tuner.hpp"
+#include "profiler/tuning/results.hpp"
 
 namespace sluice::profiler {
 namespace {

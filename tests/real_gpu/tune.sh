@@ -32,4 +32,4 @@ for plan in "${@:3}"; do
     done
   done
 done
-head -50 "$out"/seed-*/partial_res/*.csv
+head -50 "$out"/seed-*/latency.csv
