@@ -69,10 +69,22 @@ def test_turning_points_of_two_gpus_are_two(tmp_path):
     assert found == {"H200@64": 1, "H100": 1}
 
 
-def test_the_best_so_far_never_rises_and_begins_when_all_have_run(tmp_path):
-    lines = [line("a", seconds=4), line("b", seconds=2), line("c", seconds=3)]
-    lines += [line("x", task="u", error=4), line("y", task="u", seconds=10)]
-    assert records.best_so_far(records.read(write(tmp_path / "r.jsonl", lines))) == [None, 12, 12]
+HEAD = "modelname,batchsize,target,device,tuner,seed,programs,trials,ms"
+LATENCIES = [HEAD, "net,1,cuda,H200,ga,0,tuned,0,", "net,1,cuda,H200,ga,0,tuned,1,9", "net,1,cuda,H200,ga,0,tuned,2,4"]
+LATENCIES += ["net,1,cuda,H200,ga,0,tvm,0,5", "net,1,cuda,H200,ga,0,both,2,3"]
+
+
+def test_latencies_are_those_of_the_trials_and_of_tvms_own_schedules(tmp_path, capsys):
+    write(tmp_path / "r.jsonl", [line("a")])
+    write(tmp_path / "latency.csv", LATENCIES)
+    assert cli.main([str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["latencies"] == {
+        "net, batch 1, H200: ga, seed 0": [[1, 9], [2, 4]],
+        "net, batch 1, H200: TVM's own": [[0, 5]],
+    }
+    write(tmp_path / "latency.csv", ["modelname,ms", "net,1"])
+    assert cli.main([str(tmp_path), "--json"]) == 2
+    assert "latency.csv is no latency.csv of sluice opbench run" in capsys.readouterr().err
 
 
 def test_a_torn_line_is_dropped_and_another_is_named(tmp_path, capsys):
@@ -92,7 +104,7 @@ def test_a_torn_line_is_dropped_and_another_is_named(tmp_path, capsys):
 def test_compressed_records_are_read(tmp_path, capsys):
     file = tmp_path / "r.jsonl.xz"
     file.write_bytes(lzma.compress(line("a").encode() + b"\n"))
-    assert [(one.program, one.source) for one in records.read(records.find([tmp_path])[0])] == [("a", "r")]
+    assert [one.program for one in records.read(records.find([tmp_path])[0])] == ["a"]
     file.write_bytes(b"not xz")
     assert cli.main([str(file)]) == 2
     assert "r.jsonl.xz cannot be read" in capsys.readouterr().err
@@ -139,11 +151,21 @@ def test_the_page_has_a_figure_of_each_kind(tmp_path, capsys):
     folder = tmp_path / "data" / "Performance"
     folder.mkdir(parents=True)
     write(folder / "net-ga-cuda-autotvm.json.tmp", [line("a"), line("b", seconds=5e-4)])
+    write(tmp_path / "data" / "latency.csv", LATENCIES)
     write(tmp_path / "data" / "r.jsonl", [line("a"), line("a", "H200@16", 8e-3, sms=16)])
     write(tmp_path / "data" / "pairs.jsonl", [pair()])
     page = tmp_path / "page.html"
     assert cli.main([str(tmp_path / "data"), "-o", str(page)]) == 0
     assert capsys.readouterr().out.endswith(f"page: {page}\n")
     text = page.read_text()
-    for part in ("Times", "Shares of the SMs", "Turning points", "net-ga-cuda", "H200@16", "Pairs", "fused_b b"):
+    for part in ("Times", "Shares of the SMs", "Turning points", "H200: ga", "H200@16", "Pairs", "fused_b b"):
         assert part in text, part
+
+
+def test_the_axis_of_times_fits_the_times(tmp_path):
+    pytest.importorskip("plotly", reason="plotly is missing: ./x reports")
+    from sluice_tools.opbench import page
+
+    found = records.read(write(tmp_path / "r.jsonl", [line("a"), line("b", seconds=5e-4)]))
+    axis = page._times(found, {"H200": "red"}).figure.layout.xaxis
+    assert axis.type == "log" and axis.range is None, "a range from 0 shows nothing"

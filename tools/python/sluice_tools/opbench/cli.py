@@ -34,15 +34,16 @@ def _report(options) -> int:
     files = records.find(options.paths)
     paired = [one for path in files if pairs.is_pairs(path) for one in pairs.read(path)]
     found = [one for path in files if not pairs.is_pairs(path) for one in records.read(path)]
+    latencies = records.latencies(options.paths)
     if options.json:
         answer = {"devices": records.rows(found), "turning_points": records.turning_points(found)}
-        print(json.dumps({**answer, "pairs": pairs.rows(paired)}))
+        print(json.dumps({**answer, "pairs": pairs.rows(paired), "latencies": latencies}))
         return EXIT_FINE
     need_packages("opbench report", "numpy", "pandas", "plotly", "jinja2")
     from sluice_tools.opbench import page  # takes seconds, so not before the records are known to be good
     from sluice_tools.report.page import write
 
-    write(options.out, page.render(found, paired))
+    write(options.out, page.render(found, paired, latencies))
     for row in records.rows(found):
         times = "" if row["median_us"] is None else f", median {row['median_us']:.1f} us"
         print(f"{row['device']}: {row['records']} records, {row['good']} good{times}")

@@ -22,7 +22,7 @@ _ERRORS = {
 _CAPTION = "Times are medians of five repeats, with a warm L2 cache. Disturbed records are not in the times."
 
 
-def render(found: list[Record], paired: list[Pair]) -> str:
+def render(found: list[Record], paired: list[Pair], latencies: dict[str, list[tuple[int, float]]]) -> str:
     simulated = any(one.device.startswith("simulated") for one in [*found, *paired])
     kinds = [("simulated GPU: times are not those of a real one", True)] if simulated else []
     devices = [row["device"] for row in records.rows(found)]
@@ -30,7 +30,7 @@ def render(found: list[Record], paired: list[Pair]) -> str:
     groups = [
         ("Times", "", [_times(found, colour)], False),
         ("Shares of the SMs", _turning(found), [_shares(found, colour)], False),
-        ("Tuning", "", [_tuning(found)], False),
+        ("Tuning", "", [_tuning(latencies)], False),
         ("Pairs", _pairs_text(paired), _heat_maps(paired), False),
     ]
     return page.render(
@@ -91,7 +91,7 @@ def _times(found: list[Record], colour: dict) -> Figure | None:
     if not lines:
         return None
     figure = cdf_of(lines, "time of a run, us", "programs", " us")
-    figure.update_xaxes(type="log")
+    figure.update_xaxes(type="log", range=None)  # that of cdf_of begins at 0
     return Figure("", "Share of programs that take at most so long.", figure)
 
 
@@ -121,17 +121,18 @@ def _turning(found: list[Record]) -> str:
     )
 
 
-def _tuning(found: list[Record]) -> Figure | None:
-    figure = base(380, "trials of each operator", "sum of the best times, ms")
-    for source in dict.fromkeys(one.source for one in found):
-        sums = records.best_so_far([one for one in found if one.source == source])
-        points = [(number, cost * 1e3) for number, cost in enumerate(sums, 1) if cost is not None]
-        if source.endswith("-autotvm") and points:
-            x, y = zip(*points)
-            figure.add_trace(
-                go.Scatter(x=x, y=y, mode="lines", name=source.removesuffix("-autotvm"), line={"shape": "hv"})
-            )
-    return Figure("", "The best so far, each operator once.", figure) if figure.data else None
+def _tuning(latencies: dict[str, list[tuple[int, float]]]) -> Figure | None:
+    figure = base(380, "trials of each operator", "latency of the network, ms")
+    trials = sorted({number for points in latencies.values() for number, _ in points if number})
+    for name, points in latencies.items():
+        own = {number: ms for number, ms in points if number}
+        # TVM's own schedules have no trials: a line across.
+        shown = own or dict.fromkeys(trials[:1] + trials[-1:], points[-1][1])
+        figure.add_trace(go.Scatter(x=list(shown), y=list(shown.values()), mode="lines+markers", name=name))
+    figure.update_xaxes(type="log", tickvals=trials, ticktext=[str(number) for number in trials])
+    figure.update_yaxes(type="log")
+    text = "The sum over the calls of a network, each by its operator's best program so far."
+    return Figure("", text, figure) if figure.data else None
 
 
 def _table(found: list[Record]) -> dict:

@@ -1,5 +1,6 @@
 """Reads the records of `sluice opbench`, and says what is in them. Times are seconds."""
 
+import csv
 import json
 import lzma
 import statistics
@@ -15,7 +16,6 @@ _KINDS = ("*.jsonl", "*.jsonl.xz", "Performance/*.json.tmp")
 
 @dataclass(frozen=True)
 class Record:
-    source: str  # the file's name without its ending
     task: str  # id and name
     name: str
     program: str
@@ -36,14 +36,13 @@ class Record:
         return statistics.median(self.seconds)
 
 
-def _record(line: str, source: str) -> Record:
+def _record(line: str) -> Record:
     found = json.loads(line)
     # AutoTVM's own records have none.
     details = found.get("sluice", {})
     name = found["input"][1]
     seconds, error = found["result"][:2]
     return Record(
-        source,
         details.get("task", name),
         name,
         details.get("program") or str(found["config"]["index"]),
@@ -74,11 +73,10 @@ def read(path: Path) -> list[Record]:
         data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
     except (OSError, lzma.LZMAError) as error:
         raise usage_error(f"{path} cannot be read: {first_line(error)}") from None
-    source = path.name.removesuffix(".xz").removesuffix(".tmp").removesuffix(".json").removesuffix(".jsonl")
     records = []
     for number, line in enumerate(whole_lines(path, data), 1):
         try:
-            records.append(_record(line, source))
+            records.append(_record(line))
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise usage_error(f"{path}: line {number}: not a record: {error!r}") from None
     return records
@@ -155,18 +153,17 @@ def turning_points(records: list[Record]) -> dict[str, int]:
     return dict(found)
 
 
-def best_so_far(records: list[Record]) -> list[float | None]:
-    """The sum over the tasks of the best cost after each round of trials, a trial of every task a round. None until
-    every task has a good one."""
-    trials: dict[str, list[Record]] = {}
-    for one in records:
-        trials.setdefault(one.task, []).append(one)
-    sums, best = [], dict.fromkeys(trials)
-    for number in range(max(map(len, trials.values()), default=0)):
-        for task, group in trials.items():
-            if number < len(group) and group[number].good:
-                now = best[task]
-                best[task] = group[number].cost if now is None else min(now, group[number].cost)
-        known = [cost for cost in best.values() if cost is not None]
-        sums.append(sum(known) if len(known) == len(best) else None)
-    return sums
+def latencies(paths: list[Path]) -> dict[str, list[tuple[int, float]]]:
+    """(trials, ms) of each tuning in the folders, and of TVM's own schedules without trials, by its name."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for file in sorted(one for path in paths if path.is_dir() for one in path.rglob("latency.csv")):
+        try:
+            with file.open(newline="") as lines:
+                for row in csv.DictReader(lines):
+                    network = f"{row['modelname']}, batch {row['batchsize']}, {row['device']}"
+                    tuner = "TVM's own" if row["programs"] == "tvm" else f"{row['tuner']}, seed {row['seed']}"
+                    if row["ms"] and row["programs"] != "both":
+                        found.setdefault(f"{network}: {tuner}", []).append((int(row["trials"]), float(row["ms"])))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise usage_error(f"{file} is no latency.csv of sluice opbench run: {error!r}") from None
+    return found
