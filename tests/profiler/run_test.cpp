@@ -309,6 +309,7 @@ TEST_F(OpbenchRunGpu, TheFastestProgramMayBeThatOfTvm) {
   const auto ran = run("cuda", "net", "random");
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(programs("net-random-cuda-best.programs"), ElementsAre(84, 84));
+  EXPECT_THAT(read_file(own_session_.file("out/latency.csv")), HasSubstr(",both,10,0.012"));
   // The pack says the same as the records.
   const auto again = Process({SLUICE_TEST_PROGRAM, "opbench", "measure",
                               own_session_.file("out/Performance/net-random-cuda-best.programs"),
