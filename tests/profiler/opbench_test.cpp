@@ -418,5 +418,49 @@ TEST_F(OpbenchNextToACriticalJob, DisturbedLabelsAreMarkedAndMeasuredAgain) {
   for (std::size_t i = 3; i < 6; ++i) EXPECT_TRUE(found[i].good()) << to_line(found[i]);
 }
 
+TEST_F(OpbenchNextToACriticalJob, ATuningIsDisturbedSaysSoAndGoesOn) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  start_controller();
+  const auto tune = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command{SLUICE_TEST_PROGRAM,
+                                     "exec",
+                                     "--gpu",
+                                     "sim",
+                                     "--session",
+                                     session_,
+                                     "--priority",
+                                     "0",
+                                     "--",
+                                     SLUICE_TEST_PROGRAM,
+                                     "opbench",
+                                     "run",
+                                     "--modelname",
+                                     "net",
+                                     "--target",
+                                     "cuda",
+                                     "--tuner",
+                                     "gridsearch",
+                                     "--trials",
+                                     "1",
+                                     "--ifcompare",
+                                     "false",
+                                     "--out",
+                                     own_session_.file("out")};
+    command.insert(command.end(), more.begin(), more.end());
+    return Process(command, {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS}})
+        .finish();
+  };
+  auto& critical = start_critical();
+  const std::string job = critical.ask("begin");
+  const auto disturbed = tune({});
+  EXPECT_EQ(disturbed.exit_code, 1);
+  EXPECT_THAT(disturbed.err, HasSubstr("others used the GPU each time"));
+  critical.ask("end " + job);
+
+  const auto quiet = tune({"--resume"});
+  EXPECT_EQ(quiet.exit_code, 0) << quiet.err;
+  EXPECT_THAT(quiet.out, HasSubstr("tuned: {'mean': 0.006"));
+}
+
 }  // namespace
 }  // namespace sluice::profiler
