@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
 #include "base/clock.hpp"
 #include "base/command_line.hpp"
 #include "profiler/measure_cpu.hpp"
+#include "profiler/network_sums.hpp"
 #include "profiler/opbench/commands.hpp"
 #include "profiler/opbench/measure_options.hpp"
 
@@ -53,6 +55,21 @@ MeasureCounts measure_on_gpu(const MeasureOptions& options) {
   return measure_packs(options);
 }
 
+/// Of each network, the device on which it is fastest first.
+void print_networks(const MeasureOptions& options) {
+  for (const NetworkSum& sum : network_sums(options.packs, options.out)) {
+    std::vector<std::pair<double, std::string>> order;
+    for (const auto& [device, seconds] : sum.seconds) order.emplace_back(seconds, device);
+    std::ranges::sort(order);
+    std::vector<std::string> parts;
+    for (const auto& [seconds, device] : order) {
+      parts.push_back(fmt::format("{} {:.4g} ms", device, seconds * 1e3));
+    }
+    fmt::print("{}, batch {}, the fastest programs of {} calls: {}\n", sum.name, sum.batch,
+               sum.calls, fmt::join(parts, ", "));
+  }
+}
+
 int measure(const MeasureOptions& options) {
   const std::uint64_t begin_ns = base::monotonic_ns();
   const MeasureCounts counts =
@@ -69,6 +86,7 @@ int measure(const MeasureOptions& options) {
     fmt::print("; {} programs left out by the time limit: run the same command again", counts.left);
   }
   fmt::print("\n");
+  print_networks(options);
   if (counts.without_reference > 0) {
     fmt::print(stderr,
                "sluice opbench: {} tasks have no outputs in {}: their programs were compared with "

@@ -318,6 +318,8 @@ TEST_F(OpbenchRunGpu, TheFastestProgramMayBeThatOfTvm) {
                          .finish();
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(read_records(own_session_.file("again.jsonl")).records.size(), 2U);
+  EXPECT_THAT(again.out,
+              HasSubstr("net, batch 1, the fastest programs of 3 calls: simulated 0.012"));
 }
 
 TEST_F(OpbenchRunGpu, ResultsAreComparedWithThoseOfTheCpu) {
