@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/command_line.hpp"
+#include "base/folder_lock.hpp"
 #include "base/install.hpp"
 #include "base/line_file.hpp"
 #include "profiler/measure_pack.hpp"
@@ -108,6 +109,7 @@ std::unique_ptr<TaskMeasuring> measuring_for(const RunOptions& options, ProgramS
   gpu.devices = {options.device};
   gpu.compile_limit_s = options.compile_limit_s;
   gpu.jobs = processors();
+  gpu.reference = options.out + "/reference";
   return measuring_on_gpu(server, target, gpu, options.check);
 }
 
@@ -178,6 +180,12 @@ void write_fastest(const RunOptions& options, const RunName& name, const Importe
 int run_model(const RunOptions& options) {
   if (options.executor == "torch") become_operators(options);
   const std::string target = tvm_target(options.target);
+  std::error_code error;
+  fs::create_directories(options.out, error);
+  if (error || access(options.out.c_str(), W_OK) != 0) {
+    throw base::UsageError("--out: " + options.out + " cannot be made or written");
+  }
+  const base::FolderLock lock(options.out, "sluice opbench run");
   ProgramServer server(server_processes(options));
   const ImportedNetwork imported =
       server.import_network(options.source, options.model, options.batch, target);
@@ -199,7 +207,7 @@ int run_model(const RunOptions& options) {
   const std::string trials = performance_file(options.out, name) + ".tmp";
   // Else trials of an earlier run would be taken for the first ones of this run.
   if (!options.resume) fs::remove(trials);
-  const auto known = known_records(trials);
+  const auto known = known_records(trials, name.device);
   RecordFile all(trials);
   const TunedNetwork tuned = tune_network({.tuning = tuning,
                                            .compare = options.compare == "true",

@@ -1,11 +1,7 @@
 #include "profiler/tuning/measuring.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
 #include "base/error.hpp"
@@ -94,37 +90,29 @@ class CpuMeasuring : public ServedMeasuring {
   int threads_;
 };
 
-/// A folder of this process for the inputs and expected outputs of a task.
+/// A folder for the inputs and expected outputs of a task.
 class ReferenceFolder {
  public:
-  ReferenceFolder() : path_(fs::temp_directory_path() / "sluice-opbench-XXXXXX") {
-    if (mkdtemp(path_.data()) == nullptr) {
-      throw base::RunError(path_ + ": " + std::strerror(errno));
-    }
-  }
-  ~ReferenceFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
+  explicit ReferenceFolder(fs::path path) : path_(std::move(path)) { clear(); }
+  ~ReferenceFolder() { clear(); }
   ReferenceFolder(const ReferenceFolder&) = delete;
   ReferenceFolder& operator=(const ReferenceFolder&) = delete;
 
-  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string of(const Task& task) const { return path_ / task.id; }
+  void clear() const {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
 
  private:
-  std::string path_;
+  fs::path path_;
 };
-
-MeasureOptions with_reference(MeasureOptions options, const std::string& folder) {
-  options.reference = folder;
-  return options;
-}
 
 class GpuMeasuring : public ServedMeasuring {
  public:
   GpuMeasuring(ProgramServer& server, const std::string& target, const MeasureOptions& options,
                const std::string& check)
-      : ServedMeasuring(server, target), measurement_(with_reference(options, reference_.path())) {
+      : ServedMeasuring(server, target), reference_(options.reference), measurement_(options) {
     if (target != "cuda -arch=" + measurement_.arch()) {
       throw base::UsageError(fmt::format("--target: '{}', but the GPU is {}: choose cuda:{}",
                                          target, measurement_.arch(), measurement_.arch()));
@@ -134,14 +122,14 @@ class GpuMeasuring : public ServedMeasuring {
   }
 
   void begin(const Task& task) override {
-    fs::remove_all(fs::path(reference_.path()) / task_.id);
+    reference_.clear();
     ServedMeasuring::begin(task);
-    if (with_cpu_ && !server_.write_reference(task.id, reference_.path() + "/" + task.id)) {
-      fmt::print(stderr,
-                 "sluice opbench: {}: the CPU has no result of it: programs are compared with the "
-                 "first one\n",
-                 task.name);
-    }
+    if (!with_cpu_ || server_.write_reference(task.id, reference_.of(task))) return;
+    reference_.clear();  // a part of it would make right programs wrong
+    fmt::print(stderr,
+               "sluice opbench: {}: the CPU has no result of it: programs are compared with the "
+               "first one\n",
+               task.name);
   }
 
   std::vector<std::optional<Program>> make(const std::vector<std::uint64_t>& indices) override {
@@ -151,17 +139,14 @@ class GpuMeasuring : public ServedMeasuring {
   std::vector<Record> measure(const Task& task, std::vector<Program> programs,
                               const OnRecord& on_record) override {
     const PackHeader header{target_, server_.tvm(), "", 0};
-    std::vector<std::optional<Record>> done(programs.size());
-    std::size_t told = 0;
+    std::vector<Record> records(programs.size());
     for (std::size_t i = 0; i < programs.size(); ++i) {
       measurement_.add(header, task, std::move(programs[i]), {}, [&, i](const Record& record) {
-        done[i] = record;
-        for (; told < done.size() && done[told]; ++told) on_record(*done[told]);
+        records[i] = record;
+        on_record(record);
       });
     }
     measurement_.finish();
-    std::vector<Record> records;
-    for (auto& record : done) records.push_back(std::move(record.value()));
     return records;
   }
 

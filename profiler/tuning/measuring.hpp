@@ -18,7 +18,7 @@ class TaskMeasuring {
   /// Programs of the task as measure() needs them; nothing where the space refuses the index.
   [[nodiscard]] virtual std::vector<std::optional<Program>> make(
       const std::vector<std::uint64_t>& indices) = 0;
-  /// A record for each program, in this order. Hands over each when all before it are there.
+  /// A record for each program, in this order. Hands over each when it is there, in any order.
   [[nodiscard]] virtual std::vector<Record> measure(const Task& task, std::vector<Program> programs,
                                                     const OnRecord& on_record) = 0;
   /// The features of programs of the task; empty where the space refuses the index.
@@ -37,8 +37,10 @@ class TaskMeasuring {
 [[nodiscard]] std::unique_ptr<TaskMeasuring> measuring_on_cpu(ProgramServer& server,
                                                               const std::string& target,
                                                               int threads);
-/// `check`: what outputs are compared with, "cpu" or "first": TVM's unscheduled program on the CPU,
-/// or the first program of the task. Empty: the CPU, except on the simulated GPU.
+/// options.reference: a folder that does not exist and will not when the result has gone; the
+/// inputs and outputs of a task lie there. `check`: what outputs are compared with, "cpu" or
+/// "first": TVM's unscheduled program on the CPU, or the first program of the task. Empty: the CPU,
+/// except on the simulated GPU.
 [[nodiscard]] std::unique_ptr<TaskMeasuring> measuring_on_gpu(ProgramServer& server,
                                                               const std::string& target,
                                                               const MeasureOptions& options,

@@ -49,10 +49,11 @@ std::vector<TunedTask> TunedNetwork::both() const {
 bool is_disturbed(const Record& record) { return record.details && record.details->disturbed; }
 
 /// The records of a file by task and index, without disturbed ones.
-std::map<std::string, KnownRecords> known_records(const std::string& file) {
+std::map<std::string, KnownRecords> known_records(const std::string& file,
+                                                  const std::string& device) {
   std::map<std::string, KnownRecords> known;
   for (Record& record : read_records(file).records) {
-    if (!record.details || is_disturbed(record)) continue;
+    if (!record.details || is_disturbed(record) || record.details->device != device) continue;
     const std::string task = record.details->task;
     known[task][record.index] = std::move(record);
   }

@@ -28,8 +28,9 @@ struct TunedNetwork {
 /// Whether others used the GPU each time that the program was measured.
 [[nodiscard]] bool is_disturbed(const Record& record);
 
-/// The records of a file by task, without disturbed ones. Empty if there is no file.
-[[nodiscard]] std::map<std::string, KnownRecords> known_records(const std::string& file);
+/// The records of a file for a device by task, without disturbed ones. Empty if there is no file.
+[[nodiscard]] std::map<std::string, KnownRecords> known_records(const std::string& file,
+                                                                const std::string& device);
 
 /// Adds each record to `all` at once, and prints progress on standard error.
 [[nodiscard]] TunedNetwork tune_network(const NetworkTuning& options,

@@ -17,8 +17,8 @@ using OnRecord = std::function<void(const Record&)>;
 struct TuningCalls {
   /// Programs of the task; nothing where the space refuses the index.
   std::function<std::vector<std::optional<Program>>(const std::vector<std::uint64_t>&)> make;
-  /// A record for each program, in this order. Also hands over each as soon as all before it are
-  /// there.
+  /// A record for each program, in this order. Also hands over each as soon as it is there, in any
+  /// order.
   std::function<std::vector<Record>(std::vector<Program>, const OnRecord&)> measure;
   FeaturesOf features{};
   RateOf predicted{};

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 
 #include <array>
 #include <cerrno>
@@ -11,7 +10,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
-#include "base/still_named.hpp"
+#include "base/fd.hpp"
 #include "runner/job_log.hpp"
 #include "runner/run/models_pid.hpp"
 
@@ -20,36 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLockFile = "run.lock";
 constexpr const char* kResolvedFile = "experiment.resolved.json";
 /// Files of the whole run. `sluice report` reads them.
 constexpr std::array kRunFiles{"results.json", "results.csv", "status.json",
                                kModelsPidFile, kResolvedFile, "report.html"};
 constexpr std::array kModelFiles{".log", ".csv", ".arrivals.csv", ".digest", ".out"};
-
-/// Locks a folder. Returns an empty Fd if the file system has no such locks. Throws
-/// base::UsageError if another run has the lock.
-base::Fd lock(const std::string& path, const std::string& folder) {
-  for (;;) {
-    base::Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (!file) return {};  // prove_writable() reports a folder that is not writable
-    if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) return {};
-      std::string pid;
-      std::getline(std::ifstream(path), pid);
-      throw base::UsageError(
-          fmt::format("{} is in use by another `sluice run`{}; choose another folder with --out",
-                      folder, pid.empty() ? "" : ", pid " + pid));
-    }
-    // The previous run may have removed the file after we opened it.
-    if (!base::still_named(file.get(), path)) continue;
-    const std::string pid = std::to_string(getpid()) + "\n";
-    const bool noted = ftruncate(file.get(), 0) == 0 && write(file.get(), pid.data(), pid.size()) ==
-                                                            static_cast<ssize_t>(pid.size());
-    static_cast<void>(noted);  // the pid is only for the error message
-    return file;
-  }
-}
 
 void prove_writable(const std::string& where, const std::string& path) {
   const base::Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
@@ -82,15 +56,7 @@ OutputFolders::OutputFolders(const Experiment& experiment) {
                       "made: {}",
                       experiment.file, i, folder, error.message()));
     }
-    const std::string path = fs::canonical(folder, error) / kLockFile;
-    if (!locks_.contains(path)) locks_.emplace(path, lock(path, folder));
-  }
-}
-
-OutputFolders::~OutputFolders() {
-  // The name goes first: after that the next run creates its own lock file.
-  for (const auto& [path, file] : locks_) {
-    if (file) unlink(path.c_str());
+    locks_.try_emplace(fs::canonical(folder, error), folder, "sluice run");
   }
 }
 

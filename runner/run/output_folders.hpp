@@ -2,7 +2,7 @@
 #include <map>
 #include <string>
 
-#include "base/fd.hpp"
+#include "base/folder_lock.hpp"
 #include "runner/experiment.hpp"
 
 namespace sluice::runner {
@@ -14,12 +14,9 @@ class OutputFolders {
   /// Creates and locks the folders. Throws base::UsageError if a folder cannot be created or is in
   /// use.
   explicit OutputFolders(const Experiment& experiment);
-  ~OutputFolders();
-  OutputFolders(const OutputFolders&) = delete;
-  OutputFolders& operator=(const OutputFolders&) = delete;
 
  private:
-  std::map<std::string, base::Fd> locks_;  ///< By the path of the lock file.
+  std::map<std::string, base::FolderLock> locks_;  ///< By the path of the folder.
 };
 
 /// Removes what an earlier run left in the run's folder: its results, reports and logs, also those

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Stands in for `sluice programs serve`, as $SLUICE_TVM_PYTHON: a network of two tasks, no TVM.
 
-Every fifth program is refused, every seventh computes something wrong, and the program with index 41 is
-the fastest. A second thread halves the time, more do nothing. Programs 43 to 46 end the server, are too slow,
-vary the first time they are timed, and always vary. For GPUs, a program has a kernel more for each number of its
-index above 1, and the one with index 3 is not C; TVM's own schedule has two kernels. The tasks of the network `large`
-have 8,400 programs, and those of the others 84. The second task of `refused` refuses all programs, and `once` cannot
-be imported again when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server
-when they are made. TVM's own schedule ends the server for the second task of `fatal_default`, and for both tasks of
-`fatal_defaults`. `empty` has no task; `slow` takes 1.5 s. `referenced` has inputs and expected outputs of zeros, the
-others have none. Each server that imports `counted` adds a line to the file `servers`. Its arguments are ignored.
+Every fifth program is refused, every seventh computes something wrong, and the program with index 41 is the fastest.
+A second thread halves the time, more do nothing. Programs 43 to 46 end the server, are too slow, vary the first time
+they are timed, and always vary. For GPUs, a program has a kernel more for each number of its index above 1, and the
+one with index 3 is not C; TVM's own schedule has two kernels. The tasks of the network `large` have 8,400 programs,
+and those of the others 84. The second task of `refused` refuses all programs, and `once` cannot be imported again
+when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server when they are
+made. TVM's own schedule ends the server for the second task of `fatal_default`, and for both tasks of
+`fatal_defaults`. `empty` has no task; `slow` takes 1.5 s. `referenced` has inputs and expected outputs of zeros,
+`half` a part of them, the others have none. Each server that imports `counted` adds a line to the file `servers`. Its
+arguments are ignored.
 """
 
 import json
@@ -91,6 +92,16 @@ def answer(request: dict) -> dict:
             os._exit(4)
         case "apply" if any(index >= 84 for index in request["indices"]) and "large" not in networks:
             return {"programs": [{"error": "past the last program"}] * len(request["indices"])}
+        case "reference" if "half" in networks:
+            os.makedirs(request["folder"])
+            with open(f"{request['folder']}/0.bin", "wb") as file:
+                file.write(bytes(10))
+            raise ValueError("the disk is full")
+        case "reference" if "half" in networks:
+            os.makedirs(request["folder"])
+            with open(f"{request['folder']}/0.bin", "wb") as file:
+                file.write(bytes(10))
+            raise ValueError("the disk is full")
         case "reference" if "referenced" in networks:
             os.makedirs(request["folder"])
             for number in (0, 1):

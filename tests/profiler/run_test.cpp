@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <span>
 
+#include "base/folder_lock.hpp"
 #include "profiler/compile/nvrtc.hpp"
 #include "profiler/pack.hpp"
 #include "profiler/record.hpp"
@@ -226,6 +227,30 @@ TEST_F(OpbenchRun, FeaturesOfTheServerReachTheTuner) {
   }
 }
 
+TEST_F(OpbenchRun, ResumesOnlyTheTrialsOfItsDevice) {
+  const auto run = [&](const std::string& threads) {
+    return opbench({"run", "--modelname", "net", "--target", "llvm", "--tuner", "gridsearch",
+                    "--trials", "84", "--out", "out", "--resume", "--threads", threads});
+  };
+  EXPECT_THAT(run("1").out, HasSubstr("tuned: {'mean': 3,"));
+  EXPECT_THAT(run("2").out, HasSubstr("tuned: {'mean': 1.5,")) << "a second thread halves the time";
+  const auto records =
+      read_records(file("out/Performance/net-gridsearch-llvm-autotvm.json.tmp")).records.size();
+  EXPECT_THAT(run("2").out, HasSubstr("tuned: {'mean': 1.5,"));
+  EXPECT_EQ(
+      read_records(file("out/Performance/net-gridsearch-llvm-autotvm.json.tmp")).records.size(),
+      records)
+      << "nothing is measured again";
+}
+
+TEST_F(OpbenchRun, TwoRunsDoNotWriteToOneFolder) {
+  std::filesystem::create_directory(file("out"));
+  const base::FolderLock other(file("out"), "sluice opbench run");
+  const auto refused = opbench({"run", "--modelname", "net", "--target", "llvm", "--out", "out"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("out is in use by another `sluice opbench run`, pid "));
+}
+
 /// Programs that are compiled for real and run on the simulated GPU.
 class OpbenchRunGpu : public test::SessionTest {
  protected:
@@ -271,12 +296,16 @@ TEST_F(OpbenchRunGpu, EachTrialIsCompiledAndMeasured) {
   const auto ran = run("cuda");
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
   const std::string results = own_session_.file("out/Performance/net-gridsearch-cuda-autotvm.json");
-  const auto all = read_records(results + ".tmp").records;
+  auto all = read_records(results + ".tmp").records;
   ASSERT_EQ(all.size(), 2U * 10U);
+  // A record is written when it is there; the order of the trials is that of op_costs.
+  std::ranges::sort(all, {}, [](const Record& one) { return std::pair(one.task_name, one.index); });
+  const std::string costs = read_file(own_session_.file("out/op_costs/net_gridsearch_cuda/1.csv"));
+  EXPECT_THAT(costs, HasSubstr("\nfused_b,2,,")) << "the third trial, index 3, is no C";
   constexpr std::array<std::uint64_t, 10> kMade{1, 2, 3, 4, 6, 7, 8, 9, 11, 12};
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::uint64_t index = kMade.at(i % 10);
-    EXPECT_EQ(all[i].index, index) << "in the order of the trials";
+    EXPECT_EQ(all[i].index, index);
     EXPECT_EQ(all[i].task_name, i < 10 ? "fused_a" : "fused_b");
     EXPECT_EQ(all[i].target, "cuda -arch=sm_90");
     EXPECT_EQ(all[i].details->device, "simulated");
@@ -339,6 +368,14 @@ TEST_F(OpbenchRunGpu, ResultsAreComparedWithThoseOfTheCpu) {
   EXPECT_EQ(without.exit_code, 0);
   EXPECT_THAT(without.err, HasSubstr("fused_a: the CPU has no result of it"));
   EXPECT_EQ(run("cuda", "referenced").exit_code, 0) << "the simulated GPU computes nothing";
+}
+
+TEST_F(OpbenchRunGpu, APartOfTheCpusResultIsNoReference) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  const auto ran = run("cuda", "half", "gridsearch", {"--check", "cpu"});
+  EXPECT_EQ(ran.exit_code, 0) << "the programs are compared with the first one";
+  EXPECT_THAT(ran.err, HasSubstr("fused_a: the CPU has no result of it"));
+  EXPECT_FALSE(std::filesystem::exists(own_session_.file("out/reference")));
 }
 
 TEST_F(OpbenchRunGpu, TasksThatTvmHasNoScheduleForAreCounted) {
