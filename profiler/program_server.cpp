@@ -1,9 +1,13 @@
 #include "profiler/program_server.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -18,7 +22,7 @@ using nlohmann::json;
 namespace {
 
 constexpr double kLimitS = 600;  ///< Importing a large network takes minutes.
-/// Of the programs of a call. More must have another cause, and each costs an import.
+/// Of the programs of a call. More must have another cause, and each costs the start of a process.
 constexpr int kMostFatal = 3;
 
 std::vector<std::vector<std::string>> installed_servers(std::size_t processes) {
@@ -58,31 +62,34 @@ std::size_t ImportedNetwork::weight(const std::string& task) const {
 }
 
 ProgramServer::ProgramServer(std::size_t processes)
-    : pool_(installed_servers(processes), kLimitS), knows_(processes, true) {
+    : pool_(installed_servers(processes), kLimitS),
+      // Has no name, so nothing stays behind however this process ends.
+      tasks_(memfd_create("sluice-opbench-tasks", MFD_CLOEXEC)),
+      knows_(processes, true) {
+  if (!tasks_) throw base::RunError(fmt::format("memfd_create: {}", std::strerror(errno)));
   tvm_ = ask_for({{"do", "hello"}}).at("tvm");
 }
 
 std::vector<json> ProgramServer::ask_all(const std::vector<json>& requests) {
   try {
-    (void)import_where_unknown();
+    load_where_unknown();
   } catch (const base::RunError& error) {
     throw NetworkLost(error.what());
   }
   return send_all(requests);
 }
 
-std::vector<json> ProgramServer::import_where_unknown() {
+void ProgramServer::load_where_unknown() {
   std::vector<json> answers(pool_.size());
   std::exception_ptr failure;
   for (std::size_t worker = 0; worker < pool_.size(); ++worker) {
-    if (!knows_[worker]) submit(worker, last_import_, answers[worker], failure);
+    if (!knows_[worker]) submit(worker, load_, answers[worker], failure);
   }
   while (pool_.busy() > 0) (void)wait_for_answer({&pool_}, 1);
   for (std::size_t worker = 0; worker < pool_.size(); ++worker) {
     if (!answers[worker].is_null()) knows_[worker] = true;
   }
   if (failure) std::rethrow_exception(failure);
-  return answers;
 }
 
 std::vector<json> ProgramServer::send_all(const std::vector<json>& requests) {
@@ -110,7 +117,7 @@ void ProgramServer::submit(std::size_t worker, json request, json& answer,
     try {
       answer = checked(what, given);
     } catch (const ServerLost&) {
-      knows_[worker] = last_import_.is_null();
+      knows_[worker] = load_.is_null();
       if (!failure) failure = std::current_exception();
     } catch (const std::exception&) {
       if (!failure) failure = std::current_exception();
@@ -139,13 +146,21 @@ json ProgramServer::ask_for(const json& request) { return ask_all(std::vector{re
 
 ImportedNetwork ProgramServer::import_network(const std::string& source, const std::string& name,
                                               std::int64_t batch, const std::string& target) {
-  last_import_ = {
-      {"do", "import"}, {"source", source}, {"name", name}, {"batch", batch}, {"target", target}};
+  load_ = nullptr;  // A process that ends during the import must not load the network before.
+  knows_.assign(pool_.size(), true);
+  const std::string file = fmt::format("/proc/{}/fd/{}", getpid(), tasks_.get());
+  const json answer = ask_for({{"do", "import"},
+                               {"source", source},
+                               {"name", name},
+                               {"batch", batch},
+                               {"target", target},
+                               {"save", file}});
+  load_ = {{"do", "import"}, {"tasks", file}, {"target", target}};
   knows_.assign(pool_.size(), false);
-  const auto answers = import_where_unknown();
+  knows_.front() = true;  // Of idle processes, the first one gets a request.
   ImportedNetwork imported;
-  imported.network = std::get<Network>(pack_entry(answers.front().at("network")));
-  for (const json& task : answers.front().at("tasks")) {
+  imported.network = std::get<Network>(pack_entry(answer.at("network")));
+  for (const json& task : answer.at("tasks")) {
     imported.tasks.push_back(std::get<Task>(pack_entry(task)));
   }
   return imported;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/fd.hpp"
 #include "profiler/pack.hpp"
 #include "profiler/worker_pool.hpp"
 
@@ -29,15 +30,16 @@ class ServerLost : public base::RunError {
   bool timeout_;
 };
 
-/// The network could not be imported again after a ServerLost. No program is at fault, and no
-/// further one can be made.
+/// A process could not load the tasks of the last network. No program is at fault, and no further
+/// one can be made.
 class NetworkLost : public base::RunError {
  public:
   using RunError::RunError;
 };
 
-/// `sluice programs serve`, which makes programs with TVM, in processes of its own. After a
-/// ServerLost, the next call lets the process that was started anew import the last network.
+/// `sluice programs serve`, which makes programs with TVM, in processes of its own. One of them
+/// imports a network, the others load its tasks. After a ServerLost, the next call lets the process
+/// that was started anew load them.
 class ProgramServer {
  public:
   /// `processes` make the programs of apply() at the same time. Throws base::RunError if the server
@@ -71,14 +73,13 @@ class ProgramServer {
 
  private:
   [[nodiscard]] nlohmann::json ask_for(const nlohmann::json& request);
-  /// Gives the requests to processes that know the last network.
+  /// Gives the requests to processes that know the tasks of the last network.
   [[nodiscard]] std::vector<nlohmann::json> ask_all(const std::vector<nlohmann::json>& requests);
   /// One after the other, so that it is known which ones end the server. Their answers are an
   /// error in place of the program.
   [[nodiscard]] std::vector<nlohmann::json> ask_each(const std::vector<nlohmann::json>& requests);
-  /// Lets each process that does not know the last network import it. Returns their answers, by
-  /// process.
-  [[nodiscard]] std::vector<nlohmann::json> import_where_unknown();
+  /// Lets each process that does not know the tasks of the last network load them.
+  void load_where_unknown();
   /// Gives the requests to idle processes. Returns the answers in the order of the requests, or
   /// throws the first failure when none is busy any more.
   [[nodiscard]] std::vector<nlohmann::json> send_all(const std::vector<nlohmann::json>& requests);
@@ -90,8 +91,9 @@ class ProgramServer {
   WorkerPool pool_;
   std::int64_t last_id_ = 0;
   std::string tvm_;
-  nlohmann::json last_import_{};
-  std::vector<bool> knows_;  ///< Which process knows last_import_, if there is one.
+  base::Fd tasks_;  ///< The tasks of the last network, saved by the process that imported it.
+  nlohmann::json load_{};    ///< The request that loads tasks_; null if there is no network.
+  std::vector<bool> knows_;  ///< Which process has no need of load_.
 };
 
 }  // namespace sluice::profiler

@@ -309,9 +309,10 @@ void add_run_command(CLI::App& app, CommandBody& run) {
       ->type_name("S")
       ->check(CLI::PositiveNumber);
   command
-      ->add_option("-j,--jobs", options->jobs,
-                   "Processes of TVM that make programs at once, about 0.5 GB each (default: the\n"
-                   "processors for cuda, 1 for llvm)")
+      ->add_option(
+          "-j,--jobs", options->jobs,
+          "Processes of TVM that make programs at once, about 0.3 GB each, and 1 GB for the\n"
+          "first (default: the processors for cuda, 1 for llvm)")
       ->type_name("N")
       ->check(base::whole_number(1, 1024));
   command->footer(

@@ -5,12 +5,12 @@ Every fifth program is refused, every seventh computes something wrong, and the 
 A second thread halves the time, more do nothing. Programs 43 to 46 end the server, are too slow, vary the first time
 they are timed, and always vary. For GPUs, a program has a kernel more for each number of its index above 1, and the
 one with index 3 is not C; TVM's own schedule has two kernels. The tasks of the network `large` have 8,400 programs,
-and those of the others 84. The second task of `refused` refuses all programs, and `once` cannot be imported again
-when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server when they are
-made. TVM's own schedule ends the server for the second task of `fatal_default`, and for both tasks of
+and those of the others 84. The second task of `refused` refuses all programs, and the tasks of `once` cannot be
+loaded when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server when they
+are made. TVM's own schedule ends the server for the second task of `fatal_default`, and for both tasks of
 `fatal_defaults`. `empty` has no task; `slow` takes 1.5 s. `referenced` has inputs and expected outputs of zeros,
-`half` a part of them, the others have none. Each server that imports `counted` adds a line to the file `servers`. Its
-arguments are ignored.
+`half` a part of them, the others have none. Each server that imports `counted`, or loads its tasks, adds a line to
+the file `servers`. A file of saved tasks has the request that imported them. Its arguments are ignored.
 """
 
 import json
@@ -60,25 +60,38 @@ def program(task_id: str, index: int, want: list[str], kernels: int | None = Non
     return made
 
 
+def know(network: dict, how: str) -> str:
+    """Returns the letter of the network's second task."""
+    other = {"refused": "r", "fatal": "f", "fatal_default": "d"}.get(network["name"], "b")
+    networks.add(network["name"])
+    imported.update("a" + other)
+    if network["name"] == "counted":
+        with open("servers", "a") as servers:
+            print(how, file=servers)
+    return other
+
+
 def answer(request: dict) -> dict:
     match request["do"]:
         case "hello":
             return {"version": 1, "tvm": "0.27.0", "ffi": "0", "features": 164}
+        case "import" if "tasks" in request:
+            with open(request["tasks"]) as saved:
+                network = json.load(saved)
+            if network["name"] == "once" and os.path.exists("ended"):
+                raise ValueError("once: a second time")
+            know(network, "loads")
+            return {}
         case "import" if request["name"] == "broken":
             raise ValueError("broken: not a network")
-        case "import" if request["name"] == "once" and os.path.exists("ended"):
-            raise ValueError("once: a second time")
         case "import":
             if request["name"] == "slow":
                 time.sleep(1.5)
-            if request["name"] == "counted":
-                with open("servers", "a") as servers:
-                    print(os.getpid(), file=servers)
-            other = {"refused": "r", "fatal": "f", "fatal_default": "d"}.get(request["name"], "b")
+            other = know(request, "imports")
+            with open(request["save"], "w") as saved:
+                json.dump(request, saved)
             calls = [{"task": "a" * 16, "after": []}, {"task": other * 16, "after": [0]}]
             calls.append({"task": "a" * 16, "after": [1]})
-            networks.add(request["name"])
-            imported.update("a" + other)
             network = {"kind": "network", "name": request["name"], "batch": request["batch"], "calls": calls}
             if request["name"] == "empty":
                 return {"network": network | {"calls": []}, "tasks": []}

@@ -18,7 +18,7 @@ import pytest
 from onnx import TensorProto, helper
 from places import PACKAGE
 from sluice_tools.errors import CommandError
-from sluice_tools.programs import check, cli, models, networks, pack, tvm_setup
+from sluice_tools.programs import check, cli, models, networks, pack, server, tvm_setup
 from test_server import TRANSCRIPT
 
 COMMAND = [sys.executable, "-m", "sluice_tools.programs"]
@@ -62,6 +62,59 @@ def test_nothing_but_answers_reaches_the_client(tmp_path):
     )
     assert done.stdout == '{"id":1,"ok":true}\n'
     assert all(word in done.stderr for word in ("python", "descriptor", "child"))
+
+
+def torch_or_skip() -> None:
+    """For networks of torch, which need the checkout's .venv (./x torch)."""
+    try:
+        tvm_setup.torch_path()
+    except CommandError as missing:
+        pytest.skip(str(missing))
+
+
+def answer(one: server.Server, request: dict) -> dict:
+    found = one.answer(json.dumps(request))
+    assert found.pop("ok"), found
+    return found
+
+
+def imported(tmp_path, name: str, target: str) -> tuple[server.Server, list[dict], dict]:
+    """A server that imported the network, the lines of its tasks, and the request that makes another one load them."""
+    one, file = server.Server(), str(tmp_path / "tasks")
+    tasks = answer(one, {"do": "import", "name": name, "target": target, "save": file})["tasks"]
+    return one, tasks, {"do": "import", "tasks": file, "target": target}
+
+
+@pytest.mark.parametrize("name", ["pool-14", "squeezenet_v1.1"])
+def test_saved_tasks_make_the_same_programs(name, tmp_path):
+    """Else an index would mean another program once the server that imported the network has ended."""
+    if name == "squeezenet_v1.1":
+        torch_or_skip()
+    one, tasks, load = imported(tmp_path, name, "cuda -arch=sm_90")
+    loaded = networks.load(load["tasks"], tvm_setup.target_of(load["target"]))
+    assert [task.line() for task in loaded] == tasks
+    requests = []
+    for task in [line["task"] for line in tasks[:3]]:
+        sample = answer(one, {"do": "sample", "task": task, "count": 2, "seed": 1, "want": []})["programs"]
+        indices = [program["index"] for program in sample]
+        assert len(indices) == 2
+        requests.append({"do": "apply", "task": task, "indices": indices, "want": ["features", "source"]})
+        requests.append({"do": "default", "task": task})
+    first, *others = serve(*map(json.dumps, [load, *requests]))
+    assert json.loads(first) == {"id": None, "ok": True}
+    assert [json.loads(line) for line in others] == [{"ok": True} | answer(one, request) for request in requests]
+
+
+def test_saved_tasks_run_on_the_cpu(tmp_path):
+    one, (task,), load = imported(tmp_path, "softmax-64", "llvm")
+    time = {"do": "time", "task": task["task"], "index": 1, "repeats": 2, "min_ms": 1}
+    reference = {"do": "reference", "task": task["task"], "seed": 3}
+    answer(one, reference | {"folder": str(tmp_path / "one")})
+    answers = serve(*map(json.dumps, [load, time, reference | {"folder": str(tmp_path / "other")}]))
+    timed = json.loads(answers[1])
+    assert timed["correct"] and len(timed["seconds"]) == 2, timed
+    one_outputs, other = ((tmp_path / folder / "1.bin").read_bytes() for folder in ("one", "other"))
+    assert one_outputs == other
 
 
 def make(*arguments: str) -> int:
@@ -246,11 +299,8 @@ def test_a_fixed_batch_is_not_changed_silently(relu):
 
 
 def test_networks_of_torch():
-    """Needs the checkout's .venv (./x torch). Batch norms must be folded away, views must be no tasks."""
-    try:
-        tvm_setup.torch_path()
-    except CommandError as missing:
-        pytest.skip(str(missing))
+    """Batch norms must be folded away, views must be no tasks."""
+    torch_or_skip()
     target = tvm_setup.target_of("cuda -arch=sm_90")
     network, tasks = networks.extract("bert_tiny", 2, models.load("transformers", "bert_tiny", 2), target)
     assert len(network["calls"]) > len(tasks) > 10

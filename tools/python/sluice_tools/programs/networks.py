@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import tvm
 import tvm_ffi
@@ -108,3 +109,14 @@ def task_of(function, name: str, target) -> Task:
     function = function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
     digest = hashlib.sha256(f"{tvm_ffi.structural_hash(function)} {target}".encode())
     return Task(digest.hexdigest()[:16], name, tvm.IRModule({"main": function}), target)
+
+
+def save(tasks: list[Task], file: str) -> None:
+    """For load(). A network has no two tasks of one name."""
+    Path(file).write_text(tvm.ir.save_json({task.name: task.function for task in tasks}))
+
+
+def load(file: str, target) -> list[Task]:
+    """The saved tasks, without the network. Their ids are computed anew, so a change in the file makes another task."""
+    functions = tvm.ir.load_json(Path(file).read_text())
+    return [task_of(function, str(name), target) for name, function in functions.items()]

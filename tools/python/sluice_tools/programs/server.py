@@ -56,10 +56,16 @@ class Server:
         from sluice_tools.programs import models, networks
         from sluice_tools.programs.tvm_setup import target_of
 
-        name, batch, target = request["name"], int(request.get("batch", 1)), target_of(request["target"])
+        target = target_of(request["target"])
+        if "tasks" in request:
+            self._tasks |= {task.id: task for task in networks.load(request["tasks"], target)}
+            return {}
+        name, batch = request["name"], int(request.get("batch", 1))
         mod = models.load(request.get("source") or models.source_of(name), name, batch)
         network, tasks = networks.extract(name, batch, mod, target)
         self._tasks |= {task.id: task for task in tasks}
+        if "save" in request:
+            networks.save(tasks, request["save"])
         return {"network": network, "tasks": [task.line() for task in tasks]}
 
     def _sample(self, request: dict) -> dict:
