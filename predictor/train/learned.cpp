@@ -7,7 +7,9 @@
 #include <torch/serialize.h>
 #include <torch/version.h>
 
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "base/error.hpp"
 #include "base/json_node.hpp"
@@ -24,6 +26,18 @@ constexpr int kVersion = 2;
 /// Leaves for which there is room at least, so that a predictor reads programs of other packs.
 constexpr std::size_t kLeastRoom = 5;
 constexpr std::size_t kPredictedAtOnce = 4096;
+
+/// Writes FILE.part. Returns its name.
+std::filesystem::path write_part(const std::filesystem::path& file, const std::string& text) {
+  const std::filesystem::path part = file.string() + ".part";
+  std::ofstream out(part, std::ios::binary);
+  out << text;
+  if (out.flush()) return part;
+  out.close();
+  std::error_code ignored;
+  std::filesystem::remove(part, ignored);
+  throw base::RunError("cannot write " + part.string());
+}
 
 torch::Device device_of(const std::string& name) {
   if (name == "cpu") return torch::kCPU;
@@ -155,7 +169,8 @@ void Learned::save(const std::filesystem::path& folder, const ordered_json& more
   std::filesystem::create_directories(folder);
   torch::serialize::OutputArchive archive;
   network_->save(archive);
-  archive.save_to((folder / "predictor.pt").string());
+  std::ostringstream network;
+  archive.save_to(network);
   ordered_json json{{"version", kVersion},
                     {"torch", TORCH_VERSION},
                     {"leaves", network_->leaves()},
@@ -170,9 +185,12 @@ void Learned::save(const std::filesystem::path& folder, const ordered_json& more
                       {"most_s", labels_.most()}}},
                     {"features", {{"low", features_.low()}, {"high", features_.high()}}}};
   if (!more.empty()) json.update(more);
-  std::ofstream out(folder / "predictor.json");
-  out << json.dump(1) << '\n';
-  if (!out.flush()) throw base::RunError("cannot write " + (folder / "predictor.json").string());
+  // Whatever ends this, the folder has both files of one training, or no predictor.json.
+  const auto network_part = write_part(folder / "predictor.pt", network.str());
+  const auto json_part = write_part(folder / "predictor.json", json.dump(1) + '\n');
+  std::filesystem::remove(folder / "predictor.json");
+  std::filesystem::rename(network_part, folder / "predictor.pt");
+  std::filesystem::rename(json_part, folder / "predictor.json");
 }
 
 void Learned::load(const std::filesystem::path& folder, const nlohmann::json& json) {

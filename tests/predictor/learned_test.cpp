@@ -116,6 +116,15 @@ TEST(Learned, SavedAndLoadedItPredictsTheSameBits) {
   model->save(folder.path(), {{"mode", "h200"}});
   const auto loaded = load_learned(folder.path(), options_of());
   EXPECT_EQ(predictions(*loaded, made), predictions(*model, made));
+
+  // A disk that is full, for instance: the one before is still there.
+  config.epochs = 1;
+  const auto other = make_learned(config, options_of(9));
+  other->fit(lesson_of(made, made.on(0)));
+  std::filesystem::create_directory(folder.file("predictor.json.part"));
+  EXPECT_THROW(other->save(folder.path(), {}), base::RunError);
+  EXPECT_EQ(predictions(*load_learned(folder.path(), options_of()), made),
+            predictions(*model, made));
 }
 
 TEST(Learned, TheSameSeedGivesTheSamePredictions) {
