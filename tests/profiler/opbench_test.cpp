@@ -372,7 +372,25 @@ TEST_F(OpbenchCompiler, AProgramThatCompilesTooLongIsGivenUp) {
 }
 
 /// Measuring as best effort next to a critical program.
-class OpbenchNextToACriticalJob : public test::EndToEndTest {};
+class OpbenchNextToACriticalJob : public test::EndToEndTest {
+ protected:
+  /// `sluice opbench` as best effort on the simulated GPU.
+  [[nodiscard]] std::vector<std::string> best_effort(const std::vector<std::string>& args) const {
+    std::vector<std::string> command{SLUICE_TEST_PROGRAM,
+                                     "exec",
+                                     "--gpu",
+                                     "sim",
+                                     "--session",
+                                     session_,
+                                     "--priority",
+                                     "0",
+                                     "--",
+                                     SLUICE_TEST_PROGRAM,
+                                     "opbench"};
+    command.insert(command.end(), args.begin(), args.end());
+    return command;
+  }
+};
 
 TEST_F(OpbenchNextToACriticalJob, DisturbedLabelsAreMarkedAndMeasuredAgain) {
   start_controller();
@@ -385,21 +403,7 @@ TEST_F(OpbenchNextToACriticalJob, DisturbedLabelsAreMarkedAndMeasuredAgain) {
     for (int i = 0; i < 3; ++i) writer.add(program_of("p" + std::to_string(i), "add"));
     writer.close();
   }
-  const std::vector<std::string> command{SLUICE_TEST_PROGRAM,
-                                         "exec",
-                                         "--gpu",
-                                         "sim",
-                                         "--session",
-                                         session_,
-                                         "--priority",
-                                         "0",
-                                         "--",
-                                         SLUICE_TEST_PROGRAM,
-                                         "opbench",
-                                         "measure",
-                                         "-o",
-                                         out,
-                                         pack};
+  const auto command = best_effort({"measure", "-o", out, pack});
   auto& critical = start_critical();
   const std::string job = critical.ask("begin");
   Process run(command);
@@ -422,32 +426,22 @@ TEST_F(OpbenchNextToACriticalJob, ATuningIsDisturbedSaysSoAndGoesOn) {
   if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
   start_controller();
   const auto tune = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> command{SLUICE_TEST_PROGRAM,
-                                     "exec",
-                                     "--gpu",
-                                     "sim",
-                                     "--session",
-                                     session_,
-                                     "--priority",
-                                     "0",
-                                     "--",
-                                     SLUICE_TEST_PROGRAM,
-                                     "opbench",
-                                     "run",
-                                     "--modelname",
-                                     "net",
-                                     "--target",
-                                     "cuda",
-                                     "--tuner",
-                                     "gridsearch",
-                                     "--trials",
-                                     "1",
-                                     "--ifcompare",
-                                     "false",
-                                     "--out",
-                                     own_session_.file("out")};
-    command.insert(command.end(), more.begin(), more.end());
-    return Process(command, {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS}})
+    std::vector<std::string> args{"run",
+                                  "--modelname",
+                                  "net",
+                                  "--target",
+                                  "cuda",
+                                  "--tuner",
+                                  "gridsearch",
+                                  "--trials",
+                                  "1",
+                                  "--ifcompare",
+                                  "false",
+                                  "--out",
+                                  own_session_.file("out")};
+    args.insert(args.end(), more.begin(), more.end());
+    return Process(best_effort(args),
+                   {.environment = {"SLUICE_TVM_PYTHON=" SLUICE_TEST_FAKE_PROGRAMS}})
         .finish();
   };
   auto& critical = start_critical();
