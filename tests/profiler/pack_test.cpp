@@ -14,6 +14,7 @@ namespace sluice::profiler {
 namespace {
 
 using test::TempFolder;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 Task made_up_task() {
@@ -94,6 +95,14 @@ TEST(Packs, AWholePackHasNoSources) {
   EXPECT_EQ(pack.tasks.count("00000000000000aa"), 1U);
 }
 
+std::vector<std::string> names_in(const TempFolder& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    names.push_back(entry.path().filename());
+  }
+  return names;
+}
+
 std::string error_of(const std::string& file) {
   try {
     (void)read_pack(file);
@@ -128,7 +137,26 @@ TEST(Packs, APackThatIsNotClosedLeavesTheOlderOne) {
     writer.add(made_up_program());
   }
   EXPECT_EQ(test::read_file(file), before);
-  EXPECT_FALSE(std::filesystem::exists(file + ".part"));
+  EXPECT_THAT(names_in(folder), ElementsAre("small.programs"));
+}
+
+TEST(Packs, TwoWritersOfOnePackDoNotDamageIt) {
+  const TempFolder folder;
+  const std::string file = folder.file("small.programs");
+  PackWriter first(file);
+  first.add(PackHeader{"llvm", "t", "f", 1});
+  PackWriter(file).add(PackHeader{"llvm", "t", "f", 2});
+  (void)written_pack(folder);
+  const std::string second = test::read_file(file);
+  first.add(made_up_program());
+  EXPECT_EQ(test::read_file(file), second);
+  first.close();
+  EXPECT_EQ(read_pack(file).header.seed, 1U);
+  EXPECT_EQ(read_pack(file).programs.size(), 1U);
+  EXPECT_THAT(names_in(folder), ElementsAre("small.programs"));
+  EXPECT_EQ(std::filesystem::status(file).permissions(),
+            std::filesystem::status(folder.write("ordinary", "")).permissions())
+      << "others read packs too";
 }
 
 TEST(Packs, ADamagedPackIsSaidToBe) {
