@@ -234,6 +234,28 @@ PackHeader read_header(const std::string& file) {
 
 namespace {
 
+/// The file that a rename to `file` has to replace, so that a link stays a link. A rename would
+/// also replace a device.
+std::string behind_links(const std::string& file) {
+  std::error_code failed;
+  std::filesystem::path path = file;
+  switch (std::filesystem::status(path, failed).type()) {
+    case std::filesystem::file_type::regular:
+    case std::filesystem::file_type::not_found:
+      break;
+    case std::filesystem::file_type::none:
+      throw base::RunError(file + ": cannot be written: " + failed.message());
+    case std::filesystem::file_type::directory:
+      throw base::UsageError(file + ": a folder; name a file");
+    default:
+      throw base::UsageError(file + ": not an ordinary file; choose another name");
+  }
+  while (std::filesystem::is_symlink(path, failed)) {
+    path = path.parent_path() / std::filesystem::read_symlink(path);
+  }
+  return path;
+}
+
 /// A new file next to `file`. mkstemp would make one that only its owner may read.
 std::string new_part(const std::string& file) {
   std::random_device number;
@@ -250,7 +272,7 @@ std::string new_part(const std::string& file) {
 }  // namespace
 
 PackWriter::PackWriter(const std::string& file)
-    : file_(file), part_(new_part(file_)), lines_(part_) {}
+    : file_(behind_links(file)), part_(new_part(file_)), lines_(part_) {}
 
 PackWriter::~PackWriter() {
   std::error_code ignored;

@@ -120,7 +120,8 @@ class PackReader {
 
 /// Writes FILE.NUMBER.part, which no other writer has and close() renames: a pack of that name is
 /// whole, and that of the last of several writers. Without close() an older pack stays as it was.
-/// Throws base::RunError.
+/// Of a link, the file behind it is replaced. Throws base::UsageError for a folder or a device,
+/// else base::RunError.
 class PackWriter {
  public:
   explicit PackWriter(const std::string& file);

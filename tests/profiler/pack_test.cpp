@@ -95,12 +95,34 @@ TEST(Packs, AWholePackHasNoSources) {
   EXPECT_EQ(pack.tasks.count("00000000000000aa"), 1U);
 }
 
-std::vector<std::string> names_in(const TempFolder& folder) {
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     names.push_back(entry.path().filename());
   }
   return names;
+}
+
+// Prevents: a device or a link that becomes a file, and a folder that is found behind all the work.
+TEST(Packs, OnlyAFileIsReplaced) {
+  const TempFolder folder;
+  EXPECT_THROW(PackWriter(folder.path()), base::UsageError);
+  EXPECT_THROW(PackWriter("/dev/null"), base::UsageError);
+  std::filesystem::create_symlink("/dev/null", folder.file("null"));
+  EXPECT_THROW(PackWriter(folder.file("null")), base::UsageError);
+  std::filesystem::create_symlink("loop", folder.file("loop"));
+  EXPECT_THROW(PackWriter(folder.file("loop")), base::RunError);
+
+  std::filesystem::create_directory(folder.file("packs"));
+  std::filesystem::create_symlink("packs/new", folder.file("second"));
+  std::filesystem::create_symlink("second", folder.file("small.programs"));
+  for (int run = 0; run < 2; ++run) {
+    (void)written_pack(folder);
+    EXPECT_TRUE(std::filesystem::is_symlink(folder.file("small.programs")));
+    EXPECT_TRUE(std::filesystem::is_symlink(folder.file("second")));
+    EXPECT_EQ(read_pack(folder.file("packs/new")).programs.size(), 1U);
+    EXPECT_THAT(names_in(folder.file("packs")), ElementsAre("new"));
+  }
 }
 
 std::string error_of(const std::string& file) {
@@ -137,7 +159,7 @@ TEST(Packs, APackThatIsNotClosedLeavesTheOlderOne) {
     writer.add(made_up_program());
   }
   EXPECT_EQ(test::read_file(file), before);
-  EXPECT_THAT(names_in(folder), ElementsAre("small.programs"));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("small.programs"));
 }
 
 TEST(Packs, TwoWritersOfOnePackDoNotDamageIt) {
@@ -153,7 +175,7 @@ TEST(Packs, TwoWritersOfOnePackDoNotDamageIt) {
   first.close();
   EXPECT_EQ(read_pack(file).header.seed, 1U);
   EXPECT_EQ(read_pack(file).programs.size(), 1U);
-  EXPECT_THAT(names_in(folder), ElementsAre("small.programs"));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("small.programs"));
   EXPECT_EQ(std::filesystem::status(file).permissions(),
             std::filesystem::status(folder.write("ordinary", "")).permissions())
       << "others read packs too";
