@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <set>
+#include <system_error>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -24,6 +26,15 @@ class PackCompiler {
         arch_(options.arch),
         compilers_(compiler_commands(options.jobs), options.compile_limit_s),
         out_(options.out) {}
+
+  /// A pack that does not fit the others must not be found behind minutes of compiling.
+  void check_headers() {
+    for (const std::string& file : options_.packs) {
+      // A pipe can be read only once.
+      std::error_code unknown;
+      if (!std::filesystem::is_fifo(file, unknown)) add_header(file, read_header(file));
+    }
+  }
 
   void add_pack(const std::string& file) {
     PackReader pack(file);
@@ -163,7 +174,16 @@ class PackCompiler {
 }  // namespace
 
 CompileCounts compile_packs(const CompileOptions& options) {
+  for (const std::string& file : options.packs) {
+    // The new pack lacks the sources, and the programs that do not compile.
+    std::error_code not_there;
+    if (std::filesystem::equivalent(file, options.out, not_there)) {
+      throw base::UsageError(fmt::format(
+          "{}: the same file as the pack {}; choose another name for -o", options.out, file));
+    }
+  }
   PackCompiler compiler(options);
+  compiler.check_headers();
   for (const std::string& file : options.packs) compiler.add_pack(file);
   return compiler.finish();
 }
