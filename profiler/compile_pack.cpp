@@ -55,6 +55,7 @@ class PackCompiler {
   CompileCounts finish() {
     while (!queue_.empty()) work();
     progress_.clear();
+    counts_.bare = bare_.size();
     if (counts_.written() == 0 && counts_.failed + counts_.too_long == 0 && counts_.bare > 0) {
       throw base::UsageError(
           fmt::format("{} programs have neither a source nor a binary; {} is not written",
@@ -101,15 +102,22 @@ class PackCompiler {
       throw base::UsageError(
           fmt::format("{}: program {} before its task {}", file, program.id, program.task));
     }
-    if (!seen_.insert(program.id).second) return;
-    if (++of_task->second > options_.per_task && options_.per_task != 0) return;
+    if (seen_.contains(program.id)) return;
+    // A later pack may have the source of a bare program, which was counted then.
+    const bool counted = bare_.contains(program.id);
+    if (!counted && ++of_task->second > options_.per_task && options_.per_task != 0) return;
+    const bool has_binary = program.cubins.contains(arch_);
+    if (!has_binary && program.source.empty()) {
+      bare_.insert(program.id);
+      return;
+    }
+    bare_.erase(program.id);
+    seen_.insert(program.id);
     while (queue_.size() >= kMostWaiting) work();
-    if (program.cubins.contains(arch_)) {
+    if (has_binary) {
       ++counts_.had;
       program.source.clear();
       queue_.emplace_back(std::move(program));
-    } else if (program.source.empty()) {
-      ++counts_.bare;
     } else {
       compile(std::move(program));
     }
@@ -165,7 +173,8 @@ class PackCompiler {
   std::deque<Line> queue_;  ///< In the order of the packs.
   std::set<std::pair<std::string, std::int64_t>> networks_;
   std::map<std::string, std::size_t> of_task_;  ///< Programs of each task.
-  std::set<std::string> seen_;
+  std::set<std::string> seen_;                  ///< Without those of bare_.
+  std::set<std::string> bare_;  ///< Programs with neither a source nor a binary so far.
   CompileCounts counts_;
   base::ProgressLine progress_;
   std::uint64_t begin_ns_ = base::monotonic_ns();

@@ -242,6 +242,22 @@ TEST_F(OpbenchCompile, ProgramsWithNeitherSourceNorBinaryAreRefused) {
   EXPECT_THAT(some.out, HasSubstr("1 without a source"));
 }
 
+TEST_F(OpbenchCompile, ABareProgramDoesNotHideItsBinaryInALaterPack) {
+  Program bare = program_of("p1", "add");
+  bare.cubins.clear();
+  const std::string first = pack_of({bare}, "cuda -arch=sm_90", "first");
+  const std::string second = pack_of({bare, program_of("p1", "add"), program_of("p2", "add")});
+  const auto ran = compile({first, second, "--per-task", "1"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ids(), ElementsAre("p1"));
+  EXPECT_THAT(ran.out, testing::Not(HasSubstr("without a source")));
+  const auto measured = measure({first, second, "--per-task", "1"});
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  ASSERT_EQ(records().size(), 1U);
+  EXPECT_TRUE(records().at("p1").good());
+  EXPECT_THAT(measured.out, testing::Not(HasSubstr("source")));
+}
+
 // Prevents: a source of megabytes that goes through a pipe to be thrown away.
 TEST(KeepWhatMeasures, ASourceStaysOnlyIfItIsCompiled) {
   Program program = program_of("p", "add");
