@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <set>
+#include <system_error>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -25,6 +27,15 @@ class PackCompiler {
         compilers_(compiler_commands(options.jobs), options.compile_limit_s),
         out_(options.out) {}
 
+  /// A pack that does not fit the others must not be found behind minutes of compiling.
+  void check_headers() {
+    for (const std::string& file : options_.packs) {
+      // A pipe can be read only once.
+      std::error_code unknown;
+      if (!std::filesystem::is_fifo(file, unknown)) add_header(file, read_header(file));
+    }
+  }
+
   void add_pack(const std::string& file) {
     PackReader pack(file);
     while (auto entry = pack.next()) {
@@ -44,6 +55,7 @@ class PackCompiler {
   CompileCounts finish() {
     while (!queue_.empty()) work();
     progress_.clear();
+    counts_.bare = bare_.size();
     if (counts_.written() == 0 && counts_.failed + counts_.too_long == 0 && counts_.bare > 0) {
       throw base::UsageError(
           fmt::format("{} programs have neither a source nor a binary; {} is not written",
@@ -90,15 +102,22 @@ class PackCompiler {
       throw base::UsageError(
           fmt::format("{}: program {} before its task {}", file, program.id, program.task));
     }
-    if (!seen_.insert(program.id).second) return;
-    if (++of_task->second > options_.per_task && options_.per_task != 0) return;
+    if (seen_.contains(program.id)) return;
+    // A later pack may have the source of a bare program, which was counted then.
+    const bool counted = bare_.contains(program.id);
+    if (!counted && ++of_task->second > options_.per_task && options_.per_task != 0) return;
+    const bool has_binary = program.cubins.contains(arch_);
+    if (!has_binary && program.source.empty()) {
+      bare_.insert(program.id);
+      return;
+    }
+    bare_.erase(program.id);
+    seen_.insert(program.id);
     while (queue_.size() >= kMostWaiting) work();
-    if (program.cubins.contains(arch_)) {
+    if (has_binary) {
       ++counts_.had;
       program.source.clear();
       queue_.emplace_back(std::move(program));
-    } else if (program.source.empty()) {
-      ++counts_.bare;
     } else {
       compile(std::move(program));
     }
@@ -154,7 +173,8 @@ class PackCompiler {
   std::deque<Line> queue_;  ///< In the order of the packs.
   std::set<std::pair<std::string, std::int64_t>> networks_;
   std::map<std::string, std::size_t> of_task_;  ///< Programs of each task.
-  std::set<std::string> seen_;
+  std::set<std::string> seen_;                  ///< Without those of bare_.
+  std::set<std::string> bare_;  ///< Programs with neither a source nor a binary so far.
   CompileCounts counts_;
   base::ProgressLine progress_;
   std::uint64_t begin_ns_ = base::monotonic_ns();
@@ -163,7 +183,16 @@ class PackCompiler {
 }  // namespace
 
 CompileCounts compile_packs(const CompileOptions& options) {
+  for (const std::string& file : options.packs) {
+    // The new pack lacks the sources, and the programs that do not compile.
+    std::error_code not_there;
+    if (std::filesystem::equivalent(file, options.out, not_there)) {
+      throw base::UsageError(fmt::format(
+          "{}: the same file as the pack {}; choose another name for -o", options.out, file));
+    }
+  }
   PackCompiler compiler(options);
+  compiler.check_headers();
   for (const std::string& file : options.packs) compiler.add_pack(file);
   return compiler.finish();
 }

@@ -27,8 +27,8 @@ struct CompileCounts {
 
 /// Writes the networks, the tasks and the programs with a binary into options.out, in the order of
 /// the packs. A program has its binary in place of its source. Throws base::UsageError for a pack
-/// that is damaged or for another target, and if no program has a source or a binary;
-/// base::RunError if none compiles. Whatever it throws, options.out is as it was before.
+/// that is damaged, for another target or options.out itself, and if no program has a source or a
+/// binary; base::RunError if none compiles. Whatever it throws, options.out is as it was before.
 CompileCounts compile_packs(const CompileOptions& options);
 
 }  // namespace sluice::profiler

@@ -270,6 +270,7 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
   std::deque<std::map<std::string, Task>> tasks;
   std::map<std::string, std::size_t> per_task;
   std::set<std::string> seen;  // a program may be in two packs
+  std::set<std::string> bare;
   for (const std::string& file : options.packs) {
     PackReader pack(file);
     PackHeader header;
@@ -287,12 +288,16 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
         throw base::UsageError(
             fmt::format("{}: program {} before its task {}", file, program->id, program->task));
       }
-      if (!options.wants(*program, per_task[program->task])) continue;
-      if (!seen.insert(program->id).second) continue;
+      if (seen.contains(program->id)) continue;
+      // A later pack may have the source of a bare program, which was counted then.
+      const bool counted = bare.contains(program->id);
+      if (!counted && !options.wants(*program, per_task[program->task])) continue;
       if (program->source.empty() && !program->cubins.contains(measurement.arch())) {
-        ++counts.bare;
+        bare.insert(program->id);
         continue;
       }
+      bare.erase(program->id);
+      seen.insert(program->id);
       if (options.limit_s > 0 && base::seconds_since(begin_ns) > options.limit_s) {
         ++counts.left;
         continue;
@@ -314,6 +319,7 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
   }
   measurement.finish();
   counts.without_reference = without_reference.size();
+  counts.bare = bare.size();
   return counts;
 }
 

@@ -1,11 +1,17 @@
 #include "profiler/pack.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <filesystem>
 #include <numeric>
+#include <random>
+#include <system_error>
 
 #include "base/error.hpp"
+#include "base/fd.hpp"
 #include "profiler/base64.hpp"
 
 namespace sluice::profiler {
@@ -226,15 +232,57 @@ PackHeader read_header(const std::string& file) {
   return std::get<PackHeader>(*PackReader(file).next());
 }
 
+namespace {
+
+/// The file that a rename to `file` has to replace, so that a link stays a link. A rename would
+/// also replace a device.
+std::string behind_links(const std::string& file) {
+  std::error_code failed;
+  std::filesystem::path path = file;
+  switch (std::filesystem::status(path, failed).type()) {
+    case std::filesystem::file_type::regular:
+    case std::filesystem::file_type::not_found:
+      break;
+    case std::filesystem::file_type::none:
+      throw base::RunError(file + ": cannot be written: " + failed.message());
+    case std::filesystem::file_type::directory:
+      throw base::UsageError(file + ": a folder; name a file");
+    default:
+      throw base::UsageError(file + ": not an ordinary file; choose another name");
+  }
+  while (std::filesystem::is_symlink(path, failed)) {
+    path = path.parent_path() / std::filesystem::read_symlink(path);
+  }
+  return path;
+}
+
+/// A new file next to `file`. mkstemp would make one that only its owner may read.
+std::string new_part(const std::string& file) {
+  std::random_device number;
+  for (;;) {
+    const std::string part = file + "." + std::to_string(number()) + ".part";
+    const base::Fd created(open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (created) return part;
+    if (errno != EEXIST) {
+      throw base::RunError(file + ": cannot be created: " + std::generic_category().message(errno));
+    }
+  }
+}
+
+}  // namespace
+
+PackWriter::PackWriter(const std::string& file)
+    : file_(behind_links(file)), part_(new_part(file_)), lines_(part_) {}
+
 PackWriter::~PackWriter() {
   std::error_code ignored;
-  if (!closed_) std::filesystem::remove(file_ + ".part", ignored);
+  if (!closed_) std::filesystem::remove(part_, ignored);
 }
 
 void PackWriter::close() {
   lines_.close();
   std::error_code failed;
-  std::filesystem::rename(file_ + ".part", file_, failed);
+  std::filesystem::rename(part_, file_, failed);
   if (failed) throw base::RunError(file_ + ": cannot be written: " + failed.message());
   closed_ = true;
 }

@@ -118,11 +118,13 @@ class PackReader {
   XzLineReader lines_;
 };
 
-/// Writes FILE.part, which close() renames: a pack of that name is whole. Without close() an older
-/// pack stays as it was. Throws base::RunError.
+/// Writes FILE.NUMBER.part, which no other writer has and close() renames: a pack of that name is
+/// whole, and that of the last of several writers. Without close() an older pack stays as it was.
+/// Of a link, the file behind it is replaced. Throws base::UsageError for a folder or a device,
+/// else base::RunError.
 class PackWriter {
  public:
-  explicit PackWriter(const std::string& file) : file_(file), lines_(file + ".part") {}
+  explicit PackWriter(const std::string& file);
   ~PackWriter();
   PackWriter(const PackWriter&) = delete;
   PackWriter& operator=(const PackWriter&) = delete;
@@ -132,6 +134,7 @@ class PackWriter {
 
  private:
   std::string file_;
+  std::string part_;
   XzLineWriter lines_;
   bool closed_ = false;
 };

@@ -20,6 +20,13 @@ using testing::HasSubstr;
 
 const std::vector<std::string> kNoCompiler{"SLUICE_NVRTC=/nowhere"};
 
+Program not_compiled(const std::string& id) {
+  Program program = program_of(id, "add");
+  program.cubins.clear();
+  program.source = "a source";
+  return program;
+}
+
 template <class Fixture>
 class Compiling : public Fixture {
  protected:
@@ -54,7 +61,14 @@ class Compiling : public Fixture {
   }
 
   [[nodiscard]] bool wrote_anything() const {
-    return std::filesystem::exists(out()) || std::filesystem::exists(out() + ".part");
+    return std::filesystem::exists(out()) || left_a_part();
+  }
+
+  [[nodiscard]] bool left_a_part() const {
+    const auto files =
+        std::filesystem::directory_iterator(std::filesystem::path(out()).parent_path());
+    return std::any_of(begin(files), end(files),
+                       [](const auto& file) { return file.path().extension() == ".part"; });
   }
 };
 
@@ -169,17 +183,40 @@ TEST_F(OpbenchCompile, AnotherTargetIsRefused) {
           "other: of target");
 }
 
+TEST_F(OpbenchCompile, AnotherTargetIsFoundBeforeAnythingIsCompiled) {
+  // The second program waits for the first, which finds no compiler.
+  const std::string sources = pack_of({not_compiled("p1"), not_compiled("p2")});
+  const std::string older = pack_of({}, "cuda -arch=sm_75", "older");
+  const auto ran = compile({sources, older, "-j", "1"}, kNoCompiler);
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("older: programs for sm_75, not for sm_90"));
+}
+
+TEST_F(OpbenchCompile, AnInputIsNeitherReplacedNorRemoved) {
+  const std::string pack = pack_of({program_of("p1", "add"), not_compiled("p2")});
+  const std::string before = test::read_file(pack);
+  std::filesystem::create_hard_link(pack, out());
+  const auto ran = compile({pack}, kNoCompiler);
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("choose another name for -o"));
+  EXPECT_EQ(test::read_file(pack), before);
+  EXPECT_EQ(test::read_file(out()), before);
+
+  const std::string part = pack_of({program_of("p1", "add")}, "cuda -arch=sm_90",
+                                   std::filesystem::path(out() + ".part").filename());
+  EXPECT_EQ(compile({part}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(part));
+  EXPECT_THAT(ids(), ElementsAre("p1"));
+}
+
 TEST_F(OpbenchCompile, ARunThatFailsLeavesTheOlderPack) {
-  Program source = program_of("p2", "add");
-  source.cubins.clear();
-  source.source = "a source";
   ASSERT_EQ(compile({pack_of({program_of("p1", "add")})}).exit_code, 0);
   const std::string before = test::read_file(out());
-  const auto ran = compile({pack_of({program_of("p1", "add"), source})}, kNoCompiler);
+  const auto ran = compile({pack_of({program_of("p1", "add"), not_compiled("p2")})}, kNoCompiler);
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_THAT(ran.err, HasSubstr("no NVRTC found"));
   EXPECT_EQ(test::read_file(out()), before);
-  EXPECT_FALSE(std::filesystem::exists(out() + ".part"));
+  EXPECT_FALSE(left_a_part());
 }
 
 TEST_F(OpbenchCompile, ATornPackGivesItsWholePart) {
@@ -203,6 +240,22 @@ TEST_F(OpbenchCompile, ProgramsWithNeitherSourceNorBinaryAreRefused) {
   const auto some = compile({pack_of({bare, program_of("p2", "add")})});
   EXPECT_EQ(some.exit_code, 0) << some.err;
   EXPECT_THAT(some.out, HasSubstr("1 without a source"));
+}
+
+TEST_F(OpbenchCompile, ABareProgramDoesNotHideItsBinaryInALaterPack) {
+  Program bare = program_of("p1", "add");
+  bare.cubins.clear();
+  const std::string first = pack_of({bare}, "cuda -arch=sm_90", "first");
+  const std::string second = pack_of({bare, program_of("p1", "add"), program_of("p2", "add")});
+  const auto ran = compile({first, second, "--per-task", "1"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ids(), ElementsAre("p1"));
+  EXPECT_THAT(ran.out, testing::Not(HasSubstr("without a source")));
+  const auto measured = measure({first, second, "--per-task", "1"});
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  ASSERT_EQ(records().size(), 1U);
+  EXPECT_TRUE(records().at("p1").good());
+  EXPECT_THAT(measured.out, testing::Not(HasSubstr("source")));
 }
 
 // Prevents: a source of megabytes that goes through a pipe to be thrown away.

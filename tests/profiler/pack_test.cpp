@@ -14,6 +14,7 @@ namespace sluice::profiler {
 namespace {
 
 using test::TempFolder;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 Task made_up_task() {
@@ -94,6 +95,36 @@ TEST(Packs, AWholePackHasNoSources) {
   EXPECT_EQ(pack.tasks.count("00000000000000aa"), 1U);
 }
 
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename());
+  }
+  return names;
+}
+
+// Prevents: a device or a link that becomes a file, and a folder that is found behind all the work.
+TEST(Packs, OnlyAFileIsReplaced) {
+  const TempFolder folder;
+  EXPECT_THROW(PackWriter(folder.path()), base::UsageError);
+  EXPECT_THROW(PackWriter("/dev/null"), base::UsageError);
+  std::filesystem::create_symlink("/dev/null", folder.file("null"));
+  EXPECT_THROW(PackWriter(folder.file("null")), base::UsageError);
+  std::filesystem::create_symlink("loop", folder.file("loop"));
+  EXPECT_THROW(PackWriter(folder.file("loop")), base::RunError);
+
+  std::filesystem::create_directory(folder.file("packs"));
+  std::filesystem::create_symlink("packs/new", folder.file("second"));
+  std::filesystem::create_symlink("second", folder.file("small.programs"));
+  for (int run = 0; run < 2; ++run) {
+    (void)written_pack(folder);
+    EXPECT_TRUE(std::filesystem::is_symlink(folder.file("small.programs")));
+    EXPECT_TRUE(std::filesystem::is_symlink(folder.file("second")));
+    EXPECT_EQ(read_pack(folder.file("packs/new")).programs.size(), 1U);
+    EXPECT_THAT(names_in(folder.file("packs")), ElementsAre("new"));
+  }
+}
+
 std::string error_of(const std::string& file) {
   try {
     (void)read_pack(file);
@@ -128,7 +159,26 @@ TEST(Packs, APackThatIsNotClosedLeavesTheOlderOne) {
     writer.add(made_up_program());
   }
   EXPECT_EQ(test::read_file(file), before);
-  EXPECT_FALSE(std::filesystem::exists(file + ".part"));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("small.programs"));
+}
+
+TEST(Packs, TwoWritersOfOnePackDoNotDamageIt) {
+  const TempFolder folder;
+  const std::string file = folder.file("small.programs");
+  PackWriter first(file);
+  first.add(PackHeader{"llvm", "t", "f", 1});
+  PackWriter(file).add(PackHeader{"llvm", "t", "f", 2});
+  (void)written_pack(folder);
+  const std::string second = test::read_file(file);
+  first.add(made_up_program());
+  EXPECT_EQ(test::read_file(file), second);
+  first.close();
+  EXPECT_EQ(read_pack(file).header.seed, 1U);
+  EXPECT_EQ(read_pack(file).programs.size(), 1U);
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("small.programs"));
+  EXPECT_EQ(std::filesystem::status(file).permissions(),
+            std::filesystem::status(folder.write("ordinary", "")).permissions())
+      << "others read packs too";
 }
 
 TEST(Packs, ADamagedPackIsSaidToBe) {

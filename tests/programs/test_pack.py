@@ -38,6 +38,22 @@ def test_a_torn_last_piece_is_said_and_mended(tmp_path, capsys, kept):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("at", [0, 8, 30, -1])  # in the header, in the data, in the footer
+def test_a_damaged_piece_is_not_taken_for_a_torn_end(tmp_path, at):
+    """A bit that flips must not cost the pieces behind it."""
+    path, ends = tmp_path / "a.programs", [0]
+    for number in range(6):
+        pack.write_lines(path, [{"kind": "pack", "number": number}], append=True)
+        ends.append(path.stat().st_size)
+    damaged = bytearray(path.read_bytes())
+    damaged[(ends[2] if at >= 0 else ends[3]) + at] ^= 1
+    path.write_bytes(damaged)
+    for use in (lines_of, pack.mend_torn_end):
+        with pytest.raises(CommandError, match=f"a.programs: damaged in the piece from byte {ends[2]} to {ends[3]};"):
+            use(path)
+    assert path.read_bytes() == damaged and list(tmp_path.iterdir()) == [path]
+
+
 def torn_fixture(tmp_path):
     """A pack in one piece, as `xz` makes it, that was cut off while it was copied."""
     path = tmp_path / "a.programs"

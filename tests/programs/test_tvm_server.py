@@ -193,6 +193,20 @@ def test_a_reference_has_what_the_tasks_of_a_pack_compute(tmp_path, capsys):
     assert times == {file: file.stat().st_mtime_ns for file in out.glob("*/*.bin")}
 
 
+def test_a_full_disk_ends_reference(tmp_path, capsys):
+    """A script must not take the tasks so far for all of them."""
+    path, out = tmp_path / "a.programs", tmp_path / "r"
+    assert make("--models", "dense-64", "--per-task", "1", "-o", str(path)) == 0
+    (task,) = (item["task"] for item in pack.read_lines(path) if item["kind"] == "task")
+    (out / f"{task}.unfinished").mkdir(parents=True)
+    (out / f"{task}.unfinished" / "1.bin").symlink_to("/dev/full")
+    capsys.readouterr()
+    assert cli.main(["reference", str(path), "-o", str(out)]) == 1
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last == f"sluice programs: {out}/{task}.unfinished/1.bin: No space left on device"
+    assert list(out.iterdir()) == []
+
+
 def test_an_interrupted_make_keeps_what_it_made(tmp_path):
     path = tmp_path / "a.programs"
     arguments = ["--models", "dense-64", "--per-task", "2000", "-o", str(path)]

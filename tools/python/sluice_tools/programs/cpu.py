@@ -35,9 +35,14 @@ def reference(task: Task, seed: int) -> list[numpy.ndarray]:
 
 
 def write_reference(task: Task, seed: int, folder: str) -> None:
+    """Raises OSError with the name of the file."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     for number, array in enumerate(reference(task, seed)):
-        (Path(folder) / f"{number}.bin").write_bytes(numpy.ascontiguousarray(array).tobytes())
+        file = Path(folder) / f"{number}.bin"
+        try:
+            file.write_bytes(numpy.ascontiguousarray(array).tobytes())
+        except OSError as error:  # that of a write has no name
+            raise OSError(error.errno, error.strerror, str(file)) from None
 
 
 class Timer:

@@ -10,6 +10,7 @@ from pathlib import Path
 from sluice_tools.errors import usage_error
 
 _BLOCK = 1 << 16  # of one call: what an error in a later block would lose
+_STREAM_HEADER = lzma.compress(b"")[:12]  # that of each stream: its magic number, its kind of check and their checksum
 
 
 def write_lines(path: Path, objects: list[dict], append: bool = False) -> None:
@@ -36,14 +37,26 @@ def streams(data: bytes) -> tuple[list[bytes], int, bytes]:
     return texts, used, b""
 
 
+def _read_streams(path: Path) -> tuple[bytes, list[bytes], int, bytes]:
+    """The bytes of the file, and their streams. A damaged stream before others is not taken for a torn end: the others
+    would be dropped."""
+    data = path.read_bytes()
+    texts, used, rest = streams(data)
+    if (good := data.find(_STREAM_HEADER, used + 1)) >= 0:
+        raise usage_error(
+            f"{path}: damaged in the piece from byte {used} to {good}; nothing is changed: copy the pack again from "
+            "where it is whole, or make it again"
+        )
+    return data, texts, used, rest
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
 def read_lines(path: Path, torn: Callable[[str], None] = _say) -> Iterator[dict]:
     """All objects. Of a torn stream at the end these are its whole lines; `torn` is told."""
-    data = path.read_bytes()
-    texts, used, rest = streams(data)
+    data, texts, used, rest = _read_streams(path)
     if not texts and not rest:
         raise usage_error(f"{path} is not a pack (xz-compressed JSON lines)")
     if used < len(data):
@@ -60,9 +73,8 @@ def read_lines(path: Path, torn: Callable[[str], None] = _say) -> Iterator[dict]
 
 
 def mend_torn_end(path: Path) -> None:
-    """Makes a complete stream of the whole lines of a torn one. A crash leaves the file as it was."""
-    data = path.read_bytes()
-    _, used, rest = streams(data)
+    """Makes a complete stream of the whole lines of a torn one at the end. A crash leaves the file as it was."""
+    data, _, used, rest = _read_streams(path)
     if used == len(data):
         return
     mended = path.with_name(path.name + ".mended")

@@ -1,5 +1,6 @@
 """The folder of `sluice opbench measure --reference`: inputs and expected outputs of the tasks of packs."""
 
+import shutil
 from pathlib import Path
 
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE
@@ -41,5 +42,8 @@ def _write_network(network: dict, wanted: dict, target: str, out: Path) -> None:
         if task.id in missing:
             with left_out_if_it_fails(f"{task.name} of {name}", batch):
                 unfinished = out / f"{task.id}.unfinished"
-                cpu.write_reference(task, _SEED, str(unfinished))
-                unfinished.rename(out / task.id)
+                try:
+                    cpu.write_reference(task, _SEED, str(unfinished))
+                    unfinished.rename(out / task.id)
+                finally:
+                    shutil.rmtree(unfinished, ignore_errors=True)
