@@ -43,7 +43,7 @@ def _features(task: Task, schedule, walked: Walk) -> dict:
 
 
 def describe_default(task: Task) -> dict:
-    """The program of TVM's own schedule for a GPU (dlight), whole. Its index is the size of the space, it has no decisions.
+    """The program of TVM's own schedule for a GPU (dlight), whole. Its index is the size of the space; no decisions.
 
     Raises Unusable.
     """
