@@ -228,6 +228,9 @@ TEST_F(PredictCommand, ComparesModels) {
     EXPECT_TRUE(
         std::filesystem::exists(folder_.file("cache/" + std::string(model) + "/predictions.csv")));
   }
+  EXPECT_THAT(refused(2, {"replay", "-i", dataset(), "--cache_dir", cache()}),
+              HasSubstr("there is no predictor in " + cache() + "; choose one of " + cache() +
+                        "/lstm, " + cache() + "/mlp\n"));
   // Copied from a device on which all takes a third of the time.
   EXPECT_THAT(lines, ContainsRegex("copied +MAPE +66.7 %"));
 }
