@@ -1,6 +1,7 @@
 // `sluice opbench run` and `space` with a stand-in for TVM. Prevents: results that are not those of
 // the measured programs, files that published tools cannot read, and errors without a line for the
 // user.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <array>
@@ -11,6 +12,7 @@
 #include "profiler/compile/nvrtc.hpp"
 #include "profiler/pack.hpp"
 #include "profiler/record.hpp"
+#include "profiler/worker_pool.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/session.hpp"
 #include "tests/support/temp_folder.hpp"
@@ -22,6 +24,7 @@ using test::Process;
 using test::read_file;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 class OpbenchRun : public testing::Test {
@@ -408,11 +411,32 @@ TEST_F(OpbenchRunGpu, AnotherArchitectureIsRefused) {
 }
 
 TEST_F(OpbenchRun, ASweepOfThreadsTimesTheFastestProgramWithEachNumber) {
-  const auto ran = opbench({"sweep", "threads", "--modelname", "net", "--threads", "1,2,4",
-                            "--programs", "84", "-o", "threads.jsonl"});
+  if (processors() < 2) GTEST_SKIP() << "one processor";
+  const std::vector<std::string> sweep{"sweep", "threads",       "--modelname",
+                                       "net",   "--programs",    "84",
+                                       "-o",    "threads.jsonl", "--threads"};
+  const auto with = [&](const char* threads) {
+    auto args = sweep;
+    args.emplace_back(threads);
+    return opbench(args);
+  };
+  // A number that the machine does not have takes no other number along.
+  const auto ran = with("1024,1,2,1023");
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("fused_a: threads 2; 1: 1000.0 us, 2: 500.0 us, 4: 500.0 us"));
-  EXPECT_THAT(read_file(file("sweep.csv")), HasSubstr("threads,bbbbbbbbbbbbbbbb,fused_b,4,"));
+  EXPECT_THAT(ran.err, StartsWith(fmt::format("sluice opbench: --threads 1024,1023: this machine "
+                                              "has {} processors: left out\n",
+                                              processors())));
+  EXPECT_THAT(ran.out, HasSubstr("fused_a: threads 2; 1: 1000.0 us, 2: 500.0 us\n"));
+  EXPECT_THAT(read_file(file("sweep.csv")), HasSubstr("threads,bbbbbbbbbbbbbbbb,fused_b,2,"));
+  EXPECT_EQ(with("1024").exit_code, 2);
+}
+
+TEST_F(OpbenchRun, ASweepOfThreadsEndsAtTheProcessors) {
+  const auto ran = opbench({"sweep", "threads", "--modelname", "net", "--programs", "84"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.err, Not(HasSubstr("left out")));
+  EXPECT_THAT(read_file(file("sweep.csv")),
+              HasSubstr(fmt::format("threads,bbbbbbbbbbbbbbbb,fused_b,{},", processors())));
 }
 
 /// A pack for CPUs: tasks a and b of the stand-in's network, and one that it does not make.
