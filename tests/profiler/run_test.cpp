@@ -498,6 +498,8 @@ TEST_F(OpbenchMeasureCpu, MeasuresWithEachNumberOfThreadsAndOutlivesTheServer) {
                                  "2 ran too long; 0 known"));
   EXPECT_THAT(ran.err, HasSubstr("program a43: sluice programs"));
   EXPECT_THAT(ran.err, HasSubstr("2 programs cannot be made")) << "task c, with both numbers";
+  EXPECT_THAT(ran.err, HasSubstr("2 records are no labels, because something else used the machine "
+                                 "meanwhile (disturbed). Run the same command again"));
   EXPECT_DOUBLE_EQ(record("a41", "cpu@1").cost(), 1e-3);
   EXPECT_DOUBLE_EQ(record("a41", "cpu@2").cost(), 5e-4);
   EXPECT_EQ(record("a41", "cpu@2").details->threads, 2);
