@@ -1,9 +1,11 @@
 // `sluice opbench run` and `space` with a stand-in for TVM. Prevents: results that are not those of
 // the measured programs, files that published tools cannot read, and errors without a line for the
 // user.
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <span>
@@ -580,6 +582,14 @@ TEST_F(OpbenchRun, TheReportIsMadeByItsOwnProgram) {
   const auto report = opbench({"report", "out", "--json"});
   EXPECT_EQ(report.exit_code, 0) << report.err;
   EXPECT_THAT(report.out, StartsWith(R"({"devices": [{"device": "cpu@1", "records": )"));
+}
+
+TEST_F(OpbenchRun, AMachineWithoutADriverIsNamed) {
+  if (dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) GTEST_SKIP() << "this machine has a driver";
+  const auto ran = opbench({"run", "--modelname", "net", "--target", "cuda"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.err, StartsWith("sluice opbench: there is no NVIDIA driver here"));
+  EXPECT_EQ(std::ranges::count(ran.err, '\n'), 1) << ran.err;
 }
 
 TEST_F(OpbenchRun, ErrorsAreOneLine) {
