@@ -36,6 +36,14 @@ void add_mode(CLI::App& app, Options& options) {
       ->type_name("MODE");
 }
 
+/// Of a loaded predictor.
+void add_test_mode(CLI::App& app, Options& options) {
+  app.add_option("--mode", options.mode,
+                 "Which labels test, as for train. Default: mode and --seed of the training, so\n"
+                 "that no program tests that the predictor was trained with")
+      ->type_name("MODE");
+}
+
 void add_mode_of_devices(CLI::App& app, Options& options) {
   app.add_option("--mode", options.mode, "These devices only (default: all of the data set)")
       ->type_name("DEVICE[,DEVICE..]");
@@ -167,11 +175,11 @@ void add_options(CLI::App& app, Options& options) {
       {"train",
        {add_dataset, add_mode, add_models, add_config, add_predictor, add_out, add_saved,
         add_few_tasks, add_seed, add_limit, add_machine}},
-      {"run", {add_dataset, add_mode, add_predictor, add_out, add_seed, add_machine}},
+      {"run", {add_dataset, add_test_mode, add_predictor, add_out, add_seed, add_machine}},
       {"tune",
        {add_dataset, add_mode, add_network, add_config, add_search, add_predictor, add_out,
         add_seed, add_limit, add_machine}},
-      {"analyze", {add_dataset, add_mode, add_predictor, add_out, add_seed, add_machine}},
+      {"analyze", {add_dataset, add_test_mode, add_predictor, add_out, add_seed, add_machine}},
       {"replay",
        {add_dataset, add_mode_of_devices, add_replayed, add_predictor, add_out, add_machine}},
       {"profile", {add_device_name, add_machine}},

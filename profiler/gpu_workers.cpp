@@ -1,5 +1,6 @@
 #include "profiler/gpu_workers.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "base/error.hpp"
@@ -16,6 +17,14 @@ std::vector<std::vector<std::string>> compiler_commands(std::size_t jobs) {
 }
 
 std::vector<std::vector<std::string>> gpu_commands(const std::vector<int>& devices) {
+  // Else the loader's line about a library is all that a user sees of it.
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY);
+  if (driver == nullptr) {
+    throw base::RunError(
+        "there is no NVIDIA driver here (libcuda.so.1): use a machine with a GPU, or programs for "
+        "this CPU (target llvm)");
+  }
+  dlclose(driver);
   const std::string program = base::Install::of_this_program().program("sluice-measure");
   std::vector<std::vector<std::string>> commands;
   for (const int device : devices) commands.push_back({program, std::to_string(device)});

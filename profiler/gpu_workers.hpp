@@ -8,7 +8,8 @@
 /// The child processes that compile and measure, and what they are asked.
 namespace sluice::profiler {
 
-/// Of WorkerPool: `jobs` times sluice-compile; sluice-measure for each device.
+/// Of WorkerPool: `jobs` times sluice-compile; sluice-measure for each device. The
+/// latter throws base::RunError if there is no driver.
 [[nodiscard]] std::vector<std::vector<std::string>> compiler_commands(std::size_t jobs);
 [[nodiscard]] std::vector<std::vector<std::string>> gpu_commands(const std::vector<int>& devices);
 

@@ -68,7 +68,8 @@ void print_networks(const Dataset& data) {
 void analyze_command(const Options& options) {
   const Loaded loaded = load(options.inputs[0], options);
   const auto model = load_predictor(options);
-  const auto test = test_labels(loaded.data, options);
+  Options used = options;
+  const auto test = test_labels(loaded.data, used);
   const auto predicted = model->predict(loaded.data, loaded.devices, queries_of(test));
   const fs::path folder = results_folder(options);
   fs::create_directories(folder);

@@ -37,8 +37,12 @@ struct Loaded {
 
 /// The predictor in --cache_dir.
 [[nodiscard]] std::unique_ptr<LearnedModel> load_predictor(const Options& options);
-/// The labels that test: all of them without --mode.
-[[nodiscard]] std::vector<Label> test_labels(const Dataset& data, const Options& options);
+/// The labels that train, tune and test by --mode and --finetune_tasks.
+[[nodiscard]] Fold fold_of(const Dataset& data, const Options& options);
+/// The labels that test a loaded predictor. Without --mode these are the labels that tested in its
+/// training, and `options` gets the split of the training. If that split does not fit the data,
+/// all labels test, and a warning says so.
+[[nodiscard]] std::vector<Label> test_labels(const Dataset& data, Options& options);
 
 /// Metrics of a model, for a line of metrics.csv.
 struct Outcome {

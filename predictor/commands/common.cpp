@@ -8,7 +8,6 @@
 #include "base/error.hpp"
 #include "base/install.hpp"
 #include "predictor/commands/commands.hpp"
-#include "predictor/data/mode.hpp"
 #include "predictor/train/dataset_file.hpp"
 
 namespace sluice::predictor {
@@ -61,11 +60,6 @@ std::unique_ptr<LearnedModel> load_predictor(const Options& options) {
   where.device = options.device;
   where.threads = options.threads;
   return load_learned(options.cache_dir, where);
-}
-
-std::vector<Label> test_labels(const Dataset& data, const Options& options) {
-  if (options.mode.empty()) return data.labels;
-  return make_fold(data, parse_mode(options.mode), options.seed).test;
 }
 
 std::vector<double> task_weights(const Dataset& data) {

@@ -1,16 +1,11 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <chrono>
 #include <fstream>
-#include <set>
 #include <utility>
 
 #include "base/error.hpp"
 #include "predictor/commands/commands.hpp"
-#include "predictor/data/mode.hpp"
-#include "predictor/math/features.hpp"
-#include "predictor/math/sampling.hpp"
 #include "predictor/train/learned.hpp"
 
 namespace sluice::predictor {
@@ -26,42 +21,6 @@ std::unique_ptr<LatencyModel> make_baseline(const std::string& name, std::uint64
   if (name == "scaling") return make_scaling();
   if (name == "ratio") return make_ratio(seed);
   return make_xgboost(seed);
-}
-
-std::vector<std::size_t> tasks_in(const Dataset& data, std::span<const Label> labels) {
-  std::set<std::size_t> tasks;
-  for (const Label& label : labels) tasks.insert(data.programs[label.query.program].task);
-  return {tasks.begin(), tasks.end()};
-}
-
-/// Moves the labels of some tasks from the test to the tuning.
-void choose_tuning(const Dataset& data, const Options& options, Fold& fold) {
-  if (options.finetune_tasks == 0) return;
-  const auto tasks = tasks_in(data, fold.test);
-  if (options.finetune_tasks >= tasks.size()) {
-    throw base::UsageError(
-        fmt::format("--finetune_tasks {}: only {} tasks test, and some must be left",
-                    options.finetune_tasks, tasks.size()));
-  }
-  const auto all = queries_of(fold.test);
-  const auto points = task_means(data, FeatureScale(data, all), tasks);
-  const auto chosen = options.sampling == "kmeans"
-                          ? choose_central(points, options.finetune_tasks, options.seed)
-                          : choose_random(points.size(), options.finetune_tasks, options.seed);
-  std::set<std::size_t> tuning;
-  std::vector<Point> selected;
-  for (const std::size_t i : chosen) {
-    tuning.insert(tasks[i]);
-    selected.push_back(points[i]);
-  }
-  fmt::print("Selected {} tasks: {} using the '{}' method, with the diff2origin of {:.4f}\n",
-             chosen.size(), fmt::join(tuning, ", "), options.sampling,
-             moment_discrepancy(points, selected));
-  std::vector<Label> test;
-  for (const Label& label : fold.test) {
-    (tuning.contains(data.programs[label.query.program].task) ? fold.tune : test).push_back(label);
-  }
-  fold.test = std::move(test);
 }
 
 /// loss.csv.
@@ -103,9 +62,14 @@ TrainOptions train_options(const Options& options, const Loaded& loaded, const F
 ordered_json description(const Options& options, const Loaded& loaded, const Outcome& outcome) {
   ordered_json metrics;
   for (const auto& [name, value] : columns(outcome.metrics)) metrics[name] = value;
-  return {{"mode", options.mode},           {"seed", options.seed},
-          {"devices", loaded.data.devices}, {"trained_on", training_device(options.device)},
-          {"train_s", outcome.train_s},     {"metrics", std::move(metrics)}};
+  return {{"mode", options.mode},
+          {"seed", options.seed},
+          {"finetune_tasks", options.finetune_tasks},
+          {"sampling", options.sampling},
+          {"devices", loaded.data.devices},
+          {"trained_on", training_device(options.device)},
+          {"train_s", outcome.train_s},
+          {"metrics", std::move(metrics)}};
 }
 
 class Clock {
@@ -202,8 +166,7 @@ void train_command(const Options& options) {
   const bool tuning = !options.finetune_cache_dir.empty();
   const Loaded loaded = load(
       options.finetune_datapath.empty() ? options.inputs[0] : options.finetune_datapath, options);
-  Fold fold = make_fold(loaded.data, parse_mode(options.mode), options.seed);
-  choose_tuning(loaded.data, options, fold);
+  Fold fold = fold_of(loaded.data, options);
   if (options.scratch) fold.train = std::exchange(fold.tune, {});
   // Without tasks to tune with, the training labels are those of the new data set.
   if (tuning && fold.tune.empty()) fold.tune = std::exchange(fold.train, {});
@@ -233,9 +196,10 @@ void run_command(const Options& options) {
   keep_apart("the loaded predictor", {options.cache_dir, results_folder(options)});
   const Loaded loaded = load(options.inputs[0], options);
   const auto model = load_predictor(options);
-  const auto test = test_labels(loaded.data, options);
+  Options used = options;
+  const auto test = test_labels(loaded.data, used);
   const fs::path folder = results_folder(options);
-  report(evaluate("loaded", *model, loaded, test, folder), options, folder);
+  report(evaluate("loaded", *model, loaded, test, folder), used, folder);
 }
 
 }  // namespace sluice::predictor

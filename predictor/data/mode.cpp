@@ -113,6 +113,20 @@ std::vector<bool> chosen_tasks(const Dataset& data, const Mode& mode, std::uint6
   return wanted;
 }
 
+/// Names the networks that test without a label: the user may not have measured them.
+std::string unmeasured(const Dataset& data, const Mode& mode, const std::vector<Label>& labels) {
+  std::vector<std::string> names;
+  for (const std::string& name : mode.test_networks) {
+    const auto tasks = tasks_of(data, {name});
+    const auto inside = [&](const Label& label) {
+      return tasks[data.programs[label.query.program].task];
+    };
+    if (std::ranges::none_of(labels, inside)) names.push_back(name);
+  }
+  if (names.empty()) return "both need some";
+  return fmt::format("no measured program is of {}", fmt::join(names, ", "));
+}
+
 void split_every_fifth(std::vector<Label> labels, Fold& fold) {
   std::ranges::stable_sort(labels, {}, &Label::seconds);
   for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -189,13 +203,13 @@ Fold make_fold(const Dataset& data, const Mode& mode, std::uint64_t seed) {
       if (test[label.query.device]) fold.test.push_back(label);
     }
   } else {
-    split_every_fifth(std::move(labels), fold);
+    split_every_fifth(labels, fold);
   }
   if (fold.train.empty() || fold.test.empty()) {
     throw base::UsageError(
         fmt::format("--mode: {} measured programs to train with and {} to test "
-                    "with are left; both need some",
-                    fold.train.size(), fold.test.size()));
+                    "with are left; {}",
+                    fold.train.size(), fold.test.size(), unmeasured(data, mode, labels)));
   }
   return fold;
 }

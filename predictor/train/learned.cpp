@@ -7,6 +7,7 @@
 #include <torch/serialize.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -46,6 +47,21 @@ torch::Device device_of(const std::string& name) {
     throw base::RunError("--device cuda: LibTorch finds no GPU; use --device cpu");
   }
   return gpu ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU);
+}
+
+/// What to do about a folder without a predictor. A training of several models leaves one in a
+/// folder for each.
+std::string where_one_is(const std::filesystem::path& folder) {
+  std::vector<std::string> inside;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    if (std::filesystem::exists(entry.path() / "predictor.json")) inside.push_back(entry.path());
+  }
+  if (inside.empty()) return "`sluice predict train` makes one";
+  std::ranges::sort(inside);
+  std::string text = "choose one of " + inside[0];
+  for (std::size_t i = 1; i < inside.size(); ++i) text += ", " + inside[i];
+  return text;
 }
 
 class Learned : public LearnedModel {
@@ -218,8 +234,8 @@ std::unique_ptr<LearnedModel> load_learned(const std::filesystem::path& folder,
                                            const TrainOptions& options) {
   const std::string file = (folder / "predictor.json").string();
   if (!std::filesystem::exists(file)) {
-    throw base::UsageError("there is no predictor in " + folder.string() +
-                           "; `sluice predict train` makes one");
+    throw base::UsageError("there is no predictor in " + folder.string() + "; " +
+                           where_one_is(folder));
   }
   const nlohmann::json json = base::parse_json_file(file);
   if (!json.is_object() || json.value("version", 0) != kVersion) {

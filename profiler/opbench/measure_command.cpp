@@ -86,6 +86,13 @@ int measure(const MeasureOptions& options) {
     fmt::print("; {} programs left out by the time limit: run the same command again", counts.left);
   }
   fmt::print("\n");
+  if (counts.disturbed > 0) {
+    fmt::print(stderr,
+               "sluice opbench: {} records are no labels, because something else used the machine "
+               "meanwhile (disturbed). Run the same command again when it is quieter: it measures "
+               "only these again\n",
+               counts.disturbed);
+  }
   print_networks(options);
   if (counts.without_reference > 0) {
     fmt::print(stderr,

@@ -41,15 +41,18 @@ struct RunOptions {
   std::string predictor_device;
 };
 
-/// TVM's name for a target: llvm, cuda or cuda:sm_90.
+/// TVM's name for a target: llvm, cuda, cuda:sm_90, or that name itself.
 std::string tvm_target(const std::string& target) {
   if (target == "llvm") return target;
   if (target == "cuda") return "cuda -arch=sm_90";
+  if (target.starts_with("cuda -arch=sm_")) return target;
   if (target.starts_with("cuda:sm_")) return "cuda -arch=" + target.substr(5);
   throw base::UsageError("--target: '" + target + "'; there are llvm, cuda and cuda:sm_NN");
 }
 
-std::string short_target(const std::string& target) { return target.substr(0, target.find(':')); }
+std::string short_target(const std::string& target) {
+  return target.substr(0, target.find_first_of(": "));
+}
 
 /// The last part of a path or an address, without its ending.
 std::string short_model(const RunOptions& options) {

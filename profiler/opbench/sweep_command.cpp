@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "profiler/sweep.hpp"
 #include "profiler/tuner/tuners.hpp"
 #include "profiler/tuning/measuring.hpp"
+#include "profiler/worker_pool.hpp"
 
 namespace sluice::profiler {
 namespace {
@@ -35,21 +37,44 @@ int show(const std::string& resource, const std::vector<SweepRow>& rows, const s
   return base::kExitFine;
 }
 
+/// 1, 2, 4 and so on, and `most`.
+std::vector<int> powers_of_two_to(int most) {
+  std::vector<int> numbers;
+  for (int number = 1; number < most; number *= 2) numbers.push_back(number);
+  numbers.push_back(most);
+  return numbers;
+}
+
 struct ThreadSweep {
   std::string source = "simple";
   std::string model;
-  std::vector<int> threads{1, 2, 4, 8};
+  std::vector<int> threads = powers_of_two_to(static_cast<int>(processors()));
   std::size_t programs = 16;
   std::uint64_t seed = 0;
   std::string out = "records.jsonl";
 };
 
+/// Without the numbers that the machine has too few processors for. Names these once.
+std::vector<int> possible_threads(std::vector<int> threads) {
+  const int most = static_cast<int>(processors());
+  const auto here = [most](int number) { return number <= most; };
+  const auto too_many = std::stable_partition(threads.begin(), threads.end(), here);
+  if (too_many == threads.end()) return threads;
+  const std::string text = fmt::format("--threads {}: this machine has {} processors",
+                                       fmt::join(too_many, threads.end(), ","), most);
+  threads.erase(too_many, threads.end());
+  if (threads.empty()) throw base::UsageError(text);
+  base::print_error("sluice opbench", text + ": left out");
+  return threads;
+}
+
 /// The fastest of some random programs with the most threads, and then with each number of threads.
 std::vector<SweepRow> sweep_threads(const ThreadSweep& options) {
+  const std::vector<int> all = possible_threads(options.threads);
   ProgramServer server;
   const auto network = server.import_network(options.source, options.model, 1, "llvm");
   RecordFile out(options.out);
-  const int most = *std::ranges::max_element(options.threads);
+  const int most = *std::ranges::max_element(all);
   std::vector<SweepRow> rows;
   for (const Task& task : network.tasks) {
     const ProgramSpace space(task.sketches);
@@ -69,7 +94,7 @@ std::vector<SweepRow> sweep_threads(const ThreadSweep& options) {
         tried, {}, [](const Record& record) { return record.good() ? record.cost() : INFINITY; });
     if (best == tried.end() || !best->good()) continue;
     SweepRow row{.task = task.id, .name = task.name, .seconds = {{most, best->cost()}}};
-    for (const int threads : options.threads) {
+    for (const int threads : all) {
       if (threads == most) continue;
       const Record record = measured(threads, {best->index}).front();
       if (record.good()) row.seconds[threads] = record.cost();
@@ -87,9 +112,10 @@ void add_threads(CLI::App& sweep, CommandBody& run, const std::shared_ptr<std::s
       ->capture_default_str()
       ->check(base::one_of({"simple", "local", "transformers", "remoteonnx"}));
   command->add_option("--modelname", options->model, "Its name")->type_name("NAME")->required();
-  command->add_option("--threads", options->threads, "Numbers of threads")
+  command
+      ->add_option("--threads", options->threads,
+                   "Numbers of threads (default: 1, 2, 4 and so on up to the processors)")
       ->delimiter(',')
-      ->capture_default_str()
       ->type_name("N,...")
       ->check(base::whole_number(1, 1024));
   base::count_option(*command, "--programs", options->programs,
@@ -142,7 +168,7 @@ void add_sweep_command(CLI::App& app, CommandBody& run) {
       "Examples:\n"
       "  sluice opbench sweep sm resnet.programs -o h200.jsonl --sm 132,96,64,32,16\n"
       "  sluice opbench sweep block resnet.programs -o h200.jsonl --limit-s 60\n"
-      "  sluice opbench sweep threads --modelname matmul --threads 1,2,4,8");
+      "  sluice opbench sweep threads --modelname matmul");
 }
 
 }  // namespace sluice::profiler

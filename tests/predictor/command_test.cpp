@@ -124,6 +124,47 @@ TEST_F(PredictCommand, FromPackAndRecordsToANetwork) {
               HasSubstr("the 2 fastest of"));
 }
 
+// A test with the programs that trained tells a user that the predictor is better than it is.
+TEST_F(PredictCommand, WithoutAModeThoseTestThatTestedInTheTraining) {
+  make_dataset();
+  const std::vector<std::string> run{"run", "-i", dataset(), "--cache_dir", cache()};
+  for (const std::vector<std::string>& split :
+       {std::vector<std::string>{"--mode", "h200:sample2", "--seed", "7"},
+        {"--mode", "by_device:train-h200,test-h200@32", "--finetune_tasks", "1", "--set",
+         "tune_epochs=5"}}) {
+    std::filesystem::remove_all(cache());
+    train(split);
+    const std::string tested = read_file(folder_.file("cache/predictions.csv"));
+    EXPECT_THAT(printed(run), HasSubstr("tests the labels that tested in the training: --mode '" +
+                                        split[1] + "'"));
+    EXPECT_EQ(read_file(folder_.file("cache/predictions.csv")), tested);
+  }
+  EXPECT_THAT(read_file(folder_.file("cache/metrics.csv")),
+              HasSubstr("\nloaded,\"by_device:train-h200,test-h200@32\",0,1,kmeans,"));
+}
+
+TEST_F(PredictCommand, WarnsThatProgramsTestThatTrained) {
+  make_dataset();
+  train({"--mode", "h200"});
+  const std::string file = folder_.file("cache/predictor.json");
+  const auto replace = [&](const std::string& old, const std::string& now) {
+    std::string text = read_file(file);
+    ASSERT_NE(text.find(old), std::string::npos);
+    std::ofstream(file) << text.replace(text.find(old), old.size(), now);
+  };
+  const auto warning = [&] {
+    const auto ended = predict({"run", "-i", dataset(), "--cache_dir", cache()});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return ended.err;
+  };
+  EXPECT_EQ(warning(), "");
+  replace("\"mode\": \"h200\"", "\"mode\": \"h100\"");
+  EXPECT_THAT(warning(), ContainsRegex("no device 'h100' in the data set.*all [0-9]+ labels test, "
+                                       "also those of programs that the predictor was trained"));
+  replace("\"mode\": ", "\"other\": ");
+  EXPECT_THAT(warning(), HasSubstr("(predictor.json has no mode): all "));
+}
+
 TEST_F(PredictCommand, RanksProgramsOverAPipe) {
   make_dataset();
   train({"--mode", "h200"});
@@ -187,6 +228,9 @@ TEST_F(PredictCommand, ComparesModels) {
     EXPECT_TRUE(
         std::filesystem::exists(folder_.file("cache/" + std::string(model) + "/predictions.csv")));
   }
+  EXPECT_THAT(refused(2, {"replay", "-i", dataset(), "--cache_dir", cache()}),
+              HasSubstr("there is no predictor in " + cache() + "; choose one of " + cache() +
+                        "/lstm, " + cache() + "/mlp\n"));
   // Copied from a device on which all takes a third of the time.
   EXPECT_THAT(lines, ContainsRegex("copied +MAPE +66.7 %"));
 }

@@ -123,8 +123,17 @@ TEST(Fold, RefusesWhatIsNotThere) {
          "no network 'vgg' in the data set, which has bert_base, resnet_18");
   // The name as the data set has it is two names in a mode.
   refuse("h200.by_net:test-resnet-18", "resnet_18; write _ for - in their names");
+  Dataset unmeasured = data;
+  unmeasured.networks.push_back(
+      {.name = "dcgan", .target = "cuda", .batch = 1, .calls = {{unmeasured.tasks.size(), {}}}});
+  unmeasured.tasks.push_back(data.tasks[0]);
+  EXPECT_THAT([&] { (void)make_fold(unmeasured, parse_mode("by_net:test-dcgan"), 0); },
+              ThrowsMessage<base::UsageError>(
+                  HasSubstr("200 measured programs to train with and 0 to test with are left; "
+                            "no measured program is of dcgan")));
   refuse("list-10", "there is no task 10; tasks.csv has 0 to 9");
-  refuse("network-resnet_18.by_net:test-resnet_18", "--mode: 0 measured programs to train with");
+  refuse("network-resnet_18.by_net:test-resnet_18",
+         "--mode: 0 measured programs to train with and 80 to test with are left; both need some");
 }
 
 }  // namespace

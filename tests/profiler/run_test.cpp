@@ -1,8 +1,11 @@
 // `sluice opbench run` and `space` with a stand-in for TVM. Prevents: results that are not those of
 // the measured programs, files that published tools cannot read, and errors without a line for the
 // user.
+#include <dlfcn.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <span>
@@ -11,6 +14,7 @@
 #include "profiler/compile/nvrtc.hpp"
 #include "profiler/pack.hpp"
 #include "profiler/record.hpp"
+#include "profiler/worker_pool.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/session.hpp"
 #include "tests/support/temp_folder.hpp"
@@ -22,6 +26,7 @@ using test::Process;
 using test::read_file;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 class OpbenchRun : public testing::Test {
@@ -402,17 +407,43 @@ TEST_F(OpbenchRunGpu, ATaskWhoseOwnScheduleEndsTvmHasNone) {
 }
 
 TEST_F(OpbenchRunGpu, AnotherArchitectureIsRefused) {
-  const auto ran = run("cuda:sm_75");
-  EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_THAT(ran.err, HasSubstr("--target: 'cuda -arch=sm_75', but the GPU is sm_90"));
+  // `sluice programs` writes targets in the second form.
+  for (const char* const target : {"cuda:sm_75", "cuda -arch=sm_75"}) {
+    const auto ran = run(target);
+    EXPECT_EQ(ran.exit_code, 2);
+    EXPECT_THAT(ran.err, HasSubstr("--target: 'cuda -arch=sm_75', but the GPU is sm_90"));
+    const std::string space = own_session_.file("out/ConfigSpace/net-cuda.json");
+    EXPECT_TRUE(std::filesystem::remove(space)) << target;
+  }
 }
 
 TEST_F(OpbenchRun, ASweepOfThreadsTimesTheFastestProgramWithEachNumber) {
-  const auto ran = opbench({"sweep", "threads", "--modelname", "net", "--threads", "1,2,4",
-                            "--programs", "84", "-o", "threads.jsonl"});
+  if (processors() < 2) GTEST_SKIP() << "one processor";
+  const std::vector<std::string> sweep{"sweep", "threads",       "--modelname",
+                                       "net",   "--programs",    "84",
+                                       "-o",    "threads.jsonl", "--threads"};
+  const auto with = [&](const char* threads) {
+    auto args = sweep;
+    args.emplace_back(threads);
+    return opbench(args);
+  };
+  // A number that the machine does not have takes no other number along.
+  const auto ran = with("1024,1,2,1023");
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("fused_a: threads 2; 1: 1000.0 us, 2: 500.0 us, 4: 500.0 us"));
-  EXPECT_THAT(read_file(file("sweep.csv")), HasSubstr("threads,bbbbbbbbbbbbbbbb,fused_b,4,"));
+  EXPECT_THAT(ran.err, StartsWith(fmt::format("sluice opbench: --threads 1024,1023: this machine "
+                                              "has {} processors: left out\n",
+                                              processors())));
+  EXPECT_THAT(ran.out, HasSubstr("fused_a: threads 2; 1: 1000.0 us, 2: 500.0 us\n"));
+  EXPECT_THAT(read_file(file("sweep.csv")), HasSubstr("threads,bbbbbbbbbbbbbbbb,fused_b,2,"));
+  EXPECT_EQ(with("1024").exit_code, 2);
+}
+
+TEST_F(OpbenchRun, ASweepOfThreadsEndsAtTheProcessors) {
+  const auto ran = opbench({"sweep", "threads", "--modelname", "net", "--programs", "84"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.err, Not(HasSubstr("left out")));
+  EXPECT_THAT(read_file(file("sweep.csv")),
+              HasSubstr(fmt::format("threads,bbbbbbbbbbbbbbbb,fused_b,{},", processors())));
 }
 
 /// A pack for CPUs: tasks a and b of the stand-in's network, and one that it does not make.
@@ -469,6 +500,8 @@ TEST_F(OpbenchMeasureCpu, MeasuresWithEachNumberOfThreadsAndOutlivesTheServer) {
                                  "2 ran too long; 0 known"));
   EXPECT_THAT(ran.err, HasSubstr("program a43: sluice programs"));
   EXPECT_THAT(ran.err, HasSubstr("2 programs cannot be made")) << "task c, with both numbers";
+  EXPECT_THAT(ran.err, HasSubstr("2 records are no labels, because something else used the machine "
+                                 "meanwhile (disturbed). Run the same command again"));
   EXPECT_DOUBLE_EQ(record("a41", "cpu@1").cost(), 1e-3);
   EXPECT_DOUBLE_EQ(record("a41", "cpu@2").cost(), 5e-4);
   EXPECT_EQ(record("a41", "cpu@2").details->threads, 2);
@@ -549,6 +582,14 @@ TEST_F(OpbenchRun, TheReportIsMadeByItsOwnProgram) {
   const auto report = opbench({"report", "out", "--json"});
   EXPECT_EQ(report.exit_code, 0) << report.err;
   EXPECT_THAT(report.out, StartsWith(R"({"devices": [{"device": "cpu@1", "records": )"));
+}
+
+TEST_F(OpbenchRun, AMachineWithoutADriverIsNamed) {
+  if (dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) GTEST_SKIP() << "this machine has a driver";
+  const auto ran = opbench({"run", "--modelname", "net", "--target", "cuda"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.err, StartsWith("sluice opbench: there is no NVIDIA driver here"));
+  EXPECT_EQ(std::ranges::count(ran.err, '\n'), 1) << ran.err;
 }
 
 TEST_F(OpbenchRun, ErrorsAreOneLine) {

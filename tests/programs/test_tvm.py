@@ -15,7 +15,7 @@ from sluice_tools.programs import tvm_setup
 
 tvm_setup.load()
 import tvm  # noqa: E402
-from sluice_tools.programs import cpu, cuda, knobs, lowered, models, network_run, networks, pack, programs  # noqa: E402
+from sluice_tools.programs import cpu, cuda, knobs, lowered, make, models, network_run, networks, pack, programs  # noqa: E402
 from sluice_tools.programs.space import Refused  # noqa: E402
 from tvm import relax, tirx  # noqa: E402
 from tvm_ffi import structural_walk  # noqa: E402
@@ -277,9 +277,9 @@ def test_a_network_runs_with_the_fastest_recorded_programs(tmp_path, capsys):
     plain, tuned = (network_run.machine(of, LLVM)["main"] for of in (mod, tuned_mod))
     arguments = network_run.inputs(mod)
     numpy.testing.assert_allclose(tuned(*arguments).numpy(), plain(*arguments).numpy(), rtol=1e-4, atol=1e-4)
-    with pytest.raises(CommandError, match=f"no good record of task {task.id}"):
+    with pytest.raises(CommandError, match=f"no good record of task {task.id}.*; disturbed ones do not count: run"):
         network_run.choose(mod, LLVM, {})
-    with pytest.raises(CommandError, match="no good record of cpu@4 in "):
+    with pytest.raises(CommandError, match=r"no good record of cpu@4 in .*; disturbed ones do not count: run"):
         network_run.measure(network_run.Plan("lstm-32", 1, [file], 4))
 
 
@@ -314,6 +314,14 @@ def test_an_unknown_target_is_one_line(text):
     with pytest.raises(CommandError) as refused:
         tvm_setup.target_of(text)
     assert text in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["cuda:sm_80", "cuda -arch=sm_80"])
+def test_a_pack_has_the_full_name_of_its_target(text, tmp_path):
+    assert tvm_setup.target_of(text).arch == "sm_80"
+    plan = make.Plan(["dense-64"], [1], 1, text, tmp_path / "a.programs", False, 0, 0)
+    assert make.make(plan) == 0
+    assert next(pack.read_lines(plan.out))["target"] == "cuda -arch=sm_80"
 
 
 def test_another_version_of_tvm_is_refused(monkeypatch):

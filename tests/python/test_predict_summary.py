@@ -93,3 +93,10 @@ def test_equal_sizes_share_a_rank_and_zeros_do_not_count():
     assert summary.wilcoxon_p([1, -1, 2, 0]) == pytest.approx(0.414216)
     assert summary.sign_p([1, -1, 2, 0]) == 1
     assert summary.wilcoxon_p([]) == summary.sign_p([0, 0]) == 1
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--help"], 0), (["a.programs", "runs"], 2)])
+def test_the_usage_is_no_traceback(arguments, code, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["", *arguments])
+    assert summary.main() == code
+    assert "usage: predict_summary.py PACK... -- FOLDER..." in capsys.readouterr().out

@@ -246,6 +246,10 @@ def ablations(runs: list[Run]) -> None:
 
 
 def main() -> int:
+    asked = bool({"-h", "--help"} & set(sys.argv))
+    if asked or "--" not in sys.argv:
+        print(__doc__)
+        return 0 if asked else 2
     at = sys.argv.index("--")
     networks = networks_of(sys.argv[1:at])
     runs = []

@@ -9,7 +9,7 @@ from sluice_tools.errors import Parser, usage_error
 
 _EXAMPLES = """\
 examples:
-  sluice programs make --models resnet-18,bert_tiny --batch 1,4 --per-task 16 --target "cuda -arch=sm_90" -o a.programs
+  sluice programs make --models resnet-18,bert_tiny --batch 1,4 --per-task 16 --target cuda:sm_90 -o a.programs
   sluice programs make --models model.onnx --per-task 8 --target llvm -o b.programs --resume
   sluice programs check a.programs
   sluice programs check
@@ -49,7 +49,9 @@ def _parser() -> argparse.ArgumentParser:
         "--batch", dest="batches", type=_numbers, default=[1], metavar="N,N", help="batch sizes (default: 1)"
     )
     make.add_argument("--per-task", type=int, default=16, metavar="N", help="programs of each task (default: 16)")
-    make.add_argument("--target", default="cuda -arch=sm_90", help='"cuda -arch=sm_90" (the default) or "llvm"')
+    make.add_argument(
+        "--target", default="cuda -arch=sm_90", help='cuda:sm_90 (the default), also as "cuda -arch=sm_90", or llvm'
+    )
     make.add_argument("-o", "--out", type=Path, required=True, metavar="FILE")
     make.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
     make.add_argument("--resume", action="store_true", help="go on with FILE, also with a torn one")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sluice_tools.errors import CommandError, first_line, run_error, usage_error
 from sluice_tools.programs import models, networks, pack, programs
-from sluice_tools.programs.tvm_setup import FFI_VERSION, TVM_VERSION, target_of
+from sluice_tools.programs.tvm_setup import FFI_VERSION, TVM_VERSION, full_name, target_of
 
 _PIECE = 250  # programs that a crash may lose
 _PATIENCE_S = 300  # until fewer are written
@@ -67,7 +67,7 @@ def _import_all(plan: Plan) -> tuple[list[dict], list]:
 
 def _head(plan: Plan) -> dict:
     versions = {"tvm": TVM_VERSION, "ffi": FFI_VERSION}
-    return {"kind": "pack", "version": 1, "target": plan.target, **versions, "seed": plan.seed}
+    return {"kind": "pack", "version": 1, "target": full_name(plan.target), **versions, "seed": plan.seed}
 
 
 def _begin(plan: Plan, lines: list[dict], tasks: list) -> dict[str, set[int]]:

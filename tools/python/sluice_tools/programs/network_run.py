@@ -36,6 +36,9 @@ class Chosen:
     buffers: list[dict]
 
 
+_ADVICE = "; disturbed ones do not count: run sluice opbench measure again on a quiet machine"
+
+
 def _fastest(files: list[Path], device: str) -> dict[str, tuple[float, int]]:
     """Seconds and index of the fastest good program, by task. Of two records of a program, the later counts."""
     of_device = [one for file in files for one in records.read(file) if one.good and one.device == device]
@@ -63,7 +66,7 @@ def choose(mod: tvm.IRModule, target, best: dict[str, tuple[float, int]]) -> dic
             continue
         task = networks.task_of(mod[variable], variable.name_hint, target)
         if task.id not in best:
-            raise run_error(f"no good record of task {task.id} ({task.name}); measure its programs first")
+            raise run_error(f"no good record of task {task.id} ({task.name}){_ADVICE}")
         seconds, index = best[task.id]
         chosen[variable] = Chosen(seconds, task.space.schedule(index).mod, task.buffers())
     return chosen
@@ -105,7 +108,7 @@ def measure(plan: Plan) -> int:
     target, device = target_of("llvm"), f"cpu@{plan.threads}"
     best = _fastest(plan.records, device)
     if not best:
-        raise usage_error(f"no good record of {device} in {', '.join(map(str, plan.records))}")
+        raise usage_error(f"no good record of {device} in {', '.join(map(str, plan.records))}{_ADVICE}")
     tvm.get_global_func("runtime.config_threadpool")(1, plan.threads)
     mod = networks.fused(models.load(models.source_of(plan.model), plan.model, plan.batch), target)
     chosen, calls = choose(mod, target, best), Counter(called(mod))

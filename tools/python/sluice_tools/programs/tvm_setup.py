@@ -42,11 +42,17 @@ def last_line(error: Exception) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
+def full_name(text: str) -> str:
+    """TVM's name of "cuda" and "cuda:sm_90", which `sluice opbench run` takes too. Any other text is TVM's name."""
+    kind, _, arch = text.partition(":")
+    return f"cuda -arch={arch or 'sm_90'}" if kind == "cuda" else text
+
+
 def target_of(text: str):
-    """The TVM target of "cuda -arch=sm_90" or "llvm", "llvm -num-cores=2"."""
+    """The TVM target of "cuda -arch=sm_90", "cuda:sm_90" or "cuda", or "llvm", "llvm -num-cores=2"."""
     from tvm.target import Target
 
-    kind, *options = text.split()
+    kind, *options = full_name(text).split()
     values: dict = {"kind": kind}
     for option in options:
         name, equals, value = option.removeprefix("-").partition("=")

@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/json_node.hpp"
+#include "predictor/commands/commands.hpp"
+#include "predictor/data/mode.hpp"
+#include "predictor/math/features.hpp"
+#include "predictor/math/sampling.hpp"
+
+namespace sluice::predictor {
+namespace {
+
+std::vector<std::size_t> tasks_in(const Dataset& data, std::span<const Label> labels) {
+  std::set<std::size_t> tasks;
+  for (const Label& label : labels) tasks.insert(data.programs[label.query.program].task);
+  return {tasks.begin(), tasks.end()};
+}
+
+/// Moves the labels of some tasks from the test to the tuning.
+void choose_tuning(const Dataset& data, const Options& options, Fold& fold) {
+  if (options.finetune_tasks == 0) return;
+  const auto tasks = tasks_in(data, fold.test);
+  if (options.finetune_tasks >= tasks.size()) {
+    throw base::UsageError(
+        fmt::format("--finetune_tasks {}: only {} tasks test, and some must be left",
+                    options.finetune_tasks, tasks.size()));
+  }
+  const auto all = queries_of(fold.test);
+  const auto points = task_means(data, FeatureScale(data, all), tasks);
+  const auto chosen = options.sampling == "kmeans"
+                          ? choose_central(points, options.finetune_tasks, options.seed)
+                          : choose_random(points.size(), options.finetune_tasks, options.seed);
+  std::set<std::size_t> tuning;
+  std::vector<Point> selected;
+  for (const std::size_t i : chosen) {
+    tuning.insert(tasks[i]);
+    selected.push_back(points[i]);
+  }
+  fmt::print("Selected {} tasks: {} using the '{}' method, with the diff2origin of {:.4f}\n",
+             chosen.size(), fmt::join(tuning, ", "), options.sampling,
+             moment_discrepancy(points, selected));
+  std::vector<Label> test;
+  for (const Label& label : fold.test) {
+    (tuning.contains(data.programs[label.query.program].task) ? fold.tune : test).push_back(label);
+  }
+  fold.test = std::move(test);
+}
+
+/// Takes over the split that predictor.json records. False if it has none.
+bool take_saved_split(Options& options) {
+  const auto saved =
+      base::parse_json_file(std::filesystem::path(options.cache_dir) / "predictor.json");
+  if (!saved.contains("mode")) return false;
+  options.mode = saved.at("mode");
+  options.seed = saved.value("seed", options.seed);
+  options.finetune_tasks = saved.value("finetune_tasks", std::size_t{0});
+  options.sampling = saved.value("sampling", options.sampling);
+  return true;
+}
+
+}  // namespace
+
+Fold fold_of(const Dataset& data, const Options& options) {
+  Fold fold = make_fold(data, parse_mode(options.mode), options.seed);
+  choose_tuning(data, options, fold);
+  return fold;
+}
+
+std::vector<Label> test_labels(const Dataset& data, Options& options) {
+  if (!options.mode.empty()) return fold_of(data, options).test;
+  std::string why = "predictor.json has no mode";
+  Options saved = options;
+  if (take_saved_split(saved)) {
+    try {
+      auto test = fold_of(data, saved).test;
+      fmt::print("tests the labels that tested in the training: {}\n",
+                 saved.mode.empty() ? "every fifth"
+                                    : fmt::format("--mode '{}' --seed {}", saved.mode, saved.seed));
+      options = saved;
+      return test;
+    } catch (const base::UsageError& error) {  // another data set
+      why = error.what();
+    }
+  }
+  fmt::print(stderr,
+             "sluice predict: the split of the training cannot be used ({}): all {} labels test, "
+             "also those of programs that the predictor was trained with; see --mode\n",
+             why, data.labels.size());
+  return data.labels;
+}
+
+}  // namespace sluice::predictor
