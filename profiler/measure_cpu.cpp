@@ -6,6 +6,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "profiler/gpu_workers.hpp"
 #include "profiler/measure/rule.hpp"
 
 namespace sluice::profiler {
@@ -29,14 +30,13 @@ class CpuMeasurement {
 
   void measure(const std::string& file) {
     const Pack pack = read_pack(file);
-    if (pack.torn) {
-      fmt::print(stderr, "sluice opbench: {}: the last part is cut off: dropped\n", file);
-    }
+    if (pack.torn) report_torn(file);
     std::map<std::string, std::vector<const Program*>> wanted;
     for (const Program& program : pack.programs) {
       if (options_.wants(program, per_task_[program.task]))
         wanted[program.task].push_back(&program);
     }
+    counts_.networks.insert(counts_.networks.end(), pack.networks.begin(), pack.networks.end());
     for (const Network& network : pack.networks) {
       // A task of several networks is measured with the first.
       std::map<std::string, std::vector<const Program*>> of_network;

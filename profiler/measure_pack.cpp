@@ -28,7 +28,7 @@ bool MeasureOptions::wants(const Program& program, std::size_t& of_task) const {
 void MeasureCounts::add(const Record& record) {
   if (record.error != MeasureError::kNone) {
     ++errors[record.error];
-  } else if (record.details->disturbed) {
+  } else if (record.disturbed()) {
     ++disturbed;
   } else {
     ++good;
@@ -235,7 +235,7 @@ std::map<std::string, std::set<std::string>> known_programs(const std::string& f
   if (found.torn) fmt::print(stderr, "sluice opbench: {}: the last line is torn: dropped\n", file);
   std::map<std::string, std::set<std::string>> known;
   for (const Record& record : found.records) {
-    if (record.details && !record.details->disturbed) {
+    if (record.details && !record.disturbed()) {
       known[record.details->program].insert(record.details->device);
     }
   }
@@ -259,10 +259,13 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
   const auto known = known_programs(options.out);
   MeasureCounts counts;
   // A wrong file must not wait for the GPU, nor be found behind hours of measuring.
-  for (const std::string& file : options.packs) (void)arch_of(file, read_header(file));
+  std::map<std::string, PackHeader> headers;
+  for (const std::string& file : options.packs) {
+    (void)arch_of(file, headers[file] = read_header(file));
+  }
   Measurement measurement(options);
   for (const std::string& file : options.packs) {
-    require_arch(file, read_header(file), measurement.arch());
+    require_arch(file, headers.at(file), measurement.arch());
   }
   RecordFile out(options.out);
   std::set<std::string> without_reference;
@@ -280,6 +283,7 @@ MeasureCounts measure_packs(const MeasureOptions& options) {
         header = *first;
         continue;
       }
+      if (auto* network = std::get_if<Network>(&*entry)) counts.networks.push_back(*network);
       if (auto* task = std::get_if<Task>(&*entry)) of_pack[task->id] = std::move(*task);
       auto* const program = std::get_if<Program>(&*entry);
       if (program == nullptr) continue;

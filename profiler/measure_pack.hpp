@@ -38,6 +38,7 @@ struct MeasureCounts {
   std::size_t known = 0;              ///< Records of an earlier run.
   std::size_t left = 0;               ///< Programs that the time limit left out.
   std::size_t bare = 0;               ///< Programs that cannot be made: see the pack's target.
+  std::vector<Network> networks{};    ///< Of the packs.
   std::size_t without_reference = 0;  ///< Tasks of which the given reference has no outputs.
 
   void add(const Record& record);

@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "profiler/pack.hpp"
 #include "profiler/record.hpp"
 
 namespace sluice::profiler {
@@ -26,26 +25,24 @@ std::map<std::string, Fastest> fastest_by_device(const std::string& file) {
 
 }  // namespace
 
-std::vector<NetworkSum> network_sums(const std::vector<std::string>& packs,
+std::vector<NetworkSum> network_sums(const std::vector<Network>& networks,
                                      const std::string& records) {
   const auto devices = fastest_by_device(records);
   std::vector<NetworkSum> sums;
   std::set<std::pair<std::string, std::int64_t>> seen;
-  for (const std::string& file : packs) {
-    for (const Network& network : read_pack(file).networks) {
-      if (network.calls.empty() || !seen.emplace(network.name, network.batch).second) continue;
-      NetworkSum sum{.name = network.name, .batch = network.batch, .calls = network.calls.size()};
-      for (const auto& [device, fastest] : devices) {
-        double seconds = 0;
-        const bool all = std::ranges::all_of(network.calls, [&](const NetworkCall& call) {
-          const auto found = fastest.find(call.task);
-          if (found != fastest.end()) seconds += found->second;
-          return found != fastest.end();
-        });
-        if (all) sum.seconds[device] = seconds;
-      }
-      if (!sum.seconds.empty()) sums.push_back(std::move(sum));
+  for (const Network& network : networks) {
+    if (network.calls.empty() || !seen.emplace(network.name, network.batch).second) continue;
+    NetworkSum sum{.name = network.name, .batch = network.batch, .calls = network.calls.size()};
+    for (const auto& [device, fastest] : devices) {
+      double seconds = 0;
+      const bool all = std::ranges::all_of(network.calls, [&](const NetworkCall& call) {
+        const auto found = fastest.find(call.task);
+        if (found != fastest.end()) seconds += found->second;
+        return found != fastest.end();
+      });
+      if (all) sum.seconds[device] = seconds;
     }
+    if (!sum.seconds.empty()) sums.push_back(std::move(sum));
   }
   return sums;
 }

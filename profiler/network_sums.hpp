@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "profiler/pack.hpp"
+
 namespace sluice::profiler {
 
 /// What a network of a pack costs on each device.
@@ -15,9 +17,9 @@ struct NetworkSum {
   std::map<std::string, double> seconds{};
 };
 
-/// For the networks of the packs, from the good records of a file. A device on which a call has no
-/// record is left out, and so is a network without a device.
-[[nodiscard]] std::vector<NetworkSum> network_sums(const std::vector<std::string>& packs,
+/// From the good records of a file, each network once. A device on which a call has no record is
+/// left out, and so is a network without a device.
+[[nodiscard]] std::vector<NetworkSum> network_sums(const std::vector<Network>& networks,
                                                    const std::string& records);
 
 }  // namespace sluice::profiler

@@ -51,7 +51,7 @@ RecordDetails details_of(const ordered_json& value) {
 }  // namespace
 
 bool Record::good() const {
-  return error == MeasureError::kNone && !seconds.empty() && !(details && details->disturbed);
+  return error == MeasureError::kNone && !seconds.empty() && !disturbed();
 }
 
 double Record::cost() const {

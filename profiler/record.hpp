@@ -1,4 +1,5 @@
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -53,8 +54,12 @@ struct Record {
 
   /// Whether the times may be used: no error, not disturbed.
   [[nodiscard]] bool good() const;
+  /// Whether others used the device each time that the program was measured.
+  [[nodiscard]] bool disturbed() const { return details && details->disturbed; }
   /// The median of the repeats; infinite without one.
   [[nodiscard]] double cost() const;
+  /// The cost of a good record; infinite for any other.
+  [[nodiscard]] double good_cost() const { return good() ? cost() : INFINITY; }
 };
 
 /// The line of a record, without its end. A line of AutoTVM 0.2 that is read and written again has

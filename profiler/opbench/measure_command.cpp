@@ -56,8 +56,8 @@ MeasureCounts measure_on_gpu(const MeasureOptions& options) {
 }
 
 /// Of each network, the device on which it is fastest first.
-void print_networks(const MeasureOptions& options) {
-  for (const NetworkSum& sum : network_sums(options.packs, options.out)) {
+void print_networks(const MeasureCounts& counts, const std::string& records) {
+  for (const NetworkSum& sum : network_sums(counts.networks, records)) {
     std::vector<std::pair<double, std::string>> order;
     for (const auto& [device, seconds] : sum.seconds) order.emplace_back(seconds, device);
     std::ranges::sort(order);
@@ -93,7 +93,7 @@ int measure(const MeasureOptions& options) {
                "only these again\n",
                counts.disturbed);
   }
-  print_networks(options);
+  print_networks(counts, options.out);
   if (counts.without_reference > 0) {
     fmt::print(stderr,
                "sluice opbench: {} tasks have no outputs in {}: their programs were compared with "

@@ -91,7 +91,8 @@ void check_all_run(const std::vector<TunedTask>& tasks) {
   std::vector<std::string> disturbed;
   for (const TunedTask& task : tasks) {
     if (task.first() != nullptr) continue;
-    (std::ranges::any_of(task.trials, is_disturbed) ? disturbed : without).push_back(task.name);
+    (std::ranges::any_of(task.trials, &Record::disturbed) ? disturbed : without)
+        .push_back(task.name);
   }
   if (!disturbed.empty()) {
     throw base::RunError(fmt::format(
@@ -149,7 +150,8 @@ std::size_t server_processes(const RunOptions& options) {
 
 const Record* best_of(const TunedTask& task) { return task.best(task.trials.size()); }
 
-void print_latencies(const RunOptions& options, const TunedNetwork& network) {
+void print_latencies(const RunOptions& options, const TunedNetwork& network,
+                     const std::vector<TunedTask>& both) {
   const auto& [tasks, defaults] = network;
   const auto first = [](const TunedTask& task) { return task.first(); };
   if (options.tune == "false" || options.compare == "true") {
@@ -164,16 +166,16 @@ void print_latencies(const RunOptions& options, const TunedNetwork& network) {
   if (options.tune == "true") {
     print_latency("tuned", latency_of(tasks, best_of));
     if (defaults.size() == tasks.size()) {
-      print_latency("the better of both", latency_of(network.both(), best_of));
+      print_latency("the better of both", latency_of(both, best_of));
     }
   }
 }
 
 /// The pack with the sources of the fastest programs. Programs for a CPU have no source.
 void write_fastest(const RunOptions& options, const RunName& name, const ImportedNetwork& imported,
-                   const std::string& target, ProgramServer& server, const TunedNetwork& tuned) {
+                   const std::string& target, ProgramServer& server,
+                   const std::vector<TunedTask>& both) {
   if (options.target == "llvm") return;
-  const auto both = tuned.both();
   std::vector<const Record*> best;
   for (const TunedTask& task : both) best.push_back(best_of(task));
   fmt::print("written: {}\n",
@@ -210,22 +212,23 @@ int run_model(const RunOptions& options) {
   const std::string trials = performance_file(options.out, name) + ".tmp";
   // Else trials of an earlier run would be taken for the first ones of this run.
   if (!options.resume) fs::remove(trials);
-  const auto known = known_records(trials, name.device);
+  auto known = known_records(trials, name.device);
   RecordFile all(trials);
   const TunedNetwork tuned = tune_network({.tuning = tuning,
                                            .compare = options.compare == "true",
                                            .predictor = options.predictor,
                                            .predictor_device = options.predictor_device},
-                                          imported, *measuring, known, all);
+                                          imported, *measuring, std::move(known), all);
+  const auto both = tuned.both();
   write_best(options.out, name, tuned.tasks);
   write_op_costs(options.out, name, tuned.tasks);
   if (options.tune == "true") {
     add_partial_result(options.out, name, tuned.tasks);
-    add_latencies(options.out, name, tuned.tasks, tuned.defaults, tuned.both());
+    add_latencies(options.out, name, tuned.tasks, tuned.defaults, both);
   }
-  print_latencies(options, tuned);
+  print_latencies(options, tuned, both);
   fmt::print("written: {}\n", performance_file(options.out, name));
-  write_fastest(options, name, imported, target, server, tuned);
+  write_fastest(options, name, imported, target, server, both);
   check_all_run(tuned.tasks);
   return base::kExitFine;
 }

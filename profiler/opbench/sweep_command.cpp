@@ -90,8 +90,7 @@ std::vector<SweepRow> sweep_threads(const ThreadSweep& options) {
     };
     const auto tuner = make_tuner("random", {.space = space, .seed = options.seed});
     const auto tried = measured(most, tuner->propose(options.programs));
-    const auto best = std::ranges::min_element(
-        tried, {}, [](const Record& record) { return record.good() ? record.cost() : INFINITY; });
+    const auto best = std::ranges::min_element(tried, {}, &Record::good_cost);
     if (best == tried.end() || !best->good()) continue;
     SweepRow row{.task = task.id, .name = task.name, .seconds = {{most, best->cost()}}};
     for (const int threads : all) {

@@ -46,14 +46,11 @@ std::vector<TunedTask> TunedNetwork::both() const {
   return both;
 }
 
-bool is_disturbed(const Record& record) { return record.details && record.details->disturbed; }
-
-/// The records of a file by task and index, without disturbed ones.
 std::map<std::string, KnownRecords> known_records(const std::string& file,
                                                   const std::string& device) {
   std::map<std::string, KnownRecords> known;
   for (Record& record : read_records(file).records) {
-    if (!record.details || is_disturbed(record) || record.details->device != device) continue;
+    if (!record.details || record.disturbed() || record.details->device != device) continue;
     const std::string task = record.details->task;
     known[task][record.index] = std::move(record);
   }
@@ -61,8 +58,8 @@ std::map<std::string, KnownRecords> known_records(const std::string& file,
 }
 
 TunedNetwork tune_network(const NetworkTuning& options, const ImportedNetwork& imported,
-                          TaskMeasuring& measuring,
-                          const std::map<std::string, KnownRecords>& known, RecordFile& all) {
+                          TaskMeasuring& measuring, std::map<std::string, KnownRecords> known,
+                          RecordFile& all) {
   std::optional<PredictorPipe> predictor;
   if (options.tuning.tuner == "predict") {
     const std::string& named = options.predictor_device;
@@ -92,13 +89,11 @@ TunedNetwork tune_network(const NetworkTuning& options, const ImportedNetwork& i
     const std::string which =
         fmt::format("[{}/{}] {}", network.tasks.size(), imported.tasks.size(), task.name);
     Progress progress(which);
-    const auto found = known.find(task.id);
     tuned.trials =
-        tune_task(task, options.tuning, calls,
-                  found == known.end() ? KnownRecords{} : found->second, [&](const Record& record) {
-                    all.add(record);
-                    progress.add(record);
-                  });
+        tune_task(task, options.tuning, calls, known[task.id], [&](const Record& record) {
+          all.add(record);
+          progress.add(record);
+        });
     const Record* const best = tuned.best(tuned.trials.size());
     fmt::print(stderr, "{}: {} trials, best {}\n", which, tuned.trials.size(),
                best == nullptr ? "none" : fmt::format("{:.6g} ms", best->cost() * 1e3));

@@ -25,9 +25,6 @@ struct TunedNetwork {
   [[nodiscard]] std::vector<TunedTask> both() const;
 };
 
-/// Whether others used the GPU each time that the program was measured.
-[[nodiscard]] bool is_disturbed(const Record& record);
-
 /// The records of a file for a device by task, without disturbed ones. Empty if there is no file.
 [[nodiscard]] std::map<std::string, KnownRecords> known_records(const std::string& file,
                                                                 const std::string& device);
@@ -35,7 +32,6 @@ struct TunedNetwork {
 /// Adds each record to `all` at once, and prints progress on standard error.
 [[nodiscard]] TunedNetwork tune_network(const NetworkTuning& options,
                                         const ImportedNetwork& imported, TaskMeasuring& measuring,
-                                        const std::map<std::string, KnownRecords>& known,
-                                        RecordFile& all);
+                                        std::map<std::string, KnownRecords> known, RecordFile& all);
 
 }  // namespace sluice::profiler

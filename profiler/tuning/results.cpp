@@ -21,10 +21,22 @@ namespace fs = std::filesystem;
 /// The published columns.
 constexpr std::array<std::size_t, 6> kPartialTrials{0, 100, 300, 500, 1000, 3000};
 
-double cost_of(const Record& record) { return record.good() ? record.cost() : INFINITY; }
-
 std::string number(double value) {
   return std::isfinite(value) ? fmt::format("{:.9g}", value) : "";
+}
+
+std::size_t most_trials(const std::vector<TunedTask>& tasks) {
+  std::size_t most = 0;
+  for (const TunedTask& task : tasks) most = std::max(most, task.trials.size());
+  return most;
+}
+
+/// Opens a table to add lines to it; a new one gets the head.
+std::ofstream table(const fs::path& file, const std::string& head) {
+  const bool fresh = !fs::exists(file);
+  std::ofstream lines(file, std::ios::app);
+  if (fresh) lines << head << '\n';
+  return lines;
 }
 
 }  // namespace
@@ -74,7 +86,7 @@ void write_op_costs(const std::string& out, const RunName& run,
     double best_all = INFINITY;
     for (std::size_t trial = 0; trial < tasks[i].trials.size(); ++trial) {
       const Record& record = tasks[i].trials[trial];
-      const double cost = cost_of(record);
+      const double cost = record.good_cost();
       const bool better = cost < best;
       best = std::min(best, cost);
       if (better) best_all = record.all_cost;
@@ -90,12 +102,9 @@ void add_partial_result(const std::string& out, const RunName& run,
   const fs::path folder = fs::path(out) / "partial_res";
   fs::create_directories(folder);
   const fs::path file = folder / (run.target + ".csv");
-  const bool fresh = !fs::exists(file);
-  std::ofstream lines(file, std::ios::app);
-  if (fresh) lines << "modelname,tuner,0,100,300,500,1000,3000\n";
+  std::ofstream lines = table(file, "modelname,tuner,0,100,300,500,1000,3000");
   lines << run.model << ',' << run.tuner;
-  std::size_t most = 0;
-  for (const TunedTask& task : tasks) most = std::max(most, task.trials.size());
+  const std::size_t most = most_trials(tasks);
   for (const std::size_t trials : kPartialTrials) {
     const Latency latency = latency_of(tasks, [&](const TunedTask& task) {
       return trials == 0 ? task.first() : task.best(trials);
@@ -110,9 +119,8 @@ void add_partial_result(const std::string& out, const RunName& run,
 void add_latencies(const std::string& out, const RunName& run, const std::vector<TunedTask>& tasks,
                    const std::vector<TunedTask>& defaults, const std::vector<TunedTask>& both) {
   const fs::path file = fs::path(out) / "latency.csv";
-  const bool fresh = !fs::exists(file);
-  std::ofstream lines(file, std::ios::app);
-  if (fresh) lines << "modelname,batchsize,target,device,tuner,seed,programs,trials,ms\n";
+  std::ofstream lines =
+      table(file, "modelname,batchsize,target,device,tuner,seed,programs,trials,ms");
   const auto add = [&](const std::string& programs, std::size_t trials, const Latency& latency) {
     lines << fmt::format("{},{},{},{},{},{},{},{},{}\n", run.model, run.batch, run.target,
                          run.device, run.tuner, run.seed, programs, trials, number(latency.median));
@@ -121,8 +129,7 @@ void add_latencies(const std::string& out, const RunName& run, const std::vector
   const auto best_of = [](std::size_t trials) {
     return [trials](const TunedTask& task) { return task.best(trials); };
   };
-  std::size_t most = 0;
-  for (const TunedTask& task : tasks) most = std::max(most, task.trials.size());
+  const std::size_t most = most_trials(tasks);
   add("tuned", 0, latency_of(tasks, first));
   for (std::size_t trials = 1; trials < most; trials *= 2) {
     add("tuned", trials, latency_of(tasks, best_of(trials)));

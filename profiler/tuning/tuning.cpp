@@ -13,8 +13,6 @@ constexpr std::size_t kBatch = 64;
 /// 98 %.
 constexpr std::size_t kMostRefused = 100;
 
-double cost_of(const Record& record) { return record.good() ? record.cost() : INFINITY; }
-
 class TaskTuning {
  public:
   TaskTuning(const Task& task, const TuningOptions& options, const TuningCalls& calls,
@@ -97,8 +95,8 @@ class TaskTuning {
       const Record& record =
           records_.emplace_back(known == known_.end() ? std::move(measured[at++]) : known->second);
       // A disturbed time says nothing of the program, neither good nor bad.
-      if (record.details && record.details->disturbed) continue;
-      trials_.push_back({record.index, cost_of(record)});
+      if (record.disturbed()) continue;
+      trials_.push_back({record.index, record.good_cost()});
     }
   }
 

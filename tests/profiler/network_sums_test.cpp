@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 
-#include "profiler/pack.hpp"
 #include "profiler/record.hpp"
 #include "tests/support/temp_folder.hpp"
 
@@ -17,14 +16,6 @@ using testing::Pair;
 
 class NetworkSums : public testing::Test {
  protected:
-  NetworkSums() : pack_(folder_.file("a.programs")), records_(folder_.file("r.jsonl")) {
-    PackWriter writer(pack_);
-    writer.add(PackHeader{"cuda -arch=sm_90", "t", "f", 0});
-    writer.add(Network{"net", 4, {{"a", {}}, {"b", {0}}, {"a", {1}}}});
-    writer.add(Network{"empty", 1, {}});
-    writer.close();
-  }
-
   void add(const std::string& task, const std::string& device, double seconds,
            bool disturbed = false) {
     Record record{.target = "cuda", .task_name = "fused_" + task, .seconds = {seconds}};
@@ -34,8 +25,9 @@ class NetworkSums : public testing::Test {
   }
 
   const test::TempFolder folder_;
-  const std::string pack_;
-  const std::string records_;
+  const std::string records_ = folder_.file("r.jsonl");
+  const Network network_{"net", 4, {{"a", {}}, {"b", {0}}, {"a", {1}}}};
+  const Network empty_{"empty", 1, {}};
 };
 
 TEST_F(NetworkSums, EachCallCountsByTheFastestProgramOfItsTask) {
@@ -46,7 +38,7 @@ TEST_F(NetworkSums, EachCallCountsByTheFastestProgramOfItsTask) {
   add("a", "H200@64", 4);
   add("b", "H200@64", 8);
   add("a", "H200@16", 1);
-  const auto sums = network_sums({pack_, pack_}, records_);
+  const auto sums = network_sums({network_, empty_, network_}, records_);
   ASSERT_EQ(sums.size(), 1U) << "a network of two packs once";
   EXPECT_EQ(sums[0].name, "net");
   EXPECT_EQ(sums[0].batch, 4);
@@ -57,7 +49,7 @@ TEST_F(NetworkSums, EachCallCountsByTheFastestProgramOfItsTask) {
 
 TEST_F(NetworkSums, ANetworkWithoutAllCallsHasNone) {
   add("a", "H200", 1);
-  EXPECT_TRUE(network_sums({pack_}, records_).empty());
+  EXPECT_TRUE(network_sums({network_, empty_}, records_).empty());
 }
 
 }  // namespace
