@@ -146,6 +146,20 @@ def test_pairs_and_records_may_be_in_one_folder(tmp_path, capsys):
     assert "line 2: not a record of a pair" in capsys.readouterr().err
 
 
+PREDICTIONS = ["name,measured_s,predicted_s", "fused_conv,1e-3,1.5e-3", "fused_dense,2e-3,2e-3"]
+
+
+def test_predictions_are_compared_beside_records_and_not_without(tmp_path, capsys):
+    (tmp_path / "transformer").mkdir()
+    write(tmp_path / "transformer" / "predictions.csv", PREDICTIONS)
+    write(tmp_path / "r.jsonl", [line("a")])
+    assert cli.main([str(tmp_path / "r.jsonl"), str(tmp_path / "transformer"), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["predictions"] == {"transformer": pytest.approx(0.25)} and len(answer["devices"]) == 1
+    assert cli.main([str(tmp_path / "transformer"), "--json"]) == 2
+    assert "sluice predict report" in capsys.readouterr().err
+
+
 def test_the_page_has_a_figure_of_each_kind(tmp_path, capsys):
     pytest.importorskip("plotly", reason="plotly is missing: ./x reports")
     folder = tmp_path / "data" / "Performance"
@@ -154,11 +168,15 @@ def test_the_page_has_a_figure_of_each_kind(tmp_path, capsys):
     write(tmp_path / "data" / "latency.csv", LATENCIES)
     write(tmp_path / "data" / "r.jsonl", [line("a"), line("a", "H200@16", 8e-3, sms=16)])
     write(tmp_path / "data" / "pairs.jsonl", [pair()])
+    (tmp_path / "lstm").mkdir()
+    write(tmp_path / "lstm" / "predictions.csv", PREDICTIONS)
     page = tmp_path / "page.html"
-    assert cli.main([str(tmp_path / "data"), "-o", str(page)]) == 0
-    assert capsys.readouterr().out.endswith(f"page: {page}\n")
+    assert cli.main([str(tmp_path / "data"), str(tmp_path / "lstm"), "-o", str(page)]) == 0
+    assert capsys.readouterr().out.endswith(f"lstm: 2 predictions, MAPE 25.0%\npage: {page}\n")
     text = page.read_text()
     for part in ("Times", "Shares of the SMs", "Turning points", "H200: ga", "H200@16", "Pairs", "fused_b b"):
+        assert part in text, part
+    for part in ("Predicted against measured", "Error by operator", "fused_conv"):
         assert part in text, part
 
 

@@ -6,6 +6,8 @@ import plotly.graph_objects as go
 from sluice_tools.opbench import pairs, records
 from sluice_tools.opbench.pairs import Pair
 from sluice_tools.opbench.records import Record
+from sluice_tools.predict import page as predictions
+from sluice_tools.predict.reader import Evaluation
 from sluice_tools.report import page
 from sluice_tools.report.figures import PALETTE, Figure, base, cdf_of
 
@@ -22,7 +24,9 @@ _ERRORS = {
 _CAPTION = "Times are medians of five repeats, with a warm L2 cache. Disturbed records are not in the times."
 
 
-def render(found: list[Record], paired: list[Pair], latencies: dict[str, list[tuple[int, float]]]) -> str:
+def render(
+    found: list[Record], paired: list[Pair], latencies: dict[str, list[tuple[int, float]]], predicted: list[Evaluation]
+) -> str:
     simulated = any(one.device.startswith("simulated") for one in [*found, *paired])
     kinds = [("simulated GPU: times are not those of a real one", True)] if simulated else []
     devices = [row["device"] for row in records.rows(found)]
@@ -32,6 +36,7 @@ def render(found: list[Record], paired: list[Pair], latencies: dict[str, list[tu
         ("Shares of the SMs", _turning(found), [_shares(found, colour)], False),
         ("Tuning", "", [_tuning(latencies)], False),
         ("Pairs", _pairs_text(paired), _heat_maps(paired), False),
+        *predictions.groups(predicted),
     ]
     return page.render(
         "opbench report",
@@ -39,6 +44,7 @@ def render(found: list[Record], paired: list[Pair], latencies: dict[str, list[tu
         kinds,
         groups,
         heading="What do operators cost here?",
+        notes=predictions.notes(predicted),
         table=_table(found),
     )
 

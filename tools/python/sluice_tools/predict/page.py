@@ -16,20 +16,29 @@ _CAPTION = (
 )
 
 
-def render(found: list[Evaluation]) -> str:
-    groups = [
+def groups(found: list[Evaluation]) -> list[tuple]:
+    """What `page.render` of `sluice report` takes. None for no evaluation."""
+    if not found:
+        return []
+    return [
         ("Predicted against measured", "", [_scatter(one, index) for index, one in enumerate(found)], len(found) > 1),
         ("Error by operator", "", [_by_operator(found)], False),
         ("Error of the test over the training", "", [_curves(found)], False),
     ]
-    notes = [
+
+
+def notes(found: list[Evaluation]) -> list[str]:
+    """Which programs are not drawn."""
+    return [
         f"{one.label}: {_MOST_POINTS} of {len(one.names)} programs are drawn."
         for one in found
         if len(one.names) > _MOST_POINTS
     ]
-    return page.render(
-        "predict report", "Sluice: predicted times of programs", [], groups, notes=notes, table=_table(found)
-    )
+
+
+def render(found: list[Evaluation]) -> str:
+    title = "Sluice: predicted times of programs"
+    return page.render("predict report", title, [], groups(found), notes=notes(found), table=_table(found))
 
 
 def _scatter(one: Evaluation, index: int) -> Figure:
@@ -101,7 +110,7 @@ def _table(found: list[Evaluation]) -> dict:
     for one in found:
         errors = one.errors()
         # Baselines of one `train` share the metrics.csv of the folder above.
-        values = {"mape": statistics.fmean(errors), "within20": sum(e <= 0.2 for e in errors) / len(errors)}
+        values = {"mape": one.mape(), "within20": sum(e <= 0.2 for e in errors) / len(errors)}
         values |= {
             key: float(text) for key, text in one.metrics.items() if key in dict.fromkeys(k for _, k, _ in _COLUMNS)
         }

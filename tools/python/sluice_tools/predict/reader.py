@@ -1,6 +1,7 @@
 """What `sluice predict` wrote into a folder."""
 
 import csv
+import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,9 @@ class Evaluation:
 
     def errors(self) -> list[float]:
         return [abs(p - m) / m for m, p in zip(self.measured_s, self.predicted_s)]
+
+    def mape(self) -> float:
+        return statistics.fmean(self.errors())
 
 
 def _lines(file: Path) -> list[dict[str, str]]:
