@@ -33,8 +33,9 @@ class CpuMeasurement {
     if (pack.torn) report_torn(file);
     std::map<std::string, std::vector<const Program*>> wanted;
     for (const Program& program : pack.programs) {
-      if (options_.wants(program, per_task_[program.task]))
-        wanted[program.task].push_back(&program);
+      if (!seen_.insert(program.id).second) continue;
+      if (!options_.wants(program, per_task_[program.task])) continue;
+      wanted[program.task].push_back(&program);
     }
     counts_.networks.insert(counts_.networks.end(), pack.networks.begin(), pack.networks.end());
     for (const Network& network : pack.networks) {

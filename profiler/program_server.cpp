@@ -24,6 +24,8 @@ namespace {
 constexpr double kLimitS = 600;  ///< Importing a large network takes minutes.
 /// Of the programs of a call. More must have another cause, and each costs the start of a process.
 constexpr int kMostFatal = 3;
+/// The answer of a process that was lost. The others are objects.
+const json kLost = false;
 
 std::vector<std::vector<std::string>> installed_servers(std::size_t processes) {
   return {processes, {base::Install::of_this_program().subcommand("programs"), "serve"}};
@@ -71,12 +73,30 @@ ProgramServer::ProgramServer(std::size_t processes)
 }
 
 std::vector<json> ProgramServer::ask_all(const std::vector<json>& requests) {
+  std::vector<json> answers(requests.size());
+  fill(requests, answers);
+  return answers;
+}
+
+void ProgramServer::fill(const std::vector<json>& requests, std::vector<json>& answers) {
   try {
     load_where_unknown();
   } catch (const base::RunError& error) {
     throw NetworkLost(error.what());
   }
-  return send_all(requests);
+  std::exception_ptr failure;
+  std::size_t next = 0;
+  while (true) {
+    for (; next < requests.size() && !failure; ++next) {
+      if (!answers[next].is_null()) continue;
+      const std::size_t worker = pool_.idle();
+      if (worker == pool_.size()) break;
+      submit(worker, requests[next], answers[next], failure);
+    }
+    if (pool_.busy() == 0) break;
+    (void)wait_for_answer({&pool_}, 1);
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 void ProgramServer::load_where_unknown() {
@@ -87,26 +107,9 @@ void ProgramServer::load_where_unknown() {
   }
   while (pool_.busy() > 0) (void)wait_for_answer({&pool_}, 1);
   for (std::size_t worker = 0; worker < pool_.size(); ++worker) {
-    if (!answers[worker].is_null()) knows_[worker] = true;
+    if (answers[worker].is_object()) knows_[worker] = true;
   }
   if (failure) std::rethrow_exception(failure);
-}
-
-std::vector<json> ProgramServer::send_all(const std::vector<json>& requests) {
-  std::vector<json> answers(requests.size());
-  std::exception_ptr failure;
-  std::size_t next = 0;
-  while (true) {
-    for (std::size_t worker = pool_.idle();
-         worker < pool_.size() && next < requests.size() && !failure; worker = pool_.idle()) {
-      submit(worker, requests[next], answers[next], failure);
-      ++next;
-    }
-    if (pool_.busy() == 0) break;
-    (void)wait_for_answer({&pool_}, 1);
-  }
-  if (failure) std::rethrow_exception(failure);
-  return answers;
 }
 
 void ProgramServer::submit(std::size_t worker, json request, json& answer,
@@ -117,6 +120,7 @@ void ProgramServer::submit(std::size_t worker, json request, json& answer,
     try {
       answer = checked(what, given);
     } catch (const ServerLost&) {
+      answer = kLost;
       knows_[worker] = load_.is_null();
       if (!failure) failure = std::current_exception();
     } catch (const std::exception&) {
@@ -125,21 +129,27 @@ void ProgramServer::submit(std::size_t worker, json request, json& answer,
   });
 }
 
-std::vector<json> ProgramServer::ask_each(const std::vector<json>& requests) {
-  std::vector<json> answers;
-  int fatal = 0;
-  for (const json& request : requests) {
+std::vector<json> ProgramServer::ask_past_losses(const std::vector<json>& requests) {
+  std::vector<json> answers(requests.size());
+  for (int fatal = 0;;) {
     try {
-      answers.push_back(ask_for(request));
-    } catch (const ServerLost& lost) {
-      if (++fatal > kMostFatal) throw;
-      report_left_out(lost, request);
-      json answer;
-      answer["programs"][0]["error"] = lost.what();
-      answers.push_back(std::move(answer));
+      fill(requests, answers);
+      return answers;
+    } catch (const ServerLost&) {
+      // Each of these is asked for again, alone.
+    }
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (answers[i] != kLost) continue;
+      try {
+        answers[i] = ask_for(requests[i]);
+      } catch (const ServerLost& lost) {
+        if (++fatal > kMostFatal) throw;
+        report_left_out(lost, requests[i]);
+        answers[i] = nullptr;
+        answers[i]["programs"][0]["error"] = lost.what();
+      }
     }
   }
-  return answers;
 }
 
 json ProgramServer::ask_for(const json& request) { return ask_all(std::vector{request}).front(); }
@@ -174,14 +184,8 @@ std::vector<std::optional<Program>> ProgramServer::apply(const std::string& task
   for (const std::uint64_t index : indices) {
     requests.push_back({{"do", "apply"}, {"task", task}, {"indices", {index}}, {"want", want}});
   }
-  std::vector<json> answers;
-  try {
-    answers = ask_all(requests);
-  } catch (const ServerLost&) {
-    answers = ask_each(requests);
-  }
   std::vector<std::optional<Program>> programs;
-  for (const json& answer : answers) {
+  for (const json& answer : ask_past_losses(requests)) {
     for (const json& program : answer.at("programs")) programs.push_back(program_of(program));
   }
   return programs;

@@ -75,16 +75,17 @@ class ProgramServer {
   [[nodiscard]] nlohmann::json ask_for(const nlohmann::json& request);
   /// Gives the requests to processes that know the tasks of the last network.
   [[nodiscard]] std::vector<nlohmann::json> ask_all(const std::vector<nlohmann::json>& requests);
-  /// One after the other, so that it is known which ones end the server. Their answers are an
-  /// error in place of the program.
-  [[nodiscard]] std::vector<nlohmann::json> ask_each(const std::vector<nlohmann::json>& requests);
+  /// Sets the answers that are null, by as many processes as there are. Throws the first failure
+  /// when none is busy any more; then answers of lost processes are kLost, others may be null.
+  void fill(const std::vector<nlohmann::json>& requests, std::vector<nlohmann::json>& answers);
+  /// As ask_all(). A request whose process is lost is made again, alone; if that one is lost too,
+  /// the answer has an error in place of the program.
+  [[nodiscard]] std::vector<nlohmann::json> ask_past_losses(
+      const std::vector<nlohmann::json>& requests);
   /// Lets each process that does not know the tasks of the last network load them.
   void load_where_unknown();
-  /// Gives the requests to idle processes. Returns the answers in the order of the requests, or
-  /// throws the first failure when none is busy any more.
-  [[nodiscard]] std::vector<nlohmann::json> send_all(const std::vector<nlohmann::json>& requests);
-  /// Gives a request to an idle process. `answer`, or `failure` if it is empty yet, is set later,
-  /// by wait_for_answer().
+  /// Gives a request to an idle process. `answer` is set later, by wait_for_answer(); without one,
+  /// `failure` is, if it is empty yet.
   void submit(std::size_t worker, nlohmann::json request, nlohmann::json& answer,
               std::exception_ptr& failure);
 

@@ -192,6 +192,8 @@ int run_model(const RunOptions& options) {
   }
   const base::FolderLock lock(options.out, "sluice opbench run");
   ProgramServer server(server_processes(options));
+  // Before the import, which takes minutes: a GPU that cannot be used is said at once.
+  const auto measuring = measuring_for(options, server, target);
   const ImportedNetwork imported =
       server.import_network(options.source, options.model, options.batch, target);
   fmt::print("{}: {} tasks, {} calls\n", options.model, imported.tasks.size(),
@@ -207,7 +209,6 @@ int run_model(const RunOptions& options) {
                .seed = tuning.seed};
   write_space(options, imported,
               fmt::format("{}/ConfigSpace/{}-{}.json", options.out, name.model, name.target));
-  const auto measuring = measuring_for(options, server, target);
   name.device = measuring->device();
   const std::string trials = performance_file(options.out, name) + ".tmp";
   // Else trials of an earlier run would be taken for the first ones of this run.

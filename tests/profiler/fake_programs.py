@@ -7,7 +7,7 @@ they are timed, and always vary. For GPUs, a program has a kernel more for each 
 one with index 3 is not C; TVM's own schedule has two kernels. The tasks of the network `large` have 8,400 programs,
 and those of the others 84. The second task of `refused` refuses all programs, and the tasks of `once` cannot be
 loaded when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server when they
-are made. TVM's own schedule ends the server for the second task of `fatal_default`, and for both tasks of
+are made; each that is to be made adds a line to the file `asked`. TVM's own schedule ends the server for the second task of `fatal_default`, and for both tasks of
 `fatal_defaults`. `empty` has no task; `slow` takes 1.5 s. `referenced` has inputs and expected outputs of zeros,
 `half` a part of them, the others have none. Each server that imports `counted`, or loads its tasks, adds a line to
 the file `servers`. A file of saved tasks has the request that imported them. Its arguments are ignored.
@@ -60,6 +60,10 @@ def program(task_id: str, index: int, want: list[str], kernels: int | None = Non
     return made
 
 
+def apply(request: dict) -> dict:
+    return {"programs": [program(request["task"], index, request["want"]) for index in request["indices"]]}
+
+
 def know(network: dict, how: str) -> str:
     """Returns the letter of the network's second task."""
     other = {"refused": "r", "fatal": "f", "fatal_default": "d"}.get(network["name"], "b")
@@ -99,17 +103,14 @@ def answer(request: dict) -> dict:
             return {"network": network, "tasks": [task("a", choices), task(other, choices)]}
         case "apply" | "default" | "time" if request["task"][0] not in imported:
             raise ValueError("of no network that was imported")
-        case "apply" if request["task"][0] == "f" and any(
-            index in (7, 9) or index >= 60 for index in request["indices"]
-        ):
-            os._exit(4)
+        case "apply" if request["task"][0] == "f":
+            with open("asked", "a") as asked:
+                print(*request["indices"], sep="\n", file=asked)
+            if any(index in (7, 9) or index >= 60 for index in request["indices"]):
+                os._exit(4)
+            return apply(request)
         case "apply" if any(index >= 84 for index in request["indices"]) and "large" not in networks:
             return {"programs": [{"error": "past the last program"}] * len(request["indices"])}
-        case "reference" if "half" in networks:
-            os.makedirs(request["folder"])
-            with open(f"{request['folder']}/0.bin", "wb") as file:
-                file.write(bytes(10))
-            raise ValueError("the disk is full")
         case "reference" if "half" in networks:
             os.makedirs(request["folder"])
             with open(f"{request['folder']}/0.bin", "wb") as file:
@@ -124,8 +125,7 @@ def answer(request: dict) -> dict:
         case "reference":
             raise ValueError("no reference")
         case "apply":
-            programs = [program(request["task"], index, request["want"]) for index in request["indices"]]
-            return {"programs": programs}
+            return apply(request)
         case "default" if request["task"][0] == "d" or "fatal_defaults" in networks:
             os._exit(5)
         case "default":
