@@ -4,7 +4,6 @@
 
 #include <deque>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <system_error>
 
@@ -12,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/progress_line.hpp"
 #include "profiler/gpu_workers.hpp"
+#include "profiler/selection.hpp"
 
 namespace sluice::profiler {
 namespace {
@@ -44,7 +44,7 @@ class PackCompiler {
         if (networks_.emplace(network->name, network->batch).second) queue_.emplace_back(*network);
       }
       if (const auto* task = std::get_if<Task>(&*entry)) {
-        if (of_task_.try_emplace(task->id, 0).second) queue_.emplace_back(*task);
+        if (tasks_.insert(task->id).second) queue_.emplace_back(*task);
       }
       if (auto* program = std::get_if<Program>(&*entry)) add_program(file, std::move(*program));
       write_finished();
@@ -55,7 +55,7 @@ class PackCompiler {
   CompileCounts finish() {
     while (!queue_.empty()) work();
     progress_.clear();
-    counts_.bare = bare_.size();
+    counts_.bare = selection_.bare();
     if (counts_.written() == 0 && counts_.failed + counts_.too_long == 0 && counts_.bare > 0) {
       throw base::UsageError(
           fmt::format("{} programs have neither a source nor a binary; {} is not written",
@@ -97,22 +97,12 @@ class PackCompiler {
   }
 
   void add_program(const std::string& file, Program program) {
-    const auto of_task = of_task_.find(program.task);
-    if (of_task == of_task_.end()) {
+    if (!tasks_.contains(program.task)) {
       throw base::UsageError(
           fmt::format("{}: program {} before its task {}", file, program.id, program.task));
     }
-    if (seen_.contains(program.id)) return;
-    // A later pack may have the source of a bare program, which was counted then.
-    const bool counted = bare_.contains(program.id);
-    if (!counted && ++of_task->second > options_.per_task && options_.per_task != 0) return;
     const bool has_binary = program.cubins.contains(arch_);
-    if (!has_binary && program.source.empty()) {
-      bare_.insert(program.id);
-      return;
-    }
-    bare_.erase(program.id);
-    seen_.insert(program.id);
+    if (!selection_.take(program, !has_binary && program.source.empty())) return;
     while (queue_.size() >= kMostWaiting) work();
     if (has_binary) {
       ++counts_.had;
@@ -172,9 +162,9 @@ class PackCompiler {
   PackHeader header_;
   std::deque<Line> queue_;  ///< In the order of the packs.
   std::set<std::pair<std::string, std::int64_t>> networks_;
-  std::map<std::string, std::size_t> of_task_;  ///< Programs of each task.
-  std::set<std::string> seen_;                  ///< Without those of bare_.
-  std::set<std::string> bare_;  ///< Programs with neither a source nor a binary so far.
+  std::set<std::string> tasks_;
+  const std::set<std::string> all_;
+  Selection selection_{options_.per_task, all_};
   CompileCounts counts_;
   base::ProgressLine progress_;
   std::uint64_t begin_ns_ = base::monotonic_ns();

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "profiler/gpu_workers.hpp"
 #include "profiler/measure/rule.hpp"
+#include "profiler/selection.hpp"
 
 namespace sluice::profiler {
 namespace {
@@ -33,9 +34,7 @@ class CpuMeasurement {
     if (pack.torn) report_torn(file);
     std::map<std::string, std::vector<const Program*>> wanted;
     for (const Program& program : pack.programs) {
-      if (!seen_.insert(program.id).second) continue;
-      if (!options_.wants(program, per_task_[program.task])) continue;
-      wanted[program.task].push_back(&program);
+      if (selection_.take(program, false)) wanted[program.task].push_back(&program);
     }
     counts_.networks.insert(counts_.networks.end(), pack.networks.begin(), pack.networks.end());
     for (const Network& network : pack.networks) {
@@ -128,8 +127,7 @@ class CpuMeasurement {
   std::uint64_t begin_ns_ = base::monotonic_ns();
   std::map<std::string, std::set<std::string>> known_;
   RecordFile out_;
-  std::map<std::string, std::size_t> per_task_;
-  std::set<std::string> seen_;   ///< Programs: a program may be in two packs.
+  Selection selection_{options_.per_task, options_.only};
   std::set<std::string> tasks_;  ///< Of the network that the server has imported.
   MeasureCounts counts_;
 };

@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "profiler/gpu_workers.hpp"
+#include "profiler/selection.hpp"
 
 namespace sluice::profiler {
 
@@ -19,11 +20,6 @@ constexpr double kMeasureLimitS = 120;  ///< The child has limits of its own; th
 constexpr std::size_t kReadyPerGpu = 8;
 
 }  // namespace
-
-bool MeasureOptions::wants(const Program& program, std::size_t& of_task) const {
-  if (!only.empty() && !only.contains(program.id)) return false;
-  return ++of_task <= per_task || per_task == 0;
-}
 
 void MeasureCounts::add(const Record& record) {
   if (record.error != MeasureError::kNone) {
@@ -252,79 +248,91 @@ bool has_reference(const std::string& folder, const Task& task) {
   return true;
 }
 
-}  // namespace
-
-MeasureCounts measure_packs(const MeasureOptions& options) {
-  const std::uint64_t begin_ns = base::monotonic_ns();
-  const auto known = known_programs(options.out);
-  MeasureCounts counts;
-  // A wrong file must not wait for the GPU, nor be found behind hours of measuring.
+/// The headers of all packs. A wrong file must not wait for the GPU, nor be found behind hours of
+/// measuring.
+std::map<std::string, PackHeader> checked_headers(const std::vector<std::string>& packs) {
   std::map<std::string, PackHeader> headers;
-  for (const std::string& file : options.packs) {
+  for (const std::string& file : packs) {
     (void)arch_of(file, headers[file] = read_header(file));
   }
-  Measurement measurement(options);
-  for (const std::string& file : options.packs) {
-    require_arch(file, headers.at(file), measurement.arch());
+  return headers;
+}
+
+class GpuMeasurement {
+ public:
+  explicit GpuMeasurement(const MeasureOptions& options)
+      : options_(options),
+        known_(known_programs(options.out)),
+        headers_(checked_headers(options.packs)),
+        measurement_(options) {
+    for (const std::string& file : options.packs) {
+      require_arch(file, headers_.at(file), measurement_.arch());
+    }
+    out_.emplace(options.out);
   }
-  RecordFile out(options.out);
-  std::set<std::string> without_reference;
-  // Queued programs point to their tasks.
-  std::deque<std::map<std::string, Task>> tasks;
-  std::map<std::string, std::size_t> per_task;
-  std::set<std::string> seen;  // a program may be in two packs
-  std::set<std::string> bare;
-  for (const std::string& file : options.packs) {
+
+  void measure(const std::string& file) {
     PackReader pack(file);
-    PackHeader header;
-    auto& of_pack = tasks.emplace_back();
+    auto& tasks = tasks_.emplace_back();
     while (auto entry = pack.next()) {
-      if (auto* first = std::get_if<PackHeader>(&*entry)) {
-        header = *first;
-        continue;
-      }
-      if (auto* network = std::get_if<Network>(&*entry)) counts.networks.push_back(*network);
-      if (auto* task = std::get_if<Task>(&*entry)) of_pack[task->id] = std::move(*task);
+      if (auto* network = std::get_if<Network>(&*entry)) counts_.networks.push_back(*network);
+      if (auto* task = std::get_if<Task>(&*entry)) tasks[task->id] = std::move(*task);
       auto* const program = std::get_if<Program>(&*entry);
       if (program == nullptr) continue;
-      const auto task = of_pack.find(program->task);
-      if (task == of_pack.end()) {
+      const auto task = tasks.find(program->task);
+      if (task == tasks.end()) {
         throw base::UsageError(
             fmt::format("{}: program {} before its task {}", file, program->id, program->task));
       }
-      if (seen.contains(program->id)) continue;
-      // A later pack may have the source of a bare program, which was counted then.
-      const bool counted = bare.contains(program->id);
-      if (!counted && !options.wants(*program, per_task[program->task])) continue;
-      if (program->source.empty() && !program->cubins.contains(measurement.arch())) {
-        bare.insert(program->id);
-        continue;
-      }
-      bare.erase(program->id);
-      seen.insert(program->id);
-      if (options.limit_s > 0 && base::seconds_since(begin_ns) > options.limit_s) {
-        ++counts.left;
-        continue;
-      }
-      if (!options.reference.empty() && !has_reference(options.reference, task->second)) {
-        without_reference.insert(program->task);
-      }
-      const auto found = known.find(program->id);
-      const std::set<std::string> none;
-      const auto& devices = found == known.end() ? none : found->second;
-      counts.known += devices.size();
-      measurement.add(header, task->second, std::move(*program), devices,
-                      [&](const Record& record) {
-                        out.add(record);
-                        counts.add(record);
-                      });
+      add(headers_.at(file), task->second, std::move(*program));
     }
     if (pack.torn()) report_torn(file);
   }
-  measurement.finish();
-  counts.without_reference = without_reference.size();
-  counts.bare = bare.size();
-  return counts;
+
+  MeasureCounts finish() {
+    measurement_.finish();
+    counts_.without_reference = without_reference_.size();
+    counts_.bare = selection_.bare();
+    return std::move(counts_);
+  }
+
+ private:
+  void add(const PackHeader& header, const Task& task, Program program) {
+    const bool bare = program.source.empty() && !program.cubins.contains(measurement_.arch());
+    if (!selection_.take(program, bare)) return;
+    if (options_.limit_s > 0 && base::seconds_since(begin_ns_) > options_.limit_s) {
+      ++counts_.left;
+      return;
+    }
+    if (!options_.reference.empty() && !has_reference(options_.reference, task)) {
+      without_reference_.insert(task.id);
+    }
+    const auto& devices = known_[program.id];
+    counts_.known += devices.size();
+    measurement_.add(header, task, std::move(program), devices, [this](const Record& record) {
+      out_->add(record);
+      counts_.add(record);
+    });
+  }
+
+  const MeasureOptions& options_;
+  std::uint64_t begin_ns_ = base::monotonic_ns();
+  std::map<std::string, std::set<std::string>> known_;
+  std::map<std::string, PackHeader> headers_;
+  Measurement measurement_;
+  std::optional<RecordFile> out_;  ///< Made when nothing is wrong with the packs and the GPUs.
+  Selection selection_{options_.per_task, options_.only};
+  std::set<std::string> without_reference_;
+  std::deque<std::map<std::string, Task>> tasks_;  ///< Queued programs point to their tasks.
+  MeasureCounts counts_;
+};
+
+}  // namespace
+
+MeasureCounts measure_packs(const MeasureOptions& options) {
+  GpuMeasurement measurement(options);
+  for (const std::string& file : options.packs) measurement.measure(file);
+  return measurement.finish();
 }
 
 }  // namespace sluice::profiler

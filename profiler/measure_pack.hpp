@@ -25,9 +25,6 @@ struct MeasureOptions {
   std::set<std::string> only;  ///< Ids of the programs to measure; empty: all.
   std::size_t per_task = 0;    ///< The first programs of each task in a pack; 0: all.
   std::string reference;       ///< Folder with TASK/BUFFER.bin; empty: none.
-
-  /// Whether to measure the program. `of_task`: how many of its task were wanted; counts on.
-  [[nodiscard]] bool wants(const Program& program, std::size_t& of_task) const;
 };
 
 /// What became of programs. A program on two shares counts twice.
