@@ -7,10 +7,11 @@ they are timed, and always vary. For GPUs, a program has a kernel more for each 
 one with index 3 is not C; TVM's own schedule has two kernels. The tasks of the network `large` have 8,400 programs,
 and those of the others 84. The second task of `refused` refuses all programs, and the tasks of `once` cannot be
 loaded when a server has ended. In the second task of `fatal`, programs 7, 9 and all from 60 end the server when they
-are made; each that is to be made adds a line to the file `asked`. TVM's own schedule ends the server for the second task of `fatal_default`, and for both tasks of
-`fatal_defaults`. `empty` has no task; `slow` takes 1.5 s. `referenced` has inputs and expected outputs of zeros,
-`half` a part of them, the others have none. Each server that imports `counted`, or loads its tasks, adds a line to
-the file `servers`. A file of saved tasks has the request that imported them. Its arguments are ignored.
+are made; each that is to be made adds a line to the file `asked`. TVM's own schedule ends the server for the second
+task of `fatal_default`, and for both tasks of `fatal_defaults`. `empty` has no task; `slow` takes 1.5 s. `referenced`
+has inputs and expected outputs of zeros, `half` a part of them, the others have none. Each server that imports
+`counted`, or loads its tasks, adds a line to the file `servers`. A file of saved tasks has the request that imported
+them. Its arguments are ignored.
 """
 
 import json
