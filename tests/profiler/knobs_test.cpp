@@ -30,6 +30,12 @@ TEST(Knobs, FactorisationsAreInLexicographicOrder) {
   EXPECT_THAT(factorisations(6, 2, 2), ElementsAre(ElementsAre(3, 2), ElementsAre(6, 1)));
 }
 
+TEST(Knobs, ASpaceThatNoIndexCoversIsRefused) {
+  const Knob two = option("k", {0, 1});
+  EXPECT_EQ(ProgramSpace({Sketch(62, two)}).size(), std::uint64_t{1} << 62);
+  EXPECT_THROW(ProgramSpace({Sketch(64, two)}), base::UsageError);
+}
+
 TEST(Knobs, FactorisationsAreAsManyAsCountedByHand) {
   // 2^6 into 4 parts: 9 over 3. 512 into 5: 13 over 4. AutoTVM's 64 into 4 has 84 too.
   EXPECT_EQ(factorisations(64, 4, 64).size(), 84U);

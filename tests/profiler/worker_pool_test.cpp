@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "base/clock.hpp"
 #include "tests/support/temp_folder.hpp"
@@ -74,6 +76,20 @@ TEST(WorkerPool, ACallbackMayAskTheSamePool) {
   pool.submit(1, "echo other", [&](const WorkerAnswer&) { order.emplace_back("other"); });
   while (pool.busy() > 0) (void)wait_for_answer({&pool}, 60);
   EXPECT_THAT(order, testing::UnorderedElementsAre("second", "other"));
+}
+
+TEST(WorkerPool, AWorkerThatACallbackAskedAgainIsNotWaitedFor) {
+  WorkerPool pool = pool_of(2, 1);
+  std::string first;
+  pool.submit(0, "echo first", [&](const WorkerAnswer&) {
+    // Takes the other worker's answer, too, and asks it for something that never comes.
+    first = ask(pool, 0, "echo second").text;
+  });
+  pool.submit(1, "echo other",
+              [&](const WorkerAnswer&) { pool.submit(1, "hang", [](const WorkerAnswer&) {}); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // both answers are there
+  while (pool.busy() > 0) (void)wait_for_answer({&pool}, 60);
+  EXPECT_THAT(first, StartsWith("second "));
 }
 
 TEST(WorkerPool, WaitingWithoutARequestEndsAtOnce) {
