@@ -101,7 +101,6 @@ class CpuMeasurement {
     time_on_cpu(server_, program, threads, record);
     out_.add(record);
     counts_.add(record);
-    known_[program.id].insert(record.details->device);  // a program may be in two packs
   }
 
   bool import_network(const Network& network, const PackHeader& header) {
