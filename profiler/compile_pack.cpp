@@ -163,8 +163,7 @@ class PackCompiler {
   std::deque<Line> queue_;  ///< In the order of the packs.
   std::set<std::pair<std::string, std::int64_t>> networks_;
   std::set<std::string> tasks_;
-  const std::set<std::string> all_;
-  Selection selection_{options_.per_task, all_};
+  Selection selection_{options_.per_task};
   CompileCounts counts_;
   base::ProgressLine progress_;
   std::uint64_t begin_ns_ = base::monotonic_ns();

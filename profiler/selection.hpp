@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "profiler/pack.hpp"
 
@@ -11,9 +12,9 @@ namespace sluice::profiler {
 /// of each task.
 class Selection {
  public:
-  /// `per_task`: 0 for all. `only`: ids; empty for all. It must outlive the selection.
-  Selection(std::size_t per_task, const std::set<std::string>& only)
-      : per_task_(per_task), only_(only) {}
+  /// `per_task`: 0 for all. `only`: ids; empty for all.
+  explicit Selection(std::size_t per_task, std::set<std::string> only = {})
+      : per_task_(per_task), only_(std::move(only)) {}
 
   /// Whether to take the program. `bare`: it cannot be, since it has neither a source nor a binary.
   /// It is one of its task all the same: a later pack may have its source.
@@ -23,7 +24,7 @@ class Selection {
 
  private:
   std::size_t per_task_;
-  const std::set<std::string>& only_;
+  std::set<std::string> only_;
   std::map<std::string, std::size_t> of_task_;
   std::set<std::string> taken_;
   std::set<std::string> bare_;
