@@ -131,6 +131,14 @@ def test_the_heat_map_says_who_is_slowed_by_whom(tmp_path):
     assert cells == [[None, 1.5, 1.5], [None, None, None], [2.0, None, None]], "of two pairs the later counts"
 
 
+def test_of_many_operators_those_of_one_kind_share_a_row(tmp_path):
+    lines = [pair(f"conv2d{n}_add{n}", f"max_pool2d{n}", (1 + n, 2)) for n in range(1, 22)]
+    lines.append(pair("conv2d1_add1", "conv2d2_add2", (3, None)))
+    names, cells = pairs.grid(pairs.read(write(tmp_path / "p.jsonl", lines)))
+    assert names == ["conv2d_add", "max_pool2d"]
+    assert cells == [[3, 12], [2, None]], "medians; one program got nothing"
+
+
 def test_pairs_and_records_may_be_in_one_folder(tmp_path, capsys):
     lines = [pair(), pair("a", "c", error=4), pair("b", "c", disturbed=True), pair(kind="mps", slowdown=(3, None))]
     write(tmp_path / "pairs.jsonl", lines)

@@ -82,7 +82,13 @@ def _heat_maps(paired: list[Pair]) -> list[Figure]:
                 hovertemplate="%{y} next to %{x}: %{z:.2f} times slower<extra></extra>",
             )
         )
-        caption = "Time of a run next to the other program, over that alone. White: not measured, or it got nothing."
+        figure.update_layout(plot_bgcolor="#dddddd")
+        figure.update_xaxes(showgrid=False)
+        figure.update_yaxes(showgrid=False)
+        caption = (
+            "Time of a run next to the other program, over that alone. Grey: not measured, or it got nothing. "
+            "Of more than 40 operators, those of one kind share a row, and a cell is the median of its pairs."
+        )
         maps.append(Figure(f"{device}, {kind}", caption, figure))
     return maps
 

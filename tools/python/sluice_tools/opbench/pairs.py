@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sluice_tools.errors import usage_error
-from sluice_tools.opbench.records import whole_lines
+from sluice_tools.opbench.records import kind_of, whole_lines
+
+_MOST_NAMES = 40  # in a heat map
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,19 @@ def rows(pairs: list[Pair]) -> list[dict]:
 
 def grid(pairs: list[Pair]) -> tuple[list[str], list[list[float | None]]]:
     """Names of operators, and how much slower the one of the row runs next to that of the column. None: not
-    measured."""
-    names = {}
+    measured. Of more than 40 operators, those of one kind share a name, and the cells are medians."""
+    tasks: dict[str, str] = {}
     for one in pairs:
-        names.update(zip(one.programs, one.tasks))
-    order = sorted(names, key=lambda program: (names[program], program))
-    place = {program: number for number, program in enumerate(order)}
-    cells: list[list[float | None]] = [[None] * len(order) for _ in order]
+        tasks.update(zip(one.programs, one.tasks))
+    names = {program: f"{task} {program[:6]}" for program, task in tasks.items()}
+    if len(names) > _MOST_NAMES:
+        names = {program: kind_of(task) for program, task in tasks.items()}
+    order = sorted(set(names.values()))
+    found: dict[tuple[str, str], list[float]] = {}
     for one in latest(pairs):
-        first, second = (place[program] for program in one.programs)
-        cells[first][second], cells[second][first] = one.slowdown
-    return [f"{names[program]} {program[:6]}" for program in order], cells
+        first, second = (names[program] for program in one.programs)
+        for cell, slowdown in (((first, second), one.slowdown[0]), ((second, first), one.slowdown[1])):
+            if slowdown is not None:
+                found.setdefault(cell, []).append(slowdown)
+    medians = {cell: statistics.median(slowdowns) for cell, slowdowns in found.items()}
+    return order, [[medians.get((row, column)) for column in order] for row in order]

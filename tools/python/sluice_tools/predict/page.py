@@ -1,9 +1,11 @@
 """The figures of the page, made of the parts of `sluice report`."""
 
 import statistics
+from collections import Counter
 
 import plotly.graph_objects as go
 
+from sluice_tools.opbench.records import kind_of
 from sluice_tools.predict.reader import Evaluation
 from sluice_tools.report import page
 from sluice_tools.report.figures import GREY, PALETTE, Figure, base
@@ -64,22 +66,20 @@ def _scatter(one: Evaluation, index: int) -> Figure:
 
 
 def _by_operator(found: list[Evaluation]) -> Figure:
-    counts: dict[str, int] = {}
-    for name in found[0].names:
-        counts[name] = counts.get(name, 0) + 1
-    shown = sorted(counts, key=lambda name: -counts[name])[:_MOST_OPERATORS]
+    counts = Counter(map(kind_of, found[0].names))
+    shown = [name for name, _ in counts.most_common(_MOST_OPERATORS)]
     figure = base(120 + 22 * len(shown) * max(1, len(found) // 2), "mean error, %", "")
     for index, one in enumerate(found):
         errors: dict[str, list[float]] = {}
         for name, error in zip(one.names, one.errors()):
-            errors.setdefault(name, []).append(100 * error)
+            errors.setdefault(kind_of(name), []).append(100 * error)
         bars = [statistics.fmean(errors[name]) if name in errors else None for name in shown]
         figure.add_trace(
             go.Bar(x=bars, y=shown, orientation="h", name=one.label, marker={"color": PALETTE[index % len(PALETTE)]})
         )
     figure.update_yaxes(autorange="reversed")
     left = f" The {len(counts) - len(shown)} with the fewest programs are left out." if len(counts) > len(shown) else ""
-    return Figure("", f"The operators with most programs first.{left}", figure)
+    return Figure("", f"The kinds of operators with most programs first.{left}", figure)
 
 
 def _curves(found: list[Evaluation]) -> Figure | None:
