@@ -16,7 +16,8 @@ from sluice_tools.measure.sitting import CellError, Group
 FILE = "order.jsonl"
 ALONE, IN_BLOCKS = "alone", "in blocks"  # the cells that are measured before any load
 _ALONE_S = 1.5  # of each model
-_WARM_UP_S = 0.5  # before that: the first request of a model takes many times as long as the others
+_WARM_UP_S = 0.5  # before that, in parts of at least one request
+_WARM_UPS = 3  # parts: the first two runs of a model in LibTorch take many times as long as the others
 _DEADLINES = ("--admit-factor", "0", "--run-late", "--max-queue-mb", "65536")
 _MODELS_MAY_OVERLAP = ("--scheduler", "PARALLER")  # at the start: models then do not share their workspace
 
@@ -94,7 +95,8 @@ class _Stage:
 
     def _alone(self, served: str, scheduler: str) -> dict:
         self._server.schedule(scheduler)
-        send(self._setting, self._server, [closed_loop(served, 1, _WARM_UP_S, self._models.batch)])
+        for _ in range(_WARM_UPS):
+            send(self._setting, self._server, [closed_loop(served, 1, _WARM_UP_S / _WARM_UPS, self._models.batch)])
         load = closed_loop(served, 2, _ALONE_S, self._models.batch)
         before = self._server.processor_s()
         with self._server.recording() as records:
