@@ -93,6 +93,7 @@ TEST(LaunchFeatures, AreThoseOfTheLargestKernelAndTheWorstOfAll) {
       EXPECT_FLOAT_EQ(found[i], static_cast<float>(std::log2(1 + expected[i]))) << i;
     }
   }
+  EXPECT_EQ(launch_features({{.name = "c", .block = {64, 1, 1}}}, task)[5], 0) << "whole warps";
   const auto cpu = launch_features({}, task);
   EXPECT_EQ(cpu[0] + cpu[3], 0);
   EXPECT_EQ(cpu[8], cpu[10]) << "all flop in one thread";
