@@ -168,6 +168,14 @@ def test_predictions_are_compared_beside_records_and_not_without(tmp_path, capsy
     assert "sluice predict report" in capsys.readouterr().err
 
 
+def test_a_folder_may_have_records_and_predictions(tmp_path, capsys):
+    write(tmp_path / "predictions.csv", PREDICTIONS)
+    write(tmp_path / "r.jsonl", [line("a")])
+    assert cli.main([str(tmp_path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["devices"]) == len(answer["predictions"]) == 1
+
+
 def test_the_page_has_a_figure_of_each_kind(tmp_path, capsys):
     pytest.importorskip("plotly", reason="plotly is missing: ./x reports")
     folder = tmp_path / "data" / "Performance"

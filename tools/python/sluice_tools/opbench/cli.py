@@ -37,7 +37,7 @@ def _report(options) -> int:
     folders = [path for path in options.paths if (path / "predictions.csv").exists()]
     predicted = [reader.read(folder) for folder in folders]
     reader.unique_labels(predicted, folders)
-    files = records.find([path for path in options.paths if path not in folders])
+    files = records.find([path for path in options.paths if path not in folders or records.inside(path)])
     if not files:
         raise usage_error("no records, only predictions: `sluice predict report` makes a page of these")
     paired = [one for path in files if pairs.is_pairs(path) for one in pairs.read(path)]

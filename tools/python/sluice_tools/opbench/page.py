@@ -87,7 +87,8 @@ def _heat_maps(paired: list[Pair]) -> list[Figure]:
         figure.update_yaxes(showgrid=False)
         caption = (
             "Time of a run next to the other program, over that alone. Grey: not measured, or it got nothing. "
-            "Of more than 40 operators, those of one kind share a row, and a cell is the median of its pairs."
+            f"Of more than {pairs.MOST_NAMES} operators, those of one kind share a row, "
+            "and a cell is the median of its pairs."
         )
         maps.append(Figure(f"{device}, {kind}", caption, figure))
     return maps

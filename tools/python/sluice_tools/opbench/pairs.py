@@ -9,7 +9,7 @@ from pathlib import Path
 from sluice_tools.errors import usage_error
 from sluice_tools.opbench.records import kind_of, whole_lines
 
-_MOST_NAMES = 40  # in a heat map
+MOST_NAMES = 40  # in a heat map, each of a program
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ def rows(pairs: list[Pair]) -> list[dict]:
 
 def grid(pairs: list[Pair]) -> tuple[list[str], list[list[float | None]]]:
     """Names of operators, and how much slower the one of the row runs next to that of the column. None: not
-    measured. Of more than 40 operators, those of one kind share a name, and the cells are medians."""
+    measured. Of more than MOST_NAMES operators, those of one kind share a name, and the cells are medians."""
     tasks: dict[str, str] = {}
     for one in pairs:
         tasks.update(zip(one.programs, one.tasks))
     names = {program: f"{task} {program[:6]}" for program, task in tasks.items()}
-    if len(names) > _MOST_NAMES:
+    if len(names) > MOST_NAMES:
         names = {program: kind_of(task) for program, task in tasks.items()}
     order = sorted(set(names.values()))
     found: dict[tuple[str, str], list[float]] = {}

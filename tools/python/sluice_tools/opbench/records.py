@@ -87,14 +87,19 @@ def read(path: Path) -> list[Record]:
     return records
 
 
+def inside(folder: Path) -> list[Path]:
+    """The files of records in a folder of `opbench run` or of `opbench measure`."""
+    return sorted(one for kind in _KINDS for one in folder.rglob(kind))
+
+
 def find(paths: list[Path]) -> list[Path]:
-    """The files of records in folders of `opbench run` and of `opbench measure`; files are themselves."""
+    """The files of records in folders; files are themselves."""
     files = []
     for path in paths:
-        inside = sorted(one for kind in _KINDS for one in path.rglob(kind)) if path.is_dir() else [path]
-        if not inside:
+        found = inside(path) if path.is_dir() else [path]
+        if not found:
             raise usage_error(f"{path}: no records in it ({', '.join(_KINDS)})")
-        files += inside
+        files += found
     return files
 
 
