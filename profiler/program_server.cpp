@@ -72,12 +72,6 @@ ProgramServer::ProgramServer(std::size_t processes)
   tvm_ = ask_for({{"do", "hello"}}).at("tvm");
 }
 
-std::vector<json> ProgramServer::ask_all(const std::vector<json>& requests) {
-  std::vector<json> answers(requests.size());
-  fill(requests, answers);
-  return answers;
-}
-
 void ProgramServer::fill(const std::vector<json>& requests, std::vector<json>& answers) {
   try {
     load_where_unknown();
@@ -152,7 +146,11 @@ std::vector<json> ProgramServer::ask_past_losses(const std::vector<json>& reques
   }
 }
 
-json ProgramServer::ask_for(const json& request) { return ask_all(std::vector{request}).front(); }
+json ProgramServer::ask_for(const json& request) {
+  std::vector<json> answers(1);
+  fill(std::vector{request}, answers);
+  return answers.front();
+}
 
 ImportedNetwork ProgramServer::import_network(const std::string& source, const std::string& name,
                                               std::int64_t batch, const std::string& target) {

@@ -73,13 +73,12 @@ class ProgramServer {
 
  private:
   [[nodiscard]] nlohmann::json ask_for(const nlohmann::json& request);
-  /// Gives the requests to processes that know the tasks of the last network.
-  [[nodiscard]] std::vector<nlohmann::json> ask_all(const std::vector<nlohmann::json>& requests);
-  /// Sets the answers that are null, by as many processes as there are. Throws the first failure
-  /// when none is busy any more; then answers of lost processes are kLost, others may be null.
+  /// Sets the answers that are null, by all processes, which first load the tasks of the last
+  /// network. Throws the first failure when none is busy any more; then answers of lost processes
+  /// are kLost, others may be null.
   void fill(const std::vector<nlohmann::json>& requests, std::vector<nlohmann::json>& answers);
-  /// As ask_all(). A request whose process is lost is made again, alone; if that one is lost too,
-  /// the answer has an error in place of the program.
+  /// The answers to the requests. One whose process is lost is made again, alone; if that one is
+  /// lost too, the answer has an error in place of the program.
   [[nodiscard]] std::vector<nlohmann::json> ask_past_losses(
       const std::vector<nlohmann::json>& requests);
   /// Lets each process that does not know the tasks of the last network load them.

@@ -2,19 +2,13 @@
 // program that ends a run, a run that begins anew after a kill, and labels from a GPU that a
 // critical job used.
 #include <gmock/gmock.h>
-#include <sys/stat.h>
 
-#include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
-#include "profiler/pair_record.hpp"
 #include "tests/profiler/opbench_fixture.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/process.hpp"
-#include "tests/support/temp_folder.hpp"
 
 namespace sluice::profiler {
 namespace {
