@@ -35,7 +35,7 @@ void add_model_options(CLI::App& app, ServeOptions& options, Text& text) {
                                 "separated by commas")
                      ->type_name("LIST");
   app.add_option("--config", text.config,
-                 "The models to serve, from a file (docs/reference/server-config.md)")
+                 "The models to serve, from a file (docs/reference/server-files.md)")
       ->type_name("FILE")
       ->excludes(models);
   app.add_option("--store", options.store,
@@ -99,7 +99,7 @@ void add_queue_options(CLI::App& app, ServeOptions& options, Text& text) {
       ->type_name("MB")
       ->check(base::whole_number(1, 1 << 20));
   app.add_option("--records", options.server.records_file,
-                 "Write a JSON line for each request (docs/reference/server-records.md)")
+                 "Write a JSON line for each request (docs/reference/server-files.md)")
       ->type_name("FILE");
   app.add_option("--drain-s", options.server.drain_s,
                  "At SIGTERM, how long queued requests may take to finish")

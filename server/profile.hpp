@@ -25,7 +25,7 @@ enum class PerfItem : std::uint8_t {
 };
 
 /// The file `server-profile`: durations, events and memory over time, as published, and a line for
-/// each handover. docs/reference/server-profile.md describes it. Keeps its numbers in bounded
+/// each handover. docs/reference/server-files.md describes it. Keeps its numbers in bounded
 /// memory and writes the file once, at the end. Thread-safe.
 class Profile {
  public:

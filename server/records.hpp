@@ -9,7 +9,7 @@
 namespace sluice::server {
 
 /// One JSON line for each answered request, with the published keys and ours.
-/// docs/reference/server-records.md describes them. Thread-safe.
+/// docs/reference/server-files.md describes them. Thread-safe.
 class Records {
  public:
   /// file: empty for none. Throws base::RunError.

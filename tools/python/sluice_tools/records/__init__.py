@@ -1,1 +1,1 @@
-"""`sluice records`: what `sluice serve --records` wrote, analysed (docs/reference/server-records.md)."""
+"""`sluice records`: what `sluice serve --records` wrote, analysed (docs/reference/server-files.md)."""

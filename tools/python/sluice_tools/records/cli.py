@@ -26,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="sluice records",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Analyse the requests that `sluice serve --records FILE` wrote (docs/reference/server-records.md).",
+        description="Analyse the requests that `sluice serve --records FILE` wrote (docs/reference/server-files.md).",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_files(commands)

@@ -1,4 +1,4 @@
-"""The file `server-profile` of `sluice serve` (docs/reference/server-profile.md): memory over time and handovers."""
+"""The file `server-profile` of `sluice serve` (docs/reference/server-files.md): memory over time and handovers."""
 
 import re
 from dataclasses import dataclass, field

@@ -153,7 +153,7 @@ def _steps(record: dict, place: str, unit: float) -> list:
 
 def _get(record: dict, key: str, place: str):
     if key not in record:
-        raise usage_error(f"{place}: no '{key}'; a record has the keys of docs/reference/server-records.md")
+        raise usage_error(f"{place}: no '{key}'; a record has the keys of docs/reference/server-files.md")
     return record[key]
 
 
