@@ -2,7 +2,7 @@
  *
  * Header only, for C99 and C++. If the process was not started under Sluice, every function does
  * nothing and costs one load. The Python package `sluice` has the same functions
- * (docs/reference/python.md).
+ * (docs/guide/python.md).
  *
  * A program need not use this API. Without it, a job begins with the first launch or host-to-device
  * copy while the process is idle, and ends when the process's GPU work has finished. The first call

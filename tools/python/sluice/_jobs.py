@@ -47,7 +47,7 @@ class Announcement:
 
 
 def announce(seconds: float) -> Announcement:
-    """Announces a job that begins in so many seconds; see docs/reference/python.md.
+    """Announces a job that begins in so many seconds; see docs/guide/python.md.
 
     Raises ValueError if `seconds` is negative or not finite, with and without Sluice.
     """
