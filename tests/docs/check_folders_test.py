@@ -80,4 +80,4 @@ class CheckFolders(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(argv=sys.argv[:1])  # a root, which the checks themselves take, is no name of a test
