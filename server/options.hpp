@@ -6,9 +6,9 @@
 
 #include "base/command_line.hpp"
 #include "base/node_service.hpp"
-#include "server/config_file.hpp"
 #include "server/memory_options.hpp"
-#include "server/server.hpp"
+#include "server/models/config_file.hpp"
+#include "server/requests/server.hpp"
 #include "server/training/mode.hpp"
 
 namespace sluice::server {

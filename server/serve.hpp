@@ -1,5 +1,5 @@
 #pragma once
-#include "server/engines.hpp"
+#include "server/engines/engines.hpp"
 #include "server/options.hpp"
 
 namespace sluice::server {

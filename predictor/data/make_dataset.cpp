@@ -11,8 +11,8 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "profiler/pack.hpp"
-#include "profiler/record.hpp"
+#include "profiler/packs/pack.hpp"
+#include "profiler/records/record.hpp"
 
 namespace sluice::predictor {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "predictor/data/dataset.hpp"
-#include "profiler/pack.hpp"
+#include "profiler/packs/pack.hpp"
 
 namespace sluice::predictor {
 

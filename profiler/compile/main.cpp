@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "profiler/base64.hpp"
 #include "profiler/compile/nvrtc.hpp"
+#include "profiler/packs/base64.hpp"
 
 int main() {
   using nlohmann::json;

@@ -9,7 +9,7 @@
 #include "profiler/measure/neighbours.hpp"
 #include "profiler/measure/rule.hpp"
 #include "profiler/measure/shares.hpp"
-#include "profiler/pack.hpp"
+#include "profiler/packs/pack.hpp"
 
 namespace sluice::profiler {
 

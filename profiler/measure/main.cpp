@@ -16,7 +16,7 @@
 #include "profiler/measure/loaded_program.hpp"
 #include "profiler/measure/pair_timer.hpp"
 #include "profiler/measure/task_buffers.hpp"
-#include "profiler/record.hpp"
+#include "profiler/records/record.hpp"
 
 namespace sluice::profiler {
 namespace {

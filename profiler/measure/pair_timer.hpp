@@ -1,6 +1,6 @@
 #pragma once
 #include "profiler/measure/loaded_program.hpp"
-#include "profiler/pair_record.hpp"
+#include "profiler/records/pair_record.hpp"
 
 namespace sluice::profiler {
 

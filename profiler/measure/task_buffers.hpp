@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/recording/cuda_objects.hpp"
-#include "profiler/pack.hpp"
+#include "profiler/packs/pack.hpp"
 
 namespace sluice::profiler {
 

@@ -5,9 +5,9 @@
 
 #include "base/clock.hpp"
 #include "base/command_line.hpp"
-#include "profiler/compile_pack.hpp"
 #include "profiler/opbench/commands.hpp"
 #include "profiler/opbench/measure_options.hpp"
+#include "profiler/runs/compile_pack.hpp"
 
 namespace sluice::profiler {
 namespace {

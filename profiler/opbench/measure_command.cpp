@@ -6,10 +6,10 @@
 
 #include "base/clock.hpp"
 #include "base/command_line.hpp"
-#include "profiler/measure_cpu.hpp"
-#include "profiler/network_sums.hpp"
 #include "profiler/opbench/commands.hpp"
 #include "profiler/opbench/measure_options.hpp"
+#include "profiler/records/network_sums.hpp"
+#include "profiler/runs/measure_cpu.hpp"
 
 namespace sluice::profiler {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
-#include "profiler/measure_pack.hpp"
+#include "profiler/runs/measure_pack.hpp"
 
 namespace sluice::profiler {
 

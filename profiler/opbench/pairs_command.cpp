@@ -7,7 +7,7 @@
 #include "base/statistics.hpp"
 #include "profiler/opbench/commands.hpp"
 #include "profiler/opbench/measure_options.hpp"
-#include "profiler/pairs.hpp"
+#include "profiler/runs/pairs.hpp"
 
 namespace sluice::profiler {
 namespace {

@@ -11,10 +11,10 @@
 #include "base/folder_lock.hpp"
 #include "base/install.hpp"
 #include "base/line_file.hpp"
-#include "profiler/measure_pack.hpp"
 #include "profiler/opbench/commands.hpp"
+#include "profiler/runs/measure_pack.hpp"
 #include "profiler/tuning/network.hpp"
-#include "profiler/worker_pool.hpp"
+#include "profiler/workers/worker_pool.hpp"
 
 namespace sluice::profiler {
 namespace {

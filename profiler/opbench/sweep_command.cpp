@@ -8,10 +8,10 @@
 #include "base/line_file.hpp"
 #include "profiler/opbench/commands.hpp"
 #include "profiler/opbench/measure_options.hpp"
-#include "profiler/sweep.hpp"
+#include "profiler/runs/sweep.hpp"
 #include "profiler/tuner/tuners.hpp"
 #include "profiler/tuning/measuring.hpp"
-#include "profiler/worker_pool.hpp"
+#include "profiler/workers/worker_pool.hpp"
 
 namespace sluice::profiler {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/knobs.hpp"
+#include "profiler/packs/knobs.hpp"
 
 /// Tuners choose which programs of a task are measured next. They measure nothing themselves.
 namespace sluice::profiler {

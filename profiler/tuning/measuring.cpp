@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "base/error.hpp"
-#include "profiler/knobs.hpp"
-#include "profiler/measure_cpu.hpp"
+#include "profiler/packs/knobs.hpp"
+#include "profiler/runs/measure_cpu.hpp"
 
 namespace sluice::profiler {
 namespace {

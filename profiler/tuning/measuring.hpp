@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "profiler/measure_pack.hpp"
-#include "profiler/program_server.hpp"
+#include "profiler/runs/measure_pack.hpp"
 #include "profiler/tuning/tuning.hpp"
+#include "profiler/workers/program_server.hpp"
 
 namespace sluice::profiler {
 

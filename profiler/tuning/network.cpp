@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/clock.hpp"
-#include "profiler/predictor_pipe.hpp"
+#include "profiler/workers/predictor_pipe.hpp"
 
 namespace sluice::profiler {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "base/line_file.hpp"
 #include "base/statistics.hpp"
-#include "profiler/knobs.hpp"
+#include "profiler/packs/knobs.hpp"
 
 namespace sluice::profiler {
 namespace {

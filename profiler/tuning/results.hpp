@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "profiler/program_server.hpp"
-#include "profiler/record.hpp"
+#include "profiler/records/record.hpp"
+#include "profiler/workers/program_server.hpp"
 
 /// What the tuning of a network has found, and its files.
 namespace sluice::profiler {

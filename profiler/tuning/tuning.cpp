@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "profiler/knobs.hpp"
+#include "profiler/packs/knobs.hpp"
 
 namespace sluice::profiler {
 namespace {

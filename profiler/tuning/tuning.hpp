@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "profiler/program_server.hpp"
-#include "profiler/record.hpp"
+#include "profiler/records/record.hpp"
 #include "profiler/tuner/tuners.hpp"
+#include "profiler/workers/program_server.hpp"
 
 /// Tunes one task: a tuner chooses programs, and somebody measures them.
 namespace sluice::profiler {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 /// What a call of either protocol holds between its headers and its answer.
 namespace sluice::server::api {

@@ -1,6 +1,6 @@
 #pragma once
 #include "server/api/colserve.grpc.pb.h"
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 namespace sluice::server::api {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 /// What both protocols say about the server and its models. Throws Refusal.
 namespace sluice::server::api {

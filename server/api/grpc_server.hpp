@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 namespace sluice::server::api {
 

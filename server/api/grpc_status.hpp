@@ -2,7 +2,7 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 namespace sluice::server::api {
 

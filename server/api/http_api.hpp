@@ -9,7 +9,7 @@
 
 #include "server/api/json_codec.hpp"
 #include "server/api/workers.hpp"
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 /// What each request over HTTP does. Knows nothing of sockets.
 namespace sluice::server::api {

@@ -1,7 +1,7 @@
 #pragma once
 #include <nlohmann/json.hpp>
 
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 /// The JSON forms of what descriptions.hpp says.
 namespace sluice::server::api {

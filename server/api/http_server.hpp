@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "server/api/http_connections.hpp"
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 namespace sluice::server::api {
 

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 namespace sluice::server::api {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "server/api/request_rules.hpp"
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 /// Inference over HTTP: JSON, and the binary tensor extension. Throws Refusal.
 namespace sluice::server::api {

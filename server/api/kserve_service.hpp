@@ -4,7 +4,7 @@
 
 #include "server/api/kserve.grpc.pb.h"
 #include "server/api/workers.hpp"
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 namespace sluice::server::api {
 

@@ -2,7 +2,7 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include "server/api/request_rules.hpp"
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 /// ModelInfer between the wire and the service. Throws Refusal.
 namespace sluice::server::api {

@@ -2,7 +2,7 @@
 #include <string>
 #include <utility>
 
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 namespace sluice::server::api {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <variant>
 
-#include "server/byte_budget.hpp"
-#include "server/service.hpp"
+#include "server/service/byte_budget.hpp"
+#include "server/service/service.hpp"
 
 /// The rules for a request that need no model. Both protocols obey them before Service::infer().
 /// All functions throw Refusal.

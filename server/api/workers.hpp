@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 namespace sluice::server::api {
 

@@ -11,13 +11,13 @@
 
 #include "base/fd.hpp"
 #include "base/metrics_text.hpp"
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 #include "server/training/control.hpp"
 #include "server/training/process.hpp"
 #include "server/training/train_store.hpp"
 #include "server/training/trainer.hpp"
 #include "server/training/trainer_slot.hpp"
-#include "server/turn.hpp"
+#include "server/training/turn.hpp"
 
 namespace sluice::server::training {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/tensor.hpp"
-#include "server/service.hpp"
+#include "server/service/service.hpp"
 
 /// A client of the KServe v2 protocol: what the load asks of gRPC and HTTP.
 namespace sluice::server::workload {

@@ -7,9 +7,9 @@
 
 #include "base/child.hpp"
 #include "base/error.hpp"
-#include "profiler/pack.hpp"
-#include "profiler/predictor_pipe.hpp"
-#include "profiler/record.hpp"
+#include "profiler/packs/pack.hpp"
+#include "profiler/records/record.hpp"
+#include "profiler/workers/predictor_pipe.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::test {

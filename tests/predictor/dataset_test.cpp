@@ -7,8 +7,8 @@
 
 #include "base/error.hpp"
 #include "predictor/data/make_dataset.hpp"
-#include "profiler/pack.hpp"
-#include "profiler/record.hpp"
+#include "profiler/packs/pack.hpp"
+#include "profiler/records/record.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::predictor {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "profiler/gpu_workers.hpp"
+#include "profiler/workers/gpu_workers.hpp"
 #include "tests/profiler/opbench_fixture.hpp"
 #include "tests/support/temp_folder.hpp"
 

@@ -1,6 +1,6 @@
 // The index of a program means the same on both sides of the pipe, in records and in packs.
 // Prevents: a record that names another program than the one that was measured.
-#include "profiler/knobs.hpp"
+#include "profiler/packs/knobs.hpp"
 
 #include <gmock/gmock.h>
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "profiler/pack.hpp"
-#include "profiler/record.hpp"
-#include "profiler/worker_pool.hpp"
+#include "profiler/packs/pack.hpp"
+#include "profiler/records/record.hpp"
+#include "profiler/workers/worker_pool.hpp"
 #include "tests/profiler/run_fixture.hpp"
 
 namespace sluice::profiler {

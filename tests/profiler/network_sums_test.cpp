@@ -1,10 +1,10 @@
 // What a network costs. Prevents: a sum that lacks a call, or that counts a call once that comes
 // twice, or times that are no labels.
-#include "profiler/network_sums.hpp"
+#include "profiler/records/network_sums.hpp"
 
 #include <gmock/gmock.h>
 
-#include "profiler/record.hpp"
+#include "profiler/records/record.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::profiler {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "profiler/compile/nvrtc.hpp"
-#include "profiler/pack.hpp"
-#include "profiler/record.hpp"
+#include "profiler/packs/pack.hpp"
+#include "profiler/records/record.hpp"
 #include "tests/support/end_to_end_test.hpp"
 #include "tests/support/process.hpp"
 

@@ -1,5 +1,5 @@
 // A pack that is written is read as the same programs; a damaged one is a line that says where.
-#include "profiler/pack.hpp"
+#include "profiler/packs/pack.hpp"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
-#include "profiler/base64.hpp"
+#include "profiler/packs/base64.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::profiler {

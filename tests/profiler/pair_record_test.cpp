@@ -1,6 +1,6 @@
 // Records of two programs at once. Prevents: a slowdown that counts the time in which a program ran
 // alone, a pair that is measured twice, and a file that ends with a torn line.
-#include "profiler/pair_record.hpp"
+#include "profiler/records/pair_record.hpp"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
-#include "profiler/pairs.hpp"
+#include "profiler/runs/pairs.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::profiler {

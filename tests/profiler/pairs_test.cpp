@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "profiler/pair_record.hpp"
+#include "profiler/records/pair_record.hpp"
 #include "tests/profiler/opbench_fixture.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/temp_folder.hpp"

@@ -1,14 +1,14 @@
 // Records are AutoTVM's to the letter, and an interrupted run loses its last line only. Prevents:
 // records that other tools cannot read, and runs that begin anew after a kill.
-#include "profiler/record.hpp"
+#include "profiler/records/record.hpp"
 
 #include <gmock/gmock.h>
 
 #include <filesystem>
 
 #include "base/error.hpp"
-#include "profiler/python_json.hpp"
-#include "profiler/xz_lines.hpp"
+#include "profiler/packs/xz_lines.hpp"
+#include "profiler/records/python_json.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::profiler {

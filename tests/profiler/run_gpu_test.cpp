@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "profiler/compile/nvrtc.hpp"
-#include "profiler/pack.hpp"
-#include "profiler/record.hpp"
+#include "profiler/packs/pack.hpp"
+#include "profiler/records/record.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/session.hpp"
 

@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "base/folder_lock.hpp"
-#include "profiler/pack.hpp"
-#include "profiler/record.hpp"
+#include "profiler/packs/pack.hpp"
+#include "profiler/records/record.hpp"
 #include "tests/profiler/run_fixture.hpp"
 
 namespace sluice::profiler {

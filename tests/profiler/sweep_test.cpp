@@ -1,6 +1,6 @@
 // Sweeps. Prevents: a turning point from records that do not belong to it, such as those of another
 // program that only ran on some shares.
-#include "profiler/sweep.hpp"
+#include "profiler/runs/sweep.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 // A worker that dies or hangs costs its own request, no other one, and is replaced. Prevents: a
 // tuning run that ends, or waits for ever, because of one program.
-#include "profiler/worker_pool.hpp"
+#include "profiler/workers/worker_pool.hpp"
 
 #include <gmock/gmock.h>
 #include <unistd.h>

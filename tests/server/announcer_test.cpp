@@ -1,6 +1,6 @@
 // What the gate is told of requests. The functions of the interposer are replaced by this
 // program's.
-#include "server/announcer.hpp"
+#include "server/requests/announcer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

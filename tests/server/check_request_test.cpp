@@ -1,5 +1,5 @@
 // What a client sends is checked before a model sees it.
-#include "server/check_request.hpp"
+#include "server/requests/check_request.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

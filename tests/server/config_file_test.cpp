@@ -1,5 +1,5 @@
 // The config file of the published server must be read as it is, and every mistake in it named.
-#include "server/config_file.hpp"
+#include "server/models/config_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Prevents: a profile that the published parsers do not read, a p70 that is the median, handovers
 // without their parts, and memory that grows with the life of the server.
-#include "server/profile.hpp"
+#include "server/figures/profile.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

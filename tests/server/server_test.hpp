@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "server/server.hpp"
+#include "server/requests/server.hpp"
 #include "tests/server/fake_model.hpp"
 #include "tests/support/temp_folder.hpp"
 

@@ -1,12 +1,12 @@
 // Estimates decide admission and order: they must follow what really runs.
-#include "server/timing.hpp"
+#include "server/figures/timing.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "server/limits.hpp"
+#include "server/figures/limits.hpp"
 
 namespace sluice::server {
 namespace {

@@ -1,7 +1,7 @@
 // Prevents: requests that run before training has left, or never; a turn that is not given back
 // when the last request has been answered, dropped or cancelled; and models without priority that
 // interrupt training.
-#include "server/turn.hpp"
+#include "server/training/turn.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <future>
 
 #include "base/clock.hpp"
-#include "server/dispatcher.hpp"
-#include "server/loader.hpp"
+#include "server/models/loader.hpp"
+#include "server/requests/dispatcher.hpp"
 #include "tests/server/fake_model.hpp"
 
 namespace sluice::server {

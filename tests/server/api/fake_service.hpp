@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "server/byte_budget.hpp"
-#include "server/service.hpp"
+#include "server/service/byte_budget.hpp"
+#include "server/service/service.hpp"
 
 namespace sluice::test {
 

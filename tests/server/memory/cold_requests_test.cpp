@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
-#include "server/server.hpp"
+#include "server/requests/server.hpp"
 #include "tests/server/fake_model.hpp"
 #include "tests/server/memory/fake_weights.hpp"
 #include "tests/support/eventually.hpp"

@@ -1,0 +1,104 @@
+#include "server/engines/engines.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "base/nearest.hpp"
+#include "engine/dummy_model.hpp"
+#include "engine/recording/recording.hpp"
+
+namespace sluice::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The file of a recording: a path, or a name among those that are installed. Empty if there is
+/// none.
+std::string recording_file(const base::Install& install, const std::string& path) {
+  const fs::path file =
+      engine::is_recording_path(path) ? fs::path(path) : install.recordings() / (path + ".json");
+  return fs::exists(file) ? file.string() : "";
+}
+
+bool in_store(const engine::ModelStore& store, const std::string& path) {
+  return fs::exists(store.folder / path / "model.json");
+}
+
+[[noreturn]] void no_such_model(const base::Install& install, const engine::ModelStore& store,
+                                const ModelConfig& config) {
+  const auto names = engine::recording_names(install.recordings());
+  throw base::UsageError(base::with_remark(
+      fmt::format("model {}: neither the store {} nor the recordings have '{}'{}", config.name,
+                  store.folder.string(), config.path, base::did_you_mean(config.path, names)),
+      fmt::format("`sluice models export {}` puts a torchvision model into the store",
+                  config.path)));
+}
+
+/// A function of an engine's library, which is never unloaded: its models may outlive any scope.
+template <class Function>
+Function* load_engine(const base::Install& install, const std::string& name, const char* symbol) {
+  const fs::path library = install.engine(name);
+  if (!fs::exists(library)) {
+    throw base::UsageError(fmt::format("this build has no engine '{}' ({}){}", name,
+                                       library.string(),
+                                       name == "torch" ? "; ./x torch, then build again" : ""));
+  }
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) throw base::RunError(dlerror());
+  void* const found = dlsym(handle, symbol);
+  if (found == nullptr) throw base::RunError(dlerror());
+  return reinterpret_cast<Function*>(found);
+}
+
+}  // namespace
+
+void choose_engines(const base::Install& install, const engine::ModelStore& store,
+                    std::vector<ModelConfig>& models) {
+  for (ModelConfig& config : models) {
+    if (config.engine != "auto") continue;
+    if (config.path == "dummy") {
+      config.engine = "dummy";
+    } else if (in_store(store, config.path)) {
+      config.engine = "torch";
+    } else if (!recording_file(install, config.path).empty()) {
+      config.engine = "recording";
+    } else {
+      no_such_model(install, store, config);
+    }
+  }
+}
+
+std::unique_ptr<engine::ServedModel> Engines::make(const ModelConfig& config) const {
+  if (config.engine == "dummy") {
+    return engine::make_dummy({config.batch_size, std::max<std::size_t>(config.blocks, 1), 0});
+  }
+  const auto make_with = [this](const char* name) {
+    return load_engine<MakeServed>(install_, name, "sluice_make_served");
+  };
+  EngineSettings settings = settings_;
+  if (config.engine != "recording") {
+    return std::unique_ptr<engine::ServedModel>(make_with("torch")(settings, config));
+  }
+  settings.recording_file = recording_file(install_, config.path);
+  if (settings.recording_file.empty()) no_such_model(install_, settings.store, config);
+  if (settings.place == Place::kCpu) {
+    throw base::UsageError("a recording needs a GPU, real or simulated");
+  }
+  return std::unique_ptr<engine::ServedModel>(make_with("recording")(settings, config));
+}
+
+std::uint64_t Engines::free_memory(const std::vector<ModelConfig>& models) const {
+  for (const ModelConfig& config : models) {
+    if (config.engine == "dummy" || config.device == "cpu") continue;
+    const std::string name = config.engine == "recording" ? "recording" : "torch";
+    return load_engine<FreeMemory>(install_, name, "sluice_free_memory")(settings_);
+  }
+  return 0;
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,35 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/install.hpp"
+#include "server/engines/engine_plugin.hpp"
+
+namespace sluice::server {
+
+/// Settles the engine of each model that is `auto`: dummy, a model of the store, or a recording, in
+/// this order. Throws base::UsageError, with the command that helps, if there is no such model.
+void choose_engines(const base::Install& install, const engine::ModelStore& store,
+                    std::vector<ModelConfig>& models);
+
+/// Makes instances of models with a settled engine. Loads the libraries of engines when they are
+/// needed, and keeps them.
+class Engines {
+ public:
+  Engines(base::Install install, EngineSettings settings)
+      : install_(std::move(install)), settings_(std::move(settings)) {}
+
+  /// Throws base::UsageError or base::RunError.
+  [[nodiscard]] std::unique_ptr<engine::ServedModel> make(const ModelConfig& config) const;
+
+  /// The bytes of the GPU that nobody holds; 0 if none of the models uses a GPU. Throws
+  /// base::RunError.
+  [[nodiscard]] std::uint64_t free_memory(const std::vector<ModelConfig>& models) const;
+
+ private:
+  base::Install install_;
+  EngineSettings settings_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,93 @@
+#include "server/figures/statistics.hpp"
+
+#include "base/clock.hpp"
+
+namespace sluice::server {
+namespace {
+
+double seconds(std::uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+void add(ModelStatistics::Duration& duration, std::uint64_t ns) {
+  ++duration.count;
+  duration.ns += ns;
+}
+
+}  // namespace
+
+std::string_view to_string(Code code) {
+  constexpr std::array<std::string_view, static_cast<std::size_t>(Code::kInternal) + 1> kWords{
+      "ok",          "invalid_argument",   "not_found",
+      "unavailable", "resource_exhausted", "deadline_exceeded",
+      "cancelled",   "unimplemented",      "internal"};
+  return kWords.at(static_cast<std::size_t>(code));
+}
+
+Statistics::Statistics(std::size_t batch_size)
+    : queue_(second_bounds()),
+      compute_(second_bounds()),
+      total_(second_bounds()),
+      batches_(power_bounds(batch_size)) {}
+
+void Statistics::answered(Code code, std::size_t items, const RequestTimes& times) {
+  const std::lock_guard lock(mutex_);
+  ++by_code_.at(static_cast<std::size_t>(code));
+  const std::uint64_t total = times.ended_ns - times.arrived_ns;
+  if (code != Code::kOk) {
+    add(counts_.fail, total);
+    return;
+  }
+  const std::uint64_t queue = times.begun_ns - times.queued_ns;
+  const std::uint64_t compute = times.ended_ns - times.begun_ns;
+  counts_.last_inference_ms = base::clock_ns(CLOCK_REALTIME) / 1'000'000;
+  counts_.inference_count += items;
+  add(counts_.success, total);
+  add(counts_.queue, queue);
+  add(counts_.compute_input, times.input_ns);
+  add(counts_.compute_infer, times.blocks_ns);
+  add(counts_.compute_output, 0);
+  queue_.add(seconds(queue));
+  compute_.add(seconds(compute));
+  total_.add(seconds(total));
+}
+
+void Statistics::executed(std::size_t items) {
+  const std::lock_guard lock(mutex_);
+  ++counts_.execution_count;
+  batches_.add(static_cast<double>(items));
+}
+
+ModelStatistics Statistics::read() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+void Statistics::write(base::MetricsText& out, const All& models) {
+  out.family("sluice_serve_requests_total", "counter", "Requests answered, by result.");
+  for (const auto& [name, statistics] : models) {
+    const std::lock_guard lock(statistics->mutex_);
+    for (std::size_t i = 0; i < statistics->by_code_.size(); ++i) {
+      const std::uint64_t count = statistics->by_code_.at(i);
+      if (count == 0 && i != 0) continue;
+      out.sample({{"model", name}, {"result", std::string(to_string(static_cast<Code>(i)))}},
+                 static_cast<double>(count));
+    }
+  }
+  const auto histogram = [&](std::string_view name, std::string_view help,
+                             Histogram Statistics::*which) {
+    out.family(name, "histogram", help);
+    for (const auto& [model, statistics] : models) {
+      const std::lock_guard lock(statistics->mutex_);
+      (statistics->*which).write(out, {{"model", model}});
+    }
+  };
+  histogram("sluice_serve_queue_seconds", "Time of an answered request in the queue.",
+            &Statistics::queue_);
+  histogram("sluice_serve_compute_seconds",
+            "Time from a request's first block to its answer, waits between blocks included.",
+            &Statistics::compute_);
+  histogram("sluice_serve_request_seconds", "Time from a request's headers to its answer.",
+            &Statistics::total_);
+  histogram("sluice_serve_batch_items", "Items of an execution.", &Statistics::batches_);
+}
+
+}  // namespace sluice::server

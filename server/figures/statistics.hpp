@@ -1,0 +1,48 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <mutex>
+
+#include "server/figures/histogram.hpp"
+#include "server/service/service.hpp"
+
+namespace sluice::server {
+
+/// The times of one request. CLOCK_MONOTONIC ns.
+struct RequestTimes {
+  std::uint64_t arrived_ns = 0;  ///< Its headers.
+  std::uint64_t queued_ns = 0;   ///< Checked and queued.
+  std::uint64_t begun_ns = 0;    ///< Its first block began; 0: it never did.
+  std::uint64_t ended_ns = 0;
+  std::uint64_t input_ns = 0;   ///< Duration of the copy of its batch's inputs.
+  std::uint64_t blocks_ns = 0;  ///< Total duration of its blocks.
+};
+
+/// What a server counts for one model. Thread-safe.
+class Statistics {
+ public:
+  explicit Statistics(std::size_t batch_size);
+
+  void answered(Code code, std::size_t items, const RequestTimes& times);
+  void executed(std::size_t items);
+
+  [[nodiscard]] ModelStatistics read() const;
+
+  /// The families of /metrics, each with the samples of all models.
+  using All = std::vector<std::pair<std::string, const Statistics*>>;
+  static void write(base::MetricsText& out, const All& models);
+
+ private:
+  mutable std::mutex mutex_;
+  ModelStatistics counts_;
+  std::array<std::uint64_t, static_cast<std::size_t>(Code::kInternal) + 1> by_code_{};
+  Histogram queue_;
+  Histogram compute_;
+  Histogram total_;
+  Histogram batches_;
+};
+
+/// The word for a result in metrics and records, such as "ok" or "deadline_exceeded".
+[[nodiscard]] std::string_view to_string(Code code);
+
+}  // namespace sluice::server

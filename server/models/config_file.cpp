@@ -1,0 +1,238 @@
+#include "server/models/config_file.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <regex>
+#include <set>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "base/nearest.hpp"
+
+namespace sluice::server {
+namespace {
+
+using base::UsageError;
+
+/// A setting of a model: reads its value and returns what is allowed if the value is not.
+struct Key {
+  std::string_view name;
+  std::function<std::string(ModelConfig&, const std::string&)> set;
+};
+
+template <class Number>
+std::optional<Number> parse_number(const std::string& text, Number min, Number max) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  if (!(value >= min && value <= max)) return std::nullopt;
+  return value;
+}
+
+template <class Field, class Number = Field>
+auto number(Field ModelConfig::*field, Number min, Number max) {
+  return [=](ModelConfig& model, const std::string& text) -> std::string {
+    const auto value = parse_number<Number>(text, min, max);
+    if (!value) return fmt::format("a number from {} to {}", min, max);
+    model.*field = static_cast<Field>(*value);
+    return "";
+  };
+}
+
+auto one_of(std::string ModelConfig::*field, std::vector<std::string> words) {
+  return [=](ModelConfig& model, const std::string& text) -> std::string {
+    std::string allowed;
+    for (const std::string& word : words) {
+      if (word == text) {
+        model.*field = text;
+        return "";
+      }
+      allowed += (allowed.empty() ? "" : ", ") + word;
+    }
+    return allowed;
+  };
+}
+
+std::string set_path(ModelConfig& model, const std::string& text) {
+  model.path = text;
+  return "";
+}
+
+std::string set_preload(ModelConfig& model, const std::string& text) {
+  if (text != "yes" && text != "no") return "yes, no";
+  model.preload = text == "yes";
+  return "";
+}
+
+constexpr std::size_t kMaxBatch = 4096;
+constexpr std::size_t kMaxWorkers = 64;
+constexpr std::size_t kMaxQueue = 1'000'000;
+constexpr std::size_t kMaxBlocks = 64;
+constexpr std::uint64_t kMaxWeightsMb = 1 << 20;
+constexpr std::uint64_t kMaxUs = 3'600'000'000;
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> all{
+      {"path", set_path},
+      {"engine", one_of(&ModelConfig::engine, {"auto", "torch", "aoti", "recording", "dummy"})},
+      {"device", one_of(&ModelConfig::device, {"cuda", "cpu", "sim"})},
+      {"batch-size", number(&ModelConfig::batch_size, std::size_t{1}, kMaxBatch)},
+      {"num-worker", number(&ModelConfig::num_worker, std::size_t{1}, kMaxWorkers)},
+      {"slo-ms", number(&ModelConfig::slo_ms, 0.0, 3.6e6)},
+      {"priority", number(&ModelConfig::priority, 0, 1)},
+      {"max-delay-us", number(&ModelConfig::max_delay_us, std::uint64_t{0}, kMaxUs)},
+      {"timeout-us", number(&ModelConfig::timeout_us, std::uint64_t{0}, kMaxUs)},
+      {"max-queue", number(&ModelConfig::max_queue, std::size_t{1}, kMaxQueue)},
+      {"blocks", number(&ModelConfig::blocks, std::size_t{0}, kMaxBlocks)},
+      {"preload", set_preload},
+      {"weights-mb", number(&ModelConfig::weights_mb, std::uint64_t{0}, kMaxWeightsMb)},
+  };
+  return all;
+}
+
+std::vector<std::string> key_names() {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) names.emplace_back(key.name);
+  return names;
+}
+
+struct NamedModels {
+  std::string name;
+  std::size_t count = 1;
+};
+
+/// `name` or `name[n]`.
+std::optional<NamedModels> parse_name(const std::string& text) {
+  static const std::regex kForm(R"(([A-Za-z0-9_][A-Za-z0-9_.-]*)(\[([0-9]{1,4})\])?)");
+  std::smatch parts;
+  if (!std::regex_match(text, parts, kForm)) return std::nullopt;
+  NamedModels named{parts[1]};
+  if (parts[3].matched) named.count = std::stoul(parts[3]);
+  return named.count == 0 ? std::nullopt : std::optional(named);
+}
+
+/// Adds the replicas of `model`, the first under the name itself. Returns a name that exists
+/// already, or an empty text.
+std::string add_replicas(const ModelConfig& model, std::size_t count,
+                         std::vector<ModelConfig>& models) {
+  std::set<std::string> taken;
+  for (const ModelConfig& other : models) taken.insert(other.name);
+  for (std::size_t i = 0; i < count; ++i) {
+    ModelConfig replica = model;
+    if (i > 0) replica.name += "-" + std::to_string(i);
+    if (taken.count(replica.name) > 0) return replica.name;
+    models.push_back(std::move(replica));
+  }
+  return "";
+}
+
+constexpr std::string_view kNameForm = "name or name[n], of letters, digits, '_', '-' and '.'";
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r");
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+class ConfigReader {
+ public:
+  explicit ConfigReader(const std::string& file) : file_(file) {}
+
+  std::vector<ModelConfig> read() {
+    std::ifstream in(file_);
+    if (!in) throw UsageError(file_ + ": cannot be read");
+    for (std::string line; std::getline(in, line);) {
+      ++line_;
+      line = line.substr(0, line.find('#'));
+      const std::string text = trimmed(line);
+      if (text.empty()) continue;
+      if (line.front() == ' ' || line.front() == '\t') {
+        read_setting(text);
+      } else {
+        finish_model();
+        begin_model(text);
+      }
+    }
+    finish_model();
+    if (models_.empty()) throw UsageError(file_ + ": names no model");
+    return std::move(models_);
+  }
+
+ private:
+  [[noreturn]] void fail(std::size_t line, const std::string& what) const {
+    throw UsageError(fmt::format("{}:{}: {}", file_, line, what));
+  }
+
+  void begin_model(const std::string& text) {
+    const auto named = parse_name(text);
+    if (!named) fail(line_, fmt::format("found model '{}', allowed: {}", text, kNameForm));
+    model_ = ModelConfig{};
+    model_.name = named->name;
+    count_ = named->count;
+    model_line_ = line_;
+    seen_.clear();
+  }
+
+  void read_setting(const std::string& text) {
+    if (count_ == 0) fail(line_, fmt::format("found '{}' before the first model", text));
+    const auto space = text.find_first_of(" \t");
+    const std::string name = text.substr(0, space);
+    const std::string value = space == std::string::npos ? "" : trimmed(text.substr(space));
+    for (const Key& key : keys()) {
+      if (key.name != name) continue;
+      if (!seen_.insert(name).second) fail(line_, fmt::format("{}: is given twice", name));
+      const std::string allowed = value.empty() ? "a value" : key.set(model_, value);
+      if (allowed.empty()) return;
+      fail(line_, fmt::format("{}: found '{}', allowed: {}", name, value, allowed));
+    }
+    fail(line_, fmt::format("unknown key '{}'{}, allowed: {}", name,
+                            base::did_you_mean(name, key_names()), fmt::join(key_names(), ", ")));
+  }
+
+  void finish_model() {
+    if (count_ == 0) return;
+    if (model_.path.empty() && model_.name == "dummy") model_.path = model_.name;
+    if (model_.path.empty())
+      fail(model_line_, fmt::format("model {}: path is missing", model_.name));
+    const std::string twice = add_replicas(model_, count_, models_);
+    if (!twice.empty()) fail(model_line_, fmt::format("model {} is named twice", twice));
+    count_ = 0;
+  }
+
+  const std::string& file_;
+  std::size_t line_ = 0;
+  std::vector<ModelConfig> models_;
+  ModelConfig model_;
+  std::size_t model_line_ = 0;
+  std::size_t count_ = 0;  ///< Replicas of model_; 0: there is no model yet.
+  std::set<std::string> seen_;
+};
+
+}  // namespace
+
+std::vector<ModelConfig> read_config(const std::string& file) { return ConfigReader(file).read(); }
+
+std::vector<ModelConfig> parse_model_list(const std::string& list) {
+  std::vector<ModelConfig> models;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', at), list.size());
+    const std::string text = trimmed(list.substr(at, comma - at));
+    at = comma + 1;
+    const auto named = parse_name(text);
+    if (!named) {
+      throw UsageError(fmt::format("--models: found '{}', allowed: {}", text, kNameForm));
+    }
+    ModelConfig model;
+    model.name = named->name;
+    model.path = named->name;
+    const std::string twice = add_replicas(model, named->count, models);
+    if (!twice.empty()) throw UsageError(fmt::format("--models: {} is named twice", twice));
+  }
+  return models;
+}
+
+}  // namespace sluice::server

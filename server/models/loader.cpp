@@ -1,0 +1,51 @@
+#include "server/models/loader.hpp"
+
+#include <sluice/sluice.h>
+
+#include <set>
+
+#include "engine/block_times.hpp"
+
+namespace sluice::server {
+namespace {
+
+std::vector<std::uint64_t> measure(engine::ServedModel& model, std::size_t items) {
+  constexpr int kTimed = 3;
+  std::vector<std::uint64_t> times;
+  for (const double ms : engine::time_blocks(model, items, kTimed)) {
+    times.push_back(static_cast<std::uint64_t>(ms * 1e6));
+  }
+  return times;
+}
+
+/// Best effort does not run while a model is measured. The first job also ends the search for
+/// transparent jobs in this process, which would count the work of best-effort models as jobs.
+class MeasuringJob {
+ public:
+  MeasuringJob() = default;
+  MeasuringJob(const MeasuringJob&) = delete;
+  MeasuringJob& operator=(const MeasuringJob&) = delete;
+  ~MeasuringJob() { sluice_job_end(job_); }
+
+ private:
+  std::uint64_t job_ = sluice_job_begin(0);
+};
+
+}  // namespace
+
+std::shared_ptr<Model> load_model(const ModelConfig& config, const MakeInstance& make) {
+  auto model = std::make_shared<Model>(config);
+  for (std::size_t i = 0; i < config.num_worker; ++i) {
+    auto instance = std::make_unique<Model::Instance>();
+    instance->served = make(config);
+    model->instances.push_back(std::move(instance));
+  }
+  const MeasuringJob job;
+  for (const std::size_t items : std::set{std::size_t{1}, config.batch_size}) {
+    model->timing.measured(items, measure(model->served(), items));
+    model->limits.measured(items, model->timing.whole_ns(items));
+  }
+  return model;
+}
+
+}  // namespace sluice::server

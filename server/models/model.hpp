@@ -1,0 +1,40 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/served_model.hpp"
+#include "server/figures/limits.hpp"
+#include "server/figures/statistics.hpp"
+#include "server/figures/timing.hpp"
+#include "server/models/config_file.hpp"
+
+namespace sluice::server {
+
+/// A loaded model.
+struct Model {
+  /// Two executors must not run the same instance at the same time.
+  struct Instance {
+    std::unique_ptr<engine::ServedModel> served;
+    std::mutex runs;
+    std::size_t executions = 0;  ///< That have begun. For the dispatcher.
+  };
+
+  explicit Model(ModelConfig the_config)
+      : config(std::move(the_config)), statistics(config.batch_size) {}
+
+  [[nodiscard]] engine::ServedModel& served() const { return *instances.front()->served; }
+
+  ModelConfig config;
+  std::uint32_t id = 0;  ///< For the scheduler.
+  bool removed = false;  ///< For the dispatcher: it takes no request any more.
+  std::vector<std::unique_ptr<Instance>> instances;
+  Limits limits;
+  Timing timing;  ///< Used by the loader, and then only by the dispatcher.
+  Statistics statistics;
+  std::atomic<std::size_t> waiting{0};  ///< Requests that have not begun.
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,62 @@
+#include "server/requests/announcer.hpp"
+
+#include <sluice/sluice.h>
+
+#include <bit>
+#include <utility>
+
+namespace sluice::server {
+
+std::uint64_t Announcer::headers(const std::string& model, std::uint64_t bytes, std::uint64_t now) {
+  const std::lock_guard lock(mutex_);
+  // Requests of the same model and size class take about the same time to arrive.
+  Entry entry{model + '/' + std::to_string(std::bit_width(bytes)), now, 0, 0};
+  const auto known = notice_ns_.find(entry.kind);
+  if (announce_ && !busy_ && known != notice_ns_.end() && known->second >= kLeastNs) {
+    entry.announced_ns = static_cast<std::uint64_t>(known->second);
+    entry.job = sluice_job_announce(now + entry.announced_ns);
+    if (entry.job == 0) entry.announced_ns = 0;
+  }
+  const std::uint64_t id = next_id_++;
+  entries_.emplace(id, std::move(entry));
+  return id;
+}
+
+Announcer::Entry Announcer::take(std::uint64_t id) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return {};
+  Entry entry = std::move(found->second);
+  entries_.erase(found);
+  return entry;
+}
+
+void Announcer::forget(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  sluice_job_cancel(take(id).job);
+}
+
+void Announcer::begin_busy(std::uint64_t id, std::uint64_t now) {
+  const std::lock_guard lock(mutex_);
+  const Entry entry = take(id);
+  busy_ = true;
+  if (jobs_) job_ = sluice_job_begin(entry.job);
+  if (entry.headers_ns == 0) return;
+  constexpr double kNewWeight = 0.1;
+  const auto took = static_cast<double>(now - entry.headers_ns);
+  const auto [known, is_new] = notice_ns_.try_emplace(entry.kind, took);
+  if (!is_new) known->second += kNewWeight * (took - known->second);
+}
+
+void Announcer::end_busy() {
+  const std::lock_guard lock(mutex_);
+  busy_ = false;
+  sluice_job_end(std::exchange(job_, 0));
+}
+
+std::uint64_t Announcer::announced_ns(std::uint64_t id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? 0 : found->second.announced_ns;
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,148 @@
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "scheduler/queue.hpp"
+#include "server/memory/residency.hpp"
+#include "server/requests/announcer.hpp"
+#include "server/requests/execution.hpp"
+#include "server/requests/executor.hpp"
+#include "server/service/byte_budget.hpp"
+#include "server/training/turn.hpp"
+
+namespace sluice::server {
+
+struct DispatcherOptions {
+  scheduler::Policy policy = scheduler::Policy::kEdf;
+  /// A request is refused if its estimated completion is later than this many times the time to its
+  /// deadline; 0: never.
+  double admit_factor = 1;
+  /// Whether requests run although their deadline has passed. Else they are dropped.
+  bool run_late = false;
+  /// Called from the dispatcher's thread with the log line of each batch that succeeded; may be
+  /// empty.
+  std::function<void(const std::string&)> batch_line;
+};
+
+/// Orders the requests, forms batches and runs them step by step. One thread owns all of that;
+/// other threads only leave messages.
+class Dispatcher {
+ public:
+  /// `answer` is called from the dispatcher's thread, once for each request; `lost` when the device
+  /// has become unusable.
+  using Answer = std::function<void(const Execution&, Pending&, const Status&, const Response&)>;
+  using Lost = std::function<void(const std::string& why)>;
+  /// With whom the device is shared. Null where that is nobody.
+  struct Sharing {
+    Turn* turn = nullptr;                    ///< Else inference always has the device.
+    memory::Residency* residency = nullptr;  ///< Else no model's weights leave the device.
+  };
+  Dispatcher(const DispatcherOptions& options, Announcer& announcer, const ByteBudget& memory,
+             Answer answer, Lost lost, Sharing sharing);
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+  /// Answers what is left as unavailable.
+  ~Dispatcher();
+
+  void submit(std::shared_ptr<Model> model, Pending pending);
+  void cancel(std::uint64_t request);
+  /// The weights of a model are in, or will not be, because of `error`: ResidencyEvents::settled.
+  void weights_settled(std::uint32_t model, const std::string& error);
+  /// Looks again whether something can run, for example because the turn has come.
+  void wake();
+  /// Returns when the policy holds.
+  void set_policy(scheduler::Policy policy);
+  [[nodiscard]] scheduler::Policy policy() const { return policy_.load(); }
+  void add_model(const std::shared_ptr<Model>& model);
+  /// Returns when the model's requests are answered: those that have not begun as unavailable.
+  void remove_model(const std::shared_ptr<Model>& model);
+  /// Answers all requests that wait, and those that run at the end of their step.
+  void fail_all(const Status& status);
+  /// Returns true when nothing is left, or false at `until_ns`.
+  bool drain(std::uint64_t until_ns);
+
+ private:
+  using Message = std::function<void()>;
+  using Executions = std::map<std::uint64_t, std::unique_ptr<Execution>>;
+
+  void post(Message message);
+  /// Returns when the dispatcher's thread has run it.
+  void post_and_wait(const Message& message);
+  void loop();
+  [[nodiscard]] std::uint64_t next_wake_ns() const;
+  void accept(std::shared_ptr<Model> model, Pending pending);
+  [[nodiscard]] Execution* open_batch(const Model& model, const Pending& pending);
+  [[nodiscard]] Execution* first_behind(const Model& model, const Pending& pending);
+  [[nodiscard]] Status admit(const Model& model, const Pending& pending, const Execution* joins,
+                             std::uint64_t now) const;
+  [[nodiscard]] Status admit_ahead_of(const Execution& behind, const Pending& pending,
+                                      std::uint64_t now) const;
+  [[nodiscard]] Status admit(const scheduler::Task& task, std::uint64_t deadline,
+                             std::uint64_t now) const;
+  void append(const std::shared_ptr<Model>& model, Pending pending, std::uint64_t now);
+  void begin_batch(std::shared_ptr<Model> model, Pending pending, std::uint64_t now);
+  void join(Execution& execution, Pending pending, std::uint64_t now);
+  void overtake(Execution& first, Pending pending, std::uint64_t now);
+  void refilled(Execution& execution, std::uint64_t now);
+  [[nodiscard]] scheduler::Task task_of(const Execution& execution) const;
+  void find_weights(Execution& execution);
+  void give_up_weights(const Execution& execution);
+  void weights_are_in(std::uint32_t model);
+  void weights_will_not_come(std::uint32_t model, const std::string& error);
+  void release_held(std::uint64_t now);
+  void drop_overdue(std::uint64_t now);
+  void drop(Execution& execution, const std::function<bool(const Pending&)>& which,
+            const Status& status);
+  void drop_executions(const std::function<bool(const Execution&)>& which, const Status& status);
+  void remove_if_unwanted(std::uint64_t task);
+  void answer_dropped(Execution& execution);
+  void hold(Execution& execution, std::uint64_t now);
+  [[nodiscard]] bool has_critical() const;
+  [[nodiscard]] bool may_run();
+  void dispatch();
+  void start(const scheduler::Step& step);
+  void step_ended(Executor& executor, const StepResult& result);
+  void finish(Execution& execution, Status status);
+  void answer(const Execution& execution, Pending& pending, const Status& status,
+              const Response& response);
+  void note_idle();
+
+  double admit_factor_;
+  bool run_late_;
+  std::function<void(const std::string&)> batch_line_;
+  Announcer& announcer_;
+  const ByteBudget& memory_;
+  Answer answer_;
+  Lost lost_;
+  Turn* const turn_;
+  memory::Residency* const residency_;
+  std::atomic<scheduler::Policy> policy_;
+
+  std::mutex mutex_;  ///< Guards messages_.
+  std::condition_variable wake_;
+  std::vector<Message> messages_;
+  std::atomic<bool> stop_{false};
+
+  // Owned by the dispatcher's thread.
+  scheduler::Queue queue_;
+  Executions executions_;  ///< By task.
+  std::uint64_t next_task_ = 1;
+  bool busy_ = false;        ///< A busy period has begun.
+  bool turn_asked_ = false;  ///< take() has been called, and give_back() is due.
+  bool turn_taken_ = false;
+  std::uint64_t turn_taken_ns_ = 0;  ///< 0: without waiting.
+  std::vector<std::unique_ptr<Executor>> executors_;
+  std::vector<Executor*> idle_;
+
+  std::thread thread_;
+};
+
+}  // namespace sluice::server

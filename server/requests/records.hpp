@@ -1,0 +1,28 @@
+#pragma once
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/line_file.hpp"
+#include "server/requests/execution.hpp"
+
+namespace sluice::server {
+
+/// One JSON line for each answered request, with the published keys and ours.
+/// docs/reference/server-files.md describes them. Thread-safe.
+class Records {
+ public:
+  /// file: empty for none. Throws base::RunError.
+  Records(const std::string& file, std::string policy, std::string device);
+
+  void set_policy(std::string policy);
+  void write(const Execution& execution, const Pending& pending, const Status& status);
+
+ private:
+  std::mutex mutex_;
+  std::optional<base::LineFile> file_;
+  std::string policy_;
+  std::string device_;
+};
+
+}  // namespace sluice::server

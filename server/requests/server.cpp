@@ -1,0 +1,289 @@
+#include "server/requests/server.hpp"
+
+#include <fmt/format.h>
+#include <sluice/sluice.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/nearest.hpp"
+#include "engine/out_of_memory.hpp"
+#include "server/requests/check_request.hpp"
+
+namespace sluice::server {
+namespace {
+
+class CancelById : public Cancellation {
+ public:
+  CancelById(Dispatcher& dispatcher, std::uint64_t request)
+      : dispatcher_(dispatcher), request_(request) {}
+  void cancel() override { dispatcher_.cancel(request_); }
+
+ private:
+  Dispatcher& dispatcher_;
+  std::uint64_t request_;
+};
+
+/// The earliest of what the request and the configuration ask for.
+std::uint64_t deadline_of(const Request& request, const ModelConfig& config) {
+  std::uint64_t deadline = scheduler::kNoDeadline;
+  if (request.deadline_ns != 0) deadline = request.deadline_ns;
+  if (config.slo_ms > 0 && request.deadline_ns == 0) {
+    deadline = request.headers_ns + static_cast<std::uint64_t>(config.slo_ms * 1e6);
+  }
+  if (config.timeout_us > 0) {
+    deadline = std::min(deadline, request.headers_ns + config.timeout_us * 1000);
+  }
+  return deadline;
+}
+
+}  // namespace
+
+Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, MakeInstance make,
+               Events events, Attached attached)
+    : options_(options),
+      make_(std::move(make)),
+      events_(std::move(events)),
+      training_(attached.training),
+      profile_(attached.profile),
+      memory_(options.max_queued_bytes),
+      announcer_(options.announce, options.jobs),
+      records_(options.records_file, std::string(to_string(options.dispatcher.policy)),
+               options.device) {
+  for (ModelConfig& config : models) {
+    const std::string name = config.name;
+    entries_[name].config = std::move(config);
+  }
+  if (options.memory) start_residency();
+  dispatcher_ = std::make_unique<Dispatcher>(
+      options.dispatcher, announcer_, memory_,
+      [this](const Execution& execution, Pending& pending, const Status& status,
+             const Response& response) { answered(execution, pending, status, response); },
+      [this](const std::string& why) { context_lost(why); },
+      Dispatcher::Sharing{training_, residency_.get()});
+}
+
+Server::~Server() {
+  // Its thread leaves messages with the dispatcher.
+  if (residency_) residency_->stop();
+}
+
+void Server::start_residency() {
+  memory::ResidencyEvents events;
+  // Weights move only for models of the dispatcher, which exists by then.
+  events.settled = [this](std::uint32_t model, const std::string& error) {
+    dispatcher_->weights_settled(model, error);
+  };
+  events.context_lost = [this](const std::string& why) { context_lost(why); };
+  events.handover = [this](const training::Handover& handover) {
+    if (profile_ != nullptr) profile_->handover(handover);
+  };
+  events.taken = [this](std::uint64_t ns) {
+    if (profile_ != nullptr) profile_->took(PerfItem::kInferAllocStorage, ns);
+  };
+  events.loaded = [this](std::uint64_t ns) {
+    if (profile_ != nullptr) profile_->took(PerfItem::kInferLoadParam, ns);
+  };
+  events.evicted = [this] {
+    if (profile_ != nullptr) profile_->evicted();
+  };
+  events.log = [this](const std::string& line) { events_.log(line); };
+  events.held = [] { return sluice_memory_held(); };
+  residency_ = std::make_unique<memory::Residency>(
+      *options_.memory, options_.grants ? training_ : nullptr, std::move(events));
+}
+
+/// No step can run any more, and no weights come: nobody else would answer what waits.
+void Server::context_lost(const std::string& why) {
+  ready_ = false;
+  dispatcher_->fail_all({Code::kInternal, why});
+  events_.context_lost(why);
+}
+
+bool Server::drain() {
+  ready_ = false;
+  const auto limit_ns = static_cast<std::uint64_t>(options_.drain_s * 1e9);
+  return dispatcher_->drain(base::monotonic_ns() + limit_ns);
+}
+
+std::uint64_t Server::headers(const std::string& model, std::uint64_t bytes) {
+  const std::uint64_t now = base::monotonic_ns();
+  const std::shared_lock lock(mutex_);
+  const ModelConfig* const config = model.empty() ? only_model() : config_of(model);
+  // The headers may have any name, and only a critical model has jobs.
+  if (config == nullptr || config->priority == 0) return 0;
+  return announcer_.headers(config->name, bytes, now);
+}
+
+const ModelConfig* Server::config_of(const std::string& model) const {
+  const auto found = entries_.find(model);
+  return found == entries_.end() ? nullptr : &found->second.config;
+}
+
+/// The loaded model, if there is exactly one. Requests of several models take different times to
+/// arrive, so an announcement without a name would be wrong for most of them.
+const ModelConfig* Server::only_model() const {
+  const ModelConfig* only = nullptr;
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.model) continue;
+    if (only != nullptr) return nullptr;
+    only = &entry.config;
+  }
+  return only;
+}
+
+void Server::forget(std::uint64_t announced) { announcer_.forget(announced); }
+
+Server::Entry* Server::entry_of(const std::string& name) {
+  const std::shared_lock lock(mutex_);
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+Status Server::no_model(const std::string& name) const {
+  constexpr std::size_t kLongest = 128;
+  if (name.size() > kLongest) {
+    return {Code::kNotFound, fmt::format("unknown model '{}...'", name.substr(0, kLongest))};
+  }
+  std::vector<std::string> names;
+  for (const auto& [known, entry] : entries_) names.push_back(known);
+  return {Code::kNotFound,
+          fmt::format("unknown model '{}'{}", name, base::did_you_mean(name, names))};
+}
+
+/// The loaded model, or null and the reason.
+std::shared_ptr<Model> Server::find(const std::string& name, Status& status) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) {
+    status = no_model(name);
+  } else if (found->second.state != "READY") {
+    status = {Code::kUnavailable,
+              fmt::format("model '{}' is {}: {}", name, found->second.state, found->second.reason)};
+  }
+  return status.ok() ? found->second.model : nullptr;
+}
+
+/// Whether there is room for one more request. Counts it if so.
+Status Server::accept(Model& model, std::size_t items) {
+  const std::size_t limit = model.config.max_queue;
+  if (model.waiting.fetch_add(1) < limit) return {};
+  model.waiting.fetch_sub(1);
+  return {Code::kResourceExhausted,
+          fmt::format("model '{}': {} requests wait already (max-queue)", model.config.name, limit),
+          static_cast<double>(model.limits.ns(items)) / 1e6};
+}
+
+/// A refusal before the queue. `model` is null if the request names none that is loaded.
+void Server::refuse(const std::shared_ptr<Model>& model, Pending pending, const Status& status) {
+  if (pending.request.announced != 0) announcer_.forget(pending.request.announced);
+  if (model) {
+    pending.times.queued_ns = pending.times.ended_ns = base::monotonic_ns();
+    model->statistics.answered(status.code, pending.items, pending.times);
+    Execution none;
+    none.model = model;
+    records_.write(none, pending, status);
+  }
+  pending.done(status, {});
+}
+
+std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
+  Status status;
+  if (!ready_) status = {Code::kUnavailable, "the server is starting or shutting down"};
+  const auto model = status.ok() ? find(request.model, status) : nullptr;
+  Pending pending;
+  if (model) status = check(*model, request, pending);
+  pending.times.arrived_ns = request.headers_ns;
+  pending.request = std::move(request);
+  pending.done = std::move(done);
+  if (!status.ok()) {
+    refuse(model, std::move(pending), status);
+    return nullptr;
+  }
+  stage(*model, pending.request);
+  pending.id = next_request_.fetch_add(1);
+  const std::uint64_t id = pending.id;
+  dispatcher_->submit(model, std::move(pending));
+  return std::make_shared<CancelById>(*dispatcher_, id);
+}
+
+/// Copies the inputs to where the device reads them, in the thread of the request: the device would
+/// wait for the copy later. The request's own copy can go.
+void Server::stage(Model& model, Request& request) const {
+  std::uint64_t bytes = 0;
+  for (const engine::Tensor& input : request.inputs) bytes += input.data.size();
+  ByteBudget::Share share(memory_);
+  if (!share.resize(bytes)) return;
+  if (auto staged = model.served().stage(request.inputs)) {
+    request.storage = counted(std::move(staged), std::move(share));
+  }
+}
+
+/// Checks a request and takes its place in the queue.
+Status Server::check(Model& model, Request& request, Pending& pending) {
+  pending.deadline_ns = deadline_of(request, model.config);
+  pending.announced_ns = announcer_.announced_ns(request.announced);
+  if (!request.version.empty() && request.version != kModelVersion) {
+    return {Code::kNotFound, fmt::format("model '{}' has no version '{}', only {}", request.model,
+                                         request.version, kModelVersion)};
+  }
+  const Status status =
+      check_request(model.served(), model.config.batch_size, request, pending.items);
+  if (!status.ok()) return status;
+  return accept(model, pending.items);
+}
+
+void Server::answered(const Execution& execution, Pending& pending, const Status& status,
+                      const Response& response) {
+  execution.model->statistics.answered(status.code, pending.items, pending.times);
+  records_.write(execution, pending, status);
+  if (profile_ != nullptr && status.ok()) {
+    const RequestTimes& times = pending.times;
+    profile_->took(PerfItem::kInferQueue, times.begun_ns - times.queued_ns);
+    profile_->took(PerfItem::kInferProcess, times.ended_ns - times.begun_ns);
+  }
+  pending.done(status, response);
+  // The input of a request may be large, and its batch may go on.
+  pending.request.inputs.clear();
+  pending.request.storage.reset();
+}
+
+bool Server::model_ready(const std::string& model) const {
+  Status status;
+  return find(model, status) != nullptr;
+}
+
+void Server::train(const TrainRequest& request, TrainDone done) {
+  if (training_ == nullptr) return done({Code::kUnavailable, "this server does not train"});
+  if (!ready_) return done({Code::kUnavailable, "the server is starting or shutting down"});
+  training_->train(request, std::move(done));
+}
+
+Status Server::stop_training(const std::string& job, const std::string& id) {
+  if (training_ == nullptr) return {Code::kUnavailable, "this server does not train"};
+  return training_->stop_job(job, id);
+}
+
+std::string Server::scheduler() const { return std::string(to_string(dispatcher_->policy())); }
+
+Status Server::set_scheduler(const std::string& name) {
+  const auto policy = scheduler::parse_policy(name);
+  if (!policy) {
+    std::string allowed;
+    for (const auto each : scheduler::kPolicies) {
+      allowed += (allowed.empty() ? "" : ", ") + std::string(to_string(each));
+    }
+    return {Code::kInvalidArgument,
+            fmt::format("unknown scheduler '{}', allowed: {}", name, allowed)};
+  }
+  dispatcher_->set_policy(*policy);
+  records_.set_policy(std::string(to_string(*policy)));
+  return {};
+}
+
+void Server::shut_down() { events_.shut_down(); }
+
+}  // namespace sluice::server

@@ -1,0 +1,137 @@
+#pragma once
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/figures/profile.hpp"
+#include "server/memory/residency.hpp"
+#include "server/models/config_file.hpp"
+#include "server/models/loader.hpp"
+#include "server/requests/announcer.hpp"
+#include "server/requests/dispatcher.hpp"
+#include "server/requests/records.hpp"
+#include "server/service/byte_budget.hpp"
+#include "server/service/service.hpp"
+#include "server/training/training.hpp"
+
+namespace sluice::server {
+
+struct ServerOptions {
+  DispatcherOptions dispatcher;
+  std::string records_file;                     ///< Empty: none.
+  std::string device = "cpu";                   ///< For the records: gpu, simulated or cpu.
+  std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all requests and unsent responses.
+  double drain_s = 30;
+  bool announce = true;  ///< Jobs, at the headers of requests.
+  bool jobs = true;      ///< False: the gate never closes for this server.
+  /// Weights leave the device for other models and for training. Nothing: they always stay.
+  std::optional<memory::ResidencyOptions> memory;
+  bool grants = true;  ///< Training is granted memory, and shrunk.
+};
+
+/// Each model has one version.
+inline constexpr std::string_view kModelVersion = "1";
+
+/// The server behind its protocols: models, queue, counters.
+class Server : public Service {
+ public:
+  struct Events {
+    std::function<void()> shut_down;  ///< A client asked for it.
+    /// All requests have been answered, or will be. From any thread.
+    std::function<void(const std::string&)> context_lost;
+    std::function<void(const std::string&)> log;  ///< A line for people.
+  };
+  /// Null where there is none. They must live longer.
+  struct Attached {
+    training::Training* training = nullptr;
+    Profile* profile = nullptr;
+  };
+  Server(const ServerOptions& options, std::vector<ModelConfig> models, MakeInstance make,
+         Events events, Attached attached = {nullptr, nullptr});
+  ~Server() override;
+
+  /// Loads the models that are to be preloaded. Throws if one cannot be loaded.
+  void preload();
+  /// From now on not ready: new requests are refused, queued ones are answered. Returns true when
+  /// all are answered, or false after ServerOptions::drain_s.
+  [[nodiscard]] bool drain();
+
+  std::uint64_t headers(const std::string& model, std::uint64_t bytes) override;
+  void forget(std::uint64_t announced) override;
+  const ByteBudget& memory() const override { return memory_; }
+  std::shared_ptr<Cancellation> infer(Request request, Done done) override;
+  bool live() const override { return true; }
+  bool ready() const override { return ready_; }
+  bool model_ready(const std::string& model) const override;
+  std::optional<ModelMetadata> metadata(const std::string& model) const override;
+  std::optional<std::vector<ModelStatistics>> statistics(const std::string& model) const override;
+  std::vector<RepositoryEntry> repository() const override;
+  Status load(const std::string& model) override;
+  Status unload(const std::string& model) override;
+  /// Inference may run now: what Turn::take() has refused.
+  void wake() { dispatcher_->wake(); }
+  void train(const TrainRequest& request, TrainDone done) override;
+  Status stop_training(const std::string& job, const std::string& id) override;
+  std::string scheduler() const override;
+  Status set_scheduler(const std::string& name) override;
+  nlohmann::json status() const override;
+  std::string metrics() const override;
+  void shut_down() override;
+
+ private:
+  /// A model of the configuration, loaded or not.
+  struct Entry {
+    ModelConfig config;
+    std::string state = "UNAVAILABLE";
+    std::string reason = "not loaded";
+    std::shared_ptr<Model> model;
+    std::mutex changes;  ///< One load or unload of a model at a time.
+  };
+  /// The entry, which stays where it is, or null.
+  [[nodiscard]] Entry* entry_of(const std::string& name);
+  // Both need mutex_.
+  [[nodiscard]] const ModelConfig* config_of(const std::string& model) const;
+  [[nodiscard]] const ModelConfig* only_model() const;
+  [[nodiscard]] Status no_model(const std::string& name) const;
+  [[nodiscard]] std::shared_ptr<Model> find(const std::string& name, Status& status) const;
+  [[nodiscard]] Status check(Model& model, Request& request, Pending& pending);
+  void stage(Model& model, Request& request) const;
+  [[nodiscard]] Status accept(Model& model, std::size_t items);
+  void refuse(const std::shared_ptr<Model>& model, Pending pending, const Status& status);
+  void answered(const Execution& execution, Pending& pending, const Status& status,
+                const Response& response);
+  void set_state(const std::string& name, std::string state, std::string reason,
+                 std::shared_ptr<Model> model);
+  void say_target();
+  void start_residency();
+  void context_lost(const std::string& why);
+  [[nodiscard]] std::shared_ptr<Model> load_with_room(const ModelConfig& config,
+                                                      memory::Residency::Room& room);
+  void write_memory(base::MetricsText& out) const;
+
+  ServerOptions options_;
+  MakeInstance make_;
+  Events events_;
+  training::Training* training_;
+  Profile* profile_;
+  std::atomic<bool> ready_{false};
+  std::atomic<std::uint64_t> next_request_{1};
+  const ByteBudget memory_;
+  mutable std::shared_mutex mutex_;  ///< Guards entries_.
+  std::map<std::string, Entry> entries_;
+  /// One load at a time: each is measured. An unload makes room, so it does not wait for a load.
+  std::mutex loading_;
+  std::mutex target_;  ///< Guards the gate's target.
+  std::uint32_t next_model_ = 1;
+  Announcer announcer_;
+  Records records_;
+  std::unique_ptr<memory::Residency> residency_;  ///< Null: all weights always stay.
+  std::unique_ptr<Dispatcher> dispatcher_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,125 @@
+// What others see of the server: descriptions of its models, status, metrics.
+#include <sluice/sluice.h>
+
+#include "server/requests/server.hpp"
+
+namespace sluice::server {
+namespace {
+
+double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+}  // namespace
+
+std::optional<ModelMetadata> Server::metadata(const std::string& name) const {
+  Status status;
+  const auto model = find(name, status);
+  if (!model) return std::nullopt;
+  return ModelMetadata{name,
+                       {std::string(kModelVersion)},
+                       "sluice_" + model->config.engine,
+                       model->served().inputs(),
+                       model->served().outputs(),
+                       static_cast<std::int64_t>(model->config.batch_size)};
+}
+
+std::optional<std::vector<ModelStatistics>> Server::statistics(const std::string& name) const {
+  const std::shared_lock lock(mutex_);
+  std::vector<ModelStatistics> all;
+  for (const auto& [known, entry] : entries_) {
+    if (!entry.model || (!name.empty() && known != name)) continue;
+    all.push_back(entry.model->statistics.read());
+    all.back().name = known;
+    all.back().version = std::string(kModelVersion);
+  }
+  if (!name.empty() && all.empty()) return std::nullopt;
+  return all;
+}
+
+std::vector<RepositoryEntry> Server::repository() const {
+  const std::shared_lock lock(mutex_);
+  std::vector<RepositoryEntry> all;
+  for (const auto& [name, entry] : entries_) {
+    all.push_back({name, std::string(kModelVersion), entry.state,
+                   entry.state == "READY" ? "" : entry.reason});
+  }
+  return all;
+}
+
+nlohmann::json Server::status() const {
+  nlohmann::json models = nlohmann::json::array();
+  const std::shared_lock lock(mutex_);
+  for (const auto& [name, entry] : entries_) {
+    nlohmann::json row{{"name", name}, {"state", entry.state}};
+    if (entry.state != "READY") row["reason"] = entry.reason;
+    if (entry.state == "LOADING" && residency_) {
+      row["weights_mb"] = mib(residency_->counters().loading_bytes);
+    }
+    if (entry.model) {
+      row["waiting"] = entry.model->waiting.load();
+      row["limit_ms"] = static_cast<double>(entry.model->limits.ns(1)) / 1e6;
+      row["blocks"] = entry.model->served().blocks();
+      row["runs"] = entry.model->served().describe();
+      const std::uint64_t bytes = residency_ ? residency_->bytes(entry.model->id) : 0;
+      if (bytes > 0) {
+        row["weights_mb"] = mib(bytes);
+        row["resident"] = residency_->resident(entry.model->id);
+      }
+    }
+    models.push_back(std::move(row));
+  }
+  nlohmann::json all{{"ready", ready_.load()},
+                     {"scheduler", scheduler()},
+                     {"gated", sluice_attached() == 1},
+                     {"queued_bytes", memory_.used()},
+                     {"models", std::move(models)}};
+  if (training_ != nullptr) all["training"] = training_->status();
+  if (residency_) {
+    const memory::Residency::Counters counters = residency_->counters();
+    all["memory"] = {{"pool_mb", mib(counters.pool_bytes)},
+                     {"resident_mb", mib(counters.resident_bytes)},
+                     {"loading_mb", mib(counters.loading_bytes)},
+                     {"other_mb", mib(counters.other_bytes)},
+                     {"short_ms", static_cast<double>(counters.short_ns) / 1e6}};
+  }
+  return all;
+}
+
+std::string Server::metrics() const {
+  const std::shared_lock lock(mutex_);
+  Statistics::All statistics;
+  base::MetricsText out;
+  out.family("sluice_serve_waiting_requests", "gauge", "Requests that have not begun.");
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.model) continue;
+    statistics.emplace_back(name, &entry.model->statistics);
+    out.sample({{"model", name}}, static_cast<double>(entry.model->waiting.load()));
+  }
+  out.family("sluice_serve_queued_bytes", "gauge", "Memory of requests and unsent responses.");
+  out.sample(static_cast<double>(memory_.used()));
+  Statistics::write(out, statistics);
+  if (training_ != nullptr) training_->write_metrics(out);
+  if (residency_) write_memory(out);
+  return out.take();
+}
+
+void Server::write_memory(base::MetricsText& out) const {
+  const memory::Residency::Counters counters = residency_->counters();
+  const auto add = [&](const char* name, const char* type, const char* help, std::uint64_t value) {
+    out.family(name, type, help);
+    out.sample(static_cast<double>(value));
+  };
+  add("sluice_serve_pool_bytes", "gauge", "Device memory of the server and its training.",
+      counters.pool_bytes);
+  add("sluice_serve_resident_bytes", "gauge", "Weights on the device.", counters.resident_bytes);
+  add("sluice_serve_loading_bytes", "gauge", "Device memory of a model that is loaded first.",
+      counters.loading_bytes);
+  add("sluice_serve_other_bytes", "gauge", "Device memory of the server apart from weights.",
+      counters.other_bytes);
+  add("sluice_serve_weight_loads_total", "counter", "Models whose weights came back.",
+      counters.loads);
+  add("sluice_serve_evictions_total", "counter", "Models whose weights left.", counters.evictions);
+  add("sluice_serve_handovers_total", "counter", "Times that training gave memory to inference.",
+      counters.handovers);
+}
+
+}  // namespace sluice::server
