@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from sluice_tools.compare import cli
 from sluice_tools.errors import CommandError
+from sluice_tools.grammar import parse_target
 from sluice_tools.measure import table, verdict
 from sluice_tools.measure.commands import Judged
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Rows
@@ -123,7 +124,7 @@ def test_a_target_that_is_still_being_learned_is_said(tmp_path):
 
 def test_a_target_is_given_to_sluice_in_real_time():
     def given(text, scale):
-        return cli._for_exec(text, verdict.parse_target(text), scale)
+        return cli._for_exec(text, parse_target(text), scale)
 
     assert (given("p99=50ms", 10), given("p99=50ms", 1)) == ("p99=500000us", "p99=50ms")
     assert given("p50=1.5x", 10) == "p50=1.5x"

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 from sluice_tools.errors import CommandError
+from sluice_tools.grammar import parse_target
 from sluice_tools.measure import table, verdict
 from sluice_tools.measure.programs import Program
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, claim, output_folder
@@ -295,13 +296,13 @@ def test_no_verdict_on_p99_where_a_repeat_has_none(tmp_path):
     entries = measured(tmp_path, cells, repeats=2)
     by_cell = {entry.cell: entry for entry in entries}
     assert "the critical p50" in verdict.judge(by_cell["bare"], by_cell["device:100us"])
-    target = verdict.parse_target("p99=3ms")
+    target = parse_target("p99=3ms")
     assert verdict.choose_spacing(entries, target) == "No cell has enough jobs for a p99: measure for longer."
 
 
 def test_a_target_is_kept_in_every_repeat(tmp_path):
     cells = {f"device:{us}us": [[critical(1, 2)], [critical(1, late)]] for us, late in ((100, 2.5), (200, 9))}
-    target = verdict.parse_target("p99=3ms")
+    target = parse_target("p99=3ms")
     assert verdict.choose_spacing(measured(tmp_path, cells, repeats=2), target) == "For p99 <= 3 ms: T = 100 us."
 
 
@@ -387,27 +388,12 @@ def spaced(folder, p99s: dict):
 def test_the_largest_t_at_the_lowest_latency_is_chosen(tmp_path):
     entries = spaced(tmp_path, {100: 1.5, 200: 1.52, 1000: 2.5})
     assert verdict.choose_spacing(entries, None).startswith("T = 200 us is the largest measured T")
-    target = verdict.parse_target("p99=3x")
+    target = parse_target("p99=3x")
     assert verdict.choose_spacing(entries, target) == ("For p99 <= 3 × alone: T = 1000 us (best effort keeps 90 %).")
     assert "No measured T keeps p99 <= 1 ms; device:100us comes nearest" in verdict.choose_spacing(
-        entries, verdict.parse_target("p99=1ms")
+        entries, parse_target("p99=1ms")
     )
     # Prevents: best effort is slowed down for a target that is kept without Sluice.
     assert verdict.choose_spacing(entries, target, entries[-1]) == (
         "p99 <= 3 × alone is kept without gating (best effort keeps 90 %): use policy none."
     )
-
-
-@pytest.mark.parametrize(
-    "text, limit, relative",
-    [("p99=50ms", 50, False), ("p50=0.05s", 50, False), ("max=200us", 0.2, False), ("p99=1.2x", 1.2, True)],
-)
-def test_targets(text, limit, relative):
-    target = verdict.parse_target(text)
-    assert (target.limit, target.relative) == (pytest.approx(limit), relative)
-
-
-@pytest.mark.parametrize("text", ["", "p99", "p99=50", "p98=5ms", "p99=0x", "p99=-1ms", "p99=1m"])
-def test_what_is_no_target(text):
-    with pytest.raises(CommandError):
-        verdict.parse_target(text)

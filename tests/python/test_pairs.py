@@ -83,6 +83,15 @@ def test_chosen_policies_bring_what_they_are_compared_with():
     assert [condition.name for condition in one.conditions] == [ALONE, BEST_EFFORT_ALONE, "event:1"]
 
 
+def test_a_policy_of_the_user_is_measured_where_the_default_is():
+    policies = cli._policies("event:1,device:200us,ahead:2ms, predicted")
+    assert policies == ["event:1", "device:200us,ahead:2ms", plan.PREDICTED]
+    modes = {one.mode: one.conditions for one in plan.variants(("bert+bert",), policies=policies[1:2], repeats=1)}
+    assert list(modes) == [plan.TIME_SLICED, plan.MPS_PRIORITY]
+    for conditions in modes.values():
+        assert conditions[-1] == plan.Condition("device:200us,ahead:2ms", "device:200us,ahead:2ms")
+
+
 # Numbers
 
 
@@ -178,4 +187,4 @@ def test_wrong_names_are_usage_errors(capsys):
         with pytest.raises(SystemExit) as ended:
             cli.main(wrong)
         assert ended.value.code == 2
-    assert "is not one of" in capsys.readouterr().err
+        assert "is not one of" in (said := capsys.readouterr().err) or "'fast' is not a policy" in said

@@ -5,7 +5,7 @@ import time
 import pytest
 from sluice_tools.bench.programs import figures, plan, requests, steps
 from sluice_tools.bench.programs.results import cells_with_other_outputs, summarize
-from sluice_tools.bench.programs.targets import parse_target
+from sluice_tools.bench.programs.targets import limit_ms, parse_target
 from sluice_tools.bench.programs.verdict import BETTER, EQUAL, WORSE, counted, verdicts
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
@@ -137,7 +137,7 @@ def test_a_missed_target_is_worse_only_if_bare_keeps_it():
 
 def test_targets_are_read_in_all_units():
     (alone,) = summarize([critical(ALONE, 10, 20)])
-    limits = [parse_target(text).limit_ms(alone) for text in ("p99=50ms", "p50=800us", "p90=0.5s", "p99=1.5x")]
+    limits = [limit_ms(parse_target(text), alone) for text in ("p99=50ms", "p50=800us", "p90=0.5s", "p99=1.5x")]
     assert limits == pytest.approx([50, 0.8, 500, 15])
 
 

@@ -35,8 +35,7 @@ EXPERIMENT = {
 def test_values():
     assert plan.values(["sync:{1,2, 10}"]) == ["sync:1", "sync:2", "sync:10"]
     assert plan.values(["device:{50,200}us"]) == ["device:50us", "device:200us"]
-    assert [plan.number(policy) for policy in ("device:4", "device:50us", "gate")] == [4, 50, None]
-    assert [plan.form(policy) for policy in ("device:4", "device:2us")] == ["device:N", "device:Tus"]
+    assert plan.values(["device:{50,200}us,ahead:2ms"]) == ["device:50us,ahead:2ms", "device:200us,ahead:2ms"]
     # bash makes words of braces that are not quoted.
     assert plan.values(["sync:1", "sync:2", "gate"]) == ["sync:1", "sync:2", "gate"]
     for wrong in ("sync:{}", "sync:0", "sink:1", "sync:{1,x}", "sync", "sync:2us", "device:2ms"):
@@ -132,7 +131,7 @@ def rows(policies, jobs=100):
         yield row("best effort alone", BEST_EFFORT, 10, repeat)
         yield row("alone", CRITICAL, 1, repeat)
         for policy in policies:
-            n = plan.number(policy) or 1000
+            n = plan.policy(policy).number or 1000
             yield row(policy, BEST_EFFORT, 10 + 4 / n + 0.001 * repeat, repeat)
             yield row(policy, CRITICAL, 1 + 0.1 * min(n, 5), repeat)
 

@@ -24,42 +24,6 @@ TEST(Target, ReadsTimesAndMultiples) {
   EXPECT_EQ(parse_target("none"), Target{});
 }
 
-// Prevents: a typo that is taken for a target.
-TEST(Target, RefusesEverythingElse) {
-  for (const char* text : {"",
-                           "99=50ms",
-                           "p99",
-                           "p99=",
-                           "p99=50",
-                           "p99=50 ms",
-                           "p99=-1ms",
-                           "p99=+1ms",
-                           "p99=0ms",
-                           "p99=0.9x",
-                           "p99=101x",
-                           "p49=1ms",
-                           "p100=1ms",
-                           "p99.95=1ms",
-                           "p99=1e3ms",
-                           "p99=infs",
-                           "p99=nanx",
-                           "p99=3601s",
-                           "p0=none",
-                           "None",
-                           "p99=1.2X",
-                           "p99=50msx",
-                           "p99=.5ms",
-                           "p99=1.2.3x",
-                           "p99=1.0000000000000001x",
-                           "p99.=5ms",
-                           "p99=5.ms",
-                           "p99=999999999999999s"}) {
-    EXPECT_FALSE(parse_target(text)) << text;
-    EXPECT_NE(check_target(text).find("p99=50ms"), std::string::npos) << text;
-  }
-  EXPECT_EQ(check_target("p99=1.2x"), "");
-}
-
 TEST(Target, SuggestsWhatWasLikelyMeant) {
   EXPECT_EQ(target_hint("p99=50"), "; did you mean 'p99=50ms'?");
   EXPECT_EQ(target_hint("50ms"), "; did you mean 'p99=50ms'?");
@@ -68,13 +32,6 @@ TEST(Target, SuggestsWhatWasLikelyMeant) {
   EXPECT_EQ(target_hint("95=2s"), "; did you mean 'p95=2s'?");
   EXPECT_EQ(target_hint("soon"), "");
   EXPECT_NE(check_target("p99=50").find("(times alone), none; did you mean"), std::string::npos);
-}
-
-TEST(Target, WritesWhatItReads) {
-  for (const char* text : {"none", "p99=50ms", "p99.9=1.5s", "p50=800us", "p99=1.2x", "p99=1.05x",
-                           "p95=0.5us", "p99=2x", "p99=1234.567ms", "p99=1500000000.001us"}) {
-    EXPECT_EQ(to_string(*parse_target(text)), text);
-  }
 }
 
 // Prevents: an invalid word of a board or a message that is taken for a target.

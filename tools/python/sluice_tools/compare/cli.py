@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sluice_tools.command import run_command
 from sluice_tools.errors import Parser, usage_error
+from sluice_tools.grammar import Target, required_policy, required_target
 from sluice_tools.measure import page, table, verdict
 from sluice_tools.measure.commands import Commands, Timing
 from sluice_tools.measure.experiments import sluice_program
@@ -39,7 +40,7 @@ BARE = "bare"
 DEFAULT = "device:200us"
 ROW_FIELDS = (*FIELDS, *TARGET_FIELDS)
 _POLICIES = ("device:100us", DEFAULT, "device:500us", "device:2000us")
-_POLICY = re.compile(r"gate|(sync|event|device):[1-9][0-9]*|device:[1-9][0-9]*us")
+_FIGURES = ("p50", "p99", "mean", "max")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -115,17 +116,10 @@ def _options(arguments: list):
     own, critical, best_effort = split(arguments)
     options = parser.parse_args(own)
     options.commands = {CRITICAL: critical, BEST_EFFORT: best_effort}
-    options.policies = list(dict.fromkeys(options.policy or _POLICIES))
-    for policy in options.policies:
-        if not _POLICY.fullmatch(policy):
-            raise usage_error(
-                f"--policy: '{policy}' is not a policy, such as device:200us or event:2 "
-                "(without gating is always measured)"
-            )
-    options.targets = [(text, verdict.parse_target(text)) for text in dict.fromkeys(options.target)]
-    for text, target in options.targets:
-        if target.relative and target.limit < 1:
-            raise usage_error(f"--target: '{text}': a multiple of the time alone is at least 1x")
+    options.policies = list(dict.fromkeys(str(required_policy(text)) for text in options.policy or _POLICIES))
+    if "none" in options.policies:
+        raise usage_error("--policy: 'none' is always measured, as bare")
+    options.targets = [(text, required_target(text, _FIGURES)) for text in dict.fromkeys(options.target)]
     if not all(0 < value < math.inf for value in (options.seconds, options.start_limit, options.repeats)):
         raise usage_error("--seconds, --start-limit and --repeats must be above 0")
     if not 0 <= options.warm_up < math.inf:
@@ -143,12 +137,12 @@ def _row_of(target: str, options) -> str:
     return f"target {target}" + ("" if policy == DEFAULT else f", {policy}")
 
 
-def _is_held(target: verdict.Target) -> bool:
+def _is_held(target: Target) -> bool:
     """Whether `sluice exec --target` takes it."""
     return target.figure in ("p50", "p99")
 
 
-def _for_exec(text: str, target: verdict.Target, scale: float) -> str:
+def _for_exec(text: str, target: Target, scale: float) -> str:
     """In real time; scale: real time per time of the GPU."""
     return text if target.relative or scale == 1 else f"{target.figure}={target.limit * 1e3 * scale:.0f}us"
 

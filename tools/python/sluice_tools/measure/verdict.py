@@ -1,42 +1,19 @@
 """What a measurement says in a sentence: against no gating, against a target, and which T to take."""
 
 import math
-import re
-from dataclasses import dataclass
 from statistics import median
 
-from sluice_tools.errors import usage_error
+from sluice_tools.grammar import Target, parse_policy
 from sluice_tools.measure.statistics import ENOUGH_TO_JUDGE
 from sluice_tools.measure.summary import Entry, middle
 from sluice_tools.measure.table import digits
 
-_SPACING = re.compile(r"device:([0-9]+)us")
 # Differences below these are said to be none, also where the repeats agree to the digit.
 _SAME_LATENCY, _SAME_SPEED = 0.02, 0.01
 
 
-@dataclass(frozen=True)
-class Target:
-    """What is good enough: a latency in ms, or a slowdown (times alone)."""
-
-    figure: str  # p50, p99, mean or max
-    limit: float
-    relative: bool
-
-    def text(self) -> str:
-        return f"{self.figure} <= {self.limit:g}{' × alone' if self.relative else ' ms'}"
-
-    def values(self, entry: Entry) -> list:
-        return entry.in_all(self.figure, self.relative)
-
-
-def parse_target(text: str) -> Target:
-    """p99=50ms, p99=0.05s or p50=1.2x. Raises CommandError."""
-    found = re.fullmatch(r"(p50|p99|mean|max)=([0-9]*\.?[0-9]+)(us|ms|s|x)", text)
-    if not found or float(found[2]) <= 0:
-        raise usage_error(f"--target: '{text}' is not like p99=50ms or p99=1.2x")
-    scale = {"us": 1e-3, "ms": 1.0, "s": 1e3, "x": 1.0}[found[3]]
-    return Target(found[1], float(found[2]) * scale, found[3] == "x")
+def wanted(target: Target) -> str:
+    return f"{target.figure} <= {target.limit:g}{' × alone' if target.relative else ' ms'}"
 
 
 def judge_target(name: str, entry: Entry, other: Entry | None) -> str:
@@ -103,8 +80,8 @@ def judge(bare: Entry, entry: Entry) -> str:
 
 def spacing_us(entry: Entry) -> int | None:
     """T of device:Tus."""
-    found = _SPACING.fullmatch(entry.cell)
-    return int(found[1]) if found else None
+    policy = parse_policy(entry.cell)
+    return policy.number if policy and policy.form() == "device:Tus" else None
 
 
 def choose_spacing(entries: list[Entry], target: Target | None, bare: Entry | None = None) -> str:
@@ -112,31 +89,35 @@ def choose_spacing(entries: list[Entry], target: Target | None, bare: Entry | No
     without a target, the largest whose latency is within the spread of the best. Empty where fewer
     than two values of T were measured."""
     if target and bare and bare.fewest_jobs >= ENOUGH_TO_JUDGE and _keeps(bare, target):
-        return f"{target.text()} is kept without gating{_kept(bare)}: use policy none."
+        return f"{wanted(target)} is kept without gating{_kept(bare)}: use policy none."
     spaced = sorted((entry for entry in entries if spacing_us(entry)), key=lambda entry: spacing_us(entry) or 0)
     if len(spaced) < 2 or min(entry.fewest_jobs for entry in spaced) < ENOUGH_TO_JUDGE:
         return ""
     if target:
-        known = [entry for entry in spaced if target.values(entry)]
+        known = [entry for entry in spaced if _values(entry, target)]
         kept = [entry for entry in known if _keeps(entry, target)]
         if not known:
             return f"No cell has enough jobs for a {target.figure}: measure for longer."
         if not kept:
-            nearest = min(known, key=lambda entry: median(target.values(entry)))
+            nearest = min(known, key=lambda entry: median(_values(entry, target)))
             return (
-                f"No measured T keeps {target.text()}; {nearest.cell} comes nearest. Announce jobs, "
+                f"No measured T keeps {wanted(target)}; {nearest.cell} comes nearest. Announce jobs, "
                 "or make the best-effort kernels shorter."
             )
-        return f"For {target.text()}: T = {spacing_us(kept[-1])} us{_kept(kept[-1])}."
+        return f"For {wanted(target)}: T = {spacing_us(kept[-1])} us{_kept(kept[-1])}."
     figure = latency_figure(*spaced)
     best = min(spaced, key=lambda entry: median(entry.ms[figure]))
     equal = [entry for entry in spaced if differs(entry.ms[figure], best.ms[figure], 0.05) <= 0]
     return f"T = {spacing_us(equal[-1])} us is the largest measured T at the lowest {figure}{_kept(equal[-1])}."
 
 
+def _values(entry: Entry, target: Target) -> list:
+    return entry.in_all(target.figure, target.relative)
+
+
 def _keeps(entry: Entry, target: Target) -> bool:
     """In every repeat."""
-    return max(target.values(entry), default=math.inf) <= target.limit
+    return max(_values(entry, target), default=math.inf) <= target.limit
 
 
 def _kept(entry: Entry) -> str:

@@ -29,8 +29,10 @@ def _bars(values: list) -> dict:
 def _kinds(found: Outcome) -> dict:
     """Policies with a number, by form: 'sync:N': [sync:1, ...] in the order of N."""
     kinds: dict[str, list] = {}
-    for policy in sorted((p for p in found.policies if plan.number(p)), key=lambda policy: plan.number(policy) or 0):
-        kinds.setdefault(plan.form(policy), []).append(policy)
+    for policy in sorted(
+        (p for p in found.policies if plan.policy(p).number), key=lambda policy: plan.policy(policy).number or 0
+    ):
+        kinds.setdefault(plan.policy(policy).form(), []).append(policy)
     return kinds
 
 
@@ -40,7 +42,7 @@ def _line(figure: go.Figure, policies: list, values: dict, name: str, colour: st
     spreads = [values[policy] for policy in known]
     figure.add_trace(
         go.Scatter(
-            x=[plan.number(policy) for policy in known],
+            x=[plan.policy(policy).number for policy in known],
             y=[median(some) for some in spreads],
             mode="lines+markers",
             name=name,
@@ -58,7 +60,7 @@ def inflation(found: Outcome, kind: str) -> Figure | None:
     alone = found.mean(BEST_EFFORT, BEST_EFFORT_ALONE)
     if not kinds or not alone or not found.mean(CRITICAL, ALONE):
         return None
-    in_time = {plan.in_time(policies[0]) for policies in kinds.values()}
+    in_time = {plan.policy(policies[0]).in_time for policies in kinds.values()}
     axis = "N, launches; T, us" if len(in_time) == 2 else "T, us" if True in in_time else "N, launches"
     figure = base(460, axis, f"JCT, × alone{kind}")
     slow = {policy: [ms / alone for ms in some] for policy, some in found.means[BEST_EFFORT].items()}
@@ -76,7 +78,7 @@ def inflation(found: Outcome, kind: str) -> Figure | None:
             annotation_text=f"limit: {word}",
             annotation_position="bottom right",
         )
-    if found.best and (at := plan.number(found.best)):
+    if found.best and (at := plan.policy(found.best).number):
         figure.add_vline(x=at, line={"color": "#d6476b", "dash": "dot", "width": 1.5})
         figure.add_annotation(
             x=math.log10(at),
@@ -88,7 +90,7 @@ def inflation(found: Outcome, kind: str) -> Figure | None:
             text=found.best,
             showarrow=False,
         )
-    _axis(figure, [plan.number(p) for p in found.policies if plan.number(p)])
+    _axis(figure, [plan.policy(p).number for p in found.policies if plan.policy(p).number])
     return Figure(
         "",
         "Median over the repeats, bars from the least to the greatest; logarithmic axis. "
@@ -126,7 +128,7 @@ def delays(found: Outcome, kind: str) -> list[Figure]:
 
 
 def _delay(found: Outcome, kind: str, role: str, place: int, title: str, formula: str) -> Figure:
-    x = {policy: n for policy in found.predicted if (n := plan.number(policy))}
+    x = {policy: n for policy in found.predicted if (n := plan.policy(policy).number)}
     policies, x = sorted(x, key=x.__getitem__), sorted(x.values())
     alone = median(found.means[role][BEST_EFFORT_ALONE if place else ALONE])
     measured = [[ms - alone for ms in found.means[role][policy]] for policy in policies]

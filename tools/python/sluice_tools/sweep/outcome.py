@@ -114,13 +114,13 @@ def _predict(found: Outcome) -> None:
     usable = [
         policy
         for policy in found.policies
-        if plan.number(policy)
-        and not plan.in_time(policy)
+        if plan.policy(policy).number
+        and not plan.policy(policy).in_time
         and None not in (found.words[policy]["mean"], found.words[policy]["slowdown"])
     ]
     if len(usable) < 3:
         return
-    n = np.array([plan.number(policy) for policy in usable])
+    n = np.array([plan.policy(policy).number for policy in usable])
     high, low = (np.array([median(found.means[role][policy]) for policy in usable]) for role in (CRITICAL, BEST_EFFORT))
     base_high, base_low = median(found.means[CRITICAL][ALONE]), median(found.means[BEST_EFFORT][BEST_EFFORT_ALONE])
     found.execution = a, b = delay.execution_fit(n, low - base_low)

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 from sluice_tools.errors import usage_error
+from sluice_tools.grammar import Policy, required_policy
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
-
-_POLICY = re.compile(r"none|gate|(sync|event|device):[1-9][0-9]*|device:[1-9][0-9]*us")
 
 
 def read_experiment(file: Path) -> dict:
@@ -38,32 +37,14 @@ def values(patterns: list) -> list:
     shell has made of it already is taken too."""
     found = []
     for pattern in patterns:
-        braces = re.fullmatch(r"([a-z]+:)\{([0-9, ]+)\}([a-z]*)", pattern)
+        braces = re.fullmatch(r"([^{]*)\{([0-9, ]+)\}(.*)", pattern)
         some = [braces[1] + number.strip() + braces[3] for number in braces[2].split(",")] if braces else [pattern]
-        for policy in some:
-            if not _POLICY.fullmatch(policy):
-                raise usage_error(
-                    f"--policy: '{policy}' is not a policy, such as 'sync:{{1,2,4}}', device:4 or device:200us"
-                )
-        found += some
+        found += [str(policy(text)) for text in some]
     return list(dict.fromkeys(found))
 
 
-def number(policy: str):
-    """N of a policy, or T in us; None for none and gate."""
-    if ":" not in policy:
-        return None
-    return int(policy.split(":")[1].removesuffix("us"))
-
-
-def in_time(policy: str) -> bool:
-    """Whether its number is a time, and not one of launches."""
-    return policy.endswith("us")
-
-
-def form(policy: str) -> str:
-    """What policies that differ in their number only have in common: sync:N, device:Tus."""
-    return policy.split(":")[0] + (":Tus" if in_time(policy) else ":N")
+def policy(cell: str) -> Policy:
+    return required_policy(cell)
 
 
 def pick(content: dict, name: str) -> dict:

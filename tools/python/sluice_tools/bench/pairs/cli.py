@@ -3,13 +3,15 @@
 import argparse
 import contextlib
 import json
+import re
 import sys
 from pathlib import Path
 
 from sluice_tools.bench.pairs import goals, plan
 from sluice_tools.bench.pairs.stage import stage
 from sluice_tools.command import run_command
-from sluice_tools.errors import EXIT_FINE, Parser, usage_error
+from sluice_tools.errors import EXIT_FINE, CommandError, Parser, usage_error
+from sluice_tools.grammar import required_policy
 from sluice_tools.measure import page, table
 from sluice_tools.measure.experiments import sluice_program
 from sluice_tools.measure.needs import ON_CPU, driver_version, gpus, need_mps, version
@@ -41,6 +43,16 @@ def _list_of(known: tuple):
     return read
 
 
+def _policies(text: str) -> list:
+    """announced and predicted stand for the default policy with that. A comma before `ahead:` belongs to a policy."""
+    short = {"announced": plan.ANNOUNCED, "predicted": plan.PREDICTED}
+    words = [short.get(word, word) for word in re.split(r" *, *(?!ahead:)", text.strip())]
+    try:
+        return [word if word in plan.CONDITIONS else str(required_policy(word)) for word in words]
+    except CommandError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice bench pairs",
@@ -60,10 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     conditions = (*(name for name in plan.CONDITIONS if "," not in name), "announced", "predicted")
     parser.add_argument(
         "--policies",
-        type=_list_of(conditions),
+        type=_policies,
         default=(),
         metavar="P,...",
-        help=f"only these conditions and what they are compared with (default: all): {', '.join(conditions)}",
+        help="only these conditions and what they are compared with; other policies too (default: all of "
+        f"{', '.join(conditions)})",
     )
     parser.add_argument(
         "--modes",
@@ -100,16 +113,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _conditions(policies: list) -> list:
-    """announced and predicted stand for the default policy with that."""
-    short = {"announced": plan.ANNOUNCED, "predicted": plan.PREDICTED}
-    return [short.get(word, word) for word in policies]
-
-
 def _groups(options, rows: Rows) -> list[Group]:
     return [
         _group(options, rows, variant)
-        for variant in plan.variants(options.pairs, options.modes, _conditions(options.policies), options.repeats)
+        for variant in plan.variants(options.pairs, options.modes, options.policies, options.repeats)
     ]
 
 

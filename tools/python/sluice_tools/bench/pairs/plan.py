@@ -113,10 +113,12 @@ class Variant:
 
 
 def _chosen(names: tuple, policies) -> tuple:
-    """Those asked for, and what they are compared with."""
-    kept = [name for name in names if not policies or name in policies]
+    """Those asked for, and what they are compared with. A policy that is no condition of its own runs wherever
+    the default does."""
+    others = [policy for policy in policies if policy not in _CONDITIONS] if DEVICE in names else []
+    kept = [name for name in names if not policies or name in policies] + others
     wanted = {*kept, ALONE, BEST_EFFORT_ALONE} if kept else set()
-    return tuple(_CONDITIONS[name] for name in names if name in wanted)
+    return tuple(_CONDITIONS.get(name, Condition(name, name)) for name in (*names, *others) if name in wanted)
 
 
 def _varied(repeat: int, policies) -> list[Variant]:

@@ -9,6 +9,7 @@ from statistics import median
 from sluice_tools.bench.pairs.numbers import best_effort_row, critical_row
 from sluice_tools.bench.pairs.plan import MPS, MPS_PRIORITY, Condition, Variant
 from sluice_tools.bench.pairs.talker import ANSWER_S, Talker
+from sluice_tools.grammar import required_policy
 from sluice_tools.measure.programs import mps, session
 from sluice_tools.measure.sitting import CellError
 
@@ -105,7 +106,7 @@ class Stage:
             self._best_effort.ask("capture", "captured", _LOADING_S)
             self._policy = policy
         self._best_effort.ask("run", "running")
-        if policy.endswith("us") and policy not in self._learnt:
+        if required_policy(policy).in_time and policy not in self._learnt:
             self._learnt.add(policy)
             time.sleep(_LEARNING_S)
 

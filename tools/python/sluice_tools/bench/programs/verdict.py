@@ -5,7 +5,7 @@ from statistics import median
 
 from sluice_tools.bench.programs.plan import BARE, DEFAULT
 from sluice_tools.bench.programs.results import Result, cells_with_other_outputs
-from sluice_tools.bench.programs.targets import parse_target
+from sluice_tools.bench.programs.targets import keeps, parse_target
 from sluice_tools.measure.rows import CRITICAL, number
 from sluice_tools.measure.statistics import ENOUGH_TO_JUDGE
 from sluice_tools.measure.summary import ALONE
@@ -83,7 +83,7 @@ def judge(bare: Result, result: Result, alone: Result | None) -> Judgment:
     target = result.cell.removeprefix("target ") if result.cell.startswith("target ") else ""
     if not target:
         return Judgment(result.cell, found, slower + at_equal, why)
-    kept, bare_keeps = (parse_target(target).kept(one, alone) for one in (result, bare))
+    kept, bare_keeps = (keeps(parse_target(target), one, alone) for one in (result, bare))
     if kept:  # the latency is as good as was asked for
         return Judgment(result.cell, found, less if bare_keeps else [], why, kept)
     return Judgment(result.cell, found, [target] if bare_keeps else slower + at_equal, why, kept)

@@ -1,0 +1,119 @@
+"""Policies and latency targets as users write them; shm/policy.cpp and shm/target.cpp read the same in C++."""
+
+import re
+from dataclasses import dataclass, replace
+
+from sluice_tools.errors import usage_error
+
+POLICY_FORMS = "none, gate, sync:N, event:N, device:N, device:Tus, device:Tus,ahead:Ams (N and T 1-1000000, A 1-1000)"
+TARGET_FORMS = "p99=50ms, p95=800us, p99.9=1.5s (p50 to p99.9), p99=1.2x (times alone), none"
+_POLICY = re.compile(r"(none|gate)|(sync|event|device):([0-9]+)|(device):([0-9]+)us(?:,ahead:([0-9]+)(us|ms))?")
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_TARGET = re.compile(rf"p{_NUMBER}={_NUMBER}(us|ms|s|x)")
+_UNIT = {"us": 1e3, "ms": 1e6, "s": 1e9, "x": 1e3}  # ns, and thousandths of the time alone
+_MOST_COUNT, _MOST_DIGITS = 1_000_000, 15
+_MOST_NS, _MOST_TIMES_ALONE = 3_600_000_000_000, 100_000
+
+
+@dataclass(frozen=True)
+class Policy:
+    kind: str
+    number: int | None = None  # N launches, or T in us of GPU time; None for none and gate
+    in_time: bool = False
+    ahead_us: int = 0
+
+    def _text(self, number: object) -> str:
+        unit = "us" if self.in_time else ""
+        return self.kind + (f":{number}{unit}" if self.number else "") + self._ahead()
+
+    def _ahead(self) -> str:
+        if not self.ahead_us:
+            return ""
+        return f",ahead:{self.ahead_us}us" if self.ahead_us % 1000 else f",ahead:{self.ahead_us // 1000}ms"
+
+    def form(self) -> str:
+        """What policies that differ in their number only have in common: sync:N, device:Tus."""
+        return self._text("T" if self.in_time else "N")
+
+    def __str__(self) -> str:
+        return self._text(self.number)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is good enough at a percentile: a latency, or a multiple of the time alone."""
+
+    figure: str  # p50 to p99.9; empty: no target
+    amount: int  # ns, or thousandths of the time alone
+    relative: bool
+
+    @property
+    def limit(self) -> float:
+        """ms, or times alone."""
+        return self.amount / (1e3 if self.relative else 1e6)
+
+    def __str__(self) -> str:
+        if not self.figure:
+            return "none"
+        if self.relative:
+            return f"{self.figure}={_shortest(self.amount)}x"
+        # The largest unit in which three digits behind the point are enough.
+        units = ((1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"))
+        ns, unit = next(
+            (one for one in units if self.amount >= one[0] and self.amount % (one[0] // 1000) == 0), units[-1]
+        )
+        return f"{self.figure}={_shortest(self.amount // (ns // 1000))}{unit}"
+
+
+def _shortest(thousandths: int) -> str:
+    return f"{thousandths // 1000}.{thousandths % 1000:03}".rstrip("0").rstrip(".")
+
+
+def parse_policy(text: str) -> Policy | None:
+    """None for all other text."""
+    found = _POLICY.fullmatch(text)
+    if not found:
+        return None
+    plain, spaced, launches, timed, us, ahead, unit = found.groups()
+    if plain:
+        return Policy(plain)
+    scale = 1000 if unit == "ms" else 1
+    policy = Policy(spaced or timed, int(launches or us), bool(timed), int(ahead or 0) * scale)
+    counts = [policy.number, policy.ahead_us] if ahead else [policy.number]
+    return policy if all(1 <= count <= _MOST_COUNT for count in counts if count is not None) else None
+
+
+def parse_target(text: str) -> Target | None:
+    """None for all other text."""
+    if text == "none":
+        return Target("", 0, False)
+    found = _TARGET.fullmatch(text)
+    if not found or any(len(number.replace(".", "")) > _MOST_DIGITS for number in found.groups()[:2]):
+        return None
+    tenths, relative = float(found[1]) * 10, found[3] == "x"
+    per_mille, amount = int(tenths + 0.5), int(float(found[2]) * _UNIT[found[3]] + 0.5)
+    least, most = (1000, _MOST_TIMES_ALONE) if relative else (1, _MOST_NS)
+    if abs(tenths - per_mille) > 1e-6 or not (500 <= per_mille <= 999 and least <= amount <= most):
+        return None
+    return Target(f"p{per_mille / 10:g}", amount, relative)
+
+
+def required_policy(text: str) -> Policy:
+    """Raises CommandError."""
+    policy = parse_policy(text)
+    if policy is None:
+        raise usage_error(f"'{text}' is not a policy: {POLICY_FORMS}")
+    return policy
+
+
+def required_target(text: str, figures: tuple) -> Target:
+    """figures: what the tool measures, as p99; also words that are no percentile, as max. Raises CommandError."""
+    word, _, limit = text.partition("=")
+    is_percentile = word not in figures or word.startswith("p")
+    target = parse_target(text if is_percentile else f"p50={limit}")
+    if not target:
+        raise usage_error(f"'{text}' is not a target: {TARGET_FORMS}")
+    target = target if is_percentile else replace(target, figure=word)
+    if target.figure not in figures:
+        raise usage_error(f"'{text}' is not about one of {', '.join(figures)}")
+    return target
