@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <memory>
 
-#include "intercept/client/client_slot.hpp"
-#include "intercept/client/gate_memory.hpp"
-#include "intercept/client/process.hpp"
-#include "intercept/client/threads.hpp"
-#include "intercept/jobs/handover.hpp"
+#include "intercept/driver/process.hpp"
+#include "intercept/driver/threads.hpp"
+#include "intercept/jobs/before_job.hpp"
 #include "intercept/jobs/jobs.hpp"
 #include "intercept/pacing/pacer.hpp"
+#include "intercept/slot/client_slot.hpp"
+#include "intercept/slot/gate_memory.hpp"
 
 namespace sluice::intercept {
 

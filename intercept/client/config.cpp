@@ -10,7 +10,7 @@
 
 #include "base/fd.hpp"
 #include "base/node_service.hpp"
-#include "intercept/client/log.hpp"
+#include "intercept/driver/log.hpp"
 #include "shm/client_name.hpp"
 #include "shm/labels.hpp"
 #include "shm/session.hpp"

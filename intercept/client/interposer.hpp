@@ -11,12 +11,12 @@
 
 #include "intercept/client/client.hpp"
 #include "intercept/client/config.hpp"
-#include "intercept/client/threads.hpp"
+#include "intercept/client/job_book.hpp"
 #include "intercept/client/watcher.hpp"
-#include "intercept/jobs/job_book.hpp"
-#include "intercept/memory/held_memory.hpp"
+#include "intercept/driver/threads.hpp"
 #include "intercept/pacing/graphs.hpp"
 #include "intercept/pacing/streams.hpp"
+#include "intercept/slot/held_memory.hpp"
 #include "shm/mapping.hpp"
 
 namespace sluice::intercept {

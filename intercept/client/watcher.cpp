@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "intercept/client/log.hpp"
-#include "intercept/client/threads.hpp"
+#include "intercept/driver/log.hpp"
+#include "intercept/driver/threads.hpp"
 #include "shm/messages.hpp"
 #include "shm/report.hpp"
 #include "shm/view.hpp"

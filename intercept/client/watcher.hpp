@@ -5,10 +5,10 @@
 #include <string>
 
 #include "intercept/client/client.hpp"
-#include "intercept/client/controller_link.hpp"
-#include "intercept/client/holders.hpp"
-#include "intercept/jobs/job_book.hpp"
+#include "intercept/client/job_book.hpp"
 #include "intercept/pacing/launch_draw.hpp"
+#include "intercept/slot/controller_link.hpp"
+#include "intercept/slot/holders.hpp"
 
 namespace sluice::intercept {
 

@@ -1,6 +1,6 @@
 #pragma once
-#include "intercept/client/process.hpp"
 #include "intercept/driver/entries.hpp"
+#include "intercept/driver/process.hpp"
 
 /// The real driver behind the hooks.
 namespace sluice::intercept {

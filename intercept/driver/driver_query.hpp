@@ -3,8 +3,8 @@
 #include <time.h>
 
 #include "base/clock.hpp"
-#include "intercept/client/threads.hpp"
 #include "intercept/driver/driver.hpp"
+#include "intercept/driver/threads.hpp"
 
 /// What our own calls of the driver must respect: captures, streams that end, and programs that
 /// wait for their own later launch.

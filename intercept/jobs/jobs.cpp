@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "intercept/client/process.hpp"
 #include "intercept/driver/driver_query.hpp"
-#include "intercept/jobs/handover.hpp"
+#include "intercept/driver/process.hpp"
+#include "intercept/jobs/before_job.hpp"
 #include "intercept/pacing/captures.hpp"
 #include "intercept/pacing/launch_count.hpp"
 #include "intercept/trace/trace.hpp"

@@ -5,11 +5,11 @@
 #include <optional>
 #include <vector>
 
-#include "intercept/client/client_slot.hpp"
-#include "intercept/client/threads.hpp"
+#include "intercept/driver/threads.hpp"
 #include "intercept/jobs/prediction.hpp"
 #include "intercept/jobs/target_law.hpp"
 #include "intercept/pacing/streams.hpp"
+#include "intercept/slot/client_slot.hpp"
 
 namespace sluice::intercept {
 

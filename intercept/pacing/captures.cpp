@@ -5,7 +5,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "intercept/client/threads.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 

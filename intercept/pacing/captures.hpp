@@ -1,8 +1,8 @@
 #pragma once
 #include <vector>
 
-#include "intercept/client/process.hpp"
 #include "intercept/driver/driver.hpp"
+#include "intercept/driver/process.hpp"
 
 namespace sluice::intercept {
 

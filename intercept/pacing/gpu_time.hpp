@@ -1,8 +1,8 @@
 #pragma once
 #include <cstdint>
 
-#include "intercept/client/client_slot.hpp"
 #include "intercept/pacing/durations.hpp"
+#include "intercept/slot/client_slot.hpp"
 
 namespace sluice::intercept {
 

@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "intercept/client/log.hpp"
+#include "intercept/driver/log.hpp"
 
 namespace sluice::intercept {
 namespace {

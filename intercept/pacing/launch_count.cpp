@@ -6,8 +6,8 @@
 
 #include <cerrno>
 
-#include "intercept/client/process.hpp"
-#include "intercept/client/threads.hpp"
+#include "intercept/driver/process.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "intercept/client/process.hpp"
+#include "intercept/driver/process.hpp"
 
 namespace sluice::intercept {
 

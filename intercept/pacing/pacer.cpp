@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "intercept/client/process.hpp"
 #include "intercept/driver/driver_query.hpp"
+#include "intercept/driver/process.hpp"
 #include "intercept/trace/trace.hpp"
 
 namespace sluice::intercept {

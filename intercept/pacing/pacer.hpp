@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <optional>
 
-#include "intercept/client/client_slot.hpp"
-#include "intercept/client/gate_memory.hpp"
-#include "intercept/client/threads.hpp"
 #include "intercept/driver/driver_query.hpp"
+#include "intercept/driver/threads.hpp"
 #include "intercept/pacing/durations.hpp"
 #include "intercept/pacing/gpu_time.hpp"
 #include "intercept/pacing/streams.hpp"
+#include "intercept/slot/client_slot.hpp"
+#include "intercept/slot/gate_memory.hpp"
 #include "shm/policy.hpp"
 #include "shm/trace_format.hpp"
 

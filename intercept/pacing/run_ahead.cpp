@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "intercept/client/threads.hpp"
 #include "intercept/driver/driver_query.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 

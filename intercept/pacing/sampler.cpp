@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "base/clock.hpp"
-#include "intercept/client/threads.hpp"
 #include "intercept/driver/driver_query.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "intercept/client/threads.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 

@@ -12,10 +12,10 @@
 
 #include "base/futex.hpp"
 #include "base/kernel_collector.h"
-#include "intercept/client/log.hpp"
-#include "intercept/client/process.hpp"
-#include "intercept/client/threads.hpp"
 #include "intercept/driver/dlsym.hpp"
+#include "intercept/driver/log.hpp"
+#include "intercept/driver/process.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "intercept/client/process.hpp"
 #include "intercept/driver/driver_query.hpp"
+#include "intercept/driver/process.hpp"
 #include "intercept/jobs/jobs.hpp"
 #include "intercept/pacing/launch_count.hpp"
 #include "tests/intercept/own_client.hpp"

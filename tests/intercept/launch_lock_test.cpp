@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "intercept/client/process.hpp"
+#include "intercept/driver/process.hpp"
 #include "intercept/pacing/pacer.hpp"
 #include "tests/intercept/own_client.hpp"
 

@@ -7,9 +7,9 @@
 #include <chrono>
 #include <thread>
 
-#include "intercept/client/process.hpp"
+#include "intercept/driver/process.hpp"
+#include "intercept/hooks/launch.hpp"
 #include "intercept/jobs/jobs.hpp"
-#include "intercept/pacing/launch.hpp"
 #include "intercept/pacing/launch_count.hpp"
 #include "tests/intercept/own_client.hpp"
 

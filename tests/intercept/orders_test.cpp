@@ -1,6 +1,6 @@
 // When launches are refused for an order, and what the program hears of it. Nothing is preloaded,
 // so the test decides what comes between two steps.
-#include "intercept/memory/orders.hpp"
+#include "intercept/slot/orders.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <memory>
 
-#include "intercept/client/client_slot.hpp"
+#include "intercept/slot/client_slot.hpp"
 #include "shm/board.hpp"
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "intercept/client/process.hpp"
-#include "intercept/client/threads.hpp"
-#include "intercept/pacing/launch.hpp"
+#include "intercept/driver/process.hpp"
+#include "intercept/driver/threads.hpp"
+#include "intercept/hooks/launch.hpp"
 #include "intercept/pacing/launch_count.hpp"
 #include "tests/intercept/own_client.hpp"
 

@@ -1,4 +1,4 @@
-#include "intercept/client/log.hpp"
+#include "intercept/driver/log.hpp"
 
 #include <poll.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "intercept/client/process.hpp"
-#include "intercept/client/threads.hpp"
+#include "intercept/driver/process.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 namespace {

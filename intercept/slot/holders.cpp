@@ -1,9 +1,9 @@
-#include "intercept/client/holders.hpp"
+#include "intercept/slot/holders.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "intercept/client/log.hpp"
+#include "intercept/driver/log.hpp"
 #include "shm/view.hpp"
 
 namespace sluice::intercept {

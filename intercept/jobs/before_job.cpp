@@ -1,11 +1,11 @@
-#include "intercept/jobs/handover.hpp"
+#include "intercept/jobs/before_job.hpp"
 
 #include <algorithm>
 
 #include "base/clock.hpp"
-#include "intercept/client/process.hpp"
-#include "intercept/client/threads.hpp"
 #include "intercept/driver/driver_query.hpp"
+#include "intercept/driver/process.hpp"
+#include "intercept/driver/threads.hpp"
 #include "shm/gates.hpp"
 
 namespace sluice::intercept {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <mutex>
 
-#include "intercept/client/client_slot.hpp"
-#include "intercept/client/process.hpp"
+#include "intercept/driver/process.hpp"
+#include "intercept/slot/client_slot.hpp"
 
 namespace sluice::intercept {
 

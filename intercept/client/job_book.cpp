@@ -1,10 +1,10 @@
-#include "intercept/jobs/job_book.hpp"
+#include "intercept/client/job_book.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/clock.hpp"
-#include "intercept/jobs/handover.hpp"
+#include "intercept/jobs/before_job.hpp"
 
 namespace sluice::intercept {
 namespace {

@@ -1,8 +1,8 @@
-#include "intercept/memory/held_memory.hpp"
+#include "intercept/slot/held_memory.hpp"
 
 #include <iterator>
 
-#include "intercept/client/threads.hpp"
+#include "intercept/driver/threads.hpp"
 #include "shm/memory.hpp"
 
 namespace sluice::intercept {

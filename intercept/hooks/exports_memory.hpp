@@ -5,8 +5,8 @@
 // destructor lives across them (see exports.hpp).
 #include "intercept/client/interposer.hpp"
 #include "intercept/driver/driver_query.hpp"
-#include "intercept/memory/held_memory.hpp"
 #include "intercept/pacing/captures.hpp"
+#include "intercept/slot/held_memory.hpp"
 
 namespace sluice::intercept {
 

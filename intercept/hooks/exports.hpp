@@ -12,9 +12,9 @@
 
 #include "intercept/client/interposer.hpp"
 #include "intercept/driver/driver_query.hpp"
-#include "intercept/driver/lookup.hpp"
+#include "intercept/hooks/launch.hpp"
+#include "intercept/hooks/lookup.hpp"
 #include "intercept/pacing/captures.hpp"
-#include "intercept/pacing/launch.hpp"
 
 namespace sluice::intercept {
 

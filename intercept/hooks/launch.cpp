@@ -1,4 +1,4 @@
-#include "intercept/pacing/launch.hpp"
+#include "intercept/hooks/launch.hpp"
 
 #include <dlfcn.h>
 

@@ -2,7 +2,7 @@
 #include <array>
 #include <cstdint>
 
-#include "intercept/client/client_slot.hpp"
+#include "intercept/slot/client_slot.hpp"
 
 namespace sluice::intercept {
 

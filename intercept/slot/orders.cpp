@@ -1,4 +1,4 @@
-#include "intercept/memory/orders.hpp"
+#include "intercept/slot/orders.hpp"
 
 #include <algorithm>
 

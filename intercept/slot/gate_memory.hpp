@@ -5,7 +5,7 @@
 #include <mutex>
 #include <optional>
 
-#include "intercept/client/client_slot.hpp"
+#include "intercept/slot/client_slot.hpp"
 
 namespace sluice::intercept {
 

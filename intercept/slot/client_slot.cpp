@@ -1,12 +1,12 @@
-#include "intercept/client/client_slot.hpp"
+#include "intercept/slot/client_slot.hpp"
 
 #include <array>
 #include <bit>
 #include <cstdlib>
 #include <string_view>
 
-#include "intercept/client/log.hpp"
-#include "intercept/client/process.hpp"
+#include "intercept/driver/log.hpp"
+#include "intercept/driver/process.hpp"
 #include "intercept/trace/trace.hpp"
 #include "shm/view.hpp"
 

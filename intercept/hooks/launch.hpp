@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "intercept/client/client.hpp"
-#include "intercept/client/process.hpp"
 #include "intercept/driver/driver.hpp"
+#include "intercept/driver/process.hpp"
 #include "intercept/pacing/durations.hpp"
 #include "intercept/pacing/launch_draw.hpp"
 #include "shm/board.hpp"

@@ -1,4 +1,4 @@
-#include "intercept/client/controller_link.hpp"
+#include "intercept/slot/controller_link.hpp"
 
 #include <poll.h>
 #include <sys/stat.h>

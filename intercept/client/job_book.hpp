@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "intercept/client/client.hpp"
-#include "intercept/client/threads.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 

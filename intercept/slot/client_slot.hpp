@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "intercept/driver/driver.hpp"
-#include "intercept/memory/orders.hpp"
+#include "intercept/slot/orders.hpp"
 #include "shm/board.hpp"
 #include "shm/policy.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "intercept/client/client_slot.hpp"
+#include "intercept/slot/client_slot.hpp"
 #include "shm/messages.hpp"
 
 namespace sluice::intercept {

@@ -1,9 +1,9 @@
 // The exported functions. Each is a jump to Export<...>::call, which runs the hook of the entry's
 // kind (exports.hpp, exports_graph.hpp). At the end, the C API of sluice.h.
-#include "intercept/driver/exports.hpp"
+#include "intercept/hooks/exports.hpp"
 
-#include "intercept/driver/exports_graph.hpp"
-#include "intercept/driver/exports_memory.hpp"
+#include "intercept/hooks/exports_graph.hpp"
+#include "intercept/hooks/exports_memory.hpp"
 #include "shm/target.hpp"
 
 namespace sluice::intercept {

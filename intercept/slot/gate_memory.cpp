@@ -1,7 +1,7 @@
-#include "intercept/client/gate_memory.hpp"
+#include "intercept/slot/gate_memory.hpp"
 
-#include "intercept/client/log.hpp"
 #include "intercept/driver/driver_query.hpp"
+#include "intercept/driver/log.hpp"
 
 namespace sluice::intercept {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-#include "intercept/client/client_slot.hpp"
+#include "intercept/slot/client_slot.hpp"
 
 /// Hands the GPU over to a client whose job is near: tells the clients of lower priority on the
 /// same device about the job, and switches the GPU.

@@ -1,4 +1,4 @@
-#include "intercept/client/process.hpp"
+#include "intercept/driver/process.hpp"
 
 namespace sluice::intercept {
 

@@ -1,12 +1,12 @@
-#include "intercept/driver/lookup.hpp"
+#include "intercept/hooks/lookup.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include "intercept/client/interposer.hpp"
-#include "intercept/client/log.hpp"
 #include "intercept/driver/dlsym.hpp"
 #include "intercept/driver/driver.hpp"
+#include "intercept/driver/log.hpp"
 
 namespace sluice::intercept {
 namespace {
