@@ -3,8 +3,9 @@
 
 usage: check_includes.py [ROOT]
 
-Three rules, over every C and C++ file of the tree:
+Four rules, over every C and C++ file of the tree:
 - a folder includes only itself and the folders that ARROWS lists for it;
+- in a folder with FLOORS, a file includes its own floor and those below it, never one above;
 - a library that belongs to some folders only (LIBRARIES) is included nowhere else;
 - the units of a folder (x.hpp and x.cpp are one unit) form no circle, except those of CIRCLES,
   a list that must shrink: a unit that is in no circle any more may not stay on it.
@@ -31,6 +32,10 @@ ARROWS = {
     "server": ("include", "scheduler", "engine", "shm", "base"),
     "tools": ("include", "shm", "base"),
     "slurm": (),
+}
+# folder: its folders from the top down.
+FLOORS = {
+    "intercept": ("hooks", "client", "jobs", "pacing", "slot", "trace", "driver"),
 }
 # Tests and their helpers may include everything.
 FREE = ("tests",)
@@ -78,6 +83,21 @@ def _unit(path: Path, root: Path) -> str:
     return "/".join(inner).split(".", 1)[0]
 
 
+def _climbs(name: str, include: str) -> str:
+    """What is wrong with an include inside the folder of `name`, by its FLOORS; empty for nothing."""
+    folder, floor = name.split("/")[:2]
+    floors = FLOORS.get(folder)
+    if floors is None:
+        return ""
+    target = include.split("/")[1]
+    for each in (floor, target):
+        if each not in floors:
+            return f"{each} is no floor of {folder}/: {', '.join(floors)}"
+    if floors.index(target) < floors.index(floor):
+        return f"{target}/ is above {floor}/: {', '.join(floors)}"
+    return ""
+
+
 def _circles(edges: dict) -> list:
     """Strongly connected components of more than one unit (Tarjan's algorithm)."""
     index, low, stack, found = {}, {}, [], []
@@ -118,6 +138,8 @@ def faults(root: Path) -> list:
                 continue
             other = _folder_of(include)
             if other == folder:
+                if fault := _climbs(name, include):
+                    found.append(f"{name}: includes {include}, but {fault}")
                 unit = _unit(path, root)
                 target = _unit(root / include, root)
                 if unit != target:

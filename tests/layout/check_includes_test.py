@@ -40,6 +40,26 @@ class CheckIncludes(unittest.TestCase):
         self.assertEqual(len(self.faults()), 1)
         self.assertIn("base/a.hpp: includes shm/board.hpp", self.faults()[0])
 
+    def test_an_include_of_a_floor_above_names_the_file(self):
+        for folder, floors in check_includes.FLOORS.items():
+            for above, below in zip(floors, floors[1:]):
+                self.write(f"{folder}/{above}/a.cpp", f'#include "{folder}/{below}/b.hpp"\n')
+                self.write(f"{folder}/{below}/c.hpp", f'#include "{folder}/{above}/d.hpp"\n')
+            faults = self.faults()
+            self.assertEqual(len(faults), len(floors) - 1)
+            for above, below in zip(floors, floors[1:]):
+                broken = f"{folder}/{below}/c.hpp: includes {folder}/{above}/d.hpp, but {above}/ is above {below}/"
+                self.assertTrue(any(fault.startswith(broken) for fault in faults), broken)
+
+    def test_the_core_has_seven_floors(self):
+        floors = ("hooks", "client", "jobs", "pacing", "slot", "trace", "driver")
+        self.assertEqual(check_includes.FLOORS["intercept"], floors)
+
+    def test_a_folder_that_is_no_floor_is_named(self):
+        self.write("intercept/attic/a.cpp", '#include "intercept/driver/b.hpp"\n')
+        self.assertEqual(len(self.faults()), 1)
+        self.assertIn("attic is no floor of intercept/", self.faults()[0])
+
     def test_nothing_includes_the_interposer(self):
         for folder in check_includes.ARROWS:
             if folder != "intercept":
