@@ -1,18 +1,16 @@
 // sluice-simgpu-table: measures how long a tiny critical kernel takes while another process has
 // kernels queued, time-sliced, with and without a wait in front of every kernel. Prints the rows of
-// simgpu/README.md. Uses no other part of Sluice: the gate is a word of shared memory that the
+// simgpu/README.md. Uses nothing of Sluice but base/: the gate is a word of shared memory that the
 // critical process sets around its kernel.
 //
 // Each row has two figures. The time to the kernel's end on the simulated GPU's clock does not
 // depend on how busy this machine is. The time to the return of synchronise does.
-// busy this machine is, and until synchronise returned, which does.
 #include <cuda.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -25,6 +23,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "base/statistics.hpp"
 
 namespace {
 
@@ -168,9 +168,8 @@ struct Figures {
   double p99;
 };
 
-Figures figures_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return {values[values.size() / 2], values[values.size() * 99 / 100]};
+Figures figures_of(const std::vector<double>& values) {
+  return {sluice::base::percentile(values, 0.5), sluice::base::percentile(values, 0.99)};
 }
 
 void report(const Load& load, const std::vector<Sample>& samples, const std::vector<double>& ends,

@@ -8,6 +8,7 @@ which must be the same with and without Sluice.
 """
 
 import hashlib
+import statistics
 import sys
 import time
 
@@ -16,11 +17,6 @@ import torchvision
 
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
 PERIOD = 0.006
-
-
-def percentile(values, q):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(q * len(values)))]
 
 
 def serve(name, request):
@@ -33,10 +29,8 @@ def serve(name, request):
         request()
         times.append((time.perf_counter() - begin) * 1e3)
         time.sleep(max(0.0, PERIOD - (time.perf_counter() - begin)))
-    print(
-        f"{name}: {len(times)} requests, p50 {percentile(times, 0.5):.2f} ms, p99 {percentile(times, 0.99):.2f} ms",
-        flush=True,
-    )
+    cuts = statistics.quantiles(times, n=100, method="inclusive")
+    print(f"{name}: {len(times)} requests, p50 {cuts[49]:.2f} ms, p99 {cuts[98]:.2f} ms", flush=True)
 
 
 def main():

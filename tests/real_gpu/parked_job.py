@@ -7,6 +7,7 @@ Runs without Sluice, to see whether parking itself has a cost. Prints p50 and p9
 """
 
 import ctypes
+import statistics
 import subprocess
 import sys
 import threading
@@ -51,7 +52,8 @@ def _measure(graph) -> str:
         on_host.append((time.perf_counter() - begin) * 1e3)
         on_gpu.append(before.elapsed_time(after))
         time.sleep(_GAP_S)
-    figures = [sorted(times)[int(len(times) * part)] for times in (on_gpu, on_host) for part in (0.5, 0.99)]
+    cuts = (statistics.quantiles(times, n=100, method="inclusive") for times in (on_gpu, on_host))
+    figures = [of_times[percent - 1] for of_times in cuts for percent in (50, 99)]
     return "GPU {:.3f} / {:.3f} ms, host {:.3f} / {:.3f} ms".format(*figures)
 
 

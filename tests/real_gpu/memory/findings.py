@@ -28,6 +28,5 @@ def spread(name: str, values: list[float]) -> dict[str, float]:
     """The median, the 99th percentile and the maximum of the values, under names that begin with `name`."""
     if not values:
         return {}
-    ordered = sorted(values)
-    high = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
-    return {f"{name}_p50": statistics.median(ordered), f"{name}_p99": high, f"{name}_max": ordered[-1]}
+    high = statistics.quantiles(values if len(values) > 1 else values * 2, n=100, method="inclusive")[98]
+    return {f"{name}_p50": statistics.median(values), f"{name}_p99": high, f"{name}_max": max(values)}

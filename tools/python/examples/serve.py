@@ -97,7 +97,12 @@ def serve(args, handle, stopped):
 
 
 def quantile(ordered, share):
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+    """Interpolates between the two nearest ranks, as numpy does."""
+    if not ordered:
+        return None
+    below, part = divmod(share * (len(ordered) - 1), 1)
+    low, high = ordered[int(below)], ordered[min(int(below) + 1, len(ordered) - 1)]
+    return low + (high - low) * part
 
 
 def summary(args, requests, digests):

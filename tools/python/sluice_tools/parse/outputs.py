@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from sluice_tools.errors import run_error
+from sluice_tools.measure.statistics import percentile
 from sluice_tools.parse import job_logs
 from sluice_tools.parse.models import Model, Models
 from sluice_tools.parse.queue_depth import queue_depth
@@ -65,8 +66,8 @@ def _figures(model: Model, depth: pd.DataFrame, jobs: pd.DataFrame | None) -> di
         "queue_depth_max": int(depth["MaxDepth"].max()),
     }
     if jobs is not None and len(jobs):
-        jct = np.percentile(jobs["JCT"], [50, 99])
-        figures |= {"jobs": len(jobs), "jct_p50_ms": float(jct[0]), "jct_p99_ms": float(jct[1])}
+        jct = jobs["JCT"].tolist()
+        figures |= {"jobs": len(jobs), "jct_p50_ms": percentile(jct, 0.5), "jct_p99_ms": percentile(jct, 0.99)}
     return figures
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from sluice_tools.measure.statistics import percentile
 from sluice_tools.records.profile import PARTS, Profile
 from sluice_tools.records.reader import Sitting
 from sluice_tools.report import thin
@@ -156,7 +157,7 @@ def _summary(profile: Profile, shown: int) -> str:
     medians = ", ".join(f"{part} {np.median(column):.2f}" for part, column in zip(PARTS, everything.T) if column.any())
     text = (
         f"{len(totals)} handovers of memory from training to inference: median {np.median(totals):.2f} ms "
-        f"({medians}), p99 {np.percentile(totals, 99):.2f} ms, longest {totals.max():.2f} ms."
+        f"({medians}), p99 {percentile(totals.tolist(), 0.99):.2f} ms, longest {totals.max():.2f} ms."
     )
     refused = sum(not one.obeyed for one in profile.handovers)
     text += f" {refused} were not obeyed in time." if refused else ""

@@ -12,6 +12,7 @@ import numpy as np
 
 from sluice_tools.errors import usage_error
 from sluice_tools.measure.rows import LOCK
+from sluice_tools.measure.statistics import percentile
 from sluice_tools.report.targets import Target
 
 _RESOLVED = "experiment.resolved.json"
@@ -48,7 +49,7 @@ class Model:
             return None
         if name == "mean":
             return float(self.jct_ms.mean())
-        return float(np.percentile(self.jct_ms, float(name[1:])))
+        return percentile(self.jct_ms.tolist(), float(name[1:]) / 100)
 
 
 @dataclass
