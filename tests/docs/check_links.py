@@ -6,7 +6,9 @@ usage: check_links.py [--mentions] [ROOT]
 Rules, over every .md file that is not below a build folder or a folder of results at the top:
 - a relative link leads to a file or folder of the tree, and its anchor to a heading of that page;
 - an image exists;
-- every page below docs/ is reachable from docs/README.md by links.
+- every page below docs/ is reachable from docs/README.md by links;
+- a place in code, as in `shm/gates.hpp:set_job`, is a file of the tree that declares or defines this name;
+- each numbered row of docs/guide/architecture.md, a step of a life, has such a place.
 With --mentions also: a page that a source file names, as in "see docs/guide/traces.md", exists.
 Each fault is one line that names file and line. Exit codes: 0 none, 1 faults, 2 wrong usage.
 """
@@ -28,6 +30,9 @@ _HTML = re.compile(r"<(?:a|img|source)\b[^>]*?\b(?:href|src|srcset)=\"([^\"\s]+)
 _HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 _ELSEWHERE = re.compile(r"^[a-z][a-z0-9+.-]*:|^//", re.IGNORECASE)
 _MENTION = re.compile(r"(?<![\w/.-])docs/[\w./-]+\.md\b")
+_PLACE = re.compile(r"`([\w./-]+\.(?:c|cpp|def|h|hpp|py)):([\w~:]+)`")
+_STEP = re.compile(r"^\| \d+ \|")
+_STEPS_PAGE = "docs/guide/architecture.md"
 _IMAGE_SUFFIXES = {".png", ".svg", ".jpg", ".jpeg", ".gif", ".webp"}
 
 
@@ -112,9 +117,42 @@ class _Tree:
         return None, goal if goal.suffix == ".md" else None
 
 
+def declares(text: str, suffix: str, name: str) -> bool:
+    """Whether a source declares or defines a function or type of this name; calls and comments do not count."""
+    last = re.escape(name.rpartition("::")[2])
+    if suffix == ".py":
+        found = rf"^\s*(?:async )?(?:def|class) {last}\b"
+    elif suffix == ".def":
+        found = rf"^[^/]*\b{last}\b"
+    else:
+        others = r"(?!\s*(?:\*|(?:return|throw|new|delete|else|case|if|while|for|switch)\b))"
+        before = r"(?:__attribute__\(\(\w+\)\) )?(?:[ \w:<>,*&\[\]]*[\w>*&] [*&]*|\w+::)(?:\w+::)*"
+        function = rf"^{others}{before}{last}\s*\("
+        found = rf"{function}|^\s*(?:enum )?(?:class|struct) (?:alignas\(\w+\) )?{last}\b(?!;)"
+    return re.search(found, text, re.MULTILINE) is not None
+
+
+def place_faults(tree: _Tree) -> list:
+    """Places in code that pages name and that are not there; steps without a place."""
+    found = []
+    for page, text in tree.pages.items():
+        for number, line in _prose(text):
+            at = f"{tree.name(page)}:{number}"
+            places = _PLACE.findall(line)
+            for name, function in places:
+                file = tree.root / name
+                if not file.is_file():
+                    found.append(f"{at}: {name}: no such file")
+                elif not declares(file.read_text(errors="replace"), file.suffix, function):
+                    found.append(f"{at}: {name} does not declare {function}")
+            if tree.name(page) == _STEPS_PAGE and _STEP.match(line) and not places:
+                found.append(f"{at}: a step without a place in the code, `path/file.cpp:function`")
+    return found
+
+
 def faults(root: Path) -> list:
     tree = _Tree(root)
-    found, leads_to = [], {}
+    found, leads_to = place_faults(tree), {}
     for page, text in tree.pages.items():
         for number, target in _links(text):
             if _ELSEWHERE.match(target):

@@ -108,6 +108,39 @@ class CheckLinks(unittest.TestCase):
         self.write("tools/main.cpp", '"see docs/guide/a.md and\\n"\n"docs/none.md.\\n"\n')
         self.assertEqual(check_links.mention_faults(self.root), ["tools/main.cpp:2: docs/none.md: no such page"])
 
+    def test_a_place_in_code_is_where_the_page_says(self):
+        self.write(
+            "shm/gates.cpp",
+            "// also void gone(int);\nvoid begin_job(int self) {\n  board.other(self);\n  third(self);\n}\n",
+        )
+        self.write("README.md", "`shm/gates.cpp:begin_job`\n")
+        self.assertEqual(check_links.faults(self.root), [])
+        for name in ("other", "third", "gone", "begin"):  # called, called, in a comment, a part of a name
+            self.write("README.md", f"one\n`shm/gates.cpp:{name}`\n")
+            self.expect("README.md:2", "shm/gates.cpp", f"does not declare {name}")
+        self.write("README.md", "`shm/gate.cpp:begin_job`\n")
+        self.expect("README.md:1", "shm/gate.cpp", "no such file")
+
+    def test_declarations_of_every_form_are_known(self):
+        code = (
+            "struct alignas(64) Slot {};\nstruct Later;\nclass Pacer {\n  explicit Pacer(int n);\n"
+            "  [[nodiscard]] bool open() const;\n"
+            "  const View* view(int slot);\n};\nPacer::~Pacer() {}\nstd::vector<int> Pacer::all(\n    int n) {\n"
+            "  return made(n);\n  else_if = used(n);\n}\n"
+        )
+        for name in ("Slot", "Pacer", "Pacer::open", "view", "~Pacer", "Pacer::all"):
+            self.assertTrue(check_links.declares(code, ".hpp", name), name)
+        for name in ("made", "used", "Later"):
+            self.assertFalse(check_links.declares(code, ".hpp", name), name)
+        self.assertTrue(check_links.declares("class A:\n    async def run(self):\n", ".py", "run"))
+        self.assertFalse(check_links.declares("# def run\nrun()\n", ".py", "run"))
+
+    def test_a_step_without_a_place_is_a_fault(self):
+        self.write("docs/guide/a.md", "| 1 | a row of another page |\n")
+        self.write("docs/README.md", "[guide](guide/a.md) [b](guide/architecture.md)\n")
+        self.write("docs/guide/architecture.md", "| 1 | The hook counts the launch. |\n")
+        self.expect("docs/guide/architecture.md:1", "without a place")
+
     def test_exit_codes(self):
         def run(*arguments):
             return subprocess.run([sys.executable, check_links.__file__, *arguments], capture_output=True).returncode
