@@ -174,7 +174,7 @@ class Broker {
     std::vector<ModelMemory*> used;
     for (ModelMemory& model : state_.models) {
       // One that has come in runs the batches that waited for it first. Otherwise two models could
-      // send each other away for ever.
+      // send each other away indefinitely.
       const bool awaited = model.wanted_ns != kNever;
       if (model.resident && !model.leaving && !awaited) used.push_back(&model);
     }

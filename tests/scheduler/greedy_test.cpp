@@ -163,7 +163,8 @@ TEST_F(Dlir, IsAloneWithoutOtherModels) {
   EXPECT_EQ(queue_.begin(0)->blocks, 2U);
 }
 
-// Prevents: splitting costs more time than there is, and the queue of a long model grows for ever.
+// Prevents: splitting costs more time than there is, and the queue of a long model grows
+// indefinitely.
 TEST_F(Dlir, RunsWholeWhileASecondTaskOfTheModelWaits) {
   queue_.insert(task(1, 1, {10, 10}), 0);
   queue_.insert(task(2, 1, {10, 10}), 0);

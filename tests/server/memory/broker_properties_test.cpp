@@ -1,6 +1,6 @@
 // In random worlds, the broker promises no memory twice, refuses no model that could have come in,
-// and lets no training sleep for ever. A mistake would be an out-of-memory error of somebody's
-// program, or a request or a training that waits for ever.
+// and lets no training sleep indefinitely. A mistake would be an out-of-memory error of somebody's
+// program, or a request or a training that waits indefinitely.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // The broker hands out memory that nobody else holds, takes it from whom it hurts least, and always
 // lets a waiting model in. A mistake would be an out-of-memory error of somebody's program, or a
-// request that waits for ever.
+// request that waits indefinitely.
 #include "server/memory/broker.hpp"
 
 #include <gmock/gmock.h>
@@ -242,8 +242,8 @@ TEST_F(BrokerTest, TrainingGrowsOnlyAfterATimeWithoutShortage) {
   EXPECT_THAT(decided().grants, IsEmpty());
 }
 
-// Prevents: a training whose smallest micro-batch needs a little more than its grant waits for ever
-// for a step as large as that micro-batch.
+// Prevents: a training whose smallest micro-batch needs a little more than its grant waits
+// indefinitely for a step as large as that micro-batch.
 TEST_F(BrokerTest, ATrainerThatCannotRunGetsLessThanAnItemToo) {
   state_.trainers = {trainer(800)};
   state_.trainers[0].step = 700 * kMiB;
@@ -264,7 +264,7 @@ TEST_F(BrokerTest, ASleepingTrainerResumesWhenItCanRun) {
 }
 
 // Prevents: the estimate of what a training needs is a little more than the pool can ever give, and
-// the training sleeps for ever.
+// the training sleeps indefinitely.
 TEST_F(BrokerTest, ASleepingTrainerTriesWithAllThatThereIs) {
   state_.trainers = {trainer(40)};
   state_.trainers[0].sleeps = true;

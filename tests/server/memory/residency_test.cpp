@@ -241,7 +241,7 @@ TEST_F(ResidencyTest, ADeviceThatIsLostDuringALoadIsReported) {
   residency.stop();
 }
 
-// Prevents: a load that waits for room for ever, so the server cannot end.
+// Prevents: a load that waits for room indefinitely, so the server cannot end.
 TEST_F(ResidencyTest, ADeviceThatIsLostDuringAnEvictionEndsTheWaitForRoom) {
   may_be_lost_ = true;
   Residency& residency = start();
