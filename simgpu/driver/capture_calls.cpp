@@ -47,7 +47,7 @@ CUresult begin(CUstream handle, CUstreamCaptureMode mode, std::shared_ptr<Graph>
   capture->owner = std::this_thread::get_id();
   capture->origin = stream.get();
   capture->into_existing = graph != nullptr;
-  capture->graph = graph ? std::move(graph) : std::make_shared<Graph>();
+  capture->graph = graph ? std::move(graph) : std::make_shared<Graph>(driver().graphs.nodes);
   if (!capture->into_existing) {
     capture->graph->handle = driver().graphs.graphs.add(capture->graph);
   }

@@ -25,15 +25,6 @@ struct Context {
   std::mutex mutex;  // guards the members below
   std::shared_ptr<Stream> legacy;
   std::vector<std::weak_ptr<Stream>> streams;
-
-  std::vector<std::shared_ptr<Stream>> live_streams();
-
-  // Most calls that create, change or end something need every channel of the context for a moment.
-  // So they block while another thread is blocked in a launch on a full queue.
-  void pass_all_channels();
-
-  // Waits until everything submitted so far has completed.
-  CUresult drain();
 };
 
 struct PrimaryContexts {
@@ -45,6 +36,9 @@ struct PrimaryContexts {
   std::mutex mutex;
   std::map<CUdevice, State> by_device;
 };
+
+// The calling thread's contexts, the current one last.
+std::vector<std::shared_ptr<Context>>& context_stack();
 
 // The calling thread's context; empty if there is none.
 std::shared_ptr<Context> current_context();

@@ -78,14 +78,17 @@ CUresult copy_synchronously(const Copy& copy, CUstream handle) {
     Place from;
     const CUresult status = prepare(copy, to, from);
     if (status != CUDA_SUCCESS) return status;
-    context.pass_all_channels();
+    pass_all_channels(context);
     return with_stream(
         handle, [&](Stream& stream) { return copy_now(stream, copy_work(to, from, copy.bytes)); });
   });
 }
 
 bool all_is_in_reach(const Place& to, const Place& from) {
-  return (to.known || gpu_reaches(to.address)) && (from.known || gpu_reaches(from.address));
+  const auto is_in_reach = [](const Place& place) {
+    return place.known || driver().memory.gpu_reaches(place.address);
+  };
+  return is_in_reach(to) && is_in_reach(from);
 }
 
 CUresult copy_asynchronously(const Copy& copy, CUstream handle) {
@@ -111,7 +114,7 @@ CUresult fill(CUdeviceptr to, std::uint64_t value, unsigned width, std::size_t c
               CUstream handle, bool synchronously) {
   return with_context([&](Context& context) {
     if (count == 0) return CUDA_SUCCESS;
-    if (synchronously) context.pass_all_channels();
+    if (synchronously) pass_all_channels(context);
     Place place;
     const CUresult status = look_up(to, count * width, End::kDevice, place);
     if (status != CUDA_SUCCESS || to % width != 0) return CUDA_ERROR_INVALID_VALUE;

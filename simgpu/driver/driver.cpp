@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <cstdlib>
+#include <map>
 
 namespace sluice::simgpu {
 namespace {
@@ -53,6 +54,28 @@ CUresult Driver::initialise() {
   if (visible.empty()) return CUDA_ERROR_NO_DEVICE;
   ready.store(true, std::memory_order_release);
   return CUDA_SUCCESS;
+}
+
+CUresult find_stream(CUstream handle, std::shared_ptr<Stream>& stream) {
+  thread_local std::map<std::uint32_t, std::shared_ptr<Stream>> own_default_streams;
+  const bool by_context =
+      handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+  if (!by_context) {
+    stream = driver().streams.find(handle);
+    return stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  }
+  const std::shared_ptr<Context> context = current_context();
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (handle == CU_STREAM_PER_THREAD) {
+    auto& own = own_default_streams[context->id];
+    if (!own) own = make_stream(driver().channels, context, ChannelKind::kBlocking, 0);
+    stream = own;
+  } else {
+    const std::lock_guard lock(context->mutex);
+    stream = context->legacy;
+  }
+  return stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 }  // namespace sluice::simgpu

@@ -50,16 +50,16 @@ struct Driver {
   // Device numbers of the GPU process for the ordinals that CUDA_VISIBLE_DEVICES leaves.
   std::vector<unsigned> visible;
   PrimaryContexts primary;
-  ChannelPool channels;
-  Memory memory;
+  ChannelPool channels{connection};
+  Memory memory{connection, visible};
   VirtualMemory virtual_memory{{[this](std::uint64_t at, std::uint64_t bytes, int file) {
                                   return memory.add_mapped(at, bytes, file);
                                 },
                                 [this](std::uint64_t at) { memory.remove_mapped(at); }}};
   AsyncMemory async_memory{[this](std::uint64_t at) { memory.free(MemoryKind::kAsync, at); }};
   EventSlots event_slots;
-  Staging staging;
-  HostCalls host_calls;
+  Staging staging{memory};
+  HostCalls host_calls{connection};
   Graphs graphs;
 
   HandleTable<CUcontext, Context> contexts{0x51};
@@ -81,6 +81,9 @@ CUresult with_context(F&& call) {
   if (context->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return call(*context);
 }
+
+// Finds the stream of a handle, of 0, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD.
+CUresult find_stream(CUstream handle, std::shared_ptr<Stream>& stream);
 
 // Runs `call(stream)` with the stream that the handle means in the calling thread.
 template <typename F>

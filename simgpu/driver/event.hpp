@@ -29,7 +29,7 @@ class EventSlots {
 };
 
 struct Event {
-  explicit Event(std::size_t slot_index) : slot(slot_index) {}
+  Event(EventSlots& pool, std::size_t slot_index) : slots(pool), slot(slot_index) {}
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -42,6 +42,7 @@ struct Event {
   };
   Record last_record();
 
+  EventSlots& slots;
   std::size_t slot;
   unsigned flags = 0;
   std::shared_ptr<Context> context;

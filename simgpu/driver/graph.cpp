@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "simgpu/driver/driver.hpp"
-
 namespace sluice::simgpu {
 namespace {
 
@@ -15,14 +13,14 @@ auto link_to(std::vector<Link>& links, const Node& node) {
 }  // namespace
 
 Graph::~Graph() {
-  for (const auto& node : nodes) driver().graphs.nodes.take(node->handle);
+  for (const auto& node : nodes) node_table.take(node->handle);
 }
 
 Node& Graph::add(NodeContent content, const std::vector<Link>& dependencies) {
   auto node = std::make_shared<Node>();
   node->content = std::move(content);
   node->graph = this;
-  node->handle = driver().graphs.nodes.add(node);
+  node->handle = node_table.add(node);
   nodes.push_back(node);
   for (const Link& link : dependencies) connect(*link.node, *node, link.data);
   return *node;
@@ -31,7 +29,7 @@ Node& Graph::add(NodeContent content, const std::vector<Link>& dependencies) {
 void Graph::remove(Node& node) {
   for (const Link& link : std::vector<Link>(node.dependencies)) disconnect(*link.node, node);
   for (const Link& link : std::vector<Link>(node.dependents)) disconnect(node, *link.node);
-  driver().graphs.nodes.take(node.handle);
+  node_table.take(node.handle);
   std::erase_if(nodes, [&](const auto& other) { return other.get() == &node; });
 }
 
@@ -66,7 +64,7 @@ std::vector<const Node*> Graph::order() const {
 }
 
 std::shared_ptr<Graph> Graph::clone() const {
-  auto copy = std::make_shared<Graph>();
+  auto copy = std::make_shared<Graph>(node_table);
   std::map<const Node*, Node*> copies;
   for (const auto& node : nodes) {
     Node& added = copy->add(node->content, {});
@@ -85,7 +83,7 @@ bool find_nodes(const Graph& graph, const CUgraphNode* handles, const CUgraphEdg
                 std::size_t count, std::vector<Link>& links) {
   if (count != 0 && handles == nullptr) return false;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::shared_ptr<Node> node = driver().graphs.nodes.find(handles[i]);
+    const std::shared_ptr<Node> node = graph.node_table.find(handles[i]);
     if (!node || node->graph != &graph) return false;
     links.push_back({node.get(), data != nullptr ? data[i] : kPlainEdge});
   }
@@ -93,46 +91,3 @@ bool find_nodes(const Graph& graph, const CUgraphNode* handles, const CUgraphEdg
 }
 
 }  // namespace sluice::simgpu
-
-using namespace sluice::simgpu;
-
-CUresult cuGraphCreate(CUgraph* phGraph, unsigned int flags) {
-  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
-  if (phGraph == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(driver().graphs.mutex);
-  auto graph = std::make_shared<Graph>();
-  graph->handle = driver().graphs.graphs.add(graph);
-  *phGraph = graph->handle;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuGraphDestroy(CUgraph hGraph) {
-  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
-  const std::lock_guard lock(driver().graphs.mutex);
-  return driver().graphs.graphs.take(hGraph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
-  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
-  const std::lock_guard lock(driver().graphs.mutex);
-  const std::shared_ptr<Graph> original = driver().graphs.graphs.find(originalGraph);
-  if (!original || phGraphClone == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::shared_ptr<Graph> copy = original->clone();
-  copy->handle = driver().graphs.graphs.add(copy);
-  *phGraphClone = copy->handle;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuGraphNodeFindInClone(CUgraphNode* phNode, CUgraphNode hOriginalNode,
-                                CUgraph hClonedGraph) {
-  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
-  const std::lock_guard lock(driver().graphs.mutex);
-  const std::shared_ptr<Graph> copy = driver().graphs.graphs.find(hClonedGraph);
-  if (!copy || phNode == nullptr || hOriginalNode == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (const auto& node : copy->nodes) {
-    if (node->original != hOriginalNode) continue;
-    *phNode = node->handle;
-    return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
-}

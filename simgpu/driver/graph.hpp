@@ -44,8 +44,10 @@ struct Node {
   std::vector<Link> dependents;
 };
 
+using NodeTable = HandleTable<CUgraphNode, Node>;
+
 struct Graph {
-  Graph() = default;
+  explicit Graph(NodeTable& table) : node_table(table) {}
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
   ~Graph();
@@ -61,6 +63,7 @@ struct Graph {
   [[nodiscard]] std::vector<const Node*> order() const;
   [[nodiscard]] std::shared_ptr<Graph> clone() const;
 
+  NodeTable& node_table;  // of all graphs
   CUgraph handle = nullptr;
   std::vector<std::shared_ptr<Node>> nodes;
 };
@@ -77,7 +80,7 @@ struct GraphExec {
 struct Graphs {
   std::mutex mutex;
   HandleTable<CUgraph, Graph> graphs{0x56};
-  HandleTable<CUgraphNode, Node> nodes{0x57};
+  NodeTable nodes{0x57};
   HandleTable<CUgraphExec, GraphExec> execs{0x58};
   std::vector<std::shared_ptr<GraphExec>> ended;  // destroyed, but a launch may still be queued
   std::vector<std::shared_ptr<Capture>> captures;

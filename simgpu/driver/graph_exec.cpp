@@ -52,7 +52,7 @@ void drop_ended() {
 // Creating and ending executable graphs is unsafe during captures and needs all channels.
 CUresult take_turn() {
   if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
-  if (const std::shared_ptr<Context> context = current_context()) context->pass_all_channels();
+  if (const std::shared_ptr<Context> context = current_context()) pass_all_channels(*context);
   return CUDA_SUCCESS;
 }
 

@@ -5,8 +5,6 @@
 #include <thread>
 
 #include "base/futex.hpp"
-#include "simgpu/driver/driver.hpp"
-#include "simgpu/driver/enqueue.hpp"
 
 namespace sluice::simgpu {
 
@@ -19,19 +17,19 @@ Work host_work(CUhostFn function, void* argument) {
 }
 
 void HostCalls::start() {
-  std::call_once(started_, [] {
+  std::call_once(started_, [this] {
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the application's threads
-    std::thread(serve).detach();
+    std::thread([this] { serve(); }).detach();
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   });
 }
 
 bool HostCalls::run_due() {
   bool ran = false;
-  Area& area = driver().connection.area();
+  Area& area = connection_.area();
   const std::uint32_t used = area.channels.load();
   for (std::uint32_t i = 0; i < used; ++i) {
     Channel& channel = area.ring.at(i);
@@ -40,7 +38,7 @@ bool HostCalls::run_due() {
     const auto function = reinterpret_cast<CUhostFn>(channel.host_function.load());
     function(reinterpret_cast<void*>(channel.host_argument.load()));
     channel.host_done = due;
-    driver().connection.ring();
+    connection_.ring();
     ran = true;
   }
   return ran;
@@ -49,23 +47,10 @@ bool HostCalls::run_due() {
 void HostCalls::serve() {
   constexpr std::uint64_t kSecond = 1'000'000'000;
   for (;;) {
-    std::atomic<std::uint32_t>& calls = driver().connection.area().host_calls;
+    std::atomic<std::uint32_t>& calls = connection_.area().host_calls;
     const std::uint32_t seen = calls.load();
     if (!run_due()) sluice::base::futex_wait(calls, seen, kSecond);
   }
 }
 
 }  // namespace sluice::simgpu
-
-using namespace sluice::simgpu;
-
-CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
-  return with_stream(hStream, [&](Stream& stream) {
-    if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    driver().host_calls.start();
-    NodeContent content;
-    content.type = CU_GRAPH_NODE_TYPE_HOST;
-    content.works.push_back(host_work(fn, userData));
-    return enqueue(stream, std::move(content));
-  });
-}

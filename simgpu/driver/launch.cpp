@@ -118,3 +118,14 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
                  kernelParams, nullptr, nullptr, nullptr},
                 hStream, false);
 }
+
+CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
+  return with_stream(hStream, [&](Stream& stream) {
+    if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    driver().host_calls.start();
+    NodeContent content;
+    content.type = CU_GRAPH_NODE_TYPE_HOST;
+    content.works.push_back(host_work(fn, userData));
+    return enqueue(stream, std::move(content));
+  });
+}

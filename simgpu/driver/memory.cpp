@@ -2,8 +2,7 @@
 
 #include <sys/prctl.h>
 
-#include "simgpu/driver/capture.hpp"
-#include "simgpu/driver/driver.hpp"
+#include "simgpu/driver/context.hpp"
 #include "simgpu/driver/shared_pages.hpp"
 
 namespace sluice::simgpu {
@@ -11,31 +10,32 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 
-bool map_on_gpu(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset, int file) {
+}  // namespace
+
+bool Memory::map_on_gpu(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset,
+                        int file) {
   Request request;
   request.kind = RequestKind::kMapMemory;
   request.a = address;
   request.b = bytes;
   request.c = offset;
-  return driver().connection.request(request, file);
+  return connection_.request(request, file);
 }
 
-void unmap_on_gpu(std::uint64_t address) {
+void Memory::unmap_on_gpu(std::uint64_t address) {
   Request request;
   request.kind = RequestKind::kUnmapMemory;
   request.a = address;
-  driver().connection.request(request);
+  connection_.request(request);
 }
 
-}  // namespace
-
-bool gpu_reaches(std::uint64_t private_address) {
+bool Memory::gpu_reaches(std::uint64_t private_address) {
   // Some kernels let an unrelated process read this one only after this call.
-  prctl(PR_SET_PTRACER, static_cast<unsigned long>(driver().connection.gpu().gpu_pid), 0, 0, 0);
+  prctl(PR_SET_PTRACER, static_cast<unsigned long>(connection_.gpu().gpu_pid), 0, 0, 0);
   Request request;
   request.kind = RequestKind::kReachMemory;
   request.a = private_address;
-  return driver().connection.request(request);
+  return connection_.request(request);
 }
 
 bool Memory::overlaps(std::uint64_t address, std::uint64_t bytes) const {
@@ -53,7 +53,8 @@ CUresult Memory::allocate(const Context& context, MemoryKind kind, std::size_t b
   const std::uint64_t rounded = (bytes + kPage - 1) / kPage * kPage;
   DeviceMemory taken;
   if (is_on_device(kind)) {
-    taken = driver().take_memory(context.device, rounded);
+    taken = DeviceMemory(connection_, device_numbers_.at(static_cast<std::size_t>(context.device)),
+                         rounded);
     if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const sluice::base::Fd file = make_shared_file(rounded);
@@ -89,7 +90,7 @@ CUresult Memory::register_host(const Context& context, std::uint64_t address, st
   const SharedPages pages = find_shared_pages(address, bytes);
   // Otherwise a wait on this memory would find nothing to wait for.
   if (!pages.file && !gpu_reaches(address)) {
-    return driver().connection.lost() ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_NOT_SUPPORTED;
+    return connection_.lost() ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_NOT_SUPPORTED;
   }
   if (!map_on_gpu(address, bytes, pages.offset, pages.file.get())) return CUDA_ERROR_UNKNOWN;
   blocks_.insert_or_assign(address, Block{MemoryKind::kRegistered, bytes, context.id, {}, {}});
@@ -134,94 +135,3 @@ void Memory::remove_mapped(std::uint64_t address) {
 }
 
 }  // namespace sluice::simgpu
-
-using namespace sluice::simgpu;
-
-CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
-  return with_context([&](Context& context) {
-    if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
-    context.pass_all_channels();
-    std::uint64_t at = 0;
-    const CUresult status = driver().memory.allocate(context, MemoryKind::kDevice, bytesize, at);
-    if (status == CUDA_SUCCESS) *dptr = at;
-    return status;
-  });
-}
-
-CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
-  driver().async_memory.free_what_is_unused();
-  return with_context([&](Context& context) {
-    if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const DeviceMemory::Info info = driver().memory_info(context.device);
-    *free = info.free_bytes;
-    *total = info.total_bytes;
-    return CUDA_SUCCESS;
-  });
-}
-
-// Waits for the context first, as the real driver does: queued work may use the memory.
-CUresult cuMemFree_v2(CUdeviceptr dptr) {
-  return with_context([&](Context& context) {
-    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
-    if (dptr == 0) return CUDA_SUCCESS;
-    const CUresult status = context.drain();
-    return status == CUDA_SUCCESS ? driver().memory.free(MemoryKind::kDevice, dptr) : status;
-  });
-}
-
-CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
-  return with_context([&](Context& context) {
-    if (pp == nullptr || (Flags & ~7U) != 0) return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
-    context.pass_all_channels();
-    std::uint64_t at = 0;
-    const CUresult status = driver().memory.allocate(context, MemoryKind::kHost, bytesize, at);
-    if (status == CUDA_SUCCESS) *pp = reinterpret_cast<void*>(at);
-    return status;
-  });
-}
-
-CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
-
-CUresult cuMemFreeHost(void* p) {
-  return with_context([&](Context& context) {
-    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
-    if (p == nullptr) return CUDA_SUCCESS;
-    const CUresult status = context.drain();
-    if (status != CUDA_SUCCESS) return status;
-    return driver().memory.free(MemoryKind::kHost, reinterpret_cast<std::uint64_t>(p));
-  });
-}
-
-CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
-  return with_context([&](Context& context) {
-    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
-    context.pass_all_channels();
-    return driver().memory.register_host(context, reinterpret_cast<std::uint64_t>(p), bytesize,
-                                         Flags);
-  });
-}
-CUresult cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
-  return cuMemHostRegister_v2(p, bytesize, Flags);
-}
-
-CUresult cuMemHostUnregister(void* p) {
-  return with_context([&](Context& context) {
-    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
-    if (const CUresult status = context.drain(); status != CUDA_SUCCESS) return status;
-    return driver().memory.free(MemoryKind::kRegistered, reinterpret_cast<std::uint64_t>(p));
-  });
-}
-
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
-  return with_context([&](Context&) {
-    const auto address = reinterpret_cast<std::uint64_t>(p);
-    const Memory::Found found = driver().memory.find(address);
-    if (pdptr == nullptr || Flags != 0 || !found.known || is_on_device(found.kind)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    *pdptr = address;
-    return CUDA_SUCCESS;
-  });
-}

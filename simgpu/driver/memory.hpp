@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "simgpu/channel/mapping.hpp"
 #include "simgpu/driver/api.hpp"
@@ -23,14 +24,14 @@ constexpr bool is_on_device(MemoryKind kind) {
   return kind != MemoryKind::kHost && kind != MemoryKind::kRegistered;
 }
 
-// Whether the GPU process can read private memory of this process, which has a byte at the address.
-// It cannot if it belongs to another user. Makes a request.
-bool gpu_reaches(std::uint64_t private_address);
-
 // The memory that the GPU process knows, by address. Device memory is shared memory as well; its
 // address in this process is its CUdeviceptr.
 class Memory {
  public:
+  // device_numbers: of the GPU process, by ordinal.
+  Memory(Connection& connection, const std::vector<unsigned>& device_numbers)
+      : connection_(connection), device_numbers_(device_numbers) {}
+
   CUresult allocate(const Context& context, MemoryKind kind, std::size_t bytes, std::uint64_t& at);
   CUresult free(MemoryKind kind, std::uint64_t address);
   CUresult register_host(const Context& context, std::uint64_t address, std::size_t bytes,
@@ -39,6 +40,9 @@ class Memory {
   CUresult add_mapped(std::uint64_t address, std::size_t bytes, int file);
   void remove_mapped(std::uint64_t address);
   void forget_context(std::uint32_t context);
+  // Whether the GPU process can read private memory of this process, which has a byte at the
+  // address. It cannot if it belongs to another user. Makes a request.
+  bool gpu_reaches(std::uint64_t private_address);
 
   struct Found {
     bool known = false;
@@ -56,8 +60,12 @@ class Memory {
     Mapping mapping;
     DeviceMemory taken;
   };
+  bool map_on_gpu(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset, int file);
+  void unmap_on_gpu(std::uint64_t address);
   [[nodiscard]] bool overlaps(std::uint64_t address, std::uint64_t bytes) const;
 
+  Connection& connection_;
+  const std::vector<unsigned>& device_numbers_;
   std::mutex mutex_;
   std::map<std::uint64_t, Block> blocks_;
 };

@@ -2,7 +2,8 @@
 
 #include <cstring>
 
-#include "simgpu/driver/driver.hpp"
+#include "simgpu/driver/context.hpp"
+#include "simgpu/driver/stream.hpp"
 
 namespace sluice::simgpu {
 
@@ -12,7 +13,7 @@ std::uint64_t Staging::put(const void* from, std::size_t bytes) {
   if (base_ == 0) {
     const Context of_no_context;
     const CUresult status =
-        driver().memory.allocate(of_no_context, MemoryKind::kHost, kSlots * kSlotBytes, base_);
+        memory_.allocate(of_no_context, MemoryKind::kHost, kSlots * kSlotBytes, base_);
     if (status != CUDA_SUCCESS) return 0;
   }
   for (std::size_t i = 0; i < kSlots; ++i) {

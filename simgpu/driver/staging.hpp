@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include "simgpu/driver/api.hpp"
+#include "simgpu/driver/memory.hpp"
 
 namespace sluice::simgpu {
 
@@ -17,6 +17,8 @@ class Staging {
  public:
   static constexpr std::size_t kSlots = 64;
   static constexpr std::size_t kSlotBytes = 65536;
+
+  explicit Staging(Memory& memory) : memory_(memory) {}
 
   // Copies the bytes into a buffer and returns its address. Returns 0 if there are too many bytes
   // or no free buffer.
@@ -30,6 +32,7 @@ class Staging {
     std::shared_ptr<Stream> stream;
     std::uint64_t sequence = 0;
   };
+  Memory& memory_;
   std::mutex mutex_;
   std::uint64_t base_ = 0;
   std::array<Slot, kSlots> slots_;

@@ -1,114 +1,134 @@
+// The channel of a stream: allocation, submission, waiting.
 #include "simgpu/driver/stream.hpp"
 
 #include <algorithm>
 
-#include "simgpu/driver/capture.hpp"
-#include "simgpu/driver/driver.hpp"
+#include "base/clock.hpp"
+#include "simgpu/driver/context.hpp"
 
-using namespace sluice::simgpu;
-
+namespace sluice::simgpu {
 namespace {
 
-// A loop of queries must end when the GPU process is gone. The check is a system call, so only one
-// query in 64 makes it.
-bool lost_in_a_query_loop() {
-  thread_local unsigned queries = 0;
-  return ++queries % 64 == 0 && driver().connection.check_lost();
-}
+// A call that is blocked on a full queue continues when this many places are free. Waking it for
+// every kernel would cost a small machine more than the kernels do.
+constexpr std::uint64_t kRefill = 32;
 
-CUresult check_host_may_wait(Stream& stream) {
-  const CUresult status = check_not_capturing(stream);
-  return status == CUDA_SUCCESS ? check_unsafe_call() : status;
+std::atomic<std::uint64_t> next_stream_id = 1;
+
+std::vector<std::shared_ptr<Stream>> live_streams(Context& context) {
+  std::vector<std::shared_ptr<Stream>> live;
+  const std::lock_guard lock(context.mutex);
+  std::erase_if(context.streams, [&](const std::weak_ptr<Stream>& weak) {
+    auto stream = weak.lock();
+    if (stream) live.push_back(std::move(stream));
+    return weak.expired();
+  });
+  return live;
 }
 
 }  // namespace
 
-CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
-  return with_context([&](Context&) {
-    if (phStream == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    const std::shared_ptr<Context> context = current_context();
-    context->pass_all_channels();
-    const ChannelKind kind =
-        (flags & CU_STREAM_NON_BLOCKING) != 0 ? ChannelKind::kNonBlocking : ChannelKind::kBlocking;
-    std::shared_ptr<Stream> stream = make_stream(context, kind, std::clamp(priority, -5, 0));
-    if (!stream) return CUDA_ERROR_OUT_OF_MEMORY;
-    stream->handle = driver().streams.add(stream);
-    *phStream = stream->handle;
-    return CUDA_SUCCESS;
+std::size_t ChannelPool::take() {
+  const std::lock_guard lock(mutex_);
+  Area& area = connection_.area();
+  const auto drained = std::find_if(draining_.begin(), draining_.end(), [&](std::size_t index) {
+    const Channel& channel = area.ring.at(index);
+    return channel.completed.load() == channel.submitted.load();
   });
+  if (drained != draining_.end()) {
+    const std::size_t index = *drained;
+    draining_.erase(drained);
+    return index;
+  }
+  const std::uint32_t index = area.channels.load();
+  if (index == kMaxChannels) return kMaxChannels;
+  area.channels = index + 1;
+  return index;
 }
 
-CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
-  return cuStreamCreateWithPriority(phStream, Flags, 0);
+void ChannelPool::give_back(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  draining_.push_back(index);
 }
 
-// Ends only the handle. Queued work continues.
-CUresult cuStreamDestroy_v2(CUstream hStream) {
-  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
-  const std::shared_ptr<Stream> stream = driver().streams.take(hStream);
-  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-  abandon_capture(*stream);
-  stream->context->pass_all_channels();
+Stream::Stream(ChannelPool& pool, std::shared_ptr<Context> owner, std::size_t index)
+    : channels(pool),
+      context(std::move(owner)),
+      channel_index(index),
+      channel(&pool.connection().area().ring.at(index)),
+      id(next_stream_id++) {}
+
+Stream::~Stream() {
+  channel->state = ChannelState::kClosing;
+  channels.give_back(channel_index);
+}
+
+std::shared_ptr<Stream> make_stream(ChannelPool& channels, const std::shared_ptr<Context>& context,
+                                    ChannelKind kind, int priority) {
+  const std::size_t index = channels.take();
+  if (index == kMaxChannels) return nullptr;
+  auto stream = std::make_shared<Stream>(channels, context, index);
+  Channel& channel = *stream->channel;
+  channel.kind = kind;
+  channel.context = context->id.load();
+  channel.priority = priority;
+  channel.stream_id = stream->id;
+  channel.wanted = kNothingWanted;
+  channel.state = ChannelState::kOpen;
+  stream->priority = priority;
+  stream->flags = kind == ChannelKind::kNonBlocking ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+  const std::lock_guard lock(context->mutex);
+  context->streams.push_back(stream);
+  return stream;
+}
+
+CUresult Stream::submit_one(const Work& work) {
+  const std::uint64_t sequence = channel->submitted.load(std::memory_order_relaxed) + 1;
+  if (sequence > channel->completed.load() + kQueueDepth &&
+      !channels.connection().wait_completed(*channel, sequence - 1 - kQueueDepth + kRefill)) {
+    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  }
+  Command& command = channel->ring.at((sequence - 1) % kRingSize);
+  command.work = work;
+  command.submit_ns = base::monotonic_ns();
+  command.order = context->next_order++;
+  channel->submitted.store(sequence);
+  // While earlier commands are outstanding, the GPU process will read this channel anyway.
+  if (channel->completed.load() == sequence - 1) channels.connection().ring();
   return CUDA_SUCCESS;
 }
-CUresult cuStreamDestroy(CUstream hStream) { return cuStreamDestroy_v2(hStream); }
 
-CUresult cuStreamQuery(CUstream hStream) {
-  return with_stream(hStream, [](Stream& stream) {
-    if (const CUresult status = check_host_may_wait(stream); status != CUDA_SUCCESS) return status;
-    if (stream.completed(stream.last_submitted())) return CUDA_SUCCESS;
-    return lost_in_a_query_loop() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_ERROR_NOT_READY;
-  });
+CUresult Stream::submit(std::span<const Work> works, std::uint64_t* sequence) {
+  const std::lock_guard lock(submitting);
+  if (context->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  for (const Work& work : works) {
+    const CUresult status = submit_one(work);
+    if (status != CUDA_SUCCESS) return status;
+  }
+  if (sequence != nullptr) *sequence = channel->submitted.load(std::memory_order_relaxed);
+  return CUDA_SUCCESS;
 }
 
-CUresult cuStreamSynchronize(CUstream hStream) {
-  return with_stream(hStream, [](Stream& stream) {
-    if (const CUresult status = check_host_may_wait(stream); status != CUDA_SUCCESS) return status;
-    return stream.wait(stream.last_submitted());
-  });
+std::uint64_t Stream::last_submitted() {
+  const std::lock_guard lock(submitting);
+  return channel->submitted.load(std::memory_order_relaxed);
 }
 
-CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
-  return with_stream(hStream, [&](Stream& stream) {
-    if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    // Measured, and true in every capture mode: querying the id of a capturing stream ends the
-    // capture.
-    if (stream.capturing) return check_not_capturing(stream);
-    *streamId = stream.id;
-    return CUDA_SUCCESS;
-  });
+CUresult Stream::wait(std::uint64_t sequence) const {
+  return channels.connection().wait_completed(*channel, sequence) ? CUDA_SUCCESS
+                                                                  : CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 
-CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
-  return with_stream(hStream, [&](Stream& stream) {
-    if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *pctx = stream.context->handle;
-    return CUDA_SUCCESS;
-  });
+void pass_all_channels(Context& context) {
+  for (const auto& stream : live_streams(context)) stream->last_submitted();
 }
 
-CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
-  return with_stream(hStream, [&](Stream& stream) {
-    if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *device = stream.context->device;
-    return CUDA_SUCCESS;
-  });
+CUresult drain(Context& context) {
+  for (const auto& stream : live_streams(context)) {
+    const CUresult status = stream->wait(stream->last_submitted());
+    if (status != CUDA_SUCCESS) return status;
+  }
+  return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
-  return with_stream(hStream, [&](Stream& stream) {
-    if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *flags = stream.flags;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
-  return with_stream(hStream, [&](Stream& stream) {
-    if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *priority = stream.priority;
-    return CUDA_SUCCESS;
-  });
-}
+}  // namespace sluice::simgpu

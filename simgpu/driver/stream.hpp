@@ -9,6 +9,7 @@
 
 #include "simgpu/channel/layout.hpp"
 #include "simgpu/driver/api.hpp"
+#include "simgpu/driver/connection.hpp"
 #include "simgpu/driver/graph.hpp"
 
 namespace sluice::simgpu {
@@ -19,18 +20,22 @@ struct Capture;
 // The channels of the shared area that no stream uses.
 class ChannelPool {
  public:
+  explicit ChannelPool(Connection& connection) : connection_(connection) {}
+  [[nodiscard]] Connection& connection() const { return connection_; }
+
   // The index of a channel with an empty queue; kMaxChannels if there is none left.
   std::size_t take();
   // Work that is still queued continues. The channel is given out again after that work.
   void give_back(std::size_t index);
 
  private:
+  Connection& connection_;
   std::mutex mutex_;
   std::vector<std::size_t> draining_;
 };
 
 struct Stream {
-  Stream(std::shared_ptr<Context> owner, std::size_t index);
+  Stream(ChannelPool& pool, std::shared_ptr<Context> owner, std::size_t index);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -46,6 +51,7 @@ struct Stream {
   }
   CUresult wait(std::uint64_t sequence) const;
 
+  ChannelPool& channels;
   std::shared_ptr<Context> context;
   std::size_t channel_index;
   Channel* channel;
@@ -67,11 +73,15 @@ struct Stream {
 };
 
 // Creates a stream of `context`; null if there are too many.
-std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, ChannelKind kind,
-                                    int priority);
+std::shared_ptr<Stream> make_stream(ChannelPool& channels, const std::shared_ptr<Context>& context,
+                                    ChannelKind kind, int priority);
 
-// Finds the stream of a handle, of 0, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD.
-CUresult find_stream(CUstream handle, std::shared_ptr<Stream>& stream);
+// Most calls that create, change or end something need every channel of the context for a moment.
+// So they block while another thread is blocked in a launch on a full queue.
+void pass_all_channels(Context& context);
+
+// Waits until everything submitted so far has completed.
+CUresult drain(Context& context);
 
 // For the _ptsz forms, in which handle 0 means the calling thread's default stream.
 inline CUstream per_thread(CUstream handle) {

@@ -15,7 +15,7 @@ CUresult with_memory(F&& call) {
   if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
   if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
   const std::shared_ptr<Context> context = current_context();
-  if (context && !context->destroyed) context->pass_all_channels();
+  if (context && !context->destroyed) pass_all_channels(*context);
   return call();
 }
 

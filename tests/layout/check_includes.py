@@ -7,8 +7,7 @@ Four rules, over every C and C++ file of the tree:
 - a folder includes only itself and the folders that ARROWS lists for it;
 - in a folder with FLOORS, a file includes its own floor and those below it, never one above;
 - a library that belongs to some folders only (LIBRARIES) is included nowhere else;
-- the units of a folder (x.hpp and x.cpp are one unit) form no circle, except those of CIRCLES,
-  a list that must shrink: a unit that is in no circle any more may not stay on it.
+- the units of a folder (x.hpp and x.cpp are one unit) form no circle.
 Each fault is one line that names the file. Exit codes: 0 none, 1 faults, 2 wrong usage.
 """
 
@@ -49,16 +48,6 @@ LIBRARIES = {
     r"slurm/(slurm|spank)": ("slurm/",),
     r"(grpc|grpcpp|google/protobuf)/": ("server/api/", "server/workload/"),
 }
-
-# Units that include one another in a circle. In simgpu/, the parts of the driver and the object that holds
-# them name each other.
-CIRCLES = {
-    "simgpu": {
-        "driver/capture", "driver/context", "driver/context_table", "driver/driver",
-        "driver/enqueue", "driver/event", "driver/graph", "driver/host_call",
-        "driver/memory", "driver/module", "driver/staging", "driver/stream",
-    },
-}  # fmt: skip
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 _SUFFIXES = {".h", ".hpp", ".hpp.in", ".cpp", ".cu", ".def", ".c"}
@@ -148,16 +137,8 @@ def faults(root: Path) -> list:
                 allowed = ", ".join(ARROWS[folder]) or "no other folder"
                 found.append(f"{name}: includes {include}, but {folder}/ may use {allowed} only")
     for folder, units in edges.items():
-        known = CIRCLES.get(folder, set())
-        circles = _circles(units)
-        for circle in circles:
-            new = sorted(circle - known)
-            if new:
-                found.append(f"{folder}/: {', '.join(new)} are in a circle of includes: {', '.join(sorted(circle))}")
-        for unit in sorted(known.difference(*circles)):
-            found.append(
-                f"tests/layout/check_includes.py: {folder}/{unit} is in no circle any more; take it off CIRCLES"
-            )
+        for circle in _circles(units):
+            found.append(f"{folder}/: {', '.join(sorted(circle))} are in a circle of includes")
     return found
 
 

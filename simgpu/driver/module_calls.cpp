@@ -1,5 +1,3 @@
-#include "simgpu/driver/module.hpp"
-
 #include <cctype>
 #include <cstring>
 #include <fstream>
@@ -40,7 +38,7 @@ std::set<std::string> entries_of(std::string_view ptx) {
 CUresult load(CUmodule* module, const void* image) {
   return with_context([&](Context& context) {
     if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult status = context.drain(); status != CUDA_SUCCESS) return status;
+    if (const CUresult status = drain(context); status != CUDA_SUCCESS) return status;
     auto loaded = std::make_shared<Module>();
     loaded->context = current_context();
     const char* text = static_cast<const char*>(image);
@@ -91,7 +89,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
   return with_context([&](Context& context) {
     if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
     if (!driver().modules.find(hmod)) return CUDA_ERROR_INVALID_HANDLE;
-    if (const CUresult status = context.drain(); status != CUDA_SUCCESS) return status;
+    if (const CUresult status = drain(context); status != CUDA_SUCCESS) return status;
     if (!driver().modules.take(hmod)) return CUDA_ERROR_INVALID_HANDLE;
     driver().functions.take_if([&](const Function& function) { return function.module == hmod; });
     return CUDA_SUCCESS;
