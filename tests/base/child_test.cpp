@@ -17,7 +17,7 @@ namespace sluice::base {
 namespace {
 
 TEST(Capture, ReadsBothOutputsHoweverLong) {
-  // Reading one after the other would block for ever once the second pipe is full.
+  // Reading one after the other would block indefinitely once the second pipe is full.
   const Captured got = capture({"/bin/sh", "-c", "head -c 200000 /dev/zero >&2; echo out; exit 3"});
   EXPECT_EQ(got.exit_code, 3);
   EXPECT_EQ(got.out, "out\n");

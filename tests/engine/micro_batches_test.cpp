@@ -92,7 +92,7 @@ class MicroBatchesTest : public testing::Test {
     options.largest = largest;
     return options;
   }
-  /// A fit that leaves no room for one item ends the test, which would wait for ever.
+  /// A fit that leaves no room for one item ends the test, which would wait indefinitely.
   static MicroBatches::Options never_waiting(std::size_t batch) {
     MicroBatches::Options options = of(batch, batch);
     options.on_wait = [] { throw std::runtime_error("not even one item fits the grant"); };
@@ -357,7 +357,7 @@ TEST_F(MicroBatchesTest, SizesFollowTheGrantAndTooSmallAGrantIsWaitedFor) {
   EXPECT_GT(micro_batches.take_counts().waited_ns, 10'000'000U);
 }
 
-// Prevents: a training waits for ever for a grant just above what its GPU can give. Seen on an
+// Prevents: a training waits indefinitely for a grant just above what its GPU can give. Seen on an
 // H200.
 TEST_F(MicroBatchesTest, OneItemIsTriedIfNoLargerGrantComes) {
   work_.on_gpu = true;

@@ -242,7 +242,7 @@ TEST_F(OpbenchNextToACriticalJob, DisturbedLabelsAreMarkedAndMeasuredAgain) {
   auto& critical = start_critical();
   const std::string job = critical.ask("begin");
   Process run(command);
-  // The job never ends, so every label is disturbed; but nothing waits for ever.
+  // The job never ends, so every label is disturbed; but nothing waits indefinitely.
   const auto disturbed = run.finish();
   EXPECT_EQ(disturbed.exit_code, 0) << disturbed.err;
   critical.ask("end " + job);

@@ -1,5 +1,5 @@
 // A worker that dies or hangs costs its own request, no other one, and is replaced. Prevents: a
-// tuning run that ends, or waits for ever, because of one program.
+// tuning run that ends, or waits indefinitely, because of one program.
 #include "profiler/workers/worker_pool.hpp"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 """`sluice device-plugin`: a plugin that the kubelet does not know after a restart, or that gives a container another
-GPU than its priority is for, is noticed only by pods that wait for ever or by the latency of the critical one.
+GPU than its priority is for, is noticed only by pods that wait indefinitely or by the latency of the critical one.
 
 A fake kubelet speaks the published protocol in bytes, with the field numbers of Kubernetes' api.proto written here
 again: it shares no code with the plugin."""
@@ -331,7 +331,7 @@ def test_preferred_slots_are_of_different_gpus_and_of_the_emptiest(kubelet, plug
 
 
 def test_an_old_protobuf_is_enough(monkeypatch):
-    """With Debian 12's protobuf 3.21, the plugin would end with a traceback, and restart for ever on every node."""
+    """With Debian 12's protobuf 3.21, the plugin would end with a traceback, and restart indefinitely on every node."""
     pytest.importorskip("google.protobuf")
     import google.protobuf
     from google.protobuf import descriptor_pb2, message_factory
@@ -367,7 +367,7 @@ def test_a_change_wakes_those_who_wait(kubelet):
 
 
 def test_the_manifest_is_for_this_program():
-    """A DaemonSet with an option that is none would restart for ever on every node."""
+    """A DaemonSet with an option that is none would restart indefinitely on every node."""
     text = MANIFEST.read_text()
     for name in ("/var/lib/kubelet/device-plugins", "/etc/cdi", "/run/sluice", "/opt/sluice"):
         assert re.search(rf"hostPath: {{path: {name}[,}}]", text)
@@ -400,7 +400,7 @@ def test_the_manifests_site_policy_allows_what_the_resources_give():
 
 @pytest.mark.skipif(not PROGRAM or os.geteuid() != 0, reason="needs a build of Sluice, and root")
 def test_the_node_service_takes_the_manifests_site_policy(tmp_path):
-    """Its container would restart for ever on every node."""
+    """Its container would restart indefinitely on every node."""
     policy = tmp_path / "node.json"
     policy.write_text(site_policy())
     environment = os.environ | {"SLUICE_NODE_DIR": f"/tmp/node-{os.getpid()}"}

@@ -50,7 +50,7 @@ def test_sizes_are_few_and_within_the_grant():
 
 
 def test_a_first_item_that_failed_is_tried_again():
-    """Else a training that lacked memory for one item waits for ever under a grant that does not grow."""
+    """Else a training that lacked memory for one item waits indefinitely under a grant that does not grow."""
     line = MemoryLine()
     line.lacked_memory(1, 1000)
     assert line.items(1000, 64) == 0

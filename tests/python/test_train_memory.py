@@ -29,7 +29,7 @@ def test_sizes_follow_the_grant_and_too_small_a_grant_is_waited_for(fake):
 
 
 def test_one_item_is_tried_if_no_larger_grant_comes(fake, monkeypatch, capsys):
-    """The fit is an estimate: a training waited for ever for a grant just above what its GPU could give. Seen on an
+    """The fit is an estimate: a training waited indefinitely for a grant just above what its GPU could give. Seen on an
     H200. If one item does run out of memory, it is tried now and then, and the program says that it waits."""
     monkeypatch.setattr(sluice.train, "_TRUST_LINE_S", 0.02)
     monkeypatch.setattr(sluice.train, "_SAY_S", 0.04)

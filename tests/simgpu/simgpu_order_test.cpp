@@ -225,7 +225,7 @@ TEST_F(Order, A32BitWriteInABatchLeavesItsNeighbourAlone) {
   EXPECT_EQ(cuMemFree(words), CUDA_SUCCESS);
 }
 
-// Prevents: a stream that is parked for ever on memory that its process has unmapped.
+// Prevents: a stream that is parked indefinitely on memory that its process has unmapped.
 TEST_F(Order, AWaitOnMemoryThatIsGonePasses) {
   constexpr std::size_t kPage = 4096;
   void* page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -147,7 +147,7 @@ TEST_F(FollowCommand, WaitsForTheSessionAndReportsItsJobs) {
   EXPECT_EQ(follower.finish().exit_code, 0);
 }
 
-// Prevents: a follower that lives on for ever behind a harness that was killed.
+// Prevents: a follower that lives on indefinitely behind a harness that was killed.
 /// Prevents: the end of the follower that reads a board which its controller is just making.
 TEST_F(FollowCommand, ABoardThatIsBeingMadeIsWaitedFor) {
   std::ofstream(board_file()).close();
