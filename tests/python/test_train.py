@@ -87,7 +87,7 @@ def test_a_script_may_skip_a_micro_batch_that_failed(fake):
 
 
 def test_a_failure_with_an_order_pending_passes_when_repeated(fake):
-    """The order explains a RuntimeError once, not indefinitely."""
+    """The order explains one RuntimeError only."""
     training = Training(fake)
     with pytest.raises(RuntimeError, match="shape"):
         for micro in sluice.train.micro_batches(BATCH, model=training.model):
