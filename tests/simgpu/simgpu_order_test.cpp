@@ -115,7 +115,7 @@ TEST_F(Order, APreemptedKernelQueuesAnewSoThatEveryContextGetsATurn) {
 }
 
 // Prevents: a context that loses the rest of its slice at each wait that passes at once. Its
-// program would then starve beside one without waits. An H100 does not do so: 2.3 us per wait
+// program would then starve next to one without waits. An H100 does not do so: 2.3 us per wait
 // (tests/real_gpu/neighbour.sh, 2026-11-22).
 TEST_F(Order, AContextKeepsItsSliceAcrossAWaitThatPasses) {
   CUdeviceptr word = 0;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t kLimit = 64U << 20U;
 
-/// What stands in a file, as bytes of the stated layout.
+/// What is in a file, as bytes of the stated layout.
 struct Read {
   shm::TraceHeader header{};
   std::vector<std::array<char, sizeof(shm::TraceRecord)>> records;

@@ -64,7 +64,7 @@ TEST_F(TorchRun, RunsUntilItIsKilledAndSaysThatNothingIsGated) {
   const auto high = rows("high");
   EXPECT_GE(low.at(1).start_ns, high.at(0).end_ns);
   EXPECT_GE(high.at(1).start_ns, low.at(0).end_ns);
-  // Same model, same weights, same input: the same bits, alone or beside another.
+  // Same model, same weights, same input: the same bits, alone or next to another.
   EXPECT_EQ(hashes("low").size(), 1U);
   EXPECT_EQ(hashes("low"), hashes("high"));
 
@@ -82,7 +82,7 @@ TEST_F(TorchRun, TimeIsRealOnTheCpuBesideASimulatedGpu) {
   json experiment = two_models();
   experiment["exp_dur"] = 0.5;
   experiment["models"][0] = model("classifier", "cpu");
-  experiment["models"][0]["batch_size"] = 1024;  // milliseconds, beside which nothing else counts
+  experiment["models"][0]["batch_size"] = 1024;  // milliseconds, so that nothing else counts
   write_experiment(experiment);
   const base::Captured got = sluice_run();
   EXPECT_EQ(got.exit_code, 0) << got.err;
