@@ -5,7 +5,7 @@ set -euo pipefail
 library=$1 program=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export SLUICE_SESSION=quiet SLUICE_POLICY=nonsense SLUICE_LOG=debug
+export SLUICE_SESSION=quiet-$$ SLUICE_POLICY=nonsense SLUICE_LOG=debug
 
 compare() {
   local name=$1
@@ -24,5 +24,5 @@ compare "a shell" /bin/sh -c 'echo $0; (exit 3); echo $?; for i in 1 2 3; do ech
 compare "ls" /bin/ls /
 compare "a forking shell" /bin/sh -c '/bin/sh -c "/bin/ls /proc/self/fd | wc -l" & wait'
 runtime=/dev/shm/sluice-$(id -u)
-! ls "$runtime"/quiet.* >/dev/null 2>&1 || { echo "something was left in the runtime folder" >&2; exit 1; }
+! ls "$runtime/$SLUICE_SESSION".* >/dev/null 2>&1 || { echo "something was left in the runtime folder" >&2; exit 1; }
 echo "quiet"

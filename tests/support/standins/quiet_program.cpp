@@ -22,8 +22,9 @@ static void list(const std::string& folder, const std::string& part = "") {
 int main() {
   list("/proc/self/task");
   list("/proc/self/fd");
-  list("/dev/shm", ".quiet");  // boards of other sessions come and go
-  list("/dev/shm/sluice-" + std::to_string(geteuid()), "quiet.");
-  std::printf("environment: %s\n", std::getenv("SLUICE_SESSION"));
+  const std::string session = std::getenv("SLUICE_SESSION");
+  list("/dev/shm", "." + session);  // boards of other sessions come and go
+  list("/dev/shm/sluice-" + std::to_string(geteuid()), session + ".");
+  std::printf("environment: %s\n", session.c_str());
   return 0;
 }
