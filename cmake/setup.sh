@@ -177,7 +177,8 @@ has_reports() {
   have "$1" && "$1" - 2>/dev/null <<'PYTHON'
 import importlib.util as u, sys
 wanted = (
-    "numpy", "pandas", "pyarrow", "matplotlib", "plotly", "jinja2", "perfetto", "xgboost", "pytest", "playwright",
+    "numpy", "pandas", "pyarrow", "matplotlib", "plotly", "jinja2", "perfetto", "xgboost", "pytest", "xdist",
+    "playwright",
 )
 sys.exit(not all(map(u.find_spec, wanted)))
 PYTHON

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs tests with a Python that has PACKAGES: run.sh VENV PACKAGES [ARGS of pytest]. Exit code 77:
-# there is none, and ctest reports the test as skipped.
+# there is none, and ctest reports the test as skipped. SLUICE_TEST_WORKERS: how many files run at
+# once, where pytest-xdist is installed.
 venv=$1
 packages=$2
 shift 2
@@ -24,6 +25,9 @@ fi
 if ! has "$python" pytest; then
   echo "$python has $packages but no pytest: $python -m pip install pytest" >&2
   exit 1
+fi
+if [ "${SLUICE_TEST_WORKERS:-1}" -gt 1 ] && has "$python" xdist; then
+  set -- -n "$SLUICE_TEST_WORKERS" --dist loadfile "$@"
 fi
 # pytest would keep the folders of its last three runs.
 scratch=$(mktemp -d) || exit 1
