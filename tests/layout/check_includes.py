@@ -33,9 +33,7 @@ ARROWS = {
     "slurm": (),
 }
 # folder: its folders from the top down.
-FLOORS = {
-    "intercept": ("hooks", "client", "jobs", "pacing", "slot", "trace", "driver"),
-}
+FLOORS = {"intercept": ("hooks", "client", "jobs", "pacing", "slot", "trace", "driver")}
 # Tests and their helpers may include everything.
 FREE = ("tests",)
 
