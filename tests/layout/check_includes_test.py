@@ -4,6 +4,7 @@
 Prevents: a check that passes because it reads nothing, or no longer understands an include.
 """
 
+import itertools
 import tempfile
 import unittest
 from pathlib import Path
@@ -37,12 +38,12 @@ class CheckIncludes(unittest.TestCase):
 
     def test_an_include_of_a_floor_above_names_the_file(self):
         for folder, floors in check_includes.FLOORS.items():
-            for above, below in zip(floors, floors[1:]):
+            for above, below in itertools.pairwise(floors):
                 self.write(f"{folder}/{above}/a.cpp", f'#include "{folder}/{below}/b.hpp"\n')
                 self.write(f"{folder}/{below}/c.hpp", f'#include "{folder}/{above}/d.hpp"\n')
             faults = self.faults()
             self.assertEqual(len(faults), len(floors) - 1)
-            for above, below in zip(floors, floors[1:]):
+            for above, below in itertools.pairwise(floors):
                 broken = f"{folder}/{below}/c.hpp: includes {folder}/{above}/d.hpp, but {above}/ is above {below}/"
                 self.assertTrue(any(fault.startswith(broken) for fault in faults), broken)
 
