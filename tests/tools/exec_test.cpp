@@ -1,5 +1,6 @@
 // `sluice exec` with the real controller, the real interposer and the simulated GPU.
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -263,6 +264,63 @@ TEST_F(Exec, TheEnvironmentDoesNotChangeWhereTheControllerIs) {
   EXPECT_EQ(second.err, "");
   EXPECT_EQ(controller_pid(), controller);
   first.finish();
+}
+
+// Prevents: "ASan runtime does not come first in initial library list", and exit code 1.
+TEST_F(Exec, AProgramBuiltWithAddressSanitizerStartsAndIsGated) {
+  Process client(sluice_command(under_exec({"--priority", "0"}, {SLUICE_TEST_ASAN_CLIENT})));
+  EXPECT_EQ(client.read_line(), "ok");
+  client.write_line("launch 1000");
+  EXPECT_EQ(client.read_line(), "ok");
+  const base::Captured status = sluice({"status", "--coverage"});
+  EXPECT_NE(status.out.find("0 bypassed"), std::string::npos) << status.out;
+  const base::Captured result = client.finish();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST_F(Exec, LeavesTheUsersOptionsForAddressSanitizer) {
+  EXPECT_EQ(variable(exec({"--priority", "0"}, {"env"}), "ASAN_OPTIONS"),
+            "verify_asan_link_order=0");
+  setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+  const Args inner = sluice_command(under_exec({"--priority", "1"}, {"env"}));
+  const base::Captured nested = exec({"--priority", "0"}, inner);
+  unsetenv("ASAN_OPTIONS");
+  EXPECT_EQ(variable(nested, "ASAN_OPTIONS"), "detect_leaks=0:verify_asan_link_order=0");
+}
+
+TEST_F(Exec, SaysWhatItDoesNotReachAndStartsIt) {
+  const std::string program = SLUICE_TEST_STATIC_PROGRAM;
+  const base::Captured found = exec({"--priority", "0"}, {program});
+  EXPECT_EQ(found.exit_code, 1);  // its number of threads
+  EXPECT_EQ(lines_in(found.err), 1) << found.err;
+  EXPECT_TRUE(found.err.starts_with("sluice exec: " + program + " runs ungated: it is a static"))
+      << found.err;
+  EXPECT_EQ(exec({"--priority", "0", "--log-level", "off"}, {program}).err, "");
+  EXPECT_EQ(sluice({"exec", "--gpu", "sim", "--no-intercept", program}).err, "");
+}
+
+TEST_F(Exec, SaysThatTheLoaderIgnoresThePreload) {
+  if (getuid() != 0) GTEST_SKIP() << "only root can give a program to another user";
+  const std::string program = own_session_.file("setuid");
+  std::filesystem::copy_file("/usr/bin/env", program);
+  ASSERT_EQ(chown(program.c_str(), 12345, 0), 0);
+  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
+  const base::Captured found = exec({"--priority", "0"}, {program});
+  EXPECT_EQ(found.exit_code, 0);
+  EXPECT_EQ(variable(found, "LD_PRELOAD"), "(not set)") << "the loader did not ignore it";
+  EXPECT_EQ(lines_in(found.err), 1) << found.err;
+  EXPECT_NE(found.err.find("runs ungated: it is setuid"), std::string::npos) << found.err;
+}
+
+// As execvp, env and every shell do.
+TEST_F(Exec, AScriptWithoutAnInterpreterIsRunByTheShell) {
+  const std::string script = own_session_.file("script");
+  std::ofstream(script) << "echo ran $1; exit 3\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const base::Captured result = exec({"--priority", "0"}, {script, "x"});
+  EXPECT_EQ(result.out, "ran x\n") << result.err;
+  EXPECT_EQ(result.exit_code, 3);
 }
 
 TEST_F(Exec, WarnsOfAnAmountWithoutItsUnit) {

@@ -63,6 +63,15 @@ void remove_interposer(const base::Install& install) {
   set_list(kPreload, without(current(kPreload), install.interposer(), kPreloadSeparators));
 }
 
+void allow_preload_before_asan() {
+  constexpr const char* kOptions = "ASAN_OPTIONS";
+  constexpr std::string_view kAllowed = "verify_asan_link_order=0";
+  std::string options = current(kOptions);
+  if (options.find(kAllowed) != std::string::npos) return;
+  if (!options.empty()) options += ':';
+  setenv(kOptions, (options + std::string(kAllowed)).c_str(), 1);
+}
+
 void set_simulated_gpu(const base::Install& install, bool simulated) {
   const std::filesystem::path folder = install.simgpu_folder();
   const std::string list = current(kLibraryPath);

@@ -24,6 +24,10 @@ namespace sluice::tools {
 /// Removes the interposer from this process's LD_PRELOAD.
 void remove_interposer(const base::Install& install);
 
+/// A program that was built with -fsanitize=address, or a child that was, refuses to start behind
+/// a library of LD_PRELOAD unless ASAN_OPTIONS allows it. Other programs do not read the variable.
+void allow_preload_before_asan();
+
 /// Makes the program that this process becomes find the simulated driver, or not find it.
 void set_simulated_gpu(const base::Install& install, bool simulated);
 

@@ -25,6 +25,7 @@
 #include "tools/exec/environment.hpp"
 #include "tools/exec/gpu.hpp"
 #include "tools/exec/program.hpp"
+#include "tools/exec/program_file.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -184,7 +185,8 @@ std::string make_folder(const std::string& name) {
   return folder;
 }
 
-void prepare_interception(const Options& options, const base::Install& install) {
+void prepare_interception(const Options& options, const base::Install& install,
+                          const std::string& program) {
   std::string preload;
   try {
     preload = preload_with_interposer(install);
@@ -199,7 +201,10 @@ void prepare_interception(const Options& options, const base::Install& install) 
   // The controller is started before LD_PRELOAD is set: it needs no interposer.
   const bool log_to_stderr = options.log_level == "info" || options.log_level == "debug";
   warn(options, ensure_controller(install, options.session, options.log_level, log_to_stderr));
-  setenv("LD_PRELOAD", preload.c_str(), 1);
+  const Reach reach = reach_of(program);
+  warn(options, reach.warning);
+  if (reach.preload) setenv("LD_PRELOAD", preload.c_str(), 1);
+  allow_preload_before_asan();
   setenv("SLUICE_PRIORITY", std::to_string(*options.priority).c_str(), 1);
   setenv("SLUICE_POLICY", options.policy.c_str(), 1);
   setenv("SLUICE_LOG", options.log_level.c_str(), 1);
@@ -220,11 +225,11 @@ int exec(int argc, char** argv) {
   // Also without interception: each session has its own simulated GPU.
   setenv("SLUICE_SESSION", options.session.c_str(), 1);
   if (!options.trace.empty()) setenv("SLUICE_TRACE", make_folder(options.trace).c_str(), 1);
-  if (options.intercept) prepare_interception(options, install);
+  if (options.intercept) prepare_interception(options, install, program);
   std::vector<char*> args;
   for (std::string& arg : options.program) args.push_back(arg.data());
   args.push_back(nullptr);
-  execv(program.c_str(), args.data());
+  execvp(program.c_str(), args.data());  // a script without #! is run by the shell, as everywhere
   throw base::RunError("cannot run " + program + ": " + std::strerror(errno));
 }
 
