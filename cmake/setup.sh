@@ -240,6 +240,20 @@ sys.exit(not all(map(u.find_spec, ('tritonclient', 'grpc', 'geventhttpclient', '
   fi
 }
 
+# setup_mutate: fetches the parsers of ./x mutate into .venv.
+setup_mutate() {
+  have .venv/bin/python3 && .venv/bin/python3 -c "import tree_sitter, tree_sitter_cpp, tree_sitter_python" 2>/dev/null && return
+  local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
+  need python3 "for the parsers of ./x mutate" have python3
+  need python3-venv "to fetch them into .venv" eval "$venv_works"
+  install_packages
+  echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/mutate-requirements.txt | xargs) (6 MB on disk)"
+  if ! { python3 -m venv .venv &&
+    .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/mutate-requirements.txt; }; then
+    die "could not fetch the parsers, see the lines above"
+  fi
+}
+
 # setup_browser: for the test that opens a report. Installs only Debian's package. Ubuntu's package
 # is a snap and needs a running snapd, so there the test is skipped unless a Chromium or Chrome is
 # installed.

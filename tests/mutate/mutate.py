@@ -1,257 +1,318 @@
 #!/usr/bin/env python3
-"""Puts plausible faults into the code, one at a time, and sees whether the tests notice.
+"""Puts faults into the code, one at a time, and sees whether the tests notice.
 
-usage: mutate.py [--list] [FOLDER ...]
+usage: mutate.py [FOLDER ...] [--seed S] [--places N] [--own] [--bare] [--list]   faults at places drawn at random
+       mutate.py --place FILE:LINE:KIND [--place ...]                   the faults at these places
+       mutate.py --kept [LIST ...]                                      the faults of kept/LIST.toml
 
-Faults are in FOLDER.toml next to this script. Each has: file, what (a line for people), old (text that
-is in the file exactly once), new, and the tests that should fail: either `ctest` (a regular expression
-of ctest -R) with `targets` (what to build for it), or `pytest` (files below tests/python; those
-named test_tvm* run with .venv-tvm).
+Draws N places in each folder, all lines with equal chance that can get a fault of a fixed set of kinds: negate (a
+condition), compare (< to <=, == to !=), logic, arithmetic, constant, call (removed), assignment (removed), return (an
+empty value), guard (an early exit, removed). The tests that cover the file run from the nearest to the farthest until
+one fails, which must then pass without the fault. A fault that does not build is drawn again at another place.
 
-Works on a copy of the tree below build/mutate, so the checkout is never changed. Every test that is
-named is first run without a fault, and must pass. Exit codes: 0 all faults were killed; 1 some
-survived, or a fault no longer applies or does not build; 2 wrong usage.
+Works on a copy of the tree below build/mutate, so the checkout is never changed. The report is in
+build/mutate/report.json. A survivor may be equivalent to the code as it is; only a reader can say so. Exit codes: 0
+the tests noticed all faults; 1 some survived, or a kept fault is stale; 2 wrong usage.
 
 examples:
-  ./x mutate                 all folders
-  ./x mutate runner          the faults of runner.toml
+  ./x mutate shm --seed 7 --places 60
+  ./x mutate --place shm/view.hpp:22:logic        one fault of a report again
+  ./x mutate --kept intercept liveness
 """
 
 import argparse
-import os
-import shutil
+import json
+import math
+import random
 import subprocess
 import sys
 import time
-import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-_TEST_LIMIT_S = 300
-KILLED, SURVIVED, STALE, NO_BUILD = "killed", "SURVIVED", "DOES NOT APPLY", "DOES NOT BUILD"
+from copy_of_tree import Copy
+from cover import Batch, Cover
+from kept import Functions, StaleError, read_kept
+from kinds import Fault, can_parse, faults_of
 
-
-@dataclass(frozen=True)
-class Fault:
-    folder: str
-    file: str
-    what: str
-    old: str
-    new: str
-    ctest: str = ""
-    targets: tuple[str, ...] = ()
-    pytest: tuple[str, ...] = ()
-
-    @property
-    def tests(self) -> str:
-        return self.ctest or " ".join(self.pytest)
+ROOT = Path(__file__).resolve().parents[2]
+_NOT_PRODUCT = {"cmake", "docs", "exp_configs", "tests"}
+NOTICED, SURVIVED, NO_BUILD = "noticed", "SURVIVED", "does not build"
 
 
 class UsageError(Exception):
     pass
 
 
-def read_faults(folder: str, place: Path = HERE) -> list[Fault]:
-    """Raises UsageError where the file is missing or says something unknown."""
-    file = place / f"{folder}.toml"
-    if not file.exists():
-        known = ", ".join(sorted(path.stem for path in place.glob("*.toml")))
-        raise UsageError(f"no faults for '{folder}'; there are: {known}")
-    faults = []
-    for number, entry in enumerate(tomllib.loads(file.read_text())["fault"], 1):
-        for key in {"targets", "pytest"} & set(entry):
-            entry[key] = tuple(entry[key])
-        try:
-            fault = Fault(folder, **entry)
-        except TypeError as error:
-            raise UsageError(f"{file.name}: fault {number}: {error}") from None
-        if bool(fault.ctest) == bool(fault.pytest) or bool(fault.ctest) != bool(fault.targets):
-            raise UsageError(f"{file.name}: fault {number}: needs ctest and targets, or pytest")
-        faults.append(fault)
-    return faults
+@dataclass(frozen=True)
+class Outcome:
+    fault: Fault
+    result: str
+    by: str = ""  # the first test that failed
+    own: bool = False  # whether that test is one of the folder
+    seconds: float = 0
+
+    def as_json(self, root: Path) -> dict:
+        text = (root / self.fault.file).read_bytes()
+        was = text[: self.fault.start].rfind(b"\n") + 1
+        changed = self.fault.put_in(text)
+        return {
+            "place": self.fault.place,
+            "result": self.result,
+            "by": self.by,
+            "own": self.own,
+            "seconds": round(self.seconds, 1),
+            "was": _lines(text, was, self.fault.end),
+            "becomes": _lines(changed, was, self.fault.start + len(self.fault.new.encode())),
+        }
 
 
-class Copy:
-    """A copy of the tree with a build of its own."""
-
-    def __init__(self, root: Path, folder: Path):
-        self._root = root
-        self.tree = folder / "tree"
-        self._build = folder / "build"
-        self._log = folder / "log.txt"
-
-    def refresh(self) -> None:
-        """Copies what git tracks, or would: only files that changed, so that little is built anew."""
-        listed = subprocess.run(
-            ["git", "ls-files", "-coz", "--exclude-standard"],
-            cwd=self._root,
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        names = {name for name in listed.split("\0") if (self._root / name).is_file()}
-        for path in list(self.tree.rglob("*")) if self.tree.exists() else ():
-            if path.is_file() and str(path.relative_to(self.tree)) not in names:
-                path.unlink()
-        for name in names:
-            self.restore(name)
-
-    def restore(self, name: str) -> None:
-        source, target = self._root / name, self.tree / name
-        if target.exists() and source.read_bytes() == target.read_bytes():
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
-        shutil.copymode(source, target)
-
-    def configure(self) -> bool:
-        return self._run(
-            "cmake",
-            "-S",
-            self.tree,
-            "-B",
-            self._build,
-            "-G",
-            "Ninja",
-            "-DCMAKE_BUILD_TYPE=Debug",
-            "-DCMAKE_CXX_FLAGS_DEBUG=-O1",  # without, some tests take five times as long
-            "--log-level=NOTICE",
-            f"-DSLUICE_VENV={self._root / '.venv'}",
-            *self._cuda(),
-        )
-
-    def _cuda(self) -> list:
-        headers = os.environ.get("SLUICE_CUDA_INCLUDE_DIR")
-        return [f"-DSLUICE_CUDA_INCLUDE_DIR={headers}"] if headers else []
-
-    def build(self, targets) -> bool:
-        return self._run("cmake", "--build", self._build, "--target", *targets)
-
-    def passes(self, fault: Fault) -> bool:
-        if fault.pytest:
-            tvm = any("test_tvm" in name for name in fault.pytest)
-            python = self._root / (".venv-tvm" if tvm else ".venv") / "bin" / "python"
-            environment = {"PYTHONDONTWRITEBYTECODE": "1"}
-            return self._run(
-                python if python.exists() else "python3",
-                "-m",
-                "pytest",
-                "-q",
-                "-x",
-                "-p",
-                "no:cacheprovider",
-                *fault.pytest,
-                cwd=self.tree / "tests" / "python",
-                environment=environment,
-            )
-        # Without a test the expression would kill nothing, and everything would seem to pass.
-        return self._run(
-            "ctest",
-            "--test-dir",
-            self._build,
-            "-R",
-            fault.ctest,
-            "--no-tests=error",
-            "--stop-on-failure",
-            "--timeout",
-            "60",
-            "--output-on-failure",
-        )
-
-    def _run(self, *command, cwd=None, environment=None) -> bool:
-        with self._log.open("ab") as log:
-            log.write(f"$ {' '.join(map(str, command))}\n".encode())
-            log.flush()
-            try:
-                done = subprocess.run(
-                    command,
-                    cwd=cwd,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    timeout=_TEST_LIMIT_S * 4,
-                    check=False,
-                    env=os.environ | (environment or {}),
-                )
-            except subprocess.TimeoutExpired:
-                return False
-        return done.returncode == 0
-
-    @property
-    def log(self) -> Path:
-        return self._log
+def _lines(text: bytes, start: int, end: int) -> str:
+    stop = text.find(b"\n", end)
+    return " ".join(text[start : stop if stop >= 0 else None].decode().split())
 
 
-def try_fault(copy: Copy, fault: Fault) -> str:
-    """Puts the fault in, builds, runs its tests, and takes the fault out again."""
-    path = copy.tree / fault.file
-    text = path.read_text() if path.exists() else ""
-    if text.count(fault.old) != 1 or fault.old == fault.new:
-        return STALE
-    path.write_text(text.replace(fault.old, fault.new))
-    try:
-        if fault.targets and not copy.build(fault.targets):
-            return NO_BUILD
-        return SURVIVED if copy.passes(fault) else KILLED
-    finally:
-        copy.restore(fault.file)
+def interval(noticed: int, of: int) -> tuple[float, float]:
+    """The 95 % interval of Wilson."""
+    if of == 0:
+        return 0.0, 1.0
+    z, p = 1.96, noticed / of
+    middle, width = p + z * z / (2 * of), z * math.sqrt(p * (1 - p) / of + z * z / (4 * of * of))
+    return (middle - width) / (1 + z * z / of), (middle + width) / (1 + z * z / of)
 
 
-def check_unchanged(copy: Copy, faults: list[Fault]) -> list[str]:
-    """The tests that do not pass as the code is: what they kill later would prove nothing."""
-    targets = sorted({target for fault in faults for target in fault.targets})
-    if targets and not (copy.configure() and copy.build(targets)):
-        raise UsageError(f"the tree does not build; see {copy.log}")
-    tests: dict[str, Fault] = {fault.tests: fault for fault in faults}
-    return [name for name, fault in tests.items() if not copy.passes(fault)]
+class Trial:
+    """Puts one fault at a time into the copy and runs tests."""
 
+    def __init__(self, copy: Copy, cover: Cover):
+        self._copy = copy
+        self._cover = cover
+        self.broken: set[str] = set()  # tests that fail without a fault
 
-def run(folders: list[str], place: Path = HERE, root: Path = ROOT) -> int:
-    faults = [fault for folder in folders for fault in read_faults(folder, place)]
-    copy = Copy(root, root / "build" / "mutate")
-    copy.log.parent.mkdir(parents=True, exist_ok=True)
-    copy.log.write_bytes(b"")
-    copy.refresh()
-    print(f"mutate: {len(faults)} faults; building and running the tests without any", flush=True)
-    if broken := check_unchanged(copy, faults):
-        print(f"mutate: these tests fail without a fault: {'; '.join(broken)}; see {copy.log}", file=sys.stderr)
-        return 1
-    results: dict[Fault, str] = {}
-    for number, fault in enumerate(faults, 1):
+    def of(self, fault: Fault, batches: list[Batch]) -> Outcome:
         began = time.monotonic()
-        results[fault] = try_fault(copy, fault)
+        path = self._copy.tree / fault.file
+        path.write_bytes(fault.put_in(path.read_bytes()))
+        try:
+            for batch in batches:
+                result, by = self._run(fault, batch)
+                if result != SURVIVED:
+                    return Outcome(fault, result, by, batch.own, time.monotonic() - began)
+        finally:
+            self._copy.restore(fault.file)
+        return Outcome(fault, SURVIVED, seconds=time.monotonic() - began)
+
+    def _run(self, fault: Fault, batch: Batch) -> tuple[str, str]:
+        if not self._copy.build(batch.targets):
+            # A program that cannot list its tests has been compiled.
+            found = "Error running test executable" in self._copy.last_output()
+            return (NOTICED, "listing the tests") if found else (NO_BUILD, "")
+        if batch.pytest:
+            failed = next((file for file in batch.pytest if self._pytest_notices(fault, batch, file)), "")
+            return (NOTICED, failed) if failed else (SURVIVED, "")
+        while failed := self._copy.failed_tests(self._cover.tests_of(batch), self.broken):
+            # Twice, because a test may fail by chance; and not without the fault.
+            if again := self._copy.failed_tests(failed, self.broken, at_once=1):
+                if self._passes_without(fault, batch, lambda: not self._copy.failed_tests(again, set(), at_once=1)):
+                    return NOTICED, again[0]
+                self.broken |= set(again)
+            else:
+                self.broken |= set(failed)
+        return SURVIVED, ""
+
+    def _pytest_notices(self, fault: Fault, batch: Batch, file: str) -> bool:
+        if file in self.broken or self._copy.pytest(file) in (0, 5):
+            return False
+        if self._passes_without(fault, batch, lambda: self._copy.pytest(file) == 0):
+            return True
+        self.broken.add(file)
+        return False
+
+    def _passes_without(self, fault: Fault, batch: Batch, test) -> bool:
+        path = self._copy.tree / fault.file
+        faulty = path.read_bytes()
+        self._copy.restore(fault.file)
+        passes = self._copy.build(batch.targets) and test()
+        if not passes:
+            path.write_bytes(faulty)
+            self._copy.build(batch.targets)
+        return passes
+
+
+def parts_of(files: list[str]) -> list[str]:
+    return sorted({file.split("/")[0] for file in files if "/" in file and can_parse(file)} - _NOT_PRODUCT)
+
+
+def draw(part: str, files: list[str], root: Path, seed: str) -> Iterator[Fault]:
+    """Faults in random order, one a line. The same seed and tree give the same order."""
+    chance = random.Random(f"{seed} {part}")
+    lines: dict[tuple[str, int], list[Fault]] = {}
+    for file in files:
+        if file.startswith(f"{part.rstrip('/')}/") and can_parse(file):
+            for fault in faults_of(file, (root / file).read_bytes()):
+                lines.setdefault((file, fault.line), []).append(fault)
+    if not lines:
+        raise UsageError(f"no code in '{part}'")
+    for place in chance.sample(sorted(lines), len(lines)):
+        yield chance.choice(lines[place])
+
+
+def find_place(place: str, root: Path) -> Fault:
+    file = place.split(":")[0]
+    if not ((root / file).is_file() and can_parse(file)):
+        raise UsageError(f"no such code: {file}")
+    faults = faults_of(file, (root / file).read_bytes())
+    for fault in faults:
+        if fault.place == place:
+            return fault
+    here = [fault.place for fault in faults if fault.place.startswith(":".join(place.split(":")[:2]) + ":")]
+    raise UsageError(f"no fault '{place}'; of that line there are: {', '.join(here) or 'none'}")
+
+
+class Progress:
+    def __init__(self, places: int):
+        self._began = time.monotonic()
+        self._places = places
+        self._done = 0
+
+    def say(self, outcome: Outcome) -> None:
+        self._done += outcome.result != NO_BUILD
+        left = (time.monotonic() - self._began) / max(self._done, 1) * (self._places - self._done)
+        by = f" by {outcome.by}" if outcome.by else ""
         print(
-            f"[{number}/{len(faults)}] {results[fault]:<9} {fault.file}: {fault.what} "
-            f"({time.monotonic() - began:.0f} s)",
+            f"[{self._done}/{self._places}] {outcome.result:<8} {outcome.fault.place}{by} "
+            f"({outcome.seconds:.0f} s; {left / 60:.0f} min left)",
             flush=True,
         )
+
+
+def prepare(root: Path, bare: bool) -> tuple[Copy, Cover, list[str]]:
+    copy = Copy(root, root / "build" / "mutate", bare)
+    files = copy.refresh()
+    if not copy.configure():
+        raise UsageError(f"the tree cannot be configured; see {copy.log}")
+    return copy, Cover(copy, files), files
+
+
+def measure(part: str, options: argparse.Namespace, tools: tuple[Copy, Cover, list[str]], progress: Progress) -> dict:
+    copy, cover, files = tools
+    trial = Trial(copy, cover)
+    outcomes: list[Outcome] = []
+    faults = (fault for fault in draw(part, files, copy.tree, options.seed) if cover.is_built(fault.file))
+    while sum(outcome.result != NO_BUILD for outcome in outcomes) < options.places and (fault := next(faults, None)):
+        batches = [batch for batch in cover.batches(fault.file) if batch.own or not options.own]
+        outcomes.append(trial.of(fault, batches))
+        progress.say(outcomes[-1])
+    return summary(outcomes, copy.tree) | {"fail_without_a_fault": sorted(trial.broken)}
+
+
+def summary(outcomes: list[Outcome], root: Path) -> dict:
+    tried = [outcome for outcome in outcomes if outcome.result != NO_BUILD]
+    noticed = [outcome for outcome in tried if outcome.result == NOTICED]
+    return {
+        "noticed": len(noticed),
+        "of": len(tried),
+        "interval": [round(bound, 3) for bound in interval(len(noticed), len(tried))],
+        "own": sum(outcome.own for outcome in noticed),
+        "did_not_build": len(outcomes) - len(tried),
+        "places": [outcome.as_json(root) for outcome in outcomes],
+    }
+
+
+def print_summary(name: str, result: dict) -> None:
+    low, high = (round(100 * bound) for bound in result["interval"])
+    print(
+        f"{name}: noticed {result['noticed']} of {result['of']} (95 % interval {low} to {high} %), "
+        f"{result['own']} by its own tests; {result['did_not_build']} more did not build"
+    )
+    for place in result["places"]:
+        if place["result"] == SURVIVED:
+            print(f"  survived {place['place']}\n    - {place['was']}\n    + {place['becomes']}")
+    if broken := result["fail_without_a_fault"]:
+        print(f"  left out, because they fail without a fault or by chance: {', '.join(broken)}")
+
+
+def finish(results: dict[str, dict], copy: Copy, seed: str) -> int:
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=copy.root, capture_output=True, text=True, check=False)
+    report = {"commit": commit.stdout.strip(), "seed": seed, "parts": results}
+    (copy.log.parent / "report.json").write_text(json.dumps(report, indent=1) + "\n")
     print()
-    for folder in folders:
-        own = [result for fault, result in results.items() if fault.folder == folder]
-        print(f"{folder:<12} {own.count(KILLED):>3} of {len(own)} killed")
-    return 0 if all(result == KILLED for result in results.values()) else 1
+    for part, result in results.items():
+        print_summary(part, result)
+    return 0 if all(result["noticed"] == result["of"] for result in results.values()) else 1
+
+
+def run_draw(options: argparse.Namespace, root: Path = ROOT) -> int:
+    tools = copy, _, files = prepare(root, options.bare)
+    parts = [part.rstrip("/") for part in options.names] or parts_of(files)
+    progress = Progress(options.places * len(parts))
+    return finish({part: measure(part, options, tools, progress) for part in parts}, copy, options.seed)
+
+
+def run_places(options: argparse.Namespace, root: Path = ROOT) -> int:
+    faults = [find_place(place, root) for place in options.place]
+    copy, cover, _ = prepare(root, options.bare)
+    trial = Trial(copy, cover)
+    progress = Progress(len(faults))
+    outcomes = []
+    for fault in faults:
+        batches = [batch for batch in cover.batches(fault.file) if batch.own or not options.own]
+        outcomes.append(trial.of(fault, batches))
+        progress.say(outcomes[-1])
+    return finish({"places": summary(outcomes, copy.tree) | {"fail_without_a_fault": sorted(trial.broken)}}, copy, "")
+
+
+def run_kept(options: argparse.Namespace, root: Path = ROOT) -> int:
+    copy, cover, files = prepare(root, options.bare)
+    functions = Functions(copy.tree, [file for file in files if not file.startswith("tests/")])
+    trial = Trial(copy, cover)
+    kept = read_kept(options.names)
+    located = [functions.locate(fault) for fault in kept]
+    progress = Progress(len(kept))
+    outcomes = []
+    for entry, fault in zip(kept, located):
+        print(f"{entry.list}: {entry.what}")
+        outcomes.append(trial.of(fault, [Batch(True, (entry.program,), only=entry.tests)]))
+        progress.say(outcomes[-1])
+    return finish({"kept": summary(outcomes, copy.tree) | {"fail_without_a_fault": sorted(trial.broken)}}, copy, "")
+
+
+def list_draw(options: argparse.Namespace, root: Path = ROOT) -> int:
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, check=True, text=True
+    )
+    files = sorted(file for file in listed.stdout.splitlines() if (root / file).is_file())
+    for part in options.names or parts_of(files):
+        for _, fault in zip(range(options.places), draw(part, files, root, options.seed)):
+            place = Outcome(fault, "").as_json(root)
+            print(f"{fault.place}\n    - {place['was']}\n    + {place['becomes']}")
+    return 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="mutate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folders", nargs="*", metavar="FOLDER")
-    parser.add_argument("--list", action="store_true", help="print the faults and run nothing")
+    parser.add_argument("names", nargs="*", metavar="FOLDER", help="parts of the product; with --kept, lists")
+    parser.add_argument("--seed", default="1", help="any text; one that was not used before is an honest measure")
+    parser.add_argument("--places", type=int, default=60, metavar="N", help="in each folder")
+    parser.add_argument("--own", action="store_true", help="run only the tests of the file's own folder")
+    parser.add_argument("--bare", action="store_true", help="without .venv: no LibTorch, no tests that need pytest")
+    parser.add_argument("--list", action="store_true", help="print the draw and run nothing")
+    parser.add_argument("--place", action="append", metavar="FILE:LINE:KIND", help="only this fault; may be repeated")
+    parser.add_argument("--kept", action="store_true", help="the faults that are kept by hand")
     options = parser.parse_args()
-    folders = options.folders or sorted(path.stem for path in HERE.glob("*.toml"))
+    sys.setrecursionlimit(10_000)  # syntax trees are deep
     try:
         if options.list:
-            for folder in folders:
-                for fault in read_faults(folder):
-                    print(f"{fault.file}: {fault.what} ({fault.tests})")
-            return 0
-        return run(folders)
-    except UsageError as error:
+            return list_draw(options)
+        if options.place:
+            return run_places(options)
+        return run_kept(options) if options.kept else run_draw(options)
+    except (UsageError, StaleError) as error:
         print(f"mutate: {error}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, UsageError) else 1
 
 
 if __name__ == "__main__":
