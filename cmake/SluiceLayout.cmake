@@ -8,12 +8,20 @@ set(SLUICE_SIMGPU_DIR lib/sluice/simgpu)
 set(SLUICE_DATA_DIR share/sluice)
 set(SLUICE_INCLUDE_DIR include/sluice)
 
+# Components: `sluice` is what no install command puts elsewhere, `dev` the C API, `lab` what only experiments need,
+# `slurm` the plugin, `debug` the debug information. An install without --component has all but the last.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME sluice)
+set(SLUICE_LAB_COMMANDS bench opbench predict programs sweep)
+
 # The first install step. Without it, installing a partial build would stop half way, at the first
-# missing program.
+# missing program. All but the debug information is stripped.
 set(SLUICE_PLACED_FILE ${PROJECT_BINARY_DIR}/sluice_placed.txt)
 install(CODE "set(SLUICE_PLACED_FILE \"${SLUICE_PLACED_FILE}\")
-set(SLUICE_BUILD_DIR \"${PROJECT_BINARY_DIR}\")")
-install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/CheckAllBuilt.cmake)
+set(SLUICE_BUILD_DIR \"${PROJECT_BINARY_DIR}\")
+set(SLUICE_OBJCOPY \"${CMAKE_OBJCOPY}\")
+set(CMAKE_INSTALL_DO_STRIP TRUE)" ALL_COMPONENTS)
+install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/CheckAllBuilt.cmake ALL_COMPONENTS)
+install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/InstallDebug.cmake COMPONENT debug EXCLUDE_FROM_ALL)
 
 function(sluice_list_placed)
   get_property(placed GLOBAL PROPERTY SLUICE_PLACED)

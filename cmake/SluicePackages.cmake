@@ -17,13 +17,13 @@ function(sluice_man_pages)
 endfunction()
 cmake_language(DEFER CALL sluice_man_pages)
 
-# What an install command puts into no other component is in the package `sluice`. `dev` is the C API. To add a package,
-# give its install commands a component, and name that below.
-set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME sluice)
-install(DIRECTORY ${man_dir} DESTINATION share/man)
+# A package for each component. To add one, give its install commands a component, and name that below.
+list(JOIN SLUICE_LAB_COMMANDS "|" lab)
+install(DIRECTORY ${man_dir} DESTINATION share/man REGEX "/sluice-(${lab})[.]1" EXCLUDE)
+install(DIRECTORY ${man_dir} DESTINATION share/man COMPONENT lab FILES_MATCHING REGEX "/sluice-(${lab})[.]1")
 install(FILES README.md CHANGELOG.md DESTINATION share/doc/sluice)
 install(DIRECTORY docs DESTINATION share/doc/sluice FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")
-set(components sluice dev)
+set(components sluice lab dev)
 if(SLUICE_SLURM_INCLUDE_DIR)
   list(APPEND components slurm)
 endif()
@@ -60,6 +60,13 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/${SLUICE_S
 set(CPACK_DEBIAN_SLUICE_PACKAGE_DEPENDS "python3 (>= 3.10)")
 set(CPACK_DEBIAN_SLUICE_PACKAGE_SUGGESTS "python3-venv")
 set(CPACK_DEBIAN_SLUICE_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/prerm)
+
+set(CPACK_COMPONENT_LAB_DESCRIPTION "Experiments with the sharing of a GPU by Sluice
+Commands that compare policies and measure programs: bench and sweep; opbench,
+predict and programs for single operators. Sharing a GPU needs none of them.")
+set(CPACK_DEBIAN_LAB_PACKAGE_SECTION utils)
+set(CPACK_DEBIAN_LAB_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_LAB_PACKAGE_DEPENDS "sluice (= ${PROJECT_VERSION})")
 
 set(CPACK_COMPONENT_DEV_DESCRIPTION "C API of Sluice: jobs, announcements, memory orders
 One header. It looks for the preloaded interposer when a function is called,

@@ -29,7 +29,9 @@ build() {
     cp /bin/true "$file"
   done <"$folder/sluice_placed.txt"
   mkdir -p "$folder/share/man/man1"
-  gzip -9nc >"$folder/share/man/man1/sluice.1.gz" <<<".TH SLUICE 1"
+  for file in sluice sluice-exec sluice-bench; do
+    gzip -9nc >"$folder/share/man/man1/$file.1.gz" <<<".TH SLUICE 1"
+  done
   (cd "$folder" && cpack --config CPackConfig.cmake) >"$work/said" 2>&1 || fail "cpack failed"
 }
 build "$work/one" "$@"
@@ -37,8 +39,9 @@ packages=$work/one/packages
 
 version=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")
 main=$packages/sluice_${version}_amd64.deb
+lab=$packages/sluice-lab_${version}_amd64.deb
 dev=$packages/sluice-dev_${version}_all.deb
-for file in "$main" "$dev"; do [[ -f $file ]] || fail "no ${file##*/} but: $(cd "$packages" && ls)"; done
+for file in "$main" "$lab" "$dev"; do [[ -f $file ]] || fail "no ${file##*/} but: $(cd "$packages" && ls)"; done
 [[ $(dpkg-deb -f "$main" Version) == "$version" ]] || fail "wrong version"
 [[ $(dpkg-deb -f "$main" Depends) == *python3*libc6* ]] || fail "dependencies: $(dpkg-deb -f "$main" Depends)"
 
@@ -48,21 +51,32 @@ files() {
   [[ -e $list ]] || dpkg-deb -c "$1" | awk '$1 !~ /^d/ {print $6}' | sort >"$list"
   echo "$list"
 }
-has() { grep -qx "./usr/$1" "$(files "$main")" || fail "$1 is missing"; }
+has() { grep -qx "./usr/$1" "$(files "${2:-$main}")" || fail "$1 is missing"; }
 while read -r file; do
-  [[ $file == */spank_sluice.so ]] || has "${file#"$work/one/"}"
+  case ${file##*/} in
+    spank_sluice.so) ;;
+    sluice-opbench | sluice-compile | sluice-measure | sluice-operators | sluice-predict) has "${file#"$work/one/"}" "$lab" ;;
+    *) has "${file#"$work/one/"}" ;;
+  esac
 done <"$work/one/sluice_placed.txt"
-for file in bin/sluice libexec/sluice/sluice-doctor share/sluice/python/sluice/asgi.py share/man/man1/sluice.1.gz \
+for file in libexec/sluice/sluice-{bench,sweep,programs,opbench-report,predict-report,predict-sharing} \
+  share/man/man1/sluice-bench.1.gz share/sluice/predictor/devices.csv share/sluice/python/sluice_tools/sweep/plan.py; do
+  has "$file" "$lab"
+done
+[[ -z $(comm -12 "$(files "$main")" "$(files "$lab")") ]] || fail "sluice and sluice-lab share files"
+[[ $(dpkg-deb -f "$lab" Depends) == *"sluice (= $version)"* ]] || fail "sluice-lab depends on: $(dpkg-deb -f "$lab" Depends)"
+for file in bin/sluice libexec/sluice/sluice-doctor share/sluice/python/sluice/asgi.py share/man/man1/sluice{,-exec}.1.gz \
   share/sluice/exp_configs/replay/input_device.json share/doc/sluice/copyright share/doc/sluice/docs/README.md \
   lib/systemd/system/sluice-node.service; do
   has "$file"
 done
-grep -E '__pycache__|\.pyc$|/build|/tests/' "$(files "$main")" >"$work/said" && fail "files that are not for users"
-grep -vE '^\./usr/(bin/sluice$|libexec/sluice/|lib/sluice/|lib/systemd/system/sluice-node.service$|share/(sluice|man/man1|doc/sluice)/)' \
-  "$(files "$main")" >"$work/said" && fail "files outside the folders of the package"
+cat "$(files "$main")" "$(files "$lab")" >"$work/programs"
+grep -E '__pycache__|\.pyc$|/build|/tests/' "$work/programs" >"$work/said" && fail "files that are not for users"
+grep -vE '^\./usr/(bin/sluice$|libexec/sluice/|lib/sluice/|lib/systemd/system/sluice-node.service$|share/(sluice|man/man1|doc/sluice(-lab)?)/)' \
+  "$work/programs" >"$work/said" && fail "files outside the folders of the package"
 [[ $(xargs <"$(files "$dev")") == "./usr/include/sluice/sluice.h ./usr/share/doc/sluice-dev/copyright" ]] ||
   fail "sluice-dev has: $(xargs <"$(files "$dev")")"
-packages_made=("$main" "$dev")
+packages_made=("$main" "$lab" "$dev")
 if g++ -E -x c - >/dev/null 2>&1 <<<'#include <slurm/spank.h>'; then
   slurm=$packages/sluice-slurm_${version}_amd64.deb
   packages_made+=("$slurm")

@@ -65,7 +65,7 @@ apt=(env DEBIAN_FRONTEND=noninteractive apt-get -y -qq --no-install-recommends)
 inside "${apt[@]}" update || fail "apt-get update"
 if [[ $2 == deb ]]; then
   path=/usr/bin:/bin
-  cp build-package/packages/sluice{,-dev}_"$version"_*.deb "$root/root/"
+  cp build-package/packages/sluice{,-lab,-dev}_"$version"_*.deb "$root/root/"
   # shellcheck disable=SC2016  # for the inner shell to expand
   inside sh -c '"$@" install /root/*.deb' _ "${apt[@]}" || fail "the packages do not install"
   place=/usr
@@ -95,6 +95,9 @@ grep -E 'device' "$work/said" || fail "sluice demo printed no table"
 inside sluice doctor --gpu sim || [[ $2 == wheel ]] || fail "sluice doctor fails as root"
 as_user sluice report results || true # without packages: one line
 grep -q 'pip install' "$work/said" || fail "sluice report does not say how to get its packages"
+as_user sluice bench pairs --help || true # the wheel has no laboratory
+grep -q 'usage: sluice bench pairs' "$work/said" || { [[ $2 == wheel ]] && grep -q 'sluice-lab' "$work/said"; } ||
+  fail "sluice bench neither runs nor says where it is"
 echo "try: $1: the demo ran"
 
 # The simulated GPU ends after the last program that uses it.
@@ -105,7 +108,7 @@ for ((i = 0; i < 20; ++i)); do
 done
 [[ ! -s $work/said ]] || fail "left in /dev/shm"
 if [[ $2 == deb ]]; then
-  inside "${apt[@]}" purge sluice sluice-dev || fail "the packages cannot be removed"
+  inside "${apt[@]}" purge sluice sluice-lab sluice-dev || fail "the packages cannot be removed"
 else
   inside /opt/venv/bin/pip uninstall -y sluice || fail "the wheel cannot be removed"
 fi

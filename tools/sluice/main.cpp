@@ -20,6 +20,8 @@ namespace {
 struct Command {
   std::string_view name;
   std::string_view summary;
+  /// In the component `lab` (cmake/SluiceLayout.cmake), which an installation may lack.
+  bool lab = false;
 };
 
 constexpr std::array kCommands{
@@ -39,18 +41,22 @@ constexpr std::array kCommands{
     Command{"trace", "make a file for ui.perfetto.dev, or a table, of a traced run"},
     Command{"parse", "split a kernel trace, of nsys or of our own, into tables by model"},
     Command{"report", "make one HTML page of a run, or of several to compare"},
-    Command{"sweep", "run an experiment under many values of a policy, and name the best"},
-    Command{"bench", "measure what sharing a GPU costs and gives, under every policy"},
+    Command{"sweep", "run an experiment under many values of a policy, and name the best", true},
+    Command{"bench", "measure what sharing a GPU costs and gives, under every policy", true},
     Command{"doctor", "check driver, GPU, session and this shell, and say what to do"},
     Command{"cdi", "print the devices that give containers a priority"},
     Command{"device-plugin", "offer GPUs with a priority to Kubernetes"},
-    Command{"opbench", "measure and tune operators, on a GPU, a share of it, or the CPU"},
-    Command{"predict", "learn how long tensor programs take, and predict it for others"},
-    Command{"programs", "make tensor programs of networks, with TVM"},
+    Command{"opbench", "measure and tune operators, on a GPU, a share of it, or the CPU", true},
+    Command{"predict", "learn how long tensor programs take, and predict it for others", true},
+    Command{"programs", "make tensor programs of networks, with TVM", true},
     Command{"controller", "run a session's controller in the foreground"},
     Command{"node", "run the service that all users of a machine share"},
     Command{"gpus", "list the GPUs, and say whether they are real or simulated"},
 };
+
+bool lab_is_installed() {
+  return std::filesystem::exists(base::Install::of_this_program().subcommand("bench"));
+}
 
 void print_help() {
   std::cout << "Share one NVIDIA GPU between a latency-critical process and best-effort ones.\n\n"
@@ -58,6 +64,13 @@ void print_help() {
   for (const Command& command : kCommands) {
     std::cout << "  " << command.name << std::string(17 - command.name.size(), ' ')
               << command.summary << '\n';
+  }
+  if (!lab_is_installed()) {
+    std::cout << "\nOf the package sluice-lab, which is not installed:";
+    for (const Command& command : kCommands) {
+      if (command.lab) std::cout << ' ' << command.name;
+    }
+    std::cout << '\n';
   }
   std::cout
       << "\n  help COMMAND, COMMAND --help   what a command takes\n"
@@ -85,6 +98,11 @@ void print_help() {
   if (!std::filesystem::exists(program)) {
     for (const Command& command : kCommands) {
       if (command.name != name) continue;
+      if (command.lab && !lab_is_installed()) {
+        throw base::RunError("`sluice " + name +
+                             "` is in the package sluice-lab, which is not installed "
+                             "(docs/guide/install.md)");
+      }
       throw base::RunError(program.string() + " is missing; build or install it again");
     }
     refuse_unknown(name);
