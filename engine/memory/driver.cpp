@@ -4,9 +4,7 @@
 
 #include <string>
 
-#include "engine/context_lost.hpp"
-#include "engine/out_of_memory.hpp"
-#include "engine/sticky_error.hpp"
+#include "engine/driver_error.hpp"
 
 namespace sluice::engine {
 namespace {
@@ -39,13 +37,7 @@ const Driver& Driver::loaded() {
 }
 
 void Driver::check(CUresult result, std::string_view call) const {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  if (cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr) name = "an unknown error";
-  const std::string what = std::string(call.substr(0, call.find('('))) + " failed: " + name;
-  if (is_sticky(result)) throw ContextLost(what);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) throw OutOfMemory(what);
-  throw base::RunError(what);
+  check_result(result, call, cuGetErrorName);
 }
 
 }  // namespace sluice::engine
