@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 #include "intercept/driver/process.hpp"
 #include "intercept/driver/threads.hpp"
@@ -38,9 +39,16 @@ class Client : public ClientSlot {
   [[nodiscard]] Jobs& jobs() noexcept { return jobs_; }
   [[nodiscard]] Pacer& pacer() noexcept { return pacer_; }
   [[nodiscard]] EarlySwitch& early_switch() noexcept { return early_switch_; }
-  /// Used by the announcing thread: whether the clients below have been told the slack before a
-  /// predicted job.
-  [[nodiscard]] bool& told_slack() noexcept { return told_slack_; }
+  /// Used by the announcing thread: tells the clients below the slack before a predicted job, as
+  /// tell_slack() does.
+  void tell_predicted_slack(std::uint64_t start_ns, std::uint64_t until_ns) noexcept {
+    told_slack_ = true;
+    tell_slack(*this, start_ns, until_ns);
+  }
+  /// Makes the slack unlimited again, if it was told.
+  void end_predicted_slack() noexcept {
+    if (std::exchange(told_slack_, false)) tell_no_job(*this);
+  }
 
  private:
   GateMemory memory_;

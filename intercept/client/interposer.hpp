@@ -57,9 +57,9 @@ class Interposer {
   [[nodiscard]] bool may_attach() const noexcept;
   /// Writes the counts of Unhooked into every slot.
   void show_unhooked() noexcept;
-  /// Whether a client of this process obeys its gate. False in a forked child.
   /// For all devices of the process, now and later.
   void set_target(shm::Target target) noexcept;
+  /// Whether a client of this process obeys its gate. False in a forked child.
   [[nodiscard]] bool attached() noexcept;
 
  private:

@@ -17,31 +17,26 @@ constexpr std::uint64_t kAnnounceIdleNs = 1'000'000'000;
 /// duration wait in time.
 constexpr std::uint64_t kSlackNs = 2'000'000;
 
-void end_slack_of(Client& client) noexcept {
-  if (std::exchange(client.told_slack(), false)) tell_no_job(client);
-}
-
 /// Does what is due for the client's predicted job. Returns when to look again, CLOCK_MONOTONIC ns.
 std::uint64_t act_on_prediction(Client& client) {
   const std::uint64_t now = base::monotonic_ns();
   const std::uint64_t lead = lead_if_wanted(client);
   const auto ahead = client.jobs().look_ahead(now, lead);
   if (!ahead) {
-    end_slack_of(client);
+    client.end_predicted_slack();
     return now + kAnnounceIdleNs;
   }
   const std::uint64_t start = ahead->expected.start_ns;
   const std::uint64_t slack_from = start - lead - client.to_real_ns(kSlackNs);
   if (now < slack_from) {
-    end_slack_of(client);
+    client.end_predicted_slack();
     return std::min(slack_from, now + kAnnounceIdleNs);
   }
   if (!ahead->closed) {
-    tell_slack(client, start, ahead->expected.lapse_ns);
-    client.told_slack() = true;
+    client.tell_predicted_slack(start, ahead->expected.lapse_ns);
   } else {
-    end_slack_of(client);  // work behind a slack wait goes on to its gate wait
-    if (now + client.to_real_ns(handover_ns(client)) >= start) client.early_switch()();
+    client.end_predicted_slack();  // work behind a slack wait goes on to its gate wait
+    if (now + client.to_real_ns(switch_ns(client)) >= start) client.early_switch()();
   }
   return now + kAnnounceStepNs;
 }
@@ -165,14 +160,14 @@ JobBook::Next JobBook::step_announced() {
   call_off_late();
   const std::uint64_t now = base::monotonic_ns();
   std::uint64_t lead = 0;
-  std::uint64_t handover = 0;
+  std::uint64_t longest_switch = 0;
   bool anyone_below = false;
   bool all_begin_open = true;
   clients_.for_each([&](Client& client) {
     all_begin_open = all_begin_open && client.jobs().may_begin_open();
     anyone_below = anyone_below || has_lower_clients(client);
     lead = std::max(lead, lead_of(client));
-    handover = std::max(handover, client.to_real_ns(handover_ns(client)));
+    longest_switch = std::max(longest_switch, client.to_real_ns(switch_ns(client)));
   });
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
   // Jobs that begin with open gates need nothing before they begin.
@@ -187,7 +182,7 @@ JobBook::Next JobBook::step_announced() {
     }
     if (!each.closed) start_ns = std::min(start_ns, each.start_ns);
     if (each.closed) next.look_ns = now + kAnnounceStepNs;
-    next.switch_now = next.switch_now || now + handover >= each.start_ns;
+    next.switch_now = next.switch_now || now + longest_switch >= each.start_ns;
   }
   if (closed_one) say_if_none_has_begun();
   const std::uint64_t near_ns = anyone_below ? kNearNs : lead;

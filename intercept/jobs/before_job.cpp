@@ -37,7 +37,7 @@ void for_each_below(const ClientSlot& client, Visit visit) noexcept {
 
 }  // namespace
 
-std::uint64_t handover_ns(const ClientSlot& client) noexcept {
+std::uint64_t switch_ns(const ClientSlot& client) noexcept {
   return client.under_mps() ? kLaunchNs : kLaunchNs + kSwitchNs;
 }
 
@@ -50,7 +50,7 @@ std::uint64_t lead_of(const ClientSlot& client) noexcept {
     // A reader must not be able to hold the others early by asking for a long spacing.
     lead = std::max(lead, below.reader.load() != 0 ? std::min(asked, kUnboundedNs) : asked);
   });
-  return client.to_real_ns(lead + handover_ns(client));
+  return client.to_real_ns(lead + switch_ns(client));
 }
 
 std::uint64_t lead_if_wanted(const ClientSlot& client) noexcept {
@@ -69,7 +69,7 @@ bool has_lower_clients(const ClientSlot& client) noexcept {
 
 void tell_slack(const ClientSlot& client, std::uint64_t start_ns, std::uint64_t until_ns) noexcept {
   const std::uint64_t now = base::monotonic_ns();
-  const std::uint64_t end_ns = start_ns - client.to_real_ns(handover_ns(client));
+  const std::uint64_t end_ns = start_ns - client.to_real_ns(switch_ns(client));
   for_each_below(client, [=](shm::Slot& below) {
     if (shm::is_draining(below.memory.draining.load())) {
       below.slack_ns.store(shm::kUnlimitedSlack);

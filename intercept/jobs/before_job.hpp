@@ -3,12 +3,12 @@
 
 #include "intercept/slot/client_slot.hpp"
 
-/// Hands the GPU over to a client whose job is near: tells the clients of lower priority on the
-/// same device about the job, and switches the GPU.
+/// What is done before a job of a client: the clients of lower priority on the same device learn of
+/// it, and the GPU switches.
 namespace sluice::intercept {
 
 /// GPU time from the end of lower work until the GPU works for this client.
-[[nodiscard]] std::uint64_t handover_ns(const ClientSlot& client) noexcept;
+[[nodiscard]] std::uint64_t switch_ns(const ClientSlot& client) noexcept;
 /// How long before the start of a job the gates must close: the work that may then still run, and a
 /// context switch. Real ns.
 [[nodiscard]] std::uint64_t lead_of(const ClientSlot& client) noexcept;
