@@ -1,5 +1,6 @@
 """A copy of the tree with a build of its own, so that the checkout is never changed."""
 
+import fcntl
 import json
 import os
 import re
@@ -15,6 +16,10 @@ _NAMES_AT_ONCE = 500  # of tests in one expression: an argument has at most 128 
 TESTS_AT_ONCE = max(2, (os.cpu_count() or 2) * 3 // 2)
 
 
+class InUseError(Exception):
+    pass
+
+
 class Copy:
     """`bare`: as on a machine without .venv, so without LibTorch and pytest."""
 
@@ -25,6 +30,11 @@ class Copy:
         self.build_folder = folder / "build"
         self.log = folder / "log.txt"
         folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (folder / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUseError(f"another ./x mutate uses {folder}") from None
         self.log.write_bytes(b"")
         self._last = 0
 

@@ -101,7 +101,7 @@ def _faults_at(node: Node, python: bool) -> Iterator[tuple[str, Node, str]]:
             if not token.is_named and (new := _SWAPS["logic"].get(token.type)):
                 left, right = (_text(node.child_by_field_name(side)) for side in ("left", "right"))
                 yield "logic", node, f"(({left}) {new} ({right}))"  # g++ refuses && next to || without brackets
-    elif node.type in _NUMBERS:
+    elif node.type in _NUMBERS and not _is_pure(node):
         text = _text(node)
         yield "constant", node, _SWAPS["constant"].get(text, f"({text} * 2)")
     elif condition := _condition(node):
@@ -135,6 +135,12 @@ def _condition(node: Node) -> Node | None:
     if node.type == "conditional_expression":
         return node.child_by_field_name("condition") or node.named_child(1)
     return None
+
+
+def _is_pure(node: Node) -> bool:
+    """Whether this is the 0 of a pure virtual function."""
+    parent = node.parent
+    return parent is not None and any(child.type == "function_declarator" for child in parent.children)
 
 
 def _only_one_in_if(node: Node) -> bool:

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from copy_of_tree import Copy
+from copy_of_tree import Copy, InUseError
 from cover import Batch, Cover
 from kept import Functions, StaleError, read_kept
 from kinds import Fault, can_parse, faults_of
@@ -258,6 +258,8 @@ def run_places(options: argparse.Namespace, root: Path = ROOT) -> int:
     outcomes = []
     for fault in faults:
         batches = [batch for batch in cover.batches(fault.file) if batch.own or not options.own]
+        if options.program:
+            batches = [Batch(own=True, targets=tuple(options.program))]
         outcomes.append(trial.of(fault, batches))
         progress.say(outcomes[-1])
     return finish({"places": summary(outcomes, copy.tree) | {"fail_without_a_fault": sorted(trial.broken)}}, copy, "")
@@ -301,6 +303,9 @@ def main() -> int:
     parser.add_argument("--bare", action="store_true", help="without .venv: no LibTorch, no tests that need pytest")
     parser.add_argument("--list", action="store_true", help="print the draw and run nothing")
     parser.add_argument("--place", action="append", metavar="FILE:LINE:KIND", help="only this fault; may be repeated")
+    parser.add_argument(
+        "--program", action="append", metavar="TARGET", help="with --place: run this test program only; may be repeated"
+    )
     parser.add_argument("--kept", action="store_true", help="the faults that are kept by hand")
     options = parser.parse_args()
     sys.setrecursionlimit(10_000)  # syntax trees are deep
@@ -310,9 +315,9 @@ def main() -> int:
         if options.place:
             return run_places(options)
         return run_kept(options) if options.kept else run_draw(options)
-    except (UsageError, StaleError) as error:
+    except (UsageError, StaleError, InUseError) as error:
         print(f"mutate: {error}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+        return 1 if isinstance(error, StaleError) else 2
 
 
 if __name__ == "__main__":

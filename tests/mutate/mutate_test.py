@@ -16,7 +16,7 @@ import unittest
 from pathlib import Path
 
 import mutate
-from copy_of_tree import Copy
+from copy_of_tree import Copy, InUseError
 from cover import Cover
 from kept import Functions, Kept, StaleError, read_kept
 from kinds import faults_of
@@ -103,7 +103,7 @@ class Kinds(unittest.TestCase):
             "std::array<int, 4> a;",
             "static_assert(sizeof(int) == 4);",
             "void f() { a.reserve(n); spdlog::debug(n); }",
-            "struct S { S(); };",
+            "struct S { S(); virtual void f() = 0; };",
             'const char* s = "1 < 2";',
         ):
             self.assertEqual(kinds_of(code), set(), code)
@@ -128,7 +128,7 @@ class SmallTree(unittest.TestCase):
         subprocess.run(["git", "init", "-q", self.root], check=True)
 
     def options(self, **given) -> argparse.Namespace:
-        defaults = {"names": ["part"], "seed": "1", "places": 3, "own": False, "bare": True, "place": []}
+        defaults = {"names": ["part"], "seed": "1", "places": 3, "own": False, "bare": True, "place": [], "program": []}
         return argparse.Namespace(**defaults | given)
 
     def run_places(self, *places: str) -> tuple[int, dict]:
@@ -185,6 +185,12 @@ class SmallTree(unittest.TestCase):
         for place in ("part/part.cpp:1:compare", "part/none.cpp:1:compare", "nonsense"):
             with self.assertRaises(mutate.UsageError):
                 self.run_places(place)
+
+    def test_two_runs_do_not_share_a_copy(self):
+        first = Copy(self.root, self.root / "build" / "mutate")
+        with self.assertRaises(InUseError):
+            Copy(self.root, self.root / "build" / "mutate")
+        del first
 
     def test_which_tests_cover_a_file(self):
         copy = Copy(self.root, self.root / "build" / "mutate", bare=True)
