@@ -24,6 +24,15 @@ TEST(Capture, ReadsBothOutputsHoweverLong) {
   EXPECT_EQ(got.err.size(), 200000U);
 }
 
+// Prevents: what a child writes is cut off where it closes one of its two outputs first.
+TEST(Capture, ReadsOneOutputToItsEndAfterTheOtherHasEnded) {
+  const Captured out = capture({"/bin/sh", "-c", "echo first; exec 2>&-; sleep 0.2; echo last"});
+  EXPECT_EQ(out.out, "first\nlast\n");
+  const Captured err =
+      capture({"/bin/sh", "-c", "echo first >&2; exec >&-; sleep 0.2; echo last >&2"});
+  EXPECT_EQ(err.err, "first\nlast\n");
+}
+
 TEST(Capture, SaysWhatCannotBeRun) {
   const Captured got = capture({"/no/such/program"});
   EXPECT_EQ(got.exit_code, 127);

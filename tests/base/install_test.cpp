@@ -30,5 +30,17 @@ TEST(Install, IsFoundFromBothFoldersOfPrograms) {
   }
 }
 
+// Prevents: a file that is installed in one place and looked for in another.
+TEST(Install, HasItsFilesWhereCMakePutsThem) {
+  const Install install("/r");
+  EXPECT_EQ(install.program("sluice-controller"), "/r/libexec/sluice/sluice-controller");
+  EXPECT_EQ(install.subcommand("exec"), "/r/libexec/sluice/sluice-exec");
+  EXPECT_EQ(install.interposer(), "/r/lib/sluice/libsluice_intercept.so");
+  EXPECT_EQ(install.recordings(), "/r/share/sluice/recordings");
+  EXPECT_EQ(install.python(), "/r/share/sluice/python");
+  EXPECT_EQ(install.engine("torch"), "/r/lib/sluice/libsluice_serve_torch.so");
+  EXPECT_EQ(install.simgpu_folder(), "/r/lib/sluice/simgpu");
+}
+
 }  // namespace
 }  // namespace sluice::base

@@ -1,11 +1,15 @@
 // Which processes of a GPU have no slot, and what can be said where pids mean nothing here.
 #include "shm/outside.hpp"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <set>
 
+#include "base/fd.hpp"
 #include "tests/support/board_test.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace sluice::shm {
 namespace {
@@ -55,6 +59,47 @@ TEST_F(Outside, AreOnlyCountedWherePidsMeanNothing) {
 TEST_F(Outside, AreCountedPerDevice) {
   add_client(0, 0, "a").info.store(SlotInfo{SlotState::kLive, 0, 1, 1}.pack());
   EXPECT_EQ(outside({70001}, false), (Pids{0}));
+}
+
+/// A file that this process has mapped.
+class Mapped {
+ public:
+  explicit Mapped(base::Fd file) : file_(std::move(file)) {
+    EXPECT_EQ(ftruncate(file_.get(), 1), 0);
+    memory_ = mmap(nullptr, 1, PROT_READ, MAP_SHARED, file_.get(), 0);
+    EXPECT_NE(memory_, MAP_FAILED);
+  }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+  ~Mapped() { munmap(memory_, 1); }
+
+ private:
+  base::Fd file_;
+  void* memory_;
+};
+
+// Prevents: a program without the interposer that nobody can name; or advice to preload it for one
+// that has it.
+TEST_F(Outside, AreNamedAndKnownToHaveTheInterposer) {
+  const std::string session = "test-outside-" + std::to_string(getpid());
+  for (const std::size_t device : {0U, 1U}) {
+    board_->devices[device].used.store(1);
+    std::copy(base::kSimulatedUuid.begin(), base::kSimulatedUuid.end(),
+              board_->devices[device].uuid.begin());
+  }
+  const auto found = [&] { return describe_outside(take_snapshot(*board_, test::kNow), session); };
+  EXPECT_TRUE(found().empty());
+  const Mapped on_gpu(
+      base::Fd(memfd_create(base::simulated_gpu_file(session, getpid()).c_str(), MFD_CLOEXEC)));
+  const auto plain = found();
+  ASSERT_EQ(plain.size(), 1U) << "the simulated GPUs of a session are one process";
+  EXPECT_EQ(plain[0].pid, static_cast<std::uint32_t>(getpid()));
+  EXPECT_NE(plain[0].command.find("shm_test"), std::string::npos) << plain[0].command;
+  EXPECT_FALSE(plain[0].preloaded);
+  const test::TempFolder folder;
+  const Mapped interposer(base::Fd(
+      open(folder.file("libsluice_intercept.so").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)));
+  EXPECT_TRUE(found().at(0).preloaded);
 }
 
 }  // namespace
