@@ -39,7 +39,7 @@ json RunTest::two_models() {
              {"output_file_name", "critical"},
              {"priority", 1},
              {"cuda_graph", true},
-             {"arrival", {{"kind", "periodic"}, {"period_ms", 6}}},
+             {"arrival", {{"kind", "periodic"}, {"period_ms", 20}}},
              {"control", hooked}}}}};
 }
 

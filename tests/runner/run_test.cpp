@@ -10,7 +10,9 @@
 #include <regex>
 #include <set>
 
+#include "base/fd.hpp"
 #include "shm/board.hpp"
+#include "shm/messages.hpp"
 #include "shm/session.hpp"
 #include "shm/trace_format.hpp"
 #include "tests/runner/run_fixture.hpp"
@@ -159,8 +161,10 @@ TEST_F(RunTest, JoinsTheDefaultSessionIfItHasAController) {
   const std::string session(base::kDefaultSession);
   write_experiment(two_models());
   const auto controller = start("sluice-controller", {});
-  ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(shm::socket_path(session)); },
-                               test::kProgramPatience));
+  const auto answers = [&] {
+    return base::Fd(shm::connect_controller(shm::socket_path(session).c_str())).get() >= 0;
+  };
+  ASSERT_TRUE(test::eventually(answers, test::kProgramPatience));
   const base::Captured got = run("sluice-run", {"exp.json", "--gpu", "sim"});
   EXPECT_EQ(got.exit_code, 0) << got.err;
   EXPECT_EQ(json::parse(read("logs/results.json"))["session"], session);
