@@ -2,7 +2,8 @@
 # shm/gates.hpp, and protocol_check must then find a violation. A mutation without a violation means that
 # the line is not needed, or that a scenario is missing.
 #
-# The test protocol.mutations_build builds the programs; the normal build leaves them out.
+# The test protocol.mutations_build builds the programs, if something that they are made of has changed since; the
+# normal build leaves them out.
 set(gates ${PROJECT_SOURCE_DIR}/shm/gates.hpp)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${gates})
 file(READ ${gates} SLUICE_GATES)
@@ -10,7 +11,7 @@ add_custom_target(protocol_mutations)
 add_test(NAME protocol.mutations_build COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR}
                                                --target protocol_mutations)
 set_tests_properties(protocol.mutations_build PROPERTIES
-  FIXTURES_SETUP protocol_mutations LABELS protocol TIMEOUT 600 RUN_SERIAL TRUE)
+  FIXTURES_SETUP protocol_mutations LABELS protocol TIMEOUT 600 PROCESSORS 2 COST 300)
 
 # sluice_mutation(NAME OLD NEW): replaces OLD, which must occur exactly once, by NEW.
 function(sluice_mutation name old new)
