@@ -127,10 +127,12 @@ TEST_F(Endings, AHoldEndsWithoutProgressOnly) {
   ASSERT_TRUE(becomes_held(*best_effort_));
   std::this_thread::sleep_for(3s);  // longer than max_hold
   EXPECT_TRUE(becomes_held(*best_effort_)) << "the holder works";
-  EXPECT_EQ(count_of(best_effort_->said(), "without progress by pid "), 0U);
+  // On a busy machine it may also seem stopped for a moment.
+  const auto ended = [&] { return count_of(best_effort_->said(), "without progress by pid "); };
+  EXPECT_EQ(ended(), 0U);
   critical_->ask("halt");
-  EXPECT_TRUE(flows(*best_effort_)) << "the holder does nothing";
-  EXPECT_EQ(count_of(best_effort_->said(), "without progress by pid "), 1U);
+  EXPECT_TRUE(eventually([&] { return ended() == 1; })) << "the holder does nothing";
+  EXPECT_TRUE(flows(*best_effort_));
   critical_->ask("end 1");
   critical_->ask("begin");
   EXPECT_TRUE(becomes_held(*best_effort_)) << "the job after the waived one holds nobody";
