@@ -24,12 +24,11 @@ using base::MetricsText;
 using shm::Count;
 using shm::SlotState;
 
-constexpr std::array<std::string_view, 6> kStateNames{"free",        "reserved", "live",
-                                                      "failed_open", "leaving",  "dead"};
-constexpr std::array<std::pair<Count, std::string_view>, 4> kBypassReasons{
+constexpr std::array<std::string_view, 5> kStateNames{"free", "reserved", "live", "leaving",
+                                                      "dead"};
+constexpr std::array<std::pair<Count, std::string_view>, 3> kBypassReasons{
     {{Count::kBypassPolicyNone, "policy_none"},
      {Count::kBypassUnattached, "unattached"},
-     {Count::kBypassFailedOpen, "failed_open"},
      {Count::kBypassRefusedWait, "refused_wait"}}};
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -118,7 +117,7 @@ void write_slots(MetricsText& out, const std::vector<Row>& rows) {
     const char* help;
     double (*value)(const Row&);
   };
-  constexpr std::array<Family, 7> kFamilies{{
+  constexpr std::array<Family, 8> kFamilies{{
       {"sluice_client_active", "gauge", "1 while a job of the client runs.",
        [](const Row& row) {
          const shm::Slot& slot = row.slot;
@@ -137,6 +136,9 @@ void write_slots(MetricsText& out, const std::vector<Row>& rows) {
       {"sluice_max_hold_openings_total", "counter",
        "Holds that were ended because they outlasted --max-hold.",
        [](const Row& row) { return static_cast<double>(row.slot.max_hold_opened.load()); }},
+      {"sluice_skipped_waits_total", "counter",
+       "Waits of a policy on the driver that took more than 5 s and were skipped.",
+       [](const Row& row) { return static_cast<double>(row.slot.skipped_waits.load()); }},
       {"sluice_unhooked_lookups_total", "counter",
        "Lookups by the program of launch entries that have no hook.",
        [](const Row& row) { return static_cast<double>(row.slot.unhooked_lookups.load()); }},

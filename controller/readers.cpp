@@ -16,16 +16,11 @@ constexpr std::uint64_t kLetThroughNs = 5'000'000;
 constexpr std::uint64_t kDiesNs = 100'000'000;
 
 void take_state(Clients& clients, int slot, SlotState wanted) {
-  const SlotState state = clients.info(slot).state;
-  const bool starts = state == SlotState::kReserved || state == SlotState::kFailedOpen;
   if (wanted == SlotState::kLeaving) {
     shm::leave(clients.view, slot);
     clients.slot(slot).slack_ns.store(shm::kUnlimitedSlack);
-  } else if (wanted == SlotState::kLive && starts) {
+  } else if (wanted == SlotState::kLive) {
     shm::go_live(clients.view, slot);
-  } else if (wanted == SlotState::kFailedOpen) {
-    if (state == SlotState::kReserved) shm::go_live(clients.view, slot);
-    shm::fail_open(clients.view, slot);
   }
 }
 
@@ -118,8 +113,8 @@ void tend_readers(Clients& clients, std::uint64_t now_ns) {
     }
     if (since == 0) since = now_ns;
     const bool outranked = (slot.outranked.load() & shm::kOutranked) != 0;
-    // An announcer that saw the slot live may write after the client has left or failed open, and
-    // never looks at the slot again.
+    // An announcer that saw the slot live may write after the client has left, and never looks at
+    // the slot again.
     const bool obeys = clients.info(index).state == SlotState::kLive;
     if (now_ns > slot.slack_until_ns.load() || !outranked || !obeys ||
         one_died_above(clients, index, now_ns)) {

@@ -85,7 +85,9 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.slack_until_ns.store(0);
   slot.early_hold_until_ns.store(0);
   slot.job_since_ns.store(0);
-  slot.fail_reason.store(0);
+  slot.skipped_waits.store(0);
+  slot.waited_for.store(0);
+  slot.sync_since_ns.store(0);
   slot.unhooked_lookups.store(0);
   slot.max_hold_opened.store(0);
   slot.watcher_beat_ns.store(0);

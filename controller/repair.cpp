@@ -73,7 +73,6 @@ void repair_slot(Clients& clients, int slot, std::uint64_t now_ns) {
   if (state != SlotState::kFree && tenant.process == nullptr) return release_slot(clients, slot);
   switch (state) {
     case SlotState::kLive:
-    case SlotState::kFailedOpen:
     case SlotState::kLeaving:
       if (is_dead(clients, slot, now_ns)) bury_dead(clients, slot, now_ns);
       break;

@@ -15,7 +15,7 @@
 namespace sluice::shm {
 
 inline constexpr std::uint64_t kBoardMagic = 0x4452'4f42'4543'4c53;  // "SLCEBORD"
-inline constexpr std::uint32_t kLayoutVersion = 9;
+inline constexpr std::uint32_t kLayoutVersion = 10;
 
 inline constexpr int kSlots = 63;          ///< Bit 63 of a gate belongs to the controller.
 inline constexpr int kControllerBit = 63;  ///< The controller holds a client with this bit.
@@ -38,13 +38,12 @@ inline constexpr std::uint64_t kDefaultMaxHoldNs = 10'000'000'000;
 inline constexpr std::uint64_t kUnlimitedSlack = 0x7fff'ffff'ffff'ffff;
 
 enum class SlotState : std::uint8_t {
-  kFree,        ///< Belongs to nobody. The controller may give the slot out.
-  kReserved,    ///< Given to a process that has not mapped the board yet.
-  kLive,        ///< The client obeys its gate, and its jobs close lower-priority gates.
-  kFailedOpen,  ///< The client runs ungated from now on. Its jobs still close lower-priority gates.
-  kLeaving,     ///< The process is exiting: the gate stays open, and jobs are over.
-  kDead,        ///< The process was found dead. The slot is freed when the kernel has removed the
-                ///< process.
+  kFree,      ///< Belongs to nobody. The controller may give the slot out.
+  kReserved,  ///< Given to a process that has not mapped the board yet.
+  kLive,      ///< The client obeys its gate, and its jobs close lower-priority gates.
+  kLeaving,   ///< The process is exiting: the gate stays open, and jobs are over.
+  kDead,      ///< The process was found dead. The slot is freed when the kernel has removed the
+              ///< process.
 };
 
 /// The identity of a slot, packed into one word so that one load reads a consistent value.
@@ -73,7 +72,6 @@ enum class Count : std::uint8_t {
   // Bypassed: sent to the driver without passing the gate.
   kBypassPolicyNone,       ///< The client's policy is none.
   kBypassUnattached,       ///< The client had no slot yet.
-  kBypassFailedOpen,       ///< One of our waits on the driver took too long.
   kBypassRefusedWait,      ///< Under device: the driver refused the wait that was due.
   kLaunchKinds,            ///< Number of counters above; they add up to the launches.
   kWaited = kLaunchKinds,  ///< Held on the host, or preceded by a stream wait.
@@ -95,12 +93,6 @@ inline constexpr std::uint32_t kOutranked =
 /// An order may be pending for which launches are refused. A broker sets the bit after it has
 /// written the order. The owner clears it by the rule of settle() in gates.hpp.
 inline constexpr std::uint32_t kOrdered = 2;
-
-/// The reason why a client runs ungated, for `sluice status`.
-enum class FailReason : std::uint32_t {
-  kNone,
-  kDriverWait,  ///< A wait on the driver took too long. The client stays ungated.
-};
 
 using Word = std::atomic<std::uint64_t>;
 using HalfWord = std::atomic<std::uint32_t>;
@@ -156,7 +148,7 @@ struct alignas(kLine) Slot {
   alignas(kLine) Word job;    ///< Odd while active: the first begin and the last end add 1.
   Word job_since_ns;          ///< Time when the last job began, with closed or open gates.
   Word policy;                ///< Policy::pack() of the policy in force, which may be a fallback.
-  HalfWord fail_reason;       ///< FailReason.
+  HalfWord skipped_waits;     ///< Waits on the driver that took too long and were skipped.
   HalfWord unhooked_lookups;  ///< Lookups of entries that give the GPU work and have no hook.
   Word predictions;           ///< Predictions whose outcome is known (hit or miss).
   Word max_hold_opened;       ///< Times max_hold opened the gate.
@@ -183,9 +175,13 @@ struct alignas(kLine) Slot {
   Word open_ns;           ///< Total time of jobs with open gates since the target was set.
   Word gpu_ns;            ///< GPU time of the client's work, an estimate. Real time if simulated.
   HalfWord target_state;  ///< TargetState.
-  HalfWord reserved_state;
+  HalfWord
+      waited_for;  ///< 1 + the slot of a client above that waits for work of this one; 0: none.
   Word target_total_ns;  ///< Total time of the jobs that ended since the target was set.
-  std::array<std::uint8_t, 40> reserved_owner;
+  /// Since when a thread has been in the same synchronising call, to a tick; 0: none is in one.
+  /// Those whom this client holds read it.
+  Word sync_since_ns;
+  std::array<std::uint8_t, 32> reserved_owner;
 
   // Written by the controller when it gives the slot out.
   alignas(kLine) RobustMutex alive;
@@ -253,7 +249,7 @@ static_assert(offsetof(Slot, slack_ns) == 40 && offsetof(Slot, outranked) == 48)
 static_assert(offsetof(Slot, announced) == 52 && offsetof(Slot, slack_until_ns) == 56);
 static_assert(offsetof(Slot, early_hold_until_ns) == 64 && offsetof(Slot, reader) == 72);
 static_assert(offsetof(Slot, job) == 128 && offsetof(Slot, job_since_ns) == 136);
-static_assert(offsetof(Slot, policy) == 144 && offsetof(Slot, fail_reason) == 152);
+static_assert(offsetof(Slot, policy) == 144 && offsetof(Slot, skipped_waits) == 152);
 static_assert(offsetof(Slot, unhooked_lookups) == 156 && offsetof(Slot, predictions) == 160);
 static_assert(offsetof(Slot, max_hold_opened) == 168 && offsetof(Slot, watcher_beat_ns) == 176);
 static_assert(offsetof(Slot, unhooked_name) == 184 && offsetof(Slot, longest_launch_ns) == 216);
@@ -261,7 +257,8 @@ static_assert(offsetof(Slot, ungated_graph_ns) == 224 && offsetof(Slot, unknown_
 static_assert(offsetof(Slot, prediction_hits) == 240 && offsetof(Slot, prediction_cost_ns) == 248);
 static_assert(offsetof(Slot, syncs) == 256 && offsetof(Slot, open_job) == 264);
 static_assert(offsetof(Slot, target) == 272 && offsetof(Slot, gpu_ns) == 320);
-static_assert(offsetof(Slot, target_state) == 328 && offsetof(Slot, target_total_ns) == 336);
+static_assert(offsetof(Slot, target_state) == 328 && offsetof(Slot, waited_for) == 332);
+static_assert(offsetof(Slot, target_total_ns) == 336 && offsetof(Slot, sync_since_ns) == 344);
 static_assert(offsetof(Slot, alive) == 384 && sizeof(RobustMutex) == 40);
 static_assert(offsetof(Slot, pid) == 424 && offsetof(Slot, uid) == 428);
 static_assert(offsetof(Slot, attached_ns) == 432);

@@ -41,8 +41,7 @@ constexpr bool is_active(std::uint64_t job) noexcept { return (job & 1U) != 0; }
 
 /// Whether a slot in this state has a client that is not exiting or dead.
 constexpr bool lives(SlotState state) noexcept {
-  return state == SlotState::kReserved || state == SlotState::kLive ||
-         state == SlotState::kFailedOpen;
+  return state == SlotState::kReserved || state == SlotState::kLive;
 }
 
 /// A slot and its client. The generation tells the client from earlier ones in the slot.
@@ -66,15 +65,13 @@ constexpr bool is_draining(std::uint64_t word) noexcept {
 
 /// Whether a slot with this info has the client of the id, alive as far as the info says.
 constexpr bool has_client(SlotInfo info, std::uint32_t id) noexcept {
-  const bool live = info.state == SlotState::kLive || info.state == SlotState::kFailedOpen;
-  return live && id == id_of({slot_of(id), info.generation});
+  return info.state == SlotState::kLive && id == id_of({slot_of(id), info.generation});
 }
 
 /// Whether a holder in state `h` with job counter `job` must keep the gate of `t` closed.
 constexpr bool holds(SlotInfo h, std::uint64_t job, SlotInfo t) noexcept {
-  const bool obeyed = h.state == SlotState::kLive || h.state == SlotState::kFailedOpen;
-  return obeyed && is_active(job) && t.state == SlotState::kLive && h.device == t.device &&
-         h.priority > t.priority;
+  return h.state == SlotState::kLive && is_active(job) && t.state == SlotState::kLive &&
+         h.device == t.device && h.priority > t.priority;
 }
 
 template <class View>
@@ -166,56 +163,37 @@ bool change_state(View& board, int slot, std::initializer_list<SlotState> from, 
   }
 }
 
-/// For the owner: starts to obey the gate, at the first attach or after failing open. A job may
-/// already have begun. Returns false if the slot is in another state.
+/// For the owner, once at attach: starts to obey the gate. A job may already have begun. Returns
+/// false if the slot is in another state.
 template <class View>
 bool go_live(View& board, int self) {
-  if (!change_state(board, self, {SlotState::kReserved, SlotState::kFailedOpen},
-                    SlotState::kLive)) {
-    return false;
-  }
+  if (!change_state(board, self, {SlotState::kReserved}, SlotState::kLive)) return false;
   settle_own_gate(board, self);
   settle_held_gates(board, self);
   return true;
 }
 
-/// For the owner, on every tick of its watcher while it is leaving or has failed open: a holder
-/// that saw the slot live may still close the gate.
+/// For the owner, on every tick of its watcher while it is leaving: a holder that saw the slot live
+/// may still close the gate.
 template <class View>
 void keep_open(View& board, int self) {
   open_bits(board, self, ~std::uint64_t{0});
 }
 
-/// For the owner, on any thread: runs on ungated. Returns false if the slot was not live.
-template <class View>
-bool fail_open(View& board, int self) {
-  if (!change_state(board, self, {SlotState::kLive}, SlotState::kFailedOpen)) return false;
-  settle_own_gate(board, self);  // not keep_open(): another thread may have gone live again
-  return true;
-}
-
 /// For the owner, once at exit, on any thread: opens its gate and every gate that it holds.
 template <class View>
 void leave(View& board, int self) {
-  change_state(board, self, {SlotState::kReserved, SlotState::kLive, SlotState::kFailedOpen},
-               SlotState::kLeaving);
+  change_state(board, self, {SlotState::kReserved, SlotState::kLive}, SlotState::kLeaving);
   keep_open(board, self);
   for_each_other(board.used().load(), self,
                  [&](int target) { open_bits(board, target, bit(self)); });
 }
 
-/// For the owner: opens its gate for this one job of `holder`, which is stopped or makes no
-/// progress.
+/// For the owner: opens its gate for this one job of `holder`, which is silent or makes no
+/// progress. `job` 0: the holder makes progress again, so its job counts again.
 template <class View>
 void waive(View& board, int self, int holder, std::uint64_t job) {
   board.waived(self, holder).store(job);
-  settle(board, holder, self);
-}
-
-/// For the owner: the holder that was stopped beats again, so its job counts again.
-template <class View>
-void honour(View& board, int self, int holder) {
-  board.waived(self, holder).store(0);
   settle(board, holder, self);
 }
 
@@ -270,8 +248,7 @@ template <class View>
 bool mark_dead(View& board, int slot) {
   std::uint64_t word = board.info(slot).load();
   SlotInfo info = SlotInfo::unpack(word);
-  const bool counts = info.state == SlotState::kLive || info.state == SlotState::kFailedOpen;
-  if (!counts || board.watched(slot)) return false;
+  if (info.state != SlotState::kLive || board.watched(slot)) return false;
   info.state = SlotState::kDead;
   return board.info(slot).compare_exchange(word, info.pack());
 }
@@ -328,10 +305,8 @@ void settle_outranked(View& board, int slot) {
 /// not only the used ones: the dead holder may have set its bit in a slot that was freed meanwhile.
 template <class View>
 void bury(View& board, int slot) {
-  change_state(
-      board, slot,
-      {SlotState::kReserved, SlotState::kLive, SlotState::kFailedOpen, SlotState::kLeaving},
-      SlotState::kDead);
+  change_state(board, slot, {SlotState::kReserved, SlotState::kLive, SlotState::kLeaving},
+               SlotState::kDead);
   for_each_other(~std::uint64_t{0}, slot, [&](int target) { open_bits(board, target, bit(slot)); });
   keep_open(board, slot);
 }

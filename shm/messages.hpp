@@ -11,7 +11,7 @@
 /// the controller ended. No launch and no job sends a message.
 namespace sluice::shm {
 
-inline constexpr std::uint32_t kWireVersion = 5;
+inline constexpr std::uint32_t kWireVersion = 6;
 
 enum class RequestKind : std::uint32_t {
   kAttach = 1,  ///< Give me a slot, or my previous one (slot, generation, board_id).
@@ -48,13 +48,13 @@ struct Request {
 /// What a reader says about itself, on each tick of its watcher. shm/report.hpp fills and reads it.
 /// Every value may be a lie of its sender, and concerns the sender's slot only.
 struct Report {
-  static constexpr std::size_t kWords = 361;
+  static constexpr std::size_t kWords = 362;
 
   std::uint32_t version = kWireVersion;
   RequestKind kind = RequestKind::kReport;
   std::int32_t slot = -1;
   std::uint32_t generation = 0;
-  SlotState state = SlotState::kReserved;  ///< What the owner wants: live, failed open or leaving.
+  SlotState state = SlotState::kReserved;  ///< What the owner wants: live or leaving.
   std::array<std::uint8_t, 3> reserved{};
   std::uint32_t refuses =
       0;  ///< Not 0 while launches are refused for an order: kOrdered stays set.
@@ -88,7 +88,7 @@ struct Reply {
 
 static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 272);
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
-static_assert(std::is_trivially_copyable_v<Report> && sizeof(Report) == 3480);
+static_assert(std::is_trivially_copyable_v<Report> && sizeof(Report) == 3488);
 
 /// Connects to a controller's socket. Returns a close-on-exec file descriptor or -errno; -EPERM if
 /// another user than the expected one is at the other end. Does not allocate and does not block.

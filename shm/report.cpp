@@ -9,7 +9,7 @@ namespace {
 template <class AnySlot, class Visit>
 void for_each_word(AnySlot& slot, Visit visit) noexcept {
   visit(slot.job_since_ns);
-  visit(slot.fail_reason);
+  visit(slot.skipped_waits);
   visit(slot.unhooked_lookups);
   visit(slot.max_hold_opened);
   visit(slot.longest_launch_ns);
@@ -20,6 +20,7 @@ void for_each_word(AnySlot& slot, Visit visit) noexcept {
   visit(slot.target);
   visit(slot.gpu_ns);
   visit(slot.target_total_ns);
+  visit(slot.waited_for);
   visit(slot.job_times.ended);
   visit(slot.job_times.total_ns);
   for (auto& word : slot.job_times.buckets) visit(word);

@@ -29,16 +29,6 @@ std::uint64_t age(std::uint64_t now_ns, std::uint64_t then_ns) {
   return then_ns != 0 && now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-std::string describe(FailReason reason) {
-  switch (reason) {
-    case FailReason::kNone:
-      return {};
-    case FailReason::kDriverWait:
-      return "a wait on the driver took too long";
-  }
-  return "unknown reason";
-}
-
 std::vector<Holder> holders_of(const Board& board, std::uint64_t gate) {
   std::vector<Holder> holders;
   for_each_other(gate, kControllerBit, [&](int index) {
@@ -166,7 +156,9 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.policy = to_string(policy);
   client.requested_policy = to_string(Policy::unpack(slot.requested_policy.load()));
   client.state = info.state;
-  client.fail_reason = describe(static_cast<FailReason>(slot.fail_reason.load()));
+  client.skipped_waits = slot.skipped_waits.load();
+  const std::uint32_t waits = slot.waited_for.load();
+  if (waits != 0 && waits <= kSlots) client.waited_for_pid = board.slots[waits - 1].pid.load();
   const std::uint64_t job = slot.job.load();
   client.target = target_of(slot);
   client.memory = memory_of(board, {index, info.generation}, now_ns);
@@ -242,8 +234,6 @@ std::string bypass_name(Count count) {
       return "policy none";
     case Count::kBypassUnattached:
       return "not attached";
-    case Count::kBypassFailedOpen:
-      return "failed open";
     case Count::kBypassRefusedWait:
       return "the driver refused the wait";
     default:
@@ -292,8 +282,6 @@ std::string state_name(const ClientSnapshot& client) {
   switch (client.state) {
     case SlotState::kReserved:
       return "starting";
-    case SlotState::kFailedOpen:
-      return "failed open";
     case SlotState::kLeaving:
       return "leaving";
     case SlotState::kDead:

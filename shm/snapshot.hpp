@@ -78,8 +78,9 @@ struct ClientSnapshot {
   std::string policy;            ///< The policy in force.
   std::string requested_policy;  ///< Differs from `policy` after a fallback.
   SlotState state = SlotState::kFree;
-  std::string fail_reason;  ///< Why the client runs ungated; empty if it does not.
-  bool active = false;      ///< A job runs, with closed or open gates below.
+  std::uint64_t skipped_waits = 0;   ///< Waits on the driver that took too long and were skipped.
+  std::uint32_t waited_for_pid = 0;  ///< A client above that waits for work of this one; 0: none.
+  bool active = false;               ///< A job runs, with closed or open gates below.
   std::uint64_t active_ns = 0;
   TargetSnapshot target;
   MemorySnapshot memory;
@@ -164,7 +165,7 @@ std::string target_state_name(TargetState state);
 /// The name of an order in the output: none, shrink, drop, sleep or epoch.
 std::string order_name(MemoryOrder kind);
 
-/// active, held, idle, failed open, starting, leaving or dead.
+/// active, held, idle, starting, leaving or dead.
 std::string state_name(const ClientSnapshot& client);
 
 }  // namespace sluice::shm

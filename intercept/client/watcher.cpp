@@ -129,6 +129,7 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   Client& client = *watched.client;
   shm::Slot& slot = client.slot();
   slot.watcher_beat_ns.store(now);
+  slot.sync_since_ns.store(client.jobs().synchronising_since(now));
   watched.link.tick(client.seat(), socket_path_, now);
   watched.holders.tick(client.seat(), now);
   if (!client.seat().reader()) tend_slack(watched, now);

@@ -79,11 +79,12 @@ enum class Waited { kDone, kFailed, kTooLong };
 /// No wait on the driver may be unbounded: the program may be waiting for its own later launch.
 inline constexpr std::uint64_t kLongestDriverWaitNs = 5'000'000'000;
 
-/// Calls `query` (a cuStreamQuery or cuEventQuery) until it reports success, for at most 5 s. Time
-/// during which `excused` returns true does not count. Spins first, because every microsecond of
-/// reaction time is added to the sync point; then yields; then sleeps.
+/// Calls `query` (a cuStreamQuery or cuEventQuery) until it reports success, for at most
+/// `longest_ns`. Time during which `excused` returns true does not count. Spins first, because
+/// every microsecond of reaction time is added to the sync point; then yields; then sleeps.
 template <class Query, class Excused>
-Waited wait_for_driver(Query query, Excused excused) noexcept {
+Waited wait_for_driver(Query query, Excused excused,
+                       std::uint64_t longest_ns = kLongestDriverWaitNs) noexcept {
   constexpr std::uint64_t kSpinNs = 50'000;
   constexpr std::uint64_t kYieldNs = 500'000;
   const RelaxedCapture relaxed;
@@ -99,7 +100,7 @@ Waited wait_for_driver(Query query, Excused excused) noexcept {
     if (excused()) excused_ns += now - last;
     last = now;
     const std::uint64_t waited = now - begin;
-    if (waited - excused_ns > kLongestDriverWaitNs) return Waited::kTooLong;
+    if (waited - excused_ns > longest_ns) return Waited::kTooLong;
     if (waited > kYieldNs) {
       const timespec nap{0, 50'000};
       nanosleep(&nap, nullptr);

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -73,24 +74,35 @@ class ThreadMarks {
  public:
   void enter() noexcept {
     const pid_t self = thread_id();
-    for (std::atomic<pid_t>& mark : marks_) {
-      pid_t before = mark.load();
+    for (Mark& mark : marks_) {
+      pid_t before = mark.thread.load();
       const bool free = before == 0 || is_gone(before);
-      if (free && mark.compare_exchange_strong(before, self)) return;
+      if (!free || !mark.thread.compare_exchange_strong(before, self)) continue;
+      mark.calls.fetch_add(1, std::memory_order_relaxed);
+      return;
     }
   }
   void leave() noexcept {
-    for (std::atomic<pid_t>& mark : marks_) {
+    for (Mark& mark : marks_) {
       pid_t self = thread_id();
-      if (mark.compare_exchange_strong(self, 0)) return;
+      if (mark.thread.compare_exchange_strong(self, 0)) return;
     }
   }
   [[nodiscard]] bool any() const noexcept {
-    for (const std::atomic<pid_t>& mark : marks_) {
-      const pid_t thread = mark.load();
-      if (thread != 0 && !is_gone(thread)) return true;
+    return std::any_of(marks_.begin(), marks_.end(), is_inside);
+  }
+  /// Since when a thread has been in the same call, as far as the looks before show; 0: no thread
+  /// is in one. For one thread, which looks again and again.
+  [[nodiscard]] std::uint64_t inside_since(std::uint64_t now_ns) noexcept {
+    std::uint64_t oldest_ns = 0;
+    for (Mark& mark : marks_) {
+      if (!is_inside(mark)) continue;
+      const std::uint32_t calls = mark.calls.load(std::memory_order_relaxed);
+      if (mark.seen_ns == 0 || std::exchange(mark.seen_calls, calls) != calls)
+        mark.seen_ns = now_ns;
+      if (oldest_ns == 0 || mark.seen_ns < oldest_ns) oldest_ns = mark.seen_ns;
     }
-    return false;
+    return oldest_ns;
   }
   [[nodiscard]] static bool is_gone(pid_t thread) noexcept {
     const int saved_errno = errno;
@@ -100,7 +112,19 @@ class ThreadMarks {
   }
 
  private:
-  std::array<std::atomic<pid_t>, 64> marks_{};
+  struct Mark {
+    std::atomic<pid_t> thread{0};
+    std::atomic<std::uint32_t> calls{0};
+    // Of the thread that looks.
+    std::uint32_t seen_calls = 0;
+    std::uint64_t seen_ns = 0;
+  };
+  [[nodiscard]] static bool is_inside(const Mark& mark) noexcept {
+    const pid_t thread = mark.thread.load();
+    return thread != 0 && !is_gone(thread);
+  }
+
+  std::array<Mark, 64> marks_{};
 };
 
 /// Sleeps in short steps while `holds` returns true, for at most `longest_ns`.

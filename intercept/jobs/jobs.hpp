@@ -66,6 +66,12 @@ class Jobs {
     std::uint64_t before_;
   };
 
+  /// For the watcher, in each tick: since when a thread has been in the same synchronising call; 0
+  /// if none is in one.
+  [[nodiscard]] std::uint64_t synchronising_since(std::uint64_t now_ns) noexcept {
+    return syncing_.inside_since(now_ns);
+  }
+
   /// For the watcher: the priority was 0 and is not any more. Ends the transparent job, which was
   /// not polled and might otherwise hold others without an end; the next work begins a new one.
   /// Makes no driver call and allocates nothing.

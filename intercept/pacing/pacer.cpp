@@ -16,15 +16,42 @@ using shm::PolicyKind;
 /// stream from ever being idle, and when the launch has to be refused. Time with a closed gate does
 /// not count: earlier waits of a device policy may then hold the work in the stream, as hold()
 /// would hold the launch.
+///
+/// After a wait that took too long, nobody waits for the stream again until it has made progress:
+/// the program may be waiting for its own later launch. What blocks one stream often blocks others,
+/// so they are not each waited for that long.
 template <class Query>
-Waited Pacer::wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept {
+Waited Pacer::wait(Stream& stream, shm::TraceHold why, shm::Policy policy, Query query) noexcept {
+  constexpr std::uint64_t kLongestNextToStuckNs = 100'000'000;
+  if (stream.stuck.load()) return ask_stuck(stream, query);
+  const std::uint64_t longest_ns =
+      stuck_streams_.load() == 0 ? kLongestDriverWaitNs : kLongestNextToStuckNs;
   Trace* const traced = g_process.trace.load();
   const std::uint64_t begin = traced == nullptr ? 0 : base::monotonic_ns();
   const auto waits = [&] { return client_.is_under(policy) && !client_.orders().refuse(); };
-  const Waited waited = wait_for_driver([&] { return waits() ? query() : CUDA_SUCCESS; },
-                                        [&] { return client_.obeys() && client_.gate_closed(); });
+  const Waited waited =
+      wait_for_driver([&] { return waits() ? query() : CUDA_SUCCESS; },
+                      [&] { return client_.obeys() && client_.gate_closed(); }, longest_ns);
   if (traced != nullptr) traced->hold(why, begin, 0, 0);
+  if (waited == Waited::kTooLong && !stream.stuck.exchange(true)) {
+    stuck_streams_.fetch_add(1);
+    client_.skipped_wait(why);
+  }
   return waited;
+}
+
+template <class Query>
+Waited Pacer::ask_stuck(Stream& stream, Query query) noexcept {
+  const RelaxedCapture relaxed;
+  const NoCancel whole;
+  const CUresult state = query();
+  if (state == CUDA_ERROR_NOT_READY) return Waited::kTooLong;
+  no_longer_stuck(stream);
+  return state == CUDA_SUCCESS ? Waited::kDone : Waited::kFailed;
+}
+
+void Pacer::no_longer_stuck(Stream& stream) noexcept {
+  if (stream.stuck.exchange(false)) stuck_streams_.fetch_sub(1);
 }
 
 inline void Pacer::tell_status(const LaunchDuration* duration, bool graph) noexcept {
@@ -170,9 +197,9 @@ void Pacer::bound_run_ahead(Stream& stream, const LaunchDuration* duration, CUst
   for (;;) {
     const RunAhead::Wait next = stream.run_ahead.must_wait(bound_ns);
     if (next.event == nullptr) return;
-    const Waited waited =
-        wait(shm::TraceHold::kAhead, policy, [&] { return driver().cuEventQuery(next.event); });
-    if (waited == Waited::kTooLong) return client_.give_up_waiting("work that runs ahead");
+    const Waited waited = wait(stream, shm::TraceHold::kAhead, policy,
+                               [&] { return driver().cuEventQuery(next.event); });
+    if (waited == Waited::kTooLong) return stream.run_ahead.forget_marks();
     if (client_.orders().refuse() || !client_.is_under(policy)) return;
     stream.run_ahead.passed(next);
   }
@@ -264,9 +291,8 @@ void Pacer::begin_group(Stream& stream, const Turn& turn) noexcept {
     recorded = std::exchange(stream.recorded[turn.parity()], false);
   }
   if (end == nullptr || !recorded) return;
-  const Waited waited =
-      wait(shm::TraceHold::kEventGroup, turn.policy, [&] { return driver().cuEventQuery(end); });
-  if (waited == Waited::kTooLong) client_.give_up_waiting("an event group");
+  const Waited waited = wait(stream, shm::TraceHold::kEventGroup, turn.policy,
+                             [&] { return driver().cuEventQuery(end); });
   if (waited != Waited::kFailed) return;
   const std::lock_guard lock(stream.events);
   stream.group_end[turn.parity()] = nullptr;  // its context has ended, and the event with it
@@ -299,15 +325,15 @@ void Pacer::after(const Turn& turn, Stream& stream, CUstream named, CUresult lau
         end != nullptr && driver().cuEventRecord(end, named) == CUDA_SUCCESS;
   }
   if (turn.policy.kind == PolicyKind::kSync) {
-    const Waited waited = wait(shm::TraceHold::kSyncPoint, turn.policy,
-                               [&] { return driver().cuStreamQuery(named); });
-    if (waited == Waited::kTooLong) client_.give_up_waiting("a sync point");
+    wait(stream, shm::TraceHold::kSyncPoint, turn.policy,
+         [&] { return driver().cuStreamQuery(named); });
   }
 }
 
 void Pacer::end(Stream& stream, bool gone) noexcept {
   stream.sampler.end_stream(gone);
   stream.run_ahead.end_stream(gone);
+  no_longer_stuck(stream);
   {
     const std::lock_guard lock(stream.lock);
     run_ns_.fetch_sub(std::exchange(stream.run_ns, 0));

@@ -101,7 +101,10 @@ class Pacer {
   void begin_group(Stream& stream, const Turn& turn) noexcept;
   static void make_group_ends(Stream& stream) noexcept;
   template <class Query>
-  Waited wait(shm::TraceHold why, shm::Policy policy, Query query) noexcept;
+  Waited wait(Stream& stream, shm::TraceHold why, shm::Policy policy, Query query) noexcept;
+  template <class Query>
+  Waited ask_stuck(Stream& stream, Query query) noexcept;
+  void no_longer_stuck(Stream& stream) noexcept;
   void put_wait(Entry entry, Stream& stream, CUstream named, bool begins_group) noexcept;
   void write_off_idle(const Stream& own) noexcept;
 
@@ -115,6 +118,7 @@ class Pacer {
   std::atomic<std::uint64_t> run_ns_{0};  ///< At least the sum of all Stream::run_ns.
   std::atomic<std::uint64_t> written_off_ns_{0};
   std::atomic<std::uint32_t> known_in_a_row_{0};
+  std::atomic<int> stuck_streams_{0};          ///< Streams with Stream::stuck.
   std::optional<std::uint64_t> quiet_before_;  ///< Used by the polling thread.
 };
 

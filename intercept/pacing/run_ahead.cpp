@@ -47,6 +47,12 @@ void RunAhead::passed(const Wait& wait) noexcept {
   ++passed_;
 }
 
+void RunAhead::forget_marks() noexcept {
+  const std::lock_guard lock(mutex_);
+  passed_ = made_;
+  marked_ns_ = unmarked_ns_ = 0;
+}
+
 void RunAhead::end_stream(bool gone) noexcept {
   const std::lock_guard lock(mutex_);
   for (Mark& mark : marks_) {

@@ -26,6 +26,9 @@ class RunAhead {
   [[nodiscard]] Wait must_wait(std::uint64_t bound_ns) noexcept;
   void passed(const Wait& wait) noexcept;
 
+  /// After a wait for a mark that took too long: what was queued until now does not count.
+  void forget_marks() noexcept;
+
   /// Call when the stream ends. If it ended with its context (`gone`), so did the events.
   void end_stream(bool gone) noexcept;
 

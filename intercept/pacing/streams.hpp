@@ -64,6 +64,9 @@ struct Stream {
   Client* client = nullptr;
   Pacer* pacer = nullptr;  ///< The pacer of `client`.
 
+  /// A wait for its work took too long, and it has made no progress since (Pacer::wait).
+  std::atomic<bool> stuck{false};
+
   /// The process's version (process.hpp) at the last touch. Guarded by the mutex of the client's
   /// jobs.
   std::uint64_t touched = 0;

@@ -118,8 +118,7 @@ std::optional<std::uint64_t> ClientSlot::quiet(Which which) const noexcept {
     if (info.device != device || !which(info, other)) return;
     const std::uint64_t job = other.job.load();
     const std::uint64_t open_job = other.open_job.load();
-    const bool lives =
-        info.state == shm::SlotState::kLive || info.state == shm::SlotState::kFailedOpen;
+    const bool lives = info.state == shm::SlotState::kLive;
     active = active || (lives && (shm::is_active(job) || shm::is_active(open_job)));
     // The generation makes a slot that changes hands count as a change.
     jobs += job + open_job + (std::uint64_t{info.generation} << 32U);
@@ -176,19 +175,14 @@ void ClientSlot::wish(shm::SlotState state) noexcept {
   slot_.info.store(info.pack());
 }
 
-void ClientSlot::give_up_waiting(const char* what) noexcept {
-  constexpr auto kWhy = static_cast<std::uint32_t>(shm::FailReason::kDriverWait);
-  const std::uint32_t before = slot_.fail_reason.exchange(kWhy);
-  set_obeys(false);
-  if (seat_.reader()) {
-    wish(shm::SlotState::kFailedOpen);
-  } else {
-    shm::BoardView view(*seat_.writable);
-    shm::fail_open(view, seat_.slot);
-  }
-  if (before == kWhy) return;
-  Line(Level::kWarn) << what << " took more than 5 s; this process runs ungated from now on "
-                     << "(is it waiting for its own later launch? use policy device or gate)";
+void ClientSlot::skipped_wait(shm::TraceHold why) noexcept {
+  if (slot_.skipped_waits.fetch_add(1) != 0) return;
+  const char* const what = why == shm::TraceHold::kSyncPoint    ? "a sync point"
+                           : why == shm::TraceHold::kEventGroup ? "an event group"
+                                                                : "work that runs ahead";
+  Line(Level::kWarn) << what << " took more than 5 s and is not waited for any longer "
+                     << "(is the program waiting for its own later launch? policies device and "
+                     << "gate do not wait for work)";
 }
 
 }  // namespace sluice::intercept

@@ -8,6 +8,7 @@
 #include "intercept/slot/orders.hpp"
 #include "shm/board.hpp"
 #include "shm/policy.hpp"
+#include "shm/trace_format.hpp"
 
 namespace sluice::intercept {
 
@@ -75,7 +76,7 @@ class ClientSlot {
   /// policy.
   void fall_back() noexcept;
 
-  /// Whether this client obeys its gate. False after failing open.
+  /// Whether this client obeys its gate: false until its slot is live, and at exit.
   [[nodiscard]] bool obeys() const noexcept { return obeys_.load(std::memory_order_relaxed); }
   void set_obeys(bool obeys) noexcept;
 
@@ -119,7 +120,7 @@ class ClientSlot {
 
   /// The counter for a launch that goes to the driver now.
   [[nodiscard]] shm::Count kind_of_launch() const noexcept {
-    if (!obeys()) return shm::Count::kBypassFailedOpen;
+    if (!obeys()) return shm::Count::kBypassUnattached;
     return policy().kind == shm::PolicyKind::kNone ? shm::Count::kBypassPolicyNone
                                                    : shm::Count::kGated;
   }
@@ -135,9 +136,9 @@ class ClientSlot {
   /// Of a reader: the state that the node service shall give the slot, at the next report.
   void wish(shm::SlotState state) noexcept;
 
-  /// For a wait on the driver that exceeded its bound. The program may be waiting for its own later
-  /// launch, so this client runs ungated from now on.
-  void give_up_waiting(const char* what) noexcept;
+  /// Counts a wait on the driver that exceeded its bound, and says so at the first one. Gating goes
+  /// on.
+  void skipped_wait(shm::TraceHold why) noexcept;
 
  private:
   template <class Which>

@@ -17,6 +17,12 @@ constexpr std::uint64_t kStoppedNs = 140'000'000;
 constexpr std::uint64_t kLongestTickNs = 40'000'000;
 /// A process that has not called off a job this long after it lapsed counts as stopped.
 constexpr std::uint64_t kCalledOffNs = 100'000'000;
+/// How long the gate is open to see whether that ends a wait of the holder.
+constexpr std::uint64_t kTrialNs = 100'000'000;
+/// A holder that is known to wait for this client was, and in this time would not be, the reason.
+constexpr std::uint64_t kProvenTrialNs = 1'000'000'000;
+/// So many trials in a row must have ended the wait: one may do so by chance.
+constexpr int kProofs = 2;
 /// For this many ticks after the death of a watcher, other threads of its process may still write.
 constexpr int kDiedTicks = 5;
 
@@ -27,8 +33,9 @@ std::uint64_t work_of(const shm::Slot& slot) noexcept {
   return work;
 }
 
-/// A reader reports that, and the node service opens its gate.
-void waive(const Seat& seat, int holder, std::uint64_t job) noexcept {
+/// `job` is 0 if the holder counts again. A reader reports the word, and the node service settles
+/// its gate.
+void write_waived(const Seat& seat, int holder, std::uint64_t job) noexcept {
   if (seat.reader()) {
     seat.words.waived[static_cast<std::size_t>(holder)].store(job);
     return;
@@ -37,18 +44,12 @@ void waive(const Seat& seat, int holder, std::uint64_t job) noexcept {
   shm::waive(view, seat.slot, holder, job);
 }
 
-void honour(const Seat& seat, int holder) noexcept {
-  if (seat.reader()) return waive(seat, holder, 0);
-  shm::BoardView view(*seat.writable);
-  shm::honour(view, seat.slot, holder);
-}
-
 }  // namespace
 
 void Holders::tick(const Seat& seat, std::uint64_t now_ns) noexcept {
   passed_ns_ = std::min(now_ns - std::exchange(last_tick_ns_, now_ns), kLongestTickNs);
   find_dead(seat);
-  const std::uint64_t watched = seat.shared().gate.load() | stopped_;
+  const std::uint64_t watched = seat.shared().gate.load() | waived_;
   const std::uint64_t known = std::exchange(looked_at_, watched);
   shm::for_each_other(watched, seat.slot, [&](int slot) {
     look_at(seat, slot, (known & shm::bit(slot)) == 0, now_ns);
@@ -79,23 +80,14 @@ void Holders::look_at(const Seat& seat, int slot, bool is_new, std::uint64_t now
   const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
   Holder& holder = holders_[static_cast<std::size_t>(slot)];
   const std::uint64_t job = other.job.load();
+  if (holder.waived == Waived::kTrial) end_trial(seat, slot, now_ns);
   if (is_new || holder.job != job) {
-    stopped_ &= ~shm::bit(slot);  // the waived job has ended
+    waived_ &= ~shm::bit(slot);  // the waived job has ended
     holder = {job, other.watcher_beat_ns.load(), work_of(other), now_ns};
     return;
   }
   note_signs(holder, other, passed_ns_, now_ns);
-  if (holder.stopped && holder.silent_ns == 0) {
-    holder.stopped = false;
-    holder.progress_ns = now_ns;
-    stopped_ &= ~shm::bit(slot);
-    honour(seat, slot);
-  } else if (!holder.stopped && holder.silent_ns >= kStoppedNs) {
-    holder.stopped = true;
-    stopped_ |= shm::bit(slot);
-    waive_stopped(seat, slot, holder);
-  }
-  if (!holder.stopped) enforce_max_hold(seat, slot, holder, now_ns);
+  look_for_reasons(seat, slot, now_ns);
 }
 
 void Holders::note_signs(Holder& holder, const shm::Slot& of, std::uint64_t passed_ns,
@@ -109,34 +101,123 @@ void Holders::note_signs(Holder& holder, const shm::Slot& of, std::uint64_t pass
   holder.work = work;
 }
 
-void Holders::waive_stopped(const Seat& seat, int slot, Holder& holder) noexcept {
-  waive(seat, slot, holder.job);
+/// A job that has not begun is waived 0.1 s after it should have lapsed: a running process would
+/// have called it off. It counts again when it begins, which changes `early_hold_until_ns`.
+void Holders::look_for_reasons(const Seat& seat, int slot, std::uint64_t now_ns) noexcept {
+  Holder& holder = holders_[static_cast<std::size_t>(slot)];
+  const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
+  const std::uint64_t limit = seat.board.max_hold_ns.load();
+  const std::uint64_t until = other.early_hold_until_ns.load();  // read after the job's number
+  const std::uint64_t idle_ns = now_ns - holder.progress_ns;
+  const bool is_void = until != 0 && now_ns > until + kCalledOffNs;
+  switch (holder.waived) {
+    case Waived::kSilent:
+      if (holder.silent_ns == 0) honour(seat, slot, now_ns);
+      return;
+    case Waived::kIdle:
+      if (idle_ns == 0 && !is_void) honour(seat, slot, now_ns);
+      return;
+    case Waived::kTrial:
+      return;
+    case Waived::kNo:
+      break;
+  }
+  if (holder.silent_ns >= kStoppedNs) {
+    waive(seat, slot, Waived::kSilent);
+    warn(seat, slot, 0);
+  } else if ((seat.shared().gate.load() & shm::bit(slot)) == 0) {
+    return;
+  } else if (is_void || (limit != 0 && idle_ns >= limit)) {
+    waive(seat, slot, Waived::kIdle);
+    seat.words.max_hold_opened.fetch_add(1);
+    warn(seat, slot, idle_ns);
+  } else if (limit != 0 && must_try(seat, slot, now_ns)) {
+    waive(seat, slot, Waived::kTrial);
+  }
+}
+
+void Holders::waive(const Seat& seat, int slot, Waived why) noexcept {
+  Holder& holder = holders_[static_cast<std::size_t>(slot)];
+  holder.waived = why;
+  waived_ |= shm::bit(slot);
+  write_waived(seat, slot, holder.job);
+}
+
+void Holders::honour(const Seat& seat, int slot, std::uint64_t now_ns) noexcept {
+  Holder& holder = holders_[static_cast<std::size_t>(slot)];
+  holder.waived = Waived::kNo;
+  holder.progress_ns = now_ns;
+  waived_ &= ~shm::bit(slot);
+  write_waived(seat, slot, 0);
+}
+
+/// Once for each job. `idle_ns` is 0 if the holder is stopped.
+void Holders::warn(const Seat& seat, int slot, std::uint64_t idle_ns) noexcept {
+  Holder& holder = holders_[static_cast<std::size_t>(slot)];
   const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
   const auto state = shm::SlotInfo::unpack(other.info.load()).state;
   if (holder.warned || state == shm::SlotState::kDead || !shm::is_active(holder.job)) return;
   holder.warned = true;
-  Line(Level::kWarn) << "held by pid " << std::uint64_t{other.pid.load()} << " ("
-                     << shm::text_in(other.command)
-                     << "), which is stopped; running on until it continues";
+  Line line(Level::kWarn);
+  line << "held ";
+  if (idle_ns != 0) line << "for " << idle_ns / 1'000'000 << " ms without progress ";
+  line << "by pid " << std::uint64_t{other.pid.load()} << " (" << shm::text_in(other.command)
+       << ")";
+  line << (idle_ns == 0 ? ", which is stopped; running on until it continues"
+                        : "; running on until it makes progress");
 }
 
-/// Opens the gate for a job that has held it for max_hold without progress. A job that has not
-/// begun is waived 0.1 s after it should have lapsed: a running process would have called it off.
-void Holders::enforce_max_hold(const Seat& seat, int slot, const Holder& holder,
-                               std::uint64_t now_ns) noexcept {
-  const shm::Board& board = seat.board;
-  if ((seat.shared().gate.load() & shm::bit(slot)) == 0) return;
-  const shm::Slot& other = board.slots[static_cast<std::size_t>(slot)];
-  const std::uint64_t limit = board.max_hold_ns.load();
-  const std::uint64_t until = other.early_hold_until_ns.load();  // read after the job's number
-  const std::uint64_t idle_ns = now_ns - holder.progress_ns;
-  const bool is_void = until != 0 && now_ns > until + kCalledOffNs;
-  if (!is_void && (limit == 0 || idle_ns < limit)) return;
-  waive(seat, slot, holder.job);
-  seat.words.max_hold_opened.fetch_add(1);
-  Line(Level::kWarn) << "held for " << idle_ns / 1'000'000 << " ms without progress by pid "
-                     << std::uint64_t{other.pid.load()} << " (" << shm::text_in(other.command)
-                     << "); running on without waiting for that job";
+/// Whether the holder has been in one wait for so long that the hold may be the reason.
+bool Holders::must_try(const Seat& seat, int slot, std::uint64_t now_ns) noexcept {
+  const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
+  const std::uint64_t since = other.sync_since_ns.load();
+  Pair& pair = pairs_[static_cast<std::size_t>(slot)];
+  const std::uint32_t generation = shm::SlotInfo::unpack(other.info.load()).generation;
+  if (pair.generation != generation) {
+    pair = {generation};
+    settle_pair(seat, slot, 0);
+  }
+  if (since == 0) return false;
+  const std::uint64_t limit = pair.ended >= kProofs ? 0 : seat.board.max_hold_ns.load();
+  if (now_ns - std::max(since, pair.since_ns) < limit) return false;
+  pair.wait_ns = since;
+  pair.since_ns = now_ns;
+  return true;
+}
+
+/// The wait has ended while the gate was open, or it goes on and so has another reason.
+void Holders::end_trial(const Seat& seat, int slot, std::uint64_t now_ns) noexcept {
+  const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
+  Pair& pair = pairs_[static_cast<std::size_t>(slot)];
+  if (other.sync_since_ns.load() != pair.wait_ns) {
+    settle_pair(seat, slot, std::min(pair.ended + 1, kProofs));
+    pair.since_ns = 0;
+  } else if (now_ns - pair.since_ns >= (pair.ended >= kProofs ? kProvenTrialNs : kTrialNs)) {
+    settle_pair(seat, slot, 0);
+    pair.since_ns = now_ns;
+  } else {
+    return;
+  }
+  honour(seat, slot, now_ns);
+}
+
+/// Says on the board, for status, whether the holder waits for this client.
+void Holders::settle_pair(const Seat& seat, int slot, int ended) noexcept {
+  Pair& pair = pairs_[static_cast<std::size_t>(slot)];
+  const bool was_proven = pair.ended >= kProofs;
+  pair.ended = ended;
+  const auto named = static_cast<std::uint32_t>(slot + 1);
+  if (ended >= kProofs) {
+    seat.words.waited_for.store(named);
+  } else if (seat.words.waited_for.load() == named) {
+    seat.words.waited_for.store(0);
+  }
+  if (ended < kProofs || was_proven) return;
+  const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
+  Line(Level::kWarn) << "pid " << std::uint64_t{other.pid.load()} << " ("
+                     << shm::text_in(other.command)
+                     << ") waits for work of this process while it holds it; it is not held while "
+                     << "that process waits";
 }
 
 }  // namespace sluice::intercept

@@ -15,7 +15,7 @@ namespace {
 
 bool lives(const Slot& slot) {
   const SlotState state = SlotInfo::unpack(slot.info.load()).state;
-  return state == SlotState::kLive || state == SlotState::kFailedOpen;
+  return state == SlotState::kLive;
 }
 
 bool is_ours(const Slot& slot) { return slot.pid.load() == static_cast<std::uint32_t>(getpid()); }

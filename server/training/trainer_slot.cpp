@@ -15,8 +15,7 @@ bool TrainerSlot::lives(shm::SlotOf client) const {
   if (client.slot < 0) return false;
   const auto& slot = board_->board().slots[static_cast<std::size_t>(client.slot)];
   const auto info = shm::SlotInfo::unpack(slot.info.load());
-  const bool attached =
-      info.state == shm::SlotState::kLive || info.state == shm::SlotState::kFailedOpen;
+  const bool attached = info.state == shm::SlotState::kLive;
   return attached && info.generation == client.generation;
 }
 

@@ -186,7 +186,7 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
                                       &slot.held_by_ns[3],
                                       &slot.requested_target,
                                       &mapping.board().slots[7].held_by_ns[0]};
-  const std::vector<shm::HalfWord*> half_words{&slot.waiters, &slot.announced, &slot.fail_reason,
+  const std::vector<shm::HalfWord*> half_words{&slot.waiters, &slot.announced, &slot.skipped_waits,
                                                &slot.unhooked_lookups, &slot.target_state};
   for (shm::Word* word : words) word->store(5);
   for (shm::HalfWord* word : half_words) word->store(5);

@@ -96,7 +96,8 @@ std::unique_ptr<shm::Board> example_board() {
   slot.max_hold_opened.store(2);
   slot.entries[0][shm::Count::kGated].store(30);
   slot.entries[0][shm::Count::kCaptured].store(10);
-  slot.entries[0][shm::Count::kBypassFailedOpen].store(2);
+  slot.entries[0][shm::Count::kBypassRefusedWait].store(2);
+  slot.skipped_waits.store(3);
   slot.entries[0][shm::Count::kWaited].store(8);
   slot.entries[0][shm::Count::kHeldNs].store(250'000'000);
   std::strcpy(slot.command.data(), "a \"b\" \\c\nd");
@@ -135,7 +136,8 @@ TEST(Metrics, TheNumbersAreTheBoards) {
   EXPECT_EQ(samples["sluice_launches_captured_total" + entry + "}"], 10);
   EXPECT_EQ(samples["sluice_launches_waited_total" + entry + "}"], 8);
   EXPECT_EQ(samples["sluice_launch_held_seconds_total" + entry + "}"], 0.25);
-  EXPECT_EQ(samples["sluice_launches_bypassed_total" + entry + R"(,reason="failed_open"})"], 2);
+  EXPECT_EQ(samples["sluice_launches_bypassed_total" + entry + R"(,reason="refused_wait"})"], 2);
+  EXPECT_EQ(samples["sluice_skipped_waits_total{" + who + "}"], 3);
   EXPECT_EQ(samples["sluice_launches_bypassed_total" + entry + R"(,reason="unattached"})"], 0);
   EXPECT_EQ(samples["sluice_deaths_repaired_total"], 5);
   EXPECT_EQ(samples["sluice_max_hold_seconds"], 2.5);

@@ -91,7 +91,7 @@ TEST_F(Endings, ExecInsideAJob) {
 
 // Prevents: a critical process that stops inside a job (in a debugger, by Ctrl-Z) holds the others
 // as long as it is stopped, or is no longer obeyed when it continues.
-// Seen to fail without waive_stopped(), and without honour() in look_at().
+// Seen to fail without waive(), and without honour() in look_for_reasons().
 TEST_F(Endings, StoppedInsideAJob) {
   constexpr double kStopBoundMs = 200;
   start_controller();

@@ -116,8 +116,8 @@ class Sender {
     const Ids of = ids();
     report.slot = of.slot;
     report.generation = of.generation;
-    report.state = choose({shm::SlotState::kLive, shm::SlotState::kFailedOpen,
-                           shm::SlotState::kLeaving, shm::SlotState::kReserved});
+    report.state =
+        choose({shm::SlotState::kLive, shm::SlotState::kLeaving, shm::SlotState::kReserved});
     report.refuses = below(2);
     report.job = choose({std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}});
     report.policy = choose({good_request().policy});

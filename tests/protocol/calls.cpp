@@ -9,12 +9,10 @@ void begin_job(ModelView& board, int self) { shm::begin_job(board, self); }
 void end_job(ModelView& board, int self) { shm::end_job(board, self); }
 bool go_live(ModelView& board, int self) { return shm::go_live(board, self); }
 void keep_open(ModelView& board, int self) { shm::keep_open(board, self); }
-bool fail_open(ModelView& board, int self) { return shm::fail_open(board, self); }
 void leave(ModelView& board, int self) { shm::leave(board, self); }
 void waive(ModelView& board, int self, int holder, std::uint64_t job) {
   shm::waive(board, self, holder, job);
 }
-void honour(ModelView& board, int self, int holder) { shm::honour(board, self, holder); }
 void begin_draining(ModelView& board, int target, std::uint32_t generation, std::uint32_t broker) {
   shm::begin_draining(board, target, generation, broker);
 }

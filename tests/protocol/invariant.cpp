@@ -22,7 +22,7 @@ bool should_hold(const Memory& memory, const Scenario& scenario, int holder, int
   const SlotInfo h = memory.info(holder);
   const SlotInfo t = memory.info(target);
   const std::uint64_t job = memory[job_word(holder)];
-  return holder != target && (h.state == SlotState::kLive || h.state == SlotState::kFailedOpen) &&
+  return holder != target && h.state == SlotState::kLive &&
          !is_dead(life_of(memory, scenario, holder)) && job % 2 == 1 &&
          t.state == SlotState::kLive && h.device == t.device && h.priority > t.priority &&
          memory[waived_word(target, holder)] != job &&
@@ -100,8 +100,7 @@ std::string broken_rank(const Memory& memory, const Scenario& scenario, int slot
   bool outranked = false;
   for (int other = 0; other < kModelSlots; ++other) {
     const SlotInfo info = memory.info(other);
-    const bool lives = info.state == SlotState::kReserved || info.state == SlotState::kLive ||
-                       info.state == SlotState::kFailedOpen;
+    const bool lives = info.state == SlotState::kReserved || info.state == SlotState::kLive;
     if (other != slot && lives && !is_dead(life_of(memory, scenario, other)) &&
         info.device == own.device && info.priority > own.priority) {
       outranked = true;

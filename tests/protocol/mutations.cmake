@@ -37,13 +37,10 @@ function(sluice_mutation name old new)
 endfunction()
 
 # holds(), open_bits()
-sluice_mutation(holds_other_devices " && h.device == t.device" "")
+sluice_mutation(holds_other_devices "h.device == t.device && h.priority" "h.priority")
 sluice_mutation(holds_equal_priority "h.priority > t.priority" "h.priority >= t.priority")
-sluice_mutation(holds_failed_open_target "t.state == SlotState::kLive &&" "")
-sluice_mutation(failed_open_holds_nobody
-  "h.state == SlotState::kLive || h.state == SlotState::kFailedOpen;"
-  "h.state == SlotState::kLive;")
-sluice_mutation(dead_holds "return obeyed && is_active" "return is_active")
+sluice_mutation(holds_leaving_target "t.state == SlotState::kLive &&" "")
+sluice_mutation(dead_holds "return h.state == SlotState::kLive && is_active" "return is_active")
 sluice_mutation(idle_holds "is_active(job) && t.state" "t.state")
 sluice_mutation(opens_every_bit "fetch_and(~bits)" "fetch_and(0)")
 
@@ -142,18 +139,14 @@ sluice_mutation(go_live_leaves_held_gates
   return true;]])
 sluice_mutation(keep_open_does_nothing
   "  open_bits(board, self, ~std::uint64_t{0});" "")
-sluice_mutation(fail_open_does_not_open "  settle_own_gate(board, self);  // not" "  // not")
-sluice_mutation(fail_open_keeps_open
-  "  settle_own_gate(board, self);  // not" "  keep_open(board, self);  // not")
 sluice_mutation(leave_in_two_steps
-  [[  change_state(board, self, {SlotState::kReserved, SlotState::kLive, SlotState::kFailedOpen},
-               SlotState::kLeaving);]]
+  [[  change_state(board, self, {SlotState::kReserved, SlotState::kLive}, SlotState::kLeaving);]]
   [[  if (!change_state(board, self, {SlotState::kLive}, SlotState::kLeaving)) {
-    change_state(board, self, {SlotState::kReserved, SlotState::kFailedOpen}, SlotState::kLeaving);
+    change_state(board, self, {SlotState::kReserved}, SlotState::kLeaving);
   }]])
 sluice_mutation(leave_only_when_live
-  "change_state(board, self, {SlotState::kReserved, SlotState::kLive, SlotState::kFailedOpen},"
-  "change_state(board, self, {SlotState::kLive, SlotState::kFailedOpen},")
+  "change_state(board, self, {SlotState::kReserved, SlotState::kLive}, SlotState::kLeaving);"
+  "change_state(board, self, {SlotState::kLive}, SlotState::kLeaving);")
 sluice_mutation(leave_keeps_own_gate
   [[  keep_open(board, self);
   for_each_other(board.used().load(), self,]]
@@ -176,38 +169,19 @@ sluice_mutation(waive_settles_first
   board.waived(self, holder).store(job);]])
 
 # Liveness between peers.
-sluice_mutation(honour_does_not_settle
-  [[  board.waived(self, holder).store(0);
-  settle(board, holder, self);]]
-  [[  board.waived(self, holder).store(0);]])
-sluice_mutation(honour_settles_first
-  [[  board.waived(self, holder).store(0);
-  settle(board, holder, self);]]
-  [[  settle(board, holder, self);
-  board.waived(self, holder).store(0);]])
-sluice_mutation(honour_keeps_waived
-  [[  board.waived(self, holder).store(0);
-  settle(board, holder, self);]]
-  [[  settle(board, holder, self);]])
 sluice_mutation(mark_dead_does_nothing
-  "  if (!counts || board.watched(slot)) return false;" "  return false;")
+  "  if (info.state != SlotState::kLive || board.watched(slot)) return false;" "  return false;")
 sluice_mutation(mark_dead_looks_at_the_mutex_first
   [[  std::uint64_t word = board.info(slot).load();
   SlotInfo info = SlotInfo::unpack(word);
-  const bool counts =]]
+  if (info.state != SlotState::kLive || board.watched(slot)) return false;]]
   [[  if (board.watched(slot)) return false;
   std::uint64_t word = board.info(slot).load();
   SlotInfo info = SlotInfo::unpack(word);
-  if (info.state == SlotState::kDead) return false;
-  info.state = SlotState::kDead;
-  if (true) return board.info(slot).compare_exchange(word, info.pack());
-  const bool counts =]])
+  if (info.state != SlotState::kLive) return false;]])
 sluice_mutation(mark_dead_of_reserved
-  "  if (!counts || board.watched(slot)) return false;"
-  "  if ((!counts && info.state != SlotState::kReserved) || board.watched(slot)) return false;")
-sluice_mutation(mark_dead_not_of_failed_open
-  "const bool counts = info.state == SlotState::kLive || info.state == SlotState::kFailedOpen;"
-  "const bool counts = info.state == SlotState::kLive;")
+  "  if (info.state != SlotState::kLive || board.watched(slot)) return false;"
+  "  if (!lives(info.state) || board.watched(slot)) return false;")
 sluice_mutation(mark_dead_overwrites
   [[  info.state = SlotState::kDead;
   return board.info(slot).compare_exchange(word, info.pack());]]
@@ -233,10 +207,8 @@ sluice_mutation(settle_outranked_never_lowers
 
 # The controller.
 sluice_mutation(bury_leaves_the_state
-  [[  change_state(
-      board, slot,]]
-  [[  if (false) change_state(
-      board, slot,]])
+  [[  change_state(board, slot, {SlotState::kReserved,]]
+  [[  if (false) change_state(board, slot, {SlotState::kReserved,]])
 sluice_mutation(bury_keeps_held_gates
   "  for_each_other(~std::uint64_t{0}, slot, [&](int target) { open_bits(board, target, bit(slot)); });"
   "")

@@ -62,9 +62,6 @@ Call go_live(int slot) {
     calls::go_live(board, slot);
   });
 }
-Call fail_open(int slot) {
-  return call("fail_open", slot, [slot](ModelView& board) { calls::fail_open(board, slot); });
-}
 Call keep_open(int slot) {
   return call("keep_open", slot, [slot](ModelView& board) { calls::keep_open(board, slot); });
 }
@@ -78,7 +75,7 @@ Call waive(int slot, int holder) {
   });
 }
 Call honour(int slot, int holder) {
-  return call("honour", slot, [=](ModelView& board) { calls::honour(board, slot, holder); });
+  return call("honour", slot, [=](ModelView& board) { calls::waive(board, slot, holder, 0); });
 }
 Call tend(int slot) {
   return call("tend", slot, [slot](ModelView& board) { tend_all(board, slot); });
@@ -225,7 +222,7 @@ void tick_all(ModelView& board, const Memory& memory, const std::vector<Process>
     const bool reader = memory[reader_word(slot)] != 0;
     if (runs(slot) && !reader) calls::tend_readers(board, slot);
     if (!runs(reader ? -1 : slot)) continue;
-    if (state == SlotState::kFailedOpen || state == SlotState::kLeaving) {
+    if (state == SlotState::kLeaving) {
       calls::keep_open(board, slot);
     } else if (state == SlotState::kLive) {
       tend_all(board, slot);

@@ -14,7 +14,6 @@ using When = std::function<bool(const World&)>;
 Call begin_job(int slot);
 Call end_job(int slot);
 Call go_live(int slot);
-Call fail_open(int slot);
 Call keep_open(int slot);
 Call leave(int slot);
 /// As in a watcher that finds a holder stopped or without progress: reads its job and waives it.

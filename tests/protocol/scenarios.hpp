@@ -7,7 +7,7 @@ namespace sluice::protocol {
 
 std::vector<Scenario> job_scenarios();         ///< Jobs during attach; several devices.
 std::vector<Scenario> priority_scenarios();    ///< Jobs during changes of priority.
-std::vector<Scenario> fail_open_scenarios();   ///< Jobs during failing open and leaving.
+std::vector<Scenario> leave_scenarios();       ///< Jobs while a client leaves.
 std::vector<Scenario> death_scenarios();       ///< Deaths, repair, reuse of slots.
 std::vector<Scenario> controller_scenarios();  ///< Death of the controller; adoption.
 std::vector<Scenario> hold_scenarios();        ///< max_hold; stopped processes.
@@ -17,9 +17,9 @@ std::vector<Scenario> liveness_scenarios();  ///< Dead and stopped holders, foun
 
 inline std::vector<Scenario> all_scenarios() {
   std::vector<Scenario> all;
-  for (auto* make : {job_scenarios, priority_scenarios, fail_open_scenarios, death_scenarios,
-                     controller_scenarios, hold_scenarios, draining_scenarios, liveness_scenarios,
-                     reader_scenarios}) {
+  for (auto* make :
+       {job_scenarios, priority_scenarios, leave_scenarios, death_scenarios, controller_scenarios,
+        hold_scenarios, draining_scenarios, liveness_scenarios, reader_scenarios}) {
     for (Scenario& scenario : make()) all.push_back(std::move(scenario));
   }
   return all;

@@ -54,20 +54,19 @@ Scenario dies_changing_priority() {
           .setup = two_live};
 }
 
-// The target fails open while there is no controller, as a real client does.
+// The target's watcher runs on meanwhile.
 Scenario dies_with_holder() {
-  return {.name = "ControllerAndHolderDie",
-          .processes = {{"holder", Mortality::kSudden, 0},
-                        {"target", {}, 1},
-                        {"first controller", Mortality::kSudden},
-                        {"second controller"}},
-          .actors = {{"holder's job", 0, {begin_job(0)}},
-                     {"first controller", 2, repair(0, 0)},
-                     successor(3, 2, {{0, 0}, {1, 1}}),
-                     {"target's watcher",
-                      1,
-                      {if_ever(gone(2), fail_open(1)), once(done(2, 1), go_live(1))}}},
-          .setup = two_live};
+  return {
+      .name = "ControllerAndHolderDie",
+      .processes = {{"holder", Mortality::kSudden, 0},
+                    {"target", {}, 1},
+                    {"first controller", Mortality::kSudden},
+                    {"second controller"}},
+      .actors = {{"holder's job", 0, {begin_job(0)}},
+                 {"first controller", 2, repair(0, 0)},
+                 successor(3, 2, {{0, 0}, {1, 1}}),
+                 {"target's watcher", 1, {if_ever(gone(2), tend(1)), once(done(2, 1), tend(1))}}},
+      .setup = two_live};
 }
 
 Scenario dies_reserving() {

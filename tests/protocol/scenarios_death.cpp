@@ -23,7 +23,7 @@ Scenario holder_dies() {
           .processes = {{"holder", Mortality::kDies, 0}, {"target", {}, 1}, {"controller"}},
           .actors = {{"holder's job", 0, {begin_job(0), end_job(0)}},
                      {"controller", 2, repair(0, 0)},
-                     {"target's watcher", 1, {fail_open(1), go_live(1)}}},
+                     {"target's watcher", 1, {tend(1)}}},
           .setup = two_live};
 }
 
@@ -54,8 +54,8 @@ Scenario target_slot_reused(std::string name, std::uint8_t priority, std::uint8_
                      {"controller", 2, repair(1, 1) + std::vector{reserve(1, priority, device)}},
                      {"next", 3, {if_ever(done(2, 3), go_live(1)), begin_job(1)}}},
           .setup = [](ModelView& board) {
-            two_live(board);
-            calls::fail_open(board, 1);
+            attached(board, 0, 2);
+            calls::reserve(board, 1, 1, 0);
           }};
 }
 
@@ -108,7 +108,7 @@ Scenario dies_attaching() {
           .processes = {{"holder", {}, 0}, {"target", Mortality::kDies, 1}, {"controller"}},
           .actors = {{"holder's job", 0, {begin_job(0), end_job(0)}},
                      {"controller", 2, std::vector{reserve(1, 0)} + repair(1, 1)},
-                     {"target", 1, {once(done(1, 1), go_live(1)), fail_open(1), go_live(1)}}},
+                     {"target", 1, {once(done(1, 1), go_live(1)), tend(1)}}},
           .setup = [](ModelView& board) { attached(board, 0, 2); }};
 }
 

@@ -99,7 +99,7 @@ Scenario holder_stopped_target_open() {
   return {.name = "HolderStoppedTargetOpen",
           .processes = {{"holder", Mortality::kStops, 0}, {"target", {}, 1}, {"leaver", {}, 2}},
           .actors = {{"holder's job", 0, {begin_job(0), end_job(0)}},
-                     {"target's watcher", 1, {fail_open(1)}},
+                     {"target's exit", 1, {leave(1)}},
                      {"leaver's exit", 2, {leave(2)}}},
           .setup = [](ModelView& board) {
             attached(board, 0, 2);
@@ -123,12 +123,12 @@ Scenario holder_stopped_slot_reused() {
           .setup = two_live};
 }
 
-// The controller is stopped at any step: clients fail open and stay so.
+// The controller is stopped at any step: a client that leaves stays open.
 Scenario controller_stopped() {
   return {.name = "ControllerStopped",
           .processes = {{"holder", {}, 0}, {"target", {}, 1}, {"controller", Mortality::kStops}},
           .actors = {{"holder's job", 0, {begin_job(0), end_job(0), begin_job(0)}},
-                     {"target's watcher", 1, {if_ever(stopped(2), fail_open(1))}},
+                     {"target's exit", 1, {if_ever(stopped(2), leave(1))}},
                      {"controller", 2, {change_priority(0, 0), change_priority(0, 2)}}},
           .setup = two_live};
 }

@@ -21,7 +21,7 @@ Scenario holder_attaches() {
       .actors = {{"controller", 2, {reserve(0, 2)}},
                  {"holder's watcher", 0, {once(done(0, 1), go_live(0))}},
                  {"holder's job", 0, {once(done(1, 1), begin_job(0)), end_job(0), begin_job(0)}},
-                 {"target's watcher", 1, {fail_open(1), go_live(1)}}},
+                 {"target's watcher", 1, {tend(1)}}},
       .setup = [](ModelView& board) { attached(board, 1, 0); }};
 }
 

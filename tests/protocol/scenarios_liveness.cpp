@@ -36,11 +36,11 @@ Scenario holder_dies_unwatched() {
           .expect = found_and_opened};
 }
 
-// The holder is killed while it leaves or has failed open.
+// The holder is killed while it leaves.
 Scenario leaving_holder_dies() {
   return {.name = "LeavingHolderDiesWithoutController",
           .processes = {{"holder", Mortality::kSudden, 0}, {"target", {}, 1}},
-          .actors = {{"holder's exit", 0, {fail_open(0), leave(0)}},
+          .actors = {{"holder's exit", 0, {leave(0)}},
                      {"target's watcher", 1, {if_ever(gone(0), tend(1))}}},
           .setup =
               [](ModelView& board) {

@@ -18,30 +18,28 @@ Scenario holder_changes(std::string name, std::uint8_t from, std::uint8_t to) {
 }
 
 // The target's watcher, the third writer of the bit, settles at the same time.
-Scenario holder_lowered_target_returns() {
-  return {.name = "HolderLoweredTargetReturns",
+Scenario holder_lowered_target_tends() {
+  return {.name = "HolderLoweredTargetTends",
           .processes = kTwo,
           .actors = {{"holder's job", 0, {end_job(0), begin_job(0)}},
                      {"controller", 2, {change_priority(0, 0)}},
-                     {"target's watcher", 1, {go_live(1)}}},
+                     {"target's watcher", 1, {tend(1)}}},
           .setup = [](ModelView& board) {
             attached(board, 0, 2);
             attached(board, 1, 1);
-            calls::fail_open(board, 1);
             calls::begin_job(board, 0);
           }};
 }
 
-Scenario holder_raised_target_returns() {
-  return {.name = "HolderRaisedTargetReturns",
+Scenario holder_raised_target_attaches() {
+  return {.name = "HolderRaisedTargetAttaches",
           .processes = kTwo,
           .actors = {{"holder's job", 0, {begin_job(0)}},
                      {"controller", 2, {change_priority(0, 2)}},
                      {"target's watcher", 1, {go_live(1)}}},
           .setup = [](ModelView& board) {
             attached(board, 0, 0);
-            attached(board, 1, 1);
-            calls::fail_open(board, 1);
+            calls::reserve(board, 1, 1, 0);
           }};
 }
 
@@ -98,8 +96,8 @@ Scenario change_of_reserved() {
 std::vector<Scenario> priority_scenarios() {
   return {holder_changes("HolderLowered", 2, 0),
           holder_changes("HolderRaised", 0, 2),
-          holder_lowered_target_returns(),
-          holder_raised_target_returns(),
+          holder_lowered_target_tends(),
+          holder_raised_target_attaches(),
           target_raised_above(),
           there_and_back("PriorityDownAndBack", 2, 0),
           there_and_back("PriorityUpAndBack", 0, 2),

@@ -21,13 +21,6 @@ Scenario attaches() {
           .setup = [](ModelView& board) { attached(board, 0, 2); }};
 }
 
-Scenario fails_open() {
-  return {.name = "ReaderFailsOpenAndReturns",
-          .processes = {{"holder", {}, 0}, {"reader", {}, 1}, {"service"}},
-          .actors = {{"holder's job", 0, kJobs}, {"service", 2, {fail_open(1), go_live(1)}}},
-          .setup = holder_and_reader};
-}
-
 Scenario leaves() {
   return {.name = "ReaderLeaves",
           .processes = {{"holder", {}, 0}, {"reader", {}, 1}, {"service"}},
@@ -120,10 +113,8 @@ Scenario slot_reused(const char* name, bool reader_first) {
 
 std::vector<Scenario> reader_scenarios() {
   return {attaches(),
-          fails_open(),
           leaves(),
           waives(),
-          service_dies("ServiceDiesOpeningReader", {fail_open(1), go_live(1)}),
           service_dies("ServiceDiesWaivingForReader", {waive(1, 0), honour(1, 0)}),
           service_dies("ServiceDiesLeavingForReader", {leave(1)}),
           holder_dies_without_service(),

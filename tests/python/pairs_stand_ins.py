@@ -43,7 +43,7 @@ if args[0] == "set":
 if args[0] == "status":
     launches = int(time.monotonic() * 1000)
     entry = {{"entry": "cuLaunchKernel", "launches": launches, "gated": launches // 2, "captured": 0,
-             "waited": 7, "held_ns": 0, "bypassed": {{"failed_open": 0}}}}
+             "waited": 7, "held_ns": 0, "bypassed": {{"refused_wait": 0}}}}
     print(json.dumps({{"clients": [
         {{"pid": int(pid), "launches": launches, "bypassed": 0, "max_hold_opened": 0, "longest_ns": 1500,
          "held_total_ns": 0, "unknown_launches": 0, "ungated_graph_ns": 0, "coverage": [entry]}}

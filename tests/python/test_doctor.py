@@ -184,7 +184,7 @@ def test_a_dead_controller_is_a_problem(machine):
     assert found.level == PROBLEM and "ungated" in found.said and "process 5" in found.todo
 
 
-@pytest.mark.parametrize("change", [{"state": "failed_open"}, {"bypassed": 3}, {"labels": {"priority": "default"}}])
+@pytest.mark.parametrize("change", [{"bypassed": 3}, {"labels": {"priority": "default"}}])
 def test_ungated_work_and_a_missing_priority_are_warnings(machine, change):
     machine.answer("status", {**STATUS, "clients": [CLIENT, {**CLIENT, **change, "pid": 8}]})
     fine, found = machine.findings("session")

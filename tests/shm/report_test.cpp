@@ -31,7 +31,7 @@ TEST_F(Reports, EveryWordArrivesAtItsPlace) {
   EXPECT_EQ(shown_->entries.back().words.back().load(), 12U);
   EXPECT_EQ(shown_->memory.held.load(), 13U);
   EXPECT_EQ(shown_->memory.drained_ns.load(), 14U) << "the last one";
-  EXPECT_EQ(shown_->fail_reason.load(), 0x01010101U);
+  EXPECT_EQ(shown_->skipped_waits.load(), 0x01010101U);
 }
 
 // Prevents: a report writes what others go by: the gate, the identity, the limits of memory, and

@@ -208,7 +208,6 @@ TEST_F(Snapshots, StatesHaveNames) {
   client.policy.store(Policy{PolicyKind::kNone, {}}.pack());
   EXPECT_EQ(name(), "active") << "nobody heeds the gate";
   const std::pair<SlotState, const char*> states[] = {{SlotState::kReserved, "starting"},
-                                                      {SlotState::kFailedOpen, "failed open"},
                                                       {SlotState::kLeaving, "leaving"},
                                                       {SlotState::kDead, "dead"}};
   for (const auto& [state, text] : states) {

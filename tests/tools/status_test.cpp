@@ -43,7 +43,6 @@ TEST_F(Status, SaysWhetherItIsWorkingAtAll) {
 TEST_F(Status, KnowsADesertedBoardFromOneWithoutAController) {
   add_client(0, 0, "python train.py");
   add_client(3, 100, "python serve.py");
-  set_state(0, shm::SlotState::kFailedOpen, 0);
   shm::Snapshot beating = snapshot();
   EXPECT_TRUE(somebody_is_left(beating, [](std::uint32_t) { return false; }));
   EXPECT_EQ(beating.clients[0].state, shm::SlotState::kLive) << "a controller buries the dead";
@@ -54,7 +53,6 @@ TEST_F(Status, KnowsADesertedBoardFromOneWithoutAController) {
   shm::Snapshot one = snapshot();
   EXPECT_TRUE(somebody_is_left(one, [](std::uint32_t pid) { return pid == 103; }));
   expect_says(status_text(one, "s"), "dead");
-  EXPECT_EQ(status_text(one, "s").find("runs ungated:"), std::string::npos);
   shm::Snapshot none = snapshot();
   EXPECT_FALSE(somebody_is_left(none, [](std::uint32_t) { return false; }));
   EXPECT_TRUE(process_exists(static_cast<std::uint32_t>(getpid())));
@@ -71,16 +69,21 @@ TEST_F(Status, SaysWhyAClientWaits) {
   expect_says(status_text(snapshot(), "s", 100), "serve.py) and pid 162 (priority 101, other)");
 }
 
-// A gate that a holder closed just before its client failed open is no reason for anything.
-TEST_F(Status, SaysWhyAClientRunsUngated) {
+// A gate that a holder closed just before its client left is no reason for anything.
+TEST_F(Status, ALeavingClientIsNotHeld) {
   add_client(0, 0, "a");
   add_client(1, 9, "b");
   hold(1, 0, kNow - kMs);
-  set_state(0, shm::SlotState::kFailedOpen, 0);
-  slot(0).fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kDriverWait));
-  expect_says(text(), "failed open");
-  expect_says(text(), "runs ungated: a wait on the driver took too long");
+  set_state(0, shm::SlotState::kLeaving, 0);
+  expect_says(text(), "leaving");
   EXPECT_EQ(text().find("held for"), std::string::npos) << text();
+}
+
+// Prevents: nobody learns that a policy does not bound what its program queues.
+TEST_F(Status, SaysThatWaitsWereSkipped) {
+  EXPECT_EQ(text().find("skipped"), std::string::npos);
+  add_client(0, 0, "a").skipped_waits.store(2);
+  expect_says(text(), "skipped 2 waits of its policy: the GPU was not done after 5 s");
 }
 
 TEST_F(Status, TellsThePolicyInForceFromTheOneAskedFor) {
@@ -188,7 +191,7 @@ TEST_F(Status, CoverageAddsUpAndNamesTheReasons) {
   client.entries[0][shm::Count::kHeldNs].store(30 * kMs);
   client.entries[0][shm::Count::kBypassUnattached].store(4);
   client.entries[6][shm::Count::kCaptured].store(5);
-  client.entries[6][shm::Count::kBypassFailedOpen].store(1);
+  client.entries[6][shm::Count::kBypassRefusedWait].store(1);
   client.unhooked_lookups.store(2);
   std::strcpy(client.unhooked_name.data(), "cuLaunchGrid");
   const shm::Snapshot taken = snapshot();
@@ -199,7 +202,7 @@ TEST_F(Status, CoverageAddsUpAndNamesTheReasons) {
   expect_says(coverage(), "cuLaunchKernel ");
   expect_says(coverage(), "4 not attached");
   expect_says(coverage(), "cuGraphLaunch ");
-  expect_says(coverage(), "1 failed open");
+  expect_says(coverage(), "1 the driver refused the wait");
   expect_says(coverage(), "asked 2 times for entries that are not hooked, last cuLaunchGrid");
 }
 

@@ -51,12 +51,12 @@ class Top : public test::BoardTest {
           shm::Policy{shm::PolicyKind::kDevice, shm::Spacing::launches(1'000'000)}.pack());
       client.entries[0][shm::Count::kGated].store(99'999'999'999);
       client.attached_ns.store(kNow - 100 * kMs);
-      client.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kDriverWait));
+      client.skipped_waits.store(1'000'000);
       client.max_hold_opened.store(1'000'000);
       for (std::size_t i = 0; i < shm::JobTimes::kKept; ++i) client.job_times.add(3'599'000 * kMs);
     }
     for (int index = 1; index < shm::kSlots; ++index) hold(index, 0, kNow - 100 * kMs);
-    set_state(1, shm::SlotState::kFailedOpen, 255);
+    set_state(1, shm::SlotState::kDead, 255);
   }
 };
 
@@ -303,9 +303,8 @@ TEST_F(Top, SaysWhatIsWrongBelowTheClients) {
   client.policy.store(shm::Policy{shm::PolicyKind::kEvent, shm::Spacing::launches(2)}.pack());
   expect_says(text(), "event:2*");
   expect_says(text(), "pid 100 * asked for policy device:200us, which its device cannot do");
-  set_state(0, shm::SlotState::kFailedOpen, 0);
-  client.fail_reason.store(static_cast<std::uint32_t>(shm::FailReason::kDriverWait));
-  expect_says(text(), "pid 100 runs ungated: a wait on the driver took too long");
+  client.skipped_waits.store(1);
+  expect_says(text(), "pid 100 skipped 1 wait of its policy: the GPU was not done after 5 s");
   board_->heartbeat_ns.store(kNow - 3000 * kMs);
   expect_says(text(), "new clients run ungated: controller pid 7 is dead or stopped");
   board_->controller_pid.store(0);

@@ -18,8 +18,7 @@ using Clients = std::vector<shm::ClientSnapshot>;
 using Which = std::function<bool(const shm::ClientSnapshot&)>;
 
 bool lives(const shm::ClientSnapshot& client) {
-  return client.state == shm::SlotState::kReserved || client.state == shm::SlotState::kLive ||
-         client.state == shm::SlotState::kFailedOpen;
+  return client.state == shm::SlotState::kReserved || client.state == shm::SlotState::kLive;
 }
 
 Clients those(const Clients& clients, const Which& which) {

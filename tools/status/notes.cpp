@@ -44,8 +44,6 @@ std::string remedy(shm::Count reason, const shm::ClientSnapshot& client) {
                  : "it has another policy now";
     case shm::Count::kBypassUnattached:
       return "start its controller first: sluice controller";
-    case shm::Count::kBypassFailedOpen:
-      return "its standard error says why";
     case shm::Count::kBypassRefusedWait:
       return fmt::format("sluice set {} --policy event:2", client.pid);
     default:

@@ -31,9 +31,6 @@ std::string describe_controller(const shm::Snapshot& snapshot) {
 
 /// Why the client waits or runs ungated; empty if its state is the whole answer.
 std::string explain(const shm::ClientSnapshot& client) {
-  if (client.state == shm::SlotState::kFailedOpen) {
-    return "runs ungated: " + client.fail_reason;
-  }
   if (client.holders.empty() || client.state != shm::SlotState::kLive) return {};
   std::string text = fmt::format("held for {} by", format_duration(client.held_ns));
   for (const shm::Holder& holder : client.holders) {
@@ -160,6 +157,11 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
                     client.prediction_hits * 100 / client.predictions, client.predictions,
                     format_duration(client.prediction_cost_ns / client.predictions)));
   }
+  if (const std::string note = skipped_waits_note(client); !note.empty()) add("^ " + note);
+  if (client.waited_for_pid != 0) {
+    add(fmt::format("^ pid {} waits for its work, and so does not hold it meanwhile",
+                    client.waited_for_pid));
+  }
   if (client.max_hold_opened != 0) {
     add("^ max_hold opened its gate " + counted(client.max_hold_opened, "time", "times"));
   }
@@ -206,6 +208,12 @@ std::string policy_note(const shm::ClientSnapshot& client) {
   const bool device = client.requested_policy.starts_with("device");
   return fmt::format("asked for policy {}, which {}", client.requested_policy,
                      device ? "its device cannot do" : "it has not taken up yet");
+}
+
+std::string skipped_waits_note(const shm::ClientSnapshot& client) {
+  if (client.skipped_waits == 0) return {};
+  return fmt::format("skipped {} of its policy: the GPU was not done after 5 s",
+                     counted(client.skipped_waits, "wait", "waits"));
 }
 
 std::string ungated_note(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client) {

@@ -30,7 +30,7 @@ Style style_of(const shm::ClientSnapshot& client) {
   const std::string state = shm::state_name(client);
   if (state == "held") return Style::kHeld;
   if (state == "active") return Style::kActive;
-  return state == "failed open" || state == "dead" ? Style::kWarning : Style::kPlain;
+  return state == "dead" ? Style::kWarning : Style::kPlain;
 }
 
 Line client_line(const std::vector<Column>& columns, const shm::ClientSnapshot& client,
@@ -52,7 +52,6 @@ void add_notes(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client,
   auto add = [&](const std::string& text) {
     notes.push_back({fmt::format("pid {} {}", client.pid, text), Style::kWarning});
   };
-  if (client.state == shm::SlotState::kFailedOpen) add("runs ungated: " + client.fail_reason);
   if (fell_back(client)) {
     add("* " + policy_note(client));
   }
@@ -61,6 +60,7 @@ void add_notes(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client,
   if (client.max_hold_opened != 0) {
     add("was let go by max_hold " + counted(client.max_hold_opened, "time", "times"));
   }
+  if (const std::string note = skipped_waits_note(client); !note.empty()) add(note);
   if (client.unhooked_lookups != 0) {
     add(fmt::format("asked for a work entry that is not hooked: {}", client.unhooked_name));
   }

@@ -152,12 +152,9 @@ void obey(FakeClient& client, const std::string& word) {
   std::uint64_t epoch = 0;
   if (client.reader() && (word == "begin" || word == "end")) {
     client.words().job.fetch_add(1);
-  } else if (client.reader() && (word == "leave" || word == "fail" || word == "return")) {
-    const SlotState wanted = word == "leave"  ? SlotState::kLeaving
-                             : word == "fail" ? SlotState::kFailedOpen
-                                              : SlotState::kLive;
-    client.wish(wanted);
-    while (client.state() != wanted) std::this_thread::yield();
+  } else if (client.reader() && word == "leave") {
+    client.wish(SlotState::kLeaving);
+    while (client.state() != SlotState::kLeaving) std::this_thread::yield();
   } else if (word == "obey") {
     std::cin >> epoch;
     client.words().memory.done.store(epoch);

@@ -124,7 +124,7 @@ def session(about: Surroundings) -> Iterator[Finding]:
         said = f"{about.session}: controller pid {controller['pid']}, clients: {len(clients)}"
         yield Finding("session", OK, said)
     for client in clients:
-        if client["state"] == "failed_open" or client["bypassed"]:
+        if client["bypassed"]:
             said = f"pid {client['pid']} ({client['name']}) launched work that passed no gate"
             yield Finding("session", WARNING, said, f"sluice status --session {about.session} says why")
         if client["labels"].get("priority") == "default":
