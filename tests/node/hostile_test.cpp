@@ -81,8 +81,8 @@ TEST_F(Hostile, ConnectionsOfOneUserLeaveRoomForOthers) {
       if (fd >= 0) static_cast<void>(shm::ask(fd, lease, reply, 10'000));
     }
     char byte = 0;
-    static_cast<void>(write(full.write.get(), &byte, 1));
-    static_cast<void>(read(measured.read.get(), &byte, 1));
+    if (write(full.write.get(), &byte, 1) != 1) _exit(3);
+    if (read(measured.read.get(), &byte, 1) != 1) _exit(3);
     _exit(0);
   }
   char byte = 0;
@@ -111,9 +111,9 @@ TEST_F(Hostile, DevicesOfOneUserLeaveRoomForOthers) {
       if (fd < 0 || shm::ask(fd, good_request(0, device), reply, 10'000) != 0) _exit(2);
       granted = static_cast<char>(granted + (reply.status == shm::ReplyStatus::kOk ? 1 : 0));
     }
-    static_cast<void>(write(taken.write.get(), &granted, 1));
+    if (write(taken.write.get(), &granted, 1) != 1) _exit(3);
     char byte = 0;
-    static_cast<void>(read(measured.read.get(), &byte, 1));
+    if (read(measured.read.get(), &byte, 1) != 1) _exit(3);
     _exit(0);
   }
   char granted = 0;
@@ -155,8 +155,8 @@ TEST_F(Hostile, ConnectionsOfEndedProcessesGiveWay) {
       waitpid(child, nullptr, 0);
     }
     char byte = 0;
-    static_cast<void>(write(full.write.get(), &byte, 1));
-    static_cast<void>(read(measured.read.get(), &byte, 1));
+    if (write(full.write.get(), &byte, 1) != 1) _exit(3);
+    if (read(measured.read.get(), &byte, 1) != 1) _exit(3);
     _exit(0);
   }
   char byte = 0;
@@ -205,14 +205,14 @@ int board_of_an_orphan(shm::RequestKind kind) {
     const int fd = shm::connect_controller(base::node_socket().c_str());
     if (fork() != 0) _exit(0);
     char byte = 0;
-    static_cast<void>(read(ended.read.get(), &byte, 1));
+    if (read(ended.read.get(), &byte, 1) != 1) _exit(3);
     shm::Reply reply;
     const int board = shm::ask_for_board(fd, kind, reply, 10'000);
     const void* const mapped =
         mmap(nullptr, sizeof(shm::Board), PROT_READ | PROT_WRITE, MAP_SHARED, board, 0);
     const bool writes = board >= 0 && mapped != MAP_FAILED;
     byte = static_cast<char>(writes ? 2 : board >= 0 ? 1 : 0);
-    static_cast<void>(write(result.write.get(), &byte, 1));
+    if (write(result.write.get(), &byte, 1) != 1) _exit(3);
     _exit(0);
   }
   waitpid(parent, nullptr, 0);
