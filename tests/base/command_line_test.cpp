@@ -71,7 +71,10 @@ TEST_F(CommandLine, WrongUsageOfASubcommandNamesItsHelp) {
 TEST_F(CommandLine, ACountHasALeastAndAGreatestValue) {
   std::size_t count = 7;
   count_option(app_, "-n,--count", count, "How many", 2);
-  EXPECT_NE(app_.help().find("N=7"), std::string::npos) << app_.help();
+  const std::string help = app_.help();
+  const bool has_default = help.find("N=7") != std::string::npos ||  // CLI11 2.2
+                           help.find("N [7]") != std::string::npos;  // CLI11 2.4
+  EXPECT_TRUE(has_default) << help;
   EXPECT_EQ(parse({"-n", "2"}), std::nullopt);
   EXPECT_EQ(count, 2U);
   EXPECT_EQ(parse({"--count", "1000000"}), std::nullopt);

@@ -47,17 +47,18 @@ TEST(Printable, IsCutBetweenCharacters) {
 // Prevents: a table that shows the folder of a program instead of its arguments.
 TEST(ProcessText, IsTheProgramWithItsArguments) {
   test::ForkedChild child([] {
-    execl("/bin/sleep", "/usr/bin/sleep", "60", "", nullptr);
+    // It says that it cannot open "", and follows the other file for good.
+    execl("/usr/bin/tail", "/usr/bin/tail", "-f", "/dev/null", "", nullptr);
     return 1;
   });
   std::string line;
   EXPECT_TRUE(test::eventually([&] {
     line = command_line(child.pid(), 100);
-    return line.starts_with("sleep");
+    return line.starts_with("tail");
   })) << line;
-  EXPECT_EQ(line, "sleep 60");
-  EXPECT_EQ(command_line(child.pid(), 3), "sle");
-  EXPECT_EQ(short_name(child.pid()), "sleep");
+  EXPECT_EQ(line, "tail -f /dev/null");
+  EXPECT_EQ(command_line(child.pid(), 3), "tai");
+  EXPECT_EQ(short_name(child.pid()), "tail");
   EXPECT_EQ(short_name(999999999), "");
   EXPECT_EQ(command_line(999999999, 10), "");
 }
