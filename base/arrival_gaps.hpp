@@ -1,4 +1,5 @@
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <random>
 
@@ -7,10 +8,14 @@ namespace sluice::base {
 
 /// Uniform in [0, 1). Not std::uniform_real_distribution, which differs between standard libraries:
 /// one seed must give the same arrivals everywhere.
-[[nodiscard]] double uniform(std::mt19937_64& random);
+[[nodiscard]] inline double uniform(std::mt19937_64& random) {
+  return static_cast<double>(random() >> 11U) * 0x1p-53;
+}
 
 /// A gap of a Poisson process, in units of the mean gap.
-[[nodiscard]] double poisson_gap(std::mt19937_64& random);
+[[nodiscard]] inline double poisson_gap(std::mt19937_64& random) {
+  return -std::log1p(-uniform(random));
+}
 
 /// The gaps of the published request scheduler's client: whole milliseconds, each drawn from the
 /// Poisson distribution of that mean. Their deviation is only the root of the mean, so the arrivals

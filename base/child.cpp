@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "base/pipe.hpp"
 
 namespace sluice::base {
 namespace {

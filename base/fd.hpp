@@ -1,8 +1,13 @@
 #pragma once
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <string>
 #include <utility>
 
+/// File descriptors.
 namespace sluice::base {
 
 /// Owner of a file descriptor. Empty when negative.
@@ -30,6 +35,41 @@ class Fd {
 
  private:
   int fd_ = -1;
+};
+
+/// Whether `path` still leads to the file behind `fd`. Between open and lock, another process may
+/// have removed the name.
+inline bool still_named(int fd, const std::string& path) {
+  struct stat opened {};
+  struct stat named {};
+  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+/// While it lives, the numbers 0 to 2 are taken, also in a process that has closed them: a file
+/// that is opened meanwhile is never what a program writes its messages to.
+class StandardFiles {
+ public:
+  StandardFiles() noexcept {
+    for (int& file : taken_) {
+      file = open("/dev/null", O_RDWR | O_CLOEXEC);
+      if (file > STDERR_FILENO) close(file);
+      if (file < 0 || file > STDERR_FILENO) {
+        file = -1;
+        return;
+      }
+    }
+  }
+  ~StandardFiles() {
+    for (const int file : taken_) {
+      if (file >= 0) close(file);
+    }
+  }
+  StandardFiles(const StandardFiles&) = delete;
+  StandardFiles& operator=(const StandardFiles&) = delete;
+
+ private:
+  std::array<int, 3> taken_{-1, -1, -1};
 };
 
 }  // namespace sluice::base

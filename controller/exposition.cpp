@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/metrics_text.hpp"
+#include "base/processes.hpp"
 #include "base/user_name.hpp"
-#include "base/uuid.hpp"
 #include "controller/clients.hpp"
 #include "shm/entry_names.hpp"
 #include "shm/gates.hpp"

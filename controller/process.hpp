@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/fd.hpp"
-#include "base/process_text.hpp"
+#include "base/processes.hpp"
 
 namespace sluice::controller {
 

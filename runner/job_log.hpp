@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "base/line_file.hpp"
+#include "base/output.hpp"
 
 namespace sluice::runner {
 

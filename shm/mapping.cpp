@@ -15,9 +15,8 @@
 #include <optional>
 #include <thread>
 
+#include "base/fd.hpp"
 #include "base/node_service.hpp"
-#include "base/standard_files.hpp"
-#include "base/still_named.hpp"
 #include "shm/board_format.hpp"
 #include "shm/messages.hpp"
 #include "shm/node_memory.hpp"

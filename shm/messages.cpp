@@ -11,8 +11,8 @@
 #include <optional>
 
 #include "base/clock.hpp"
+#include "base/fd.hpp"
 #include "base/node_service.hpp"
-#include "base/standard_files.hpp"
 
 namespace sluice::shm {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/process_text.hpp"
+#include "base/processes.hpp"
 #include "shm/board.hpp"
 
 namespace sluice::shm {

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "base/gpu_processes.hpp"
+#include "base/processes.hpp"
 #include "shm/snapshot.hpp"
 
 /// The processes that use a GPU of the session and have no slot.

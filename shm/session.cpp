@@ -1,7 +1,7 @@
 #include "shm/session.hpp"
 
 #include "base/node_service.hpp"
-#include "base/session_user.hpp"
+#include "base/session.hpp"
 
 namespace sluice::shm {
 

@@ -2,7 +2,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/runtime_dir.hpp"
 #include "base/session.hpp"
 
 namespace sluice::shm {

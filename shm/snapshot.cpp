@@ -7,8 +7,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "base/gpu_processes.hpp"
-#include "base/uuid.hpp"
+#include "base/processes.hpp"
 #include "shm/entry_names.hpp"
 #include "shm/gates.hpp"
 #include "shm/memory.hpp"

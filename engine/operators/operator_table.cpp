@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
-#include "base/line_file.hpp"
+#include "base/output.hpp"
 
 namespace sluice::engine {
 namespace {

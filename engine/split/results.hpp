@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/line_file.hpp"
+#include "base/output.hpp"
 #include "engine/split/search.hpp"
 
 namespace sluice::engine {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "base/line_file.hpp"
+#include "base/output.hpp"
 #include "engine/backend.hpp"
 #include "engine/model_spec.hpp"
 #include "engine/torch/network.hpp"

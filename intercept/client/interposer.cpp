@@ -10,8 +10,7 @@
 #include <new>
 
 #include "base/node_service.hpp"
-#include "base/runtime_dir.hpp"
-#include "base/session_user.hpp"
+#include "base/session.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/driver/log.hpp"
 #include "intercept/driver/threads.hpp"

@@ -8,9 +8,8 @@
 #include <memory>
 
 #include "base/command_line.hpp"
-#include "base/folder_lock.hpp"
 #include "base/install.hpp"
-#include "base/line_file.hpp"
+#include "base/output.hpp"
 #include "profiler/opbench/commands.hpp"
 #include "profiler/runs/measure_pack.hpp"
 #include "profiler/tuning/network.hpp"

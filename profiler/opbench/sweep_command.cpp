@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/command_line.hpp"
-#include "base/line_file.hpp"
+#include "base/output.hpp"
 #include "profiler/opbench/commands.hpp"
 #include "profiler/opbench/measure_options.hpp"
 #include "profiler/runs/sweep.hpp"

@@ -9,7 +9,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/progress_line.hpp"
+#include "base/terminal.hpp"
 #include "profiler/packs/selection.hpp"
 #include "profiler/workers/gpu_workers.hpp"
 

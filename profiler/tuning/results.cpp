@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
-#include "base/line_file.hpp"
+#include "base/output.hpp"
 #include "base/statistics.hpp"
 #include "profiler/packs/knobs.hpp"
 

@@ -14,7 +14,6 @@
 #include "base/child.hpp"
 #include "base/error.hpp"
 #include "base/install.hpp"
-#include "base/pipe.hpp"
 
 namespace sluice::profiler {
 namespace {

@@ -16,7 +16,6 @@
 #include "base/child.hpp"
 #include "base/clock.hpp"
 #include "base/fd.hpp"
-#include "base/pipe.hpp"
 
 namespace sluice::profiler {
 namespace {

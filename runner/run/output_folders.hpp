@@ -2,7 +2,7 @@
 #include <map>
 #include <string>
 
-#include "base/folder_lock.hpp"
+#include "base/output.hpp"
 #include "runner/experiment.hpp"
 
 namespace sluice::runner {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "base/progress_line.hpp"
+#include "base/terminal.hpp"
 #include "runner/run/job_table.hpp"
 
 namespace sluice::runner {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "base/runtime_dir.hpp"
+#include "base/session.hpp"
 #include "shm/mapping.hpp"
 #include "shm/session.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/progress_line.hpp"
+#include "base/terminal.hpp"
 #include "runner/model_backend.hpp"
 #include "runner/run/progress.hpp"
 #include "shm/board.hpp"

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/clock.hpp"
-#include "base/line_file.hpp"
+#include "base/output.hpp"
 #include "base/statistics.hpp"
 
 namespace sluice::server {

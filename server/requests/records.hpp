@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "base/line_file.hpp"
+#include "base/output.hpp"
 #include "server/requests/execution.hpp"
 
 namespace sluice::server {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/child.hpp"
 #include "base/fd.hpp"
-#include "base/pipe.hpp"
 
 namespace sluice::server::training {
 

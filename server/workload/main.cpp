@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "base/command_line.hpp"
-#include "base/line_file.hpp"
+#include "base/output.hpp"
 #include "base/signal_fd.hpp"
 #include "server/workload/inputs.hpp"
 #include "server/workload/load.hpp"

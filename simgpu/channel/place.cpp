@@ -16,7 +16,6 @@
 #include <string_view>
 
 #include "base/clock.hpp"
-#include "base/runtime_dir.hpp"
 #include "base/session.hpp"
 
 namespace sluice::simgpu {

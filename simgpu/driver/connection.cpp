@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "base/futex.hpp"
-#include "base/gpu_processes.hpp"
+#include "base/processes.hpp"
 #include "simgpu/channel/packet.hpp"
 #include "simgpu/channel/place.hpp"
 #include "simgpu/driver/start_gpu.hpp"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <map>
 
-#include "base/gpu_processes.hpp"
+#include "base/processes.hpp"
 #include "simgpu/driver/driver.hpp"
 
 using namespace sluice::simgpu;

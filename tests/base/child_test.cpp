@@ -9,7 +9,6 @@
 #include <csignal>
 #include <thread>
 
-#include "base/pipe.hpp"
 #include "base/signal_fd.hpp"
 #include "tests/support/forked_child.hpp"
 

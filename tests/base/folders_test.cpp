@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/folder_lock.hpp"
 #include "base/node_service.hpp"
-#include "base/runtime_dir.hpp"
+#include "base/output.hpp"
+#include "base/session.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::base {

@@ -1,13 +1,12 @@
 // Who uses a GPU: what NVML says, on a library that stands in for it. The list of the simulated GPU
 // is tested with real processes, in tests/tools.
-#include "base/gpu_processes.hpp"
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "base/processes.hpp"
 #include "tests/support/forked_child.hpp"
 #include "tests/support/standins/fakenvml.hpp"
 

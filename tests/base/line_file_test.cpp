@@ -1,8 +1,7 @@
-#include "base/line_file.hpp"
-
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "base/output.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::base {

@@ -6,10 +6,9 @@
 #include "base/command_line.hpp"
 #include "base/metrics_text.hpp"
 #include "base/nearest.hpp"
-#include "base/process_text.hpp"
+#include "base/processes.hpp"
 #include "base/session.hpp"
 #include "base/user_name.hpp"
-#include "base/uuid.hpp"
 #include "tests/support/forked_child.hpp"
 
 namespace sluice::base {

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/child.hpp"
 #include "base/clock.hpp"
 #include "base/kernel_collector.h"
-#include "base/pipe.hpp"
 #include "tests/support/forked_child.hpp"
 #include "tests/support/standins/fakecupti.hpp"
 

@@ -14,8 +14,8 @@
 #include <tuple>
 #include <vector>
 
+#include "base/child.hpp"
 #include "base/node_service.hpp"
-#include "base/pipe.hpp"
 #include "shm/gates.hpp"
 #include "shm/messages.hpp"
 #include "tests/node/node_service.hpp"

@@ -10,7 +10,7 @@
 #include <span>
 #include <sstream>
 
-#include "base/folder_lock.hpp"
+#include "base/output.hpp"
 #include "profiler/packs/pack.hpp"
 #include "profiler/records/record.hpp"
 #include "tests/profiler/run_fixture.hpp"

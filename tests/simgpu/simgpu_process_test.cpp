@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/runtime_dir.hpp"
+#include "base/session.hpp"
 #include "tests/simgpu/gpu.hpp"
 #include "tests/simgpu/gpu_socket.hpp"
 #include "tests/support/forked_child.hpp"

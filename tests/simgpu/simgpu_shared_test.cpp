@@ -8,7 +8,7 @@
 #include <atomic>
 #include <list>
 
-#include "base/process_text.hpp"
+#include "base/processes.hpp"
 #include "tests/simgpu/gpu.hpp"
 #include "tests/simgpu/shared_folder.hpp"
 #include "tests/support/forked_child.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/runtime_dir.hpp"
+#include "base/session.hpp"
 #include "simgpu/channel/messages.hpp"
 #include "simgpu/channel/packet.hpp"
 #include "tests/simgpu/gpu.hpp"

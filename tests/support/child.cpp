@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/child.hpp"
-#include "base/process_text.hpp"
+#include "base/processes.hpp"
 
 namespace sluice::test {
 

@@ -9,7 +9,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "base/pipe.hpp"
+#include "base/child.hpp"
 
 namespace sluice::test {
 namespace {

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/pipe.hpp"
+#include "base/child.hpp"
 #include "tests/support/forked_child.hpp"
 #include "tests/support/temp_folder.hpp"
 

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstring>
 
-#include "base/uuid.hpp"
+#include "base/processes.hpp"
 
 namespace sluice::tools {
 namespace {

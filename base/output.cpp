@@ -1,4 +1,4 @@
-#include "base/folder_lock.hpp"
+#include "base/output.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -6,12 +6,25 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 
 #include "base/error.hpp"
-#include "base/still_named.hpp"
 
 namespace sluice::base {
+
+LineFile::LineFile(std::string path)
+    : path_(std::move(path)), file_(std::fopen(path_.c_str(), "we")) {
+  if (!file_) throw RunError(path_ + ": cannot be created: " + std::strerror(errno));
+}
+
+void LineFile::write(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() &&
+                       std::fflush(file_.get()) == 0;
+  if (!written) {
+    throw RunError(path_ + ": cannot be written: " + std::strerror(errno));
+  }
+}
 
 FolderLock::FolderLock(const std::string& folder, const std::string& command)
     : path_(folder + "/run.lock") {

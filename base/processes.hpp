@@ -2,14 +2,40 @@
 #include <sys/types.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-/// Who uses a GPU, with Sluice or without it.
+/// What the kernel says about a process, and who uses a GPU, with Sluice or without it.
 namespace sluice::base {
+
+/// At most `max_bytes` of /proc/PID/`file`; empty if it cannot be read.
+[[nodiscard]] std::string read_proc(pid_t pid, const char* file, std::size_t max_bytes);
+
+/// Name of the process (/proc/PID/comm). Never blocks.
+[[nodiscard]] std::string short_name(pid_t pid);
+
+/// Command line with spaces between the arguments, at most `max_bytes`. May block: the kernel takes
+/// the address-space lock of the process, which a fork holds, for instance.
+[[nodiscard]] std::string command_line(pid_t pid, std::size_t max_bytes);
+
+/// `text` for a log or a label: valid UTF-8 of at most `max_bytes`, control characters replaced.
+[[nodiscard]] std::string printable(std::string_view text, std::size_t max_bytes);
+
+/// A device's UUID in the form of nvidia-smi: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx.
+inline std::string format_uuid(const std::array<std::uint8_t, 16>& bytes) {
+  constexpr std::array<char, 17> kDigits{"0123456789abcdef"};
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += kDigits[bytes[i] >> 4U];
+    text += kDigits[bytes[i] & 0xfU];
+  }
+  return text;
+}
 
 struct GpuProcess {
   pid_t pid = 0;  ///< As the driver reports it: see in_initial_pid_namespace().
