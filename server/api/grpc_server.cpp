@@ -10,10 +10,10 @@
 #include <mutex>
 
 #include "base/error.hpp"
+#include "server/api/colserve_published.grpc.pb.h"
 #include "server/api/colserve_service.hpp"
 #include "server/api/infer_call.hpp"
 #include "server/api/kserve_service.hpp"
-#include "server/api/published_colserve.hpp"
 #include "server/api/workers.hpp"
 
 namespace sluice::server::api {
@@ -33,6 +33,36 @@ void silence_libraries() {
   gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
   google::protobuf::SetLogHandler(nullptr);
 }
+
+/// The published calls under their published name: clients call /ColServe/..., because the
+/// published proto file has no package. Each call goes to `calls`, which must live longer.
+class PublishedColserve final : public ::ColServe::CallbackService {
+ public:
+  explicit PublishedColserve(colserve::ColServe::CallbackService& calls) : calls_(calls) {}
+
+ private:
+  using Context = grpc::CallbackServerContext;
+  using Reactor = grpc::ServerUnaryReactor;
+
+  Reactor* GetServerStatus(Context* context, const colserve::EmptyRequest* request,
+                           colserve::ServerStatus* response) override {
+    return calls_.GetServerStatus(context, request, response);
+  }
+  Reactor* Shutdown(Context* context, const colserve::EmptyRequest* request,
+                    colserve::EmptyRequest* response) override {
+    return calls_.Shutdown(context, request, response);
+  }
+  Reactor* Inference(Context* context, const colserve::InferRequest* request,
+                     colserve::InferResult* response) override {
+    return calls_.Inference(context, request, response);
+  }
+  Reactor* Train(Context* context, const colserve::TrainRequest* request,
+                 colserve::TrainResult* response) override {
+    return calls_.Train(context, request, response);
+  }
+
+  colserve::ColServe::CallbackService& calls_;
+};
 
 }  // namespace
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/served_model.hpp"
-#include "server/figures/limits.hpp"
 #include "server/figures/statistics.hpp"
 #include "server/figures/timing.hpp"
 #include "server/models/config_file.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "server/requests/batch_log.hpp"
+#include "server/requests/records.hpp"
 
 namespace sluice::server {
 namespace {

@@ -1,5 +1,7 @@
 #include "server/requests/records.hpp"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -89,6 +91,21 @@ void Records::write(const Execution& execution, const Pending& pending, const St
     std::fprintf(stderr, "sluice serve: %s; no more records are written\n", error.what());
     file_.reset();
   }
+}
+
+std::string batch_line(const Execution& execution, std::uint64_t output_ns, std::uint64_t now_ns) {
+  const auto& instances = execution.model->instances;
+  const auto found = std::find_if(instances.begin(), instances.end(), [&](const auto& instance) {
+    return instance.get() == execution.instance;
+  });
+  std::string line = fmt::format(
+      "[Inference]: {} (rank {}) set_input_ms={:.2f} infer_ms={:.2f} get_output_ms={:.2f}",
+      execution.model->config.name, found - instances.begin(), ms(execution.input_ns),
+      ms(execution.blocks_ns()), ms(output_ns));
+  if (execution.turn_wait_ns > 0) {
+    line += fmt::format(" wait_train_stop_ms={:.2f}", ms(execution.turn_wait_ns));
+  }
+  return line + fmt::format(" total_infer_ms={:.2f}", ms(now_ns - execution.begun_ns));
 }
 
 }  // namespace sluice::server

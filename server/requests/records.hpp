@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -24,5 +25,10 @@ class Records {
   std::string policy_;
   std::string device_;
 };
+
+/// The published log line of a batch: what each part of it took. output_ns: taking and sending its
+/// outputs. now_ns: the end.
+[[nodiscard]] std::string batch_line(const Execution& execution, std::uint64_t output_ns,
+                                     std::uint64_t now_ns);
 
 }  // namespace sluice::server

@@ -6,8 +6,6 @@
 
 #include <array>
 
-#include "server/figures/limits.hpp"
-
 namespace sluice::server {
 namespace {
 
