@@ -1,14 +1,21 @@
 #include "controller/program.hpp"
 
 #include <signal.h>
+#include <spdlog/async.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <list>
+#include <memory>
+#include <semaphore>
+#include <thread>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "controller/http_server.hpp"
-#include "controller/log.hpp"
 #include "controller/metrics_address.hpp"
 #include "shm/outside.hpp"
 
@@ -16,6 +23,45 @@ namespace sluice::controller {
 namespace {
 
 constexpr double kMaxHoldLimitSeconds = 1e9;
+
+constexpr std::size_t kQueuedLines = 1024;
+constexpr std::chrono::milliseconds kFlushTime{300};
+constexpr const char* kPlainLogger = "sluice.announce";
+
+void register_logger(const char* name, const char* pattern, spdlog::level::level_enum level) {
+  auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  auto logger = std::make_shared<spdlog::async_logger>(
+      name, std::move(sink), spdlog::thread_pool(), spdlog::async_overflow_policy::overrun_oldest);
+  logger->set_pattern(pattern);
+  logger->set_level(level);
+  logger->flush_on(spdlog::level::trace);
+  spdlog::register_logger(logger);
+}
+
+/// Starts the log to stderr. A thread of its own writes it, so that a stopped terminal does not
+/// stop the heartbeat. If the queue is full, the oldest lines are dropped. `level`: off, error,
+/// warn, info, debug.
+void start_log(const std::string& level) {
+  spdlog::init_thread_pool(kQueuedLines, 1);
+  register_logger("sluice", "%Y-%m-%d %H:%M:%S.%e %l: %v", spdlog::level::from_str(level));
+  register_logger(kPlainLogger, "%v", spdlog::level::info);
+  spdlog::set_default_logger(spdlog::get("sluice"));
+}
+
+/// Prints a line that scripts wait for, at every log level.
+void announce(const std::string& line) { spdlog::get(kPlainLogger)->info(line); }
+
+/// Gives the log thread 300 ms to write the queued lines, then ends the process. The thread may be
+/// stuck on a terminal indefinitely.
+[[noreturn]] void flush_log_and_exit(int status) {
+  static std::binary_semaphore flushed{0};
+  std::thread([] {
+    spdlog::shutdown();
+    flushed.release();
+  }).detach();
+  static_cast<void>(flushed.try_acquire_for(kFlushTime));
+  std::_Exit(status);
+}
 
 std::string metrics_fault(const std::string& address) {
   if (parse_metrics_address(address)) return {};
