@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "base/child.hpp"
 #include "base/command_line.hpp"
 
 namespace sluice::tools {
@@ -23,6 +24,14 @@ void set_list(const char* variable, const std::string& list) {
   } else {
     setenv(variable, list.c_str(), 1);
   }
+}
+
+/// Makes the program that this process becomes find the simulated driver, or not find it.
+void set_simulated_gpu(const base::Install& install, bool simulated) {
+  const std::filesystem::path folder = install.simgpu_folder();
+  const std::string list = current(kLibraryPath);
+  set_list(kLibraryPath, simulated ? with_in_front(list, folder, kLibraryPathSeparators)
+                                   : without(list, folder, kLibraryPathSeparators));
 }
 
 }  // namespace
@@ -72,11 +81,22 @@ void allow_preload_before_asan() {
   setenv(kOptions, (options + std::string(kAllowed)).c_str(), 1);
 }
 
-void set_simulated_gpu(const base::Install& install, bool simulated) {
-  const std::filesystem::path folder = install.simgpu_folder();
-  const std::string list = current(kLibraryPath);
-  set_list(kLibraryPath, simulated ? with_in_front(list, folder, kLibraryPathSeparators)
-                                   : without(list, folder, kLibraryPathSeparators));
+void use_simulated_gpu(const base::Install& install) {
+  const std::filesystem::path driver = install.simgpu_folder() / "libcuda.so.1";
+  if (!std::filesystem::exists(driver)) {
+    throw base::RunError("the simulated GPU is missing, build or install it again: " +
+                         driver.string());
+  }
+  set_simulated_gpu(install, true);
+}
+
+void use_real_gpu(const base::Install& install) {
+  set_simulated_gpu(install, false);
+  const base::Captured answer = base::capture({install.subcommand("gpus"), "--gpu", "real"});
+  if (answer.exit_code == 0) return;
+  const std::string why = base::printed_error("sluice gpus", answer.err);
+  throw base::RunError(why.empty() ? "sluice gpus could not be run; build or install it again"
+                                   : why + "; --gpu sim takes the simulated one");
 }
 
 }  // namespace sluice::tools

@@ -28,7 +28,13 @@ void remove_interposer(const base::Install& install);
 /// a library of LD_PRELOAD unless ASAN_OPTIONS allows it. Other programs do not read the variable.
 void allow_preload_before_asan();
 
-/// Makes the program that this process becomes find the simulated driver, or not find it.
-void set_simulated_gpu(const base::Install& install, bool simulated);
+/// Makes the program that this process becomes find the simulated driver. Throws base::RunError if
+/// that driver is missing.
+void use_simulated_gpu(const base::Install& install);
+
+/// Makes the program that this process becomes find the real driver. Throws base::RunError if that
+/// driver has no device. `sluice gpus` asks the driver, in another process: an initialised driver
+/// leaves threads and files behind.
+void use_real_gpu(const base::Install& install);
 
 }  // namespace sluice::tools

@@ -23,8 +23,6 @@
 #include "shm/target.hpp"
 #include "tools/exec/controller.hpp"
 #include "tools/exec/environment.hpp"
-#include "tools/exec/gpu.hpp"
-#include "tools/exec/program.hpp"
 #include "tools/exec/program_file.hpp"
 
 namespace sluice::tools {

@@ -10,14 +10,20 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
+#include "base/error.hpp"
 #include "base/fd.hpp"
 
 namespace sluice::tools {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// As in the kernel: a script may be run by a script, and so on.
 constexpr int kMostScripts = 5;
@@ -103,7 +109,30 @@ std::string fault_of(const ProgramFile& program, const std::string& path) {
   return {};
 }
 
+bool runnable(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored) && access(path.c_str(), X_OK) == 0;
+}
+
 }  // namespace
+
+std::string find_program(const base::Install& install, const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    if (runnable(name)) return name;
+    std::error_code ignored;
+    throw base::UsageError(fs::exists(name, ignored) ? "'" + name + "' is not an executable file"
+                                                     : "no such program: '" + name + "'");
+  }
+  const char* search = std::getenv("PATH");
+  std::istringstream folders(search != nullptr ? search : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path candidate = fs::path(folder.empty() ? "." : folder) / name;
+    if (runnable(candidate)) return candidate;
+  }
+  const fs::path example = install.program(name);
+  if (name.starts_with("sluice-example-") && runnable(example)) return example;
+  throw base::UsageError("no such program: '" + name + "' (not in any folder of PATH)");
+}
 
 ProgramFile read_program_file(int file) {
   ProgramFile program;

@@ -5,8 +5,15 @@
 #include <cstdint>
 #include <string>
 
-/// What the file of a program says about how the kernel and the loader will start it.
+#include "base/install.hpp"
+
+/// The file of a program: where it is, and what it says about how the kernel and the loader will
+/// start it.
 namespace sluice::tools {
+
+/// The file that execvp would run for `name`, else an example program of this installation. Throws
+/// base::UsageError. The search comes first, so that a misspelt name starts no controller.
+[[nodiscard]] std::string find_program(const base::Install& install, const std::string& name);
 
 struct ProgramFile {
   enum class Kind { kOther, kScript, kElf };

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/top/rows.hpp"
+#include "tools/top/view.hpp"
 
 namespace sluice::tools {
 

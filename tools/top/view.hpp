@@ -2,6 +2,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "shm/snapshot.hpp"
@@ -29,5 +31,16 @@ struct View {
 /// `before`: an earlier look, or nothing. The rates of a client that was not there, or that was on
 /// another board, are since it attached.
 [[nodiscard]] View make_view(const std::optional<shm::Snapshot>& before, shm::Snapshot now);
+
+/// What the clients are ordered by.
+enum class Sort : std::uint8_t { kPriority, kName, kHeld, kLaunches, kP99 };
+
+[[nodiscard]] Sort next(Sort sort);
+[[nodiscard]] std::string_view to_string(Sort sort);
+
+/// The clients to show, as indices into the view, in order: those whose name, command or pid
+/// contains `filter`. Rates sort the greatest first.
+[[nodiscard]] std::vector<std::size_t> rows_of(const View& view, Sort sort,
+                                               const std::string& filter);
 
 }  // namespace sluice::tools
