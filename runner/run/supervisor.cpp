@@ -12,7 +12,7 @@
 #include "base/error.hpp"
 #include "base/terminal.hpp"
 #include "runner/model_backend.hpp"
-#include "runner/run/progress.hpp"
+#include "runner/run/job_table.hpp"
 #include "shm/board.hpp"
 
 namespace sluice::runner {
@@ -91,6 +91,42 @@ std::string describe_death(const WorkerProcess& worker) {
 }
 
 }  // namespace
+
+/// Shows the elapsed time of a run and the jobs of each model.
+class Supervisor::Progress {
+ public:
+  /// names, csv_files: one per model, in the same order.
+  Progress(double duration_s, const std::vector<std::string>& names,
+           const std::vector<std::string>& csv_files);
+
+  /// Shows a line if one is due. Cheap.
+  void update(double elapsed_s);
+  void clear() { line_.clear(); }
+
+ private:
+  struct Line {
+    std::string name;
+    JobCounter jobs;
+  };
+  double duration_s_;
+  std::vector<Line> models_;
+  base::ProgressLine line_;
+};
+
+Supervisor::Progress::Progress(double duration_s, const std::vector<std::string>& names,
+                               const std::vector<std::string>& csv_files)
+    : duration_s_(duration_s) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    models_.push_back({names[i], JobCounter(csv_files[i])});
+  }
+}
+
+void Supervisor::Progress::update(double elapsed_s) {
+  if (!line_.due(elapsed_s)) return;
+  std::string text = fmt::format("{:.0f} of {:g} s", elapsed_s, duration_s_);
+  for (Line& model : models_) text += fmt::format("  {}: {} jobs", model.name, model.jobs.count());
+  line_.show(elapsed_s, text);
+}
 
 Supervisor::Supervisor(const RunContext& context)
     : context_(context), signals_{SIGINT, SIGTERM, SIGHUP, SIGCHLD} {

@@ -7,7 +7,6 @@
 #include "runner/experiment.hpp"
 #include "runner/run/mps.hpp"
 #include "runner/run/places.hpp"
-#include "runner/run/progress.hpp"
 #include "runner/run/worker_process.hpp"
 
 namespace sluice::runner {
@@ -52,6 +51,7 @@ class Supervisor {
   [[nodiscard]] double elapsed_s() const { return elapsed_s_; }
 
  private:
+  class Progress;
   void look_at_workers(Progress& progress);
   /// Sleeps until a worker or a signal needs attention, at most `limit_ms`. True after a signal to
   /// stop.
