@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/gpus.hpp"
-#include "server/serve.hpp"
+#include "server/program/serve.hpp"
 
 namespace sluice::server {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/serve.hpp"
+#include "server/program/serve.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -18,7 +18,7 @@
 #include "base/signal_fd.hpp"
 #include "server/api/grpc_server.hpp"
 #include "server/api/http_server.hpp"
-#include "server/memory_options.hpp"
+#include "server/memory/memory_options.hpp"
 
 namespace sluice::server {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 #include "server/engines/engines.hpp"
-#include "server/options.hpp"
+#include "server/program/options.hpp"
 
 namespace sluice::server {
 

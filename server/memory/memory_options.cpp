@@ -1,4 +1,4 @@
-#include "server/memory_options.hpp"
+#include "server/memory/memory_options.hpp"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 
 #include "base/command_line.hpp"
 #include "base/node_service.hpp"
-#include "server/memory_options.hpp"
+#include "server/memory/memory_options.hpp"
 #include "server/models/config_file.hpp"
 #include "server/requests/server.hpp"
 #include "server/training/mode.hpp"

@@ -1,4 +1,4 @@
-#include "server/options.hpp"
+#include "server/program/options.hpp"
 
 #include <filesystem>
 #include <limits>
