@@ -33,7 +33,15 @@ ARROWS = {
     "slurm": (),
 }
 # folder: its folders from the top down.
-FLOORS = {"intercept": ("hooks", "client", "jobs", "pacing", "slot", "trace", "driver")}
+FLOORS = {
+    "intercept": ("hooks", "client", "jobs", "pacing", "slot", "trace", "driver"),
+    "server": (
+        "program", "workload", "api", "requests", "engines", "models", "figures", "memory", "training", "service",
+    ),
+    "profiler": (
+        "opbench", "tuning", "runs", "tuner", "measure", "compile", "workers", "records", "packs",
+    ),
+}  # fmt: skip
 # Tests and their helpers may include everything.
 FREE = ("tests",)
 
