@@ -132,9 +132,11 @@ def test_a_lost_device_ends_the_server_with_a_code_of_its_own(tmp_path, slow_con
         held = [in_background(functools.partial(server.infer, "slow")) for _ in range(4)]
         assert eventually(lambda: server.waiting("slow") == 3)
         kill_gpu(server.session)
-        for thread, results in held:
+        for thread, _ in held:
             thread.join()
-            assert results and results[0][0] == 500, results
+        codes = sorted(results[0][0] for _, results in held)
+        # On a busy machine the one that runs may end before the GPU does.
+        assert codes[0] in (200, 500) and codes[1:] == [500] * 3, codes
         _, err = server.process.communicate(timeout=PATIENCE_S)
         assert server.process.returncode == 3 and "the device is unusable" in err
 

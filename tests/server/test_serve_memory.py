@@ -175,8 +175,9 @@ def test_training_gives_its_memory_to_a_cold_model_and_gets_it_back(tmp_path):
     assert code == 0, err
     profile = (tmp_path / "server-profile").read_text()
     found = re.findall(r"(\d+\.\d+) Mb order \S+ drop (\S+) .* take (\S+) load (\S+)\n", profile)
-    # Training may have held more than its share before a model waited: then nothing was loaded.
-    handover = next(parts for parts in found if float(parts[-1]) > 0)
+    # Training may have held more than its share before a model waited: then nothing was loaded. Or it did not hold all
+    # of its memory again: then it gave nothing.
+    handover = next(parts for parts in found if float(parts[-1]) > 0 and float(parts[0]) > 0)
     # 80 MiB of the pool were free, so training gave at least the other 70; these parts took some time.
     assert float(handover[0]) >= 70 and all(float(ms) > 0 for ms in handover[1:]), profile
     events = {name: profile.count(f": {name}\n") for name in ("AddInfer", "InferAllocStorageEnd", "InferLoadParamEnd")}
