@@ -177,9 +177,11 @@ bool Holders::must_try(const Seat& seat, int slot, std::uint64_t now_ns) noexcep
     pair = {generation};
     settle_pair(seat, slot, 0);
   }
-  if (since == 0) return false;
+  const std::uint64_t from = std::max(since, pair.since_ns);
+  // The holder may have looked at its clock after this client did.
+  if (since == 0 || from >= now_ns) return false;
   const std::uint64_t limit = pair.ended >= kProofs ? 0 : seat.board.max_hold_ns.load();
-  if (now_ns - std::max(since, pair.since_ns) < limit) return false;
+  if (now_ns - from < limit) return false;
   pair.wait_ns = since;
   pair.since_ns = now_ns;
   return true;

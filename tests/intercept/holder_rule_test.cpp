@@ -187,6 +187,16 @@ TEST_F(Pipeline, AWaitThatHasAnotherReasonCostsOnePercent) {
   EXPECT_EQ(waited_for(), 0U);
 }
 
+// Prevents: a wait that the holder saw after this client looked at its clock counts as very long.
+// Seen to fail without the comparison: the gate was open for 0.1 s of such a job.
+TEST_F(Pipeline, AWaitOfTheNextMomentIsNotLong) {
+  for (int i = 0; i < 100; ++i) {
+    slot(kHolder).sync_since_ns.store(now_ + kTickMs * kMs + 1);
+    pass(kTickMs, [this] { launch(); });
+    ASSERT_TRUE(held());
+  }
+}
+
 // Prevents: a wait that ended in two trials by chance opens the gate for good.
 TEST_F(Pipeline, APairIsForgottenWhenWaitsOutlastTheOpenGate) {
   item(20);
