@@ -199,7 +199,7 @@ void write_grants(MetricsText& out, const shm::Board& board, const std::vector<R
   for (const Row& row : rows) {
     const int slot = static_cast<int>(&row.slot - board.slots.data());
     const std::uint64_t grant = shm::grant_of(board, {slot, row.info.generation});
-    if (grant != shm::kNoGrant) out.sample(row.labels(), static_cast<double>(grant));
+    if (grant != shm::kNoLimit) out.sample(row.labels(), static_cast<double>(grant));
   }
 }
 

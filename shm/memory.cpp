@@ -5,8 +5,17 @@
 #include "base/clock.hpp"
 #include "base/futex.hpp"
 #include "shm/view.hpp"
+#include "sluice/sluice.h"
 
 namespace sluice::shm {
+
+static_assert(static_cast<int>(MemoryOrder::kNone) == SLUICE_ORDER_NONE);
+static_assert(static_cast<int>(MemoryOrder::kShrink) == SLUICE_ORDER_SHRINK);
+static_assert(static_cast<int>(MemoryOrder::kDrop) == SLUICE_ORDER_DROP);
+static_assert(static_cast<int>(MemoryOrder::kSleep) == SLUICE_ORDER_SLEEP);
+static_assert(static_cast<int>(MemoryOrder::kEpoch) == SLUICE_ORDER_EPOCH);
+static_assert(kNoLimit == SLUICE_NO_LIMIT);
+
 namespace {
 
 MemoryLine& line_of(Board& board, SlotOf client) noexcept {
@@ -21,7 +30,7 @@ const MemoryLine& line_of(const Board& board, SlotOf client) noexcept {
 void take_over(MemoryLine& line, SlotOf broker, SlotOf client) noexcept {
   if (line.broker.load() == id_of(broker) && line.client.load() == id_of(client)) return;
   line.broker.store(0);
-  line.grant.store(kNoGrant);
+  line.grant.store(kNoLimit);
   const Order last = Order::unpack(line.order.load());
   line.order.store(Order{last.epoch + 1, MemoryOrder::kNone}.pack());
   line.client.store(id_of(client));
@@ -84,7 +93,13 @@ void end_drain(Board& board, SlotOf broker, SlotOf client) noexcept {
 }
 
 std::uint64_t grant_of(const Board& board, SlotOf client) noexcept {
-  return has_broker(board, client) ? line_of(board, client).grant.load() : kNoGrant;
+  return has_broker(board, client) ? line_of(board, client).grant.load() : kNoLimit;
+}
+
+ClientMemory memory_of(const Board& board, SlotOf client) noexcept {
+  const MemoryLine& line = line_of(board, client);
+  return {line.held.load(), grant_of(board, client), line.base.load(), line.slope.load(),
+          line.obedient.load() != 0};
 }
 
 Order last_order(const Board& board, SlotOf client) noexcept {
@@ -139,7 +154,7 @@ void note_held(MemoryLine& line, std::uint64_t bytes) noexcept {
 void reset(MemoryLine& line) noexcept {
   line.broker.store(0);
   line.client.store(0);
-  line.grant.store(kNoGrant);
+  line.grant.store(kNoLimit);
   line.held.store(0);
   line.peak.store(0);
   line.base.store(0);

@@ -47,7 +47,7 @@ struct Order {
 
 // --- For the broker -----------------------------------------------------------------------------
 
-/// Limits what `client` may hold, in bytes; kNoGrant: no limit. Takes nothing away from a client
+/// Limits what `client` may hold, in bytes; kNoLimit: no limit. Takes nothing away from a client
 /// that holds more: an order does that.
 void set_grant(Board& board, SlotOf broker, SlotOf client, std::uint64_t bytes) noexcept;
 
@@ -64,8 +64,21 @@ void end_drain(Board& board, SlotOf broker, SlotOf client) noexcept;
 
 // --- For the client and for reports -------------------------------------------------------------
 
-/// What `client` may hold, in bytes; kNoGrant: no limit.
+/// What `client` may hold, in bytes; kNoLimit: no limit.
 [[nodiscard]] std::uint64_t grant_of(const Board& board, SlotOf client) noexcept;
+
+/// The memory of a client at one moment. Bytes.
+struct ClientMemory {
+  std::uint64_t held = 0;
+  std::uint64_t grant = kNoLimit;
+  /// Its own fit: it needs base + slope * items. 0: unknown.
+  std::uint64_t base = 0;
+  std::uint64_t slope = 0;
+  /// It has used the C API of memory, so it knows orders. Others are never refused a launch: an
+  /// order to them has no effect, and only a grant bounds them.
+  bool obeys = false;
+};
+[[nodiscard]] ClientMemory memory_of(const Board& board, SlotOf client) noexcept;
 
 /// The last valid order, obeyed or not. Without one, an order of kind kNone.
 [[nodiscard]] Order last_order(const Board& board, SlotOf client) noexcept;

@@ -7,10 +7,11 @@
 /// broker asks of it. memory.hpp has the rules. Part of the board's layout.
 namespace sluice::shm {
 
-/// MemoryLine::grant of a client without a limit.
-inline constexpr std::uint64_t kNoGrant = ~std::uint64_t{0};
+/// MemoryLine::grant of a client without a limit; SLUICE_NO_LIMIT of the C API.
+inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 
-/// What a broker asks of a client. docs/reference/memory.md says what the client does.
+/// What a broker asks of a client; SLUICE_ORDER_... of the C API. docs/reference/memory.md says
+/// what the client does.
 enum class MemoryOrder : std::uint8_t {
   kNone,    ///< Ends a sleep; asks for nothing.
   kShrink,  ///< Hold no more than the grant from the end of the micro-batch on.
@@ -23,7 +24,7 @@ struct MemoryLine {
   using Word = std::atomic<std::uint64_t>;
   using HalfWord = std::atomic<std::uint32_t>;
 
-  Word grant;  ///< Bytes that the client may hold, or kNoGrant. The broker writes.
+  Word grant;  ///< Bytes that the client may hold, or kNoLimit. The broker writes.
   Word held;   ///< Bytes of device memory that the client holds. The owner writes.
   Word peak;   ///< The greatest value of `held`. The owner writes.
   /// How the client's need depends on its batch: base + slope * items, in bytes. 0: unknown. The

@@ -76,20 +76,20 @@ TargetSnapshot target_of(const Slot& slot) {
   return target;
 }
 
-MemorySnapshot memory_of(const Board& board, SlotOf client, std::uint64_t now_ns) {
+MemorySnapshot memory_snapshot_of(const Board& board, SlotOf client, std::uint64_t now_ns) {
   const MemoryLine& line = board.slots[static_cast<std::size_t>(client.slot)].memory;
+  const ClientMemory now = memory_of(board, client);
   MemorySnapshot memory;
-  memory.held_bytes = line.held.load();
+  memory.held_bytes = now.held;
   memory.peak_bytes = line.peak.load();
-  const std::uint64_t grant = grant_of(board, client);
-  if (grant != kNoGrant) memory.grant_bytes = grant;
+  if (now.grant != kNoLimit) memory.grant_bytes = now.grant;
   const Order order = pending_order(board, client);
   if (order.kind != MemoryOrder::kNone) {
     memory.order = order_name(order.kind);
     memory.order_age_ns = age(now_ns, line.order_ns.load());
   }
-  memory.base_bytes = line.base.load();
-  memory.slope_bytes = line.slope.load();
+  memory.base_bytes = now.base;
+  memory.slope_bytes = now.slope;
   memory.refused_launches = line.refused.load();
   return memory;
 }
@@ -160,7 +160,7 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   if (waits != 0 && waits <= kSlots) client.waited_for_pid = board.slots[waits - 1].pid.load();
   const std::uint64_t job = slot.job.load();
   client.target = target_of(slot);
-  client.memory = memory_of(board, {index, info.generation}, now_ns);
+  client.memory = memory_snapshot_of(board, {index, info.generation}, now_ns);
   client.gpu_ns = slot.gpu_ns.load();
   client.active = is_active(job) || client.target.gates_open;
   client.attached_ns = age(now_ns, slot.attached_ns.load());

@@ -157,8 +157,8 @@ bool MicroBatches::may_drop_for(const std::exception& error, std::size_t items) 
   }
   if (lacked) {
     const std::uint64_t grant = sluice_memory_grant();
-    if (grant != kNoLimit) line_.lacked_memory(items, grant);
-    return grant != kNoLimit;
+    if (grant != SLUICE_NO_LIMIT) line_.lacked_memory(items, grant);
+    return grant != SLUICE_NO_LIMIT;
   }
   // Libraries report the error of an earlier launch once more: in 9 of 308 cases on an H200.
   if (stale_errors_ == 0 || !names_the_gpu(error.what())) return false;
@@ -181,7 +181,7 @@ void MicroBatches::obey_pending() {
 std::uint64_t MicroBatches::allowed(std::uint64_t order) {
   const std::uint64_t grant = sluice_memory_grant();
   if (order == 0 || sleeps(order)) return 0;
-  if (grant == kNoLimit) return kNoLimit;
+  if (grant == SLUICE_NO_LIMIT) return SLUICE_NO_LIMIT;
   const auto use = work_.memory();
   const std::uint64_t all = sluice_memory_held();
   const std::uint64_t others = use && all > use->held ? all - use->held : 0;

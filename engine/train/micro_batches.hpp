@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "engine/train/droppable.hpp"
-#include "engine/train/memory_line.hpp"
+#include "engine/train/memory_fit.hpp"
 #include "engine/train/report.hpp"
 
 namespace sluice::engine {
@@ -62,9 +62,9 @@ class MicroBatches {
 
   Droppable& work_;
   Options options_;
-  MemoryLine line_;
+  MemoryFit line_;
   EpochCounts counts_;
-  std::optional<MemoryLine::Fit> published_;
+  std::optional<MemoryFit::Line> published_;
   std::optional<Adjustment> adjustment_;  ///< Begun, and its new size not known yet.
   std::uint64_t freed_at_ns_ = 0;
   std::uint64_t held_anyway_ = 0;     ///< After all was freed that could be.

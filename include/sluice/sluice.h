@@ -105,13 +105,16 @@ enum {
   SLUICE_ORDER_EPOCH = 4   /* the same, and go on from the start of the epoch */
 };
 
-/* Returns how many bytes of device memory this process may hold. UINT64_MAX: no limit, or not
+/* The result of sluice_memory_grant() without a limit. */
+#define SLUICE_NO_LIMIT UINT64_MAX
+
+/* Returns how many bytes of device memory this process may hold. SLUICE_NO_LIMIT: no limit, or not
  * preloaded. An allocation beyond the limit returns CUDA_ERROR_OUT_OF_MEMORY at priority 0. */
 static inline uint64_t sluice_memory_grant(void) {
   static void* cache = NULL;
   static int known = 0;
   void* found = sluice_lookup(&cache, &known, "sluice_v1_memory_grant");
-  return found == NULL ? UINT64_MAX : ((uint64_t(*)(void))found)();
+  return found == NULL ? SLUICE_NO_LIMIT : ((uint64_t(*)(void))found)();
 }
 
 /* Returns how many bytes of device memory this process holds. 0 if not preloaded. */

@@ -106,7 +106,7 @@ sluice::intercept::Orders* orders() noexcept {
 
 SLUICE_EXPORT std::uint64_t sluice_v1_memory_grant() {
   auto* const own = orders();
-  return own == nullptr ? sluice::shm::kNoGrant : own->grant();
+  return own == nullptr ? sluice::shm::kNoLimit : own->grant();
 }
 
 SLUICE_EXPORT std::uint64_t sluice_v1_memory_held() {

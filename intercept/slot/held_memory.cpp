@@ -27,7 +27,7 @@ bool HeldMemory::reserve(CUdevice index, std::uint64_t bytes) noexcept {
     const std::uint64_t grant = orders.limit();
     const std::uint64_t taken = on->bytes + on->reserved;
     const std::uint64_t left = grant > taken ? grant - taken : 0;
-    if (grant != shm::kNoGrant && bytes > left && !orders.may_exceed()) return false;
+    if (grant != shm::kNoLimit && bytes > left && !orders.may_exceed()) return false;
   }
   on->reserved += bytes;
   return true;

@@ -39,7 +39,7 @@ class Orders {
   /// A launch was refused.
   void count_refused() noexcept { line_.refused.fetch_add(1, std::memory_order_relaxed); }
 
-  /// What this client may hold, in bytes; shm::kNoGrant: no limit.
+  /// What this client may hold, in bytes; shm::kNoLimit: no limit.
   [[nodiscard]] std::uint64_t limit() const noexcept { return shm::grant_of(board_, client_); }
 
   // The functions of sluice.h, which has their contracts.

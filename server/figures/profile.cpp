@@ -22,7 +22,7 @@ double as_mb(std::uint64_t bytes) { return static_cast<double>(bytes) / (1U << 2
 
 /// Until the trainer had obeyed and its memory was free.
 std::uint64_t adjust_ns(const training::Handover& handover) {
-  const training::ObeyParts& obey = handover.obey;
+  const shm::ObeyParts& obey = handover.obey;
   return handover.order_ns + obey.drop_ns + obey.drain_ns + obey.give_ns;
 }
 

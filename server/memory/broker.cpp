@@ -135,32 +135,34 @@ class Broker {
     TrainerState& trainer = state_.trainers[index];
     if (!may_disturb(trainer)) return;
     const std::uint64_t lowest =
-        trainer.obeys ? std::max(trainer.floor, trainer.asleep) : trainer.held;
+        trainer.obeys ? std::max(trainer.floor, trainer.base) : trainer.held;
     const std::uint64_t from = std::min(trainer.claim(), trainer.grant);
     // Nothing is known of what an obeying trainer without a floor needs.
     if (from <= lowest || (trainer.obeys && trainer.floor == 0)) return;
     const std::uint64_t wanted =
         round_up(static_cast<std::uint64_t>(missing()), options_.page_bytes) + options_.slack_bytes;
-    set_grant(index, std::max(lowest, from - std::min(from, wanted)), Decision::Order::kShrink);
+    set_grant(index, std::max(lowest, from - std::min(from, wanted)), shm::MemoryOrder::kShrink);
   }
 
   void put_to_sleep(std::size_t index) {
     TrainerState& trainer = state_.trainers[index];
-    if (!trainer.obeys || trainer.sleeps || trainer.claim() <= trainer.asleep) return;
+    if (!trainer.obeys || trainer.sleeps || trainer.claim() <= trainer.base) return;
     if (!may_disturb(trainer)) return;
-    set_grant(index, trainer.asleep, Decision::Order::kSleep);
+    set_grant(index, trainer.base, shm::MemoryOrder::kSleep);
     trainer.sleeps = true;
   }
 
   /// No order is needed if the trainer holds no more than its new grant.
-  void set_grant(std::size_t index, std::uint64_t bytes, Decision::Order order) {
+  void set_grant(std::size_t index, std::uint64_t bytes,
+                 shm::MemoryOrder order = shm::MemoryOrder::kNone) {
     TrainerState& trainer = state_.trainers[index];
     free_ += to_bytes(trainer.claim());
     coming_ -= to_bytes(trainer.owed());
     trainer.grant = bytes;
     free_ -= to_bytes(trainer.claim());
     coming_ += to_bytes(trainer.owed());
-    if (order == Decision::Order::kShrink && trainer.held <= bytes) order = Decision::Order::kNone;
+    if (order == shm::MemoryOrder::kShrink && trainer.held <= bytes)
+      order = shm::MemoryOrder::kNone;
     std::erase_if(decision_.grants, [&](const auto& grant) { return grant.trainer == index; });
     decision_.grants.push_back({index, bytes, order});
   }
@@ -215,10 +217,10 @@ class Broker {
       const TrainerState& trainer = state_.trainers[i];
       if (!trainer.may_shrink) continue;
       wake_at(now() + kTickNs);
-      if (trainer.grant == kNoGrant) {
+      if (trainer.grant == shm::kNoLimit) {
         // Until now it could take all.
         const std::uint64_t more = free_ <= 0 ? 0 : static_cast<std::uint64_t>(free_);
-        set_grant(i, trainer.held + more, Decision::Order::kNone);
+        set_grant(i, trainer.held + more);
         continue;
       }
       const std::uint64_t calm_ns = std::max(state_.short_ns, trainer.shrunk_ns);
@@ -232,14 +234,15 @@ class Broker {
     const Bytes more = free_ - to_bytes(options_.slack_bytes);
     // Less than its smallest micro-batch needs: it does not run, and any memory may help.
     const bool idle = trainer.sleeps || trainer.held < trainer.floor;
-    const std::uint64_t least = idle ? 0 : trainer.step;
+    const std::uint64_t least = idle ? 0 : trainer.slope;
     if (trainer.owed() > 0 || more < to_bytes(std::max(least, options_.page_bytes))) return;
     const std::uint64_t bytes = trainer.claim() + static_cast<std::uint64_t>(more) /
                                                       options_.page_bytes * options_.page_bytes;
     // A floor is an estimate. Where no model has memory, there will never be more to try it with.
     const bool any_resident = std::ranges::any_of(state_.models, &ModelMemory::resident);
     if (trainer.sleeps && bytes < trainer.floor && any_resident) return;
-    set_grant(index, bytes, trainer.sleeps ? Decision::Order::kResume : Decision::Order::kNone);
+    set_grant(index, bytes);
+    decision_.grants.back().wakes = trainer.sleeps;
   }
 
   static constexpr std::uint64_t kPollNs = 200'000;

@@ -4,11 +4,12 @@
 #include <limits>
 #include <vector>
 
+#include "shm/memory.hpp"
+
 /// Who may hold how much device memory. Pure: no clock, no device, no thread.
 namespace sluice::server::memory {
 
 inline constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-inline constexpr std::uint64_t kNoGrant = std::numeric_limits<std::uint64_t>::max();
 
 struct BrokerOptions {
   std::uint64_t pool_bytes = 0;        ///< The server and its trainers together hold no more.
@@ -45,21 +46,16 @@ struct ModelMemory {
 };
 
 /// A training process.
-struct TrainerState {
-  std::uint64_t held = 0;
-  std::uint64_t grant = kNoGrant;
-  std::uint64_t floor = 0;   ///< With less it can only sleep. 0: unknown.
-  std::uint64_t asleep = 0;  ///< What it holds while it sleeps: parameters and optimizer.
-  std::uint64_t step = 0;    ///< Bytes of one item of its micro-batch. 0: unknown.
-  bool may_shrink = false;   ///< The broker may change its grant. Else only its held bytes count.
-  bool obeys = false;        ///< It knows orders. Else its grant never goes below what it holds.
-  bool sleeps = false;       ///< By an order of the broker.
+struct TrainerState : shm::ClientMemory {
+  std::uint64_t floor = 0;  ///< With less it can only sleep; asleep it holds `base`. 0: unknown.
+  bool may_shrink = false;  ///< The broker may change its grant. Else only its held bytes count.
+  bool sleeps = false;      ///< By an order of the broker.
   std::uint64_t shrunk_ns = 0;  ///< Last time its grant was lowered.
   std::uint64_t keeps = 0;  ///< Beyond its grant, although it has obeyed. It gives no more back.
 
   /// What it holds or may take at any moment.
   [[nodiscard]] std::uint64_t claim() const {
-    return may_shrink && grant != kNoGrant && grant > held ? grant : held;
+    return may_shrink && grant != shm::kNoLimit && grant > held ? grant : held;
   }
   /// What it must still give back.
   [[nodiscard]] std::uint64_t owed() const {
@@ -82,11 +78,11 @@ struct MemoryState {
 
 /// What to do now, in this order.
 struct Decision {
-  enum class Order : std::uint8_t { kNone, kShrink, kSleep, kResume };
   struct Grant {
     std::size_t trainer = 0;  ///< Index into MemoryState::trainers.
     std::uint64_t bytes = 0;
-    Order order = Order::kNone;
+    shm::MemoryOrder order = shm::MemoryOrder::kNone;  ///< kNone: the grant alone.
+    bool wakes = false;                                ///< The grant ends the trainer's sleep.
 
     friend bool operator==(const Grant&, const Grant&) = default;
   };

@@ -263,7 +263,7 @@ void Residency::note_shortage(const MemoryState& state, const Decision& decision
 bool Residency::note_unlimited(const MemoryState& state) {
   const bool unlimited =
       short_since_ns_ != 0 && std::ranges::any_of(state.trainers, [](const TrainerState& trainer) {
-        return trainer.may_shrink && trainer.grant == kNoGrant;
+        return trainer.may_shrink && trainer.grant == shm::kNoLimit;
       });
   const bool said = std::exchange(unlimited_, unlimited);
   return unlimited && !said;

@@ -38,7 +38,7 @@ void Residency::look_at_room(MemoryState& state) {
     const std::uint64_t pool = options_.broker.pool_bytes;
     std::uint64_t kept = state.other_bytes + state.loading_bytes;
     for (const TrainerState& trainer : state.trainers) {
-      kept += trainer.obeys && trainer.may_shrink ? trainer.asleep : trainer.held;
+      kept += trainer.obeys && trainer.may_shrink ? trainer.base : trainer.held;
     }
     const std::uint64_t most = pool - std::min(pool, kept);
     const std::int64_t free = free_bytes(options_.broker, state);

@@ -22,14 +22,9 @@ std::optional<TrainerState> TrainerShare::state() {
     shrunk_ns_ = 0;
   }
   if (!memory.attached) return std::nullopt;
-  TrainerState state;
-  training::Order by{};
+  TrainerState state{memory};
+  shm::MemoryOrder by{};
   state.may_shrink = trainer_.may_shrink(by);
-  state.obeys = memory.obeys;
-  state.held = memory.held;
-  state.grant = memory.grant;
-  state.asleep = memory.base;
-  state.step = memory.slope;
   if (memory.slope > 0) state.floor = memory.base + memory.slope * memory.min_items;
   state.sleeps = sleeps_;
   state.shrunk_ns = shrunk_ns_;
@@ -38,27 +33,26 @@ std::optional<TrainerState> TrainerShare::state() {
 }
 
 void TrainerShare::apply(const Decision::Grant& grant, std::uint64_t short_ns) {
-  using Order = Decision::Order;
   // The grant is first: an order is obeyed by coming down to it.
   trainer_.set_grant(grant.bytes);
-  if (grant.order == Order::kShrink) {
-    training::Order by = training::Order::kDrop;
+  if (grant.order == shm::MemoryOrder::kShrink) {
+    shm::MemoryOrder by = shm::MemoryOrder::kDrop;
     if (trainer_.may_shrink(by)) order(by, short_ns);
-  } else if (grant.order == Order::kSleep) {
-    order(training::Order::kSleep, short_ns);
+  } else if (grant.order == shm::MemoryOrder::kSleep) {
+    order(shm::MemoryOrder::kSleep, short_ns);
     sleeps_ = true;
-  } else if (grant.order == Order::kResume) {
+  } else if (grant.wakes) {
     trainer_.resume();
     sleeps_ = false;
   }
 }
 
-void TrainerShare::order(training::Order kind, std::uint64_t short_ns) {
+void TrainerShare::order(shm::MemoryOrder kind, std::uint64_t short_ns) {
   const training::TrainerMemory memory = trainer_.memory();
   if (epoch_ == 0) held_before_ = memory.held;  // else the order replaces one that was not obeyed
   ordered_ = memory.process;
-  held_back_ = kind == training::Order::kShrink;
-  sleeps_unfitted_ = kind == training::Order::kSleep && memory.base == 0;
+  held_back_ = kind == shm::MemoryOrder::kShrink;
+  sleeps_unfitted_ = kind == shm::MemoryOrder::kSleep && memory.base == 0;
   epoch_ = trainer_.order(kind);
   ordered_ns_ = shrunk_ns_ = base::monotonic_ns();
   if (owes_since_ns_ == 0) owes_since_ns_ = ordered_ns_;
@@ -104,7 +98,7 @@ void TrainerShare::obeyed(std::uint64_t since) {
   const std::uint64_t held = trainer_.memory().held;
   handover_->bytes += held_before_ - std::min(held_before_, held);
   handover_->obey = trainer_.parts();
-  training::ObeyParts& parts = handover_->obey;
+  shm::ObeyParts& parts = handover_->obey;
   const bool apart = parts.drain_ns + parts.give_ns > 0;
   if (!apart) parts.drop_ns = since;
   parts.give_ns = since - std::min(since, parts.drop_ns + parts.drain_ns);

@@ -34,7 +34,7 @@ class TrainerShare {
   void settled();
 
  private:
-  void order(training::Order kind, std::uint64_t short_ns);
+  void order(shm::MemoryOrder kind, std::uint64_t short_ns);
   void look_for_done(const training::TrainerMemory& memory, std::uint64_t now);
   void obeyed(std::uint64_t since);
   void end(const char* why);

@@ -10,8 +10,8 @@ namespace sluice::server::training {
 enum class Action : std::uint8_t {
   kNothing,
   kLaunch,   ///< Start the process of the current job.
-  kSleep,    ///< Order::kSleep
-  kRestore,  ///< Order::kEpoch
+  kSleep,    ///< shm::MemoryOrder::kSleep
+  kRestore,  ///< shm::MemoryOrder::kEpoch
   kResume,   ///< Let it train again.
   kKill,     ///< SIGKILL, because the mode says so. The job begins anew later.
   kEnd,      ///< SIGKILL, because it did not obey in time. The job has failed.

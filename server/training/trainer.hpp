@@ -2,33 +2,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shm/memory.hpp"
+
 /// The trainer of a server, as the parts that share out time and memory see it. One trainer runs at
 /// a time: a process that `sluice serve` has started.
 namespace sluice::server::training {
 
-/// What a trainer can be asked for. The values are those of the order on the board.
-enum class Order : std::uint8_t {
-  kShrink = 1,  ///< Give memory back down to the grant, at the end of the micro-batch.
-  kDrop = 2,   ///< The same at once: its launches are refused until it has dropped its micro-batch.
-  kSleep = 3,  ///< Drop the micro-batch, free all but parameters and optimizer, wait for resume().
-  kEpoch = 4,  ///< As kSleep, and restore the state of the epoch's start.
-};
-
-/// No limit, for Trainer::set_grant() and TrainerMemory::grant.
-inline constexpr std::uint64_t kNoGrant = ~std::uint64_t{0};
-
 /// The memory of a trainer at one moment. Bytes.
-struct TrainerMemory {
+struct TrainerMemory : shm::ClientMemory {
   bool attached = false;      ///< Its process is a client on the board. Else all else is zero.
   std::uint64_t process = 0;  ///< Counts the trainers: an order is for one process.
-  /// It has used the C API of memory, so it knows orders. Others are never refused a launch: an
-  /// order to them has no effect, and only a grant bounds them.
-  bool obeys = false;
-  std::uint64_t held = 0;
-  std::uint64_t grant = kNoGrant;
-  /// Its own fit: bytes = base + slope * items. 0: unknown.
-  std::uint64_t base = 0;
-  std::uint64_t slope = 0;
   std::size_t min_items = 1;  ///< The fewest items of a micro-batch; below that it can only sleep.
 };
 
@@ -39,20 +22,13 @@ struct MemoryUse {
   std::uint64_t total = 0;  ///< By all clients of the device.
 };
 
-/// How long a trainer took to obey. ns
-struct ObeyParts {
-  std::uint64_t drop_ns = 0;   ///< Until it had dropped its micro-batch.
-  std::uint64_t drain_ns = 0;  ///< Until its GPU work had ended.
-  std::uint64_t give_ns = 0;   ///< Until it had given its pages back.
-};
-
 /// One handover of memory from the trainer to inference, and how long each part took. ns; 0: the
 /// part did not occur.
 struct Handover {
   std::uint64_t at_ns = 0;     ///< CLOCK_MONOTONIC, when memory was found to be short.
   std::uint64_t bytes = 0;     ///< That the trainer gave back.
   std::uint64_t order_ns = 0;  ///< Until the order was on the board.
-  ObeyParts obey;
+  shm::ObeyParts obey;
   std::uint64_t take_ns = 0;  ///< Until inference had mapped pages of its own.
   std::uint64_t load_ns = 0;  ///< Until the weights were in.
   bool obeyed = true;         ///< False: the time of --wedged-s was over first.
@@ -70,15 +46,15 @@ class Trainer {
 
   /// Whether the mode lets the broker shrink this trainer, and by which order: kDrop under
   /// colocate-l1, kShrink under colocate-l2. False: only modes decide, so leave its grant alone.
-  [[nodiscard]] virtual bool may_shrink(Order& by) const = 0;
+  [[nodiscard]] virtual bool may_shrink(shm::MemoryOrder& by) const = 0;
 
   /// Bytes that it may hold from now on. Does nothing without an attached trainer: a new one begins
-  /// with kNoGrant.
+  /// with shm::kNoLimit.
   virtual void set_grant(std::uint64_t bytes) = 0;
 
   /// Gives an order, in place of a pending one. Returns its epoch for wait_done(), or 0 if there is
   /// no trainer that obeys.
-  [[nodiscard]] virtual std::uint64_t order(Order kind) = 0;
+  [[nodiscard]] virtual std::uint64_t order(shm::MemoryOrder kind) = 0;
 
   /// Waits until the order has been obeyed or its trainer is gone with its memory: true. False at
   /// `until_ns` (CLOCK_MONOTONIC). Epoch 0 is obeyed.
@@ -86,7 +62,7 @@ class Trainer {
 
   /// How the last order was obeyed. If the trainer did not wait for its GPU work, only `drop_ns` is
   /// not 0; all is 0 for a trainer that is gone.
-  [[nodiscard]] virtual ObeyParts parts() const = 0;
+  [[nodiscard]] virtual shm::ObeyParts parts() const = 0;
 
   /// Until the trainer has obeyed, nothing holds it: behind a closed gate it would not get to the
   /// end of its micro-batch. kDrop, kSleep and kEpoch do that by themselves.

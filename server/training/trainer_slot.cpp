@@ -68,16 +68,8 @@ shm::MemoryLine& TrainerSlot::line() const {
 }
 
 TrainerMemory TrainerSlot::memory() {
-  TrainerMemory out;
-  if (!find()) return out;
-  const shm::MemoryLine& words = line();
-  out.attached = true;
-  out.obeys = words.obedient.load() != 0;
-  out.held = words.held.load();
-  out.grant = shm::grant_of(board_->board(), trainer_);
-  out.base = words.base.load();
-  out.slope = words.slope.load();
-  return out;
+  if (!find()) return {};
+  return {shm::memory_of(board_->board(), trainer_), true};
 }
 
 MemoryUse TrainerSlot::memory_use() {
@@ -111,11 +103,11 @@ std::uint64_t TrainerSlot::give(shm::MemoryOrder kind) {
   return shm::Order::unpack(shm::give_order(board_->board(), broker_, trainer_, kind)).epoch;
 }
 
-std::uint64_t TrainerSlot::order(Order kind) {
-  const std::uint64_t epoch = give(static_cast<shm::MemoryOrder>(kind));
+std::uint64_t TrainerSlot::order(shm::MemoryOrder kind) {
+  const std::uint64_t epoch = give(kind);
   // Behind a closed gate its work would not end, and so its memory would not become free. The drain
   // ends when it has obeyed.
-  if (epoch != 0 && kind != Order::kShrink) drain();
+  if (epoch != 0 && kind != shm::MemoryOrder::kShrink) drain();
   return epoch;
 }
 
@@ -125,11 +117,7 @@ bool TrainerSlot::done(std::uint64_t epoch) {
   return epoch == 0 || !find() || line().done.load() >= epoch;
 }
 
-ObeyParts TrainerSlot::parts() {
-  if (!find()) return {};
-  const shm::ObeyParts parts = shm::obey_parts(line());
-  return {parts.drop_ns, parts.drain_ns, parts.give_ns};
-}
+shm::ObeyParts TrainerSlot::parts() { return find() ? shm::obey_parts(line()) : shm::ObeyParts{}; }
 
 void TrainerSlot::drain() {
   if (find()) shm::begin_drain(board_->board(), broker_, trainer_);

@@ -26,12 +26,12 @@ class TrainerSlot {
   [[nodiscard]] MemoryUse memory_use();
   void set_grant(std::uint64_t bytes);
   /// Returns the epoch, or 0 if the order cannot be given.
-  std::uint64_t order(Order kind);
+  std::uint64_t order(shm::MemoryOrder kind);
   void resume();
   /// Whether the order of this epoch has been obeyed, or its process has lost its slot.
   [[nodiscard]] bool done(std::uint64_t epoch);
   /// How the last order was obeyed.
-  [[nodiscard]] ObeyParts parts();
+  [[nodiscard]] shm::ObeyParts parts();
   /// Opens the gate of the trainer until it has obeyed.
   void drain();
 

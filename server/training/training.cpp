@@ -88,7 +88,8 @@ void Training::act(Action action) {
     case Action::kRestore:
       held_before_ = slot_.memory().held;
       ordered_ns_ = base::monotonic_ns();
-      epoch_ = slot_.order(action == Action::kSleep ? Order::kSleep : Order::kEpoch);
+      epoch_ = slot_.order(action == Action::kSleep ? shm::MemoryOrder::kSleep
+                                                    : shm::MemoryOrder::kEpoch);
       ++orders_;
       break;
     case Action::kResume:

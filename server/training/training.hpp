@@ -72,11 +72,11 @@ class Training : public Trainer, public Turn {
 
   // Trainer
   TrainerMemory memory() const override;
-  bool may_shrink(Order& by) const override;
+  bool may_shrink(shm::MemoryOrder& by) const override;
   void set_grant(std::uint64_t bytes) override;
-  std::uint64_t order(Order kind) override;
+  std::uint64_t order(shm::MemoryOrder kind) override;
   bool wait_done(std::uint64_t epoch, std::uint64_t until_ns) override;
-  ObeyParts parts() const override;
+  shm::ObeyParts parts() const override;
   void let_run() override;
   void resume() override;
   void end(const char* why) override;

@@ -27,8 +27,8 @@ nlohmann::json Training::status() const {
   if (memory.attached) {
     out["obeys"] = memory.obeys;
     out["held_bytes"] = memory.held;
-    out["limited"] = memory.grant != kNoGrant;
-    if (memory.grant != kNoGrant) out["grant_bytes"] = memory.grant;
+    out["limited"] = memory.grant != shm::kNoLimit;
+    if (memory.grant != shm::kNoLimit) out["grant_bytes"] = memory.grant;
   }
   return out;
 }
@@ -62,8 +62,8 @@ TrainerMemory Training::memory() const {
   return memory;
 }
 
-bool Training::may_shrink(Order& by) const {
-  by = options_.mode == Mode::kColocateL2 ? Order::kShrink : Order::kDrop;
+bool Training::may_shrink(shm::MemoryOrder& by) const {
+  by = options_.mode == Mode::kColocateL2 ? shm::MemoryOrder::kShrink : shm::MemoryOrder::kDrop;
   return options_.mode == Mode::kColocateL1 || options_.mode == Mode::kColocateL2;
 }
 
@@ -72,7 +72,7 @@ void Training::set_grant(std::uint64_t bytes) {
   slot_.set_grant(bytes);
 }
 
-std::uint64_t Training::order(Order kind) {
+std::uint64_t Training::order(shm::MemoryOrder kind) {
   const std::lock_guard lock(mutex_);
   if (!slot_.memory().obeys) return 0;
   ++orders_;
@@ -91,7 +91,7 @@ bool Training::wait_done(std::uint64_t epoch, std::uint64_t until_ns) {
   }
 }
 
-ObeyParts Training::parts() const {
+shm::ObeyParts Training::parts() const {
   const std::lock_guard lock(mutex_);
   return slot_.parts();
 }

@@ -173,7 +173,7 @@ TEST_F(MicroBatchesTest, OnlyWhatExceedsTheGrantIsGivenBack) {
   EXPECT_THAT(allowed_after(kShrink, 1'000'000), ElementsAre(1'000'000 - 30));
   EXPECT_THAT(allowed_after(kDrop, 1'000'000), ElementsAre(1'000'000 - 30));
   EXPECT_THAT(allowed_after(kSleep, 1'000'000), ElementsAre(0));
-  EXPECT_THAT(allowed_after(kDrop, kNoLimit), ElementsAre(kNoLimit));
+  EXPECT_THAT(allowed_after(kDrop, SLUICE_NO_LIMIT), ElementsAre(SLUICE_NO_LIMIT));
 }
 
 TEST_F(MicroBatchesTest, SleepLastsUntilItsEndIsNews) {
@@ -196,7 +196,7 @@ TEST_F(MicroBatchesTest, LongWaitsAndSleepsAreReportedOnce) {
   options.on_sleep = [&] { said.emplace_back("sleeps"); };
   options.on_lack = [&](std::uint64_t grant, std::uint64_t held) {
     said.push_back(std::to_string(grant) + ", holds " + std::to_string(held));
-    sluice_fake_grant(kNoLimit);
+    sluice_fake_grant(SLUICE_NO_LIMIT);
   };
   work_.on_gpu = true;
   MicroBatches micro_batches(work_, options);
@@ -348,7 +348,7 @@ TEST_F(MicroBatchesTest, SizesFollowTheGrantAndTooSmallAGrantIsWaitedFor) {
   sluice_fake_grant(109);
   std::thread later([] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    sluice_fake_grant(kNoLimit);
+    sluice_fake_grant(SLUICE_NO_LIMIT);
   });
   work_.sizes.clear();
   micro_batches.run_batch();
@@ -396,7 +396,7 @@ TEST_F(MicroBatchesTest, TheMemoryOfADroppedMicroBatchSaysNothing) {
   };
   micro_batches.run_batch();
   EXPECT_THAT(work_.sizes, ElementsAre(16, 8, 8));
-  sluice_fake_grant(kNoLimit);
+  sluice_fake_grant(SLUICE_NO_LIMIT);
 }
 
 // Prevents: micro-batches of one item after the first order that comes between two micro-batches,
@@ -413,7 +413,7 @@ TEST_F(MicroBatchesTest, TheMemoryOfGivingBackSaysNothing) {
   micro_batches.run_batch();
   EXPECT_THAT(work_.sizes, ElementsAre(8, 8));
   EXPECT_EQ(sluice_fake_count(kBase), 100U);
-  sluice_fake_grant(kNoLimit);
+  sluice_fake_grant(SLUICE_NO_LIMIT);
 }
 
 // An optimizer step counts, although an order comes after it.
@@ -437,7 +437,7 @@ TEST_F(MicroBatchesTest, LackOfMemoryIsExplainedByAGrantOnly) {
   work_.sizes.clear();
   MicroBatches(work_, of(8, 8)).run_batch();
   EXPECT_THAT(work_.sizes, ElementsAre(8, 4, 3, 3, 2));
-  sluice_fake_grant(kNoLimit);
+  sluice_fake_grant(SLUICE_NO_LIMIT);
 }
 
 TEST_F(MicroBatchesTest, ALibraryMayNotSayThatItLackedMemory) {
@@ -458,7 +458,7 @@ TEST_F(MicroBatchesTest, ALibraryMayNotSayThatItLackedMemory) {
   };
   EXPECT_THROW(micro_batches.run_batch(), std::runtime_error);
   EXPECT_THAT(work_.sizes, ElementsAre(8, 4, 3, 2));
-  sluice_fake_grant(kNoLimit);
+  sluice_fake_grant(SLUICE_NO_LIMIT);
 }
 
 }  // namespace

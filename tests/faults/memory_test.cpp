@@ -120,7 +120,7 @@ TEST_F(Handover, WhatAKilledTrainerHoldsIsFreeWhenItsProcessIsGone) {
   trainer_->wait();
   EXPECT_FALSE(early);
   EXPECT_EQ(memory.order.load(), 0U);
-  EXPECT_EQ(memory.grant.load(), shm::kNoGrant);
+  EXPECT_EQ(memory.grant.load(), shm::kNoLimit);
 }
 
 // Prevents: what is queued takes longer than the bound, so memory comes late.

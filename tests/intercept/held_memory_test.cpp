@@ -228,7 +228,7 @@ TEST_F(HeldMemory, WhatExceedsTheGrantIsRefused) {
   limit(1024);
   EXPECT_EQ(held(), 4096U) << "nothing is taken away";
   EXPECT_EQ(::cuMemAlloc_v2(&more, 1), CUDA_ERROR_OUT_OF_MEMORY);
-  limit(shm::kNoGrant);
+  limit(shm::kNoLimit);
   EXPECT_EQ(::cuMemAlloc_v2(&more, 1), CUDA_SUCCESS);
 }
 

@@ -197,7 +197,7 @@ TEST_F(OrdersOfABroker, AnOrderOfADeadBrokerRefusesNothing) {
   kill_broker();
   EXPECT_FALSE(orders().refuse());
   EXPECT_EQ(orders().pending(), 0U);
-  EXPECT_EQ(orders().grant(), shm::kNoGrant);
+  EXPECT_EQ(orders().grant(), shm::kNoLimit);
   EXPECT_FALSE(launches_look());
 }
 

@@ -19,7 +19,7 @@ from pathlib import Path
 ARROWS = {
     "include": (),
     "base": (),
-    "shm": ("base",),
+    "shm": ("include", "base"),
     "simgpu": ("base",),
     "intercept": ("include", "shm", "base"),
     "controller": ("shm", "base"),

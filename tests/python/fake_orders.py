@@ -7,12 +7,13 @@ from pathlib import Path
 import torch
 
 SOURCE = Path(__file__).parents[1] / "support" / "standins" / "fake_orders.cpp"
+HEADERS = Path(__file__).parents[2] / "include"
 COUNTS = ("given", "refused", "waits", "mistakes", "base", "slope", "pending")
 
 
 def build(folder: Path) -> Path:
     library = folder / "libfake_orders.so"
-    subprocess.run(["c++", "-std=c++20", "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True)
+    subprocess.run(["c++", "-std=c++20", "-O1", "-shared", "-fPIC", f"-I{HEADERS}", "-o", library, SOURCE], check=True)
     return library
 
 

@@ -54,7 +54,7 @@ class Memory : public testing::Test {
 };
 
 TEST_F(Memory, WithoutABrokerThereIsNoLimitAndNoOrder) {
-  EXPECT_EQ(grant_of(*board, client()), kNoGrant);
+  EXPECT_EQ(grant_of(*board, client()), kNoLimit);
   EXPECT_EQ(pending_order(*board, client()), Order{});
 }
 
@@ -104,7 +104,7 @@ TEST_F(Memory, EverythingEndsWithTheBroker) {
   ASSERT_EQ(pending_order(*board, client()).kind, MemoryOrder::kSleep);
   killed.signal(SIGKILL);
   killed.wait();
-  EXPECT_EQ(grant_of(*board, client()), kNoGrant);
+  EXPECT_EQ(grant_of(*board, client()), kNoLimit);
   EXPECT_EQ(pending_order(*board, client()), Order{});
 }
 
@@ -122,7 +122,7 @@ TEST_F(Memory, TheNextBrokerBeginsAnew) {
   reserve(view, kBroker, 1, 0);
   go_live(view, kBroker);
   ASSERT_TRUE(live());
-  EXPECT_EQ(grant_of(*board, client()), kNoGrant) << "the slot, but another process";
+  EXPECT_EQ(grant_of(*board, client()), kNoLimit) << "the slot, but another process";
   set_grant(*board, broker(), client(), 2 * kGiB);
   EXPECT_EQ(pending_order(*board, client()), Order{});
   const auto order = give_order(*board, broker(), client(), MemoryOrder::kShrink);
@@ -141,7 +141,7 @@ TEST_F(Memory, WordsForAnEarlierClientDoNotCount) {
   go_live(view, kClient);
   set_grant(*board, broker(), before, kGiB);
   give_order(*board, broker(), before, MemoryOrder::kDrop);
-  EXPECT_EQ(grant_of(*board, client()), kNoGrant);
+  EXPECT_EQ(grant_of(*board, client()), kNoLimit);
   EXPECT_EQ(pending_order(*board, client()), Order{});
 }
 
@@ -149,7 +149,7 @@ TEST_F(Memory, ABrokerThatLeavesLimitsNobody) {
   ASSERT_TRUE(live());
   set_grant(*board, broker(), client(), kGiB);
   leave(view, kBroker);
-  EXPECT_EQ(grant_of(*board, client()), kNoGrant);
+  EXPECT_EQ(grant_of(*board, client()), kNoLimit);
 }
 
 // Prevents: a report in which a client took longer for a part than for the whole, or in which an

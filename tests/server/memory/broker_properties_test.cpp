@@ -101,15 +101,15 @@ class World {
     } else if (!one.sleeps && below(3) == 0) {
       const std::uint64_t most = std::min(one.grant, options_.pool_bytes - used());
       if (most > one.held) one.held += below(most - one.held + 1);
-      if (one.obeys && one.step == 0 && below(fits_after_) == 0) fit(one);
+      if (one.obeys && one.slope == 0 && below(fits_after_) == 0) fit(one);
     }
     one.keeps = !ordered_ && one.grant < one.held ? one.held - one.grant : 0;
   }
   /// From its first batches on, it says what it needs.
   void fit(TrainerState& one) {
-    one.asleep = base_;
-    one.step = below(below(2) == 0 ? 30 : 300, 1) * kMiB;
-    one.floor = base_ + one.step;
+    one.base = base_;
+    one.slope = below(below(2) == 0 ? 30 : 300, 1) * kMiB;
+    one.floor = base_ + one.slope;
   }
   /// A model is loaded for the first time, or somebody else uses the device, for a while.
   void disturb() {
@@ -184,23 +184,23 @@ class World {
 
   void apply(const Decision::Grant& grant) {
     TrainerState& one = state_.trainers.at(grant.trainer);
-    using Order = Decision::Order;
+    using shm::MemoryOrder;
     ASSERT_TRUE(one.may_shrink);
     if (!one.obeys) {
       ASSERT_GE(grant.bytes, one.held);
-      ASSERT_EQ(grant.order, Order::kNone);
-    } else if (grant.order == Order::kSleep) {
-      ASSERT_EQ(grant.bytes, one.asleep);
+      ASSERT_TRUE(grant.order == MemoryOrder::kNone && !grant.wakes);
+    } else if (grant.order == MemoryOrder::kSleep) {
+      ASSERT_EQ(grant.bytes, one.base);
       one.sleeps = true;
-    } else if (!one.sleeps || grant.order == Order::kResume) {
-      ASSERT_TRUE(grant.bytes >= std::min(one.floor, one.grant) || one.grant == kNoGrant);
-      if (grant.order == Order::kResume) one.sleeps = false;
+    } else if (!one.sleeps || grant.wakes) {
+      ASSERT_TRUE(grant.bytes >= std::min(one.floor, one.grant) || one.grant == shm::kNoLimit);
+      if (grant.wakes) one.sleeps = false;
     }
-    if (grant.order == Order::kShrink || grant.order == Order::kSleep) {
+    if (grant.order == MemoryOrder::kShrink || grant.order == MemoryOrder::kSleep) {
       ordered_ = true;
       stuck_ = below(3) == 0 ? below(kMostStuck) * kMiB : 0;
     }
-    if (grant.order == Order::kShrink) {
+    if (grant.order == MemoryOrder::kShrink) {
       ASSERT_GT(one.floor, 0U);
       const bool urgent = std::ranges::any_of(state_.models, [&](const ModelMemory& each) {
         return each.wanted() && each.deadline_ns < one.shrunk_ns + options_.shrink_gap_ns;
@@ -209,7 +209,7 @@ class World {
                   state_.now_ns - one.shrunk_ns >= options_.shrink_gap_ns);
       one.shrunk_ns = state_.now_ns;
     }
-    const bool grew = one.grant != kNoGrant && grant.bytes > one.grant;
+    const bool grew = one.grant != shm::kNoLimit && grant.bytes > one.grant;
     if (grew && state_.short_ns != 0) {
       ASSERT_GE(state_.now_ns - state_.short_ns, options_.grow_after_ns);
     }

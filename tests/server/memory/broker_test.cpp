@@ -45,8 +45,8 @@ TrainerState trainer(std::uint64_t mib) {
   TrainerState state;
   state.held = state.grant = mib * kMiB;
   state.floor = 100 * kMiB;
-  state.asleep = 40 * kMiB;
-  state.step = 10 * kMiB;
+  state.base = 40 * kMiB;
+  state.slope = 10 * kMiB;
   state.may_shrink = state.obeys = true;
   return state;
 }
@@ -100,7 +100,7 @@ TEST_F(BrokerTest, AnOverdrawnPoolIsPaidBack) {
   state_.other_bytes = 60 * kMiB;
   const Decision decision = decided();
   EXPECT_THAT(decision.grants,
-              ElementsAre(Decision::Grant{0, (250 - 20 - 64) * kMiB, Decision::Order::kShrink}));
+              ElementsAre(Decision::Grant{0, (250 - 20 - 64) * kMiB, shm::MemoryOrder::kShrink}));
   state_.trainers.clear();
   state_.other_bytes = 400 * kMiB;
   EXPECT_THAT(decided().evict, ElementsAre(2));
@@ -115,7 +115,7 @@ TEST_F(BrokerTest, TrainingShrinksBeforeTheColdCacheIsUsed) {
   EXPECT_THAT(decision.evict, ElementsAre(1));
   // 150 MiB are missing: in whole pages and with slack.
   EXPECT_THAT(decision.grants,
-              ElementsAre(Decision::Grant{0, (600 - 160 - 64) * kMiB, Decision::Order::kShrink}));
+              ElementsAre(Decision::Grant{0, (600 - 160 - 64) * kMiB, shm::MemoryOrder::kShrink}));
   EXPECT_THAT(decision.load, IsEmpty());
 }
 
@@ -128,13 +128,13 @@ TEST_F(BrokerTest, TrainingShrinksBeforeAModelThatWasJustUsedLeaves) {
   Decision decision = decided();
   EXPECT_THAT(decision.evict, ElementsAre(1));
   EXPECT_THAT(decision.grants,
-              ElementsAre(Decision::Grant{0, (600 - 160 - 64) * kMiB, Decision::Order::kShrink}));
+              ElementsAre(Decision::Grant{0, (600 - 160 - 64) * kMiB, shm::MemoryOrder::kShrink}));
   // It leaves if training has nothing more to give.
   state_.models[2].bytes += 400 * kMiB;
   decision = decided();
   EXPECT_THAT(decision.evict, ElementsAre(1, 2));
   EXPECT_THAT(decision.grants,
-              ElementsAre(Decision::Grant{0, 100 * kMiB, Decision::Order::kShrink}));
+              ElementsAre(Decision::Grant{0, 100 * kMiB, shm::MemoryOrder::kShrink}));
 }
 
 TEST_F(BrokerTest, MemoryThatTheTrainerOnlyMayTakeNeedsNoOrder) {
@@ -142,8 +142,7 @@ TEST_F(BrokerTest, MemoryThatTheTrainerOnlyMayTakeNeedsNoOrder) {
   state_.trainers = {trainer(1000)};
   state_.trainers[0].held = 200 * kMiB;
   const Decision decision = decided();
-  EXPECT_THAT(decision.grants,
-              ElementsAre(Decision::Grant{0, (1000 - 300 - 64) * kMiB, Decision::Order::kNone}));
+  EXPECT_THAT(decision.grants, ElementsAre(Decision::Grant{0, (1000 - 300 - 64) * kMiB}));
   EXPECT_THAT(decision.load, ElementsAre(1));
 }
 
@@ -155,10 +154,11 @@ TEST_F(BrokerTest, BelowItsSmallestMicroBatchTheTrainerSleeps) {
   // The idle model is cheaper than a sleeping trainer.
   EXPECT_THAT(decision.evict, ElementsAre(1));
   EXPECT_THAT(decision.grants,
-              ElementsAre(Decision::Grant{0, 100 * kMiB, Decision::Order::kShrink}));
+              ElementsAre(Decision::Grant{0, 100 * kMiB, shm::MemoryOrder::kShrink}));
   state_.models[1].bytes = 940 * kMiB;
   decision = decided();
-  EXPECT_THAT(decision.grants, ElementsAre(Decision::Grant{0, 40 * kMiB, Decision::Order::kSleep}));
+  EXPECT_THAT(decision.grants,
+              ElementsAre(Decision::Grant{0, 40 * kMiB, shm::MemoryOrder::kSleep}));
 }
 
 TEST_F(BrokerTest, WaitsForWhatIsOwed) {
@@ -205,7 +205,7 @@ TEST_F(BrokerTest, LeavesTrainersAloneThatModesDecideOn) {
   EXPECT_THAT(decided().grants, IsEmpty());
   state_.models.clear();
   state_.trainers[0].held = 100 * kMiB;
-  state_.trainers[0].grant = kNoGrant;
+  state_.trainers[0].grant = shm::kNoLimit;
   EXPECT_THAT(decided().grants, IsEmpty());
 }
 
@@ -216,16 +216,15 @@ TEST_F(BrokerTest, TakesFromAnUnmodifiedTrainerOnlyWhatItDoesNotHold) {
   state_.trainers[0].floor = 0;
   state_.trainers[0].held = 800 * kMiB;
   const Decision decision = decided();
-  EXPECT_THAT(decision.grants, ElementsAre(Decision::Grant{0, 800 * kMiB, Decision::Order::kNone}));
+  EXPECT_THAT(decision.grants, ElementsAre(Decision::Grant{0, 800 * kMiB}));
   EXPECT_THAT(decision.load, IsEmpty());
 }
 
 TEST_F(BrokerTest, ANewTrainerIsGrantedWhatIsFree) {
   state_.models = {resident(1, 300, 999)};
   state_.trainers = {trainer(100)};
-  state_.trainers[0].grant = kNoGrant;
-  EXPECT_THAT(decided().grants,
-              ElementsAre(Decision::Grant{0, 700 * kMiB, Decision::Order::kNone}));
+  state_.trainers[0].grant = shm::kNoLimit;
+  EXPECT_THAT(decided().grants, ElementsAre(Decision::Grant{0, 700 * kMiB}));
 }
 
 TEST_F(BrokerTest, TrainingGrowsOnlyAfterATimeWithoutShortage) {
@@ -235,10 +234,9 @@ TEST_F(BrokerTest, TrainingGrowsOnlyAfterATimeWithoutShortage) {
   EXPECT_THAT(decided().grants, IsEmpty());
   state_.now_ns += kMs;
   // 500 MiB are free, in whole pages without the slack.
-  EXPECT_THAT(decided().grants,
-              ElementsAre(Decision::Grant{0, 820 * kMiB, Decision::Order::kNone}));
+  EXPECT_THAT(decided().grants, ElementsAre(Decision::Grant{0, 820 * kMiB}));
   // Not for less than an item.
-  state_.trainers[0].step = 437 * kMiB;
+  state_.trainers[0].slope = 437 * kMiB;
   EXPECT_THAT(decided().grants, IsEmpty());
 }
 
@@ -246,11 +244,10 @@ TEST_F(BrokerTest, TrainingGrowsOnlyAfterATimeWithoutShortage) {
 // indefinitely for a step as large as that micro-batch.
 TEST_F(BrokerTest, ATrainerThatCannotRunGetsLessThanAnItemToo) {
   state_.trainers = {trainer(800)};
-  state_.trainers[0].step = 700 * kMiB;
+  state_.trainers[0].slope = 700 * kMiB;
   EXPECT_THAT(decided().grants, IsEmpty());
   state_.trainers[0].held = 99 * kMiB;
-  EXPECT_THAT(decided().grants,
-              ElementsAre(Decision::Grant{0, 920 * kMiB, Decision::Order::kNone}));
+  EXPECT_THAT(decided().grants, ElementsAre(Decision::Grant{0, 920 * kMiB}));
 }
 
 TEST_F(BrokerTest, ASleepingTrainerResumesWhenItCanRun) {
@@ -260,7 +257,7 @@ TEST_F(BrokerTest, ASleepingTrainerResumesWhenItCanRun) {
   EXPECT_THAT(decided().grants, IsEmpty());
   state_.models = {in_use(1, 800, 0)};
   EXPECT_THAT(decided().grants,
-              ElementsAre(Decision::Grant{0, 120 * kMiB, Decision::Order::kResume}));
+              ElementsAre(Decision::Grant{0, 120 * kMiB, shm::MemoryOrder::kNone, true}));
 }
 
 // Prevents: the estimate of what a training needs is a little more than the pool can ever give, and
@@ -269,12 +266,12 @@ TEST_F(BrokerTest, ASleepingTrainerTriesWithAllThatThereIs) {
   state_.trainers = {trainer(40)};
   state_.trainers[0].sleeps = true;
   state_.trainers[0].floor = 2000 * kMiB;
-  state_.trainers[0].step = 1990 * kMiB;
+  state_.trainers[0].slope = 1990 * kMiB;
   state_.models = {in_use(1, 10, 0)};
   EXPECT_THAT(decided().grants, IsEmpty());
   state_.models = {};
   ASSERT_EQ(decided().grants.size(), 1U);
-  EXPECT_EQ(decided().grants[0].order, Decision::Order::kResume);
+  EXPECT_TRUE(decided().grants[0].wakes);
 }
 
 TEST_F(BrokerTest, IdleModelsLeaveBeyondTheColdCache) {

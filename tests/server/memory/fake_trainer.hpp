@@ -16,7 +16,7 @@ class FakeTrainer : public training::Trainer {
     const std::lock_guard lock(mutex_);
     return memory_;
   }
-  bool may_shrink(training::Order& by) const override {
+  bool may_shrink(shm::MemoryOrder& by) const override {
     by = shrinks_by_;
     return true;
   }
@@ -25,7 +25,7 @@ class FakeTrainer : public training::Trainer {
     memory_.grant = bytes;
     if (grows_to_ != 0) memory_.held = std::exchange(grows_to_, 0);
   }
-  std::uint64_t order(training::Order kind) override {
+  std::uint64_t order(shm::MemoryOrder kind) override {
     const std::lock_guard lock(mutex_);
     orders_.push_back(kind);
     if (obeys_at_once_) obey();
@@ -35,7 +35,7 @@ class FakeTrainer : public training::Trainer {
     const std::lock_guard lock(mutex_);
     return epoch <= done_ || !memory_.attached;
   }
-  training::ObeyParts parts() const override {
+  shm::ObeyParts parts() const override {
     const std::lock_guard lock(mutex_);
     return parts_;
   }
@@ -57,7 +57,7 @@ class FakeTrainer : public training::Trainer {
     const std::lock_guard lock(mutex_);
     memory_ = memory;
   }
-  void obeyed_in(const training::ObeyParts& parts) {
+  void obeyed_in(const shm::ObeyParts& parts) {
     const std::lock_guard lock(mutex_);
     parts_ = parts;
   }
@@ -65,13 +65,13 @@ class FakeTrainer : public training::Trainer {
     const std::lock_guard lock(mutex_);
     return let_run_;
   }
-  void shrinks_by(training::Order order) { shrinks_by_ = order; }
+  void shrinks_by(shm::MemoryOrder order) { shrinks_by_ = order; }
   void obey_at_once() { obeys_at_once_ = true; }
   /// Allocates up to its old grant just before the next one.
   void grow_before_next_grant(std::uint64_t held) { grows_to_ = held; }
   /// It says that it has obeyed, and holds at least so much all the same.
   void keep(std::uint64_t bytes) { keeps_ = bytes; }
-  [[nodiscard]] std::vector<training::Order> orders() const {
+  [[nodiscard]] std::vector<shm::MemoryOrder> orders() const {
     const std::lock_guard lock(mutex_);
     return orders_;
   }
@@ -88,14 +88,14 @@ class FakeTrainer : public training::Trainer {
 
   mutable std::mutex mutex_;
   training::TrainerMemory memory_;
-  std::vector<training::Order> orders_;
+  std::vector<shm::MemoryOrder> orders_;
   std::uint64_t epoch_ = 0, done_ = 0;
-  training::ObeyParts parts_;
+  shm::ObeyParts parts_;
   int resumes_ = 0;
   int let_run_ = 0;
   std::uint64_t grows_to_ = 0;
   bool obeys_at_once_ = false;
-  training::Order shrinks_by_ = training::Order::kDrop;
+  shm::MemoryOrder shrinks_by_ = shm::MemoryOrder::kDrop;
   std::uint64_t keeps_ = 0;
   std::string ended_;
 };

@@ -74,12 +74,9 @@ class ResidencyTest : public testing::Test {
   }
   /// A trainer that obeys, has 80 MiB, and needs 11 at least.
   static void attach(FakeTrainer& trainer) {
-    trainer.set({.attached = true,
-                 .obeys = true,
-                 .held = 80 * kMiB,
-                 .grant = 80 * kMiB,
-                 .base = 10 * kMiB,
-                 .slope = kMiB});
+    trainer.set(
+        {{.held = 80 * kMiB, .grant = 80 * kMiB, .base = 10 * kMiB, .slope = kMiB, .obeys = true},
+         true});
   }
   /// The next model that settles, and why it does not run.
   std::pair<std::uint32_t, std::string> next() {

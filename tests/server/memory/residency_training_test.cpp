@@ -17,7 +17,7 @@ TEST_F(ResidencyTest, TrainingGivesItsMemoryToAModel) {
   EXPECT_FALSE(residency.acquire(1, kNever));
   EXPECT_EQ(next().second, "");
   EXPECT_TRUE(residency.admit(1));
-  EXPECT_THAT(trainer_.orders(), ElementsAre(training::Order::kDrop));
+  EXPECT_THAT(trainer_.orders(), ElementsAre(shm::MemoryOrder::kDrop));
   // 40 MiB were missing; a page and the slack on top.
   EXPECT_LE(trainer_.memory().held, 40 * kMiB);
   EXPECT_GE(trainer_.memory().held, 38 * kMiB);
@@ -35,12 +35,9 @@ TEST_F(ResidencyTest, ATrainerThatGrewMeanwhileIsAsked) {
   Residency& residency = start(&trainer_);
   add(1, 60);
   evict_idle();
-  trainer_.set({.attached = true,
-                .obeys = true,
-                .held = 20 * kMiB,
-                .grant = 90 * kMiB,
-                .base = 10 * kMiB,
-                .slope = kMiB});
+  trainer_.set(
+      {{.held = 20 * kMiB, .grant = 90 * kMiB, .base = 10 * kMiB, .slope = kMiB, .obeys = true},
+       true});
   trainer_.grow_before_next_grant(80 * kMiB);
   EXPECT_FALSE(residency.acquire(1, kNever));
   EXPECT_EQ(next().second, "");
@@ -94,16 +91,16 @@ TEST_F(ResidencyTest, ATrainerMayKeepWhatNoModelWaitsFor) {
   add(2, 5);
   evict_idle();
   // It cannot shrink, so it sleeps, and holds more then than it has reported.
-  trainer_.set({.attached = true,
-                .obeys = true,
-                .held = 80 * kMiB,
-                .grant = 80 * kMiB,
-                .base = 10 * kMiB,
-                .slope = 75 * kMiB});
+  trainer_.set({{.held = 80 * kMiB,
+                 .grant = 80 * kMiB,
+                 .base = 10 * kMiB,
+                 .slope = 75 * kMiB,
+                 .obeys = true},
+                true});
   EXPECT_FALSE(residency.acquire(1, kNever));
   EXPECT_EQ(next().second, "");
   EXPECT_TRUE(residency.admit(1));
-  EXPECT_THAT(trainer_.orders(), ElementsAre(training::Order::kSleep));
+  EXPECT_THAT(trainer_.orders(), ElementsAre(shm::MemoryOrder::kSleep));
   std::this_thread::sleep_for(milliseconds(80));
   EXPECT_FALSE(residency.acquire(2, kNever)) << "a load, for which there is memory";
   EXPECT_EQ(next().second, "");
@@ -149,7 +146,7 @@ TEST_F(ResidencyTest, TrainingGivesItsMemoryToAModelThatIsBeingLoaded) {
     // 10 MiB are free, and 30 more are asked for.
     EXPECT_TRUE(room.make(30 * kMiB));
     EXPECT_TRUE(a.loaded()) << "it is in use";
-    EXPECT_THAT(trainer.orders(), ElementsAre(training::Order::kDrop));
+    EXPECT_THAT(trainer.orders(), ElementsAre(shm::MemoryOrder::kDrop));
     EXPECT_LE(trainer.memory().held, 50 * kMiB);
     EXPECT_GE(trainer.memory().held, 48 * kMiB);
     std::this_thread::sleep_for(milliseconds(50));
@@ -177,17 +174,17 @@ TEST_F(ResidencyTest, ATrainerThatStartsWhileMemoryIsShortIsNamed) {
     const std::lock_guard lock(mutex_);
     return lines_.size();
   };
-  trainer.set({.attached = true, .held = 10 * kMiB});
+  trainer.set({{.held = 10 * kMiB}, true});
   EXPECT_TRUE(eventually([&] { return trainer.memory().grant == 40 * kMiB; }));
   trainer.set({});
   EXPECT_EQ(lines(), 0U) << "it was limited at once";
   EXPECT_FALSE(residency.acquire(1, kNever));
   EXPECT_TRUE(eventually([&] { return residency.counters().short_ns > 0; }));
-  trainer.set({.attached = true, .held = 10 * kMiB});
+  trainer.set({{.held = 10 * kMiB}, true});
   EXPECT_TRUE(eventually([&] { return lines() == 1; }));
   std::this_thread::sleep_for(milliseconds(30));
   EXPECT_EQ(lines(), 1U) << "once";
-  EXPECT_EQ(trainer.memory().grant, training::kNoGrant);
+  EXPECT_EQ(trainer.memory().grant, shm::kNoLimit);
   residency.release(2, false);
   EXPECT_EQ(next(), std::make_pair(1U, std::string()));
   EXPECT_TRUE(eventually([&] { return trainer.memory().grant == 40 * kMiB; }));

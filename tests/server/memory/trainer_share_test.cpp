@@ -17,14 +17,12 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t kMiB = 1ULL << 20;
 constexpr std::uint64_t kMs = 1'000'000;
-constexpr Decision::Grant kShrink{.bytes = 40 * kMiB, .order = Decision::Order::kShrink};
-constexpr Decision::Grant kSleep{.bytes = 10 * kMiB, .order = Decision::Order::kSleep};
+constexpr Decision::Grant kShrink{.bytes = 40 * kMiB, .order = shm::MemoryOrder::kShrink};
+constexpr Decision::Grant kSleep{.bytes = 10 * kMiB, .order = shm::MemoryOrder::kSleep};
 
 class TrainerShareTest : public testing::Test {
  protected:
-  TrainerShareTest() {
-    trainer_.set({.attached = true, .process = 1, .obeys = true, .held = 80 * kMiB});
-  }
+  TrainerShareTest() { trainer_.set({{.held = 80 * kMiB, .obeys = true}, true, 1}); }
   FakeTrainer trainer_;
   std::vector<training::Handover> handovers_;
   TrainerShare share_{trainer_, 10'000 * kMs, 0,
@@ -77,7 +75,7 @@ TEST_F(TrainerShareTest, ASecondOrderOfAShortageIsPartOfItsHandover) {
   share_.poll(base::monotonic_ns(), true);
   share_.settled();
   EXPECT_TRUE(handovers_.empty()) << "not obeyed yet";
-  trainer_.set({.attached = true, .process = 1, .obeys = true, .held = 60 * kMiB});
+  trainer_.set({{.held = 60 * kMiB, .obeys = true}, true, 1});
   trainer_.obey_at_once();
   share_.apply(kSleep, 0);
   share_.poll(base::monotonic_ns(), true);
@@ -91,7 +89,7 @@ TEST_F(TrainerShareTest, ASecondOrderOfAShortageIsPartOfItsHandover) {
 TEST_F(TrainerShareTest, AnOrderEndsWithItsTrainer) {
   share_.apply(kSleep, 0);
   EXPECT_TRUE(share_.state()->sleeps);
-  trainer_.set({.attached = true, .process = 2, .obeys = true, .held = kMiB});
+  trainer_.set({{.held = kMiB, .obeys = true}, true, 2});
   const std::uint64_t later = base::monotonic_ns() + 20'000 * kMs;
   share_.poll(later, true);
   EXPECT_EQ(trainer_.ended(), "");
@@ -104,7 +102,7 @@ TEST_F(TrainerShareTest, AnOrderEndsWithItsTrainer) {
 // Prevents: inference that is never idle keeps the gate closed, so the trainer cannot end its
 // micro-batch and is ended although it would obey.
 TEST_F(TrainerShareTest, ATrainerThatMayFinishItsMicroBatchIsNotHeldForEver) {
-  trainer_.shrinks_by(training::Order::kShrink);
+  trainer_.shrinks_by(shm::MemoryOrder::kShrink);
   share_.apply(kShrink, 0);
   share_.poll(base::monotonic_ns() + 900 * kMs, true);
   EXPECT_EQ(trainer_.let_run_count(), 0) << "requests have the device first";
@@ -126,12 +124,12 @@ TEST(TrainerShare, ATrainerMayKeepALittleOrWhatNobodyNeeds) {
   FakeTrainer trainer;
   trainer.obey_at_once();
   trainer.keep(44 * kMiB);
-  trainer.set({.attached = true, .obeys = true, .held = 80 * kMiB});
+  trainer.set({{.held = 80 * kMiB, .obeys = true}, true});
   TrainerShare share(trainer, kWedgedNs, 4 * kMiB, [](const auto&) {});
-  share.apply({.bytes = 40 * kMiB, .order = Decision::Order::kShrink}, 0);
+  share.apply({.bytes = 40 * kMiB, .order = shm::MemoryOrder::kShrink}, 0);
   share.poll(kLater, true);
   EXPECT_EQ(trainer.ended(), "");
-  share.apply({.bytes = 40 * kMiB - 1, .order = Decision::Order::kShrink}, 0);
+  share.apply({.bytes = 40 * kMiB - 1, .order = shm::MemoryOrder::kShrink}, 0);
   share.poll(kLater, false);
   EXPECT_EQ(trainer.ended(), "");
   ASSERT_TRUE(share.state());
@@ -145,11 +143,11 @@ TEST(TrainerShare, ATrainerMayKeepALittleOrWhatNobodyNeeds) {
 TEST(TrainerShare, ATrainerThatSleepsBeforeItsFirstFitKeepsItsParameters) {
   constexpr std::uint64_t kWedgedNs = 1'000'000;
   constexpr std::uint64_t kLater = 1'000'000'000'000'000'000;
-  constexpr Decision::Grant kSleepWithNothing{.bytes = 0, .order = Decision::Order::kSleep};
+  constexpr Decision::Grant kSleepWithNothing{.bytes = 0, .order = shm::MemoryOrder::kSleep};
   FakeTrainer trainer;
   trainer.obey_at_once();
   trainer.keep(44 * kMiB);
-  trainer.set({.attached = true, .obeys = true, .held = 80 * kMiB});
+  trainer.set({{.held = 80 * kMiB, .obeys = true}, true});
   TrainerShare share(trainer, kWedgedNs, 4 * kMiB, [](const auto&) {});
   share.apply(kSleepWithNothing, 0);
   share.poll(kLater, true);
@@ -158,7 +156,7 @@ TEST(TrainerShare, ATrainerThatSleepsBeforeItsFirstFitKeepsItsParameters) {
   EXPECT_EQ(share.state()->owed(), 0U);
   // This order is for a trainer that is awake.
   const std::uint64_t before_ns = base::monotonic_ns();
-  share.apply({.bytes = 20 * kMiB, .order = Decision::Order::kShrink}, 0);
+  share.apply({.bytes = 20 * kMiB, .order = shm::MemoryOrder::kShrink}, 0);
   share.poll(before_ns, true);
   EXPECT_EQ(trainer.ended(), "") << "its time begins with this order";
   share.poll(kLater, true);
@@ -167,9 +165,9 @@ TEST(TrainerShare, ATrainerThatSleepsBeforeItsFirstFitKeepsItsParameters) {
 
 TEST(TrainerShare, ATrainerThatSleepsAndIgnoresTheOrderIsEndedBeforeItsFirstFitToo) {
   FakeTrainer trainer;
-  trainer.set({.attached = true, .obeys = true, .held = 80 * kMiB});
+  trainer.set({{.held = 80 * kMiB, .obeys = true}, true});
   TrainerShare share(trainer, 1'000'000, 0, [](const auto&) {});
-  share.apply({.bytes = 0, .order = Decision::Order::kSleep}, 0);
+  share.apply({.bytes = 0, .order = shm::MemoryOrder::kSleep}, 0);
   share.poll(1'000'000'000'000'000'000, true);
   EXPECT_THAT(trainer.ended(), HasSubstr("in time (--wedged-s)"));
 }
@@ -179,7 +177,7 @@ TEST(TrainerShare, ATrainerWithAFitSleepsWithWhatItHasReported) {
   FakeTrainer trainer;
   trainer.obey_at_once();
   trainer.keep(44 * kMiB);
-  trainer.set({.attached = true, .obeys = true, .held = 80 * kMiB, .base = 10 * kMiB});
+  trainer.set({{.held = 80 * kMiB, .base = 10 * kMiB, .obeys = true}, true});
   TrainerShare share(trainer, 1'000'000, 4 * kMiB, [](const auto&) {});
   share.apply(kSleep, 0);
   share.poll(kLater, true);
@@ -189,16 +187,16 @@ TEST(TrainerShare, ATrainerWithAFitSleepsWithWhatItHasReported) {
 // Prevents: a trainer that hangs is waited for as long as models come that want its memory.
 TEST(TrainerShare, ALaterOrderGivesAWedgedTrainerNoMoreTime) {
   FakeTrainer trainer;
-  trainer.set({.attached = true, .obeys = true, .held = 80 * kMiB});
+  trainer.set({{.held = 80 * kMiB, .obeys = true}, true});
   constexpr std::uint64_t kWedgedNs = 50'000'000;
   TrainerShare share(trainer, kWedgedNs, 0, [](const auto&) {});
   const std::uint64_t begin = base::monotonic_ns();
-  share.apply({.bytes = 40 * kMiB, .order = Decision::Order::kShrink}, 0);
+  share.apply({.bytes = 40 * kMiB, .order = shm::MemoryOrder::kShrink}, 0);
   share.poll(begin + kWedgedNs - 1, true);
   EXPECT_EQ(trainer.ended(), "");
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const std::uint64_t before_second = base::monotonic_ns();
-  share.apply({.bytes = 20 * kMiB, .order = Decision::Order::kShrink}, 0);
+  share.apply({.bytes = 20 * kMiB, .order = shm::MemoryOrder::kShrink}, 0);
   share.poll(before_second + kWedgedNs - 1, true);
   EXPECT_THAT(trainer.ended(), HasSubstr("in time (--wedged-s)"));
 }

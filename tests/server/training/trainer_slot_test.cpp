@@ -64,7 +64,7 @@ TEST_F(TrainerSlotTest, AnOrderHasThePartsOfHowItWasObeyed) {
   const Process program({"/bin/sleep", "60"}, {});
   slot_.follow(program.pid());
   add(1, program.pid(), 10);
-  const std::uint64_t epoch = slot_.order(Order::kSleep);
+  const std::uint64_t epoch = slot_.order(shm::MemoryOrder::kSleep);
   ASSERT_NE(epoch, 0U);
   EXPECT_FALSE(slot_.done(epoch));
   shm::MemoryLine& line = board_.mapping.board().slots[1].memory;
@@ -73,7 +73,7 @@ TEST_F(TrainerSlotTest, AnOrderHasThePartsOfHowItWasObeyed) {
   ASSERT_TRUE(shm::note_obeyed(line, epoch));
   line.done_ns.store(ordered + 9 * kMs);
   EXPECT_TRUE(slot_.done(epoch));
-  const ObeyParts parts = slot_.parts();
+  const shm::ObeyParts parts = slot_.parts();
   EXPECT_EQ(parts.drop_ns, 2 * kMs);
   EXPECT_EQ(parts.drain_ns, 3 * kMs);
   EXPECT_EQ(parts.give_ns, 4 * kMs);

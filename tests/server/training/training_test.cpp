@@ -296,7 +296,7 @@ TEST_F(TrainingTest, AProgramThatKnowsNoOrdersIsNotOrdered) {
   auto answer = train("job");
   ASSERT_TRUE(eventually([&] { return said("up"); }));
   EXPECT_TRUE(training_->take());
-  EXPECT_EQ(training_->order(Order::kDrop), 0);
+  EXPECT_EQ(training_->order(shm::MemoryOrder::kDrop), 0);
   EXPECT_TRUE(training_->wait_done(0, base::monotonic_ns()));
 }
 

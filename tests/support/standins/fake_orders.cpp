@@ -17,12 +17,11 @@
 #include <string>
 #include <thread>
 
+#include "sluice/sluice.h"
+
 namespace {
 
-constexpr std::uint64_t kNoGrant = ~std::uint64_t{0};
 constexpr int kRefused = 701;
-constexpr unsigned kDrop = 2;
-constexpr unsigned kSleep = 3;
 
 /// The number after `name=` in the plan.
 std::uint64_t number(const std::string& plan, const std::string& name, std::uint64_t otherwise) {
@@ -38,7 +37,7 @@ struct Fake {
   std::uint64_t launches = 1;
   std::string kinds = "2";
 
-  std::uint64_t grant = kNoGrant;
+  std::uint64_t grant = SLUICE_NO_LIMIT;
   std::uint64_t held = 0;
   std::uint64_t lacked = 0;  ///< Refused allocations.
   std::uint64_t base = 0;
@@ -64,7 +63,7 @@ struct Fake {
     orders_left = number(plan, "orders", 0);
     every = number(plan, "every", 1);
     launches = number(plan, "launches", 1);
-    kinds = std::to_string(number(plan, "kinds", kDrop));
+    kinds = std::to_string(number(plan, "kinds", SLUICE_ORDER_DROP));
   }
 
   ~Fake() {
@@ -79,7 +78,7 @@ struct Fake {
 
   void give(unsigned kind) {
     pending = ++epoch << 8 | kind;
-    sleeping = kind >= kSleep;
+    sleeping = kind >= SLUICE_ORDER_SLEEP;
     changed = true;
     ++given;
   }
@@ -106,7 +105,7 @@ struct Fake {
     if (sleeping && pending == 0) ++mistakes;
     if (countdown == 0 && !critical) give_planned();
     if (countdown > 0 && !critical) --countdown;
-    if ((pending & 0xff) >= kDrop && !critical) refusing = true;
+    if ((pending & 0xff) >= SLUICE_ORDER_DROP && !critical) refusing = true;
     if (!refusing) return 0;
     ++refused;
     return kRefused;
@@ -114,7 +113,8 @@ struct Fake {
 
   /// While launches are refused there is something to obey, also without a server.
   std::uint64_t order() const {
-    return refusing && (pending & 0xff) < kDrop ? epoch << 8 | kDrop : pending;
+    return refusing && (pending & 0xff) < SLUICE_ORDER_DROP ? epoch << 8 | SLUICE_ORDER_DROP
+                                                            : pending;
   }
 
   void done(std::uint64_t obeyed) {
@@ -207,7 +207,7 @@ void sluice_fake_plan(std::uint64_t seed, std::uint64_t orders, std::uint64_t ev
     one.random.seed(seed);
     one.orders_left = orders, one.every = every, one.launches = launches, one.kinds = kinds;
     one.pending = 0, one.refusing = false, one.sleeping = false, one.critical = false;
-    one.grant = kNoGrant, one.held = 0, one.base = 0, one.slope = 0, one.countdown = -1;
+    one.grant = SLUICE_NO_LIMIT, one.held = 0, one.base = 0, one.slope = 0, one.countdown = -1;
     one.given = 0, one.refused = 0, one.waits = 0, one.mistakes = 0, one.changed = false;
   });
 }

@@ -5,11 +5,11 @@ import enum
 
 from sluice._library import functions
 
-NO_LIMIT = 2**64 - 1
+NO_LIMIT = 2**64 - 1  # SLUICE_NO_LIMIT
 
 
 class Kind(enum.IntEnum):
-    """What a process of higher priority asks of a trainer. Values as on the board."""
+    """What a process of higher priority asks of a trainer. SLUICE_ORDER_... of sluice.h."""
 
     NONE = 0
     SHRINK = 1  # give memory back at the end of the micro-batch

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sluice._memory_line import MemoryLine
+from sluice._memory_fit import MemoryFit
 from sluice._orders import NO_LIMIT, Kind, Orders, kind_of
 from sluice._release import release_down_to
 from sluice._report import Adjustment, Counts
@@ -110,7 +110,7 @@ class _Training:
     def __init__(self) -> None:
         self.orders = Orders()
         self.gpu = _Gpu(self.orders)
-        self.line = MemoryLine()
+        self.line = MemoryFit()
         self.counts = Counts()
         self.state: State | None = None  # of the last batch
         self.batches = 0

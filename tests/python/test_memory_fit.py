@@ -1,13 +1,16 @@
 """How much memory a micro-batch needs, learned: a fit that is too low costs failed allocations, one that is too high
-makes a training slower than its memory allows. tests/engine/memory_line_test.cpp has the same cases."""
+makes a training slower than its memory allows. tests/engine/memory_fit_test.cpp has the same cases."""
 
-from sluice._memory_line import MemoryLine
-from sluice._orders import NO_LIMIT
+import re
+
+from conftest import PACKAGE
+from sluice._memory_fit import MemoryFit
+from sluice._orders import NO_LIMIT, Kind
 
 
 def test_the_fit_is_a_line_through_what_was_seen():
     """A server takes memory down to it. Optimizer state and steps count, first-time costs do not."""
-    line = MemoryLine()
+    line = MemoryFit()
     assert (line.fit(), line.to_measure(16)) == (None, 1)
     line.saw(1, 100, 9000)
     assert (line.fit(), line.to_measure(16)) == (None, 1)
@@ -24,9 +27,26 @@ def test_the_fit_is_a_line_through_what_was_seen():
     assert line.fit() == (1310, 20)
 
 
+def test_halves_round_up():
+    """Else a trainer in C++ would report another need for the same work."""
+    line = MemoryFit()
+    line.saw(1, 100, 100)
+    line.saw(2, 100, 105)
+    assert line.fit() == (100, 3)
+    line.saw(4, 100, 108)
+    assert line.fit() == (101, 2)
+
+
+def test_the_words_are_those_of_the_c_api():
+    header = (PACKAGE.parents[1] / "include" / "sluice" / "sluice.h").read_text()
+    kinds = {name: int(value) for name, value in re.findall(r"\bSLUICE_ORDER_([A-Z]+) = ([0-9]+)", header)}
+    assert kinds == {kind.name: kind.value for kind in Kind}
+    assert "#define SLUICE_NO_LIMIT UINT64_MAX\n" in header and NO_LIMIT == 2**64 - 1
+
+
 def test_sizes_are_few_and_within_the_grant():
     """Every new size costs libraries their preparation; one that is too large, a failed allocation."""
-    line = MemoryLine()
+    line = MemoryFit()
     assert line.items(5, 64) == 64  # nothing is known
     for items in (1, 1, 32):
         line.saw(items, 1000, 1000 + 10 * items)
@@ -51,7 +71,7 @@ def test_sizes_are_few_and_within_the_grant():
 
 def test_a_first_item_that_failed_is_tried_again():
     """Else a training that lacked memory for one item waits indefinitely under a grant that does not grow."""
-    line = MemoryLine()
+    line = MemoryFit()
     line.lacked_memory(1, 1000)
     assert line.items(1000, 64) == 0
     line.doubt(1000)

@@ -4,23 +4,22 @@
 #include <map>
 #include <optional>
 
-namespace sluice::engine {
+#include "sluice/sluice.h"
 
-/// No limit of the memory that a process may hold, as in sluice.h.
-inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
+namespace sluice::engine {
 
 /// How many items of a batch fit into a grant: a line through what micro-batches took,
 /// bytes = base + slope * items, fitted by least squares. Bytes throughout.
 ///
 /// A peak consists of what was there when the micro-batch began (parameters, optimizer state,
 /// gradients) and of what the micro-batch added. Only the second part is fitted, because the first
-/// part grows with the first optimizer step. tools/python/sluice/_memory_line.py does the same.
-class MemoryLine {
+/// part grows with the first optimizer step. tools/python/sluice/_memory_fit.py does the same.
+class MemoryFit {
  public:
-  struct Fit {
+  struct Line {
     std::uint64_t base = 0;
     std::uint64_t slope = 0;
-    friend bool operator==(const Fit&, const Fit&) = default;
+    friend bool operator==(const Line&, const Line&) = default;
   };
 
   /// A micro-batch began with `resident` bytes and held `peak` at most.
@@ -32,7 +31,7 @@ class MemoryLine {
   void lacked_memory(std::size_t items, std::uint64_t grant);
 
   /// None before anything was measured.
-  [[nodiscard]] std::optional<Fit> fit() const;
+  [[nodiscard]] std::optional<Line> fit() const;
 
   /// No larger grant comes: the line or an earlier failure may be wrong. One item is tried.
   void doubt(std::uint64_t grant) { doubted_ = std::min(doubted_, grant); }
@@ -54,7 +53,7 @@ class MemoryLine {
   std::uint64_t resident_last_ = 0;      ///< Greatest of the last batch.
   std::uint64_t resident_now_ = 0;       ///< Greatest of this batch.
   std::uint64_t outside_ = 0;
-  std::uint64_t doubted_ = kNoLimit;  ///< From this grant on, one item is tried.
+  std::uint64_t doubted_ = SLUICE_NO_LIMIT;  ///< From this grant on, one item is tried.
   bool warm_ = false;
   std::optional<Cap> cap_;
 };

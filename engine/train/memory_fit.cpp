@@ -1,39 +1,39 @@
-#include "engine/train/memory_line.hpp"
+#include "engine/train/memory_fit.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace sluice::engine {
 namespace {
 
 constexpr std::size_t kSizes = 16;
 
+/// Halves round up, as in Python.
 std::uint64_t whole(double bytes, double least) {
-  return static_cast<std::uint64_t>(std::llround(std::max(bytes, least)));
+  return static_cast<std::uint64_t>(std::max(bytes, least) + 0.5);
 }
 
 }  // namespace
 
-void MemoryLine::saw(std::size_t items, std::uint64_t resident, std::uint64_t peak) {
+void MemoryFit::saw(std::size_t items, std::uint64_t resident, std::uint64_t peak) {
   resident_now_ = std::max(resident_now_, resident);
   if (warm_) added_[items] = peak > resident ? static_cast<double>(peak - resident) : 0;
   warm_ = true;  // the first micro-batch also allocates what libraries keep
 }
 
-void MemoryLine::saw_outside(std::uint64_t peak) { outside_ = std::max(outside_, peak); }
+void MemoryFit::saw_outside(std::uint64_t peak) { outside_ = std::max(outside_, peak); }
 
-void MemoryLine::batch_ended() {
+void MemoryFit::batch_ended() {
   if (resident_now_ == 0) return;  // a batch that was not measured says nothing
   resident_last_ = resident_now_;
   resident_now_ = 0;
 }
 
-void MemoryLine::lacked_memory(std::size_t items, std::uint64_t grant) {
+void MemoryFit::lacked_memory(std::size_t items, std::uint64_t grant) {
   cap_ = Cap{grant, items * 3 / 4};
-  if (items == 1) doubted_ = kNoLimit;
+  if (items == 1) doubted_ = SLUICE_NO_LIMIT;
 }
 
-std::optional<MemoryLine::Fit> MemoryLine::fit() const {
+std::optional<MemoryFit::Line> MemoryFit::fit() const {
   if (added_.empty()) return std::nullopt;
   const auto count = static_cast<double>(added_.size());
   double mean_items = 0;
@@ -53,14 +53,14 @@ std::optional<MemoryLine::Fit> MemoryLine::fit() const {
       whole(added_.size() == 1 ? mean_added / mean_items : product / spread, 1);
   const std::uint64_t fixed = whole(mean_added - static_cast<double>(slope) * mean_items, 0);
   const std::uint64_t outside = outside_ > slope ? outside_ - slope : 0;
-  return Fit{std::max(std::max(resident_last_, resident_now_) + fixed, outside), slope};
+  return Line{std::max(std::max(resident_last_, resident_now_) + fixed, outside), slope};
 }
 
-std::size_t MemoryLine::items(std::uint64_t grant, std::size_t most) {
+std::size_t MemoryFit::items(std::uint64_t grant, std::size_t most) {
   if (cap_ && grant > cap_->grant) cap_.reset();
   const std::size_t most_now = cap_ ? std::min(most, cap_->items) : most;
   std::size_t items = most_now;
-  if (const auto line = fit(); line && grant != kNoLimit) {
+  if (const auto line = fit(); line && grant != SLUICE_NO_LIMIT) {
     const std::uint64_t room = grant > line->base ? grant - line->base : 0;
     items = std::min<std::uint64_t>(most_now, room / line->slope);
   }
@@ -69,7 +69,7 @@ std::size_t MemoryLine::items(std::uint64_t grant, std::size_t most) {
   return items == most_now || items < step ? items : items - items % step;
 }
 
-std::optional<std::size_t> MemoryLine::to_measure(std::size_t most) const {
+std::optional<std::size_t> MemoryFit::to_measure(std::size_t most) const {
   if (!warm_ || added_.empty()) return 1;
   if (added_.size() > 1) return std::nullopt;
   return std::max<std::size_t>(1, most / 2);

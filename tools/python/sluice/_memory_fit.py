@@ -3,7 +3,7 @@
 from sluice._orders import NO_LIMIT
 
 
-class MemoryLine:
+class MemoryFit:
     """Fitted by least squares to the peaks of micro-batches. Bytes throughout. Not thread-safe.
 
     A peak consists of what was there when the micro-batch began (parameters, optimizer state,
@@ -56,8 +56,9 @@ class MemoryLine:
             slope = mean_added / mean_items
         else:
             slope = sum((n - mean_items) * (b - mean_added) for n, b in self._added.items()) / spread
-        slope = max(1, round(slope))
-        fixed = max(0, round(mean_added - slope * mean_items))
+        # Halves round up, as in C++.
+        slope = int(max(1, slope) + 0.5)
+        fixed = int(max(0, mean_added - slope * mean_items) + 0.5)
         return max(max(self._resident) + fixed, self._outside - slope), slope
 
     def items(self, grant: int, most: int) -> int:
