@@ -1,5 +1,5 @@
 // sluice-compile: a compile worker. Reads a request in JSON per line, {"source", "arch"}, and
-// answers with {"cubin"} in base64 or {"error"}. A process of its own, because NVRTC can neither be
+// answers with {"cubin"} in base64. A process of its own, because NVRTC can neither be
 // stopped nor run twice at once in a process: one program took 70 s.
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -13,13 +13,13 @@ int main() {
   using nlohmann::json;
   std::string line;
   while (std::getline(std::cin, line)) {
-    json answer;
+    json answer{{"ok", true}};
     try {
       const json request = json::parse(line);
       answer["cubin"] = sluice::profiler::to_base64(
           sluice::profiler::compile_cuda(request.at("source"), request.at("arch")));
     } catch (const std::exception& error) {
-      answer = {{"error", error.what()}};
+      answer = {{"ok", false}, {"error", error.what()}};
     }
     std::cout << answer.dump(-1, ' ', false, json::error_handler_t::replace) << std::endl;
   }

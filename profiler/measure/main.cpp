@@ -39,6 +39,10 @@ std::string short_name(std::string name) {
   return name.substr(0, name.find(' '));
 }
 
+json failure(MeasureError error, const std::exception& why) {
+  return {{"ok", false}, {"error", why.what()}, {"code", static_cast<int>(error)}};
+}
+
 class Measurer {
  public:
   explicit Measurer(int device)
@@ -61,7 +65,7 @@ class Measurer {
         const Share& share = share_with_timer(wanted).share;
         answer["shares"].push_back({{"sms", share.sms()}, {"whole", share.whole()}});
       } catch (const base::RunError& error) {
-        answer["shares"].push_back({{"error", error.what()}});
+        answer["shares"].push_back({{"ok", false}, {"error", error.what()}});
       }
     }
     return answer;
@@ -202,7 +206,7 @@ class Measurer {
       return {
           {"seconds", times.seconds}, {"spread", times.spread}, {"disturbed", times.disturbed()}};
     } catch (const TooSlow& error) {
-      return {{"error", static_cast<int>(MeasureError::kRunTimeout)}, {"message", error.what()}};
+      return failure(MeasureError::kRunTimeout, error);
     }
   }
 
@@ -217,10 +221,6 @@ class Measurer {
   ExpectedOutputs expected_{kMostExpectedBytes};
   std::map<unsigned, std::unique_ptr<TimedShare>> shares_;
 };
-
-json failure(MeasureError error, const std::exception& why) {
-  return {{"ok", false}, {"error", static_cast<int>(error)}, {"message", why.what()}};
-}
 
 /// `lost`: set if this process can measure nothing more.
 json answer_to(Measurer& measurer, const json& request, bool& lost) {

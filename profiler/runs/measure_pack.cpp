@@ -85,7 +85,7 @@ void Measurement::greet(std::size_t gpu) {
     throw base::RunError(where + "sluice-measure cannot use it; see the line above");
   }
   const json hello = json::parse(answer.text);
-  if (!hello.at("ok")) throw base::RunError(where + hello.at("message").get<std::string>());
+  if (!hello.at("ok")) throw base::RunError(where + hello.at("error").get<std::string>());
   std::vector<ShareName> shares{};
   for (std::size_t i = 0; i < hello.at("shares").size(); ++i) {
     const json& share = hello["shares"][i];
@@ -192,8 +192,8 @@ void Measurement::measured(std::size_t gpu, const std::shared_ptr<Job>& job,
     record_times(*job, result);
   } else {
     fmt::print(stderr, "sluice opbench: program {}: {}\n", job->program.id,
-               result.at("message").get<std::string>());
-    fail(*job, result.at("error").get<MeasureError>());
+               result.at("error").get<std::string>());
+    fail(*job, result.at("code").get<MeasureError>());
   }
   if (answer.how == How::kAnswered && !result.at("lost")) return;
   // A new process, whose hello shows whether the GPU can still be used.
@@ -208,7 +208,7 @@ void Measurement::record_times(const Job& job, const json& answer) {
     record.details->registers = answer.at("registers");
     record.details->spill_bytes = answer.at("spill_bytes");
     if (share.contains("error")) {
-      record.error = share["error"].get<MeasureError>();
+      record.error = share.at("code").get<MeasureError>();
     } else {
       record.seconds = share.at("seconds").get<std::vector<double>>();
       record.details->spread = share.at("spread");

@@ -75,7 +75,7 @@ class PairBench {
       throw base::RunError(where + "sluice-measure cannot use it; see the line above");
     }
     const json hello = json::parse(answer.text);
-    if (!hello.at("ok")) throw base::RunError(where + hello.at("message").get<std::string>());
+    if (!hello.at("ok")) throw base::RunError(where + hello.at("error").get<std::string>());
     device_ = hello.at("device");
     arch_ = hello.at("arch");
   }
@@ -100,7 +100,7 @@ class PairBench {
       throw Failed(MeasureError::kRuntimeDevice, "sluice-measure " + answer.text);
     }
     if (!result.at("ok")) {
-      throw Failed(result.at("error").get<MeasureError>(), result.at("message").get<std::string>());
+      throw Failed(result.at("code").get<MeasureError>(), result.at("error").get<std::string>());
     }
     return result;
   }

@@ -8,7 +8,10 @@
 #include <vector>
 
 /// Child processes that answer each line on their standard input with one line on their standard
-/// output. The next request replaces a child that died or took too long.
+/// output, both objects in JSON. An answer has "ok"; if that is false, "error" says why in one
+/// line, and "code" has the MeasureError where the child knows one. Parts of an answer that can
+/// fail on their own have the same "error" and "code". The next request replaces a child that died
+/// or took too long.
 namespace sluice::profiler {
 
 /// How a request ended.
