@@ -1,13 +1,11 @@
-#include <xgboost/c_api.h>
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
 
-#include "base/error.hpp"
 #include "predictor/baselines/model.hpp"
 #include "predictor/math/box_cox.hpp"
+#include "profiler/tuner/trees.hpp"
 
 namespace sluice::predictor {
 namespace {
@@ -22,22 +20,9 @@ constexpr std::size_t kFewRows = 1000;
 /// A tuning label counts at most as much as so many others.
 constexpr double kMostWeight = 20;
 
-void check(int failed) {
-  if (failed != 0) throw base::RunError(std::string("XGBoost: ") + XGBGetLastError());
-}
-
-struct FreeMatrix {
-  void operator()(void* handle) const { XGDMatrixFree(handle); }
-};
-struct FreeBooster {
-  void operator()(void* handle) const { XGBoosterFree(handle); }
-};
-using Matrix = std::unique_ptr<void, FreeMatrix>;
-using Booster = std::unique_ptr<void, FreeBooster>;
-
 /// `known`: for each query one more column, which may be NaN.
-Matrix matrix_of(const Dataset& data, const std::vector<DeviceInfo>& devices,
-                 std::span<const Query> queries, std::span<const double> known) {
+profiler::Table table_of(const Dataset& data, const std::vector<DeviceInfo>& devices,
+                         std::span<const Query> queries, std::span<const double> known) {
   std::vector<float> rows(queries.size() * kColumns, 0.0F);
   for (std::size_t i = 0; i < queries.size(); ++i) {
     float* row = rows.data() + i * kColumns;
@@ -54,47 +39,24 @@ Matrix matrix_of(const Dataset& data, const std::vector<DeviceInfo>& devices,
     std::ranges::copy(device, row + 2 * kFeatures + 1);
     row[kColumns - 1] = known.empty() ? std::nanf("") : static_cast<float>(known[i]);
   }
-  DMatrixHandle handle = nullptr;
-  check(XGDMatrixCreateFromMat(rows.data(), queries.size(), kColumns, std::nanf(""), &handle));
-  return Matrix(handle);
+  return {queries.size(), std::move(rows)};
 }
 
 /// `start`: what the trees say before they have learned anything. `penalty`: of going far from
 /// that.
-Booster boosted(const Matrix& matrix, std::size_t rows, std::uint64_t seed, const char* start,
-                const char* penalty) {
-  BoosterHandle handle = nullptr;
-  const DMatrixHandle matrices[] = {matrix.get()};
-  check(XGBoosterCreate(matrices, 1, &handle));
-  Booster booster(handle);
-  const std::vector<std::pair<std::string, std::string>> parameters{
-      {"objective", "reg:squarederror"},
-      {"tree_method", "hist"},
-      {"max_depth", "5"},
-      {"min_child_weight", rows < kFewRows ? "1" : "5"},
-      {"eta", "0.1"},
-      {"subsample", "0.8"},
-      {"colsample_bytree", "0.8"},
-      {"base_score", start},
-      {"lambda", penalty},
-      {"seed", std::to_string(seed)},
-      {"verbosity", "0"},
-      {"nthread", rows < kWorthThreads ? "1" : "0"}};
-  for (const auto& [name, value] : parameters) {
-    check(XGBoosterSetParam(handle, name.c_str(), value.c_str()));
-  }
-  for (int round = 0; round < kRounds; ++round) {
-    check(XGBoosterUpdateOneIter(handle, round, matrix.get()));
-  }
-  return booster;
-}
-
-/// What the trees say of each row.
-std::span<const float> answers(const Booster& booster, const Matrix& matrix) {
-  bst_ulong count = 0;
-  const float* labels = nullptr;
-  check(XGBoosterPredict(booster.get(), matrix.get(), 0, 0, 0, &count, &labels));
-  return {labels, count};
+profiler::Trees::Parameters parameters_for(std::size_t rows, std::uint64_t seed, const char* start,
+                                           const char* penalty) {
+  return {{"objective", "reg:squarederror"},
+          {"tree_method", "hist"},
+          {"max_depth", "5"},
+          {"min_child_weight", rows < kFewRows ? "1" : "5"},
+          {"eta", "0.1"},
+          {"subsample", "0.8"},
+          {"colsample_bytree", "0.8"},
+          {"base_score", start},
+          {"lambda", penalty},
+          {"seed", std::to_string(seed)},
+          {"nthread", rows < kWorthThreads ? "1" : "0"}};
 }
 
 class XgBoost : public LatencyModel {
@@ -116,18 +78,15 @@ class XgBoost : public LatencyModel {
     std::vector<float> weights(labels.size(), 1.0F);
     std::fill(weights.begin() + static_cast<std::ptrdiff_t>(lesson.train.size()), weights.end(),
               static_cast<float>(std::clamp(balance, 1.0, kMostWeight)));
-    const Matrix matrix = matrix_of(lesson.data, lesson.devices, queries_of(labels), {});
-    check(XGDMatrixSetFloatInfo(matrix.get(), "label", values.data(), values.size()));
-    check(XGDMatrixSetFloatInfo(matrix.get(), "weight", weights.data(), weights.size()));
-    booster_ = boosted(matrix, labels.size(), seed_, "0.5", "1");
+    trees_.fit(table_of(lesson.data, lesson.devices, queries_of(labels), {}), values, weights,
+               parameters_for(labels.size(), seed_, "0.5", "1"), kRounds);
   }
 
   [[nodiscard]] std::vector<double> predict(const Dataset& data,
                                             const std::vector<DeviceInfo>& devices,
                                             std::span<const Query> queries) const override {
-    const Matrix matrix = matrix_of(data, devices, queries, {});
     std::vector<double> seconds;
-    for (const float label : answers(booster_, matrix)) {
+    for (const float label : trees_.predict(table_of(data, devices, queries, {}))) {
       seconds.push_back(scale_.to_seconds(label));
     }
     return seconds;
@@ -136,7 +95,7 @@ class XgBoost : public LatencyModel {
  private:
   std::uint64_t seed_;
   LabelScale scale_;
-  Booster booster_;
+  profiler::Trees trees_;
 };
 
 class Ratio : public LatencyModel {
@@ -157,21 +116,19 @@ class Ratio : public LatencyModel {
       values.push_back(static_cast<float>(std::log(lesson.tune[i].seconds / known[i])));
     }
     if (both.empty()) return;
-    const Matrix matrix = matrix_of(lesson.data, lesson.devices, both, logs);
-    check(XGDMatrixSetFloatInfo(matrix.get(), "label", values.data(), values.size()));
     // A few tasks do not say much: in doubt, the answer is the copy, whose log ratio is 0.
-    booster_ = boosted(matrix, both.size(), seed_, "0", "10");
+    trees_.fit(table_of(lesson.data, lesson.devices, both, logs), values, {},
+               parameters_for(both.size(), seed_, "0", "10"), kRounds);
   }
 
   [[nodiscard]] std::vector<double> predict(const Dataset& data,
                                             const std::vector<DeviceInfo>& devices,
                                             std::span<const Query> queries) const override {
     auto seconds = copied_->predict(data, devices, queries);
-    if (!booster_ || queries.empty()) return seconds;
+    if (!trees_.fitted()) return seconds;
     std::vector<double> logs;
     for (const double known : seconds) logs.push_back(std::log(known));
-    const Matrix matrix = matrix_of(data, devices, queries, logs);
-    const auto ratios = answers(booster_, matrix);
+    const auto ratios = trees_.predict(table_of(data, devices, queries, logs));
     for (std::size_t i = 0; i < seconds.size(); ++i) {
       seconds[i] *= std::exp(static_cast<double>(ratios[i]));
     }
@@ -181,7 +138,7 @@ class Ratio : public LatencyModel {
  private:
   std::uint64_t seed_;
   std::unique_ptr<LatencyModel> copied_ = make_copied();
-  Booster booster_;
+  profiler::Trees trees_;
 };
 
 }  // namespace

@@ -1,31 +1,48 @@
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::profiler {
 
-using Rows = std::vector<std::vector<float>>;
+/// Rows of equal length, one after the other. NaN: unknown.
+struct Table {
+  std::size_t rows = 0;
+  std::vector<float> values{};
+
+  void add(const std::vector<float>& row) {
+    values.insert(values.end(), row.begin(), row.end());
+    ++rows;
+  }
+};
+
+/// Whether this build has XGBoost.
+[[nodiscard]] bool has_xgboost();
 
 /// Gradient-boosted trees of XGBoost.
 class Trees {
  public:
-  /// `objective`: "reg:squarederror" or "rank:pairwise". Throws base::RunError if this build has no
-  /// XGBoost.
-  Trees(std::string objective, std::uint64_t seed);
+  /// Parameters of XGBoost and their values.
+  using Parameters = std::vector<std::pair<std::string, std::string>>;
+
+  /// Throws base::RunError if this build has no XGBoost.
+  Trees();
   ~Trees();
   Trees(const Trees&) = delete;
   Trees& operator=(const Trees&) = delete;
 
-  /// Rows of equal length. Forgets what it learnt before.
-  void fit(const Rows& rows, const std::vector<float>& labels, int rounds);
-  /// After fit(). Larger is better if the labels were speeds.
-  [[nodiscard]] std::vector<float> predict(const Rows& rows) const;
+  /// Forgets what it learnt before. `weights`: of the rows; empty: all count the same. An objective
+  /// that ranks takes all rows as one group.
+  void fit(const Table& table, const std::vector<float>& labels, const std::vector<float>& weights,
+           const Parameters& parameters, int rounds);
+  [[nodiscard]] bool fitted() const { return booster_ != nullptr; }
+  /// After fit(): a label for each row.
+  [[nodiscard]] std::vector<float> predict(const Table& table) const;
 
  private:
   struct Booster;
-  std::string objective_;
-  std::uint64_t seed_;
   std::unique_ptr<Booster> booster_;
 };
 

@@ -1,7 +1,6 @@
 // In a build without XGBoost.
 #include "base/error.hpp"
 #include "profiler/tuner/trees.hpp"
-#include "profiler/tuner/xgb_tuner.hpp"
 
 namespace sluice::profiler {
 
@@ -9,15 +8,12 @@ bool has_xgboost() { return false; }
 
 struct Trees::Booster {};
 
-Trees::Trees(std::string objective, std::uint64_t seed)
-    : objective_(std::move(objective)), seed_(seed) {
-  throw base::RunError(
-      "built without XGBoost, which the xgb tuners need: install libxgboost-dev and build again, "
-      "or "
-      "use ga");
+Trees::Trees() {
+  throw base::RunError("built without XGBoost: install libxgboost-dev, then build again");
 }
 Trees::~Trees() = default;
-void Trees::fit(const Rows&, const std::vector<float>&, int) {}
-std::vector<float> Trees::predict(const Rows&) const { return {}; }
+void Trees::fit(const Table&, const std::vector<float>&, const std::vector<float>&,
+                const Parameters&, int) {}
+std::vector<float> Trees::predict(const Table&) const { return {}; }
 
 }  // namespace sluice::profiler

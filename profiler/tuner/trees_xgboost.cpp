@@ -1,10 +1,10 @@
 #include <xgboost/c_api.h>
 
-#include <array>
+#include <algorithm>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "profiler/tuner/trees.hpp"
-#include "profiler/tuner/xgb_tuner.hpp"
 
 namespace sluice::profiler {
 namespace {
@@ -15,10 +15,10 @@ void check(int result) {
 
 class Matrix {
  public:
-  explicit Matrix(const Rows& rows) {
-    std::vector<float> flat;
-    for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());
-    check(XGDMatrixCreateFromMat(flat.data(), rows.size(), rows.front().size(), -1e30F, &handle_));
+  explicit Matrix(const Table& table) {
+    const std::size_t columns = table.values.size() / table.rows;
+    check(
+        XGDMatrixCreateFromMat(table.values.data(), table.rows, columns, std::nanf(""), &handle_));
   }
   ~Matrix() { XGDMatrixFree(handle_); }
   Matrix(const Matrix&) = delete;
@@ -34,56 +34,48 @@ class Matrix {
 bool has_xgboost() { return true; }
 
 struct Trees::Booster {
-  ~Booster() {
-    if (handle != nullptr) XGBoosterFree(handle);
-  }
+  explicit Booster(DMatrixHandle matrix) { check(XGBoosterCreate(&matrix, 1, &handle)); }
+  ~Booster() { XGBoosterFree(handle); }
+  Booster(const Booster&) = delete;
+  Booster& operator=(const Booster&) = delete;
   BoosterHandle handle = nullptr;
 };
 
-Trees::Trees(std::string objective, std::uint64_t seed)
-    : objective_(std::move(objective)), seed_(seed) {}
+Trees::Trees() = default;
 Trees::~Trees() = default;
 
-void Trees::fit(const Rows& rows, const std::vector<float>& labels, int rounds) {
-  const Matrix matrix(rows);
+void Trees::fit(const Table& table, const std::vector<float>& labels,
+                const std::vector<float>& weights, const Parameters& parameters, int rounds) {
+  const Matrix matrix(table);
   check(XGDMatrixSetFloatInfo(matrix.get(), "label", labels.data(), labels.size()));
-  if (objective_.starts_with("rank")) {
-    const auto all = static_cast<unsigned>(rows.size());
-    check(XGDMatrixSetUIntInfo(matrix.get(), "group", &all, 1));
+  if (!weights.empty()) {
+    check(XGDMatrixSetFloatInfo(matrix.get(), "weight", weights.data(), weights.size()));
   }
-  booster_ = std::make_unique<Booster>();
-  const DMatrixHandle handle = matrix.get();
-  check(XGBoosterCreate(&handle, 1, &booster_->handle));
-  // AutoTVM's parameters.
-  const std::string seed = std::to_string(seed_ % 1'000'000);
-  const std::array<std::pair<const char*, const char*>, 9> parameters{{
-      {"objective", objective_.c_str()},
-      {"max_depth", "6"},
-      {"gamma", "0.0001"},
-      {"min_child_weight", "1"},
-      {"subsample", "1.0"},
-      {"eta", "0.3"},
-      {"lambda", "1.0"},
-      {"verbosity", "0"},
-      {"seed", seed.c_str()},
-  }};
+  booster_ = std::make_unique<Booster>(matrix.get());
   for (const auto& [name, value] : parameters) {
-    check(XGBoosterSetParam(booster_->handle, name, value));
+    check(XGBoosterSetParam(booster_->handle, name.c_str(), value.c_str()));
+    if (name == "objective" && value.starts_with("rank")) {
+      const auto all = static_cast<unsigned>(table.rows);
+      check(XGDMatrixSetUIntInfo(matrix.get(), "group", &all, 1));
+    }
   }
-  // A few thousand rows: on a busy machine, more threads cost a hundred times as long.
-  check(XGBoosterSetParam(booster_->handle, "nthread", "1"));
+  check(XGBoosterSetParam(booster_->handle, "verbosity", "0"));
   for (int round = 0; round < rounds; ++round) {
     check(XGBoosterUpdateOneIter(booster_->handle, round, matrix.get()));
   }
 }
 
-std::vector<float> Trees::predict(const Rows& rows) const {
-  if (rows.empty()) return {};
-  const Matrix matrix(rows);
-  bst_ulong length = 0;
+std::vector<float> Trees::predict(const Table& table) const {
+  if (table.rows == 0) return {};
+  const Matrix matrix(table);
+  constexpr const char* kAllTrees =
+      R"({"type": 0, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": false})";
+  const bst_ulong* shape = nullptr;
+  bst_ulong dimensions = 0;
   const float* result = nullptr;
-  check(XGBoosterPredict(booster_->handle, matrix.get(), 0, 0, 0, &length, &result));
-  return {result, result + length};
+  check(XGBoosterPredictFromDMatrix(booster_->handle, matrix.get(), kAllTrees, &shape, &dimensions,
+                                    &result));
+  return {result, result + table.rows};
 }
 
 }  // namespace sluice::profiler

@@ -29,7 +29,13 @@ class XgbTuner : public Tuner {
         view_(view),
         random_(needs.seed),
         unseen_(needs.space, random_),
-        trees_(objective, needs.seed) {
+        // AutoTVM's parameters. A few thousand rows: on a busy machine, more threads cost a hundred
+        // times as long.
+        parameters_{{"objective", objective}, {"max_depth", "6"},
+                    {"gamma", "0.0001"},      {"min_child_weight", "1"},
+                    {"subsample", "1.0"},     {"eta", "0.3"},
+                    {"lambda", "1.0"},        {"seed", std::to_string(needs.seed % 1'000'000)},
+                    {"nthread", "1"}} {
     // Each look at the stores of programs costs a call of TVM.
     if (view != View::kKnobs) annealing_ = {.chains = 64, .steps = 30};
   }
@@ -37,7 +43,7 @@ class XgbTuner : public Tuner {
   std::vector<std::uint64_t> propose(std::size_t count) override {
     count = std::min(count, kRound);
     std::vector<std::uint64_t> chosen;
-    if (trained_) {
+    if (trees_.fitted()) {
       const auto part =
           static_cast<std::size_t>(std::ceil(static_cast<double>(count) * (1 - kEpsilon)));
       const RateOf rate = [this](const auto& indices) { return ratings(indices); };
@@ -58,16 +64,14 @@ class XgbTuner : public Tuner {
     std::vector<std::uint64_t> indices;
     for (const Trial& trial : trials_) indices.push_back(trial.index);
     const auto seen = rows_of(indices);
-    Rows rows;
+    Table table;
     std::vector<float> labels;
     for (std::size_t i = 0; i < trials_.size(); ++i) {
       if (!seen[i]) continue;
-      rows.push_back(*seen[i]);
+      table.add(*seen[i]);
       labels.push_back(static_cast<float>(best / trials_[i].cost));
     }
-    if (rows.empty()) return;
-    trees_.fit(rows, labels, kTreeRounds);
-    trained_ = true;
+    if (table.rows > 0) trees_.fit(table, labels, {}, parameters_, kTreeRounds);
   }
 
  private:
@@ -120,9 +124,9 @@ class XgbTuner : public Tuner {
 
   std::vector<float> ratings(const std::vector<std::uint64_t>& indices) {
     const auto rows = rows_of(indices);
-    Rows known;
+    Table known;
     for (const Row& row : rows) {
-      if (row) known.push_back(*row);
+      if (row) known.add(*row);
     }
     const auto rated = trees_.predict(known);
     std::vector<float> ratings;
@@ -135,9 +139,9 @@ class XgbTuner : public Tuner {
   View view_;
   Random random_;
   Unseen unseen_;
+  Trees::Parameters parameters_;
   Trees trees_;
   Annealing annealing_;
-  bool trained_ = false;
   std::vector<Trial> trials_;
   std::map<std::uint64_t, Row> stores_;  ///< Rows of programs that were looked at.
 };

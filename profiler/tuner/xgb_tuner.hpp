@@ -8,7 +8,4 @@ namespace sluice::profiler {
 [[nodiscard]] std::unique_ptr<Tuner> make_xgb_tuner(const std::string& name,
                                                     const TunerNeeds& needs);
 
-/// Whether this build has XGBoost.
-[[nodiscard]] bool has_xgboost();
-
 }  // namespace sluice::profiler

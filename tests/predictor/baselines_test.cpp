@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "predictor/baselines/model.hpp"
+#include "profiler/tuner/trees.hpp"
 #include "synthetic.hpp"
 
 namespace sluice::predictor {
@@ -93,7 +94,7 @@ TEST(Baselines, XgboostLearnsWhatFollowsFromFeatures) {
   std::vector<Label> test;
   for (std::size_t i = 0; i < train.size(); i += 5) test.push_back(train[i]);
   std::erase_if(train, [&](const Label& label) { return label.query.program % 5 == 0; });
-  if (!SLUICE_TEST_HAS_XGBOOST) {
+  if (!profiler::has_xgboost()) {
     EXPECT_THROW((void)make_xgboost(1), base::RunError);
     GTEST_SKIP() << "built without XGBoost";
   }
@@ -108,7 +109,7 @@ TEST(Baselines, XgboostLearnsWhatFollowsFromFeatures) {
 // Tuned with a few tasks, the ratio must find more than the times of the other device say. The
 // times of half of the tasks are three times as long there, those of the others equal.
 TEST(Baselines, ARatioIsLearnedFromTheFeaturesOfTheTuningTasks) {
-  if (!SLUICE_TEST_HAS_XGBOOST) GTEST_SKIP() << "built without XGBoost";
+  if (!profiler::has_xgboost()) GTEST_SKIP() << "built without XGBoost";
   auto made = test::synthetic(40, 10, 4);
   for (Label& label : made.data.labels) {
     Program& program = made.data.programs[label.query.program];
@@ -129,7 +130,7 @@ TEST(Baselines, ARatioIsLearnedFromTheFeaturesOfTheTuningTasks) {
 }
 
 TEST(Baselines, ThereIsNoRatioToATimeThatIsNotKnown) {
-  if (!SLUICE_TEST_HAS_XGBOOST) GTEST_SKIP() << "built without XGBoost";
+  if (!profiler::has_xgboost()) GTEST_SKIP() << "built without XGBoost";
   const auto made = test::synthetic(4, 10, 3);
   std::vector<Label> train = made.on(0);
   train.erase(train.begin());

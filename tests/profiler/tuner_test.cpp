@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "profiler/tuner/trees.hpp"
 #include "profiler/tuner/tuners.hpp"
-#include "profiler/tuner/xgb_tuner.hpp"
 
 namespace sluice::profiler {
 namespace {

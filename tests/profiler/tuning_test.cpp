@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "profiler/tuner/xgb_tuner.hpp"
+#include "profiler/tuner/trees.hpp"
 #include "profiler/tuning/results.hpp"
 
 namespace sluice::profiler {
