@@ -11,13 +11,14 @@ namespace sluice::engine {
 /// Device memory that can be given back and taken again. Not thread-safe.
 class Arena {
  public:
-  /// Takes no device memory yet. `bytes` is rounded up to whole pages. Throws as Driver::check().
+  /// Takes no device memory yet. `bytes` is rounded up to whole pages. Throws as
+  /// MemoryDriver::check().
   Arena(std::shared_ptr<const DeviceContext> context, Placement placement, std::uint64_t bytes);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
   ~Arena();
 
-  /// Throws OutOfMemory, and then holds no memory; else as Driver::check().
+  /// Throws OutOfMemory, and then holds no memory; else as MemoryDriver::check().
   void take();
   /// The device must not use the memory any more.
   void give_back();

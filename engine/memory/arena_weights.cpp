@@ -10,7 +10,7 @@ ArenaWeights::ArenaWeights(std::shared_ptr<const DeviceContext> context, Placeme
       arena_(context_, placement, block_ends.back()),
       block_ends_(std::move(block_ends)) {
   const DeviceContext::Current current(*context_);
-  const Driver& driver = context_->driver();
+  const MemoryDriver& driver = context_->driver();
   SLUICE_DRIVER(driver, cuStreamCreate(&copies_, CU_STREAM_NON_BLOCKING));
   for (std::size_t i = 0; i < block_ends_.size(); ++i) {
     SLUICE_DRIVER(driver, cuEventCreate(&copied_.emplace_back(), CU_EVENT_DISABLE_TIMING));
@@ -43,7 +43,7 @@ void ArenaWeights::load() {
 }
 
 void ArenaWeights::copy_block(std::size_t block) {
-  const Driver& driver = context_->driver();
+  const MemoryDriver& driver = context_->driver();
   const std::uint64_t begin = block == 0 ? 0 : block_ends_[block - 1];
   const std::uint64_t bytes = block_ends_[block] - begin;
   if (bytes > 0) {

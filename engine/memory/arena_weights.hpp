@@ -13,7 +13,7 @@ namespace sluice::engine {
 class ArenaWeights : public Weights {
  public:
   /// block_ends: where the weights of each block end; block i begins where block i-1 ends. A
-  /// model's weights begin without device memory. Throws as Driver::check().
+  /// model's weights begin without device memory. Throws as MemoryDriver::check().
   ArenaWeights(std::shared_ptr<const DeviceContext> context, Placement placement,
                std::vector<std::uint64_t> block_ends);
   ~ArenaWeights() override;

@@ -9,8 +9,8 @@ namespace sluice::engine {
 /// The primary context of a device, which LibTorch and recordings use too. Keeps it alive.
 class DeviceContext {
  public:
-  /// index: of the GPU. Throws as Driver::check() does.
-  DeviceContext(const Driver& driver, int index) : driver_(driver) {
+  /// index: of the GPU. Throws as MemoryDriver::check() does.
+  DeviceContext(const MemoryDriver& driver, int index) : driver_(driver) {
     SLUICE_DRIVER(driver, cuInit(0));
     SLUICE_DRIVER(driver, cuDeviceGet(&device_, index));
     SLUICE_DRIVER(driver, cuDevicePrimaryCtxRetain(&context_, device_));
@@ -19,7 +19,7 @@ class DeviceContext {
   DeviceContext& operator=(const DeviceContext&) = delete;
   ~DeviceContext() { driver_.cuDevicePrimaryCtxRelease(device_); }
 
-  [[nodiscard]] const Driver& driver() const { return driver_; }
+  [[nodiscard]] const MemoryDriver& driver() const { return driver_; }
   [[nodiscard]] CUdevice device() const { return device_; }
 
   /// The context is current in this thread while this object lives.
@@ -36,7 +36,7 @@ class DeviceContext {
     }
 
    private:
-    const Driver& driver_;
+    const MemoryDriver& driver_;
   };
 
   /// The memory of the device that nobody holds.
@@ -49,7 +49,7 @@ class DeviceContext {
   }
 
  private:
-  const Driver& driver_;
+  const MemoryDriver& driver_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
 };

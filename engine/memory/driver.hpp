@@ -39,7 +39,7 @@ namespace sluice::engine {
 
 /// The driver, as functions. A library that links the driver cannot be loaded on a machine without
 /// one, and LibTorch's engine also runs there. Tests put in functions of their own.
-struct Driver {
+struct MemoryDriver {
 // Some names are macros for a newer version: then the member has the newer name.
 #define SLUICE_MEMBER(entry) decltype(&::entry) entry = nullptr;
   SLUICE_MEMORY_ENTRIES(SLUICE_MEMBER)
@@ -47,7 +47,7 @@ struct Driver {
 
   /// The driver of this process, loaded by the first call. Throws base::RunError if it lacks an
   /// entry. Thread-safe.
-  [[nodiscard]] static const Driver& loaded();
+  [[nodiscard]] static const MemoryDriver& loaded();
 
   /// Throws OutOfMemory, ContextLost, or base::RunError with the name of the call if `result` is
   /// an error.

@@ -12,7 +12,7 @@ namespace sluice::engine {
 /// Page-locked host memory, from which a GPU copies asynchronously at the full speed of the bus.
 class HostCopy {
  public:
-  /// Throws OutOfMemory if the host has not so much memory; else as Driver::check().
+  /// Throws OutOfMemory if the host has not so much memory; else as MemoryDriver::check().
   HostCopy(std::shared_ptr<const DeviceContext> context, std::size_t bytes);
   HostCopy(const HostCopy&) = delete;
   HostCopy& operator=(const HostCopy&) = delete;

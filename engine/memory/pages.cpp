@@ -44,7 +44,7 @@ Pages::Pages(std::shared_ptr<const DeviceContext> context, CUdeviceptr address, 
 Pages::~Pages() { give_back(); }
 
 void Pages::map(std::uint64_t bytes) {
-  const Driver& driver = context_->driver();
+  const MemoryDriver& driver = context_->driver();
   const CUmemAllocationProp wanted = properties(*context_);
   CUdeviceptr at = address_;
   for (const std::uint64_t size : page_sizes(bytes, granularity(*context_))) {

@@ -18,7 +18,7 @@ inline constexpr std::uint64_t kLargestPage = 512ULL << 20;
 class Pages {
  public:
   /// Maps `bytes`, a multiple of the granularity, from `address` on. The memory is zero. Throws
-  /// OutOfMemory, and then holds nothing; else as Driver::check() does.
+  /// OutOfMemory, and then holds nothing; else as MemoryDriver::check() does.
   Pages(std::shared_ptr<const DeviceContext> context, CUdeviceptr address, std::uint64_t bytes);
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;

@@ -36,7 +36,8 @@ RecordedWeights::RecordedWeights(int device, Placement placement, std::uint64_t 
                                  std::size_t blocks, const std::string& name)
     : placement_(placement),
       block_ends_(even_ends(bytes, blocks)),
-      weights_(std::make_shared<DeviceContext>(Driver::loaded(), device), placement, block_ends_),
+      weights_(std::make_shared<DeviceContext>(MemoryDriver::loaded(), device), placement,
+               block_ends_),
       read_(allocate(numbers() * kNumber)) {
   const std::string key =
       fmt::format("{} with {} bytes of weights in {} blocks", name, bytes, blocks);

@@ -34,8 +34,8 @@ std::shared_ptr<TorchWeights> move_weights(ScriptGraph& graph, const StoredModel
   const std::string key =
       fmt::format("{} of {} cut at {}", stored.file, changed, fmt::join(options.cuts, ", "));
   auto weights = std::make_shared<TorchWeights>(
-      std::make_shared<DeviceContext>(Driver::loaded(), device.index()), *options.placement, device,
-      graph, options.cuts, key);
+      std::make_shared<DeviceContext>(MemoryDriver::loaded(), device.index()), *options.placement,
+      device, graph, options.cuts, key);
   release_unused_memory();
   return weights;
 }

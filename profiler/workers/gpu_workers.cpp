@@ -1,8 +1,8 @@
 #include "profiler/workers/gpu_workers.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "base/cuda_library.hpp"
 #include "base/error.hpp"
 #include "base/install.hpp"
 #include "profiler/packs/base64.hpp"
@@ -18,13 +18,12 @@ std::vector<std::vector<std::string>> compiler_commands(std::size_t jobs) {
 
 std::vector<std::vector<std::string>> gpu_commands(const std::vector<int>& devices) {
   // Else the loader's line about a library is all that a user sees of it.
-  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY);
-  if (driver == nullptr) {
-    throw base::RunError(
-        "there is no NVIDIA driver here (libcuda.so.1): use a machine with a GPU, or programs for "
-        "this CPU (target llvm)");
+  try {
+    const base::CudaLibrary driver;
+  } catch (const base::RunError& error) {
+    throw base::RunError(error.what() + std::string(": use a machine with a GPU, or programs for "
+                                                    "this CPU (target llvm)"));
   }
-  dlclose(driver);
   const std::string program = base::Install::of_this_program().program("sluice-measure");
   std::vector<std::vector<std::string>> commands;
   for (const int device : devices) commands.push_back({program, std::to_string(device)});
@@ -68,12 +67,12 @@ std::string compile_request(const Program& program, const std::string& arch) {
 
 std::string take_binary(Program& program, const std::string& arch, const std::string& answer) {
   const json result = json::parse(answer);
-  if (!result.contains("cubin")) {
+  if (!result.at("ok")) {
     std::string why = result.at("error");
     if (why.find("NVRTC") != std::string::npos) throw base::RunError(why);
     return why;
   }
-  program.cubins[arch] = from_base64(result["cubin"].get_ref<const std::string&>());
+  program.cubins[arch] = from_base64(result.at("cubin").get_ref<const std::string&>());
   program.source.clear();
   return "";
 }

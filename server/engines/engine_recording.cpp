@@ -22,6 +22,6 @@ extern "C" __attribute__((visibility("default"))) std::uint64_t sluice_free_memo
   // Kept, because a context takes long to make, and never released: at the end of the process the
   // driver may be gone before this library.
   static const auto* const context =
-      new engine::DeviceContext(engine::Driver::loaded(), settings.device);
+      new engine::DeviceContext(engine::MemoryDriver::loaded(), settings.device);
   return context->free_bytes();
 }

@@ -270,7 +270,8 @@ TEST_F(OpbenchRun, AMachineWithoutADriverIsNamed) {
   const auto ran = opbench({"run", "--modelname", "counted", "--target", "cuda"});
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_FALSE(std::filesystem::exists(file("servers"))) << "the network was imported";
-  EXPECT_THAT(ran.err, StartsWith("sluice opbench: there is no NVIDIA driver here"));
+  EXPECT_THAT(ran.err,
+              StartsWith("sluice opbench: no NVIDIA driver found (libcuda.so.1): use a machine"));
   EXPECT_EQ(std::ranges::count(ran.err, '\n'), 1) << ran.err;
 }
 

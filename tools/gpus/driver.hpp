@@ -1,6 +1,5 @@
 #pragma once
 #include <filesystem>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -22,14 +21,9 @@ struct GpuInventory {
   std::vector<GpuDevice> devices;
 };
 
-/// There is no usable driver. what() is one line: what was tried, and the answer.
-struct NoGpu : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 /// Loads `library` (a path, or a bare name for the dynamic linker), initialises it and lists its
-/// devices. A library in `simgpu_folder` is the simulated driver. Throws NoGpu. The driver stays
-/// loaded: CUDA does not support unloading it.
+/// devices. A library in `simgpu_folder` is the simulated driver. Throws base::RunError if it
+/// cannot be used.
 GpuInventory ask_driver(const std::string& library, const std::filesystem::path& simgpu_folder);
 
 }  // namespace sluice::tools

@@ -18,7 +18,8 @@ struct Answer {
 GpuInventory ask_real(const base::Install& install) {
   GpuInventory inventory = ask_driver("libcuda.so.1", install.simgpu_folder());
   if (inventory.simulated) {
-    throw NoGpu("the libcuda.so.1 found first is the simulated one (LD_LIBRARY_PATH names it)");
+    throw base::RunError(
+        "the libcuda.so.1 found first is the simulated one (LD_LIBRARY_PATH names it)");
   }
   return inventory;
 }
@@ -26,7 +27,8 @@ GpuInventory ask_real(const base::Install& install) {
 GpuInventory ask_simulated(const base::Install& install) {
   const std::filesystem::path library = install.simgpu_folder() / "libcuda.so.1";
   if (!std::filesystem::exists(library)) {
-    throw NoGpu("the simulated GPU is missing, build or install it again: " + library.string());
+    throw base::RunError("the simulated GPU is missing, build or install it again: " +
+                         library.string());
   }
   return ask_driver(library, install.simgpu_folder());
 }
@@ -35,7 +37,7 @@ Answer choose(base::GpuChoice choice, const base::Install& install) {
   if (choice == base::GpuChoice::kSim) return {ask_simulated(install), "asked for by --gpu sim"};
   try {
     return {ask_real(install), ""};
-  } catch (const NoGpu& error) {
+  } catch (const base::RunError& error) {
     if (choice == base::GpuChoice::kReal) throw;
     return {ask_simulated(install), error.what()};
   }

@@ -195,8 +195,8 @@ CUresult find_granularity(std::size_t* bytes, const CUmemAllocationProp* /*wante
   return CUDA_SUCCESS;
 }
 
-engine::Driver entries() {
-  engine::Driver driver;
+engine::MemoryDriver entries() {
+  engine::MemoryDriver driver;
   driver.cuInit = [](unsigned int) { return CUDA_SUCCESS; };
   driver.cuDeviceGet = [](CUdevice* device, int) { return *device = 0, CUDA_SUCCESS; };
   driver.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {

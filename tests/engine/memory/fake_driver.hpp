@@ -40,7 +40,7 @@ class FakeDriver {
   static constexpr std::uint64_t kGranularity = 2ULL << 20;
 
  private:
-  engine::Driver driver_;
+  engine::MemoryDriver driver_;
   std::shared_ptr<const engine::DeviceContext> context_;
 };
 
