@@ -2,7 +2,7 @@
 
 // g++ 12 needs <utility> in front of asio's awaitable.
 #include <utility>
-// Boost.Beast takes most of a minute to compile, so it is in this file only.
+// Boost.Beast takes most of a minute to compile, so no other file of the server has it.
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>

@@ -1,6 +1,6 @@
 // g++ 12 needs <utility> in front of asio.
 #include <utility>
-// Boost.Beast takes most of a minute to compile, so it is in this file only.
+// Boost.Beast takes most of a minute to compile, so no other file of the client has it.
 #include <array>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/executor_work_guard.hpp>
