@@ -108,7 +108,7 @@ class CapturedBatch : public Batch {
   void launch(std::size_t first, std::size_t count) override {
     require_next(first, next_);
     model_.run([&] {
-      const GraphWorkspace::Turn turn(model_.workspace(), *stream_);
+      const GraphWorkspace::Lock lock(model_.workspace(), *stream_);
       restore(capture_.state.at(first));
       for (std::size_t i = first; i < first + count; ++i) {
         model_.wait_for_weights(i);

@@ -19,12 +19,12 @@ std::shared_ptr<GraphWorkspace> GraphWorkspace::shared(const c10::Device& device
   return workspace;
 }
 
-GraphWorkspace::Turn::Turn(GraphWorkspace& workspace, const GpuStream& stream)
+GraphWorkspace::Lock::Lock(GraphWorkspace& workspace, const GpuStream& stream)
     : workspace_(workspace), stream_(stream), lock_(workspace.turns_) {
   workspace_.last_turn_.block(stream_.get());
 }
 
-GraphWorkspace::Turn::~Turn() {
+GraphWorkspace::Lock::~Lock() {
   try {
     workspace_.last_turn_.record(stream_.get());
   } catch (const std::exception&) {

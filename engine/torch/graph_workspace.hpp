@@ -26,12 +26,12 @@ class GraphWorkspace {
   [[nodiscard]] std::mutex& loading() { return loading_; }
 
   /// The launch of graphs on a stream: the GPU runs them after those of earlier turns.
-  class Turn {
+  class Lock {
    public:
-    Turn(GraphWorkspace& workspace, const GpuStream& stream);
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-    ~Turn();
+    Lock(GraphWorkspace& workspace, const GpuStream& stream);
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    ~Lock();
 
    private:
     GraphWorkspace& workspace_;

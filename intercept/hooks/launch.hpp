@@ -125,7 +125,7 @@ class Launch {
   CUstream named_;
   const Work& work_;
   Stream* stream_ = nullptr;  ///< Null: nothing has to be done after the call.
-  Pacer::Turn turn_;
+  Pacer::Place place_;
   shm::Count counted_ = shm::Count::kSize;  ///< How the launch was counted.
   bool refused_ = false;
   std::uint32_t drawn_;        ///< For how many launches this one stands; 0 if it is not drawn.

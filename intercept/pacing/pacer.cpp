@@ -91,14 +91,14 @@ inline void Pacer::note_known(bool known) noexcept {
 /// A launch that another thread gives the same stream meanwhile may take the hot path, so only the
 /// client's counts show it.
 void Pacer::measure(Stream& stream, CUstream named, const Work& work, std::uint32_t launches,
-                    Turn& turn) noexcept {
+                    Place& place) noexcept {
   LaunchDuration* const kind = durations_.find(work);
   if (kind == nullptr) return;
   const bool wanted = gpu_time_.add(*kind, launches);
-  if (!wanted || turn.sampled != nullptr || !stream.sampler.begin_wanted(*kind, named)) return;
+  if (!wanted || place.sampled != nullptr || !stream.sampler.begin_wanted(*kind, named)) return;
   stream.sampler.begun_while(client_.others_quiet(), client_.quiet_in_own_job());
-  turn.sampled = kind;
-  turn.launches_before = client_.launches();
+  place.sampled = kind;
+  place.launches_before = client_.launches();
 }
 
 /// While jobs are announced, a launch that would not end before the next job waits for enough
@@ -118,7 +118,7 @@ inline void Pacer::wait_for_slack(const LaunchDuration* duration, bool graph, CU
   }
 }
 
-/// Returns the launch's number (Turn). The caller holds the lock.
+/// Returns the launch's number (Place). The caller holds the lock.
 inline std::uint32_t Pacer::count(Stream& stream, shm::Spacing spacing) noexcept {
   if (stream.launches == 2 * spacing.count) stream.launches = 0;
   return ++stream.launches;
@@ -156,35 +156,35 @@ inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_
 }
 
 [[gnu::always_inline]] inline void Pacer::before_device(Entry entry, Stream& stream, CUstream named,
-                                                        const Work& work, Turn& turn,
+                                                        const Work& work, Place& place,
                                                         bool held) noexcept {
-  const shm::Spacing spacing = turn.policy.spacing;
+  const shm::Spacing spacing = place.policy.spacing;
   const bool graph = work.graph != nullptr;
   const bool in_time = spacing.is_time();
   Due due;
   {
     const std::lock_guard lock(stream.lock);
-    stream.set_policy(turn.policy);
+    stream.set_policy(place.policy);
     // A graph always gets a wait in front. It has many kernels, so it never shares a spacing with
     // other launches, and the first wait inside may be far from its beginning.
     const bool always = graph || held || stream.owes_wait;
     if (in_time) {
       due = spend(stream, work, always, spacing.ns());
     } else {
-      turn.number = count(stream, spacing);
-      due.wait = turn.begins_group() || always;
-      turn.number = 0;  // nothing is due at the end of a group
+      place.number = count(stream, spacing);
+      due.wait = place.begins_group() || always;
+      place.number = 0;  // nothing is due at the end of a group
     }
   }
-  if (turn.policy.ahead_us != 0 && client_.outranked()) {
-    bound_run_ahead(stream, due.duration, named, turn.policy);
+  if (place.policy.ahead_us != 0 && client_.outranked()) {
+    bound_run_ahead(stream, due.duration, named, place.policy);
   }
   if (due.others_ran) write_off_idle(stream);
   // This wait comes first: the gate is read after it, and closes before the slack becomes
   // sufficient again.
   if (in_time && client_.outranked()) wait_for_slack(due.duration, graph, named, spacing.ns());
   if (due.wait) put_wait(entry, stream, named, graph && !in_time);
-  if (in_time && begin_sample(stream, due.duration, named)) turn.sampled = due.duration;
+  if (in_time && begin_sample(stream, due.duration, named)) place.sampled = due.duration;
 }
 
 /// A launch of unknown duration counts as much as the time between two marks, so that few of them
@@ -205,20 +205,20 @@ void Pacer::bound_run_ahead(Stream& stream, const LaunchDuration* duration, CUst
   }
 }
 
-void Pacer::before(Entry entry, Stream& stream, CUstream named, const Work& work, Turn& turn,
+void Pacer::before(Entry entry, Stream& stream, CUstream named, const Work& work, Place& place,
                    bool held) noexcept {
-  turn.policy = client_.policy();
-  turn.number = 0;
-  if (turn.policy.spacing.count == 0) return;
-  if (turn.policy.kind == PolicyKind::kDevice) {
-    return before_device(entry, stream, named, work, turn, held);
+  place.policy = client_.policy();
+  place.number = 0;
+  if (place.policy.spacing.count == 0) return;
+  if (place.policy.kind == PolicyKind::kDevice) {
+    return before_device(entry, stream, named, work, place, held);
   }
   {
     const std::lock_guard lock(stream.lock);
-    stream.set_policy(turn.policy);
-    turn.number = count(stream, turn.policy.spacing);
+    stream.set_policy(place.policy);
+    place.number = count(stream, place.policy.spacing);
   }
-  if (turn.policy.kind == PolicyKind::kEvent && turn.begins_group()) begin_group(stream, turn);
+  if (place.policy.kind == PolicyKind::kEvent && place.begins_group()) begin_group(stream, place);
 }
 
 /// Removes idle streams from the account: if a stream was given nothing for 100 ms, its last work
@@ -280,22 +280,22 @@ bool Pacer::collect_samples() {
 }
 
 /// Group g may start when group g-2 has ended; both use the same event.
-void Pacer::begin_group(Stream& stream, const Turn& turn) noexcept {
+void Pacer::begin_group(Stream& stream, const Place& place) noexcept {
   CUevent end = nullptr;
   bool recorded = false;
   {
     const NoCancel whole;
     const std::lock_guard lock(stream.events);
     make_group_ends(stream);
-    end = stream.group_end[turn.parity()];
-    recorded = std::exchange(stream.recorded[turn.parity()], false);
+    end = stream.group_end[place.parity()];
+    recorded = std::exchange(stream.recorded[place.parity()], false);
   }
   if (end == nullptr || !recorded) return;
-  const Waited waited = wait(stream, shm::TraceHold::kEventGroup, turn.policy,
+  const Waited waited = wait(stream, shm::TraceHold::kEventGroup, place.policy,
                              [&] { return driver().cuEventQuery(end); });
   if (waited != Waited::kFailed) return;
   const std::lock_guard lock(stream.events);
-  stream.group_end[turn.parity()] = nullptr;  // its context has ended, and the event with it
+  stream.group_end[place.parity()] = nullptr;  // its context has ended, and the event with it
 }
 
 /// Runs under the lock, in the context of the launch, once for each stream.
@@ -307,25 +307,25 @@ void Pacer::make_group_ends(Stream& stream) noexcept {
   }
 }
 
-void Pacer::after(const Turn& turn, Stream& stream, CUstream named, CUresult launched) noexcept {
-  if (turn.sampled != nullptr) {
+void Pacer::after(const Place& place, Stream& stream, CUstream named, CUresult launched) noexcept {
+  if (place.sampled != nullptr) {
     const NoCancel whole;
-    const bool alone = turn.launches_before == 0 || turn.launches_before == client_.launches();
-    stream.sampler.end(*turn.sampled, named, launched == CUDA_SUCCESS && alone);
+    const bool alone = place.launches_before == 0 || place.launches_before == client_.launches();
+    stream.sampler.end(*place.sampled, named, launched == CUDA_SUCCESS && alone);
     poller_.wake();  // after end(), or the poller would find no sample and sleep again
   }
-  if (turn.number == 0 || !turn.ends_group()) return;
-  if (turn.policy.kind == PolicyKind::kEvent) {
+  if (place.number == 0 || !place.ends_group()) return;
+  if (place.policy.kind == PolicyKind::kEvent) {
     const NoCancel whole;
     const std::lock_guard lock(stream.events);
     make_group_ends(stream);  // the launch that begins the group may not have come so far
-    const CUevent end = stream.group_end[turn.parity()];
+    const CUevent end = stream.group_end[place.parity()];
     // Under the lock, so that no other thread begins a group between the record and its flag.
-    stream.recorded[turn.parity()] =
+    stream.recorded[place.parity()] =
         end != nullptr && driver().cuEventRecord(end, named) == CUDA_SUCCESS;
   }
-  if (turn.policy.kind == PolicyKind::kSync) {
-    wait(stream, shm::TraceHold::kSyncPoint, turn.policy,
+  if (place.policy.kind == PolicyKind::kSync) {
+    wait(stream, shm::TraceHold::kSyncPoint, place.policy,
          [&] { return driver().cuStreamQuery(named); });
   }
 }

@@ -30,7 +30,7 @@ class Pacer {
   /// One launch's place in its stream. The launch keeps its number, because another thread may
   /// launch into the same stream before after() is called, and then no launch might end the group.
   /// It keeps its policy, because another policy may come into force before the launch ends.
-  struct Turn {
+  struct Place {
     /// In a pair of groups, from 1, so that no division is needed; 0 if it does not matter.
     std::uint32_t number = 0;
     LaunchDuration* sampled = nullptr;  ///< The duration that is sampled; null if none is.
@@ -53,15 +53,15 @@ class Pacer {
   /// result to after(). `named` is the stream as the calling thread names it. `held`: the launch
   /// was held on the host until now, by a policy that is no longer in force; then a wait is due in
   /// any case.
-  void before(Entry entry, Stream& stream, CUstream named, const Work& work, Turn& turn,
+  void before(Entry entry, Stream& stream, CUstream named, const Work& work, Place& place,
               bool held = false) noexcept;
-  void after(const Turn& turn, Stream& stream, CUstream named, CUresult launched) noexcept;
+  void after(const Place& place, Stream& stream, CUstream named, CUresult launched) noexcept;
 
   /// Call for a drawn launch, last before the driver's call, under any policy: adds to the GPU time
   /// of the client, and may begin a sample. Then after() must follow. The launch stands for
   /// `launches`.
   void measure(Stream& stream, CUstream named, const Work& work, std::uint32_t launches,
-               Turn& turn) noexcept;
+               Place& place) noexcept;
 
   [[nodiscard]] bool estimates_gpu_time() const noexcept { return gpu_time_.on(); }
 
@@ -87,7 +87,7 @@ class Pacer {
                           std::uint64_t spacing_ns) noexcept;
   void add_to_account(Stream& stream, std::uint64_t ns, std::uint64_t spacing_ns,
                       Due& due) noexcept;
-  void before_device(Entry entry, Stream& stream, CUstream named, const Work& work, Turn& turn,
+  void before_device(Entry entry, Stream& stream, CUstream named, const Work& work, Place& place,
                      bool held) noexcept;
   [[nodiscard]] bool begin_sample(Stream& stream, LaunchDuration* duration,
                                   CUstream named) noexcept;
@@ -98,7 +98,7 @@ class Pacer {
 
   void bound_run_ahead(Stream& stream, const LaunchDuration* duration, CUstream named,
                        const shm::Policy& policy) noexcept;
-  void begin_group(Stream& stream, const Turn& turn) noexcept;
+  void begin_group(Stream& stream, const Place& place) noexcept;
   static void make_group_ends(Stream& stream) noexcept;
   template <class Query>
   Waited wait(Stream& stream, shm::TraceHold why, shm::Policy policy, Query query) noexcept;

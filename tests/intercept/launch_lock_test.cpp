@@ -56,8 +56,8 @@ class LaunchLocks : public testing::Test {
     work_.function = reinterpret_cast<CUfunction>(0x10);
   }
   void launch() {
-    Pacer::Turn turn;
-    pacer_.before(Entry::cuLaunchKernel, stream_, nullptr, work_, turn);
+    Pacer::Place place;
+    pacer_.before(Entry::cuLaunchKernel, stream_, nullptr, work_, place);
   }
   void launch_from_two_threads() {
     std::atomic<int> ready{0};
