@@ -2,6 +2,7 @@
 // kind (exports.hpp, exports_graph.hpp). At the end, the C API of sluice.h.
 #include "intercept/hooks/exports.hpp"
 
+#include "intercept/driver/machine.hpp"
 #include "intercept/hooks/exports_graph.hpp"
 #include "intercept/hooks/exports_memory.hpp"
 #include "shm/target.hpp"
@@ -33,8 +34,7 @@ struct Export<entry, kind, member> {
       &sluice::intercept::Export<sluice::intercept::Entry::name, sluice::intercept::Kind::k##kind, \
                                  &sluice::intercept::Driver::name>::call;                          \
   }                                                                                                \
-  asm(".text\n.globl " #name "\n.type " #name ", @function\n" #name                                \
-      ": endbr64\njmp *sluice_hook_" #name "(%rip)\n.size " #name ", .-" #name "\n");
+  SLUICE_EXPORT_JUMP(#name, "sluice_hook_" #name)
 #include "intercept/driver/hooks.def"
 #undef SLUICE_HOOK
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "intercept/driver/machine.hpp"
 #include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
@@ -12,7 +13,7 @@ void LaunchLock::wait() noexcept {
   constexpr std::uint64_t kLongNs = 1'000'000'000;
   const auto taken = [this] { return taken_.load(std::memory_order_relaxed); };
   do {
-    for (int i = 0; i < kSpins && taken(); ++i) __builtin_ia32_pause();
+    for (int i = 0; i < kSpins && taken(); ++i) pause_processor();
     if (taken()) nap_while(taken, kLongNs);
   } while (!try_lock());
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Proofs on the built libsluice_intercept.so. usage: proofs.sh PROOF LIBRARY SOURCE CUDA_INCLUDE [OBJECT...]
-# Each proof prints what breaks it and fails. Needs binutils and g++ only.
+# Each proof prints what breaks it and fails. Needs binutils and g++ only. OBJDUMP: that of the library's machine.
 set -euo pipefail
 
 proof=$1 library=$2 source=$3 cuda_include=$4
@@ -8,6 +8,17 @@ shift 4
 objects=("$@")
 failed=0
 export LC_ALL=C
+objdump=${OBJDUMP:-objdump}
+case $(readelf -h "$library" | sed -n 's/^ *Machine: *//p') in
+  AArch64)
+    relative=R_AARCH64_RELATIV calls='blr?' jumps='br|b' returns='ret' leave='br[[:space:]]+x16'
+    dynamic_tls='R_AARCH64_TLS(GD|LD|DESC)_' fixed_tls=R_AARCH64_TLS_TPREL
+    ;;
+  *)
+    relative=R_X86_64_RELATIVE calls='call' jumps='jmp' returns='ret' leave='jmp +\*'
+    dynamic_tls='R_X86_64_(TLSGD|TLSLD|GOTPC32_TLSDESC)' fixed_tls=R_X86_64_TPOFF64
+    ;;
+esac
 
 complain() {
   echo "$proof: $*" >&2
@@ -45,7 +56,7 @@ init_array() {
   local section address size
   section=$(readelf -WS "$library" | sed 's/^ *\[ *[0-9]*\] *//' | awk '$1 == ".init_array" {print $3, $5}')
   read -r address size <<<"$section"
-  readelf -Wr "$library" | awk '/R_X86_64_RELATIVE/ {print $1, $4}' | while read -r place target; do
+  readelf -Wr "$library" | awk "/$relative/"' {print $1, $4}' | while read -r place target; do
     if ((16#$place >= 16#$address && 16#$place < 16#$address + 16#$size)); then echo "$target"; fi
   done
 }
@@ -58,7 +69,7 @@ prove_constructors() {
   [[ -n $(init_array) ]] ||
     complain "cannot read .init_array"
   while read -r target; do
-    name=$(nm "$library" | awk -v a="$target" '{sub(/^0+/, "", $1)} $1 == a && $2 ~ /[tT]/ && !n++ {print $3}')
+    name=$(nm "$library" | awk -v a="$target" '{sub(/^0+/, "", $1)} $1 == a && $2 ~ /[tT]/ && $3 !~ /^[$]/ && !n++ {print $3}')
     case $name in
       frame_dummy) ;;                                            # crt
       _GLOBAL__sub_I_eh_alloc.cc | _GLOBAL__sub_I_system_error.cc) ;;  # libstdc++
@@ -73,10 +84,24 @@ prove_constructors() {
 # The static initialiser of mapping.cpp may only ask for the page size.
 prove_page_size_only() {
   local called
-  called=$(objdump -d --no-show-raw-insn "$library" | awk '/^[0-9a-f]+ <_GLOBAL__sub_I_mapping.cpp>:/,/^$/' |
-    sed -n 's/.*\(call\|jmp\) .*<\([^>+]*\)>.*/\2/p' | sort -u)
+  called=$("$objdump" -d --no-show-raw-insn "$library" | awk '/^[0-9a-f]+ <_GLOBAL__sub_I_mapping.cpp>:/,/^$/' |
+    sed -nE "s/.*\\b($calls|$jumps)[[:space:]].*<([^>+]*)>.*/\\2/p" | sort -u)
   [[ $called == sysconf@plt ]] ||
     complain "mapping.cpp constructs more than Boost's page size:" "$called"
+}
+
+# The images of containers have older versions than the build machine.
+prove_glibc() {
+  local newer needed
+  newer=$(readelf -W --dyn-syms "$library" | grep -oE '[A-Za-z0-9_]+@GLIBC_[0-9.]+' |
+    awk -F'@GLIBC_|[.]' '$2 > 2 || $3 > 31' | sort -u)
+  [[ -z $newer ]] ||
+    complain "asks for a glibc newer than 2.31 (intercept/driver/old_glibc.cpp):" "$newer"
+  # With 2.31, what old_glibc.cpp calls is in these.
+  for needed in libpthread.so.0 libdl.so.2; do
+    readelf -dW "$library" | grep -F "[$needed]" >/dev/null ||
+    complain "does not need $needed"
+  done
 }
 
 prove_imports() {
@@ -99,10 +124,10 @@ prove_tls() {
   for object in "${objects[@]}"; do
     [[ -r $object ]] ||
     complain "cannot read $object"
-    readelf -Wr "$object" | grep -E 'R_X86_64_(TLSGD|TLSLD|GOTPC32_TLSDESC)' >/dev/null &&
+    readelf -Wr "$object" | grep -E "$dynamic_tls" >/dev/null &&
       complain "$object: thread-local storage is not initial-exec"
   done
-  readelf -Wr "$library" | grep R_X86_64_TPOFF64 >/dev/null ||
+  readelf -Wr "$library" | grep "$fixed_tls" >/dev/null ||
     complain "no initial-exec TLS at all: is this the right file?"
 }
 
@@ -143,20 +168,21 @@ prove_table() {
 # RTLD_NEXT and RTLD_DEFAULT are resolved from the return address: the way out must be a jump.
 prove_dlsym() {
   local body
-  body=$(objdump -d --no-show-raw-insn "$library" | awk '/^[0-9a-f]+ <dlsym>:/,/^$/' | sed '1d;/^$/d')
+  body=$("$objdump" -d --no-show-raw-insn "$library" | awk '/^[0-9a-f]+ <dlsym>:/,/^$/' | sed '1d;/^$/d')
   [[ -n $body ]] ||
     complain "no function dlsym"
-  grep -E '\bret' <<<"$body" >/dev/null &&
+  grep -E "\b$returns" <<<"$body" >/dev/null &&
     complain "dlsym returns by itself: RTLD_NEXT would be resolved for us"
-  [[ $(grep -cE '\bcall' <<<"$body") == 1 && $(grep -E '\bcall' <<<"$body") == *sluice_find_real_dlsym* ]] ||
-    complain "dlsym calls more than the first-time look-up:" "$(grep -E '\bcall' <<<"$body")"
-  [[ $(grep -cE '\bjmp +\*' <<<"$body") == 2 ]] ||
+  [[ $(grep -cE "\b$calls\b" <<<"$body") == 1 && $(grep -E "\b$calls\b" <<<"$body") == *sluice_find_real_dlsym* ]] ||
+    complain "dlsym calls more than the first-time look-up:" "$(grep -E "\b$calls\b" <<<"$body")"
+  [[ $(grep -cE "\b$leave" <<<"$body") == 2 ]] ||
     complain "dlsym does not end in jumps to the real one"
 }
 
 case $proof in
   exports) prove_exports ;;
   constructors) prove_constructors ;;
+  glibc) prove_glibc ;;
   imports) prove_imports ;;
   tls) prove_tls ;;
   table) prove_table ;;

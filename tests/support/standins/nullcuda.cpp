@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "intercept/driver/entries.hpp"
+#include "intercept/driver/machine.hpp"
 
 namespace {
 
@@ -35,13 +36,12 @@ struct Stub<CUresult (*)(Args...)> {
 
 }  // namespace
 
-#define SLUICE_EXPORT(name)                                                                   \
-  extern "C" {                                                                                \
-  __attribute__((visibility("hidden"), used)) decltype(&::name) null_slot_##name =            \
-      &Stub<decltype(&::name)>::call;                                                         \
-  }                                                                                           \
-  asm(".text\n.globl " #name "\n.type " #name ", @function\n" #name ": jmp *null_slot_" #name \
-      "(%rip)\n.size " #name ", .-" #name "\n");
+#define SLUICE_EXPORT(name)                                                        \
+  extern "C" {                                                                     \
+  __attribute__((visibility("hidden"), used)) decltype(&::name) null_slot_##name = \
+      &Stub<decltype(&::name)>::call;                                              \
+  }                                                                                \
+  SLUICE_EXPORT_JUMP(#name, "null_slot_" #name)
 #define SLUICE_HOOK(name, kind) SLUICE_EXPORT(name)
 #define SLUICE_CALL(name) SLUICE_EXPORT(name)
 #include "intercept/driver/calls.def"

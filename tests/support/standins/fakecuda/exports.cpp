@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "intercept/driver/machine.hpp"
 #include "lookup.hpp"
 
 namespace fake {
@@ -76,13 +77,12 @@ struct Stub<id, CUresult (*)(Args...)> {
 }  // namespace
 }  // namespace fake
 
-#define SLUICE_FAKE_EXPORT(name)                                                              \
-  extern "C" {                                                                                \
-  __attribute__((visibility("hidden"), used)) decltype(&::name) fake_slot_##name =            \
-      &fake::Stub<fake::Id::name, decltype(&::name)>::call;                                   \
-  }                                                                                           \
-  asm(".text\n.globl " #name "\n.type " #name ", @function\n" #name ": jmp *fake_slot_" #name \
-      "(%rip)\n.size " #name ", .-" #name "\n");
+#define SLUICE_FAKE_EXPORT(name)                                                   \
+  extern "C" {                                                                     \
+  __attribute__((visibility("hidden"), used)) decltype(&::name) fake_slot_##name = \
+      &fake::Stub<fake::Id::name, decltype(&::name)>::call;                        \
+  }                                                                                \
+  SLUICE_EXPORT_JUMP(#name, "fake_slot_" #name)
 #define SLUICE_HOOK(name, kind) SLUICE_FAKE_EXPORT(name)
 #define SLUICE_CALL(name) SLUICE_FAKE_EXPORT(name)
 #define SLUICE_FAKE_EXTRA(name) SLUICE_FAKE_EXPORT(name)
