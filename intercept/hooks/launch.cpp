@@ -110,22 +110,22 @@ CUresult Launch::refusal(const void* caller) noexcept {
 void Launch::hold_and_pace() {
   if (refuse()) return;
   Client& client = *stream_->client;
-  if (client.must_pace()) client.pacer().before(entry_, *stream_, named_, work_, turn_);
+  if (client.must_pace()) client.pacer().before(entry_, *stream_, named_, work_, place_);
   if (client.gate_closed()) {
     client.hold(entry_);
     // The policy has become a device policy while the launch was held, so the launch needs a stream
     // wait.
     if (client.policy().kind == shm::PolicyKind::kDevice && client.must_pace() &&
-        turn_.policy.kind != shm::PolicyKind::kDevice) {
-      client.pacer().before(entry_, *stream_, named_, work_, turn_, true);
+        place_.policy.kind != shm::PolicyKind::kDevice) {
+      client.pacer().before(entry_, *stream_, named_, work_, place_, true);
     }
   }
   if (refuse()) {
-    if (turn_.sampled != nullptr) client.pacer().after(turn_, *stream_, named_, kRefused);
+    if (place_.sampled != nullptr) client.pacer().after(place_, *stream_, named_, kRefused);
     return;
   }
   if (Trace* const traced = g_process.trace.load()) traced->before_launch();
-  if (drawn_ != 0) client.pacer().measure(*stream_, named_, work_, drawn_, turn_);
+  if (drawn_ != 0) client.pacer().measure(*stream_, named_, work_, drawn_, place_);
 }
 
 Launch::Launch(Entry entry, CUstream stream, const Work& work, shm::Count counted) noexcept
@@ -191,8 +191,8 @@ void Launch::done(CUresult result) noexcept {
   if (Trace* const traced = g_process.trace.load()) {
     traced->after_launch(entry_, named_, work_.function, result);
   }
-  if (turn_.number != 0 || turn_.sampled != nullptr) {
-    stream_->pacer->after(turn_, *stream_, named_, result);
+  if (place_.number != 0 || place_.sampled != nullptr) {
+    stream_->pacer->after(place_, *stream_, named_, result);
   }
   // While this launch was held, a synchronising call of another thread may have ended the job.
   if (g_process.version.load() == version_) return;
