@@ -196,14 +196,20 @@ def prepare(root: Path, bare: bool) -> tuple[Copy, Cover, list[str]]:
 
 
 def measure(part: str, options: argparse.Namespace, tools: tuple[Copy, Cover, list[str]], progress: Progress) -> dict:
+    """Ends early, with the outcomes so far, at Ctrl-C: `options.interrupted`."""
     copy, cover, files = tools
     trial = Trial(copy, cover)
     outcomes: list[Outcome] = []
     faults = (fault for fault in draw(part, files, copy.tree, options.seed) if cover.is_built(fault.file))
-    while sum(outcome.result != NO_BUILD for outcome in outcomes) < options.places and (fault := next(faults, None)):
-        batches = [batch for batch in cover.batches(fault.file) if batch.own or not options.own]
-        outcomes.append(trial.of(fault, batches))
-        progress.say(outcomes[-1])
+    try:
+        while sum(outcome.result != NO_BUILD for outcome in outcomes) < options.places:
+            if (fault := next(faults, None)) is None:
+                break
+            batches = [batch for batch in cover.batches(fault.file) if batch.own or not options.own]
+            outcomes.append(trial.of(fault, batches))
+            progress.say(outcomes[-1])
+    except KeyboardInterrupt:
+        options.interrupted = True
     return summary(outcomes, copy.tree) | {"fail_without_a_fault": sorted(trial.broken)}
 
 
@@ -247,7 +253,12 @@ def run_draw(options: argparse.Namespace, root: Path = ROOT) -> int:
     tools = copy, _, files = prepare(root, options.bare)
     parts = [part.rstrip("/") for part in options.names] or parts_of(files)
     progress = Progress(options.places * len(parts))
-    return finish({part: measure(part, options, tools, progress) for part in parts}, copy, options.seed)
+    options.interrupted = False
+    results: dict[str, dict] = {}
+    for part in parts:
+        if not options.interrupted:
+            results[part] = measure(part, options, tools, progress)
+    return finish(results, copy, options.seed)
 
 
 def run_places(options: argparse.Namespace, root: Path = ROOT) -> int:

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import mutate
 from copy_of_tree import Copy, InUseError
@@ -172,6 +173,14 @@ class SmallTree(unittest.TestCase):
         result = json.loads((self.root / "build/mutate/report.json").read_text())["parts"]["part"]
         self.assertEqual(result["of"], 3, said.getvalue())
         self.assertFalse([place for place in result["places"] if place["place"].startswith("part/loose.cpp")])
+
+    def test_an_interrupted_draw_reports_what_it_has(self):
+        with (
+            mock.patch.object(mutate.Trial, "of", side_effect=KeyboardInterrupt),
+            contextlib.redirect_stdout(io.StringIO()) as said,
+        ):
+            mutate.run_draw(self.options(), self.root)
+        self.assertIn("part: noticed 0 of 0", said.getvalue())
 
     def test_a_seed_gives_the_same_draw_again_and_another_seed_another(self):
         files = sorted(_TREE)
