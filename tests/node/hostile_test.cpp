@@ -246,6 +246,40 @@ TEST_F(Hostile, AConnectionGetsTheBoardOnce) {
   EXPECT_EQ(reply.status, shm::ReplyStatus::kBadRequest);
 }
 
+/// Sends a request and receives its reply. Returns whether a descriptor came with it.
+bool reply_has_descriptor(int connection, const shm::Request& request) {
+  EXPECT_EQ(send(connection, &request, sizeof(request), MSG_NOSIGNAL),
+            static_cast<ssize_t>(sizeof(request)));
+  pollfd ready{connection, POLLIN, 0};
+  EXPECT_EQ(poll(&ready, 1, static_cast<int>(kPatience.count())), 1);
+  shm::Reply reply;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  iovec bytes{&reply, sizeof(reply)};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  EXPECT_EQ(recvmsg(connection, &message, 0), static_cast<ssize_t>(sizeof(reply)));
+  const cmsghdr* const part = CMSG_FIRSTHDR(&message);
+  if (part == nullptr) return false;
+  int received = -1;
+  std::memcpy(&received, CMSG_DATA(part), sizeof(received));
+  const base::Fd closes(received);
+  return true;
+}
+
+// Prevents: the board goes along with each later reply of its connection, to a peer that never
+// closes it.
+TEST_F(Hostile, TheBoardComesWithOneReplyOnly) {
+  const base::Fd connection = connect_to("node");
+  shm::Request request;
+  request.kind = shm::RequestKind::kInspect;
+  EXPECT_TRUE(reply_has_descriptor(connection.get(), request));
+  EXPECT_FALSE(reply_has_descriptor(connection.get(), request)) << "refused";
+  EXPECT_FALSE(reply_has_descriptor(connection.get(), good_request())) << "granted";
+}
+
 // Prevents: a user takes over the slot of another user's program.
 TEST_F(Hostile, NobodyAttachesAgainToTheSlotOfAnother) {
   const auto victim = client_of(kBert, 0);

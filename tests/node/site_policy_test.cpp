@@ -120,6 +120,18 @@ TEST_F(SitePolicyTest, RulesForCgroupsHoldForAnUnknownCgroup) {
   EXPECT_EQ(elsewhere.terms({0, {}, nullptr}).max_priority, 0) << "root too";
 }
 
+// Prevents: a process whose cgroup is unknown is admitted, or gets as many clients, by a rule for
+// any cgroup.
+TEST_F(SitePolicyTest, ARuleForAnyCgroupIsNotOneForAnUnknownCgroup) {
+  const Peer unknown{4711, {}, nullptr};
+  const SitePolicy admits = load(
+      R"({"default": {"admit": false}, "rules": [{"cgroup": "*", "admit": true, "max_clients": 30}]})");
+  EXPECT_FALSE(admits.terms(unknown).admitted);
+  const SitePolicy grants =
+      load(R"({"default": {"max_clients": 2}, "rules": [{"cgroup": "*", "max_clients": 30}]})");
+  EXPECT_EQ(grants.terms(unknown), (Terms{true, 0, 2}));
+}
+
 // Prevents: a process gets out of its cgroup of version 1, as the kernel shows it, by the end of
 // its main thread.
 TEST_F(SitePolicyTest, TheCgroupsOfAProcessWithoutItsMainThreadAreUnknown) {

@@ -16,7 +16,9 @@
 #include "shm/session.hpp"
 #include "shm/trace_format.hpp"
 #include "tests/runner/run_fixture.hpp"
+#include "tests/support/controller.hpp"
 #include "tests/support/look.hpp"
+#include "tests/support/session.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -68,7 +70,26 @@ TEST_F(RunTest, LeavesLogsPidsAndResultsAndNothingElse) {
   EXPECT_NE(out.find("SIMULATED"), std::string::npos) << out;
   EXPECT_NE(out.find("cuGraphLaunch"), std::string::npos) << out;
 
+  EXPECT_EQ(test::files_of_session(results["session"]), std::vector<std::string>{})
+      << "a run ends after its session";
   expect_nothing_left();
+}
+
+// Prevents: a run in the session of somebody else waits for the end of that session, and complains
+// that it goes on.
+TEST_F(RunTest, LeavesASessionThatIsNotItsOwn) {
+  const test::Session session("test-not-own");
+  const auto controller = test::start_controller(session);
+  write_experiment(two_models());
+  const base::Captured got = run(
+      "sluice-run", {"exp.json", "--gpu", "sim", "--duration", "0.3", "--session", session.name()});
+  EXPECT_EQ(got.exit_code, 0) << got.err;
+  EXPECT_EQ(got.err.find("still exists"), std::string::npos) << got.err;
+  EXPECT_EQ(json::parse(read("logs/results.json"))["session"], session.name());
+  EXPECT_EQ(session.controller_pid(), controller->pid());
+  unsetenv("SLUICE_SESSION");  // of the other tests, where they run in this process
+  controller->signal(SIGTERM);
+  EXPECT_EQ(controller->wait(), 0);
 }
 
 TEST_F(RunTest, StatusSeesBothClientsHooked) {
@@ -175,7 +196,7 @@ TEST_F(RunTest, JoinsTheDefaultSessionIfItHasAController) {
 }
 
 TEST_F(RunTest, TheSessionVariableNamesTheSession) {
-  const std::string session = "variable-" + std::to_string(getpid());
+  const std::string session = "test-variable-" + std::to_string(getpid());
   write_experiment(two_models());
   setenv("SLUICE_SESSION", session.c_str(), 1);
   EXPECT_EQ(run("sluice-run", {"exp.json", "--gpu", "sim"}).exit_code, 0) << read("stderr.txt");

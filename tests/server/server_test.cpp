@@ -93,6 +93,26 @@ TEST_F(ServerTest, UnloadAnswersWaitingRequestsAndLoadBringsTheModelBack) {
   EXPECT_TRUE(ask("a").wait().status.ok());
 }
 
+// Prevents: an unload takes the model away from under a batch that runs, or answers that batch's
+// requests before their end.
+TEST_F(ServerTest, AnUnloadWaitsForTheBatchThatRuns) {
+  start({model("a", 1, 2)});
+  stage_.hold();
+  auto running = ask("a");
+  stage_.steps(1);
+  auto unloaded = std::async(std::launch::async, [this] { return server_->unload("a"); });
+  ASSERT_TRUE(test::eventually([this] { return server_->repository()[0].state == "UNLOADING"; }));
+  // It looks every millisecond.
+  EXPECT_EQ(unloaded.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  EXPECT_FALSE(running.answered());
+  stage_.release();
+  const Answer answer = running.wait();
+  EXPECT_TRUE(answer.status.ok()) << answer.status.message;
+  EXPECT_THAT(answer.values, ElementsAre(3, 4)) << "both blocks have run";
+  EXPECT_TRUE(unloaded.get().ok());
+  EXPECT_EQ(stage_.steps(0).size(), 2U);
+}
+
 // Prevents: a load of minutes that keeps an operator from making room for it.
 TEST_F(ServerTest, AnUnloadDoesNotWaitForTheLoadOfAnotherModel) {
   ModelConfig later = model("later");

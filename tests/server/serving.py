@@ -160,9 +160,3 @@ def command_line(process: Path) -> str:
         return (process / "cmdline").read_text()
     except OSError:  # it has ended
         return ""
-
-
-def refused(folder: Path, *args: str) -> tuple[int, str]:
-    done = subprocess.run([SLUICE, "serve", *args], cwd=folder, text=True, capture_output=True, timeout=PATIENCE_S)
-    assert done.stdout == ""
-    return done.returncode, done.stderr

@@ -1,6 +1,5 @@
-"""Whole runs of `sluice serve`, with the dummy model and with recordings on the simulated GPU."""
+"""Whole runs of `sluice serve` in which clients and devices misbehave; serve_test.cpp has the plain ones."""
 
-import contextlib
 import functools
 import json
 import os
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from serving import PATIENCE_S, SLUICE, Server, command_line, eventually, in_background, refused, serving
+from serving import PATIENCE_S, SLUICE, Server, command_line, eventually, in_background, serving
 
 SLOW = """
 slow
@@ -30,31 +29,6 @@ def slow_config(tmp_path):
     """A job of `slow` lasts about 60 ms of GPU time, which is 0.6 s on the simulated GPU."""
     (tmp_path / "models").write_text(SLOW)
     return ["--config", "models", "--gpu", "sim"]
-
-
-def test_requests_are_answered_recorded_and_counted(tmp_path):
-    with serving(tmp_path, "--models", "dummy", "--records", "records.jsonl") as server:
-        assert server.listen["scheduler"] == "EDF"
-        assert server.call("/v2/health/ready")[0] == 200
-        code, answer = server.infer("dummy", (3.0, 4.0))
-        assert code == 200 and answer["outputs"][0]["data"] == [3.0, 4.0]
-        assert 'sluice_serve_requests_total{model="dummy",result="ok"} 1' in server.call("/metrics")[1]
-        code, err = server.end()
-    assert code == 0 and "SIGTERM" in err
-    (record,) = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
-    assert record["model_name"] == "dummy" and record["result"] == "ok"
-
-
-def test_a_server_on_a_gpu_is_a_critical_client_and_leaves_nothing(tmp_path, slow_config):
-    with serving(tmp_path, *slow_config) as server:
-        code, answer = server.infer("quick")
-        assert code == 200 and answer["outputs"][0]["data"][0] > 0
-        status = subprocess.run([SLUICE, "status", "--session", server.session, "--json"], capture_output=True)
-        (client,) = json.loads(status.stdout)["clients"]
-        assert client["priority"] == 1 and client["name"] == "serve"
-        assert server.call("/v2/sluice/status")[1]["gated"] is True
-        assert server.end()[0] == 0
-    assert eventually(lambda: not server.board().exists())
 
 
 def jobs_of(server: Server) -> int:
@@ -75,37 +49,6 @@ def test_a_busy_period_is_one_job_and_best_effort_models_begin_none(tmp_path, sl
             thread.join()
             assert results[0][0] == 200
         assert eventually(lambda: jobs_of(server) == before + 2)
-
-
-def test_sigterm_answers_queued_requests_and_refuses_new_ones(tmp_path, slow_config):
-    with serving(tmp_path, *slow_config) as server:
-        calls = [in_background(lambda: server.infer("slow")) for _ in range(2)]
-        assert eventually(lambda: server.waiting("slow") == 1)
-        server.process.send_signal(signal.SIGTERM)
-        assert eventually(lambda: server.call("/v2/health/ready")[0] == 503)
-        code, answer = server.infer("quick")
-        assert code == 503 and "shutting down" in answer["error"]
-        for thread, results in calls:
-            thread.join()
-            assert results[0][0] == 200
-        assert server.process.wait(PATIENCE_S) == 0
-
-
-def test_a_second_signal_ends_the_server_at_once(tmp_path, slow_config):
-    with serving(tmp_path, *slow_config) as server:
-
-        def ask():
-            with contextlib.suppress(OSError):
-                server.infer("slow")
-
-        for _ in range(6):
-            in_background(ask)
-        assert eventually(lambda: server.waiting("slow") >= 4)
-        server.process.send_signal(signal.SIGTERM)
-        assert eventually(lambda: server.call("/v2/health/ready")[0] == 503)
-        code, err = server.end()
-        assert code == 128 + signal.SIGTERM and "second signal" in err
-    assert eventually(lambda: not server.board().exists())
 
 
 def test_a_killed_server_frees_its_port_and_its_board(tmp_path, slow_config):
@@ -166,12 +109,6 @@ def test_a_device_that_is_lost_while_models_are_preloaded_ends_the_server_with_t
     assert server.returncode == 3 and "the device is unusable" in err, err
     assert out == ""
     assert eventually(lambda: not Path(f"/dev/shm/sluice.{os.getuid()}.{session}").exists())
-
-
-def test_the_time_limit_ends_it(tmp_path):
-    with serving(tmp_path, "--models", "dummy", "--max-live-minute", "0.01") as server:
-        _, err = server.process.communicate(timeout=PATIENCE_S)
-        assert server.process.returncode == 0 and "--max-live-minute" in err
 
 
 def test_overload_is_refused_and_what_is_admitted_begins_in_time(tmp_path, slow_config):
@@ -251,34 +188,3 @@ def test_a_client_that_drips_keeps_its_place_for_as_long_as_the_command_line_say
     ):
         client.sendall(b"POST /v2/models/dummy/infer HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{")
         assert client.recv(12) == b"HTTP/1.1 408"
-
-
-def test_mistakes_are_refused_before_anything_starts(tmp_path):
-    assert refused(tmp_path) == (2, "sluice serve: no models: give --models LIST or --config FILE\n")
-    code, err = refused(tmp_path, "--models", "resnet50_b")
-    assert code == 2 and "did you mean 'resnet50_b1'?" in err and "sluice models export" in err
-    (tmp_path / "config").write_text("m\n  path dummy\n  batch 4\n")
-    code, err = refused(tmp_path, "--config", "config")
-    assert code == 2 and err.startswith("sluice serve: config:3: unknown key 'batch'")
-    assert refused(tmp_path, "--models", "dummy", "--scheduler", "LIFO")[0] == 2
-    assert refused(tmp_path, "--models", "dummy", "--config", "config")[0] == 2
-    code, err = refused(tmp_path, "--models", "resnet50_b1", "--gpu", "real")
-    assert code == 1 and "--gpu sim" in err
-
-
-def test_a_port_in_use_is_named(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        code, err = refused(tmp_path, "--models", "dummy", "-p", port, "--http", "0")
-        assert code == 1 and port in err
-        code, err = refused(tmp_path, "--models", "dummy", "-p", "0", "--http", port)
-        assert code == 1 and port in err
-
-
-def test_a_model_that_cannot_be_loaded_ends_the_start(tmp_path):
-    (tmp_path / "broken.json").write_text("{}")
-    code, err = refused(tmp_path, "--models", "dummy", "-p", "0", "--http", "0", "--records", "none/records")
-    assert code == 1 and "none/records" in err
-    (tmp_path / "config").write_text("m\n  path ./broken.json\n")
-    code, err = refused(tmp_path, "--config", "config", "--gpu", "sim", "-p", "0", "--http", "0")
-    assert code == 1 and "broken.json" in err
