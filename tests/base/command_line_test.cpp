@@ -36,6 +36,9 @@ TEST_F(CommandLine, AnOptionWinsOverItsVariable) {
   EXPECT_EQ(session_, "option");
   setenv("SLUICE_SESSION", "", 1);
   EXPECT_EQ(parse({}), std::nullopt) << "as good as unset";
+  setenv("SLUICE_SESSION", "a/b", 1);
+  EXPECT_EQ(parse({"--session", "option"}), std::nullopt) << "nobody asks for the variable";
+  EXPECT_EQ(session_, "option");
 }
 
 // Prevents: a bad variable that CLI11 passes over, so that the program uses the default.

@@ -89,6 +89,7 @@ TEST(MappedFiles, AreKnownByTheirName) {
   EXPECT_TRUE(has_mapped(getpid(), "/libc.so.6"));
   EXPECT_FALSE(has_mapped(getpid(), "/libnothing.so"));
   EXPECT_FALSE(has_mapped(999999999, "/libc.so.6"));
+  EXPECT_TRUE(simulated_gpu_processes("test-of-nobody").empty()) << "all processes of the machine";
 }
 
 }  // namespace

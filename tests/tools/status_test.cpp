@@ -294,8 +294,10 @@ TEST_F(Status, JsonHoldsAllOfIt) {
   first.unknown_launches.store(7);
   add_client(1, 1, "b");
   hold(1, 0, kNow - kMs);
+  board_->max_hold_ns.store(7);
   const auto json = nlohmann::json::parse(status_json(snapshot(), "s"));
   EXPECT_EQ(json["session"], "s");
+  EXPECT_EQ(json["controller"]["max_hold_ns"], 7);
   EXPECT_EQ(json["controller"]["pid"], 7);
   EXPECT_EQ(json["controller"]["alive"], true);
   EXPECT_EQ(json["clients"][1]["state"], "held");
