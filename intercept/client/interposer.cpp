@@ -112,7 +112,6 @@ Stream* Interposer::stream_of(CUstream stream, bool attach_now) {
   Client* client = clients_.of(device);
   if (client == nullptr) client = attach(device);
   if (client == nullptr) return nullptr;
-  if (streams_.too_many()) forget_ended_threads();
   return streams_.add(key, context, *client, client->pacer());
 }
 
@@ -132,16 +131,13 @@ Client* Interposer::client_of_memory() noexcept {
   return found;
 }
 
-Client* Interposer::client_with_work_in(CUcontext context) noexcept {
+Client* Interposer::client_of(CUcontext context) noexcept {
   Client* found = nullptr;
   if (clients_.count() == 1) {
     clients_.for_each([&found](Client& client) { found = &client; });
     return found;
   }
-  streams_.for_each([&](const Stream& stream) {
-    if (stream.context == context) found = stream.client;
-  });
-  return found;
+  return clients_.count() == 0 ? nullptr : clients_.of(device_of(context));
 }
 
 /// Warns once. CUDA does not work in the child of a process that used it.
@@ -332,24 +328,6 @@ bool Interposer::attached() noexcept {
   bool attached = false;
   clients_.for_each([&](const Client& client) { attached = attached || client.obeys(); });
   return attached;
-}
-
-/// A thread's default stream ends with the thread, and no call reports that. If another thread is
-/// ending the stream's context at this moment (the query is refused), the context takes the events
-/// with it.
-void Interposer::forget_ended_threads() {
-  const auto ended = [](const Stream& stream) {
-    return stream.key.thread != 0 && ThreadMarks::is_gone(stream.key.thread);
-  };
-  g_process.forget_remembered();
-  // The end of a context does not find the streams that are being removed here.
-  const std::uint32_t before = g_process.contexts_ended.load();
-  streams_.remove(ended, [before](Stream& stream) {
-    const DriverQuery query(stream.context, stream.key.handle);
-    const bool gone = !query || g_process.contexts_ended.load() != before;
-    stream.client->jobs().forget(stream);
-    stream.pacer->end(stream, gone);
-  });
 }
 
 void Interposer::leave(Client& client) noexcept {

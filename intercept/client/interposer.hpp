@@ -45,8 +45,8 @@ class Interposer {
   /// The client to which the calling thread's calls of the C API about memory refer: that of its
   /// context's device, attached if necessary, or else the first client. Null if there is none.
   Client* client_of_memory() noexcept;
-  /// The client that has streams in the context, or the only client if there is one only.
-  [[nodiscard]] Client* client_with_work_in(CUcontext context) noexcept;
+  /// The client of the context's device, or the only client if there is one only.
+  [[nodiscard]] Client* client_of(CUcontext context) noexcept;
 
   /// Counts launches while the process has no slot, by launch entry.
   [[nodiscard]] shm::Word& unattached_count(Entry entry) noexcept {
@@ -73,7 +73,6 @@ class Interposer {
   bool map_board(std::uint64_t board_id) noexcept;
   void adopt_counts(Client& client) noexcept;
   void refuse(std::string_view why) noexcept;
-  void forget_ended_threads();
 
   static void install_handlers() noexcept;
   static void leave_at_exit() noexcept;

@@ -3,17 +3,61 @@
 #include <algorithm>
 
 namespace sluice::intercept {
+namespace {
+
+using About = BanNote::About;
+
+/// Null if all are taken.
+template <class Notes>
+auto* take_free(Notes& notes) noexcept {
+  const auto free = std::find_if(notes.begin(), notes.end(),
+                                 [](auto& note) { return !note.taken.exchange(true); });
+  return free == notes.end() ? nullptr : &*free;
+}
+
+bool conflict(const BanNote& ban, CUcontext context, CUstream stream) noexcept {
+  switch (ban.about.load()) {
+    case About::kStream:
+      return stream == ban.stream.load() || stream == nullptr || stream == CU_STREAM_LEGACY;
+    case About::kContext: {
+      const CUcontext ending = ban.context.load();
+      return ending == nullptr || ending == context;
+    }
+    case About::kNothing:
+      break;
+  }
+  return false;
+}
+
+bool is_forbidden(CUcontext context, CUstream stream) noexcept {
+  const auto& bans = g_process.ban_notes;
+  return g_process.queries_forbidden.load() != 0 ||
+         std::any_of(bans.begin(), bans.end(),
+                     [=](const BanNote& ban) { return conflict(ban, context, stream); });
+}
+
+/// Waits for queries that are under way.
+template <class InTheWay>
+void await_queries(InTheWay in_the_way, std::uint64_t longest_ns) noexcept {
+  const auto waits_for = [in_the_way](const QueryNote& note) {
+    return note.asking.load() && in_the_way(note);
+  };
+  const auto& notes = g_process.query_notes;
+  nap_while([&] { return std::any_of(notes.begin(), notes.end(), waits_for); }, longest_ns);
+}
+
+bool any_query(const QueryNote& /*note*/) noexcept { return true; }
+
+}  // namespace
 
 DriverQuery::DriverQuery(CUcontext context, CUstream stream) noexcept {
-  auto& notes = g_process.query_notes;
-  const auto free = std::find_if(notes.begin(), notes.end(),
-                                 [](QueryNote& note) { return !note.taken.exchange(true); });
-  if (free == notes.end()) return;
+  QueryNote* const free = take_free(g_process.query_notes);
+  if (free == nullptr) return;
   free->context.store(context);
   free->stream.store(stream);
   free->asking.store(true);
-  if (g_process.queries_forbidden.load() == 0) {
-    note_ = &*free;
+  if (!is_forbidden(context, stream)) {
+    note_ = free;
     return;
   }
   free->asking.store(false);
@@ -26,51 +70,56 @@ DriverQuery::~DriverQuery() {
   note_->taken.store(false);
 }
 
-namespace {
-
-template <class InTheWay>
-void forbid(InTheWay in_the_way, std::uint64_t longest_ns) noexcept {
-  g_process.queries_forbidden.fetch_add(1);
-  const auto waits_for = [in_the_way](const QueryNote& note) {
-    return note.asking.load() && in_the_way(note);
-  };
-  const auto& notes = g_process.query_notes;
-  nap_while([&] { return std::any_of(notes.begin(), notes.end(), waits_for); }, longest_ns);
-}
-
-}  // namespace
-
 void forget_queries_in_child() noexcept {
   g_process.queries_forbidden.store(0);
   for (QueryNote& note : g_process.query_notes) {
     note.asking.store(false);
     note.taken.store(false);
   }
+  for (BanNote& ban : g_process.ban_notes) {
+    ban.about.store(About::kNothing);
+    ban.taken.store(false);
+  }
 }
 
 void forbid_queries_for_good() noexcept {
   constexpr std::uint64_t kLongestNs = 100'000'000;
-  forbid([](const QueryNote&) { return true; }, kLongestNs);
+  g_process.queries_forbidden.fetch_add(1);
+  await_queries(any_query, kLongestNs);
 }
 
-template <class InTheWay>
-QueryBan::QueryBan(InTheWay in_the_way) noexcept {
-  forbid(in_the_way, kLongestDriverWaitNs);
+QueryBan::QueryBan(About about, CUcontext context, CUstream stream) noexcept
+    : note_(take_free(g_process.ban_notes)) {
+  if (note_ == nullptr) {
+    g_process.queries_forbidden.fetch_add(1);
+    await_queries(any_query, kLongestDriverWaitNs);
+    return;
+  }
+  note_->context.store(context);
+  note_->stream.store(stream);
+  note_->about.store(about);
+  await_queries(
+      [this](const QueryNote& query) {
+        return conflict(*note_, query.context.load(), query.stream.load());
+      },
+      kLongestDriverWaitNs);
 }
 
 QueryBan QueryBan::about_stream(CUstream stream) noexcept {
-  return QueryBan([stream](const QueryNote& note) {
-    const CUstream asked = note.stream.load();
-    return asked == stream || asked == nullptr || asked == CU_STREAM_LEGACY;
-  });
+  return {About::kStream, nullptr, stream};
 }
 
 QueryBan QueryBan::about_context(CUcontext context) noexcept {
-  return QueryBan([context](const QueryNote& note) {
-    return context == nullptr || note.context.load() == context;
-  });
+  return {About::kContext, context, nullptr};
 }
 
-QueryBan::~QueryBan() { g_process.queries_forbidden.fetch_sub(1); }
+QueryBan::~QueryBan() {
+  if (note_ == nullptr) {
+    g_process.queries_forbidden.fetch_sub(1);
+    return;
+  }
+  note_->about.store(About::kNothing);
+  note_->taken.store(false);
+}
 
 }  // namespace sluice::intercept

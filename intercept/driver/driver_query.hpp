@@ -29,17 +29,23 @@ class RelaxedCapture {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
+/// An event of the current context, without a time; null if the driver refuses. It is slow and can
+/// block.
+inline CUevent make_event() noexcept {
+  const RelaxedCapture relaxed;
+  CUevent event = nullptr;
+  const bool made = driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+  return made ? event : nullptr;
+}
+
 /// A query of a stream that one of our threads has sent to the driver and that is not answered yet.
 /// A query may take long: the driver blocks a query of a stream whose queue is full behind a wait.
-/// So no lock is held during a query. Only a thread that is about to end the stream, the context or
+/// So no lock is held during a query. Only a thread that is about to end the stream, its context or
 /// a capture waits for the answer (QueryBan).
-///
-/// A launch that destroys the events of ended threads also takes a DriverQuery, so that their
-/// context does not end meanwhile.
 class DriverQuery {
  public:
   /// The object is false, and the driver must not be queried, while a thread of the program holds a
-  /// QueryBan or while three other queries are under way.
+  /// QueryBan about this stream or context, or while two other queries are under way.
   DriverQuery(CUcontext context, CUstream stream) noexcept;
   ~DriverQuery();
   DriverQuery(const DriverQuery&) = delete;
@@ -50,9 +56,10 @@ class DriverQuery {
   QueryNote* note_ = nullptr;
 };
 
-/// No query begins while an object of this class lives. The constructor waits, for at most 5 s,
-/// until each conflicting query has been answered: a query of this stream or of the legacy stream
-/// (which includes all streams), or a query in this context (null: in any context).
+/// No conflicting query begins while an object of this class lives: none of this stream or of the
+/// legacy stream (which includes all streams), or none in this context (null: in any context).
+/// Other queries go on, because the program's call may block. The constructor waits, for at most
+/// 5 s, until each conflicting query has been answered.
 class QueryBan {
  public:
   static QueryBan about_stream(CUstream stream) noexcept;
@@ -62,8 +69,8 @@ class QueryBan {
   QueryBan& operator=(const QueryBan&) = delete;
 
  private:
-  template <class InTheWay>
-  explicit QueryBan(InTheWay in_the_way) noexcept;
+  QueryBan(BanNote::About about, CUcontext context, CUstream stream) noexcept;
+  BanNote* note_ = nullptr;  ///< Null: all queries are forbidden.
 };
 
 /// For a forked child, in which neither the threads that queried nor those that banned queries

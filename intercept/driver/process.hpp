@@ -25,6 +25,15 @@ struct QueryNote {
   std::atomic<CUstream> stream{nullptr};
 };
 
+/// What a thread of the program is about to end, or to capture; see QueryBan.
+struct BanNote {
+  enum class About : std::uint8_t { kNothing, kStream, kContext };
+  std::atomic<bool> taken{false};
+  std::atomic<About> about{About::kNothing};
+  std::atomic<CUcontext> context{nullptr};
+  std::atomic<CUstream> stream{nullptr};
+};
+
 /// The kernel of the early switch on one device; see EarlySwitch.
 struct SwitchKernel {
   std::atomic<bool> loading{false};
@@ -106,15 +115,14 @@ struct Process {
   std::array<SwitchKernel, kMostDevices> switch_kernels{};
   Unhooked unhooked;
 
-  /// A query writes its note and then reads queries_forbidden. A ban raises queries_forbidden and
-  /// then reads the notes. So at least one of the two sees the other. One note for each querying
-  /// thread: with a shared note, the end of one query would be taken for the end of the other. The
-  /// third note is for launches that destroy the events of ended threads.
-  alignas(64) std::atomic<int> queries_forbidden{0};
-  /// Changes before the ban of a context's end is lifted. What was kept of a context may be used
-  /// with a query, and only if this has not changed meanwhile.
-  std::atomic<std::uint32_t> contexts_ended{0};
-  std::array<QueryNote, 3> query_notes{};
+  /// A query writes its note and then reads the bans. A ban writes its note and then reads those of
+  /// the queries. So at least one of the two sees the other. One note for each querying thread (the
+  /// poller and the announcer): with a shared note, the end of one query would be taken for the end
+  /// of the other.
+  std::array<QueryNote, 2> query_notes{};
+  std::array<BanNote, 32> ban_notes{};
+  /// Bans of all queries: at exit, and of threads for which no note was left.
+  std::atomic<int> queries_forbidden{0};
 
   /// The thread that owns each stripe of the launch counters (launch_count.hpp); 0 for none.
   std::array<std::atomic<pid_t>, shm::kLaunchStripes> stripe_owners{};

@@ -100,7 +100,7 @@ CUresult synchronise_context(CUcontext context, Call call) {
   Interposer* const self = with_clients();
   if (self == nullptr) return call();
   if (context == nullptr) context = current_context();
-  Client* const client = self->client_with_work_in(context);
+  Client* const client = self->client_of(context);
   if (client == nullptr) return call();
   Jobs::Synchronising synchronising(client->jobs());
   const std::uint64_t waits_since_ns = client->orders().begin_wait();
@@ -136,37 +136,69 @@ CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
 
 // --- What ends ----------------------------------------------------------------------------------
 
-void end_streams(Interposer& self, bool gone, auto which) {
-  g_process.forget_remembered();
-  self.streams().remove(which, [gone](Stream& stream) {
-    stream.client->jobs().forget(stream);
-    stream.pacer->end(stream, gone);
-  });
+/// For records that were taken out. `gone`: their events end with the context. The caller holds a
+/// QueryBan.
+inline void end_streams(Interposer& self, Stream* taken, bool gone) noexcept {
+  for (Stream* stream = taken; stream != nullptr; stream = stream->next) {
+    stream->client->jobs().forget(*stream);
+    stream->pacer->end(*stream, gone);
+  }
+  self.streams().reuse(taken);
 }
 
-/// For a context that has ended (null: unknown which one). The caller holds a QueryBan.
-inline void context_ended(CUcontext context, const CaptureIds& captures) noexcept {
-  g_process.contexts_ended.fetch_add(1);
-  captures_abandoned(captures);
-  EarlySwitch::forget_context(context);
-  Interposer* const self = Interposer::existing();
-  if (self == nullptr || in_forked_child()) return;
-  self->held_memory().context_ended(context);
-  self->clients().for_each([context](Client& client) { client.memory().context_ended(context); });
-  if_memory_lasts([&] {
-    end_streams(*self, true, [context](const Stream& stream) {
-      return context == nullptr || stream.context == context;
-    });
-  });
+/// Null unless records may have to end.
+inline Interposer* with_records() noexcept {
+  return in_forked_child() ? nullptr : Interposer::existing();
 }
+
+/// The records of a context (null: unknown which one) that a call may end. They are taken out
+/// before the call, because after it the driver may give the handles of the context and its streams
+/// to others.
+class EndingContext {
+ public:
+  explicit EndingContext(CUcontext context) noexcept
+      : context_(context), captures_(captures_of(context)) {
+    if (self_ == nullptr) return;
+    last_memory_ = self_->held_memory().last_record();
+    streams_ = self_->streams().take_out(context);
+  }
+  /// Before the call: it will end the context. The call may wait for the context's work, which
+  /// counts as done then.
+  void will_end() noexcept { end_taken(true); }
+  /// After the call. The events of a record that another one has replaced are left to the context,
+  /// because a launch may be using them.
+  void returned(bool ended) noexcept {
+    if (!ended) {
+      if (streams_ != nullptr) streams_ = self_->streams().put_back(streams_);
+      return end_taken(true);
+    }
+    captures_abandoned(captures_);
+    EarlySwitch::forget_context(context_);
+    if (self_ == nullptr) return;
+    self_->held_memory().context_ended(context_, last_memory_);
+    self_->clients().for_each([this](Client& client) { client.memory().context_ended(context_); });
+    end_taken(true);
+  }
+
+ private:
+  void end_taken(bool gone) noexcept {
+    if (streams_ != nullptr) end_streams(*self_, std::exchange(streams_, nullptr), gone);
+  }
+  CUcontext context_;
+  CaptureIds captures_;
+  Interposer* self_ = with_records();
+  Stream* streams_ = nullptr;
+  std::uint64_t last_memory_ = 0;
+};
 
 template <class Call>
 CUresult end_context(CUcontext context, Call call) {
   const NoCancel whole;
   const QueryBan quiet = QueryBan::about_context(context);
-  const CaptureIds captures = captures_of(context);
+  EndingContext ending(context);
+  if (context != nullptr) ending.will_end();
   const CUresult result = call();
-  if (result == CUDA_SUCCESS) context_ended(context, captures);
+  ending.returned(result == CUDA_SUCCESS);
   return result;
 }
 
@@ -178,11 +210,9 @@ CUresult let_go_of_primary(CUdevice device, Call call) {
   const NoCancel whole;
   const QueryBan quiet = QueryBan::about_context(context);
   const bool was_active = primary_is_active(device);
-  const CaptureIds captures = captures_of(context);
+  EndingContext ending(context);
   const CUresult result = call();
-  if (result == CUDA_SUCCESS && was_active && !primary_is_active(device)) {
-    context_ended(context, captures);
-  }
+  ending.returned(result == CUDA_SUCCESS && was_active && !primary_is_active(device));
   return result;
 }
 
@@ -214,8 +244,9 @@ inline CUcontext context_of(CUgreenCtx green) noexcept {
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kEndContext>, Real real, CUgreenCtx green) {
   const CUcontext context = context_of(green);
-  return let_go_of_primary(device_of(context),
-                           [&] { return end_context(context, [&] { return (*real)(green); }); });
+  const CUdevice device = device_of(context);
+  return end_context(context,
+                     [&] { return let_go_of_primary(device, [&] { return (*real)(green); }); });
 }
 
 template <Entry entry, class Real>
@@ -224,9 +255,9 @@ CUresult hook(Of<Kind::kEndStream>, Real real, CUstream stream) {
   if (self == nullptr || Streams::is_default(stream) || in_forked_child()) return (*real)(stream);
   const NoCancel whole;
   const QueryBan quiet = QueryBan::about_stream(stream);
-  if_memory_lasts([&] {
-    end_streams(*self, false, [stream](const Stream& each) { return each.key.handle == stream; });
-  });
+  if (Stream* const known = self->streams().take_out(Streams::key_of(stream, nullptr))) {
+    end_streams(*self, known, false);
+  }
   const CaptureIds captures = captures_of(stream);
   const CUresult result = (*real)(stream);
   if (result == CUDA_SUCCESS) captures_abandoned(captures);

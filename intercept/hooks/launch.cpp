@@ -196,7 +196,7 @@ void Launch::done(CUresult result) noexcept {
   }
   // While this launch was held, a synchronising call of another thread may have ended the job.
   if (g_process.version.load() == version_) return;
-  if_memory_lasts([&] { stream_->client->jobs().touch(*stream_); });
+  stream_->client->jobs().touch(*stream_);
 }
 
 void work_given(CUstream stream) noexcept {

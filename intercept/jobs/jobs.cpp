@@ -1,8 +1,8 @@
 #include "intercept/jobs/jobs.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "intercept/driver/driver_query.hpp"
@@ -296,12 +296,13 @@ void Jobs::close_transparent() noexcept {
   close_one();
 }
 
-void Jobs::touch(Stream& stream) {
+void Jobs::touch(Stream& stream) noexcept {
   if (g_process.explicit_jobs.load()) return;
   const std::lock_guard lock(mutex_);
+  if (!stream.lives.load()) return;
   stream.touched = g_process.version.load();
-  if (std::find(busy_.begin(), busy_.end(), &stream) == busy_.end()) busy_.push_back(&stream);
   open_transparent();
+  if (!busy_.has(stream)) busy_.add(stream);
 }
 
 void Jobs::touch_host_copy() noexcept {
@@ -319,22 +320,18 @@ bool Jobs::nothing_since(std::uint64_t before) const noexcept {
   return client_.launches() == before;
 }
 
-template <class Which>
-void Jobs::Synchronising::finish(CUresult result, Which which) noexcept {
+template <class PutAway>
+void Jobs::Synchronising::finish(CUresult result, PutAway put_away) noexcept {
   jobs_.syncing_.leave();
   jobs_.client_.slot().syncs.fetch_add(1, std::memory_order_relaxed);
   if (result != CUDA_SUCCESS) return;
   const std::lock_guard lock(jobs_.mutex_);
   if (!jobs_.transparent_ || !jobs_.nothing_since(before_)) return;
-  jobs_.put_away(which);
+  put_away();
+  jobs_.end_if_done();
 }
 
-/// The streams have finished their work. Ends the job if no other stream is busy.
-template <class Which>
-void Jobs::put_away(Which which) noexcept {
-  if_memory_lasts(
-      [&] { std::copy_if(busy_.begin(), busy_.end(), std::back_inserter(ended_), which); });
-  std::erase_if(busy_, which);
+void Jobs::end_if_done() noexcept {
   if (!busy_.empty()) return;
   looks_left_ = kLooks;
   launches_at_end_ = client_.launches();
@@ -354,38 +351,39 @@ void Jobs::look_back() {
         any_capture_lives()) {
       return;
     }
-    for (Stream* stream : ended_) asked.push_back({stream, stream->context, stream->key.handle});
+    ended_.for_each([&](Stream& stream) { asked.emplace_back(stream); });
   }
   const RelaxedCapture relaxed;
   std::erase_if(asked, [this](const Asked& each) { return is_done(each); });
   const std::lock_guard lock(mutex_);
   if (asked.empty() || transparent_ || client_.launches() != launches_at_end_) return;
   for (const Asked& each : asked) {
-    // A stream that was destroyed meanwhile is not in the list any more.
-    const auto known = std::find(ended_.begin(), ended_.end(), each.stream);
-    if (known != ended_.end()) busy_.push_back(*known);
+    // A stream that was destroyed meanwhile is in no list any more.
+    if (ended_.has(*each.stream)) busy_.add(*each.stream);
   }
   if (!busy_.empty()) open_transparent();
 }
 
-void Jobs::Synchronising::returned(CUresult result, const Stream* stream) noexcept {
-  finish(result, [stream](const Stream* busy) { return busy == stream; });
+void Jobs::Synchronising::returned(CUresult result, Stream* stream) noexcept {
+  finish(result, [&] {
+    if (stream != nullptr && jobs_.busy_.has(*stream)) jobs_.ended_.add(*stream);
+  });
 }
 
 void Jobs::Synchronising::returned(CUresult result, CUcontext context) noexcept {
-  finish(result, [context](const Stream* busy) { return busy->context == context; });
+  finish(result, [&] {
+    jobs_.busy_.for_each([&](Stream& busy) {
+      if (busy.context == context) jobs_.ended_.add(busy);
+    });
+  });
 }
 
 /// Whether the stream has not been forgotten since it was copied. A driver may crash in a context
 /// that has ended.
-bool Jobs::knows(const Asked& asked) noexcept {
-  const auto same = [&asked](const Stream* each) {
-    return each == asked.stream && each->context == asked.context &&
-           each->key.handle == asked.handle;
-  };
-  const std::lock_guard lock(mutex_);
-  return std::any_of(busy_.begin(), busy_.end(), same) ||
-         std::any_of(ended_.begin(), ended_.end(), same);
+bool Jobs::knows(const Asked& asked) const noexcept {
+  const Stream& stream = *asked.stream;
+  return stream.list != nullptr && stream.context == asked.context &&
+         stream.key.handle == asked.handle;
 }
 
 /// No other thread can refer to a thread's own default stream. The legacy stream is not done before
@@ -396,7 +394,10 @@ bool Jobs::is_done(const Asked& asked) noexcept {
   const DriverQuery query(asked.context, named);
   // From here on whoever ends the stream or its context waits for the query. Both may have ended
   // before.
-  if (!query || !knows(asked)) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!query || !knows(asked)) return false;
+  }
   if (driver().cuCtxPushCurrent_v2(asked.context) != CUDA_SUCCESS) return true;
   const CUresult state = driver().cuStreamQuery(named);
   CUcontext popped = nullptr;
@@ -405,7 +406,8 @@ bool Jobs::is_done(const Asked& asked) noexcept {
 }
 
 /// Queries with no lock held, so the answers may be out of date when it takes the lock again. Work
-/// that was given meanwhile shows in the count, or in Stream::touched.
+/// that was given meanwhile shows in the count, or in Stream::touched. One stream whose work is not
+/// done keeps the job open, so those behind it are not asked.
 void Jobs::poll() {
   if (!hold_others()) return;
   look_back();
@@ -418,18 +420,18 @@ void Jobs::poll() {
     launches_at_last_poll_ = client_.launches();
     // Work behind our own closed gate is not done, and a query of it may block in the driver.
     if (launching || syncing_.any() || client_.gate_closed() || any_capture_lives()) return;
-    for (const Stream* busy : busy_) asked.push_back({busy, busy->context, busy->key.handle});
+    busy_.for_each([&](Stream& stream) { asked.emplace_back(stream); });
     version = g_process.version.fetch_add(1) + 1;
   }
   const RelaxedCapture relaxed;
-  std::erase_if(asked, [this](const Asked& each) { return !is_done(each); });
+  const auto open = std::find_if(asked.begin(), asked.end(),
+                                 [this](const Asked& each) { return !is_done(each); });
   const std::lock_guard lock(mutex_);
   if (!transparent_ || !nothing_since(launches_at_last_poll_)) return;
-  put_away([&](const Stream* busy) {
-    const bool done = std::any_of(asked.begin(), asked.end(),
-                                  [busy](const Asked& each) { return each.stream == busy; });
-    return done && busy->touched < version;
+  std::for_each(asked.begin(), open, [&](const Asked& done) {
+    if (busy_.has(*done.stream) && done.stream->touched < version) ended_.add(*done.stream);
   });
+  end_if_done();
 }
 
 void Jobs::begin_anew() noexcept {
@@ -437,10 +439,10 @@ void Jobs::begin_anew() noexcept {
   if (transparent_) close_transparent();
 }
 
-void Jobs::forget(const Stream& stream) noexcept {
+void Jobs::forget(Stream& stream) noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase(busy_, &stream);
-  std::erase(ended_, &stream);
+  stream.lives.store(false);
+  StreamList::remove(stream);
 }
 
 }  // namespace sluice::intercept

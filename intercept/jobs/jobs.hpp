@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include "intercept/driver/threads.hpp"
 #include "intercept/jobs/prediction.hpp"
@@ -42,7 +41,7 @@ class Jobs {
   void announced_begins() noexcept;
 
   /// Call before work is given to the stream, and after the work was counted.
-  void touch(Stream& stream);
+  void touch(Stream& stream) noexcept;
 
   /// Call before a synchronous copy to the device: a job begins, but no stream becomes busy.
   void touch_host_copy() noexcept;
@@ -56,12 +55,12 @@ class Jobs {
     }
     /// Call when the call has returned. If it succeeded, the work of the stream or of the context
     /// is done. `stream` is null if it has no record.
-    void returned(CUresult result, const Stream* stream) noexcept;
+    void returned(CUresult result, Stream* stream) noexcept;
     void returned(CUresult result, CUcontext context) noexcept;
 
    private:
-    template <class Which>
-    void finish(CUresult result, Which which) noexcept;
+    template <class PutAway>
+    void finish(CUresult result, PutAway put_away) noexcept;
     Jobs& jobs_;
     std::uint64_t before_;
   };
@@ -102,21 +101,21 @@ class Jobs {
   /// is blocked in the driver.
   void lapse(std::uint64_t now_ns) noexcept;
 
-  /// For a stream that is being destroyed or was destroyed. The caller holds a QueryBan.
-  void forget(const Stream& stream) noexcept;
+  /// For a stream that is about to end. The caller holds a QueryBan.
+  void forget(Stream& stream) noexcept;
 
  private:
-  template <class Which>
-  void put_away(Which which) noexcept;
+  void end_if_done() noexcept;
   void look_back();
   /// A copy of a busy stream's data, for queries without a lock.
   struct Asked {
-    const Stream* stream;
+    explicit Asked(Stream& of) noexcept : stream(&of), context(of.context), handle(of.key.handle) {}
+    Stream* stream;
     CUcontext context;
     CUstream handle;
   };
   [[nodiscard]] bool is_done(const Asked& asked) noexcept;
-  [[nodiscard]] bool knows(const Asked& asked) noexcept;
+  [[nodiscard]] bool knows(const Asked& asked) const noexcept;
   [[nodiscard]] bool hold_others() const noexcept;
   void open_transparent() noexcept;
   void close_transparent() noexcept;
@@ -155,11 +154,11 @@ class Jobs {
   std::uint64_t launches_at_begin_ = 0;        ///< Only with a target.
   std::uint64_t number_ = 0;                   ///< Of the open job, from 1; for the trace.
   std::atomic<bool> transparent_{false};
-  std::vector<Stream*> busy_;  ///< Streams that were given work since the transparent job began.
+  StreamList busy_;  ///< Streams that were given work since the transparent job began.
   std::uint64_t launches_at_last_poll_ = 0;
   static constexpr int kLooks = 8;
-  std::vector<Stream*> ended_;  ///< Streams that were busy in the last transparent job.
-  int looks_left_ = 0;          ///< Times that look_back() still queries them.
+  StreamList ended_;    ///< Streams that were busy in this transparent job, or in the last one.
+  int looks_left_ = 0;  ///< Times that look_back() still queries them.
   std::uint64_t launches_at_end_ = 0;
   /// Threads inside a synchronising call. The return of the call will end the job, so there is no
   /// need to poll, and queries would only compete with the call inside the driver.

@@ -1,8 +1,8 @@
 #include "intercept/pacing/pacer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
-#include <vector>
 
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/driver/process.hpp"
@@ -256,55 +256,81 @@ void Pacer::put_wait(Entry entry, Stream& stream, CUstream named, bool begins_gr
   if (put && begins_group) stream.launches = 0;
 }
 
+/// Takes no lock: launching threads add streams, and the polling thread takes them all.
+void Pacer::add_sampled(Stream& stream) noexcept {
+  if (stream.sampled.exchange(true)) return;
+  stream.next_sampled = sampled_.load();
+  while (!sampled_.compare_exchange_weak(stream.next_sampled, &stream)) continue;
+}
+
 bool Pacer::collect_samples() {
-  struct Asked {
-    Stream* stream;
-    CUcontext context;
-    CUstream handle;
-  };
-  std::vector<Asked> asked;
-  streams_.for_each([&](Stream& stream) {
-    if (stream.pacer == this && stream.sampler.under_way()) {
-      asked.push_back({&stream, stream.context, stream.key.handle});
-    }
-  });
   const std::optional<std::uint64_t> now = client_.others_quiet();
   const Sampler::Quiet quiet{quiet_before_, now, client_.peers_quiet()};
   const auto measured = [this](LaunchDuration& kind) { gpu_time_.pay(kind); };
-  for (const Asked& each : asked) {
-    const DriverQuery query(each.context, each.handle);
-    if (query) each.stream->sampler.collect(quiet, measured);
+  bool any = false;
+  for (Stream* at = sampled_.exchange(nullptr); at != nullptr;) {
+    Stream& stream = *at;
+    at = stream.next_sampled;
+    any = any || stream.sampler.under_way();
+    const Streams::Names names = streams_.names_of(stream);
+    {
+      const DriverQuery query(names.context, names.key.handle);
+      // The stream may have ended before the query, and its record may be another's.
+      const bool known = query && streams_.find(names.key) == &stream;
+      if (known) stream.sampler.collect(quiet, measured);
+    }
+    stream.sampled.store(false);
+    // Looked at after that, so a sample that came meanwhile is seen here or adds the stream.
+    if (stream.sampler.under_way() && stream.lives.load()) add_sampled(stream);
   }
   quiet_before_ = now;
-  return !asked.empty();
+  return any;
 }
 
 /// Group g may start when group g-2 has ended; both use the same event.
 void Pacer::begin_group(Stream& stream, const Place& place) noexcept {
-  CUevent end = nullptr;
-  bool recorded = false;
+  Stream::GroupEnd& end = stream.group_ends[place.parity()];
   {
-    const NoCancel whole;
     const std::lock_guard lock(stream.events);
-    make_group_ends(stream);
-    end = stream.group_end[place.parity()];
-    recorded = std::exchange(stream.recorded[place.parity()], false);
+    if (!end.recorded && !end.recording) return;
   }
-  if (end == nullptr || !recorded) return;
+  CUevent event = nullptr;
   const Waited waited = wait(stream, shm::TraceHold::kEventGroup, place.policy,
-                             [&] { return driver().cuEventQuery(end); });
+                             [&] { return ask_group_end(stream, place.parity(), event); });
   if (waited != Waited::kFailed) return;
   const std::lock_guard lock(stream.events);
-  stream.group_end[place.parity()] = nullptr;  // its context has ended, and the event with it
+  if (end.event == event) end.event = nullptr;  // its context has ended, and the event with it
 }
 
-/// Runs under the lock, in the context of the launch, once for each stream.
-void Pacer::make_group_ends(Stream& stream) noexcept {
-  for (CUevent& end : stream.group_end) {
-    if (end != nullptr) continue;
-    const RelaxedCapture relaxed;
-    if (driver().cuEventCreate(&end, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) end = nullptr;
+/// One wait takes the event, once it is recorded. Then it is `event`.
+CUresult Pacer::ask_group_end(Stream& stream, std::size_t parity, CUevent& event) noexcept {
+  if (event == nullptr) {
+    const std::lock_guard lock(stream.events);
+    Stream::GroupEnd& end = stream.group_ends[parity];
+    if (end.recording) return CUDA_ERROR_NOT_READY;
+    if (!std::exchange(end.recorded, false)) return CUDA_SUCCESS;
+    event = end.event;
   }
+  return driver().cuEventQuery(event);
+}
+
+/// The event is made once, in the context of the launch. If the stream ends meanwhile, it is left
+/// to the context.
+void Pacer::end_group(Stream& stream, std::size_t parity, CUstream named) noexcept {
+  const NoCancel whole;
+  Stream::GroupEnd& end = stream.group_ends[parity];
+  CUevent event = nullptr;
+  std::uint32_t ended = 0;
+  {
+    const std::lock_guard lock(stream.events);
+    if (std::exchange(end.recording, true)) return;
+    event = std::exchange(end.event, nullptr);
+    ended = stream.ended;
+  }
+  if (event == nullptr) event = make_event();
+  const bool recorded = event != nullptr && driver().cuEventRecord(event, named) == CUDA_SUCCESS;
+  const std::lock_guard lock(stream.events);
+  if (stream.ended == ended) end = {event, recorded, false};
 }
 
 void Pacer::after(const Place& place, Stream& stream, CUstream named, CUresult launched) noexcept {
@@ -312,18 +338,11 @@ void Pacer::after(const Place& place, Stream& stream, CUstream named, CUresult l
     const NoCancel whole;
     const bool alone = place.launches_before == 0 || place.launches_before == client_.launches();
     stream.sampler.end(*place.sampled, named, launched == CUDA_SUCCESS && alone);
+    add_sampled(stream);
     poller_.wake();  // after end(), or the poller would find no sample and sleep again
   }
   if (place.number == 0 || !place.ends_group()) return;
-  if (place.policy.kind == PolicyKind::kEvent) {
-    const NoCancel whole;
-    const std::lock_guard lock(stream.events);
-    make_group_ends(stream);  // the launch that begins the group may not have come so far
-    const CUevent end = stream.group_end[place.parity()];
-    // Under the lock, so that no other thread begins a group between the record and its flag.
-    stream.recorded[place.parity()] =
-        end != nullptr && driver().cuEventRecord(end, named) == CUDA_SUCCESS;
-  }
+  if (place.policy.kind == PolicyKind::kEvent) end_group(stream, place.parity(), named);
   if (place.policy.kind == PolicyKind::kSync) {
     wait(stream, shm::TraceHold::kSyncPoint, place.policy,
          [&] { return driver().cuStreamQuery(named); });
@@ -338,10 +357,14 @@ void Pacer::end(Stream& stream, bool gone) noexcept {
     const std::lock_guard lock(stream.lock);
     run_ns_.fetch_sub(std::exchange(stream.run_ns, 0));
   }
-  const std::lock_guard lock(stream.events);
-  for (CUevent& event : stream.group_end) {
-    if (event != nullptr && !gone) driver().cuEventDestroy_v2(event);
-    event = nullptr;
+  std::array<Stream::GroupEnd, 2> ends;
+  {
+    const std::lock_guard lock(stream.events);
+    ends = std::exchange(stream.group_ends, {});
+    ++stream.ended;
+  }
+  for (const Stream::GroupEnd& end : ends) {
+    if (end.event != nullptr && !gone) driver().cuEventDestroy_v2(end.event);
   }
 }
 

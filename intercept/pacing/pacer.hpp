@@ -98,8 +98,10 @@ class Pacer {
 
   void bound_run_ahead(Stream& stream, const LaunchDuration* duration, CUstream named,
                        const shm::Policy& policy) noexcept;
+  void add_sampled(Stream& stream) noexcept;
   void begin_group(Stream& stream, const Place& place) noexcept;
-  static void make_group_ends(Stream& stream) noexcept;
+  static CUresult ask_group_end(Stream& stream, std::size_t parity, CUevent& event) noexcept;
+  static void end_group(Stream& stream, std::size_t parity, CUstream named) noexcept;
   template <class Query>
   Waited wait(Stream& stream, shm::TraceHold why, shm::Policy policy, Query query) noexcept;
   template <class Query>
@@ -118,7 +120,9 @@ class Pacer {
   std::atomic<std::uint64_t> run_ns_{0};  ///< At least the sum of all Stream::run_ns.
   std::atomic<std::uint64_t> written_off_ns_{0};
   std::atomic<std::uint32_t> known_in_a_row_{0};
-  std::atomic<int> stuck_streams_{0};          ///< Streams with Stream::stuck.
+  std::atomic<int> stuck_streams_{0};  ///< Streams with Stream::stuck.
+  /// The streams that may have samples under way, linked by Stream::next_sampled.
+  std::atomic<Stream*> sampled_{nullptr};
   std::optional<std::uint64_t> quiet_before_;  ///< Used by the polling thread.
 };
 

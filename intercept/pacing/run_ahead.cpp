@@ -1,5 +1,6 @@
 #include "intercept/pacing/run_ahead.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "intercept/driver/driver_query.hpp"
@@ -7,31 +8,41 @@
 
 namespace sluice::intercept {
 
-/// Events are made once, in the launching context, because that is slow and can block.
-bool RunAhead::record(Mark& mark, CUstream stream) noexcept {
-  if (mark.event == nullptr) {
-    const RelaxedCapture relaxed;
-    if (driver().cuEventCreate(&mark.event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-      mark.event = nullptr;
-      return false;
-    }
-  }
-  return driver().cuEventRecord(mark.event, stream) == CUDA_SUCCESS;
-}
-
+/// Each event is made once, in the launching context.
 void RunAhead::add(std::uint64_t launch_ns, std::uint64_t bound_ns, CUstream stream) noexcept {
   const NoCancel whole;
+  std::optional<Marking> marking = begin_mark(launch_ns, bound_ns);
+  if (!marking) return;
+  if (marking->event == nullptr) marking->event = make_event();
+  const bool recorded =
+      marking->event != nullptr && driver().cuEventRecord(marking->event, stream) == CUDA_SUCCESS;
+  end_mark(*marking, recorded);
+}
+
+/// While one thread records a mark, the launches of others are left for the next one.
+std::optional<RunAhead::Marking> RunAhead::begin_mark(std::uint64_t launch_ns,
+                                                      std::uint64_t bound_ns) noexcept {
   const std::lock_guard lock(mutex_);
-  const bool due = unmarked_ns_ != 0 && unmarked_ns_ + launch_ns > bound_ns / kMarksInBound;
-  if (due && made_ - passed_ < kMarks) {
-    Mark& mark = marks_[made_ % kMarks];
-    if (record(mark, stream)) {
-      mark.ns = std::exchange(unmarked_ns_, 0);
-      marked_ns_ += mark.ns;
-      ++made_;
-    }
-  }
+  const std::uint64_t before_ns = unmarked_ns_;
   unmarked_ns_ += launch_ns;
+  const bool due = before_ns != 0 && unmarked_ns_ > bound_ns / kMarksInBound;
+  if (!due || marking_ || made_ - passed_ >= kMarks) return std::nullopt;
+  marking_ = true;
+  return Marking{std::exchange(marks_[made_ % kMarks].event, nullptr), before_ns, streams_};
+}
+
+/// If the stream has ended meanwhile, the event is left to its context.
+void RunAhead::end_mark(const Marking& marking, bool recorded) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (marking.stream != streams_) return;
+  marking_ = false;
+  Mark& mark = marks_[made_ % kMarks];
+  mark.event = marking.event;
+  if (!recorded) return;
+  mark.ns = std::min(marking.ns, unmarked_ns_);
+  unmarked_ns_ -= mark.ns;
+  marked_ns_ += mark.ns;
+  ++made_;
 }
 
 RunAhead::Wait RunAhead::must_wait(std::uint64_t bound_ns) noexcept {
@@ -54,13 +65,19 @@ void RunAhead::forget_marks() noexcept {
 }
 
 void RunAhead::end_stream(bool gone) noexcept {
-  const std::lock_guard lock(mutex_);
-  for (Mark& mark : marks_) {
-    if (mark.event != nullptr && !gone) driver().cuEventDestroy_v2(mark.event);
-    mark = {};
+  std::array<Mark, kMarks> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = std::exchange(marks_, {});
+    ++streams_;
+    marking_ = false;
+    made_ = passed_ = 0;
+    marked_ns_ = unmarked_ns_ = 0;
   }
-  made_ = passed_ = 0;
-  marked_ns_ = unmarked_ns_ = 0;
+  if (gone) return;
+  for (const Mark& mark : ended) {
+    if (mark.event != nullptr) driver().cuEventDestroy_v2(mark.event);
+  }
 }
 
 }  // namespace sluice::intercept

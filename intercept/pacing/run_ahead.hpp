@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include "intercept/driver/driver.hpp"
 
@@ -11,7 +12,7 @@ namespace sluice::intercept {
 /// given GPU time, plus one launch. So a stream empties in that time, when its memory is wanted.
 /// An event marks each quarter of the bound.
 ///
-/// Thread-safe. Takes its lock for short, and never during a driver call that can wait for the GPU.
+/// Thread-safe. Holds its lock during no driver call: a record may wait for the GPU.
 class RunAhead {
  public:
   /// For a launch of this duration, before it is given to the stream. May record a mark.
@@ -39,9 +40,19 @@ class RunAhead {
     CUevent event = nullptr;
     std::uint64_t ns = 0;  ///< GPU time of the launches between the mark before and this one.
   };
-  [[nodiscard]] bool record(Mark& mark, CUstream stream) noexcept;
+  /// A mark that a thread is recording. The event is the thread's meanwhile.
+  struct Marking {
+    CUevent event;
+    std::uint64_t ns;
+    std::uint32_t stream;  ///< streams_ at the begin.
+  };
+  [[nodiscard]] std::optional<Marking> begin_mark(std::uint64_t launch_ns,
+                                                  std::uint64_t bound_ns) noexcept;
+  void end_mark(const Marking& marking, bool recorded) noexcept;
 
   std::mutex mutex_;
+  std::uint32_t streams_ = 0;  ///< Streams that have ended.
+  bool marking_ = false;
   std::array<Mark, kMarks> marks_;
   std::uint32_t made_ = 0;
   std::uint32_t passed_ = 0;

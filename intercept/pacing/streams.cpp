@@ -1,9 +1,9 @@
 #include "intercept/pacing/streams.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "intercept/driver/machine.hpp"
+#include "intercept/driver/process.hpp"
 #include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
@@ -18,12 +18,11 @@ void LaunchLock::wait() noexcept {
   } while (!try_lock());
 }
 
-void Stream::restart() noexcept {
-  touched = 0;
+void Stream::restart(const Key& of, CUcontext in) noexcept {
+  key = of;
+  context = in;
   policy = {};
   launches = 0;
-  group_end = {};
-  recorded = {};
   // What a launch that outlasted the stream before has spent is nobody's.
   const std::uint64_t left_ns = std::exchange(run_ns, 0);
   if (account != nullptr) account->fetch_sub(left_ns);
@@ -31,7 +30,22 @@ void Stream::restart() noexcept {
   idle = false;
   previous = 0;
   sampler.restart();
-  run_ahead.end_stream(true);
+  lives.store(true);  // the rest is seen by whoever sees this
+}
+
+void StreamList::add(Stream& stream) noexcept {
+  remove(stream);
+  stream.list = this;
+  stream.before = std::exchange(last_, &stream);
+  (stream.before == nullptr ? first_ : stream.before->after) = &stream;
+}
+
+void StreamList::remove(Stream& stream) noexcept {
+  StreamList* const in = std::exchange(stream.list, nullptr);
+  if (in == nullptr) return;
+  (stream.before == nullptr ? in->first_ : stream.before->after) = stream.after;
+  (stream.after == nullptr ? in->last_ : stream.after->before) = stream.before;
+  stream.before = stream.after = nullptr;
 }
 
 Stream::Key Streams::key_of(CUstream stream, CUcontext context) noexcept {
@@ -48,32 +62,95 @@ Stream* Streams::find(const Stream::Key& key) {
 
 Stream* Streams::add(const Stream::Key& key, CUcontext context, Client& client, Pacer& pacer) {
   const std::lock_guard lock(mutex_);
-  Stream*& place = known_[key];
-  if (place != nullptr) return place;
-  try {
-    if (free_.empty()) {
-      place = &records_.emplace_back();
-    } else {
-      place = free_.back();
-      free_.pop_back();
-    }
-  } catch (...) {
-    known_.erase(key);
-    throw;
+  const auto found = known_.find(key);
+  if (found != known_.end()) return found->second;
+  if (Stream* const left = of_ended_thread(key)) return left;
+  Stream*& free = free_[&client];
+  if (free == nullptr) {
+    free = &records_.emplace_back();
+    free->client = &client;
+    free->pacer = &pacer;
   }
-  place->restart();
-  place->key = key;
-  place->context = context;
-  place->client = &client;
-  place->pacer = &pacer;
-  return place;
+  known_.emplace(key, free);  // or throws, and the record stays free
+  Stream* const stream = std::exchange(free, free->next);
+  stream->next = nullptr;
+  stream->restart(key, context);
+  return stream;
 }
 
-bool Streams::too_many() {
+/// Looks at two records for each that is asked for. So there are at most about as many records of
+/// ended threads as of living ones. The events belong to the context, which is the same. The
+/// caller holds the lock.
+Stream* Streams::of_ended_thread(const Stream::Key& key) {
+  constexpr int kLooks = 2;
+  if (key.thread == 0) return nullptr;
+  for (int i = 0; i < kLooks; ++i) {
+    Stream::Key after = key;
+    after.thread = looked_at_ + 1;
+    const auto at = known_.lower_bound(after);
+    const bool ours =
+        at != known_.end() && at->first.handle == key.handle && at->first.context == key.context;
+    looked_at_ = ours ? at->first.thread : 0;
+    if (!ours || !ThreadMarks::is_gone(looked_at_)) continue;
+    auto node = known_.extract(at);
+    Stream* const stream = node.mapped();
+    node.key() = key;
+    stream->key.thread = key.thread;
+    known_.insert(std::move(node));
+    return stream;
+  }
+  return nullptr;
+}
+
+Streams::Names Streams::names_of(const Stream& stream) {
   const std::lock_guard lock(mutex_);
-  if (known_.size() < many_) return false;
-  many_ = 2 * known_.size();
-  return true;
+  return {stream.key, stream.context};
+}
+
+Stream* Streams::take_out(const Stream::Key& key) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = known_.find(key);
+  if (found == known_.end()) return nullptr;
+  Stream* const stream = found->second;
+  known_.erase(found);
+  g_process.forget_remembered();
+  return stream;
+}
+
+Stream* Streams::take_out(CUcontext context) noexcept {
+  Stream* taken = nullptr;
+  const std::lock_guard lock(mutex_);
+  std::erase_if(known_, [&](const auto& known) {
+    Stream& stream = *known.second;
+    if (context != nullptr && stream.context != context) return false;
+    stream.next = std::exchange(taken, &stream);
+    return true;
+  });
+  if (taken != nullptr) g_process.forget_remembered();
+  return taken;
+}
+
+void Streams::reuse(Stream* ended) noexcept {
+  const std::lock_guard lock(mutex_);
+  while (ended != nullptr) {
+    Stream* const next = ended->next;
+    Stream*& free = free_.find(ended->client)->second;
+    ended->next = std::exchange(free, ended);
+    ended = next;
+  }
+}
+
+Stream* Streams::put_back(Stream* taken) noexcept {
+  Stream* superfluous = nullptr;
+  const std::lock_guard lock(mutex_);
+  while (taken != nullptr) {
+    Stream* const stream = taken;
+    taken = std::exchange(stream->next, nullptr);
+    bool back = false;
+    if_memory_lasts([&] { back = known_.emplace(stream->key, stream).second; });
+    if (!back) stream->next = std::exchange(superfluous, stream);
+  }
+  return superfluous;
 }
 
 }  // namespace sluice::intercept

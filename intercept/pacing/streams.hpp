@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <tuple>
-#include <vector>
 
 #include "intercept/driver/driver.hpp"
 #include "intercept/pacing/run_ahead.hpp"
@@ -19,6 +18,7 @@ namespace sluice::intercept {
 
 class Client;
 class Pacer;
+class StreamList;
 
 /// A lock for a few instructions of launching threads. It is taken with an exchange and released
 /// with a plain store: a mutex takes two calls and two locked instructions. The holder makes no
@@ -49,8 +49,8 @@ struct Stream {
     pid_t thread = 0;             ///< Of a per-thread default stream.
     auto operator<=>(const Key&) const = default;
   };
-  /// Reuses the record for another stream.
-  void restart() noexcept;
+  /// For another stream. The record belongs to nobody now.
+  void restart(const Key& of, CUcontext in) noexcept;
   /// The first launch under a policy begins a group. The caller holds the lock.
   void set_policy(const shm::Policy& now) noexcept {
     if (policy == now) [[likely]]
@@ -61,15 +61,22 @@ struct Stream {
 
   Key key;
   CUcontext context = nullptr;
+  // The record is reused for streams of the same client only, so its links stay in that client's
+  // jobs.
   Client* client = nullptr;
   Pacer* pacer = nullptr;  ///< The pacer of `client`.
+  Stream* next = nullptr;  ///< Among records that were taken out, or that are free.
 
   /// A wait for its work took too long, and it has made no progress since (Pacer::wait).
   std::atomic<bool> stuck{false};
 
-  /// The process's version (process.hpp) at the last touch. Guarded by the mutex of the client's
-  /// jobs.
-  std::uint64_t touched = 0;
+  // Guarded by the mutex of the client's jobs, down to `after`.
+  std::uint64_t touched = 0;   ///< The process's version (process.hpp) at the last touch.
+  StreamList* list = nullptr;  ///< Busy, or ended in the last job; null: neither.
+  Stream* before = nullptr;
+  Stream* after = nullptr;
+  /// Cleared by whoever ends the stream. A launch that outlasts its stream makes nothing busy.
+  std::atomic<bool> lives{true};
 
   /// Guards the members down to `previous`, for launching threads. Never held during a driver call.
   LaunchLock lock;
@@ -81,18 +88,56 @@ struct Stream {
   bool idle = false;           ///< Nothing was launched since Pacer::write_off_idle() looked.
   std::uint64_t previous = 0;  ///< The kind of its last launch (LaunchDurations::find_in_turn).
 
-  /// Guards the events. Never held during a driver call that can wait for the GPU.
-  std::mutex events;
-  std::array<CUevent, 2> group_end{};  ///< For even and odd groups; null until first used.
-  std::array<bool, 2> recorded{};
+  /// Where a group ends. While a thread records the event, which may wait for the GPU, the event is
+  /// that thread's.
+  struct GroupEnd {
+    CUevent event = nullptr;
+    bool recorded = false;
+    bool recording = false;
+  };
+  std::mutex events;  ///< Guards the members down to `ended`. Never held during a driver call.
+  std::array<GroupEnd, 2> group_ends{};  ///< For even and odd groups.
+  std::uint32_t ended = 0;               ///< Streams that had this record before.
 
   Sampler sampler;
+  std::atomic<bool> sampled{false};  ///< In the list of Pacer::collect_samples().
+  Stream* next_sampled = nullptr;
   RunAhead run_ahead;
+};
+
+/// Streams linked through their records: nothing is allocated, and each step takes the same time
+/// whatever the length. A stream is in one list at most. The owner of the list guards it.
+class StreamList {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+  [[nodiscard]] bool has(const Stream& stream) const noexcept { return stream.list == this; }
+  /// Takes the stream out of the list that it is in.
+  void add(Stream& stream) noexcept;
+  static void remove(Stream& stream) noexcept;
+  void clear() noexcept {
+    while (first_ != nullptr) remove(*first_);
+  }
+  /// `visit` may move the stream to another list.
+  template <class Visit>
+  void for_each(Visit visit) {
+    for (Stream* at = first_; at != nullptr;) {
+      Stream& stream = *at;
+      at = at->after;
+      visit(stream);
+    }
+  }
+
+ private:
+  Stream* first_ = nullptr;
+  Stream* last_ = nullptr;
 };
 
 /// The streams of this process. A record is found by its key under a lock, and each thread
 /// remembers it (launch.hpp). Records are reused but never freed, so a thread that uses a stream
 /// while another thread destroys the stream writes into memory that exists.
+///
+/// The driver gives the handle of a destroyed stream or context out again at once. So a record is
+/// taken out before the driver's call that ends its stream.
 class Streams {
  public:
   /// Whether the handle means a default stream: which one depends on the calling thread.
@@ -106,7 +151,9 @@ class Streams {
 
   /// Null if the stream is not known.
   [[nodiscard]] Stream* find(const Stream::Key& key);
-  /// The record of the key, new or found.
+  /// The record of the key, new or found. No call reports the end of a thread, so a thread's
+  /// default stream may get the record of a thread of the same context that has ended, with its
+  /// events.
   [[nodiscard]] Stream* add(const Stream::Key& key, CUcontext context, Client& client,
                             Pacer& pacer);
 
@@ -117,38 +164,32 @@ class Streams {
     for (const auto& [key, stream] : known_) visit(*stream);
   }
 
-  /// Removes the streams for which `which` is true. Calls `end` for each without the lock; after
-  /// that the record may be reused.
-  template <class Which, class End>
-  void remove(Which which, End end) {
-    std::vector<Stream*> ended;
-    {
-      const std::lock_guard lock(mutex_);
-      for (auto at = known_.begin(); at != known_.end();) {
-        if (which(*at->second)) {
-          ended.push_back(at->second);
-          at = known_.erase(at);
-        } else {
-          ++at;
-        }
-      }
-    }
-    for (Stream* stream : ended) end(*stream);
-    const std::lock_guard lock(mutex_);
-    free_.insert(free_.end(), ended.begin(), ended.end());
-  }
+  /// The names of the stream; after a while the record may be another's.
+  struct Names {
+    Stream::Key key;
+    CUcontext context;
+  };
+  [[nodiscard]] Names names_of(const Stream& stream);
 
-  /// Whether there are so many that the streams of ended threads should be removed; no call reports
-  /// the end of a thread.
-  [[nodiscard]] bool too_many();
+  /// Takes the record of a stream, or those of a context (null: of all), out of the known ones.
+  /// What threads remember of them is void. They are linked by Stream::next; reuse() or put_back()
+  /// must follow.
+  [[nodiscard]] Stream* take_out(const Stream::Key& key) noexcept;
+  [[nodiscard]] Stream* take_out(CUcontext context) noexcept;
+  /// The records were ended, and may be used for other streams.
+  void reuse(Stream* ended) noexcept;
+  /// Their context lives on. Returns those that have to be ended, because there is another record
+  /// of the stream by now, or no memory.
+  [[nodiscard]] Stream* put_back(Stream* taken) noexcept;
 
  private:
-  static constexpr std::size_t kMany = 64;
+  [[nodiscard]] Stream* of_ended_thread(const Stream::Key& key);
+
   std::mutex mutex_;
   std::map<Stream::Key, Stream*> known_;
   std::deque<Stream> records_;
-  std::vector<Stream*> free_;
-  std::size_t many_ = kMany;
+  std::map<Client*, Stream*> free_;  ///< Linked by Stream::next.
+  pid_t looked_at_ = 0;              ///< The thread after which of_ended_thread() looks on.
 };
 
 }  // namespace sluice::intercept

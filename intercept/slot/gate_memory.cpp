@@ -2,6 +2,7 @@
 
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/driver/log.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 
@@ -50,14 +51,29 @@ std::optional<GateMemory::Addresses> GateMemory::for_graphs() noexcept {
 
 CUdeviceptr GateMemory::address() noexcept {
   const CUdeviceptr known = gate_.load(std::memory_order_acquire);
-  return known != 0 ? known : register_page();
+  return known != 0 ? known : register_alone();
+}
+
+/// The driver's call may block, so nobody waits for another thread's without an end.
+CUdeviceptr GateMemory::register_alone() noexcept {
+  const NoCancel whole;
+  bool alone = false;
+  nap_while(
+      [&] {
+        alone = !registering_.exchange(true);
+        return !alone && gate_.load() == 0;
+      },
+      kLongestDriverWaitNs);
+  if (!alone) return gate_.load();
+  const CUdeviceptr known = gate_.load();
+  const CUdeviceptr gate = known != 0 ? known : register_page();
+  registering_.store(false);
+  return gate;
 }
 
 /// Registers in the device's primary context if it is active, because other contexts may end
 /// earlier.
 CUdeviceptr GateMemory::register_page() noexcept {
-  const std::lock_guard lock(registering_);
-  if (const CUdeviceptr known = gate_.load()) return known;
   int can_wait = 0;
   driver().cuDeviceGetAttribute(&can_wait, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
                                 client_.device());
@@ -70,6 +86,8 @@ CUdeviceptr GateMemory::register_page() noexcept {
   if (context != nullptr && !primary_is_active(client_.device())) context = nullptr;
   if (context == nullptr) context = current_context();
   if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return 0;
+  const std::uint32_t ended = contexts_ended_.load();
+  context_.store(context);
   const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                          (client_.seat().reader() ? CU_MEMHOSTREGISTER_READ_ONLY : 0U);
   const CUresult registered = driver().cuMemHostRegister_v2(view_, sizeof(shm::Board), flags);
@@ -86,15 +104,15 @@ CUdeviceptr GateMemory::register_page() noexcept {
     fall_back("cannot map the board");
     return 0;
   }
-  context_.store(context);
-  gate_.store(gate, std::memory_order_release);
-  return gate;
+  gate_.store(gate);
+  if (contexts_ended_.load() == ended) return gate;
+  gate_.store(0);
+  return 0;
 }
 
 void GateMemory::context_ended(CUcontext context) noexcept {
   if (context != nullptr && context_.load() != context) return;
-  const std::lock_guard lock(registering_);
-  context_.store(nullptr);
+  contexts_ended_.fetch_add(1);
   gate_.store(0);
 }
 

@@ -2,7 +2,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 
 #include "intercept/slot/client_slot.hpp"
@@ -44,6 +43,7 @@ class GateMemory {
       offsetof(shm::Slot, slack_ns) - offsetof(shm::Slot, gate);
   /// The device address of the gate. Registers the board if necessary. 0 if that fails.
   CUdeviceptr address() noexcept;
+  CUdeviceptr register_alone() noexcept;
   CUdeviceptr register_page() noexcept;
   CUresult put(CUstream stream, std::size_t behind_gate, std::uint64_t value,
                unsigned flags) noexcept;
@@ -51,8 +51,9 @@ class GateMemory {
 
   ClientSlot& client_;
   void* view_;
-  std::mutex registering_;
-  std::atomic<CUdeviceptr> gate_{0};  ///< 0: not registered.
+  std::atomic<bool> registering_{false};          ///< A thread is inside register_page().
+  std::atomic<std::uint32_t> contexts_ended_{0};  ///< Of those in which the board was registered.
+  std::atomic<CUdeviceptr> gate_{0};              ///< 0: not registered.
   std::atomic<CUcontext> context_{nullptr};
   std::atomic<bool> said_{false};
 };

@@ -42,7 +42,7 @@ void HeldMemory::add(Table table, std::uint64_t key, const Piece& piece) noexcep
   const bool added = if_memory_lasts([&] {
     const auto made = std::make_shared<const Piece>(piece);
     const std::lock_guard lock(mutex_);
-    records(table).emplace(key, Record{made, 1, 0});
+    records(table).emplace(key, Record{made, 1, 0, ++last_record_});
     if (Device* const on = device(piece.device)) {
       on->reserved -= piece.bytes;
       change(*on, on->bytes + piece.bytes);
@@ -71,7 +71,8 @@ void HeldMemory::add_record(Table table, std::uint64_t key, std::uint64_t size, 
   if_memory_lasts([&] {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<const Piece> piece = living(records(from), known);
-    if (piece != nullptr) records(table).emplace(key, Record{std::move(piece), size, 0});
+    if (piece == nullptr) return;
+    records(table).emplace(key, Record{std::move(piece), size, 0, ++last_record_});
   });
 }
 
@@ -112,12 +113,18 @@ HeldMemory::Records::iterator HeldMemory::erase(Records& from, Records::iterator
   return from.erase(record);
 }
 
-void HeldMemory::context_ended(CUcontext context) noexcept {
+std::uint64_t HeldMemory::last_record() noexcept {
+  const std::lock_guard lock(mutex_);
+  return last_record_;
+}
+
+void HeldMemory::context_ended(CUcontext context, std::uint64_t last) noexcept {
   const std::lock_guard lock(mutex_);
   Records& all = records(Table::kAddresses);
   for (auto at = all.begin(); at != all.end();) {
     const CUcontext of = at->second.piece->context;
-    at = context == nullptr || of == context ? erase(all, at) : std::next(at);
+    const bool ended = at->second.number <= last && (context == nullptr || of == context);
+    at = ended ? erase(all, at) : std::next(at);
   }
 }
 

@@ -55,8 +55,11 @@ class HeldMemory {
   [[nodiscard]] Mark begin_end(Table table, std::uint64_t key, std::uint64_t size = 1) noexcept;
   void end(Table table, std::uint64_t key, std::uint64_t size, Mark mark, bool succeeded) noexcept;
 
-  /// For a context that has ended; null: unknown which one.
-  void context_ended(CUcontext context) noexcept;
+  /// The number of the last record. Ask before a call that may end a context: after it, the driver
+  /// may have given the context's handle to another one.
+  [[nodiscard]] std::uint64_t last_record() noexcept;
+  /// For a context that has ended (null: unknown which one) with its records up to `last`.
+  void context_ended(CUcontext context, std::uint64_t last) noexcept;
 
   /// From now on the sum of the client's device is in its slot.
   void show_in(ClientSlot& client) noexcept;
@@ -68,6 +71,7 @@ class HeldMemory {
     std::shared_ptr<const Piece> piece;
     std::uint64_t size = 1;  ///< Of a mapping; else 1.
     Mark ending = 0;         ///< A call is about to end it.
+    std::uint64_t number = 0;
   };
   using Records = std::multimap<std::uint64_t, Record>;
   struct Device {
@@ -87,6 +91,7 @@ class HeldMemory {
   std::mutex mutex_;
   std::array<Records, 3> tables_;
   Mark last_mark_ = 0;
+  std::uint64_t last_record_ = 0;
   std::array<Device, kMostDevices> devices_{};
 };
 

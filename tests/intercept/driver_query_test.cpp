@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <thread>
+#include <vector>
 
 namespace sluice::intercept {
 namespace {
@@ -59,12 +61,41 @@ TEST(DriverQuery, OneAboutTheLegacyStreamIsAboutEach) {
   }
 }
 
-TEST(DriverQuery, NoneIsAskedWhileSomethingEnds) {
+TEST(DriverQuery, NoneIsAskedAboutWhatEnds) {
   {
-    const QueryBan quiet = QueryBan::about_stream(handle<CUstream>(16));
-    EXPECT_FALSE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(32)));
+    const QueryBan stream = QueryBan::about_stream(handle<CUstream>(16));
+    EXPECT_FALSE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(16)));
+    EXPECT_FALSE(DriverQuery(handle<CUcontext>(1), CU_STREAM_LEGACY));
+    const QueryBan context = QueryBan::about_context(handle<CUcontext>(2));
+    EXPECT_FALSE(DriverQuery(handle<CUcontext>(2), handle<CUstream>(48)));
   }
+  EXPECT_TRUE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(16)));
+  EXPECT_TRUE(DriverQuery(handle<CUcontext>(2), handle<CUstream>(48)));
+}
+
+// Prevents: a thread that is blocked in cuCtxDestroy keeps every job of the process open.
+TEST(DriverQuery, OthersAreAskedWhileSomethingEnds) {
+  const QueryBan stream = QueryBan::about_stream(handle<CUstream>(16));
+  const QueryBan context = QueryBan::about_context(handle<CUcontext>(2));
   EXPECT_TRUE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(32)));
+}
+
+TEST(DriverQuery, WhoCannotSayWhichContextEndsBansAll) {
+  const QueryBan context = QueryBan::about_context(nullptr);
+  EXPECT_FALSE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(32)));
+}
+
+// Prevents: the ban of the 33rd thread that ends something at the same time is none.
+TEST(DriverQuery, AnyNumberOfThreadsMayBan) {
+  std::vector<std::unique_ptr<QueryBan>> held;
+  for (std::uintptr_t i = 0; i < 40; ++i) {
+    held.emplace_back(new QueryBan(QueryBan::about_stream(handle<CUstream>(16 + 16 * i))));
+  }
+  for (std::uintptr_t i = 0; i < 40; ++i) {
+    EXPECT_FALSE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(16 + 16 * i)));
+  }
+  held.clear();
+  EXPECT_TRUE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(16)));
 }
 
 // The last test, because it bans queries for good. Prevents: the driver is torn down during an

@@ -1,7 +1,9 @@
 // When a transparent job ends: work that comes at the worst moment must keep it open. The test is
 // the driver, and the other thread too: what comes in between comes at exactly that moment.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
+#include <array>
 #include <functional>
 #include <utility>
 
@@ -152,6 +154,67 @@ TEST_F(JobEnd, AStreamThatEndsIsNotAskedAfterItsJob) {
   g_before_the_question = [this] { jobs_.forget(stream_); };
   jobs_.poll();
   EXPECT_EQ(g_entered, 1) << "by the first poll";
+}
+
+// Prevents: a program that synchronises one stream while another is busy grows by each synchronise,
+// and the end of its next job is seen after as many questions. Seen to fail with a list of streams
+// that every synchronise added to.
+TEST_F(JobEnd, SynchronisesBesideABusyStreamLeaveNothingBehind) {
+  Stream other;
+  other.key.handle = reinterpret_cast<CUstream>(32);
+  begin();
+  const std::size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < 100'000; ++i) {
+    jobs_.touch(other);
+    Jobs::Synchronising synchronising(jobs_);
+    synchronising.returned(CUDA_SUCCESS, &other);
+  }
+  EXPECT_TRUE(client_.active());
+  EXPECT_LT(mallinfo2().uordblks, before + 10'000);
+  jobs_.poll();
+  EXPECT_FALSE(client_.active());
+  g_asked = 0;
+  jobs_.poll();
+  EXPECT_EQ(g_asked, 2) << "both streams of the last job, once";
+}
+
+// The same at priority 0, where nothing but a synchronise ends a job.
+TEST_F(JobEnd, NothingGrowsInAJobOfPriorityZero) {
+  OwnClient best_effort(0);
+  Jobs jobs(*best_effort, idle_worker(), idle_worker(), false);
+  Stream other;
+  jobs.touch(stream_);
+  const std::size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < 100'000; ++i) {
+    jobs.touch(other);
+    Jobs::Synchronising synchronising(jobs);
+    synchronising.returned(CUDA_SUCCESS, &other);
+  }
+  EXPECT_LT(mallinfo2().uordblks, before + 10'000);
+  jobs.forget(stream_);
+  jobs.forget(other);
+}
+
+// Prevents: a poll costs as many questions as streams are busy.
+TEST_F(JobEnd, OneBusyStreamIsEnoughOfAnAnswer) {
+  std::array<Stream, 100> others;
+  begin();
+  for (Stream& other : others) jobs_.touch(other);
+  g_answer = [] { return CUDA_ERROR_NOT_READY; };
+  jobs_.poll();
+  EXPECT_EQ(g_asked, 1);
+  g_answer = [] { return CUDA_SUCCESS; };
+  jobs_.poll();
+  EXPECT_EQ(g_asked, 102);
+  EXPECT_FALSE(client_.active());
+  for (Stream& other : others) jobs_.forget(other);
+}
+
+// Prevents: a stream that has ended, and whose handle may be another's, keeps a job open.
+TEST_F(JobEnd, ALaunchThatOutlastsItsStreamMakesNothingBusy) {
+  jobs_.forget(stream_);
+  jobs_.touch(stream_);
+  EXPECT_FALSE(client_.active());
 }
 
 // A copy is not counted as a launch.

@@ -362,6 +362,29 @@ TEST_F(JobsOf, ALaunchInsideTheDriverAtTheEndOfItsJobBeginsAnother) {
   EXPECT_TRUE(becomes_idle());
 }
 
+// Prevents: a thread that is blocked in cuCtxDestroy stops the ends of all jobs of the process.
+// Seen to fail when it banned every query.
+TEST_F(JobsOf, AJobEndsWhileAContextIsBeingDestroyed) {
+  attach("gate", 5);
+  CUcontext first = nullptr;
+  ASSERT_EQ(::cuCtxGetCurrent(&first), CUDA_SUCCESS);
+  CUstream here = make_stream();
+  CUcontext ending = nullptr;
+  ASSERT_EQ(::cuCtxCreate_v2(&ending, 0, 0), CUDA_SUCCESS);
+  fake::pause();
+  launch(make_stream());
+  ASSERT_EQ(::cuCtxSetCurrent(first), CUDA_SUCCESS);
+  launch(here);
+  fake::stall(fake::Id::cuCtxDestroy_v2);
+  std::thread destroying([ending] { EXPECT_EQ(::cuCtxDestroy_v2(ending), CUDA_SUCCESS); });
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  EXPECT_TRUE(stays_active());
+  fake::finish(here, 1);
+  EXPECT_TRUE(becomes_idle());
+  fake::unstall();
+  destroying.join();
+}
+
 // A context that is destroyed takes its work with it.
 TEST_F(JobsOf, ADestroyedContextEndsItsJobs) {
   attach("gate", 5);

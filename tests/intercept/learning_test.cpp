@@ -261,47 +261,15 @@ TEST_F(Learning, ALaunchThatOutlastsItsContextSpendsNothing) {
   EXPECT_EQ(order_of_calls(), "W1111W1111W1");
 }
 
-// A server that has a thread for each request. Seen to fail, with all records kept, without
-// Interposer::forget_ended_threads().
+// A server that has a thread for each request. Seen to fail, with two events for each of the
+// threads since the last look at them, when records were kept until their number had doubled.
 TEST_F(Learning, WhatIsKeptOfThreadsEndsWithThem) {
-  attach("device:200us");
+  attach("event:1");
   outrank();
-  constexpr std::uintptr_t kThreads = 100;
-  for (std::uintptr_t function = 1; function <= kThreads; ++function) {
-    std::thread([=] { kernel(function, CU_STREAM_PER_THREAD); }).join();
+  for (int i = 0; i < 900; ++i) {
+    std::thread([] { kernel(kShort, CU_STREAM_PER_THREAD); }).join();
   }
-  EXPECT_GE(fake::count(Id::cuEventDestroy_v2), 100U) << "two for each of the first 63";
-}
-
-// Another thread may destroy the context of such a thread meanwhile. Seen to fail, with events
-// destroyed that had ended with the context, without the DriverQuery in
-// Interposer::forget_ended_threads().
-TEST_F(Learning, AContextEndsBesideALaunchThatEndsWhatIsKeptOfItsThreads) {
-  attach("device:200us");
-  outrank();
-  CUcontext context = nullptr;
-  CUcontext popped = nullptr;
-  ASSERT_EQ(::cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-  ::cuCtxPopCurrent_v2(&popped);
-  for (std::uintptr_t function = 1; function <= 60; ++function) {
-    std::thread([=] {
-      ::cuCtxSetCurrent(context);
-      kernel(function, CU_STREAM_PER_THREAD);
-    }).join();
-  }
-  fake::stall(Id::cuEventDestroy_v2);
-  std::vector<CUstream> streams(10);
-  for (CUstream& stream : streams) stream = make_stream();
-  std::thread launching([&] {
-    for (CUstream stream : streams) kernel(kShort, stream);
-  });
-  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
-  std::thread ending([&] { EXPECT_EQ(::cuCtxDestroy_v2(context), CUDA_SUCCESS); });
-  std::this_thread::sleep_for(50ms);
-  fake::unstall();
-  launching.join();
-  ending.join();
-  EXPECT_EQ(fake::uses_of_dead_events(), 0U);
+  EXPECT_LT(fake::living_events(), 500U);
 }
 
 // The driver refuses to destroy a default stream, but programs try. Seen to fail, with an event of

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <set>
 
 #include "tests/intercept/launcher.hpp"
 
@@ -177,6 +178,52 @@ TEST_F(Pacing, AfterASkippedWaitGatingGoesOn) {
     EXPECT_TRUE(bounded.stops_after(2)) << "its groups are bounded again";
     fake::resume();
   }
+}
+
+/// Events of a dead context are used in a stream that got a handle of the context's streams. Seen
+/// to fail, for each way in which a context ends, when its records ended after the driver's call.
+class Recycled : public Pacing {
+ protected:
+  void SetUp() override {
+    Pacing::SetUp();
+    attach("event:1");
+    outrank();
+    ::cuDevicePrimaryCtxRetain(&primary_, 0);
+    ::cuCtxCreate_v2(&own_, 0, 0);
+  }
+  /// While `end` has ended `ending` and has not returned, another thread launches in `living`.
+  template <class End>
+  static void recycle(fake::Id stalled, CUcontext ending, CUcontext living, End end) {
+    ::cuCtxSetCurrent(ending);
+    CUstream stream = make_stream();
+    for (int i = 0; i < 4; ++i) launch(stream);
+    fake::stall_return(stalled);
+    std::thread other([&] { EXPECT_EQ(end(), CUDA_SUCCESS); });
+    EXPECT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+    ::cuCtxSetCurrent(living);
+    std::set<CUstream> made;
+    while (!made.contains(stream) && made.size() < 10) made.insert(make_stream());
+    EXPECT_TRUE(made.contains(stream)) << "the driver gives the handle out again";
+    for (int i = 0; i < 4; ++i) launch(stream);
+    fake::unstall();
+    other.join();
+    for (int i = 0; i < 4; ++i) launch(stream);
+    EXPECT_EQ(fake::uses_of_dead_events(), 0U);
+  }
+  CUcontext primary_ = nullptr;
+  CUcontext own_ = nullptr;
+};
+
+TEST_F(Recycled, HandlesOfADestroyedContext) {
+  recycle(Id::cuCtxDestroy_v2, own_, primary_, [this] { return ::cuCtxDestroy_v2(own_); });
+}
+TEST_F(Recycled, HandlesOfAResetContext) {
+  recycle(Id::cuDevicePrimaryCtxReset_v2, primary_, own_,
+          [] { return ::cuDevicePrimaryCtxReset_v2(0); });
+}
+TEST_F(Recycled, HandlesOfAReleasedContext) {
+  recycle(Id::cuDevicePrimaryCtxRelease_v2, primary_, own_,
+          [] { return ::cuDevicePrimaryCtxRelease_v2(0); });
 }
 
 // The driver reuses the handle of a destroyed stream: the new stream starts from nothing.
