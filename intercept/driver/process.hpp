@@ -11,7 +11,7 @@
 
 namespace sluice::intercept {
 
-struct Captures;
+struct Capture;
 class Interposer;
 class Trace;
 
@@ -30,6 +30,15 @@ struct SwitchKernel {
   std::atomic<bool> loading{false};
   std::atomic<CUstream> stream{nullptr};
   std::atomic<CUfunction> function{nullptr};  ///< Written last; null if there is no early switch.
+};
+
+/// The captures that may be open (captures.hpp). They are known before there is an interposer.
+struct Captures {
+  std::mutex mutex;          ///< Guards all but `open` and `unseen`.
+  Capture* first = nullptr;  ///< A list, never freed as a whole.
+  std::uint64_t marks = 0;
+  std::atomic<int> open{0};         ///< The length of the list, and one more if `unseen`.
+  std::atomic<bool> unseen{false};  ///< Captures may begin that are not in the list.
 };
 
 /// Counts the lookups of driver entries that give the GPU work and have no hook.
@@ -93,10 +102,7 @@ struct Process {
   /// kept of streams, graphs and jobs.
   std::atomic<Interposer*> interposer{nullptr};
 
-  /// The captures that may be open. They are known before there is an interposer. Null until the
-  /// first one begins; never destroyed.
-  std::atomic<Captures*> captures{nullptr};
-  std::atomic<int> open_captures{0};
+  Captures captures;
 
   /// The real driver (driver.hpp), complete once it is ready.
   std::atomic<bool> driver_ready{false};

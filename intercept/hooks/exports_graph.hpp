@@ -19,11 +19,11 @@ namespace sluice::intercept {
 /// No query may be under way when a capture begins: a query of the capturing stream or of the
 /// legacy stream would break the capture.
 template <class Call>
-CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode, Call call) {
+CUresult begin_capture(CUstream stream, Call call) {
   const NoCancel whole;
   const QueryBan quiet = QueryBan::about_stream(stream);
   const CUresult result = call();
-  if (result == CUDA_SUCCESS) capture_begun(stream, mode);
+  if (result == CUDA_SUCCESS) capture_begun(stream);
   g_process.forget_remembered();
   return result;
 }
@@ -31,9 +31,8 @@ CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode, Call call) {
 template <class Call>
 CUresult end_capture(CUstream stream, const CUgraph* graph, Call call) {
   const NoCancel whole;
-  const Ending ending = capture_ending(stream);
   const CUresult result = call();
-  capture_ended(ending, stream);
+  capture_ended(stream);
   g_process.forget_remembered();  // launches meanwhile were not remembered as such
   Interposer* const self = Interposer::existing();
   const bool made = result == CUDA_SUCCESS && graph != nullptr && *graph != nullptr;
@@ -41,17 +40,9 @@ CUresult end_capture(CUstream stream, const CUgraph* graph, Call call) {
   return result;
 }
 
-inline CUstreamCaptureMode mode_in() { return CU_STREAM_CAPTURE_MODE_GLOBAL; }
-inline CUstreamCaptureMode mode_in(CUstreamCaptureMode mode) { return mode; }
-inline CUstreamCaptureMode mode_in(CUgraph, const CUgraphNode*, const CUgraphEdgeData*, std::size_t,
-                                   CUstreamCaptureMode mode) {
-  return mode;
-}
-
 template <Entry entry, class Real, class... Args>
 CUresult hook(Of<Kind::kCapture>, Real real, CUstream stream, Args... args) {
-  return begin_capture(named<entry>(stream), mode_in(args...),
-                       [&] { return (*real)(stream, args...); });
+  return begin_capture(named<entry>(stream), [&] { return (*real)(stream, args...); });
 }
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kCapture>, Real real, CUstream stream, CUgraph* graph) {

@@ -49,6 +49,11 @@ inline constexpr std::uintptr_t kLoadedFunction = 0x10ad;
 
 #define SLUICE_FAKE_API __attribute__((visibility("default")))
 
+/// An entry of a driver to come, which no table of the interposer can have: begins a capture.
+/// Programs look it up.
+inline constexpr const char* kFutureBegin = "cuStreamBeginFutureCapture";
+using FutureBegin = CUresult (*)(CUstream stream, CUstreamCaptureMode mode);
+
 /// One call that reached the driver, with its arguments as words in order.
 struct Call {
   Id id;
