@@ -78,6 +78,8 @@ struct Process {
   /// ended, a stream or context was destroyed, a capture began, the policy changed. It starts at 1,
   /// so version 0 is never valid.
   std::atomic<std::uint64_t> version{1};
+  /// Changes when code is unloaded: what was learned of kernels before is in doubt from then on.
+  std::atomic<std::uint32_t> code_epoch{0};
   /// Nothing of ours may run in a forked child: threads that do not exist there may have held our
   /// locks at the fork, and the slot is the parent's.
   std::atomic<bool> forked_child{false};

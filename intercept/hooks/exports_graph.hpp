@@ -126,9 +126,7 @@ CUresult instantiate(const CUgraphExec* exec, CUgraph graph, const Outputs& outp
     result = call();
   }
   if (result != CUDA_SUCCESS || exec == nullptr) return result;
-  const bool preemptible = instantiation.instantiated(*exec, refused);
-  Interposer::instance().clients().for_each(
-      [&](Client& each) { each.pacer().durations().renew(*exec, preemptible && &each == client); });
+  instantiation.instantiated(*exec, refused);
   return result;
 }
 
@@ -217,7 +215,7 @@ CUresult hook(Of<Kind::kGraph>, Real real, CUgraphExec exec) {
   const NoCancel whole;
   std::optional<GraphBook::Executable> known = book->take(exec);
   const CUresult result = (*real)(exec);
-  if (result != CUDA_SUCCESS && known) book->put_back(exec, *std::move(known));
+  if (known) result == CUDA_SUCCESS ? book->ended(*known) : book->put_back(exec, *std::move(known));
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 namespace sluice::intercept {
 namespace {
@@ -152,7 +153,7 @@ std::vector<std::size_t> breadth_first(const GraphShape& shape) {
 std::uint64_t GraphEstimates::of(const Work& work, const GpuSize& gpu,
                                  std::uint64_t spacing_ns) const {
   const auto learned = ns_.find(LaunchDurations::key_of(work));
-  if (learned != ns_.end()) return learned->second;
+  if (learned != ns_.end() && epoch_ == code_epoch()) return learned->second;
   const auto product = [](const std::array<unsigned, 3>& size) {
     return static_cast<double>(size[0]) * size[1] * size[2];
   };
@@ -167,7 +168,8 @@ std::uint64_t GraphEstimates::of(const Work& work, const GpuSize& gpu,
 }
 
 void GraphEstimates::learn(const ColdKernels& cold, std::uint64_t total_ns) {
-  if (cold.kernels.empty()) return;
+  if (cold.kernels.empty() || cold.epoch != code_epoch()) return;
+  if (std::exchange(epoch_, cold.epoch) != cold.epoch) ns_.clear();
   const std::uint64_t rest = total_ns - std::min(total_ns, cold.known_ns);
   const std::uint64_t each = rest / cold.kernels.size();
   for (const std::uint64_t kernel : cold.kernels) {

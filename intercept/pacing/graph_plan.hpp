@@ -82,10 +82,11 @@ struct GpuSize {
 struct ColdKernels {
   std::vector<std::uint64_t> kernels;  ///< Keys of LaunchDurations, with repetitions.
   std::uint64_t known_ns = 0;          ///< The time of the graph's other kernels and of its waits.
+  std::uint32_t epoch = code_epoch();  ///< When the keys were made.
 };
 
 /// Estimated durations of kernels that were only launched inside graphs, where no kernel can be
-/// measured by itself. Not thread-safe.
+/// measured by itself. Forgets all when code is unloaded. Not thread-safe.
 class GraphEstimates {
  public:
   /// A kernel counts as at least an eighth of the spacing, so that at most eight kernels of unknown
@@ -108,6 +109,7 @@ class GraphEstimates {
  private:
   static constexpr std::size_t kMost = 16'384;
   std::unordered_map<std::uint64_t, std::uint64_t> ns_;  ///< By key.
+  std::uint32_t epoch_ = 0;                              ///< code_epoch() of all in ns_.
 };
 
 }  // namespace sluice::intercept

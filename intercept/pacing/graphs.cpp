@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "intercept/driver/log.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -31,7 +32,7 @@ class Pricing {
     node.cost = 1;
     if (!pacing_.policy.spacing.is_time()) return;
     const std::uint64_t spacing_ns = pacing_.policy.spacing.ns();
-    const LaunchDuration* const duration = pacing_.durations.find(node.work);
+    const LaunchDuration* const duration = pacing_.durations.look_up(node.work);
     if (duration == nullptr || duration->longest_ns() == LaunchDuration::kUnbounded) {
       cold_.kernels.push_back(LaunchDurations::key_of(node.work));
       node.cost = estimates_.of(node.work, pacing_.gpu, spacing_ns);
@@ -85,8 +86,7 @@ void GraphBook::Instantiation::prepare(CUgraph graph) {
   if (!shape) return;
   std::size_t kernels = 0;
   {
-    const std::lock_guard lock(book_.mutex_);
-    for (auto& [exec, executable] : book_.executables_) book_.learn(exec, executable);
+    const std::lock_guard lock(book_.estimating_);
     Pricing pricing(pacing_, book_.estimates_);
     pricing.price(*shape);
     cold_ = std::move(pricing.cold());
@@ -100,17 +100,15 @@ void GraphBook::Instantiation::prepare(CUgraph graph) {
                       << " kernels, " << cold_.kernels.size() << " of unknown duration";
 }
 
-bool GraphBook::Instantiation::instantiated(CUgraphExec exec, bool refused) noexcept {
+void GraphBook::Instantiation::instantiated(CUgraphExec exec, bool refused) noexcept {
   waits_.take_out();
   paced_ = paced_ && !refused;
   if (pacing_.words && !paced_) report_ungated_graph();
-  if (!paced_) {
-    book_.take(exec);  // drop the executable that had this handle before
-    return false;
-  }
-  book_.put_back(exec,
-                 {std::move(plan_.pattern), *pacing_.words, std::move(cold_), &pacing_.durations});
-  return plan_.bounded;
+  // The executable that had this handle before may have ended unseen.
+  if (const std::optional<Executable> before = book_.take(exec)) book_.ended(*before);
+  if (!paced_) return;
+  book_.add(exec, {std::move(plan_.pattern), *pacing_.words, std::move(cold_), nullptr},
+            plan_.bounded);
 }
 
 GraphBook::Update::Update(GraphBook& book, CUgraphExec exec, CUgraph graph) noexcept {
@@ -156,10 +154,7 @@ void GraphBook::captured(CUgraph graph) noexcept {
     std::vector<CUdeviceptr> gates;
     {
       const std::lock_guard lock(mutex_);
-      for (const auto& [exec, executable] : executables_) {
-        const CUdeviceptr gate = executable.words.gate;
-        if (std::find(gates.begin(), gates.end(), gate) == gates.end()) gates.push_back(gate);
-      }
+      gates = gates_;
     }
     if (gates.empty()) return;
     const std::optional<GraphShape> shape = read_shape(graph);
@@ -179,37 +174,82 @@ std::optional<GraphBook::Executable> GraphBook::find(CUgraphExec exec, CUgraphNo
   return Executable{*pattern, found->second.words, {}, nullptr};
 }
 
-void GraphBook::learn(CUgraphExec exec, Executable& executable) {
-  if (executable.cold.kernels.empty()) return;
-  Work work;
-  work.graph = exec;
-  const LaunchDuration* const duration = executable.durations->find(work);
-  if (duration == nullptr || duration->ns() == LaunchDuration::kUnbounded) return;
-  estimates_.learn(executable.cold, duration->ns());
-  executable.cold = {};
+void GraphBook::learn(const ColdKernels& cold, const LaunchDuration& duration) noexcept {
+  if (cold.kernels.empty()) return;
+  if_memory_lasts([&] {
+    const std::lock_guard lock(estimating_);
+    estimates_.learn(cold, duration.ns());
+  });
+}
+
+LaunchDuration& GraphBook::new_duration(bool preemptible) {
+  LaunchDuration* duration = nullptr;
+  if (!free_.empty() && !free_.front()->is_sampled()) {
+    duration = free_.front();
+    free_.pop_front();
+  } else {
+    duration = &durations_.emplace_back();
+  }
+  duration->begin_graph(preemptible);
+  return *duration;
+}
+
+LaunchDuration* GraphBook::duration_of(CUgraphExec exec) noexcept {
+  LaunchDuration* duration = nullptr;
+  ColdKernels cold;
+  if_memory_lasts([&] {
+    const std::lock_guard lock(mutex_);
+    Executable& known = executables_[exec];
+    if (known.duration == nullptr) known.duration = &new_duration(false);
+    duration = known.duration;
+    const bool learns = duration->ns() != LaunchDuration::kUnbounded;
+    if (learns && !known.cold.kernels.empty()) cold = std::exchange(known.cold, {});
+  });
+  if (duration != nullptr) learn(cold, *duration);
+  return duration;
 }
 
 std::optional<GraphBook::Executable> GraphBook::take(CUgraphExec exec) noexcept {
-  const std::lock_guard lock(mutex_);
-  const auto found = executables_.find(exec);
-  if (found == executables_.end()) return std::nullopt;
-  try {
-    learn(exec, found->second);
-  } catch (const std::bad_alloc&) {
-    found->second.cold = {};
+  std::optional<Executable> taken;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = executables_.find(exec);
+    if (found == executables_.end()) return taken;
+    taken = std::move(found->second);
+    executables_.erase(found);
   }
-  std::optional<Executable> taken(std::move(found->second));
-  executables_.erase(found);
+  const LaunchDuration* const duration = taken->duration;
+  if (duration != nullptr && duration->ns() != LaunchDuration::kUnbounded) {
+    learn(std::exchange(taken->cold, {}), *duration);
+  }
   return taken;
 }
 
+void GraphBook::ended(const Executable& executable) noexcept {
+  if (executable.duration == nullptr) return;
+  if_memory_lasts([&] {  // otherwise its duration is never used again
+    const std::lock_guard lock(mutex_);
+    free_.push_back(executable.duration);
+  });
+}
+
+/// For want of memory, an update of this executable will fail; the program still has the
+/// executable.
 void GraphBook::put_back(CUgraphExec exec, Executable executable) noexcept {
-  try {
+  if_memory_lasts([&] {
     const std::lock_guard lock(mutex_);
     executables_.insert_or_assign(exec, std::move(executable));
-  } catch (const std::bad_alloc&) {
-    // Then an update of this executable will fail; the program still has the executable.
-  }
+  });
+}
+
+void GraphBook::add(CUgraphExec exec, Executable executable, bool preemptible) noexcept {
+  if_memory_lasts([&] {
+    const std::lock_guard lock(mutex_);
+    const CUdeviceptr gate = executable.words.gate;
+    if (std::find(gates_.begin(), gates_.end(), gate) == gates_.end()) gates_.push_back(gate);
+    executable.duration = &new_duration(preemptible);
+    executables_.insert_or_assign(exec, std::move(executable));
+  });
 }
 
 }  // namespace sluice::intercept

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -28,17 +29,17 @@ void report_ungated_graph() noexcept;
 
 /// The executable graphs of this process. The program's own graphs contain waits only while the
 /// driver copies them into an executable, so the program's handles, queries and changes work as
-/// without Sluice. The book keeps the wait pattern of each executable, because the driver updates
-/// an executable only from a graph with the same nodes.
+/// without Sluice. The book keeps the duration of each executable, and its wait pattern, because
+/// the driver updates an executable only from a graph with the same nodes.
 ///
-/// Thread-safe. No driver call is made while the lock is held.
+/// Thread-safe. No driver call is made while a lock is held, and nothing visits every executable.
 class GraphBook {
  public:
   struct Executable {
-    WaitPattern pattern;
+    WaitPattern pattern;  ///< Empty if it has no waits.
     GateWords words;
-    ColdKernels cold;
-    LaunchDurations* durations = nullptr;  ///< Durations of the client that it was made for.
+    ColdKernels cold;  ///< Until its duration is known.
+    LaunchDuration* duration = nullptr;
   };
 
   /// Brackets an instantiation: constructed before the driver's call. Graph objects are not
@@ -49,9 +50,8 @@ class GraphBook {
     /// Call after the driver's call. From then on the graph is as the program made it.
     void take_waits_out() noexcept { waits_.take_out(); }
     [[nodiscard]] bool has_waits() const noexcept { return paced_ && plan_.pattern.count() != 0; }
-    /// The driver has made `exec`; `refused`: only after the waits were removed. Returns whether
-    /// the executable has waits wherever it runs for long.
-    bool instantiated(CUgraphExec exec, bool refused) noexcept;
+    /// The driver has made `exec`; `refused`: only after the waits were removed.
+    void instantiated(CUgraphExec exec, bool refused) noexcept;
 
    private:
     void prepare(CUgraph graph);
@@ -105,20 +105,31 @@ class GraphBook {
   /// graphs now; their waits are removed.
   void captured(CUgraph graph) noexcept;
 
+  /// The duration of an executable that is launched now; null for want of memory. The object lives
+  /// as long as the process.
+  [[nodiscard]] LaunchDuration* duration_of(CUgraphExec exec) noexcept;
+
   /// Call before the executable is destroyed, because its handle may be reused at once. Returns the
-  /// entry, which put_back() restores if the call fails.
+  /// entry, which goes to ended(), or to put_back() if the call fails.
   std::optional<Executable> take(CUgraphExec exec) noexcept;
+  void ended(const Executable& executable) noexcept;
   void put_back(CUgraphExec exec, Executable executable) noexcept;
 
  private:
-  /// Learns the durations of an executable's unknown kernels from the duration of the whole. The
-  /// caller holds the lock.
-  void learn(CUgraphExec exec, Executable& executable);
+  /// Learns the durations of unknown kernels from the duration of the executable that they are in.
+  void learn(const ColdKernels& cold, const LaunchDuration& duration) noexcept;
   /// The pattern of the executable, or of one child graph in it.
   [[nodiscard]] std::optional<Executable> find(CUgraphExec exec, CUgraphNode child) const;
+  void add(CUgraphExec exec, Executable executable, bool preemptible) noexcept;
+  /// A duration that no executable and no sample uses. The caller holds the lock.
+  [[nodiscard]] LaunchDuration& new_duration(bool preemptible);
 
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< Guards all members but the estimates.
   std::unordered_map<CUgraphExec, Executable> executables_;
+  std::deque<LaunchDuration> durations_;  ///< Never freed, because samples refer to them.
+  std::deque<LaunchDuration*> free_;      ///< Those of ended executables, the oldest first.
+  std::vector<CUdeviceptr> gates_;        ///< All that waits have ever read.
+  std::mutex estimating_;                 ///< Guards the estimates, also while a graph is priced.
   GraphEstimates estimates_;
 };
 
