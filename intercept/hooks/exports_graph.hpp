@@ -63,20 +63,38 @@ inline GpuSize gpu_size(CUdevice device) noexcept {
           attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, usual.shared_bytes)};
 }
 
-inline GraphPacing pacing_of(Client& client) noexcept {
-  GraphPacing pacing{
-      client.pacer().durations(), client.policy(), std::nullopt, {}, client.time_scale()};
-  const auto wanted = [&] {
-    return client.policy().kind == shm::PolicyKind::kDevice && client.wants_waits_in_graphs();
-  };
-  if (!wanted()) return pacing;
-  if (const std::optional<GateMemory::Addresses> words = client.memory().for_graphs()) {
-    const CUcontext context = current_context();
-    pacing.words = {context, words->gate, words->slack};
-  } else if (wanted()) {  // otherwise the device cannot wait, and another policy is in force now
-    report_ungated_graph();
+inline bool wants_waits_in_graphs(Client& client) noexcept {
+  return client.policy().kind == shm::PolicyKind::kDevice && client.wants_waits_in_graphs();
+}
+
+/// For the current context.
+inline std::optional<GraphPacing> pacing_of(Client& client) noexcept {
+  if (!wants_waits_in_graphs(client)) return std::nullopt;
+  const std::optional<GateMemory::Addresses> words = client.memory().for_graphs();
+  if (words) {
+    return GraphPacing{&client.pacer().durations(),
+                       client.policy(),
+                       {current_context(), words->gate, words->slack},
+                       gpu_size(client.device()),
+                       client.time_scale()};
   }
-  pacing.gpu = gpu_size(client.device());
+  // Otherwise the device cannot wait, and another policy is in force now.
+  if (wants_waits_in_graphs(client)) report_ungated_graph();
+  return std::nullopt;
+}
+
+/// See FindPacing.
+inline std::optional<GraphPacing> pacing_in(CUcontext context) noexcept {
+  const CUdevice current = current_device();
+  const CUdevice device = context == nullptr ? current : device_of(context);
+  const bool elsewhere = device != current && device >= 0;
+  Client* const client = Interposer::instance().clients().of(elsewhere ? device : current);
+  if (client == nullptr) return std::nullopt;
+  if (!elsewhere) return pacing_of(*client);
+  if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return std::nullopt;
+  const std::optional<GraphPacing> pacing = pacing_of(*client);
+  CUcontext popped = nullptr;
+  driver().cuCtxPopCurrent_v2(&popped);
   return pacing;
 }
 
@@ -111,13 +129,22 @@ class Outputs {
 template <class Call>
 CUresult instantiate(const CUgraphExec* exec, CUgraph graph, const Outputs& outputs, Call call) {
   const NoCancel whole;
-  Client* client = nullptr;
+  Interposer* self = nullptr;
+  bool wanted = false;
   if (!in_forked_child()) {
-    if_memory_lasts([&] { client = Interposer::instance().client_here(true); });
+    if_memory_lasts([&] {
+      self = &Interposer::instance();
+      (void)self->client_here(true);
+      self->clients().for_each(
+          [&wanted](Client& each) { wanted = wanted || wants_waits_in_graphs(each); });
+    });
   }
-  if (client == nullptr) return call();
-  const GraphPacing pacing = pacing_of(*client);
-  GraphBook::Instantiation instantiation(Interposer::instance().graphs(), graph, pacing);
+  if (!wanted) {
+    const CUresult result = call();
+    if (result == CUDA_SUCCESS && exec != nullptr && self != nullptr) self->graphs().forget(*exec);
+    return result;
+  }
+  GraphBook::Instantiation instantiation(self->graphs(), graph, &pacing_in);
   CUresult result = call();
   instantiation.take_waits_out();
   const bool refused = result != CUDA_SUCCESS && instantiation.has_waits();
@@ -125,8 +152,7 @@ CUresult instantiate(const CUgraphExec* exec, CUgraph graph, const Outputs& outp
     outputs.restore();
     result = call();
   }
-  if (result != CUDA_SUCCESS || exec == nullptr) return result;
-  instantiation.instantiated(*exec, refused);
+  if (result == CUDA_SUCCESS && exec != nullptr) instantiation.instantiated(*exec, refused);
   return result;
 }
 

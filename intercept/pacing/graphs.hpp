@@ -13,16 +13,20 @@
 
 namespace sluice::intercept {
 
-/// What determines the waits of a graph that is instantiated now.
+/// What determines the waits in front of the kernels of one device in a graph that is instantiated
+/// now.
 struct GraphPacing {
-  LaunchDurations& durations;
+  LaunchDurations* durations;
   shm::Policy policy;
-  /// Where the waits read. Nothing: the graph gets no waits, because nobody can hold this client or
-  /// because the memory is not registered.
-  std::optional<GateWords> words;
+  GateWords words;  ///< Where the waits read.
   GpuSize gpu;
   double time_scale = 1;  ///< Real time divided by GPU time.
 };
+
+/// The pacing of the device of a context; null stands for the current one, which is also the answer
+/// for another context of its device. Nothing: kernels there get no waits, because nobody can hold
+/// them or because the memory is not registered.
+using FindPacing = std::optional<GraphPacing> (*)(CUcontext context);
 
 /// Warns once that a graph has no waits inside.
 void report_ungated_graph() noexcept;
@@ -37,7 +41,7 @@ class GraphBook {
  public:
   struct Executable {
     WaitPattern pattern;  ///< Empty if it has no waits.
-    GateWords words;
+    std::vector<GateWords> gates;
     ColdKernels cold;  ///< Until its duration is known.
     LaunchDuration* duration = nullptr;
   };
@@ -46,7 +50,7 @@ class GraphBook {
   /// thread-safe, so no other thread of the program may look at the graph in between.
   class Instantiation {
    public:
-    Instantiation(GraphBook& book, CUgraph graph, const GraphPacing& pacing) noexcept;
+    Instantiation(GraphBook& book, CUgraph graph, FindPacing find) noexcept;
     /// Call after the driver's call. From then on the graph is as the program made it.
     void take_waits_out() noexcept { waits_.take_out(); }
     [[nodiscard]] bool has_waits() const noexcept { return paced_ && plan_.pattern.count() != 0; }
@@ -54,10 +58,10 @@ class GraphBook {
     void instantiated(CUgraphExec exec, bool refused) noexcept;
 
    private:
-    void prepare(CUgraph graph);
+    void prepare(CUgraph graph, FindPacing find);
 
     GraphBook& book_;
-    const GraphPacing& pacing_;
+    std::vector<GateWords> gates_;
     WaitPlan plan_;
     bool paced_ = false;  ///< The graph contains every wait of the plan.
     ColdKernels cold_;
@@ -109,6 +113,9 @@ class GraphBook {
   /// as long as the process.
   [[nodiscard]] LaunchDuration* duration_of(CUgraphExec exec) noexcept;
 
+  /// Call for an executable without waits: the one that had this handle before may have ended
+  /// unseen.
+  void forget(CUgraphExec exec) noexcept;
   /// Call before the executable is destroyed, because its handle may be reused at once. Returns the
   /// entry, which goes to ended(), or to put_back() if the call fails.
   std::optional<Executable> take(CUgraphExec exec) noexcept;

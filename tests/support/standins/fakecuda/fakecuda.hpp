@@ -107,6 +107,9 @@ SLUICE_FAKE_API std::string nodes(CUgraph graph);
 /// inside a child graph or a conditional node in parentheses.
 SLUICE_FAKE_API std::string run_order(CUgraph graph);
 SLUICE_FAKE_API std::string run_order(CUgraphExec exec);
+/// Where the waits of the executable read, in the order of creation of the nodes behind them; 0 for
+/// a node without a wait in front.
+SLUICE_FAKE_API std::vector<std::uint64_t> gates(CUgraphExec exec);
 /// The values that waits of the executable look for with "at least".
 SLUICE_FAKE_API std::vector<std::uint64_t> slack_waits(CUgraphExec exec);
 /// All edges, those that lead to a node in their order.
