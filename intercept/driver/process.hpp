@@ -11,7 +11,7 @@
 
 namespace sluice::intercept {
 
-struct Captures;
+struct Capture;
 class Interposer;
 class Trace;
 
@@ -39,6 +39,15 @@ struct SwitchKernel {
   std::atomic<bool> loading{false};
   std::atomic<CUstream> stream{nullptr};
   std::atomic<CUfunction> function{nullptr};  ///< Written last; null if there is no early switch.
+};
+
+/// The captures that may be open (captures.hpp). They are known before there is an interposer.
+struct Captures {
+  std::mutex mutex;          ///< Guards all but `open` and `unseen`.
+  Capture* first = nullptr;  ///< A list, never freed as a whole.
+  std::uint64_t marks = 0;
+  std::atomic<int> open{0};         ///< The length of the list, and one more if `unseen`.
+  std::atomic<bool> unseen{false};  ///< Captures may begin that are not in the list.
 };
 
 /// Counts the lookups of driver entries that give the GPU work and have no hook.
@@ -78,6 +87,8 @@ struct Process {
   /// ended, a stream or context was destroyed, a capture began, the policy changed. It starts at 1,
   /// so version 0 is never valid.
   std::atomic<std::uint64_t> version{1};
+  /// Changes when code is unloaded: what was learned of kernels before is in doubt from then on.
+  std::atomic<std::uint32_t> code_epoch{0};
   /// Nothing of ours may run in a forked child: threads that do not exist there may have held our
   /// locks at the fork, and the slot is the parent's.
   std::atomic<bool> forked_child{false};
@@ -102,10 +113,7 @@ struct Process {
   /// kept of streams, graphs and jobs.
   std::atomic<Interposer*> interposer{nullptr};
 
-  /// The captures that may be open. They are known before there is an interposer. Null until the
-  /// first one begins; never destroyed.
-  std::atomic<Captures*> captures{nullptr};
-  std::atomic<int> open_captures{0};
+  Captures captures;
 
   /// The real driver (driver.hpp), complete once it is ready.
   std::atomic<bool> driver_ready{false};

@@ -18,6 +18,13 @@
 
 namespace sluice::intercept {
 
+/// Null unless this process has a client.
+inline Interposer* with_clients() noexcept {
+  Interposer* const self = Interposer::existing();
+  const bool has = self != nullptr && self->clients().count() != 0 && !in_forked_child();
+  return has ? self : nullptr;
+}
+
 // --- Launch -------------------------------------------------------------------------------------
 
 inline CUstream stream_in(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
@@ -36,9 +43,11 @@ inline Work work_in(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigne
 inline Work work_in(const CUlaunchConfig* config, CUfunction f, void**, void**) {
   return work_of(config, f);
 }
-inline Work work_in(CUgraphExec graph, CUstream) {
+inline Work work_in(CUgraphExec graph, CUstream) noexcept {
   Work work;
   work.graph = graph;
+  Interposer* const self = with_clients();
+  if (self != nullptr) work.of_graph = self->graphs().duration_of(graph);
   return work;
 }
 
@@ -87,13 +96,6 @@ CUresult hook(Of<Kind::kCopyIn>, Real real, CUdeviceptr to, const void* from, st
 }
 
 // --- Sync ---------------------------------------------------------------------------------------
-
-/// Null unless this process has a client.
-inline Interposer* with_clients() noexcept {
-  Interposer* const self = Interposer::existing();
-  const bool has = self != nullptr && self->clients().count() != 0 && !in_forked_child();
-  return has ? self : nullptr;
-}
 
 template <class Call>
 CUresult synchronise_context(CUcontext context, Call call) {
@@ -264,15 +266,12 @@ CUresult hook(Of<Kind::kEndStream>, Real real, CUstream stream) {
   return result;
 }
 
-/// The addresses of the unloaded kernels may be given to other kernels, for which the learned
-/// durations would be wrong.
+/// The addresses of the unloaded kernels may be given to other kernels at once, for which the
+/// learned durations would be wrong.
 template <Entry entry, class Real, class Code>
 CUresult hook(Of<Kind::kUnload>, Real real, Code code) {
-  const CUresult result = (*real)(code);
-  Interposer* const self = Interposer::existing();
-  if (self == nullptr) return result;
-  self->clients().for_each([](Client& client) { client.pacer().durations().doubt_all(); });
-  return result;
+  g_process.code_epoch.fetch_add(1);
+  return (*real)(code);
 }
 
 // --- The current context ------------------------------------------------------------------------

@@ -19,11 +19,11 @@ namespace sluice::intercept {
 /// No query may be under way when a capture begins: a query of the capturing stream or of the
 /// legacy stream would break the capture.
 template <class Call>
-CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode, Call call) {
+CUresult begin_capture(CUstream stream, Call call) {
   const NoCancel whole;
   const QueryBan quiet = QueryBan::about_stream(stream);
   const CUresult result = call();
-  if (result == CUDA_SUCCESS) capture_begun(stream, mode);
+  if (result == CUDA_SUCCESS) capture_begun(stream);
   g_process.forget_remembered();
   return result;
 }
@@ -31,9 +31,8 @@ CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode, Call call) {
 template <class Call>
 CUresult end_capture(CUstream stream, const CUgraph* graph, Call call) {
   const NoCancel whole;
-  const Ending ending = capture_ending(stream);
   const CUresult result = call();
-  capture_ended(ending, stream);
+  capture_ended(stream);
   g_process.forget_remembered();  // launches meanwhile were not remembered as such
   Interposer* const self = Interposer::existing();
   const bool made = result == CUDA_SUCCESS && graph != nullptr && *graph != nullptr;
@@ -41,17 +40,9 @@ CUresult end_capture(CUstream stream, const CUgraph* graph, Call call) {
   return result;
 }
 
-inline CUstreamCaptureMode mode_in() { return CU_STREAM_CAPTURE_MODE_GLOBAL; }
-inline CUstreamCaptureMode mode_in(CUstreamCaptureMode mode) { return mode; }
-inline CUstreamCaptureMode mode_in(CUgraph, const CUgraphNode*, const CUgraphEdgeData*, std::size_t,
-                                   CUstreamCaptureMode mode) {
-  return mode;
-}
-
 template <Entry entry, class Real, class... Args>
 CUresult hook(Of<Kind::kCapture>, Real real, CUstream stream, Args... args) {
-  return begin_capture(named<entry>(stream), mode_in(args...),
-                       [&] { return (*real)(stream, args...); });
+  return begin_capture(named<entry>(stream), [&] { return (*real)(stream, args...); });
 }
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kCapture>, Real real, CUstream stream, CUgraph* graph) {
@@ -72,20 +63,38 @@ inline GpuSize gpu_size(CUdevice device) noexcept {
           attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, usual.shared_bytes)};
 }
 
-inline GraphPacing pacing_of(Client& client) noexcept {
-  GraphPacing pacing{
-      client.pacer().durations(), client.policy(), std::nullopt, {}, client.time_scale()};
-  const auto wanted = [&] {
-    return client.policy().kind == shm::PolicyKind::kDevice && client.wants_waits_in_graphs();
-  };
-  if (!wanted()) return pacing;
-  if (const std::optional<GateMemory::Addresses> words = client.memory().for_graphs()) {
-    const CUcontext context = current_context();
-    pacing.words = {context, words->gate, words->slack};
-  } else if (wanted()) {  // otherwise the device cannot wait, and another policy is in force now
-    report_ungated_graph();
+inline bool wants_waits_in_graphs(Client& client) noexcept {
+  return client.policy().kind == shm::PolicyKind::kDevice && client.wants_waits_in_graphs();
+}
+
+/// For the current context.
+inline std::optional<GraphPacing> pacing_of(Client& client) noexcept {
+  if (!wants_waits_in_graphs(client)) return std::nullopt;
+  const std::optional<GateMemory::Addresses> words = client.memory().for_graphs();
+  if (words) {
+    return GraphPacing{&client.pacer().durations(),
+                       client.policy(),
+                       {current_context(), words->gate, words->slack},
+                       gpu_size(client.device()),
+                       client.time_scale()};
   }
-  pacing.gpu = gpu_size(client.device());
+  // Otherwise the device cannot wait, and another policy is in force now.
+  if (wants_waits_in_graphs(client)) report_ungated_graph();
+  return std::nullopt;
+}
+
+/// See FindPacing.
+inline std::optional<GraphPacing> pacing_in(CUcontext context) noexcept {
+  const CUdevice current = current_device();
+  const CUdevice device = context == nullptr ? current : device_of(context);
+  const bool elsewhere = device != current && device >= 0;
+  Client* const client = Interposer::instance().clients().of(elsewhere ? device : current);
+  if (client == nullptr) return std::nullopt;
+  if (!elsewhere) return pacing_of(*client);
+  if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return std::nullopt;
+  const std::optional<GraphPacing> pacing = pacing_of(*client);
+  CUcontext popped = nullptr;
+  driver().cuCtxPopCurrent_v2(&popped);
   return pacing;
 }
 
@@ -120,13 +129,22 @@ class Outputs {
 template <class Call>
 CUresult instantiate(const CUgraphExec* exec, CUgraph graph, const Outputs& outputs, Call call) {
   const NoCancel whole;
-  Client* client = nullptr;
+  Interposer* self = nullptr;
+  bool wanted = false;
   if (!in_forked_child()) {
-    if_memory_lasts([&] { client = Interposer::instance().client_here(true); });
+    if_memory_lasts([&] {
+      self = &Interposer::instance();
+      (void)self->client_here(true);
+      self->clients().for_each(
+          [&wanted](Client& each) { wanted = wanted || wants_waits_in_graphs(each); });
+    });
   }
-  if (client == nullptr) return call();
-  const GraphPacing pacing = pacing_of(*client);
-  GraphBook::Instantiation instantiation(Interposer::instance().graphs(), graph, pacing);
+  if (!wanted) {
+    const CUresult result = call();
+    if (result == CUDA_SUCCESS && exec != nullptr && self != nullptr) self->graphs().forget(*exec);
+    return result;
+  }
+  GraphBook::Instantiation instantiation(self->graphs(), graph, &pacing_in);
   CUresult result = call();
   instantiation.take_waits_out();
   const bool refused = result != CUDA_SUCCESS && instantiation.has_waits();
@@ -134,10 +152,7 @@ CUresult instantiate(const CUgraphExec* exec, CUgraph graph, const Outputs& outp
     outputs.restore();
     result = call();
   }
-  if (result != CUDA_SUCCESS || exec == nullptr) return result;
-  const bool preemptible = instantiation.instantiated(*exec, refused);
-  Interposer::instance().clients().for_each(
-      [&](Client& each) { each.pacer().durations().renew(*exec, preemptible && &each == client); });
+  if (result == CUDA_SUCCESS && exec != nullptr) instantiation.instantiated(*exec, refused);
   return result;
 }
 
@@ -226,7 +241,7 @@ CUresult hook(Of<Kind::kGraph>, Real real, CUgraphExec exec) {
   const NoCancel whole;
   std::optional<GraphBook::Executable> known = book->take(exec);
   const CUresult result = (*real)(exec);
-  if (result != CUDA_SUCCESS && known) book->put_back(exec, *std::move(known));
+  if (known) result == CUDA_SUCCESS ? book->ended(*known) : book->put_back(exec, *std::move(known));
   return result;
 }
 

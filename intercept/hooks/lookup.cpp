@@ -7,6 +7,7 @@
 #include "intercept/driver/dlsym.hpp"
 #include "intercept/driver/driver.hpp"
 #include "intercept/driver/log.hpp"
+#include "intercept/pacing/captures.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -62,6 +63,12 @@ bool gives_work(std::string_view name) noexcept {
   return std::find(kWork.begin(), kWork.end(), name) != kWork.end();
 }
 
+/// Whether `name` is that of a driver entry that begins a capture, also of one that this cuda.h
+/// does not have.
+bool begins_capture(std::string_view name) noexcept {
+  return name.starts_with("cuStreamBegin") && name.find("apture") != std::string_view::npos;
+}
+
 }  // namespace
 
 void* substitute(std::string_view name, void* found) noexcept {
@@ -73,6 +80,10 @@ void* substitute(std::string_view name, void* found) noexcept {
     if (real_of(entry) != found) continue;
     Line(Level::kDebug) << "asked for " << name << ", got the hook of " << hooked.name;
     return hooked.hook;
+  }
+  if (begins_capture(name)) {
+    Line(Level::kDebug) << name << " begins captures and has no hook: launches ask the driver";
+    captures_are_unseen();
   }
   if (gives_work(name)) {
     g_process.unhooked.note(name);
@@ -89,5 +100,6 @@ extern "C" __attribute__((visibility("hidden"))) void* sluice_dlsym_of_handle(vo
   void* found = real_dlsym(handle, name);
   // Exact names only: the symbols of cuDNN, cuBLAS and cuRAND begin with "cu" too.
   if (found == nullptr || name[0] != 'c' || name[1] != 'u') return found;
-  return is_hooked(name) || gives_work(name) ? substitute(name, found) : found;
+  const bool matters = is_hooked(name) || gives_work(name) || begins_capture(name);
+  return matters ? substitute(name, found) : found;
 }

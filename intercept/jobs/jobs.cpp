@@ -347,14 +347,11 @@ void Jobs::look_back() {
     const std::lock_guard lock(mutex_);
     if (transparent_ || looks_left_ == 0) return;
     --looks_left_;
-    if (client_.launches() != launches_at_end_ || syncing_.any() || client_.gate_closed() ||
-        any_capture_lives()) {
-      return;
-    }
+    if (client_.launches() != launches_at_end_ || syncing_.any() || client_.gate_closed()) return;
     ended_.for_each([&](Stream& stream) { asked.emplace_back(stream); });
   }
   const RelaxedCapture relaxed;
-  std::erase_if(asked, [this](const Asked& each) { return is_done(each); });
+  std::erase_if(asked, [this](const Asked& each) { return is_done(each).value_or(true); });
   const std::lock_guard lock(mutex_);
   if (asked.empty() || transparent_ || client_.launches() != launches_at_end_) return;
   for (const Asked& each : asked) {
@@ -389,7 +386,10 @@ bool Jobs::knows(const Asked& asked) const noexcept {
 /// No other thread can refer to a thread's own default stream. The legacy stream is not done before
 /// a thread's default stream is (measured on one H100, driver 580), and a query of it makes nobody
 /// wait.
-bool Jobs::is_done(const Asked& asked) noexcept {
+///
+/// Nothing if the stream captures. A capture that begins meanwhile waits for the query, unless it
+/// has no hook.
+std::optional<bool> Jobs::is_done(const Asked& asked) noexcept {
   const CUstream named = asked.handle == CU_STREAM_PER_THREAD ? CU_STREAM_LEGACY : asked.handle;
   const DriverQuery query(asked.context, named);
   // From here on whoever ends the stream or its context waits for the query. Both may have ended
@@ -399,9 +399,11 @@ bool Jobs::is_done(const Asked& asked) noexcept {
     if (!query || !knows(asked)) return false;
   }
   if (driver().cuCtxPushCurrent_v2(asked.context) != CUDA_SUCCESS) return true;
-  const CUresult state = driver().cuStreamQuery(named);
+  const bool captures = query_breaks_capture(named);
+  const CUresult state = captures ? CUDA_SUCCESS : driver().cuStreamQuery(named);
   CUcontext popped = nullptr;
   driver().cuCtxPopCurrent_v2(&popped);
+  if (captures) return std::nullopt;
   return state != CUDA_ERROR_NOT_READY;
 }
 
@@ -419,13 +421,14 @@ void Jobs::poll() {
     const bool launching = client_.launches() != launches_at_last_poll_;
     launches_at_last_poll_ = client_.launches();
     // Work behind our own closed gate is not done, and a query of it may block in the driver.
-    if (launching || syncing_.any() || client_.gate_closed() || any_capture_lives()) return;
+    if (launching || syncing_.any() || client_.gate_closed()) return;
     busy_.for_each([&](Stream& stream) { asked.emplace_back(stream); });
     version = g_process.version.fetch_add(1) + 1;
   }
   const RelaxedCapture relaxed;
-  const auto open = std::find_if(asked.begin(), asked.end(),
-                                 [this](const Asked& each) { return !is_done(each); });
+  const auto open = std::find_if(asked.begin(), asked.end(), [this](const Asked& each) {
+    return !is_done(each).value_or(false);
+  });
   const std::lock_guard lock(mutex_);
   if (!transparent_ || !nothing_since(launches_at_last_poll_)) return;
   std::for_each(asked.begin(), open, [&](const Asked& done) {

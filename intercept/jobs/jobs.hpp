@@ -114,7 +114,7 @@ class Jobs {
     CUcontext context;
     CUstream handle;
   };
-  [[nodiscard]] bool is_done(const Asked& asked) noexcept;
+  [[nodiscard]] std::optional<bool> is_done(const Asked& asked) noexcept;
   [[nodiscard]] bool knows(const Asked& asked) const noexcept;
   [[nodiscard]] bool hold_others() const noexcept;
   void open_transparent() noexcept;

@@ -1,68 +1,53 @@
 #include "intercept/pacing/captures.hpp"
 
-#include <algorithm>
-#include <memory>
 #include <mutex>
-#include <unordered_map>
+#include <new>
 
 #include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 
+/// A stream has at most one, so there are no more of them than streams.
 struct Capture {
   CUstream origin = nullptr;  ///< The stream on which it began and must end.
   CUcontext context = nullptr;
-  pid_t thread = 0;  ///< The thread that began it.
-  bool any_thread_may_end = false;
-};
-
-struct Captures {
-  std::mutex mutex;
-  std::unordered_map<cuuint64_t, Capture> open;  ///< By capture id.
+  pid_t thread = 0;        ///< The thread that began it.
+  std::uint64_t mark = 0;  ///< See CaptureIds.
+  Capture* next = nullptr;
 };
 
 namespace {
 
-/// Never destroyed: the program's exit handlers may still end captures. If two threads both make
-/// them, one of the two is dropped.
-Captures& captures() noexcept {
-  if (Captures* const known = g_process.captures.load()) return *known;
-  auto made = std::make_unique<Captures>();
-  Captures* before = nullptr;
-  if (!g_process.captures.compare_exchange_strong(before, made.get())) return *before;
-  return *made.release();
-}
-
-struct Info {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  cuuint64_t id = 0;
-};
-
-Info info_of(CUstream stream) noexcept {
-  Info info;
-  if (driver().cuStreamGetCaptureInfo_v2 == nullptr) return info;  // older than CUDA 11.3
-  driver().cuStreamGetCaptureInfo_v2(stream, &info.status, &info.id, nullptr, nullptr, nullptr);
-  return info;
+/// Whether it began on the stream to which the calling thread refers by this handle.
+bool is_of(const Capture& capture, CUstream stream) noexcept {
+  return capture.origin == stream &&
+         (stream != CU_STREAM_PER_THREAD || capture.thread == thread_id());
 }
 
 /// The caller holds the lock.
 template <class Which>
-bool erase_where(Which which) noexcept {
-  const std::size_t erased = std::erase_if(
-      captures().open, [&](const auto& entry) { return which(entry.first, entry.second); });
-  g_process.open_captures.fetch_sub(static_cast<int>(erased));
-  return erased != 0;
+void erase_where(Which which) noexcept {
+  for (Capture** at = &g_process.captures.first; *at != nullptr;) {
+    Capture* const capture = *at;
+    if (!which(*capture)) {
+      at = &capture->next;
+      continue;
+    }
+    *at = capture->next;
+    delete capture;
+    g_process.captures.open.fetch_sub(1);
+  }
 }
 
 template <class Which>
-CaptureIds open_where(Which which) noexcept {
-  CaptureIds ids;
-  if (!any_capture_open() || in_forked_child()) return ids;
-  const std::lock_guard lock(captures().mutex);
-  for (const auto& [id, capture] : captures().open) {
-    if (which(capture)) ids.push_back(id);
+CaptureIds mark_where(Which which) noexcept {
+  if (!any_capture_open() || in_forked_child()) return {};
+  const std::lock_guard lock(g_process.captures.mutex);
+  const std::uint64_t mark = ++g_process.captures.marks;
+  for (Capture* each = g_process.captures.first; each != nullptr; each = each->next) {
+    if (which(*each)) each->mark = mark;
   }
-  return ids;
+  return {mark};
 }
 
 }  // namespace
@@ -73,60 +58,54 @@ bool is_capturing(CUstream stream) noexcept {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-bool any_capture_lives() noexcept {
+/// For the legacy stream beside the capture of a blocking stream, the driver answers with an error
+/// that breaks nothing.
+bool query_breaks_capture(CUstream stream) noexcept {
   if (!any_capture_open()) return false;
-  const std::lock_guard lock(captures().mutex);
-  erase_where([](cuuint64_t, const Capture& capture) {
-    // A thread's default stream ends with the thread.
-    const bool abandoned = !capture.any_thread_may_end || capture.origin == CU_STREAM_PER_THREAD;
-    return abandoned && ThreadMarks::is_gone(capture.thread);
-  });
-  return any_capture_open();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver().cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void capture_begun(CUstream stream, CUstreamCaptureMode mode) noexcept {
-  const Info info = info_of(stream);
-  if (info.status == CU_STREAM_CAPTURE_STATUS_NONE) return;
-  const CUcontext context = current_context();
-  const bool relaxed = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
-  const std::lock_guard lock(captures().mutex);
-  captures().open[info.id] = {stream, context, thread_id(), relaxed};
-  g_process.open_captures.store(static_cast<int>(captures().open.size()));
+void captures_are_unseen() noexcept {
+  if (g_process.captures.unseen.exchange(true)) return;
+  g_process.captures.open.fetch_add(1);
+  g_process.forget_remembered();
+}
+
+void capture_begun(CUstream stream) noexcept {
+  if (!is_capturing(stream)) return;
+  Capture* const made =
+      new (std::nothrow) Capture{stream, current_context(), thread_id(), 0, nullptr};
+  if (made == nullptr) return captures_are_unseen();
+  const std::lock_guard lock(g_process.captures.mutex);
+  erase_where([stream](const Capture& before) { return is_of(before, stream); });
+  made->next = g_process.captures.first;
+  g_process.captures.first = made;
+  g_process.captures.open.fetch_add(1);
+}
+
+/// An end on the wrong stream or thread does not end the capture.
+void capture_ended(CUstream stream) noexcept {
+  if (!any_capture_open() || is_capturing(stream)) return;
+  const std::lock_guard lock(g_process.captures.mutex);
+  erase_where([stream](const Capture& capture) { return is_of(capture, stream); });
 }
 
 CaptureIds captures_of(CUstream stream) noexcept {
-  return open_where([stream](const Capture& capture) { return capture.origin == stream; });
+  return mark_where([stream](const Capture& capture) { return capture.origin == stream; });
 }
 
 CaptureIds captures_of(CUcontext context) noexcept {
-  return open_where([context](const Capture& capture) {
+  return mark_where([context](const Capture& capture) {
     return context == nullptr || capture.context == context;
   });
 }
 
-void captures_abandoned(const CaptureIds& ids) noexcept {
-  if (ids.empty()) return;
-  const std::lock_guard lock(captures().mutex);
-  erase_where([&](cuuint64_t id, const Capture&) {
-    return std::find(ids.begin(), ids.end(), id) != ids.end();
-  });
-}
-
-Ending capture_ending(CUstream stream) noexcept {
-  const Info info = info_of(stream);
-  return {info.status, info.id};
-}
-
-void capture_ended(const Ending& ending, CUstream stream) noexcept {
-  // An end on the wrong stream or thread does not end the capture.
-  if (ending.status == CU_STREAM_CAPTURE_STATUS_NONE || is_capturing(stream)) return;
-  const std::lock_guard lock(captures().mutex);
-  if (erase_where([&](cuuint64_t id, const Capture&) { return id == ending.id; })) return;
-  // The driver reports no id for a broken capture.
-  const pid_t thread = thread_id();
-  erase_where([&](cuuint64_t, const Capture& capture) {
-    return capture.origin == stream && (stream != CU_STREAM_PER_THREAD || capture.thread == thread);
-  });
+void captures_abandoned(CaptureIds ids) noexcept {
+  if (ids.mark == 0) return;
+  const std::lock_guard lock(g_process.captures.mutex);
+  erase_where([ids](const Capture& capture) { return capture.mark == ids.mark; });
 }
 
 }  // namespace sluice::intercept

@@ -1,5 +1,5 @@
 #pragma once
-#include <vector>
+#include <cstdint>
 
 #include "intercept/driver/driver.hpp"
 #include "intercept/driver/process.hpp"
@@ -8,37 +8,35 @@ namespace sluice::intercept {
 
 /// Whether any capture may be open. Saves a driver query for each launch while none is.
 inline bool any_capture_open() noexcept {
-  return g_process.open_captures.load(std::memory_order_relaxed) != 0;
+  return g_process.captures.open.load(std::memory_order_relaxed) != 0;
 }
-
-/// The same, but first forgets captures that nobody can end any more because their thread has
-/// ended. Makes a system call for each capture.
-[[nodiscard]] bool any_capture_lives() noexcept;
 
 /// Whether work given to the stream now is captured instead of run.
 bool is_capturing(CUstream stream) noexcept;
 
-/// Call after a successful begin by this thread. In the relaxed mode any thread may end the
-/// capture.
-void capture_begun(CUstream stream, CUstreamCaptureMode mode) noexcept;
+/// Whether a query of the stream would break a capture: its own, or for the legacy stream, that of
+/// any stream for which the legacy stream waits. Depends on the current context, as the stream
+/// does.
+bool query_breaks_capture(CUstream stream) noexcept;
 
-/// The state of a stream's capture before the call that ends it.
-struct Ending {
-  CUstreamCaptureStatus status;
-  cuuint64_t id;
-};
-Ending capture_ending(CUstream stream) noexcept;
+/// From now on a capture may be open at any time: every launch asks the driver. For captures that
+/// begin unseen, and for want of memory to note one.
+void captures_are_unseen() noexcept;
 
-/// Call after the driver's call, whatever that returned.
-void capture_ended(const Ending& ending, CUstream stream) noexcept;
+/// Call after a successful begin by this thread.
+void capture_begun(CUstream stream) noexcept;
+/// Call after the driver's call that ends a capture, whatever that returned.
+void capture_ended(CUstream stream) noexcept;
 
 /// The captures that end when a stream, or a context (null: unknown which one), is destroyed. Ask
 /// before the driver's call: after the call, the handle may already belong to another stream or
 /// context.
-using CaptureIds = std::vector<cuuint64_t>;
+struct CaptureIds {
+  std::uint64_t mark = 0;  ///< Which these captures carry; 0: there are none.
+};
 [[nodiscard]] CaptureIds captures_of(CUstream stream) noexcept;
 [[nodiscard]] CaptureIds captures_of(CUcontext context) noexcept;
 /// Call after the stream or context was destroyed: nobody can end these captures any more.
-void captures_abandoned(const CaptureIds& ids) noexcept;
+void captures_abandoned(CaptureIds ids) noexcept;
 
 }  // namespace sluice::intercept

@@ -19,12 +19,15 @@ void LaunchDuration::add_sample(std::uint32_t ns, bool behind_work, std::uint32_
   if (LaunchDuration* const kind = kind_.load()) kind->add_sample(ns, behind_work, own_ns);
   std::uint32_t count = count_.load();
   const std::uint32_t usual = longest_.load();
-  if (doubtful_.exchange(false) && (ns > 2 * std::max(usual, kFloorNs) || ns < usual / 2)) {
+  if (in_doubt() && (ns > 2 * std::max(usual, kFloorNs) || ns < usual / 2)) {
     count = 0;  // another kernel has the address now
   }
   if (count == 0) behind_work_ = false;
   const std::uint32_t known = longest_.load();
-  if (behind_work_ && !behind_work && ns > known && ns <= known + kMostHostNs) return;
+  if (behind_work_ && !behind_work && ns > known && ns <= known + kMostHostNs) {
+    epoch_.store(code_epoch());
+    return;
+  }
   if (behind_work && !behind_work_) count = 0;
   if (count == 0) means_ = 0;
   add_to_mean(own_ns == 0 ? ns : own_ns);
@@ -49,10 +52,16 @@ void LaunchDuration::add_sample(std::uint32_t ns, bool behind_work, std::uint32_
   bounded_.store(false);
   longest_.store(longest);
   ns_.store(differ && count < kSamples ? kUnbounded : longest);
+  epoch_.store(code_epoch());
 }
 
 void LaunchDuration::add_bound(std::uint32_t ns) noexcept {
   if (LaunchDuration* const kind = kind_.load()) kind->add_bound(ns);
+  if (in_doubt() && ns > 2 * std::max(longest_.load(), kFloorNs)) {
+    count_.store(0);  // another kernel may have the address now
+    bounds_ = 0;
+  }
+  epoch_.store(code_epoch());
   if (known()) return;
   least_bound_ = bounds_++ % kBoundGroup == 0 ? ns : std::min(least_bound_, ns);
   // The first group counts from its first bound on. After that, the longest of the least bounds of
@@ -76,64 +85,50 @@ void LaunchDuration::assume(LaunchDuration& kind) noexcept {
   longest_.compare_exchange_strong(unknown, kind.longest_ns());
 }
 
+void LaunchDuration::begin_graph(bool preemptible) noexcept {
+  graph_.store(true);
+  preemptible_.store(preemptible);
+  ns_.store(kUnbounded);
+  longest_.store(kUnbounded);
+  count_.store(0);
+  mean_.store(0);
+  means_ = 0;
+  owed_.store(0);
+  differ_.store(false);
+  split_.store(false);
+  tried_.store(0);
+  bounded_.store(false);
+  bounds_ = 0;
+}
+
 LaunchDuration* LaunchDurations::find_slowly(const Work& work, std::uint64_t key,
                                              std::uint64_t behind) noexcept {
-  LaunchDuration* const duration = find_by(key, work);
-  if (duration == nullptr) return nullptr;
-  if (work.graph != nullptr) {
-    duration->graph_.store(true, std::memory_order_relaxed);
-    return duration;
-  }
-  if (!duration->is_split()) return duration;
-  LaunchDuration* const own = find_in(table_, mix(key, behind));
+  LaunchDuration* const duration = find_by(key, work, true);
+  if (duration == nullptr || !duration->is_split()) return duration;
+  LaunchDuration* const own = find_in(table_, mix(key, behind), true);
   if (own == nullptr) return duration;  // the table is full: the shared duration must do
   if (!own->known()) own->assume(*duration);
   return own;
 }
 
-LaunchDuration* LaunchDurations::find_by(std::uint64_t key, const Work& work) noexcept {
-  if (LaunchDuration* const duration = find_in(table_, key)) return duration;
+LaunchDuration* LaunchDurations::find_by(std::uint64_t key, const Work& work, bool add) noexcept {
+  if (LaunchDuration* const duration = find_in(table_, key, add)) return duration;
   Work any_shape;
   any_shape.function = work.function;
-  any_shape.graph = work.graph;
-  return find_in(any_shape_, key_of(any_shape));
+  return find_in(any_shape_, key_of(any_shape), add);
 }
 
-LaunchDuration* LaunchDurations::find_in(std::vector<LaunchDuration>& table,
-                                         std::uint64_t key) noexcept {
+LaunchDuration* LaunchDurations::find_in(std::vector<LaunchDuration>& table, std::uint64_t key,
+                                         bool add) noexcept {
   constexpr std::size_t kTries = 32;
   for (std::size_t i = 0; i < kTries; ++i) {
     LaunchDuration& place = table[(key + i) & (table.size() - 1)];
     std::uint64_t found = place.key_.load(std::memory_order_relaxed);
+    if (found == 0 && !add) return nullptr;
     if (found == 0 && place.key_.compare_exchange_strong(found, key)) return &place;
     if (found == key) return &place;
   }
   return nullptr;
-}
-
-void LaunchDurations::doubt_all() noexcept {
-  for (std::vector<LaunchDuration>* table : {&table_, &any_shape_}) {
-    for (LaunchDuration& each : *table) {
-      if (each.known()) each.doubt();
-    }
-  }
-}
-
-void LaunchDurations::renew(CUgraphExec graph, bool preemptible) noexcept {
-  Work work;
-  work.graph = graph;
-  LaunchDuration* duration = find(work);
-  if (duration == nullptr) return;
-  duration->ns_.store(LaunchDuration::kUnbounded);
-  duration->longest_.store(LaunchDuration::kUnbounded);
-  duration->count_.store(0);
-  duration->mean_.store(0);
-  duration->means_ = 0;
-  duration->differ_.store(false);
-  duration->tried_.store(0);
-  duration->bounded_.store(false);
-  duration->bounds_ = 0;
-  duration->preemptible_.store(preemptible);
 }
 
 }  // namespace sluice::intercept

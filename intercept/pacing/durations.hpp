@@ -9,6 +9,8 @@
 
 namespace sluice::intercept {
 
+class LaunchDuration;
+
 /// What a launch gives the GPU: enough to tell apart launches of different durations.
 struct Work {
   CUfunction function = nullptr;  ///< Null for a graph.
@@ -16,7 +18,13 @@ struct Work {
   std::array<unsigned, 3> grid{};   ///< Blocks.
   std::array<unsigned, 3> block{};  ///< Threads.
   unsigned shared_bytes = 0;
+  LaunchDuration* of_graph = nullptr;  ///< Of a graph: its duration (GraphBook), null if unknown.
 };
+
+/// See Process::code_epoch.
+inline std::uint32_t code_epoch() noexcept {
+  return g_process.code_epoch.load(std::memory_order_relaxed);
+}
 
 /// The learned GPU time of one kind of launch: the second longest of the last samples, because one
 /// sample may be wrong, or the longest of a few.
@@ -37,23 +45,36 @@ class LaunchDuration {
   /// few samples.
   static constexpr std::uint32_t kUnbounded = 0xffff'ffff;
 
-  /// ns. kUnbounded if there is no sample, or if fewer than kSamples samples differ.
-  [[nodiscard]] std::uint32_t ns() const noexcept { return ns_.load(std::memory_order_relaxed); }
+  /// ns. kUnbounded if there is no sample, if fewer than kSamples samples differ, or in doubt.
+  [[nodiscard]] std::uint32_t ns() const noexcept {
+    return in_doubt() ? kUnbounded : ns_.load(std::memory_order_relaxed);
+  }
   /// Whether there is a sample that was taken while no other client ran a job.
-  [[nodiscard]] bool known() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
+  [[nodiscard]] bool known() const noexcept {
+    return count_.load(std::memory_order_relaxed) != 0 && !in_doubt();
+  }
   /// Whether ns() is an upper bound, from samples next to other jobs.
-  [[nodiscard]] bool bounded() const noexcept { return bounded_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool bounded() const noexcept {
+    return bounded_.load(std::memory_order_relaxed) && !in_doubt();
+  }
+  /// Whether code was unloaded since the last sample: another kernel may have the address now. The
+  /// next sample decides whether the ones before it count again.
+  [[nodiscard]] bool in_doubt() const noexcept {
+    return !is_same_code(epoch_.load(std::memory_order_relaxed));
+  }
+  /// Whether a launch of that epoch ran the code that has the address now. A graph keeps its code.
+  [[nodiscard]] bool is_same_code(std::uint32_t epoch) const noexcept {
+    return epoch == code_epoch() || graph_.load(std::memory_order_relaxed);
+  }
   /// Whether ns() is known or bounded, or so many samples failed that none can be expected.
   [[nodiscard]] bool settled() const noexcept {
     return known() || bounded() || tried_.load(std::memory_order_relaxed) >= kTries;
   }
-  /// Whether more samples are wanted: there are fewer than kSamples, they differ, or the code was
-  /// unloaded. Always true for a graph: its launches are rare and long, and it may have been
-  /// updated.
+  /// Whether more samples are wanted: there are fewer than kSamples, they differ, or are in doubt.
+  /// Always true for a graph: its launches are rare and long, and it may have been updated.
   [[nodiscard]] bool wants_samples() const noexcept {
     if (bounded() && tried_.load(std::memory_order_relaxed) >= kTries) return false;
-    return doubtful_.load(std::memory_order_relaxed) ||
-           count_.load(std::memory_order_relaxed) < kSamples || differs() ||
+    return in_doubt() || count_.load(std::memory_order_relaxed) < kSamples || differs() ||
            graph_.load(std::memory_order_relaxed);
   }
   /// Whether this is a graph with waits inside.
@@ -61,9 +82,9 @@ class LaunchDuration {
     return preemptible_.load(std::memory_order_relaxed);
   }
   /// ns. Like ns(), but not kUnbounded where few samples differ: the longest sample. kUnbounded if
-  /// there is no sample.
+  /// there is no sample, or in doubt.
   [[nodiscard]] std::uint32_t longest_ns() const noexcept {
-    return longest_.load(std::memory_order_relaxed);
+    return in_doubt() ? kUnbounded : longest_.load(std::memory_order_relaxed);
   }
 
   /// ns. The mean of the samples, in which later samples count more, or of the least bounds of a
@@ -118,9 +139,9 @@ class LaunchDuration {
   /// there is a sample. Of each kBoundGroup bounds the least counts, because a time slice of
   /// another client makes a bound too long by milliseconds.
   void add_bound(std::uint32_t ns) noexcept;
-  /// For unloaded code: another kernel may have the address of the learned one now. The next sample
-  /// decides.
-  void doubt() noexcept { doubtful_.store(true, std::memory_order_relaxed); }
+  /// Makes this the duration of an executable graph that nobody has measured. No sample may be
+  /// under way.
+  void begin_graph(bool preemptible) noexcept;
   /// Uses the duration of `kind` until there is a sample. Each sample of this launch also counts
   /// for `kind`.
   void assume(LaunchDuration& kind) noexcept;
@@ -151,8 +172,8 @@ class LaunchDuration {
   std::atomic<bool> preemptible_{false};
   std::atomic<bool> differ_{false};
   std::atomic<bool> split_{false};
-  std::atomic<bool> bounded_{false};  ///< ns() comes from bounds.
-  std::atomic<bool> doubtful_{false};
+  std::atomic<bool> bounded_{false};     ///< ns() comes from bounds.
+  std::atomic<std::uint32_t> epoch_{0};  ///< Of the last sample.
   std::atomic<LaunchDuration*> kind_{nullptr};
   std::atomic<std::uint32_t> ns_{kUnbounded};
   std::atomic<std::uint32_t> longest_{kUnbounded};
@@ -167,40 +188,42 @@ class LaunchDuration {
   std::uint32_t least_bound_ = kUnbounded;  ///< Of the current group of bounds.
 };
 
-/// The durations of all kinds of launches of one client. Lookups take no lock, and nothing is
-/// forgotten. A program that launches ever new shapes fills the table; after that, all new shapes
-/// of a function share one duration.
+/// The durations of all kinds of kernel launches of one client. Lookups take no lock, and nothing
+/// is forgotten. A program that launches ever new shapes fills the table; after that, all new
+/// shapes of a function share one duration.
 class LaunchDurations {
  public:
   /// Null if the table of functions is full too.
   [[nodiscard]] LaunchDuration* find(const Work& work) noexcept {
-    return find_by(key_of(work), work);
+    return work.graph != nullptr ? work.of_graph : find_by(key_of(work), work, true);
+  }
+  /// Null too for a kind that was never launched by itself. Takes no place in the tables.
+  [[nodiscard]] const LaunchDuration* look_up(const Work& kernel) noexcept {
+    return find_by(key_of(kernel), kernel, false);
   }
   /// Like find(), but where the durations of a kind differ, its launches are also told apart by the
   /// launch in front of them in their stream, because programs repeat themselves. `previous` is 0
   /// at first and kept by the caller for each stream.
   [[nodiscard]] LaunchDuration* find_in_turn(const Work& work, std::uint64_t& previous) noexcept {
+    if (work.graph != nullptr) {
+      previous = kGraph;
+      return work.of_graph;
+    }
     const std::uint64_t key = key_of(work);
     const std::uint64_t behind = std::exchange(previous, key);
     LaunchDuration& first = table_[key & (kSize - 1)];
     const bool found = first.key_.load(std::memory_order_relaxed) == key;
-    if (found && work.graph == nullptr && !first.is_split()) [[likely]]
+    if (found && !first.is_split()) [[likely]]
       return &first;
     return find_slowly(work, key, behind);
   }
-  /// Forgets a graph: the handle belongs to another one now. `preemptible`: the new graph has waits
-  /// inside.
-  void renew(CUgraphExec graph, bool preemptible) noexcept;
-  /// For unloaded code: no duration is certain any more.
-  void doubt_all() noexcept;
 
-  /// A key for all launches that share one duration. Never 0.
+  /// A key for all launches of kernels that share one duration. Never 0.
   [[nodiscard]] static std::uint64_t key_of(const Work& work) noexcept {
     const auto size = [&work](std::size_t i) {
       return (std::uint64_t{work.grid[i]} << 32U) | work.block[i];
     };
-    const std::uint64_t what = mix(reinterpret_cast<std::uintptr_t>(work.function),
-                                   reinterpret_cast<std::uintptr_t>(work.graph) ^ size(0));
+    const std::uint64_t what = mix(reinterpret_cast<std::uintptr_t>(work.function), size(0));
     const std::uint64_t sizes = mix(size(1), size(2));
     const std::uint64_t key = mix(what ^ sizes, work.shared_bytes);
     return key == 0 ? 1 : key;
@@ -218,11 +241,14 @@ class LaunchDurations {
   // Powers of two, so that a place is found without a division.
   static constexpr std::size_t kSize = 8192;
   static constexpr std::size_t kFunctions = 1024;
+  /// Stands for every graph in front of a kernel: handles of graphs would fill the table.
+  static constexpr std::uint64_t kGraph = 1;
   [[nodiscard]] LaunchDuration* find_slowly(const Work& work, std::uint64_t key,
                                             std::uint64_t behind) noexcept;
-  [[nodiscard]] LaunchDuration* find_by(std::uint64_t key, const Work& work) noexcept;
+  /// `add`: a kind that is not in the table gets a place, if there is one.
+  [[nodiscard]] LaunchDuration* find_by(std::uint64_t key, const Work& work, bool add) noexcept;
   [[nodiscard]] static LaunchDuration* find_in(std::vector<LaunchDuration>& table,
-                                               std::uint64_t key) noexcept;
+                                               std::uint64_t key, bool add) noexcept;
   std::vector<LaunchDuration> table_ = std::vector<LaunchDuration>(kSize);
   std::vector<LaunchDuration> any_shape_ = std::vector<LaunchDuration>(kFunctions);
 };

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 namespace sluice::intercept {
 namespace {
@@ -20,12 +21,26 @@ struct Reached {
   }
 };
 
+/// The pattern without any waits.
+WaitPattern pattern_of(const GraphShape& shape) {
+  WaitPattern pattern;
+  pattern.nodes = shape.nodes.size();
+  for (std::size_t i = 0; i < shape.nodes.size(); ++i) {
+    const GraphShape::Node& node = shape.nodes[i];
+    if (node.child == nullptr) continue;
+    pattern.children.push_back({i, node.handle, pattern_of(*node.child)});
+  }
+  return pattern;
+}
+
+/// Plans the waits for one gate.
 class Planner {
  public:
-  explicit Planner(std::uint64_t spacing) noexcept : spacing_(spacing) {}
+  Planner(std::uint64_t spacing, std::size_t gate) noexcept : spacing_(spacing), gate_(gate) {}
 
   Reached walk(const GraphShape& shape, const Reached& front, WaitPattern& pattern) {
-    pattern.nodes = shape.nodes.size();
+    std::vector<WaitPattern*> inside(shape.nodes.size());
+    for (WaitPattern::Child& child : pattern.children) inside[child.node] = &child.pattern;
     std::vector<Reached> reached(shape.nodes.size());
     std::vector<bool> is_last(shape.nodes.size(), true);
     for (const std::size_t index : breadth_first(shape)) {
@@ -36,7 +51,11 @@ class Planner {
         is_last[before] = false;
       }
       if (node.before.empty()) here = front;
-      visit(node, index, here, pattern);
+      if (node.child == nullptr) {
+        visit(node, index, here, pattern);
+      } else {
+        visit_child(node, index, here, pattern, *inside[index]);
+      }
     }
     Reached end;
     for (std::size_t i = 0; i < reached.size(); ++i) {
@@ -49,28 +68,25 @@ class Planner {
 
  private:
   void visit(const GraphShape::Node& node, std::size_t index, Reached& here, WaitPattern& pattern) {
-    switch (node.kind) {
-      case GraphShape::Kind::kKernel:
-        visit_run(node, node.cost, index, here, pattern);
-        break;
-      case GraphShape::Kind::kConditional:  // its bodies hold no waits, and may take any time
-        begin_stretch();
-        put_wait(node, index, here, pattern);
-        begin_stretch();
-        bounded_ = false;
-        break;
-      case GraphShape::Kind::kChild:
-        if (const std::optional<std::uint64_t> cost = cost_of(*node.child);
-            cost && *cost <= spacing_) {
-          pattern.children.push_back({index, node.handle, {node.child->nodes.size(), {}, {}}});
-          visit_run(node, *cost, index, here, pattern);
-          break;
-        }
-        pattern.children.push_back({index, node.handle, {}});
-        here = walk(*node.child, here, pattern.children.back().pattern);
-        break;
-      case GraphShape::Kind::kOther:
-        break;
+    if (node.gate != gate_) return;
+    if (node.kind == GraphShape::Kind::kKernel) {
+      visit_run(node, node.cost, index, here, pattern);
+    } else if (node.kind == GraphShape::Kind::kConditional) {
+      // Its bodies hold no waits, and may take any time.
+      begin_stretch();
+      put_wait(node, index, here, pattern);
+      begin_stretch();
+      bounded_ = false;
+    }
+  }
+
+  void visit_child(const GraphShape::Node& node, std::size_t index, Reached& here,
+                   WaitPattern& pattern, WaitPattern& inside) {
+    const std::optional<std::uint64_t> cost = cost_of(*node.child);
+    if (!cost || *cost > spacing_) {
+      here = walk(*node.child, here, inside);
+    } else if (*cost != 0) {
+      visit_run(node, *cost, index, here, pattern);
     }
   }
 
@@ -85,11 +101,13 @@ class Planner {
     bounded_ = bounded_ && here.since_wait <= std::max(2 * spacing_, cost);
   }
 
-  /// Of all kernels; nothing where a conditional node or a kernel that waits for slack is inside.
-  [[nodiscard]] static std::optional<std::uint64_t> cost_of(const GraphShape& shape) {
+  /// Of all kernels; nothing where a conditional node, a kernel that waits for slack, or one of
+  /// another gate is inside.
+  [[nodiscard]] std::optional<std::uint64_t> cost_of(const GraphShape& shape) const {
     std::uint64_t sum = 0;
     for (const GraphShape::Node& node : shape.nodes) {
       if (node.kind == GraphShape::Kind::kConditional || node.slack_ns != 0) return std::nullopt;
+      if (node.kind == GraphShape::Kind::kKernel && node.gate != gate_) return std::nullopt;
       const auto inside = node.child == nullptr ? std::optional(node.cost) : cost_of(*node.child);
       if (!inside) return std::nullopt;
       sum += *inside;
@@ -105,11 +123,12 @@ class Planner {
   void put_wait(const GraphShape::Node& node, std::size_t index, Reached& here,
                 WaitPattern& pattern) {
     if (!node.may_wait || (here.stretch == stretch_ && node.slack_ns == 0)) return;
-    pattern.waits.push_back({index, node.slack_ns});
+    pattern.waits.push_back({index, node.slack_ns, gate_});
     here = {stretch_, 0};
   }
 
   std::uint64_t spacing_;
+  std::size_t gate_;
   std::uint64_t spent_ = 0;
   std::uint64_t stretch_ = 0;
   bool bounded_ = true;
@@ -123,11 +142,13 @@ std::size_t WaitPattern::count() const noexcept {
       [](std::size_t sum, const Child& child) { return sum + child.pattern.count(); });
 }
 
-WaitPlan plan_waits(const GraphShape& shape, std::uint64_t spacing) {
-  Planner planner(spacing);
-  WaitPlan plan;
-  planner.walk(shape, {0, 0}, plan.pattern);
-  plan.bounded = planner.bounded();
+WaitPlan plan_waits(const GraphShape& shape, const std::vector<std::uint64_t>& spacings) {
+  WaitPlan plan{pattern_of(shape)};
+  for (std::size_t gate = 0; gate < spacings.size(); ++gate) {
+    Planner planner(spacings[gate], gate);
+    planner.walk(shape, {0, 0}, plan.pattern);
+    plan.bounded = plan.bounded && planner.bounded();
+  }
   return plan;
 }
 
@@ -152,7 +173,7 @@ std::vector<std::size_t> breadth_first(const GraphShape& shape) {
 std::uint64_t GraphEstimates::of(const Work& work, const GpuSize& gpu,
                                  std::uint64_t spacing_ns) const {
   const auto learned = ns_.find(LaunchDurations::key_of(work));
-  if (learned != ns_.end()) return learned->second;
+  if (learned != ns_.end() && epoch_ == code_epoch()) return learned->second;
   const auto product = [](const std::array<unsigned, 3>& size) {
     return static_cast<double>(size[0]) * size[1] * size[2];
   };
@@ -167,7 +188,8 @@ std::uint64_t GraphEstimates::of(const Work& work, const GpuSize& gpu,
 }
 
 void GraphEstimates::learn(const ColdKernels& cold, std::uint64_t total_ns) {
-  if (cold.kernels.empty()) return;
+  if (cold.kernels.empty() || cold.epoch != code_epoch()) return;
+  if (std::exchange(epoch_, cold.epoch) != cold.epoch) ns_.clear();
   const std::uint64_t rest = total_ns - std::min(total_ns, cold.known_ns);
   const std::uint64_t each = rest / cold.kernels.size();
   for (const std::uint64_t kernel : cold.kernels) {

@@ -13,14 +13,19 @@ namespace sluice::intercept {
 
 /// The structure of a graph, as the plan needs it.
 struct GraphShape {
+  /// Nobody can hold what runs there.
+  static constexpr std::size_t kNoGate = ~std::size_t{0};
   enum class Kind : std::uint8_t { kOther, kKernel, kChild, kConditional };
   struct Node {
     CUgraphNode handle = nullptr;
     Kind kind = Kind::kOther;
     /// Whether every incoming edge is an ordinary one. A wait would cut a programmatic edge.
     bool may_wait = true;
-    std::vector<std::size_t> before;    ///< Its dependencies, in the order of the edges.
-    Work work;                          ///< Of a kernel.
+    std::vector<std::size_t> before;  ///< Its dependencies, in the order of the edges.
+    Work work;                        ///< Of a kernel.
+    CUcontext context = nullptr;      ///< Of a kernel; null if the driver does not tell.
+    /// The gate of the device on which a kernel runs, as an index. A wait in front reads it.
+    std::size_t gate = 0;
     std::uint64_t cost = 0;             ///< Of a kernel, in the unit of the spacing.
     std::uint64_t slack_ns = 0;         ///< Of a kernel that waits for slack; real ns.
     std::unique_ptr<GraphShape> child;  ///< Of a child graph node.
@@ -37,6 +42,7 @@ struct WaitPattern {
   struct Wait {
     std::size_t node = 0;  ///< Index in GraphShape::nodes.
     std::uint64_t slack_ns = 0;
+    std::size_t gate = 0;  ///< GraphShape::Node::gate.
   };
   struct Child;
   std::size_t nodes = 0;  ///< Number of nodes of the graph that it was made for.
@@ -64,7 +70,10 @@ struct WaitPlan {
 /// gate closes, each branch ends its stretch and stops. A child graph no longer than a spacing
 /// counts as one kernel, so a program can set it anew without any work of ours. The first stretch
 /// gets no wait, because the launch of the graph has one in front.
-[[nodiscard]] WaitPlan plan_waits(const GraphShape& shape, std::uint64_t spacing);
+///
+/// Each gate has a spacing of its own, and its kernels are divided as if there were no others.
+[[nodiscard]] WaitPlan plan_waits(const GraphShape& shape,
+                                  const std::vector<std::uint64_t>& spacings);
 
 /// Indices of the nodes, breadth first, every node after its dependencies.
 [[nodiscard]] std::vector<std::size_t> breadth_first(const GraphShape& shape);
@@ -82,10 +91,11 @@ struct GpuSize {
 struct ColdKernels {
   std::vector<std::uint64_t> kernels;  ///< Keys of LaunchDurations, with repetitions.
   std::uint64_t known_ns = 0;          ///< The time of the graph's other kernels and of its waits.
+  std::uint32_t epoch = code_epoch();  ///< When the keys were made.
 };
 
 /// Estimated durations of kernels that were only launched inside graphs, where no kernel can be
-/// measured by itself. Not thread-safe.
+/// measured by itself. Forgets all when code is unloaded. Not thread-safe.
 class GraphEstimates {
  public:
   /// A kernel counts as at least an eighth of the spacing, so that at most eight kernels of unknown
@@ -108,6 +118,7 @@ class GraphEstimates {
  private:
   static constexpr std::size_t kMost = 16'384;
   std::unordered_map<std::uint64_t, std::uint64_t> ns_;  ///< By key.
+  std::uint32_t epoch_ = 0;                              ///< code_epoch() of all in ns_.
 };
 
 }  // namespace sluice::intercept

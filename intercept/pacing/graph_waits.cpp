@@ -48,19 +48,19 @@ std::optional<std::vector<CUgraphNode>> nodes_of(CUgraph graph) {
   return nodes;
 }
 
-Work work_of_node(CUgraphNode node) {
-  Work work;
+void describe_kernel(GraphShape::Node& node) {
   CUDA_KERNEL_NODE_PARAMS_v2 params{};
   if (driver().cuGraphKernelNodeGetParams_v2 == nullptr ||
-      driver().cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS) {
-    return work;
+      driver().cuGraphKernelNodeGetParams_v2(node.handle, &params) != CUDA_SUCCESS) {
+    return;
   }
+  node.context = params.ctx;
+  Work& work = node.work;
   // A program that launches a CUkernel passes it as a function, so the same key is used here.
   work.function = params.func != nullptr ? params.func : reinterpret_cast<CUfunction>(params.kern);
   work.grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
   work.block = {params.blockDimX, params.blockDimY, params.blockDimZ};
   work.shared_bytes = params.sharedMemBytes;
-  return work;
 }
 
 /// Fills in the kind of the node. False if the graph could not be changed back, or if the driver
@@ -71,7 +71,7 @@ bool describe(GraphShape::Node& node) {
   switch (type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
       node.kind = NodeKind::kKernel;
-      node.work = work_of_node(node.handle);
+      describe_kernel(node);
       return true;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       node.kind = NodeKind::kConditional;
@@ -185,22 +185,22 @@ std::optional<GraphShape> read_shape(CUgraph graph) {
 }
 
 bool GraphWaits::put_in(const GraphShape& shape, const WaitPattern& pattern,
-                        const GateWords& words) {
-  if (put_all(shape, pattern, words)) return true;
+                        const std::vector<GateWords>& gates) {
+  if (put_all(shape, pattern, gates)) return true;
   take_out();
   return false;
 }
 
 bool GraphWaits::put_all(const GraphShape& shape, const WaitPattern& pattern,
-                         const GateWords& words) {
+                         const std::vector<GateWords>& gates) {
   if (shape.nodes.size() != pattern.nodes) return false;
   for (const WaitPattern::Wait& wait : pattern.waits) {
-    if (!place(shape, wait, words)) return false;
+    if (!place(shape, wait, gates[wait.gate])) return false;
   }
   return std::all_of(pattern.children.begin(), pattern.children.end(),
                      [&](const WaitPattern::Child& child) {
                        const GraphShape::Node& node = shape.nodes[child.node];
-                       return node.child != nullptr && put_all(*node.child, child.pattern, words);
+                       return node.child != nullptr && put_all(*node.child, child.pattern, gates);
                      });
 }
 

@@ -10,10 +10,10 @@ namespace sluice::intercept {
 /// registration of the memory. The driver refuses to launch a graph that waits on memory that is no
 /// longer registered, so a graph must not outlive `context`.
 struct GateWords {
-  CUcontext context =
-      nullptr;            ///< The context in which the memory is registered and the waits run.
-  CUdeviceptr gate = 0;   ///< Open when 0.
-  CUdeviceptr slack = 0;  ///< ns.
+  CUcontext context = nullptr;  ///< The context in which the memory is
+                                ///< registered and the waits run.
+  CUdeviceptr gate = 0;         ///< Open when 0.
+  CUdeviceptr slack = 0;        ///< ns.
 };
 
 /// Reads the structure of a graph and of its child graphs from the driver. Nothing if the driver
@@ -30,9 +30,10 @@ class GraphWaits {
   GraphWaits(const GraphWaits&) = delete;
   GraphWaits& operator=(const GraphWaits&) = delete;
 
-  /// Puts in the whole pattern or nothing. False if the graph does not match the pattern, or if the
-  /// driver refuses.
-  bool put_in(const GraphShape& shape, const WaitPattern& pattern, const GateWords& words);
+  /// Puts in the whole pattern or nothing; `gates`: the words of each gate. False if the graph does
+  /// not match the pattern, or if the driver refuses.
+  bool put_in(const GraphShape& shape, const WaitPattern& pattern,
+              const std::vector<GateWords>& gates);
   void take_out() noexcept;
   /// Call before the graph is destroyed together with its waits.
   void forget() noexcept { placed_.clear(); }
@@ -53,7 +54,8 @@ class GraphWaits {
   };
   [[nodiscard]] bool place(const GraphShape& shape, const WaitPattern::Wait& wait,
                            const GateWords& words);
-  bool put_all(const GraphShape& shape, const WaitPattern& pattern, const GateWords& words);
+  bool put_all(const GraphShape& shape, const WaitPattern& pattern,
+               const std::vector<GateWords>& gates);
   static void restore(const Placed& placed) noexcept;
 
   std::vector<Placed> placed_;

@@ -6,19 +6,57 @@
 #include <utility>
 
 #include "intercept/driver/log.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 namespace {
 
+/// The devices on which a graph has kernels that get waits, and their gates.
+class Places {
+ public:
+  explicit Places(FindPacing find) : find_(find) { (void)gate_of(nullptr); }
+
+  /// A conditional node has the gate of the current context.
+  void assign(GraphShape& shape) {
+    for (GraphShape::Node& node : shape.nodes) {
+      node.gate = gate_of(node.context);
+      if (node.child != nullptr) assign(*node.child);
+    }
+  }
+  [[nodiscard]] const std::vector<GraphPacing>& pacings() const noexcept { return pacings_; }
+
+ private:
+  std::size_t gate_of(CUcontext context) {
+    const auto known = gates_.find(context);
+    if (known != gates_.end()) return known->second;
+    const std::optional<GraphPacing> pacing = find_(context);
+    std::size_t gate = GraphShape::kNoGate;
+    if (pacing) {
+      const auto same = std::find_if(
+          pacings_.begin(), pacings_.end(),
+          [&](const GraphPacing& each) { return each.durations == pacing->durations; });
+      gate = static_cast<std::size_t>(same - pacings_.begin());
+      if (same == pacings_.end()) pacings_.push_back(*pacing);
+    }
+    gates_.emplace(context, gate);
+    return gate;
+  }
+
+  FindPacing find_;
+  std::unordered_map<CUcontext, std::size_t> gates_;
+  std::vector<GraphPacing> pacings_;  ///< By gate.
+};
+
 /// Sets the cost of every kernel of a graph.
 class Pricing {
  public:
-  Pricing(const GraphPacing& pacing, const GraphEstimates& estimates) noexcept
-      : pacing_(pacing), estimates_(estimates) {}
+  Pricing(const std::vector<GraphPacing>& pacings, const GraphEstimates& estimates) noexcept
+      : pacings_(pacings), estimates_(estimates) {}
 
   void price(GraphShape& shape) {
     for (GraphShape::Node& node : shape.nodes) {
-      if (node.kind == GraphShape::Kind::kKernel) price(node);
+      const bool held = node.kind == GraphShape::Kind::kKernel && node.gate != GraphShape::kNoGate;
+      if (held) price(node, pacings_[node.gate]);
       if (node.child != nullptr) price(*node.child);
     }
   }
@@ -26,15 +64,15 @@ class Pricing {
   [[nodiscard]] std::size_t kernels() const noexcept { return kernels_; }
 
  private:
-  void price(GraphShape::Node& node) {
+  void price(GraphShape::Node& node, const GraphPacing& pacing) {
     ++kernels_;
     node.cost = 1;
-    if (!pacing_.policy.spacing.is_time()) return;
-    const std::uint64_t spacing_ns = pacing_.policy.spacing.ns();
-    const LaunchDuration* const duration = pacing_.durations.find(node.work);
+    if (!pacing.policy.spacing.is_time()) return;
+    const std::uint64_t spacing_ns = pacing.policy.spacing.ns();
+    const LaunchDuration* const duration = pacing.durations->look_up(node.work);
     if (duration == nullptr || duration->longest_ns() == LaunchDuration::kUnbounded) {
       cold_.kernels.push_back(LaunchDurations::key_of(node.work));
-      node.cost = estimates_.of(node.work, pacing_.gpu, spacing_ns);
+      node.cost = estimates_.of(node.work, pacing.gpu, spacing_ns);
       return;
     }
     // Where few samples differ, the longest one counts, not kUnbounded: every wait in a graph costs
@@ -43,11 +81,11 @@ class Pricing {
     cold_.known_ns += node.cost;
     if (node.cost > spacing_ns) {
       node.slack_ns =
-          static_cast<std::uint64_t>(static_cast<double>(node.cost) * pacing_.time_scale);
+          static_cast<std::uint64_t>(static_cast<double>(node.cost) * pacing.time_scale);
     }
   }
 
-  const GraphPacing& pacing_;
+  const std::vector<GraphPacing>& pacings_;
   const GraphEstimates& estimates_;
   ColdKernels cold_;
   std::size_t kernels_ = 0;
@@ -65,52 +103,56 @@ const WaitPattern* child_of(const WaitPattern& pattern, CUgraphNode node) noexce
 
 void report_ungated_graph() noexcept {
   if (g_process.said_ungated_graph.exchange(true)) return;
-  Line(Level::kWarn) << "a CUDA graph could not hold device waits; it runs with one in front, so a "
-                     << "critical job may wait for it to end (sluice status shows how long it is)";
+  Line(Level::kWarn) << "a CUDA graph could not hold device waits; it runs "
+                        "with one in front, so a "
+                     << "critical job may wait for it to end (sluice status "
+                        "shows how long it is)";
 }
 
-GraphBook::Instantiation::Instantiation(GraphBook& book, CUgraph graph,
-                                        const GraphPacing& pacing) noexcept
-    : book_(book), pacing_(pacing) {
-  if (!pacing.words) return;
+GraphBook::Instantiation::Instantiation(GraphBook& book, CUgraph graph, FindPacing find) noexcept
+    : book_(book) {
   try {
-    prepare(graph);
+    prepare(graph, find);
   } catch (const std::bad_alloc&) {
-    waits_.take_out();  // instantiate without waits: the program's call matters more
+    waits_.take_out();  // instantiate without waits: the program's call matters
+                        // more
   }
 }
 
-void GraphBook::Instantiation::prepare(CUgraph graph) {
+void GraphBook::Instantiation::prepare(CUgraph graph, FindPacing find) {
   std::optional<GraphShape> shape = read_shape(graph);
   if (!shape) return;
+  Places places(find);
+  places.assign(*shape);
   std::size_t kernels = 0;
   {
-    const std::lock_guard lock(book_.mutex_);
-    for (auto& [exec, executable] : book_.executables_) book_.learn(exec, executable);
-    Pricing pricing(pacing_, book_.estimates_);
+    const std::lock_guard lock(book_.estimating_);
+    Pricing pricing(places.pacings(), book_.estimates_);
     pricing.price(*shape);
     cold_ = std::move(pricing.cold());
     kernels = pricing.kernels();
   }
-  const shm::Spacing& spacing = pacing_.policy.spacing;
-  plan_ = plan_waits(*shape, spacing.is_time() ? spacing.ns() : spacing.count);
-  paced_ = waits_.put_in(*shape, plan_.pattern, *pacing_.words);
+  std::vector<std::uint64_t> spacings;
+  for (const GraphPacing& each : places.pacings()) {
+    const shm::Spacing& spacing = each.policy.spacing;
+    spacings.push_back(spacing.is_time() ? spacing.ns() : spacing.count);
+    gates_.push_back(each.words);
+  }
+  plan_ = plan_waits(*shape, spacings);
+  paced_ = waits_.put_in(*shape, plan_.pattern, gates_);
   cold_.known_ns += plan_.pattern.count() * GraphEstimates::kWaitNs;
   Line(Level::kDebug) << "graph: " << plan_.pattern.count() << " waits in front of " << kernels
                       << " kernels, " << cold_.kernels.size() << " of unknown duration";
 }
 
-bool GraphBook::Instantiation::instantiated(CUgraphExec exec, bool refused) noexcept {
+void GraphBook::Instantiation::instantiated(CUgraphExec exec, bool refused) noexcept {
   waits_.take_out();
   paced_ = paced_ && !refused;
-  if (pacing_.words && !paced_) report_ungated_graph();
-  if (!paced_) {
-    book_.take(exec);  // drop the executable that had this handle before
-    return false;
-  }
-  book_.put_back(exec,
-                 {std::move(plan_.pattern), *pacing_.words, std::move(cold_), &pacing_.durations});
-  return plan_.bounded;
+  if (!paced_) report_ungated_graph();
+  book_.forget(exec);
+  if (!paced_) return;
+  book_.add(exec, {std::move(plan_.pattern), std::move(gates_), std::move(cold_), nullptr},
+            plan_.bounded);
 }
 
 GraphBook::Update::Update(GraphBook& book, CUgraphExec exec, CUgraph graph) noexcept {
@@ -120,7 +162,7 @@ GraphBook::Update::Update(GraphBook& book, CUgraphExec exec, CUgraph graph) noex
     const std::optional<GraphShape> shape = read_shape(graph);
     // A graph that does not match the pattern does not match the executable either, and the driver
     // will say so.
-    if (shape) waits_.put_in(*shape, known->pattern, known->words);
+    if (shape) waits_.put_in(*shape, known->pattern, known->gates);
   } catch (const std::bad_alloc&) {
     waits_.take_out();
   }
@@ -134,11 +176,11 @@ GraphBook::ChildCopy::ChildCopy(GraphBook& book, CUgraphExec exec, CUgraphNode c
     if (!known || driver().cuGraphClone(&copy_, graph) != CUDA_SUCCESS) return;
     for (std::size_t i = 0; i < earlier; ++i) {
       const std::optional<GraphShape> shape = read_shape(copy_);
-      if (shape) waits_.put_in(*shape, known->pattern, known->words);
+      if (shape) waits_.put_in(*shape, known->pattern, known->gates);
       waits_.take_out();
     }
     const std::optional<GraphShape> shape = read_shape(copy_);
-    if (shape && waits_.put_in(*shape, known->pattern, known->words)) return;
+    if (shape && waits_.put_in(*shape, known->pattern, known->gates)) return;
   } catch (const std::bad_alloc&) {
     // The program's call is made without a copy.
   }
@@ -156,10 +198,7 @@ void GraphBook::captured(CUgraph graph) noexcept {
     std::vector<CUdeviceptr> gates;
     {
       const std::lock_guard lock(mutex_);
-      for (const auto& [exec, executable] : executables_) {
-        const CUdeviceptr gate = executable.words.gate;
-        if (std::find(gates.begin(), gates.end(), gate) == gates.end()) gates.push_back(gate);
-      }
+      gates = gates_;
     }
     if (gates.empty()) return;
     const std::optional<GraphShape> shape = read_shape(graph);
@@ -176,40 +215,91 @@ std::optional<GraphBook::Executable> GraphBook::find(CUgraphExec exec, CUgraphNo
   const WaitPattern& whole = found->second.pattern;
   const WaitPattern* const pattern = child == nullptr ? &whole : child_of(whole, child);
   if (pattern == nullptr || pattern->count() == 0) return std::nullopt;
-  return Executable{*pattern, found->second.words, {}, nullptr};
+  return Executable{*pattern, found->second.gates, {}, nullptr};
 }
 
-void GraphBook::learn(CUgraphExec exec, Executable& executable) {
-  if (executable.cold.kernels.empty()) return;
-  Work work;
-  work.graph = exec;
-  const LaunchDuration* const duration = executable.durations->find(work);
-  if (duration == nullptr || duration->ns() == LaunchDuration::kUnbounded) return;
-  estimates_.learn(executable.cold, duration->ns());
-  executable.cold = {};
+void GraphBook::learn(const ColdKernels& cold, const LaunchDuration& duration) noexcept {
+  if (cold.kernels.empty()) return;
+  if_memory_lasts([&] {
+    const std::lock_guard lock(estimating_);
+    estimates_.learn(cold, duration.ns());
+  });
+}
+
+LaunchDuration& GraphBook::new_duration(bool preemptible) {
+  LaunchDuration* duration = nullptr;
+  if (!free_.empty() && !free_.front()->is_sampled()) {
+    duration = free_.front();
+    free_.pop_front();
+  } else {
+    duration = &durations_.emplace_back();
+  }
+  duration->begin_graph(preemptible);
+  return *duration;
+}
+
+LaunchDuration* GraphBook::duration_of(CUgraphExec exec) noexcept {
+  LaunchDuration* duration = nullptr;
+  ColdKernels cold;
+  if_memory_lasts([&] {
+    const std::lock_guard lock(mutex_);
+    Executable& known = executables_[exec];
+    if (known.duration == nullptr) known.duration = &new_duration(false);
+    duration = known.duration;
+    const bool learns = duration->ns() != LaunchDuration::kUnbounded;
+    if (learns && !known.cold.kernels.empty()) cold = std::exchange(known.cold, {});
+  });
+  if (duration != nullptr) learn(cold, *duration);
+  return duration;
 }
 
 std::optional<GraphBook::Executable> GraphBook::take(CUgraphExec exec) noexcept {
-  const std::lock_guard lock(mutex_);
-  const auto found = executables_.find(exec);
-  if (found == executables_.end()) return std::nullopt;
-  try {
-    learn(exec, found->second);
-  } catch (const std::bad_alloc&) {
-    found->second.cold = {};
+  std::optional<Executable> taken;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = executables_.find(exec);
+    if (found == executables_.end()) return taken;
+    taken = std::move(found->second);
+    executables_.erase(found);
   }
-  std::optional<Executable> taken(std::move(found->second));
-  executables_.erase(found);
+  const LaunchDuration* const duration = taken->duration;
+  if (duration != nullptr && duration->ns() != LaunchDuration::kUnbounded) {
+    learn(std::exchange(taken->cold, {}), *duration);
+  }
   return taken;
 }
 
+void GraphBook::forget(CUgraphExec exec) noexcept {
+  if (const std::optional<Executable> before = take(exec)) ended(*before);
+}
+
+void GraphBook::ended(const Executable& executable) noexcept {
+  if (executable.duration == nullptr) return;
+  if_memory_lasts([&] {  // otherwise its duration is never used again
+    const std::lock_guard lock(mutex_);
+    free_.push_back(executable.duration);
+  });
+}
+
+/// For want of memory, an update of this executable will fail; the program still has the
+/// executable.
 void GraphBook::put_back(CUgraphExec exec, Executable executable) noexcept {
-  try {
+  if_memory_lasts([&] {
     const std::lock_guard lock(mutex_);
     executables_.insert_or_assign(exec, std::move(executable));
-  } catch (const std::bad_alloc&) {
-    // Then an update of this executable will fail; the program still has the executable.
-  }
+  });
+}
+
+void GraphBook::add(CUgraphExec exec, Executable executable, bool preemptible) noexcept {
+  if_memory_lasts([&] {
+    const std::lock_guard lock(mutex_);
+    for (const GateWords& words : executable.gates) {
+      const bool known = std::find(gates_.begin(), gates_.end(), words.gate) != gates_.end();
+      if (!known) gates_.push_back(words.gate);
+    }
+    executable.duration = &new_duration(preemptible);
+    executables_.insert_or_assign(exec, std::move(executable));
+  });
 }
 
 }  // namespace sluice::intercept

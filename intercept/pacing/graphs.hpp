@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -12,52 +13,55 @@
 
 namespace sluice::intercept {
 
-/// What determines the waits of a graph that is instantiated now.
+/// What determines the waits in front of the kernels of one device in a graph that is instantiated
+/// now.
 struct GraphPacing {
-  LaunchDurations& durations;
+  LaunchDurations* durations;
   shm::Policy policy;
-  /// Where the waits read. Nothing: the graph gets no waits, because nobody can hold this client or
-  /// because the memory is not registered.
-  std::optional<GateWords> words;
+  GateWords words;  ///< Where the waits read.
   GpuSize gpu;
   double time_scale = 1;  ///< Real time divided by GPU time.
 };
+
+/// The pacing of the device of a context; null stands for the current one, which is also the answer
+/// for another context of its device. Nothing: kernels there get no waits, because nobody can hold
+/// them or because the memory is not registered.
+using FindPacing = std::optional<GraphPacing> (*)(CUcontext context);
 
 /// Warns once that a graph has no waits inside.
 void report_ungated_graph() noexcept;
 
 /// The executable graphs of this process. The program's own graphs contain waits only while the
 /// driver copies them into an executable, so the program's handles, queries and changes work as
-/// without Sluice. The book keeps the wait pattern of each executable, because the driver updates
-/// an executable only from a graph with the same nodes.
+/// without Sluice. The book keeps the duration of each executable, and its wait pattern, because
+/// the driver updates an executable only from a graph with the same nodes.
 ///
-/// Thread-safe. No driver call is made while the lock is held.
+/// Thread-safe. No driver call is made while a lock is held, and nothing visits every executable.
 class GraphBook {
  public:
   struct Executable {
-    WaitPattern pattern;
-    GateWords words;
-    ColdKernels cold;
-    LaunchDurations* durations = nullptr;  ///< Durations of the client that it was made for.
+    WaitPattern pattern;  ///< Empty if it has no waits.
+    std::vector<GateWords> gates;
+    ColdKernels cold;  ///< Until its duration is known.
+    LaunchDuration* duration = nullptr;
   };
 
   /// Brackets an instantiation: constructed before the driver's call. Graph objects are not
   /// thread-safe, so no other thread of the program may look at the graph in between.
   class Instantiation {
    public:
-    Instantiation(GraphBook& book, CUgraph graph, const GraphPacing& pacing) noexcept;
+    Instantiation(GraphBook& book, CUgraph graph, FindPacing find) noexcept;
     /// Call after the driver's call. From then on the graph is as the program made it.
     void take_waits_out() noexcept { waits_.take_out(); }
     [[nodiscard]] bool has_waits() const noexcept { return paced_ && plan_.pattern.count() != 0; }
-    /// The driver has made `exec`; `refused`: only after the waits were removed. Returns whether
-    /// the executable has waits wherever it runs for long.
-    bool instantiated(CUgraphExec exec, bool refused) noexcept;
+    /// The driver has made `exec`; `refused`: only after the waits were removed.
+    void instantiated(CUgraphExec exec, bool refused) noexcept;
 
    private:
-    void prepare(CUgraph graph);
+    void prepare(CUgraph graph, FindPacing find);
 
     GraphBook& book_;
-    const GraphPacing& pacing_;
+    std::vector<GateWords> gates_;
     WaitPlan plan_;
     bool paced_ = false;  ///< The graph contains every wait of the plan.
     ColdKernels cold_;
@@ -105,20 +109,34 @@ class GraphBook {
   /// graphs now; their waits are removed.
   void captured(CUgraph graph) noexcept;
 
+  /// The duration of an executable that is launched now; null for want of memory. The object lives
+  /// as long as the process.
+  [[nodiscard]] LaunchDuration* duration_of(CUgraphExec exec) noexcept;
+
+  /// Call for an executable without waits: the one that had this handle before may have ended
+  /// unseen.
+  void forget(CUgraphExec exec) noexcept;
   /// Call before the executable is destroyed, because its handle may be reused at once. Returns the
-  /// entry, which put_back() restores if the call fails.
+  /// entry, which goes to ended(), or to put_back() if the call fails.
   std::optional<Executable> take(CUgraphExec exec) noexcept;
+  void ended(const Executable& executable) noexcept;
   void put_back(CUgraphExec exec, Executable executable) noexcept;
 
  private:
-  /// Learns the durations of an executable's unknown kernels from the duration of the whole. The
-  /// caller holds the lock.
-  void learn(CUgraphExec exec, Executable& executable);
+  /// Learns the durations of unknown kernels from the duration of the executable that they are in.
+  void learn(const ColdKernels& cold, const LaunchDuration& duration) noexcept;
   /// The pattern of the executable, or of one child graph in it.
   [[nodiscard]] std::optional<Executable> find(CUgraphExec exec, CUgraphNode child) const;
+  void add(CUgraphExec exec, Executable executable, bool preemptible) noexcept;
+  /// A duration that no executable and no sample uses. The caller holds the lock.
+  [[nodiscard]] LaunchDuration& new_duration(bool preemptible);
 
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< Guards all members but the estimates.
   std::unordered_map<CUgraphExec, Executable> executables_;
+  std::deque<LaunchDuration> durations_;  ///< Never freed, because samples refer to them.
+  std::deque<LaunchDuration*> free_;      ///< Those of ended executables, the oldest first.
+  std::vector<CUdeviceptr> gates_;        ///< All that waits have ever read.
+  std::mutex estimating_;                 ///< Guards the estimates, also while a graph is priced.
   GraphEstimates estimates_;
 };
 

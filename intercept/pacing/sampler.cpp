@@ -31,6 +31,7 @@ bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, std::uint32
   if (begins) {
     duration.begin_sample();
     pair.duration = &duration;
+    pair.epoch = code_epoch();
     pair.started = false;
   } else {
     open_.store(false);
@@ -96,6 +97,7 @@ LaunchDuration* Sampler::collect_one(const Quiet& quiet) noexcept {
 }
 
 void Sampler::take_in(const Pair& pair, const Quiet& quiet) noexcept {
+  if (!pair.duration->is_same_code(pair.epoch)) return;
   float ms = 0;
   if (driver().cuEventElapsedTime(&ms, pair.before, pair.after) != CUDA_SUCCESS) return;
   constexpr float kNsPerMs = 1e6F;

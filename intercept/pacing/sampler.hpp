@@ -76,6 +76,7 @@ class Sampler {
     CUevent before = nullptr;
     CUevent after = nullptr;
     LaunchDuration* duration = nullptr;
+    std::uint32_t epoch = 0;  ///< code_epoch() at the launch.
     std::uint64_t host_ns =
         0;  ///< Host time between the two records; 0 if the sample contains none.
     /// Host time from the first record to the second; 0 like host_ns.

@@ -1,7 +1,9 @@
 // Inside a stream capture, nothing may be held, added or broken.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <string>
 #include <thread>
 
 #include "tests/intercept/capturing.hpp"
@@ -166,6 +168,77 @@ TEST_F(Capturing, TheDriverIsAskedOnlyWhileSomethingIsCaptured) {
   fake::clear();
   launch(stream);
   EXPECT_EQ(fake::count(Id::cuStreamIsCapturing), 0U);
+}
+
+/// How a program comes to an entry that the interposer does not know.
+fake::FutureBegin future_begin(bool by_dlsym) {
+  void* found = nullptr;
+  if (by_dlsym) {
+    found = dlsym(dlopen("libcuda.so.1", RTLD_NOW), fake::kFutureBegin);
+  } else {
+    EXPECT_EQ(::cuGetProcAddress_v2(fake::kFutureBegin, &found, 13000, 0, nullptr), CUDA_SUCCESS);
+  }
+  EXPECT_NE(found, nullptr);
+  return reinterpret_cast<fake::FutureBegin>(found);
+}
+
+/// The nodes that three launches make in a capture that begins unseen, in a stream that the thread
+/// knows.
+std::string nodes_of_unseen_capture(CUstream stream, bool by_dlsym) {
+  const fake::FutureBegin begin_unseen = future_begin(by_dlsym);
+  EXPECT_EQ(begin_unseen(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+  for (int i = 0; i < 3; ++i)
+    ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(::cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  return graph == nullptr ? "" : fake::nodes(graph);
+}
+
+// Prevents: waits in the program's own graph, because an entry of a newer CUDA began the capture.
+TEST_F(Capturing, NothingIsAddedToACaptureThatBeginsUnseen) {
+  attach("device:1");
+  outrank();
+  CUstream stream = make_stream();
+  launch(stream);
+  EXPECT_EQ(nodes_of_unseen_capture(stream, false), "KKK");
+  EXPECT_EQ(counted(Count::kCaptured), 3U);
+}
+
+// Prevents: the same for a program that finds the entry in the library itself, and a hold in it.
+TEST_F(Capturing, NothingIsHeldInACaptureThatBeginsUnseen) {
+  attach("gate");
+  CUstream stream = make_stream();
+  launch(stream);
+  outrank().begin();
+  EXPECT_EQ(nodes_of_unseen_capture(stream, true), "KKK");
+  EXPECT_EQ(counted(Count::kCaptured), 3U);
+  EXPECT_EQ(counted(Count::kHeldNs), 0U);
+}
+
+// A poll asks for the work that the stream was given before. Seen to break the capture.
+TEST_F(Capturing, NoPollBreaksACaptureThatBeginsUnseen) {
+  attach("gate", 5);
+  CUstream stream = make_stream();
+  const fake::FutureBegin begin_unseen = future_begin(false);
+  fake::pause();
+  launch(stream);
+  ASSERT_EQ(begin_unseen(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+  fake::clear();
+  EXPECT_TRUE(eventually([] { return fake::count(Id::cuStreamIsCapturing) >= 2; }));
+  fake::resume();
+  EXPECT_NE(end(stream), nullptr);
+  EXPECT_TRUE(eventually([this] { return !shm::is_active(slot().job.load()); }));
+}
+
+// A query of the legacy stream would break the capture of a blocking stream.
+TEST_F(Capturing, TheLegacyStreamIsNotQueriedBesideACaptureItWaitsFor) {
+  attach("gate", 5);
+  begin(make_stream(), CU_STREAM_CAPTURE_MODE_RELAXED);
+  launch();
+  fake::answer(Id::cuStreamIsCapturing, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  fake::clear();
+  ASSERT_TRUE(eventually([] { return fake::count(Id::cuStreamIsCapturing) >= 2; }));
+  EXPECT_EQ(fake::count(Id::cuStreamQuery), 0U);
 }
 
 }  // namespace

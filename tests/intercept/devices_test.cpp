@@ -1,12 +1,14 @@
 // A process with two devices: events on one device must not cost the other its jobs or its waits.
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <thread>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "shm/target.hpp"
 #include "sluice/sluice.h"
-#include "tests/intercept/session.hpp"
+#include "tests/intercept/building.hpp"
 
 namespace sluice::intercept::test {
 namespace {
@@ -14,7 +16,7 @@ namespace {
 using fake::Id;
 using shm::Count;
 
-class Devices : public Session {
+class Devices : public Building {
  protected:
   /// Attaches on device 0, then on device 1, whose primary context stays current.
   void attach_both(const std::string& policy, int priority) {
@@ -34,6 +36,25 @@ class Devices : public Session {
       if (live && mine && &each != &slot()) other_slot_ = &each;
     }
     ASSERT_NE(other_slot_, nullptr) << "no slot of its own for the second device";
+  }
+  /// A chain of kernels, each in its context, as an executable.
+  static CUgraphExec chain_in(std::initializer_list<CUcontext> contexts) {
+    CUgraph graph = new_graph();
+    Nodes before;
+    for (const CUcontext context : contexts) before = {add_kernel_in(context, graph, before)};
+    const CUgraphExec exec = instantiate(graph);
+    const std::vector<std::uint64_t> gates = fake::gates(exec);
+    EXPECT_EQ(update(exec, graph), CUDA_SUCCESS);
+    EXPECT_EQ(fake::gates(exec), gates);
+    return exec;
+  }
+  static CUgraphNode add_kernel_in(CUcontext context, CUgraph graph, const Nodes& before) {
+    CUDA_KERNEL_NODE_PARAMS params{};
+    params.ctx = context;
+    CUgraphNode node = nullptr;
+    EXPECT_EQ(::cuGraphAddKernelNode_v2(&node, graph, before.data(), before.size(), &params),
+              CUDA_SUCCESS);
+    return node;
   }
   static bool active(const shm::Slot& of) { return shm::is_active(of.job.load()); }
 
@@ -106,6 +127,33 @@ TEST_F(Devices, AContextThatEndsTakesNoWaitsOfTheOtherDevice) {
   EXPECT_EQ(fake::count(Id::cuStreamWaitValue64_v2), 1U) << "refused and asked for again";
   EXPECT_EQ(fake::count(Id::cuMemHostRegister_v2), 0U);
   EXPECT_EQ(other_slot_->entries[0].value(Count::kBypassRefusedWait), 0U);
+}
+
+// Prevents: the kernels of one device stop at the gate of another, and run through their own.
+TEST_F(Devices, AWaitInAGraphReadsTheGateOfItsKernelsDevice) {
+  using Gates = std::vector<std::uint64_t>;
+  attach_both("device:1", 0);
+  const std::uint64_t on_second = fake::gates(chain_in({second_, second_}))[1];
+  ASSERT_EQ(::cuCtxSetCurrent(first_), CUDA_SUCCESS);
+  const std::uint64_t on_first = fake::gates(chain_in({first_, first_}))[1];
+  ASSERT_NE(on_first, 0U);
+  ASSERT_NE(on_second, 0U);
+  ASSERT_NE(on_first, on_second);
+  const CUgraphExec both = chain_in({first_, second_, first_, second_, nullptr});
+  EXPECT_EQ(fake::gates(both), (Gates{0, 0, on_first, on_second, on_first}));
+  ASSERT_EQ(::cuCtxSetCurrent(second_), CUDA_SUCCESS);
+  EXPECT_EQ(fake::gates(chain_in({first_, first_})), (Gates{0, on_first}));
+}
+
+// Prevents: its kernels stop at the gate of another device.
+TEST_F(Devices, AKernelOfADeviceWithoutAClientGetsNoWait) {
+  attach("device:1", 0);
+  ASSERT_EQ(::cuDevicePrimaryCtxRetain(&first_, 0), CUDA_SUCCESS);
+  ASSERT_EQ(::cuDevicePrimaryCtxRetain(&second_, 1), CUDA_SUCCESS);
+  const std::vector<std::uint64_t> gates =
+      fake::gates(chain_in({first_, second_, second_, first_}));
+  EXPECT_EQ(gates[1] + gates[2], 0U);
+  EXPECT_NE(gates[3], 0U);
 }
 
 // Prevents: launches without a wait are counted as gated, and nothing reports them.

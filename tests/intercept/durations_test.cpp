@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <deque>
 #include <initializer_list>
 #include <set>
 #include <utility>
@@ -18,6 +19,16 @@ Work kernel(std::uintptr_t function, unsigned blocks = 1, unsigned shared_bytes 
   work.shared_bytes = shared_bytes;
   return work;
 }
+
+Work graph_of(LaunchDuration& duration) {
+  Work work;
+  work.graph = reinterpret_cast<CUgraphExec>(&duration);
+  work.of_graph = &duration;
+  return work;
+}
+
+/// What the hook of an unload does.
+void unload() { g_process.code_epoch.fetch_add(1); }
 
 TEST(LaunchDurations, UnknownIsLongerThanAnySpacing) {
   LaunchDurations durations;
@@ -103,9 +114,10 @@ TEST(LaunchDurations, AfterCodeWasUnloadedTheNextSampleDecides) {
   for (const std::uint32_t other : {10'000U, 120'000U, 5'000'000U}) {
     LaunchDuration& duration = *durations.find(kernel(++function));
     for (std::size_t i = 0; i < LaunchDuration::kSamples; ++i) duration.add_sample(100'000);
-    durations.doubt_all();
+    unload();
     EXPECT_TRUE(duration.wants_samples());
-    EXPECT_EQ(duration.ns(), 100'000U) << "there is nothing better yet";
+    EXPECT_EQ(duration.ns(), LaunchDuration::kUnbounded) << "the old duration still counts";
+    EXPECT_EQ(duration.longest_ns(), LaunchDuration::kUnbounded);
     duration.add_sample(other);
     EXPECT_EQ(duration.ns(), other == 120'000 ? 100'000U : other) << "the same kernel, or another";
     EXPECT_FALSE(duration.differs());
@@ -155,8 +167,9 @@ TEST(LaunchDurations, WhereSamplesDifferTheLaunchInFrontCounts) {
 TEST(LaunchDurations, AGraphIsNeverMeasuredEnough) {
   LaunchDurations durations;
   std::uint64_t previous = 0;
-  Work graph;
-  graph.graph = reinterpret_cast<CUgraphExec>(1);
+  LaunchDuration own;
+  own.begin_graph(false);
+  const Work graph = graph_of(own);
   LaunchDuration* const of_graph = durations.find_in_turn(graph, previous);
   LaunchDuration* const of_kernel = durations.find_in_turn(kernel(1), previous);
   for (std::size_t i = 0; i < LaunchDuration::kSamples; ++i) {
@@ -234,24 +247,32 @@ TEST(LaunchDurations, ShortKernelsMayDiffer) {
   EXPECT_EQ(duration.ns(), 9'000U);
 }
 
-// The driver reuses handles of destroyed graphs.
-TEST(LaunchDurations, AnotherGraphUnderTheSameHandleIsUnknown) {
-  LaunchDurations durations;
-  Work work;
-  work.graph = reinterpret_cast<CUgraphExec>(0x10);
-  durations.find(work)->add_sample(1'000);
-  durations.renew(work.graph, true);
-  EXPECT_FALSE(durations.find(work)->known());
-  EXPECT_EQ(durations.find(work)->ns(), LaunchDuration::kUnbounded);
-  EXPECT_EQ(durations.find(work)->longest_ns(), LaunchDuration::kUnbounded);
-  EXPECT_TRUE(durations.find(work)->preemptible());
-  for (int i = 0; i < 5; ++i) durations.find(work)->add_bound(9'000);
-  EXPECT_TRUE(durations.find(work)->settled());
-  durations.renew(work.graph, false);
-  EXPECT_FALSE(durations.find(work)->settled()) << "nobody would measure it";
-  EXPECT_FALSE(durations.find(work)->preemptible());
-  durations.find(work)->add_bound(70'000);
-  EXPECT_EQ(durations.find(work)->ns(), 70'000U) << "the first of its own";
+// The duration of a graph that has ended becomes that of another.
+TEST(LaunchDuration, OfAGraphThatBeginsIsUnknown) {
+  LaunchDuration duration;
+  duration.begin_graph(false);
+  duration.add_sample(1'000);
+  duration.begin_graph(true);
+  EXPECT_FALSE(duration.known());
+  EXPECT_EQ(duration.ns(), LaunchDuration::kUnbounded);
+  EXPECT_EQ(duration.longest_ns(), LaunchDuration::kUnbounded);
+  EXPECT_TRUE(duration.preemptible());
+  for (int i = 0; i < 5; ++i) duration.add_bound(9'000);
+  EXPECT_TRUE(duration.settled());
+  duration.begin_graph(false);
+  EXPECT_FALSE(duration.settled()) << "nobody would measure it";
+  EXPECT_FALSE(duration.preemptible());
+  duration.add_bound(70'000);
+  EXPECT_EQ(duration.ns(), 70'000U) << "the first of its own";
+}
+
+// An executable keeps its code, whatever is unloaded.
+TEST(LaunchDuration, OfAGraphIsNeverInDoubt) {
+  LaunchDuration duration;
+  duration.begin_graph(false);
+  duration.add_sample(1'000);
+  unload();
+  EXPECT_EQ(duration.ns(), 1'000U);
 }
 
 // The batch normalisations above, behind the kernels that they follow in each step.
@@ -303,15 +324,22 @@ TEST(LaunchDurations, AKindIsKnownByAllItsLaunches) {
   EXPECT_EQ(kind->longest_ns(), 40'000U);
 }
 
-// The duration of a graph belongs to the handle (renew), and so does whether it has waits inside.
-TEST(LaunchDurations, AGraphIsNotKnownByWhatIsInFrontOfIt) {
+// Prevents: a program with many graphs fills the table, and new kernels stay unknown.
+TEST(LaunchDurations, GraphsTakeNoPlaceInTheTables) {
   LaunchDurations durations;
-  Work graph;
-  graph.graph = reinterpret_cast<CUgraphExec>(0x10);
+  std::deque<LaunchDuration> of_graphs;
   std::uint64_t previous = 0;
-  durations.find(graph)->add_sample(100'000);
-  durations.find(graph)->add_sample(900'000);
-  EXPECT_EQ(durations.find_in_turn(graph, previous), durations.find(graph));
+  LaunchDuration* const behind_graphs = durations.find(kernel(1));
+  behind_graphs->add_sample(50'000);
+  behind_graphs->add_sample(500'000);
+  for (int i = 0; i < 10'000; ++i) {
+    LaunchDuration& own = of_graphs.emplace_back();
+    own.begin_graph(false);
+    EXPECT_EQ(durations.find_in_turn(graph_of(own), previous), &own);
+    (void)durations.find_in_turn(kernel(1), previous);
+    EXPECT_EQ(durations.look_up(kernel(i + 2)), nullptr) << "a kernel that a graph has";
+  }
+  EXPECT_NE(durations.find(kernel(20'000)), durations.find(kernel(20'000, 2)));
 }
 
 TEST(LaunchDurations, OfTooManyShapesTheLastShareADuration) {
@@ -375,15 +403,33 @@ TEST(LaunchDuration, ABoundCountsUntilThereIsASample) {
 TEST(LaunchDuration, ADoubtfulDurationIsReplacedByAnotherKernels) {
   LaunchDuration duration;
   for (int i = 0; i < 40; ++i) duration.add_sample(50'000);
-  duration.doubt();
+  unload();
   EXPECT_TRUE(duration.wants_samples());
   duration.add_sample(500'000);
   EXPECT_EQ(duration.longest_ns(), 500'000U);
   EXPECT_FALSE(duration.differs());
-  duration.doubt();
+  unload();
   duration.add_sample(510'000);  // the same kernel
   EXPECT_EQ(duration.longest_ns(), 510'000U);
   EXPECT_FALSE(duration.differs());
+}
+
+// Prevents: beside a program that is always in a job, where only bounds come, every kernel stays
+// unknown after an unload.
+TEST(LaunchDuration, ABoundDecidesToo) {
+  LaunchDuration duration;
+  for (int i = 0; i < 40; ++i) duration.add_sample(50'000);
+  unload();
+  duration.add_bound(90'000);
+  EXPECT_EQ(duration.ns(), 50'000U) << "perhaps the same kernel, and no longer in any case";
+  unload();
+  duration.add_bound(900'000);
+  EXPECT_EQ(duration.ns(), 900'000U) << "another kernel";
+  EXPECT_FALSE(duration.known());
+  unload();
+  EXPECT_EQ(duration.ns(), LaunchDuration::kUnbounded);
+  duration.add_bound(5'000'000);
+  EXPECT_EQ(duration.ns(), 5'000'000U);
 }
 
 }  // namespace

@@ -332,6 +332,45 @@ TEST_F(GraphBook, WaitsAreSpacedByLearnedTime) {
   EXPECT_EQ(update(exec, chain(10)), CUDA_SUCCESS);
 }
 
+// Prevents: a program with many graphs has a wait in front of every launch of a new kernel, because
+// the graphs have filled the tables of durations.
+TEST_F(GraphBook, ManyGraphsTakeNoPlaceOfKernels) {
+  attach("device:200us");
+  outrank();
+  CUgraph graph = new_graph();
+  for (int i = 0; i < 10'000; ++i) instantiate(graph);
+  learn(3, 0.01F);
+}
+
+// Prevents: the kernels of graphs that nobody launches fill them.
+TEST_F(GraphBook, KernelsOfGraphsTakeNoPlaceOfKernels) {
+  attach("device:200us");
+  outrank();
+  std::uintptr_t function = kUnseen;
+  for (int graphs = 0; graphs < 100; ++graphs) {
+    CUgraph graph = new_graph();
+    Nodes before;
+    for (int i = 0; i < 100; ++i) before = {add_kernel(graph, before, ++function)};
+    instantiate(graph);
+  }
+  learn(3, 0.01F);
+}
+
+// Prevents: the duration of a graph that has ended counts for one with its handle.
+TEST_F(GraphBook, TheDurationOfAGraphEndsWithIt) {
+  attach("device:200us");
+  outrank();
+  const CUgraphExec exec = instantiate(chain(20));
+  learn_graph(exec, 3.0F);
+  const std::uint64_t unknown = slot().unknown_launches.load();
+  ::cuGraphLaunch(exec, nullptr);
+  EXPECT_EQ(slot().unknown_launches.load(), unknown);
+  fake::pause();  // no sample comes to its end
+  ASSERT_EQ(::cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  ::cuGraphLaunch(exec, nullptr);
+  EXPECT_EQ(slot().unknown_launches.load(), unknown + 1);
+}
+
 // A graph whose kernels were never launched by themselves gets many waits at first. Once the
 // duration of the graph is known, the next graph of the same code gets fewer. Seen to fail, with a
 // wait for every eighth kernel each time, without GraphEstimates::learn().

@@ -43,13 +43,13 @@ std::vector<std::size_t> waits(const WaitPattern& pattern) {
 using Nodes = std::vector<std::size_t>;
 
 TEST(GraphPlan, AChainIsDividedIntoStretchesOfTheSpacing) {
-  EXPECT_EQ(waits(plan_waits(chain({50, 50, 50, 50, 50, 50}), kSpacing).pattern), Nodes{4});
-  EXPECT_EQ(waits(plan_waits(chain({1, 1, 1, 1, 1}), 2).pattern), (Nodes{2, 4}));
+  EXPECT_EQ(waits(plan_waits(chain({50, 50, 50, 50, 50, 50}), {kSpacing}).pattern), Nodes{4});
+  EXPECT_EQ(waits(plan_waits(chain({1, 1, 1, 1, 1}), {2}).pattern), (Nodes{2, 4}));
 }
 
 TEST(GraphPlan, ALongKernelHasAWaitInFrontAndBehind) {
-  EXPECT_EQ(waits(plan_waits(chain({50, 500, 50, 50}), kSpacing).pattern), (Nodes{1, 2}));
-  EXPECT_EQ(waits(plan_waits(chain({500}), kSpacing).pattern), Nodes{})
+  EXPECT_EQ(waits(plan_waits(chain({50, 500, 50, 50}), {kSpacing}).pattern), (Nodes{1, 2}));
+  EXPECT_EQ(waits(plan_waits(chain({500}), {kSpacing}).pattern), Nodes{})
       << "the launch itself has a wait in front";
 }
 
@@ -60,7 +60,36 @@ TEST(GraphPlan, BranchesHaveOneAccount) {
   for (int i = 0; i < 2; ++i) add(shape, 100, {0});
   for (std::size_t i = 1; i < 3; ++i) add(shape, 30, {i});
   add(shape, 30, {3, 4});
-  EXPECT_EQ(waits(plan_waits(shape, kSpacing).pattern), (Nodes{2, 3}));
+  EXPECT_EQ(waits(plan_waits(shape, {kSpacing}).pattern), (Nodes{2, 3}));
+}
+
+// The kernels of two devices: a wait stops only those of its own device.
+TEST(GraphPlan, EachGateHasStretchesOfItsOwn) {
+  GraphShape shape = chain({100, 100, 100, 100, 100, 100, 100});
+  for (std::size_t i = 0; i < shape.nodes.size(); ++i) shape.nodes[i].gate = i % 2;
+  shape.nodes[6].gate = GraphShape::kNoGate;
+  const WaitPattern pattern = plan_waits(shape, {100, 200}).pattern;
+  EXPECT_EQ(waits(pattern), (Nodes{2, 4, 5}));
+  EXPECT_EQ(pattern.waits[0].gate + pattern.waits[1].gate, 0U);
+  EXPECT_EQ(pattern.waits[2].gate, 1U);
+}
+
+// A short child graph is one kernel for its own device only, and for none if it has kernels of two.
+TEST(GraphPlan, AChildGraphBelongsToTheGatesOfItsKernels) {
+  GraphShape shape = chain({150});
+  shape.nodes[0].gate = 1;
+  add(shape, 0, {0}, Kind::kChild);
+  shape.nodes[1].child = std::make_unique<GraphShape>(chain({40, 40}));
+  for (GraphShape::Node& node : shape.nodes[1].child->nodes) node.gate = 1;
+  const WaitPattern one = plan_waits(shape, {kSpacing, kSpacing}).pattern;
+  ASSERT_EQ(waits(one), Nodes{1});
+  EXPECT_EQ(one.waits[0].gate, 1U);
+  shape.nodes[1].child->nodes[0].gate = 0;
+  EXPECT_EQ(plan_waits(shape, {kSpacing, kSpacing}).pattern.count(), 0U);
+  shape.nodes[0].cost = 190;
+  const WaitPattern mixed = plan_waits(shape, {kSpacing, kSpacing}).pattern;
+  EXPECT_EQ(waits(mixed), Nodes{});
+  EXPECT_EQ(waits(mixed.children[0].pattern), Nodes{1});
 }
 
 TEST(GraphPlan, AWaitGoesIntoTheChildGraph) {
@@ -69,7 +98,7 @@ TEST(GraphPlan, AWaitGoesIntoTheChildGraph) {
   shape.nodes[1].child = std::make_unique<GraphShape>(chain({40, 170}));
   add(shape, 20, {1});
   add(shape, 20, {2});
-  const WaitPlan plan = plan_waits(shape, kSpacing);
+  const WaitPlan plan = plan_waits(shape, {kSpacing});
   EXPECT_EQ(waits(plan.pattern), Nodes{3}) << "170 of the stretch are spent in the child";
   ASSERT_EQ(plan.pattern.children.size(), 1U);
   EXPECT_EQ(waits(plan.pattern.children[0].pattern), Nodes{1});
@@ -82,7 +111,7 @@ TEST(GraphPlan, AChildGraphOfASpacingIsLikeAKernel) {
   shape.nodes[1].child = std::make_unique<GraphShape>(chain({40, 40}));
   add(shape, 150, {1});
   add(shape, 20, {2});
-  const WaitPlan plan = plan_waits(shape, kSpacing);
+  const WaitPlan plan = plan_waits(shape, {kSpacing});
   EXPECT_EQ(waits(plan.pattern), (Nodes{1, 2}));
   ASSERT_EQ(plan.pattern.children.size(), 1U);
   EXPECT_EQ(plan.pattern.children[0].pattern.count(), 0U) << "to be set anew without a thought";
@@ -95,7 +124,7 @@ TEST(GraphPlan, AConditionalNodeHasAWaitInFrontAndBehind) {
   add(shape, 0, {0}, Kind::kConditional);
   add(shape, 10, {1});
   add(shape, 10, {2});
-  const WaitPlan plan = plan_waits(shape, kSpacing);
+  const WaitPlan plan = plan_waits(shape, {kSpacing});
   EXPECT_EQ(waits(plan.pattern), (Nodes{1, 2}));
   EXPECT_FALSE(plan.bounded);
 }
@@ -103,7 +132,7 @@ TEST(GraphPlan, AConditionalNodeHasAWaitInFrontAndBehind) {
 TEST(GraphPlan, AKernelThatMayNotWaitLeavesTheWaitToTheNext) {
   GraphShape shape = chain({150, 150, 20});
   shape.nodes[1].may_wait = false;
-  const WaitPlan plan = plan_waits(shape, kSpacing);
+  const WaitPlan plan = plan_waits(shape, {kSpacing});
   EXPECT_EQ(waits(plan.pattern), Nodes{2});
   EXPECT_TRUE(plan.bounded);
 }
@@ -111,7 +140,7 @@ TEST(GraphPlan, AKernelThatMayNotWaitLeavesTheWaitToTheNext) {
 TEST(GraphPlan, AGraphThatMayWaitNowhereIsNotBounded) {
   GraphShape shape = chain({150, 150, 150, 150});
   for (GraphShape::Node& node : shape.nodes) node.may_wait = false;
-  EXPECT_FALSE(plan_waits(shape, kSpacing).bounded);
+  EXPECT_FALSE(plan_waits(shape, {kSpacing}).bounded);
 }
 
 class RandomGraph : public testing::TestWithParam<unsigned> {
@@ -163,7 +192,7 @@ std::vector<std::vector<std::size_t>> pieces(const GraphShape& shape, const Wait
 // The bound that the documentation states.
 TEST_P(RandomGraph, NoPieceWithoutAWaitIsLongerThanTheSpacingOrOneKernel) {
   const GraphShape shape = make();
-  const WaitPlan plan = plan_waits(shape, kSpacing);
+  const WaitPlan plan = plan_waits(shape, {kSpacing});
   EXPECT_TRUE(plan.bounded);
   for (const std::vector<std::size_t>& piece : pieces(shape, plan.pattern)) {
     std::uint64_t sum = 0;
@@ -182,7 +211,7 @@ TEST_P(RandomGraph, NoPieceWithoutAWaitIsLongerThanTheSpacingOrOneKernel) {
 TEST_P(RandomGraph, AChainHasNoWaitTooMany) {
   std::vector<std::uint64_t> costs(40);
   for (std::uint64_t& cost : costs) cost = 1 + random_() % 120;
-  std::vector<std::size_t> begins = waits(plan_waits(chain(costs), kSpacing).pattern);
+  std::vector<std::size_t> begins = waits(plan_waits(chain(costs), {kSpacing}).pattern);
   begins.insert(begins.begin(), 0);
   for (std::size_t i = 1; i < begins.size(); ++i) {
     std::uint64_t sum = costs[begins[i]];

@@ -193,6 +193,24 @@ TEST_F(Learning, ASampleOfAnIdleGpuDoesNotCountBesideOneBehindWork) {
   EXPECT_EQ(order_of_calls(), "W11W11");
 }
 
+// Prevents: a kernel is spaced by the duration of one that lay at its address. Seen to fail, with
+// two launches on one wait.
+TEST_F(Learning, AfterCodeWasUnloadedALaunchIsUnknown) {
+  attach("device:200us");
+  outrank();
+  learn_both();
+  begin_anew();
+  kernel(kShort);
+  kernel(kShort);
+  fake::pause();  // no sample comes to its end
+  ::cuModuleUnload(nullptr);
+  kernel(kShort);
+  kernel(kShort);
+  EXPECT_EQ(order_of_calls(), "W11W1W1");
+  fake::resume();
+  learn(kShort, 0.05F);
+}
+
 // A failed launch would be known as very short. Seen to fail when the result of the call was
 // ignored.
 TEST_F(Learning, ALaunchThatFailsIsNoSample) {

@@ -39,6 +39,11 @@ same() {
 launches() { sed -n 's/^SLUICE_LAUNCH_ENTRY(\([A-Za-z0-9_]*\))$/\1/p' "$source/shm/launch_entries.def"; }
 hooks() { launches; sed -n 's/^SLUICE_HOOK(\([A-Za-z0-9_]*\), *[A-Za-z]*)$/\1/p' "$source/intercept/driver/hooks.def"; }
 calls() { sed -nE 's/^SLUICE_(OPTIONAL_)?CALL\(([A-Za-z0-9_]*)\)$/\2/p' "$source/intercept/driver/calls.def"; }
+# Every name that cuda.h declares, also of older versions and per-thread forms.
+declared() {
+  g++ -E -x c++ -I"$cuda_include" - <<<$'#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>' |
+    grep -oE '\bcu[A-Z][A-Za-z0-9_]*' | sort -u
+}
 exported() { nm -D --defined-only --format=posix "$library" | awk '{print $1}'; }
 
 # A symbol too many would take a program's own function away; one too few leaves a way past us.
@@ -139,8 +144,7 @@ prove_table() {
     complain "twice in hooks.def:" "$(hooks | sort | uniq -d)"
   [[ -z $(comm -12 <(hooks | sort) <(calls | sort)) ]] ||
     complain "in hooks.def and calls.def:" "$(comm -12 <(hooks | sort) <(calls | sort))"
-  declared=$(g++ -E -x c++ -I"$cuda_include" - <<<$'#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>' |
-    grep -oE '\bcu[A-Z][A-Za-z0-9_]*' | sort -u)
+  declared=$(declared)
   for name in $(hooks; calls); do
     grep -qx "$name" <<<"$declared" ||
     complain "$name is not in cuda.h"
@@ -165,6 +169,16 @@ prove_table() {
     complain "$(launches | wc -l) launch entries, but a slot has room for $room"
 }
 
+# A launch, a capture or an executable graph that nobody has thought of passes us by.
+prove_entries() {
+  local asked known new
+  asked=$(declared | grep -E 'Launch|apture|GraphInstantiate|GraphExec')
+  known=$( (hooks; sed '/^#/d; s/ .*//' "$source/tests/intercept/proofs/unhooked.txt") | sort -u)
+  new=$(comm -23 <(echo "$asked") <(echo "$known"))
+  [[ -z $new ]] ||
+    complain "neither in hooks.def nor in unhooked.txt:" "$new"
+}
+
 # RTLD_NEXT and RTLD_DEFAULT are resolved from the return address: the way out must be a jump.
 prove_dlsym() {
   local body
@@ -186,6 +200,7 @@ case $proof in
   imports) prove_imports ;;
   tls) prove_tls ;;
   table) prove_table ;;
+  entries) prove_entries ;;
   dlsym) prove_dlsym ;;
   *) complain "no such proof" ;;
 esac

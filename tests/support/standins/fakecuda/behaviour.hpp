@@ -110,7 +110,9 @@ SLUICE_FAKE_ENTRY(cuStreamGetCtx, CUstream handle, CUcontext* context) {
 SLUICE_FAKE_ENTRY(cuStreamQuery, CUstream handle) {
   CUstream_st* stream = state().find_stream(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (state().unsafe_call()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const bool captured = stream->capture != nullptr;
+  if (captured) stream->capture->broken = true;
+  if (captured || state().unsafe_call()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return state().is_done(*stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 SLUICE_FAKE_ENTRY(cuStreamSynchronize, CUstream handle) {

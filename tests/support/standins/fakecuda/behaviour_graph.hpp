@@ -51,18 +51,6 @@ SLUICE_FAKE_ENTRY(cuStreamIsCapturing, CUstream handle, CUstreamCaptureStatus* s
   *status = status_of(state().stream_of(handle));
   return CUDA_SUCCESS;
 }
-SLUICE_FAKE_ENTRY(cuStreamGetCaptureInfo_v2, CUstream handle, CUstreamCaptureStatus* status,
-                  cuuint64_t* id, CUgraph* graph, const CUgraphNode** dependencies,
-                  std::size_t* count) {
-  const CUstream_st& stream = state().stream_of(handle);
-  *status = status_of(stream);
-  if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
-  if (id != nullptr) *id = stream.capture->id;
-  if (graph != nullptr) *graph = stream.capture->graph;
-  if (dependencies != nullptr) *dependencies = stream.tail.data();
-  if (count != nullptr) *count = stream.tail.size();
-  return CUDA_SUCCESS;
-}
 SLUICE_FAKE_ENTRY(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode* mode) {
   std::swap(this_thread().mode, *mode);
   return CUDA_SUCCESS;

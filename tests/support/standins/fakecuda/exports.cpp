@@ -89,3 +89,8 @@ struct Stub<id, CUresult (*)(Args...)> {
 #include "intercept/driver/calls.def"
 #include "intercept/driver/hooks.def"
 #include "tests/support/standins/fakecuda/extras.def"
+
+extern "C" CUresult cuStreamBeginFutureCapture(CUstream stream, CUstreamCaptureMode mode) {
+  const std::lock_guard lock(fake::state().mutex);
+  return fake::begin_capture(stream, nullptr, mode);
+}

@@ -49,6 +49,11 @@ inline constexpr std::uintptr_t kLoadedFunction = 0x10ad;
 
 #define SLUICE_FAKE_API __attribute__((visibility("default")))
 
+/// An entry of a driver to come, which no table of the interposer can have: begins a capture.
+/// Programs look it up.
+inline constexpr const char* kFutureBegin = "cuStreamBeginFutureCapture";
+using FutureBegin = CUresult (*)(CUstream stream, CUstreamCaptureMode mode);
+
 /// One call that reached the driver, with its arguments as words in order.
 struct Call {
   Id id;
@@ -102,6 +107,9 @@ SLUICE_FAKE_API std::string nodes(CUgraph graph);
 /// inside a child graph or a conditional node in parentheses.
 SLUICE_FAKE_API std::string run_order(CUgraph graph);
 SLUICE_FAKE_API std::string run_order(CUgraphExec exec);
+/// Where the waits of the executable read, in the order of creation of the nodes behind them; 0 for
+/// a node without a wait in front.
+SLUICE_FAKE_API std::vector<std::uint64_t> gates(CUgraphExec exec);
 /// The values that waits of the executable look for with "at least".
 SLUICE_FAKE_API std::vector<std::uint64_t> slack_waits(CUgraphExec exec);
 /// All edges, those that lead to a node in their order.

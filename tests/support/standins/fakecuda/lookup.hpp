@@ -1,6 +1,9 @@
 #pragma once
 #include "behaviour.hpp"
 
+extern "C" SLUICE_FAKE_API CUresult cuStreamBeginFutureCapture(CUstream stream,
+                                                               CUstreamCaptureMode mode);
+
 namespace fake {
 
 SLUICE_FAKE_ENTRY(cuGetProcAddress, const char* symbol, void** found, int version,

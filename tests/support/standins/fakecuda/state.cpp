@@ -370,6 +370,16 @@ std::string run_order(CUgraph graph) {
   return kinds;
 }
 
+std::vector<std::uint64_t> gates(CUgraphExec exec) {
+  std::vector<std::uint64_t> found;
+  for (const auto& node : exec->graph->nodes) {
+    if (node->kind == 'W') continue;
+    const bool waits = node->dependencies.size() == 1 && node->dependencies[0]->kind == 'W';
+    found.push_back(waits ? node->dependencies[0]->operations.back().waitValue.address : 0);
+  }
+  return found;
+}
+
 std::vector<std::uint64_t> slack_waits(CUgraphExec exec) {
   std::vector<std::uint64_t> found;
   for (const auto& node : exec->graph->nodes) {
