@@ -32,7 +32,8 @@ struct SwitchKernel {
   std::atomic<CUfunction> function{nullptr};  ///< Written last; null if there is no early switch.
 };
 
-/// Counts the lookups of driver entries that give the GPU work and have no hook.
+/// What passes by: lookups of driver entries that give the GPU work and have no hook, and libraries
+/// that reach the driver past the hooks (LoadedLibraries).
 class Unhooked {
  public:
   void note(std::string_view name) noexcept {
@@ -40,6 +41,10 @@ class Unhooked {
     ++asked_;
     name_.fill('\0');
     name.copy(name_.data(), name_.size() - 1);
+  }
+  [[nodiscard]] std::array<char, 32> name() noexcept {
+    const std::lock_guard lock(mutex_);
+    return name_;
   }
   void show_in(shm::Slot& slot) noexcept {
     const std::lock_guard lock(mutex_);
@@ -105,6 +110,11 @@ struct Process {
   std::array<std::atomic<CUcontext>, kMostDevices> primary_contexts{};
   std::array<SwitchKernel, kMostDevices> switch_kernels{};
   Unhooked unhooked;
+
+  /// A child that is forked while a thread of ours has the loader's lock would find it locked for
+  /// ever. So a fork waits for the end of a look at the libraries, and no look begins during one.
+  std::atomic<bool> looks_at_libraries{false};
+  std::atomic<int> forks{0};
 
   /// A query writes its note and then reads queries_forbidden. A ban raises queries_forbidden and
   /// then reads the notes. So at least one of the two sees the other. One note for each querying
