@@ -56,7 +56,7 @@ class Admission {
   [[nodiscard]] virtual std::string user_name(uid_t uid) const = 0;
 
   /// The descriptor of the board that clients get, for reading only if not `writable`. Stays ours.
-  /// -1 if the board has a name, by which clients open it.
+  /// -1 if there is none to give.
   [[nodiscard]] virtual int board(bool writable) const = 0;
   /// One line about the terms, for users. Empty if there is nothing to say.
   [[nodiscard]] virtual std::string about() const = 0;
@@ -65,6 +65,8 @@ class Admission {
 /// The rule of a user's own session: this user, without limits.
 class OwnUser : public Admission {
  public:
+  /// `board` is the descriptor of the session's board, for when it has lost its name. -1: none.
+  explicit OwnUser(int board = -1) : board_(board) {}
   static OwnUser& instance();
 
   [[nodiscard]] uid_t owner_of(uid_t uid) override { return uid; }
@@ -79,11 +81,13 @@ class OwnUser : public Admission {
     return true;
   }
   [[nodiscard]] std::string user_name(uid_t uid) const override;
-  [[nodiscard]] int board(bool /*writable*/) const override { return -1; }
+  [[nodiscard]] int board(bool /*writable*/) const override { return board_; }
   [[nodiscard]] std::string about() const override { return {}; }
 
  private:
   static constexpr std::size_t kMostConnections = 256;
+
+  int board_;
 };
 
 }  // namespace sluice::controller

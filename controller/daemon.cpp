@@ -82,6 +82,8 @@ void Daemon::beat() {
   repair(clients_, now);
   commands_.deliver(clients_);
   server_.drop_silent(now);
+  if (const base::Fd before = listener_.restore()) server_.listen_on(listener_.fd());
+  owned_->look_after_name(now);
   leases_.expire();
   tally_.leases.store(leases_.size());
   if (options_.exit_when_idle && idle_for_long(now)) {

@@ -1,5 +1,6 @@
 #include "controller/listener.hpp"
 
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "base/node_service.hpp"
 #include "shm/session.hpp"
@@ -42,28 +44,52 @@ void remove_stale(const std::string& path) {
 }  // namespace
 
 Listener::Listener(std::string_view session)
-    : path_(shm::socket_path(session)),
-      is_node_(session == base::kNodeSession),
-      fd_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-  if (!fd_) fail(path_, "make", errno);
+    : path_(shm::socket_path(session)), is_node_(session == base::kNodeSession) {
+  fd_ = listen_at_name();
+}
+
+base::Fd Listener::listen_at_name() {
+  base::Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) fail(path_, "make", errno);
   if (path_.size() >= sizeof(sockaddr_un::sun_path)) fail(path_, "bind", ENAMETOOLONG);
-  fchmod(fd_.get(), 0600);  // before bind, so that the name never has a wider mode
+  fchmod(fd.get(), 0600);  // before bind, so that the name never has a wider mode
   const sockaddr_un address = address_of(path_);
   int tries = 0;
   do {
     if (!is_node_) base::ensure_runtime_dir();
     remove_stale(path_);
-    if (bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) break;
+    if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) break;
     // The controller of another session may have removed the empty folder in the meantime.
     if (errno != ENOENT || ++tries == kBindTries) fail(path_, "bind", errno);
   } while (true);
   lstat(path_.c_str(), &bound_);
   // Whatever the umask. Nobody else may write to the folder, so the name is still ours.
   if (is_node_) chmod(path_.c_str(), kNodeMode);
-  if (listen(fd_.get(), kAcceptQueue) != 0) {
+  if (listen(fd.get(), kAcceptQueue) != 0) {
     const int error = errno;
     unlink(path_.c_str());
     fail(path_, "listen on", error);
+  }
+  return fd;
+}
+
+base::Fd Listener::restore() {
+  struct stat now {};
+  const bool gone = lstat(path_.c_str(), &now) != 0;
+  if (!gone && now.st_ino == bound_.st_ino && now.st_dev == bound_.st_dev) return {};
+  const bool first = !std::exchange(said_, true);
+  if (!gone) {
+    if (first) spdlog::error("the socket {} is another's now: new programs ask there", path_);
+    return {};
+  }
+  try {
+    base::Fd before = std::exchange(fd_, listen_at_name());
+    spdlog::warn("the socket {} was gone; made again", path_);
+    said_ = false;
+    return before;
+  } catch (const std::exception& error) {
+    if (first) spdlog::error("the socket is gone: {}", error.what());
+    return {};
   }
 }
 

@@ -25,13 +25,21 @@ class Listener {
   /// controller.
   void leave_name() noexcept { leaves_name_ = true; }
 
+  /// If the name is gone (after a clean-up of /dev/shm), listens at the name again: then returns
+  /// the socket of before, with the connections that it has not accepted. Empty if the name is
+  /// there, or cannot be made now. Says once if it is another's.
+  [[nodiscard]] base::Fd restore();
+
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
+  [[nodiscard]] base::Fd listen_at_name();
+
   std::string path_;
   bool is_node_;
   bool leaves_name_ = false;
+  bool said_ = false;
   base::Fd fd_;
   struct stat bound_ {};
 };

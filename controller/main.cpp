@@ -52,8 +52,8 @@ void serve(const Options& options, const sluice::base::SignalFd& end_signals) {
   using namespace sluice;
   const std::string& session = options.daemon.session;
   auto board = std::make_unique<controller::SessionBoard>(session, options.program.max_hold_ns());
-  controller::Daemon daemon(options.daemon, std::move(board), controller::OwnUser::instance(),
-                            end_signals);
+  controller::OwnUser admission(board->descriptor());
+  controller::Daemon daemon(options.daemon, std::move(board), admission, end_signals);
   controller::serve(daemon, options.program, session,
                     "sluice controller ready: session=" + session +
                         " pid=" + std::to_string(getpid()) + " board=/dev/shm/" +

@@ -1,5 +1,6 @@
 #include "controller/owned_board.hpp"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,6 +52,25 @@ SessionBoard::~SessionBoard() {
        waited = base::monotonic_ns() - start) {
     if (waited > kTearDownNs || (waited > kStaleLifeNs && any_client_lives())) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+/// A name is away for a moment while somebody replaces it.
+void SessionBoard::look_after_name(std::uint64_t now_ns) {
+  constexpr std::uint64_t kLostNs = 500'000'000;
+  const shm::BoardMapping::Name name = mapping_.name();
+  if (name == shm::BoardMapping::Name::kOurs) lost_since_ns_ = 0;
+  if (name == shm::BoardMapping::Name::kOurs || said_) return;
+  if (lost_since_ns_ == 0) lost_since_ns_ = now_ns;
+  if (now_ns - lost_since_ns_ < kLostNs) return;
+  said_ = true;
+  if (name == shm::BoardMapping::Name::kGone) {
+    spdlog::warn(
+        "the board's file is gone from /dev/shm: new programs get the board over the socket");
+  } else {
+    spdlog::error(
+        "the board's file in /dev/shm is another's now: new programs and those of this controller "
+        "do not hold each other; start them again");
   }
 }
 

@@ -17,6 +17,10 @@ class OwnedBoard {
   [[nodiscard]] shm::Board& board() const noexcept { return mapping_.board(); }
   [[nodiscard]] bool adopted() const noexcept { return adopted_; }
   [[nodiscard]] bool any_client_lives() const noexcept;
+  [[nodiscard]] int descriptor() const noexcept { return mapping_.descriptor(); }
+
+  /// On every heartbeat: says it if the name of the board does not lead to it any more.
+  virtual void look_after_name(std::uint64_t /*now_ns*/) {}
 
  protected:
   OwnedBoard(shm::BoardMapping mapping, bool adopted, std::uint64_t max_hold_ns);
@@ -36,8 +40,13 @@ class SessionBoard : public OwnedBoard {
   SessionBoard(const SessionBoard&) = delete;
   SessionBoard& operator=(const SessionBoard&) = delete;
 
+  void look_after_name(std::uint64_t now_ns) override;
+
  private:
   SessionBoard(shm::BoardMapping::Adoption adoption, std::uint64_t max_hold_ns);
+
+  std::uint64_t lost_since_ns_ = 0;  ///< 0: the name leads to the board.
+  bool said_ = false;
 };
 
 }  // namespace sluice::controller

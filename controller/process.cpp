@@ -86,6 +86,17 @@ std::optional<std::uint64_t> started_ns(pid_t pid) {
   return boottime > suspended ? boottime - suspended : 0;
 }
 
+bool has_our_clock(pid_t pid) {
+  // The first line, "monotonic SECONDS NANOSECONDS". None before Linux 5.6, or of a process that is
+  // ending.
+  const auto offset = [](pid_t of) {
+    const std::string all = base::read_proc(of, "timens_offsets", 256);
+    return all.substr(0, all.find('\n'));
+  };
+  const std::string theirs = offset(pid);
+  return theirs.empty() || theirs == offset(getpid());
+}
+
 std::optional<uid_t> user_of(pid_t pid) {
   // Not the owner of /proc/PID, which is root if the process may not be traced.
   const std::string status = base::read_proc(pid, "status", 4096);

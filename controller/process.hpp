@@ -38,6 +38,10 @@ class ClientProcess {
 /// is no such process. Never blocks: /proc/PID/stat takes no lock of the process.
 [[nodiscard]] std::optional<std::uint64_t> started_ns(pid_t pid);
 
+/// Whether CLOCK_MONOTONIC of the process is that of this one. False in a time namespace with
+/// another offset. Never blocks.
+[[nodiscard]] bool has_our_clock(pid_t pid);
+
 /// The effective user of the process with `pid`. Nothing if there is no such process. Never blocks.
 [[nodiscard]] std::optional<uid_t> user_of(pid_t pid);
 

@@ -155,6 +155,12 @@ Reply Registry::decide(Connection& from, const Request& request) {
                    "the controller cannot see this process (another pid namespace?): not gated");
   }
   if (request.kind == RequestKind::kLease) return lease(from);
+  // The board's times are of one clock: a holder of another would look dead, or never lapse.
+  if (!has_our_clock(peer.pid())) {
+    return refusal(ReplyStatus::kCannotWatch,
+                   "this process is in a time namespace, with another clock than the controller: "
+                   "not gated");
+  }
   return request.slot < 0 ? attach(from, request) : attach_again(from, request);
 }
 
@@ -178,8 +184,8 @@ Reply Registry::give_board(Connection& to, RequestKind kind) {
   if (uses && !terms.admitted) return not_admitted(to.peer);
   const int board = admission_.board(uses && !terms.reader());
   if (board < 0 || std::exchange(to.has_board, true)) {
-    return refusal(ReplyStatus::kBadRequest, board < 0 ? "the board of this session has a name"
-                                                       : "this connection has got the board");
+    return refusal(ReplyStatus::kBadRequest,
+                   board < 0 ? "there is no board to give" : "this connection has got the board");
   }
   to.enclosed = board;
   Reply reply = reply_with(ReplyStatus::kOk, admission_.about());

@@ -84,6 +84,17 @@ Server::Server(int listener, RequestHandler& handler, Tally& tally, Admission& a
   }
 }
 
+void Server::listen_on(int listener) {
+  accept_all();
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = nullptr;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_, &event);
+  listener_ = listener;
+  accepting_ = true;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_, &event) != 0) accepting_ = false;
+}
+
 void Server::serve() {
   std::array<epoll_event, kEventsPerRound> events{};
   const int count = epoll_wait(epoll_.get(), events.data(), kEventsPerRound, 0);

@@ -49,6 +49,9 @@ class Server {
   /// Accepts connections and answers requests, at most one per connection. Never blocks.
   void serve();
 
+  /// From now on accepts at this socket. Takes what waits at the one before, which still lives.
+  void listen_on(int listener);
+
   /// On every heartbeat: drops connections that never sent a request.
   void drop_silent(std::uint64_t now_ns);
 

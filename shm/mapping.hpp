@@ -13,11 +13,12 @@ namespace sluice::shm {
 
 /// The mapped board of a session. The board of the session `node` is memory without a name, for
 /// which attach() and inspect() ask the node service. The rest of this comment is about the other
-/// sessions. Boost.Interprocess opens and maps the board and does nothing
-/// else: its locks do not survive the death of their owner. The locks here are open file
-/// description locks of the kernel. The controller holds byte 0 of the object, and every process
-/// that has a slot shares byte 1. So a board of any layout shows whether a process still uses it,
-/// and no dead process leaves a lock behind.
+/// sessions. The locks are open file description locks of the kernel. The controller holds byte 0
+/// of the object, and every process that has a slot shares byte 1. So a board of any layout shows
+/// whether a process still uses it, and no dead process leaves a lock behind.
+///
+/// A name that was removed cannot be given back. The controller then hands the board out over its
+/// socket, and the next controller finds it among the open files of its users.
 class BoardMapping {
  public:
   /// For a client: maps the board for reading and writing, and marks the board as used until this
@@ -53,6 +54,17 @@ class BoardMapping {
   /// fails. A forked child does not have it.
   [[nodiscard]] void* another_view() const noexcept;
 
+  /// What leads to the board's name: for a session other than `node`. Does not allocate.
+  enum class Name {
+    kOurs,
+    kGone,  ///< As after a clean-up of /dev/shm. The next controller finds the board all the same.
+    kAnothers,  ///< Programs that start now use another board.
+  };
+  [[nodiscard]] Name name() const noexcept;
+
+  /// Stays ours.
+  [[nodiscard]] int descriptor() const noexcept;
+
   /// For a process that leaves, as its last step: stops counting as a user. If no other user is
   /// left, removes `socket` (if not empty) and then the board's name, and returns true. The mapping
   /// stays valid.
@@ -69,8 +81,9 @@ class BoardMapping {
   static BoardMapping of_node(Access access);
   static BoardMapping open(std::string_view session, Access access);
 
-  struct Mapped;  ///< Boost's objects, kept out of this header.
-  std::string name_;
+  struct Mapped;           ///< Boost's objects, kept out of this header.
+  std::string name_;       ///< Empty for the node's board.
+  bool nameless_ = false;  ///< The board had lost its name; its controller sent it.
   std::string about_;
   std::unique_ptr<Mapped> mapped_;
 };

@@ -9,13 +9,13 @@
 #include <cstring>
 #include <new>
 
-#include "base/node_service.hpp"
 #include "base/session.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/driver/log.hpp"
 #include "intercept/driver/threads.hpp"
 #include "intercept/trace/trace.hpp"
 #include "shm/messages.hpp"
+#include "shm/no_controller.hpp"
 #include "shm/report.hpp"
 #include "shm/session.hpp"
 #include "shm/view.hpp"
@@ -78,6 +78,7 @@ Interposer::Interposer()
       socket_path_(shm::socket_path(config_.session)),
       poller_("sluice-poll", [this] { return clients_.poll(); }),
       announcer_("sluice-announce", [this] { return jobs_.step(); }),
+      looker_("sluice-look", [this] { return look_at_libraries(); }),
       jobs_(clients_, announcer_),
       watcher_(socket_path_, jobs_) {
   const std::uint64_t own = g_process.own_target.load();
@@ -87,7 +88,8 @@ Interposer::Interposer()
 void Interposer::install_handlers() noexcept {
   if (g_process.exit_handlers_installed.exchange(true)) return;
   std::atexit([] { leave_at_exit(); });
-  pthread_atfork(nullptr, nullptr, [] { detach_child(); });
+  pthread_atfork([] { LoadedLibraries::before_fork(); }, [] { LoadedLibraries::after_fork(); },
+                 [] { detach_child(); });
 }
 
 bool Interposer::may_attach() const noexcept {
@@ -153,6 +155,12 @@ void Interposer::refuse(std::string_view why) noexcept {
   warned_ = true;
 }
 
+void Interposer::refuse_for(int error) noexcept {
+  const bool said =
+      if_memory_lasts([&] { refuse(shm::why_no_controller(error, config_.session)); });
+  if (!said) refuse("there is no memory for it");
+}
+
 bool Interposer::map_board(std::uint64_t board_id) noexcept {
   try {
     if (!mapping_)
@@ -169,13 +177,7 @@ bool Interposer::map_board(std::uint64_t board_id) noexcept {
 std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) noexcept {
   connection = shm::connect_patiently(socket_path_.c_str(), kQueueMs);
   if (connection < 0) {
-    refuse(connection == -EAGAIN ? "the controller is too busy to answer"
-           : config_.session == base::kNodeSession
-               ? "the node service does not run (as root: systemctl start sluice-node)"
-           : base::in_user_namespace()
-               ? "no controller of this user; in a user namespace, start one on the host first, as "
-                 "the user that runs this program there"
-               : "no controller (start one: sluice controller)");
+    refuse_for(-connection);
     return std::nullopt;
   }
   shm::Request request;
@@ -193,12 +195,12 @@ std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) n
   shm::Reply reply;
   const int result = shm::ask(connection, request, reply, kAttachTimeoutMs);
   if (result == -ETIMEDOUT) {
-    refuse("the controller does not answer");
+    refuse_for(ETIMEDOUT);
     return std::nullopt;  // the connection stays open: a late answer shows that the controller
                           // lives
   }
   if (result != 0) {
-    refuse("the controller hung up");
+    refuse_for(-result);
   } else if (reply.status != shm::ReplyStatus::kOk) {
     refuse(reply.text.data());
     refused_ = reply.status != shm::ReplyStatus::kSessionFull;
@@ -296,10 +298,23 @@ Client* Interposer::attach_now(CUdevice device) {
   attached->jobs().take_target();
   if (g_process.leaving.load())
     leave(*attached);  // another thread is inside exit() and has not seen this client
+  looker_.wake();
   Line(Level::kInfo) << "attached: session " << config_.session << ", slot " << seat->slot
                      << ", priority " << static_cast<int>(attached->priority()) << ", policy "
                      << shm::to_string(attached->policy());
   return attached;
+}
+
+/// In a thread of its own, because the loader's lock may be held for long.
+Worker::Sleep Interposer::look_at_libraries() noexcept {
+  constexpr std::uint64_t kPeriodNs = 1'000'000'000;
+  if (!g_process.leaving.load() && loaded_.look()) {
+    show_unhooked();
+    Line(Level::kWarn) << "some launches of this process may pass by the gate: "
+                       << g_process.unhooked.name().data()
+                       << " was opened with RTLD_DEEPBIND or dlmopen";
+  }
+  return {kPeriodNs, false};
 }
 
 void Interposer::adopt_counts(Client& client) noexcept {
@@ -365,6 +380,8 @@ void Interposer::leave_at_exit() noexcept {
 void Interposer::detach_child() noexcept {
   Interposer* const parents = g_process.interposer.exchange(nullptr);
   t_thread_id = 0;
+  g_process.forks.store(0);
+  g_process.looks_at_libraries.store(false);
   g_process.trace.store(nullptr);
   g_process.forget_remembered();
   forget_queries_in_child();

@@ -13,6 +13,7 @@
 #include "intercept/client/config.hpp"
 #include "intercept/client/job_book.hpp"
 #include "intercept/client/watcher.hpp"
+#include "intercept/driver/loaded.hpp"
 #include "intercept/driver/threads.hpp"
 #include "intercept/pacing/graphs.hpp"
 #include "intercept/pacing/streams.hpp"
@@ -73,6 +74,11 @@ class Interposer {
   bool map_board(std::uint64_t board_id) noexcept;
   void adopt_counts(Client& client) noexcept;
   void refuse(std::string_view why) noexcept;
+  /// For an errno of a connection to the controller.
+  void refuse_for(int error) noexcept;
+
+  /// A step of the looker's thread.
+  Worker::Sleep look_at_libraries() noexcept;
 
   static void install_handlers() noexcept;
   static void leave_at_exit() noexcept;
@@ -90,6 +96,8 @@ class Interposer {
   HeldMemory held_memory_;
   Worker poller_;
   Worker announcer_;
+  Worker looker_;
+  LoadedLibraries loaded_;  ///< Of the looker's thread.
   JobBook jobs_;
   Watcher watcher_;
   std::mutex attach_mutex_;

@@ -101,4 +101,9 @@ void* real_dlsym(void* handle, const char* name) noexcept {
   return real(handle, name);
 }
 
+bool is_real_dlsym(const void* address) noexcept {
+  return address != nullptr && address == reinterpret_cast<const void*>(__atomic_load_n(
+                                              &sluice_real_dlsym, __ATOMIC_ACQUIRE));
+}
+
 }  // namespace sluice::intercept

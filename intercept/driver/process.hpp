@@ -50,7 +50,8 @@ struct Captures {
   std::atomic<bool> unseen{false};  ///< Captures may begin that are not in the list.
 };
 
-/// Counts the lookups of driver entries that give the GPU work and have no hook.
+/// What passes by: lookups of driver entries that give the GPU work and have no hook, and libraries
+/// that reach the driver past the hooks (LoadedLibraries).
 class Unhooked {
  public:
   void note(std::string_view name) noexcept {
@@ -58,6 +59,10 @@ class Unhooked {
     ++asked_;
     name_.fill('\0');
     name.copy(name_.data(), name_.size() - 1);
+  }
+  [[nodiscard]] std::array<char, 32> name() noexcept {
+    const std::lock_guard lock(mutex_);
+    return name_;
   }
   void show_in(shm::Slot& slot) noexcept {
     const std::lock_guard lock(mutex_);
@@ -122,6 +127,11 @@ struct Process {
   std::array<std::atomic<CUcontext>, kMostDevices> primary_contexts{};
   std::array<SwitchKernel, kMostDevices> switch_kernels{};
   Unhooked unhooked;
+
+  /// A child that is forked while a thread of ours has the loader's lock would find it locked for
+  /// ever. So a fork waits for the end of a look at the libraries, and no look begins during one.
+  std::atomic<bool> looks_at_libraries{false};
+  std::atomic<int> forks{0};
 
   /// A query writes its note and then reads the bans. A ban writes its note and then reads those of
   /// the queries. So at least one of the two sees the other. One note for each querying thread (the

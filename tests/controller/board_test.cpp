@@ -8,7 +8,9 @@
 #include <filesystem>
 
 #include "shm/session.hpp"
+#include "tests/support/attached_client.hpp"
 #include "tests/support/controller.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/forked_child.hpp"
 #include "tests/support/look.hpp"
 #include "tests/support/requests.hpp"
@@ -108,6 +110,29 @@ TEST_F(FoundBoard, TheLastUserRemovesItEvenWhereTwoLeaveTogether) {
   EXPECT_FALSE(other.remove_if_unused()) << "there is a third user";
   EXPECT_TRUE(third.remove_if_unused());
   std::filesystem::remove(shm::socket_path(session_));
+}
+
+// Prevents: after a clean-up of /dev/shm, new programs get a second controller and a second board,
+// and do not hold the old ones.
+TEST_F(FoundBoard, NamesThatAreRemovedKeepNobodyFromIt) {
+  const auto controller = start_controller();
+  const AttachedClient before(session_, 1);
+  std::filesystem::remove(board_file());
+  std::filesystem::remove(shm::socket_path(session_));
+  EXPECT_EQ(launch_controller()->wait(), 1) << "a second controller";
+  const std::string refused = "has a controller, pid " + std::to_string(controller->pid());
+  EXPECT_NE(log().find(refused), std::string::npos) << log();
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(shm::socket_path(session_)); }));
+  const std::uint64_t id = before.board().board_id.load();
+  {
+    const AttachedClient after(session_, 0);
+    EXPECT_EQ(after.board().board_id.load(), id);
+    EXPECT_NE(after.slot(), before.slot());
+    EXPECT_EQ(Look(session_).board().board_id.load(), id);
+  }
+  EXPECT_TRUE(eventually([&] { return log().find("is gone from /dev/shm") != std::string::npos; }));
+  stop(*controller);
+  EXPECT_FALSE(std::filesystem::exists(shm::socket_path(session_)));
 }
 
 // Prevents: a controller trusts a board that another user has planted.

@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
 
 #include "base/clock.hpp"
 #include "shm/gates.hpp"
@@ -15,6 +18,7 @@
 #include "shm/session.hpp"
 #include "tests/support/controller.hpp"
 #include "tests/support/fake_client.hpp"
+#include "tests/support/forked_child.hpp"
 #include "tests/support/look.hpp"
 #include "tests/support/requests.hpp"
 
@@ -150,6 +154,30 @@ TEST_F(Lifetime, AFullLogPipeStopsNeitherHeartbeatNorExit) {
       [&] { return look.board().heartbeat_ns.load() > beat + 5 * shm::kHeartbeatPeriodNs; }));
   controller.signal(SIGTERM);
   EXPECT_EQ(controller.wait(), 0);
+}
+
+// Prevents: a client whose CLOCK_MONOTONIC is ahead takes every announced job for lapsed.
+TEST_F(Lifetime, AClientWithAnotherClockIsRefused) {
+  constexpr int kSkipped = 77;
+  const auto controller = start_controller();
+  for (const char* offset : {"monotonic 0 0", "monotonic 200000 0"}) {
+    ForkedChild outer([&] {
+      if (unshare(CLONE_NEWTIME) != 0) return kSkipped;
+      std::ofstream("/proc/self/timens_offsets") << offset;
+      ForkedChild inside([&] {  // only children are in the new namespace
+        const shm::Reply reply = ask_controller(connect_to(session_).get(), good_request());
+        const std::string why = reply.text.data();
+        if (reply.status == shm::ReplyStatus::kOk) return 1;
+        return why.find("in a time namespace") != std::string::npos ? 2 : 3;
+      });
+      return inside.wait();
+    });
+    const int result = outer.wait();
+    if (result == kSkipped) GTEST_SKIP() << "may not make a time namespace";
+    EXPECT_EQ(result, std::string_view(offset) == "monotonic 0 0" ? 1 : 2) << offset;
+  }
+  controller->signal(SIGTERM);
+  EXPECT_EQ(controller->wait(), 0);
 }
 
 // Prevents: a client that the controller cannot watch dies, and the gates that it held stay closed.

@@ -357,6 +357,25 @@ TEST_F(Lifecycle, AProgramWithoutStandardFilesWritesNothingToTheBoard) {
   EXPECT_EQ(sluice_attached(), 1);
 }
 
+// Prevents: "no controller" where the program has no descriptor left.
+TEST_F(Lifecycle, AProgramWithoutDescriptorsIsToldSoAndAttachesLater) {
+  choose("gate");
+  start_controller();
+  catch_errors();
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const int lowest_free = dup(STDERR_FILENO);
+  close(lowest_free);
+  const rlimit none{static_cast<rlim_t>(lowest_free), before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_NE(errors().find("no file descriptor left (ulimit -n); running ungated"),
+            std::string::npos)
+      << errors();
+  EXPECT_TRUE(eventually([&] { return launch() == CUDA_SUCCESS && sluice_attached() == 1; }));
+}
+
 // Prevents: the watcher closes a file of the program, which has the number of the connection to a
 // controller that does not answer. Seen to fail.
 TEST_F(Lifecycle, AProgramThatClosesAnUnansweredConnectionKeepsItsOwnFiles) {

@@ -16,7 +16,7 @@ PROGRAM = os.environ.get("SLUICE_TEST_PROGRAM", "")
 GPUS = {
     "driver_version": "13.0",
     "library": "/usr/lib/libcuda.so.1",
-    "devices": [{"name": "NVIDIA H200", "memory_bytes": 139 << 30}],
+    "devices": [{"name": "NVIDIA H200", "uuid": "GPU-1", "memory_bytes": 139 << 30, "compute_mode": "default"}],
 }
 CLIENT = {"pid": 7, "name": "train", "state": "live", "bypassed": 0, "labels": {"team": "x"}}
 STATUS = {"controller": {"pid": 5, "alive": True}, "clients": [CLIENT], "outside": []}
@@ -50,6 +50,7 @@ class Machine:
 
     def findings(self, check: str, **how) -> list:
         how.setdefault("has_package", lambda name: True)
+        how.setdefault("has_library", lambda name: True)
         about = Surroundings(self.folder / "bin/sluice", self.environment, files=self.folder, **how)
         found = examine(about)
         assert all(bool(finding.todo) == (finding.level != OK) for finding in found)
@@ -182,6 +183,31 @@ def test_a_dead_controller_is_a_problem(machine):
     machine.answer("status", {**STATUS, "controller": {"pid": 5, "alive": False}})
     found = machine.one("session")
     assert found.level == PROBLEM and "ungated" in found.said and "process 5" in found.todo
+
+
+def test_launches_that_may_pass_by_are_a_warning(machine):
+    past = {**CLIENT, "unhooked_asked": 1, "unhooked_name": "libwork.so"}
+    machine.answer("status", {**STATUS, "clients": [past]})
+    _, found = machine.findings("session")
+    assert found.level == WARNING and "may pass by: libwork.so" in found.said
+
+
+def test_a_gpu_for_one_process_only_is_a_warning(machine):
+    (device,) = GPUS["devices"]
+    machine.answer("gpus", {**GPUS, "devices": [{**device, "compute_mode": "exclusive process"}]})
+    found = machine.one("gpu")
+    assert found.level == WARNING and "exclusive process" in found.said and "GPU-1" in found.todo
+
+
+def test_programs_that_nobody_can_name_are_a_warning(machine):
+    _, found = machine.findings("gpu", has_library=lambda name: False)
+    assert found.level == WARNING and found.said.startswith("no libnvidia-ml.so.1")
+
+
+def test_a_toolkits_stub_is_not_answered_with_the_driver_to_install(machine):
+    machine.answer("gpus", None, "/usr/stubs/libcuda.so.1 is the stub of a CUDA toolkit; take its folder out")
+    found = machine.one("driver")
+    assert found.level == PROBLEM and found.said.endswith("CUDA toolkit") and found.todo == "take its folder out"
 
 
 @pytest.mark.parametrize("change", [{"bypassed": 3}, {"labels": {"priority": "default"}}])

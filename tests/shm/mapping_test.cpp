@@ -12,6 +12,7 @@
 #include "tests/support/forked_child.hpp"
 #include "tests/support/session.hpp"
 #include "tests/support/signal.hpp"
+#include "tests/support/small_shm.hpp"
 
 namespace sluice::shm {
 namespace {
@@ -195,6 +196,50 @@ TEST(BoardMapping, OtherObjectUnderOurNameIsRefused) {
   EXPECT_TRUE(contains(error, "is not a board")) << error;
 }
 
+// Prevents: a controller that dies of SIGBUS, whose only words are "it ended without a message".
+TEST(BoardMapping, AFullShmIsSaidAndLeavesNothing) {
+  constexpr int kSkipped = 77;
+  const Session session;
+  for (const std::size_t room : {std::size_t{4096}, sizeof(Board) / 2}) {
+    ForkedChild child([&] {
+      if (!test::enter_small_shm(room)) return kSkipped;
+      const std::string error = error_of([&] { BoardMapping::adopt_or_create(session.name()); });
+      if (!contains(error, "no space left in /dev/shm")) return 1;
+      return session.has_board() ? 2 : 0;
+    });
+    const int result = child.wait();
+    if (result == kSkipped) GTEST_SKIP() << "may not mount a /dev/shm";
+    EXPECT_EQ(result, 0);
+  }
+}
+
+// Prevents: after `rm -rf /dev/shm/*` the next controller makes a second board, and programs of the
+// two do not see each other.
+TEST(BoardMapping, ABoardThatLostItsNameIsFoundByTheNextController) {
+  const Session session;
+  Client client(session);
+  auto first =
+      std::make_unique<BoardMapping::Adoption>(BoardMapping::adopt_or_create(session.name()));
+  const std::uint64_t id = first->mapping.board().board_id.load();
+  first->mapping.board().controller_pid.store(static_cast<std::uint32_t>(getpid()));
+  ASSERT_TRUE(client.attached());
+  std::filesystem::remove(session.board_file());
+  EXPECT_EQ(first->mapping.name(), BoardMapping::Name::kGone);
+  const std::string error = error_of([&] { BoardMapping::adopt_or_create(session.name()); });
+  EXPECT_TRUE(contains(error, "pid " + std::to_string(getpid()))) << error;
+  first.reset();
+  auto second =
+      std::make_unique<BoardMapping::Adoption>(BoardMapping::adopt_or_create(session.name()));
+  EXPECT_TRUE(second->adopted);
+  EXPECT_EQ(second->mapping.board().board_id.load(), id);
+  EXPECT_FALSE(session.has_board());
+  second.reset();
+  client.kill();
+  const auto third = BoardMapping::adopt_or_create(session.name());
+  EXPECT_FALSE(third.adopted) << "nobody uses it any more";
+  EXPECT_NE(third.mapping.board().board_id.load(), id);
+}
+
 void expect_refused(const Session& session) {
   for (const auto& use : {+[](const std::string& name) { BoardMapping::attach(name); },
                           +[](const std::string& name) { BoardMapping::adopt_or_create(name); }}) {
@@ -241,15 +286,18 @@ TEST(BoardMapping, LastUserRemoves) {
 // The board of a later controller has the same name, and clients of its own.
 TEST(BoardMapping, LastUserOfAnOldBoardLeavesTheNewOne) {
   const Session session;
+  const std::string aside = session.board_file() + ".aside";
   BoardMapping old_client;
   {
     const auto old = BoardMapping::adopt_or_create(session.name());
     old_client = BoardMapping::attach(session.name());
-    std::filesystem::remove(session.board_file());
+    std::filesystem::rename(session.board_file(), aside);
   }
   const auto made = BoardMapping::adopt_or_create(session.name());
+  EXPECT_EQ(old_client.name(), BoardMapping::Name::kAnothers);
   EXPECT_FALSE(old_client.remove_if_unused());
   EXPECT_TRUE(session.has_board());
+  std::filesystem::remove(aside);
 }
 
 }  // namespace

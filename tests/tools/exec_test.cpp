@@ -323,6 +323,20 @@ TEST_F(Exec, AScriptWithoutAnInterpreterIsRunByTheShell) {
   EXPECT_EQ(result.exit_code, 3);
 }
 
+// Prevents: after `rm -rf /dev/shm/*` a second controller, whose programs do not see the old ones.
+TEST_F(Exec, FindsTheControllerAfterACleanUpOfShm) {
+  Process first(
+      sluice_command(under_exec({"--priority", "0"}, {"sh", "-c", "echo on; read line"})));
+  ASSERT_EQ(first.read_line(), "on");
+  const pid_t controller = controller_pid();
+  ASSERT_GT(controller, 0);
+  std::filesystem::remove(board_file());
+  std::filesystem::remove(shm::socket_path(session_));
+  EXPECT_EQ(exec({"--priority", "0"}, {"true"}).err, "");
+  EXPECT_EQ(controller_pid(), controller);
+  EXPECT_EQ(first.finish().err, "");
+}
+
 TEST_F(Exec, WarnsOfAnAmountWithoutItsUnit) {
   const base::Captured result = exec({"--priority", "0", "--policy", "device:200"}, {"true"});
   EXPECT_EQ(result.exit_code, 0);

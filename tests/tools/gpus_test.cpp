@@ -17,8 +17,19 @@ TEST_F(Gpus, TheSimulatedOneCanAlwaysBeAskedFor) {
   EXPECT_EQ(json["why_simulated"], "asked for by --gpu sim");
   ASSERT_EQ(json["devices"].size(), 1U);
   EXPECT_EQ(json["devices"][0]["index"], 0);
+  EXPECT_EQ(json["devices"][0]["compute_mode"], "default");
   EXPECT_EQ(json["devices"][0]["uuid"].get<std::string>().size(), 40U);
   EXPECT_GT(json["devices"][0]["memory_bytes"], std::uint64_t{1} << 30U);
+}
+
+// Prevents: "install NVIDIA's driver" where a toolkit's stub is found before it.
+TEST_F(Gpus, AToolkitsStubIsNamed) {
+  setenv("LD_LIBRARY_PATH", SLUICE_TEST_STUB_FOLDER, 1);
+  const base::Captured result = sluice({"gpus", "--gpu", "real"});
+  unsetenv("LD_LIBRARY_PATH");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.err.find("/libcuda.so.1 is the stub of a CUDA toolkit"), std::string::npos)
+      << result.err;
 }
 
 TEST_F(Gpus, SaysHowManyThereAre) {

@@ -198,12 +198,27 @@ TEST_F(Status, CoverageAddsUpAndNamesTheReasons) {
   EXPECT_EQ(taken.clients[0].launches, 100U);
   EXPECT_EQ(taken.clients[0].bypassed, 5U);
   EXPECT_EQ(taken.clients[0].waits, 20U);
-  expect_says(coverage(), "100 launches, 5 bypassed");
+  expect_says(coverage(), "100 launches, 5 bypassed of those that were seen\n");
   expect_says(coverage(), "cuLaunchKernel ");
   expect_says(coverage(), "4 not attached");
   expect_says(coverage(), "cuGraphLaunch ");
   expect_says(coverage(), "1 the driver refused the wait");
-  expect_says(coverage(), "asked 2 times for entries that are not hooked, last cuLaunchGrid");
+  expect_says(coverage(), "ungated: launches by cuLaunchGrid, which has no hook");
+  client.unhooked_lookups.store(0);
+  expect_says(coverage(), "100 launches, 5 bypassed\n");
+}
+
+// Prevents: "220 launches, 0 bypassed" of a program that made 3,800 (a library opened with
+// RTLD_DEEPBIND launched the rest).
+TEST_F(Status, NeverShowsABareZeroWhereLaunchesMayPassBy) {
+  shm::Slot& client = add_client(0, 0, "a");
+  client.entries[0][shm::Count::kGated].store(220);
+  client.unhooked_lookups.store(1);
+  std::strcpy(client.unhooked_name.data(), "libwork.so");
+  const std::string why =
+      "some launches may pass by: libwork.so was opened with RTLD_DEEPBIND or dlmopen";
+  expect_says(coverage(), "220 launches, 0 bypassed of those that were seen\n  " + why);
+  expect_says(status_text(snapshot(), "s", 200), why);
 }
 
 // Prevents: launches that no gate held, without a word in `status`.

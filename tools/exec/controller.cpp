@@ -4,12 +4,12 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "base/command_line.hpp"
 #include "base/node_service.hpp"
 #include "shm/messages.hpp"
+#include "shm/no_controller.hpp"
 #include "shm/session.hpp"
 #include "tools/exec/daemon.hpp"
 
@@ -88,20 +88,17 @@ std::string fault_of_controller(const base::Install& install, const std::string&
   try {
     LeaseResult result = take_lease(shm::socket_path(session));
     const bool is_node = session == base::kNodeSession;
-    if (is_node &&
-        (base::find_node_service() == base::NodeService::kUntrusted || result.error == EPERM)) {
-      return base::not_trusted();
+    if (is_node && base::find_node_service() == base::NodeService::kUntrusted) {
+      result.error = EPERM;
+      result.answered = false;
     }
-    if (!result.answered && nobody_listens(result.error)) {
-      if (is_node) return "does not run (as root: systemctl start sluice-node)";
+    if (!result.answered && nobody_listens(result.error) && !is_node) {
       result = start_and_take_lease(install, session, log_level, log_to_stderr);
     }
-    if (!result.answered) {
-      return std::string("does not answer (") + std::strerror(result.error) + ")";
-    }
-    return result.complaint.empty() ? std::string() : "refuses: " + result.complaint;
+    if (!result.answered) return shm::why_no_controller(result.error, session);
+    return result.complaint.empty() ? std::string() : "the controller refuses: " + result.complaint;
   } catch (const std::exception& error) {
-    return error.what();
+    return std::string("the controller ") + error.what();
   }
 }
 
@@ -111,9 +108,7 @@ std::string ensure_controller(const base::Install& install, const std::string& s
                               const std::string& log_level, bool log_to_stderr) {
   const std::string fault = fault_of_controller(install, session, log_level, log_to_stderr);
   if (fault.empty()) return {};
-  const std::string who =
-      session == base::kNodeSession ? "the node service" : "the controller of session " + session;
-  return who + " " + fault + "; the program runs ungated";
+  return "session " + session + ": " + fault + "; the program runs ungated";
 }
 
 }  // namespace sluice::tools

@@ -16,7 +16,17 @@ template <class Entry, class... Args>
 void call(const base::CudaLibrary& driver, const char* name, Args... args) {
   const CUresult result = driver.get<Entry>(name)(args...);
   if (result == CUDA_SUCCESS) return;
+  if (result == CUDA_ERROR_STUB_LIBRARY) {
+    throw base::RunError(driver.path() +
+                         " is the stub of a CUDA toolkit, for linking, and no driver; take its "
+                         "folder out of LD_LIBRARY_PATH");
+  }
   throw base::RunError(driver.path() + ": " + name + ": " + driver.name_of(result));
+}
+
+std::string name_of_mode(int mode) {
+  if (mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS) return "exclusive process";
+  return mode == CU_COMPUTEMODE_PROHIBITED ? "prohibited" : "default";
 }
 
 GpuDevice describe_device(const base::CudaLibrary& driver, int index) {
@@ -31,14 +41,21 @@ GpuDevice describe_device(const base::CudaLibrary& driver, int index) {
                                        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
   call<decltype(cuDeviceGetAttribute)>(driver, "cuDeviceGetAttribute", &minor,
                                        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  int mode = CU_COMPUTEMODE_DEFAULT;
+  call<decltype(cuDeviceGetAttribute)>(driver, "cuDeviceGetAttribute", &mode,
+                                       CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, device);
   std::size_t memory = 0;
   call<decltype(cuDeviceTotalMem)>(driver, "cuDeviceTotalMem_v2", &memory, device);
   CUuuid uuid{};
   call<decltype(cuDeviceGetUuid)>(driver, "cuDeviceGetUuid_v2", &uuid, device);
   std::array<std::uint8_t, 16> bytes{};
   std::memcpy(bytes.data(), uuid.bytes, bytes.size());
-  return {index, name.data(), base::format_uuid(bytes),
-          "sm_" + std::to_string(major) + std::to_string(minor), memory};
+  return {index,
+          name.data(),
+          base::format_uuid(bytes),
+          "sm_" + std::to_string(major) + std::to_string(minor),
+          name_of_mode(mode),
+          memory};
 }
 
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {

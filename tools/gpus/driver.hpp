@@ -9,8 +9,9 @@ namespace sluice::tools {
 struct GpuDevice {
   int index = 0;  ///< The driver's index; CUDA_VISIBLE_DEVICES changes it.
   std::string name;
-  std::string uuid;  ///< GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
-  std::string arch;  ///< The architecture for which code is compiled, "sm_90".
+  std::string uuid;          ///< GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
+  std::string arch;          ///< The architecture for which code is compiled, "sm_90".
+  std::string compute_mode;  ///< "default": several processes may use it.
   std::size_t memory_bytes = 0;
 };
 

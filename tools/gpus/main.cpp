@@ -56,6 +56,7 @@ void print_json(const Answer& answer) {
                                {"name", device.name},
                                {"uuid", device.uuid},
                                {"arch", device.arch},
+                               {"compute_mode", device.compute_mode},
                                {"memory_bytes", device.memory_bytes}});
   }
   std::cout << json.dump(2) << '\n';

@@ -33,6 +33,9 @@ std::vector<std::string> outside_notes(const shm::Snapshot& snapshot, std::size_
 /// the last "; ".
 std::vector<std::string> bypass_notes(const shm::ClientSnapshot& client);
 
+/// What passes by the hooks; for a client with unhooked_lookups.
+std::string unhooked_note(const shm::ClientSnapshot& client);
+
 /// The state of a client as a cell: "active 12ms"; "open 12ms" while its job leaves the gates below
 /// open.
 std::string state_cell(const shm::ClientSnapshot& client);

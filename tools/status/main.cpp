@@ -1,4 +1,7 @@
 // `sluice status`: whether the session works, and why a client waits.
+#include <dlfcn.h>
+
+#include <algorithm>
 #include <clocale>
 #include <iostream>
 #include <string>
@@ -19,6 +22,15 @@ namespace {
 [[noreturn]] void report_no_session(const std::string& session, bool json) {
   if (json) std::cout << R"({"session": ")" << session << R"(", "controller": null})" << '\n';
   throw no_session(session);
+}
+
+/// Says it if nobody can tell which programs use the GPU without a slot.
+std::string without_nvml(const shm::Snapshot& snapshot) {
+  const bool real =
+      std::any_of(snapshot.devices.begin(), snapshot.devices.end(),
+                  [](const shm::DeviceSnapshot& device) { return !device.simulated; });
+  if (!real || dlopen("libnvidia-ml.so.1", RTLD_LAZY) != nullptr) return {};
+  return "no libnvidia-ml.so.1: programs that use the GPU without Sluice are not listed\n";
 }
 
 int status(int argc, char** argv) {
@@ -47,7 +59,7 @@ int status(int argc, char** argv) {
       std::setlocale(LC_CTYPE, "");
       constexpr std::size_t kUncut = 1000;
       const std::size_t columns = base::terminal_columns().value_or(kUncut);
-      std::cout << status_text(snapshot, session, columns)
+      std::cout << without_nvml(snapshot) << status_text(snapshot, session, columns)
                 << (coverage ? coverage_text(snapshot) : "");
     }
   } catch (const shm::NoBoard&) {

@@ -90,10 +90,17 @@ std::vector<std::string> bypass_notes(const shm::ClientSnapshot& client) {
                                 share_of(launches, client.launches), shm::bypass_name(reason),
                                 what.empty() ? "" : "; " + what));
   }
-  if (client.unhooked_lookups != 0) {
-    lines.push_back("ungated: launches by " + client.unhooked_name + ", which has no hook");
-  }
+  if (client.unhooked_lookups != 0) lines.push_back(unhooked_note(client));
   return lines;
+}
+
+std::string unhooked_note(const shm::ClientSnapshot& client) {
+  // Files of libraries have a dot, driver entries have none.
+  const std::string& name = client.unhooked_name;
+  if (name.find('.') == std::string::npos && name.starts_with("cu")) {
+    return "ungated: launches by " + name + ", which has no hook";
+  }
+  return "some launches may pass by: " + name + " was opened with RTLD_DEEPBIND or dlmopen";
 }
 
 }  // namespace sluice::tools

@@ -256,18 +256,20 @@ std::string status_text(const shm::Snapshot& snapshot, const std::string& sessio
 std::string coverage_text(const shm::Snapshot& snapshot) {
   std::string text;
   for (const shm::ClientSnapshot& client : snapshot.clients) {
-    text += fmt::format("\npid {} ({}, priority {}, {}): {}, {} bypassed\n", client.pid,
+    text += fmt::format("\npid {} ({}, priority {}, {}): {}, {} bypassed{}\n", client.pid,
                         shortened(client.name, kCoverageName), client.priority, client.policy,
-                        counted(client.launches, "launch", "launches"), client.bypassed);
+                        counted(client.launches, "launch", "launches"), client.bypassed,
+                        client.unhooked_lookups != 0 ? " of those that were seen" : "");
+    if (client.unhooked_lookups != 0) text += "  " + unhooked_note(client) + "\n";
     if (!client.entries.empty()) {
       text += fmt::format("  {:<31} {:>9} {:>9} {:>8} {:>8} {:>7}  {}\n", "DRIVER ENTRY",
                           "LAUNCHES", "GATED", "CAPTURED", "WAITED", "HELD", "BYPASSED");
     }
     for (const shm::EntrySnapshot& entry : client.entries) text += entry_row(entry);
-    if (client.unhooked_lookups != 0) {
-      text += fmt::format("  asked {} for entries that are not hooked, last {}\n",
-                          counted(client.unhooked_lookups, "time", "times"), client.unhooked_name);
-    }
+  }
+  if (!snapshot.outside.empty()) {
+    text += fmt::format("\nnot counted: launches of {} without a slot, which are named above\n",
+                        counted(snapshot.outside.size(), "process", "processes"));
   }
   return text;
 }

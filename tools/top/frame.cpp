@@ -62,7 +62,7 @@ void add_notes(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client,
   }
   if (const std::string note = skipped_waits_note(client); !note.empty()) add(note);
   if (client.unhooked_lookups != 0) {
-    add(fmt::format("asked for a work entry that is not hooked: {}", client.unhooked_name));
+    add(unhooked_note(client));
   }
 }
 

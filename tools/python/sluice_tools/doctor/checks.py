@@ -1,5 +1,6 @@
 """The checks, in the order in which they are printed. Each looks and changes nothing."""
 
+import ctypes
 import importlib.util
 import json
 import os
@@ -33,12 +34,21 @@ class Surroundings:
     gpu: str = "real"  # or sim
     files: Path = Path("/")  # the folder that has dev/ and tmp/
     has_package: Callable[[str], bool] = lambda name: importlib.util.find_spec(name) is not None
+    has_library: Callable[[str], bool] = lambda name: loads(name)
 
     def sluice(self, *arguments: str) -> tuple[dict, str]:
         """The JSON that a command of ours printed, {} without one, and its error line without its name."""
         done = run([str(self.program), *arguments], self.environment)
         error = done.stderr.strip().partition(": ")[2] or f"exit code {done.returncode}"
         return json.loads(done.stdout or "{}"), error if done.returncode else ""
+
+
+def loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 def run(command: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess:
@@ -60,6 +70,8 @@ def driver_and_gpu(about: Surroundings) -> Iterator[Finding]:
     found, error = about.sluice("gpus", "--gpu", about.gpu, "--json")
     if not found:
         todo = "install NVIDIA's driver, or give the container or job a GPU; --gpu sim checks for the simulated GPU"
+        if "is the stub of" in error:
+            error, _, todo = error.partition("; ")
         yield Finding("driver", PROBLEM, error, todo)
         return
     said = f"CUDA {found['driver_version']}, {found['library']}"
@@ -69,7 +81,17 @@ def driver_and_gpu(about: Surroundings) -> Iterator[Finding]:
     else:
         yield Finding("driver", OK, said)
     for device in found["devices"]:
-        yield Finding("gpu", OK, f"{device['name']}, {device['memory_bytes'] >> 30} GiB")
+        said = f"{device['name']}, {device['memory_bytes'] >> 30} GiB"
+        if device["compute_mode"] == "default":
+            yield Finding("gpu", OK, said)
+        else:
+            todo = f"as root: nvidia-smi -c DEFAULT -i {device['uuid']}; with an MPS daemon, exclusive process is right"
+            yield Finding("gpu", WARNING, f"{said}: compute mode {device['compute_mode']}, one process only", todo)
+    if about.gpu == "real" and not about.has_library("libnvidia-ml.so.1"):
+        said = "no libnvidia-ml.so.1: sluice status cannot name the programs that run without Sluice"
+        yield Finding(
+            "gpu", WARNING, said, "give the container the driver capability utility, or install NVIDIA's NVML"
+        )
 
 
 def permissions(about: Surroundings) -> Iterator[Finding]:
@@ -101,7 +123,7 @@ def board(about: Surroundings) -> Iterator[Finding]:
     space = os.statvfs(folder)
     free = space.f_bavail * space.f_frsize >> 20
     if free < _LEAST_FREE_MIB:
-        todo = f"remove files there, or give it more: mount -o remount,size=1G {folder}"
+        todo = f"remove files there, but none named sluice*, or give it more: mount -o remount,size=1G {folder}"
         yield Finding("board", WARNING, f"{folder} has {free} MiB left", todo)
     else:
         yield Finding("board", OK, f"{folder}, {free} MiB free")
@@ -126,6 +148,9 @@ def session(about: Surroundings) -> Iterator[Finding]:
     for client in clients:
         if client["bypassed"]:
             said = f"pid {client['pid']} ({client['name']}) launched work that passed no gate"
+            yield Finding("session", WARNING, said, f"sluice status --session {about.session} says why")
+        elif client.get("unhooked_asked"):
+            said = f"some launches of pid {client['pid']} ({client['name']}) may pass by: {client['unhooked_name']}"
             yield Finding("session", WARNING, said, f"sluice status --session {about.session} says why")
         if client["labels"].get("priority") == "default":
             said = f"pid {client['pid']} ({client['name']}) was given no priority and is best effort"
