@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdarg>
 #include <cstdio>
 
 #include "intercept/driver/machine.hpp"
@@ -75,6 +76,26 @@ SLUICE_HIDDEN(int, shm_unlink, (const char* name)) {
   char path[512];
   to_path(name, path);
   return static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, 0));
+}
+
+// Names that the headers of glibc 2.38 give these functions in C++. They read 0b... too, which
+// nothing here depends on.
+#define SLUICE_C23_NUMBER(result, name)                                              \
+  result sluice_plain_##name(const char*, char**, int) asm(#name);                   \
+  SLUICE_HIDDEN(result, __isoc23_##name, (const char* text, char** end, int base)) { \
+    return sluice_plain_##name(text, end, base);                                     \
+  }
+SLUICE_C23_NUMBER(long, strtol)
+SLUICE_C23_NUMBER(unsigned long, strtoul)
+SLUICE_C23_NUMBER(long long, strtoll)
+SLUICE_C23_NUMBER(unsigned long long, strtoull)
+int sluice_plain_vsscanf(const char*, const char*, va_list) asm("vsscanf");
+SLUICE_HIDDEN(int, __isoc23_sscanf, (const char* text, const char* format, ...)) {
+  va_list values;
+  va_start(values, format);
+  const int read = sluice_plain_vsscanf(text, format, values);
+  va_end(values);
+  return read;
 }
 
 // Inline functions of <sys/stat.h> before glibc 2.33. The kernel's structure is that of glibc on
