@@ -53,6 +53,7 @@ CaptureIds mark_where(Which which) noexcept {
 }  // namespace
 
 bool is_capturing(CUstream stream) noexcept {
+  if (driver().cuStreamIsCapturing == nullptr) return false;  // then this process never attaches
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return driver().cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
          status != CU_STREAM_CAPTURE_STATUS_NONE;
