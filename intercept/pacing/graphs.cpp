@@ -120,10 +120,13 @@ GraphBook::Instantiation::Instantiation(GraphBook& book, CUgraph graph, FindPaci
 }
 
 void GraphBook::Instantiation::prepare(CUgraph graph, FindPacing find) {
+  Places places(find);
+  held_ = !places.pacings().empty();
   std::optional<GraphShape> shape = read_shape(graph);
   if (!shape) return;
-  Places places(find);
   places.assign(*shape);
+  held_ = !places.pacings().empty();
+  if (!held_) return;
   std::size_t kernels = 0;
   {
     const std::lock_guard lock(book_.estimating_);
@@ -148,7 +151,7 @@ void GraphBook::Instantiation::prepare(CUgraph graph, FindPacing find) {
 void GraphBook::Instantiation::instantiated(CUgraphExec exec, bool refused) noexcept {
   waits_.take_out();
   paced_ = paced_ && !refused;
-  if (!paced_) report_ungated_graph();
+  if (held_ && !paced_) report_ungated_graph();
   book_.forget(exec);
   if (!paced_) return;
   book_.add(exec, {std::move(plan_.pattern), std::move(gates_), std::move(cold_), nullptr},

@@ -63,6 +63,7 @@ class GraphBook {
     GraphBook& book_;
     std::vector<GateWords> gates_;
     WaitPlan plan_;
+    bool held_ = false;   ///< Kernels of the graph are to have waits in front.
     bool paced_ = false;  ///< The graph contains every wait of the plan.
     ColdKernels cold_;
     GraphWaits waits_;

@@ -66,8 +66,7 @@ TEST_F(Capturing, ACaptureEndsWithItsThread) {
   EXPECT_TRUE(eventually([this] { return !shm::is_active(slot().job.load()); }));
 }
 
-// Another thread may end this one, but nobody has to. Seen to fail, with the job active until
-// max_hold, when an open capture disabled the polling of jobs.
+// Another thread may end this one, but nobody has to. Prevents: no job ends by polling any more.
 TEST_F(Capturing, ARelaxedCaptureThatNobodyEndsStopsNoPolling) {
   attach("gate", 5);
   begin(make_stream(), CU_STREAM_CAPTURE_MODE_RELAXED);

@@ -215,7 +215,7 @@ TEST_F(Capturing, NothingIsHeldInACaptureThatBeginsUnseen) {
   EXPECT_EQ(counted(Count::kHeldNs), 0U);
 }
 
-// A poll asks for the work that the stream was given before. Seen to break the capture.
+// Prevents: a poll asks for the work that the stream was given before, and breaks the capture.
 TEST_F(Capturing, NoPollBreaksACaptureThatBeginsUnseen) {
   attach("gate", 5);
   CUstream stream = make_stream();

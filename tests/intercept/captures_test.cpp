@@ -27,8 +27,7 @@ CUresult is_stream_capturing(CUstream, CUstreamCaptureStatus* status) {
   return CUDA_SUCCESS;
 }
 
-// Prevents: the program ends with std::terminate, or launches into its capture are held. Seen to
-// end so when a map kept the captures.
+// Prevents: the program ends with std::terminate, or launches into its capture are held.
 TEST(Captures, ForWantOfMemoryEveryLaunchAsks) {
   g_process.driver.cuStreamIsCapturing = &is_stream_capturing;
   g_process.driver_ready.store(true);

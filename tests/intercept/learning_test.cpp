@@ -193,8 +193,7 @@ TEST_F(Learning, ASampleOfAnIdleGpuDoesNotCountBesideOneBehindWork) {
   EXPECT_EQ(order_of_calls(), "W11W11");
 }
 
-// Prevents: a kernel is spaced by the duration of one that lay at its address. Seen to fail, with
-// two launches on one wait.
+// Prevents: a kernel is spaced by the duration of one that lay at its address.
 TEST_F(Learning, AfterCodeWasUnloadedALaunchIsUnknown) {
   attach("device:200us");
   outrank();
