@@ -66,6 +66,8 @@ class Interposer {
  private:
   Interposer();
   Client* attach(CUdevice device) noexcept;
+  bool may_be_gated() noexcept;
+  Client* attach_alone(CUdevice device) noexcept;
   Client* attach_now(CUdevice device);
   /// If there is no seat, `connection` is -1, or the connection on which a silent controller was
   /// asked.
@@ -104,7 +106,8 @@ class Interposer {
   std::optional<shm::BoardMapping> mapping_;
   std::atomic<bool> refused_{
       false};  ///< The session refused this process for good: do not ask again.
-  bool warned_ = false;
+  std::atomic<bool> warned_{false};
+  std::atomic<bool> trace_due_{!config_.trace.empty()};
   std::uint64_t next_attach_ns_ = 0;  ///< Under attach_mutex_.
   std::array<shm::EntryCounters, shm::kMaxEntries> unattached_{};
 };
