@@ -66,6 +66,7 @@ shm::TraceHeader trace_header_of(const Client& client) {
 Interposer& Interposer::instance() {
   if (Interposer* const known = existing()) return *known;
   std::unique_ptr<Interposer> made(new Interposer);
+  g_process.owner.store(getpid());
   Interposer* before = nullptr;
   if (!g_process.interposer.compare_exchange_strong(before, made.get())) return *before;
   install_handlers();
@@ -73,8 +74,7 @@ Interposer& Interposer::instance() {
 }
 
 Interposer::Interposer()
-    : pid_(getpid()),
-      config_(read_config()),
+    : config_(read_config()),
       socket_path_(shm::socket_path(config_.session)),
       poller_("sluice-poll", [this] { return clients_.poll(); }),
       announcer_("sluice-announce", [this] { return jobs_.step(); }),
@@ -339,6 +339,7 @@ void Interposer::adopt_counts(Client& client) noexcept {
 }
 
 void Interposer::show_unhooked() noexcept {
+  if (in_forked_child()) return;
   clients_.for_each([](Client& client) { g_process.unhooked.show_in(client.slot()); });
 }
 
@@ -354,6 +355,7 @@ void Interposer::set_target(shm::Target target) noexcept {
 
 bool Interposer::attached() noexcept {
   bool attached = false;
+  if (in_forked_child()) return attached;
   clients_.for_each([&](const Client& client) { attached = attached || client.obeys(); });
   return attached;
 }
@@ -376,9 +378,7 @@ void Interposer::leave(Client& client) noexcept {
 
 void Interposer::leave_at_exit() noexcept {
   Interposer* const self = existing();
-  // A child that was made without pthread_atfork handlers (by a bare clone) is not marked as a
-  // child, and its slot is the parent's.
-  if (self == nullptr || in_forked_child() || getpid() != self->pid_) return;
+  if (self == nullptr || in_forked_child()) return;
   g_process.leaving.store(true);
   self->clients_.for_each([](Client& client) { leave(client); });
   forbid_queries_for_good();
@@ -402,6 +402,7 @@ void Interposer::detach_child() noexcept {
   parents->watcher_.abandon_in_child();
   if (parents->mapping_) parents->mapping_->abandon_in_child();
   if (parents->clients_.count() == 0) {
+    g_process.owner.store(0);
     g_process.explicit_jobs.store(false);
     return;
   }

@@ -88,7 +88,6 @@ class Interposer {
   static void report_forked_child() noexcept;
   static void detach_child() noexcept;
 
-  pid_t pid_;
   Config config_;
   std::atomic<std::uint64_t> target_{config_.target.pack()};
   std::string socket_path_;

@@ -32,6 +32,7 @@ bool resolve_driver(bool load) noexcept {
   const std::lock_guard lock(g_process.driver_writing);
   if (g_process.driver_ready.load(std::memory_order_relaxed)) return true;
   g_process.driver = found;
+  g_process.standard_error = base::FileId(STDERR_FILENO);
   g_process.driver_ready.store(true, std::memory_order_release);
   return true;
 }
