@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "intercept/driver/dlsym.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 
@@ -88,6 +89,7 @@ void note_primary_context(CUdevice device, CUcontext context) noexcept {
 }
 
 bool primary_is_active(CUdevice device) noexcept {
+  const NoCancel whole;
   unsigned flags = 0;
   int active = 0;
   return driver().cuDevicePrimaryCtxGetState != nullptr &&

@@ -31,7 +31,7 @@ struct QueryNote {
 /// What a thread of the program is about to end, or to capture; see QueryBan.
 struct BanNote {
   enum class About : std::uint8_t { kNothing, kStream, kContext };
-  std::atomic<bool> taken{false};
+  std::atomic<pid_t> thread{0};  ///< The note is void if the thread was cancelled; 0: free.
   std::atomic<About> about{About::kNothing};
   std::atomic<CUcontext> context{nullptr};
   std::atomic<CUstream> stream{nullptr};
