@@ -65,7 +65,7 @@ class Clients {
 
   template <class Visit>
   void for_each(Visit visit) {
-    if (in_forked_child()) return;
+    if (g_process.forked_child.load(std::memory_order_relaxed)) return;
     const int count = count_.load(std::memory_order_acquire);
     for (int i = 0; i < count; ++i) visit(*clients_[static_cast<std::size_t>(i)]);
   }

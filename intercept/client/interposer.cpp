@@ -66,6 +66,7 @@ shm::TraceHeader trace_header_of(const Client& client) {
 Interposer& Interposer::instance() {
   if (Interposer* const known = existing()) return *known;
   std::unique_ptr<Interposer> made(new Interposer);
+  g_process.owner.store(getpid());
   Interposer* before = nullptr;
   if (!g_process.interposer.compare_exchange_strong(before, made.get())) return *before;
   install_handlers();
@@ -73,8 +74,7 @@ Interposer& Interposer::instance() {
 }
 
 Interposer::Interposer()
-    : pid_(getpid()),
-      config_(read_config()),
+    : config_(read_config()),
       socket_path_(shm::socket_path(config_.session)),
       poller_("sluice-poll", [this] { return clients_.poll(); }),
       announcer_("sluice-announce", [this] { return jobs_.step(); }),
@@ -149,10 +149,8 @@ void Interposer::report_forked_child() noexcept {
 }
 
 void Interposer::refuse(std::string_view why) noexcept {
-  if (!warned_) {
-    Line(Level::kWarn) << "session " << config_.session << ": " << why << "; running ungated";
-  }
-  warned_ = true;
+  if (warned_.exchange(true)) return;
+  Line(Level::kWarn) << "session " << config_.session << ": " << why << "; running ungated";
 }
 
 void Interposer::refuse_for(int error) noexcept {
@@ -235,8 +233,37 @@ std::optional<Seat> Interposer::take_seat(int slot, std::uint32_t generation) no
   return Seat{board, nullptr, *words, slot, generation};
 }
 
+/// Threads are started and libraries are loaded outside the lock: a thread that holds the loader's
+/// lock (in the constructor of a library) may be waiting to attach.
 Client* Interposer::attach(CUdevice device) noexcept {
   const NoCancel whole;
+  if (!may_attach()) return nullptr;
+  if (!may_be_gated()) {
+    refused_ = true;
+    return nullptr;
+  }
+  Client* const attached = attach_alone(device);
+  if (attached == nullptr || !trace_due_.exchange(false)) return attached;
+  const bool traced = if_memory_lasts(
+      [&] { Trace::start(config_.trace, config_.trace_limit, trace_header_of(*attached)); });
+  if (!traced) Line(Level::kWarn) << "no trace: there is no memory for it";
+  return attached;
+}
+
+/// Whether the driver and the system have what a client needs.
+bool Interposer::may_be_gated() noexcept {
+  if (const char* missing = missing_call()) {
+    if_memory_lasts([&] {
+      refuse(std::string("the driver has no ") + missing + " (CUDA 12.0 or later is needed)");
+    });
+    return false;
+  }
+  if (watcher_.start()) return true;
+  refuse("this process has no thread left for the watcher");
+  return false;
+}
+
+Client* Interposer::attach_alone(CUdevice device) noexcept {
   const std::lock_guard lock(attach_mutex_);
   if (Client* client = clients_.of(device)) return client;
   if (!may_attach() || base::monotonic_ns() < next_attach_ns_) return nullptr;
@@ -252,11 +279,6 @@ Client* Interposer::attach(CUdevice device) noexcept {
 Client* Interposer::attach_now(CUdevice device) {
   if (clients_.count() == Clients::kMost) {
     refuse("more devices than this process may use");
-    refused_ = true;
-    return nullptr;
-  }
-  if (const char* missing = missing_call()) {
-    refuse(std::string("the driver has no ") + missing + " (CUDA 12.0 or later is needed)");
     refused_ = true;
     return nullptr;
   }
@@ -280,17 +302,8 @@ Client* Interposer::attach_now(CUdevice device) {
     throw std::bad_alloc();
   }
   adopt_counts(*client);
-  if (!watcher_.take(*client, connection)) {
-    refuse("this process has no thread left for the watcher");
-    refused_ = true;
-    close(connection);
-    static_cast<void>(client.release());  // leaked, because the watcher may still use it
-    return nullptr;
-  }
+  watcher_.take(*client, connection);
   Client* const attached = client.get();
-  if (!config_.trace.empty() && clients_.count() == 0) {
-    Trace::start(config_.trace, config_.trace_limit, trace_header_of(*attached));
-  }
   held_memory_.show_in(*attached);
   jobs_.add(std::move(client));
   // Another thread may have set a target that the request did not contain.
@@ -326,6 +339,7 @@ void Interposer::adopt_counts(Client& client) noexcept {
 }
 
 void Interposer::show_unhooked() noexcept {
+  if (in_forked_child()) return;
   clients_.for_each([](Client& client) { g_process.unhooked.show_in(client.slot()); });
 }
 
@@ -341,6 +355,7 @@ void Interposer::set_target(shm::Target target) noexcept {
 
 bool Interposer::attached() noexcept {
   bool attached = false;
+  if (in_forked_child()) return attached;
   clients_.for_each([&](const Client& client) { attached = attached || client.obeys(); });
   return attached;
 }
@@ -363,9 +378,7 @@ void Interposer::leave(Client& client) noexcept {
 
 void Interposer::leave_at_exit() noexcept {
   Interposer* const self = existing();
-  // A child that was made without pthread_atfork handlers (by a bare clone) is not marked as a
-  // child, and its slot is the parent's.
-  if (self == nullptr || in_forked_child() || getpid() != self->pid_) return;
+  if (self == nullptr || in_forked_child()) return;
   g_process.leaving.store(true);
   self->clients_.for_each([](Client& client) { leave(client); });
   forbid_queries_for_good();
@@ -389,6 +402,7 @@ void Interposer::detach_child() noexcept {
   parents->watcher_.abandon_in_child();
   if (parents->mapping_) parents->mapping_->abandon_in_child();
   if (parents->clients_.count() == 0) {
+    g_process.owner.store(0);
     g_process.explicit_jobs.store(false);
     return;
   }

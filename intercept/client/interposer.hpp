@@ -66,6 +66,8 @@ class Interposer {
  private:
   Interposer();
   Client* attach(CUdevice device) noexcept;
+  bool may_be_gated() noexcept;
+  Client* attach_alone(CUdevice device) noexcept;
   Client* attach_now(CUdevice device);
   /// If there is no seat, `connection` is -1, or the connection on which a silent controller was
   /// asked.
@@ -86,7 +88,6 @@ class Interposer {
   static void report_forked_child() noexcept;
   static void detach_child() noexcept;
 
-  pid_t pid_;
   Config config_;
   std::atomic<std::uint64_t> target_{config_.target.pack()};
   std::string socket_path_;
@@ -104,7 +105,8 @@ class Interposer {
   std::optional<shm::BoardMapping> mapping_;
   std::atomic<bool> refused_{
       false};  ///< The session refused this process for good: do not ask again.
-  bool warned_ = false;
+  std::atomic<bool> warned_{false};
+  std::atomic<bool> trace_due_{!config_.trace.empty()};
   std::uint64_t next_attach_ns_ = 0;  ///< Under attach_mutex_.
   std::array<shm::EntryCounters, shm::kMaxEntries> unattached_{};
 };

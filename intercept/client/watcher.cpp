@@ -22,20 +22,19 @@ constexpr std::uint64_t kLetThroughNs = 5'000'000;
 
 }  // namespace
 
-bool Watcher::ensure_running() noexcept {
-  if (running_) return true;
-  running_ = start_quiet_thread("sluice-watch", [this] { run(); });
-  return running_;
+bool Watcher::start() noexcept {
+  if (running_.exchange(true)) return true;
+  const bool started = start_quiet_thread("sluice-watch", [this] { run(); });
+  running_.store(started);
+  return started;
 }
 
-bool Watcher::take(Client& client, int connection) noexcept {
+void Watcher::take(Client& client, int connection) noexcept {
   const int index = offered_.load();
-  if (index == kMaxWatched) return false;
   Watched& watched = watched_[static_cast<std::size_t>(index)];
   watched.client = &client;
   watched.link.open(connection);
   offered_.store(index + 1);
-  if (!ensure_running()) return false;
   const std::uint64_t deadline = base::monotonic_ns() + kTakeNs;
   for (std::uint32_t done = welcomed_.load(); done != static_cast<std::uint32_t>(index + 1);
        done = welcomed_.load()) {
@@ -48,7 +47,6 @@ bool Watcher::take(Client& client, int connection) noexcept {
     return shm::SlotInfo::unpack(client.shared().info.load()).state == shm::SlotState::kReserved;
   };
   if (client.seat().reader()) nap_while(is_reserved, kTakeNs);
-  return true;
 }
 
 void Watcher::look_for_controller(int unanswered) noexcept {
@@ -56,7 +54,7 @@ void Watcher::look_for_controller(int unanswered) noexcept {
   close_unanswered();
   unanswered_identity_.store(unanswered < 0 ? 0 : socket_identity(unanswered));
   unanswered_.store(unanswered);
-  if (ensure_running()) looking_.store(true);
+  looking_.store(true);
 }
 
 /// Cleared before close(), or a child forked in between closes a foreign descriptor.

@@ -24,10 +24,13 @@ class Watcher {
   Watcher(const std::string& socket_path, JobBook& jobs) noexcept
       : socket_path_(socket_path), jobs_(jobs) {}
 
-  /// Makes the client live: the watcher thread, started if necessary, takes the client's mutex.
-  /// Takes ownership of `connection`. False if no thread can be created. Waits for at most a
-  /// second.
-  bool take(Client& client, int connection) noexcept;
+  /// Starts the thread, unless it runs. False if no thread can be created. Call it before the other
+  /// functions, and hold no lock.
+  bool start() noexcept;
+
+  /// Makes the client live: the watcher thread takes the client's mutex. Takes ownership of
+  /// `connection`. Waits for at most a second.
+  void take(Client& client, int connection) noexcept;
 
   /// Looks for a controller twice a second until one listens. If a controller was asked and is
   /// silent (stopped, for example), `unanswered` is the connection, owned from now on. The watcher
@@ -43,7 +46,7 @@ class Watcher {
   void abandon_in_child() noexcept;
 
  private:
-  static constexpr int kMaxWatched = 32;
+  static constexpr int kMaxWatched = Clients::kMost;
 
   struct Watched {
     Client* client = nullptr;
@@ -54,7 +57,6 @@ class Watcher {
     std::uint8_t priority = 0;  ///< The priority at the last tick.
   };
 
-  bool ensure_running() noexcept;
   [[noreturn]] void run() noexcept;
   void sleep() noexcept;
   void welcome(Watched& watched) noexcept;
@@ -76,7 +78,7 @@ class Watcher {
   std::atomic<ino_t> unanswered_identity_{0};
   std::uint64_t next_look_ns_ = 0;
 
-  bool running_ = false;
+  std::atomic<bool> running_{false};
   std::array<Watched, kMaxWatched> watched_{};
   std::atomic<int> offered_{0};             ///< Entries of watched_ that take() has filled.
   std::atomic<std::uint32_t> welcomed_{0};  ///< How many of those the thread has welcomed; a futex.

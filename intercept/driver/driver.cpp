@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "intercept/driver/dlsym.hpp"
+#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 
@@ -32,6 +33,7 @@ bool resolve_driver(bool load) noexcept {
   const std::lock_guard lock(g_process.driver_writing);
   if (g_process.driver_ready.load(std::memory_order_relaxed)) return true;
   g_process.driver = found;
+  g_process.standard_error = base::FileId(STDERR_FILENO);
   g_process.driver_ready.store(true, std::memory_order_release);
   return true;
 }
@@ -87,6 +89,7 @@ void note_primary_context(CUdevice device, CUcontext context) noexcept {
 }
 
 bool primary_is_active(CUdevice device) noexcept {
+  const NoCancel whole;
   unsigned flags = 0;
   int active = 0;
   return driver().cuDevicePrimaryCtxGetState != nullptr &&

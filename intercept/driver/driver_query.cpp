@@ -1,5 +1,7 @@
 #include "intercept/driver/driver_query.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 
 namespace sluice::intercept {
@@ -8,10 +10,21 @@ namespace {
 using About = BanNote::About;
 
 /// Null if all are taken.
-template <class Notes>
-auto* take_free(Notes& notes) noexcept {
+QueryNote* take_query_note() noexcept {
+  auto& notes = g_process.query_notes;
   const auto free = std::find_if(notes.begin(), notes.end(),
                                  [](auto& note) { return !note.taken.exchange(true); });
+  return free == notes.end() ? nullptr : &*free;
+}
+
+/// The same. A note of a thread that was cancelled is free.
+BanNote* take_ban_note() noexcept {
+  auto& notes = g_process.ban_notes;
+  const auto free = std::find_if(notes.begin(), notes.end(), [](BanNote& note) {
+    pid_t before = note.thread.load();
+    const bool taken = before != 0 && !ThreadMarks::is_gone(before);
+    return !taken && note.thread.compare_exchange_strong(before, thread_id());
+  });
   return free == notes.end() ? nullptr : &*free;
 }
 
@@ -32,8 +45,9 @@ bool conflict(const BanNote& ban, CUcontext context, CUstream stream) noexcept {
 bool is_forbidden(CUcontext context, CUstream stream) noexcept {
   const auto& bans = g_process.ban_notes;
   return g_process.queries_forbidden.load() != 0 ||
-         std::any_of(bans.begin(), bans.end(),
-                     [=](const BanNote& ban) { return conflict(ban, context, stream); });
+         std::any_of(bans.begin(), bans.end(), [=](const BanNote& ban) {
+           return conflict(ban, context, stream) && !ThreadMarks::is_gone(ban.thread.load());
+         });
 }
 
 /// Waits for queries that are under way.
@@ -51,7 +65,7 @@ bool any_query(const QueryNote& /*note*/) noexcept { return true; }
 }  // namespace
 
 DriverQuery::DriverQuery(CUcontext context, CUstream stream) noexcept {
-  QueryNote* const free = take_free(g_process.query_notes);
+  QueryNote* const free = take_query_note();
   if (free == nullptr) return;
   free->context.store(context);
   free->stream.store(stream);
@@ -78,7 +92,7 @@ void forget_queries_in_child() noexcept {
   }
   for (BanNote& ban : g_process.ban_notes) {
     ban.about.store(About::kNothing);
-    ban.taken.store(false);
+    ban.thread.store(0);
   }
 }
 
@@ -88,9 +102,10 @@ void forbid_queries_for_good() noexcept {
   await_queries(any_query, kLongestNs);
 }
 
-QueryBan::QueryBan(About about, CUcontext context, CUstream stream) noexcept
-    : note_(take_free(g_process.ban_notes)) {
+CancellableBan::CancellableBan(About about, CUcontext context, CUstream stream) noexcept
+    : note_(take_ban_note()) {
   if (note_ == nullptr) {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
     g_process.queries_forbidden.fetch_add(1);
     await_queries(any_query, kLongestDriverWaitNs);
     return;
@@ -105,21 +120,22 @@ QueryBan::QueryBan(About about, CUcontext context, CUstream stream) noexcept
       kLongestDriverWaitNs);
 }
 
-QueryBan QueryBan::about_stream(CUstream stream) noexcept {
+CancellableBan CancellableBan::about_stream(CUstream stream) noexcept {
   return {About::kStream, nullptr, stream};
 }
 
-QueryBan QueryBan::about_context(CUcontext context) noexcept {
+CancellableBan CancellableBan::about_context(CUcontext context) noexcept {
   return {About::kContext, context, nullptr};
 }
 
-QueryBan::~QueryBan() {
+void CancellableBan::lift() noexcept {
   if (note_ == nullptr) {
     g_process.queries_forbidden.fetch_sub(1);
+    pthread_setcancelstate(cancel_state_, nullptr);
     return;
   }
   note_->about.store(About::kNothing);
-  note_->taken.store(false);
+  note_->thread.store(0);
 }
 
 }  // namespace sluice::intercept

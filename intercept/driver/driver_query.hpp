@@ -56,21 +56,41 @@ class DriverQuery {
   QueryNote* note_ = nullptr;
 };
 
-/// No conflicting query begins while an object of this class lives: none of this stream or of the
-/// legacy stream (which includes all streams), or none in this context (null: in any context).
-/// Other queries go on, because the program's call may block. The constructor waits, for at most
-/// 5 s, until each conflicting query has been answered.
+/// No conflicting query begins until lift(): none of this stream or of the legacy stream (which
+/// includes all streams), or none in this context (null: in any context). Other queries go on,
+/// because the program's call may block. Making one waits, for at most 5 s, until each conflicting
+/// query has been answered.
+///
+/// The thread may be cancelled before lift(): no destructor runs, and the ban of a thread that no
+/// longer exists is void.
+class CancellableBan {
+ public:
+  [[nodiscard]] static CancellableBan about_stream(CUstream stream) noexcept;
+  [[nodiscard]] static CancellableBan about_context(CUcontext context) noexcept;
+  void lift() noexcept;
+
+ private:
+  CancellableBan(BanNote::About about, CUcontext context, CUstream stream) noexcept;
+  BanNote* note_;         ///< Null: all queries are forbidden, and the thread cannot be cancelled.
+  int cancel_state_ = 0;  ///< What it was before.
+};
+
+/// The same for a thread that cannot be cancelled: lifted when the object ends.
 class QueryBan {
  public:
-  static QueryBan about_stream(CUstream stream) noexcept;
-  static QueryBan about_context(CUcontext context) noexcept;
-  ~QueryBan();
+  static QueryBan about_stream(CUstream stream) noexcept {
+    return QueryBan(CancellableBan::about_stream(stream));
+  }
+  static QueryBan about_context(CUcontext context) noexcept {
+    return QueryBan(CancellableBan::about_context(context));
+  }
+  ~QueryBan() { ban_.lift(); }
   QueryBan(const QueryBan&) = delete;
   QueryBan& operator=(const QueryBan&) = delete;
 
  private:
-  QueryBan(BanNote::About about, CUcontext context, CUstream stream) noexcept;
-  BanNote* note_ = nullptr;  ///< Null: all queries are forbidden.
+  explicit QueryBan(const CancellableBan& ban) noexcept : ban_(ban) {}
+  CancellableBan ban_;
 };
 
 /// For a forked child, in which neither the threads that queried nor those that banned queries

@@ -1,6 +1,10 @@
 #include "intercept/driver/log.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,6 +39,43 @@ Level level_wanted() noexcept {
   return level;
 }
 
+/// Whether descriptor 2 is a socket that another process has made, as for a service with a journal
+/// (the peer is then the journal) or below sshd (a pair without names).
+bool is_inherited_socket() noexcept {
+  ucred maker{};
+  socklen_t size = sizeof(maker);
+  if (getsockopt(STDERR_FILENO, SOL_SOCKET, SO_PEERCRED, &maker, &size) != 0) return false;
+  const auto has_name = [](auto ask) {
+    sockaddr_un address{};
+    socklen_t length = sizeof(address);
+    return ask(STDERR_FILENO, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+           length > sizeof(sa_family_t);
+  };
+  if (!has_name(getsockname) && !has_name(getpeername)) return maker.pid != getpid();
+  struct stat about {};
+  const char* const journal = std::getenv("JOURNAL_STREAM");  // DEVICE:INODE, see systemd.exec(5)
+  if (journal == nullptr || fstat(STDERR_FILENO, &about) != 0) return false;
+  char* colon = nullptr;
+  const bool same_device = std::strtoull(journal, &colon, 10) == about.st_dev;
+  return same_device && *colon == ':' && std::strtoull(colon + 1, nullptr, 10) == about.st_ino;
+}
+
+/// Whether descriptor 2 is a standard error. In a program that has closed its own, another file has
+/// the number: its database, or its connection to a server. What the program opened itself is
+/// close-on-exec in most languages, and a database is open for reading too.
+bool is_standard_error() noexcept {
+  const int on_exec = fcntl(STDERR_FILENO, F_GETFD);
+  const int flags = fcntl(STDERR_FILENO, F_GETFL);
+  struct stat about {};
+  if (on_exec != 0 || flags < 0 || fstat(STDERR_FILENO, &about) != 0) return false;
+  if (S_ISCHR(about.st_mode)) return isatty(STDERR_FILENO) == 1;
+  const bool writes_only = (flags & O_ACCMODE) == O_WRONLY;
+  if (writes_only && (flags & O_APPEND) != 0) return true;  // a log
+  if (g_process.driver_ready.load() && !g_process.standard_error.is_at(STDERR_FILENO)) return false;
+  if (S_ISSOCK(about.st_mode)) return is_inherited_socket();
+  return writes_only && (S_ISREG(about.st_mode) || S_ISFIFO(about.st_mode));
+}
+
 }  // namespace
 
 Line::Line(Level level) noexcept : wanted_(level <= level_wanted()) {
@@ -50,7 +91,7 @@ Line::~Line() {
   // A line that nobody reads is dropped: a full pipe would block the thread that must open gates,
   // and a pipe without a reader raises SIGPIPE. A line fits PIPE_BUF, so a write is never partial.
   pollfd out{STDERR_FILENO, POLLOUT, 0};
-  if (poll(&out, 1, 0) == 1 && out.revents == POLLOUT) {
+  if (is_standard_error() && poll(&out, 1, 0) == 1 && out.revents == POLLOUT) {
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text_.data(), size_);
   }
   errno = saved_errno;

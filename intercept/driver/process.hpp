@@ -1,10 +1,13 @@
 #pragma once
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string_view>
 
+#include "base/file_id.hpp"
 #include "intercept/driver/entries.hpp"
 #include "shm/board.hpp"
 #include "shm/messages.hpp"
@@ -28,7 +31,7 @@ struct QueryNote {
 /// What a thread of the program is about to end, or to capture; see QueryBan.
 struct BanNote {
   enum class About : std::uint8_t { kNothing, kStream, kContext };
-  std::atomic<bool> taken{false};
+  std::atomic<pid_t> thread{0};  ///< The note is void if the thread was cancelled; 0: free.
   std::atomic<About> about{About::kNothing};
   std::atomic<CUcontext> context{nullptr};
   std::atomic<CUstream> stream{nullptr};
@@ -114,14 +117,19 @@ struct Process {
   std::atomic<int> log_level{-1};
   /// Null unless this process is traced.
   std::atomic<Trace*> trace{nullptr};
+  /// The process that made the interposer; 0: there is none. A child that was made without
+  /// pthread_atfork handlers (by a bare clone, by vfork) has another pid.
+  std::atomic<pid_t> owner{0};
   /// Null until the first driver call that needs it; never destroyed. Owns the clients, and what is
   /// kept of streams, graphs and jobs.
   std::atomic<Interposer*> interposer{nullptr};
 
   Captures captures;
 
-  /// The real driver (driver.hpp), complete once it is ready.
+  /// The real driver (driver.hpp), complete once it is ready, and the file behind descriptor 2 at
+  /// that moment.
   std::atomic<bool> driver_ready{false};
+  base::FileId standard_error;
   std::mutex driver_writing;
   Driver driver;
   std::array<std::atomic<CUcontext>, kMostDevices> primary_contexts{};
@@ -153,8 +161,11 @@ struct Process {
 
 extern constinit Process g_process;
 
+/// Makes a system call, so it is not for a launch that pass() lets through.
 inline bool in_forked_child() noexcept {
-  return g_process.forked_child.load(std::memory_order_relaxed);
+  if (g_process.forked_child.load(std::memory_order_relaxed)) return true;
+  const pid_t owner = g_process.owner.load(std::memory_order_relaxed);
+  return owner != 0 && owner != getpid();
 }
 
 }  // namespace sluice::intercept

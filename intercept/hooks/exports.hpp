@@ -160,16 +160,21 @@ class EndingContext {
  public:
   explicit EndingContext(CUcontext context) noexcept
       : context_(context), captures_(captures_of(context)) {
+    const NoCancel whole;
     if (self_ == nullptr) return;
     last_memory_ = self_->held_memory().last_record();
     streams_ = self_->streams().take_out(context);
   }
   /// Before the call: it will end the context. The call may wait for the context's work, which
   /// counts as done then.
-  void will_end() noexcept { end_taken(true); }
+  void will_end() noexcept {
+    const NoCancel whole;
+    end_taken(true);
+  }
   /// After the call. The events of a record that another one has replaced are left to the context,
   /// because a launch may be using them.
   void returned(bool ended) noexcept {
+    const NoCancel whole;
     if (!ended) {
       if (streams_ != nullptr) streams_ = self_->streams().put_back(streams_);
       return end_taken(true);
@@ -195,12 +200,13 @@ class EndingContext {
 
 template <class Call>
 CUresult end_context(CUcontext context, Call call) {
-  const NoCancel whole;
-  const QueryBan quiet = QueryBan::about_context(context);
+  if (in_forked_child()) return call();
+  CancellableBan quiet = CancellableBan::about_context(context);
   EndingContext ending(context);
   if (context != nullptr) ending.will_end();
   const CUresult result = call();
   ending.returned(result == CUDA_SUCCESS);
+  quiet.lift();
   return result;
 }
 
@@ -208,13 +214,14 @@ CUresult end_context(CUcontext context, Call call) {
 /// must not drop what we keep.
 template <class Call>
 CUresult let_go_of_primary(CUdevice device, Call call) {
+  if (in_forked_child()) return call();
   const CUcontext context = primary_context(device);
-  const NoCancel whole;
-  const QueryBan quiet = QueryBan::about_context(context);
+  CancellableBan quiet = CancellableBan::about_context(context);
   const bool was_active = primary_is_active(device);
   EndingContext ending(context);
   const CUresult result = call();
   ending.returned(result == CUDA_SUCCESS && was_active && !primary_is_active(device));
+  quiet.lift();
   return result;
 }
 
@@ -251,18 +258,22 @@ CUresult hook(Of<Kind::kEndContext>, Real real, CUgreenCtx green) {
                      [&] { return let_go_of_primary(device, [&] { return (*real)(green); }); });
 }
 
+inline void end_stream(Interposer& self, CUstream stream) noexcept {
+  const NoCancel whole;
+  Stream* const known = self.streams().take_out(Streams::key_of(stream, nullptr));
+  if (known != nullptr) end_streams(self, known, false);
+}
+
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kEndStream>, Real real, CUstream stream) {
   Interposer* const self = Interposer::existing();
   if (self == nullptr || Streams::is_default(stream) || in_forked_child()) return (*real)(stream);
-  const NoCancel whole;
-  const QueryBan quiet = QueryBan::about_stream(stream);
-  if (Stream* const known = self->streams().take_out(Streams::key_of(stream, nullptr))) {
-    end_streams(*self, known, false);
-  }
+  CancellableBan quiet = CancellableBan::about_stream(stream);
+  end_stream(*self, stream);
   const CaptureIds captures = captures_of(stream);
   const CUresult result = (*real)(stream);
   if (result == CUDA_SUCCESS) captures_abandoned(captures);
+  quiet.lift();
   return result;
 }
 

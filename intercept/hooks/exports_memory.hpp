@@ -39,7 +39,7 @@ CUresult allocate(CUcontext context, std::uint64_t bytes, const CUdeviceptr* at,
   if (result == CUDA_SUCCESS && at != nullptr) {
     held->add(Table::kAddresses, *at, {device, bytes, context});
   } else {
-    held->unreserve(device, bytes);
+    held->unreserve();
   }
   return result;
 }
@@ -86,7 +86,7 @@ CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t* pitch,
   if (!held->reserve(device, width * height)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = (*real)(at, pitch, width, height, element);
   const bool done = result == CUDA_SUCCESS && at != nullptr && pitch != nullptr;
-  held->unreserve(device, width * height);
+  held->unreserve();
   if (!done) return result;
   if (held->reserve(device, *pitch * height)) {
     held->add(Table::kAddresses, *at, {device, *pitch * height, context});
@@ -136,7 +136,7 @@ CUresult hook(Of<Kind::kMemory>, Real real, CUmemGenericAllocationHandle* handle
   if (result == CUDA_SUCCESS && handle != nullptr) {
     held->add(Table::kHandles, *handle, {device, bytes, nullptr});
   } else {
-    held->unreserve(device, bytes);
+    held->unreserve();
   }
   return result;
 }

@@ -23,7 +23,7 @@ RememberedStream* up_to_date(CUstream stream) noexcept {
   RememberedStream* const known = t_streams.find(stream);
   const bool valid = known != nullptr && known->stream != nullptr &&
                      known->version == g_process.version.load(std::memory_order_acquire);
-  return valid ? known : nullptr;
+  return valid && !in_forked_child() ? known : nullptr;
 }
 
 /// Lets the thread's next launches into the stream go through pass(), as long as nothing else has

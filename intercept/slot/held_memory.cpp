@@ -1,5 +1,6 @@
 #include "intercept/slot/held_memory.hpp"
 
+#include <algorithm>
 #include <iterator>
 
 #include "intercept/driver/threads.hpp"
@@ -18,37 +19,88 @@ void HeldMemory::change(Device& device, std::uint64_t bytes) noexcept {
   if (device.client != nullptr) shm::note_held(device.client->slot().memory, bytes);
 }
 
+/// The place of this thread, or a free one; null if there is none. A thread is in one call at a
+/// time, so what it finds in its place is left of a thread that had the same id.
+HeldMemory::Reservation* HeldMemory::own_reservation() noexcept {
+  const pid_t self = thread_id();
+  Reservation* free = nullptr;
+  for (Reservation& each : reservations_) {
+    if (each.thread == self) return &each;
+    if (each.thread == 0 && free == nullptr) free = &each;
+  }
+  return free;
+}
+
+std::uint64_t HeldMemory::reserved_on(CUdevice index) const noexcept {
+  std::uint64_t sum = 0;
+  for (const Reservation& each : reservations_) {
+    if (each.thread != 0 && each.device == index) sum += each.bytes;
+  }
+  return sum;
+}
+
+void HeldMemory::forget_reservations_of_ended_threads() noexcept {
+  for (Reservation& each : reservations_) {
+    if (each.thread != 0 && ThreadMarks::is_gone(each.thread)) each = {};
+  }
+}
+
+/// More threads than there are places allocate beyond what the grant leaves them, for one call.
 bool HeldMemory::reserve(CUdevice index, std::uint64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  Device* const on = device(index);
+  const Device* const on = device(index);
   if (on == nullptr) return true;
+  Reservation* place = own_reservation();
+  if (place != nullptr) *place = {};
   if (on->client != nullptr && on->client->priority() == 0) {
     Orders& orders = on->client->orders();
     const std::uint64_t grant = orders.limit();
-    const std::uint64_t taken = on->bytes + on->reserved;
-    const std::uint64_t left = grant > taken ? grant - taken : 0;
-    if (grant != shm::kNoLimit && bytes > left && !orders.may_exceed()) return false;
+    const auto exceeds = [&] {
+      const std::uint64_t taken = on->bytes + reserved_on(index);
+      return grant != shm::kNoLimit && bytes > (grant > taken ? grant - taken : 0);
+    };
+    if (exceeds()) forget_reservations_of_ended_threads();
+    if (exceeds() && !orders.may_exceed()) return false;
   }
-  on->reserved += bytes;
+  if (place == nullptr) {
+    forget_reservations_of_ended_threads();
+    place = own_reservation();
+  }
+  if (place != nullptr) *place = {thread_id(), index, bytes};
   return true;
 }
 
-void HeldMemory::unreserve(CUdevice index, std::uint64_t bytes) noexcept {
+void HeldMemory::unreserve() noexcept {
   const std::lock_guard lock(mutex_);
-  if (Device* const on = device(index)) on->reserved -= bytes;
+  Reservation* const own = own_reservation();
+  if (own != nullptr) *own = {};
 }
 
 void HeldMemory::add(Table table, std::uint64_t key, const Piece& piece) noexcept {
   const bool added = if_memory_lasts([&] {
     const auto made = std::make_shared<const Piece>(piece);
     const std::lock_guard lock(mutex_);
-    records(table).emplace(key, Record{made, 1, 0, ++last_record_});
-    if (Device* const on = device(piece.device)) {
-      on->reserved -= piece.bytes;
-      change(*on, on->bytes + piece.bytes);
-    }
+    forget_ended(records(table), key, 1);
+    records(table).emplace(key, Record{made, 1, 0, 0, ++last_record_});
+    if (Reservation* const own = own_reservation()) *own = {};
+    if (Device* const on = device(piece.device)) change(*on, on->bytes + piece.bytes);
   });
-  if (!added) unreserve(piece.device, piece.bytes);
+  if (!added) unreserve();
+}
+
+/// Whether another thread is in a call that ends it.
+bool HeldMemory::is_ending(const Record& record) noexcept {
+  return record.ending != 0 && record.ended_by != thread_id() &&
+         !ThreadMarks::is_gone(record.ended_by);
+}
+
+/// The driver gives these keys out anew. So the records that cancelled threads wanted to end have
+/// ended.
+void HeldMemory::forget_ended(Records& in, std::uint64_t key, std::uint64_t size) noexcept {
+  for (auto at = in.lower_bound(key); at != in.end() && at->first - key < size;) {
+    const bool ended = at->second.ending != 0 && !is_ending(at->second);
+    at = ended ? erase(in, at) : std::next(at);
+  }
 }
 
 std::shared_ptr<const HeldMemory::Piece> HeldMemory::living(Records& in,
@@ -56,7 +108,7 @@ std::shared_ptr<const HeldMemory::Piece> HeldMemory::living(Records& in,
   for (auto at = in.upper_bound(key); at != in.begin();) {
     --at;
     if (key - at->first >= at->second.size) return nullptr;
-    if (at->second.ending == 0) return at->second.piece;
+    if (!is_ending(at->second)) return at->second.piece;
   }
   return nullptr;
 }
@@ -72,7 +124,8 @@ void HeldMemory::add_record(Table table, std::uint64_t key, std::uint64_t size, 
     const std::lock_guard lock(mutex_);
     std::shared_ptr<const Piece> piece = living(records(from), known);
     if (piece == nullptr) return;
-    records(table).emplace(key, Record{std::move(piece), size, 0, ++last_record_});
+    if (table == Table::kMappings) forget_ended(records(table), key, size);
+    records(table).emplace(key, Record{std::move(piece), size, 0, 0, ++last_record_});
   });
 }
 
@@ -82,9 +135,10 @@ HeldMemory::Mark HeldMemory::begin_end(Table table, std::uint64_t key,
   Mark mark = 0;
   Records& all = records(table);
   for (auto at = all.lower_bound(key); at != all.end() && at->first - key < size; ++at) {
-    if (at->second.ending != 0) continue;
+    if (is_ending(at->second)) continue;
     if (mark == 0) mark = ++last_mark_;
     at->second.ending = mark;
+    at->second.ended_by = thread_id();
     if (table != Table::kMappings) break;
   }
   return mark;

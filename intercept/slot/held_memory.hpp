@@ -15,7 +15,8 @@ namespace sluice::intercept {
 /// exceeds the grant of a client of priority 0. Thread-safe; makes no driver call.
 ///
 /// A thread of the program may be cancelled inside the driver's call. So a call that ends something
-/// marks its record first and removes it afterwards, and no object lives in between. Records of the
+/// marks its record first and removes it afterwards, and no object lives in between. What a thread
+/// that no longer exists has reserved or marked does not count. Records of the
 /// same address or handle can exist at the same time: the driver may give an address out again
 /// before the thread that freed it gets back here.
 class HeldMemory {
@@ -35,12 +36,12 @@ class HeldMemory {
   /// Records that a call is about to end; 0: none is known.
   using Mark = std::uint64_t;
 
-  /// Before a call that takes memory. False if it would exceed the grant, and must not
-  /// (Orders::may_exceed()). If true, add() or
-  /// unreserve() must follow. Reserved bytes count towards the grant, but not as held: the driver
-  /// may refuse them, and a broker that saw them would take as many from others.
+  /// Before a call of this thread that takes memory. False if it would exceed the grant, and must
+  /// not (Orders::may_exceed()). If true, add() or unreserve() must follow in this thread. Reserved
+  /// bytes count towards the grant, but not as held: the driver may refuse them, and a broker that
+  /// saw them would take as many from others.
   [[nodiscard]] bool reserve(CUdevice device, std::uint64_t bytes) noexcept;
-  void unreserve(CUdevice device, std::uint64_t bytes) noexcept;
+  void unreserve() noexcept;
   /// The call has succeeded. The bytes were reserved. Without memory for the record, the piece is
   /// not counted.
   void add(Table table, std::uint64_t key, const Piece& piece) noexcept;
@@ -71,13 +72,19 @@ class HeldMemory {
     std::shared_ptr<const Piece> piece;
     std::uint64_t size = 1;  ///< Of a mapping; else 1.
     Mark ending = 0;         ///< A call is about to end it.
+    pid_t ended_by = 0;      ///< The thread in that call.
     std::uint64_t number = 0;
   };
   using Records = std::multimap<std::uint64_t, Record>;
   struct Device {
-    std::uint64_t bytes = 0;     ///< Held.
-    std::uint64_t reserved = 0;  ///< By calls that have not returned.
+    std::uint64_t bytes = 0;  ///< Held.
     ClientSlot* client = nullptr;
+  };
+  /// By a call that has not returned.
+  struct Reservation {
+    pid_t thread = 0;  ///< 0: none.
+    CUdevice device = 0;
+    std::uint64_t bytes = 0;
   };
 
   [[nodiscard]] Records& records(Table table) noexcept {
@@ -86,13 +93,19 @@ class HeldMemory {
   [[nodiscard]] Device* device(CUdevice index) noexcept;
   static void change(Device& device, std::uint64_t bytes) noexcept;
   Records::iterator erase(Records& from, Records::iterator record) noexcept;
+  [[nodiscard]] static bool is_ending(const Record& record) noexcept;
   static std::shared_ptr<const Piece> living(Records& in, std::uint64_t key) noexcept;
+  void forget_ended(Records& in, std::uint64_t key, std::uint64_t size) noexcept;
+  [[nodiscard]] Reservation* own_reservation() noexcept;
+  [[nodiscard]] std::uint64_t reserved_on(CUdevice device) const noexcept;
+  void forget_reservations_of_ended_threads() noexcept;
 
   std::mutex mutex_;
   std::array<Records, 3> tables_;
   Mark last_mark_ = 0;
   std::uint64_t last_record_ = 0;
   std::array<Device, kMostDevices> devices_{};
+  std::array<Reservation, 64> reservations_{};
 };
 
 }  // namespace sluice::intercept

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -81,24 +80,15 @@ TraceFile::TraceFile(const std::string& path, int fd, void* mapping, std::uint64
       header_(static_cast<shm::TraceHeader*>(mapping)),
       records_(
           reinterpret_cast<shm::TraceRecord*>(static_cast<char*>(mapping) + shm::kTraceHeaderSize)),
-      limit_((limit - shm::kTraceHeaderSize) / sizeof(shm::TraceRecord)) {
-  struct stat status {};
-  fstat(fd, &status);
-  device_ = status.st_dev;
-  inode_ = status.st_ino;
-}
-
-bool TraceFile::leads_here(int fd) const noexcept {
-  struct stat status {};
-  return fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
-}
+      limit_((limit - shm::kTraceHeaderSize) / sizeof(shm::TraceRecord)),
+      file_(fd) {}
 
 bool TraceFile::has_descriptor() noexcept {
-  if (leads_here(fd_)) return true;
+  if (file_.is_at(fd_)) return true;
   // A program that closes all descriptors closes this one too. The number may belong to the program
   // now.
   fd_ = open_aside(path_, 0);
-  if (leads_here(fd_)) return true;
+  if (file_.is_at(fd_)) return true;
   if (fd_ >= 0) close(fd_);
   fd_ = -1;
   return false;

@@ -1,11 +1,10 @@
 #pragma once
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "base/file_id.hpp"
 #include "shm/trace_format.hpp"
 
 namespace sluice::intercept {
@@ -41,7 +40,6 @@ class TraceFile {
   static constexpr std::size_t kMaxName = 1000;
 
   TraceFile(const std::string& path, int fd, void* mapping, std::uint64_t limit) noexcept;
-  [[nodiscard]] bool leads_here(int fd) const noexcept;
   /// Whether there is a descriptor of the file. Opens the file again if the program has closed it.
   bool has_descriptor() noexcept;
   /// Space for one record, or null.
@@ -49,11 +47,10 @@ class TraceFile {
 
   std::string path_;
   int fd_;
-  dev_t device_;
-  ino_t inode_;
   shm::TraceHeader* header_;
   shm::TraceRecord* records_;
   std::uint64_t limit_;  ///< Records.
+  base::FileId file_;    ///< Behind fd_, unless the program has closed that.
   const char* full_ = nullptr;
   std::atomic<std::uint64_t> next_{0};
   std::atomic<std::uint64_t> ready_{0};  ///< Records for which the file has space.

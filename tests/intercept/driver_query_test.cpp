@@ -98,6 +98,18 @@ TEST(DriverQuery, AnyNumberOfThreadsMayBan) {
   EXPECT_TRUE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(16)));
 }
 
+// Prevents: a thread is cancelled inside cuCtxDestroy, and jobs in that context never end.
+TEST(DriverQuery, TheBanOfAThreadThatHasEndedIsVoid) {
+  std::atomic<pid_t> thread{0};
+  std::thread cancelled([&] {
+    static_cast<void>(CancellableBan::about_context(handle<CUcontext>(1)));
+    thread.store(gettid());
+  });
+  cancelled.join();
+  while (!ThreadMarks::is_gone(thread.load())) std::this_thread::yield();
+  EXPECT_TRUE(DriverQuery(handle<CUcontext>(1), handle<CUstream>(16)));
+}
+
 // The last test, because it bans queries for good. Prevents: the driver is torn down during an
 // early switch or a query.
 TEST(DriverQuery, AtExitOneIsWaitedForAndNoneIsAskedAfter) {

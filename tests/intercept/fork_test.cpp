@@ -1,5 +1,6 @@
 // Forked children, with and without exec.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -151,14 +152,68 @@ TEST_F(Lifecycle, AForkedChildWaitsForNoQueryOfItsParent) {
   fake::unstall();
 }
 
-// pthread_atfork does not see a bare fork; the exit of such a child must not free our slot.
-TEST_F(Lifecycle, ABareForkThatExitsLeavesTheParentsSlotAlone) {
+// Prevents: a program closes all descriptors and opens its own files, and its forked child closes
+// one of them.
+TEST_F(Lifecycle, AForkedChildClosesNoFileThatHasTheBoardsNumber) {
   attach("gate");
+  const int own = open(own_session_.file("own").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  int boards = -1;
+  for (const std::string& number : open_files()) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink("/proc/self/fd/" + number, gone);
+    if (target.string().starts_with("/dev/shm/sluice")) boards = std::stoi(number);
+  }
+  ASSERT_EQ(dup2(own, boards), boards);
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) _exit(fcntl(boards, F_GETFD) == 0 ? 0 : 1);
+  EXPECT_EQ(WEXITSTATUS(status_of(child)), 0) << "closed";
+}
+
+// Prevents: a child that pthread_atfork does not see ends the jobs of its parent, counts for it, or
+// frees its slot at exit. Seen to fail with the flag of pthread_atfork alone.
+TEST_F(Lifecycle, AChildOfABareForkLeavesTheParentsSlotAlone) {
+  attach("gate");
+  CUstream stream = make_stream();
+  ASSERT_EQ(launch(stream), CUDA_SUCCESS);
+  const std::uint64_t parents = sluice_job_begin(0);
+  const std::uint64_t job_before = slot().job.load();
+  const std::uint64_t counted_before = launches();
   std::fflush(nullptr);
   const auto child = static_cast<pid_t>(syscall(SYS_fork));
-  if (child == 0) exit(0);
-  EXPECT_EQ(status_of(child), 0);
+  if (child == 0) {
+    int faults = sluice_attached() == 0 ? 0 : 1;
+    sluice_job_end(parents);
+    faults += sluice_job_begin(0) == 0 ? 0 : 2;
+    faults += launch(make_stream()) == CUDA_SUCCESS ? 0 : 4;
+    CUdeviceptr at = 0;
+    faults += ::cuMemAlloc_v2(&at, 100) == CUDA_SUCCESS ? 0 : 8;
+    ::cuStreamSynchronize(stream);
+    ::cuStreamDestroy_v2(stream);
+    exit(faults);
+  }
+  EXPECT_EQ(WEXITSTATUS(status_of(child)), 0) << "a bit per fault, see the test";
+  EXPECT_EQ(slot().job.load(), job_before);
+  EXPECT_EQ(launches(), counted_before);
+  EXPECT_EQ(slot().memory.held.load(), 0U);
   EXPECT_EQ(shm::SlotInfo::unpack(slot().info.load()).state, shm::SlotState::kLive);
+  sluice_job_end(parents);
+}
+
+// The child shares its parent's memory, so nothing there may say that it is a child.
+TEST_F(Lifecycle, AVforkedChildDoesNothingForItsParent) {
+  attach("gate");
+  const std::uint64_t parents = sluice_job_begin(0);
+  const std::uint64_t job_before = slot().job.load();
+  const pid_t child = vfork();
+  if (child == 0) {
+    sluice_job_end(parents);
+    _exit(sluice_attached());
+  }
+  EXPECT_EQ(status_of(child), 0);
+  EXPECT_EQ(slot().job.load(), job_before);
+  EXPECT_EQ(sluice_attached(), 1);
+  sluice_job_end(parents);
 }
 
 TEST_F(Lifecycle, AVforkedChildThatExecsLeavesTheParentAttached) {

@@ -6,6 +6,7 @@
 
 #include "sluice/sluice.h"
 #include "tests/intercept/broker.hpp"
+#include "tests/intercept/cancelling.hpp"
 
 namespace sluice::intercept::test {
 namespace {
@@ -313,6 +314,37 @@ TEST_F(HeldMemory, AnAddressIsGivenOutBeforeItsFreeReturns) {
   EXPECT_EQ(held(), 10U);
   ASSERT_EQ(::cuMemFree_v2(again), CUDA_SUCCESS);
   EXPECT_EQ(held(), 0U);
+}
+
+// Prevents: what a cancelled thread was about to allocate counts towards the grant for good.
+TEST_F(HeldMemory, WhatACancelledThreadReservedIsFreeAgain) {
+  limit(100);
+  cancel_inside(Id::cuMemCreate, [] { create(100); });
+  cancel_inside(Id::cuMemAlloc_v2, [] {
+    CUdeviceptr at = 0;
+    ::cuMemAlloc_v2(&at, 100);
+  });
+  EXPECT_EQ(held(), 0U);
+  CUdeviceptr at = 0;
+  EXPECT_EQ(::cuMemAlloc_v2(&at, 100), CUDA_SUCCESS);
+}
+
+// Prevents: memory that a cancelled thread was freeing counts as held for good, whether the driver
+// had freed it or not.
+TEST_F(HeldMemory, WhatACancelledThreadWasFreeingCountsWhileItIsThere) {
+  CUdeviceptr at = 0;
+  ASSERT_EQ(::cuMemAlloc_v2(&at, 100), CUDA_SUCCESS);
+  const auto free_it = [&at] { ::cuMemFree_v2(at); };
+  cancel_inside(Id::cuMemFree_v2, free_it);
+  EXPECT_EQ(held(), 100U);
+  ASSERT_EQ(::cuMemFree_v2(at), CUDA_SUCCESS);
+  EXPECT_EQ(held(), 0U);
+  ASSERT_EQ(::cuMemAlloc_v2(&at, 100), CUDA_SUCCESS);
+  cancel_inside(Id::cuMemFree_v2, free_it, &fake::stall_return);
+  CUdeviceptr again = 0;
+  ASSERT_EQ(::cuMemAlloc_v2(&again, 10), CUDA_SUCCESS);
+  ASSERT_EQ(again, at);
+  EXPECT_EQ(held(), 10U) << "the address was given out again";
 }
 
 /// Allocates before it attaches.

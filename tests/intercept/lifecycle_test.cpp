@@ -250,7 +250,6 @@ TEST_F(Lifecycle, AWarningThatNobodyReadsKillsNobody) {
 
 // Prevents: the thread that opens gates sleeps in write(2) while a pipe is full.
 TEST_F(Lifecycle, AFullPipeDoesNotStopTheWatcher) {
-  attach("gate");
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe2(ends.data(), O_NONBLOCK), 0);
   const std::array<char, 4096> filling{};
@@ -259,6 +258,7 @@ TEST_F(Lifecycle, AFullPipeDoesNotStopTheWatcher) {
   fcntl(ends[1], F_SETFL, 0);
   const int kept = dup(STDERR_FILENO);
   dup2(ends[1], STDERR_FILENO);
+  attach("gate");
   outrank().begin();
   board().max_hold_ns.store(50 * kMs);
   EXPECT_TRUE(eventually([&] { return slot().max_hold_opened.load() == 1; })) << "a warning";
