@@ -23,7 +23,7 @@ RememberedStream* up_to_date(CUstream stream) noexcept {
   RememberedStream* const known = t_streams.find(stream);
   const bool valid = known != nullptr && known->stream != nullptr &&
                      known->version == g_process.version.load(std::memory_order_acquire);
-  return valid && !in_forked_child() ? known : nullptr;
+  return valid ? known : nullptr;
 }
 
 /// Lets the thread's next launches into the stream go through pass(), as long as nothing else has
@@ -147,6 +147,7 @@ Launch::Launch(Entry entry, CUstream stream, const Work& work, shm::Count counte
 /// Order: count, touch the job, pace, look at the gate. The gate comes last, because it may close
 /// while the pacer waits.
 void Launch::prepare(shm::Count counted) {
+  if (in_forked_child()) return;  // its slot is the parent's
   const std::uint64_t version = g_process.version.load();
   const RememberedStream* const known = up_to_date(named_);
   stream_ = known != nullptr ? known->stream : Interposer::instance().stream_of(named_, true);

@@ -20,21 +20,8 @@ bool Sampler::has_events(Pair& pair) noexcept {
   return false;
 }
 
-bool Sampler::is_inside(pid_t thread) noexcept {
-  return thread != thread_id() && !ThreadMarks::is_gone(thread);
-}
-
-/// Ends the sample that a cancelled thread has left open.
-bool Sampler::open() noexcept {
-  pid_t before = open_.load();
-  if (before != 0 && is_inside(before)) return false;
-  if (!open_.compare_exchange_strong(before, thread_id())) return false;
-  if (before != 0) pairs_[made_.load() % kPairs].duration->end_sample();
-  return true;
-}
-
 bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, std::uint32_t most) noexcept {
-  if (duration.sampled() >= most || ended_.load() || !open()) return false;
+  if (duration.sampled() >= most || ended_.load() || open_.exchange(true)) return false;
   spoiled_.store(false);
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   const bool wanted = made - taken_.load(std::memory_order_acquire) != kPairs;
@@ -47,7 +34,7 @@ bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, std::uint32
     pair.epoch = code_epoch();
     pair.started = false;
   } else {
-    open_.store(0);
+    open_.store(false);
   }
   return begins;
 }
@@ -75,7 +62,7 @@ void Sampler::end(LaunchDuration& duration, CUstream stream, bool launched) noex
   pair.between_ns = base::monotonic_ns() - pair.between_ns;
   if (!launched || driver().cuEventRecord(pair.after, stream) != CUDA_SUCCESS || spoiled_.load()) {
     duration.end_sample();
-    open_.store(0);
+    open_.store(false);
     return;
   }
   // If the GPU has not reached the first record yet, the sample contains no host time.
@@ -84,7 +71,7 @@ void Sampler::end(LaunchDuration& duration, CUstream stream, bool launched) noex
   pair.host_ns = behind_work ? 0 : base::monotonic_ns() - pair.host_ns;
   if (behind_work) pair.between_ns = 0;
   made_.store(made + 1);
-  open_.store(0);
+  open_.store(false);
   if (ended_.load()) duration.end_sample();  // nobody will collect it
 }
 
@@ -137,7 +124,7 @@ void Sampler::restart() noexcept {
   pairs_.fill({});
   made_.store(0);
   taken_.store(0);
-  open_.store(0);
+  open_.store(false);
   ended_.store(false);
 }
 

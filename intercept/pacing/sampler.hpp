@@ -1,6 +1,4 @@
 #pragma once
-#include <sys/types.h>
-
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -19,7 +17,7 @@ class Sampler {
   /// Begins a sample of the next launch if one is wanted and a pair is free. If true, end() must
   /// follow.
   [[nodiscard]] bool begin(LaunchDuration& duration, CUstream stream) noexcept {
-    if (is_open()) {
+    if (open_.load(std::memory_order_relaxed)) {
       spoiled_.store(true);  // that sample now contains this launch
       return false;
     }
@@ -27,7 +25,7 @@ class Sampler {
   }
   /// The same for a launch that was drawn already.
   [[nodiscard]] bool begin_wanted(LaunchDuration& duration, CUstream stream) noexcept {
-    if (is_open()) {
+    if (open_.load(std::memory_order_relaxed)) {
       spoiled_.store(true);
       return false;
     }
@@ -100,14 +98,6 @@ class Sampler {
       return false;
     return random < kAll / kAgain || duration.wants_samples();
   }
-  /// Whether another thread is between begin() and end().
-  [[nodiscard]] bool is_open() const noexcept {
-    const pid_t thread = open_.load(std::memory_order_relaxed);
-    return thread != 0 && is_inside(thread);
-  }
-  /// False for a thread that was cancelled inside its launch.
-  [[nodiscard]] static bool is_inside(pid_t thread) noexcept;
-  [[nodiscard]] bool open() noexcept;
   /// `most`: samples of this kind that may be under way at once, with this one.
   [[nodiscard]] bool begin_drawn(LaunchDuration& duration, CUstream stream,
                                  std::uint32_t most) noexcept;
@@ -120,7 +110,7 @@ class Sampler {
   std::atomic<std::uint32_t> made_{0};   ///< Written by the launching threads.
   std::atomic<std::uint32_t> taken_{0};  ///< Written by the polling thread.
   std::atomic<std::uint32_t> random_{0};
-  std::atomic<pid_t> open_{0};        ///< The launching thread between begin() and end(); 0: none.
+  std::atomic<bool> open_{false};     ///< A launching thread is between begin() and end().
   std::atomic<bool> spoiled_{false};  ///< Another thread launched in between.
   std::mutex ending_;                 ///< Launches never take this lock.
   std::atomic<bool> ended_{false};

@@ -3,14 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <optional>
 #include <set>
 #include <thread>
 #include <vector>
 
-#include "intercept/driver/threads.hpp"
 #include "tests/intercept/own_client.hpp"
 
 namespace sluice::intercept::test {
@@ -158,21 +156,6 @@ TEST_F(Samples, EventsEndWithTheStream) {
   EXPECT_TRUE(launch(duration_)) << "for another stream";
   sampler_.end_stream(true);
   EXPECT_EQ(g_gpu.events.size(), 2U) << "those of a context that has ended are not touched";
-}
-
-// Prevents: no launch of a stream is measured again after a thread was cancelled inside one.
-TEST_F(Samples, TheSampleOfACancelledThreadGivesWay) {
-  std::atomic<pid_t> thread{0};
-  std::thread cancelled([&] {
-    EXPECT_TRUE(sampler_.begin(duration_, nullptr));
-    thread.store(gettid());
-  });
-  cancelled.join();
-  while (!ThreadMarks::is_gone(thread.load())) std::this_thread::yield();
-  EXPECT_TRUE(launch(duration_));
-  EXPECT_FALSE(collect());
-  EXPECT_TRUE(duration_.known());
-  EXPECT_EQ(duration_.sampled(), 0U) << "none is under way";
 }
 
 }  // namespace
