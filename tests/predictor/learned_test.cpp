@@ -76,6 +76,7 @@ TEST_P(Kinds, Overfits64Programs) {
   const auto labels = made.on(0);
   Config config = quick();
   config.network = GetParam();
+  config.epochs = 300;  // after 150, whether the LSTM is below the bound depends on the processor
   const auto begin = std::chrono::steady_clock::now();
   const auto model = make_learned(config, options_of());
   model->fit(lesson_of(made, labels));
