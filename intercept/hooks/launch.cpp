@@ -155,7 +155,7 @@ void Launch::prepare(shm::Count counted) {
     Interposer& self = Interposer::instance();
     if (counted == shm::Count::kSize)
       self.unattached_count(entry_).fetch_add(1, std::memory_order_relaxed);
-    if (!self.may_attach() && !in_forked_child()) {
+    if (!self.may_attach()) {
       remember_unattached(named_, version, self.unattached_count(Entry{}));
     }
     return;
