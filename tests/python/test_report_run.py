@@ -49,11 +49,16 @@ def test_jobs_with_a_target_leave_the_gates_open(tmp_path):
     """The trace of a real client: its jobs begin when the program begins them, and their gates do not close."""
     low, high = EXPERIMENT["models"]
     high = high | {"target": "p99=1s", "arrival": {"kind": "closed"}}
-    run = traced_run(tmp_path, EXPERIMENT | {"models": [low, high], "exp_dur": 4})
-    target = next(model for model in run["models"] if model["model"] == "B")
+    for seconds in (4, 8, 16):  # a busy host may run too few jobs to learn from
+        out = tmp_path / str(seconds)
+        out.mkdir()
+        run = traced_run(out, EXPERIMENT | {"models": [low, high], "exp_dur": seconds})
+        target = next(model for model in run["models"] if model["model"] == "B")
+        if target["target_state"] != "learning":
+            break
     assert (target["target"], target["target_state"], target["limit_ms"]) == ("p99=1s", "kept", 1000)
     assert target["in_time"] == 1 and target["gates_open"] > 0
-    clients = {client.priority: client for client in read_run(tmp_path / "out").clients}
+    clients = {client.priority: client for client in read_run(out / "out").clients}
     jobs = clients[1].jobs()
     opened = jobs[jobs["closed_ns"] > jobs["begin_ns"]]
     assert len(opened) and (opened["closed_ns"] == opened["end_ns"]).all()
