@@ -152,106 +152,62 @@ sys.exit(not (m.version("torch").startswith("2.11.") and m.version("torchvision"
 PYTHON
 }
 
-# setup_torch: fetches LibTorch for the worker that runs PyTorch models, and Python's torch for
-# exporting models, unless .venv or python3 has it.
+# has_listed LIST PYTHON [any]: whether PYTHON has the packages of cmake/LIST-requirements.txt, in these versions or in
+# any.
+has_listed() {
+  have "$2" && "$2" - "cmake/$1-requirements.txt" "${3:-}" 2>/dev/null <<'PYTHON'
+import importlib.metadata as m, sys
+wanted = [line.strip().split("==") for line in open(sys.argv[1]) if "==" in line]
+found = [(m.version(name.split("[")[0]), version) for name, version in wanted]
+sys.exit(not (sys.argv[2] or all(has == version for has, version in found)))
+PYTHON
+}
+
+# fetch_venv LIST FOLDER WHAT [SIZE] [WITHOUT]: fetches the packages of cmake/LIST-requirements.txt into a virtual
+# environment. WITHOUT says what works where that fails.
+fetch_venv() {
+  local list=cmake/$1-requirements.txt folder=$2 what=$3 size=${4:-} without=${5:-}
+  need python3 "to fetch $what" have python3
+  need python3-venv "to fetch $what into $folder" eval 'python3 -c "import venv, ensurepip" 2>/dev/null'
+  install_packages
+  echo "x: fetching into $folder/ from PyPI: $(sed '/^#/d' "$list" | xargs)${size:+ ($size)}"
+  if ! { python3 -m venv "$folder" && "$folder/bin/pip" install --quiet --disable-pip-version-check -r "$list"; }; then
+    die "could not fetch $what, see the lines above${without:+; $without}"
+  fi
+}
+
+# setup_torch: LibTorch for the worker that runs PyTorch models, and Python's torch for exporting models, unless .venv
+# or python3 has it.
 setup_torch() {
   has_torch .venv/bin/python3 && return
   has_torch python3 && return
-  local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
   need python3 "to fetch torch" have python3
-  need python3-venv "to fetch torch into .venv" eval "$venv_works"
   # torchvision's operators need the shared library, which a distribution has in its own package.
   need libpython3-dev "the detection models of torchvision" has_libpython
-  install_packages
-  echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/torch-requirements.txt | xargs)" \
-    "(4.7 GB on disk; two to three minutes)"
-  if ! { python3 -m venv .venv &&
-    .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/torch-requirements.txt; }; then
-    die "could not fetch torch, see the lines above; './x build' does without it"
-  fi
+  fetch_venv torch .venv torch "4.7 GB on disk; two to three minutes" "'./x build' does without it"
 }
 
-# has_reports PYTHON: whether PYTHON has the packages of cmake/report-requirements.txt, in any
-# version.
-has_reports() {
-  have "$1" && "$1" - 2>/dev/null <<'PYTHON'
-import importlib.util as u, sys
-wanted = (
-    "numpy", "pandas", "pyarrow", "matplotlib", "plotly", "jinja2", "perfetto", "xgboost", "pytest", "xdist",
-    "playwright",
-)
-sys.exit(not all(map(u.find_spec, wanted)))
-PYTHON
-}
-
-# setup_reports: fetches the libraries of the report tools into .venv.
 setup_reports() {
-  has_reports .venv/bin/python3 && return
-  local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
-  need python3 "for the report tools" have python3
-  need python3-venv "to fetch the report tools into .venv" eval "$venv_works"
-  install_packages
-  echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/report-requirements.txt | xargs)" \
-    "(860 MB on disk; one to two minutes)"
-  if ! { python3 -m venv .venv &&
-    .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/report-requirements.txt; }; then
-    die "could not fetch the report tools, see the lines above; './x build' does without them"
-  fi
+  has_listed report .venv/bin/python3 any ||
+    fetch_venv report .venv "the report tools" "860 MB on disk; one to two minutes" "'./x build' does without them"
 }
 
-# has_programs PYTHON: whether PYTHON has the packages of cmake/programs-requirements.txt in these versions.
-has_programs() {
-  have "$1" && "$1" - cmake/programs-requirements.txt 2>/dev/null <<'PYTHON'
-import importlib.metadata as m, sys
-lines = [line.strip().split("==") for line in open(sys.argv[1]) if "==" in line]
-sys.exit(not all(m.version(name) == version for name, version in lines))
-PYTHON
-}
-
-# setup_programs: fetches TVM into .venv-tvm. A folder of its own, because TVM imports torch at its start, which takes
-# seconds, wherever it finds torch.
+# setup_programs: TVM, into a folder of its own, because it imports torch at its start, which takes seconds, wherever it
+# finds torch.
 setup_programs() {
-  has_programs .venv-tvm/bin/python3 && return
-  local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
-  need python3 "to fetch TVM" have python3
-  need python3-venv "to fetch TVM into .venv-tvm" eval "$venv_works"
-  install_packages
-  echo "x: fetching into .venv-tvm/ from PyPI: $(sed '/^#/d' cmake/programs-requirements.txt | xargs)" \
-    "(600 MB on disk; half a minute)"
-  if ! { python3 -m venv .venv-tvm &&
-    .venv-tvm/bin/pip install --quiet --disable-pip-version-check -r cmake/programs-requirements.txt; }; then
-    die "could not fetch TVM, see the lines above; all but 'sluice programs' does without it"
-  fi
+  has_listed programs .venv-tvm/bin/python3 ||
+    fetch_venv programs .venv-tvm TVM "600 MB on disk; half a minute" "all but 'sluice programs' does without it"
 }
 
-# setup_clients: fetches the clients of cmake/client-requirements.txt into .venv.
+# setup_clients: of other projects, to test the model server with.
 setup_clients() {
-  have .venv/bin/python3 && .venv/bin/python3 -c "import importlib.util as u, sys
-sys.exit(not all(map(u.find_spec, ('tritonclient', 'grpc', 'geventhttpclient', 'pytest'))))" 2>/dev/null && return
-  local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
-  need python3 "for the clients that test the model server" have python3
-  need python3-venv "to fetch them into .venv" eval "$venv_works"
-  install_packages
-  echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/client-requirements.txt | xargs)" \
-    "(90 MB on disk; half a minute)"
-  if ! { python3 -m venv .venv &&
-    .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/client-requirements.txt; }; then
-    die "could not fetch the clients, see the lines above; './x build' does without them"
-  fi
+  has_listed client .venv/bin/python3 any ||
+    fetch_venv client .venv "the clients that test the model server" "90 MB on disk; half a minute" \
+      "'./x build' does without them"
 }
 
-# setup_mutate: fetches the parsers of ./x mutate into .venv.
 setup_mutate() {
-  have .venv/bin/python3 && .venv/bin/python3 -c "import tree_sitter, tree_sitter_cpp, tree_sitter_python" 2>/dev/null && return
-  local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
-  need python3 "for the parsers of ./x mutate" have python3
-  need python3-venv "to fetch them into .venv" eval "$venv_works"
-  install_packages
-  echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/mutate-requirements.txt | xargs) (6 MB on disk)"
-  if ! { python3 -m venv .venv &&
-    .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/mutate-requirements.txt; }; then
-    die "could not fetch the parsers, see the lines above"
-  fi
+  has_listed mutate .venv/bin/python3 any || fetch_venv mutate .venv "the parsers of ./x mutate" "6 MB on disk"
 }
 
 # setup_browser: for the test that opens a report. Installs only Debian's package. Ubuntu's package
@@ -282,14 +238,9 @@ setup_clusters() {
 setup_package() {
   [[ $1 == wheel ]] || need dpkg-dev "the libraries that a package depends on" have dpkg-shlibdeps
   [[ $1 == wheel ]] || need libslurm-dev "the package sluice-slurm" have_header slurm/spank.h
-  [[ $1 == deb ]] || need python3-venv "to fetch the tools of a wheel" eval 'python3 -c "import venv, ensurepip" 2>/dev/null'
   setup_build
   [[ $1 == deb || -x build-package/venv/bin/auditwheel ]] && return
-  echo "x: fetching into build-package/venv/ from PyPI: $(sed '/^#/d' cmake/package-requirements.txt | xargs)"
-  if ! { python3 -m venv build-package/venv &&
-    build-package/venv/bin/pip install --quiet --disable-pip-version-check -r cmake/package-requirements.txt; }; then
-    die "could not fetch the tools of a wheel, see the lines above"
-  fi
+  fetch_venv package build-package/venv "the tools of a wheel"
 }
 
 has_libpython() {
@@ -314,26 +265,7 @@ setup_lint() {
   setup_python_lint
 }
 
-# has_python_lint: whether .venv has the packages of cmake/lint-requirements.txt in these versions: other
-# versions of ruff format the same code differently.
-has_python_lint() {
-  have .venv/bin/python3 && .venv/bin/python3 - cmake/lint-requirements.txt 2>/dev/null <<'PYTHON'
-import importlib.metadata as m, sys
-lines = [line.strip().split("==") for line in open(sys.argv[1]) if "==" in line]
-sys.exit(not all(m.version(name.split("[")[0]) == version for name, version in lines))
-PYTHON
-}
-
-# setup_python_lint: fetches ruff and pyright into .venv.
+# setup_python_lint: ruff and pyright, in these versions: other versions of ruff format the same code differently.
 setup_python_lint() {
-  has_python_lint && return
-  local venv_works='python3 -c "import venv, ensurepip" 2>/dev/null'
-  need python3 "for ruff and pyright" have python3
-  need python3-venv "to fetch ruff and pyright into .venv" eval "$venv_works"
-  install_packages
-  echo "x: fetching into .venv/ from PyPI: $(sed '/^#/d' cmake/lint-requirements.txt | xargs)"
-  if ! { python3 -m venv .venv &&
-    .venv/bin/pip install --quiet --disable-pip-version-check -r cmake/lint-requirements.txt; }; then
-    die "could not fetch ruff and pyright, see the lines above"
-  fi
+  has_listed lint .venv/bin/python3 || fetch_venv lint .venv "ruff and pyright"
 }
