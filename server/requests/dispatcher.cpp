@@ -1,11 +1,9 @@
 #include "server/requests/dispatcher.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <future>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "server/requests/records.hpp"
 
 namespace sluice::server {
@@ -54,7 +52,8 @@ bool is_critical(const Execution& execution) { return execution.model->config.pr
 }  // namespace
 
 Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer,
-                       const ByteBudget& memory, Answer answer, Lost lost, Sharing sharing)
+                       const ByteBudget& memory, Answer answer, Lost lost, Sharing sharing,
+                       std::unique_ptr<Host> host)
     : admit_factor_(options.admit_factor),
       run_late_(options.run_late),
       batch_line_(options.batch_line),
@@ -66,16 +65,13 @@ Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer,
       residency_(sharing.residency),
       policy_(options.policy),
       queue_(options.policy),
-      thread_([this] { loop(); }) {}
+      host_(std::move(host)) {
+  host_->start([this] { return round(); });
+}
 
 Dispatcher::~Dispatcher() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_one();
-  thread_.join();
-  executors_.clear();  // waits for running steps
+  stop_ = true;
+  host_->stop();
   for (const Message& message : messages_) message();
   for (auto& [task, execution] : executions_) {
     finish(*execution, {Code::kUnavailable, "the server is shutting down"});
@@ -87,7 +83,7 @@ void Dispatcher::post(Message message) {
     const std::lock_guard lock(mutex_);
     messages_.push_back(std::move(message));
   }
-  wake_.notify_one();
+  host_->wake();
 }
 
 void Dispatcher::post_and_wait(const Message& message) {
@@ -99,29 +95,19 @@ void Dispatcher::post_and_wait(const Message& message) {
   done.get_future().wait();
 }
 
-void Dispatcher::loop() {
-  std::unique_lock lock(mutex_);
-  while (!stop_) {
-    if (messages_.empty()) {
-      const std::uint64_t wake_ns = next_wake_ns();
-      const auto ready = [this] { return stop_ || !messages_.empty(); };
-      if (wake_ns == kNoDeadline) {
-        wake_.wait(lock, ready);
-      } else {
-        const auto at = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(wake_ns));
-        wake_.wait_until(lock, at, ready);
-      }
-    }
-    const std::vector<Message> messages = std::exchange(messages_, {});
-    lock.unlock();
-    for (const Message& message : messages) message();
-    const std::uint64_t now = base::monotonic_ns();
-    release_held(now);
-    drop_overdue(now);
-    dispatch();
-    note_idle();
-    lock.lock();
+std::uint64_t Dispatcher::round() {
+  std::vector<Message> messages;
+  {
+    const std::lock_guard lock(mutex_);
+    messages.swap(messages_);
   }
+  for (const Message& message : messages) message();
+  const std::uint64_t now = host_->now_ns();
+  release_held(now);
+  drop_overdue(now);
+  dispatch();
+  note_idle();
+  return next_wake_ns();
 }
 
 /// When a held batch must be released, or a waiting request expires.
@@ -235,19 +221,19 @@ bool Dispatcher::may_run() {
   if (turn_ == nullptr || turn_taken_ || !has_critical()) return true;
   turn_taken_ = turn_->take();
   // Work that was queued before now has waited for training to leave.
-  if (turn_taken_) turn_taken_ns_ = turn_asked_ ? base::monotonic_ns() : 0;
+  if (turn_taken_) turn_taken_ns_ = turn_asked_ ? host_->now_ns() : 0;
   turn_asked_ = true;
   return turn_taken_;
 }
 
 void Dispatcher::dispatch() {
   if (stop_ || !may_run()) return;
-  while (const auto step = queue_.begin(base::monotonic_ns())) start(*step);
+  while (const auto step = queue_.begin(host_->now_ns())) start(*step);
 }
 
 void Dispatcher::start(const scheduler::Step& step) {
   Execution& execution = *executions_.at(step.task);
-  const std::uint64_t now = base::monotonic_ns();
+  const std::uint64_t now = host_->now_ns();
   execution.running = true;
   if (!execution.begun) {
     execution.begun = true;
@@ -265,22 +251,13 @@ void Dispatcher::start(const scheduler::Step& step) {
     busy_ = true;
     announcer_.begin_busy(execution.requests.front().request.announced, now);
   }
-  if (idle_.empty()) {
-    executors_.push_back(
-        std::make_unique<Executor>([this](Executor& executor, const StepResult& r) {
-          post([this, &executor, result = r] { step_ended(executor, result); });
-        }));
-    idle_.push_back(executors_.back().get());
-  }
-  Executor* const executor = idle_.back();
-  idle_.pop_back();
-  executor->run(execution, step);
+  host_->run(execution, step,
+             [this](const StepResult& result) { post([this, result] { step_ended(result); }); });
 }
 
-void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
-  idle_.push_back(&executor);
+void Dispatcher::step_ended(const StepResult& result) {
   Execution& execution = *executions_.at(result.step.task);
-  queue_.end(execution.task, base::monotonic_ns());
+  queue_.end(execution.task, host_->now_ns());
   if (result.context_lost) lost_(result.error);
   if (result.error.empty()) {
     execution.runs.emplace_back(result.began_ns, result.ended_ns);
@@ -303,7 +280,7 @@ void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
   give_up_weights(execution);
   --execution.instance->executions;
   // The next step begins before the answers are written. It is not one of a request that is late.
-  drop_overdue(base::monotonic_ns());
+  drop_overdue(host_->now_ns());
   dispatch();
   execution.running = false;
   answer_dropped(execution);
@@ -313,7 +290,7 @@ void Dispatcher::step_ended(Executor& executor, const StepResult& result) {
 
 /// Answers all requests of an execution that have no answer yet.
 void Dispatcher::finish(Execution& execution, Status status) {
-  const std::uint64_t began = base::monotonic_ns();
+  const std::uint64_t began = host_->now_ns();
   std::vector<engine::Tensor> outputs;
   std::shared_ptr<const void> storage;
   if (status.ok()) {
@@ -331,13 +308,13 @@ void Dispatcher::finish(Execution& execution, Status status) {
     first += pending.items;
   }
   if (!batch_line_ || !status.ok()) return;
-  const std::uint64_t now = base::monotonic_ns();
+  const std::uint64_t now = host_->now_ns();
   batch_line_(batch_line(execution, now - began, now));
 }
 
 void Dispatcher::answer(const Execution& execution, Pending& pending, const Status& status,
                         const Response& response) {
-  pending.times.ended_ns = base::monotonic_ns();
+  pending.times.ended_ns = host_->now_ns();
   pending.times.input_ns = execution.input_ns;
   pending.times.blocks_ns = execution.blocks_ns();
   if (!execution.begun) execution.model->waiting.fetch_sub(1);
@@ -367,7 +344,7 @@ void Dispatcher::note_idle() {
 
 void Dispatcher::set_policy(scheduler::Policy policy) {
   post_and_wait([&] {
-    queue_.set_policy(policy, base::monotonic_ns());
+    queue_.set_policy(policy, host_->now_ns());
     policy_ = policy;
   });
 }
@@ -389,7 +366,7 @@ void Dispatcher::remove_model(const std::shared_ptr<Model>& model) {
   while (true) {
     post_and_wait(poll);
     if (!left) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    host_->pause();
   }
 }
 
@@ -398,8 +375,8 @@ bool Dispatcher::drain(std::uint64_t until_ns) {
     bool empty = false;
     post_and_wait([&] { empty = executions_.empty(); });
     if (empty) return true;
-    if (base::monotonic_ns() >= until_ns) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (host_->now_ns() >= until_ns) return false;
+    host_->pause();
   }
 }
 

@@ -1,20 +1,18 @@
 #pragma once
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "scheduler/queue.hpp"
 #include "server/memory/residency.hpp"
 #include "server/requests/announcer.hpp"
 #include "server/requests/execution.hpp"
-#include "server/requests/executor.hpp"
+#include "server/requests/host.hpp"
 #include "server/service/byte_budget.hpp"
 #include "server/training/turn.hpp"
 
@@ -27,17 +25,16 @@ struct DispatcherOptions {
   double admit_factor = 1;
   /// Whether requests run although their deadline has passed. Else they are dropped.
   bool run_late = false;
-  /// Called from the dispatcher's thread with the log line of each batch that succeeded; may be
-  /// empty.
+  /// Called in a round with the log line of each batch that succeeded; may be empty.
   std::function<void(const std::string&)> batch_line;
 };
 
-/// Orders the requests, forms batches and runs them step by step. One thread owns all of that;
-/// other threads only leave messages.
+/// Orders the requests, forms batches and runs them step by step, in the rounds of its host; other
+/// threads only leave messages.
 class Dispatcher {
  public:
-  /// `answer` is called from the dispatcher's thread, once for each request; `lost` when the device
-  /// has become unusable.
+  /// `answer` is called in a round, once for each request; `lost` when the device has become
+  /// unusable.
   using Answer = std::function<void(const Execution&, Pending&, const Status&, const Response&)>;
   using Lost = std::function<void(const std::string& why)>;
   /// With whom the device is shared. Null where that is nobody.
@@ -46,7 +43,7 @@ class Dispatcher {
     memory::Residency* residency = nullptr;  ///< Else no model's weights leave the device.
   };
   Dispatcher(const DispatcherOptions& options, Announcer& announcer, const ByteBudget& memory,
-             Answer answer, Lost lost, Sharing sharing);
+             Answer answer, Lost lost, Sharing sharing, std::unique_ptr<Host> host = threads());
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
   /// Answers what is left as unavailable.
@@ -74,9 +71,9 @@ class Dispatcher {
   using Executions = std::map<std::uint64_t, std::unique_ptr<Execution>>;
 
   void post(Message message);
-  /// Returns when the dispatcher's thread has run it.
+  /// Returns when a round has run it.
   void post_and_wait(const Message& message);
-  void loop();
+  [[nodiscard]] std::uint64_t round();
   [[nodiscard]] std::uint64_t next_wake_ns() const;
   void accept(std::shared_ptr<Model> model, Pending pending);
   [[nodiscard]] Execution* open_batch(const Model& model, const Pending& pending);
@@ -109,7 +106,7 @@ class Dispatcher {
   [[nodiscard]] bool may_run();
   void dispatch();
   void start(const scheduler::Step& step);
-  void step_ended(Executor& executor, const StepResult& result);
+  void step_ended(const StepResult& result);
   void finish(Execution& execution, Status status);
   void answer(const Execution& execution, Pending& pending, const Status& status,
               const Response& response);
@@ -127,11 +124,10 @@ class Dispatcher {
   std::atomic<scheduler::Policy> policy_;
 
   std::mutex mutex_;  ///< Guards messages_.
-  std::condition_variable wake_;
   std::vector<Message> messages_;
   std::atomic<bool> stop_{false};
 
-  // Owned by the dispatcher's thread.
+  // Used in rounds only.
   scheduler::Queue queue_;
   Executions executions_;  ///< By task.
   std::uint64_t next_task_ = 1;
@@ -139,10 +135,8 @@ class Dispatcher {
   bool turn_asked_ = false;  ///< take() has been called, and give_back() is due.
   bool turn_taken_ = false;
   std::uint64_t turn_taken_ns_ = 0;  ///< 0: without waiting.
-  std::vector<std::unique_ptr<Executor>> executors_;
-  std::vector<Executor*> idle_;
 
-  std::thread thread_;
+  std::unique_ptr<Host> host_;
 };
 
 }  // namespace sluice::server

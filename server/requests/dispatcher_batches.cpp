@@ -6,7 +6,6 @@
 #include <iterator>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "server/requests/dispatcher.hpp"
 
 namespace sluice::server {
@@ -45,7 +44,7 @@ scheduler::Task task_for(const Model& model, std::size_t items) {
 }  // namespace
 
 void Dispatcher::accept(std::shared_ptr<Model> model, Pending pending) {
-  const std::uint64_t now = base::monotonic_ns();
+  const std::uint64_t now = host_->now_ns();
   pending.times.queued_ns = now;
   Execution* const behind = first_behind(*model, pending);
   Execution* joins = behind == nullptr ? open_batch(*model, pending) : nullptr;

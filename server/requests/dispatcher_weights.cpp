@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/clock.hpp"
 #include "server/requests/dispatcher.hpp"
 
 namespace sluice::server {
@@ -30,7 +29,7 @@ void Dispatcher::weights_settled(std::uint32_t model, const std::string& error) 
 }
 
 void Dispatcher::weights_are_in(std::uint32_t model) {
-  const std::uint64_t now = base::monotonic_ns();
+  const std::uint64_t now = host_->now_ns();
   for (auto& [task, execution] : executions_) {
     if (execution->model->id != model || !execution->cold) continue;
     // They may have left again: then another message comes.

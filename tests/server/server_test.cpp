@@ -51,16 +51,6 @@ TEST_F(ServerTest, DrainAnswersWhatIsQueuedAndRefusesTheRest) {
   EXPECT_TRUE(waiting.wait().status.ok());
 }
 
-TEST_F(ServerTest, ADrainHasAnEnd) {
-  ServerOptions options;
-  options.drain_s = 0.02;
-  start({model("a")}, options);
-  stage_.hold();
-  auto running = ask("a");
-  EXPECT_FALSE(server_->drain());
-  stage_.release();
-}
-
 TEST_F(ServerTest, TheEndOfTheServerAnswersWhatIsLeft) {
   start({model("a")});
   stage_.hold();
@@ -296,20 +286,58 @@ TEST_F(ServerTest, TheSchedulerChangesWhileRequestsWait) {
   for (Asked& each : asked) EXPECT_TRUE(each.wait().status.ok());
 }
 
-TEST_F(ServerTest, ParallerRunsInstancesAtTheSameTime) {
-  ModelConfig config = model("a");
-  config.num_worker = 2;
-  ServerOptions options;
-  options.dispatcher.policy = scheduler::Policy::kParaller;
-  start({config}, options);
+// Prevents: two copies of each waiting request in memory, and an answer from memory that is gone.
+TEST_F(ServerTest, AStagedRequestNeedsItsOwnMemoryNoMore) {
+  start({model("a")});
   stage_.hold();
-  std::vector<Asked> asked;
-  for (int i = 0; i < 3; ++i) asked.push_back(ask("a"));
-  EXPECT_EQ(stage_.steps(2).size(), 2u);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(stage_.steps(2).size(), 2u) << "a third step needs a third instance";
+  ask("a");
+  stage_.steps(1);
+  stage_.copies_inputs = true;
+  auto data = std::make_shared<std::vector<float>>(std::vector<float>{5, 6});
+  Request waits = request("a", {0, 0});
+  waits.inputs.front().data = std::as_bytes(std::span(*data));
+  waits.storage = data;
+  auto waiting = ask(std::move(waits));
+  EXPECT_EQ(data.use_count(), 1);
+  EXPECT_EQ(server_->memory().used(), 2 * sizeof(float)) << "the copy counts";
+  data->assign({0, 0});
   stage_.release();
-  for (Asked& each : asked) EXPECT_TRUE(each.wait().status.ok());
+  EXPECT_THAT(waiting.wait().values, ElementsAre(6, 7));
+}
+
+TEST_F(ServerTest, AFullQueueRefuses) {
+  ModelConfig config = model("a");
+  config.max_queue = 2;
+  start({config});
+  stage_.hold();
+  auto running = ask("a");
+  stage_.steps(1);
+  auto one = ask("a");
+  auto two = ask("a");
+  const Answer refused = ask("a").wait();
+  EXPECT_EQ(refused.status.code, Code::kResourceExhausted);
+  EXPECT_THAT(refused.status.message, HasSubstr("max-queue"));
+  EXPECT_GT(refused.status.retry_after_ms, 0);
+  EXPECT_EQ(records().back()["result"], "resource_exhausted");
+  EXPECT_EQ(records().back()["execute_cost"], 0);
+  stage_.release();
+  EXPECT_TRUE(running.wait().status.ok());
+  EXPECT_TRUE(one.wait().status.ok());
+  EXPECT_TRUE(two.wait().status.ok());
+  EXPECT_TRUE(ask("a").wait().status.ok()) << "there is room again";
+}
+
+// Prevents: a crash, because a cancelled request freed the input that the executor was reading.
+TEST_F(ServerTest, RequestsMayBeCancelledAtAnyTime) {
+  start({model("a", 4)});
+  for (int i = 0; i < 300; ++i) {
+    auto one = ask("a", std::vector<float>(8, 1));
+    auto two = ask("a");
+    one.cancellation->cancel();
+    EXPECT_THAT(one.wait().status.code, testing::AnyOf(Code::kOk, Code::kCancelled));
+    EXPECT_TRUE(two.wait().status.ok());
+  }
+  EXPECT_TRUE(test::eventually([&] { return server_->memory().used() == 0; }));
 }
 
 TEST_F(ServerTest, MetricsCountResults) {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,56 +10,11 @@
 
 #include "base/clock.hpp"
 #include "server/requests/server.hpp"
+#include "tests/server/asked.hpp"
 #include "tests/server/fake_model.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::server {
-
-inline constexpr auto kLimit = std::chrono::seconds(10);
-
-inline ModelConfig model(std::string name, std::size_t batch_size = 1, std::size_t blocks = 1) {
-  ModelConfig config;
-  config.name = std::move(name);
-  config.path = config.name;
-  config.batch_size = batch_size;
-  config.blocks = blocks;
-  return config;
-}
-
-/// An answer that a test waits for.
-struct Answer {
-  Status status;
-  std::vector<float> values;
-  int count = 0;
-};
-
-/// A request that a test has sent.
-class Asked {
- public:
-  Answer wait() {
-    EXPECT_EQ(future_.wait_for(kLimit), std::future_status::ready) << "no answer";
-    return answer_->count > 0 ? *answer_ : Answer{{Code::kInternal, "no answer"}, {}, 0};
-  }
-  [[nodiscard]] bool answered() const {
-    return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  }
-  Done done() {
-    return [answer = answer_, promise = promise_](const Status& status, const Response& response) {
-      answer->status = status;
-      for (const engine::Tensor& output : response.outputs) {
-        const auto* data = reinterpret_cast<const float*>(output.data.data());
-        answer->values.assign(data, data + output.data.size() / sizeof(float));
-      }
-      if (++answer->count == 1) promise->set_value();
-    };
-  }
-  std::shared_ptr<Cancellation> cancellation;
-
- private:
-  std::shared_ptr<Answer> answer_ = std::make_shared<Answer>();
-  std::shared_ptr<std::promise<void>> promise_ = std::make_shared<std::promise<void>>();
-  std::future<void> future_ = promise_->get_future();
-};
 
 /// A server of fake models, without its protocols.
 class ServerTest : public testing::Test {
@@ -88,12 +42,7 @@ class ServerTest : public testing::Test {
     request.id = "r";
     request.model = model;
     request.headers_ns = base::monotonic_ns();
-    auto data = std::make_shared<std::vector<float>>(std::move(values));
-    request.inputs.push_back({"input0",
-                              engine::DataType::kFp32,
-                              {static_cast<std::int64_t>(data->size() / 2), 2},
-                              std::as_bytes(std::span(*data))});
-    request.storage = data;
+    set_input(request, std::move(values));
     return request;
   }
 

@@ -6,8 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -109,36 +107,6 @@ def test_a_device_that_is_lost_while_models_are_preloaded_ends_the_server_with_t
     assert server.returncode == 3 and "the device is unusable" in err, err
     assert out == ""
     assert eventually(lambda: not Path(f"/dev/shm/sluice.{os.getuid()}.{session}").exists())
-
-
-def test_overload_is_refused_and_what_is_admitted_begins_in_time(tmp_path, slow_config):
-    """`quick` takes 4 ms of real time here. Twice what it can do is asked for."""
-    with serving(tmp_path, *slow_config, "--records", "records.jsonl") as server:
-        seen = []
-
-        def ask():
-            until = time.monotonic() + 2
-            while time.monotonic() < until:
-                seen.append(server.infer("quick", slo_ms=40.0))
-
-        threads = [threading.Thread(target=ask) for _ in range(24)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert {code for code, _ in seen} <= {200, 429, 504}
-        assert server.end()[0] == 0
-    records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
-    assert len(records) == len(seen)
-    refusals = [record for record in records if record["result"] == "resource_exhausted"]
-    assert refusals and all(record["execute_cost"] == 0 for record in refusals)
-    answered = [record for record in records if record["result"] == "ok"]
-    assert answered
-    # What has begun may be late on a busy host; what begins late is a fault. But such a host may stop the server
-    # between its look at the deadline and the begin, now and then.
-    waited = [record["child_model_run_time"][0][0] - record["recv_time"] for record in answered]
-    late = [ms for ms, record in zip(waited, answered, strict=True) if ms > record["deadline_ms"] + 20]
-    assert len(late) <= 3, late
 
 
 def resident_mb(pid: int) -> float:
