@@ -18,7 +18,7 @@ inline constexpr std::size_t kFeatures = kStoreFeatures + kLaunchFeatures;
 
 using Leaf = std::array<float, kFeatures>;
 
-/// One operator with fixed shapes, whose loops can be arranged in many ways.
+/// What a prediction needs of a profiler::Task.
 struct Task {
   std::string id{};
   std::string name{};          ///< Such as "fused_conv2d_add_relu".
@@ -28,7 +28,7 @@ struct Task {
   double bytes = 0;  ///< Of its inputs and outputs.
 };
 
-/// A task with its loops arranged.
+/// What a prediction needs of a profiler::Program.
 struct Program {
   std::string id{};
   std::size_t task = 0;
@@ -50,7 +50,7 @@ struct Label {
   double seconds = 0;
 };
 
-/// A neural network as calls of tasks, in the order of execution.
+/// What a prediction needs of a profiler::Network.
 struct Network {
   struct Call {
     std::size_t task = 0;
@@ -59,7 +59,7 @@ struct Network {
   std::string name{};
   std::string target{};
   std::int64_t batch = 1;
-  std::vector<Call> calls{};
+  std::vector<Call> calls{};  ///< In the order of execution.
 };
 
 struct Dataset {

@@ -77,7 +77,7 @@ PackHeader header_of(const json& line) {
 
 json json_of(const Network& network) {
   json calls = json::array();
-  for (const NetworkCall& call : network.calls) {
+  for (const Network::Call& call : network.calls) {
     calls.push_back({{"task", call.task}, {"after", call.after}});
   }
   return {{"kind", "network"}, {"name", network.name}, {"batch", network.batch}, {"calls", calls}};

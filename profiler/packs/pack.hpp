@@ -42,17 +42,18 @@ struct PackHeader {
   std::uint64_t seed = 0;
 };
 
-struct NetworkCall {
-  std::string task;
-  std::vector<std::size_t> after;  ///< Indices of the calls whose results this call reads.
-};
-
+/// A neural network as calls of tasks.
 struct Network {
+  struct Call {
+    std::string task;
+    std::vector<std::size_t> after;  ///< Indices of the calls whose results this call reads.
+  };
   std::string name;
   std::int64_t batch = 1;
-  std::vector<NetworkCall> calls;  ///< In the order of execution.
+  std::vector<Call> calls;  ///< In the order of execution.
 };
 
+/// One operator, or several fused ones, of a network, with its shapes.
 struct Task {
   std::string id{};
   std::string name{};
@@ -82,6 +83,7 @@ struct Kernel {
 /// The kernel with the most threads in all; the first of several. Null if there is none.
 [[nodiscard]] const Kernel* widest(const std::vector<Kernel>& kernels);
 
+/// One way to compute a task: its loops, tiles and threads.
 struct Program {
   std::string id;
   std::string task;

@@ -35,7 +35,7 @@ std::vector<NetworkSum> network_sums(const std::vector<Network>& networks,
     NetworkSum sum{.name = network.name, .batch = network.batch, .calls = network.calls.size()};
     for (const auto& [device, fastest] : devices) {
       double seconds = 0;
-      const bool all = std::ranges::all_of(network.calls, [&](const NetworkCall& call) {
+      const bool all = std::ranges::all_of(network.calls, [&](const Network::Call& call) {
         const auto found = fastest.find(call.task);
         if (found != fastest.end()) seconds += found->second;
         return found != fastest.end();

@@ -40,7 +40,7 @@ class CpuMeasurement {
     for (const Network& network : pack.networks) {
       // A task of several networks is measured with the first.
       std::map<std::string, std::vector<const Program*>> of_network;
-      for (const NetworkCall& call : network.calls) {
+      for (const Network::Call& call : network.calls) {
         if (auto node = wanted.extract(call.task)) of_network.insert(std::move(node));
       }
       measure(pack, network, of_network);

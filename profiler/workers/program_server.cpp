@@ -60,7 +60,7 @@ void report_left_out(const ServerLost& lost, const json& request) {
 }  // namespace
 
 std::size_t ImportedNetwork::weight(const std::string& task) const {
-  return static_cast<std::size_t>(std::ranges::count(network.calls, task, &NetworkCall::task));
+  return static_cast<std::size_t>(std::ranges::count(network.calls, task, &Network::Call::task));
 }
 
 ProgramServer::ProgramServer(std::size_t processes)
