@@ -188,12 +188,12 @@ struct alignas(kLine) Slot {
   HalfWord pid;
   HalfWord uid;  ///< The user of the process, as the controller sees it.
   Word attached_ns;
-  Word requested_policy;             ///< Policy::pack() of the policy that the user asked for.
-  std::array<char, kNameSize> name;  ///< The client's name for users. NUL-terminated.
+  std::array<char, kNameSize> name;              ///< The client's name for users. NUL-terminated.
   alignas(kLine) std::array<char, 128> command;  ///< The command line, cut. NUL-terminated.
   Word requested_target;                         ///< Target::pack(); the owner may also write it.
-  std::array<char, kLabelSize> label;            ///< "key=value,key=value". NUL-terminated.
-  std::array<std::uint8_t, 16> reserved_label;
+  Word requested_policy;               ///< Policy::pack() of the policy that the user asked for.
+  std::array<char, kLabelSize> label;  ///< "key=value,key=value". NUL-terminated.
+  std::array<std::uint8_t, 8> reserved_label;
 
   /// waived[h]: the job counter of holder h for which this gate was opened, because h was stopped
   /// or made no progress. The owner writes.
@@ -259,12 +259,12 @@ static_assert(offsetof(Slot, syncs) == 256 && offsetof(Slot, open_job) == 264);
 static_assert(offsetof(Slot, target) == 272 && offsetof(Slot, gpu_ns) == 320);
 static_assert(offsetof(Slot, target_state) == 328 && offsetof(Slot, waited_for) == 332);
 static_assert(offsetof(Slot, target_total_ns) == 336 && offsetof(Slot, sync_since_ns) == 344);
-static_assert(offsetof(Slot, alive) == 384 && sizeof(RobustMutex) == 40);
-static_assert(offsetof(Slot, pid) == 424 && offsetof(Slot, uid) == 428);
-static_assert(offsetof(Slot, attached_ns) == 432);
-static_assert(offsetof(Slot, requested_policy) == 440 && offsetof(Slot, name) == 448);
+static_assert(offsetof(Slot, alive) == 384 && sizeof(RobustMutex) == 48);
+static_assert(offsetof(Slot, pid) == 432 && offsetof(Slot, uid) == 436);
+static_assert(offsetof(Slot, attached_ns) == 440 && offsetof(Slot, name) == 448);
 static_assert(offsetof(Slot, command) == 512 && offsetof(Slot, requested_target) == 640);
-static_assert(offsetof(Slot, label) == 648 && offsetof(Slot, waived) == 768);
+static_assert(offsetof(Slot, requested_policy) == 648);
+static_assert(offsetof(Slot, label) == 656 && offsetof(Slot, waived) == 768);
 static_assert(offsetof(Slot, held_by_ns) == 1280);
 static_assert(offsetof(Slot, job_times) == 1792 && sizeof(JobTimes) == 672);
 static_assert(offsetof(JobTimes, buckets) == 16 && offsetof(JobTimes, last_ns) == 152);
