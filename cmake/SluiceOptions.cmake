@@ -18,6 +18,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GRE
   # gcc 13 sees a write past the end in fmt 9, which is not there.
   target_compile_options(sluice_options INTERFACE -Wno-array-bounds -Wno-stringop-overflow)
 endif()
+if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  target_compile_options(sluice_options INTERFACE -fsigned-char)  # as there
+endif()
 target_include_directories(sluice_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_link_libraries(sluice_options INTERFACE Threads::Threads)
 if(SLUICE_SANITIZE)
