@@ -20,8 +20,26 @@ bool Sampler::has_events(Pair& pair) noexcept {
   return false;
 }
 
+/// The sample that another thread is in contains the caller's launch, too. Always false.
+bool Sampler::spoil() noexcept {
+  if (spoiled_.load(std::memory_order_relaxed)) end_abandoned();  // two launches: it lasts
+  spoiled_.store(true);
+  return false;
+}
+
+/// A thread that was cancelled in its launch never calls end().
+void Sampler::end_abandoned() noexcept {
+  pid_t thread = inside_.load();
+  if (thread == 0 || !ThreadMarks::is_gone(thread)) return;
+  LaunchDuration* const duration = pairs_[made_.load() % kPairs].duration;
+  if (inside_.compare_exchange_strong(thread, 0)) duration->end_sample();
+}
+
 bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, std::uint32_t most) noexcept {
-  if (duration.sampled() >= most || ended_.load() || open_.exchange(true)) return false;
+  pid_t nobody = 0;
+  if (duration.sampled() >= most || ended_.load() ||
+      !inside_.compare_exchange_strong(nobody, thread_id()))
+    return false;
   spoiled_.store(false);
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   const bool wanted = made - taken_.load(std::memory_order_acquire) != kPairs;
@@ -34,7 +52,7 @@ bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, std::uint32
     pair.epoch = code_epoch();
     pair.started = false;
   } else {
-    open_.store(false);
+    inside_.store(0);
   }
   return begins;
 }
@@ -62,7 +80,7 @@ void Sampler::end(LaunchDuration& duration, CUstream stream, bool launched) noex
   pair.between_ns = base::monotonic_ns() - pair.between_ns;
   if (!launched || driver().cuEventRecord(pair.after, stream) != CUDA_SUCCESS || spoiled_.load()) {
     duration.end_sample();
-    open_.store(false);
+    inside_.store(0);
     return;
   }
   // If the GPU has not reached the first record yet, the sample contains no host time.
@@ -71,7 +89,7 @@ void Sampler::end(LaunchDuration& duration, CUstream stream, bool launched) noex
   pair.host_ns = behind_work ? 0 : base::monotonic_ns() - pair.host_ns;
   if (behind_work) pair.between_ns = 0;
   made_.store(made + 1);
-  open_.store(false);
+  inside_.store(0);
   if (ended_.load()) duration.end_sample();  // nobody will collect it
 }
 
@@ -124,13 +142,14 @@ void Sampler::restart() noexcept {
   pairs_.fill({});
   made_.store(0);
   taken_.store(0);
-  open_.store(false);
+  inside_.store(0);
   ended_.store(false);
 }
 
 void Sampler::end_stream(bool gone) noexcept {
   const std::lock_guard lock(ending_);
   if (ended_.exchange(true)) return;
+  end_abandoned();
   for (std::uint32_t i = taken_.load(); i != made_.load(); ++i) {
     pairs_[i % kPairs].duration->end_sample();
   }

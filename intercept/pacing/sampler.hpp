@@ -17,18 +17,12 @@ class Sampler {
   /// Begins a sample of the next launch if one is wanted and a pair is free. If true, end() must
   /// follow.
   [[nodiscard]] bool begin(LaunchDuration& duration, CUstream stream) noexcept {
-    if (open_.load(std::memory_order_relaxed)) {
-      spoiled_.store(true);  // that sample now contains this launch
-      return false;
-    }
+    if (inside_.load(std::memory_order_relaxed) != 0) return spoil();
     return draw(duration) && begin_drawn(duration, stream, 1);
   }
   /// The same for a launch that was drawn already.
   [[nodiscard]] bool begin_wanted(LaunchDuration& duration, CUstream stream) noexcept {
-    if (open_.load(std::memory_order_relaxed)) {
-      spoiled_.store(true);
-      return false;
-    }
+    if (inside_.load(std::memory_order_relaxed) != 0) return spoil();
     return begin_drawn(duration, stream, kAtOnce);
   }
   /// Call between begin() and end(), with fresh values of ClientSlot::others_quiet() and
@@ -101,6 +95,8 @@ class Sampler {
   /// `most`: samples of this kind that may be under way at once, with this one.
   [[nodiscard]] bool begin_drawn(LaunchDuration& duration, CUstream stream,
                                  std::uint32_t most) noexcept;
+  bool spoil() noexcept;
+  void end_abandoned() noexcept;
   [[nodiscard]] bool has_events(Pair& pair) noexcept;
   [[nodiscard]] static bool record_first(Pair& pair, CUstream stream) noexcept;
   [[nodiscard]] LaunchDuration* collect_one(const Quiet& quiet) noexcept;
@@ -110,7 +106,7 @@ class Sampler {
   std::atomic<std::uint32_t> made_{0};   ///< Written by the launching threads.
   std::atomic<std::uint32_t> taken_{0};  ///< Written by the polling thread.
   std::atomic<std::uint32_t> random_{0};
-  std::atomic<bool> open_{false};     ///< A launching thread is between begin() and end().
+  std::atomic<pid_t> inside_{0};      ///< The thread between begin() and end(); 0: none.
   std::atomic<bool> spoiled_{false};  ///< Another thread launched in between.
   std::mutex ending_;                 ///< Launches never take this lock.
   std::atomic<bool> ended_{false};

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "intercept/driver/threads.hpp"
 #include "tests/intercept/own_client.hpp"
 
 namespace sluice::intercept::test {
@@ -99,6 +100,33 @@ TEST_F(Samples, ALaunchInBetweenSpoilsTheSample) {
   sampler_.end(duration_, nullptr, true);
   EXPECT_FALSE(sampler_.under_way());
   EXPECT_TRUE(launch(duration_)) << "the next one is measured";
+}
+
+// Prevents: a thread that is cancelled in a launch ends the learning of its stream and of its kind.
+TEST_F(Samples, ThatOfACancelledThreadIsGivenUp) {
+  const auto begin_and_vanish = [this] {
+    pid_t thread = 0;
+    std::thread([&] {
+      thread = gettid();
+      EXPECT_TRUE(sampler_.begin(duration_, nullptr));
+    }).join();
+    while (!ThreadMarks::is_gone(thread)) std::this_thread::yield();
+  };
+  LaunchDuration other;
+  begin_and_vanish();
+  EXPECT_TRUE(launch(other));
+  EXPECT_FALSE(duration_.is_sampled());
+  begin_and_vanish();
+  sampler_.end_stream(false);
+  EXPECT_FALSE(duration_.is_sampled()) << "its stream ended first";
+}
+
+// Prevents: two threads in one sample, because the first is taken for cancelled.
+TEST_F(Samples, ThatOfALivingThreadIsKept) {
+  LaunchDuration other;
+  ASSERT_TRUE(sampler_.begin(duration_, nullptr));
+  std::thread([&] { EXPECT_FALSE(launch(other)); }).join();
+  EXPECT_TRUE(duration_.is_sampled());
 }
 
 // The pair would be that of the launch before, or of none.
