@@ -54,16 +54,17 @@ void Pacer::no_longer_stuck(Stream& stream) noexcept {
   if (stream.stuck.exchange(false)) stuck_streams_.fetch_sub(1);
 }
 
-inline void Pacer::tell_status(const LaunchDuration* duration, bool graph) noexcept {
+inline void Pacer::tell_status(const LaunchDuration* duration, std::uint32_t ns,
+                               bool graph) noexcept {
   shm::Slot& slot = client_.slot();
-  const auto raise = [](shm::Word& word, std::uint64_t ns) {
+  const auto raise = [ns](shm::Word& word) {
     if (word.load(std::memory_order_relaxed) < ns) word.store(ns, std::memory_order_relaxed);
   };
-  if (duration == nullptr || duration->ns() == LaunchDuration::kUnbounded) {
+  if (ns == LaunchDuration::kUnbounded) {
     slot.unknown_launches.fetch_add(1, std::memory_order_relaxed);
   } else if (!duration->preemptible()) {
-    raise(slot.longest_launch_ns, duration->ns());
-    if (graph) raise(slot.ungated_graph_ns, duration->ns());
+    raise(slot.longest_launch_ns);
+    if (graph) raise(slot.ungated_graph_ns);
   }
 }
 
@@ -71,7 +72,6 @@ inline void Pacer::tell_status(const LaunchDuration* duration, bool graph) noexc
 /// priority lives, so that the first critical job finds durations known.
 inline void Pacer::note_known(bool known) noexcept {
   constexpr std::uint32_t kEnough = 4096;
-  if (!client_.learning()) return;
   if (!known) {
     known_in_a_row_.store(0, std::memory_order_relaxed);
   } else if (known_in_a_row_.fetch_add(1, std::memory_order_relaxed) == kEnough) {
@@ -82,7 +82,7 @@ inline void Pacer::note_known(bool known) noexcept {
 /// The sample begins after the wait, so that it contains no time at a closed gate.
 [[gnu::always_inline]] inline bool Pacer::begin_sample(Stream& stream, LaunchDuration* duration,
                                                        CUstream named) noexcept {
-  note_known(duration == nullptr || duration->settled());
+  if (client_.learning()) note_known(duration == nullptr || duration->settled());
   if (duration == nullptr || !stream.sampler.begin(*duration, named)) return false;
   stream.sampler.begun_while(client_.others_quiet(), client_.quiet_in_own_job());
   return true;
@@ -147,11 +147,11 @@ inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_
                                                       std::uint64_t spacing_ns) noexcept {
   Due due{false, durations_.find_in_turn(work, stream.previous)};
   if (!client_.outranked()) return due;
-  tell_status(due.duration, work.graph != nullptr);
-  const std::uint64_t ns = std::min<std::uint64_t>(
-      due.duration == nullptr ? LaunchDuration::kUnbounded : due.duration->ns(), spacing_ns + 1);
+  const std::uint32_t ns =
+      due.duration == nullptr ? LaunchDuration::kUnbounded : due.duration->ns();
+  tell_status(due.duration, ns, work.graph != nullptr);
   due.wait = always;
-  add_to_account(stream, ns, spacing_ns, due);
+  add_to_account(stream, std::min<std::uint64_t>(ns, spacing_ns + 1), spacing_ns, due);
   return due;
 }
 

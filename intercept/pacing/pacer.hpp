@@ -92,7 +92,7 @@ class Pacer {
   [[nodiscard]] bool begin_sample(Stream& stream, LaunchDuration* duration,
                                   CUstream named) noexcept;
   void note_known(bool known) noexcept;
-  void tell_status(const LaunchDuration* duration, bool graph) noexcept;
+  void tell_status(const LaunchDuration* duration, std::uint32_t ns, bool graph) noexcept;
   void wait_for_slack(const LaunchDuration* duration, bool graph, CUstream named,
                       std::uint64_t spacing_ns) noexcept;
 
