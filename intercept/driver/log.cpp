@@ -39,9 +39,18 @@ Level level_wanted() noexcept {
   return level;
 }
 
+/// Whether the variable has DEVICE:INODE of the file, as in systemd.exec(5).
+bool is_file_of(const char* variable, const struct stat& about) noexcept {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return false;
+  char* colon = nullptr;
+  const bool same_device = std::strtoull(text, &colon, 10) == about.st_dev;
+  return same_device && *colon == ':' && std::strtoull(colon + 1, nullptr, 10) == about.st_ino;
+}
+
 /// Whether descriptor 2 is a socket that another process has made, as for a service with a journal
 /// (the peer is then the journal) or below sshd (a pair without names).
-bool is_inherited_socket() noexcept {
+bool is_inherited_socket(const struct stat& about) noexcept {
   ucred maker{};
   socklen_t size = sizeof(maker);
   if (getsockopt(STDERR_FILENO, SOL_SOCKET, SO_PEERCRED, &maker, &size) != 0) return false;
@@ -52,17 +61,13 @@ bool is_inherited_socket() noexcept {
            length > sizeof(sa_family_t);
   };
   if (!has_name(getsockname) && !has_name(getpeername)) return maker.pid != getpid();
-  struct stat about {};
-  const char* const journal = std::getenv("JOURNAL_STREAM");  // DEVICE:INODE, see systemd.exec(5)
-  if (journal == nullptr || fstat(STDERR_FILENO, &about) != 0) return false;
-  char* colon = nullptr;
-  const bool same_device = std::strtoull(journal, &colon, 10) == about.st_dev;
-  return same_device && *colon == ':' && std::strtoull(colon + 1, nullptr, 10) == about.st_ino;
+  return is_file_of("JOURNAL_STREAM", about);
 }
 
 /// Whether descriptor 2 is a standard error. In a program that has closed its own, another file has
 /// the number: its database, or its connection to a server. What the program opened itself is
-/// close-on-exec in most languages, and a database is open for reading too.
+/// close-on-exec in most languages, and a database is open for reading too. So is a temporary file
+/// of Python, but `sluice exec` names the one that it got as its standard error.
 bool is_standard_error() noexcept {
   const int on_exec = fcntl(STDERR_FILENO, F_GETFD);
   const int flags = fcntl(STDERR_FILENO, F_GETFL);
@@ -72,8 +77,9 @@ bool is_standard_error() noexcept {
   const bool writes_only = (flags & O_ACCMODE) == O_WRONLY;
   if (writes_only && (flags & O_APPEND) != 0) return true;  // a log
   if (g_process.driver_ready.load() && !g_process.standard_error.is_at(STDERR_FILENO)) return false;
-  if (S_ISSOCK(about.st_mode)) return is_inherited_socket();
-  return writes_only && (S_ISREG(about.st_mode) || S_ISFIFO(about.st_mode));
+  if (S_ISSOCK(about.st_mode)) return is_inherited_socket(about);
+  return (S_ISREG(about.st_mode) || S_ISFIFO(about.st_mode)) &&
+         (writes_only || is_file_of("SLUICE_STDERR", about));
 }
 
 }  // namespace

@@ -104,6 +104,28 @@ TEST_F(StandardError, OfAProgramThatHasNoneIsItsOwnFile) {
       0, [&] { return all_of(own[0]).empty(); });
 }
 
+// A file that is open for reading too, as a temporary file of Python, is a standard error if it was
+// that of `sluice exec`. Seen to fail without the look at the variable, and without the inode.
+TEST_F(StandardError, MayBeOpenForReadingIfExecNamesIt) {
+  choose("gate");
+  const auto in_named = [&](const char* name, When when) {
+    const std::string path = own_session_.file(name);
+    run(when, [&] {
+      const int file = open(path.c_str(), O_RDWR | O_CREAT, 0600);
+      struct stat about {};
+      if (fstat(file, &about) != 0) _exit(3);
+      const bool other = std::string(name) == "database";
+      const auto inode = std::to_string(about.st_ino + (other ? 1 : 0));
+      setenv("SLUICE_STDERR", (std::to_string(about.st_dev) + ":" + inode).c_str(), 1);
+      return file;
+    });
+    return sluice::test::read_file(path);
+  };
+  EXPECT_TRUE(warned(in_named("temporary", When::kBefore)));
+  EXPECT_EQ(in_named("database", When::kBefore), "");
+  EXPECT_EQ(in_named("later", When::kAfter), "") << "the inode of a deleted file comes back";
+}
+
 // A connection to a server is the program's, unless systemd says that it is the journal.
 TEST_F(StandardError, IsTheJournalOnlyIfSystemdSaysSo) {
   choose("gate");

@@ -42,13 +42,16 @@ class Exec : public CommandTest {
 };
 
 TEST_F(Exec, PreparesTheEnvironment) {
-  const base::Captured result = exec({"--priority", "7", "--policy", "event:2"}, {"env"});
+  const base::Captured result =
+      exec({"--priority", "7", "--policy", "event:2"},
+           {"sh", "-c", "echo stderr=$(stat -L -c %d:%i /dev/stderr); env"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(variable(result, "SLUICE_SESSION"), session_);
   EXPECT_EQ(variable(result, "SLUICE_PRIORITY"), "7");
   EXPECT_EQ(variable(result, "SLUICE_POLICY"), "event:2");
   EXPECT_EQ(variable(result, "SLUICE_LOG"), "warn");
+  EXPECT_EQ(variable(result, "SLUICE_STDERR"), variable(result, "stderr"));
   EXPECT_EQ(variable(result, "LD_PRELOAD"), SLUICE_TEST_INTERPOSER);
   EXPECT_EQ(variable(result, "LD_LIBRARY_PATH"), SLUICE_TEST_SIMGPU_FOLDER);
 }

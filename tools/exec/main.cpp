@@ -1,5 +1,6 @@
 // `sluice exec`: prepares this process and replaces it by the program, so the pid stays. No other
 // file knows how a process is prepared.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -206,6 +207,12 @@ void prepare_interception(const Options& options, const base::Install& install,
   setenv("SLUICE_PRIORITY", std::to_string(*options.priority).c_str(), 1);
   setenv("SLUICE_POLICY", options.policy.c_str(), 1);
   setenv("SLUICE_LOG", options.log_level.c_str(), 1);
+  struct stat standard_error {};
+  if (fstat(STDERR_FILENO, &standard_error) == 0) {
+    const std::string file =
+        std::to_string(standard_error.st_dev) + ":" + std::to_string(standard_error.st_ino);
+    setenv("SLUICE_STDERR", file.c_str(), 1);
+  }
   if (!options.name.empty()) setenv("SLUICE_NAME", options.name.c_str(), 1);
   if (!options.target.empty()) setenv("SLUICE_TARGET", options.target.c_str(), 1);
   if (!options.labels.empty()) setenv("SLUICE_LABEL", all_of(options.labels).c_str(), 1);
