@@ -8,7 +8,7 @@
 
 namespace sluice::simgpu {
 
-inline constexpr std::uint32_t kProtocolVersion = 4;
+inline constexpr std::uint32_t kProtocolVersion = 5;
 // The commands that a stream holds before a submitting call blocks, and the ring's places for them.
 // Measured on one H200 (driver 580): behind a wait, a stream holds 1020 kernels, or 510 kernels
 // with a wait in front of each, or 1020 event records.

@@ -18,6 +18,7 @@ enum class RequestKind : std::uint32_t {
   kTakeMemory,      // id: device, a: bytes; refused if the device has less
   kGiveMemory,      // id: device, a: bytes that were taken
   kLookAtMemory,    // id: device; the reply has free_bytes and total_bytes
+  kSetSlice,        // id: context, a: us, at most a second; 0: that of a new context
 };
 
 struct Request {

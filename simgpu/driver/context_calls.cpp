@@ -53,6 +53,24 @@ CUresult cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 /// There is no call that attaches, so the first detach is the last.
 CUresult cuCtxDetach(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 
+/// Stands for the kernel module's control of a channel group's time slice: sets that of all
+/// contexts that this process has on the device. Zero: as at their start.
+extern "C" __attribute__((visibility("default"))) CUresult sluice_simgpu_set_slice(
+    CUdevice dev, std::uint64_t us) {
+  if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
+  bool any = false;
+  for (const std::shared_ptr<Context>& context : driver().contexts.all()) {
+    if (!context || context->device != dev || context->destroyed) continue;
+    Request request;
+    request.kind = RequestKind::kSetSlice;
+    request.id = context->id;
+    request.a = us;
+    if (!driver().connection.request(request)) return CUDA_ERROR_INVALID_VALUE;
+    any = true;
+  }
+  return any ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 CUresult cuGreenCtxCreate(CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned int) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -43,6 +43,11 @@ class HandleTable {
     return std::move(objects_[index]);
   }
 
+  std::vector<std::shared_ptr<T>> all() const {
+    const std::shared_lock lock(mutex_);
+    return objects_;
+  }
+
   template <typename Condition>
   void take_if(Condition&& condition) {
     std::vector<std::shared_ptr<T>> taken;  // destroyed after the lock is released

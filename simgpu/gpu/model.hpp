@@ -24,6 +24,7 @@ using GraphWork = std::vector<Work>;  // in an order that the graph's edges allo
 struct Context {
   std::uint32_t id = 0;
   unsigned device = 0;
+  Nanoseconds slice = 0;  // scaled; how long it runs before another context's turn
 };
 
 struct Client;

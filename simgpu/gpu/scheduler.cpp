@@ -37,8 +37,8 @@ Stream* Simulation::earliest_request(const Device& device, bool of_loaded) {
 // Slices continue while no other context wants the device, so a request arrives at a random point
 // of the current slice.
 Nanoseconds Simulation::slice_end_after(const Device& device, Nanoseconds request) const {
-  const Nanoseconds slice = scaled(cost::kSlice);
-  if (device.slice_end > request) return device.slice_end;
+  if (device.slice_end > request || device.loaded == nullptr) return device.slice_end;
+  const Nanoseconds slice = device.loaded->slice;
   return device.slice_end + ((request - device.slice_end) / slice + 1) * slice;
 }
 
@@ -92,7 +92,19 @@ void Simulation::restart_slice(const Stream& stream, Nanoseconds at) {
   if (stream.context == nullptr) return;
   Device& device = devices_[stream.context->device];
   if (device.loaded != stream.context || earliest_request(device, false) != nullptr) return;
-  device.slice_end = std::max(device.slice_end, at + scaled(cost::kSlice));
+  device.slice_end = std::max(device.slice_end, at + device.loaded->slice);
+}
+
+// The context that runs has at most the new slice left: the GPU obeys at once.
+bool Simulation::set_slice(Client& client, std::uint32_t id, std::uint64_t us, Nanoseconds now) {
+  constexpr std::uint64_t kMostUs = 1'000'000;
+  const auto found = client.contexts.find(id);
+  if (found == client.contexts.end() || us > kMostUs) return false;
+  Context& context = *found->second;
+  context.slice = scaled(us == 0 ? cost::kSlice : static_cast<double>(us) * 1000);
+  Device& device = devices_[context.device];
+  if (device.loaded == &context) device.slice_end = std::min(device.slice_end, now + context.slice);
+  return true;
 }
 
 void Simulation::switch_to(Device& device, const Stream& stream, Nanoseconds at) {
@@ -100,7 +112,7 @@ void Simulation::switch_to(Device& device, const Stream& stream, Nanoseconds at)
   device.used = true;
   device.loaded = stream.context;
   device.free_at = done;
-  device.slice_end = done + scaled(cost::kSlice);
+  device.slice_end = done + stream.context->slice;
   log_.context_switch(*stream.client, at, done);
 }
 

@@ -191,6 +191,8 @@ bool Server::handle(Client& client, const Request& request, base::Fd& file, Repl
     case RequestKind::kDestroyContext:
       simulation_.destroy_context(client, request.id);
       return true;
+    case RequestKind::kSetSlice:
+      return simulation_.set_slice(client, request.id, request.a, base::monotonic_ns());
     case RequestKind::kMapMemory:
       return client.memory.map(request.a, request.b, request.c, file);
     case RequestKind::kReachMemory:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/futex.hpp"
+#include "simgpu/gpu/costs.hpp"
 
 namespace sluice::simgpu {
 
@@ -38,6 +39,7 @@ bool Simulation::create_context(Client& client, std::uint32_t id, std::uint64_t 
   auto context = std::make_unique<Context>();
   context->id = id;
   context->device = static_cast<unsigned>(device);
+  context->slice = scaled(cost::kSlice);
   return client.contexts.try_emplace(id, std::move(context)).second;
 }
 

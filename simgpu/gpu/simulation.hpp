@@ -23,6 +23,7 @@ class Simulation {
   void drop_client(Client& client);
   bool create_context(Client& client, std::uint32_t id, std::uint64_t device);
   void destroy_context(Client& client, std::uint32_t id);
+  bool set_slice(Client& client, std::uint32_t id, std::uint64_t us, Nanoseconds now);
 
   struct Outlook {
     Nanoseconds next = kNever;          // time of the next known start or end

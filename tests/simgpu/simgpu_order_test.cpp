@@ -12,6 +12,8 @@
 #include "tests/support/gpu_log.hpp"
 #include "tests/support/session.hpp"
 
+extern "C" CUresult sluice_simgpu_set_slice(CUdevice device, std::uint64_t us);
+
 namespace {
 
 using sluice::simgpu::test::Gpu;
@@ -112,6 +114,64 @@ TEST_F(Order, APreemptedKernelQueuesAnewSoThatEveryContextGetsATurn) {
   // Each kernel is 30 ms long. The last one begins after a slice or two of the others.
   EXPECT_LT(kernels(3)[2].start_ms, 4 * kSliceMs);
   for (CUcontext context : contexts) cuCtxDestroy(context);
+}
+
+/// How long after the begin of a kernel of 30 ms a kernel of another context begins, in simulated
+/// ms. `slice_us`: of both contexts, set before, or while the second kernel waits.
+class SliceOf : public Order {
+ protected:
+  double waits(std::uint64_t slice_us, bool meanwhile) {
+    const std::size_t before = launched_;
+    if (!meanwhile) set(slice_us);
+    EXPECT_EQ(cuCtxSetCurrent(gpu_.context), CUDA_SUCCESS);
+    CUstream first = make_stream();
+    EXPECT_EQ(gpu_.launch(first, 30 * kMs), CUDA_SUCCESS);
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    EXPECT_EQ(cuCtxSetCurrent(other_), CUDA_SUCCESS);
+    std::uint64_t ns = 10 * kUs;
+    void* arguments[] = {&ns};
+    CUstream second = make_stream();
+    EXPECT_EQ(cuLaunchKernel(spin_, 1, 1, 1, 1, 1, 1, 0, second, arguments, nullptr), CUDA_SUCCESS);
+    if (meanwhile) set(slice_us);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSetCurrent(gpu_.context), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    launched_ += 2;
+    const std::vector<Kernel> ran = kernels(launched_);
+    return ran[before + 1].start_ms - ran[before].start_ms;
+  }
+  static void set(std::uint64_t us) { EXPECT_EQ(sluice_simgpu_set_slice(0, us), CUDA_SUCCESS); }
+  SliceOf() {
+    CUmodule module = nullptr;
+    EXPECT_EQ(cuCtxCreate(&other_, nullptr, 0, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuModuleLoadData(&module, sluice::simgpu::test::kModule), CUDA_SUCCESS);
+    EXPECT_EQ(cuModuleGetFunction(&spin_, module, "sluice_spin"), CUDA_SUCCESS);
+  }
+  ~SliceOf() override { cuCtxDestroy(other_); }
+
+  static constexpr double kSwitchMs = 0.12;
+  CUcontext other_ = nullptr;
+  CUfunction spin_ = nullptr;
+  std::size_t launched_ = 0;
+};
+
+// As measured on an H100 and two H200: the GPU stops a kernel at the end of a slice that its
+// process has set (docs/reference/slices.md).
+TEST_F(SliceOf, AContextEndsAKernelsTurn) {
+  EXPECT_GT(waits(0, false), 1.5) << "the driver's slice is 2.2 ms";
+  EXPECT_LT(waits(100, false), 0.3 + 0.1 + kSwitchMs + 0.4) << "3 ms of real time are 0.3 ms";
+}
+
+TEST_F(SliceOf, AContextMayBeLong) { EXPECT_GT(waits(20'000, false), 15); }
+
+TEST_F(SliceOf, AContextIsObeyedInTheMiddleOfAKernel) {
+  ASSERT_EQ(sluice_simgpu_set_slice(0, 20'000), CUDA_SUCCESS);
+  EXPECT_LT(waits(100, true), 10);
+}
+
+TEST_F(SliceOf, NoDeviceAndNoTimeThereIs) {
+  EXPECT_NE(sluice_simgpu_set_slice(1, 100), CUDA_SUCCESS) << "no context";
+  EXPECT_NE(sluice_simgpu_set_slice(0, 1'000'001), CUDA_SUCCESS);
 }
 
 // Prevents: a context that loses the rest of its slice at each wait that passes at once. Its
