@@ -163,7 +163,11 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
   };
   constexpr auto kHasTarget = [](const shm::Slot& slot) { return slot.target.load() != 0; };
   constexpr auto kAlways = [](const shm::Slot&) { return true; };
-  constexpr std::array<Family, 6> kFamilies{{
+  constexpr std::array<Family, 7> kFamilies{{
+      {"sluice_client_slice_seconds", "gauge",
+       "Time slice that was set for the client; no sample: the driver's.",
+       [](const shm::Slot& slot) { return slot.slice_us.load() != 0; },
+       [](const shm::Slot& slot) { return slot.slice_us.load() / 1e6; }},
       {"sluice_client_memory_bytes", "gauge", "Device memory that the client holds.", kAlways,
        [](const shm::Slot& slot) { return static_cast<double>(slot.memory.held.load()); }},
       {"sluice_client_gpu_seconds_total", "counter",

@@ -11,6 +11,7 @@
 #include "shm/labels.hpp"
 #include "shm/memory.hpp"
 #include "shm/policy.hpp"
+#include "shm/slice.hpp"
 #include "shm/target.hpp"
 
 namespace sluice::controller {
@@ -64,6 +65,9 @@ std::string fault_of(const Request& request) {
   }
   if (!keeps_policy && !valid_policy(request.policy)) return "unknown policy";
   if (!keeps_target && !valid_target(request.target)) return "unknown target";
+  if (!(sets && request.slice == shm::kKeepSlice) && !shm::is_slice(request.slice)) {
+    return "unknown time slice";
+  }
   if (!sets) return shm::check_labels(std::string(text_of(request.label)));
   return {};
 }
@@ -87,6 +91,10 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.job_since_ns.store(0);
   slot.skipped_waits.store(0);
   slot.waited_for.store(0);
+  slot.busy_ns.store(0);
+  slot.slice_us.store(0);
+  slot.slice_state.store(0);
+  slot.gpu_share.store(0);
   slot.sync_since_ns.store(0);
   slot.unhooked_lookups.store(0);
   slot.max_hold_opened.store(0);
@@ -262,6 +270,7 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
     other.held_by_ns[static_cast<std::size_t>(index)].store(0);
   }
   slot.requested_target.store(request.target);
+  slot.requested_slice.store(request.slice);
   slot.pid.store(static_cast<std::uint32_t>(from.peer.process->pid()));
   slot.uid.store(from.peer.uid);
   slot.attached_ns.store(base::monotonic_ns());
@@ -327,11 +336,14 @@ Reply Registry::set(const Connection& from, const Request& request) {
   const std::uint64_t policy = request.policy == shm::kKeepPolicy ? old_policy : request.policy;
   const std::uint64_t old_target = slot.requested_target.load();
   const std::uint64_t target = request.target == shm::kKeepTarget ? old_target : request.target;
+  const std::uint32_t old_slice = slot.requested_slice.load();
+  const std::uint32_t slice = request.slice == shm::kKeepSlice ? old_slice : request.slice;
   const auto priority = request.priority == shm::kKeepPriority
                             ? info.priority
                             : static_cast<std::uint8_t>(request.priority);
   slot.requested_policy.store(policy);
   if (target != old_target) slot.requested_target.store(target);
+  slot.requested_slice.store(slice);
   shm::change_priority(clients_.view, request.slot, priority);
   update_outranked(clients_);
   std::string changes;
@@ -345,6 +357,9 @@ Reply Registry::set(const Connection& from, const Request& request) {
   if (target != old_target) {
     changes += ", target " + shm::to_string(shm::Target::unpack(old_target)) + " -> " +
                shm::to_string(shm::Target::unpack(target));
+  }
+  if (slice != old_slice) {
+    changes += ", slice " + shm::slice_text(old_slice) + " -> " + shm::slice_text(slice);
   }
   spdlog::info("client changed by pid {}: {}{}", from.peer.process->pid(),
                clients_.describe(request.slot), changes);

@@ -79,6 +79,20 @@ enum class Count : std::uint8_t {
   kSize,
 };
 
+/// Why a client has the time slice that it has, for status output (docs/reference/slices.md).
+enum class SliceState : std::uint32_t {
+  kUnknown,    ///< Nothing was decided yet.
+  kDriver,     ///< The driver's: no client of another priority lives on the device.
+  kShort,      ///< Short, so that a client above waits for a slice at most.
+  kLong,       ///< So long that a job is not interrupted.
+  kLearning,   ///< The driver's: too little is known of the clients above.
+  kHostBound,  ///< The driver's: a client above is bound by its host, and would be late more often.
+  kSeveral,    ///< The driver's: several clients below are busy, and would pay for each switch.
+  kOff,        ///< The driver's: the user said so.
+  kNoGroup,    ///< The process has no channel group of its own (MPS).
+  kRefused,    ///< The system refuses to set it.
+};
+
 /// How a client with a target closes the gates below, for status output.
 enum class TargetState : std::uint32_t {
   kNone,      ///< No target: the gates close when a job begins.
@@ -181,7 +195,11 @@ struct alignas(kLine) Slot {
   /// Since when a thread has been in the same synchronising call, to a tick; 0: none is in one.
   /// Those whom this client holds read it.
   Word sync_since_ns;
-  std::array<std::uint8_t, 32> reserved_owner;
+  Word busy_ns;          ///< When the client was last seen to launch, or to wait for its work.
+  HalfWord slice_us;     ///< The time slice of its channel groups that was set; 0: the driver's.
+  HalfWord slice_state;  ///< SliceState.
+  HalfWord gpu_share;    ///< GPU time of its jobs, in 1/1000 of their duration; 0: unknown.
+  std::array<std::uint8_t, 12> reserved_owner;
 
   // Written by the controller when it gives the slot out.
   alignas(kLine) RobustMutex alive;
@@ -193,7 +211,8 @@ struct alignas(kLine) Slot {
   Word requested_target;                         ///< Target::pack(); the owner may also write it.
   Word requested_policy;               ///< Policy::pack() of the policy that the user asked for.
   std::array<char, kLabelSize> label;  ///< "key=value,key=value". NUL-terminated.
-  std::array<std::uint8_t, 8> reserved_label;
+  HalfWord requested_slice;            ///< See slice.hpp.
+  std::array<std::uint8_t, 4> reserved_label;
 
   /// waived[h]: the job counter of holder h for which this gate was opened, because h was stopped
   /// or made no progress. The owner writes.
@@ -259,13 +278,15 @@ static_assert(offsetof(Slot, syncs) == 256 && offsetof(Slot, open_job) == 264);
 static_assert(offsetof(Slot, target) == 272 && offsetof(Slot, gpu_ns) == 320);
 static_assert(offsetof(Slot, target_state) == 328 && offsetof(Slot, waited_for) == 332);
 static_assert(offsetof(Slot, target_total_ns) == 336 && offsetof(Slot, sync_since_ns) == 344);
+static_assert(offsetof(Slot, busy_ns) == 352 && offsetof(Slot, slice_us) == 360);
+static_assert(offsetof(Slot, slice_state) == 364 && offsetof(Slot, gpu_share) == 368);
 static_assert(offsetof(Slot, alive) == 384 && sizeof(RobustMutex) == 48);
 static_assert(offsetof(Slot, pid) == 432 && offsetof(Slot, uid) == 436);
 static_assert(offsetof(Slot, attached_ns) == 440 && offsetof(Slot, name) == 448);
 static_assert(offsetof(Slot, command) == 512 && offsetof(Slot, requested_target) == 640);
 static_assert(offsetof(Slot, requested_policy) == 648);
 static_assert(offsetof(Slot, label) == 656 && offsetof(Slot, waived) == 768);
-static_assert(offsetof(Slot, held_by_ns) == 1280);
+static_assert(offsetof(Slot, requested_slice) == 760 && offsetof(Slot, held_by_ns) == 1280);
 static_assert(offsetof(Slot, job_times) == 1792 && sizeof(JobTimes) == 672);
 static_assert(offsetof(JobTimes, buckets) == 16 && offsetof(JobTimes, last_ns) == 152);
 static_assert(offsetof(Slot, entries) == 2560);

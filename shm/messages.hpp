@@ -24,10 +24,11 @@ enum class RequestKind : std::uint32_t {
   kReport = 6,   ///< What a reader says as the owner of its slot: a Report, without a reply.
 };
 
-/// Values of a kSet request that keep the current priority, policy or target.
+/// Values of a kSet request that keep the current priority, policy, target or slice.
 inline constexpr std::uint32_t kKeepPriority = 0xffff'ffff;
 inline constexpr std::uint64_t kKeepPolicy = ~std::uint64_t{0};
 inline constexpr std::uint64_t kKeepTarget = ~std::uint64_t{0};
+inline constexpr std::uint32_t kKeepSlice = 0xffff'fffe;
 
 struct Request {
   std::uint32_t version = kWireVersion;
@@ -35,10 +36,10 @@ struct Request {
   std::uint32_t priority = 0;    ///< 0-255
   std::int32_t slot = -1;        ///< The previous slot, or -1; for kSet, the client's slot.
   std::uint32_t generation = 0;  ///< The generation of `slot`.
-  std::uint32_t reserved = 0;
-  std::uint64_t board_id = 0;  ///< The id of the mapped board, or 0.
-  std::uint64_t policy = 0;    ///< Policy::pack()
-  std::uint64_t target = 0;    ///< Target::pack()
+  std::uint32_t slice = 0;       ///< slice.hpp
+  std::uint64_t board_id = 0;    ///< The id of the mapped board, or 0.
+  std::uint64_t policy = 0;      ///< Policy::pack()
+  std::uint64_t target = 0;      ///< Target::pack()
   std::array<std::uint8_t, 16> device_uuid{};
   std::array<char, 40> device_name{};
   std::array<char, kNameSize> name{};    ///< For users; empty: the name of the process.
@@ -48,7 +49,7 @@ struct Request {
 /// What a reader says about itself, on each tick of its watcher. shm/report.hpp fills and reads it.
 /// Every value may be a lie of its sender, and concerns the sender's slot only.
 struct Report {
-  static constexpr std::size_t kWords = 362;
+  static constexpr std::size_t kWords = 366;
 
   std::uint32_t version = kWireVersion;
   RequestKind kind = RequestKind::kReport;
@@ -88,7 +89,7 @@ struct Reply {
 
 static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 272);
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
-static_assert(std::is_trivially_copyable_v<Report> && sizeof(Report) == 3488);
+static_assert(std::is_trivially_copyable_v<Report> && sizeof(Report) == 3520);
 
 /// Connects to a controller's socket. Returns a close-on-exec file descriptor or -errno; -EPERM if
 /// another user than the expected one is at the other end. Does not allocate and does not block.

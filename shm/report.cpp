@@ -21,6 +21,10 @@ void for_each_word(AnySlot& slot, Visit visit) noexcept {
   visit(slot.gpu_ns);
   visit(slot.target_total_ns);
   visit(slot.waited_for);
+  visit(slot.busy_ns);
+  visit(slot.slice_us);
+  visit(slot.slice_state);
+  visit(slot.gpu_share);
   visit(slot.job_times.ended);
   visit(slot.job_times.total_ns);
   for (auto& word : slot.job_times.buckets) visit(word);

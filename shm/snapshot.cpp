@@ -12,6 +12,7 @@
 #include "shm/gates.hpp"
 #include "shm/memory.hpp"
 #include "shm/policy.hpp"
+#include "shm/slice.hpp"
 #include "shm/target.hpp"
 #include "shm/view.hpp"
 
@@ -158,6 +159,10 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.skipped_waits = slot.skipped_waits.load();
   const std::uint32_t waits = slot.waited_for.load();
   if (waits != 0 && waits <= kSlots) client.waited_for_pid = board.slots[waits - 1].pid.load();
+  client.slice = slice_text(slot.requested_slice.load());
+  client.slice_us = slot.slice_us.load();
+  client.slice_state = static_cast<SliceState>(slot.slice_state.load());
+  client.gpu_share = slot.gpu_share.load();
   const std::uint64_t job = slot.job.load();
   client.target = target_of(slot);
   client.memory = memory_snapshot_of(board, {index, info.generation}, now_ns);

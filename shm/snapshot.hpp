@@ -80,7 +80,11 @@ struct ClientSnapshot {
   SlotState state = SlotState::kFree;
   std::uint64_t skipped_waits = 0;   ///< Waits on the driver that took too long and were skipped.
   std::uint32_t waited_for_pid = 0;  ///< A client above that waits for work of this one; 0: none.
-  bool active = false;               ///< A job runs, with closed or open gates below.
+  std::string slice;                 ///< The time slice that the user asks for.
+  std::uint32_t slice_us = 0;        ///< The time slice that was set; 0: the driver's.
+  SliceState slice_state = SliceState::kUnknown;
+  std::uint32_t gpu_share = 0;  ///< Of its jobs, in 1/1000; 0: unknown.
+  bool active = false;          ///< A job runs, with closed or open gates below.
   std::uint64_t active_ns = 0;
   TargetSnapshot target;
   MemorySnapshot memory;

@@ -35,6 +35,7 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   std::strcpy(request.device_name.data(), "Some GPU");
   std::strcpy(request.name.data(), "a\nname");
   request.target = shm::parse_target("p99=50ms")->pack();
+  request.slice = 250;
   std::strcpy(request.label.data(), "team=vision,job=4711");
   const shm::Reply reply = ask_controller(connection.get(), request);
   ASSERT_EQ(reply.status, ReplyStatus::kOk);
@@ -52,6 +53,7 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   EXPECT_NE(slot.attached_ns.load(), 0U);
   EXPECT_STREQ(slot.name.data(), "a?name");
   EXPECT_EQ(slot.requested_target.load(), request.target);
+  EXPECT_EQ(slot.requested_slice.load(), 250U);
   EXPECT_EQ(slot.target.load(), 0U) << "the client itself puts it in force";
   EXPECT_STREQ(slot.label.data(), "team=vision,job=4711");
   EXPECT_STREQ(look.board().devices[info.device].name.data(), "Some GPU");
@@ -185,9 +187,12 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
                                       &slot.gpu_ns,
                                       &slot.held_by_ns[3],
                                       &slot.requested_target,
+                                      &slot.busy_ns,
                                       &mapping.board().slots[7].held_by_ns[0]};
-  const std::vector<shm::HalfWord*> half_words{&slot.waiters, &slot.announced, &slot.skipped_waits,
-                                               &slot.unhooked_lookups, &slot.target_state};
+  const std::vector<shm::HalfWord*> half_words{
+      &slot.waiters,          &slot.announced,    &slot.skipped_waits,
+      &slot.unhooked_lookups, &slot.target_state, &slot.slice_us,
+      &slot.slice_state,      &slot.gpu_share,    &slot.requested_slice};
   for (shm::Word* word : words) word->store(5);
   for (shm::HalfWord* word : half_words) word->store(5);
   slot.slack_ns.store(5);

@@ -180,6 +180,9 @@ TEST(Metrics, TargetsAndGpuTimeAreTheBoards) {
   EXPECT_EQ(value("sluice_client_target_kept_total"), 807);
   EXPECT_EQ(value("sluice_client_open_gate_seconds_total"), 2.5);
   EXPECT_EQ(value("sluice_client_target_seconds"), -1) << "not known yet";
+  EXPECT_EQ(value("sluice_client_slice_seconds"), -1) << "the driver's";
+  slot.slice_us.store(250);
+  EXPECT_EQ(value("sluice_client_slice_seconds"), 250e-6);
   slot.target_ns.store(50'000'000);
   EXPECT_EQ(value("sluice_client_target_seconds"), 0.05);
   slot.job.store(12);

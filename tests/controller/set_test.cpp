@@ -107,6 +107,21 @@ TEST_F(Set, ATargetIsAskedForOnTheBoard) {
   EXPECT_EQ(slot.requested_target.load(), 0U);
 }
 
+TEST_F(Set, ATimeSliceIsAskedForOnTheBoard) {
+  const Look look(session_);
+  const FakeClient client(session_, 3);
+  const shm::Slot& slot = look.slot(client.slot());
+  shm::Request request = change_of(client);
+  request.slice = 250;
+  EXPECT_EQ(ask(request).status, ReplyStatus::kOk);
+  EXPECT_EQ(slot.requested_slice.load(), 250U);
+  request.slice = shm::kKeepSlice;
+  EXPECT_EQ(ask(request).status, ReplyStatus::kOk);
+  EXPECT_EQ(slot.requested_slice.load(), 250U) << "not asked to change";
+  EXPECT_TRUE(eventually([&] { return log().find(", slice auto -> 250us") != std::string::npos; }))
+      << log();
+}
+
 // Prevents: a change for a client that has ended, or for an old board, reaches the slot's current
 // client; invalid values on the board.
 TEST_F(Set, RefusesWhatItCannotDo) {
@@ -132,6 +147,8 @@ TEST_F(Set, RefusesWhatItCannotDo) {
   refused(ReplyStatus::kBadRequest, [](R& r) { r.priority = 256; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.policy = 0x99; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.target = 50; });
+  refused(ReplyStatus::kBadRequest, [](R& r) { r.slice = 19; });
+  refused(ReplyStatus::kBadRequest, [](R& r) { r.slice = 100'001; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.policy = std::uint64_t{2} << 32U; });
   EXPECT_EQ(look.slot(client.slot()).info.load(), info);
   EXPECT_EQ(look.slot(client.slot()).requested_policy.load(), policy);
