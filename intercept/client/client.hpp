@@ -12,6 +12,7 @@
 #include "intercept/pacing/pacer.hpp"
 #include "intercept/slot/client_slot.hpp"
 #include "intercept/slot/gate_memory.hpp"
+#include "intercept/slot/slices.hpp"
 
 namespace sluice::intercept {
 
@@ -24,6 +25,7 @@ class Client : public ClientSlot {
     Streams& streams;
     Worker& poller;
     Worker& announcer;
+    Worker& keeper;
     bool predict;
     bool gpu_time;
   };
@@ -33,12 +35,14 @@ class Client : public ClientSlot {
         memory_(*this, view),
         jobs_(*this, shared.poller, shared.announcer, shared.predict),
         pacer_(*this, memory_, shared.streams, shared.poller, shared.gpu_time),
-        early_switch_(*this) {}
+        early_switch_(*this),
+        slices_(*this, shared.keeper) {}
 
   [[nodiscard]] GateMemory& memory() noexcept { return memory_; }
   [[nodiscard]] Jobs& jobs() noexcept { return jobs_; }
   [[nodiscard]] Pacer& pacer() noexcept { return pacer_; }
   [[nodiscard]] EarlySwitch& early_switch() noexcept { return early_switch_; }
+  [[nodiscard]] Slices& slices() noexcept { return slices_; }
   /// Used by the announcing thread: tells the clients below the slack before a predicted job, as
   /// tell_slack() does.
   void tell_predicted_slack(std::uint64_t start_ns, std::uint64_t until_ns) noexcept {
@@ -55,6 +59,7 @@ class Client : public ClientSlot {
   Jobs jobs_;
   Pacer pacer_;
   EarlySwitch early_switch_;
+  Slices slices_;
   bool told_slack_ = false;
 };
 

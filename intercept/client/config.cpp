@@ -14,6 +14,7 @@
 #include "shm/client_name.hpp"
 #include "shm/labels.hpp"
 #include "shm/session.hpp"
+#include "shm/slice.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -81,7 +82,9 @@ bool read_switch(const char* name) {
 }  // namespace
 
 Config read_config() {
-  Config config{{}, 0, shm::kDefaultPolicy, {}, true, true, {}, kDefaultTraceMiB << 20U, {}, {}};
+  Config config{
+      {}, 0, shm::kDefaultPolicy, {}, shm::kSliceAuto, true, true, {}, kDefaultTraceMiB << 20U,
+      {}, {}};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (base::valid_session_name(*text)) {
       config.session = *text;
@@ -107,6 +110,14 @@ Config read_config() {
     if (!target) {
       Line(Level::kWarn) << "SLUICE_TARGET=" << *text << " is no target: " << shm::kTargetForms
                          << "; using none";
+    }
+  }
+  if (const auto text = variable("SLUICE_SLICE")) {
+    const auto slice = shm::parse_slice(*text);
+    if (slice) config.slice = *slice;
+    if (!slice) {
+      Line(Level::kWarn) << "SLUICE_SLICE=" << *text << " is no time slice: " << shm::kSliceForms
+                         << "; using auto";
     }
   }
   config.label = read_label();

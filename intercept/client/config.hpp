@@ -13,6 +13,7 @@ struct Config {
   std::uint8_t priority = 0;  ///< SLUICE_PRIORITY, 0-255
   shm::Policy policy;         ///< SLUICE_POLICY
   shm::Target target;         ///< SLUICE_TARGET
+  std::uint32_t slice = 0;    ///< SLUICE_SLICE (shm/slice.hpp)
   bool predict = true;        ///< SLUICE_PREDICT
   bool gpu_time = true;       ///< SLUICE_GPU_TIME
   std::string trace;          ///< SLUICE_TRACE: a folder; empty for no trace.

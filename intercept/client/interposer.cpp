@@ -78,7 +78,7 @@ Interposer::Interposer()
       socket_path_(shm::socket_path(config_.session)),
       poller_("sluice-poll", [this] { return clients_.poll(); }),
       announcer_("sluice-announce", [this] { return jobs_.step(); }),
-      looker_("sluice-look", [this] { return look_at_libraries(); }),
+      keeper_("sluice-keep", [this] { return keep(); }),
       jobs_(clients_, announcer_),
       watcher_(socket_path_, jobs_) {
   const std::uint64_t own = g_process.own_target.load();
@@ -182,6 +182,7 @@ std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) n
   request.priority = config_.priority;
   request.policy = config_.policy.pack();
   request.target = target_.load();
+  request.slice = config_.slice;
   CUuuid uuid{};
   driver().cuDeviceGetUuid_v2(&uuid, device);
   std::memcpy(request.device_uuid.data(), uuid.bytes, sizeof(uuid.bytes));
@@ -292,9 +293,9 @@ Client* Interposer::attach_now(CUdevice device) {
   std::unique_ptr<Client> client;
   const bool made =
       view != nullptr && if_memory_lasts([&] {
-        client = std::make_unique<Client>(
-            *seat, device, config_.policy, view,
-            Client::Shared{streams_, poller_, announcer_, config_.predict, config_.gpu_time});
+        client = std::make_unique<Client>(*seat, device, config_.policy, view,
+                                          Client::Shared{streams_, poller_, announcer_, keeper_,
+                                                         config_.predict, config_.gpu_time});
       });
   if (!made) {
     close(connection);  // which gives the seat back
@@ -311,23 +312,29 @@ Client* Interposer::attach_now(CUdevice device) {
   attached->jobs().take_target();
   if (g_process.leaving.load())
     leave(*attached);  // another thread is inside exit() and has not seen this client
-  looker_.wake();
+  keeper_.wake();
   Line(Level::kInfo) << "attached: session " << config_.session << ", slot " << seat->slot
                      << ", priority " << static_cast<int>(attached->priority()) << ", policy "
                      << shm::to_string(attached->policy());
   return attached;
 }
 
-/// In a thread of its own, because the loader's lock may be held for long.
-Worker::Sleep Interposer::look_at_libraries() noexcept {
+/// In a thread of its own, because the lock of the loader, or of the kernel module, may be held for
+/// long.
+Worker::Sleep Interposer::keep() noexcept {
   constexpr std::uint64_t kPeriodNs = 1'000'000'000;
-  if (!g_process.leaving.load() && loaded_.look()) {
+  if (g_process.leaving.load()) return {kPeriodNs, true};
+  clients_.for_each([](Client& client) { client.slices().apply(); });
+  const std::uint64_t now = base::monotonic_ns();
+  if (now < next_look_ns_) return {next_look_ns_ - now, true};
+  next_look_ns_ = now + kPeriodNs;
+  if (loaded_.look()) {
     show_unhooked();
     Line(Level::kWarn) << "some launches of this process may pass by the gate: "
                        << g_process.unhooked.name().data()
                        << " was opened with RTLD_DEEPBIND or dlmopen";
   }
-  return {kPeriodNs, false};
+  return {kPeriodNs, true};
 }
 
 void Interposer::adopt_counts(Client& client) noexcept {

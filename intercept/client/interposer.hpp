@@ -79,8 +79,8 @@ class Interposer {
   /// For an errno of a connection to the controller.
   void refuse_for(int error) noexcept;
 
-  /// A step of the looker's thread.
-  Worker::Sleep look_at_libraries() noexcept;
+  /// A step of the keeper's thread.
+  Worker::Sleep keep() noexcept;
 
   static void install_handlers() noexcept;
   static void leave_at_exit() noexcept;
@@ -97,8 +97,10 @@ class Interposer {
   HeldMemory held_memory_;
   Worker poller_;
   Worker announcer_;
-  Worker looker_;
-  LoadedLibraries loaded_;  ///< Of the looker's thread.
+  Worker keeper_;
+  // Of the keeper's thread.
+  LoadedLibraries loaded_;
+  std::uint64_t next_look_ns_ = 0;
   JobBook jobs_;
   Watcher watcher_;
   std::mutex attach_mutex_;

@@ -133,6 +133,7 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   if (!client.seat().reader()) tend_slack(watched, now);
   client.jobs().lapse(now);
   client.orders().tick();
+  client.slices().tick(now);
   if (client.seat().reader()) return report(watched);
   shm::BoardView view(*client.seat().writable);
   shm::tend_readers(view, client.seat().slot);

@@ -29,6 +29,7 @@ bool resolve_driver(bool load) noexcept {
 #include "intercept/driver/hooks.def"
 #undef SLUICE_CALL
 #undef SLUICE_HOOK
+  find(found.simgpu_set_slice, "sluice_simgpu_set_slice");
   dlerror();  // a missing entry must not show as an error of the program's
   const std::lock_guard lock(g_process.driver_writing);
   if (g_process.driver_ready.load(std::memory_order_relaxed)) return true;

@@ -5,11 +5,15 @@
 #undef __CUDA_API_VERSION_INTERNAL
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 
 #if CUDA_VERSION < 12040
 #error "Sluice needs the headers of CUDA 12.4 or later (cuStreamBeginCaptureToGraph)"
 #endif
+
+/// Of the simulated GPU only (simgpu/driver/context_calls.cpp).
+extern "C" CUresult sluice_simgpu_set_slice(CUdevice device, std::uint64_t us);
 
 /// The entries of the driver: those that we hook and those that we call.
 namespace sluice::intercept {
@@ -77,6 +81,7 @@ struct Driver {
 #include "intercept/driver/hooks.def"
 #undef SLUICE_CALL
 #undef SLUICE_HOOK
+  decltype(&::sluice_simgpu_set_slice) simgpu_set_slice = nullptr;
 };
 
 }  // namespace sluice::intercept

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/file_id.hpp"
+#include "intercept/driver/channel_groups.hpp"
 #include "intercept/driver/entries.hpp"
 #include "shm/board.hpp"
 #include "shm/messages.hpp"
@@ -135,6 +136,7 @@ struct Process {
   std::array<std::atomic<CUcontext>, kMostDevices> primary_contexts{};
   std::array<SwitchKernel, kMostDevices> switch_kernels{};
   Unhooked unhooked;
+  ChannelGroups channel_groups;
 
   /// A child that is forked while a thread of ours has the loader's lock would find it locked for
   /// ever. So a fork waits for the end of a look at the libraries, and no look begins during one.

@@ -297,9 +297,20 @@ inline void context_is(CUcontext context) noexcept {
   t_streams.forget_default_streams();
 }
 
+/// The entries that make a context name its device last.
+inline CUdevice made_on(CUcontext) noexcept { return -1; }
+inline CUdevice made_on(CUcontext*) noexcept { return -1; }
+template <class... Args>
+CUdevice made_on(CUcontext*, Args... args) noexcept {
+  return std::get<sizeof...(args) - 1>(std::tuple(args...));
+}
+
 template <Entry entry, class Real, class... Args>
 CUresult hook(Of<Kind::kCurrent>, Real real, Args... args) {
+  const CUdevice device = made_on(args...);
+  if (device >= 0) ChannelGroups::begins_context(device);
   const CUresult result = (*real)(args...);
+  if (device >= 0) g_process.channel_groups.ends_context(device);
   if constexpr (entry == Entry::cuCtxSetCurrent) {
     if (result == CUDA_SUCCESS) context_is(args...);
   } else {
@@ -312,7 +323,9 @@ template <Entry entry, class Real>
 CUresult hook(Of<Kind::kRetain>, Real real, CUcontext* context, CUdevice device) {
   const NoCancel whole;
   RetainPrimary retain(device);
+  ChannelGroups::begins_context(device);
   const CUresult result = (*real)(context, device);
+  g_process.channel_groups.ends_context(device);
   const CUcontext retained = result == CUDA_SUCCESS && context != nullptr ? *context : nullptr;
   if (retained != nullptr) note_primary_context(device, retained);
   // The interposer is made here, after the driver has registered its exit handlers, so that our

@@ -49,7 +49,7 @@ exported() { nm -D --defined-only --format=posix "$library" | awk '{print $1}'; 
 # A symbol too many would take a program's own function away; one too few leaves a way past us.
 prove_exports() {
   local expected
-  expected=$( (hooks; printf '%s\n' dlsym sluice_v1_job_announce sluice_v1_job_begin sluice_v1_job_cancel sluice_v1_job_end sluice_v1_attached sluice_v1_set_target sluice_v1_memory_grant sluice_v1_memory_held sluice_v1_memory_refused sluice_v1_memory_fit sluice_v1_order sluice_v1_order_done sluice_v1_wait_resume sluice_v1_critical) | sort)
+  expected=$( (hooks; printf '%s\n' dlsym ioctl sluice_v1_job_announce sluice_v1_job_begin sluice_v1_job_cancel sluice_v1_job_end sluice_v1_attached sluice_v1_set_target sluice_v1_memory_grant sluice_v1_memory_held sluice_v1_memory_refused sluice_v1_memory_fit sluice_v1_order sluice_v1_order_done sluice_v1_wait_resume sluice_v1_critical) | sort)
   same "$expected" "$(exported | sort)" "the export list"
   nm -D "$library" | grep ' A ' >/dev/null &&
     complain "a version node is exported: hooks must be unversioned"
@@ -193,6 +193,18 @@ prove_dlsym() {
     complain "dlsym does not end in jumps to the real one"
 }
 
+# Every program calls ioctl, and for most of its calls the hook must be a jump.
+prove_ioctl() {
+  local body
+  body=$("$objdump" -d --no-show-raw-insn "$library" | awk '/^[0-9a-f]+ <ioctl>:/,/^$/' | sed '1d;/^$/d')
+  [[ -n $body ]] ||
+    complain "no function ioctl"
+  grep -E "\b($calls|$returns)" <<<"$body" >/dev/null &&
+    complain "ioctl calls or returns; it has to leave by a jump"
+  (($(wc -l <<<"$body") <= 12)) ||
+    complain "ioctl has more than 12 instructions:" "$body"
+}
+
 case $proof in
   exports) prove_exports ;;
   constructors) prove_constructors ;;
@@ -202,6 +214,7 @@ case $proof in
   table) prove_table ;;
   entries) prove_entries ;;
   dlsym) prove_dlsym ;;
+  ioctl) prove_ioctl ;;
   *) complain "no such proof" ;;
 esac
 ((failed == 0)) && echo "$proof: holds"

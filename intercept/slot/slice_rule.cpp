@@ -1,0 +1,124 @@
+#include "intercept/slot/slice_rule.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "shm/gates.hpp"
+#include "shm/slice.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+using shm::SliceState;
+
+bool is_busy(const shm::Slot& slot, std::uint64_t now_ns) noexcept {
+  const std::uint64_t busy_ns = slot.busy_ns.load(std::memory_order_relaxed);
+  return busy_ns != 0 && now_ns < busy_ns + SliceRule::kBusyNs;
+}
+
+/// Calls `visit(info, slot)` for each other living client of the device.
+template <class Visit>
+void for_each_neighbour(const shm::Board& board, int slot, Visit visit) noexcept {
+  const auto& own = board.slots[static_cast<std::size_t>(slot)];
+  const std::uint8_t device = shm::SlotInfo::unpack(own.info.load()).device;
+  shm::for_each_other(board.used.load(), slot, [&](int index) {
+    const shm::Slot& other = board.slots[static_cast<std::size_t>(index)];
+    const shm::SlotInfo info = shm::SlotInfo::unpack(other.info.load());
+    if (info.state == shm::SlotState::kLive && info.device == device) visit(info, other);
+  });
+}
+
+/// The GPU time of a job and a half; 0 if it is not known, or fits into the driver's slice. What a
+/// job takes in all would grow with what its neighbours do.
+std::uint32_t fitting_us(const shm::Slot& own, double time_scale) noexcept {
+  constexpr std::uint64_t kFew = 20;
+  constexpr std::uint64_t kDriversUs = 2'000;
+  const std::uint64_t ended = own.job_times.ended.load(std::memory_order_relaxed);
+  if (ended < kFew) return 0;
+  const double job_ns = static_cast<double>(own.gpu_ns.load(std::memory_order_relaxed)) /
+                        static_cast<double>(ended) / time_scale;
+  const auto us = static_cast<std::uint64_t>(job_ns / 1000);
+  if (us <= kDriversUs) return 0;
+  // In steps, so that noise sets nothing.
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(std::bit_ceil(us * 3 / 2), SliceRule::kMostUs));
+}
+
+}  // namespace
+
+std::uint32_t GpuShare::tick(std::uint64_t gpu_ns, std::uint64_t jobs,
+                             std::uint64_t jobs_ns) noexcept {
+  constexpr std::uint64_t kFewJobs = 8;
+  constexpr std::uint64_t kShortNs = 50'000'000;
+  if (jobs < jobs_ + kFewJobs || jobs_ns < jobs_ns_ + kShortNs) return share_;
+  const std::uint64_t used_ns = gpu_ns - gpu_ns_;
+  const std::uint64_t share = std::min<std::uint64_t>(used_ns * 1000 / (jobs_ns - jobs_ns_), 1000);
+  const bool first = jobs_ == 0;  // the driver loads code, and durations are not known yet
+  gpu_ns_ = gpu_ns;
+  jobs_ = jobs;
+  jobs_ns_ = jobs_ns;
+  if (first || used_ns == 0) return share_;
+  const auto now = static_cast<std::uint32_t>(std::max<std::uint64_t>(share, 1));
+  share_ = share_ == 0 ? now : (3 * share_ + now + 2) / 4;
+  return share_;
+}
+
+SliceRule::Slice SliceRule::tick(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept {
+  const Slice slice = wanted(board, slot, now_ns);
+  if (slice != next_) next_since_ns_ = now_ns;
+  next_ = slice;
+  const bool shortens = slice.us != 0 && slice.us != now_.us;
+  if (!shortens || now_ns - next_since_ns_ >= kSettledNs) now_ = slice;
+  return now_;
+}
+
+SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
+                                   std::uint64_t now_ns) noexcept {
+  const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
+  const std::uint32_t requested = own.requested_slice.load();
+  if (requested == shm::kSliceOff) return {0, SliceState::kOff};
+  const std::uint8_t priority = shm::SlotInfo::unpack(own.info.load()).priority;
+  std::uint8_t highest = priority;
+  bool above = false;
+  bool below = false;
+  bool equal = false;
+  for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot&) {
+    highest = std::max(highest, info.priority);
+    above = above || info.priority > priority;
+    below = below || info.priority < priority;
+    equal = equal || info.priority == priority;
+  });
+  if (above && requested != shm::kSliceAuto) return {requested, SliceState::kShort};
+  if (above) {
+    int busy = is_busy(own, now_ns) ? 1 : 0;
+    for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot& other) {
+      if (info.priority < highest && is_busy(other, now_ns)) ++busy;
+    });
+    if (busy > 1) return {0, SliceState::kSeveral};
+    const SliceState state = about_those_above(board, slot, now_ns);
+    return {state == SliceState::kShort ? kShortUs : 0, state};
+  }
+  const bool holds_at_once = own.target.load() == 0;
+  const std::uint32_t us = below && !equal && holds_at_once ? fitting_us(own, time_scale_) : 0;
+  return {us, us != 0 ? SliceState::kLong : SliceState::kDriver};
+}
+
+/// Whether what is above keeps the GPU busy in its jobs. Where the host is slow, each launch of a
+/// job would interrupt the kernel that is left below, and wait for another slice of it; the kernel
+/// had better end at once.
+shm::SliceState SliceRule::about_those_above(const shm::Board& board, int slot,
+                                             std::uint64_t now_ns) const noexcept {
+  const auto& own = board.slots[static_cast<std::size_t>(slot)];
+  const std::uint8_t priority = shm::SlotInfo::unpack(own.info.load()).priority;
+  const std::uint32_t least = now_.state == SliceState::kShort ? kIdleShare : kBusyShare;
+  SliceState state = SliceState::kLearning;
+  for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot& other) {
+    if (info.priority <= priority || !is_busy(other, now_ns)) return;
+    const std::uint32_t share = other.gpu_share.load(std::memory_order_relaxed);
+    if (share == 0 || state == SliceState::kHostBound) return;
+    state = share >= least ? SliceState::kShort : SliceState::kHostBound;
+  });
+  return state == SliceState::kLearning && now_.state == SliceState::kShort ? now_.state : state;
+}
+
+}  // namespace sluice::intercept

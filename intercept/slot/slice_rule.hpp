@@ -1,0 +1,61 @@
+#pragma once
+#include <cstdint>
+
+#include "shm/board.hpp"
+
+/// Which time slice a client should have: the rule, pure, on the words of the board
+/// (docs/reference/slices.md).
+namespace sluice::intercept {
+
+/// The GPU time of a client's jobs as a part of their duration. A program whose host is slow
+/// launches into an idle GPU again and again within a job.
+class GpuShare {
+ public:
+  /// `gpu_ns` and the totals of the jobs only grow. Returns 1/1000; 0 while unknown.
+  std::uint32_t tick(std::uint64_t gpu_ns, std::uint64_t jobs, std::uint64_t jobs_ns) noexcept;
+
+ private:
+  std::uint64_t gpu_ns_ = 0;
+  std::uint64_t jobs_ = 0;
+  std::uint64_t jobs_ns_ = 0;
+  std::uint32_t share_ = 0;
+};
+
+class SliceRule {
+ public:
+  /// Short enough that a critical job waits for little, and long against a switch of 0.12 ms.
+  static constexpr std::uint32_t kShortUs = 100;
+  static constexpr std::uint32_t kMostUs = 100'000;
+  /// A client that has not launched for this long is not busy.
+  static constexpr std::uint64_t kBusyNs = 1'000'000'000;
+  /// What makes slices short must have been true for this long: a change costs 0.3 ms.
+  static constexpr std::uint64_t kSettledNs = 500'000'000;
+  /// From this share on, a client's jobs keep the GPU busy.
+  static constexpr std::uint32_t kBusyShare = 650;
+  static constexpr std::uint32_t kIdleShare = 500;
+
+  struct Slice {
+    std::uint32_t us = 0;  ///< 0: the driver's.
+    shm::SliceState state = shm::SliceState::kUnknown;
+
+    friend bool operator==(const Slice&, const Slice&) = default;
+  };
+
+  /// `time_scale`: how many times slower than real time the device runs.
+  explicit SliceRule(double time_scale = 1) noexcept : time_scale_(time_scale) {}
+
+  /// For the client in `slot`, every 20 ms.
+  Slice tick(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept;
+
+ private:
+  [[nodiscard]] Slice wanted(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept;
+  [[nodiscard]] shm::SliceState about_those_above(const shm::Board& board, int slot,
+                                                  std::uint64_t now_ns) const noexcept;
+
+  double time_scale_;
+  Slice now_;
+  Slice next_;  ///< What is wanted, and since when.
+  std::uint64_t next_since_ns_ = 0;
+};
+
+}  // namespace sluice::intercept

@@ -1,0 +1,59 @@
+#include "intercept/slot/slices.hpp"
+
+#include <utility>
+
+#include "intercept/driver/driver.hpp"
+#include "intercept/driver/log.hpp"
+#include "intercept/driver/process.hpp"
+
+namespace sluice::intercept {
+
+using shm::SliceState;
+using Result = ChannelGroups::Result;
+
+namespace {
+
+Result set_slice(CUdevice device, std::uint32_t us) noexcept {
+  const auto simulated = driver().simgpu_set_slice;
+  if (simulated == nullptr) return g_process.channel_groups.set(device, us);
+  return simulated(device, us) == CUDA_SUCCESS ? Result::kSet : Result::kNone;
+}
+
+}  // namespace
+
+void Slices::tick(std::uint64_t now_ns) noexcept {
+  shm::Slot& words = client_.slot();
+  const std::uint64_t launches = client_.launches();
+  if (launches != launches_ || words.sync_since_ns.load() != 0) words.busy_ns.store(now_ns);
+  launches_ = launches;
+  words.gpu_share.store(share_.tick(words.gpu_ns.load(), words.job_times.ended.load(),
+                                    words.job_times.total_ns.load()));
+  const SliceRule::Slice slice = rule_.tick(client_.seat().board, client_.seat().slot, now_ns);
+  wanted_.store(slice);
+  const bool due = slice != set_now_.load() ||
+                   changes_.load() != g_process.channel_groups.changes(client_.device());
+  if (due) setter_.wake();
+}
+
+void Slices::apply() noexcept {
+  const SliceRule::Slice slice = wanted_.load();
+  const std::uint32_t changes = g_process.channel_groups.changes(client_.device());
+  // What the driver has set need not be set.
+  const bool due = slice.us != set_now_.load().us || (slice.us != 0 && changes != changes_.load());
+  if (due) result_ = set_slice(client_.device(), slice.us);
+  changes_.store(changes);
+  set_now_.store(slice);
+  if (slice.us == 0 || result_ == Result::kSet) return show(slice);
+  if (result_ == Result::kNone) return show({0, SliceState::kNoGroup});
+  if (!std::exchange(said_, true)) {
+    Line(Level::kInfo) << "the system does not let this process set its time slices";
+  }
+  show({0, SliceState::kRefused});
+}
+
+void Slices::show(SliceRule::Slice slice) noexcept {
+  client_.slot().slice_us.store(slice.us);
+  client_.slot().slice_state.store(static_cast<std::uint32_t>(slice.state));
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,204 @@
+// Which time slice a client has, in virtual time, on a board in this process.
+#include "intercept/slot/slice_rule.hpp"
+
+#include "shm/slice.hpp"
+#include "tests/support/board_test.hpp"
+
+namespace sluice::intercept::test {
+namespace {
+
+using shm::SliceState;
+using sluice::test::kMs;
+using Slice = SliceRule::Slice;
+
+constexpr int kTraining = 0;
+constexpr int kServer = 1;
+constexpr int kBatch = 2;
+constexpr std::uint64_t kTickMs = 20;
+constexpr Slice kShort{SliceRule::kShortUs, SliceState::kShort};
+
+class TimeSliceRule : public sluice::test::BoardTest {
+ protected:
+  void SetUp() override {
+    add_client(kTraining, 0, "train");
+    works(kTraining);
+  }
+
+  shm::Slot& add_server(std::uint32_t share) {
+    shm::Slot& server = add_client(kServer, 5, "serve");
+    server.gpu_share.store(share);
+    works(kServer);
+    return server;
+  }
+  void works(int client) { working_ |= shm::bit(client); }
+  void idles(int client) { working_ &= ~shm::bit(client); }
+
+  /// What the client has after so long.
+  Slice after(std::uint64_t ms, int client = kTraining) {
+    for (std::uint64_t gone = 0; gone < ms; gone += kTickMs) {
+      now_ += kTickMs * kMs;
+      for (int i = 0; i < 8; ++i) {
+        if ((working_ & shm::bit(i)) != 0) slot(i).busy_ns.store(now_);
+      }
+      slice_ = rule_.tick(*board_, client, now_);
+    }
+    return slice_;
+  }
+
+  SliceRule rule_;
+  Slice slice_;
+  std::uint64_t now_ = sluice::test::kNow;
+  std::uint64_t working_ = 0;
+};
+
+TEST_F(TimeSliceRule, WithoutAnotherPriorityItIsTheDrivers) {
+  EXPECT_EQ(after(2000), (Slice{0, SliceState::kDriver}));
+  add_client(kBatch, 0, "batch");
+  works(kBatch);
+  EXPECT_EQ(after(2000), (Slice{0, SliceState::kDriver}));
+}
+
+TEST_F(TimeSliceRule, NextToAServerThatKeepsTheGpuBusyItIsShort) {
+  add_server(900);
+  EXPECT_EQ(after(480).us, 0U) << "a setting costs time, so it must last";
+  EXPECT_EQ(after(100), kShort);
+  board_->slots[kServer].info.store(0);
+  EXPECT_EQ(after(20), (Slice{0, SliceState::kDriver})) << "at once";
+}
+
+TEST_F(TimeSliceRule, ThoseOfAnotherDeviceAndTheDeadDoNotCount) {
+  add_server(900);
+  slot(kServer).info.store(shm::SlotInfo{shm::SlotState::kLive, 5, 1, 1}.pack());
+  EXPECT_EQ(after(2000), (Slice{0, SliceState::kDriver}));
+  set_state(kServer, shm::SlotState::kDead, 5);
+  EXPECT_EQ(after(2000), (Slice{0, SliceState::kDriver}));
+  set_state(kServer, shm::SlotState::kLive, 5);
+  EXPECT_EQ(after(2000), kShort);
+}
+
+// Prevents: each launch of a host-bound job waits for a slice of the kernel that is left below.
+TEST_F(TimeSliceRule, NextToAServerWithASlowHostItIsTheDrivers) {
+  shm::Slot& server = add_server(300);
+  EXPECT_EQ(after(2000), (Slice{0, SliceState::kHostBound}));
+  server.gpu_share.store(SliceRule::kBusyShare - 1);
+  EXPECT_EQ(after(2000).us, 0U);
+  server.gpu_share.store(SliceRule::kBusyShare);
+  EXPECT_EQ(after(2000), kShort);
+  server.gpu_share.store(SliceRule::kIdleShare);
+  EXPECT_EQ(after(2000), kShort) << "the share is an estimate, and noise sets nothing";
+  server.gpu_share.store(SliceRule::kIdleShare - 1);
+  EXPECT_EQ(after(20), (Slice{0, SliceState::kHostBound}));
+}
+
+TEST_F(TimeSliceRule, OneServerWithASlowHostOfTwoSuffices) {
+  add_server(900);
+  add_client(4, 5, "other").gpu_share.store(200);
+  works(4);
+  EXPECT_EQ(after(2000), (Slice{0, SliceState::kHostBound}));
+  idles(4);
+  EXPECT_EQ(after(3000), kShort);
+}
+
+TEST_F(TimeSliceRule, NextToAServerOfWhichNothingIsKnownItIsTheDrivers) {
+  add_server(0);
+  EXPECT_EQ(after(2000), (Slice{0, SliceState::kLearning}));
+  idles(kServer);
+  after(1000);
+  slot(kServer).gpu_share.store(900);
+  EXPECT_EQ(after(3000), (Slice{0, SliceState::kLearning})) << "it does not run now";
+  works(kServer);
+  EXPECT_EQ(after(1000), kShort);
+  idles(kServer);
+  EXPECT_EQ(after(60'000), kShort) << "a server pauses, and its next job waits for little";
+}
+
+// Prevents: two busy programs with short slices get 7 and 8 % of the GPU.
+TEST_F(TimeSliceRule, OfTwoBusyProgramsBelowNoneHasShortSlices) {
+  add_server(900);
+  add_client(kBatch, 0, "batch");
+  EXPECT_EQ(after(2000), kShort) << "the other one is idle";
+  works(kBatch);
+  EXPECT_EQ(after(40), (Slice{0, SliceState::kSeveral})) << "at once";
+  idles(kBatch);
+  EXPECT_EQ(after(900).us, 0U);
+  EXPECT_EQ(after(1000), kShort);
+}
+
+TEST_F(TimeSliceRule, AProgramBetweenCountsAsBelow) {
+  add_server(900);
+  add_client(kBatch, 2, "between");
+  works(kBatch);
+  EXPECT_EQ(after(2000), (Slice{0, SliceState::kSeveral}));
+  idles(kTraining);
+  EXPECT_EQ(after(3000, kBatch), kShort);
+}
+
+TEST_F(TimeSliceRule, TheUserDecides) {
+  add_server(100);
+  add_client(kBatch, 0, "batch");
+  works(kBatch);
+  slot(kTraining).requested_slice.store(250);
+  EXPECT_EQ(after(2000), (Slice{250, SliceState::kShort}));
+  slot(kTraining).requested_slice.store(shm::kSliceOff);
+  EXPECT_EQ(after(20), (Slice{0, SliceState::kOff}));
+  slot(kTraining).requested_slice.store(250);
+  board_->slots[kServer].info.store(0);
+  EXPECT_EQ(after(2000), (Slice{0, SliceState::kDriver})) << "nobody waits";
+}
+
+class TimeSliceOfAServer : public TimeSliceRule {
+ protected:
+  void SetUp() override {
+    TimeSliceRule::SetUp();
+    add_server(900);
+    jobs(20, 5 * kMs);
+  }
+  void jobs(std::uint64_t ended, std::uint64_t gpu_ns) {
+    slot(kServer).job_times.ended.store(ended);
+    slot(kServer).gpu_ns.store(ended * gpu_ns);
+  }
+  Slice servers(std::uint64_t ms = 1000) { return after(ms, kServer); }
+};
+
+TEST_F(TimeSliceOfAServer, FitsTheGpuTimeOfItsJobs) {
+  EXPECT_EQ(servers(), (Slice{8192, SliceState::kLong}));
+  jobs(20, 1 * kMs);
+  EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver})) << "fits already";
+  jobs(20, 900 * kMs);
+  EXPECT_EQ(servers(), (Slice{SliceRule::kMostUs, SliceState::kLong}));
+  jobs(19, 5 * kMs);
+  EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver})) << "too few";
+}
+
+TEST_F(TimeSliceOfAServer, IsTheDriversForEqualsAndTargetsAndWithNobodyBelow) {
+  add_client(4, 5, "equal");
+  EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver})) << "an equal would wait for it";
+  slot(4).info.store(0);
+  slot(kServer).target.store(1);
+  EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver})) << "its gates may be open for a while";
+  slot(kServer).target.store(0);
+  EXPECT_EQ(servers().state, SliceState::kLong);
+  slot(kTraining).info.store(0);
+  EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver}));
+}
+
+TEST_F(TimeSliceOfAServer, IsInTimeOfTheDevice) {
+  rule_ = SliceRule(10);
+  jobs(20, 50 * kMs);
+  EXPECT_EQ(servers(), (Slice{8192, SliceState::kLong}));
+}
+
+TEST(GpuShareOfJobs, IsThatOfTheLastJobs) {
+  GpuShare share;
+  EXPECT_EQ(share.tick(1 * kMs, 7, 100 * kMs), 0U) << "too few jobs";
+  EXPECT_EQ(share.tick(1 * kMs, 8, 49 * kMs), 0U) << "too short";
+  EXPECT_EQ(share.tick(1 * kMs, 8, 100 * kMs), 0U) << "the first ones load code";
+  EXPECT_EQ(share.tick(81 * kMs, 16, 200 * kMs), 800U);
+  EXPECT_EQ(share.tick(81 * kMs, 20, 300 * kMs), 800U);
+  EXPECT_EQ(share.tick(121 * kMs, 30, 300 * kMs), 700U) << "a quarter of the news";
+  EXPECT_EQ(share.tick(121 * kMs, 40, 400 * kMs), 700U) << "no launch was drawn";
+  EXPECT_EQ(share.tick(1121 * kMs, 50, 500 * kMs), 775U) << "never more than all";
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test
