@@ -211,6 +211,11 @@ TEST_F(Set, ChangesTheTargetOfAProgramThatRuns) {
   EXPECT_EQ(told["before"]["target"], "p99=50ms");
   EXPECT_TRUE(status_of(*program)["target"].is_null());
   expect_error({pid, "--target", "soon"}, 2, "'soon' is not a target");
+  const base::Captured sliced = sluice({"set", pid, "--slice", "1ms", "--json"});
+  const auto slices = nlohmann::json::parse(sliced.out)["clients"][0];
+  EXPECT_EQ(slices["slice"], "1ms");
+  EXPECT_EQ(slices["before"]["slice"], "auto");
+  EXPECT_EQ(status_of(*program)["slice"]["requested"], "1ms");
 }
 
 TEST_F(Set, ChangesAProgramThatRuns) {
@@ -267,7 +272,11 @@ TEST_F(Set, EachWrongLineSaysWhatIsWrong) {
   const auto program = start("device:4", "0");
   const std::string pid = std::to_string(program->pid());
   expect_error({}, 2, "CLIENT");
-  expect_error({pid}, 2, "nothing to change: give --policy, --priority or --target");
+  expect_error({pid}, 2, "nothing to change: give --policy, --priority, --target or --slice");
+  for (const char* slice : {"0", "3s", "19us", "101ms", "5", "us", "99999999999us", "-50us"}) {
+    expect_error({pid, "--slice", slice}, 2,
+                 "is not a time slice: auto, off, or a time from 20us to 100ms");
+  }
   expect_error({pid, "--policy", "devise:4"}, 2, "did you mean 'device:4'?");
   for (const char* priority : {"256", "-1", "high", "1.5"}) {
     expect_error({pid, "--priority=" + std::string(priority)}, 2,

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "shm/policy.hpp"
+#include "shm/slice.hpp"
 #include "tests/support/board_test.hpp"
 #include "tools/status/format.hpp"
 #include "tools/status/look.hpp"
@@ -84,6 +85,26 @@ TEST_F(Status, SaysThatWaitsWereSkipped) {
   EXPECT_EQ(text().find("skipped"), std::string::npos);
   add_client(0, 0, "a").skipped_waits.store(2);
   expect_says(text(), "skipped 2 waits of its policy: the GPU was not done after 5 s");
+}
+
+// Prevents: a program without a short slice, and nobody sees why.
+TEST_F(Status, SaysWhichTimeSliceIsSetAndWhyNot) {
+  shm::Slot& client = add_client(0, 0, "a");
+  const auto state_is = [&](shm::SliceState state) {
+    client.slice_state.store(static_cast<std::uint32_t>(state));
+  };
+  EXPECT_EQ(text().find("slice"), std::string::npos);
+  client.slice_us.store(100);
+  state_is(shm::SliceState::kShort);
+  expect_says(text(), "time slice 100us");
+  client.slice_us.store(0);
+  state_is(shm::SliceState::kSeveral);
+  expect_says(text(), "time slice of the driver: several programs below a priority are busy");
+  state_is(shm::SliceState::kRefused);
+  expect_says(text(), "time slice of the driver: the system refuses to set it");
+  client.requested_slice.store(shm::kSliceOff);
+  state_is(shm::SliceState::kOff);
+  expect_says(text(), "asked for time slice off, has the driver's (off)");
 }
 
 TEST_F(Status, TellsThePolicyInForceFromTheOneAskedFor) {

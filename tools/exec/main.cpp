@@ -21,6 +21,7 @@
 #include "shm/policy.hpp"
 #include "shm/policy_text.hpp"
 #include "shm/session.hpp"
+#include "shm/slice.hpp"
 #include "shm/target.hpp"
 #include "tools/exec/controller.hpp"
 #include "tools/exec/environment.hpp"
@@ -35,6 +36,7 @@ struct Options {
   std::optional<int> priority;
   std::string policy = shm::to_string(shm::kDefaultPolicy);
   std::string target;  ///< Empty: none.
+  std::string slice;   ///< Empty: auto.
   std::vector<std::string> labels;
   std::string session = base::default_session();
   std::string name;  ///< Empty: the interposer chooses one.
@@ -71,6 +73,12 @@ void add_options(CLI::App& app, Options& options) {
       ->envname("SLUICE_TARGET")
       ->type_name("TARGET")
       ->check(shm::check_target);
+  app.add_option(
+         "--slice", options.slice,
+         "Its time slice on the GPU next to a higher priority: " + std::string(shm::kSliceForms))
+      ->envname("SLUICE_SLICE")
+      ->type_name("SLICE")
+      ->check(shm::check_slice);
   app.add_option("--name", options.name,
                  "Its name in status, top, set and the metrics (default: the name of the script "
                  "or the program)")
@@ -215,6 +223,7 @@ void prepare_interception(const Options& options, const base::Install& install,
   }
   if (!options.name.empty()) setenv("SLUICE_NAME", options.name.c_str(), 1);
   if (!options.target.empty()) setenv("SLUICE_TARGET", options.target.c_str(), 1);
+  if (!options.slice.empty()) setenv("SLUICE_SLICE", options.slice.c_str(), 1);
   if (!options.labels.empty()) setenv("SLUICE_LABEL", all_of(options.labels).c_str(), 1);
 }
 

@@ -10,6 +10,7 @@
 #include "shm/policy.hpp"
 #include "shm/policy_text.hpp"
 #include "shm/session.hpp"
+#include "shm/slice.hpp"
 #include "tools/common/sessions.hpp"
 #include "tools/set/choice.hpp"
 #include "tools/set/request.hpp"
@@ -29,6 +30,7 @@ struct Options {
   std::optional<int> priority;
   std::string policy;
   std::string target;
+  std::string slice;
   std::string session = base::default_session();
   bool json = false;
 };
@@ -36,7 +38,7 @@ struct Options {
 struct UsageOfSet : CLI::Formatter {
   std::string make_usage(const CLI::App* /*app*/, std::string name) const override {
     return "Usage: " + name +
-           " CLIENT [--policy POLICY] [--priority N] [--target TARGET] [OPTIONS]\n";
+           " CLIENT [--policy POLICY] [--priority N] [--target TARGET] [--slice SLICE] [OPTIONS]\n";
   }
 };
 
@@ -56,6 +58,11 @@ void add_options(CLI::App& app, Options& options) {
                  "What latency is good enough for its jobs: " + std::string(shm::kTargetForms))
       ->type_name("TARGET")
       ->check(shm::check_target);
+  app.add_option(
+         "--slice", options.slice,
+         "Its time slice on the GPU next to a higher priority: " + std::string(shm::kSliceForms))
+      ->type_name("SLICE")
+      ->check(shm::check_slice);
   base::add_session_option(app, options.session);
   app.add_flag("--json", options.json, "Print JSON");
   app.footer(
@@ -84,23 +91,29 @@ std::string line_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot
   if (before.target.text != after.target.text || after.target.text != "none") {
     line += change("target", before.target.text, after.target.text);
   }
+  if (before.slice != after.slice || after.slice != "auto") {
+    line += change("slice", before.slice, after.slice);
+  }
   if (after.policy != after.requested_policy) line += " (" + policy_note(after) + ")";
   return line + "\n";
 }
 
 Json json_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after) {
-  return {
-      {"slot", after.slot},
-      {"pid", after.pid},
-      {"name", after.name},
-      {"command", after.command},
-      {"device", after.device},
-      {"priority", after.priority},
-      {"policy", after.policy},
-      {"requested_policy", after.requested_policy},
-      {"target", after.target.text},
-      {"before",
-       {{"priority", before.priority}, {"policy", before.policy}, {"target", before.target.text}}}};
+  return {{"slot", after.slot},
+          {"pid", after.pid},
+          {"name", after.name},
+          {"command", after.command},
+          {"device", after.device},
+          {"priority", after.priority},
+          {"policy", after.policy},
+          {"requested_policy", after.requested_policy},
+          {"target", after.target.text},
+          {"slice", after.slice},
+          {"before",
+           {{"priority", before.priority},
+            {"policy", before.policy},
+            {"target", before.target.text},
+            {"slice", before.slice}}}};
 }
 
 /// Changes one client, waits for it to react, and reports.
@@ -131,10 +144,11 @@ int set(int argc, char** argv) {
   settings.priority = options.priority;
   if (!options.policy.empty()) settings.policy = shm::parse_policy(options.policy);
   if (!options.target.empty()) settings.target = shm::parse_target(options.target);
+  if (!options.slice.empty()) settings.slice = shm::parse_slice(options.slice);
   const std::string warning = settings.policy ? shm::policy_warning(*settings.policy) : "";
   if (!warning.empty()) base::print_error(kName, warning);
-  if (!settings.priority && !settings.policy && !settings.target) {
-    throw base::UsageError("nothing to change: give --policy, --priority or --target");
+  if (!settings.priority && !settings.policy && !settings.target && !settings.slice) {
+    throw base::UsageError("nothing to change: give --policy, --priority, --target or --slice");
   }
   Json told{{"session", options.session}, {"clients", Json::array()}};
   try {

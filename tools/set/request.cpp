@@ -53,6 +53,7 @@ void ask_for(const std::string& session, std::uint64_t board_id, const shm::Clie
       settings.priority ? static_cast<std::uint32_t>(*settings.priority) : shm::kKeepPriority;
   request.policy = settings.policy ? settings.policy->pack() : shm::kKeepPolicy;
   request.target = settings.target ? settings.target->pack() : shm::kKeepTarget;
+  request.slice = settings.slice.value_or(shm::kKeepSlice);
   const int connection = shm::connect_patiently(shm::socket_path(session).c_str(), kAnswerMs);
   if (connection < 0 && session == base::kNodeSession) throw no_session(session);
   if (connection < 0) {

@@ -14,6 +14,7 @@ struct Settings {
   std::optional<int> priority;
   std::optional<shm::Policy> policy;
   std::optional<shm::Target> target;
+  std::optional<std::uint32_t> slice = {};
 };
 
 /// Asks the session's controller to change a client. Throws base::RunError if no controller

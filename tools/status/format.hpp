@@ -25,6 +25,9 @@ std::string ungated_note(const shm::Snapshot& snapshot, const shm::ClientSnapsho
 /// That waits on the driver took too long and were skipped; empty if none was.
 std::string skipped_waits_note(const shm::ClientSnapshot& client);
 
+/// What is set for its time slice, or why not; empty if that is the ordinary case.
+std::string slice_note(const shm::ClientSnapshot& client);
+
 /// A line for each process that uses a GPU of the session without a slot, the largest first; the
 /// last lines count the others. A line fits `columns`, from 80 on, unless its numbers are long.
 std::vector<std::string> outside_notes(const shm::Snapshot& snapshot, std::size_t columns);

@@ -1,5 +1,6 @@
 #include "tools/status/json.hpp"
 
+#include "shm/slice.hpp"
 #include "tools/status/format.hpp"
 
 namespace sluice::tools {
@@ -87,6 +88,11 @@ Json client_json(const shm::ClientSnapshot& client) {
           {"state", shm::state_name(client)},
           {"skipped_waits", client.skipped_waits},
           {"waited_for_by", client.waited_for_pid == 0 ? Json() : Json(client.waited_for_pid)},
+          {"slice",
+           {{"requested", client.slice},
+            {"us", client.slice_us == 0 ? Json() : Json(client.slice_us)},
+            {"state", shm::slice_state_name(client.slice_state)}}},
+          {"gpu_share", client.gpu_share == 0 ? Json() : Json(client.gpu_share / 1000.0)},
           {"active", client.active},
           {"active_ns", client.active_ns},
           {"held_by", holders},

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/user_name.hpp"
+#include "shm/slice.hpp"
 #include "tools/status/format.hpp"
 
 namespace sluice::tools {
@@ -140,6 +141,7 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
   if (const std::string note = target_note(client); !note.empty()) add_parts(note);
   if (const std::string why = target_warning(client); !why.empty()) add_parts("^ " + why);
   for (const std::string& note : usage_notes(client)) add(note);
+  if (const std::string note = slice_note(client); !note.empty()) add(note);
   if (client.longest_launch_ns != 0) {
     add(fmt::format("longest launch without a wait inside: {:.1f} ms",
                     static_cast<double>(client.longest_launch_ns) / 1e6));
@@ -208,6 +210,21 @@ std::string policy_note(const shm::ClientSnapshot& client) {
   const bool device = client.requested_policy.starts_with("device");
   return fmt::format("asked for policy {}, which {}", client.requested_policy,
                      device ? "its device cannot do" : "it has not taken up yet");
+}
+
+std::string slice_note(const shm::ClientSnapshot& client) {
+  if (client.slice_us != 0) {
+    return fmt::format("time slice {}", shm::slice_text(client.slice_us));
+  }
+  if (client.slice == "auto" && client.slice_state == shm::SliceState::kRefused) {
+    return "time slice of the driver: the system refuses to set it";
+  }
+  if (client.slice == "auto" && client.slice_state == shm::SliceState::kSeveral) {
+    return "time slice of the driver: several programs below a priority are busy";
+  }
+  if (client.slice == "auto") return {};
+  return fmt::format("asked for time slice {}, has the driver's ({})", client.slice,
+                     shm::slice_state_name(client.slice_state));
 }
 
 std::string skipped_waits_note(const shm::ClientSnapshot& client) {
