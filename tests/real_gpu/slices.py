@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+"""Time slices on a real GPU: what a critical program and best-effort programs get under each setting.
+
+usage: slices.py [PAIR ...] [--rounds N] [--window S] [--out FILE] [--list]
+
+ROOT/build must have a finished ./x build. Each pair's programs run once, and the conditions take turns in the same
+processes (sluice set), a window each, so that the host's noise is in all of them. A window's first 0.9 s do not count:
+a setting takes up to 0.5 s. Prints p50 and p99 of the critical jobs as a multiple of alone, and each best-effort
+program's rate as a part of alone; the interval is the spread between rounds. A pair takes rounds x conditions x window.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import mmap
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SLUICE = str(ROOT / "build/bin/sluice")
+SETTLE_S = 0.9
+PAUSED, RUNS, ENDS = 0, 1, 2
+
+# Of the best-effort programs: policy and slice. None: nobody else runs.
+CONDITIONS = {
+    "critical alone": None,
+    "best effort alone": None,
+    "no Sluice": ("none", "off"),
+    "slice 100us, no gate": ("none", "100us"),
+    "device:200us": ("device:200us", "off"),
+    "device:200us, slice 100us": ("device:200us", "100us"),
+    "default": ("device:200us", "auto"),
+}
+
+
+# --- The programs: each makes a function that does one job and returns when it is done ------------------------------
+
+
+def spin(count: int, kernel_us: int):
+    """`count` kernels on all multiprocessors."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+
+    def call(name: str, *args) -> None:
+        code = getattr(cuda, name)(*args)
+        if code != 0:
+            raise RuntimeError(f"{name}: {code}")
+
+    ptx = (
+        b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry sluice_spin(.param .u64 n){ .reg .u64 %a,%b,%c,%n; "
+        b".reg .pred %p; ld.param.u64 %n,[n]; mov.u64 %a,%globaltimer; L: mov.u64 %b,%globaltimer; "
+        b"sub.u64 %c,%b,%a; setp.lt.u64 %p,%c,%n; @%p bra L; ret; }"
+    )
+    context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    call("cuInit", 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    call("cuCtxSetCurrent", context)
+    call("cuModuleLoadData", ctypes.byref(module), ptx)
+    call("cuModuleGetFunction", ctypes.byref(function), module, b"sluice_spin")
+    ns = ctypes.c_uint64(kernel_us * 1000)
+    arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(ns), ctypes.c_void_p))
+
+    def job() -> None:
+        assert ns.value == kernel_us * 1000  # `arguments` only points to it
+        for _ in range(count):
+            call("cuLaunchKernel", function, 132, 1, 1, 256, 1, 1, 0, None, arguments, None)
+        call("cuCtxSynchronize")
+
+    return job
+
+
+def vit():
+    """A CUDA graph of a ViT in bf16, about 1.3 ms on an H100."""
+    import torch
+    import torchvision
+
+    model = torchvision.models.vit_b_16().cuda().eval().bfloat16()
+    images = torch.randn(4, 3, 224, 224, device="cuda", dtype=torch.bfloat16)
+    graph = torch.cuda.CUDAGraph()
+    with torch.inference_mode():
+        for _ in range(3):
+            model(images)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            model(images)
+
+    def job() -> None:
+        graph.replay()
+        torch.cuda.current_stream().synchronize()
+
+    return job
+
+
+def training():
+    """MobileNetV2, batch 256: its long kernels take milliseconds."""
+    import torch
+    import torchvision
+
+    model = torchvision.models.mobilenet_v2().cuda().train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    images = torch.randn(256, 3, 224, 224, device="cuda")
+    labels = torch.randint(0, 1000, (256,), device="cuda")
+
+    def job() -> None:
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        torch.cuda.synchronize()
+
+    return job
+
+
+def layers(count: int, width: int, tokens: int):
+    import torch
+
+    torch.manual_seed(0)
+    weights = [torch.randn(width, 4 * width, device="cuda", dtype=torch.bfloat16) for _ in range(count)]
+    backs = [torch.randn(4 * width, width, device="cuda", dtype=torch.bfloat16) for _ in range(count)]
+    state = torch.randn(tokens, width, device="cuda", dtype=torch.bfloat16)
+
+    def job() -> None:
+        with torch.inference_mode():
+            x = state
+            for up, down in zip(weights, backs):
+                x = x + torch.nn.functional.gelu(torch.nn.functional.rms_norm(x, (width,)) @ up) @ down
+        torch.cuda.synchronize()
+
+    return job
+
+
+PROGRAMS = {
+    "4 kernels of 50us": (lambda: spin(4, 50), 0.008),
+    "20 kernels of 250us": (lambda: spin(20, 250), 0.012),
+    "kernels of 5ms": (lambda: spin(8, 5000), 0),
+    "ViT graph": (vit, 0.008),
+    "MobileNetV2 training": (training, 0),
+    "eager decoding": (lambda: layers(32, 2048, 1), 0),
+    "prefill": (lambda: layers(16, 4096, 8192), 0),
+}
+PAIRS = {
+    "short": ["4 kernels of 50us", "kernels of 5ms"],
+    "job": ["20 kernels of 250us", "kernels of 5ms"],
+    "vit": ["ViT graph", "MobileNetV2 training"],
+    "vit2": ["ViT graph", "MobileNetV2 training", "prefill"],
+    "decode": ["eager decoding", "prefill"],
+}
+
+
+def work(name: str, index: int, shared: Path, log: Path) -> None:
+    make, period_s = PROGRAMS[name]
+    job = make()
+    for _ in range(5):
+        job()
+    with shared.open("r+b") as file:
+        flags = mmap.mmap(file.fileno(), 0)
+    flags[32 + index] = 1
+    due = time.monotonic()
+    with log.open("w") as out:
+        while flags[index] != ENDS:
+            if flags[index] == PAUSED:
+                time.sleep(0.001)
+                due = time.monotonic()
+                continue
+            begin = time.monotonic()
+            job()
+            end = time.monotonic()
+            out.write(f"{begin:.6f} {end - begin:.6f}\n")
+            if period_s:
+                due = max(due + period_s, end)
+                time.sleep(max(0.0, due - time.monotonic()))
+
+
+# --- The measurement --------------------------------------------------------------------------------------------------
+
+
+def percentile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+class Pair:
+    def __init__(self, names: list[str], folder: Path):
+        self.names = names
+        self.environment = {**os.environ, "SLUICE_SESSION": f"slices-{os.getpid()}"}
+        self.shared = folder / "shared"
+        self.shared.write_bytes(bytes(64))
+        self.logs = [folder / f"{i}.log" for i in range(len(names))]
+        with self.shared.open("r+b") as file:
+            self.flags = mmap.mmap(file.fileno(), 0)
+        self.programs = []
+        for i, name in enumerate(names):
+            command = [SLUICE, "exec", "--priority", "1" if i == 0 else "0", "--name", f"p{i}", "--"]
+            command += [sys.executable, __file__, "--work", name, str(i), str(self.shared), str(self.logs[i])]
+            self.programs.append(subprocess.Popen(command, env=self.environment))
+        while not all(self.flags[32 + i] for i in range(len(names))):
+            time.sleep(0.05)
+            if any(program.poll() is not None for program in self.programs):
+                raise SystemExit("slices.py: a program ended before it began")
+
+    def set(self, policy: str, slice_: str) -> None:
+        for i in range(1, len(self.names)):
+            command = [SLUICE, "set", f"p{i}", "--policy", policy, "--slice", slice_]
+            subprocess.run(command, env=self.environment, check=True, stdout=subprocess.DEVNULL)
+
+    def status(self) -> list[str]:
+        done = subprocess.run([SLUICE, "status", "--json"], env=self.environment, capture_output=True, text=True)
+        return [
+            f"{c['name']}: slice {c['slice']['us']} {c['slice']['state']} share {c['gpu_share']}"
+            for c in sorted(json.loads(done.stdout)["clients"], key=lambda c: c["name"])
+        ]
+
+    def window(self, condition: str, seconds: float) -> tuple[float, float]:
+        """When what counts began and ended."""
+        alone = {"critical alone": [0], "best effort alone": [1]}.get(condition, range(len(self.names)))
+        if CONDITIONS[condition]:
+            self.set(*CONDITIONS[condition])
+        for i in range(len(self.names)):
+            self.flags[i] = RUNS if i in alone else PAUSED
+        time.sleep(SETTLE_S)
+        begin = time.monotonic()
+        time.sleep(seconds - SETTLE_S)
+        return begin, time.monotonic()
+
+    def others_alone(self, index: int, seconds: float) -> tuple[float, float]:
+        for i in range(len(self.names)):
+            self.flags[i] = RUNS if i == index else PAUSED
+        time.sleep(SETTLE_S)
+        begin = time.monotonic()
+        time.sleep(seconds - SETTLE_S)
+        return begin, time.monotonic()
+
+    def end(self) -> list[list[tuple[float, float]]]:
+        for i in range(len(self.names)):
+            self.flags[i] = ENDS
+        for program in self.programs:
+            program.wait(timeout=60)
+        logs = []
+        for log in self.logs:
+            lines = [line.split() for line in log.read_text().splitlines()]
+            logs.append([(float(begin), float(took)) for begin, took in (line for line in lines if len(line) == 2)])
+        return logs
+
+
+def measure(pair: str, rounds: int, seconds: float) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        run = Pair(PAIRS[pair], Path(folder))
+        windows: dict[str, list] = {condition: [] for condition in CONDITIONS}
+        second: list = []
+        states: dict[str, list[str]] = {}
+        for _ in range(rounds):
+            for condition in CONDITIONS:
+                windows[condition].append(run.window(condition, seconds))
+                if CONDITIONS[condition]:
+                    states[condition] = run.status()
+            if len(run.names) > 2:
+                second.append(run.others_alone(2, seconds))
+        logs = run.end()
+
+    def of(index: int, window: tuple[float, float]) -> list[float]:
+        return [took for begin, took in logs[index] if window[0] <= begin and begin + took <= window[1]]
+
+    alone = [took for window in windows["critical alone"] for took in of(0, window)]
+
+    def rate(index: int, window: tuple[float, float]) -> float:
+        """Jobs a second, those that were cut by the window's ends in part."""
+        begin, end = window
+        parts = [
+            max(0.0, min(at + took, end) - max(at, begin)) / took
+            for at, took in logs[index]
+            if at < end and at + took > begin
+        ]
+        return sum(parts) / (end - begin)
+
+    rates = [None] + [
+        sum(rate(i, w) for w in (windows["best effort alone"] if i == 1 else second)) / rounds
+        for i in range(1, len(run.names))
+    ]
+    rows = []
+    for condition, taken in windows.items():
+        jobs = [took for window in taken for took in of(0, window)]
+        row: dict = {"condition": condition}
+        if condition != "best effort alone":
+            row["p50"] = percentile(jobs, 0.5) / percentile(alone, 0.5)
+            row["p99"] = percentile(jobs, 0.99) / percentile(alone, 0.99)
+            row["p50_rounds"] = [round(percentile(of(0, w), 0.5) / percentile(alone, 0.5), 3) for w in taken]
+            row["jobs"] = len(jobs)
+        if condition != "critical alone":
+            row["best_effort"] = [
+                [round(rate(i, w) / rates[i], 3) for w in taken]
+                for i in range(1, len(run.names))
+                if CONDITIONS[condition]
+            ]
+        row["states"] = states.get(condition)
+        rows.append(row)
+    return {"pair": pair, "names": run.names, "alone_ms": percentile(alone, 0.5) * 1000, "rows": rows}
+
+
+def show(result: dict) -> None:
+    print(f"\n{result['pair']}: {' + '.join(result['names'])}; alone p50 {result['alone_ms']:.3f} ms")
+    for row in result["rows"]:
+        critical = f"p50 {row['p50']:.2f} p99 {row['p99']:.2f} ({row['jobs']} jobs)" if "p50" in row else ""
+        best = [
+            f"{100 * sum(r) / len(r):.0f} % ({100 * min(r):.0f}-{100 * max(r):.0f})"
+            for r in row.get("best_effort") or []
+        ]
+        print(f"  {row['condition']:<28} {critical:<34} {' + '.join(best):<34} {'; '.join(row['states'] or [])}")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--work"]:
+        return work(sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]), Path(sys.argv[5]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pairs", nargs="*", metavar="PAIR", help=f"of {', '.join(PAIRS)}; all")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--window", type=float, default=2.0, metavar="S")
+    parser.add_argument("--out", type=Path, help="write all figures as JSON")
+    options = parser.parse_args()
+    unknown = [pair for pair in options.pairs if pair not in PAIRS]
+    if unknown or options.window <= SETTLE_S:
+        parser.error(f"unknown pair {unknown[0]}" if unknown else f"--window is at most {SETTLE_S}")
+    version = subprocess.run([SLUICE, "--version"], capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
+    print(f"{version}, commit {commit.stdout.strip() or 'unknown'}")
+    results = []
+    for pair in options.pairs or PAIRS:
+        results.append(measure(pair, options.rounds, options.window))
+        show(results[-1])
+        if options.out:
+            options.out.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
