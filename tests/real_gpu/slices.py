@@ -52,8 +52,9 @@ def spin(count: int, kernel_us: int):
             raise RuntimeError(f"{name}: {code}")
 
     ptx = (
-        b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry sluice_spin(.param .u64 n){ .reg .u64 %a,%b,%c,%n; "
-        b".reg .pred %p; ld.param.u64 %n,[n]; mov.u64 %a,%globaltimer; L: mov.u64 %b,%globaltimer; "
+        b".version 7.0\n.target sm_70\n.address_size 64\n"
+        b".visible .entry sluice_spin(.param .u64 n){ .reg .u64 %a,%b,%c,%n; .reg .pred %p; "
+        b"ld.param.u64 %n,[n]; mov.u64 %a,%globaltimer; L: mov.u64 %b,%globaltimer; "
         b"sub.u64 %c,%b,%a; setp.lt.u64 %p,%c,%n; @%p bra L; ret; }"
     )
     context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
