@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "shm/gates.hpp"
+#include "shm/policy.hpp"
 #include "shm/slice.hpp"
 
 namespace sluice::intercept {
@@ -90,6 +91,10 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
   });
   if (above && requested != shm::kSliceAuto) return {requested, SliceState::kShort};
   if (above) {
+    // Policy none asks to be left alone; comparisons use it for a program without Sluice.
+    if (shm::Policy::unpack(own.policy.load()).kind == shm::PolicyKind::kNone) {
+      return {0, SliceState::kOff};
+    }
     int busy = is_busy(own, now_ns) ? 1 : 0;
     for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot& other) {
       if (info.priority < highest && is_busy(other, now_ns)) ++busy;

@@ -146,6 +146,15 @@ TEST_F(TimeSliceRule, TheUserDecides) {
   EXPECT_EQ(after(2000), (Slice{0, SliceState::kDriver})) << "nobody waits";
 }
 
+// Prevents: a comparison with policy none for "without Sluice" in which slices are short.
+TEST_F(TimeSliceRule, UnderPolicyNoneItIsTheDriversUnlessTheUserAsks) {
+  add_server(900);
+  slot(kTraining).policy.store(shm::Policy{shm::PolicyKind::kNone}.pack());
+  EXPECT_EQ(after(2000), (Slice{0, SliceState::kOff}));
+  slot(kTraining).requested_slice.store(100);
+  EXPECT_EQ(after(2000), kShort);
+}
+
 class TimeSliceOfAServer : public TimeSliceRule {
  protected:
   void SetUp() override {
