@@ -68,11 +68,12 @@ TEST_F(StreamRecords, AContextThatLivesOnGetsItsRecordsBack) {
   Stream* const first = add(key(16), one_);
   Stream* const second = add(key(32), one_);
   Stream* const taken = streams_.take_out(one_);
-  Stream* const replaced = add(key(32), one_);
-  EXPECT_EQ(streams_.put_back(taken), second) << "a launch needed another one";
-  EXPECT_EQ(second->next, nullptr);
-  EXPECT_EQ(streams_.find(key(16)), first);
-  EXPECT_EQ(streams_.find(key(32)), replaced);
+  Stream* const replaced = add(key(16), one_);
+  EXPECT_EQ(streams_.put_back(taken), first) << "a launch needed another one";
+  EXPECT_EQ(first->next, nullptr);
+  EXPECT_EQ(streams_.find(key(16)), replaced);
+  EXPECT_EQ(streams_.find(key(32)), second);
+  EXPECT_EQ(streams_.take_out(key(32))->next, nullptr) << "whoever ends one would end others";
 }
 
 // The links of a record belong to the jobs of its client.
