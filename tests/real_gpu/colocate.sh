@@ -28,7 +28,7 @@ sluice=${SLUICE_PROGRAM:-build/bin/sluice}
 sources=$PWD/tests/real_gpu/colocate
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit
 rm -rf "$out"/[ABCDE] "$out"/*.jsonl "$out"/*.log
-export PYTHONPATH=$PWD/tools/python:$PWD/tests/real_gpu/memory:$sources${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$PWD/tools/python:$sources${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 export CUBLAS_WORKSPACE_CONFIG=:4096:8
 export SLUICE_PYTHON=$python
 failed=0
@@ -78,7 +78,7 @@ part D "$sources/plain_trainers.py"
 part E "$sources/other_server.py"
 
 cat "$out"/*.jsonl >"$out/findings.all" && mv "$out/findings.all" "$out/findings.jsonl"
-"$python" tests/real_gpu/memory/table.py "$out/findings.jsonl" | tee "$out/table.txt"
+"$python" "$sources/table.py" "$out/findings.jsonl" | tee "$out/table.txt"
 grep -q FAILED "$out/findings.jsonl" && failed=1
 echo "colocate.sh: $SECONDS s; findings in $out/findings.jsonl"
 exit $failed

@@ -1,4 +1,4 @@
-"""Trains a model of ../memory/jobs.py with sluice.train, one item a micro-batch, and prints a hash of its parameters.
+"""Trains a model of jobs.py with sluice.train, one item a micro-batch, and prints a hash of its parameters.
 
 helper_training.py JOB [--steps 30] [--device cpu]
 """

@@ -13,12 +13,6 @@ def finding(experiment: str, what: str, **values: object) -> None:
     print(json.dumps({"experiment": experiment, "what": what} | rounded), flush=True)
 
 
-def describe(error: BaseException) -> str:
-    """The type and the first line of an exception."""
-    first = (str(error).strip() or "no message").splitlines()[0]
-    return f"{type(error).__module__}.{type(error).__name__}: {first[:160]}"
-
-
 def progress(text: str) -> None:
     """Writes a line to stderr, with the seconds since this process began."""
     print(f"{time.monotonic() - _BEGIN:6.1f} s  {text}", file=sys.stderr, flush=True)

@@ -35,27 +35,25 @@ def images(device: str, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(batch, 3, size, size).to(device), torch.randint(0, 10, (batch,)).to(device)
 
 
-def image_job(model: nn.Module, device: str, batch: int, amp: bool) -> Job:
+def image_job(model: nn.Module, device: str, batch: int) -> Job:
     x, labels = images(device, batch)
     model = model.to(device).train()
 
     def loss() -> torch.Tensor:
-        with torch.autocast(device, dtype=torch.bfloat16, enabled=amp):
-            return functional.cross_entropy(model(x), labels)
+        return functional.cross_entropy(model(x), labels)
 
     return Job(model, loss, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9))
 
 
-def encoder_job(device: str, amp: bool, compiled: bool) -> Job:
-    layers, width, batch, length = (2 if compiled else 6, 512, 16, 256) if device == "cuda" else (2, 64, 2, 16)
+def encoder_job(device: str) -> Job:
+    layers, width, batch, length = (6, 512, 16, 256) if device == "cuda" else (2, 64, 2, 16)
     x = torch.randn(batch, length, width).to(device)
     labels = torch.randint(0, 10, (batch,)).to(device)
     model: nn.Module = Encoder(layers, width).to(device).train()
-    run = torch.compile(model) if compiled else model
 
     def loss() -> torch.Tensor:
-        with torch.autocast(device, dtype=torch.bfloat16, enabled=amp):
-            return functional.cross_entropy(run(x), labels)
+        with torch.autocast(device, dtype=torch.bfloat16):
+            return functional.cross_entropy(model(x), labels)
 
     return Job(model, loss, torch.optim.AdamW(model.parameters(), lr=1e-3))
 
@@ -66,10 +64,7 @@ def make(name: str, device: str) -> Job:
     models = torchvision.models
     batch = (lambda size: size) if device == "cuda" else (lambda size: 2)
     return {
-        "resnet50": lambda: image_job(models.resnet50(num_classes=10), device, batch(32), False),
-        "resnet50-bf16": lambda: image_job(models.resnet50(num_classes=10), device, batch(32), True),
-        "swin_t": lambda: image_job(models.swin_t(num_classes=10), device, batch(16), False),
-        "encoder": lambda: encoder_job(device, False, False),
-        "encoder-bf16": lambda: encoder_job(device, True, False),
-        "compiled": lambda: encoder_job(device, False, True),
+        "resnet50": lambda: image_job(models.resnet50(num_classes=10), device, batch(32)),
+        "swin_t": lambda: image_job(models.swin_t(num_classes=10), device, batch(16)),
+        "encoder-bf16": lambda: encoder_job(device),
     }[name]()

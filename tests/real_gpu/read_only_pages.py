@@ -4,7 +4,7 @@ Another process closes and opens a gate word through its own, writable mapping. 
 mapping as the library does (the whole board, through a second mapping of the same pages), and waits on the word in a
 stream and in a graph. Needs an NVIDIA GPU and no Python package; takes about 5 seconds.
 
-    python3 tests/real_gpu/probes/read_only_pages.py
+    python3 tests/real_gpu/read_only_pages.py
 """
 
 import ctypes
