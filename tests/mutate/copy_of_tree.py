@@ -110,8 +110,9 @@ class Copy:
             tests.append({"name": test["name"], "program": program, "folder": str(folder)})
         return tests
 
-    def build(self, targets) -> bool:
-        return self.run("cmake", "--build", self.build_folder, "--target", *targets) if targets else True
+    def build(self, targets, limit_s: float | None = _COMMAND_LIMIT_S) -> bool:
+        command = ("cmake", "--build", self.build_folder, "--target", *targets)
+        return self.run_code(*command, limit_s=limit_s) == 0 if targets else True
 
     def failed_tests(self, names: list[str], but: set[str], at_once: int = TESTS_AT_ONCE) -> list[str]:
         """Runs the named tests until one fails. Returns those that failed by then."""
@@ -150,7 +151,7 @@ class Copy:
     def run(self, *command) -> bool:
         return self.run_code(*command) == 0
 
-    def run_code(self, *command, cwd=None, environment=None) -> int:
+    def run_code(self, *command, cwd=None, environment=None, limit_s: float | None = _COMMAND_LIMIT_S) -> int:
         """The exit code; 124 where the command took too long."""
         command = [str(part) for part in command]
         with self.log.open("ab") as log:
@@ -167,7 +168,7 @@ class Copy:
                 start_new_session=True,
             )
             try:
-                return child.wait(_COMMAND_LIMIT_S)
+                return child.wait(limit_s)
             except subprocess.TimeoutExpired:
                 return 124
             finally:

@@ -59,16 +59,6 @@ class Functions:
             for name, node in named_nodes(parse(file, text)):
                 self._bodies.setdefault(name, []).append((file, node.start_byte, node.end_byte))
 
-    def names_around(self, file: str, start: int, end: int) -> list[str]:
-        """From the innermost to the outermost."""
-        around = [
-            (last - first, name)
-            for name, bodies in self._bodies.items()
-            for where, first, last in bodies
-            if where == file and first <= start and end <= last
-        ]
-        return [name for _, name in sorted(around)]
-
     def locate(self, kept: Kept) -> Fault:
         """Raises StaleError unless the text is there exactly once."""
         pattern = re.compile(rb"\s*".join(map(re.escape, _TOKEN.findall(kept.old.encode()))))

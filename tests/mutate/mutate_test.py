@@ -159,6 +159,11 @@ class SmallTree(unittest.TestCase):
         result = json.loads((self.root / "build/mutate/report.json").read_text())["parts"]["places"]
         self.assertEqual((result["of"], result["did_not_build"]), (0, 1))
 
+    def test_a_target_that_does_not_build_anyway_is_an_error(self):
+        (self.root / "tests/part/part_test.cpp").write_text("#error not yet\n")
+        with self.assertRaisesRegex(mutate.UsageError, "without a fault, not all of part_test can be built"):
+            self.run_places("part/part.cpp:3:compare")
+
     def test_a_test_that_fails_anyway_proves_nothing(self):
         with (self.root / "tests/part/CMakeLists.txt").open("a") as file:
             file.write("add_test(NAME part.broken COMMAND ${CMAKE_COMMAND} -E false)\n")
