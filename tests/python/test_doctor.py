@@ -11,6 +11,7 @@ import pytest
 from sluice_tools.doctor import checks
 from sluice_tools.doctor.checks import OK, PROBLEM, WARNING, Surroundings
 from sluice_tools.doctor.cli import examine, main, text_of
+from sluice_tools.doctor.slices import slices
 
 PROGRAM = os.environ.get("SLUICE_TEST_PROGRAM", "")
 GPUS = {
@@ -317,3 +318,52 @@ def test_this_build_with_the_simulated_gpu():
     refused = subprocess.run([PROGRAM, "doctor", "--session", "a b", "--json"], capture_output=True, text=True)
     (wrong,) = [f for f in json.loads(refused.stdout) if f["check"] == "session"]
     assert wrong["level"] == PROBLEM and "'a b'" in wrong["said"]
+
+
+class FakeTrial:
+    """In place of programs: what jobs take with each slice, in turn."""
+
+    def __init__(self, why="", state="short", short=(0.3, 0.9, 0.3), driver=(1.4, 0.4, 1.2)):
+        self.why, self.shown, self.ended = why, state, False
+        self.times = {"off": list(driver), "100us": list(short)}
+
+    def __call__(self, about):
+        return self
+
+    def begins(self):
+        return self.why
+
+    def job_ms(self, slice_):
+        return self.times[slice_].pop(0)
+
+    def state(self):
+        return self.shown
+
+    def end(self):
+        self.ended = True
+
+
+@pytest.mark.parametrize(
+    ("trial", "level", "said"),
+    [
+        (FakeTrial(), OK, "obeyed: a short job next to kernels of 20 ms takes 0.30 ms with slices of 100us, 1.20 ms"),
+        (FakeTrial(short=(1.0, 0.8, 0.9)), WARNING, "not obeyed: "),
+        (FakeTrial(state="refused"), WARNING, "no: the slice of a program cannot be set here (refused)"),
+        (FakeTrial(state="no-group"), WARNING, "no: the slice of a program cannot be set here (no-group)"),
+        (FakeTrial(why="no GPU"), WARNING, "not tried: no GPU"),
+    ],
+)
+def test_slices_are_tried(machine, monkeypatch, trial, level, said):
+    monkeypatch.setattr("sluice_tools.doctor.slices._Trial", trial)
+    (finding,) = slices(Surroundings(machine.folder / "bin/sluice", machine.environment))
+    assert finding.level == level and finding.said.startswith(said), finding
+    assert trial.ended and bool(finding.todo) == (level != OK)
+
+
+@pytest.mark.skipif(not PROGRAM, reason="needs a build of Sluice")
+def test_the_simulated_gpu_obeys_slices():
+    session = f"test-{os.getpid()}-slices"
+    command = [PROGRAM, "doctor", "--gpu", "sim", "--session", session, "--slices", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = {finding["check"]: finding for finding in json.loads(done.stdout)}
+    assert found["slices"]["level"] == OK, done.stdout

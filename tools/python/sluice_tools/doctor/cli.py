@@ -8,11 +8,13 @@ from pathlib import Path
 
 from sluice_tools.command import run_command
 from sluice_tools.doctor.checks import CHECKS, PROBLEM, Finding, Surroundings, default_session
+from sluice_tools.doctor.slices import slices
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, Parser
 
 _EXAMPLES = """\
 examples:
   sluice doctor
+  sluice doctor --slices
   sluice doctor --json | jq '.[] | select(.level != "ok")'
 
 docs/reference/doctor.md has all checks.
@@ -33,6 +35,11 @@ def _parser() -> argparse.ArgumentParser:
         default=os.environ.get("SLUICE_SESSION") or "",
         metavar="NAME",
         help="the session (default: $SLUICE_SESSION, else node if there is a node service, else default)",
+    )
+    parser.add_argument(
+        "--slices",
+        action="store_true",
+        help="also try whether the GPU obeys time slices: about 15 s, with programs of our own, on a GPU that is idle",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -57,7 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
     def job() -> int:
         program = Path(os.environ["SLUICE_PROGRAM"]).resolve()
         session = options.session or default_session(program, os.environ)
-        findings = examine(Surroundings(program, os.environ, session, options.gpu))
+        about = Surroundings(program, os.environ, session, options.gpu)
+        findings = examine(about) + (list(slices(about)) if options.slices else [])
         if options.json:
             print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
         else:
