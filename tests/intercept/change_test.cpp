@@ -12,6 +12,7 @@
 #include "shm/policy.hpp"
 #include "shm/session.hpp"
 #include "tests/intercept/session.hpp"
+#include "tests/support/fast_clock.hpp"
 
 namespace sluice::intercept::test {
 namespace {
@@ -190,7 +191,11 @@ TEST_F(Change, AClosedGateIsNoDriverThatHangs) {
   critical.begin();
   {
     Launch waits(stream);
-    std::this_thread::sleep_for(6s);
+    {
+      const sluice::test::FastClock clock;
+      const auto begin = std::chrono::steady_clock::now();
+      while (std::chrono::steady_clock::now() - begin < 7s) std::this_thread::sleep_for(1ms);
+    }
     EXPECT_FALSE(waits.returned());
     EXPECT_EQ(slot().skipped_waits.load(), 0U) << "gave up, and runs ungated from now on";
     fake::resume();

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/intercept/launcher.hpp"
+#include "tests/support/fast_clock.hpp"
 
 namespace sluice::intercept::test {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 using fake::Id;
 using shm::Count;
+using sluice::test::FastClock;
+using sluice::test::kProgramPatience;
 
 class Pacing : public Session {};
 
@@ -135,8 +138,12 @@ TEST_F(Pacing, AWaitOnTheDriverIsGivenUpAfterFiveSeconds) {
   catch_errors();
   fake::pause();
   {
+    const FastClock clock;
+    const auto begin = std::chrono::steady_clock::now();
     Launcher launcher(6, make_stream());
-    EXPECT_TRUE(eventually([&] { return launcher.done() == 6; })) << "only a later launch ends it";
+    EXPECT_TRUE(eventually([&] { return launcher.done() == 6; }, kProgramPatience))
+        << "only a later launch ends it";
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, 5s) << "gave up early";
   }
   EXPECT_EQ(slot().skipped_waits.load(), 1U);
   EXPECT_EQ(counted(Count::kGated), 7U) << "with the launch that attached";
@@ -154,7 +161,10 @@ TEST_F(Pacing, AfterASkippedWaitGatingGoesOn) {
   fake::pause();
   {
     Launcher launcher(6, first);
-    EXPECT_TRUE(eventually([&] { return launcher.done() == 6; }));
+    {
+      const FastClock clock;
+      EXPECT_TRUE(eventually([&] { return launcher.done() == 6; }, kProgramPatience));
+    }
     const auto begin = std::chrono::steady_clock::now();
     Launcher next(6, second);
     EXPECT_TRUE(eventually([&] { return next.done() == 6; }));
