@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("pandas", reason="./x reports fetches it")
 
 PACKAGE = Path(__file__).resolve().parents[2] / "tools" / "python"
-sys.path.append(str(Path(__file__).resolve().parents[1] / "bench" / "python"))
 from long_run import write_run  # noqa: E402
 from sluice_tools import progress  # noqa: E402
 
