@@ -48,7 +48,7 @@ class Daemon {
   /// Serves until a signal arrives or, with exit_when_idle, until the session is idle.
   void run();
 
-  [[nodiscard]] const shm::Board& board() const noexcept { return owned_->board(); }
+  [[nodiscard]] shm::Board& board() const noexcept { return owned_->board(); }
   [[nodiscard]] Tally& tally() noexcept { return tally_; }
   [[nodiscard]] const std::string& socket_path() const noexcept { return listener_.path(); }
 

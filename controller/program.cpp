@@ -17,6 +17,7 @@
 #include "base/error.hpp"
 #include "controller/http_server.hpp"
 #include "controller/metrics_address.hpp"
+#include "controller/outsiders.hpp"
 #include "shm/outside.hpp"
 
 namespace sluice::controller {
@@ -103,6 +104,7 @@ void serve(Daemon& daemon, const ProgramOptions& options, const std::string& ses
     });
     urls += " metrics=" + servers.back().url();
   }
+  const Outsiders outsiders(daemon.board(), session);
   announce(ready + urls);
   daemon.run();
 }

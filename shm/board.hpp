@@ -88,6 +88,7 @@ enum class SliceState : std::uint32_t {
   kLearning,   ///< The driver's: too little is known of the clients above.
   kHostBound,  ///< The driver's: a client above is bound by its host, and would be late more often.
   kSeveral,    ///< The driver's: several clients below are busy, and would pay for each switch.
+  kOutside,    ///< The driver's: programs outside Sluice use the device, and may be busy.
   kOff,        ///< The driver's: the user said so.
   kNoGroup,    ///< The process has no channel group of its own (MPS).
   kRefused,    ///< The system refuses to set it.
@@ -234,7 +235,7 @@ struct alignas(kLine) Slot {
 struct Device {
   std::array<std::uint8_t, 16> uuid;
   HalfWord used;
-  HalfWord reserved;
+  HalfWord outside;  ///< Processes that use it without a slot, as the controller saw last.
   std::array<char, 40> name;
 };
 static_assert(sizeof(Device) == 64);

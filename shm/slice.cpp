@@ -46,6 +46,8 @@ std::string_view slice_state_name(SliceState state) noexcept {
       return "host-bound";
     case SliceState::kSeveral:
       return "several";
+    case SliceState::kOutside:
+      return "outside";
     case SliceState::kOff:
       return "off";
     case SliceState::kNoGroup:

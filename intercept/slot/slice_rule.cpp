@@ -95,6 +95,10 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
     if (shm::Policy::unpack(own.policy.load()).kind == shm::PolicyKind::kNone) {
       return {0, SliceState::kOff};
     }
+    const auto device = shm::SlotInfo::unpack(own.info.load()).device;
+    if (device < shm::kMaxDevices && board.devices[device].outside.load() != 0) {
+      return {0, SliceState::kOutside};
+    }
     int busy = is_busy(own, now_ns) ? 1 : 0;
     for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot& other) {
       if (info.priority < highest && is_busy(other, now_ns)) ++busy;

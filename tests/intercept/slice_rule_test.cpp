@@ -124,6 +124,18 @@ TEST_F(TimeSliceRule, OfTwoBusyProgramsBelowNoneHasShortSlices) {
   EXPECT_EQ(after(1000), kShort);
 }
 
+// Prevents: a program gets 5 % of the GPU next to a busy one that nobody knows.
+TEST_F(TimeSliceRule, NextToProgramsOutsideItIsTheDrivers) {
+  add_server(900);
+  EXPECT_EQ(after(2000), kShort);
+  board_->devices[1].outside.store(1);
+  EXPECT_EQ(after(2000), kShort);
+  board_->devices[0].outside.store(1);
+  EXPECT_EQ(after(20), (Slice{0, SliceState::kOutside})) << "at once";
+  board_->devices[0].outside.store(0);
+  EXPECT_EQ(after(2000), kShort);
+}
+
 TEST_F(TimeSliceRule, AProgramBetweenCountsAsBelow) {
   add_server(900);
   add_client(kBatch, 2, "between");

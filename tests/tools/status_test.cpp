@@ -100,6 +100,8 @@ TEST_F(Status, SaysWhichTimeSliceIsSetAndWhyNot) {
   client.slice_us.store(0);
   state_is(shm::SliceState::kSeveral);
   expect_says(text(), "time slice of the driver: several programs below a priority are busy");
+  state_is(shm::SliceState::kOutside);
+  expect_says(text(), "time slice of the driver: programs outside Sluice use the GPU");
   state_is(shm::SliceState::kRefused);
   expect_says(text(), "time slice of the driver: the system refuses to set it");
   client.requested_slice.store(shm::kSliceOff);

@@ -222,6 +222,9 @@ std::string slice_note(const shm::ClientSnapshot& client) {
   if (client.slice == "auto" && client.slice_state == shm::SliceState::kSeveral) {
     return "time slice of the driver: several programs below a priority are busy";
   }
+  if (client.slice == "auto" && client.slice_state == shm::SliceState::kOutside) {
+    return "time slice of the driver: programs outside Sluice use the GPU";
+  }
   if (client.slice == "auto") return {};
   return fmt::format("asked for time slice {}, has the driver's ({})", client.slice,
                      shm::slice_state_name(client.slice_state));
