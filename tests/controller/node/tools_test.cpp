@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/child.hpp"
-#include "tests/node/node_service.hpp"
+#include "tests/controller/node/node_service.hpp"
 #include "tests/support/look.hpp"
 
 namespace sluice::test {

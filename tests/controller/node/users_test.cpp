@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "shm/gates.hpp"
-#include "tests/node/node_service.hpp"
+#include "tests/controller/node/node_service.hpp"
 #include "tests/support/look.hpp"
 
 namespace sluice::test {

@@ -17,7 +17,7 @@
 #include "shm/memory.hpp"
 #include "shm/messages.hpp"
 #include "shm/snapshot.hpp"
-#include "tests/node/node_service.hpp"
+#include "tests/controller/node/node_service.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/look.hpp"
 #include "tests/support/requests.hpp"

@@ -5,7 +5,7 @@
 
 #include "shm/gates.hpp"
 #include "shm/mapping.hpp"
-#include "tests/node/node_service.hpp"
+#include "tests/controller/node/node_service.hpp"
 #include "tests/support/eventually.hpp"
 
 namespace sluice::test {

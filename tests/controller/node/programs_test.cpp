@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "shm/gates.hpp"
-#include "tests/node/node_service.hpp"
+#include "tests/controller/node/node_service.hpp"
 #include "tests/simgpu/shared_folder.hpp"
 #include "tests/support/look.hpp"
 

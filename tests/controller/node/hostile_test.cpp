@@ -17,7 +17,7 @@
 #include "base/node_service.hpp"
 #include "shm/gates.hpp"
 #include "shm/messages.hpp"
-#include "tests/node/node_service.hpp"
+#include "tests/controller/node/node_service.hpp"
 #include "tests/support/look.hpp"
 #include "tests/support/requests.hpp"
 

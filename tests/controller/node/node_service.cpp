@@ -1,4 +1,4 @@
-#include "tests/node/node_service.hpp"
+#include "tests/controller/node/node_service.hpp"
 
 #include <sys/socket.h>
 #include <sys/stat.h>

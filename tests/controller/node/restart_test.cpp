@@ -15,7 +15,7 @@
 
 #include "base/fd.hpp"
 #include "shm/gates.hpp"
-#include "tests/node/node_service.hpp"
+#include "tests/controller/node/node_service.hpp"
 #include "tests/support/look.hpp"
 
 namespace sluice::test {
