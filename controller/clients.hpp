@@ -16,6 +16,7 @@ struct Tenant {
   std::uint64_t hung_up_ns = 0;  ///< When the connection ended, if no thread held the mutex then.
   std::uint64_t dead_since_ns = 0;   ///< Time when the mutex was first found released.
   std::uint64_t slack_since_ns = 0;  ///< Of a reader: since when its slack has been limited.
+  bool adopted = false;              ///< It has had no connection to this controller yet.
   uid_t uid = 0;                     ///< Not from the board, which clients may write.
 };
 

@@ -8,6 +8,7 @@
 #include "base/clock.hpp"
 #include "base/node_service.hpp"
 #include "controller/readers.hpp"
+#include "controller/repair.hpp"
 #include "shm/labels.hpp"
 #include "shm/memory.hpp"
 #include "shm/policy.hpp"
@@ -230,6 +231,7 @@ std::uint8_t Registry::granted_priority(const Peer& peer, const Terms& terms, st
 Reply Registry::attach(Connection& from, const Request& request) {
   const Terms terms = admission_.terms(from.peer);
   if (!terms.admitted) return not_admitted(from.peer);
+  take_back_unanswered(from.peer);
   const int slot = std::countr_one(clients_.view.used().load());
   if (slot >= shm::kSlots) {
     return refusal(ReplyStatus::kSessionFull, "all " + std::to_string(shm::kSlots) +
@@ -249,7 +251,7 @@ Reply Registry::attach(Connection& from, const Request& request) {
   clients_.slot(slot).reader.store(terms.reader() ? 1 : 0);
   std::string notice;
   const std::uint8_t priority = granted_priority(from.peer, terms, request.priority, notice);
-  clients_.tenant(slot) = Tenant{from.peer.process, 0, 0, 0, from.peer.uid};
+  clients_.tenant(slot) = Tenant{from.peer.process, 0, 0, 0, false, from.peer.uid};
   shm::reserve(clients_.view, slot, priority, *device);
   update_outranked(clients_);
   clients_.tally.attached.fetch_add(1);
@@ -259,6 +261,16 @@ Reply Registry::attach(Connection& from, const Request& request) {
                shm::to_string(shm::Policy::unpack(request.policy)), *device,
                printable(text_of(request.device_name), request.device_name.size()));
   return given(from, slot, notice);
+}
+
+/// Slots that an earlier controller reserved for this process and that have no client yet: it was
+/// killed before it replied, and the process asks anew.
+void Registry::take_back_unanswered(const Peer& peer) {
+  for (int slot = 0; slot < shm::kSlots; ++slot) {
+    const Tenant& tenant = clients_.tenant(slot);
+    if (!tenant.adopted || tenant.process == nullptr) continue;
+    if (tenant.process->pid() == peer.process->pid()) take_back_reserved(clients_, slot);
+  }
 }
 
 void Registry::fill_slot(int index, const Connection& from, const Request& request) {
@@ -295,6 +307,7 @@ Reply Registry::attach_again(Connection& from, const Request& request) {
   }
   clients_.tenant(request.slot).process = from.peer.process;
   clients_.tenant(request.slot).hung_up_ns = 0;
+  clients_.tenant(request.slot).adopted = false;
   clients_.tally.reattached.fetch_add(1);
   spdlog::info("client attached again: {}", clients_.describe(request.slot));
   return given(from, request.slot, {});

@@ -138,6 +138,7 @@ void adopt(Clients& clients, Admission& admission, std::uint64_t now_ns) {
     clients.view.used().fetch_or(shm::bit(slot));
     Tenant& tenant = clients.tenant(slot);
     tenant.process = find_process(clients.slot(slot));
+    tenant.adopted = true;
     // The former controller may have counted this death already.
     if (state == SlotState::kDead) tenant.dead_since_ns = now_ns;
     // The announcer may have died meanwhile. A living one writes its slack again at once.

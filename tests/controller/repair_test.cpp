@@ -1,7 +1,14 @@
 // Repairs on a board of the test's own, without processes.
 #include "controller/repair.hpp"
 
+#include <unistd.h>
+
+#include <bit>
+
+#include "base/clock.hpp"
+#include "controller/registry.hpp"
 #include "tests/support/board_test.hpp"
+#include "tests/support/requests.hpp"
 
 namespace sluice::test {
 namespace {
@@ -24,6 +31,29 @@ TEST_F(Repair, OnlyAClientThatIsStillReservedLosesItsSlot) {
   EXPECT_EQ(clients_.info(0).state, SlotState::kFree);
   EXPECT_EQ(clients_.info(1).state, SlotState::kLive);
   EXPECT_EQ(board_->used.load(), shm::bit(1));
+}
+
+// A controller was killed after it had reserved a slot and before it replied, so the process asks
+// the next one. Prevents: the first slot is reserved, and paces those below, for as long as the
+// process lives. Seen to fail without take_back_unanswered().
+TEST_F(Repair, ASlotWhoseReplyWasLostIsTakenBack) {
+  add_client(0, 5, "asks");
+  set_state(0, SlotState::kReserved, 5);
+  slot(0).pid.store(static_cast<std::uint32_t>(getpid()));
+  slot(0).attached_ns.store(base::monotonic_ns());
+  controller::OwnUser admission;
+  controller::adopt(clients_, admission, base::monotonic_ns());
+  ASSERT_EQ(clients_.info(0).state, SlotState::kReserved) << "its client may be about to go live";
+  controller::Leases leases;
+  controller::CommandReader commands;
+  controller::Registry registry("test", clients_, leases, commands, admission);
+  controller::Connection from;
+  from.peer.process = std::make_shared<const controller::ClientProcess>(
+      controller::ClientProcess::with_pid(getpid()));
+  for (const int device : {1, 2}) {
+    ASSERT_EQ(registry.answer(from, good_request(5, device)).status, shm::ReplyStatus::kOk);
+  }
+  EXPECT_EQ(std::popcount(board_->used.load()), 2) << "the first one, or one of this controller";
 }
 
 }  // namespace
