@@ -4,6 +4,7 @@
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
 #include "shm/target.hpp"
+#include "tests/support/change_request.hpp"
 #include "tests/support/controller.hpp"
 #include "tests/support/fake_client.hpp"
 #include "tests/support/look.hpp"
@@ -13,21 +14,11 @@ namespace sluice::test {
 namespace {
 
 using shm::ReplyStatus;
-using shm::RequestKind;
 
 class Set : public RunningControllerTest {
  protected:
-  /// A request for a client that changes nothing yet.
   static shm::Request change_of(const FakeClient& client) {
-    shm::Request request;
-    request.kind = RequestKind::kSet;
-    request.slot = client.slot();
-    request.generation = client.generation();
-    request.board_id = client.board_id();
-    request.priority = shm::kKeepPriority;
-    request.policy = shm::kKeepPolicy;
-    request.target = shm::kKeepTarget;
-    return request;
+    return test::change_of({client.slot(), client.generation()}, client.board_id());
   }
   [[nodiscard]] shm::Reply ask(const shm::Request& request) const {
     const base::Fd connection = connect_to(session_);

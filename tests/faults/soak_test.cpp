@@ -15,6 +15,7 @@
 #include "shm/messages.hpp"
 #include "shm/policy_text.hpp"
 #include "shm/session.hpp"
+#include "tests/support/change_request.hpp"
 #include "tests/support/end_to_end_test.hpp"
 
 namespace sluice::test {
@@ -101,13 +102,12 @@ class Soak : public EndToEndTest {
     const base::Fd fd(shm::connect_controller(shm::socket_path(session_).c_str()));
     const int slot = slot_of(*programs_.at(i));
     if (!fd || slot < 0) return;
-    shm::Request request;
-    request.kind = shm::RequestKind::kSet;
-    request.slot = slot;
-    request.generation = shm::SlotInfo::unpack(look().slot(slot).info.load()).generation;
+    const Look board = look();
+    shm::Request request =
+        change_of({slot, shm::SlotInfo::unpack(board.slot(slot).info.load()).generation},
+                  board.board().board_id.load());
     request.priority = kKinds.at(i).priority == 0 ? 0 : static_cast<std::uint32_t>(to.priority);
     request.policy = shm::parse_policy(to.policy)->pack();
-    request.target = shm::kKeepTarget;
     shm::Reply reply;
     (void)shm::ask(fd.get(), request, reply, 100);
   }

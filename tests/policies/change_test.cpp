@@ -5,6 +5,7 @@
 
 #include "shm/messages.hpp"
 #include "shm/policy.hpp"
+#include "tests/support/change_request.hpp"
 #include "tests/support/end_to_end_test.hpp"
 #include "tests/support/requests.hpp"
 
@@ -15,12 +16,10 @@ class PolicyChanges : public SimulatedSessionTest {
  protected:
   void set(const Program& program, const char* policy) {
     const Look board = look();
-    shm::Request request;
-    request.kind = shm::RequestKind::kSet;
-    request.slot = slot_of(board, program.pid());
-    request.generation = shm::SlotInfo::unpack(board.slot(request.slot).info.load()).generation;
-    request.board_id = board.board().board_id.load();
-    request.priority = shm::kKeepPriority;
+    const int slot = slot_of(board, program.pid());
+    shm::Request request =
+        change_of({slot, shm::SlotInfo::unpack(board.slot(slot).info.load()).generation},
+                  board.board().board_id.load());
     request.policy = shm::parse_policy(policy)->pack();
     const auto connection = connect_to(session_);
     const shm::Reply reply = ask_controller(connection.get(), request);

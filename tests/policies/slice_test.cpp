@@ -2,6 +2,7 @@
 #include "shm/slice.hpp"
 
 #include "shm/messages.hpp"
+#include "tests/support/change_request.hpp"
 #include "tests/support/end_to_end_test.hpp"
 #include "tests/support/requests.hpp"
 
@@ -25,14 +26,10 @@ class TimeSlices : public SimulatedSessionTest {
   }
   shm::Reply ask_for(const Program& program, std::uint32_t slice) {
     const Look board = look();
-    shm::Request request;
-    request.kind = shm::RequestKind::kSet;
-    request.slot = slot_of(board, program.pid());
-    request.generation = shm::SlotInfo::unpack(board.slot(request.slot).info.load()).generation;
-    request.board_id = board.board().board_id.load();
-    request.priority = shm::kKeepPriority;
-    request.policy = shm::kKeepPolicy;
-    request.target = shm::kKeepTarget;
+    const int slot = slot_of(board, program.pid());
+    shm::Request request =
+        change_of({slot, shm::SlotInfo::unpack(board.slot(slot).info.load()).generation},
+                  board.board().board_id.load());
     request.slice = slice;
     const auto connection = connect_to(session_);
     return ask_controller(connection.get(), request);

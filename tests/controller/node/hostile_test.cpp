@@ -18,6 +18,7 @@
 #include "shm/gates.hpp"
 #include "shm/messages.hpp"
 #include "tests/controller/node/node_service.hpp"
+#include "tests/support/change_request.hpp"
 #include "tests/support/look.hpp"
 #include "tests/support/requests.hpp"
 
@@ -299,14 +300,8 @@ TEST_F(Hostile, ChangesObeyOwnerAndCeiling) {
   ASSERT_TRUE(of_bert->attached() && of_anna->attached());
   const auto change = [](const FakeClient& client, std::uint32_t priority) {
     return [&client, priority] {
-      shm::Request request;
-      request.kind = shm::RequestKind::kSet;
-      request.slot = client.slot();
-      request.generation = client.generation();
-      request.board_id = client.board_id();
+      shm::Request request = change_of({client.slot(), client.generation()}, client.board_id());
       request.priority = priority;
-      request.policy = shm::kKeepPolicy;
-      request.target = shm::kKeepTarget;
       const base::Fd connection = connect_to("node");
       return static_cast<int>(ask_controller(connection.get(), request).status);
     };
