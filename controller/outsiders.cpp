@@ -1,8 +1,11 @@
 #include "controller/outsiders.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -39,6 +42,22 @@ bool Outsiders::matter(const shm::Board& board) noexcept {
   });
 }
 
+namespace {
+
+/// Those that were found. None if the system has no memory or no descriptor for a look: the thread
+/// must not end the controller.
+std::vector<shm::OutsideProcess> found_in(const shm::Snapshot& snapshot,
+                                          const std::string& session) noexcept {
+  try {
+    return shm::find_outside(snapshot, session);
+  } catch (const std::exception& error) {
+    spdlog::warn("cannot look for programs outside: {}", error.what());
+    return {};
+  }
+}
+
+}  // namespace
+
 void Outsiders::look(const std::shared_ptr<Shared>& shared) {
   constexpr std::chrono::seconds kPeriod{2};
   std::unique_lock lock(shared->mutex);
@@ -46,7 +65,7 @@ void Outsiders::look(const std::shared_ptr<Shared>& shared) {
     if (matter(*shared->board)) {
       const shm::Snapshot snapshot = shm::take_snapshot(*shared->board, base::monotonic_ns());
       lock.unlock();
-      const std::vector<shm::OutsideProcess> found = shm::find_outside(snapshot, shared->session);
+      const std::vector<shm::OutsideProcess> found = found_in(snapshot, shared->session);
       lock.lock();
       if (shared->board != nullptr) show(*shared->board, found);
     }
