@@ -1,7 +1,8 @@
 #include "shm/policy.hpp"
 
 #include <array>
-#include <charconv>
+
+#include "shm/time_text.hpp"
 
 namespace sluice::shm {
 namespace {
@@ -17,23 +18,6 @@ constexpr std::string_view kMilliseconds = "ms";
 constexpr std::string_view kAhead = ",ahead:";
 constexpr std::uint32_t kUsPerMs = 1000;
 
-/// A number from 1 to `most` without a sign; 0 for any other text.
-std::uint32_t number_in(std::string_view digits, std::uint32_t most) noexcept {
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  const bool whole = error == std::errc{} && end == digits.data() + digits.size();
-  return whole && number <= most ? number : 0;
-}
-
-/// What follows `,ahead:`, in microseconds; 0 if that is no time.
-std::uint32_t ahead_in(std::string_view text) noexcept {
-  const bool ms = text.ends_with(kMilliseconds);
-  if (!ms && !text.ends_with(kMicroseconds)) return 0;
-  const std::uint32_t unit = ms ? kUsPerMs : 1;
-  text.remove_suffix(kMicroseconds.size());
-  return number_in(text, Policy::kMaxAheadUs / unit) * unit;
-}
-
 constexpr std::array<Form, 5> kForms{{{"none", PolicyKind::kNone, false},
                                       {"gate", PolicyKind::kGate, false},
                                       {"sync", PolicyKind::kSync, true},
@@ -45,7 +29,7 @@ constexpr std::array<Form, 5> kForms{{{"none", PolicyKind::kNone, false},
 std::optional<Policy> parse_policy(std::string_view text) noexcept {
   if (const std::size_t ahead = text.find(kAhead); ahead != std::string_view::npos) {
     std::optional<Policy> policy = parse_policy(text.substr(0, ahead));
-    const std::uint32_t us = ahead_in(text.substr(ahead + kAhead.size()));
+    const std::uint32_t us = us_in(text.substr(ahead + kAhead.size()), Policy::kMaxAheadUs);
     if (!policy || !policy->spacing.is_time() || us == 0) return std::nullopt;
     policy->ahead_us = us;
     return policy;

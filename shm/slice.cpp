@@ -1,21 +1,14 @@
 #include "shm/slice.hpp"
 
-#include <charconv>
+#include "shm/time_text.hpp"
 
 namespace sluice::shm {
 
 std::optional<std::uint32_t> parse_slice(std::string_view text) noexcept {
   if (text == "auto") return kSliceAuto;
   if (text == "off") return kSliceOff;
-  const bool ms = text.ends_with("ms");
-  if (!ms && !text.ends_with("us")) return std::nullopt;
-  text.remove_suffix(2);
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  if (number > kMostSliceUs) return std::nullopt;
-  const std::uint32_t us = ms ? number * 1000 : number;
-  return us >= kLeastSliceUs && us <= kMostSliceUs ? std::optional(us) : std::nullopt;
+  const std::uint32_t us = us_in(text, kMostSliceUs);
+  return us >= kLeastSliceUs ? std::optional(us) : std::nullopt;
 }
 
 std::string slice_text(std::uint32_t slice) {
