@@ -180,9 +180,14 @@ prove_entries() {
 }
 
 # RTLD_NEXT and RTLD_DEFAULT are resolved from the return address: the way out must be a jump.
+# The instructions of a function.
+body_of() {
+  "$objdump" -d --no-show-raw-insn "$library" | awk "/^[0-9a-f]+ <$1>:/,/^\$/" | sed '1d;/^$/d'
+}
+
 prove_dlsym() {
   local body
-  body=$("$objdump" -d --no-show-raw-insn "$library" | awk '/^[0-9a-f]+ <dlsym>:/,/^$/' | sed '1d;/^$/d')
+  body=$(body_of dlsym)
   [[ -n $body ]] ||
     complain "no function dlsym"
   grep -E "\b$returns" <<<"$body" >/dev/null &&
@@ -196,7 +201,7 @@ prove_dlsym() {
 # Every program calls ioctl, and for most of its calls the hook must be a jump.
 prove_ioctl() {
   local body
-  body=$("$objdump" -d --no-show-raw-insn "$library" | awk '/^[0-9a-f]+ <ioctl>:/,/^$/' | sed '1d;/^$/d')
+  body=$(body_of ioctl)
   [[ -n $body ]] ||
     complain "no function ioctl"
   grep -E "\b($calls|$returns)" <<<"$body" >/dev/null &&
