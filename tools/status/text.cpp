@@ -190,6 +190,20 @@ bool paces(const shm::ClientSnapshot& client) {
          client.policy != "gate";
 }
 
+/// What a user may want to change; empty for the ordinary reasons.
+std::string why_no_slice(shm::SliceState state) {
+  switch (state) {
+    case shm::SliceState::kRefused:
+      return "the system refuses to set it";
+    case shm::SliceState::kSeveral:
+      return "several programs below a priority are busy";
+    case shm::SliceState::kOutside:
+      return "programs outside Sluice use the GPU";
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 std::string format_duration(std::uint64_t ns) {
@@ -216,16 +230,10 @@ std::string slice_note(const shm::ClientSnapshot& client) {
   if (client.slice_us != 0) {
     return fmt::format("time slice {}", shm::slice_text(client.slice_us));
   }
-  if (client.slice == "auto" && client.slice_state == shm::SliceState::kRefused) {
-    return "time slice of the driver: the system refuses to set it";
+  if (client.slice == "auto") {
+    const std::string why = why_no_slice(client.slice_state);
+    return why.empty() ? why : "time slice of the driver: " + why;
   }
-  if (client.slice == "auto" && client.slice_state == shm::SliceState::kSeveral) {
-    return "time slice of the driver: several programs below a priority are busy";
-  }
-  if (client.slice == "auto" && client.slice_state == shm::SliceState::kOutside) {
-    return "time slice of the driver: programs outside Sluice use the GPU";
-  }
-  if (client.slice == "auto") return {};
   return fmt::format("asked for time slice {}, has the driver's ({})", client.slice,
                      shm::slice_state_name(client.slice_state));
 }
