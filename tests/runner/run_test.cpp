@@ -140,9 +140,11 @@ TEST_F(RunTest, TraceHasEveryLaunchOfEveryWorker) {
       launches += kind == static_cast<std::uint16_t>(shm::TraceKind::kLaunch) ? 1 : 0;
     }
     // The status was read shortly before the worker was killed. A captured launch is not a launch.
+    // A launch is counted before the driver's call and recorded after it: the worker's one thread
+    // may have been killed in between.
     std::uint64_t gated = 0;
     for (const json& entry : client["coverage"]) gated += entry["gated"].get<std::uint64_t>();
-    EXPECT_GE(launches, gated);
+    EXPECT_GE(launches + 1, gated);
     EXPECT_GT(gated, 0U);
   }
   // Kernels carry their recorded names, launched one by one (best_effort) and in a graph.
