@@ -12,6 +12,7 @@
 #include "tests/support/fake_client.hpp"
 #include "tests/support/look.hpp"
 #include "tests/support/requests.hpp"
+#include "tests/support/stopwatch.hpp"
 
 namespace sluice::test {
 namespace {
@@ -39,13 +40,13 @@ TEST_F(Faults, KilledHolderOpensTheGatesBelow) {
   high.order("begin");
   ASSERT_EQ(look.gate(low.slot()), shm::bit(high.slot()));
 
-  const auto killed = std::chrono::steady_clock::now();
+  const Stopwatch since_kill;
   high.process().signal(SIGKILL);
   ASSERT_TRUE(eventually([&] { return look.gate(low.slot()) == 0; }));
-  const double took = ms_since(killed);
+  const double took = since_kill.ms();
   high.process().wait();
   std::printf("gate open %.1f ms after SIGKILL, process gone after %.1f ms\n", took,
-              ms_since(killed));
+              since_kill.ms());
   EXPECT_LT(took, kBoundMs);
   EXPECT_TRUE(eventually([&] { return look.state(high.slot()) == SlotState::kFree; }));
   EXPECT_TRUE(eventually([&] {

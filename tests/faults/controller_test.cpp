@@ -16,7 +16,6 @@ namespace sluice::test {
 namespace {
 
 using shm::SlotState;
-using Clock = std::chrono::steady_clock;
 
 class ControllerFaults : public EndToEndTest {
  protected:
@@ -77,9 +76,9 @@ TEST_F(ControllerFaults, RestartedGivesTheOldSlotsBackAndGraphsObey) {
   const std::uint64_t board_id = look().board().board_id.load();
   kill_controller();
   start_controller();
-  const Clock::time_point ready = Clock::now();
+  const Stopwatch since_ready;
   EXPECT_TRUE(eventually([&] { return count_of(log(), "client attached again") == 3; })) << log();
-  expect_within("a new controller has its clients' connections", ms_since(ready), kBackBoundMs);
+  expect_within("a new controller has its clients' connections", since_ready.ms(), kBackBoundMs);
   for (std::size_t i = 0; i < programs.size(); ++i) {
     EXPECT_EQ(state_of(*programs[i]), SlotState::kLive);
     EXPECT_EQ(slot_of(*programs[i]), slots[i]);
@@ -201,9 +200,9 @@ TEST_F(ControllerFaults, ComesUpAfterThePrograms) {
   EXPECT_EQ(count_of(program.said(), "warning:"), 1U) << program.said();
   EXPECT_EQ(count_of(program.said(), "no controller (start one: sluice controller)"), 1U);
   start_controller();
-  const Clock::time_point ready = Clock::now();
+  const Stopwatch since_ready;
   EXPECT_TRUE(eventually([&] { return state_of(program) == SlotState::kLive; }));
-  expect_within("a program attaches to a controller that came later", ms_since(ready),
+  expect_within("a program attaches to a controller that came later", since_ready.ms(),
                 kAttachBoundMs);
   EXPECT_GT(counted(program, shm::Count::kBypassUnattached), 0U);
   Program& critical = start_critical();

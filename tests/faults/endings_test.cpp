@@ -48,10 +48,10 @@ TEST_F(Endings, ExitWhileParkedWithAFullQueue) {
   expect_full_queue();
   Program& other = start_looping("device:4");
   ASSERT_TRUE(becomes_held(other));
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   best_effort_->tell("exit");
   EXPECT_EQ(best_effort_->wait(), 0);
-  expect_within("exit() while parked with a full queue", ms_since(start), kExitBoundMs);
+  expect_within("exit() while parked with a full queue", watch.ms(), kExitBoundMs);
   EXPECT_TRUE(becomes_held(other)) << "the exit opened another program's gate";
   critical_->ask("job 3 100");
   critical_->ask("end 1");
@@ -64,10 +64,10 @@ TEST_F(Endings, SigtermWhileParkedWithAFullQueue) {
   start_controller();
   hold("device:4", "loop 1 100 0");
   expect_full_queue();
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   best_effort_->signal(SIGTERM);
   EXPECT_EQ(best_effort_->wait(), 128 + SIGTERM);
-  expect_within("SIGTERM while parked with a full queue", ms_since(start), kExitBoundMs);
+  expect_within("SIGTERM while parked with a full queue", watch.ms(), kExitBoundMs);
   critical_->ask("job 3 100");
   critical_->ask("end 1");
   EXPECT_TRUE(eventually([&] { return slot_of(*best_effort_) < 0; })) << "its slot was not freed";

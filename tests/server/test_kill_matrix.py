@@ -168,13 +168,25 @@ class Matrix:
         self.probe = Probe(self.server.session)
         self.load = Load()
         self.load.right = {name: self.first_answer(name) for name in NAMES}
-        self.own_bytes = self.probe.used() - int(self.server.metric("sluice_serve_resident_bytes"))
+        self.own_bytes = self.own()
         self.begin()
 
     def first_answer(self, name: str) -> list[int]:
         found = numbers(self.server, name)
         assert isinstance(found, list), found
         return found
+
+    def own(self) -> int:
+        """What the server holds besides models. A model that has been idle leaves between two readings."""
+        readings: list[int] = []
+
+        def is_steady() -> bool:
+            readings.append(self.probe.used() - int(self.server.metric("sluice_serve_resident_bytes")))
+            time.sleep(0.1)
+            return len(readings) > 2 and len(set(readings[-3:])) == 1
+
+        assert eventually(is_steady), readings
+        return readings[-1]
 
     def begin(self) -> None:
         """Load and training."""

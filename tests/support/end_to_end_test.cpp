@@ -13,7 +13,6 @@ namespace sluice::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 double time_factor() {
   const char* text = std::getenv("SLUICE_TEST_TIME_FACTOR");
@@ -165,9 +164,9 @@ bool EndToEndTest::flows(const Program& program) {
 
 double EndToEndTest::ms_until_flow(const Program& program, const std::function<void()>& act) {
   const std::uint64_t before = program.done();
-  const Clock::time_point start = Clock::now();
+  const Stopwatch watch;
   act();
-  return eventually([&] { return program.done() != before; }) ? ms_since(start) : -1;
+  return eventually([&] { return program.done() != before; }) ? watch.ms() : -1;
 }
 
 void EndToEndTest::expect_within(const std::string& what, double ms, double bound_ms) {

@@ -10,6 +10,7 @@
 #include "tests/support/gpu_log.hpp"
 #include "tests/support/look.hpp"
 #include "tests/support/program.hpp"
+#include "tests/support/stopwatch.hpp"
 
 namespace sluice::test {
 
