@@ -157,7 +157,11 @@ struct alignas(kLine) Slot {
                              ///< is void after this time.
   HalfWord reader;  ///< 1 if the owner can only read the board: the node service writes for it.
                     ///< Written by the controller before the slot is reserved.
-  std::array<std::uint8_t, 44> reserved_gate;
+  std::array<std::uint8_t, 4> reserved_reader;
+  Word memory_ceiling;  ///< The most memory that its user may ask for; 0: no ceiling. Written by
+                        ///< the controller before the slot is reserved.
+  Word memory_limit;    ///< What the client may hold, in bytes; 0: no limit.
+  std::array<std::uint8_t, 24> reserved_gate;
 
   // Written by the owner. The predictions and launch durations are for status output only.
   alignas(kLine) Word job;    ///< Odd while active: the first begin and the last end add 1.
@@ -268,6 +272,7 @@ static_assert(offsetof(Slot, closed_since_ns) == 24 && offsetof(Slot, closed_ns)
 static_assert(offsetof(Slot, slack_ns) == 40 && offsetof(Slot, outranked) == 48);
 static_assert(offsetof(Slot, announced) == 52 && offsetof(Slot, slack_until_ns) == 56);
 static_assert(offsetof(Slot, early_hold_until_ns) == 64 && offsetof(Slot, reader) == 72);
+static_assert(offsetof(Slot, memory_ceiling) == 80 && offsetof(Slot, memory_limit) == 88);
 static_assert(offsetof(Slot, job) == 128 && offsetof(Slot, job_since_ns) == 136);
 static_assert(offsetof(Slot, policy) == 144 && offsetof(Slot, skipped_waits) == 152);
 static_assert(offsetof(Slot, unhooked_lookups) == 156 && offsetof(Slot, predictions) == 160);
@@ -296,6 +301,7 @@ static_assert(offsetof(MemoryLine, critical) == 56 && offsetof(MemoryLine, drain
 static_assert(offsetof(MemoryLine, wake) == 64 && offsetof(MemoryLine, order_ns) == 72);
 static_assert(offsetof(MemoryLine, broker) == 88 && offsetof(MemoryLine, obedient) == 96);
 static_assert(offsetof(MemoryLine, refused) == 104);
+static_assert(offsetof(MemoryLine, refused_allocations) == 100);
 static_assert(sizeof(Slot) == 4736 && sizeof(Slot) % kLine == 0);
 static_assert(offsetof(Board, magic) == 0 && offsetof(Board, layout_version) == 8);
 static_assert(offsetof(Board, size) == 12 && offsetof(Board, board_id) == 16);

@@ -167,6 +167,7 @@ void reset(MemoryLine& line) noexcept {
   line.done_ns.store(0);
   line.obedient.store(0);
   line.refused.store(0);
+  line.refused_allocations.store(0);
   line.dropped_ns.store(0);
   line.drained_ns.store(0);
 }

@@ -64,8 +64,15 @@ void end_drain(Board& board, SlotOf broker, SlotOf client) noexcept;
 
 // --- For the client and for reports -------------------------------------------------------------
 
-/// What `client` may hold, in bytes; kNoLimit: no limit.
+/// What the broker lets `client` hold, in bytes; kNoLimit: no limit.
 [[nodiscard]] std::uint64_t grant_of(const Board& board, SlotOf client) noexcept;
+
+/// What the user or the site lets a client hold, whatever its priority, in bytes; kNoLimit: no
+/// limit.
+[[nodiscard]] inline std::uint64_t limit_of(const Slot& slot) noexcept {
+  const std::uint64_t limit = slot.memory_limit.load(std::memory_order_relaxed);
+  return limit == 0 ? kNoLimit : limit;
+}
 
 /// The memory of a client at one moment. Bytes.
 struct ClientMemory {

@@ -48,8 +48,8 @@ struct MemoryLine {
   /// 1 after the program has called a function of the C API about orders. Launches of a program
   /// that does not know about orders are never refused. The owner writes.
   HalfWord obedient;
-  HalfWord reserved;
-  Word refused;  ///< Refused launches. The owner writes.
+  HalfWord refused_allocations;  ///< By the limit or the grant. The owner writes.
+  Word refused;                  ///< Refused launches. The owner writes.
   /// For reports: when the owner began to wait for its GPU work in order to obey, and for how long
   /// it has waited since then. They belong to the last order if they are not older. The owner
   /// writes.

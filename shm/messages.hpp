@@ -16,19 +16,20 @@ inline constexpr std::uint32_t kWireVersion = 6;
 enum class RequestKind : std::uint32_t {
   kAttach = 1,  ///< Give me a slot, or my previous one (slot, generation, board_id).
   kLease = 2,   ///< Keep running until the sender has ended, or has attached and left.
-  kSet = 3,  ///< Change the priority, policy or target of the client in `slot`. Any process of the
-             ///< user may ask.
+  kSet = 3,  ///< Change the priority, policy, target or memory limit of the client in `slot`. Any
+             ///< process of the user may ask.
   // Of the node service only, whose board has no name. The reply brings a descriptor.
   kBoard = 4,    ///< The board, for reading and writing; for a reader, for reading.
   kInspect = 5,  ///< The board, for reading. The reply's text is about the service.
   kReport = 6,   ///< What a reader says as the owner of its slot: a Report, without a reply.
 };
 
-/// Values of a kSet request that keep the current priority, policy, target or slice.
+/// Values of a kSet request that keep the current settings.
 inline constexpr std::uint32_t kKeepPriority = 0xffff'ffff;
 inline constexpr std::uint64_t kKeepPolicy = ~std::uint64_t{0};
 inline constexpr std::uint64_t kKeepTarget = ~std::uint64_t{0};
 inline constexpr std::uint32_t kKeepSlice = 0xffff'fffe;
+inline constexpr std::uint64_t kKeepMemory = ~std::uint64_t{0};
 
 struct Request {
   std::uint32_t version = kWireVersion;
@@ -40,6 +41,7 @@ struct Request {
   std::uint64_t board_id = 0;    ///< The id of the mapped board, or 0.
   std::uint64_t policy = 0;      ///< Policy::pack()
   std::uint64_t target = 0;      ///< Target::pack()
+  std::uint64_t memory = 0;    ///< The limit of its device memory in bytes; 0: none.
   std::array<std::uint8_t, 16> device_uuid{};
   std::array<char, 40> device_name{};
   std::array<char, kNameSize> name{};    ///< For users; empty: the name of the process.
@@ -49,7 +51,7 @@ struct Request {
 /// What a reader says about itself, on each tick of its watcher. shm/report.hpp fills and reads it.
 /// Every value may be a lie of its sender, and concerns the sender's slot only.
 struct Report {
-  static constexpr std::size_t kWords = 366;
+  static constexpr std::size_t kWords = 367;
 
   std::uint32_t version = kWireVersion;
   RequestKind kind = RequestKind::kReport;
@@ -87,9 +89,9 @@ struct Reply {
                                  ///< or empty.
 };
 
-static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 272);
+static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 280);
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
-static_assert(std::is_trivially_copyable_v<Report> && sizeof(Report) == 3520);
+static_assert(std::is_trivially_copyable_v<Report> && sizeof(Report) == 3528);
 
 /// Connects to a controller's socket. Returns a close-on-exec file descriptor or -errno; -EPERM if
 /// another user than the expected one is at the other end. Does not allocate and does not block.

@@ -39,6 +39,7 @@ void for_each_word(AnySlot& slot, Visit visit) noexcept {
   visit(slot.memory.critical);
   visit(slot.memory.obedient);
   visit(slot.memory.refused);
+  visit(slot.memory.refused_allocations);
   visit(slot.memory.dropped_ns);
   visit(slot.memory.drained_ns);
 }

@@ -78,11 +78,13 @@ TargetSnapshot target_of(const Slot& slot) {
 }
 
 MemorySnapshot memory_snapshot_of(const Board& board, SlotOf client, std::uint64_t now_ns) {
-  const MemoryLine& line = board.slots[static_cast<std::size_t>(client.slot)].memory;
+  const Slot& slot = board.slots[static_cast<std::size_t>(client.slot)];
+  const MemoryLine& line = slot.memory;
   const ClientMemory now = memory_of(board, client);
   MemorySnapshot memory;
   memory.held_bytes = now.held;
   memory.peak_bytes = line.peak.load();
+  if (limit_of(slot) != kNoLimit) memory.limit_bytes = limit_of(slot);
   if (now.grant != kNoLimit) memory.grant_bytes = now.grant;
   const Order order = pending_order(board, client);
   if (order.kind != MemoryOrder::kNone) {
@@ -92,6 +94,7 @@ MemorySnapshot memory_snapshot_of(const Board& board, SlotOf client, std::uint64
   memory.base_bytes = now.base;
   memory.slope_bytes = now.slope;
   memory.refused_launches = line.refused.load();
+  memory.refused_allocations = line.refused_allocations.load();
   return memory;
 }
 

@@ -46,12 +46,14 @@ struct TargetSnapshot {
 struct MemorySnapshot {
   std::uint64_t held_bytes = 0;
   std::uint64_t peak_bytes = 0;
-  std::optional<std::uint64_t> grant_bytes;  ///< Nothing: no limit.
+  std::optional<std::uint64_t> limit_bytes;  ///< Of its user or the site. Nothing: no limit.
+  std::optional<std::uint64_t> grant_bytes;  ///< Of a broker. Nothing: no limit.
   std::string order;                         ///< The order that it has not obeyed; empty: none.
   std::uint64_t order_age_ns = 0;            ///< Time since that order.
   std::uint64_t base_bytes = 0;              ///< Its need is base + slope * items; 0: unknown.
   std::uint64_t slope_bytes = 0;
   std::uint64_t refused_launches = 0;
+  std::uint64_t refused_allocations = 0;
 };
 
 /// Counters of one driver entry in one client.

@@ -113,6 +113,24 @@ TEST_F(Set, ATimeSliceIsAskedForOnTheBoard) {
       << log();
 }
 
+// Prevents: a change of the priority that takes the limit away, and a log without the change.
+TEST_F(Set, AMemoryLimitIsOnTheBoard) {
+  const Look look(session_);
+  const FakeClient client(session_, 3);
+  const shm::Slot& slot = look.slot(client.slot());
+  shm::Request request = change_of(client);
+  request.memory = std::uint64_t{20} << 30U;
+  EXPECT_EQ(ask(request).status, ReplyStatus::kOk);
+  EXPECT_EQ(slot.memory_limit.load(), request.memory);
+  EXPECT_EQ(set_priority(client, 4), ReplyStatus::kOk);
+  EXPECT_EQ(slot.memory_limit.load(), request.memory) << "not asked to change";
+  EXPECT_TRUE(eventually([&] { return log().find(", memory none -> 20GiB") != std::string::npos; }))
+      << log();
+  request.memory = 0;
+  EXPECT_EQ(ask(request).status, ReplyStatus::kOk);
+  EXPECT_EQ(slot.memory_limit.load(), 0U);
+}
+
 // Prevents: a change for a client that has ended, or for an old board, reaches the slot's current
 // client; invalid values on the board.
 TEST_F(Set, RefusesWhatItCannotDo) {
@@ -140,6 +158,7 @@ TEST_F(Set, RefusesWhatItCannotDo) {
   refused(ReplyStatus::kBadRequest, [](R& r) { r.target = 50; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.slice = 19; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.slice = 100'001; });
+  refused(ReplyStatus::kBadRequest, [](R& r) { r.memory = 50; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.policy = std::uint64_t{2} << 32U; });
   EXPECT_EQ(look.slot(client.slot()).info.load(), info);
   EXPECT_EQ(look.slot(client.slot()).requested_policy.load(), policy);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "shm/memory_limit.hpp"
 #include "shm/policy_text.hpp"
 #include "shm/target.hpp"
 
@@ -30,6 +31,13 @@ TEST(Target, IsReadAndWrittenAsTheTableSays) {
     EXPECT_EQ(target ? nlohmann::json(to_string(*target)) : nlohmann::json(), canonical) << text;
     EXPECT_TRUE(!target || Target::unpack(target->pack()) == *target) << text;
     EXPECT_EQ(check_target(text).find(kTargetForms) == std::string::npos, target.has_value());
+  }
+}
+
+TEST(MemoryLimit, IsReadAsTheTableSays) {
+  for (const auto& [text, bytes] : table().at("memory").items()) {
+    const auto limit = parse_memory_limit(text);
+    EXPECT_EQ(limit ? nlohmann::json(*limit) : nlohmann::json(), bytes) << text;
   }
 }
 

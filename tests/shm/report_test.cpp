@@ -24,6 +24,7 @@ TEST_F(Reports, EveryWordArrivesAtItsPlace) {
   words_->entries.back().words.back().store(12);
   words_->memory.held.store(13);
   words_->memory.drained_ns.store(14);
+  words_->memory.refused_allocations.store(15);
   fill_report(report_, *words_);
   for (std::size_t i = 0; i < report_.words.size(); ++i) EXPECT_NE(report_.words[i], 0U) << i;
   copy_words(report_, *shown_);
@@ -31,6 +32,7 @@ TEST_F(Reports, EveryWordArrivesAtItsPlace) {
   EXPECT_EQ(shown_->entries.back().words.back().load(), 12U);
   EXPECT_EQ(shown_->memory.held.load(), 13U);
   EXPECT_EQ(shown_->memory.drained_ns.load(), 14U) << "the last one";
+  EXPECT_EQ(shown_->memory.refused_allocations.load(), 15U);
   EXPECT_EQ(shown_->skipped_waits.load(), 0x01010101U);
 }
 
@@ -50,6 +52,8 @@ TEST_F(Reports, WhatOthersGoByIsNotCopied) {
   EXPECT_EQ(shown_->requested_policy.load(), 0U);
   EXPECT_EQ(shown_->waived[0].load(), 0U);
   EXPECT_EQ(shown_->held_by_ns[0].load(), 0U);
+  EXPECT_EQ(shown_->memory_limit.load(), 0U);
+  EXPECT_EQ(shown_->memory_ceiling.load(), 0U);
   EXPECT_EQ(shown_->memory.grant.load(), 0U);
   EXPECT_EQ(shown_->memory.order.load(), 0U);
   EXPECT_EQ(shown_->memory.done.load(), 0U);

@@ -152,6 +152,8 @@ TEST_F(Snapshots, EachWordIsInItsField) {
   client.memory.base.store(22);
   client.memory.slope.store(23);
   client.memory.refused.store(24);
+  client.memory.refused_allocations.store(25);
+  client.memory_limit.store(26);
   std::strcpy(client.label.data(), "job=a");
   std::strcpy(client.unhooked_name.data(), "cuNew");
   const ClientSnapshot taken = snapshot().clients.front();
@@ -181,9 +183,11 @@ TEST_F(Snapshots, EachWordIsInItsField) {
                                           taken.memory.peak_bytes,
                                           taken.memory.base_bytes,
                                           taken.memory.slope_bytes,
-                                          taken.memory.refused_launches}),
+                                          taken.memory.refused_launches,
+                                          taken.memory.refused_allocations,
+                                          taken.memory.limit_bytes.value_or(0)}),
               ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
-                          23, 24));
+                          23, 24, 25, 26));
   EXPECT_EQ(taken.labels.front(), (std::pair<std::string, std::string>{"job", "a"}));
   EXPECT_EQ(taken.unhooked_name, "cuNew");
   EXPECT_FALSE(taken.active);

@@ -15,6 +15,7 @@ inline shm::Request change_of(shm::SlotOf client, std::uint64_t board_id) {
   request.policy = shm::kKeepPolicy;
   request.target = shm::kKeepTarget;
   request.slice = shm::kKeepSlice;
+  request.memory = shm::kKeepMemory;
   return request;
 }
 

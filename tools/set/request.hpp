@@ -15,6 +15,7 @@ struct Settings {
   std::optional<shm::Policy> policy;
   std::optional<shm::Target> target;
   std::optional<std::uint32_t> slice = {};
+  std::optional<std::uint64_t> memory;  ///< In bytes; 0: no limit.
 };
 
 /// Asks the session's controller to change a client. Throws base::RunError if no controller

@@ -105,7 +105,8 @@ std::string change_policy(const std::string& session, const View& view, const Co
   const shm::Policy policy = *shm::parse_policy(controls.policy());
   shm::ClientSnapshot changed = controls.client();
   try {
-    ask_for(session, view.now.board_id, changed, {.priority = {}, .policy = policy, .target = {}});
+    ask_for(session, view.now.board_id, changed,
+            {.priority = {}, .policy = policy, .target = {}, .memory = {}});
   } catch (const std::exception& error) {
     return error.what();
   }
