@@ -26,6 +26,7 @@ struct Terms {
   bool admitted = true;
   int max_priority = 255;
   int max_clients = shm::kSlots;
+  std::uint64_t max_memory = shm::kNoLimit;  ///< Of each client, in bytes.
 
   /// Whether the user gets the board for reading only: who may hold nobody need not write to it.
   [[nodiscard]] bool reader() const noexcept { return max_priority == 0; }

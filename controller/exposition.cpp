@@ -163,13 +163,22 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
   };
   constexpr auto kHasTarget = [](const shm::Slot& slot) { return slot.target.load() != 0; };
   constexpr auto kAlways = [](const shm::Slot&) { return true; };
-  constexpr std::array<Family, 7> kFamilies{{
+  constexpr std::array<Family, 9> kFamilies{{
       {"sluice_client_slice_seconds", "gauge",
        "Time slice that was set for the client; no sample: the driver's.",
        [](const shm::Slot& slot) { return slot.slice_us.load() != 0; },
        [](const shm::Slot& slot) { return slot.slice_us.load() / 1e6; }},
       {"sluice_client_memory_bytes", "gauge", "Device memory that the client holds.", kAlways,
        [](const shm::Slot& slot) { return static_cast<double>(slot.memory.held.load()); }},
+      {"sluice_client_memory_limit_bytes", "gauge",
+       "Device memory that the user or the site lets the client hold.",
+       [](const shm::Slot& slot) { return slot.memory_limit.load() != 0; },
+       [](const shm::Slot& slot) { return static_cast<double>(slot.memory_limit.load()); }},
+      {"sluice_client_refused_allocations_total", "counter",
+       "Allocations of the client that its limit or its grant refused.", kAlways,
+       [](const shm::Slot& slot) {
+         return static_cast<double>(slot.memory.refused_allocations.load());
+       }},
       {"sluice_client_gpu_seconds_total", "counter",
        "GPU time of the client's work: an estimate from measured launches.",
        [](const shm::Slot& slot) { return slot.gpu_ns.load() != 0; },
@@ -199,7 +208,7 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
 /// Clients that may hold any amount have no sample.
 void write_grants(MetricsText& out, const shm::Board& board, const std::vector<Row>& rows) {
   out.family("sluice_client_memory_grant_bytes", "gauge",
-             "Device memory that the client may hold.");
+             "Device memory that a broker lets the client hold.");
   for (const Row& row : rows) {
     const int slot = static_cast<int>(&row.slot - board.slots.data());
     const std::uint64_t grant = shm::grant_of(board, {slot, row.info.generation});

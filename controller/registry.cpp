@@ -7,10 +7,12 @@
 
 #include "base/clock.hpp"
 #include "base/node_service.hpp"
+#include "controller/memory_limits.hpp"
 #include "controller/readers.hpp"
 #include "controller/repair.hpp"
 #include "shm/labels.hpp"
 #include "shm/memory.hpp"
+#include "shm/memory_limit.hpp"
 #include "shm/policy.hpp"
 #include "shm/slice.hpp"
 #include "shm/target.hpp"
@@ -68,6 +70,9 @@ std::string fault_of(const Request& request) {
   if (!keeps_target && !valid_target(request.target)) return "unknown target";
   if (!(sets && request.slice == shm::kKeepSlice) && !shm::is_slice(request.slice)) {
     return "unknown time slice";
+  }
+  if (!(sets && request.memory == shm::kKeepMemory) && !shm::valid_memory_limit(request.memory)) {
+    return "a memory limit of " + std::to_string(request.memory) + " bytes is out of range";
   }
   if (!sets) return shm::check_labels(std::string(text_of(request.label)));
   return {};
@@ -252,6 +257,7 @@ Reply Registry::attach(Connection& from, const Request& request) {
   std::string notice;
   const std::uint8_t priority = granted_priority(from.peer, terms, request.priority, notice);
   clients_.tenant(slot) = Tenant{from.peer.process, 0, 0, 0, false, from.peer.uid};
+  begin_memory_limit(clients_.slot(slot), terms, request.memory, notice);
   shm::reserve(clients_.view, slot, priority, *device);
   update_outranked(clients_);
   clients_.tally.attached.fetch_add(1);
@@ -330,7 +336,8 @@ std::string Registry::fault_of_change(const Peer& peer, const Request& request) 
   if (!keeps && request.priority != 0 && clients_.is_reader(request.slot)) {
     return "the program was started by a user who may ask for 0 only: it cannot hold others";
   }
-  return {};
+  if (request.memory == shm::kKeepMemory) return {};
+  return fault_of_memory_limit(clients_.slot(request.slot), peer, terms, request.memory);
 }
 
 /// The client itself puts a new policy or target in force, because only the client knows its
@@ -373,6 +380,9 @@ Reply Registry::set(const Connection& from, const Request& request) {
   }
   if (slice != old_slice) {
     changes += ", slice " + shm::slice_text(old_slice) + " -> " + shm::slice_text(slice);
+  }
+  if (request.memory != shm::kKeepMemory) {
+    changes += change_memory_limit(slot, from.peer, admission_.terms(from.peer), request.memory);
   }
   spdlog::info("client changed by pid {}: {}{}", from.peer.process->pid(),
                clients_.describe(request.slot), changes);

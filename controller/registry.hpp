@@ -12,7 +12,7 @@
 namespace sluice::controller {
 
 /// Answers requests: gives slots to new clients, lets clients attach again to their slots, changes
-/// priorities, policies and targets, and takes leases.
+/// priorities, policies, targets and memory limits, and takes leases.
 class Registry : public RequestHandler {
  public:
   Registry(std::string session, Clients& clients, Leases& leases, CommandReader& commands,

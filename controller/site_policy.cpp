@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/json_node.hpp"
 #include "base/user_name.hpp"
+#include "shm/memory_limit.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -51,6 +52,11 @@ Terms terms_in(const JsonNode& node, const Terms& other) {
   if (const auto most = node.find("max_clients")) {
     terms.max_clients = static_cast<int>(most->as_integer(0, shm::kSlots));
   }
+  if (const auto most = node.find("max_memory")) {
+    const auto limit = shm::parse_memory_limit(most->as_text());
+    if (!limit) most->refuse(std::string(shm::kMemoryLimitForms));
+    terms.max_memory = *limit == 0 ? shm::kNoLimit : *limit;
+  }
   return terms;
 }
 
@@ -71,7 +77,8 @@ void refuse_file_of_others(const std::string& file) {
 }  // namespace
 
 SitePolicy::Rule SitePolicy::rule_in(const JsonNode& node, const Terms& other, std::string& fault) {
-  node.expect_object({"user", "group", "cgroup", "admit", "max_priority", "max_clients"});
+  node.expect_object(
+      {"user", "group", "cgroup", "admit", "max_priority", "max_clients", "max_memory"});
   Rule rule;
   const auto user = node.find("user");
   const auto group = node.find("group");
@@ -92,7 +99,7 @@ SitePolicy SitePolicy::load(const std::string& file, std::vector<std::string>* s
   root.expect_object({"default", "rules"});
   SitePolicy policy;
   if (const auto node = root.find("default")) {
-    node->expect_object({"admit", "max_priority", "max_clients"});
+    node->expect_object({"admit", "max_priority", "max_clients", "max_memory"});
     policy.default_ = terms_in(*node, policy.default_);
   }
   const auto rules = root.find("rules");
@@ -136,6 +143,9 @@ Terms SitePolicy::terms(const Peer& peer) const {
   if (cgroup) return terms;
   // Any of the rules may be the one of this process.
   terms.max_priority = 0;
+  for (const Rule& rule : rules_) {
+    if (names_cgroup(rule)) terms.max_memory = std::min(terms.max_memory, rule.terms.max_memory);
+  }
   terms.admitted = terms.admitted && std::all_of(rules_.begin(), rules_.end(), [&](const Rule& r) {
                      return !names_cgroup(r) || r.terms.admitted;
                    });

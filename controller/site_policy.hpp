@@ -26,7 +26,7 @@ class SitePolicy {
   static SitePolicy load(const std::string& file, std::vector<std::string>* skipped = nullptr);
 
   /// Reads the peer's cgroup if any rule names one. If it is not known then, the peer may ask for
-  /// priority 0 only, and a rule for a cgroup that refuses holds for it.
+  /// priority 0 only, and a rule for a cgroup that refuses, or that limits memory, holds for it.
   [[nodiscard]] Terms terms(const Peer& peer) const;
 
  private:
@@ -41,7 +41,7 @@ class SitePolicy {
   [[nodiscard]] Terms first_match(const Peer& peer, const std::string& cgroup) const;
 
   std::vector<Rule> rules_;
-  Terms default_{true, 0, 8};
+  Terms default_{true, 0, 8, shm::kNoLimit};
 };
 
 }  // namespace sluice::controller

@@ -36,6 +36,7 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   std::strcpy(request.name.data(), "a\nname");
   request.target = shm::parse_target("p99=50ms")->pack();
   request.slice = 250;
+  request.memory = std::uint64_t{20} << 30U;
   std::strcpy(request.label.data(), "team=vision,job=4711");
   const shm::Reply reply = ask_controller(connection.get(), request);
   ASSERT_EQ(reply.status, ReplyStatus::kOk);
@@ -54,6 +55,8 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   EXPECT_STREQ(slot.name.data(), "a?name");
   EXPECT_EQ(slot.requested_target.load(), request.target);
   EXPECT_EQ(slot.requested_slice.load(), 250U);
+  EXPECT_EQ(slot.memory_limit.load(), request.memory);
+  EXPECT_EQ(slot.memory_ceiling.load(), 0U);
   EXPECT_EQ(slot.target.load(), 0U) << "the client itself puts it in force";
   EXPECT_STREQ(slot.label.data(), "team=vision,job=4711");
   EXPECT_STREQ(look.board().devices[info.device].name.data(), "Some GPU");
@@ -67,6 +70,7 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
       << "the name of the process";
   EXPECT_STREQ(look.slot(nameless.slot).label.data(), "");
   EXPECT_EQ(look.slot(nameless.slot).requested_target.load(), 0U);
+  EXPECT_EQ(look.slot(nameless.slot).memory_limit.load(), 0U);
 }
 
 // Prevents: devices identified by their CUDA_VISIBLE_DEVICES ordinals; one slot for two devices.

@@ -199,6 +199,13 @@ TEST(Metrics, MemoryIsTheBoards) {
   ASSERT_EQ(of("sluice_client_memory_bytes").size(), 1U);
   EXPECT_EQ(of("sluice_client_memory_bytes").begin()->second, 3e6);
   EXPECT_TRUE(of("sluice_client_memory_grant_bytes").empty());
+  EXPECT_TRUE(of("sluice_client_memory_limit_bytes").empty());
+  EXPECT_EQ(of("sluice_client_refused_allocations_total").begin()->second, 0);
+  board->slots[4].memory_limit.store(5'000'000);
+  board->slots[4].memory.refused_allocations.store(6);
+  ASSERT_EQ(of("sluice_client_memory_limit_bytes").size(), 1U);
+  EXPECT_EQ(of("sluice_client_memory_limit_bytes").begin()->second, 5e6);
+  EXPECT_EQ(of("sluice_client_refused_allocations_total").begin()->second, 6);
   shm::Slot& broker = board->slots[9];
   board->used.fetch_or(shm::bit(9));
   broker.info.store(shm::SlotInfo{shm::SlotState::kLive, 7, 2, 1}.pack());

@@ -96,6 +96,34 @@ TEST_F(SitePolicyTest, ACgroupIsAPattern) {
       0);
 }
 
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
+
+// Prevents: a limit of memory that is another one than the site wrote, or none.
+TEST_F(SitePolicyTest, MemoryIsLimitedByRules) {
+  const SitePolicy policy = load(R"({
+    "default": {"max_memory": "20GiB"},
+    "rules": [{"user": 100, "max_memory": "40GiB"}, {"user": 101, "max_memory": "none"},
+              {"user": 102, "max_priority": 3}]})");
+  EXPECT_EQ(policy.terms(peer(100)).max_memory, 40 * kGiB);
+  EXPECT_EQ(policy.terms(peer(101)).max_memory, shm::kNoLimit);
+  EXPECT_EQ(policy.terms(peer(102)).max_memory, 20 * kGiB) << "the default's";
+  EXPECT_EQ(policy.terms(peer(103)).max_memory, 20 * kGiB);
+  EXPECT_EQ(policy.terms(peer(0)).max_memory, shm::kNoLimit);
+  EXPECT_EQ(SitePolicy().terms(peer(4711)).max_memory, shm::kNoLimit);
+  EXPECT_NE(fault_of(R"({"default": {"max_memory": "20"}})")
+                .find("/default/max_memory: found \"20\", allowed: 20GiB,"),
+            std::string::npos);
+}
+
+// Prevents: a process whose cgroup is unknown gets more memory than the rule for it allows.
+TEST_F(SitePolicyTest, TheLeastMemoryOfCgroupsHoldsForAnUnknownCgroup) {
+  const Peer unknown{4711, {}, nullptr};
+  const SitePolicy policy = load(R"({"default": {"max_memory": "30GiB"}, "rules": [
+    {"cgroup": "/a", "max_memory": "20GiB"}, {"cgroup": "/b", "max_memory": "10GiB"},
+    {"user": 5, "max_memory": "5GiB"}]})");
+  EXPECT_EQ(policy.terms(unknown).max_memory, 10 * kGiB);
+}
+
 // Prevents: a process whose cgroup cannot be read passes by the rules for cgroups.
 TEST_F(SitePolicyTest, RulesForCgroupsHoldForAnUnknownCgroup) {
   const pid_t child = fork();
