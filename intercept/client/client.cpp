@@ -1,8 +1,17 @@
 #include "intercept/client/client.hpp"
 
 #include "base/clock.hpp"
+#include "intercept/driver/log.hpp"
 
 namespace sluice::intercept {
+
+void Client::warn_of_vain_limit(std::uint64_t bytes) const noexcept {
+  std::size_t total = 0;
+  if (bytes == 0 || driver().cuDeviceTotalMem_v2(&total, device()) != CUDA_SUCCESS) return;
+  if (bytes <= total) return;
+  Line(Level::kWarn) << "GPU " << device() << " has " << (total >> 20U) << " MiB: the limit of "
+                     << (bytes >> 20U) << " MiB has no effect there";
+}
 
 Worker::Sleep Clients::poll() {
   constexpr std::uint64_t kPeriodNs = 1'000'000;

@@ -43,6 +43,9 @@ class Client : public ClientSlot {
   [[nodiscard]] Pacer& pacer() noexcept { return pacer_; }
   [[nodiscard]] EarlySwitch& early_switch() noexcept { return early_switch_; }
   [[nodiscard]] Slices& slices() noexcept { return slices_; }
+  /// Says so if a limit is above what the device has. The limit stays: another device may have
+  /// more, and managed memory may exceed every device.
+  void warn_of_vain_limit(std::uint64_t bytes) const noexcept;
   /// Used by the announcing thread: tells the clients below the slack before a predicted job, as
   /// tell_slack() does.
   void tell_predicted_slack(std::uint64_t start_ns, std::uint64_t until_ns) noexcept {

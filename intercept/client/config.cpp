@@ -13,6 +13,7 @@
 #include "intercept/driver/log.hpp"
 #include "shm/client_name.hpp"
 #include "shm/labels.hpp"
+#include "shm/memory_limit.hpp"
 #include "shm/session.hpp"
 #include "shm/slice.hpp"
 
@@ -81,9 +82,13 @@ bool read_switch(const char* name) {
 
 }  // namespace
 
+std::uint64_t memory_limit_of_environment() noexcept {
+  return shm::parse_memory_limit(variable("SLUICE_MEMORY").value_or("")).value_or(0);
+}
+
 Config read_config() {
   Config config{
-      {}, 0, shm::kDefaultPolicy, {}, shm::kSliceAuto, true, true, {}, kDefaultTraceMiB << 20U,
+      {}, 0, shm::kDefaultPolicy, {}, shm::kSliceAuto, 0, true, true, {}, kDefaultTraceMiB << 20U,
       {}, {}};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (base::valid_session_name(*text)) {
@@ -119,6 +124,12 @@ Config read_config() {
       Line(Level::kWarn) << "SLUICE_SLICE=" << *text << " is no time slice: " << shm::kSliceForms
                          << "; using auto";
     }
+  }
+  config.memory = memory_limit_of_environment();
+  const auto memory = variable("SLUICE_MEMORY");
+  if (memory && !shm::parse_memory_limit(*memory)) {
+    Line(Level::kWarn) << "SLUICE_MEMORY: " << shm::check_memory_limit(std::string(*memory))
+                       << "; using none";
   }
   config.label = read_label();
   // A program that is preloaded without a priority would look like one that was meant to be best

@@ -14,6 +14,7 @@ struct Config {
   shm::Policy policy;         ///< SLUICE_POLICY
   shm::Target target;         ///< SLUICE_TARGET
   std::uint32_t slice = 0;    ///< SLUICE_SLICE (shm/slice.hpp)
+  std::uint64_t memory = 0;   ///< SLUICE_MEMORY: the limit of device memory; 0: none.
   bool predict = true;        ///< SLUICE_PREDICT
   bool gpu_time = true;       ///< SLUICE_GPU_TIME
   std::string trace;          ///< SLUICE_TRACE: a folder; empty for no trace.
@@ -26,5 +27,8 @@ struct Config {
 /// Reads the SLUICE_* variables. Replaces a value that cannot be read by its default and reports it
 /// on one line: a program must run, whatever its environment says.
 Config read_config();
+
+/// SLUICE_MEMORY alone, without a line about a value that cannot be read.
+[[nodiscard]] std::uint64_t memory_limit_of_environment() noexcept;
 
 }  // namespace sluice::intercept

@@ -118,9 +118,11 @@ Stream* Interposer::stream_of(CUstream stream, bool attach_now) {
 }
 
 Client* Interposer::client_here(bool attach_now) noexcept {
-  if (in_forked_child()) return nullptr;
-  const CUdevice device = current_device();
-  if (device < 0) return nullptr;
+  return in_forked_child() ? nullptr : client_on(current_device(), attach_now);
+}
+
+Client* Interposer::client_on(CUdevice device, bool attach_now) noexcept {
+  if (in_forked_child() || device < 0) return nullptr;
   Client* const known = clients_.of(device);
   return known == nullptr && attach_now ? attach(device) : known;
 }
@@ -183,6 +185,7 @@ std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) n
   request.policy = config_.policy.pack();
   request.target = target_.load();
   request.slice = config_.slice;
+  request.memory = config_.memory;
   CUuuid uuid{};
   driver().cuDeviceGetUuid_v2(&uuid, device);
   std::memcpy(request.device_uuid.data(), uuid.bytes, sizeof(uuid.bytes));
@@ -313,6 +316,7 @@ Client* Interposer::attach_now(CUdevice device) {
   if (g_process.leaving.load())
     leave(*attached);  // another thread is inside exit() and has not seen this client
   keeper_.wake();
+  attached->warn_of_vain_limit(config_.memory);
   Line(Level::kInfo) << "attached: session " << config_.session << ", slot " << seat->slot
                      << ", priority " << static_cast<int>(attached->priority()) << ", policy "
                      << shm::to_string(attached->policy());

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/node_service.hpp"
 #include "intercept/client/client.hpp"
 #include "intercept/client/config.hpp"
 #include "intercept/client/job_book.hpp"
@@ -43,6 +44,8 @@ class Interposer {
   /// The client of the device of the calling thread's context. Attaches one if there is none and
   /// `attach` is true.
   Client* client_here(bool attach) noexcept;
+  /// The same for a device.
+  Client* client_on(CUdevice device, bool attach) noexcept;
   /// The client to which the calling thread's calls of the C API about memory refer: that of its
   /// context's device, attached if necessary, or else the first client. Null if there is none.
   Client* client_of_memory() noexcept;
@@ -56,6 +59,10 @@ class Interposer {
   /// Whether an attach may succeed now. If not, a launch is only counted until the process's
   /// version changes.
   [[nodiscard]] bool may_attach() const noexcept;
+  /// Whether the user or the site may have limited this process's memory.
+  [[nodiscard]] bool may_limit_memory() const noexcept {
+    return config_.memory != 0 || config_.session == base::kNodeSession;
+  }
   /// Writes the counts of Unhooked into every slot.
   void show_unhooked() noexcept;
   /// For all devices of the process, now and later.
@@ -94,7 +101,7 @@ class Interposer {
   Clients clients_;
   Streams streams_;
   GraphBook graphs_;
-  HeldMemory held_memory_;
+  HeldMemory held_memory_{config_.memory};
   Worker poller_;
   Worker announcer_;
   Worker keeper_;

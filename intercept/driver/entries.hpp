@@ -48,6 +48,7 @@ enum class Kind {
   kResetPrimary,
   kUnload,
   kMemory,
+  kMemoryInfo,
   kLookup,
 };
 /// Selects the hook of a kind.

@@ -1,8 +1,11 @@
 #pragma once
-// The hooks of calls that take and give back device memory, for exports.cpp only: see HeldMemory.
+// The hooks of calls that take and give back device memory, and of those that tell how much there
+// is, for exports.cpp only: see HeldMemory.
 //
 // These calls can wait for the GPU, so a thread may be cancelled in them, and no object with a
 // destructor lives across them (see exports.hpp).
+#include <algorithm>
+
 #include "intercept/client/interposer.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/pacing/captures.hpp"
@@ -20,6 +23,22 @@ inline HeldMemory* held_memory() noexcept {
   return held;
 }
 
+/// The device of a context; -1 if nothing of ours may run, or if there is no context.
+inline CUdevice device_that_counts(CUcontext context) noexcept {
+  return context == nullptr || in_forked_child() ? -1 : device_of(context);
+}
+
+/// held_memory() for a call that takes memory of a device, or asks how much there is; null for no
+/// device. If there may be a limit, the client attaches first: only the controller knows that of a
+/// site, and users look for theirs in `sluice status`.
+inline HeldMemory* limited_memory(CUdevice device) noexcept {
+  HeldMemory* const held = device < 0 ? nullptr : held_memory();
+  if (held != nullptr && Interposer::instance().may_limit_memory()) {
+    Interposer::instance().client_on(device, true);
+  }
+  return held;
+}
+
 /// The context that owns what is allocated in a stream.
 inline CUcontext context_of_allocation(CUstream stream) noexcept {
   CUcontext context = nullptr;
@@ -31,9 +50,9 @@ inline CUcontext context_of_allocation(CUstream stream) noexcept {
 /// `call` allocates `bytes`, and then `at` has their address.
 template <class Call>
 CUresult allocate(CUcontext context, std::uint64_t bytes, const CUdeviceptr* at, Call call) {
-  HeldMemory* const held = context == nullptr ? nullptr : held_memory();
+  const CUdevice device = device_that_counts(context);
+  HeldMemory* const held = limited_memory(device);
   if (held == nullptr) return call();
-  const CUdevice device = device_of(context);
   if (!held->reserve(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = call();
   if (result == CUDA_SUCCESS && at != nullptr) {
@@ -75,19 +94,21 @@ CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t bytes, 
   return allocate(current_context(), bytes, at, [&] { return (*real)(at, bytes, flags); });
 }
 
-/// How much a row takes is known after the call. What exceeds the grant then is freed again.
+/// How much a row takes is known after the call. What exceeds limit or grant then is freed again.
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t* pitch, std::size_t width,
               std::size_t height, unsigned element) {
   const CUcontext context = current_context();
-  HeldMemory* const held = context == nullptr ? nullptr : held_memory();
+  const CUdevice device = device_that_counts(context);
+  HeldMemory* const held = limited_memory(device);
   if (held == nullptr) return (*real)(at, pitch, width, height, element);
-  const CUdevice device = device_of(context);
   if (!held->reserve(device, width * height)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = (*real)(at, pitch, width, height, element);
   const bool done = result == CUDA_SUCCESS && at != nullptr && pitch != nullptr;
-  held->unreserve();
-  if (!done) return result;
+  if (!done) {
+    held->unreserve();
+    return result;
+  }
   if (held->reserve(device, *pitch * height)) {
     held->add(Table::kAddresses, *at, {device, *pitch * height, context});
     return result;
@@ -128,7 +149,7 @@ template <Entry entry, class Real>
 CUresult hook(Of<Kind::kMemory>, Real real, CUmemGenericAllocationHandle* handle, std::size_t bytes,
               const CUmemAllocationProp* prop, unsigned long long flags) {
   const bool on_device = prop != nullptr && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  HeldMemory* const held = on_device ? held_memory() : nullptr;
+  HeldMemory* const held = on_device ? limited_memory(prop->location.id) : nullptr;
   if (held == nullptr) return (*real)(handle, bytes, prop, flags);
   const CUdevice device = prop->location.id;
   if (!held->reserve(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -176,6 +197,37 @@ CUresult hook(Of<Kind::kMemory>, Real real, CUmemGenericAllocationHandle* handle
   } else {
     held->add_record(Table::kHandles, *handle, 1, Table::kMappings,
                      reinterpret_cast<std::uint64_t>(mapped));
+  }
+  return result;
+}
+
+// --- How much there is
+// ----------------------------------------------------------------------------
+
+/// Of the current context's device. A program that shares out what is free, or a part of the total,
+/// must find what its limit leaves it.
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemoryInfo>, Real real, std::size_t* free, std::size_t* total) {
+  const CUresult result = (*real)(free, total);
+  if (result != CUDA_SUCCESS) return result;
+  const CUdevice device = device_that_counts(current_context());
+  HeldMemory* const held = limited_memory(device);
+  if (held == nullptr) return result;
+  if (total != nullptr) *total = std::min<std::uint64_t>(*total, held->limit(device));
+  if (free != nullptr) *free = std::min<std::uint64_t>(*free, held->left(device));
+  return result;
+}
+
+/// Programs ask for every device, also for those that they will not use, and before the driver has
+/// registered its exit handlers. So this call neither attaches nor makes the interposer.
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemoryInfo>, Real real, std::size_t* total, CUdevice device) {
+  const CUresult result = (*real)(total, device);
+  if (result == CUDA_SUCCESS && total != nullptr && !in_forked_child()) {
+    Interposer* const self = Interposer::existing();
+    const std::uint64_t limit =
+        self != nullptr ? self->held_memory().limit(device) : memory_limit_of_environment();
+    if (limit != 0) *total = std::min<std::uint64_t>(*total, limit);
   }
   return result;
 }

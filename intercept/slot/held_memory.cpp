@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
+#include "intercept/driver/log.hpp"
 #include "intercept/driver/threads.hpp"
 #include "shm/memory.hpp"
 
@@ -18,6 +20,9 @@ void HeldMemory::change(Device& device, std::uint64_t bytes) noexcept {
   device.bytes = bytes;
   if (device.client != nullptr) shm::note_held(device.client->slot().memory, bytes);
 }
+
+HeldMemory::HeldMemory(std::uint64_t own_limit) noexcept
+    : own_limit_(own_limit == 0 ? shm::kNoLimit : own_limit) {}
 
 /// The place of this thread, or a free one; null if there is none. A thread is in one call at a
 /// time, so what it finds in its place is left of a thread that had the same id.
@@ -45,29 +50,63 @@ void HeldMemory::forget_reservations_of_ended_threads() noexcept {
   }
 }
 
-/// More threads than there are places allocate beyond what the grant leaves them, for one call.
+std::uint64_t HeldMemory::limit_of(const Device& device) const noexcept {
+  return device.client != nullptr ? device.client->orders().limit() : own_limit_;
+}
+
+std::uint64_t HeldMemory::grant_of(const Device& device) noexcept {
+  const bool bound = device.client != nullptr && device.client->priority() == 0;
+  return bound ? device.client->orders().granted() : shm::kNoLimit;
+}
+
+std::uint64_t HeldMemory::left_of(CUdevice index, std::uint64_t most) const noexcept {
+  if (most == shm::kNoLimit) return most;
+  const std::uint64_t taken = devices_[static_cast<std::size_t>(index)].bytes + reserved_on(index);
+  return most > taken ? most - taken : 0;
+}
+
+HeldMemory::Refusal HeldMemory::refusal_of(CUdevice index, std::uint64_t bytes) noexcept {
+  Device& on = *device(index);
+  const auto exceeds = [&](std::uint64_t most) { return bytes > left_of(index, most); };
+  if (exceeds(std::min(limit_of(on), grant_of(on)))) forget_reservations_of_ended_threads();
+  const bool by_limit = exceeds(limit_of(on));
+  const auto may = [&] { return !exceeds(grant_of(on)) || on.client->orders().may_exceed(); };
+  if (!by_limit && may()) return Refusal::kNone;
+  if (on.client != nullptr) {
+    on.client->orders().count_refused_allocations(1);
+  } else {
+    ++on.refused;
+  }
+  return by_limit ? Refusal::kByLimit : Refusal::kByGrant;
+}
+
+/// Without memory for its place, the call is not counted.
 bool HeldMemory::reserve(CUdevice index, std::uint64_t bytes) noexcept {
-  const std::lock_guard lock(mutex_);
-  const Device* const on = device(index);
-  if (on == nullptr) return true;
-  Reservation* place = own_reservation();
-  if (place != nullptr) *place = {};
-  if (on->client != nullptr && on->client->priority() == 0) {
-    Orders& orders = on->client->orders();
-    const std::uint64_t grant = orders.limit();
-    const auto exceeds = [&] {
-      const std::uint64_t taken = on->bytes + reserved_on(index);
-      return grant != shm::kNoLimit && bytes > (grant > taken ? grant - taken : 0);
-    };
-    if (exceeds()) forget_reservations_of_ended_threads();
-    if (exceeds() && !orders.may_exceed()) return false;
+  Refusal refusal = Refusal::kNone;
+  {
+    const std::lock_guard lock(mutex_);
+    if (device(index) == nullptr) return true;
+    Reservation* place = own_reservation();
+    if (place != nullptr) *place = {};
+    refusal = refusal_of(index, bytes);
+    if (refusal == Refusal::kNone && place == nullptr) {
+      forget_reservations_of_ended_threads();
+      place = own_reservation();
+      if (place == nullptr) if_memory_lasts([&] { place = &reservations_.emplace_back(); });
+    }
+    if (refusal == Refusal::kNone && place != nullptr) *place = {thread_id(), index, bytes};
   }
-  if (place == nullptr) {
-    forget_reservations_of_ended_threads();
-    place = own_reservation();
-  }
-  if (place != nullptr) *place = {thread_id(), index, bytes};
-  return true;
+  if (refusal == Refusal::kByLimit) say_refused(index, bytes);
+  return refusal == Refusal::kNone;
+}
+
+/// Once, because a program may try again and again.
+void HeldMemory::say_refused(CUdevice index, std::uint64_t bytes) noexcept {
+  if (said_refused_.exchange(true)) return;
+  const std::uint64_t most = limit(index);
+  Line(Level::kWarn) << "GPU " << index << ": an allocation of " << (bytes >> 20U)
+                     << " MiB was refused: the limit is " << (most >> 20U) << " MiB, of which "
+                     << (bytes_on(index) >> 20U) << " are held (this line comes once)";
 }
 
 void HeldMemory::unreserve() noexcept {
@@ -187,6 +226,7 @@ void HeldMemory::show_in(ClientSlot& client) noexcept {
   Device* const on = device(client.device());
   if (on == nullptr) return;
   on->client = &client;
+  client.orders().count_refused_allocations(std::exchange(on->refused, 0));
   change(*on, on->bytes);
 }
 
@@ -194,6 +234,18 @@ std::uint64_t HeldMemory::bytes_on(CUdevice index) noexcept {
   const std::lock_guard lock(mutex_);
   const Device* const on = device(index);
   return on == nullptr ? 0 : on->bytes;
+}
+
+std::uint64_t HeldMemory::limit(CUdevice index) noexcept {
+  const std::lock_guard lock(mutex_);
+  const Device* const on = device(index);
+  return on == nullptr ? shm::kNoLimit : limit_of(*on);
+}
+
+std::uint64_t HeldMemory::left(CUdevice index) noexcept {
+  const std::lock_guard lock(mutex_);
+  const Device* const on = device(index);
+  return on == nullptr ? shm::kNoLimit : left_of(index, std::min(limit_of(*on), grant_of(*on)));
 }
 
 }  // namespace sluice::intercept

@@ -1,9 +1,11 @@
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "intercept/driver/process.hpp"
 #include "intercept/slot/client_slot.hpp"
@@ -12,7 +14,8 @@ namespace sluice::intercept {
 
 /// The device memory of this process, exact by counting its driver calls. Known before there is a
 /// client; from the attach on, the sum of a device is in the slot of its client. Refuses what
-/// exceeds the grant of a client of priority 0. Thread-safe; makes no driver call.
+/// exceeds the limit of a device, or the grant of a client of priority 0. Thread-safe; makes no
+/// driver call.
 ///
 /// A thread of the program may be cancelled inside the driver's call. So a call that ends something
 /// marks its record first and removes it afterwards, and no object lives in between. What a thread
@@ -36,10 +39,14 @@ class HeldMemory {
   /// Records that a call is about to end; 0: none is known.
   using Mark = std::uint64_t;
 
-  /// Before a call of this thread that takes memory. False if it would exceed the grant, and must
-  /// not (Orders::may_exceed()). If true, add() or unreserve() must follow in this thread. Reserved
-  /// bytes count towards the grant, but not as held: the driver may refuse them, and a broker that
-  /// saw them would take as many from others.
+  /// `own_limit`: of each device before it has a client, in bytes; 0: none. Then the limit of a
+  /// device is in the slot of its client.
+  explicit HeldMemory(std::uint64_t own_limit) noexcept;
+
+  /// Before a call of this thread that takes memory. False if it would exceed the limit, or the
+  /// grant and must not (Orders::may_exceed()). If true, add() or unreserve() must follow in this
+  /// thread. Reserved bytes count towards limit and grant, but not as held: the driver may refuse
+  /// them, and a broker that saw them would take as many from others.
   [[nodiscard]] bool reserve(CUdevice device, std::uint64_t bytes) noexcept;
   void unreserve() noexcept;
   /// The call has succeeded. The bytes were reserved. Without memory for the record, the piece is
@@ -66,6 +73,10 @@ class HeldMemory {
   void show_in(ClientSlot& client) noexcept;
 
   [[nodiscard]] std::uint64_t bytes_on(CUdevice device) noexcept;
+  /// What the program may hold on the device, and how much of it is left, also under the grant.
+  /// shm::kNoLimit: any amount.
+  [[nodiscard]] std::uint64_t limit(CUdevice device) noexcept;
+  [[nodiscard]] std::uint64_t left(CUdevice device) noexcept;
 
  private:
   struct Record {
@@ -77,9 +88,11 @@ class HeldMemory {
   };
   using Records = std::multimap<std::uint64_t, Record>;
   struct Device {
-    std::uint64_t bytes = 0;  ///< Held.
+    std::uint64_t bytes = 0;    ///< Held.
+    std::uint32_t refused = 0;  ///< Allocations, before there was a client.
     ClientSlot* client = nullptr;
   };
+  enum class Refusal : std::uint8_t { kNone, kByGrant, kByLimit };
   /// By a call that has not returned.
   struct Reservation {
     pid_t thread = 0;  ///< 0: none.
@@ -99,13 +112,20 @@ class HeldMemory {
   [[nodiscard]] Reservation* own_reservation() noexcept;
   [[nodiscard]] std::uint64_t reserved_on(CUdevice device) const noexcept;
   void forget_reservations_of_ended_threads() noexcept;
+  [[nodiscard]] std::uint64_t limit_of(const Device& device) const noexcept;
+  [[nodiscard]] static std::uint64_t grant_of(const Device& device) noexcept;
+  [[nodiscard]] std::uint64_t left_of(CUdevice index, std::uint64_t most) const noexcept;
+  [[nodiscard]] Refusal refusal_of(CUdevice index, std::uint64_t bytes) noexcept;
+  void say_refused(CUdevice device, std::uint64_t bytes) noexcept;
 
+  const std::uint64_t own_limit_;
+  std::atomic<bool> said_refused_{false};
   std::mutex mutex_;
   std::array<Records, 3> tables_;
   Mark last_mark_ = 0;
   std::uint64_t last_record_ = 0;
   std::array<Device, kMostDevices> devices_{};
-  std::array<Reservation, 64> reservations_{};
+  std::vector<Reservation> reservations_;
 };
 
 }  // namespace sluice::intercept

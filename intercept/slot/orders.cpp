@@ -89,7 +89,7 @@ void Orders::tick() noexcept {
 
 std::uint64_t Orders::grant() noexcept {
   know_orders();
-  return limit();
+  return std::min(limit(), granted());
 }
 
 void Orders::fit(std::uint64_t base, std::uint64_t slope) noexcept {

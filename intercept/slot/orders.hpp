@@ -39,8 +39,10 @@ class Orders {
   /// A launch was refused.
   void count_refused() noexcept { line_.refused.fetch_add(1, std::memory_order_relaxed); }
 
-  /// What this client may hold, in bytes; shm::kNoLimit: no limit.
-  [[nodiscard]] std::uint64_t limit() const noexcept { return shm::grant_of(board_, client_); }
+  /// What the user or the site lets this client hold, whatever its priority, and what a broker
+  /// does. In bytes; shm::kNoLimit: no limit.
+  [[nodiscard]] std::uint64_t limit() const noexcept { return shm::limit_of(shared_); }
+  [[nodiscard]] std::uint64_t granted() const noexcept { return shm::grant_of(board_, client_); }
 
   // The functions of sluice.h, which has their contracts.
   [[nodiscard]] std::uint64_t grant() noexcept;
@@ -50,15 +52,19 @@ class Orders {
   void done(std::uint64_t order) noexcept;
   [[nodiscard]] bool wait_resume(std::uint64_t timeout_ns) noexcept;
   void critical(bool begin) noexcept;
-  [[nodiscard]] std::uint64_t refused_allocations() const noexcept { return lacked_.load(); }
+  [[nodiscard]] std::uint64_t refused_allocations() const noexcept {
+    return line_.refused_allocations.load();
+  }
 
   /// Whether an allocation beyond the grant is let through all the same: an optimizer step cannot
   /// be repeated. The first one of a step is refused, so that the program's allocator frees its
   /// cache.
   [[nodiscard]] bool may_exceed() noexcept {
-    if (state_.load() == kCritical && exceeds_.exchange(true)) return true;
-    lacked_.fetch_add(1, std::memory_order_relaxed);
-    return false;
+    return state_.load() == kCritical && exceeds_.exchange(true);
+  }
+  /// Allocations were refused, by the limit or the grant.
+  void count_refused_allocations(std::uint32_t count) noexcept {
+    line_.refused_allocations.fetch_add(count, std::memory_order_relaxed);
   }
 
   /// For the watcher, on each tick.
@@ -87,8 +93,7 @@ class Orders {
   /// From the first refusal, or from when the program heard of an order, until it has obeyed.
   std::atomic<bool> obeys_{false};
   std::atomic<bool> exceeds_{false};  ///< This step has been refused an allocation.
-  std::atomic<std::uint64_t> lacked_{0};
-  std::atomic<std::uint32_t> seen_;  ///< MemoryLine::wake at the last news that the program got.
+  std::atomic<std::uint32_t> seen_;   ///< MemoryLine::wake at the last news that the program got.
 };
 
 }  // namespace sluice::intercept

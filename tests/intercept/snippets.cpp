@@ -37,6 +37,8 @@ void* g_found;
 CUdriverProcAddressQueryResult g_query;
 CUdeviceptr g_address_out;
 std::size_t g_pitch_out;
+std::size_t g_free_out;
+std::size_t g_total_out;
 CUmemGenericAllocationHandle g_handle_out;
 CUmemAllocationProp g_allocation{};
 

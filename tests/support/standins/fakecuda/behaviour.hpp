@@ -303,6 +303,16 @@ SLUICE_FAKE_ENTRY(cuDeviceGetName, char* name, int size, CUdevice) {
 
 // Device memory
 
+SLUICE_FAKE_ENTRY(cuDeviceTotalMem_v2, std::size_t* total, CUdevice) {
+  *total = fake::kTotalMemory;
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuMemGetInfo_v2, std::size_t* free, std::size_t* total) {
+  if (free != nullptr) *free = fake::kFreeMemory;
+  if (total != nullptr) *total = fake::kTotalMemory;
+  return CUDA_SUCCESS;
+}
+
 inline CUresult take(unsigned long long* out) {
   if (state().current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *out = state().take_memory();

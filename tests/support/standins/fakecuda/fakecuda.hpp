@@ -44,6 +44,10 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Id::kCoun
 #undef SLUICE_FAKE_EXTRA
 };
 
+/// What every device has.
+inline constexpr std::size_t kTotalMemory = std::size_t{80} << 30U;
+inline constexpr std::size_t kFreeMemory = std::size_t{70} << 30U;
+
 /// The function that cuModuleGetFunction finds.
 inline constexpr std::uintptr_t kLoadedFunction = 0x10ad;
 
