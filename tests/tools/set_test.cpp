@@ -272,7 +272,8 @@ TEST_F(Set, EachWrongLineSaysWhatIsWrong) {
   const auto program = start("device:4", "0");
   const std::string pid = std::to_string(program->pid());
   expect_error({}, 2, "CLIENT");
-  expect_error({pid}, 2, "nothing to change: give --policy, --priority, --target or --slice");
+  expect_error({pid}, 2,
+               "nothing to change: give --policy, --priority, --target, --slice or --memory");
   for (const char* slice : {"0", "3s", "19us", "101ms", "5", "us", "99999999999us", "-50us"}) {
     expect_error({pid, "--slice", slice}, 2,
                  "is not a time slice: auto, off, or a time from 20us to 100ms");

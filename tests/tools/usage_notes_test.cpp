@@ -175,6 +175,31 @@ TEST_F(Use, ShowsWhatItHoldsAndWhatItIsOrderedToDo) {
   expect_silent(text(), "granted");  // the broker is dead
 }
 
+// Prevents: a program that fails for its limit, and nobody sees which.
+TEST_F(Use, ShowsItsLimitAndWhatThatRefused) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
+  shm::Slot& train = add_client(0, 0, "python train.py");
+  EXPECT_TRUE(json()["clients"][0]["memory"]["limit_bytes"].is_null());
+  train.memory_limit.store(2048 * kMiB);
+  expect_says(text(), "           memory 0 MiB, limit 2.0 GiB\n");
+  expect_says(top(100), " 0M/2.0G ");
+  train.memory.held.store(512 * kMiB);
+  train.memory.refused_allocations.store(1);
+  expect_says(text(), "           memory 512 MiB, limit 2.0 GiB, 1 allocation refused\n");
+  expect_says(top(100), " 512M/2.0G ");
+  EXPECT_EQ(json()["clients"][0]["memory"]["limit_bytes"], 2048 * kMiB);
+  EXPECT_EQ(json()["clients"][0]["memory"]["refused_allocations"], 1);
+  shm::Slot& serve = add_client(1, 1, "sluice serve");
+  serve.alive.initialise();
+  ASSERT_TRUE(serve.alive.take());
+  shm::set_grant(*board_, {1, 1}, {0, 1}, 900 * kMiB);
+  expect_says(text(), "memory 512 MiB of 900 MiB granted, limit 2.0 GiB, 1 allocation");
+  expect_says(top(100), " 512M/900M ");
+  shm::set_grant(*board_, {1, 1}, {0, 1}, 4096 * kMiB);
+  expect_says(top(100), " 512M/2.0G ");
+  serve.alive.release();
+}
+
 TEST_F(Use, SaysWhoWaitedForWhom) {
   shm::Slot& low = add_client(0, 0, "train");
   add_client(3, 5, "serve");

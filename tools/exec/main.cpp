@@ -18,6 +18,7 @@
 #include "base/node_service.hpp"
 #include "shm/client_name.hpp"
 #include "shm/labels.hpp"
+#include "shm/memory_limit.hpp"
 #include "shm/policy.hpp"
 #include "shm/policy_text.hpp"
 #include "shm/session.hpp"
@@ -37,6 +38,7 @@ struct Options {
   std::string policy = shm::to_string(shm::kDefaultPolicy);
   std::string target;  ///< Empty: none.
   std::string slice;   ///< Empty: auto.
+  std::string memory;  ///< Empty: no limit.
   std::vector<std::string> labels;
   std::string session = base::default_session();
   std::string name;  ///< Empty: the interposer chooses one.
@@ -79,6 +81,12 @@ void add_options(CLI::App& app, Options& options) {
       ->envname("SLUICE_SLICE")
       ->type_name("SLICE")
       ->check(shm::check_slice);
+  app.add_option("--memory", options.memory,
+                 "The most device memory that it may hold on each GPU, and all that it sees: " +
+                     std::string(shm::kMemoryLimitForms))
+      ->envname("SLUICE_MEMORY")
+      ->type_name("SIZE")
+      ->check(shm::check_memory_limit);
   app.add_option("--name", options.name,
                  "Its name in status, top, set and the metrics (default: the name of the script "
                  "or the program)")
@@ -120,6 +128,7 @@ void add_options(CLI::App& app, Options& options) {
       "  sluice exec --priority 0 -- python train.py\n"
       "  sluice exec --priority 1 --name api --session b -- ./server --port 80\n"
       "  sluice exec --priority 1 --target p99=50ms -- ./server\n"
+      "  sluice exec --priority 0 --memory 20GiB -- python train.py\n"
       "  sluice exec --priority 0 --label team=vision --label job=4711 -- python train.py\n"
       "  sluice exec --priority 0 --trace seen -- python train.py\n"
       "  sluice exec --priority 0 --gpu sim -- sluice-example-spin\n\n"
@@ -224,6 +233,7 @@ void prepare_interception(const Options& options, const base::Install& install,
   if (!options.name.empty()) setenv("SLUICE_NAME", options.name.c_str(), 1);
   if (!options.target.empty()) setenv("SLUICE_TARGET", options.target.c_str(), 1);
   if (!options.slice.empty()) setenv("SLUICE_SLICE", options.slice.c_str(), 1);
+  if (!options.memory.empty()) setenv("SLUICE_MEMORY", options.memory.c_str(), 1);
   if (!options.labels.empty()) setenv("SLUICE_LABEL", all_of(options.labels).c_str(), 1);
 }
 

@@ -1,4 +1,5 @@
-// `sluice set`: changes the priority, the policy or the target of a running client.
+// `sluice set`: changes the priority, the policy, the target or the memory limit of a running
+// client.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -7,6 +8,7 @@
 #include "base/command_line.hpp"
 #include "base/node_service.hpp"
 #include "shm/mapping.hpp"
+#include "shm/memory_limit.hpp"
 #include "shm/policy.hpp"
 #include "shm/policy_text.hpp"
 #include "shm/session.hpp"
@@ -31,6 +33,7 @@ struct Options {
   std::string policy;
   std::string target;
   std::string slice;
+  std::string memory;
   std::string session = base::default_session();
   bool json = false;
 };
@@ -38,7 +41,8 @@ struct Options {
 struct UsageOfSet : CLI::Formatter {
   std::string make_usage(const CLI::App* /*app*/, std::string name) const override {
     return "Usage: " + name +
-           " CLIENT [--policy POLICY] [--priority N] [--target TARGET] [--slice SLICE] [OPTIONS]\n";
+           " CLIENT [--policy POLICY] [--priority N] [--target TARGET] [--slice SLICE] "
+           "[--memory SIZE] [OPTIONS]\n";
   }
 };
 
@@ -63,17 +67,23 @@ void add_options(CLI::App& app, Options& options) {
          "Its time slice on the GPU next to a higher priority: " + std::string(shm::kSliceForms))
       ->type_name("SLICE")
       ->check(shm::check_slice);
+  app.add_option("--memory", options.memory,
+                 "The most device memory that it may hold: " + std::string(shm::kMemoryLimitForms))
+      ->type_name("SIZE")
+      ->check(shm::check_memory_limit);
   base::add_session_option(app, options.session);
   app.add_flag("--json", options.json, "Print JSON");
   app.footer(
       "No launch is lost or reordered. Launches under way end under the old policy; the new "
       "policy\n"
-      "holds within about 20 ms. A process on several GPUs is changed on all of them, unless it "
-      "is\n"
-      "named by slot:N.\n\nExamples:\n"
+      "holds within about 20 ms. A memory limit below what the client holds takes nothing away:\n"
+      "further allocations fail until it fits. A process on several GPUs is changed on all of "
+      "them,\n"
+      "unless it is named by slot:N.\n\nExamples:\n"
       "  sluice set train.py --policy device:400us\n"
       "  sluice set 4711 --priority 5\n"
       "  sluice set serve --target p99=50ms\n"
+      "  sluice set train.py --memory 20GiB\n"
       "  sluice set slot:3 --policy device:8 --priority 0 --session b\n\n"
       "Exit codes: 1: no such session, no controller answers, or the client does not react (is it\n"
       "stopped?); 2: wrong usage, no such client.");
@@ -81,6 +91,10 @@ void add_options(CLI::App& app, Options& options) {
 
 std::string change(const std::string& what, const std::string& before, const std::string& after) {
   return ", " + what + " " + (before == after ? after : before + " -> " + after);
+}
+
+std::string limit_text(const shm::ClientSnapshot& client) {
+  return shm::memory_limit_text(client.memory.limit_bytes.value_or(0));
 }
 
 std::string line_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after) {
@@ -94,8 +108,15 @@ std::string line_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot
   if (before.slice != after.slice || after.slice != "auto") {
     line += change("slice", before.slice, after.slice);
   }
+  if (before.memory.limit_bytes != after.memory.limit_bytes || after.memory.limit_bytes) {
+    line += change("memory", limit_text(before), limit_text(after));
+  }
   if (after.policy != after.requested_policy) line += " (" + policy_note(after) + ")";
   return line + "\n";
+}
+
+Json limit_json(const shm::ClientSnapshot& client) {
+  return client.memory.limit_bytes ? Json(*client.memory.limit_bytes) : Json();
 }
 
 Json json_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after) {
@@ -109,11 +130,13 @@ Json json_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after
           {"requested_policy", after.requested_policy},
           {"target", after.target.text},
           {"slice", after.slice},
+          {"memory_limit_bytes", limit_json(after)},
           {"before",
            {{"priority", before.priority},
             {"policy", before.policy},
             {"target", before.target.text},
-            {"slice", before.slice}}}};
+            {"slice", before.slice},
+            {"memory_limit_bytes", limit_json(before)}}}};
 }
 
 /// Changes one client, waits for it to react, and reports.
@@ -136,7 +159,7 @@ void set_one(const Options& options, const Settings& settings, const shm::Snapsh
 }
 
 int set(int argc, char** argv) {
-  CLI::App app("Give a running client another priority, policy or target.", kName);
+  CLI::App app("Give a running client another priority, policy, target or memory limit.", kName);
   Options options;
   add_options(app, options);
   if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
@@ -145,10 +168,13 @@ int set(int argc, char** argv) {
   if (!options.policy.empty()) settings.policy = shm::parse_policy(options.policy);
   if (!options.target.empty()) settings.target = shm::parse_target(options.target);
   if (!options.slice.empty()) settings.slice = shm::parse_slice(options.slice);
+  if (!options.memory.empty()) settings.memory = shm::parse_memory_limit(options.memory);
   const std::string warning = settings.policy ? shm::policy_warning(*settings.policy) : "";
   if (!warning.empty()) base::print_error(kName, warning);
-  if (!settings.priority && !settings.policy && !settings.target && !settings.slice) {
-    throw base::UsageError("nothing to change: give --policy, --priority, --target or --slice");
+  if (!settings.priority && !settings.policy && !settings.target && !settings.slice &&
+      !settings.memory) {
+    throw base::UsageError(
+        "nothing to change: give --policy, --priority, --target, --slice or --memory");
   }
   Json told{{"session", options.session}, {"clients", Json::array()}};
   try {

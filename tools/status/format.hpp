@@ -54,8 +54,8 @@ std::string target_warning(const shm::ClientSnapshot& client);
 /// something to say.
 std::vector<std::string> usage_notes(const shm::ClientSnapshot& client);
 
-/// "memory 3.1 GiB of 4.0 GiB granted; ordered to drop 3 ms ago"; empty if the client holds no
-/// device memory and no broker cares for it.
+/// "memory 3.1 GiB of 4.0 GiB granted, limit 20.0 GiB; ordered to drop 3 ms ago"; empty if the
+/// client holds no device memory, has no limit, and no broker cares for it.
 std::string memory_note(const shm::MemorySnapshot& memory);
 
 /// "12 MiB", "1.3 GiB"

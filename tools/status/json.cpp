@@ -51,12 +51,14 @@ Json memory_json(const shm::MemorySnapshot& memory) {
   const bool fitted = memory.base_bytes != 0 || memory.slope_bytes != 0;
   return {{"held_bytes", memory.held_bytes},
           {"peak_bytes", memory.peak_bytes},
+          {"limit_bytes", memory.limit_bytes ? Json(*memory.limit_bytes) : Json()},
           {"grant_bytes", memory.grant_bytes ? Json(*memory.grant_bytes) : Json()},
           {"order", memory.order.empty() ? Json() : Json(memory.order)},
           {"order_age_ns", memory.order.empty() ? Json() : Json(memory.order_age_ns)},
           {"base_bytes", fitted ? Json(memory.base_bytes) : Json()},
           {"slope_bytes", fitted ? Json(memory.slope_bytes) : Json()},
-          {"refused_launches", memory.refused_launches}};
+          {"refused_launches", memory.refused_launches},
+          {"refused_allocations", memory.refused_allocations}};
 }
 
 Json labels_json(const shm::Labels& labels) {

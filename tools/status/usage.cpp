@@ -78,10 +78,15 @@ std::string target_warning(const shm::ClientSnapshot& client) {
 }
 
 std::string memory_note(const shm::MemorySnapshot& memory) {
-  const bool asked = memory.grant_bytes || !memory.order.empty() || memory.refused_launches != 0;
+  const bool asked = memory.limit_bytes || memory.grant_bytes || !memory.order.empty() ||
+                     memory.refused_launches != 0;
   if (memory.held_bytes == 0 && !asked) return {};
   std::string text = "memory " + memory_text(memory.held_bytes);
   if (memory.grant_bytes) text += " of " + memory_text(*memory.grant_bytes) + " granted";
+  if (memory.limit_bytes) text += ", limit " + memory_text(*memory.limit_bytes);
+  if (memory.refused_allocations != 0) {
+    text += ", " + counted(memory.refused_allocations, "allocation", "allocations") + " refused";
+  }
   if (memory.base_bytes != 0 || memory.slope_bytes != 0) {
     text += fmt::format(", needs {} and {} per item", memory_text(memory.base_bytes),
                         memory_text(memory.slope_bytes));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "base/user_name.hpp"
 #include "tools/common/text.hpp"
@@ -73,19 +74,27 @@ std::string short_memory(std::uint64_t bytes) {
   return mib < 1000 ? fmt::format("{:.0f}M", mib) : fmt::format("{:.1f}G", mib / 1024);
 }
 
-/// What it holds, and of what grant; "!" while it has an order to obey.
+/// What it may hold: the smaller of its limit and a broker's grant.
+std::optional<std::uint64_t> most_memory(const shm::MemorySnapshot& memory) {
+  if (!memory.limit_bytes || !memory.grant_bytes) {
+    return memory.limit_bytes ? memory.limit_bytes : memory.grant_bytes;
+  }
+  return std::min(*memory.limit_bytes, *memory.grant_bytes);
+}
+
+/// What it holds, and of how much; "!" while it has an order to obey.
 std::string memory_cell(const shm::ClientSnapshot& client) {
   const shm::MemorySnapshot& memory = client.memory;
-  return short_memory(memory.held_bytes) +
-         (memory.grant_bytes ? "/" + short_memory(*memory.grant_bytes) : "") +
+  const auto most = most_memory(memory);
+  return short_memory(memory.held_bytes) + (most ? "/" + short_memory(*most) : "") +
          (memory.order.empty() ? "" : "!");
 }
 
-/// 0 if no broker shares memory out.
+/// 0 if nobody limits memory.
 std::size_t memory_width(const View& view) {
   const auto& clients = view.now.clients;
   const bool shared = std::any_of(clients.begin(), clients.end(), [](const auto& c) {
-    return c.memory.grant_bytes || !c.memory.order.empty();
+    return most_memory(c.memory) || !c.memory.order.empty();
   });
   std::size_t width = shared ? 3 : 0;
   for (const shm::ClientSnapshot& client : clients) {
