@@ -40,7 +40,8 @@ struct Model : engine::ModelSpec {
   std::string output_file_name;
   int priority = 0;
   Control control;
-  shm::Target target;  ///< A time is GPU time. No target unless control.hooked.
+  shm::Target target;        ///< A time is GPU time. No target unless control.hooked.
+  std::uint64_t memory = 0;  ///< Limit of its device memory, in bytes. 0: none.
   Arrival arrival;
   nlohmann::json source;  ///< The entry of the file.
 

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/json_node.hpp"
+#include "shm/memory_limit.hpp"
 #include "shm/policy_text.hpp"
 
 namespace sluice::runner {
@@ -30,6 +31,11 @@ shm::Target read_target(const base::JsonNode& node) {
   const std::string text = node.as_text();
   if (const auto target = shm::parse_target(text)) return *target;
   node.refuse(std::string(shm::kTargetForms) + shm::target_hint(text, '"'));
+}
+
+std::uint64_t read_memory(const base::JsonNode& node) {
+  if (const auto limit = shm::parse_memory_limit(node.as_text())) return *limit;
+  node.refuse(std::string(shm::kMemoryLimitForms));
 }
 
 /// N of "queue_limit", if it is given.
@@ -171,10 +177,11 @@ void read_plain_keys(const base::JsonNode& node, Model& model) {
 }
 
 Model read_model(const base::JsonNode& node, const Backends& backends) {
-  node.expect_object({"model_name", "model_weight", "sleep_time", "announce_ms", "input_file_path",
-                      "output_file_path", "output_file_name", "priority", "resize", "resize_size",
-                      "control", "backend", "batch_size", "cuda_graph", "arrival", "recording",
-                      "host_gap_us", "host_gap", "target"});
+  node.expect_object({"model_name",      "model_weight",     "sleep_time",       "announce_ms",
+                      "input_file_path", "output_file_path", "output_file_name", "priority",
+                      "resize",          "resize_size",      "control",          "backend",
+                      "batch_size",      "cuda_graph",       "arrival",          "recording",
+                      "host_gap_us",     "host_gap",         "target",           "memory"});
   Model model;
   read_plain_keys(node, model);
   model.resize = read_resize(node);
@@ -182,6 +189,10 @@ Model read_model(const base::JsonNode& node, const Backends& backends) {
   if (const auto target = node.find("target")) {
     model.target = read_target(*target);
     if (!model.control.hooked) target->complain("needs a control object with control true");
+  }
+  if (const auto memory = node.find("memory")) {
+    model.memory = read_memory(*memory);
+    if (!model.control.hooked) memory->complain("needs a control object with control true");
   }
   if (const auto arrival = node.find("arrival")) {
     model.arrival = read_arrival(*arrival, model.sleep_s);

@@ -14,6 +14,7 @@
 #include "runner/model_backend.hpp"
 #include "runner/run/job_table.hpp"
 #include "shm/board.hpp"
+#include "shm/memory_limit.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -44,6 +45,7 @@ std::vector<std::string> exec_command(const RunContext& context, const Model& mo
     args.insert(args.end(), {"--priority", std::to_string(model.priority), "--policy",
                              shm::to_string(model.control.policy)});
     args.insert(args.end(), {"--target", shm::to_string(in_real_time(model.target, context))});
+    args.insert(args.end(), {"--memory", shm::memory_limit_text(model.memory)});
     if (!context.trace.empty()) args.insert(args.end(), {"--trace", context.trace});
   } else {
     args.emplace_back("--no-intercept");

@@ -82,6 +82,19 @@ TEST(Experiment, ReadsTheTargetOfAModel) {
             "exp.json: /models/0/target: needs a control object with control true");
 }
 
+TEST(Experiment, ReadsTheMemoryLimitOfAModel) {
+  json document = published();
+  EXPECT_EQ(read(document).models[0].memory, 0U);
+  document["models"][0]["memory"] = "20GiB";
+  EXPECT_EQ(read(document).models[0].memory, std::uint64_t{20} << 30U);
+  EXPECT_EQ(error_with("/models/0/memory", "20"),
+            "exp.json: /models/0/memory: found \"20\", allowed: 20GiB, 1.5GiB, 80GB (1GiB to "
+            "16TiB; KiB, MiB, GiB, TiB, kB, MB, GB, TB), none");
+  document["models"][0]["control"]["control"] = false;
+  EXPECT_EQ(error_of(document),
+            "exp.json: /models/0/memory: needs a control object with control true");
+}
+
 TEST(Experiment, AcceptsThePublishedSchemaUnchanged) {
   const Experiment experiment = read(published());
   EXPECT_EQ(experiment.exp_dur_s, 30);
