@@ -1,6 +1,6 @@
-/// A SPANK plugin: gives the tasks of a Slurm job their priority. srun, sbatch and salloc load it
-/// to check the option as the user types it; slurmstepd loads it on the node, decides there, and
-/// sets up each task.
+/// A SPANK plugin: gives the tasks of a Slurm job their priority and their limit of device memory.
+/// srun, sbatch and salloc load it to check the options as the user types them; slurmstepd loads it
+/// on the node, decides there, and sets up each task.
 ///
 /// A job that asked for a priority and may not have it ends, with a line on its standard error. If
 /// Sluice itself is at fault, the job runs without it, after such a line: no fault of ours may end
@@ -23,6 +23,7 @@
 
 #include "slurm/ceilings.h"
 #include "slurm/job_limit.h"
+#include "slurm/memory_limit.h"
 #include "slurm/task_environment.h"
 
 SPANK_PLUGIN(sluice, 1)
@@ -47,6 +48,7 @@ enum outcome {
 /// init_post_opt.
 static struct {
   int priority;          ///< What the user asked for; -1: nothing.
+  char memory[32];       ///< The limit that the user asked for; empty: none.
   int default_priority;  ///< What the site gives those who ask for nothing; -1: nothing.
   const char* ceilings;  ///< NULL: no ceilings.
   const char* session;   ///< On nodes without the node service.
@@ -84,6 +86,27 @@ static struct spank_option kOption = {
     .cb = take_priority,
 };
 
+static int take_memory(int ignored, const char* text, int remote) {
+  (void)ignored;
+  (void)remote;
+  if (sluice_is_memory_limit(text) && strlen(text) < sizeof(state.memory)) {
+    strcpy(state.memory, text);
+    return ESPANK_SUCCESS;
+  }
+  slurm_error(
+      "sluice: --sluice-memory: '%s' is not a size from 1GiB to 16TiB, such as 20GiB or 80GB",
+      text);
+  return kFailed;
+}
+
+static struct spank_option kMemoryOption = {
+    .name = "sluice-memory",
+    .arginfo = "SIZE",
+    .usage = "the most device memory that each program may hold on each GPU, such as 20GiB",
+    .has_arg = 1,
+    .cb = take_memory,
+};
+
 /// An argument of the plugin's line in plugstack.conf. Returns false if there is no such argument.
 static int read_argument(const char* argument) {
   if (strncmp(argument, "ceilings=/", 10) == 0) {
@@ -106,7 +129,8 @@ int slurm_spank_init(spank_t spank, int count, char* arguments[]) {
                 arguments[i]);
     return kFailed;
   }
-  return spank_option_register(spank, &kOption);
+  const spank_err_t registered = spank_option_register(spank, &kOption);
+  return registered == ESPANK_SUCCESS ? spank_option_register(spank, &kMemoryOption) : registered;
 }
 
 /// Asks slurmctld, which users cannot deceive as they can the environment.
@@ -200,7 +224,7 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char* arguments[]) {
   (void)count;
   (void)arguments;
   uint32_t job_id = 0;
-  const int asked = state.priority >= 0 || state.default_priority >= 0;
+  const int asked = state.priority >= 0 || state.default_priority >= 0 || state.memory[0] != '\0';
   if ((!asked && state.ceilings == NULL) || !spank_remote(spank)) return ESPANK_SUCCESS;
   state.outcome = kPrepare;
   if (spank_get_item(spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS) {
@@ -243,10 +267,12 @@ static int prepare(spank_t spank) {
   uid_t uid = 0;
   spank_get_item(spank, S_JOB_UID, &uid);
   const struct passwd* user = getpwuid(uid);
-  snprintf(priority, sizeof(priority), "%d",
-           state.priority >= 0 ? state.priority : state.default_priority);
+  const int given = state.priority >= 0 ? state.priority : state.default_priority;
+  snprintf(priority, sizeof(priority), "%d", given >= 0 ? given : 0);
   return change(spank, "LD_PRELOAD", sluice_preload_once, state.library) &&
          spank_setenv(spank, "SLUICE_PRIORITY", priority, 1) == ESPANK_SUCCESS &&
+         (state.memory[0] == '\0' ||
+          spank_setenv(spank, "SLUICE_MEMORY", state.memory, 1) == ESPANK_SUCCESS) &&
          set_session(spank) &&
          (user == NULL || change(spank, "SLUICE_LABEL", sluice_label_user, user->pw_name));
 }
