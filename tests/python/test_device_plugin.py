@@ -182,15 +182,17 @@ def plugin(tmp_path, kubelet):
         plugin.stop(signal.SIGKILL)
 
 
-def allocate(kubelet: Kubelet, name: str, *containers: list[str]) -> list[list[str]]:
-    """The CDI devices that each container gets."""
+def allocate(kubelet: Kubelet, name: str, *containers: list[str], variables: dict | None = None) -> list[list[str]]:
+    """The CDI devices that each container gets. All must get these variables."""
     request = b"".join(field(1, b"".join(field(1, slot) for slot in slots)) for slots in containers)
     given = []
     for number, container in fields(kubelet.call(name, "Allocate", request)):
         assert number == 1
         parts = fields(container)
-        assert all(part == 5 for part, _ in parts)
-        given.append([dict(fields(device))[1].decode() for _, device in parts])
+        envs = [dict(fields(value)) for part, value in parts if part == 1]
+        assert {variable[1].decode(): variable[2].decode() for variable in envs} == (variables or {})
+        assert all(part in (1, 5) for part, _ in parts)
+        given.append([dict(fields(device))[1].decode() for part, device in parts if part == 5])
     return given
 
 
@@ -218,6 +220,13 @@ def test_a_container_gets_the_gpu_and_the_priority_together(kubelet, plugin):
         ["nvidia.com/gpu=GPU-a", "sluice.dev/priority=besteffort"],
         ["nvidia.com/gpu=GPU-b", "nvidia.com/gpu=GPU-a", "sluice.dev/priority=besteffort"],
     ]
+
+
+def test_a_container_gets_the_limit_of_its_resource(kubelet, plugin):
+    plugin.start("--critical-memory", "40GiB")
+    kubelet.expect_both()
+    assert allocate(kubelet, "critical", ["GPU-b::0"], variables={"SLUICE_MEMORY": "40GiB"})
+    assert allocate(kubelet, "besteffort", ["GPU-a::3"])
 
 
 @pytest.mark.parametrize("slot", ["GPU-a::1", "GPU-c::0", "GPU-a", "GPU-a::x", ""])
@@ -299,6 +308,7 @@ def test_stopped_it_leaves_no_socket_and_killed_its_successor_works(kubelet, plu
     ("options", "said"),
     [
         (["--critical", "-1"], "'-1' is not a whole number from 0 to 1000"),
+        (["--besteffort-memory", "20"], "'20' is not one of 20GiB, 1.5GiB"),
         (["--critical", "0", "--besteffort", "0"], "nothing to offer"),
         (["--every", "0"], "'0' is not a number of seconds above 0"),
         (["--gpus", "2"], "unrecognized arguments"),

@@ -1,11 +1,11 @@
-"""Policies and targets are read as C++ reads them: tests/shm/grammar_test.cpp answers the same table."""
+"""Policies, targets and memory limits are read as C++ reads them: tests/shm/grammar_test.cpp answers the same table."""
 
 import json
 from pathlib import Path
 
 import pytest
 from sluice_tools.errors import CommandError
-from sluice_tools.grammar import Policy, parse_policy, parse_target, required_policy, required_target
+from sluice_tools.grammar import Policy, parse_memory, parse_policy, parse_target, required_policy, required_target
 
 TABLE = json.loads((Path(__file__).parents[1] / "data" / "grammar.json").read_text())
 
@@ -14,6 +14,10 @@ TABLE = json.loads((Path(__file__).parents[1] / "data" / "grammar.json").read_te
 def test_the_answers_are_those_of_the_table(kind, parse):
     found = {text: parse(text) for text in TABLE[kind]}
     assert {text: value and str(value) for text, value in found.items()} == TABLE[kind]
+
+
+def test_memory_limits_are_those_of_the_table():
+    assert {text: parse_memory(text) for text in TABLE["memory"]} == TABLE["memory"]
 
 
 def test_what_a_policy_means():

@@ -11,11 +11,13 @@ from pathlib import Path
 from sluice_tools.command import run_command
 from sluice_tools.device_plugin.slots import Gpus
 from sluice_tools.errors import Parser, run_error, usage_error
+from sluice_tools.grammar import MEMORY_FORMS, parse_memory
 
 _EXAMPLES = """\
 examples:
   sluice device-plugin                              one critical and four best-effort slots of each GPU
   sluice device-plugin --critical 2 --besteffort 8
+  sluice device-plugin --critical-memory 40GiB --besteffort-memory 10GiB
   kubectl apply -f share/sluice/kubernetes.yaml     how it runs on every node
 
 docs/guide/kubernetes.md has the rest.
@@ -28,6 +30,12 @@ def _slots(text: str) -> int:
     if not text.isdecimal() or int(text) > 1000:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 0 to 1000")
     return int(text)
+
+
+def _memory(text: str) -> str:
+    if parse_memory(text) is None:
+        raise argparse.ArgumentTypeError(f"'{text}' is not one of {MEMORY_FORMS}")
+    return text
 
 
 def _seconds(text: str) -> float:
@@ -53,6 +61,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--besteffort", type=_slots, default=4, metavar="N", help="best-effort containers for each GPU (default: 4)"
     )
+    for name, which in (("critical", "critical"), ("besteffort", "best-effort")):
+        parser.add_argument(
+            f"--{name}-memory",
+            type=_memory,
+            metavar="SIZE",
+            help=f"the most device memory of each program of a {which} container on each GPU (default: no limit)",
+        )
     parser.add_argument("--gpu", choices=("real", "sim"), default="real", help="sim: the simulated GPU (default: real)")
     parser.add_argument(
         "--gpu-kind",
@@ -128,7 +143,8 @@ def serve(options, finder: GpuFinder) -> int:
     gpus = Gpus()
     kind = options.gpu_kind if options.gpu == "real" else None
     counts = {"critical": options.critical, "besteffort": options.besteffort}
-    resources = [Resource(name, count, gpus, kind) for name, count in counts.items() if count]
+    memory = {"critical": options.critical_memory, "besteffort": options.besteffort_memory}
+    resources = [Resource(name, count, gpus, kind, memory[name]) for name, count in counts.items() if count]
     registered, look_at = None, 0.0
     try:
         while True:

@@ -31,7 +31,8 @@ _MESSAGES: dict[str, dict[str, tuple[int, str | list[str]]]] = {
     "ContainerAllocateRequest": {"devices_ids": (1, ["string"])},
     "AllocateRequest": {"container_requests": (1, ["ContainerAllocateRequest"])},
     "CDIDevice": {"name": (1, "string")},
-    "ContainerAllocateResponse": {"cdi_devices": (5, ["CDIDevice"])},
+    "Variable": {"key": (1, "string"), "value": (2, "string")},  # of a map, which has these on the wire
+    "ContainerAllocateResponse": {"envs": (1, ["Variable"]), "cdi_devices": (5, ["CDIDevice"])},
     "AllocateResponse": {"container_responses": (1, ["ContainerAllocateResponse"])},
 }
 _FIELD = descriptor_pb2.FieldDescriptorProto
