@@ -163,7 +163,10 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
   };
   constexpr auto kHasTarget = [](const shm::Slot& slot) { return slot.target.load() != 0; };
   constexpr auto kAlways = [](const shm::Slot&) { return true; };
-  constexpr std::array<Family, 9> kFamilies{{
+  constexpr std::array<Family, 10> kFamilies{{
+      {"sluice_client_weight", "gauge", "Its weight in the turns of its priority; no sample: none.",
+       [](const shm::Slot& slot) { return slot.requested_weight.load() != 0; },
+       [](const shm::Slot& slot) { return static_cast<double>(slot.requested_weight.load()); }},
       {"sluice_client_slice_seconds", "gauge",
        "Time slice that was set for the client; no sample: the driver's.",
        [](const shm::Slot& slot) { return slot.slice_us.load() != 0; },
@@ -226,7 +229,11 @@ void write_holds(MetricsText& out, const std::vector<Row>& rows) {
       if (ns == 0) return;
       out.sample(row.labels({{"holder", holder}, {"holder_pid", pid}}), seconds(ns));
     };
-    for (const Row& holder : rows) add(std::stoul(holder.index), holder.name, holder.pid);
+    for (const Row& holder : rows) {
+      const bool itself = holder.index == row.index;
+      add(std::stoul(holder.index), itself ? "the turns of others" : holder.name,
+          itself ? "0" : holder.pid);
+    }
     add(shm::kControllerBit, "the controller", "0");
   }
 }

@@ -16,6 +16,7 @@
 #include "shm/policy.hpp"
 #include "shm/slice.hpp"
 #include "shm/target.hpp"
+#include "shm/weight.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -71,6 +72,9 @@ std::string fault_of(const Request& request) {
   if (!(sets && request.slice == shm::kKeepSlice) && !shm::is_slice(request.slice)) {
     return "unknown time slice";
   }
+  if (!(sets && request.weight == shm::kKeepWeight) && request.weight > shm::kMostWeight) {
+    return "unknown weight";
+  }
   if (!(sets && request.memory == shm::kKeepMemory) && !shm::valid_memory_limit(request.memory)) {
     return "a memory limit of " + std::to_string(request.memory) + " bytes is out of range";
   }
@@ -101,6 +105,9 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.slice_us.store(0);
   slot.slice_state.store(0);
   slot.gpu_share.store(0);
+  slot.turn.until_ns.store(0);
+  slot.turn.used.store(0);
+  slot.turn.takes.store(0);
   slot.sync_since_ns.store(0);
   slot.unhooked_lookups.store(0);
   slot.max_hold_opened.store(0);
@@ -289,6 +296,7 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
   }
   slot.requested_target.store(request.target);
   slot.requested_slice.store(request.slice);
+  slot.requested_weight.store(request.weight);
   slot.pid.store(static_cast<std::uint32_t>(from.peer.process->pid()));
   slot.uid.store(from.peer.uid);
   slot.attached_ns.store(base::monotonic_ns());
@@ -358,12 +366,15 @@ Reply Registry::set(const Connection& from, const Request& request) {
   const std::uint64_t target = request.target == shm::kKeepTarget ? old_target : request.target;
   const std::uint32_t old_slice = slot.requested_slice.load();
   const std::uint32_t slice = request.slice == shm::kKeepSlice ? old_slice : request.slice;
+  const std::uint32_t old_weight = slot.requested_weight.load();
+  const std::uint32_t weight = request.weight == shm::kKeepWeight ? old_weight : request.weight;
   const auto priority = request.priority == shm::kKeepPriority
                             ? info.priority
                             : static_cast<std::uint8_t>(request.priority);
   slot.requested_policy.store(policy);
   if (target != old_target) slot.requested_target.store(target);
   slot.requested_slice.store(slice);
+  slot.requested_weight.store(weight);
   shm::change_priority(clients_.view, request.slot, priority);
   update_outranked(clients_);
   std::string changes;
@@ -380,6 +391,9 @@ Reply Registry::set(const Connection& from, const Request& request) {
   }
   if (slice != old_slice) {
     changes += ", slice " + shm::slice_text(old_slice) + " -> " + shm::slice_text(slice);
+  }
+  if (weight != old_weight) {
+    changes += ", weight " + shm::weight_text(old_weight) + " -> " + shm::weight_text(weight);
   }
   if (request.memory != shm::kKeepMemory) {
     changes += change_memory_limit(slot, from.peer, admission_.terms(from.peer), request.memory);

@@ -42,6 +42,7 @@ struct Model : engine::ModelSpec {
   Control control;
   shm::Target target;        ///< A time is GPU time. No target unless control.hooked.
   std::uint64_t memory = 0;  ///< Limit of its device memory, in bytes. 0: none.
+  std::uint32_t weight = 0;  ///< Among those of its priority (shm/weight.hpp).
   Arrival arrival;
   nlohmann::json source;  ///< The entry of the file.
 

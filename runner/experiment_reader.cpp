@@ -11,6 +11,7 @@
 #include "base/json_node.hpp"
 #include "shm/memory_limit.hpp"
 #include "shm/policy_text.hpp"
+#include "shm/weight.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -181,7 +182,8 @@ Model read_model(const base::JsonNode& node, const Backends& backends) {
                       "input_file_path", "output_file_path", "output_file_name", "priority",
                       "resize",          "resize_size",      "control",          "backend",
                       "batch_size",      "cuda_graph",       "arrival",          "recording",
-                      "host_gap_us",     "host_gap",         "target",           "memory"});
+                      "host_gap_us",     "host_gap",         "target",           "memory",
+                      "weight"});
   Model model;
   read_plain_keys(node, model);
   model.resize = read_resize(node);
@@ -193,6 +195,10 @@ Model read_model(const base::JsonNode& node, const Backends& backends) {
   if (const auto memory = node.find("memory")) {
     model.memory = read_memory(*memory);
     if (!model.control.hooked) memory->complain("needs a control object with control true");
+  }
+  if (const auto weight = node.find("weight")) {
+    model.weight = static_cast<std::uint32_t>(weight->as_integer(1, shm::kMostWeight));
+    if (!model.control.hooked) weight->complain("needs a control object with control true");
   }
   if (const auto arrival = node.find("arrival")) {
     model.arrival = read_arrival(*arrival, model.sleep_s);

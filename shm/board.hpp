@@ -7,6 +7,7 @@
 #include "shm/job_times.hpp"
 #include "shm/memory_line.hpp"
 #include "shm/robust_mutex.hpp"
+#include "shm/turn_line.hpp"
 
 /// The board: the one piece of memory that the processes of a session share. The board is plain
 /// fixed-width data with a stated layout. gates.hpp and README.md say which process may write what.
@@ -102,12 +103,15 @@ enum class TargetState : std::uint32_t {
   kMissed,    ///< The target cannot be kept. The gates close when a job begins.
 };
 
-// The bits of Slot::outranked.
+// The bits of Slot::outranked: why a launch may have more to do.
 inline constexpr std::uint32_t kOutranked =
     1;  ///< A client of higher priority lives on the device.
 /// An order may be pending for which launches are refused. A broker sets the bit after it has
 /// written the order. The owner clears it by the rule of settle() in gates.hpp.
 inline constexpr std::uint32_t kOrdered = 2;
+/// The client takes turns with others of its priority, and may have to hold itself. The owner
+/// writes.
+inline constexpr std::uint32_t kTakesTurns = 4;
 
 using Word = std::atomic<std::uint64_t>;
 using HalfWord = std::atomic<std::uint32_t>;
@@ -150,7 +154,7 @@ struct alignas(kLine) Slot {
   Word closed_since_ns;      ///< Time when the gate last closed; 0 while open.
   Word closed_ns;            ///< Total time that this client was held: see held_ns() in view.hpp.
   Word slack_ns;             ///< Time left until an announced job begins; else kUnlimitedSlack.
-  HalfWord outranked;        ///< kOutranked and kOrdered, which each launch reads at once.
+  HalfWord outranked;        ///< kOutranked, kOrdered and kTakesTurns, which each launch reads.
   HalfWord announced;        ///< 1 after the first announcement: long launches then wait for slack.
   Word slack_until_ns;       ///< `slack_ns` is void after this time, and the owner resets it.
   Word early_hold_until_ns;  ///< Not 0 while gates are held for a job that has not begun: the hold
@@ -217,7 +221,7 @@ struct alignas(kLine) Slot {
   Word requested_policy;               ///< Policy::pack() of the policy that the user asked for.
   std::array<char, kLabelSize> label;  ///< "key=value,key=value". NUL-terminated.
   HalfWord requested_slice;            ///< See slice.hpp.
-  std::array<std::uint8_t, 4> reserved_label;
+  HalfWord requested_weight;           ///< See weight.hpp.
 
   /// waived[h]: the job counter of holder h for which this gate was opened, because h was stopped
   /// or made no progress. The owner writes.
@@ -233,6 +237,8 @@ struct alignas(kLine) Slot {
   alignas(kLine) std::array<EntryCounters, kMaxEntries> entries;
 
   alignas(kLine) MemoryLine memory;
+
+  alignas(kLine) TurnLine turn;
 };
 
 /// A GPU or MIG instance, named by its UUID, which is the same in every process.
@@ -292,7 +298,8 @@ static_assert(offsetof(Slot, attached_ns) == 440 && offsetof(Slot, name) == 448)
 static_assert(offsetof(Slot, command) == 512 && offsetof(Slot, requested_target) == 640);
 static_assert(offsetof(Slot, requested_policy) == 648);
 static_assert(offsetof(Slot, label) == 656 && offsetof(Slot, waived) == 768);
-static_assert(offsetof(Slot, requested_slice) == 760 && offsetof(Slot, held_by_ns) == 1280);
+static_assert(offsetof(Slot, requested_slice) == 760 && offsetof(Slot, requested_weight) == 764);
+static_assert(offsetof(Slot, held_by_ns) == 1280);
 static_assert(offsetof(Slot, job_times) == 1792 && sizeof(JobTimes) == 672);
 static_assert(offsetof(JobTimes, buckets) == 16 && offsetof(JobTimes, last_ns) == 152);
 static_assert(offsetof(Slot, entries) == 2560);
@@ -302,7 +309,8 @@ static_assert(offsetof(MemoryLine, wake) == 64 && offsetof(MemoryLine, order_ns)
 static_assert(offsetof(MemoryLine, broker) == 88 && offsetof(MemoryLine, obedient) == 96);
 static_assert(offsetof(MemoryLine, refused) == 104);
 static_assert(offsetof(MemoryLine, refused_allocations) == 100);
-static_assert(sizeof(Slot) == 4736 && sizeof(Slot) % kLine == 0);
+static_assert(offsetof(Slot, turn) == 4736 && offsetof(TurnLine, called) == 20);
+static_assert(sizeof(Slot) == 4864 && sizeof(Slot) % kLine == 0);
 static_assert(offsetof(Board, magic) == 0 && offsetof(Board, layout_version) == 8);
 static_assert(offsetof(Board, size) == 12 && offsetof(Board, board_id) == 16);
 static_assert(offsetof(Board, max_hold_ns) == 24 && offsetof(Board, heartbeat_ns) == 128);

@@ -30,6 +30,7 @@ inline constexpr std::uint64_t kKeepPolicy = ~std::uint64_t{0};
 inline constexpr std::uint64_t kKeepTarget = ~std::uint64_t{0};
 inline constexpr std::uint32_t kKeepSlice = 0xffff'fffe;
 inline constexpr std::uint64_t kKeepMemory = ~std::uint64_t{0};
+inline constexpr std::uint32_t kKeepWeight = 0xffff'ffff;
 
 struct Request {
   std::uint32_t version = kWireVersion;
@@ -41,7 +42,9 @@ struct Request {
   std::uint64_t board_id = 0;    ///< The id of the mapped board, or 0.
   std::uint64_t policy = 0;      ///< Policy::pack()
   std::uint64_t target = 0;      ///< Target::pack()
-  std::uint64_t memory = 0;    ///< The limit of its device memory in bytes; 0: none.
+  std::uint64_t memory = 0;      ///< The limit of its device memory in bytes; 0: none.
+  std::uint32_t weight = 0;      ///< weight.hpp
+  std::uint32_t reserved = 0;
   std::array<std::uint8_t, 16> device_uuid{};
   std::array<char, 40> device_name{};
   std::array<char, kNameSize> name{};    ///< For users; empty: the name of the process.
@@ -89,7 +92,7 @@ struct Reply {
                                  ///< or empty.
 };
 
-static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 280);
+static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 288);
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
 static_assert(std::is_trivially_copyable_v<Report> && sizeof(Report) == 3528);
 

@@ -15,6 +15,7 @@
 #include "shm/slice.hpp"
 #include "shm/target.hpp"
 #include "shm/view.hpp"
+#include "shm/weight.hpp"
 
 namespace sluice::shm {
 namespace {
@@ -29,10 +30,27 @@ std::uint64_t age(std::uint64_t now_ns, std::uint64_t then_ns) {
   return then_ns != 0 && now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-std::vector<Holder> holders_of(const Board& board, std::uint64_t gate) {
+/// Who has the turn among the clients of the device and the priority of `self`; -1: nobody.
+int owner_of_turn(const Board& board, int self, std::uint64_t now_ns) {
+  const auto own = SlotInfo::unpack(board.slots[static_cast<std::size_t>(self)].info.load());
+  int owner = -1;
+  for_each_other(board.used.load(), self, [&](int index) {
+    const Slot& slot = board.slots[static_cast<std::size_t>(index)];
+    const auto info = SlotInfo::unpack(slot.info.load());
+    const bool equal = info.device == own.device && info.priority == own.priority;
+    if (equal && slot.turn.until_ns.load() > now_ns) owner = index;
+  });
+  return owner;
+}
+
+/// A client that waits for its turn holds itself; its holder is the one that has the turn.
+std::vector<Holder> holders_of(const Board& board, int self, std::uint64_t gate,
+                               std::uint64_t now_ns) {
   std::vector<Holder> holders;
   for_each_other(gate, kControllerBit, [&](int index) {
-    const Slot& slot = board.slots[static_cast<std::size_t>(index)];
+    const int holder = index == self ? owner_of_turn(board, self, now_ns) : index;
+    if (holder < 0) return holders.push_back({0, 0, "a change of turns", "a change of turns"});
+    const Slot& slot = board.slots[static_cast<std::size_t>(holder)];
     holders.push_back({slot.pid.load(), SlotInfo::unpack(slot.info.load()).priority,
                        text_of(slot.name), text_of(slot.command)});
   });
@@ -113,6 +131,10 @@ std::vector<Wait> waits_of(const Board& board, const Slot& slot, std::uint64_t n
       continue;
     }
     const Slot& other = board.slots[static_cast<std::size_t>(holder)];
+    if (&other == &slot) {
+      waits.push_back({holder, 0, "the turns of others", ns});
+      continue;
+    }
     const bool ended = SlotInfo::unpack(other.info.load()).state == SlotState::kFree;
     if (!ended) waits.push_back({holder, other.pid.load(), text_of(other.name), ns});
   }
@@ -129,7 +151,7 @@ void add_held_others(Snapshot& snapshot) {
   for (ClientSnapshot& holder : snapshot.clients) {
     for (const ClientSnapshot& held : snapshot.clients) {
       for (const Wait& wait : held.held_by) {
-        if (wait.slot != holder.slot) continue;
+        if (wait.slot != holder.slot || held.slot == holder.slot) continue;
         holder.held_others.push_back({held.slot, held.pid, held.name, wait.ns});
       }
     }
@@ -165,6 +187,10 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.slice = slice_text(slot.requested_slice.load());
   client.slice_us = slot.slice_us.load();
   client.slice_state = static_cast<SliceState>(slot.slice_state.load());
+  client.weight = weight_text(slot.requested_weight.load());
+  client.takes_turns = slot.turn.takes.load() != 0;
+  client.has_turn = client.takes_turns && slot.turn.until_ns.load() > now_ns;
+  client.waits_for_turn = (slot.gate.load() & bit(index)) != 0;
   client.gpu_share = slot.gpu_share.load();
   const std::uint64_t job = slot.job.load();
   client.target = target_of(slot);
@@ -182,7 +208,8 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.held_by = waits_of(board, slot, now_ns);
   sort_longest_first(client.held_by);
   // Under policy none the gate closes too, and nobody heeds it: that is no hold.
-  if (policy.kind != PolicyKind::kNone) client.holders = holders_of(board, slot.gate.load());
+  if (policy.kind != PolicyKind::kNone)
+    client.holders = holders_of(board, index, slot.gate.load(), now_ns);
   if (!client.holders.empty()) client.held_ns = age(now_ns, closed_since_ns);
   client.max_hold_opened = slot.max_hold_opened.load();
   client.unhooked_lookups = slot.unhooked_lookups.load();

@@ -85,6 +85,10 @@ struct ClientSnapshot {
   std::string slice;                 ///< The time slice that the user asks for.
   std::uint32_t slice_us = 0;        ///< The time slice that was set; 0: the driver's.
   SliceState slice_state = SliceState::kUnknown;
+  std::string weight;        ///< The weight that the user asks for.
+  bool takes_turns = false;  ///< With the clients of its priority.
+  bool has_turn = false;
+  bool waits_for_turn = false;
   std::uint32_t gpu_share = 0;  ///< Of its jobs, in 1/1000; 0: unknown.
   bool active = false;          ///< A job runs, with closed or open gates below.
   std::uint64_t active_ns = 0;

@@ -13,6 +13,7 @@
 #include "intercept/slot/client_slot.hpp"
 #include "intercept/slot/gate_memory.hpp"
 #include "intercept/slot/slices.hpp"
+#include "intercept/slot/turns.hpp"
 
 namespace sluice::intercept {
 
@@ -36,13 +37,15 @@ class Client : public ClientSlot {
         jobs_(*this, shared.poller, shared.announcer, shared.predict),
         pacer_(*this, memory_, shared.streams, shared.poller, shared.gpu_time),
         early_switch_(*this),
-        slices_(*this, shared.keeper) {}
+        slices_(*this, shared.keeper),
+        turns_(*this) {}
 
   [[nodiscard]] GateMemory& memory() noexcept { return memory_; }
   [[nodiscard]] Jobs& jobs() noexcept { return jobs_; }
   [[nodiscard]] Pacer& pacer() noexcept { return pacer_; }
   [[nodiscard]] EarlySwitch& early_switch() noexcept { return early_switch_; }
   [[nodiscard]] Slices& slices() noexcept { return slices_; }
+  [[nodiscard]] Turns& turns() noexcept { return turns_; }
   /// Says so if a limit is above what the device has. The limit stays: another device may have
   /// more, and managed memory may exceed every device.
   void warn_of_vain_limit(std::uint64_t bytes) const noexcept;
@@ -63,6 +66,7 @@ class Client : public ClientSlot {
   Pacer pacer_;
   EarlySwitch early_switch_;
   Slices slices_;
+  Turns turns_;
   bool told_slack_ = false;
 };
 

@@ -16,6 +16,7 @@
 #include "shm/memory_limit.hpp"
 #include "shm/session.hpp"
 #include "shm/slice.hpp"
+#include "shm/weight.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -87,9 +88,19 @@ std::uint64_t memory_limit_of_environment() noexcept {
 }
 
 Config read_config() {
-  Config config{
-      {}, 0, shm::kDefaultPolicy, {}, shm::kSliceAuto, 0, true, true, {}, kDefaultTraceMiB << 20U,
-      {}, {}};
+  Config config{{},
+                0,
+                shm::kDefaultPolicy,
+                {},
+                shm::kSliceAuto,
+                0,
+                0,
+                true,
+                true,
+                {},
+                kDefaultTraceMiB << 20U,
+                {},
+                {}};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (base::valid_session_name(*text)) {
       config.session = *text;
@@ -130,6 +141,14 @@ Config read_config() {
   if (memory && !shm::parse_memory_limit(*memory)) {
     Line(Level::kWarn) << "SLUICE_MEMORY: " << shm::check_memory_limit(std::string(*memory))
                        << "; using none";
+  }
+  if (const auto text = variable("SLUICE_WEIGHT")) {
+    const auto weight = shm::parse_weight(*text);
+    if (weight) config.weight = *weight;
+    if (!weight) {
+      Line(Level::kWarn) << "SLUICE_WEIGHT=" << *text << " is no weight: " << shm::kWeightForms
+                         << "; using none";
+    }
   }
   config.label = read_label();
   // A program that is preloaded without a priority would look like one that was meant to be best

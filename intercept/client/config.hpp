@@ -15,6 +15,7 @@ struct Config {
   shm::Target target;         ///< SLUICE_TARGET
   std::uint32_t slice = 0;    ///< SLUICE_SLICE (shm/slice.hpp)
   std::uint64_t memory = 0;   ///< SLUICE_MEMORY: the limit of device memory; 0: none.
+  std::uint32_t weight = 0;   ///< SLUICE_WEIGHT (shm/weight.hpp)
   bool predict = true;        ///< SLUICE_PREDICT
   bool gpu_time = true;       ///< SLUICE_GPU_TIME
   std::string trace;          ///< SLUICE_TRACE: a folder; empty for no trace.

@@ -186,6 +186,7 @@ std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) n
   request.target = target_.load();
   request.slice = config_.slice;
   request.memory = config_.memory;
+  request.weight = config_.weight;
   CUuuid uuid{};
   driver().cuDeviceGetUuid_v2(&uuid, device);
   std::memcpy(request.device_uuid.data(), uuid.bytes, sizeof(uuid.bytes));

@@ -134,6 +134,7 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   client.jobs().lapse(now);
   client.orders().tick();
   client.slices().tick(now);
+  client.turns().tick(now);
   if (client.seat().reader()) return report(watched);
   shm::BoardView view(*client.seat().writable);
   shm::tend_readers(view, client.seat().slot);

@@ -43,7 +43,7 @@ void remember(CUstream named, Stream& stream, std::uint64_t version, shm::Count 
   place.gate = kind == shm::Count::kGated ? &client.shared().gate : &kNeverCloses;
   const bool learns = client.may_pace() && client.learning();
   place.outranked = learns ? &kAlwaysPaces : &client.shared().outranked;
-  place.heeded = shm::kOrdered | (client.may_pace() ? shm::kOutranked : 0);
+  place.heeded = shm::kOrdered | (client.may_pace() ? shm::kOutranked | shm::kTakesTurns : 0);
 }
 
 void remember_unattached(CUstream named, std::uint64_t version, shm::Word& counts) noexcept {

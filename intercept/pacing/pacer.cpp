@@ -146,7 +146,7 @@ inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_
 [[gnu::always_inline]] inline Pacer::Due Pacer::spend(Stream& stream, const Work& work, bool always,
                                                       std::uint64_t spacing_ns) noexcept {
   Due due{false, durations_.find_in_turn(work, stream.previous)};
-  if (!client_.outranked()) return due;
+  if (!client_.may_be_held()) return due;
   const std::uint32_t ns =
       due.duration == nullptr ? LaunchDuration::kUnbounded : due.duration->ns();
   tell_status(due.duration, ns, work.graph != nullptr);
@@ -176,7 +176,7 @@ inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_
       place.number = 0;  // nothing is due at the end of a group
     }
   }
-  if (place.policy.ahead_us != 0 && client_.outranked()) {
+  if (place.policy.ahead_us != 0 && client_.may_be_held()) {
     bound_run_ahead(stream, due.duration, named, place.policy);
   }
   if (due.others_ran) write_off_idle(stream);

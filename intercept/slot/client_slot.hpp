@@ -90,16 +90,22 @@ class ClientSlot {
     return (shared_.outranked.load(std::memory_order_relaxed) & shm::kOutranked) != 0;
   }
 
+  /// Whether the gate may close: for a client of higher priority, or for those whose turn it is.
+  [[nodiscard]] bool may_be_held() const noexcept {
+    const std::uint32_t why = shm::kOutranked | shm::kTakesTurns;
+    return (shared_.outranked.load(std::memory_order_relaxed) & why) != 0;
+  }
+
   /// Whether launch durations are still being learned.
   [[nodiscard]] bool learning() const noexcept { return learning_.load(std::memory_order_relaxed); }
   void set_learning(bool learning) noexcept;
-  /// Whether the policy in force spaces launches while a client of higher priority lives.
+  /// Whether the policy in force spaces launches while the gate may close.
   [[nodiscard]] bool may_pace() const noexcept {
     return obeys() && policy().kind >= shm::PolicyKind::kSync;
   }
   /// Whether launches must be spaced, or their durations learned, now.
   [[nodiscard]] bool must_pace() const noexcept {
-    return (outranked() || learning()) && may_pace();
+    return (may_be_held() || learning()) && may_pace();
   }
 
   /// A number that changes whenever another client of the device has run a job; nothing while one
@@ -113,9 +119,9 @@ class ClientSlot {
   [[nodiscard]] std::optional<std::uint64_t> quiet_in_own_job() const noexcept;
 
   /// Whether a graph that is instantiated now gets waits. Graphs live long, so at priority 0 they
-  /// always do; at a higher priority only if a client outranks this one now.
+  /// always do; at a higher priority only if the gate may close now.
   [[nodiscard]] bool wants_waits_in_graphs() const noexcept {
-    return priority() == 0 || outranked();
+    return priority() == 0 || may_be_held();
   }
 
   /// The counter for a launch that goes to the driver now.

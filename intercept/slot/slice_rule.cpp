@@ -101,7 +101,10 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
     }
     int busy = is_busy(own, now_ns) ? 1 : 0;
     for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot& other) {
-      if (info.priority < highest && is_busy(other, now_ns)) ++busy;
+      // Of those who take turns one runs.
+      const bool in_turn =
+          info.priority == priority && own.turn.takes.load() != 0 && other.turn.takes.load() != 0;
+      if (info.priority < highest && !in_turn && is_busy(other, now_ns)) ++busy;
     });
     if (busy > 1) return {0, SliceState::kSeveral};
     const SliceState state = about_those_above(board, slot, now_ns);

@@ -15,6 +15,7 @@
 #include "runner/run/job_table.hpp"
 #include "shm/board.hpp"
 #include "shm/memory_limit.hpp"
+#include "shm/weight.hpp"
 
 namespace sluice::runner {
 namespace {
@@ -46,6 +47,7 @@ std::vector<std::string> exec_command(const RunContext& context, const Model& mo
                              shm::to_string(model.control.policy)});
     args.insert(args.end(), {"--target", shm::to_string(in_real_time(model.target, context))});
     args.insert(args.end(), {"--memory", shm::memory_limit_text(model.memory)});
+    args.insert(args.end(), {"--weight", shm::weight_text(model.weight)});
     if (!context.trace.empty()) args.insert(args.end(), {"--trace", context.trace});
   } else {
     args.emplace_back("--no-intercept");

@@ -36,6 +36,7 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   std::strcpy(request.name.data(), "a\nname");
   request.target = shm::parse_target("p99=50ms")->pack();
   request.slice = 250;
+  request.weight = 3;
   request.memory = std::uint64_t{20} << 30U;
   std::strcpy(request.label.data(), "team=vision,job=4711");
   const shm::Reply reply = ask_controller(connection.get(), request);
@@ -55,6 +56,7 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   EXPECT_STREQ(slot.name.data(), "a?name");
   EXPECT_EQ(slot.requested_target.load(), request.target);
   EXPECT_EQ(slot.requested_slice.load(), 250U);
+  EXPECT_EQ(slot.requested_weight.load(), 3U);
   EXPECT_EQ(slot.memory_limit.load(), request.memory);
   EXPECT_EQ(slot.memory_ceiling.load(), 0U);
   EXPECT_EQ(slot.target.load(), 0U) << "the client itself puts it in force";

@@ -113,6 +113,20 @@ TEST_F(Set, ATimeSliceIsAskedForOnTheBoard) {
       << log();
 }
 
+TEST_F(Set, AWeightIsAskedForOnTheBoard) {
+  const Look look(session_);
+  const FakeClient client(session_, 3);
+  const shm::Slot& slot = look.slot(client.slot());
+  shm::Request request = change_of(client);
+  request.weight = 3;
+  EXPECT_EQ(ask(request).status, ReplyStatus::kOk);
+  EXPECT_EQ(slot.requested_weight.load(), 3U);
+  EXPECT_EQ(set_priority(client, 4), ReplyStatus::kOk);
+  EXPECT_EQ(slot.requested_weight.load(), 3U) << "not asked to change";
+  EXPECT_TRUE(eventually([&] { return log().find(", weight none -> 3") != std::string::npos; }))
+      << log();
+}
+
 // Prevents: a change of the priority that takes the limit away, and a log without the change.
 TEST_F(Set, AMemoryLimitIsOnTheBoard) {
   const Look look(session_);
@@ -159,6 +173,7 @@ TEST_F(Set, RefusesWhatItCannotDo) {
   refused(ReplyStatus::kBadRequest, [](R& r) { r.slice = 19; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.slice = 100'001; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.memory = 50; });
+  refused(ReplyStatus::kBadRequest, [](R& r) { r.weight = 1001; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.policy = std::uint64_t{2} << 32U; });
   EXPECT_EQ(look.slot(client.slot()).info.load(), info);
   EXPECT_EQ(look.slot(client.slot()).requested_policy.load(), policy);

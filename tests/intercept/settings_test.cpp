@@ -20,12 +20,13 @@ TEST_F(Settings, BadVariablesAreNamedOnALineEachAndReplaced) {
   setenv("SLUICE_PRIORITY", "300", 1);
   setenv("SLUICE_LOG", "loud", 1);
   setenv("SLUICE_SLICE", "5", 1);
+  setenv("SLUICE_WEIGHT", "0", 1);
   start_controller();
   EXPECT_EQ(launch(), CUDA_SUCCESS);
   const std::string said = errors();
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 4) << said;
-  for (const char* text :
-       {"SLUICE_POLICY=event:0", "SLUICE_PRIORITY=300", "SLUICE_LOG=loud", "SLUICE_SLICE=5"}) {
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 5) << said;
+  for (const char* text : {"SLUICE_POLICY=event:0", "SLUICE_PRIORITY=300", "SLUICE_LOG=loud",
+                           "SLUICE_SLICE=5", "SLUICE_WEIGHT=0"}) {
     EXPECT_NE(said.find(text), std::string::npos) << text << " in " << said;
   }
   EXPECT_EQ(shm::Policy::unpack(slot().policy.load()), shm::kDefaultPolicy);

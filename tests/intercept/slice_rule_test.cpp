@@ -124,6 +124,16 @@ TEST_F(TimeSliceRule, OfTwoBusyProgramsBelowNoneHasShortSlices) {
   EXPECT_EQ(after(1000), kShort);
 }
 
+TEST_F(TimeSliceRule, OfThoseThatTakeTurnsOneIsBusy) {
+  add_server(900);
+  slot(kTraining).turn.takes.store(1);
+  add_client(kBatch, 0, "batch").turn.takes.store(1);
+  works(kBatch);
+  EXPECT_EQ(after(2000), kShort);
+  set_state(kBatch, shm::SlotState::kLive, 1);
+  EXPECT_EQ(after(2000), (Slice{0, SliceState::kSeveral})) << "its turns are among others";
+}
+
 // Prevents: a program gets 5 % of the GPU next to a busy one that nobody knows.
 TEST_F(TimeSliceRule, NextToProgramsOutsideItIsTheDrivers) {
   add_server(900);

@@ -95,6 +95,18 @@ TEST(Experiment, ReadsTheMemoryLimitOfAModel) {
             "exp.json: /models/0/memory: needs a control object with control true");
 }
 
+TEST(Experiment, ReadsTheWeightOfAModel) {
+  json document = published();
+  EXPECT_EQ(read(document).models[0].weight, 0U);
+  document["models"][0]["weight"] = 3;
+  EXPECT_EQ(read(document).models[0].weight, 3U);
+  EXPECT_EQ(error_with("/models/0/weight", 1001),
+            "exp.json: /models/0/weight: found 1001, allowed: 1 to 1000");
+  document["models"][0]["control"]["control"] = false;
+  EXPECT_EQ(error_of(document),
+            "exp.json: /models/0/weight: needs a control object with control true");
+}
+
 TEST(Experiment, AcceptsThePublishedSchemaUnchanged) {
   const Experiment experiment = read(published());
   EXPECT_EQ(experiment.exp_dur_s, 30);

@@ -16,6 +16,7 @@ inline shm::Request change_of(shm::SlotOf client, std::uint64_t board_id) {
   request.target = shm::kKeepTarget;
   request.slice = shm::kKeepSlice;
   request.memory = shm::kKeepMemory;
+  request.weight = shm::kKeepWeight;
   return request;
 }
 

@@ -216,6 +216,10 @@ TEST_F(Set, ChangesTheTargetOfAProgramThatRuns) {
   EXPECT_EQ(slices["slice"], "1ms");
   EXPECT_EQ(slices["before"]["slice"], "auto");
   EXPECT_EQ(status_of(*program)["slice"]["requested"], "1ms");
+  const base::Captured weighed = sluice({"set", pid, "--weight", "3"});
+  EXPECT_NE(weighed.out.find(", slice 1ms, weight none -> 3\n"), std::string::npos) << weighed.out;
+  EXPECT_EQ(status_of(*program)["weight"], 3);
+  EXPECT_TRUE(status_of(*program)["turn"].is_null()) << "it is alone";
 }
 
 TEST_F(Set, ChangesAProgramThatRuns) {
@@ -272,11 +276,16 @@ TEST_F(Set, EachWrongLineSaysWhatIsWrong) {
   const auto program = start("device:4", "0");
   const std::string pid = std::to_string(program->pid());
   expect_error({}, 2, "CLIENT");
-  expect_error({pid}, 2,
-               "nothing to change: give --policy, --priority, --target, --slice or --memory");
+  expect_error(
+      {pid}, 2,
+      "nothing to change: give --policy, --priority, --target, --slice, --memory or --weight");
   for (const char* slice : {"0", "3s", "19us", "101ms", "5", "us", "99999999999us", "-50us"}) {
     expect_error({pid, "--slice", slice}, 2,
                  "is not a time slice: auto, off, or a time from 20us to 100ms");
+  }
+  for (const char* weight : {"0", "1001", "-1", "1.5", "many"}) {
+    expect_error({pid, "--weight=" + std::string(weight)}, 2,
+                 "is not a weight: none, or a whole number from 1 to 1000");
   }
   expect_error({pid, "--policy", "devise:4"}, 2, "did you mean 'device:4'?");
   for (const char* priority : {"256", "-1", "high", "1.5"}) {

@@ -109,6 +109,29 @@ TEST_F(Status, SaysWhichTimeSliceIsSetAndWhyNot) {
   expect_says(text(), "asked for time slice off, has the driver's (off)");
 }
 
+// Prevents: a program that waits for its turn, and nobody sees for whom.
+TEST_F(Status, SaysWhoHasTheTurn) {
+  shm::Slot& one = add_client(0, 0, "one");
+  shm::Slot& other = add_client(1, 0, "other");
+  one.requested_weight.store(3);
+  expect_says(text(), "weight 3\n");
+  one.turn.takes.store(1);
+  other.turn.takes.store(1);
+  one.turn.until_ns.store(kNow + kMs);
+  other.job.store(1);
+  other.gate.store(shm::bit(1));
+  other.closed_since_ns.store(kNow - 4 * kMs);
+  expect_says(text(), "weight 3, has the turn");
+  expect_says(text(), "no weight (1), waits for its turn");
+  expect_says(text(), "held for 4 ms by pid 100 (priority 0, one)");
+  one.turn.until_ns.store(kNow - kMs);  // void
+  expect_says(text(), "held for 4 ms by a change of turns");
+  other.held_by_ns[1].store(70 * kMs);
+  const shm::Snapshot now = snapshot();
+  EXPECT_EQ(now.clients[1].held_by[0].name, "the turns of others");
+  EXPECT_TRUE(now.clients[1].held_others.empty()) << "it does not hold itself";
+}
+
 TEST_F(Status, TellsThePolicyInForceFromTheOneAskedFor) {
   add_client(0, 0, "a").policy.store(
       shm::Policy{shm::PolicyKind::kEvent, shm::Spacing::launches(2)}.pack());

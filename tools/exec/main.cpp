@@ -24,6 +24,7 @@
 #include "shm/session.hpp"
 #include "shm/slice.hpp"
 #include "shm/target.hpp"
+#include "shm/weight.hpp"
 #include "tools/exec/controller.hpp"
 #include "tools/exec/environment.hpp"
 #include "tools/exec/program_file.hpp"
@@ -39,6 +40,7 @@ struct Options {
   std::string target;  ///< Empty: none.
   std::string slice;   ///< Empty: auto.
   std::string memory;  ///< Empty: no limit.
+  std::string weight;  ///< Empty: none.
   std::vector<std::string> labels;
   std::string session = base::default_session();
   std::string name;  ///< Empty: the interposer chooses one.
@@ -87,6 +89,12 @@ void add_options(CLI::App& app, Options& options) {
       ->envname("SLUICE_MEMORY")
       ->type_name("SIZE")
       ->check(shm::check_memory_limit);
+  app.add_option(
+         "--weight", options.weight,
+         "Its part of the GPU among programs of its priority: " + std::string(shm::kWeightForms))
+      ->envname("SLUICE_WEIGHT")
+      ->type_name("N")
+      ->check(shm::check_weight);
   app.add_option("--name", options.name,
                  "Its name in status, top, set and the metrics (default: the name of the script "
                  "or the program)")
@@ -234,6 +242,7 @@ void prepare_interception(const Options& options, const base::Install& install,
   if (!options.target.empty()) setenv("SLUICE_TARGET", options.target.c_str(), 1);
   if (!options.slice.empty()) setenv("SLUICE_SLICE", options.slice.c_str(), 1);
   if (!options.memory.empty()) setenv("SLUICE_MEMORY", options.memory.c_str(), 1);
+  if (!options.weight.empty()) setenv("SLUICE_WEIGHT", options.weight.c_str(), 1);
   if (!options.labels.empty()) setenv("SLUICE_LABEL", all_of(options.labels).c_str(), 1);
 }
 

@@ -13,6 +13,7 @@
 #include "shm/policy_text.hpp"
 #include "shm/session.hpp"
 #include "shm/slice.hpp"
+#include "shm/weight.hpp"
 #include "tools/common/sessions.hpp"
 #include "tools/set/choice.hpp"
 #include "tools/set/request.hpp"
@@ -34,6 +35,7 @@ struct Options {
   std::string target;
   std::string slice;
   std::string memory;
+  std::string weight;
   std::string session = base::default_session();
   bool json = false;
 };
@@ -42,7 +44,7 @@ struct UsageOfSet : CLI::Formatter {
   std::string make_usage(const CLI::App* /*app*/, std::string name) const override {
     return "Usage: " + name +
            " CLIENT [--policy POLICY] [--priority N] [--target TARGET] [--slice SLICE] "
-           "[--memory SIZE] [OPTIONS]\n";
+           "[--memory SIZE] [--weight N] [OPTIONS]\n";
   }
 };
 
@@ -71,6 +73,11 @@ void add_options(CLI::App& app, Options& options) {
                  "The most device memory that it may hold: " + std::string(shm::kMemoryLimitForms))
       ->type_name("SIZE")
       ->check(shm::check_memory_limit);
+  app.add_option(
+         "--weight", options.weight,
+         "Its part of the GPU among programs of its priority: " + std::string(shm::kWeightForms))
+      ->type_name("N")
+      ->check(shm::check_weight);
   base::add_session_option(app, options.session);
   app.add_flag("--json", options.json, "Print JSON");
   app.footer(
@@ -111,12 +118,19 @@ std::string line_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot
   if (before.memory.limit_bytes != after.memory.limit_bytes || after.memory.limit_bytes) {
     line += change("memory", limit_text(before), limit_text(after));
   }
+  if (before.weight != after.weight || after.weight != "none") {
+    line += change("weight", before.weight, after.weight);
+  }
   if (after.policy != after.requested_policy) line += " (" + policy_note(after) + ")";
   return line + "\n";
 }
 
 Json limit_json(const shm::ClientSnapshot& client) {
   return client.memory.limit_bytes ? Json(*client.memory.limit_bytes) : Json();
+}
+
+Json weight_json(const shm::ClientSnapshot& client) {
+  return client.weight == "none" ? Json() : Json(std::stoi(client.weight));
 }
 
 Json json_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after) {
@@ -131,12 +145,14 @@ Json json_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after
           {"target", after.target.text},
           {"slice", after.slice},
           {"memory_limit_bytes", limit_json(after)},
+          {"weight", weight_json(after)},
           {"before",
            {{"priority", before.priority},
             {"policy", before.policy},
             {"target", before.target.text},
             {"slice", before.slice},
-            {"memory_limit_bytes", limit_json(before)}}}};
+            {"memory_limit_bytes", limit_json(before)},
+            {"weight", weight_json(before)}}}};
 }
 
 /// Changes one client, waits for it to react, and reports.
@@ -159,7 +175,8 @@ void set_one(const Options& options, const Settings& settings, const shm::Snapsh
 }
 
 int set(int argc, char** argv) {
-  CLI::App app("Give a running client another priority, policy, target or memory limit.", kName);
+  CLI::App app("Give a running client another priority, policy, target, memory limit or weight.",
+               kName);
   Options options;
   add_options(app, options);
   if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
@@ -169,12 +186,13 @@ int set(int argc, char** argv) {
   if (!options.target.empty()) settings.target = shm::parse_target(options.target);
   if (!options.slice.empty()) settings.slice = shm::parse_slice(options.slice);
   if (!options.memory.empty()) settings.memory = shm::parse_memory_limit(options.memory);
+  if (!options.weight.empty()) settings.weight = shm::parse_weight(options.weight);
   const std::string warning = settings.policy ? shm::policy_warning(*settings.policy) : "";
   if (!warning.empty()) base::print_error(kName, warning);
   if (!settings.priority && !settings.policy && !settings.target && !settings.slice &&
-      !settings.memory) {
+      !settings.memory && !settings.weight) {
     throw base::UsageError(
-        "nothing to change: give --policy, --priority, --target, --slice or --memory");
+        "nothing to change: give --policy, --priority, --target, --slice, --memory or --weight");
   }
   Json told{{"session", options.session}, {"clients", Json::array()}};
   try {

@@ -55,6 +55,7 @@ void ask_for(const std::string& session, std::uint64_t board_id, const shm::Clie
   request.target = settings.target ? settings.target->pack() : shm::kKeepTarget;
   request.slice = settings.slice.value_or(shm::kKeepSlice);
   request.memory = settings.memory.value_or(shm::kKeepMemory);
+  request.weight = settings.weight.value_or(shm::kKeepWeight);
   const int connection = shm::connect_patiently(shm::socket_path(session).c_str(), kAnswerMs);
   if (connection < 0 && session == base::kNodeSession) throw no_session(session);
   if (connection < 0) {

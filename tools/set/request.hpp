@@ -16,6 +16,7 @@ struct Settings {
   std::optional<shm::Target> target;
   std::optional<std::uint32_t> slice = {};
   std::optional<std::uint64_t> memory;  ///< In bytes; 0: no limit.
+  std::optional<std::uint32_t> weight = {};
 };
 
 /// Asks the session's controller to change a client. Throws base::RunError if no controller

@@ -94,6 +94,10 @@ Json client_json(const shm::ClientSnapshot& client) {
            {{"requested", client.slice},
             {"us", client.slice_us == 0 ? Json() : Json(client.slice_us)},
             {"state", shm::slice_state_name(client.slice_state)}}},
+          {"weight", client.weight == "none" ? Json() : Json(std::stoi(client.weight))},
+          {"turn", client.has_turn         ? Json("has")
+                   : client.waits_for_turn ? Json("waits")
+                                           : Json()},
           {"gpu_share", client.gpu_share == 0 ? Json() : Json(client.gpu_share / 1000.0)},
           {"active", client.active},
           {"active_ns", client.active_ns},

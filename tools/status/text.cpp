@@ -36,7 +36,7 @@ std::string explain(const shm::ClientSnapshot& client) {
   std::string text = fmt::format("held for {} by", format_duration(client.held_ns));
   for (const shm::Holder& holder : client.holders) {
     if (&holder != &client.holders.front()) text += " and";
-    text += holder.pid == 0 ? std::string(" the controller")
+    text += holder.pid == 0 ? " " + holder.name
                             : fmt::format(" pid {} (priority {}, {})", holder.pid, holder.priority,
                                           holder.name);
   }
@@ -142,6 +142,7 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
   if (const std::string why = target_warning(client); !why.empty()) add_parts("^ " + why);
   for (const std::string& note : usage_notes(client)) add(note);
   if (const std::string note = slice_note(client); !note.empty()) add(note);
+  if (const std::string note = turn_note(client); !note.empty()) add(note);
   if (client.longest_launch_ns != 0) {
     add(fmt::format("longest launch without a wait inside: {:.1f} ms",
                     static_cast<double>(client.longest_launch_ns) / 1e6));
@@ -236,6 +237,13 @@ std::string slice_note(const shm::ClientSnapshot& client) {
   }
   return fmt::format("asked for time slice {}, has the driver's ({})", client.slice,
                      shm::slice_state_name(client.slice_state));
+}
+
+std::string turn_note(const shm::ClientSnapshot& client) {
+  if (client.weight == "none" && !client.takes_turns) return {};
+  const std::string weight = client.weight == "none" ? "no weight (1)" : "weight " + client.weight;
+  if (client.has_turn) return weight + ", has the turn";
+  return client.waits_for_turn ? weight + ", waits for its turn" : weight;
 }
 
 std::string skipped_waits_note(const shm::ClientSnapshot& client) {

@@ -107,6 +107,7 @@ class Sender {
     request.policy = choose({request.policy, shm::kKeepPolicy});
     request.target = choose({std::uint64_t{0}, shm::kKeepTarget});
     request.slice = choose({0U, 100U, 5U, shm::kKeepSlice});
+    request.weight = choose({0U, 3U, 1001U, shm::kKeepWeight});
     if (one_in(8)) std::generate(request.name.begin(), request.name.end(), std::ref(random_));
     if (one_in(8)) std::generate(request.label.begin(), request.label.end(), std::ref(random_));
     return bytes_of(request);

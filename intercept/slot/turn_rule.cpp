@@ -1,0 +1,186 @@
+#include "intercept/slot/turn_rule.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "shm/gates.hpp"
+#include "shm/policy.hpp"
+#include "shm/view.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+using shm::SlotInfo;
+
+constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+
+bool wants(const shm::Slot& slot) noexcept {
+  return shm::is_active(slot.job.load()) || shm::is_active(slot.open_job.load());
+}
+
+std::uint32_t weight_of(const shm::Slot& slot) noexcept {
+  return std::max(slot.requested_weight.load(), 1U);
+}
+
+/// Nobody may close the gate of a client that is drained.
+bool can_take_turns(const SlotInfo& info, const shm::Slot& slot) noexcept {
+  return info.state == shm::SlotState::kLive && slot.reader.load() == 0 &&
+         !shm::is_draining(slot.memory.draining.load()) &&
+         shm::Policy::unpack(slot.policy.load()).kind != shm::PolicyKind::kNone;
+}
+
+/// How long others have held the client in all.
+std::uint64_t held_by_others(const shm::Slot& own, std::uint64_t now_ns) noexcept {
+  return own.closed_ns.load() + shm::held_ns(own, own.closed_since_ns.load(), now_ns);
+}
+
+/// Calls `visit(slot, index)` for each other client of the device and the priority of `slot` that
+/// can take turns and is not stopped.
+template <class Visit>
+void for_each_equal(const shm::Board& board, int slot, std::uint64_t now_ns, Visit visit) noexcept {
+  const auto own = SlotInfo::unpack(board.slots[static_cast<std::size_t>(slot)].info.load());
+  shm::for_each_other(board.used.load(), slot, [&](int index) {
+    const shm::Slot& other = board.slots[static_cast<std::size_t>(index)];
+    const SlotInfo info = SlotInfo::unpack(other.info.load());
+    if (info.device != own.device || info.priority != own.priority) return;
+    const bool stopped = now_ns > other.watcher_beat_ns.load() + TurnRule::kStoppedNs;
+    if (!stopped && can_take_turns(info, other)) visit(other, index);
+  });
+}
+
+}  // namespace
+
+bool should_take_turns(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept {
+  const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
+  if (!can_take_turns(SlotInfo::unpack(own.info.load()), own)) return false;
+  bool weighted = own.requested_weight.load() != 0;
+  bool alone = true;
+  for_each_equal(board, slot, now_ns, [&](const shm::Slot& other, int) {
+    weighted = weighted || other.requested_weight.load() != 0;
+    alone = false;
+  });
+  return weighted && !alone;
+}
+
+/// What the others of the group say now.
+struct TurnRule::Others {
+  Others(const shm::Board& board, int slot, std::uint64_t used, std::uint64_t now_ns) noexcept {
+    for_each_equal(board, slot, now_ns, [&](const shm::Slot& other, int index) {
+      if (other.turn.takes.load() == 0) return;
+      const std::uint64_t has = other.turn.used.load();
+      const bool is_first = has < used || (has == used && index < slot);
+      greatest_count = std::max(greatest_count, has);
+      if (other.turn.until_ns.load() > now_ns) {
+        count_of_owner = has;
+        until_ns = std::max(until_ns, other.turn.until_ns.load());
+        is_before = is_before || is_first;
+      }
+      if (!wants(other)) return;
+      greatest = std::max(greatest, weight_of(other));
+      if (has < least) next = index;
+      least = std::min(least, has);
+    });
+  }
+
+  int next = -1;                 ///< Of those who want to run, the one that has had least.
+  std::uint64_t least = kNever;  ///< What it has had.
+  std::uint32_t greatest = 0;    ///< The greatest weight of those who want to run.
+  std::uint64_t until_ns = 0;    ///< Until when another one has the turn; 0: nobody has it.
+  bool is_before = false;        ///< Whether that one has had less than this client.
+  std::uint64_t count_of_owner = 0;
+  std::uint64_t greatest_count = 0;  ///< Of all, also of those who have no work.
+};
+
+TurnRule::Decision TurnRule::look(const shm::Board& board, int slot,
+                                  std::uint64_t now_ns) noexcept {
+  const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
+  if (!should_take_turns(board, slot, now_ns)) {
+    has_turn_ = false;
+    wanted_ = false;
+    Decision decision;
+    decision.used = used_;
+    decision.look_ns = kNever;
+    return decision;
+  }
+  // A stopped one has no claim to the turns of that time.
+  if (now_ns - std::exchange(looked_ns_, now_ns) > scaled(kLookNs) + kStoppedNs) wanted_ = false;
+  const Others others(board, slot, used_, now_ns);
+  return has_turn_ ? with_turn(own, others, now_ns) : without_turn(own, others, now_ns);
+}
+
+TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& others,
+                                       std::uint64_t now_ns) noexcept {
+  const std::uint64_t passed = now_ns - since_ns_;
+  std::uint64_t had = passed - std::min(held_by_others(own, now_ns) - held_ns_, passed);
+  const std::uint32_t weight = weight_of(own);
+  if (wants(own)) idle_ns_ = 0;
+  if (!wants(own) && idle_ns_ == 0) idle_ns_ = now_ns;
+  const bool idle = idle_ns_ != 0 && now_ns - idle_ns_ >= scaled(kIdleNs);
+  const std::uint64_t turn =
+      std::max(scaled(kLeastTurnNs), scaled(kTurnNs) * weight / std::max(weight, others.greatest));
+  const bool is_second = others.until_ns != 0 && others.is_before;
+  if (!idle && !is_second && had < turn) return go_on(turn - had, now_ns);
+  had = std::min(had, turn + kGraceNs);  // it was stopped, and its turn was void
+  used_ += had / weight;
+  const std::uint64_t half = turn / weight / 2;  // or a little that was late would double a turn
+  if (!idle && !is_second && (others.next < 0 || used_ + half < others.least)) {
+    begin(own, now_ns);
+    return go_on(turn, now_ns);
+  }
+  has_turn_ = false;
+  wanted_ = !idle;
+  Decision decision = wait(now_ns + scaled(kLookNs));
+  decision.runs = others.next < 0 && !is_second;
+  if (!is_second) decision.call = others.next < 0 ? kEverybody : others.next;
+  return decision;
+}
+
+TurnRule::Decision TurnRule::without_turn(const shm::Slot& own, const Others& others,
+                                          std::uint64_t now_ns) noexcept {
+  // What a client did not use while it had no work is lost, and what it used while it was alone is
+  // not held against it. (This is start-time fair queuing: who comes begins where the one is that
+  // runs, or where the last one was.)
+  const bool wants_now = wants(own);
+  if (wants_now && !wanted_) {
+    const std::uint64_t there =
+        others.until_ns != 0 ? others.count_of_owner : others.greatest_count;
+    used_ = std::clamp(used_, there, there + scaled(kTurnNs) / weight_of(own));
+  }
+  wanted_ = wants_now;
+  if (others.until_ns != 0) return wait(others.until_ns);
+  if (!wants_now) {
+    Decision decision = wait(now_ns + scaled(kLookNs));
+    decision.runs = true;
+    return decision;
+  }
+  begin(own, now_ns);
+  return go_on(scaled(kTurnNs), now_ns);
+}
+
+void TurnRule::begin(const shm::Slot& own, std::uint64_t now_ns) noexcept {
+  has_turn_ = true;
+  since_ns_ = now_ns;
+  idle_ns_ = 0;
+  held_ns_ = held_by_others(own, now_ns);
+}
+
+TurnRule::Decision TurnRule::go_on(std::uint64_t left_ns, std::uint64_t now_ns) const noexcept {
+  Decision decision;
+  decision.takes = true;
+  decision.until_ns = now_ns + left_ns + kGraceNs;
+  decision.used = used_;
+  decision.look_ns = now_ns + std::min(left_ns, scaled(kIdleNs));
+  return decision;
+}
+
+TurnRule::Decision TurnRule::wait(std::uint64_t look_ns) const noexcept {
+  Decision decision;
+  decision.takes = true;
+  decision.runs = false;
+  decision.used = used_;
+  decision.look_ns = look_ns;
+  return decision;
+}
+
+}  // namespace sluice::intercept

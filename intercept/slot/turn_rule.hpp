@@ -1,0 +1,72 @@
+#pragma once
+#include <cstdint>
+
+#include "shm/board.hpp"
+
+/// Whose turn it is among the clients of one priority on one device: the rule, pure, on the words
+/// of the board (docs/reference/turns.md).
+namespace sluice::intercept {
+
+/// Whether the client of `slot` should take turns: it can, and it or another one that can has a
+/// weight.
+[[nodiscard]] bool should_take_turns(const shm::Board& board, int slot,
+                                     std::uint64_t now_ns) noexcept;
+
+/// Each client decides for itself by what the others say on the board. Several take a turn that
+/// nobody has, and at their next look all but the first give it back. For such a moment several
+/// run, or nobody does: that costs time, and nothing depends on it.
+class TurnRule {
+ public:
+  /// Long against a switch of 0.12 ms.
+  static constexpr std::uint64_t kTurnNs = 20'000'000;
+  static constexpr std::uint64_t kLeastTurnNs = 2'000'000;
+  /// A turn ends early when its owner has had no work for this long. Its owner looks this often.
+  static constexpr std::uint64_t kIdleNs = 1'000'000;
+  /// The turn of an owner that is stopped is void so long after its end.
+  static constexpr std::uint64_t kGraceNs = 10'000'000;
+  /// A client that waits for nothing looks again after this time.
+  static constexpr std::uint64_t kLookNs = 20'000'000;
+  /// A client whose watcher has been silent for this long is stopped, and takes no turns.
+  static constexpr std::uint64_t kStoppedNs = 150'000'000;
+  static constexpr int kEverybody = -2;
+
+  struct Decision {
+    bool takes = false;          ///< Whether the client takes turns at all.
+    bool runs = true;            ///< Whether its gate is open, as far as turns go.
+    std::uint64_t until_ns = 0;  ///< TurnLine::until_ns
+    std::uint64_t used = 0;      ///< TurnLine::used
+    std::uint64_t look_ns = 0;   ///< When to look again, if nobody calls before.
+    int call = -1;               ///< Whose turn is next, kEverybody, or -1.
+  };
+
+  /// `time_scale`: how many times slower than real time the device runs.
+  explicit TurnRule(double time_scale = 1) noexcept : time_scale_(time_scale) {}
+
+  /// For the client in `slot`. The caller writes the decision to the board at once.
+  Decision look(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept;
+
+ private:
+  struct Others;
+
+  [[nodiscard]] std::uint64_t scaled(std::uint64_t ns) const noexcept {
+    return static_cast<std::uint64_t>(static_cast<double>(ns) * time_scale_);
+  }
+  [[nodiscard]] Decision with_turn(const shm::Slot& own, const Others& others,
+                                   std::uint64_t now_ns) noexcept;
+  [[nodiscard]] Decision without_turn(const shm::Slot& own, const Others& others,
+                                      std::uint64_t now_ns) noexcept;
+  void begin(const shm::Slot& own, std::uint64_t now_ns) noexcept;
+  [[nodiscard]] Decision go_on(std::uint64_t left_ns, std::uint64_t now_ns) const noexcept;
+  [[nodiscard]] Decision wait(std::uint64_t look_ns) const noexcept;
+
+  double time_scale_;
+  std::uint64_t used_ = 0;
+  bool has_turn_ = false;
+  bool wanted_ = false;          ///< Whether it wanted to run at the last look.
+  std::uint64_t looked_ns_ = 0;  ///< When that was.
+  std::uint64_t since_ns_ = 0;   ///< Begin of the turn.
+  std::uint64_t held_ns_ = 0;    ///< For how long others had held it by then.
+  std::uint64_t idle_ns_ = 0;    ///< Since when it has had no work in its turn; 0: it has some.
+};
+
+}  // namespace sluice::intercept

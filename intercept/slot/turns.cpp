@@ -1,0 +1,64 @@
+#include "intercept/slot/turns.hpp"
+
+#include <algorithm>
+
+#include "base/clock.hpp"
+#include "base/futex.hpp"
+#include "intercept/driver/threads.hpp"
+#include "shm/gates.hpp"
+#include "shm/view.hpp"
+
+namespace sluice::intercept {
+
+void Turns::tick(std::uint64_t now_ns) noexcept {
+  const Seat& seat = client_.seat();
+  if (seat.reader()) return;
+  const bool should = should_take_turns(seat.board, seat.slot, now_ns);
+  if (should && !started_) started_ = start_quiet_thread("sluice-turns", [this] { run(); });
+  // The thread itself looks often enough while it takes turns.
+  if (started_ && should != (seat.shared().turn.takes.load() != 0)) call(seat.slot);
+}
+
+void Turns::run() noexcept {
+  const shm::HalfWord& called = client_.shared().turn.called;
+  for (;;) {
+    const std::uint32_t calls = called.load();
+    const std::uint64_t now = base::monotonic_ns();
+    const TurnRule::Decision decision = rule_.look(client_.seat().board, client_.seat().slot, now);
+    obey(decision);
+    const std::uint64_t later = base::monotonic_ns();
+    if (later < decision.look_ns) base::futex_wait(called, calls, decision.look_ns - later);
+  }
+}
+
+/// The gate closes before the others hear of it, and opens after they do, so that two seldom run at
+/// once.
+void Turns::obey(const TurnRule::Decision& decision) noexcept {
+  const int self = client_.seat().slot;
+  shm::Board& board = *client_.seat().writable;
+  shm::TurnLine& line = board.slots[static_cast<std::size_t>(self)].turn;
+  shm::BoardView view(board);
+  const bool held = (view.gate(self).load() & shm::bit(self)) != 0;
+  // From here on launches are spaced, so that the gate can stop them.
+  if (decision.takes) view.outranked(self).fetch_or(shm::kTakesTurns);
+  if (!decision.runs && !held) shm::close_bit(view, self, self);
+  line.used.store(decision.used);
+  line.until_ns.store(decision.until_ns);
+  line.takes.store(decision.takes ? 1 : 0);
+  if (decision.runs && held) shm::open_bits(view, self, shm::bit(self));
+  if (!decision.takes) view.outranked(self).fetch_and(~std::uint64_t{shm::kTakesTurns});
+  if (decision.call >= 0) call(decision.call);
+  if (decision.call != TurnRule::kEverybody) return;
+  shm::for_each_other(board.used.load(), self, [&](int other) {
+    if (board.slots[static_cast<std::size_t>(other)].turn.takes.load() != 0) call(other);
+  });
+}
+
+void Turns::call(int slot) noexcept {
+  shm::HalfWord& called =
+      client_.seat().writable->slots[static_cast<std::size_t>(slot)].turn.called;
+  called.fetch_add(1);
+  base::futex_wake_all(called);
+}
+
+}  // namespace sluice::intercept

@@ -1,0 +1,25 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+/// The line of a slot about turns among clients of the same priority (docs/reference/turns.md).
+/// Part of the board's layout.
+namespace sluice::shm {
+
+struct TurnLine {
+  using Word = std::atomic<std::uint64_t>;
+  using HalfWord = std::atomic<std::uint32_t>;
+
+  /// Until when the client has the turn; 0: it has none. A time that is over is a turn that is
+  /// void: its owner is stopped. The owner writes.
+  Word until_ns;
+  Word used;        ///< Time of its turns, divided by its weight. The owner writes.
+  HalfWord takes;   ///< 1 while the client takes turns. The owner writes.
+  HalfWord called;  ///< Futex: whoever ends its turn counts it up, and wakes the next one.
+  std::array<std::uint8_t, 104> reserved;
+};
+static_assert(sizeof(TurnLine) == 128);
+
+}  // namespace sluice::shm

@@ -1,0 +1,361 @@
+// Whose turn it is among clients of one priority, in virtual time, on a board in this process.
+#include "intercept/slot/turn_rule.hpp"
+
+#include <array>
+#include <random>
+
+#include "shm/gates.hpp"
+#include "tests/support/board_test.hpp"
+
+namespace sluice::intercept::test {
+namespace {
+
+using sluice::test::kMs;
+
+constexpr std::uint64_t kStepNs = 50'000;
+constexpr std::uint64_t kBeatNs = 20 * kMs;
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
+/// Programs whose threads are late by a random time, on a GPU that those with open gates share.
+class Turns : public sluice::test::BoardTest {
+ protected:
+  struct Program {
+    TurnRule rule;
+    bool lives = true;
+    std::uint64_t look_ns = 0;
+    std::uint64_t stopped_until_ns = 0;
+    std::uint64_t work_ns = kNever;    ///< GPU time until it has no work.
+    std::uint64_t served_ns = 0;       ///< GPU time that it has had.
+    std::uint64_t waits_since_ns = 0;  ///< Since when it has wanted to run and had nothing.
+    std::uint64_t longest_wait_ns = 0;
+    int turns = 0;
+  };
+
+  int add(std::uint32_t weight, int priority = 0) {
+    const int index = count_++;
+    shm::Slot& client = add_client(index, priority, "train");
+    client.requested_weight.store(weight);
+    client.watcher_beat_ns.store(now_);
+    client.job.store(1);
+    programs_[static_cast<std::size_t>(index)].look_ns = now_ + late();
+    return index;
+  }
+  Program& program(int index) { return programs_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] double served_ms(int index) {
+    return static_cast<double>(program(index).served_ns) / kMs;
+  }
+
+  void die(int index) {
+    program(index).lives = false;
+    set_state(index, shm::SlotState::kDead, 0);
+  }
+  void stop(int index, std::uint64_t ms) { program(index).stopped_until_ns = now_ + ms * kMs; }
+  /// From now on it has so much work and then none, until it is given some again.
+  void give_work(int index, std::uint64_t ns) {
+    program(index).work_ns = ns;
+    if (ns != 0 && !shm::is_active(slot(index).job.load())) slot(index).job.fetch_add(1);
+  }
+  /// Closes or opens the gates of all, as a job of a client above does.
+  void hold_all(bool hold) {
+    held_ = hold;
+    for (int i = 0; i < count_; ++i) settle_times(i);
+  }
+
+  void run(std::uint64_t ms) {
+    const std::uint64_t end = now_ + ms * kMs;
+    while (now_ < end) {
+      now_ += kStepNs;
+      for (int i = 0; i < count_; ++i) look(i);
+      serve();
+    }
+  }
+
+  std::uint64_t late() { return latest_ns_ == 0 ? 0 : random_() % latest_ns_; }
+
+  [[nodiscard]] bool is_open(int index) {
+    return !held_ && (slot(index).gate.load() & shm::bit(index)) == 0;
+  }
+  /// The job ends with its work, and the time of the closed gate is that of the view.
+  void settle_times(int index) {
+    shm::Slot& client = slot(index);
+    if (!is_open(index) && client.closed_since_ns.load() == 0) client.closed_since_ns.store(now_);
+    if (is_open(index) && client.closed_since_ns.load() != 0) {
+      const std::uint64_t since = client.closed_since_ns.exchange(0);
+      if (shm::is_active(client.job.load())) client.closed_ns.fetch_add(now_ - since);
+    }
+  }
+
+  void look(int index) {
+    Program& looking = program(index);
+    shm::Slot& client = slot(index);
+    if (!looking.lives || now_ < looking.stopped_until_ns) return;
+    if (now_ - client.watcher_beat_ns.load() >= kBeatNs) client.watcher_beat_ns.store(now_);
+    const bool should = should_take_turns(*board_, index, now_);
+    if (now_ < looking.look_ns && should == (client.turn.takes.load() != 0)) return;
+    const bool had = client.turn.until_ns.load() != 0;
+    const TurnRule::Decision decision = looking.rule.look(*board_, index, now_);
+    client.turn.takes.store(decision.takes ? 1 : 0);
+    client.turn.used.store(decision.used);
+    client.turn.until_ns.store(decision.until_ns);
+    if (!had && decision.until_ns != 0) ++looking.turns;
+    decision.runs ? client.gate.fetch_and(~shm::bit(index)) : client.gate.fetch_or(shm::bit(index));
+    settle_times(index);
+    looking.look_ns = decision.look_ns == kNever ? kNever : decision.look_ns + late();
+    for (int i = 0; i < count_; ++i) {
+      const bool all = decision.call == TurnRule::kEverybody && i != index;
+      if (decision.call == i || all) program(i).look_ns = now_ + late();
+    }
+  }
+
+  /// What a stopped program has launched runs on, as far as its gate is open.
+  void serve() {
+    const auto wants = [&](int i) {
+      return program(i).lives && shm::is_active(slot(i).job.load());
+    };
+    int sharing = 0;
+    bool anybody = false;
+    for (int i = 0; i < count_; ++i) {
+      sharing += wants(i) && is_open(i) ? 1 : 0;
+      anybody = anybody || wants(i);
+    }
+    if (anybody && sharing == 0 && !held_) unused_ns_ += kStepNs;
+    if (sharing > 1) shared_ns_ += kStepNs;
+    for (int i = 0; i < count_; ++i) {
+      Program& served = program(i);
+      if (wants(i) && is_open(i)) {
+        const std::uint64_t part =
+            std::min(kStepNs / static_cast<std::uint64_t>(sharing), served.work_ns);
+        served.served_ns += part;
+        served.waits_since_ns = now_;
+        if (served.work_ns != kNever) served.work_ns -= part;
+        if (served.work_ns == 0) slot(i).job.fetch_add(1);
+      } else if (!wants(i) || served.waits_since_ns == 0) {
+        served.waits_since_ns = now_;
+      }
+      served.longest_wait_ns = std::max(served.longest_wait_ns, now_ - served.waits_since_ns);
+    }
+  }
+
+  std::array<Program, 8> programs_;
+  int count_ = 0;
+  std::uint64_t now_ = sluice::test::kNow;
+  std::uint64_t unused_ns_ = 0;  ///< Somebody wanted to run and nobody did.
+  std::uint64_t shared_ns_ = 0;  ///< Several ran at once.
+  std::uint64_t latest_ns_ = 100'000;
+  bool held_ = false;
+  std::mt19937_64 random_{1};
+};
+
+TEST_F(Turns, WithoutAWeightNobodyTakesThem) {
+  const int a = add(0);
+  const int b = add(0);
+  run(200);
+  EXPECT_EQ(slot(a).turn.takes.load() + slot(b).turn.takes.load(), 0U);
+  EXPECT_NEAR(served_ms(a), 100, 1);
+  EXPECT_EQ(slot(a).gate.load(), 0U);
+}
+
+TEST_F(Turns, ForOneThatIsAloneThereAreNone) {
+  const int a = add(7);
+  const int above = add(3, 5);
+  run(100);
+  EXPECT_EQ(slot(a).turn.takes.load(), 0U);
+  EXPECT_EQ(slot(above).turn.takes.load(), 0U);
+  const int b = add(0);
+  run(200);
+  EXPECT_EQ(slot(b).turn.takes.load(), 1U) << "one of the two has a weight";
+  die(b);
+  run(100);
+  EXPECT_EQ(slot(a).turn.takes.load(), 0U);
+  EXPECT_EQ(slot(a).gate.load() & shm::bit(a), 0U);
+}
+
+TEST_F(Turns, OnesOfWeightThreeAndOneGetThreeQuartersAndOne) {
+  const int a = add(3);
+  const int b = add(0);
+  run(4000);
+  EXPECT_NEAR(served_ms(a) / served_ms(b), 3, 0.06);
+  EXPECT_GT(served_ms(a) + served_ms(b), 0.98 * 4000);
+  EXPECT_LT(static_cast<double>(shared_ns_) / kMs, 40);
+}
+
+TEST_F(Turns, TurnsAreLongAgainstASwitch) {
+  const int a = add(1);
+  const int b = add(1);
+  run(2000);
+  EXPECT_NEAR(program(a).turns, 50, 3);
+  EXPECT_NEAR(program(b).turns, 50, 3);
+  EXPECT_LT(program(a).longest_wait_ns, 22 * kMs);
+}
+
+// Prevents: a great weight that starves a small one.
+TEST_F(Turns, ASmallWeightWaitsTwoSecondsAtMost) {
+  const int a = add(1000);
+  const int b = add(1);
+  run(9000);
+  EXPECT_LT(program(b).longest_wait_ns, 2200 * kMs);
+  EXPECT_GT(served_ms(b), 8);
+  EXPECT_NEAR(served_ms(a) / served_ms(b), 1000, 250);
+}
+
+TEST_F(Turns, SeveralGetTheirParts) {
+  const std::array<int, 4> all{add(4), add(3), add(2), add(1)};
+  run(6000);
+  for (int i = 0; i < 4; ++i)
+    EXPECT_NEAR(served_ms(all[static_cast<std::size_t>(i)]), 600 * (4 - i), 60);
+  EXPECT_LT(static_cast<double>(unused_ns_) / kMs, 60);
+}
+
+// Prevents: time that nobody uses because it belongs to somebody who has nothing to run.
+TEST_F(Turns, WhoHasNoWorkGivesHisTurnAway) {
+  const int a = add(1);
+  const int b = add(9);
+  for (int i = 0; i < 20; ++i) {
+    give_work(b, 5 * kMs);
+    run(100);
+  }
+  EXPECT_NEAR(served_ms(b), 100, 5);
+  EXPECT_GT(served_ms(a), 1900 - 20 * 2 - 30);
+}
+
+// Prevents: a program that slept has all the turns until it has caught up.
+TEST_F(Turns, ASleeperGetsNothingBack) {
+  const int a = add(1);
+  const int b = add(1);
+  give_work(b, 0);
+  slot(b).job.fetch_add(1);
+  run(3000);
+  program(a).served_ns = 0;
+  give_work(b, kNever);
+  run(1000);
+  EXPECT_NEAR(served_ms(a), 500, 25);
+  EXPECT_LT(program(b).longest_wait_ns, 25 * kMs) << "nor does it wait for long";
+}
+
+TEST_F(Turns, TheTimeThatAJobAboveTakesIsNotThatOfTheTurn) {
+  const int a = add(1);
+  const int b = add(1);
+  // Whoever has the turn when a job begins has more of them in its turn, without this.
+  for (int i = 0; i < 200; ++i) {
+    run(13);
+    hold_all(true);
+    run(27);
+    hold_all(false);
+  }
+  EXPECT_NEAR(served_ms(a) / served_ms(b), 1, 0.05);
+  EXPECT_GT(served_ms(a) + served_ms(b), 0.95 * 200 * 13);
+}
+
+TEST_F(Turns, WhoIsKilledInHisTurnIsForgotten) {
+  const int a = add(1);
+  const int b = add(1);
+  const int c = add(1);
+  for (int i = 0; i < 60 && slot(a).turn.until_ns.load() == 0; ++i) run(1);
+  ASSERT_NE(slot(a).turn.until_ns.load(), 0U);
+  die(a);
+  unused_ns_ = 0;
+  program(b).served_ns = 0;
+  program(c).served_ns = 0;
+  run(1000);
+  EXPECT_LT(static_cast<double>(unused_ns_) / kMs, 45) << "one turn and its grace";
+  EXPECT_NEAR(served_ms(b), 490, 30);
+  EXPECT_NEAR(served_ms(c), 490, 30);
+}
+
+TEST_F(Turns, WhoIsStoppedInHisTurnKeepsNobodyWaiting) {
+  const int a = add(1);
+  const int b = add(1);
+  for (int i = 0; i < 60 && slot(a).turn.until_ns.load() == 0; ++i) run(1);
+  ASSERT_NE(slot(a).turn.until_ns.load(), 0U);
+  stop(a, 1000);
+  run(40);
+  EXPECT_EQ(slot(b).gate.load(), 0U) << "its turn is void";
+  run(160);
+  program(b).longest_wait_ns = 0;
+  run(700);
+  EXPECT_LT(program(b).longest_wait_ns, 5 * kMs) << "a stopped one takes no turns";
+  program(a).served_ns = 0;
+  program(b).served_ns = 0;
+  run(1200);
+  EXPECT_NEAR(served_ms(a) / served_ms(b), 1, 0.2) << "it goes on";
+}
+
+TEST_F(Turns, NobodyIsHeldWhoseWorkIsToDrain) {
+  const int a = add(1);
+  const int b = add(1);
+  run(100);
+  slot(a).memory.draining.store(shm::id_of({b, 1}));
+  run(1);
+  EXPECT_EQ(slot(a).gate.load() & shm::bit(a), 0U);
+}
+
+TEST_F(Turns, NobodyIsHeldUnderPolicyNone) {
+  const int a = add(1);
+  add(1);
+  run(100);
+  slot(a).policy.store(shm::Policy{shm::PolicyKind::kNone}.pack());
+  run(1);
+  EXPECT_EQ(slot(a).gate.load() & shm::bit(a), 0U);
+  EXPECT_EQ(slot(a).turn.takes.load(), 0U);
+}
+
+/// Programs of any weight with threads that are up to 15 ms late, which pause, are stopped and die.
+class RandomTurns : public Turns, public testing::WithParamInterface<int> {};
+
+// Prevents: a turn that nobody takes, and a program that never has one.
+TEST_P(RandomTurns, SomebodyRunsAndEverybodyHasTurns) {
+  random_.seed(static_cast<std::uint64_t>(GetParam()));
+  const auto choose = [&](std::uint64_t most) { return random_() % (most + 1); };
+  latest_ns_ = std::array<std::uint64_t, 3>{100'000, kMs, 15 * kMs}[choose(2)];
+  const int count = 2 + static_cast<int>(choose(4));
+  for (int i = 0; i < count; ++i) add(static_cast<std::uint32_t>(1 + choose(9)));
+  int dead = 0;
+  for (int round = 0; round < 60; ++round) {
+    run(5 + choose(60));
+    const int chosen = static_cast<int>(choose(static_cast<std::uint64_t>(count - 1)));
+    switch (choose(5)) {
+      case 0:
+        give_work(chosen, choose(30 * kMs));
+        break;
+      case 1:
+        give_work(chosen, kNever);
+        break;
+      case 2:
+        stop(chosen, choose(400));
+        break;
+      case 3:
+        if (dead + 2 < count && program(chosen).lives && ++dead != 0) die(chosen);
+        break;
+      default:
+        hold_all(!held_);
+    }
+  }
+  hold_all(false);
+  for (int i = 0; i < count; ++i) {
+    if (program(i).lives) give_work(i, kNever);
+  }
+  run(500);
+  unused_ns_ = 0;
+  shared_ns_ = 0;
+  std::uint64_t weights = 0;
+  for (int i = 0; i < count; ++i) {
+    program(i).served_ns = 0;
+    if (program(i).lives) weights += slot(i).requested_weight.load();
+  }
+  constexpr std::uint64_t kPeaceMs = 4000;
+  run(kPeaceMs);
+  const double late_part = static_cast<double>(latest_ns_) / (20 * kMs);
+  EXPECT_LT(static_cast<double>(unused_ns_) / kMs, kPeaceMs * (0.02 + late_part));
+  EXPECT_LT(static_cast<double>(shared_ns_) / kMs, kPeaceMs * (0.05 + late_part / 2));
+  for (int i = 0; i < count; ++i) {
+    if (!program(i).lives) continue;
+    const double part =
+        static_cast<double>(slot(i).requested_weight.load()) / static_cast<double>(weights);
+    EXPECT_GT(served_ms(i), kPeaceMs * part * (0.75 - late_part / 2)) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomTurns, testing::Range(0, 30));
+
+}  // namespace
+}  // namespace sluice::intercept::test

@@ -1,0 +1,80 @@
+// Turns among programs of one priority, end to end on the simulated GPU.
+#include "shm/messages.hpp"
+#include "tests/support/change_request.hpp"
+#include "tests/support/end_to_end_test.hpp"
+#include "tests/support/requests.hpp"
+
+namespace sluice::test {
+namespace {
+
+class TurnsOf : public SimulatedSessionTest {
+ protected:
+  /// A program whose kernels take 1 ms, a twentieth of a turn, four of which are always queued.
+  Program& start_busy(const char* weight) {
+    Program& program = start({0, "device:200us", {std::string("SLUICE_WEIGHT=") + weight}});
+    program.ask("loop 1 1000 4");
+    return program;
+  }
+  bool takes_turns(const Program& program, bool takes) {
+    return eventually([&] {
+      const Look board = look();
+      const shm::Slot& slot = board.slot(slot_of(board, program.pid()));
+      return (slot.turn.takes.load() != 0) == takes;
+    });
+  }
+  void ask_for_weight(const Program& program, std::uint32_t weight) {
+    const Look board = look();
+    const int slot = slot_of(board, program.pid());
+    shm::Request request =
+        change_of({slot, shm::SlotInfo::unpack(board.slot(slot).info.load()).generation},
+                  board.board().board_id.load());
+    request.weight = weight;
+    const auto connection = connect_to(session_);
+    EXPECT_EQ(ask_controller(connection.get(), request).status, shm::ReplyStatus::kOk);
+  }
+};
+
+TEST_F(TurnsOf, ProgramsHaveTheRatioOfTheirWeights) {
+  Program& big = start_busy("3");
+  Program& small = start_busy("none");
+  ASSERT_TRUE(takes_turns(big, true) && takes_turns(small, true));
+  const std::uint64_t big_before = big.done();
+  const std::uint64_t small_before = small.done();
+  ASSERT_TRUE(eventually([&] { return small.done() > small_before + 60; }, kProgramPatience));
+  const auto done = static_cast<double>(big.done() - big_before);
+  EXPECT_NEAR(done / static_cast<double>(small.done() - small_before), 3, 0.75);
+  // Prevents: a weight that is taken away and stays in force.
+  ask_for_weight(big, 0);
+  EXPECT_TRUE(takes_turns(big, false) && takes_turns(small, false));
+  EXPECT_TRUE(flows(big) && flows(small));
+  EXPECT_EQ(gate_of(big) | gate_of(small), 0U);
+}
+
+// Prevents: a turn that dies with its owner.
+TEST_F(TurnsOf, TheOthersGoOnWhateverBecomesOfOne) {
+  Program& one = start_busy("1");
+  Program& other = start_busy("1");
+  ASSERT_TRUE(takes_turns(one, true) && takes_turns(other, true));
+  one.signal(SIGSTOP);
+  EXPECT_TRUE(flows(other));
+  one.signal(SIGCONT);
+  EXPECT_TRUE(flows(one) && flows(other));
+  one.signal(SIGKILL);
+  one.wait();
+  EXPECT_TRUE(flows(other));
+  EXPECT_TRUE(takes_turns(other, false));
+}
+
+// Prevents: jobs that wait until a turn is over.
+TEST_F(TurnsOf, AJobAboveHoldsWhoeverHasTheTurn) {
+  Program& one = start_busy("1");
+  Program& other = start_busy("1");
+  ASSERT_TRUE(takes_turns(one, true) && takes_turns(other, true));
+  critical_->ask("begin");
+  EXPECT_TRUE(becomes_held(one) && becomes_held(other));
+  critical_->ask("end 1");
+  EXPECT_TRUE(flows(one) && flows(other));
+}
+
+}  // namespace
+}  // namespace sluice::test
