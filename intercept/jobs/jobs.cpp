@@ -281,14 +281,16 @@ void Jobs::open_transparent() noexcept {
   ended_.clear();
   launches_at_last_poll_ = client_.launches();
   open_one();
-  if (hold_others()) poller_.wake();
+  if (ends_matter()) poller_.wake();
 }
 
 bool Jobs::hold_others() const noexcept { return client_.priority() > 0; }
 
 /// True also after jobs became explicit, because a transparent job that began before has no other
 /// end.
-bool Jobs::need_polling() const noexcept { return hold_others() && transparent_.load(); }
+bool Jobs::need_polling() const noexcept { return ends_matter() && transparent_.load(); }
+
+bool Jobs::ends_matter() const noexcept { return hold_others() || client_.takes_turns(); }
 
 void Jobs::close_transparent() noexcept {
   transparent_.store(false);
@@ -316,7 +318,7 @@ void Jobs::touch_host_copy() noexcept {
 bool Jobs::nothing_since(std::uint64_t before) const noexcept {
   if (client_.launches() != before) return false;
   g_process.forget_remembered();
-  if (hold_others()) order_launch_counts();
+  if (ends_matter()) order_launch_counts();
   return client_.launches() == before;
 }
 
@@ -411,7 +413,7 @@ std::optional<bool> Jobs::is_done(const Asked& asked) noexcept {
 /// that was given meanwhile shows in the count, or in Stream::touched. One stream whose work is not
 /// done keeps the job open, so those behind it are not asked.
 void Jobs::poll() {
-  if (!hold_others()) return;
+  if (!ends_matter()) return;
   look_back();
   std::uint64_t version = 0;
   std::vector<Asked> asked;

@@ -17,8 +17,8 @@ namespace sluice::intercept {
 ///
 /// Transparent jobs are found here. One begins with the first work that is given while the client
 /// is idle. It ends when a synchronising call returns with nothing outstanding, or when poll() sees
-/// that the GPU work is done. Jobs at priority 0 hold nobody and are not polled, so only a
-/// synchronising call ends them.
+/// that the GPU work is done. Jobs at priority 0 hold nobody. They are polled only while the client
+/// takes turns; else only a synchronising call ends them.
 ///
 /// The client is active already before a predicted job, so that the job finds the gates closed.
 /// With a target the client becomes active later than its job, or not at all.
@@ -117,6 +117,7 @@ class Jobs {
   [[nodiscard]] std::optional<bool> is_done(const Asked& asked) noexcept;
   [[nodiscard]] bool knows(const Asked& asked) const noexcept;
   [[nodiscard]] bool hold_others() const noexcept;
+  [[nodiscard]] bool ends_matter() const noexcept;
   void open_transparent() noexcept;
   void close_transparent() noexcept;
   void open_one(std::uint64_t until_ns = 0) noexcept;

@@ -90,6 +90,10 @@ class ClientSlot {
     return (shared_.outranked.load(std::memory_order_relaxed) & shm::kOutranked) != 0;
   }
 
+  /// Whether this client takes turns with others of its priority.
+  [[nodiscard]] bool takes_turns() const noexcept {
+    return (shared_.outranked.load(std::memory_order_relaxed) & shm::kTakesTurns) != 0;
+  }
   /// Whether the gate may close: for a client of higher priority, or for those whose turn it is.
   [[nodiscard]] bool may_be_held() const noexcept {
     const std::uint32_t why = shm::kOutranked | shm::kTakesTurns;

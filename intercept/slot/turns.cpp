@@ -1,6 +1,6 @@
 #include "intercept/slot/turns.hpp"
 
-#include <algorithm>
+#include <sys/prctl.h>
 
 #include "base/clock.hpp"
 #include "base/futex.hpp"
@@ -20,6 +20,7 @@ void Turns::tick(std::uint64_t now_ns) noexcept {
 }
 
 void Turns::run() noexcept {
+  prctl(PR_SET_TIMERSLACK, 1);  // ns: whoever is next waits for the end of the turn
   const shm::HalfWord& called = client_.shared().turn.called;
   for (;;) {
     const std::uint32_t calls = called.load();

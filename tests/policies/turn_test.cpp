@@ -65,6 +65,22 @@ TEST_F(TurnsOf, TheOthersGoOnWhateverBecomesOfOne) {
   EXPECT_TRUE(takes_turns(other, false));
 }
 
+// Prevents: a program that never synchronises has half of the GPU for ever.
+TEST_F(TurnsOf, WhoLaunchesNothingMoreHasNoTurns) {
+  Program& busy = start_busy("1");
+  Program& other = start({0, "device:200us"});
+  ASSERT_TRUE(takes_turns(busy, true) && takes_turns(other, true));
+  other.ask("launch 20 1000");
+  const Look board = look();
+  const shm::Slot& slot = board.slot(slot_of(board, other.pid()));
+  EXPECT_TRUE(eventually(
+      [&] { return !shm::is_active(slot.job.load()) && slot.turn.until_ns.load() == 0; }));
+  const std::uint64_t used = slot.turn.used.load();
+  const std::uint64_t before = busy.done();
+  EXPECT_TRUE(eventually([&] { return busy.done() > before + 60; }, kProgramPatience));
+  EXPECT_EQ(slot.turn.used.load(), used) << "it had a turn and nothing to run";
+}
+
 // Prevents: jobs that wait until a turn is over.
 TEST_F(TurnsOf, AJobAboveHoldsWhoeverHasTheTurn) {
   Program& one = start_busy("1");
