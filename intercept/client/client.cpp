@@ -15,6 +15,8 @@ void Client::warn_of_vain_limit(std::uint64_t bytes) const noexcept {
 
 Worker::Sleep Clients::poll() {
   constexpr std::uint64_t kPeriodNs = 1'000'000;
+  // After a look that the program asked for in vain. It may ask again and again.
+  constexpr std::uint64_t kHintedPeriodNs = 200'000;
   // While launches are being measured. No other client may have run for this long before and after
   // a launch.
   constexpr std::uint64_t kSamplingPeriodNs = 400'000;
@@ -23,11 +25,12 @@ Worker::Sleep Clients::poll() {
   // Jobs that follow each other closely find the poller awake and need not wake it.
   constexpr std::uint64_t kStayAwakeNs = 100'000'000;
   constexpr std::uint64_t kIdleNs = 1'000'000'000;
+  const bool hinted = hinted_.exchange(false);
   bool active = false;
   bool learning = false;
   for_each([&](Client& client) {
     if (g_process.leaving.load()) return;
-    client.jobs().poll();
+    client.jobs().poll(hinted);
     if (client.pacer().collect_samples()) {
       last_sampled_ns_ = base::monotonic_ns();
       learning = learning || client.must_pace();
@@ -36,8 +39,9 @@ Worker::Sleep Clients::poll() {
   });
   const std::uint64_t now = base::monotonic_ns();
   if (active) last_active_ns_ = now;
-  if (learning) return {kSamplingPeriodNs, false};
-  if (now - last_active_ns_ < kStayAwakeNs) return {kPeriodNs, false};
+  if (active && hinted) return {kHintedPeriodNs, false};
+  if (learning) return {kSamplingPeriodNs, false, true};
+  if (now - last_active_ns_ < kStayAwakeNs) return {kPeriodNs, false, true};
   if (now - last_sampled_ns_ < kStayAwakeNs) return {kCountingPeriodNs, false};
   return {kIdleNs, true};
 }

@@ -75,6 +75,9 @@ class Clients {
  public:
   static constexpr int kMost = 32;
 
+  /// The next poll() looks whether jobs have ended, whatever the program launches.
+  void hint_end() noexcept { hinted_.store(true); }
+
   template <class Visit>
   void for_each(Visit visit) {
     if (g_process.forked_child.load(std::memory_order_relaxed)) return;
@@ -103,6 +106,7 @@ class Clients {
   std::array<std::unique_ptr<Client>, kMost> clients_;
   std::atomic<int> count_{0};
   // Used by the polling thread.
+  std::atomic<bool> hinted_{false};
   std::uint64_t last_active_ns_ = 0;
   std::uint64_t last_sampled_ns_ = 0;
 };

@@ -63,6 +63,11 @@ class Interposer {
   [[nodiscard]] bool may_limit_memory() const noexcept {
     return config_.memory != 0 || config_.session == base::kNodeSession;
   }
+  /// The program has learned that some of its work is done.
+  void work_may_be_done() noexcept {
+    clients_.hint_end();
+    poller_.poke();
+  }
   /// Writes the counts of Unhooked into every slot.
   void show_unhooked() noexcept;
   /// For all devices of the process, now and later.

@@ -38,6 +38,7 @@ enum class Kind {
   kLaunch,
   kCopyIn,
   kSync,
+  kWait,
   kCapture,
   kGraph,
   kRetain,

@@ -111,6 +111,8 @@ struct Process {
   /// Target::pack() of what the program itself has set, for a forked child that attaches on its
   /// own; kKeepTarget for nothing.
   std::atomic<std::uint64_t> own_target{shm::kKeepTarget};
+  /// Transparent jobs that are open and whose end matters to somebody.
+  std::atomic<int> open_jobs{0};
   std::atomic<bool> exit_handlers_installed{false};
   std::atomic<bool> said_forked_child{false};
   std::atomic<bool> said_ungated_graph{false};

@@ -156,7 +156,8 @@ class Worker {
  public:
   struct Sleep {
     std::uint64_t ns;
-    bool wakeable;  ///< If false, wake() does not end the sleep and makes no system call.
+    bool wakeable;          ///< If false, wake() does not end the sleep and makes no system call.
+    bool pokeable = false;  ///< If false, poke() does not end a sleep that is not wakeable.
   };
   /// `step` runs again and again until the process ends; it must check itself whether the process
   /// is leaving.
@@ -174,6 +175,11 @@ class Worker {
     if (asleep_.load()) base::futex_wake_all(calls_);
     return true;
   }
+  /// Ends a sleep that is pokeable. Takes no lock.
+  void poke() noexcept {
+    pokes_.fetch_add(1);
+    if (dozes_.load()) base::futex_wake_all(pokes_);
+  }
   [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_relaxed); }
 
  private:
@@ -182,9 +188,16 @@ class Worker {
     const std::atomic<std::uint32_t> never{0};
     for (;;) {
       const std::uint32_t calls = calls_.load();  // before the step: a call during it counts
+      const std::uint32_t pokes = pokes_.load();
       Sleep sleep{1'000'000, false};
       if_memory_lasts([&] { sleep = step_(); });
       if (sleep.ns == 0) continue;
+      if (sleep.pokeable && !sleep.wakeable) {
+        dozes_.store(true);
+        base::futex_wait(pokes_, pokes, sleep.ns);
+        dozes_.store(false);
+        continue;
+      }
       asleep_.store(sleep.wakeable);
       base::futex_wait(sleep.wakeable ? calls_ : never, sleep.wakeable ? calls : 0, sleep.ns);
       asleep_.store(false);
@@ -195,6 +208,8 @@ class Worker {
   std::function<Sleep()> step_;
   std::atomic<std::uint32_t> calls_{0};
   std::atomic<bool> asleep_{false};
+  std::atomic<std::uint32_t> pokes_{0};
+  std::atomic<bool> dozes_{false};
   std::atomic<bool> started_{false};
 };
 

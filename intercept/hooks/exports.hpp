@@ -136,6 +136,19 @@ CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
   return result;
 }
 
+// --- Wait ---------------------------------------------------------------------------------------
+
+/// Another thread looks whether this was the last work of a job: a query in the program's own
+/// thread could block behind work that only this thread lets run.
+template <Entry entry, class Real, class... Args>
+CUresult hook(Of<Kind::kWait>, Real real, Args... args) {
+  if (g_process.open_jobs.load(std::memory_order_relaxed) == 0) return (*real)(args...);
+  const CUresult result = (*real)(args...);
+  if (result != CUDA_SUCCESS) return result;
+  if (Interposer* const self = with_clients()) self->work_may_be_done();
+  return result;
+}
+
 // --- What ends ----------------------------------------------------------------------------------
 
 /// For records that were taken out. `gone`: their events end with the context. The caller holds a

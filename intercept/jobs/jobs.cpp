@@ -281,7 +281,10 @@ void Jobs::open_transparent() noexcept {
   ended_.clear();
   launches_at_last_poll_ = client_.launches();
   open_one();
-  if (ends_matter()) poller_.wake();
+  if (!ends_matter()) return;
+  counted_ = true;
+  g_process.open_jobs.fetch_add(1, std::memory_order_relaxed);
+  poller_.wake();
 }
 
 bool Jobs::hold_others() const noexcept { return client_.priority() > 0; }
@@ -294,6 +297,7 @@ bool Jobs::ends_matter() const noexcept { return hold_others() || client_.takes_
 
 void Jobs::close_transparent() noexcept {
   transparent_.store(false);
+  if (std::exchange(counted_, false)) g_process.open_jobs.fetch_sub(1, std::memory_order_relaxed);
   g_process.forget_remembered();
   close_one();
 }
@@ -412,7 +416,7 @@ std::optional<bool> Jobs::is_done(const Asked& asked) noexcept {
 /// Queries with no lock held, so the answers may be out of date when it takes the lock again. Work
 /// that was given meanwhile shows in the count, or in Stream::touched. One stream whose work is not
 /// done keeps the job open, so those behind it are not asked.
-void Jobs::poll() {
+void Jobs::poll(bool hinted) {
   if (!ends_matter()) return;
   look_back();
   std::uint64_t version = 0;
@@ -420,7 +424,7 @@ void Jobs::poll() {
   {
     const std::lock_guard lock(mutex_);
     if (!transparent_) return;
-    const bool launching = client_.launches() != launches_at_last_poll_;
+    const bool launching = !hinted && client_.launches() != launches_at_last_poll_;
     launches_at_last_poll_ = client_.launches();
     // Work behind our own closed gate is not done, and a query of it may block in the driver.
     if (launching || syncing_.any() || client_.gate_closed()) return;

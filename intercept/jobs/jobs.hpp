@@ -17,8 +17,9 @@ namespace sluice::intercept {
 ///
 /// Transparent jobs are found here. One begins with the first work that is given while the client
 /// is idle. It ends when a synchronising call returns with nothing outstanding, or when poll() sees
-/// that the GPU work is done. Jobs at priority 0 hold nobody. They are polled only while the client
-/// takes turns; else only a synchronising call ends them.
+/// that the GPU work is done. Other calls that tell the program of work that is done, of
+/// an event or a copy to the host, make poll() look at once. Jobs at priority 0 hold nobody. They
+/// are polled only while the client takes turns; else only a synchronising call ends them.
 ///
 /// The client is active already before a predicted job, so that the job finds the gates closed.
 /// With a target the client becomes active later than its job, or not at all.
@@ -76,8 +77,9 @@ class Jobs {
   /// Makes no driver call and allocates nothing.
   void begin_anew() noexcept;
 
-  /// For the polling thread: ends the transparent job if its work is done.
-  void poll();
+  /// For the polling thread: ends the transparent job if its work is done. `hinted`: the program
+  /// has just learned that work is done, so it is worth a look although it was launching.
+  void poll(bool hinted = false);
   /// Whether a job runs whose end only poll() can find.
   [[nodiscard]] bool need_polling() const noexcept;
 
@@ -155,7 +157,8 @@ class Jobs {
   std::uint64_t launches_at_begin_ = 0;        ///< Only with a target.
   std::uint64_t number_ = 0;                   ///< Of the open job, from 1; for the trace.
   std::atomic<bool> transparent_{false};
-  StreamList busy_;  ///< Streams that were given work since the transparent job began.
+  bool counted_ = false;  ///< In Process::open_jobs.
+  StreamList busy_;       ///< Streams that were given work since the transparent job began.
   std::uint64_t launches_at_last_poll_ = 0;
   static constexpr int kLooks = 8;
   StreamList ended_;    ///< Streams that were busy in this transparent job, or in the last one.

@@ -1,6 +1,7 @@
-// Counts the instructions of launches with an open gate by single-stepping, and those of them that
-// lock the bus, which are the dearest ones. Unlike a time, the counts do not depend on the
-// machine's load. They are printed, not asserted.
+// Counts the instructions of launches with an open gate, and of event queries as allocators and
+// NCCL make them, by single-stepping, and those of them that lock the bus, which are the dearest
+// ones. Unlike a time, the counts do not depend on the machine's load. They are printed, not
+// asserted.
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
@@ -25,10 +26,20 @@ using namespace sluice;
 
 void launch() { ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr); }
 
+void query() { ::cuEventQuery(nullptr); }
+
 /// So many launches are counted: with device:4, each fourth one puts a wait.
 constexpr int kCounted = 8;
 
-/// The launches between two breakpoints, after enough launches to be attached, warm, and to have
+template <void (*call)()>
+void call_counted() {
+  asm volatile("int3");
+#pragma GCC unroll 8  // the instructions of a loop would be counted too
+  for (int i = 0; i < kCounted; ++i) call();
+  asm volatile("int3");
+}
+
+/// The calls between two breakpoints, after enough launches to be attached, warm, and to have
 /// learned their duration.
 int run_traced() {
   for (int i = 0; i < 20'000; ++i) {
@@ -42,10 +53,8 @@ int run_traced() {
   }
   ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
   raise(SIGSTOP);
-  asm volatile("int3");
-#pragma GCC unroll 8  // the instructions of a loop would be counted too
-  for (int i = 0; i < kCounted; ++i) launch();
-  asm volatile("int3");
+  const bool queries = std::string(std::getenv("SLUICE_TRACED")) == "query";
+  queries ? call_counted<query>() : call_counted<launch>();
   return 0;
 }
 
@@ -121,5 +130,13 @@ int main() {
   failed |= count("gate, outranked", "gate");
   failed |= count("device:4, outranked", "device:4");
   failed |= count("device:200us, outranked", "device:200us");
+  std::printf("one cuEventQuery that finds nothing done\n");
+  failed |= count_instructions("direct call", {"SLUICE_TRACED=query"});
+  const auto count_query = [&](const char* label, const char* priority) {
+    return count_instructions(label, {"SLUICE_TRACED=query", "SLUICE_GPU_TIME=0", preload,
+                                      std::string("SLUICE_PRIORITY=") + priority});
+  };
+  failed |= count_query("best effort", "0");
+  failed |= count_query("inside a critical job", "100");
   return failed;
 }

@@ -48,6 +48,54 @@ TEST_F(JobsOf, AJobBeginsWithTheFirstLaunchAndEndsWithTheSynchronise) {
   EXPECT_TRUE(active()) << "the next job, of a stream that the thread remembers";
 }
 
+/// Calls by which a program learns that work is done, other than those that synchronise.
+using Wait = CUresult (*)(CUstream stream, CUevent event);
+class JobsThatWaitBy : public JobsOf, public testing::WithParamInterface<Wait> {};
+
+// Prevents: the jobs of a program that waits by an event, one after the other, are one job without
+// an end: the poller does not look while a program launches.
+TEST_P(JobsThatWaitBy, EndOneByOne) {
+  attach("gate", 5);
+  CUstream stream = make_stream();
+  CUevent event = nullptr;
+  ASSERT_EQ(::cuEventCreate(&event, 0), CUDA_SUCCESS);
+  const std::uint64_t before = slot().job.load();
+  constexpr int kJobs = 100;
+  for (int i = 0; i < kJobs; ++i) {
+    launch(stream);
+    ASSERT_EQ(::cuEventRecord(event, stream), CUDA_SUCCESS);
+    ASSERT_EQ(GetParam()(stream, event), CUDA_SUCCESS);
+    std::this_thread::sleep_for(500us);
+  }
+  EXPECT_GT(slot().job.load() - before, kJobs);  // half of them at least: a begin and an end each
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, JobsThatWaitBy,
+    testing::Values([](CUstream, CUevent event) { return ::cuEventSynchronize(event); },
+                    [](CUstream, CUevent event) { return ::cuEventQuery(event); },
+                    [](CUstream stream, CUevent) { return ::cuStreamQuery(stream); },
+                    [](CUstream, CUevent) { return ::cuMemcpy(0x1000, 0x2000, 8); },
+                    [](CUstream, CUevent) {
+                      char host = 0;
+                      return ::cuMemcpyDtoH_v2(&host, 0x1000, 1);
+                    }));
+
+// Prevents: a program that asks whether an event is done ends the job whose work it waits for.
+TEST_F(JobsOf, AWaitForOtherWorkDoesNotEndAJob) {
+  attach("gate", 5);
+  ASSERT_TRUE(becomes_idle());
+  CUstream stream = make_stream();
+  CUevent event = nullptr;
+  ASSERT_EQ(::cuEventCreate(&event, 0), CUDA_SUCCESS);
+  fake::pause();
+  launch(stream);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(::cuEventSynchronize(event), CUDA_SUCCESS);
+  EXPECT_TRUE(stays_active());
+  fake::resume();
+  EXPECT_TRUE(becomes_idle());
+}
+
 TEST_F(JobsOf, AJobBeginsWithACopyToTheDevice) {
   attach("gate", 5);
   ASSERT_TRUE(becomes_idle());

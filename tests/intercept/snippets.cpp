@@ -19,6 +19,7 @@ const CUgraphNode kNode = invented<CUgraphNode>(0xd000);
 const CUgraphExec kExec = invented<CUgraphExec>(0xe000);
 const CUcontext kContext = invented<CUcontext>(0xc000);
 const CUgreenCtx kGreen = invented<CUgreenCtx>(0xc100);
+const CUevent kEvent = invented<CUevent>(0xee00);
 const CUmodule kModule = invented<CUmodule>(0xc200);
 const CUlibrary kLibrary = invented<CUlibrary>(0xc300);
 const CUmemoryPool kPool = invented<CUmemoryPool>(0xc400);
