@@ -10,13 +10,10 @@
 #include "controller/memory_limits.hpp"
 #include "controller/readers.hpp"
 #include "controller/repair.hpp"
+#include "controller/settings.hpp"
 #include "shm/labels.hpp"
 #include "shm/memory.hpp"
-#include "shm/memory_limit.hpp"
 #include "shm/policy.hpp"
-#include "shm/slice.hpp"
-#include "shm/target.hpp"
-#include "shm/weight.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -34,16 +31,6 @@ std::string_view text_of(const std::array<char, kSize>& field) {
   return all.substr(0, all.find('\0'));
 }
 
-bool valid_policy(std::uint64_t packed) {
-  const shm::Policy policy = shm::Policy::unpack(packed);
-  return policy.pack() == packed && policy.valid();
-}
-
-bool valid_target(std::uint64_t packed) {
-  const shm::Target target = shm::Target::unpack(packed);
-  return target.pack() == packed && target.valid();
-}
-
 /// The fault in the values of a request; empty if there is none.
 std::string fault_of(const Request& request) {
   switch (request.kind) {
@@ -58,26 +45,10 @@ std::string fault_of(const Request& request) {
   }
   const bool sets = request.kind == RequestKind::kSet;
   if (!sets && request.kind != RequestKind::kAttach) return "unknown request";
-  const bool keeps_priority = sets && request.priority == shm::kKeepPriority;
-  const bool keeps_policy = sets && request.policy == shm::kKeepPolicy;
-  const bool keeps_target = sets && request.target == shm::kKeepTarget;
-  if (!keeps_priority && request.priority > 255) {
-    return "priority " + std::to_string(request.priority) + " is not in 0-255";
-  }
   if (request.slot < (sets ? 0 : -1) || request.slot >= shm::kSlots) {
     return "slot " + std::to_string(request.slot) + " does not exist";
   }
-  if (!keeps_policy && !valid_policy(request.policy)) return "unknown policy";
-  if (!keeps_target && !valid_target(request.target)) return "unknown target";
-  if (!(sets && request.slice == shm::kKeepSlice) && !shm::is_slice(request.slice)) {
-    return "unknown time slice";
-  }
-  if (!(sets && request.weight == shm::kKeepWeight) && request.weight > shm::kMostWeight) {
-    return "unknown weight";
-  }
-  if (!(sets && request.memory == shm::kKeepMemory) && !shm::valid_memory_limit(request.memory)) {
-    return "a memory limit of " + std::to_string(request.memory) + " bytes is out of range";
-  }
+  if (std::string fault = fault_of_settings(request); !fault.empty()) return fault;
   if (!sets) return shm::check_labels(std::string(text_of(request.label)));
   return {};
 }
@@ -294,13 +265,10 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
   for (shm::Slot& other : clients_.board.slots) {
     other.held_by_ns[static_cast<std::size_t>(index)].store(0);
   }
-  slot.requested_target.store(request.target);
-  slot.requested_slice.store(request.slice);
-  slot.requested_weight.store(request.weight);
+  begin_settings(slot, request);
   slot.pid.store(static_cast<std::uint32_t>(from.peer.process->pid()));
   slot.uid.store(from.peer.uid);
   slot.attached_ns.store(base::monotonic_ns());
-  slot.requested_policy.store(request.policy);
   slot.policy.store(request.policy);
   const std::string process = short_name(from.peer.process->pid());
   const std::string name = printable(text_of(request.name), slot.name.size() - 1);
@@ -360,41 +328,16 @@ Reply Registry::set(const Connection& from, const Request& request) {
   const std::string fault = fault_of_change(from.peer, request);
   if (!fault.empty()) return refusal(ReplyStatus::kNotAllowed, fault);
   shm::Slot& slot = clients_.slot(request.slot);
-  const std::uint64_t old_policy = slot.requested_policy.load();
-  const std::uint64_t policy = request.policy == shm::kKeepPolicy ? old_policy : request.policy;
-  const std::uint64_t old_target = slot.requested_target.load();
-  const std::uint64_t target = request.target == shm::kKeepTarget ? old_target : request.target;
-  const std::uint32_t old_slice = slot.requested_slice.load();
-  const std::uint32_t slice = request.slice == shm::kKeepSlice ? old_slice : request.slice;
-  const std::uint32_t old_weight = slot.requested_weight.load();
-  const std::uint32_t weight = request.weight == shm::kKeepWeight ? old_weight : request.weight;
   const auto priority = request.priority == shm::kKeepPriority
                             ? info.priority
                             : static_cast<std::uint8_t>(request.priority);
-  slot.requested_policy.store(policy);
-  if (target != old_target) slot.requested_target.store(target);
-  slot.requested_slice.store(slice);
-  slot.requested_weight.store(weight);
-  shm::change_priority(clients_.view, request.slot, priority);
-  update_outranked(clients_);
   std::string changes;
   if (priority != info.priority) {
     changes += ", priority " + std::to_string(info.priority) + " -> " + std::to_string(priority);
   }
-  if (policy != old_policy) {
-    changes += ", policy " + shm::to_string(shm::Policy::unpack(old_policy)) + " -> " +
-               shm::to_string(shm::Policy::unpack(policy));
-  }
-  if (target != old_target) {
-    changes += ", target " + shm::to_string(shm::Target::unpack(old_target)) + " -> " +
-               shm::to_string(shm::Target::unpack(target));
-  }
-  if (slice != old_slice) {
-    changes += ", slice " + shm::slice_text(old_slice) + " -> " + shm::slice_text(slice);
-  }
-  if (weight != old_weight) {
-    changes += ", weight " + shm::weight_text(old_weight) + " -> " + shm::weight_text(weight);
-  }
+  changes += change_settings(slot, request);
+  shm::change_priority(clients_.view, request.slot, priority);
+  update_outranked(clients_);
   if (request.memory != shm::kKeepMemory) {
     changes += change_memory_limit(slot, from.peer, admission_.terms(from.peer), request.memory);
   }

@@ -1,0 +1,80 @@
+#include "controller/settings.hpp"
+
+#include "shm/memory_limit.hpp"
+#include "shm/policy.hpp"
+#include "shm/slice.hpp"
+#include "shm/target.hpp"
+#include "shm/weight.hpp"
+
+namespace sluice::controller {
+namespace {
+
+using shm::Request;
+
+bool valid_policy(std::uint64_t packed) {
+  const shm::Policy policy = shm::Policy::unpack(packed);
+  return policy.pack() == packed && policy.valid();
+}
+
+bool valid_target(std::uint64_t packed) {
+  const shm::Target target = shm::Target::unpack(packed);
+  return target.pack() == packed && target.valid();
+}
+
+template <class Word, class Value, class Text>
+void change(Word& word, Value asked, Value keep, const char* name, Text text,
+            std::string& changes) {
+  const Value before = word.load();
+  if (asked == keep || asked == before) return;
+  word.store(asked);
+  changes += std::string(", ") + name + " " + text(before) + " -> " + text(asked);
+}
+
+}  // namespace
+
+std::string fault_of_settings(const Request& request) {
+  const bool sets = request.kind == shm::RequestKind::kSet;
+  const auto keeps = [sets](auto asked, auto keep) { return sets && asked == keep; };
+  if (!keeps(request.priority, shm::kKeepPriority) && request.priority > 255) {
+    return "priority " + std::to_string(request.priority) + " is not in 0-255";
+  }
+  if (!keeps(request.policy, shm::kKeepPolicy) && !valid_policy(request.policy)) {
+    return "unknown policy";
+  }
+  if (!keeps(request.target, shm::kKeepTarget) && !valid_target(request.target)) {
+    return "unknown target";
+  }
+  if (!keeps(request.slice, shm::kKeepSlice) && !shm::is_slice(request.slice)) {
+    return "unknown time slice";
+  }
+  if (!keeps(request.weight, shm::kKeepWeight) && request.weight > shm::kMostWeight) {
+    return "unknown weight";
+  }
+  if (!keeps(request.memory, shm::kKeepMemory) && !shm::valid_memory_limit(request.memory)) {
+    return "a memory limit of " + std::to_string(request.memory) + " bytes is out of range";
+  }
+  return {};
+}
+
+void begin_settings(shm::Slot& slot, const Request& request) {
+  slot.requested_policy.store(request.policy);
+  slot.requested_target.store(request.target);
+  slot.requested_slice.store(request.slice);
+  slot.requested_weight.store(request.weight);
+}
+
+std::string change_settings(shm::Slot& slot, const Request& request) {
+  std::string changes;
+  change(
+      slot.requested_policy, request.policy, shm::kKeepPolicy, "policy",
+      [](std::uint64_t packed) { return shm::to_string(shm::Policy::unpack(packed)); }, changes);
+  change(
+      slot.requested_target, request.target, shm::kKeepTarget, "target",
+      [](std::uint64_t packed) { return shm::to_string(shm::Target::unpack(packed)); }, changes);
+  change(slot.requested_slice, request.slice, shm::kKeepSlice, "slice", shm::slice_text, changes);
+  change(slot.requested_weight, request.weight, shm::kKeepWeight, "weight", shm::weight_text,
+         changes);
+  return changes;
+}
+
+}  // namespace sluice::controller

@@ -1,0 +1,23 @@
+#pragma once
+#include <string>
+
+#include "shm/board.hpp"
+#include "shm/messages.hpp"
+
+/// What a client asks for itself, and what `sluice set` changes: policy, target, time slice and
+/// weight. Priorities and limits of memory need more than the request: see registry.cpp and
+/// memory_limits.hpp.
+namespace sluice::controller {
+
+/// What is wrong with a value of the request, also with its priority and its limit of memory; empty
+/// if nothing is. A kSet request may keep what is.
+[[nodiscard]] std::string fault_of_settings(const shm::Request& request);
+
+/// Of a new client, whose request has no fault.
+void begin_settings(shm::Slot& slot, const shm::Request& request);
+
+/// The same for a request that may keep what is. Returns the changes for the log: ", NAME OLD ->
+/// NEW" each.
+[[nodiscard]] std::string change_settings(shm::Slot& slot, const shm::Request& request);
+
+}  // namespace sluice::controller
