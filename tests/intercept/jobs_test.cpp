@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <string>
 #include <thread>
 
 #include "sluice/sluice.h"
@@ -49,8 +50,15 @@ TEST_F(JobsOf, AJobBeginsWithTheFirstLaunchAndEndsWithTheSynchronise) {
 }
 
 /// Calls by which a program learns that work is done, other than those that synchronise.
-using Wait = CUresult (*)(CUstream stream, CUevent event);
-class JobsThatWaitBy : public JobsOf, public testing::WithParamInterface<Wait> {};
+CUresult wait_by(const std::string& call, CUstream stream, CUevent event) {
+  char host = 0;
+  if (call == "cuEventSynchronize") return ::cuEventSynchronize(event);
+  if (call == "cuEventQuery") return ::cuEventQuery(event);
+  if (call == "cuStreamQuery") return ::cuStreamQuery(stream);
+  if (call == "cuMemcpy") return ::cuMemcpy(0x1000, 0x2000, 8);
+  return ::cuMemcpyDtoH_v2(&host, 0x1000, 1);
+}
+class JobsThatWaitBy : public JobsOf, public testing::WithParamInterface<const char*> {};
 
 // Prevents: the jobs of a program that waits by an event, one after the other, are one job without
 // an end: the poller does not look while a program launches.
@@ -64,22 +72,15 @@ TEST_P(JobsThatWaitBy, EndOneByOne) {
   for (int i = 0; i < kJobs; ++i) {
     launch(stream);
     ASSERT_EQ(::cuEventRecord(event, stream), CUDA_SUCCESS);
-    ASSERT_EQ(GetParam()(stream, event), CUDA_SUCCESS);
+    ASSERT_EQ(wait_by(GetParam(), stream, event), CUDA_SUCCESS);
     std::this_thread::sleep_for(500us);
   }
   EXPECT_GT(slot().job.load() - before, kJobs);  // half of them at least: a begin and an end each
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, JobsThatWaitBy,
-    testing::Values([](CUstream, CUevent event) { return ::cuEventSynchronize(event); },
-                    [](CUstream, CUevent event) { return ::cuEventQuery(event); },
-                    [](CUstream stream, CUevent) { return ::cuStreamQuery(stream); },
-                    [](CUstream, CUevent) { return ::cuMemcpy(0x1000, 0x2000, 8); },
-                    [](CUstream, CUevent) {
-                      char host = 0;
-                      return ::cuMemcpyDtoH_v2(&host, 0x1000, 1);
-                    }));
+INSTANTIATE_TEST_SUITE_P(All, JobsThatWaitBy,
+                         testing::Values("cuEventSynchronize", "cuEventQuery", "cuStreamQuery",
+                                         "cuMemcpy", "cuMemcpyDtoH_v2"));
 
 // Prevents: a program that asks whether an event is done ends the job whose work it waits for.
 TEST_F(JobsOf, AWaitForOtherWorkDoesNotEndAJob) {
