@@ -44,7 +44,7 @@ class Deaths : public EndToEndTest, public testing::WithParamInterface<std::stri
 // Prevents: a critical process that is killed inside a job holds the others indefinitely.
 // Seen to fail, after 156 ms as a stopped holder, without a look at the mutex.
 TEST_P(Deaths, OfTheCriticalProcess) {
-  const double ms = ms_until_flow(*best_effort_, [&] { critical_->signal(SIGKILL); });
+  const double ms = ms_until_flow(*best_effort_, [&] { kill_program(*critical_); });
   expect_within("critical process killed, " + GetParam(), ms, kDeathBoundMs);
   critical_->wait();
   EXPECT_TRUE(flows(*best_effort_));
@@ -92,7 +92,7 @@ TEST_P(Deaths, OfTheController) {
 // without mark_dead() in the watcher.
 TEST_P(Deaths, OfTheControllerAndTheCriticalProcess) {
   kill_controller();
-  const double ms = ms_until_flow(*best_effort_, [&] { critical_->signal(SIGKILL); });
+  const double ms = ms_until_flow(*best_effort_, [&] { kill_program(*critical_); });
   expect_within("controller and critical process killed, " + GetParam(), ms, kDeathBoundMs);
   critical_->wait();
   EXPECT_TRUE(flows(*best_effort_));

@@ -183,7 +183,7 @@ TEST_F(Endings, ForkedChildOutlivesItsKilledParent) {
   hold("device:4");
   const auto child = static_cast<pid_t>(critical_->ask_numbers("fork stay").at(0));
   const int slot = slot_of(*critical_);
-  const double ms = ms_until_flow(*best_effort_, [&] { critical_->signal(SIGKILL); });
+  const double ms = ms_until_flow(*best_effort_, [&] { kill_program(*critical_); });
   expect_within("critical process killed, its child lives", ms, kDeathBoundMs);
   critical_->wait();
   EXPECT_TRUE(eventually([&] { return look().state(slot) == shm::SlotState::kFree; }));

@@ -164,9 +164,16 @@ bool EndToEndTest::flows(const Program& program) {
 
 double EndToEndTest::ms_until_flow(const Program& program, const std::function<void()>& act) {
   const std::uint64_t before = program.done();
-  const Stopwatch watch;
   act();
+  const Stopwatch watch;
   return eventually([&] { return program.done() != before; }) ? watch.ms() : -1;
+}
+
+void EndToEndTest::kill_program(const Program& program) const {
+  const Look now = look();
+  const shm::Slot& slot = now.slot(slot_of(now, program.pid()));
+  program.signal(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return !slot.alive.held(); }));
 }
 
 void EndToEndTest::expect_within(const std::string& what, double ms, double bound_ms) {

@@ -59,7 +59,10 @@ class EndToEndTest : public ControllerTest {
   [[nodiscard]] bool becomes_held(const Program& program) const;
   /// Whether the work of a looping program makes progress.
   [[nodiscard]] static bool flows(const Program& program);
-  /// Milliseconds from `act` until the work of the program makes progress again. Negative: never.
+  /// Kills a program that has a slot. Returns when the kernel has let go of its mutex, which takes
+  /// long on a loaded machine.
+  void kill_program(const Program& program) const;
+  /// Milliseconds after `act` until the work of the program makes progress again. Negative: never.
   [[nodiscard]] static double ms_until_flow(const Program& program,
                                             const std::function<void()>& act);
   /// Prints a time with its bound, and fails the test if the time exceeds it. The bound is

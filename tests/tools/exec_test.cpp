@@ -66,7 +66,7 @@ TEST_F(Exec, PassesTheTargetAndTheLabelsOn) {
   EXPECT_EQ(variable(exec({"--priority", "1"}, {"env"}), "SLUICE_LABEL"), "c=3,d=4");
   EXPECT_EQ(variable(exec({"--priority", "1", "--label", "a=1"}, {"env"}), "SLUICE_LABEL"), "a=1");
   unsetenv("SLUICE_LABEL");
-  EXPECT_EQ(variable(exec({"--weight", "3"}, {"env"}), "SLUICE_WEIGHT"), "3");
+  EXPECT_EQ(variable(exec({"--priority", "0", "--weight", "3"}, {"env"}), "SLUICE_WEIGHT"), "3");
   EXPECT_EQ(variable(exec({"--priority", "1"}, {"env"}), "SLUICE_TARGET"), "(not set)");
   const base::Captured best_effort = exec({"--priority", "0", "--target", "p99=2x"}, {"true"});
   EXPECT_EQ(best_effort.exit_code, 0);
