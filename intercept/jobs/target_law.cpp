@@ -15,21 +15,6 @@ bool is_chosen(std::uint64_t job) noexcept {
   return job % TargetLaw::kReferencePeriod == period * 7 % TargetLaw::kReferencePeriod;
 }
 
-/// The value at place `place` of the sorted values, counted from 1.
-template <class Value, std::size_t kSize>
-Value at_place(const LastValues<Value, kSize>& values, std::size_t place) noexcept {
-  std::array<Value, kSize> sorted{};
-  const auto end = std::copy(values.begin(), values.end(), sorted.begin());
-  const auto found = sorted.begin() + static_cast<std::ptrdiff_t>(place - 1);
-  std::nth_element(sorted.begin(), found, end);
-  return *found;
-}
-
-template <class Value, std::size_t kSize>
-Value median_of(const LastValues<Value, kSize>& values) noexcept {
-  return at_place(values, (values.size() + 1) / 2);
-}
-
 /// The percentile of durations, without the few that took many times the median. Never the longest:
 /// it may be an accident.
 template <std::size_t kSize>
@@ -45,15 +30,6 @@ std::uint64_t percentile_of(const LastValues<std::uint64_t, kSize>& values,
   const std::size_t n = usual.size();
   const std::size_t place = (n * per_mille + 999) / 1000;
   return at_place(usual, std::clamp<std::size_t>(place, 1, std::max<std::size_t>(n, 2) - 1));
-}
-
-/// A bound that the next value exceeds with a probability of at most 1 - per_mille / 1000, if the
-/// values are exchangeable and numerous enough; else the greatest.
-template <std::size_t kSize>
-std::int64_t bound_of(const LastValues<std::int64_t, kSize>& values,
-                      std::uint32_t per_mille) noexcept {
-  const std::size_t n = values.size();
-  return at_place(values, std::min(((n + 1) * per_mille + 999) / 1000, n));
 }
 
 }  // namespace

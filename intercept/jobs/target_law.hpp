@@ -4,25 +4,11 @@
 #include <cstdint>
 #include <optional>
 
+#include "intercept/jobs/last_values.hpp"
 #include "shm/board.hpp"
 #include "shm/target.hpp"
 
 namespace sluice::intercept {
-
-/// The last kSize values that were added.
-template <class Value, std::size_t kSize>
-class LastValues {
- public:
-  void add(const Value& value) noexcept { values_[added_++ % kSize] = value; }
-  void clear() noexcept { added_ = 0; }
-  [[nodiscard]] std::size_t size() const noexcept { return added_ < kSize ? added_ : kSize; }
-  [[nodiscard]] const Value* begin() const noexcept { return values_.data(); }
-  [[nodiscard]] const Value* end() const noexcept { return values_.data() + size(); }
-
- private:
-  std::array<Value, kSize> values_{};
-  std::size_t added_ = 0;
-};
 
 /// Decides when the gates close for a job of a client with a target: as late as the target allows.
 /// docs/reference/targets.md has the law and its reasons. Reads no clock: all times are
