@@ -1,0 +1,570 @@
+#include "intercept/jobs/close_law.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "tests/intercept/close_programs.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+using test::Cost;
+using test::cost_of;
+using test::kMs;
+using test::Outcome;
+using test::Program;
+using test::Together;
+using test::When;
+using State = CloseLaw::State;
+
+/// How many of `runs` may be wrong if one in 100 is: three sigma more than that.
+double chance(int runs) { return 0.01 * runs + 3 * std::sqrt(0.01 * runs); }
+
+When when_of(const Program& program, unsigned level) {
+  if (level == 0) return When::kFirst;
+  if (level == CloseLaw::kNeverLevel) return When::kNever;
+  if (level == CloseLaw::kWaitLevel) return When::kAtWait;
+  return program.launches < CloseLaw::kFewLaunches ? When::kAfterTime : When::kAfterLaunches;
+}
+
+Cost cost_of_level(const Program& program, unsigned level) {
+  const When when = when_of(program, level);
+  const double part = when == When::kAfterLaunches
+                          ? double(program.launches * level / 8) / double(program.launches)
+                          : level / 8.0;
+  return cost_of(program, when, part);
+}
+
+/// What best effort gets from a job at best, if the moment is chosen by someone who knows the
+/// program.
+double best_possible(const Program& program) {
+  constexpr int kJobs = 3000;
+  constexpr int kParts = 32;
+  const Cost never = cost_of(program, When::kNever, 0, kJobs);
+  double best = never.harmless() ? never.best_effort : 0;
+  for (int i = 1; i <= kParts; ++i) {
+    const When when = i == kParts ? When::kAtWait : when_of(program, 1);
+    const Cost cost = cost_of(program, when, double(i) / kParts, kJobs);
+    if (cost.harmless()) best = std::max(best, cost.best_effort);
+  }
+  return best;
+}
+
+/// Runs until the law is at rest.
+CloseLaw::Status search(Together& run, const Program& program, int most = 30'000) {
+  while (most-- > 0 && run.status().state == State::kLearning) run.run(program, 1);
+  return run.status();
+}
+
+void say(const char* what, const CloseLaw::Status& status, double share, double best) {
+  printf("%-24s level %u, cost %.3f ms [%.3f, %.3f], best effort %.2f of %.2f ms, %llu jobs\n",
+         what, status.level, double(status.cost_ns) / kMs, double(status.cost_low_ns) / kMs,
+         double(status.cost_high_ns) / kMs, share, best,
+         static_cast<unsigned long long>(status.jobs));
+}
+
+// The point of the law: 1,000 launches in 5 ms that keep the GPU busy for 1.5 ms. Closed gates give
+// best effort nothing of the rest.
+TEST(CloseLaw, AHostBoundJobGivesAwayWhatItDoesNotNeed) {
+  for (const double noise : {0.02, 0.2}) {
+    for (const double share : {0.25, 0.4}) {
+      Program eager;
+      eager.host_noise = noise;
+      eager.share = share;
+      Together run(1);
+      search(run, eager);
+      const auto sum = run.run(eager, 5000);
+      const auto status = run.status();
+      const double best = best_possible(eager);
+      say("eager", status, sum.share(), best);
+      EXPECT_EQ(status.state, State::kClosesLater);
+      EXPECT_TRUE(cost_of_level(eager, status.level).harmless());
+      EXPECT_GE(sum.share(), 0.75 * best);
+      EXPECT_LE(status.cost_low_ns, status.cost_ns);
+      EXPECT_LT(double(status.cost_high_ns), 0.02 * 5 * kMs);
+    }
+  }
+}
+
+// Prevents: a job that keeps the GPU busy pays for the search again and again.
+TEST(CloseLaw, AJobThatKeepsTheGpuBusyClosesAtFirst) {
+  Program graph;
+  graph.launches = 4;
+  graph.host = 2;
+  graph.gpu = 5;
+  graph.kernel = 0.1;
+  Together run(2);
+  const auto status = search(run, graph);
+  EXPECT_EQ(status.state, State::kClosesAtFirst);
+  EXPECT_EQ(status.level, 0U);
+  EXPECT_LT(status.jobs, 200U);
+  int later = 0;
+  for (int i = 0; i < 40'000; ++i) {
+    run.run(graph, 1);
+    if (run.status().level != 0) ++later;
+  }
+  printf("%d of 40000 jobs while a level was tried\n", later);
+  EXPECT_LT(later, 40'000 / 100);
+  EXPECT_EQ(run.status().state, State::kClosesAtFirst);
+}
+
+// Where closing brings nothing, nobody should pay for it. `status` has to say so.
+TEST(CloseLaw, GatesStayOpenWhereClosingBringsNothing) {
+  Program program;
+  program.share = 1;
+  program.kernel = 0.02;
+  Together run(3);
+  const auto status = search(run, program);
+  EXPECT_EQ(status.state, State::kStaysOpen);
+  const auto sum = run.run(program, 2000);
+  EXPECT_GE(sum.share(), 0.9 * best_possible(program));
+  // It stops to be so.
+  program.share = 0.2;
+  program.gpu = 3;
+  run.run(program, 400);
+  EXPECT_NE(run.status().level, CloseLaw::kNeverLevel);
+  // It is so again, which only the trial after half an hour finds.
+  program.share = 1;
+  run.now += CloseLaw::kNeverPeriodNs;
+  run.run(program, 10'000);
+  EXPECT_EQ(run.status().state, State::kStaysOpen);
+}
+
+// Prevents: one job in 25 that is much too late, which no median shows.
+TEST(CloseLaw, ATailThatSuffersIsEnough) {
+  int wrong = 0;
+  double late = 0;
+  constexpr int kRuns = 40;
+  for (int seed = 0; seed < kRuns; ++seed) {
+    Program program;
+    program.rare = 0.04;
+    program.rare_kernel = 6;
+    Together run(seed);
+    const auto status = search(run, program, 60'000);
+    if (status.level != 0) ++wrong;
+    late += double(status.jobs) / kRuns;
+  }
+  printf("tail: %d of %d runs end late; %.0f jobs to the end of the search\n", wrong, kRuns, late);
+  EXPECT_LE(wrong, chance(kRuns));
+  EXPECT_LT(late, 12'000);
+}
+
+// Prevents: the first jobs, which load and compile, make everything after them look short.
+TEST(CloseLaw, LongFirstJobsAreNoMeasure) {
+  double jobs = 0;
+  for (int seed = 0; seed < 20; ++seed) {
+    Program loads;
+    loads.host = 5000;
+    Program program;
+    program.rare = 0.3;
+    program.rare_kernel = 12;
+    Together run(seed);
+    run.run(loads, CloseLaw::kFirst);
+    jobs += double(search(run, program).jobs) / 20;
+  }
+  printf("long first jobs: %.0f jobs to the end of the search\n", jobs);
+  EXPECT_LT(jobs, 300);
+}
+
+// Open gates also take processors, caches and memory bandwidth, which waits do not show.
+TEST(CloseLaw, WhatOnlyTheDurationShowsIsFound) {
+  Program program;
+  program.slower = 0.1;
+  program.host_noise = 0.05;
+  Together run(5);
+  search(run, program);
+  EXPECT_EQ(run.status().level, 0U);
+}
+
+// Prevents: two kinds of jobs under one fingerprint, of which the law sees only the kind that does
+// not suffer.
+TEST(CloseLaw, TheShapeThatSuffersDecides) {
+  for (const double part : {0.1, 0.4, 0.6}) {
+    Program program;
+    program.other_shape = part;
+    program.other_gpu = 6;
+    Together run(6);
+    search(run, program, 60'000);
+    const auto status = run.status();
+    const Cost cost = cost_of_level(program, status.level);
+    printf("bimodal %.1f: level %u, %.2f above, %.3f more late\n", part, status.level, cost.above,
+           cost.more_late);
+    EXPECT_TRUE(cost.harmless()) << part;
+  }
+}
+
+// Prevents: a reference that is always the job of the slow kind, so that the other kind seems to
+// cost nothing.
+TEST(CloseLaw, JobsThatAlternateAreNotComparedByKind) {
+  Program fast;
+  fast.share = 0.1;
+  fast.gpu = 4;
+  Program slow = fast;
+  slow.gpu = 6.5;
+  for (const bool slow_first : {false, true}) {
+    Together run(17);
+    if (slow_first) run.run(slow, 1);
+    for (int i = 0; i < 6000; ++i) {
+      run.run(fast, 1);
+      run.run(slow, 1);
+      ASSERT_LE(run.status().level == CloseLaw::kNeverLevel ? 0 : run.status().level, 2U) << i;
+    }
+    EXPECT_EQ(run.status().state, State::kClosesAtFirst);
+  }
+}
+
+TEST(CloseLaw, HeavyTailsDoNotHideAHarmlessMoment) {
+  Program program;
+  program.heavy = true;
+  Together run(7);
+  const auto status = search(run, program);
+  EXPECT_EQ(status.state, State::kClosesLater);
+  EXPECT_GE(run.run(program, 3000).share(), 0.75 * best_possible(program));
+}
+
+// The host gets slower by 1.8, again and again. References of the same seconds follow it.
+TEST(CloseLaw, ADriftOfTheHostIsNoCostAndNoGain) {
+  Program program;
+  program.share = 0.25;
+  Together run(8);
+  search(run, program);
+  double got = 0;
+  int harmed = 0;
+  constexpr int kJobs = 60'000;
+  for (int i = 0; i < kJobs; ++i) {
+    const double pace = 1.4 + 0.4 * std::sin(i * 2 * 3.14159265 / 8000);
+    const auto sum = run.run(program, 1, pace);
+    got += sum.share() / pace / kJobs;
+    if (sum.waits[0] > 0.6) ++harmed;
+  }
+  const double best = best_possible(program);
+  printf("drift: best effort %.2f of %.2f ms; %.2f %% harmed\n", got, best, 100.0 * harmed / kJobs);
+  EXPECT_GE(got, 0.7 * best);
+  EXPECT_LT(harmed, kJobs / 100);
+}
+
+// The program becomes one that needs the GPU. The gates must not stay open for long.
+TEST(CloseLaw, FallsWhenTheProgramChanges) {
+  Program before;
+  Program after;
+  after.gpu = 6;
+  Together run(9);
+  search(run, before);
+  ASSERT_GE(run.status().level, 6U);
+  int jobs = 0;
+  while (!cost_of_level(after, run.status().level).harmless() && jobs < 5000) {
+    run.run(after, 10);
+    jobs += 10;
+  }
+  printf("falls within %d jobs\n", jobs);
+  EXPECT_LT(jobs, 300);
+}
+
+// Each set of neighbours has a level of its own, and no evidence crosses.
+TEST(CloseLaw, ANeighbourThatComesAndGoesIsRemembered) {
+  Program gentle;
+  Program rough;
+  rough.share = 0.1;
+  rough.gpu = 4.5;
+  rough.kernel = 2;
+  Together run(10);
+  search(run, gentle);
+  const unsigned level = run.status().level;
+  run.neighbours = 8;
+  EXPECT_EQ(run.status().state, State::kLearning);
+  search(run, rough);
+  EXPECT_TRUE(cost_of_level(rough, run.status().level).harmless());
+  run.neighbours = 7;
+  EXPECT_EQ(run.status().level, level);
+  // While nobody is below, or the neighbour has nothing to do, nothing is learned about cost.
+  const auto pairs = run.status().pairs;
+  run.neighbour_busy = false;
+  run.run(gentle, 1000);
+  EXPECT_EQ(run.status().pairs, pairs);
+  EXPECT_EQ(run.status().level, level);
+  run.neighbours = 0;
+  const auto decision = run.law.decide(1, 0, run.now);
+  EXPECT_EQ(decision.when, When::kFirst);
+}
+
+// Neighbours that change while a job runs: the job belongs to neither set.
+TEST(CloseLaw, AJobAcrossAChangeIsNoEvidence) {
+  CloseLaw law;
+  for (int i = 0; i < 5000; ++i) {
+    const auto decision = law.decide(1, 1, 1);
+    const std::uint64_t closed = decision.when == When::kFirst ? 0 : 500;
+    const CloseLaw::Job job{10, 1000, 100, closed, false, true, 2};
+    law.ended(decision, job);
+  }
+  EXPECT_EQ(law.status(1, 1).pairs, 0U);
+  EXPECT_EQ(law.status(1, 1).state, State::kLearning);
+}
+
+Program drawn(std::mt19937_64& random) {
+  const auto between = [&](double low, double high) {
+    return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
+  };
+  Program program;
+  program.launches = std::uint64_t(between(2, 2000));
+  program.host = between(0.3, 50);
+  program.gpu = program.host * between(0.03, 2);
+  program.host_noise = between(0.01, 0.25);
+  program.wait_noise = std::min(between(0.005, 0.05), program.host / 100);
+  program.kernel = program.host * between(0.005, 0.3);
+  program.share = std::min(1.0, between(0.2, 1.2));
+  const auto kind = random() % 6;
+  if (kind == 0) program.heavy = true;
+  if (kind == 1) {
+    program.rare = between(0.01, 0.2);
+    program.rare_kernel = program.host * between(0.1, 3);
+  }
+  if (kind == 2) program.slower = between(0.001, 0.2);
+  if (kind == 3) {
+    program.other_shape = between(0.05, 0.6);
+    program.other_gpu = program.gpu * between(0.2, 5);
+  }
+  return program;
+}
+
+// The law is for programs that nobody knows. Where it ends must be harmless, and best effort must
+// get nearly what it could get at best.
+TEST(CloseLaw, ProgramsDrawnAtRandom) {
+  constexpr int kPrograms = 100;
+  constexpr int kJobs = 20'000;
+  std::mt19937_64 random(11);
+  int harmful = 0;
+  double harmed = 0;
+  double got = 0;
+  double best = 0;
+  std::vector<double> searches;
+  std::vector<double> regrets;
+  for (int i = 0; i < kPrograms; ++i) {
+    const Program program = drawn(random);
+    std::array<std::optional<bool>, CloseLaw::kNeverLevel + 1> known;
+    const auto harms = [&](unsigned level) {
+      if (!known[level]) known[level] = cost_of_level(program, level).is_harmful();
+      return *known[level];
+    };
+    Together run(random());
+    std::optional<CloseLaw::Status> end;
+    for (int job = 0; job < kJobs; ++job) {
+      run.run(program, 1);
+      const auto status = run.status();
+      if (harms(status.level)) harmed += 1.0 / kJobs / kPrograms;
+      if (!end && status.state != State::kLearning) end = status;
+    }
+    if (!end) continue;  // where nothing can be shown, the search takes longer
+    searches.push_back(double(end->jobs));
+    if (harms(end->level)) ++harmful;
+    const double most = best_possible(program) / program.host;
+    const double share = run.run(program, 2000).share() / program.host;
+    best += most / kPrograms;
+    got += share / kPrograms;
+    regrets.push_back(most - share);
+  }
+  printf("%zu of %d searches ended, after %.0f jobs (median; p90 %.0f); %d end where it harms\n",
+         searches.size(), kPrograms, test::at(searches, 0.5), test::at(searches, 0.9), harmful);
+  printf("%.1f %% of the first %d jobs at levels that harm\n", 100 * harmed, kJobs);
+  printf("best effort: %.3f of %.3f of the host's time; regret: median %.3f, p90 %.3f\n", got, best,
+         test::at(regrets, 0.5), test::at(regrets, 0.9));
+  EXPECT_GE(searches.size(), kPrograms * 0.97);
+  EXPECT_LE(harmful, chance(kPrograms));
+  EXPECT_LE(harmed, 0.08);
+  EXPECT_GE(got, 0.75 * best);
+  EXPECT_LE(test::at(regrets, 0.5), 1.0 / 8);
+  EXPECT_LE(test::at(regrets, 0.9), 2.0 / 8);
+}
+
+/// Jobs whose waits and costs are drawn by the test. Returns where the search ended.
+unsigned end_of_search(const std::function<std::pair<double, double>()>& reference_and_cost,
+                       CloseLaw::Allowed allowed) {
+  CloseLaw law;
+  law.allow(allowed);
+  for (int i = 0; i < 60'000; ++i) {
+    const auto decision = law.decide(1, 1, 1);
+    const bool closed = decision.when == When::kFirst;
+    const auto [wait, cost] = reference_and_cost();
+    CloseLaw::Job job;
+    job.waited_ns = std::uint64_t(wait + (closed ? 0 : cost));
+    job.duration_ns = 5'000'000;
+    job.launches = 1000;
+    job.closed_ns = closed ? 0 : 1000;
+    job.neighbour_busy = true;
+    job.neighbours = 1;
+    law.ended(decision, job);
+    if (law.status(1, 1).state != State::kLearning) break;
+  }
+  return law.status(1, 1).level;
+}
+
+// The stated confidence, where it is hardest: each level costs exactly what is not allowed any
+// more.
+TEST(CloseLaw, AcceptsWhatIsNotHarmlessInOneSearchOfAHundred) {
+  constexpr int kSeeds = 600;
+  int accepted = 0;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    std::mt19937_64 random(seed);
+    std::uniform_real_distribution<double> wait(0, 300'000);
+    const auto draw = [&] { return std::pair(wait(random), 100'000.0); };
+    if (end_of_search(draw, {20, 1000}) != 0) ++accepted;
+  }
+  printf("median: %d of %d searches accept\n", accepted, kSeeds);
+  EXPECT_LE(accepted, kSeeds / 100);
+}
+
+TEST(CloseLaw, AcceptsATailThatIsNotHarmlessInOneSearchOfAHundred) {
+  constexpr int kSeeds = 60;
+  int accepted = 0;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    std::mt19937_64 random(seed);
+    std::uniform_real_distribution<double> wait(0, 30'000);
+    std::bernoulli_distribution late(CloseLaw::kMoreLate * 1.02);
+    const auto draw = [&] { return std::pair(wait(random), late(random) ? 1e7 : 0.0); };
+    if (end_of_search(draw, {20, 0}) != 0) ++accepted;
+  }
+  printf("tail: %d of %d searches accept\n", accepted, kSeeds);
+  EXPECT_LE(accepted, chance(kSeeds));
+}
+
+// What all of it rests on: whoever bets on fair samples gets rich as rarely as the wealth says,
+// however often the wealth is looked at.
+TEST(Bet, FairSamplesMakeNobodyRich) {
+  constexpr int kBets = 20'000;
+  for (const double rate : {0.5, 0.05}) {  // of samples that are positive
+    int rich = 0;
+    std::mt19937_64 random(1);
+    std::bernoulli_distribution positive(rate);
+    for (int i = 0; i < kBets; ++i) {
+      Bet bet;
+      double most = 0;
+      for (int sample = 0; sample < 1000; ++sample) {
+        bet.add(rate == 0.5 ? (positive(random) ? 1 : -1) : double(positive(random)) - rate);
+        most = std::max(most, bet.wealth());
+      }
+      if (most >= CloseLaw::kSure) ++rich;
+    }
+    printf("rate %.2f: %d of %d\n", rate, rich, kBets);
+    EXPECT_LE(rich, kBets / CloseLaw::kSure);
+    EXPECT_GT(rich, 0);
+  }
+}
+
+// A program that makes new fingerprints for ever: bounded memory, and what it does often is kept.
+TEST(CloseLaw, NewFingerprintsForEverDriveOutNothingThatIsUsed) {
+  Program eager;
+  Together run(12);
+  search(run, eager);
+  const unsigned level = run.status().level;
+  ASSERT_NE(level, 0U);
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    run.fingerprint = 100 + i;
+    const auto decision = run.law.decide(run.fingerprint, run.neighbours, run.now);
+    EXPECT_EQ(decision.when, When::kFirst);
+    CloseLaw::Job job;
+    job.closed_ns = 0;
+    run.law.ended(decision, job);
+    run.fingerprint = 1;
+    if (i % (CloseLaw::kEntries - 1) == 0) run.run(eager, 1);
+  }
+  EXPECT_EQ(run.status().level, level);
+  EXPECT_EQ(run.status().state, State::kClosesLater);
+}
+
+// Prevents: a job that ends after its entry was given to another fingerprint, as evidence for that.
+TEST(CloseLaw, AJobThatEndsLateIsNoEvidenceForAnother) {
+  CloseLaw law;
+  CloseLaw::Job job;
+  job.closed_ns = 0;
+  job.duration_ns = 1000;
+  job.neighbour_busy = true;
+  job.neighbours = 1;
+  CloseLaw::Decision old;
+  for (int i = 0; i < 20; ++i) old = law.decide(1, 1, 1);
+  for (std::uint64_t other = 2; other < 2 + CloseLaw::kEntries; ++other) {
+    for (int i = 0; i < 20; ++i) (void)law.decide(other, 1, 1);
+  }
+  for (int i = 0; i < 1000; ++i) law.ended(old, job);
+  EXPECT_EQ(law.status(1, 1).jobs, 0U);
+  for (std::uint64_t other = 2; other < 2 + CloseLaw::kEntries; ++other) {
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(law.decide(other, 1, 1).when, When::kFirst);
+  }
+}
+
+// Jobs that never end, that take no time, and a clock that jumps.
+TEST(CloseLaw, BearsWhatCannotBe) {
+  std::mt19937_64 random(13);
+  for (const std::uint64_t most : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}}) {
+    CloseLaw law;
+    for (int i = 0; i < 50'000; ++i) {
+      const auto decision = law.decide(random() % 3, 1 + random() % 2, random());
+      if (random() % 4 == 0) continue;
+      const auto any = [&] { return most == 0 ? 0 : random() % most; };
+      CloseLaw::Job job{any(), any(), any(), any(), random() % 8 == 0, true, 1};
+      if (decision.when == When::kFirst) job.closed_ns = 0;
+      law.ended(decision, job);
+    }
+    for (std::uint64_t fingerprint = 0; fingerprint < 3; ++fingerprint) {
+      EXPECT_LE(law.status(fingerprint, 1).level, CloseLaw::kNeverLevel);
+    }
+  }
+  // Half of the jobs of a program never end.
+  CloseLaw law;
+  Together run(14);
+  Program eager;
+  for (int i = 0; i < 12'000; ++i) {
+    if (random() % 2 == 0) (void)run.law.decide(run.fingerprint, run.neighbours, run.now);
+    run.run(eager, 1);
+  }
+  EXPECT_EQ(run.status().state, State::kClosesLater);
+}
+
+// A job whose gates were closed already when it began is no trial, and one whose gates were not is
+// no reference.
+TEST(CloseLaw, OnlyWhatWasAskedForIsEvidence) {
+  for (const bool closed : {false, true}) {
+    CloseLaw law;
+    for (int i = 0; i < 3000; ++i) {
+      const auto decision = law.decide(1, 1, 1);
+      CloseLaw::Job job{10, 1000, 100, 0, false, true, 1};
+      if (law.status(1, 1).level != 0 && !closed) job.closed_ns = 500;
+      law.ended(decision, job);
+    }
+    EXPECT_EQ(law.status(1, 1).pairs, 0U);
+  }
+}
+
+// A target that closes the gates before the law does is what the user looks for in `status`.
+TEST(CloseLaw, ATargetIsABoundOnTop) {
+  Program eager;
+  Together run(15);
+  run.target_closes_at = 1;
+  const auto status = search(run, eager);
+  EXPECT_EQ(status.state, State::kBoundedByTarget);
+  EXPECT_GT(status.level, 2U) << "that is allowed by the law";
+  run.target_closes_at = 1e9;
+  run.run(eager, 3000);
+  EXPECT_EQ(run.status().state, State::kClosesLater);
+}
+
+// Who allows more gets more.
+TEST(CloseLaw, WhatIsAllowedIsASetting) {
+  Program graph;
+  graph.launches = 4;
+  graph.host = 2;
+  graph.gpu = 5;
+  graph.kernel = 0.1;
+  Together run(16);
+  search(run, graph);
+  ASSERT_EQ(run.status().level, 0U);
+  run.law.allow({200, 300});
+  EXPECT_EQ(run.status().state, State::kLearning);
+  search(run, graph);
+  EXPECT_GT(run.status().level, 0U);
+  EXPECT_LT(double(run.status().cost_low_ns), 0.2 * 5.5 * kMs);
+  EXPECT_EQ(run.law.status(99, 1).state, State::kLearning);
+}
+
+}  // namespace
+}  // namespace sluice::intercept
